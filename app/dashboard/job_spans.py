@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 
+from app.format.job_rows import device_labels, ended, meaning, started, state_word
 from app.format.values import clock, duration
-from app.jobs.rows import device_labels, ended, meaning, started, state_word
 from app.strip.tile_model import Meaning
 from scheduler.protocol.jobs import Queued
 from scheduler.protocol.snapshot import Snapshot

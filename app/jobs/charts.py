@@ -11,7 +11,7 @@ from app.charts.chart_model import Chart, Value, charts, scale
 from app.charts.history import SECONDS
 from app.charts.scales import round_up
 from app.charts.series import Floats, decimate
-from app.jobs.rows import ended, started
+from app.format.job_rows import ended, started
 from app.jobs.shares import FIELDS
 from app.link.state import State
 from scheduler.protocol.jobs import Job, Queued

@@ -2,40 +2,43 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from PySide6.QtCore import QEvent, Qt, Signal
 from PySide6.QtWidgets import QSplitter, QVBoxLayout, QWidget
 
+from app.format.job_rows import details
 from app.jobs.charts_view import JobCharts
 from app.jobs.log import LogTail
 from app.jobs.log_view import LogView
-from app.jobs.rows import details
+from app.jobs.requests import ReadLog
 from app.jobs.timeline import Chapter, chapter, story
-from app.link.requests import Tail, Tailed, Timeline, Told
+from app.link.link import Link
 from app.link.state import State
-from app.report.file import FILTER
+from app.report.file import FILTER, WriteReport
 from app.widgets import theme
 from app.widgets.controls import ask_save_path, button, card, column, elided, label, row, set_text
 from app.widgets.safe_text import SafeText
-from scheduler.protocol.jobs import Event, Job, Queued
+from scheduler.protocol.jobs import Changes, Event, Job, Queued
+from scheduler.protocol.log_file import Output
 from scheduler.protocol.snapshot import Snapshot
+from scheduler.verbs.change import Cancel, Edit
+from scheduler.verbs.jobs import GetTimeline
 
 
 class JobDetails(QWidget):
-    """Emits `cancelled` and `repeated` with the job's id, `held` with it and whether, `moved` with 1 for later and -1 for earlier,
-    `reported` with its id and the file that a report on it is to be written to.
+    """Shows one job, its log and its timeline, and cancels, holds or reports on it."""
 
-    `wanted` carries what is to be read of the job: its log, its timeline.
-    """
-
-    cancelled = Signal(int)
-    reported = Signal(int, str)
     repeated = Signal(int)
-    held = Signal(int, bool)
+    """The user wants the job with this number to run again."""
     moved = Signal(int)
-    wanted = Signal(object)
+    """The user wants the job to wait behind the next one (1), or before the previous one (-1)."""
+    changed = Signal()
+    """More is known about the job."""
 
-    def __init__(self) -> None:
+    def __init__(self, state: State, link: Link) -> None:
         super().__init__()
+        self._state, self._link = state, link
         self._shown: Job | None = None
         self._story: tuple[tuple[str, str], ...] = ()
         self._events: tuple[Event, ...] = ()
@@ -115,35 +118,46 @@ class JobDetails(QWidget):
         self.cancel.setVisible(job.active)
         if self._read != (now := chapter(job)):
             self._read = now
-            self.wanted.emit(Timeline(job.id))
+            self._link.send(
+                self,
+                GetTimeline(job.id),
+                partial(self._take_events, job.id),
+                self._retry_events,
+                background=True,
+            )
         if job.active or ended or self._tail.offset is None:
             self._want()
 
-    def draw(self, job: Job, state: State) -> None:
-        """Its charts."""
-        self.charts.show_job(job, state)
+    def draw(self, job: Job) -> None:
+        """Draw the charts of the job."""
+        self.charts.show_job(job, self._state)
 
-    def add_events(self, told: Told) -> bool:
-        """A timeline that was asked for; whether it is that of the job that is shown."""
-        mine = self._shown is not None and told.job == self._shown.id
-        self._events = told.events if mine else self._events
-        return mine
+    def _take_events(self, job: int, events: tuple[Event, ...]) -> None:
+        if self._shown is not None and job == self._shown.id:
+            self._events = events
+            self.changed.emit()
 
-    def events_failed(self) -> None:
-        """The timeline could not be read; the next refresh asks again."""
+    def _retry_events(self, message: str) -> None:
+        """Read the timeline again at the next refresh."""
         self._read = None
+        self._report_failure(message)
 
-    def add_log(self, piece: Tailed) -> None:
-        """A piece of log that was asked for. Follows the end unless the user scrolled away from it."""
-        if self._tail is None or piece.job != self._tail.job:
+    def _take_log(self, job: int, piece: Output) -> None:
+        """Add a piece of the log. Follow its end, unless the user scrolled away from it."""
+        if self._tail is None or job != self._tail.job:
             return
         self._asked = False
-        if text := self._tail.feed(piece.start, piece.data, piece.end):
+        if text := self._tail.feed(*piece):
             self.output.add(text)
 
-    def log_failed(self) -> None:
-        """The piece could not be read; the next refresh asks again."""
+    def _retry_log(self, message: str) -> None:
+        """Read the log again at the next refresh."""
         self._asked = False
+        self._report_failure(message)
+
+    def _report_failure(self, message: str) -> None:
+        if self._state.link.connected:
+            self._link.failed.emit(message)
 
     def changeEvent(self, event: QEvent) -> None:
         if event.type() == QEvent.Type.PaletteChange and self._shown is not None:
@@ -162,29 +176,40 @@ class JobDetails(QWidget):
 
     def _hold(self) -> None:
         if self._shown is not None and isinstance(self._shown.state, Queued):
-            self.held.emit(self._shown.id, not self._shown.spec.hold)
+            changes = Changes(hold=not self._shown.spec.hold)
+            self._link.send(self, Edit(self._shown.id, changes))
 
     def _cancel(self) -> None:
         if self._shown is not None and self._shown.active:
-            self.cancelled.emit(self._shown.id)
+            self._link.send(self, Cancel(self._shown.id))
 
     def _again(self) -> None:
         if self._shown is not None:
             self.repeated.emit(self._shown.id)
 
     def _report(self) -> None:
-        if self._shown is None:
-            return
-        job = self._shown.id
-        ask_save_path(
-            self,
-            "Save a report on the job",
-            f"job-{job}.html",
-            FILTER,
-            lambda file: self.reported.emit(job, file),
-        )
+        if self._shown is not None:
+            job = self._shown.id
+            ask_save_path(
+                self,
+                "Save a report on the job",
+                f"job-{job}.html",
+                FILTER,
+                partial(self._write_report, job),
+            )
+
+    def _write_report(self, job: int, file: str) -> None:
+        done = f"Report written to {file}"
+        self._link.send(self, WriteReport(job, file), lambda _: self._link.succeeded.emit(done))
 
     def _want(self) -> None:
         if self._tail is not None and not self._asked:
             self._asked = True
-            self.wanted.emit(Tail(self._tail.job, self._tail.offset))
+            job = self._tail.job
+            self._link.send(
+                self,
+                ReadLog(job, self._tail.offset),
+                partial(self._take_log, job),
+                self._retry_log,
+                background=True,
+            )

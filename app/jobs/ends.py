@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from app.format.job_rows import ended, meaning, started
 from app.format.values import duration
-from app.jobs.rows import ended, meaning, started
 from scheduler.protocol.jobs import Job
 from scheduler.protocol.snapshot import Snapshot
 

@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from app.link.requests import Submit
 from scheduler.protocol.errors import UserError
-from scheduler.protocol.job_options import JobOptions, parse_indices, parse_variables
+from scheduler.protocol.job_options import make_spec, parse_indices, parse_variables
+from scheduler.protocol.jobs import Spec
 from scheduler.protocol.units import parse_bytes, parse_seconds
+from scheduler.verbs.submit import Submit, SubmitMany
 
 
 @dataclass(frozen=True)
@@ -103,36 +104,48 @@ FIELDS = tuple(field for row in ROWS for field in row)
 
 
 class JobForm:
-    """Values as typed; `where` is a cluster, or empty for this machine."""
+    """Hold the texts that the user typed, by field; `where` is empty for this machine."""
 
     def __init__(self) -> None:
         self.values = dict.fromkeys((field.name for field in FIELDS), "")
 
     def places(self, clusters: Iterable[str]) -> list[str]:
-        """Where it can run, this machine ("") first; a cluster that was chosen stays, also where its settings are gone meanwhile."""
+        """Return where the job can run: "" for this machine, then the clusters.
+
+        The chosen cluster is listed even if it was removed from the settings meanwhile.
+        """
         return ["", *sorted({*clusters, self.values["where"]} - {""})]
 
     def errors(self) -> dict[str, str]:
-        """For each field that cannot be used: why. A command that is missing is no error yet."""
-        return self._read()[1]
+        """Return a message for each wrong field. A missing command is not an error yet."""
+        return self._parse()[1]
 
-    def submission(self) -> Submit | None:
-        """The request that queues it; None where a field is wrong, or there is no command yet."""
-        read, wrong = self._read()
-        command, array = read.pop("command", ()), read.pop("array", ())
-        if wrong or not command:
+    def spec(self) -> Spec | None:
+        """Return the job, or None if a field is wrong or there is no command yet.
+
+        Raises:
+            UserError: This window's environment cannot be sent to the daemon.
+        """
+        options, errors = self._parse()
+        command = options.pop("command", ())
+        options.pop("array", None)
+        return None if errors or not command else make_spec(command, options)  # type: ignore[arg-type]
+
+    def submission(self) -> Submit | SubmitMany | None:
+        """Return the request that queues the job, or one job for each index of the array."""
+        spec, indices = self.spec(), self._parse()[0].get("array")
+        if spec is None:
             return None
-        options: JobOptions = {**read}  # type: ignore[typeddict-item]  # each field is named as its wish
-        return Submit(command, options, array)
+        return Submit(spec) if indices is None else SubmitMany.array(spec, indices)
 
-    def _read(self) -> tuple[dict[str, Any], dict[str, str]]:
-        """What the fields that are filled in say, and what is wrong with others."""
-        read, wrong = {}, {}
-        away = bool(self.values["where"])
+    def _parse(self) -> tuple[dict[str, Any], dict[str, str]]:
+        """Return the values of the fields that are filled in, and a message for each wrong one."""
+        values, errors = {}, {}
         for field in FIELDS:
-            if (text := self.values[field.name].strip()) and (away or field not in AWAY):
+            text = self.values[field.name].strip()
+            if text and (self.values["where"] or field not in AWAY):
                 try:
-                    read[field.name] = field.parse(text)
+                    values[field.name] = field.parse(text)
                 except UserError as e:
-                    wrong[field.name] = str(e)
-        return read, wrong
+                    errors[field.name] = str(e)
+        return values, errors

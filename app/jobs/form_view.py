@@ -6,33 +6,37 @@ from PySide6.QtCore import Qt, QTimer, Signal
 from PySide6.QtGui import QKeySequence, QShortcut
 from PySide6.QtWidgets import QComboBox, QGridLayout, QLineEdit, QVBoxLayout, QWidget
 
-from app.jobs.forecast import foretold
+from app.format.job_rows import device_labels, forecast_text
 from app.jobs.form import AWAY, FIELDS, HERE, ROWS, Field, JobForm
-from app.jobs.rows import device_labels
-from app.link.requests import Foresee, Foretold, Submit
+from app.link.link import Link
 from app.widgets import theme
 from app.widgets.controls import button, card, column, label, row, set_text
+from scheduler.protocol.errors import UserError
+from scheduler.protocol.jobs import Forecast, Job, Spec
 from scheduler.protocol.snapshot import Snapshot
+from scheduler.verbs.submit import Foresee
 
 NO_COMMAND = "Type a command: it runs as it is, without a shell."
 _TYPING_MS = 250
-_AGAIN_S = 2.0
-"""So often it is foretold anew, as the queue goes on."""
+_RENEW_S = 2.0
+"""Seconds after which a forecast is renewed, since the queue changes."""
 
 
 class JobFormView(QWidget):
-    """Emits `wanted` with a Foresee or a Submit, and `closed`. Ctrl+Return queues the job, Esc closes the form."""
+    """Edits a job and queues it. Ctrl+Return queues the job, Esc closes the form."""
 
-    wanted = Signal(object)
+    queued = Signal(int)
+    """Carries the number of the job that was queued."""
     closed = Signal()
 
-    def __init__(self) -> None:
+    def __init__(self, link: Link) -> None:
         super().__init__()
+        self._link = link
         self.form = JobForm()
-        self._asked: Submit | None = None
-        self._asked_at = 0.0
-        self.sent: Submit | None = None
-        """What was sent and not answered yet."""
+        self._snapshot: Snapshot | None = None
+        self._forecast: Spec | None = None
+        """The job of which the newest forecast was requested."""
+        self._requested_at = 0.0
         self.editors: dict[str, QLineEdit] = {}
         self.where = QComboBox()
         self.where.currentIndexChanged.connect(
@@ -49,7 +53,7 @@ class JobFormView(QWidget):
         self._typing = QTimer(self)
         self._typing.setSingleShot(True)
         self._typing.setInterval(_TYPING_MS)
-        self._typing.timeout.connect(self._foresee)
+        self._typing.timeout.connect(self._request_forecast)
         for keys, slot in (
             ("Ctrl+Return", self.queue.click),
             ("Ctrl+Enter", self.queue.click),
@@ -65,7 +69,8 @@ class JobFormView(QWidget):
         self._check()
 
     def begin(self, snapshot: Snapshot | None) -> None:
-        """The reader comes to the form: what was typed is still there."""
+        """Focus the form, which keeps what was typed before."""
+        self._snapshot = snapshot
         if snapshot is not None:
             self._offer(self.form.places(snapshot.settings.clusters))
         editor = self.editors["command"]
@@ -73,24 +78,14 @@ class JobFormView(QWidget):
         editor.selectAll()
         self._check()
 
-    def look(self, snapshot: Snapshot) -> None:
-        """The clusters may be others, and the queue has gone on: it is foretold anew now and then."""
+    def show_snapshot(self, snapshot: Snapshot) -> None:
+        """Offer the clusters there are now, and renew the forecast from time to time."""
+        self._snapshot = snapshot
         self._offer(self.form.places(snapshot.settings.clusters))
-        if not 0 <= snapshot.time - self._asked_at < _AGAIN_S and not self._typing.isActive():
-            self._asked_at = snapshot.time
-            self._foresee()
-
-    def show_forecast(self, reply: Foretold, snapshot: Snapshot) -> None:
-        """What was asked for; an answer to what was typed before is left aside."""
-        if reply.request.submit == self._asked:
-            told = foretold(reply.forecast, device_labels(snapshot), snapshot.time)
-            self._say(f"Queued now, {told}.", "" if not reply.forecast.reason else "muted")
-
-    def refused(self, submit: Submit, message: str) -> None:
-        """It could never run so, or could not be stored."""
-        if submit in (self._asked, self.sent):
-            self._say(message, "failed")
-        self.sent = None if submit == self.sent else self.sent
+        age = snapshot.time - self._requested_at
+        if not 0 <= age < _RENEW_S and not self._typing.isActive():
+            self._requested_at = snapshot.time
+            self._request_forecast()
 
     def _offer(self, places: list[str]) -> None:
         """Let these be chosen from: clusters by name. Where there are none, it is no question."""
@@ -111,24 +106,50 @@ class JobFormView(QWidget):
         for name, editor in self.editors.items():
             theme.mark(editor, "wrong", "true" if name in wrong else "")
             editor.setToolTip(wrong.get(name, ""))
-        submit = self.form.submission()
-        self.queue.setEnabled(submit is not None)
+        spec = self._spec(wrong)
+        self.queue.setEnabled(spec is not None)
         if wrong:
             name, message = next(iter(wrong.items()))
             self._say(f"{next(f.label for f in FIELDS if f.name == name)}: {message}", "failed")
-        elif submit is None:
+        elif spec is None:
             self._say(NO_COMMAND, "muted")
         self._typing.start()
 
-    def _foresee(self) -> None:
-        if self.isVisible() and (submit := self.form.submission()) is not None:
-            self._asked = submit
-            self.wanted.emit(Foresee(submit))
+    def _spec(self, errors: dict[str, str]) -> Spec | None:
+        """Return the job; add to `errors` why it cannot be sent."""
+        try:
+            return self.form.spec()
+        except UserError as e:
+            errors["command"] = str(e)
+            return None
+
+    def _request_forecast(self) -> None:
+        if self.isVisible() and (spec := self._spec({})) is not None:
+            self._forecast = spec
+            self._link.send(
+                self,
+                Foresee(spec),
+                lambda forecast: self._show_forecast(spec, forecast),
+                lambda message: self._show_refusal(spec, message),
+                background=True,
+            )
+
+    def _show_forecast(self, spec: Spec, forecast: Forecast) -> None:
+        """Show the forecast, unless the form was changed since it was requested."""
+        if spec is self._forecast and self._snapshot is not None:
+            text = forecast_text(forecast, device_labels(self._snapshot), self._snapshot.time)
+            self._say(f"Queued now, {text}.", "muted" if forecast.reason else "")
+
+    def _show_refusal(self, spec: Spec, message: str) -> None:
+        if spec is self._forecast:
+            self._say(message, "failed")
 
     def _send(self) -> None:
-        if (submit := self.form.submission()) is not None:
-            self.sent = submit
-            self.wanted.emit(submit)
+        if self.queue.isEnabled() and (request := self.form.submission()) is not None:
+            self._link.send(self, request, self._close, lambda text: self._say(text, "failed"))
+
+    def _close(self, reply: Job | tuple[Job, ...]) -> None:
+        self.queued.emit((reply if isinstance(reply, Job) else reply[0]).id)
 
     def _say(self, text: str, meaning: str) -> None:
         set_text(self.said, text)

@@ -8,7 +8,7 @@ from operator import neg
 
 import msgspec
 
-from app.link.requests import Find, Found
+from app.jobs.requests import SearchJobs
 from scheduler.protocol.jobs import Job
 from scheduler.protocol.search import NEWEST, Search, matches
 
@@ -65,18 +65,22 @@ class JobHistory:
         self.ended, self.active, self.numbers = {}, {}, []
         self.asked, self._failed = False, None
 
-    def ask(self) -> Find | None:
+    def ask(self) -> SearchJobs | None:
         """The request for the next page, where there is one to ask for."""
         if self.search is None or not self.more:
             return None
         self.asked = True
-        return Find(self.search, self._before or NEWEST)
+        return SearchJobs(self.search, self._before or NEWEST)
 
-    def take(self, found: Found) -> None:
-        """A page; one of another search is left aside."""
-        if found.request.search == self.search and found.request.before == self._before:
-            self.asked, self._before = False, found.before
-            for job in found.jobs:
+    def take(self, request: SearchJobs, jobs: Iterable[Job], before: int | None) -> None:
+        """Add a page; a page of another search is ignored.
+
+        Args:
+            before: Where the next page begins; None if this is the last one.
+        """
+        if request.search == self.search and request.before == self._before:
+            self.asked, self._before = False, before
+            for job in jobs:
                 self._put(job)
 
     def add(self, job: Job) -> None:

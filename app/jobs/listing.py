@@ -11,8 +11,9 @@ from typing import overload
 
 import msgspec
 
+from app.format.job_rows import Row, device_labels, row
+from app.format.values import plural
 from app.jobs.history import JobHistory, unpack
-from app.jobs.rows import Row, device_labels, row
 from scheduler.protocol.jobs import Cancelled, Job, Queued, Spec, turn
 from scheduler.protocol.search import ENDED, REJECTED, Search, matches
 from scheduler.protocol.snapshot import Snapshot
@@ -281,3 +282,18 @@ def _kind(job: Job, made: Row) -> str:
         if made.meaning == "failed"
         else SUCCEEDED
     )
+
+
+def cancel_question(waiting: int, running: int) -> str:
+    """Return the question that is asked before jobs are cancelled.
+
+    Args:
+        waiting: The number of jobs that wait.
+        running: The number of jobs that run.
+    """
+    consequences = []
+    if waiting:
+        consequences.append(f"{waiting} {'waits' if waiting == 1 else 'wait'} and will never run")
+    if running:
+        consequences.append(f"{running} {'runs' if running == 1 else 'run'} and will be ended")
+    return f"Cancel {plural(waiting + running, 'job')}? {', '.join(consequences)}."

@@ -2,48 +2,37 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QItemSelectionModel, QModelIndex, Qt, QTimer, Signal
+from PySide6.QtCore import QItemSelectionModel, QModelIndex, Qt, QTimer
 from PySide6.QtGui import QKeySequence, QShortcut
 from PySide6.QtWidgets import QAbstractItemView, QSplitter, QTableView, QVBoxLayout, QWidget
 
 from app.format.values import plural
-from app.jobs.cancel_line import CancelLine
 from app.jobs.compare_view import JobCompare
 from app.jobs.details_view import JobDetails
 from app.jobs.filter_view import JobFilter
 from app.jobs.form_view import JobFormView
 from app.jobs.history import JobHistory
-from app.jobs.listing import RUNNING, WAITING, Listing, elsewhere, together
+from app.jobs.listing import RUNNING, WAITING, Listing, cancel_question, elsewhere, together
+from app.jobs.requests import RepeatJob, SearchJobs
 from app.jobs.table import PROGRESS, WIDTHS, JobTable, ProgressDelegate
-from app.link.requests import (
-    Cancel,
-    CancelMany,
-    Fetch,
-    Fetched,
-    Find,
-    Foresee,
-    Foretold,
-    Found,
-    Hold,
-    Move,
-    Pause,
-    Refused,
-    Repeat,
-    Reply,
-    Submit,
-    Submitted,
-    Tail,
-    Tailed,
-    Timeline,
-    Told,
-    WriteReport,
-)
+from app.link.link import Link
 from app.link.state import State
 from app.widgets import theme
-from app.widgets.controls import button, label, row, set_text
+from app.widgets.controls import (
+    QuestionCard,
+    add_shortcuts,
+    button,
+    empty_label,
+    label,
+    row,
+    set_text,
+)
 from app.widgets.list_table import list_card, list_table
 from scheduler.protocol.jobs import Job
 from scheduler.protocol.search import Search
+from scheduler.verbs.change import CancelMany, Move
+from scheduler.verbs.groups import Pause
+from scheduler.verbs.jobs import GetJob
 
 EMPTY = "No jobs yet. Start one here (Ctrl+N), on the Workloads page (Ctrl+3), or from a terminal:  gpudeck submit -- python train.py"
 NOTHING_FOUND = "No job matches the filter."
@@ -52,14 +41,12 @@ _TYPING_MS = 150
 """So long after a keystroke the daemon is asked."""
 
 
-class Jobs(QWidget):
-    """Emits `requested` with what the daemon is to do."""
+class JobsPage(QWidget):
+    """Lists the jobs, shows the chosen one, and queues, moves and cancels jobs."""
 
-    requested = Signal(object)
-
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: State, link: Link) -> None:
         super().__init__()
-        self._state = state
+        self._state, self._link = state, link
         self._chosen: int | None = None
         self._sought: int | None = None
         """A job that was asked for by its number."""
@@ -71,39 +58,36 @@ class Jobs(QWidget):
         self._typing = QTimer(self)
         self._typing.setSingleShot(True)
         self._typing.setInterval(_TYPING_MS)
-        self._typing.timeout.connect(self._ask)
+        self._typing.timeout.connect(self._load_page)
         self.count = label(size="small", meaning="muted")
         self.pause = button(
             "Pause queue", tooltip="Start nothing new; running jobs run on", checkable=True
         )
-        self.pause.clicked.connect(lambda on: self.requested.emit(Pause(on)))
+        self.pause.clicked.connect(lambda on: link.send(self, Pause(on)))
         self.model = JobTable()
-        self.model.wanted.connect(self._ask)
-        self.model.moved.connect(
-            lambda job, beside, after: self.requested.emit(Move(job, beside, after))
-        )
+        self.model.wanted.connect(self._load_page)
+        self.model.moved.connect(lambda *where: link.send(self, Move(*where)))
         self.table = _table(self.model)
         self.table.selectionModel().currentRowChanged.connect(self._choose)
-        self.empty = label(EMPTY, meaning="muted", wrap=True)
-        self.empty.setAlignment(Qt.AlignmentFlag.AlignCenter)
+        self.empty = empty_label(EMPTY)
         self.table.selectionModel().selectionChanged.connect(self._show_details)
-        self.details, self.compared, self.form = JobDetails(), JobCompare(), JobFormView()
+        self.details, self.compared = JobDetails(state, link), JobCompare()
+        self.form = JobFormView(link)
         self.several = button("", tooltip="Cancel all that are selected and have not ended (Del)")
         self.several.clicked.connect(self._ask_to_cancel)
         self.several.hide()
-        self.asking = CancelLine()
-        self.asking.answered.connect(self._cancel_many)
+        self._cancelling: tuple[int, ...] = ()
+        """The jobs that the user is asked about."""
+        self.asking = QuestionCard("Cancel them", "Keep them", self._cancel_many, self._keep_many)
+        add_shortcuts(self.asking, {"Esc": self.asking.no.click})
         self.new = button("New job", kind="primary", tooltip="Queue any command (Ctrl+N)")
         self.new.clicked.connect(lambda: self._open_form(True))
         self.form.closed.connect(lambda: self._open_form(False))
-        self.form.wanted.connect(self.requested)
+        self.form.queued.connect(self._show_queued)
         self.form.hide()
-        self.details.cancelled.connect(lambda job: self.requested.emit(Cancel(job)))
-        self.details.repeated.connect(self._again)
-        self.details.held.connect(lambda job, held: self.requested.emit(Hold(job, held)))
+        self.details.repeated.connect(self._repeat)
         self.details.moved.connect(self._move)
-        self.details.reported.connect(lambda job, file: self.requested.emit(WriteReport(job, file)))
-        self.details.wanted.connect(self.requested)
+        self.details.changed.connect(self._show_details)
         self._lay_out()
         for keys, slot in (
             ("Ctrl+N", self.new.click),
@@ -133,7 +117,7 @@ class Jobs(QWidget):
             search = self._search = self.chooser.search(snapshot)
             self._history.look_for(elsewhere(search))
         if self.form.isVisible():
-            self.form.look(snapshot)
+            self.form.show_snapshot(snapshot)
         self._history.keep(snapshot.jobs, snapshot.time)
         if self._history.unread and not self._typing.isActive():
             self._typing.start()
@@ -181,46 +165,21 @@ class Jobs(QWidget):
         self.chooser.clear()
         if self._job(number) is None:
             self._sought = number
-            self.requested.emit(Fetch(number))
+            self._link.send(self, GetJob(number), self._show_found)
         self.choose(number)
         self._show_details()
 
-    def deliver(self, reply: Reply) -> None:
-        match reply:
-            case Tailed():
-                self.details.add_log(reply)
-            case Refused(request=Tail()):
-                self.details.log_failed()
-            case Told() if self.details.add_events(reply):
-                self._show_details()
-            case Refused(request=Timeline()):
-                self.details.events_failed()
-            case Found():
-                self._history.take(reply)
-                self.refresh()
-                if any(
-                    job.active for job in reply.jobs
-                ):  # those that wait are listed in their turn: a page that is missing is a gap
-                    self._ask()
-            case Refused(request=Find()):
-                self._history.fail()
-            case Fetched(job=job) if job.id == self._sought:
-                self._sought = None
-                self._history.add(job)
-                self._chosen = job.id
-                self.refresh()
-            case Foretold() if self._state.snapshot is not None:
-                self.form.show_forecast(reply, self._state.snapshot)
-            case (
-                Refused(request=Submit() as submit, message=message)
-                | Refused(request=Foresee(submit=submit), message=message)
-            ):
-                self.form.refused(submit, message)
-            case Submitted(job=job):
-                self._chosen = job.id  # shown as soon as the snapshot has it
-                if self.form.sent is not None:
-                    self.form.sent = None
-                    self._open_form(False)
+    def _show_found(self, job: Job) -> None:
+        """Show a job of long ago, unless another one was asked for meanwhile."""
+        if job.id == self._sought:
+            self._sought = None
+            self._history.add(job)
+            self._chosen = job.id
+            self.refresh()
+
+    def _show_queued(self, number: int) -> None:
+        self._chosen = number  # shown as soon as the snapshot has it
+        self._open_form(False)
 
     def chosen(self) -> list[int]:
         """The jobs that are selected, from the top of the table down."""
@@ -244,11 +203,17 @@ class Jobs(QWidget):
         (self.details.cancel if self.several.isHidden() else self.several).click()
 
     def _ask_to_cancel(self) -> None:
-        self.asking.ask(self._selected(WAITING), self._selected(RUNNING))
+        waiting, running = self._selected(WAITING), self._selected(RUNNING)
+        self._cancelling = (*waiting, *running)
+        self.asking.ask(cancel_question(len(waiting), len(running)))
 
-    def _cancel_many(self, jobs: tuple[int, ...]) -> None:
-        if jobs:
-            self.requested.emit(CancelMany(jobs))
+    def _cancel_many(self) -> None:
+        if self._cancelling:
+            self._link.send(self, CancelMany(self._cancelling))
+        self._keep_many()
+
+    def _keep_many(self) -> None:
+        self.asking.hide()
         self.table.setFocus()
 
     def _show_details(self) -> None:
@@ -271,7 +236,7 @@ class Jobs(QWidget):
         if job is not None and snapshot is not None:
             self.details.show_job(job, snapshot)
             if self.details.isVisibleTo(self):
-                self.details.draw(job, self._state)
+                self.details.draw(job)
 
     def _choose(self, current: QModelIndex) -> None:
         if current.isValid():
@@ -283,10 +248,13 @@ class Jobs(QWidget):
         rows = self.model.rows
         at = rows.place(self._chosen)
         if at is not None and 0 <= at + step < len(rows) and together(rows[at], rows[at + step]):
-            self.requested.emit(Move(rows[at].id, rows[at + step].id, step > 0))
+            self._link.send(self, Move(rows[at].id, rows[at + step].id, step > 0))
 
-    def _again(self, number: int) -> None:
-        self.requested.emit(Repeat(number))
+    def _repeat(self, number: int) -> None:
+        self._link.send(self, RepeatJob(number), self._choose_new)
+
+    def _choose_new(self, job: Job) -> None:
+        self._chosen = job.id  # shown as soon as the snapshot has it
 
     def _job(self, number: int | None) -> Job | None:
         return self._state.job(number) or (None if number is None else self._history.job(number))
@@ -297,11 +265,28 @@ class Jobs(QWidget):
         self._typing.start()
         self.refresh()
 
-    def _ask(self) -> None:
-        """For the next page."""
+    def _load_page(self) -> None:
+        """Request the next page of the history."""
         if (request := self._history.ask()) is not None:
             self.model.more = False
-            self.requested.emit(request)
+            self._link.send(
+                self,
+                request,
+                lambda found: self._take_page(request, *found),
+                self._fail_page,
+                background=True,
+            )
+
+    def _take_page(self, request: SearchJobs, jobs: tuple[Job, ...], before: int | None) -> None:
+        self._history.take(request, jobs, before)
+        self.refresh()
+        if any(job.active for job in jobs):  # waiting jobs are in order: a missing page is a gap
+            self._load_page()
+
+    def _fail_page(self, message: str) -> None:
+        self._history.fail()
+        if self._state.link.connected:
+            self._link.failed.emit(message)
 
     def _open_form(self, wanted: bool) -> None:
         """In place of what is told of the chosen job."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from app.format.job_rows import Details
 from app.format.values import clock
-from app.jobs.rows import Details
 from scheduler.protocol.jobs import Event, Job, Running, Spec
 
 Chapter = tuple[int, str, int, bool, float | None, Spec]

@@ -26,7 +26,6 @@ from app.link.requests import (
     UseCpu,
     Waits,
     Wake,
-    WriteReport,
     Wrote,
 )
 from app.models.model_requests import ModelRequest
@@ -52,10 +51,7 @@ class Assisting:
 
     def __init__(self, tell: Callable[[Reply], None], with_client: WithClient) -> None:
         self._tell, self._with_client = tell, with_client
-        self._assistant, self._reporter = (
-            Assistant(),
-            Assistant(),
-        )  # each knows of one request, to end it
+        self._assistant = Assistant()
         self._modelling = Modelling(tell)
 
     def stop(self) -> None:
@@ -65,7 +61,6 @@ class Assisting:
     def cancel(self) -> None:
         """End what the assistant writes."""
         self._assistant.cancel()
-        self._reporter.cancel()
 
     def carry_out(self, request: AssistantRequest | ModelRequest) -> Reply:
         """Raises UserError, Cancelled."""
@@ -80,10 +75,6 @@ class Assisting:
                 self._assistant.use_cpu()
             case Wake():
                 self._assistant.wake()
-            case WriteReport(job=job, file=file):
-                report = self._reporter.report(job, when="now").report
-                assert report is not None
-                save_report(report, Path(file))
             case SaveReport(report=kept, file=file):
                 save_report(unpacked(kept), Path(file))
             case _:

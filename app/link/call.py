@@ -8,7 +8,6 @@ from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
-from assistant.idle import Cancelled
 from scheduler.client import Client
 from scheduler.protocol.errors import UserError
 
@@ -121,6 +120,8 @@ class Call:
 
     def carry_out(self) -> None:
         """Run the request and deliver its reply."""
+        from assistant.idle import Cancelled  # a command that saves a file does without
+
         if self.cancelled:
             return
         try:

@@ -27,7 +27,9 @@ class Link(QObject):
     ordered = Signal()
     """The user asked for something: earlier messages are out of date."""
     failed = Signal(str)
-    """A request failed, and the message belongs in the status line."""
+    """A request failed; carries a message for the status line."""
+    succeeded = Signal(str)
+    """A request was carried out; carries a message for the status line."""
     _delivered = Signal(object)
 
     def __init__(self) -> None:

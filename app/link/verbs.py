@@ -5,46 +5,16 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-import msgspec
 from PySide6.QtCore import QObject, QThreadPool, Signal
 
 from app.assistant.session_requests import SessionRequest
-from app.link.requests import (
-    Accepted,
-    AssistantRequest,
-    Cancel,
-    CancelMany,
-    Configure,
-    Fetch,
-    Fetched,
-    Find,
-    Foresee,
-    Foretold,
-    Found,
-    Hold,
-    Move,
-    Pause,
-    Refused,
-    Repeat,
-    Reply,
-    Request,
-    Save,
-    Submit,
-    Submitted,
-    Tail,
-    Tailed,
-    Timeline,
-    Told,
-)
+from app.link.requests import Accepted, AssistantRequest, Configure, Refused, Reply, Request
 from app.models.model_requests import ModelRequest
 from assistant.idle import Cancelled
 from scheduler.client import Client
 from scheduler.protocol.errors import UserError
-from scheduler.protocol.job_options import make_spec
-from scheduler.protocol.jobs import Job
 
 if TYPE_CHECKING:  # each is imported with the first request for it, too: the window starts without
     from app.link.assistant_link import Assisting
@@ -52,10 +22,6 @@ if TYPE_CHECKING:  # each is imported with the first request for it, too: the wi
 
 T = TypeVar("T")
 
-FIRST_TAIL = 64 * 1024
-"""Bytes of a log that are shown at first."""
-PAGE = 100
-"""Jobs in a page of the history."""
 _WORKERS = 6
 _PATIENCE_MS = 35_000
 """A little more than a client waits for an answer."""
@@ -139,60 +105,9 @@ class Verbs(QObject):
                 self._assisting = Assisting(self._tell, self._with_client)
             return self._assisting
 
-    def _carry_out(self, request: Request) -> Reply:
-        match request:
-            case Submit():
-                return Submitted(self._with_client(lambda c: _submit(c, request)))
-            case Repeat(job=job):
-                return Submitted(self._with_client(lambda c: _repeat(c, job)))
-            case Hold(job=job, held=held):
-                self._with_client(lambda c: c.hold(job, held))
-            case Move(job=job, beside=beside, after=after):
-                self._with_client(
-                    lambda c: c.move(job, after=beside) if after else c.move(job, before=beside)
-                )
-            case Cancel() | CancelMany():
-                self._with_client(
-                    lambda c: (
-                        c.cancel(request.job)
-                        if isinstance(request, Cancel)
-                        else c.cancel_many(request.jobs)
-                    )
-                )
-            case Pause(paused=paused):
-                self._with_client(lambda c: c.pause(paused))
-            case Configure(changes=changes):
-                self._with_client(lambda c: c.configure(**changes))
-            case _:
-                return self._look_up(request)
+    def _carry_out(self, request: Configure) -> Reply:
+        self._with_client(lambda c: c.configure(**request.changes))
         return Accepted(request)
-
-    def _look_up(self, request: Request) -> Reply:
-        """What changes nothing in the daemon."""
-        match request:
-            case Tail():
-                return self._with_client(lambda c: _tail(c, request))
-            case Foresee(submit=submit):
-                return Foretold(
-                    request, self._with_client(lambda c: c.foresee(submit.argv, **submit.options))
-                )
-            case Timeline(job=job):
-                return Told(job, self._with_client(lambda c: c.timeline(job)))
-            case Find(search=search, before=before):
-                return Found(request, *self._with_client(lambda c: c.find(search, PAGE, before)))
-            case Fetch(job=job):
-                return Fetched(self._with_client(lambda c: c.job(job)))
-            case _:
-                self._write(request)
-        return Accepted(request)
-
-    def _write(self, request: Request) -> None:
-        """What becomes a file that the user named."""
-        match request:
-            case Save(job=job, file=file):
-                from app.workloads.result_export import save_result
-
-                save_result(self._with_client(lambda c: c.job(job)), Path(file))
 
     def _with_client(self, verb: Callable[[Client], T]) -> T:
         with Client() as client:
@@ -203,24 +118,3 @@ class Verbs(QObject):
             finally:
                 with self._lock:
                     self._open.discard(client)
-
-
-def _submit(client: Client, request: Submit) -> Job:
-    if request.array:
-        return client.submit_array(request.argv, request.array, **request.options)[0]
-    return client.submit(request.argv, **request.options).job
-
-
-def _repeat(client: Client, job: int) -> Job:
-    spec = client.job(job).spec  # a list may know the beginning of its command only
-    env = make_spec(spec.argv, {"where": spec.where}).env  # ours is not sent to a cluster
-    return client.submit_many(
-        [msgspec.structs.replace(spec, env=env, kind="", after=(), after_any=(), hold=False)]
-    )[0]
-
-
-def _tail(client: Client, request: Tail) -> Tailed:
-    return Tailed(
-        request.job,
-        *client.log_part(request.job, -FIRST_TAIL if request.offset is None else request.offset),
-    )

@@ -4,14 +4,46 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
+
+from app.link.call import Call
 from app.shell import qtcheck
 from assistant.reports.files import FORMATS, write_private
-from assistant.reports.report import Report
+from assistant.reports.report import Report, unpacked
 from scheduler.protocol.errors import UserError
 
 ENDINGS = (*FORMATS, ".pdf")
 FILTER = "HTML (*.html);;PDF (*.pdf);;Markdown (*.md)"
 """The filter of file dialogs."""
+
+
+class WriteReport(msgspec.Struct, frozen=True):
+    """Write a report on a job to a file, in the format of its name's ending."""
+
+    job: int
+    file: str
+
+    def carry_out(self, call: Call) -> None:
+        """Have the assistant write the report, and save it."""
+        from assistant.client import Assistant
+
+        assistant = Assistant()
+        call.on_cancel(assistant.cancel)
+        report = assistant.report(self.job, when="now").report
+        assert report is not None
+        save_report(report, Path(self.file))
+
+
+class SaveReport(msgspec.Struct, frozen=True):
+    """Write a finished report to a file, in the format of its name's ending."""
+
+    report: bytes
+    """Packed (see `assistant.reports.report`)."""
+    file: str
+
+    def carry_out(self, call: Call) -> None:
+        """Save the report."""
+        save_report(unpacked(self.report), Path(self.file))
 
 
 def save_report(report: Report, file: Path, ending: str = "") -> None:

@@ -12,26 +12,7 @@ from PySide6.QtWidgets import QGridLayout, QStackedWidget, QVBoxLayout, QWidget
 from app.alerts.alert_rows import unacknowledged
 from app.dashboard.page import DashboardPage
 from app.link.link import Link
-from app.link.requests import (
-    Accepted,
-    Cancel,
-    CancelMany,
-    Find,
-    Foresee,
-    Hold,
-    LinkStatus,
-    Move,
-    Pause,
-    Refused,
-    Repeat,
-    Reply,
-    Request,
-    SaveReport,
-    Submit,
-    Tail,
-    Timeline,
-    WriteReport,
-)
+from app.link.requests import Accepted, LinkStatus, Refused, Reply, Request, SaveReport
 from app.link.state import State
 from app.shell.rail import Rail
 from app.shell.status_line import StatusLine
@@ -46,7 +27,7 @@ if TYPE_CHECKING:  # each is imported when it is first gone to, too
     from app.assistant.page import Assistant
     from app.cleanup.page import CleanupPage
     from app.devices.page import DevicePage
-    from app.jobs.page import Jobs
+    from app.jobs.page import JobsPage
     from app.processes.page import ProcessesPage
     from app.settings.page import SettingsPage
     from app.shell.welcome import Welcome
@@ -54,7 +35,7 @@ if TYPE_CHECKING:  # each is imported when it is first gone to, too
 
     Page = (
         DashboardPage
-        | Jobs
+        | JobsPage
         | WorkloadsPage
         | Assistant
         | AlertsPage
@@ -66,7 +47,7 @@ if TYPE_CHECKING:  # each is imported when it is first gone to, too
     P = TypeVar(
         "P",
         DashboardPage,
-        Jobs,
+        JobsPage,
         WorkloadsPage,
         Assistant,
         AlertsPage,
@@ -115,6 +96,7 @@ class MainWindow(QWidget):
         self.strip.charted.connect(self.dashboard.show_only)
         link.ordered.connect(lambda: self.status.show_message(""))
         link.failed.connect(self.status.show_message)
+        link.succeeded.connect(lambda text: self.status.show_message(text, failed=False))
         self.status.compact.clicked.connect(self.compacted)
         QShortcut(QKeySequence("Ctrl+T"), self, self.compacted.emit)
         for i, name in enumerate(PAGES, 1):
@@ -132,16 +114,16 @@ class MainWindow(QWidget):
         return page
 
     @cached_property
-    def jobs(self) -> Jobs:
-        from app.jobs.page import Jobs
+    def jobs(self) -> JobsPage:
+        from app.jobs.page import JobsPage
 
-        return self._added("jobs", Jobs(self.state))
+        return self._added("jobs", JobsPage(self.state, self.link))
 
     @cached_property
     def workloads(self) -> WorkloadsPage:
         from app.workloads.page import WorkloadsPage
 
-        return self._added("workloads", WorkloadsPage(self.state))
+        return self._added("workloads", WorkloadsPage(self.state, self.link))
 
     @cached_property
     def assistant(self) -> Assistant:
@@ -229,18 +211,9 @@ class MainWindow(QWidget):
             if hasattr(page, "deliver"):
                 page.deliver(reply)
         match reply:
-            case Refused(
-                request=Submit() | Repeat() | Hold() | Move() | Cancel() | CancelMany() | Pause(),
-                message=message,
-            ):
+            case Refused(request=SaveReport(), message=message):
                 self.status.show_message(message)
-            case Refused(request=Tail() | Timeline() | Find(), message=message) if (
-                self.state.link.connected
-            ):
-                self.status.show_message(message)
-            case Refused(request=WriteReport() | SaveReport(), message=message):
-                self.status.show_message(message)
-            case Accepted(request=WriteReport(file=file) | SaveReport(file=file)):
+            case Accepted(request=SaveReport(file=file)):
                 self.status.show_message(f"Report written to {file}", failed=False)
 
     def show_page(self, name: str) -> None:
@@ -330,8 +303,7 @@ class MainWindow(QWidget):
             self._pace.start()
 
     def _request(self, request: Request) -> None:
-        if not isinstance(request, Tail | Timeline | Find | Foresee):
-            self.status.show_message("")
+        self.status.show_message("")
         self.requested.emit(request)
 
     def _show_job(self, number: int) -> None:

@@ -11,7 +11,7 @@ from typing import Self, TypeVar
 
 from app import __version__
 from app.cli.output import clear_progress, print_line, show_progress
-from app.jobs.rows import describe
+from app.format.job_rows import describe
 from app.report.file import save_report
 from app.shell.window import PAGES
 from app.tour.results import DURING, Brief, Live, Tour, compare

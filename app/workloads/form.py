@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from accel.workloads.catalog import Param, Workload, split
 from accel.workloads.grid import directions, shapes
 from app.format.values import duration, memory, scaled
-from app.link.requests import Submit
+from scheduler.protocol.job_options import JobOptions, make_spec
+from scheduler.verbs.submit import Submit
 
 _BYTES = {"bfloat16": 2, "float16": 2, "float32": 4}
 _WHOLE_SCORES = {"math", "reference"}  # these hold the score matrix; the others never do
@@ -57,10 +58,13 @@ class Form:
         for message in self.errors().values():
             raise ValueError(message)
         w = self.workload
-        return Submit(
-            tuple(w.argv(self.values)),
-            {"name": w.name, "gpus": 1, "workload": w.name, "params": dict(self.values)},
-        )
+        options: JobOptions = {
+            "name": w.name,
+            "gpus": 1,
+            "workload": w.name,
+            "params": dict(self.values),
+        }
+        return Submit(make_spec(w.argv(self.values), options))
 
 
 def _wrong(param: Param, value: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QEvent, QObject, QSize, Qt, Signal
+from PySide6.QtCore import QEvent, QObject, QSize, Qt
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import (
     QButtonGroup,
@@ -14,8 +14,8 @@ from PySide6.QtWidgets import (
 )
 
 from accel.workloads.catalog import WORKLOADS, find
-from app.jobs.rows import device_labels, row
-from app.link.requests import Accepted, Fetch, Fetched, Refused, Reply, Save
+from app.format.job_rows import device_labels, row
+from app.link.link import Link
 from app.link.state import State
 from app.widgets import theme
 from app.widgets.controls import button, label, rule, set_text
@@ -25,10 +25,12 @@ from app.workloads.form import Form
 from app.workloads.form_view import FormView
 from app.workloads.result_bars import ResultBars
 from app.workloads.result_card import ResultCard
+from app.workloads.result_export import SaveResult
 from app.workloads.results import bars, card, result_of
 from app.workloads.run_line import RunLine
 from scheduler.protocol.jobs import Done, Failed, Job
 from scheduler.protocol.snapshot import Snapshot
+from scheduler.verbs.jobs import GetJob
 
 EMPTY = (
     "Not run yet. Fill in the form and press Run: the job's progress and its result appear here."
@@ -46,13 +48,11 @@ _WIDEST_RESULT, _HIGHEST_PAST, _EMPTY_HEIGHT = 1100, 420, 96
 
 
 class WorkloadsPage(QWidget):
-    """Emits `requested` with the submission, and with what it needs to show and save results."""
+    """Edits and runs a workload, and shows and saves its results."""
 
-    requested = Signal(object)
-
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: State, link: Link) -> None:
         super().__init__()
-        self._state = state
+        self._state, self._link = state, link
         self._views: dict[tuple[str, str], FormView] = {}
         self.name = WORKLOADS[0].name
         self.choices = {
@@ -68,7 +68,7 @@ class WorkloadsPage(QWidget):
         self.run.setShortcut("Ctrl+Return")
         self.run.clicked.connect(self._submit)
         self.run_line, self.result = RunLine(), ResultCard()
-        self.result.saved.connect(lambda job, file: self.requested.emit(Save(job, file)))
+        self.result.saved.connect(self._save)
         self.result.cells.viewed.connect(self._show_past)
         self._whole: dict[int, Job] = {}
         """Jobs whose results are too large for a snapshot, as far as they were shown."""
@@ -119,16 +119,18 @@ class WorkloadsPage(QWidget):
         self.empty.setVisible(not mine)
         self._show_past()
 
-    def deliver(self, reply: Reply) -> None:
-        match reply:
-            case Fetched(job=job):
-                self._fetching.discard(job.id)
-                self._whole = dict([*self._whole.items(), (job.id, job)][-_MOST_WHOLE:])
-                self.refresh()
-            case Refused(request=Fetch() | Save(), message=message):
-                self.result.say(message)
-            case Accepted(request=Save(file=file)):
-                self.result.say(f"Saved to {file}")
+    def _show_whole(self, job: Job) -> None:
+        self._fetching.discard(job.id)
+        self._whole = dict([*self._whole.items(), (job.id, job)][-_MOST_WHOLE:])
+        self.refresh()
+
+    def _save(self, job: int, file: str) -> None:
+        self._link.send(
+            self,
+            SaveResult(job, file),
+            lambda _: self.result.say(f"Saved to {file}"),
+            self.result.say,
+        )
 
     def _show_past(self) -> None:
         """Where a chart or the figures leave no room for the earlier results, they give way."""
@@ -145,7 +147,7 @@ class WorkloadsPage(QWidget):
             and job.id not in {*self._whole, *self._fetching}
         ):
             self._fetching.add(job.id)
-            self.requested.emit(Fetch(job.id))
+            self._link.send(self, GetJob(job.id), self._show_whole, self.result.say)
         job = self._whole.get(job.id, job)
         self.result.show_job(row(job, device_labels(snapshot), snapshot.time), card(job))
         result = result_of(job)
@@ -167,7 +169,7 @@ class WorkloadsPage(QWidget):
             )
 
     def _submit(self) -> None:
-        self.requested.emit(self.form.form.submission())
+        self._link.send(self, self.form.form.submission())
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         narrowest, widest = _FORM_WIDTHS

@@ -8,7 +8,7 @@ from PySide6.QtCore import QEvent, Signal
 from PySide6.QtWidgets import QHBoxLayout, QSizePolicy, QVBoxLayout, QWidget
 
 from accel.result import Result
-from app.jobs.rows import Row
+from app.format.job_rows import Row
 from app.widgets import theme
 from app.widgets.controls import ask_save_path, button, label, row, set_text
 from app.widgets.safe_text import FittedText

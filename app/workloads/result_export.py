@@ -10,9 +10,22 @@ from pathlib import Path
 import msgspec
 
 from accel.result import Cell, Result
+from app.link.call import Call
 from app.workloads.results import result_of
 from scheduler.protocol.errors import UserError
 from scheduler.protocol.jobs import Job
+
+
+class SaveResult(msgspec.Struct, frozen=True):
+    """Write the result of a job to a file, in the format of its name's ending."""
+
+    job: int
+    file: str
+
+    def carry_out(self, call: Call) -> None:
+        """Read the whole job, and save its result."""
+        with call.client() as client:
+            save_result(client.job(self.job), Path(self.file))
 
 
 def save_result(job: Job, file: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from PySide6.QtWidgets import QVBoxLayout, QWidget
 
-from app.jobs.rows import Row
+from app.format.job_rows import Row
 from app.widgets import theme
 from app.widgets.controls import ProgressLine, label, row, set_text
 

@@ -22,7 +22,7 @@ from PySide6.QtCore import QEvent, QObject, QPoint, QPointF, Qt, QTimer
 from PySide6.QtGui import QKeyEvent, QWheelEvent
 from PySide6.QtWidgets import QApplication, QWidget
 
-from app.jobs.page import Jobs
+from app.jobs.page import JobsPage
 from app.tour.session import Session
 from scheduler.client import Client
 from scheduler.protocol import settings
@@ -80,7 +80,7 @@ class Reader:
         self.rows: list[dict[str, object]] = []
 
     @property
-    def page(self) -> Jobs:
+    def page(self) -> JobsPage:
         return self._session.window.jobs
 
     def timed(

@@ -19,15 +19,18 @@ from PySide6.QtCore import (
     qInstallMessageHandler,
 )
 from PySide6.QtWidgets import QApplication
+from pytestqt.qtbot import QtBot
 
 from app.assistant.session_requests import SessionRequest
 from app.charts.past_curves import LoadPast
+from app.jobs.requests import SearchJobs
 from app.link.call import Call
 from app.link.link import Link
-from app.link.requests import Find, LinkStatus, Request, Wake
+from app.link.requests import LinkStatus, Request, Wake
 from app.models.model_requests import ListModels
 from app.shell.window import MainWindow
 from app.widgets import theme
+from scheduler.protocol.errors import UserError
 from tests.gui import snapshots
 
 OFFSCREEN = "This plugin does not support raise()"
@@ -87,7 +90,7 @@ class Fed:
         """All but what pages ask for in their own time: the jobs page its history, the charts their past, the assistant its files."""
         self.files: list[SessionRequest] = []
         self.models: list[ListModels] = []
-        self.finds: list[Find] = []
+        self.finds: list[SearchJobs] = []
         self.remember: list[LoadPast] = []
         self.woken = 0
         self.link = RecordingLink(self._keep)
@@ -98,7 +101,7 @@ class Fed:
     def _keep(self, request: Request) -> None:
         if isinstance(request, Wake):
             self.woken += 1
-        elif isinstance(request, Find):
+        elif isinstance(request, SearchJobs):
             self.finds.append(request)
         elif isinstance(request, LoadPast):
             self.remember.append(request)
@@ -148,3 +151,14 @@ def fed(qapp: QApplication, clean_qt: None) -> Iterator[Fed]:
     made.window.deleteLater()
     QCoreApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
     made.settle()
+
+
+def exchange(qtbot: QtBot, link: Link, request: Any) -> Any:
+    """Send a request and return its reply. Raise UserError if it failed."""
+    replies: list[object] = []
+    errors: list[str] = []
+    link.send(link, request, replies.append, errors.append)
+    qtbot.waitUntil(lambda: bool(replies or errors), timeout=20_000)
+    if errors:
+        raise UserError(errors[0])
+    return replies[0]

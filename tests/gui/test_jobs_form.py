@@ -10,13 +10,16 @@ from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
 
 from app.jobs.form import FIELDS, JobForm
-from app.link.requests import Foresee, Foretold, Refused, Submit, Submitted
-from app.link.verbs import Verbs
+from app.link.link import Link
 from scheduler.client import Client
+from scheduler.protocol.errors import UserError
+from scheduler.protocol.job_options import make_spec
 from scheduler.protocol.jobs import Forecast
 from scheduler.protocol.settings import ClusterSettings
 from scheduler.protocol.snapshot import Snapshot
+from scheduler.verbs.submit import Foresee, Submit, SubmitMany
 from tests.gui import snapshots
+from tests.gui.conftest import exchange
 from tests.gui.snapshots import NOW
 from tests.support import eventually, state_folder
 
@@ -90,11 +93,12 @@ def test_every_field_is_reached_and_filled_by_keyboard_and_makes_the_job(fed, pa
         assert fed.app.focusWidget().accessibleName() == field.label
         QTest.keyClicks(fed.app.focusWidget(), FILLED[field.name])
         QTest.keyClick(fed.app.focusWidget(), Qt.Key.Key_Tab)
-    wanted = Submit(("python", "-c", "print(1); x", "--lr=0.1"), WISHES, (0, 1, 2))
-    qtbot.waitUntil(lambda: of(fed, Foresee) == [Foresee(wanted)], timeout=PATIENCE_MS)
+    spec = make_spec(("python", "-c", "print(1); x", "--lr=0.1"), WISHES)
+    wanted = SubmitMany.array(spec, (0, 1, 2))
+    qtbot.waitUntil(lambda: of(fed, Foresee) == [Foresee(spec)], timeout=PATIENCE_MS)
     QTest.keyClick(page.form.editors["notes"], Qt.Key.Key_Return, CTRL)
-    assert of(fed, Submit) == [wanted]
-    fed.window.deliver(Submitted(snapshots.job(9, snapshots.Queued("x"))))
+    assert of(fed, SubmitMany) == [wanted]
+    fed.reply(SubmitMany, (snapshots.job(9, snapshots.Queued("x")),))
     assert (page.form.isVisible(), page.details.isVisible()) == (False, True)
     assert page.details.title.text().startswith("Job 9")
 
@@ -121,11 +125,9 @@ def test_a_cluster_is_a_choice_where_there_are_any_and_stays_chosen_where_it_is_
     assert (form.where.currentText(), form.where.isVisible()) == ("slurm:hpc", True), (
         "never another place than the one that was chosen"
     )
-    assert form.form.submission() == Submit(("true",), {"where": "slurm:hpc", "env": {"A": "1"}})
+    assert form.form.spec() == make_spec(("true",), {"where": "slurm:hpc", "env": {"A": "1"}})
     form.where.setCurrentIndex(0)
-    assert form.form.submission() == Submit(("true",), {}), (
-        "here a job has this window's environment"
-    )
+    assert form.form.spec() == make_spec(("true",), {}), "here a job has this window's environment"
     fed.feed(snapshots.gpu_snapshot(2, NOW + 9))
     assert not form.where.isVisible()
 
@@ -136,18 +138,18 @@ def test_the_forecast_is_told_while_it_is_typed(fed, page, qtbot):
     QTest.keyClicks(editor, "true")
     qtbot.waitUntil(lambda: bool(of(fed, Foresee)), timeout=PATIENCE_MS)
     asked = of(fed, Foresee)[-1]
-    fed.window.deliver(Foretold(asked, Forecast((snapshots.gpu(1).id,), NOW)))
+    fed.reply(asked, Forecast((snapshots.gpu(1).id,), NOW))
     assert said.text() == "Queued now, it would start at once on GPU 1."
     fed.feed(snapshots.gpu_snapshot(2, NOW + 3))
-    fed.window.deliver(Foretold(asked, Forecast((), None, "the queue is paused")))
+    fed.reply(asked, Forecast((), None, "the queue is paused"))
     assert said.text() == "Queued now, it would wait, nobody knows how long: the queue is paused."
     QTest.keyClicks(editor, " x")
-    fed.window.deliver(Refused(Foresee(Submit(("other",), {})), "of something else"))
-    assert "else" not in said.text()
-    qtbot.waitUntil(lambda: of(fed, Foresee)[-1].submit.argv == ("true", "x"), timeout=PATIENCE_MS)
-    fed.window.deliver(Foretold(asked, Forecast((), NOW)))
+    qtbot.waitUntil(lambda: of(fed, Foresee)[-1].spec.argv == ("true", "x"), timeout=PATIENCE_MS)
+    fed.reply(asked, Forecast((), NOW))
+    fed.fail(asked, "of something else")
     assert "at once" not in said.text(), "an answer to what was typed before"
-    fed.window.deliver(Refused(of(fed, Foresee)[-1], "the job needs 9 GPUs; this machine has 2"))
+    assert "else" not in said.text()
+    fed.fail(of(fed, Foresee)[-1], "the job needs 9 GPUs; this machine has 2")
     assert said.text() == "the job needs 9 GPUs; this machine has 2"
 
 
@@ -200,38 +202,23 @@ def test_the_daemon_foretells_and_queues_what_the_form_says(clean_qt, qtbot, tmp
             "tags": "a,b",
             "priority": "2",
         }
-        verbs, replies = Verbs(), []
-        verbs.replied.connect(replies.append)
+        link = Link()
         deck.configure(clusters={"slurm:none": ClusterSettings()})
-        away = Submit(("true",), {"where": "slurm:none", "cwd": "/only/there", "env": {"A": "1"}})
-        too_much, nowhere = (
-            Submit(("true",), {"gpus": 99}),
-            Submit(("true",), {"cwd": "/only/there"}),
+        away = make_spec(
+            ("true",), {"where": "slurm:none", "cwd": "/only/there", "env": {"A": "1"}}
         )
-        for request in (
-            Foresee(form.submission()),
-            form.submission(),
-            Foresee(too_much),
-            Foresee(nowhere),
-            Foresee(away),
-            away,
-        ):
-            before = len(replies)
-            verbs.request(request)
-            qtbot.waitUntil(lambda before=before: len(replies) > before, timeout=PATIENCE_MS)
-        told, made, refused, no_folder, told_away, made_away = replies
-        assert (type(told), told.forecast.reason) == (Foretold, "the queue is paused")
-        assert isinstance(made, Submitted)
+        assert exchange(qtbot, link, Foresee(form.spec())).reason == "the queue is paused"
+        assert len(exchange(qtbot, link, form.submission())) == 2
+        with pytest.raises(UserError, match="99 GPUs"):
+            exchange(qtbot, link, Foresee(make_spec(("true",), {"gpus": 99})))
+        with pytest.raises(UserError, match="no folder /only/there"):
+            exchange(qtbot, link, Foresee(make_spec(("true",), {"cwd": "/only/there"})))
+        exchange(qtbot, link, Foresee(away))
+        exchange(qtbot, link, Submit(away))
         *specs, there = [job.spec for job in reversed(deck.jobs())]
         assert [(s.index, s.argv, s.cwd, s.timeout, s.tags, s.priority) for s in specs] == [
             (index, ("sh", "-c", "echo hi"), os.fspath(tmp_path), 90.0, ("a", "b"), 2)
             for index in (4, 7)
         ]
-        assert isinstance(refused, Refused)
-        assert "99 GPUs" in refused.message
-        assert isinstance(no_folder, Refused)
-        assert "no folder /only/there" in no_folder.message
-        assert isinstance(told_away, Foretold)
-        assert isinstance(made_away, Submitted)
         assert (there.where, there.cwd) == ("slurm:none", "/only/there")
-        verbs.stop()
+        link.stop()

@@ -8,19 +8,21 @@ from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
 
 from app.jobs.listing import search_for
-from app.link.requests import Fetch, Fetched, Find, Found, Refused, Repeat, Tail, Timeline
-from app.link.verbs import PAGE, Verbs
+from app.jobs.requests import PAGE, ReadLog, RepeatJob, SearchJobs
+from app.link.link import Link
 from scheduler.client import Client
 from scheduler.protocol.jobs import Done, Failed, Job, Queued
 from scheduler.protocol.search import ENDED, NEWEST, Search
+from scheduler.verbs.jobs import GetJob, GetTimeline
 from tests.gui import snapshots
+from tests.gui.conftest import exchange
 from tests.gui.snapshots import NOW
 from tests.support import state_folder
 
 PATIENCE_MS = 20_000
 
 
-def finds(fed) -> list[Find]:
+def finds(fed) -> list[SearchJobs]:
     return fed.finds
 
 
@@ -53,8 +55,8 @@ def page(fed, qtbot):
 
 
 def test_pages_come_as_the_reader_scrolls_and_end_where_there_are_no_more(fed, page, qtbot):
-    assert finds(fed) == [Find(Search(outcomes=ENDED), NEWEST)]
-    fed.window.deliver(Found(finds(fed)[0], older(1000, 900), 901))
+    assert finds(fed) == [SearchJobs(Search(outcomes=ENDED), NEWEST)]
+    fed.reply(finds(fed)[0], (older(1000, 900), 901))
     fed.settle()
     assert len(finds(fed)) == 1, "nobody is at the end yet"
     assert page.count.text() == "109+ jobs"
@@ -66,7 +68,7 @@ def test_pages_come_as_the_reader_scrolls_and_end_where_there_are_no_more(fed, p
     page.table.scrollToBottom()
     fed.settle()
     assert len(finds(fed)) == 2, "one page at a time"
-    fed.window.deliver(Found(finds(fed)[1], older(900, 850), None))
+    fed.reply(finds(fed)[1], (older(900, 850), None))
     page.table.scrollToBottom()
     fed.settle()
     assert len(finds(fed)) == 2
@@ -76,14 +78,14 @@ def test_pages_come_as_the_reader_scrolls_and_end_where_there_are_no_more(fed, p
 
 
 def test_jobs_of_long_ago_are_told_of_compared_and_run_again_by_keyboard(fed, page):
-    fed.window.deliver(Found(finds(fed)[0], older(1000, 900, notes="long ago"), None))
+    fed.reply(finds(fed)[0], (older(1000, 900, notes="long ago"), None))
     page.choose(951)
     page.table.setFocus()
     QTest.keyClick(page.table, Qt.Key.Key_Down)
     assert page.details.title.text() == "Job 950 · attention"
     assert "long ago" in page.details.facts.toPlainText()
-    assert (Tail(950), Timeline(950)) == tuple(
-        r for r in fed.asked if isinstance(r, Tail | Timeline) and r.job == 950
+    assert (ReadLog(950), GetTimeline(950)) == tuple(
+        r for r in fed.asked if isinstance(r, ReadLog | GetTimeline) and r.job == 950
     )[::-1]
     QTest.keyClick(page.table, Qt.Key.Key_Down, Qt.KeyboardModifier.ShiftModifier)
     assert (page.compared.isVisible(), page.compared.title.text()) == (
@@ -92,23 +94,23 @@ def test_jobs_of_long_ago_are_told_of_compared_and_run_again_by_keyboard(fed, pa
     )
     QTest.keyClick(page.table, Qt.Key.Key_Down)
     QTest.keyClick(page, Qt.Key.Key_R, Qt.KeyboardModifier.ControlModifier)
-    assert [request.job for request in fed.asked if isinstance(request, Repeat)] == [948]
+    assert [request.job for request in fed.asked if isinstance(request, RepeatJob)] == [948]
 
 
 def test_a_filter_asks_the_daemon_once_and_late_pages_of_another_are_left_aside(fed, page, qtbot):
     first = finds(fed)[0]
     QTest.keyClicks(page.filter, "train")
     assert ids(page) == [1007, 1004, 1003, 1002], "what is known is filtered at once"
-    fed.window.deliver(Found(first, older(1000, 900), 901))
+    fed.reply(first, (older(1000, 900), 901))
     assert ids(page) == [1007, 1004, 1003, 1002]
     qtbot.waitUntil(lambda: len(finds(fed)) == 2, timeout=PATIENCE_MS)
-    assert finds(fed)[1] == Find(Search("train", ("queued", *ENDED)), NEWEST)
-    fed.window.deliver(
-        Found(
-            finds(fed)[1],
+    assert finds(fed)[1] == SearchJobs(Search("train", ("queued", *ENDED)), NEWEST)
+    fed.reply(
+        finds(fed)[1],
+        (
             (*older(900, 899, name="train"), snapshots.job(800, Queued("later"), "train", None)),
             None,
-        )
+        ),
     )
     assert ids(page) == [1007, 800, 1004, 1003, 1002, 900]
     page.filter.clear()
@@ -125,20 +127,16 @@ def test_of_a_long_queue_the_next_are_listed_and_the_filter_lists_them_all(fed, 
     page.kinds.setCurrentText("Waiting")
     qtbot.waitUntil(lambda: len(finds(fed)) == 2, timeout=PATIENCE_MS)
     assert finds(fed)[1].search.outcomes == ("queued",)
-    fed.window.deliver(
-        Found(finds(fed)[1], tuple(snapshots.job(n, Queued("later")) for n in (1020, 1010)), None)
-    )
+    fed.reply(finds(fed)[1], (tuple(snapshots.job(n, Queued("later")) for n in (1020, 1010)), None))
     assert (ids(page), page.count.text()) == ([1009, 1010, 1020], "3 jobs")
 
 
 def test_all_that_wait_are_read_as_a_page_between_them_would_be_missing(fed, page, qtbot):
     page.kinds.setCurrentText("Waiting")
     qtbot.waitUntil(lambda: len(finds(fed)) == 2, timeout=PATIENCE_MS)
-    fed.window.deliver(
-        Found(finds(fed)[1], tuple(snapshots.job(n, Queued("later")) for n in (1900, 1800)), 1800)
-    )
+    fed.reply(finds(fed)[1], (tuple(snapshots.job(n, Queued("later")) for n in (1900, 1800)), 1800))
     assert finds(fed)[2].before == 1800, "nobody has scrolled"
-    fed.window.deliver(Found(finds(fed)[2], (snapshots.job(1700, Queued("later")),), None))
+    fed.reply(finds(fed)[2], ((snapshots.job(1700, Queued("later")),), None))
     assert ids(page) == [1009, 1700, 1800, 1900]
 
 
@@ -152,16 +150,16 @@ def test_words_group_device_and_time_become_a_search():
 
 
 def test_where_snapshots_missed_ends_the_history_is_read_anew(fed, page, qtbot):
-    fed.window.deliver(Found(finds(fed)[0], older(1000, 900), 901))
+    fed.reply(finds(fed)[0], (older(1000, 900), 901))
     fed.feed(msgspec.structs.replace(shifted(2000), time=NOW + 1))
     qtbot.waitUntil(lambda: len(finds(fed)) == 2, timeout=PATIENCE_MS)
     assert finds(fed)[1].before == NEWEST
-    fed.window.deliver(Found(finds(fed)[1], older(2000, 1900), None))
+    fed.reply(finds(fed)[1], (older(2000, 1900), None))
     assert ids(page)[3:] == list(range(2006, 1900, -1))
 
 
 def test_a_page_that_could_not_be_read_is_asked_for_again_later(fed, page, qtbot):
-    fed.window.deliver(Refused(finds(fed)[0], "the daemon does not answer"))
+    fed.fail(finds(fed)[0], "the daemon does not answer")
     assert "does not answer" in fed.window.status.message.text()
     fed.feed(msgspec.structs.replace(shifted(1000), time=NOW + 1))
     assert len(finds(fed)) == 1
@@ -171,13 +169,10 @@ def test_a_page_that_could_not_be_read_is_asked_for_again_later(fed, page, qtbot
 
 def test_a_job_of_long_ago_is_fetched_where_it_is_asked_for(fed, page):
     fed.window._show_job(17)
-    assert Fetch(17) in fed.asked
-    fed.window.deliver(
-        Fetched(
-            snapshots.job(
-                17, Failed(NOW - 9e5, NOW - 8e5, "exited with status 1", 1), "ancient", None
-            )
-        )
+    assert GetJob(17) in fed.asked
+    fed.reply(
+        GetJob,
+        snapshots.job(17, Failed(NOW - 9e5, NOW - 8e5, "exited with status 1", 1), "ancient", None),
     )
     assert page.details.title.text() == "Job 17 · ancient"
     fed.feed(msgspec.structs.replace(shifted(1000), time=NOW + 1))
@@ -190,17 +185,14 @@ def test_the_daemon_gives_page_after_page(clean_qt, qtbot, tmp_path):
         jobs = deck.submit_array(["true"], range(PAGE + 20), name="swept")
         for job in jobs[:-5]:
             deck.cancel(job.id)
-        verbs, replies = Verbs(), []
-        verbs.replied.connect(replies.append)
+        link = Link()
         before = NEWEST
         for count in (PAGE, 15):
-            verbs.request(Find(Search("SWEPT[", ("cancelled",)), before))
-            qtbot.waitUntil(lambda: bool(replies), timeout=PATIENCE_MS)
-            found = replies.pop()
-            assert len(found.jobs) == count
-            before = found.before
+            request = SearchJobs(Search("SWEPT[", ("cancelled",)), before)
+            found, before = exchange(qtbot, link, request)
+            assert len(found) == count
         assert before is None
-        verbs.stop()
+        link.stop()
 
 
 def test_a_job_that_was_found_waiting_is_gone_from_those_that_wait_once_a_snapshot_told_that_it_ended(
@@ -208,22 +200,20 @@ def test_a_job_that_was_found_waiting_is_gone_from_those_that_wait_once_a_snapsh
 ):
     page.kinds.setCurrentText("Waiting")
     qtbot.waitUntil(lambda: len(finds(fed)) == 2, timeout=PATIENCE_MS)
-    fed.window.deliver(
-        Found(finds(fed)[1], tuple(snapshots.job(n, Queued("later")) for n in (1020, 1010)), None)
-    )
+    fed.reply(finds(fed)[1], (tuple(snapshots.job(n, Queued("later")) for n in (1020, 1010)), None))
     made = shifted(1000)
     ended = snapshots.job(1010, Done(NOW - 9, NOW - 8, ("cpu",)))
     fed.feed(msgspec.structs.replace(made, time=NOW + 1, jobs=(*made.jobs, ended)))
     assert ids(page) == [1009, 1020]
     fed.feed(msgspec.structs.replace(made, time=NOW + 2))
-    fed.window.deliver(Found(finds(fed)[1], (snapshots.job(1010, Queued("later")),), None))
+    fed.reply(finds(fed)[1], ((snapshots.job(1010, Queued("later")),), None))
     assert ids(page) == [1009, 1020], (
         "no snapshot tells of it any more, and a page that came late is of long ago"
     )
 
 
 def test_a_job_that_had_ended_is_told_anew_in_its_place(fed, page):
-    fed.window.deliver(Found(finds(fed)[0], older(1000, 900), None))
+    fed.reply(finds(fed)[0], (older(1000, 900), None))
     changed = []
     page.model.dataChanged.connect(lambda first, last: changed.append((first.row(), last.row())))
     made = shifted(1000)

@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 import msgspec
+import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
 
-from app.link.requests import (
-    Cancel,
-    CancelMany,
-    Hold,
-    Move,
-    Refused,
-    Repeat,
-    Submitted,
-    Tail,
-    Timeline,
-)
-from app.link.verbs import Verbs
+from app.jobs.requests import ReadLog, RepeatJob
+from app.link.link import Link
 from scheduler.client import Client
-from scheduler.protocol.jobs import Queued
+from scheduler.protocol.errors import UserError
+from scheduler.protocol.jobs import Changes, Queued
+from scheduler.verbs.change import Cancel, CancelMany, Edit, Move
+from scheduler.verbs.jobs import GetTimeline
 from tests.gui import snapshots
+from tests.gui.conftest import exchange
 from tests.gui.snapshots import NOW
 from tests.support import state_folder
 
@@ -29,7 +24,11 @@ ALT, CTRL = Qt.KeyboardModifier.AltModifier, Qt.KeyboardModifier.ControlModifier
 
 
 def orders(fed) -> list[object]:
-    return [request for request in fed.asked if not isinstance(request, Tail | Timeline)]
+    return [request for request in fed.asked if not isinstance(request, ReadLog | GetTimeline)]
+
+
+def hold(job: int, held: bool) -> Edit:
+    return Edit(job, Changes(hold=held))
 
 
 def waiting(*numbers: int, hold: bool = False) -> snapshots.Snapshot:
@@ -116,7 +115,7 @@ def test_a_waiting_job_is_held_and_released(fed):
     fed.feed(waiting(10, hold=True))
     assert page.details.hold.text() == "Release"
     QTest.keyClick(page, Qt.Key.Key_H, CTRL)
-    assert orders(fed) == [Hold(10, True), Hold(10, False)]
+    assert orders(fed) == [hold(10, True), hold(10, False)]
 
 
 def test_what_does_not_wait_can_be_neither_held_nor_moved(fed):
@@ -134,10 +133,19 @@ def test_what_does_not_wait_can_be_neither_held_nor_moved(fed):
 
 
 def test_a_refused_order_says_why(fed):
-    fed.feed(waiting(10))
-    for request in (Hold(10, True), Move(10, 11, True), Repeat(8)):
-        fed.window.deliver(Refused(request, f"not {type(request).__name__}"))
-        assert fed.window.status.message.text() == f"not {type(request).__name__}"
+    page = fed.window.jobs
+    fed.window.show_page("jobs")
+    fed.feed(waiting(10, 11))
+    page.choose(10)
+    for act, kind in (
+        (page.details.hold.click, Edit),
+        (page.details.later.click, Move),
+        (page.details.again.click, RepeatJob),
+    ):
+        act()
+        assert fed.window.status.message.text() == "", "what was said of the order before is gone"
+        fed.fail(kind, f"not {kind.__name__}")
+        assert fed.window.status.message.text() == f"not {kind.__name__}"
 
 
 def test_the_daemon_carries_them_out_and_a_repeated_job_keeps_what_it_needed(
@@ -156,27 +164,19 @@ def test_the_daemon_carries_them_out_and_a_repeated_job_keeps_what_it_needed(
         }
         first = deck.submit(["true"], hold=True, cwd=tmp_path, params={"lr": "0.1"}, **options)
         second = deck.submit(["true"], priority=3)
-        verbs, replies = Verbs(), []
-        verbs.replied.connect(replies.append)
-        for request in (
-            Hold(first.id, False),
-            Move(second.id, first.id, False),
-            Repeat(first.id),
-            Hold(4711, True),
-        ):
-            before = len(replies)
-            verbs.request(request)
-            qtbot.waitUntil(lambda before=before: len(replies) > before, timeout=PATIENCE_MS)
+        link = Link()
+        exchange(qtbot, link, hold(first.id, False))
+        exchange(qtbot, link, Move(second.id, first.id))
+        made = exchange(qtbot, link, RepeatJob(first.id))
+        with pytest.raises(UserError, match="4711"):
+            exchange(qtbot, link, hold(4711, True))
         assert not deck.job(first.id).spec.hold
         assert deck.job(second.id).place < first.id
-        made = next(r.job for r in replies if isinstance(r, Submitted))
         assert made.id != first.id
         assert made.spec == msgspec.structs.replace(deck.job(first.id).spec, hold=False)
-        assert isinstance(replies[-1], Refused)
-        assert "4711" in replies[-1].message
-        verbs.request(CancelMany((first.id, second.id, made.id, 4711)))
+        exchange(qtbot, link, CancelMany((first.id, second.id, made.id, 4711)))
         qtbot.waitUntil(lambda: not deck.jobs(active=True), timeout=PATIENCE_MS)
-        verbs.stop()
+        link.stop()
 
 
 def test_a_selection_is_cancelled_with_one_question_and_one_order(fed):
@@ -195,7 +195,7 @@ def test_a_selection_is_cancelled_with_one_question_and_one_order(fed):
     for answer in (Qt.Key.Key_Escape, Qt.Key.Key_Space):
         QTest.keyClick(page, Qt.Key.Key_Delete)
         fed.settle()
-        assert page.asking.question.text().startswith(f"Cancel {len(active)} jobs? ")
+        assert page.asking.text.text().startswith(f"Cancel {len(active)} jobs? ")
         assert page.asking.no.hasFocus(), "what does no harm comes first"
         if answer == Qt.Key.Key_Space:
             page.asking.yes.setFocus()

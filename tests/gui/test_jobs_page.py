@@ -8,8 +8,11 @@ from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QFileDialog
 
-from app.link.requests import Accepted, Refused, Tailed, Timeline, Told, WriteReport
+from app.jobs.requests import ReadLog
+from app.report.file import WriteReport
 from scheduler.protocol.jobs import Event, Queued, Usage
+from scheduler.protocol.log_file import Output
+from scheduler.verbs.jobs import GetTimeline
 from tests.gui import snapshots
 from tests.gui.snapshots import NOW
 
@@ -18,7 +21,7 @@ WHY = "needs 40 GiB on one GPU; GPU 0 has 31 GiB free until job 8 ends, about 14
 
 
 def timelines(fed) -> list[int]:
-    return [request.job for request in fed.asked if isinstance(request, Timeline)]
+    return [request.job for request in fed.asked if isinstance(request, GetTimeline)]
 
 
 @pytest.fixture
@@ -86,15 +89,16 @@ def test_the_timeline_is_asked_for_once_a_change_and_told_in_order(fed, page):
     fed.feed(snapshots.cpu_snapshot(NOW + 1))
     fed.feed(snapshots.cpu_snapshot(NOW + 2))
     assert timelines(fed) == []
-    fed.window.deliver(
-        Told(
-            8,
-            (Event(NOW - 30, "submitted"), Event(NOW - 21, "started", "attempt 1 on <b>GPU 0</b>")),
-        )
+    fed.reply(
+        GetTimeline(8),
+        (Event(NOW - 30, "submitted"), Event(NOW - 21, "started", "attempt 1 on <b>GPU 0</b>")),
     )
     facts = page.details.facts.toPlainText()
     assert facts.index("submitted") < facts.index("started: attempt 1 on <b>GPU 0</b>")
-    fed.window.deliver(Told(5, (Event(NOW, "of another job"),)))
+    page.choose(5)
+    page.choose(8)
+    fed.reply(GetTimeline(5), (Event(NOW, "of another job"),))
+    fed.asked.clear()
     assert "of another job" not in page.details.facts.toPlainText()
     fed.feed(replaced(8, state=Queued("waits for 10 s after an attempt that failed"), tries=1))
     assert timelines(fed) == [8]
@@ -106,7 +110,7 @@ def test_the_timeline_is_asked_for_once_a_change_and_told_in_order(fed, page):
 def test_a_timeline_that_could_not_be_read_is_asked_for_again(fed, page):
     page.choose(6)
     fed.asked.clear()
-    fed.window.deliver(Refused(Timeline(6), "the daemon does not answer"))
+    fed.fail(GetTimeline(6), "the daemon does not answer")
     fed.feed(snapshots.cpu_snapshot(NOW + 1))
     assert timelines(fed) == [6]
     assert "does not answer" in fed.window.status.message.text()
@@ -117,7 +121,7 @@ def test_a_timeline_that_could_not_be_read_is_asked_for_again(fed, page):
 
 def test_the_log_is_searched_forth_and_back_by_keyboard(fed, page):
     page.choose(6)
-    fed.window.deliver(Tailed(6, 0, "loss 1\nfine 🙂\nLOSS 2\nloss 3\n".encode(), 31))
+    fed.reply(ReadLog(6), Output(0, "loss 1\nfine 🙂\nLOSS 2\nloss 3\n".encode(), 31))
     output = page.details.output
     QTest.keyClick(page, Qt.Key.Key_F, CTRL | SHIFT)
     assert output.box.hasFocus()
@@ -130,7 +134,7 @@ def test_the_log_is_searched_forth_and_back_by_keyboard(fed, page):
     assert output.found.text() == "1 of 3"  # beyond the last is the first
     QTest.keyClick(output.box, Qt.Key.Key_Return, SHIFT)
     assert output.found.text() == "3 of 3"
-    fed.window.deliver(Tailed(6, output_end(page), b"loss 4\n", output_end(page) + 7))
+    fed.reply(ReadLog(6), Output(output_end(page), b"loss 4\n", output_end(page) + 7))
     assert output.found.text() == "3 of 4"
     QTest.keyClicks(output.box, "zzz")
     assert output.found.text() == "not found"
@@ -146,7 +150,7 @@ def output_end(page) -> int:
 
 def test_a_search_marks_a_bounded_number_of_matches(fed, page):
     page.choose(6)
-    fed.window.deliver(Tailed(6, 0, b"aaaaaaaaaa\n" * 4000, 44000))
+    fed.reply(ReadLog(6), Output(0, b"aaaaaaaaaa\n" * 4000, 44000))
     page.details.output.box.setText("a")
     assert len(page.details.output.text.extraSelections()) == 1000
     assert page.details.output.found.text().endswith("of 1000+")
@@ -154,7 +158,7 @@ def test_a_search_marks_a_bounded_number_of_matches(fed, page):
 
 def test_follow_leads_back_to_the_end(fed, page):
     page.choose(8)
-    fed.window.deliver(Tailed(8, 0, b"line\n" * 600, 3000))
+    fed.reply(ReadLog(8), Output(0, b"line\n" * 600, 3000))
     output = page.details.output
     bar = output.text.verticalScrollBar()
     assert output.follow.isChecked()
@@ -162,13 +166,13 @@ def test_follow_leads_back_to_the_end(fed, page):
     assert not output.follow.isChecked()
     output.follow.click()
     assert bar.value() == bar.maximum()
-    fed.window.deliver(Tailed(8, 3000, b"line\n" * 50, 3250))
+    fed.reply(ReadLog(8), Output(3000, b"line\n" * 50, 3250))
     assert bar.value() == bar.maximum()
 
 
 def test_what_is_searched_for_is_text_and_the_log_steers_nothing(fed, page):
     page.choose(6)
-    fed.window.deliver(Tailed(6, 0, b"\x1b[31mred\x1b[0m \x1b]0;title\x07.* <b>x</b>\n", 35))
+    fed.reply(ReadLog(6), Output(0, b"\x1b[31mred\x1b[0m \x1b]0;title\x07.* <b>x</b>\n", 35))
     assert page.details.log.toPlainText() == "red .* <b>x</b>\n"
     page.details.output.box.setText(".*")
     assert page.details.output.found.text() == "1 of 1"
@@ -338,7 +342,7 @@ def test_a_report_on_the_chosen_job_is_saved_where_the_user_says(fed, page, monk
     request = WriteReport(number, "/data/x.pdf")
     assert request in fed.asked
     message = fed.window.status.message
-    fed.window.deliver(Accepted(request))
+    fed.reply(request)
     assert (message.text(), message.property("meaning")) == ("Report written to /data/x.pdf", "")
-    fed.window.deliver(Refused(request, "cannot write /data/x.pdf: No space left on device"))
+    fed.fail(request, "cannot write /data/x.pdf: No space left on device")
     assert "No space left on device" in message.text() and message.property("meaning") == "failed"

@@ -9,16 +9,12 @@ from PySide6.QtGui import QColor
 from PySide6.QtTest import QTest
 
 from app.jobs.page import EMPTY, NOTHING_FOUND, SEARCHING
-from app.link.requests import (
-    Cancel,
-    Found,
-    Pause,
-    Repeat,
-    Tail,
-    Tailed,
-    Timeline,
-)
+from app.jobs.requests import ReadLog, RepeatJob
 from app.widgets import theme
+from scheduler.protocol.log_file import Output
+from scheduler.verbs.change import Cancel
+from scheduler.verbs.groups import Pause
+from scheduler.verbs.jobs import GetTimeline
 from tests.gui import snapshots
 from tests.gui.readable import texts
 from tests.gui.snapshots import NOW
@@ -100,30 +96,31 @@ def test_cancel_and_run_again_ask_for_it(fed):
     fed.window.jobs.choose(4)
     assert not fed.window.jobs.details.cancel.isVisible()
     fed.window.jobs.details.again.click()
-    verbs = [r for r in fed.asked if not isinstance(r, Tail | Timeline)]
+    verbs = [r for r in fed.asked if not isinstance(r, ReadLog | GetTimeline)]
     assert verbs[0] == Cancel(8)
-    assert verbs[1] == Repeat(4)
+    assert verbs[1] == RepeatJob(4)
 
 
 def test_the_log_is_followed_one_question_at_a_time(fed):
     fed.window.show_page("jobs")
     fed.feed(snapshots.cpu_snapshot())
+    fed.window.jobs.choose(5)
     fed.window.jobs.choose(8)
     fed.asked.clear()
     details = fed.window.jobs.details
     assert not fed.asked  # the first question is still open
-    fed.window.deliver(Tailed(8, 0, b"epoch 1\n", 8))
-    fed.window.deliver(Tailed(5, 0, b"somebody else's\n", 16))
+    fed.reply(ReadLog(8), Output(0, b"epoch 1\n", 8))
+    fed.reply(ReadLog(5), Output(0, b"somebody else's\n", 16))
     assert details.log.toPlainText() == "epoch 1\n"
     fed.feed(snapshots.cpu_snapshot(NOW + 1))
     fed.feed(snapshots.cpu_snapshot(NOW + 2))
-    assert fed.asked == [Tail(8, 8)]
-    fed.window.deliver(Tailed(8, 8, b"epoch 2\n", 16))
+    assert fed.asked == [ReadLog(8, 8)]
+    fed.reply(ReadLog(8, 8), Output(8, b"epoch 2\n", 16))
     assert details.log.toPlainText() == "epoch 1\nepoch 2\n"
     fed.window.jobs.choose(6)
     assert details.log.toPlainText() == ""
-    assert fed.asked[-1] == Tail(6, None)
-    fed.window.deliver(Tailed(6, 0, b"done\n", 5))
+    assert fed.asked[-1] == ReadLog(6, None)
+    fed.reply(ReadLog(6), Output(0, b"done\n", 5))
     fed.asked.clear()
     fed.feed(snapshots.cpu_snapshot(NOW + 3))
     assert fed.asked == []  # it has ended: nothing more will come
@@ -134,19 +131,19 @@ def test_a_long_log_is_bounded_and_does_not_pull_a_reader_down(fed):
     fed.feed(snapshots.cpu_snapshot())
     fed.window.jobs.choose(8)
     log = fed.window.jobs.details.log
-    fed.window.deliver(Tailed(8, 0, b"line\n" * 6000, 30000))
+    fed.reply(ReadLog(8), Output(0, b"line\n" * 6000, 30000))
     assert log.blockCount() <= 5000
     bar = log.verticalScrollBar()
     assert bar.value() == bar.maximum()
     bar.setValue(100)
-    fed.window.deliver(Tailed(8, 30_000, b"more\n" * 3, 30_015))
+    fed.reply(ReadLog(8), Output(30_000, b"more\n" * 3, 30_015))
     assert bar.value() == 100
 
 
 def test_the_filter_and_the_empty_states(fed, qtbot):
     def nothing_more(times: int) -> None:
         qtbot.waitUntil(lambda: len(fed.finds) == times, timeout=20_000)
-        fed.window.deliver(Found(fed.finds[-1], (), None))
+        fed.reply(fed.finds[-1], ((), None))
 
     fed.window.show_page("jobs")
     fed.feed(snapshots.cpu_snapshot())

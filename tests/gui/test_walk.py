@@ -15,8 +15,9 @@ from PySide6.QtGui import QWheelEvent
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QWidget
 
-from app.link.requests import Cancel, Find
+from app.jobs.requests import SearchJobs
 from app.shell.window import PAGES
+from scheduler.verbs.change import Cancel
 from tests.gui import snapshots
 from tests.gui.snapshots import NOW
 
@@ -142,7 +143,7 @@ def test_jobs_are_chosen_filtered_and_cancelled(person, qtbot):
     person.type("train")
     assert page.filter.text() == "train"
     qtbot.waitUntil(
-        lambda: any(isinstance(found, Find) for found in person.fed.finds)
+        lambda: any(isinstance(found, SearchJobs) for found in person.fed.finds)
     )  # once the typing has ended
     assert 0 < len(page.model.rows) < len(window.state.snapshot.jobs)
 

@@ -7,12 +7,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtGui import QColor
 from PySide6.QtTest import QTest
 
-from app.link.requests import (
-    Answered,
-    Cancel,
-    LinkStatus,
-    Refused,
-)
+from app.link.requests import Answered, LinkStatus
 from app.shell.window import PAGES
 from app.tour import render
 from app.widgets import theme
@@ -97,7 +92,7 @@ def test_the_link_and_errors_are_one_line_at_the_bottom(fed):
     assert "reconnecting" in fed.window.status.link.text()
     fed.feed(snapshots.cpu_snapshot(notices=("the probe is being replaced",)))
     assert fed.window.status.message.text() == "the probe is being replaced"
-    fed.window.deliver(Refused(Cancel(7), "job 7 has ended already"))
+    fed.link.failed.emit("job 7 has ended already")
     assert fed.window.status.message.text() == "job 7 has ended already"
     fed.window.status.dismiss.click()
     fed.feed(snapshots.cpu_snapshot(NOW + 1))

@@ -14,22 +14,20 @@ import pytest
 from PySide6.QtCore import QTimer
 from PySide6.QtWidgets import QApplication
 
-from app.link.requests import (
-    Cancel,
-    Refused,
-    Submit,
-    Submitted,
-    Tail,
-    Tailed,
-    WriteReport,
-)
+from app.jobs.requests import ReadLog
 from app.link.snapshots import SnapshotFeed
+from app.report.file import WriteReport
 from app.shell.desktop import Desktop, open_window
 from app.workloads.result_export import as_csv
 from scheduler.client import Client
 from scheduler.protocol import paths, settings
+from scheduler.protocol.errors import UserError
+from scheduler.protocol.job_options import make_spec
 from scheduler.protocol.settings import TEMPLATE, Settings
+from scheduler.verbs.change import Cancel
+from scheduler.verbs.submit import Submit
 from tests.gui import snapshots
+from tests.gui.conftest import exchange
 from tests.support import state_folder
 
 PATIENCE_MS = 20_000
@@ -55,13 +53,8 @@ def test_the_window_starts_the_daemon_follows_it_and_saves_a_report(desktop, qtb
     qtbot.waitUntil(
         lambda: "jobs" in vars(window), timeout=PATIENCE_MS
     )  # made before anybody goes there
-    replies = []
-    desktop.verbs.replied.connect(replies.append)
-    desktop.verbs.request(
-        Submit(("sh", "-c", "echo hello from the job; sleep 60"), {"name": "hello"})
-    )
-    qtbot.waitUntil(lambda: any(isinstance(r, Submitted) for r in replies), timeout=PATIENCE_MS)
-    number = next(r.job.id for r in replies if isinstance(r, Submitted))
+    spec = make_spec(("sh", "-c", "echo hello from the job; sleep 60"), {"name": "hello"})
+    number = exchange(qtbot, desktop.link, Submit(spec)).id
     window.show_page("jobs")
     qtbot.waitUntil(
         lambda: "hello from the job" in window.jobs.details.log.toPlainText(), timeout=PATIENCE_MS
@@ -72,10 +65,7 @@ def test_the_window_starts_the_daemon_follows_it_and_saves_a_report(desktop, qtb
     window.jobs.details.cancel.click()
     qtbot.waitUntil(lambda: window.state.job(number).status == "cancelled", timeout=PATIENCE_MS)
     file = tmp_path / "report.pdf"
-    desktop.verbs.request(WriteReport(number, str(file)))
-    qtbot.waitUntil(
-        lambda: window.status.message.text() == f"Report written to {file}", timeout=PATIENCE_MS
-    )
+    exchange(qtbot, desktop.link, WriteReport(number, str(file)))
     assert file.read_bytes().startswith(b"%PDF-")
 
 
@@ -96,13 +86,11 @@ def test_the_past_of_devices_is_told_that_the_daemon_found_after_the_window_came
 
 
 def test_refusals_and_settings_come_back(desktop, qtbot):
-    replies = []
-    desktop.verbs.replied.connect(replies.append)
-    desktop.verbs.request(Cancel(4711))
-    qtbot.waitUntil(lambda: bool(replies), timeout=PATIENCE_MS)
-    assert isinstance(replies[0], Refused)
-    assert "4711" in replies[0].message
-    assert "4711" in desktop.window.status.message.text()
+    with pytest.raises(UserError, match="4711"):
+        exchange(qtbot, desktop.link, Cancel(4711))
+    desktop.link.send(desktop.link, Cancel(4711))
+    message = desktop.window.status.message
+    qtbot.waitUntil(lambda: "4711" in message.text(), timeout=PATIENCE_MS)
     desktop.window.show_page("settings")
     qtbot.waitUntil(lambda: desktop.window.state.snapshot is not None, timeout=PATIENCE_MS)
     theme_row = desktop.window.settings.rows["theme"]
@@ -211,12 +199,7 @@ def test_the_newest_snapshot_replaces_the_unread(clean_qt):
 def test_a_log_before_there_is_one(desktop, qtbot):
     with Client() as client:
         job = client.submit(["true"], gpus=0)
-    replies = []
-    desktop.verbs.replied.connect(replies.append)
-    desktop.verbs.request(Tail(job.id))
-    qtbot.waitUntil(lambda: bool(replies), timeout=PATIENCE_MS)
-    assert isinstance(replies[0], Tailed)
-    assert replies[0].start == 0
+    assert exchange(qtbot, desktop.link, ReadLog(job.id)).start == 0
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -11,18 +11,13 @@ from PySide6.QtWidgets import (
     QFileDialog,
 )
 
-from app.link.requests import (
-    Accepted,
-    Fetch,
-    Fetched,
-    Refused,
-    Save,
-)
 from app.tour import render
 from app.widgets import theme
 from app.workloads import heat_map_view
 from app.workloads.cell_charts import VIEWS
+from app.workloads.result_export import SaveResult
 from scheduler.protocol.jobs import Done, listed
+from scheduler.verbs.jobs import GetJob
 from tests.gui import snapshots
 from tests.gui.readable import clipped, contrast, texts
 from tests.gui.snapshots import NOW
@@ -53,8 +48,8 @@ def test_a_large_result_is_asked_for_once_and_then_shown(compared):
         page.result.figure.text() == "745" and not page.result.cells.isVisible()
     )  # its headline, meanwhile
     fed.feed(msgspec.structs.replace(fed.window.state.snapshot, time=NOW + 1))
-    assert [r for r in fed.asked if isinstance(r, Fetch)] == [Fetch(30)]
-    fed.window.deliver(Fetched(whole))
+    assert [r for r in fed.asked if isinstance(r, GetJob)] == [GetJob(30)]
+    fed.reply(GetJob(30), whole)
     fed.settle()
     assert page.result.cells.heat.isVisible()
     assert len(page.result.cells.heat.marks()) == 36
@@ -63,7 +58,7 @@ def test_a_large_result_is_asked_for_once_and_then_shown(compared):
 
 def test_a_result_that_cannot_be_fetched_says_so(compared):
     fed, _ = compared
-    fed.window.deliver(Refused(Fetch(30), "there is no job 30. See: gpudeck jobs"))
+    fed.fail(GetJob(30), "there is no job 30. See: gpudeck jobs")
     assert "there is no job 30" in texts(fed.window.workloads.result)
 
 
@@ -71,7 +66,7 @@ def test_a_result_that_cannot_be_fetched_says_so(compared):
 @pytest.mark.parametrize("size", render.SIZES)
 def test_no_chart_is_clipped(compared, scheme, size):
     fed, whole = compared
-    fed.window.deliver(Fetched(whole))
+    fed.reply(GetJob(30), whole)
     theme.apply(fed.app, scheme)
     fed.window.resize(*size)
     cells = fed.window.workloads.result.cells
@@ -93,7 +88,7 @@ def test_no_chart_is_clipped(compared, scheme, size):
 
 def test_a_mark_is_reached_by_keyboard_and_by_mouse(compared):
     fed, whole = compared
-    fed.window.deliver(Fetched(whole))
+    fed.reply(GetJob(30), whole)
     fed.settle()
     cells = fed.window.workloads.result.cells
     heat = cells.heat
@@ -121,7 +116,7 @@ def test_a_mark_is_reached_by_keyboard_and_by_mouse(compared):
 
 def test_every_cell_of_a_chart_is_reached_by_arrow_keys(compared):
     fed, whole = compared
-    fed.window.deliver(Fetched(whole))
+    fed.reply(GetJob(30), whole)
     fed.settle()
     cells = fed.window.workloads.result.cells
     for name, chart in zip(VIEWS, cells.charts, strict=False):
@@ -152,7 +147,7 @@ def test_figures_in_the_heat_map_can_be_read(qapp):
 
 def test_selectors_choose_what_is_shown(compared):
     fed, whole = compared
-    fed.window.deliver(Fetched(whole))
+    fed.reply(GetJob(30), whole)
     fed.settle()
     cells = fed.window.workloads.result.cells
     before = cells.heat.heat
@@ -211,20 +206,16 @@ def test_save_asks_for_a_file_and_says_where_it_went(compared, qtbot, monkeypatc
     (dialog,) = result.findChildren(QFileDialog)
     assert dialog.selectedFiles()[0].endswith("compare-30.csv")
     dialog.fileSelected.emit("/data/grid.json")
-    assert Save(30, "/data/grid.json") in fed.asked
-    fed.window.deliver(Accepted(Save(30, "/data/grid.json")))
+    assert SaveResult(30, "/data/grid.json") in fed.asked
+    fed.reply(SaveResult)
     assert "Saved to /data/grid.json" in texts(result)
-    fed.window.deliver(
-        Refused(
-            Save(30, "/data/grid.json"), "cannot write /data/grid.json: No space left on device"
-        )
-    )
+    fed.fail(SaveResult, "cannot write /data/grid.json: No space left on device")
     assert "No space left on device" in texts(result)
 
 
 def test_charts_are_painted_in_both_schemes(compared):
     fed, whole = compared
-    fed.window.deliver(Fetched(whole))
+    fed.reply(GetJob(30), whole)
     cells = fed.window.workloads.result.cells
     seen = set()
     for scheme in ("light", "dark"):

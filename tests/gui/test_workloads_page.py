@@ -7,10 +7,8 @@ import pytest
 from PySide6.QtCore import QPoint, Qt
 from PySide6.QtTest import QTest
 
-from app.link.requests import (
-    Submit,
-)
 from app.widgets import theme
+from scheduler.verbs.submit import Submit
 from tests.gui import snapshots
 from tests.gui.snapshots import NOW
 
@@ -50,11 +48,11 @@ def test_run_submits_the_form(fed, qtbot):
     QTest.keyClick(fed.window, Qt.Key.Key_Return, Qt.KeyboardModifier.ControlModifier)
     qtbot.waitUntil(lambda: any(isinstance(r, Submit) for r in fed.asked))
     (request,) = [r for r in fed.asked if isinstance(r, Submit)]
-    assert {"--seq=512", "--causal=yes", "--backend=math"} <= set(request.argv)
+    assert {"--seq=512", "--causal=yes", "--backend=math"} <= set(request.spec.argv)
     assert (
-        request.options["workload"],
-        request.options["gpus"],
-        request.options["params"]["seq"],
+        request.spec.workload,
+        request.spec.gpus,
+        request.spec.params["seq"],
     ) == ("attention", 1, "512")
 
 

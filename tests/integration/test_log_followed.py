@@ -8,7 +8,7 @@ import pytest
 
 from app.cli.main import main
 from app.jobs.log import LogTail
-from app.link.verbs import FIRST_TAIL
+from app.jobs.requests import FIRST_TAIL
 from scheduler.client import Client
 from scheduler.protocol import paths, settings
 from scheduler.protocol.jobs import Failed

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from app.cli.output import StyledLine, StyledText
+from app.format.job_rows import row
 from app.format.values import clock, plural
-from app.jobs.rows import row
 from app.strip.tile_model import QUIET, Tile, tiles
 from scheduler.protocol.jobs import Job, Queued
 from scheduler.protocol.progress import printable

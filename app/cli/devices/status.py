@@ -9,7 +9,7 @@ from argparse import Namespace
 from app.cli.connection import wait_for_reading
 from app.cli.devices.screen import status_lines
 from app.cli.output import print_json, print_line, render, supports_color
-from app.jobs.rows import describe
+from app.format.job_rows import describe
 from scheduler.client import Client
 from scheduler.protocol.devices import NA
 from scheduler.protocol.fields import FIELDS, HEADLINE

@@ -6,7 +6,7 @@ from argparse import ArgumentParser, Namespace
 
 from app.cli import arguments
 from app.cli.output import UsageError, print_result
-from app.jobs.rows import describe
+from app.format.job_rows import describe
 from scheduler.client import Client
 from scheduler.protocol.jobs import Job
 

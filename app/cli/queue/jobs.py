@@ -7,8 +7,8 @@ from argparse import ArgumentParser, Namespace
 
 from app.cli import arguments
 from app.cli.output import UsageError, print_json, print_line, print_table
+from app.format.job_rows import details, doing, state_word
 from app.format.values import clock
-from app.jobs.rows import details, doing, state_word
 from scheduler.client import Client
 from scheduler.protocol.jobs import Job
 from scheduler.protocol.search import ACTIVE, FOREVER, MAX_LISTED, OUTCOMES, Search

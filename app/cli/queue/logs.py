@@ -10,7 +10,7 @@ from app.cli import arguments
 from app.cli.connection import POLL_S, with_retries
 from app.cli.output import print_json, print_line
 from app.cli.queue.log_printer import LogPrinter
-from app.jobs.rows import describe
+from app.format.job_rows import describe
 
 MAX_JSON_BYTES = 4 * 2**20
 """With --json, only the end of a longer log is printed."""

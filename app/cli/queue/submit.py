@@ -8,8 +8,7 @@ from argparse import REMAINDER, ArgumentParser, Namespace
 from app.cli import arguments
 from app.cli.output import UsageError, print_result
 from app.cli.queue.wait import follow
-from app.jobs.forecast import foretold
-from app.jobs.rows import describe, device_labels
+from app.format.job_rows import describe, device_labels, forecast_text
 from scheduler.client import Client
 from scheduler.protocol.job_options import JobOptions, parse_variables
 from scheduler.protocol.jobs import Job
@@ -154,7 +153,7 @@ def run(args: Namespace) -> int:
         if args.dry_run:
             forecast = client.foresee(command, **options)
             labels = device_labels(client.snapshot())
-            print_result(args, forecast, foretold(forecast, labels, time.time()))
+            print_result(args, forecast, forecast_text(forecast, labels, time.time()))
             return 0
         if args.array is None:
             return report_submission(client, client.submit(command, **options).job, args)

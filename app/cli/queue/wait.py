@@ -15,8 +15,8 @@ from app.cli.output import (
     print_result,
     show_progress,
 )
+from app.format.job_rows import describe
 from app.format.values import significant
-from app.jobs.rows import describe
 from app.workloads.results import result_of
 from scheduler.protocol.jobs import Done, Job
 

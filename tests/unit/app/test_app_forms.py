@@ -17,9 +17,9 @@ def test_the_defaults_can_be_sent(workload, kind):
     assert form.errors() == {}
     assert form.estimate()
     request = form.submission()
-    assert request.options["params"] == {p.name: p.default_for(kind) for p in workload.params}
-    assert request.argv[1:4] == ("-P", "-m", workload.module)
-    assert (request.options["gpus"], request.options["workload"]) == (1, workload.name)
+    assert request.spec.params == {p.name: p.default_for(kind) for p in workload.params}
+    assert request.spec.argv[1:4] == ("-P", "-m", workload.module)
+    assert (request.spec.gpus, request.spec.workload) == (1, workload.name)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,6 @@ import pytest
 
 from app.jobs.history import JobHistory
 from app.jobs.listing import EVERY, WAITING, Listing, elsewhere, search_for
-from app.link.requests import Found
 from scheduler.protocol.jobs import Cancelled, Queued, Running
 from tests.gui import snapshots
 from tests.gui.snapshots import NOW, job
@@ -37,7 +36,7 @@ def test_a_list_that_is_kept_up_is_the_list_made_anew(kind) -> None:
         history.keep(snapshot.jobs, snapshot.time)
         if (asked := history.ask()) is not None:
             history.take(
-                Found(asked, tuple(now(each) for each in draw.sample(range(60), 10)), asked.before)
+                asked, tuple(now(each) for each in draw.sample(range(60), 10)), asked.before
             )
         if step % 50 == 49:
             history.look_for(elsewhere(search))  # there was a gap: all is asked for anew

@@ -1,8 +1,8 @@
 import msgspec
 import pytest
 
+from app.format.job_rows import details, device_labels, row, time_left
 from app.jobs.log import LogTail
-from app.jobs.rows import details, device_labels, row, time_left
 from app.jobs.timeline import story
 from app.workloads.results import bars, card
 from scheduler.protocol.jobs import STARTS, Done, Event, Failed, Progress, Queued, Running

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from app.format.values import clock, device_label, duration, significant
@@ -15,6 +15,7 @@ from scheduler.protocol.jobs import (
     Cancelled,
     Done,
     Failed,
+    Forecast,
     Job,
     Lost,
     Progress,
@@ -297,3 +298,23 @@ def _times(job: Job, now: float) -> list[tuple[str, str]]:
             ", ".join(f"{word.lower()} {clock(at, now)}" for word, at in marks if at is not None),
         )
     ]
+
+
+def forecast_text(forecast: Forecast, labels: Mapping[str, str], now: float) -> str:
+    """Return where and when a job would start, as the end of a sentence.
+
+    Args:
+        labels: The labels of the devices, by id (see `device_labels`).
+    """
+    where = ""
+    if forecast.devices:
+        where = " on " + " and ".join(labels.get(d, d) for d in forecast.devices)
+    if not forecast.reason:
+        return f"it would start at once{where}"
+    if forecast.at is None and forecast.reason.startswith("waits for "):
+        return (
+            f"it would wait for {forecast.reason.removeprefix('waits for ')}; nobody knows how long"
+        )
+    if forecast.at is None:
+        return f"it would wait, nobody knows how long: {forecast.reason}"
+    return f"it would start about {clock(forecast.at, now)}{where}: {forecast.reason}"
