@@ -15,7 +15,7 @@ from accel.attention import api
 from accel.attention.backends import own
 from accel.attention.dispatch import choose
 from accel.runtime import launch
-from accel.runtime.call import Box, Call, source
+from accel.runtime.call import Box, KernelCall, source
 
 
 class Driver:
@@ -28,7 +28,7 @@ class Driver:
         self.cuTensorMapEncodeTiled = self.cuTensorMapReplaceAddress = lambda *_: 0
 
 
-def _function(call: Call, device: int | None) -> launch._Function:
+def _function(call: KernelCall, device: int | None) -> launch._Function:
     boxes = [
         {"block_size": value.block, "swizzle": 0}
         for value in call.arguments.values()

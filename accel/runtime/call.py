@@ -1,4 +1,7 @@
-"""A Triton or Gluon kernel with all that is known before its tensors are, and what Triton compiles for it. Needs no GPU."""
+"""Describe and compile a launch of a Triton or Gluon kernel before its tensors exist.
+
+No GPU is needed.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
 ALIGNMENT = 16
-"""Bytes. Kernels use wider loads where addresses and strides are known to be multiples of it."""
+"""Bytes. Kernels use wider loads where addresses and strides are multiples of this."""
 
 _TYPES = {
     torch.float16: "fp16",
@@ -25,19 +28,22 @@ _TYPES = {
     torch.int32: "i32",
     torch.int64: "i64",
 }
-_OPTIONS = {"enable_fp_fusion": True}  # whose default is about to change
+_OPTIONS = {"enable_fp_fusion": True}  # explicit, as its default is about to change
 
 
 class Pointer(NamedTuple):
-    """A tensor argument, as far as the compiled kernel depends on it."""
+    """Describe a tensor argument, as far as the compiled kernel depends on it."""
 
     dtype: torch.dtype
     aligned: bool = True
-    """Whether its address is a multiple of ALIGNMENT."""
+    """True if its address is a multiple of ALIGNMENT."""
 
 
-class Box(NamedTuple):
-    """A tensor argument that the copy engine (TMA) moves in boxes: at an address that is a multiple of ALIGNMENT."""
+class TensorBox(NamedTuple):
+    """Describe a tensor argument that the copy engine (TMA) moves in boxes.
+
+    Its address is a multiple of ALIGNMENT.
+    """
 
     dtype: torch.dtype
     shape: tuple[int, ...]
@@ -45,34 +51,37 @@ class Box(NamedTuple):
     """In elements; the last is 1."""
     block: tuple[int, ...]
     layout: object
-    """Of a box in shared memory: one of Gluon's."""
+    """The layout of a box in shared memory, one of Gluon's."""
 
 
 @dataclass(frozen=True)
-class Call:
-    """A kernel with all that is known about one launch of it before the tensors are."""
+class KernelCall:
+    """Describe one launch of a kernel, except for its tensors."""
 
     kernel: Any
     """A function decorated with triton.jit or gluon.jit."""
     grid: int | tuple[int, int, int]
-    """Programs, in one dimension or in three."""
-    arguments: Mapping[str, Pointer | Box | int | float | None]
-    """Every run-time argument by name. None is a pointer that the kernel does not use."""
+    """The number of programs, in one dimension or in three."""
+    arguments: Mapping[str, Pointer | TensorBox | int | float | None]
+    """Every run-time argument by name. None stands for a pointer that the kernel does not use."""
     constants: Mapping[str, object]
     """Every tl.constexpr argument by name."""
     options: Mapping[str, int] = field(default_factory=lambda: {"num_warps": 4, "num_stages": 2})
-    """num_warps, num_stages and other compiler options. With `launch_pdl` it may begin while the kernel before it on the stream still runs
-    (programmatic dependent launch, CUDA C++ Programming Guide): it must wait for that itself, before it touches what that one does.
+    """num_warps, num_stages and other compiler options.
+
+    With `launch_pdl` the kernel may begin while the one before it on the stream still runs
+    (programmatic dependent launch, CUDA C++ Programming Guide). It must then wait for that one
+    itself, before it touches the same memory.
     """
 
     @property
     def programs(self) -> tuple[int, int, int]:
-        """The grid, in three dimensions."""
+        """Return the grid in three dimensions."""
         return (self.grid, 1, 1) if isinstance(self.grid, int) else self.grid
 
 
-def source(call: Call) -> ASTSource:
-    """What Triton compiles: types, constants and divisibility, as its own launcher would derive them from the arguments."""
+def source(call: KernelCall) -> ASTSource:
+    """Return what Triton compiles: types, constants and divisibility, as its launcher derives them."""
     signature: dict[str, str] = {}
     constants: dict[str, object] = {}
     attributes: dict[tuple[int, ...], list[list[object]]] = {}
@@ -95,16 +104,15 @@ def source(call: Call) -> ASTSource:
             attributes[(parameter.num,)] = [["tt.divisibility", ALIGNMENT]]
     if not call.kernel.is_gluon():
         return ASTSource(call.kernel, signature, constants, attributes)
-    from triton.experimental.gluon._runtime import (
-        GluonASTSource,  # only where a kernel is written in it
-    )
+    # imported only for kernels that are written in Gluon
+    from triton.experimental.gluon._runtime import GluonASTSource
 
     places = {(call.kernel.arg_names.index(name),): value for name, value in constants.items()}
     return GluonASTSource(call.kernel, signature, places, attributes)
 
 
-def compiled(call: Call, capability: int) -> Any:
-    """Triton's compiled kernel of `call` for compute capability `capability` (90 for 9.0). Needs no GPU."""
+def compiled(call: KernelCall, capability: int) -> Any:
+    """Return the kernel that Triton compiles for a compute capability (90 for 9.0)."""
     return triton.compile(
         source(call), target=GPUTarget("cuda", capability, 32), options={**_OPTIONS, **call.options}
     )
@@ -117,7 +125,7 @@ def _specialised(value: object, parameter: Any) -> TypeGuard[int]:
 def _type_of(value: object) -> str:
     if isinstance(value, Pointer):
         return f"*{_TYPES[value.dtype]}"
-    if isinstance(value, Box):
+    if isinstance(value, TensorBox):
         return (
             f"tensordesc<{_TYPES[value.dtype]}[{','.join(map(str, value.block))}],{value.layout!r}>"
         )

@@ -1,4 +1,4 @@
-"""What this machine computes on, and with which versions."""
+"""Find the device that this machine computes on, and the versions of its software."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ _NO_GPU = ("", "-1")
 
 
 @dataclass(frozen=True)
-class Device:
-    """A device that tensors can be on."""
+class ComputeDevice:
+    """Describe a device that can hold tensors."""
 
     torch_device: torch.device
     name: str
     units: int
-    """Multiprocessors of a GPU; logical cores of a CPU."""
+    """The multiprocessors of a GPU, or the logical cores of a CPU."""
     threads: int
-    """Threads torch computes with on a CPU; 0 on a GPU."""
+    """The number of threads that torch uses on a CPU; 0 on a GPU."""
     capability: tuple[int, int] | None
     """CUDA compute capability; None on a CPU."""
 
     @property
     def kind(self) -> str:
-        """`cuda` or `cpu`."""
+        """Return `cuda` or `cpu`."""
         return self.torch_device.type
 
     def __str__(self) -> str:
@@ -40,21 +40,23 @@ class Device:
         return f"CPU: {self.name}, {self.threads} thread{'' if self.threads == 1 else 's'}"
 
     def free_memory(self) -> int:
-        """Bytes that can be allocated now."""
+        """Return the bytes that can be allocated now."""
         if self.kind == "cuda":
             return torch.cuda.mem_get_info(self.torch_device)[0]
         return psutil.virtual_memory().available
 
 
-def current() -> Device:
-    """The first GPU that CUDA_VISIBLE_DEVICES leaves, else the CPU.
+def current() -> ComputeDevice:
+    """Return the first GPU that CUDA_VISIBLE_DEVICES permits, or else the CPU.
 
-    Raises RuntimeError where that variable names a GPU and none can be used: the CPU would be a silent stand-in.
+    Raises:
+        RuntimeError: if that variable names a GPU that cannot be used, as the CPU would replace it
+            silently.
     """
     if torch.cuda.is_available():
         device = torch.device("cuda", torch.cuda.current_device())
         properties = torch.cuda.get_device_properties(device)
-        return Device(
+        return ComputeDevice(
             device,
             properties.name,
             properties.multi_processor_count,
@@ -69,15 +71,16 @@ def current() -> Device:
             else "no such GPU, or its driver does not answer"
         )
         raise RuntimeError(
-            f"CUDA_VISIBLE_DEVICES asks for GPU {wanted}, and torch cannot use it: {why}. Set it to nothing to compute on the CPU."
+            f"CUDA_VISIBLE_DEVICES names GPU {wanted}, and torch cannot use it: {why}."
+            " Set it to an empty text to compute on the CPU."
         )
-    return Device(
+    return ComputeDevice(
         torch.device("cpu"), _cpu_name(), os.cpu_count() or 1, torch.get_num_threads(), None
     )
 
 
 def versions() -> dict[str, str]:
-    """Versions of what a measurement depends on; what is not there is left out."""
+    """Return the versions of installed software that a measurement depends on."""
     cudnn: int | None = torch.backends.cudnn.version() if torch.cuda.is_available() else None  # type: ignore[no-untyped-call]
     found = {
         "python": platform.python_version(),
@@ -98,12 +101,12 @@ def _installed(distribution: str) -> str | None:
 
 
 def _driver() -> str | None:
-    """The NVIDIA kernel module's version, as it reports it itself."""
+    """Return the version that the NVIDIA kernel module reports."""
     try:
-        said = _DRIVER.read_text()
+        text = _DRIVER.read_text()
     except OSError:
         return None
-    found = re.search(r"\s(\d+\.\d+(?:\.\d+)?)\s", said)
+    found = re.search(r"\s(\d+\.\d+(?:\.\d+)?)\s", text)
     return found and found[1]
 
 

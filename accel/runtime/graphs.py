@@ -1,4 +1,4 @@
-"""Replaying a fixed sequence of GPU work as one CUDA graph, so that its launches cost the host next to nothing."""
+"""Replay a fixed sequence of GPU work as one CUDA graph, which costs the host almost no time."""
 
 from __future__ import annotations
 
@@ -13,30 +13,33 @@ _WARM_UP = 3
 
 
 class Replay(Generic[_Result]):
-    """`fn` captured on the shapes, strides and dtypes of example inputs, and replayed on others like them.
+    """Capture `fn` on example inputs, and replay it on inputs of the same shapes and dtypes.
 
-    `replay(*inputs)` copies the inputs into the graph's own buffers, runs the graph on the current stream and returns what `fn` returned
-    when it was captured: the same tensors each time, which the next replay overwrites (clone what must last). An input that is one of
-    `replay.inputs` itself is not copied, so a caller that writes into those buffers pays for no copy at all.
+    `replay(*inputs)` copies the inputs into the graph's own buffers, runs the graph on the current
+    stream and returns what `fn` returned when it was captured: the same tensors each time, which the
+    next replay overwrites (clone what must last). An input that is one of `replay.inputs` itself is
+    not copied, so a caller that writes into those buffers saves the copy.
 
-    The graph is what the GPU did during one call. Whatever the host decides in `fn` is decided once: Python's branches, sizes, scalars,
-    the memory of tensors other than the inputs. `fn` must not read results back (`item`, `cpu`, printing), allocate outside PyTorch's
-    caching allocator, or compile kernels in the call that is captured, which three earlier calls see to. Gradients are not recorded: `fn`
-    runs without autograd. Not for two threads at once: the buffers are one.
+    The graph is what the GPU did during one call. Whatever the host decides in `fn` is decided once:
+    Python's branches, sizes, scalars, the memory of tensors other than the inputs. `fn` must not
+    read results back (`item`, `cpu`, printing), or allocate outside PyTorch's caching allocator.
+    Kernels are compiled in three calls before the captured one. `fn` runs without autograd. Two
+    threads must not share a replay, as its buffers exist once.
     """
 
     def __init__(self, fn: Callable[..., _Result], *examples: Tensor) -> None:
         """Run `fn` three times on copies of the examples on a side stream, then capture it.
 
-        Raises ValueError where there is no example, or one is not on the same CUDA GPU as the rest, and RuntimeError where `fn` does what a
-        graph cannot record.
+        Raises:
+            ValueError: if the examples are not on one CUDA GPU, or there are none.
+            RuntimeError: if `fn` does something that a graph cannot record.
         """
         devices = {example.device for example in examples}
         if len(devices) != 1 or next(iter(devices)).type != "cuda":
             found = ", ".join(sorted(map(str, devices))) or "none"
             raise ValueError(f"a CUDA graph needs example inputs on one CUDA GPU; got {found}")
         self.inputs = tuple(example.detach().clone() for example in examples)
-        """The buffers the graph reads."""
+        """The buffers that the graph reads."""
         self._graph = torch.cuda.CUDAGraph()
         with torch.cuda.device(self.inputs[0].device), torch.no_grad():
             aside = torch.cuda.Stream()  # type: ignore[no-untyped-call]
@@ -54,7 +57,11 @@ class Replay(Generic[_Result]):
                 ) from error
 
     def __call__(self, *inputs: Tensor) -> _Result:
-        """Replay on `inputs`. Raises ValueError where their number, shapes, dtypes or device are not those of the examples."""
+        """Replay on `inputs`.
+
+        Raises:
+            ValueError: if number, shapes, dtypes or device differ from the examples.
+        """
         if len(inputs) != len(self.inputs):
             raise ValueError(f"captured with {len(self.inputs)} inputs; got {len(inputs)}")
         for i, (buffer, given) in enumerate(zip(self.inputs, inputs, strict=True)):

@@ -1,8 +1,9 @@
-"""Triton kernels launched with little host time, through the CUDA driver itself.
+"""Launch Triton kernels with little host time, through the CUDA driver itself.
 
-Triton's own launcher is C that it compiles on the user's machine at first use; this one needs no C compiler and no Python headers, only the
-driver's library. `prepare` loads the kernel of a `Call`, fixes everything but the addresses of its tensors, and returns a `Launch` that
-costs a few microseconds a time.
+Triton's own launcher is C code that it compiles on the user's machine at first use. This one needs
+no C compiler and no Python headers, only the driver's library. `prepare` loads the kernel of a
+`KernelCall`, fixes everything but the addresses of its tensors, and returns a `Launch`, which takes
+a few microseconds each time.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from torch import Tensor
 from triton.compiler import ASTSource
 from triton.runtime.interpreter import InterpretedFunction
 
-from accel.runtime.call import Box, Call, Pointer, compiled, source
+from accel.runtime.call import KernelCall, Pointer, TensorBox, compiled, source
 
 _IN_MAPS = {torch.float16: 6, torch.float32: 7, torch.bfloat16: 9}
 """CUtensorMapDataType."""
@@ -31,24 +32,30 @@ _INVALID_CONTEXT = 201  # CUDA_ERROR_INVALID_CONTEXT
 
 
 class Launch:
-    """One kernel on one GPU, loaded, with everything fixed but its tensors' addresses. Made by `prepare`; threads may share it."""
+    """Launch one kernel on one GPU; everything but its tensors' addresses is fixed.
 
-    def __init__(self, call: Call, device: int) -> None:
+    `prepare` makes it, and threads may share it.
+    """
+
+    def __init__(self, call: KernelCall, device: int) -> None:
         self._call, self._device = call, device
         self._function = _function(call, device)
         self._handle = self._function.handle
-        self._launch, self._readdress = (
-            _driver().cuLaunchKernelEx,
-            _driver().cuTensorMapReplaceAddress,
-        )
+        self._launch = _driver().cuLaunchKernelEx
+        self._readdress = _driver().cuTensorMapReplaceAddress
         self._idle: list[_Slot] = []
 
     def __call__(self, *tensors: Tensor) -> None:
-        """Launch it on the current stream of its GPU. `tensors` are the arguments that are pointers, in the kernel's order.
+        """Launch the kernel on the current stream of its GPU.
 
-        Their dtypes and alignment must be those of the Call: nothing checks it here. Raises RuntimeError where the driver refuses.
+        Args:
+            tensors: the arguments that are pointers, in the kernel's order. Their dtypes and
+                alignment must be those of the KernelCall, which is not checked.
+
+        Raises:
+            RuntimeError: if the driver refuses.
         """
-        try:  # one launch at a time uses a slot: the list's pop and append are atomic
+        try:  # only one launch uses a slot at a time: the list's pop and append are atomic
             slot = self._idle.pop()
         except IndexError:
             slot = _Slot(self._call, self._function, tensors)
@@ -64,9 +71,8 @@ class Launch:
             status = self._launch(slot.config_at, self._handle, slot.parameters, None)
         else:
             status = self._elsewhere(slot)
-        if (
-            status == _INVALID_CONTEXT
-        ):  # the first use of the GPU in this thread: its context is made current by the runtime's first call
+        if status == _INVALID_CONTEXT:
+            # in a new thread, the runtime's first call makes the GPU's context current
             torch.cuda.synchronize(self._device)
             status = self._launch(slot.config_at, self._handle, slot.parameters, None)
         self._idle.append(slot)
@@ -78,18 +84,21 @@ class Launch:
             return int(self._launch(slot.config_at, self._handle, slot.parameters, None))
 
 
-def prepare(call: Call, device: torch.device) -> Callable[..., None]:
-    """A callable that launches `call` on `device`, a GPU with an index: see Launch. Compiles and loads the kernel if that is still to do.
+def prepare(call: KernelCall, device: torch.device) -> Callable[..., None]:
+    """Return a function that launches `call` on `device`, a GPU with an index; see Launch.
 
-    Kernels defined under TRITON_INTERPRET=1 are interpreted, on any device. Raises RuntimeError where the kernel needs more shared memory
-    than the GPU has, or the driver refuses.
+    The kernel is compiled and loaded unless that is done already. Kernels that were defined under
+    TRITON_INTERPRET=1 are interpreted, on any device.
+
+    Raises:
+        RuntimeError: if the kernel needs more shared memory than the GPU has, or the driver refuses.
     """
     if isinstance(call.kernel, InterpretedFunction):
         return _interpreted(call)
     return Launch(call, device.index)
 
 
-def _interpreted(call: Call) -> Callable[..., None]:
+def _interpreted(call: KernelCall) -> Callable[..., None]:
     names = [
         name for name in call.kernel.arg_names if isinstance(call.arguments.get(name), Pointer)
     ]
@@ -102,7 +111,7 @@ def _interpreted(call: Call) -> Callable[..., None]:
 
 
 class _Config(ctypes.Structure):
-    """CUlaunchConfig."""
+    """Mirror CUlaunchConfig."""
 
     _fields_ = (
         ("grid_x", ctypes.c_uint),
@@ -119,7 +128,7 @@ class _Config(ctypes.Structure):
 
 
 class _Attribute(ctypes.Structure):
-    """CUlaunchAttribute."""
+    """Mirror CUlaunchAttribute."""
 
     _fields_ = (("kind", ctypes.c_uint64), ("value", ctypes.c_int), ("unused", ctypes.c_uint8 * 60))
 
@@ -128,9 +137,9 @@ _EARLY = _Attribute(6, 1)  # CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATI
 
 
 class _Slot:
-    """The memory one launch reads its arguments from. The driver copies them before the launch returns."""
+    """Hold the arguments of one launch; the driver copies them before the launch returns."""
 
-    def __init__(self, call: Call, function: _Function, tensors: Sequence[Tensor]) -> None:
+    def __init__(self, call: KernelCall, function: _Function, tensors: Sequence[Tensor]) -> None:
         given = [
             (type_, call.arguments[name])
             for name, type_ in function.source.signature.items()
@@ -138,14 +147,14 @@ class _Slot:
         ]
         self.addresses = (ctypes.c_uint64 * len(tensors))()
         self.maps: list[tuple[int, int]] = []
-        """The tensors that are boxes: which it is, and where its tensor map lies."""
+        """For each TensorBox: the index of its tensor, and the address of its tensor map."""
         self.mapped: list[int] = []
         """The addresses in these maps."""
         self._kept: list[Any] = []
         places: list[int] = []
         pointers = iter(range(len(tensors)))
         for type_, value in given:
-            if isinstance(value, Box):
+            if isinstance(value, TensorBox):
                 i = next(pointers)
                 at = self._keep((ctypes.c_uint8 * (_MAP_BYTES + _MAP_ALIGNMENT))())
                 self.maps.append((i, at + -at % _MAP_ALIGNMENT))
@@ -164,9 +173,8 @@ class _Slot:
                 places.append(ctypes.addressof(self.addresses) + 8 * next(pointers))
             else:
                 places.append(self._keep(_SCALARS[type_](value)))
-        places += [
-            self._keep(ctypes.c_uint64(0))
-        ] * 2  # Triton adds pointers to scratch memory and to a profiler's; these kernels have none
+        # Triton adds pointers to scratch memory and to a profiler's, which these kernels do not use
+        places += [self._keep(ctypes.c_uint64(0))] * 2
         self.parameters = (ctypes.c_void_p * len(places))(*places)
         self.config = _Config(*call.programs, function.threads, 1, 1, function.shared)
         if call.options.get("launch_pdl"):
@@ -178,22 +186,27 @@ class _Slot:
         return ctypes.addressof(value)
 
 
-def _encode(at: int, address: int, box: Box, by: Mapping[str, Any]) -> None:
-    """Write the tensor map of `box` to `at`, as the compiled kernel expects it: `by` has the swizzle, and the part of a box moved at once.
+def _encode(at: int, address: int, box: TensorBox, by: Mapping[str, Any]) -> None:
+    """Write the tensor map of a box as the compiled kernel expects it.
 
-    CUDA driver API, cuTensorMapEncodeTiled: dimensions from the innermost, strides in bytes without the innermost.
+    Args:
+        at: the address of the map.
+        address: the address of the tensor.
+        box: the tensor's description.
+        by: Triton's description: the swizzle, and the part of a box that is moved at once.
+
+    Source: CUDA driver API, cuTensorMapEncodeTiled. Dimensions begin with the innermost; strides are
+    in bytes, without the innermost.
     """
     rank, size = len(box.shape), box.dtype.itemsize
     dims = (ctypes.c_uint64 * rank)(*reversed(box.shape))
     strides = (ctypes.c_uint64 * (rank - 1))(*(size * n for n in reversed(box.strides[:-1])))
-    part, steps = (
-        (ctypes.c_uint32 * rank)(*reversed(by["block_size"])),
-        (ctypes.c_uint32 * rank)(*[1] * rank),
-    )
+    part = (ctypes.c_uint32 * rank)(*reversed(by["block_size"]))
+    steps = (ctypes.c_uint32 * rank)(*[1] * rank)
     no_interleave, l2_128_bytes, zeros_outside = 0, 2, 0
     status = _driver().cuTensorMapEncodeTiled(
-        ctypes.c_void_p(at), _IN_MAPS[box.dtype], rank, ctypes.c_void_p(address), dims, strides, part, steps,
-        no_interleave, by["swizzle"], l2_128_bytes, zeros_outside,
+        ctypes.c_void_p(at), _IN_MAPS[box.dtype], rank, ctypes.c_void_p(address), dims, strides,
+        part, steps, no_interleave, by["swizzle"], l2_128_bytes, zeros_outside,
     )  # fmt: skip
     _check(status, f"a tensor map of {box}")
 
@@ -203,30 +216,30 @@ _SCALARS: dict[str, Any] = {"i32": ctypes.c_int32, "i64": ctypes.c_int64, "fp32"
 
 @dataclass(frozen=True)
 class _Function:
-    """A kernel loaded on a GPU."""
+    """Hold a kernel that is loaded on a GPU."""
 
     source: ASTSource
     handle: ctypes.c_void_p
     threads: int
     shared: int
     boxes: Sequence[Mapping[str, Any]]
-    """What Triton says of the boxes among its arguments, in their order."""
+    """Triton's descriptions of the boxes among the arguments, in their order."""
 
 
 _FUNCTIONS: dict[object, _Function] = {}
 _LOADING = threading.Lock()
 
 
-def _function(call: Call, device: int) -> _Function:
-    asked = source(call)
-    key = (asked.hash(), tuple(sorted(call.options.items())), device)
+def _function(call: KernelCall, device: int) -> _Function:
+    requested = source(call)
+    key = (requested.hash(), tuple(sorted(call.options.items())), device)
     with _LOADING:
         if key not in _FUNCTIONS:
-            _FUNCTIONS[key] = _load(asked, call, device)
+            _FUNCTIONS[key] = _load(requested, call, device)
         return _FUNCTIONS[key]
 
 
-def _load(asked: ASTSource, call: Call, device: int) -> _Function:
+def _load(requested: ASTSource, call: KernelCall, device: int) -> _Function:
     major, minor = torch.cuda.get_device_capability(device)
     kernel = compiled(call, 10 * major + minor)
     metadata = kernel.metadata
@@ -247,7 +260,7 @@ def _load(asked: ASTSource, call: Call, device: int) -> _Function:
             status = driver.cuFuncSetAttribute(handle, _MAX_DYNAMIC_SHARED_SIZE, metadata.shared)
             _check(status, f"{metadata.shared} bytes of shared memory for {kernel.name}")
     return _Function(
-        asked,
+        requested,
         handle,
         32 * metadata.num_warps,
         metadata.shared,
@@ -257,7 +270,10 @@ def _load(asked: ASTSource, call: Call, device: int) -> _Function:
 
 @lru_cache(maxsize=1)
 def _driver() -> ctypes.CDLL:
-    """The CUDA driver's library. It is there wherever a GPU is usable. Calls release the interpreter's lock."""
+    """Return the CUDA driver's library, which exists wherever a GPU is usable.
+
+    Calls release the interpreter's lock.
+    """
     driver = ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
     driver.cuTensorMapReplaceAddress.argtypes = (ctypes.c_void_p, ctypes.c_void_p)
     return driver
@@ -265,8 +281,9 @@ def _driver() -> ctypes.CDLL:
 
 def _check(status: int, what: str) -> None:
     if status:
-        said = ctypes.c_char_p()
-        _driver().cuGetErrorString(status, ctypes.byref(said))
+        text = ctypes.c_char_p()
+        _driver().cuGetErrorString(status, ctypes.byref(text))
         raise RuntimeError(
-            f"{what}: the CUDA driver answers {(said.value or b'an unknown error').decode()} ({status})"
+            f"{what}: the CUDA driver answers"
+            f" {(text.value or b'an unknown error').decode()} ({status})"
         )

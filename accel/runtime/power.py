@@ -1,7 +1,7 @@
-"""What the device's sensors say while work is timed: clock, power, temperature.
+"""Read the device's clock, power and temperature while work is timed.
 
-torch asks NVML. From Ampere on NVML's power is an average over the last second, so that a reading tells of work that has gone on for
-longer than that, and of nothing shorter.
+torch asks NVML. From Ampere on NVML's power is an average over the last second, so a reading is
+valid only for work that has lasted longer.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ import torch
 from accel.result import Sensors
 
 POWER_AVERAGE_S = 1.0
-"""Of the card's own average of its power."""
+"""The span over which the card averages its power."""
 _EVERY_S = 0.1
 _PATIENCE_S = 2.0
-"""NVML may hang where a GPU is in trouble; the work that was timed is done then, and is not held up."""
-_NO_SENSORS = "a CPU's sensors are not read here"
+"""The longest wait for a last reading: NVML may hang on a faulty GPU."""
+_NO_SENSORS = "the sensors of a CPU are not read"
 
-Reading = tuple[float | None, float | None, float | None]
-"""MHz, W and °C; None for what cannot be read."""
+SensorReading = tuple[float | None, float | None, float | None]
+"""MHz, W and °C; None for a sensor that cannot be read."""
 
 
-class Watch:
-    """Reads the sensors ten times a second in a thread of its own, while its block runs."""
+class SensorWatch:
+    """Read the sensors ten times a second in a thread, while a `with` block runs."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
         self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._look, daemon=True)
-        self._readings: list[Reading] = []
+        self._thread = threading.Thread(target=self._read_sensors, daemon=True)
+        self._readings: list[SensorReading] = []
 
     def __enter__(self) -> Self:
         if self._device.type == "cuda":
@@ -52,7 +52,7 @@ class Watch:
             self._thread.join(_PATIENCE_S)
 
     def sensors(self, tflops: float = 0.0) -> Sensors:
-        """What was read; `tflops`: the rate of the work meanwhile (TFLOP/s), for the energy it took."""
+        """Return the averages; `tflops`, the rate of the work in TFLOP/s, gives its energy."""
         if self._device.type != "cuda":
             return Sensors(absent=_NO_SENSORS)
         late = round(POWER_AVERAGE_S / _EVERY_S)
@@ -67,13 +67,13 @@ class Watch:
             absent,
         )
 
-    def _look(self) -> None:
+    def _read_sensors(self) -> None:
         while not self._ended.wait(_EVERY_S):
             self._readings.append(read(self._device))
 
 
-def in_turn(readings: list[Reading], device: torch.device) -> Sensors:
-    """Of one contender's slices of time: clock and temperature. Power is an average over longer than a slice."""
+def in_turn(readings: list[SensorReading], device: torch.device) -> Sensors:
+    """Return the averages over one contender's turns, without power, which is averaged for longer."""
     if device.type != "cuda":
         return Sensors(absent=_NO_SENSORS)
     return Sensors(
@@ -81,12 +81,12 @@ def in_turn(readings: list[Reading], device: torch.device) -> Sensors:
         None,
         _mean([r[2] for r in readings]),
         None,
-        "power: not measured while in turn",
+        "power: not measured while backends take turns",
     )
 
 
-def read(device: torch.device) -> Reading:
-    """The sensors of a CUDA device now."""
+def read(device: torch.device) -> SensorReading:
+    """Return the sensors of a CUDA device now."""
     mhz = _ask(lambda: float(torch.cuda.clock_rate(device)))
     watts = _ask(lambda: torch.cuda.power_draw(device) / 1e3)
     return mhz, watts, _ask(lambda: float(torch.cuda.temperature(device)))
@@ -95,15 +95,11 @@ def read(device: torch.device) -> Reading:
 def _ask(sensor: Callable[[], float]) -> float | None:
     try:
         return sensor()
-    except (
-        RuntimeError,
-        ModuleNotFoundError,
-    ):  # of torch: NVML cannot be started, or its module is not there
+    except (RuntimeError, ModuleNotFoundError):  # NVML cannot be started, or is not installed
         return None
     except Exception as e:
-        if type(e).__name__.startswith(
-            "NVMLError"
-        ):  # of NVML, whose module only the daemon's probe imports: this card has no such sensor
+        # this card has no such sensor; only the daemon's probe imports NVML's module
+        if any(kind.__name__ == "NVMLError" for kind in type(e).__mro__):
             return None
         raise
 
@@ -116,4 +112,4 @@ def _mean(values: list[float | None]) -> float | None:
 def _why(short: bool) -> str:
     if short:
         return f"power: timed for less than the {POWER_AVERAGE_S:g} s that the card averages over"
-    return "power: the driver gives none"
+    return "power: the driver reports none"

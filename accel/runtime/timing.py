@@ -1,13 +1,14 @@
-"""The one way anything here is timed: warm up, then call after call for a given time, with every call's own duration; what is to be
-compared, in turn.
+"""Time calls: warm up, then call after call for a given time; contenders take turns.
 
-On a GPU calls are launched ahead, so that it never waits for the host, and CUDA events between them give each one's time; a call counts
-as finished when its event says so, never when it was launched. On a CPU a call is finished when it returns. Contenders whose calls are
-short have an event between several of them only, each of which is taken to have lasted as long as their mean: an event takes time of its
-own, and a kernel that may begin while the one before it ends cannot where one is between them.
+On a GPU calls are launched ahead, so that it never waits for the host, and CUDA events between them
+give each one's time; a call is finished when its event is reached, not when it was launched. On a
+CPU a call is finished when it returns. Short calls of contenders have an event between several of
+them only, and each is assumed to take their mean: an event takes time itself, and a kernel cannot
+begin before the end of the one before it if an event is between them.
 
-Inputs that would stay in the last-level cache are several, taken in turn (`copies_beyond_cache`), as in a program that has more than one
-layer. FLOPs are those the mathematics needs, of unmasked elements only (`Problem.flops` for attention, 2n³ for a matrix product).
+Inputs that would stay in the last-level cache are several, taken in turn (`copies_beyond_cache`), as
+in a program that has more than one layer. FLOPs are those that the mathematics needs, of unmasked
+elements only (`Problem.flops` for attention, 2n³ for a matrix product).
 """
 
 from __future__ import annotations
@@ -27,17 +28,17 @@ import torch
 from accel.result import Timing
 
 Report = Callable[[float, int], None]
-"""Told about four times a second: seconds since the start, and calls finished since then."""
+"""Called about four times a second with the seconds and the finished calls since the start."""
 
 REPORT_EVERY_S = 0.25
 AHEAD_S = 0.1
-"""Work kept launched ahead on a GPU: enough to outlast a pause of the host, short enough to stop soon."""
+"""The work that is launched ahead: it outlasts a pause of the host, and still ends soon."""
 MAX_AHEAD = 512
 _POLL_S = 0.0005
 SLICE_S = 0.05
-"""How long one contender runs, if two calls take no longer, before it is the next one's turn."""
+"""The length of a contender's turn, unless two calls take longer."""
 _MARKED_MS = 0.2
-"""About so much work is between two events where contenders take turns, or one call."""
+"""The work between two events while contenders take turns, unless one call takes longer."""
 _USUAL_CACHE = 32 << 20
 MOST_COPIES = 64
 
@@ -46,28 +47,28 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Measurement:
-    """Every call's duration, and the stretch of time in which they ran."""
+    """Hold every call's duration, and the time in which they ran."""
 
     samples_ms: tuple[float, ...]
     started: float
     """Seconds since the epoch."""
     ended: float
     wall_s: float
-    """From before the first call to the end of the last, by the monotonic clock."""
+    """Seconds from before the first call to the end of the last, by the monotonic clock."""
 
     @property
     def timing(self) -> Timing:
-        """Percentiles of the calls, interpolated linearly between samples."""
+        """Return the percentiles of the calls."""
         return timing_of(self.samples_ms)
 
 
 def percentiles(samples: Sequence[float], *at: float) -> tuple[float, ...]:
-    """Interpolated linearly between samples."""
+    """Return percentiles, interpolated linearly between samples."""
     return tuple(float(x) for x in np.percentile(samples, at))
 
 
 def timing_of(samples_ms: Sequence[float]) -> Timing:
-    """Percentiles of calls' durations, interpolated linearly between samples."""
+    """Return the percentiles of calls' durations, interpolated linearly between samples."""
     p5, p50, p95, p99 = percentiles(samples_ms, 5, 50, 95, 99)
     return Timing(p50, p50, p95, p99, min(samples_ms), max(samples_ms), len(samples_ms), p5)
 
@@ -75,21 +76,21 @@ def timing_of(samples_ms: Sequence[float]) -> Timing:
 def measure(
     call: Callable[[], object], seconds: float, device: torch.device, report: Report
 ) -> Measurement:
-    """Call again and again for `seconds`, at least once, and until the last call is finished."""
+    """Time `call` for `seconds`, at least once, and until the last call is finished."""
     finished_calls = (
         _on_gpu(call, device, seconds) if device.type == "cuda" else _on_cpu(call, seconds)
     )
     samples: list[float] = []
     started, start = time.time(), time.perf_counter()
-    told, told_calls = 0.0, 0
+    reported, reported_calls = 0.0, 0
     for new in finished_calls:
         samples += new
         elapsed = time.perf_counter() - start
-        if elapsed - told >= REPORT_EVERY_S:
-            told, told_calls = elapsed, len(samples)
+        if elapsed - reported >= REPORT_EVERY_S:
+            reported, reported_calls = elapsed, len(samples)
             report(elapsed, len(samples))
     wall = time.perf_counter() - start
-    if len(samples) > told_calls:
+    if len(samples) > reported_calls:
         report(wall, len(samples))
     return Measurement(tuple(samples), started, started + wall, wall)
 
@@ -101,42 +102,44 @@ def measure_in_turn(
     report: Report,
     during: Callable[[int], None],
 ) -> tuple[Measurement, ...]:
-    """Time several calls against each other, in turns, at least `seconds` each in all: what drifts drifts for all.
+    """Time several calls against each other, in turns, so that any drift affects all alike.
 
-    Each follows every other equally often: on a card at its power limit, who runs next begins at the clock that the last one left. Where
-    calls take too long for that, whose own turn settles the clock, the order of each round is drawn. The first call of a turn finds the
-    caches as another contender left them, and is not counted, nor are those that no event parts from it. `during(i)` is told while calls of
-    contender i are under way. Call each at least twice before: compiling is not measured.
+    Each contender follows every other equally often: on a card at its power limit, a contender begins
+    at the clock that the one before it left. If calls are too long for that, a turn settles the clock
+    itself, and the order of each round is random. The first call of a turn finds the caches as
+    another contender left them, and is not counted, nor are those before the next event. Call each
+    at least twice before: compiling is not measured.
+
+    Args:
+        calls: the contenders.
+        seconds: the least time for each contender, over all its turns.
+        device: the device that they run on.
+        report: see Report.
+        during: called with the index of a contender while its calls run.
     """
     samples: list[list[float]] = [[] for _ in calls]
     spent, busy = [0.0] * len(calls), 0
     others = max(1, len(calls) - 1)
-    each = seconds / others  # for one turn, were each other followed once
+    each = seconds / others  # of one turn, if each other contender is followed once
     trials = [_slice(call, 2, 1, device, lambda: None) for call in calls]
     slow = any(sum(trial) / 1e3 > each for trial in trials)
-    longest = (
-        1.05 * each / math.ceil(each / SLICE_S)
-    )  # so that the last circuit is not begun for a few calls that lack
+    # a little longer, so that a few missing calls do not begin another circuit
+    longest = 1.05 * each / math.ceil(each / SLICE_S)
     steps = [_calls_a_mark(trial, device) for trial in trials]
     counts = [_calls_in(longest, trial, step) for trial, step in zip(trials, steps, strict=True)]
-    started, start, told = time.time(), time.perf_counter(), 0.0
-    shuffled = (
-        np.random.default_rng()
-    )  # no seed: what turns before the last one leave is chance, not the same for every shape
+    started, start, reported = time.time(), time.perf_counter(), 0.0
+    # without a seed, so that the order is not the same for every shape
+    random = np.random.default_rng()
     while min(spent) < seconds:
-        for i in (
-            map(int, shuffled.permutation(len(calls)))
-            if slow
-            else _each_after_every_other(len(calls), shuffled)
-        ):
+        for i in map(int, random.permutation(len(calls))) if slow else circuit(len(calls), random):
             begun = time.perf_counter()
             new = _slice(calls[i], counts[i], steps[i], device, lambda i=i: during(i))  # type: ignore[misc]
             spent[i] += time.perf_counter() - begun
             samples[i] += new[steps[i] :]
             busy += counts[i]
             counts[i] = _calls_in(longest, new, steps[i])
-            if (elapsed := time.perf_counter() - start) - told >= REPORT_EVERY_S:
-                told = elapsed
+            if (elapsed := time.perf_counter() - start) - reported >= REPORT_EVERY_S:
+                reported = elapsed
                 report(elapsed, busy)
     wall = time.perf_counter() - start
     report(wall, busy)
@@ -146,12 +149,14 @@ def measure_in_turn(
     )
 
 
-def _each_after_every_other(n: int, shuffled: np.random.Generator) -> list[int]:
-    """n (n - 1) turns in which each of 0 to n - 1 comes once after each other, the first after the last. Where n is 1, one turn.
+def circuit(n: int, random: np.random.Generator) -> list[int]:
+    """Return n (n - 1) turns in which each of 0 to n - 1 follows each other once, in a circle.
 
-    An Eulerian circuit of the complete directed graph (Hierholzer, 1873), which of them by chance. It begins with 0.
+    It begins with 0, and is a single turn if n is 1.
+
+    Source: Hierholzer (1873): a random Eulerian circuit of the complete directed graph.
     """
-    ahead = [[int(j) for j in shuffled.permutation(n) if j != i] for i in range(n)]
+    ahead = [[int(j) for j in random.permutation(n) if j != i] for i in range(n)]
     trail, circuit = [0], []
     while trail:
         if ahead[trail[-1]]:
@@ -162,19 +167,19 @@ def _each_after_every_other(n: int, shuffled: np.random.Generator) -> list[int]:
 
 
 def _calls_a_mark(ms: Sequence[float], device: torch.device) -> int:
-    """How many calls like these go between two events."""
+    """Return the number of calls like these between two events."""
     return max(1, round(_MARKED_MS / max(min(ms), 1e-3))) if device.type == "cuda" else 1
 
 
 def _calls_in(seconds: float, ms: Sequence[float], step: int) -> int:
-    """How many calls like these fill so many seconds: two samples' worth at least, as the first is not counted."""
+    """Return the number of calls that fill the time: at least two samples, as the first is dropped."""
     return step * max(
         2, min(MAX_AHEAD, round(seconds * 1e3 / max(float(np.median(ms)), 1e-3))) // step
     )
 
 
 def timed(call: Callable[[], T], device: torch.device) -> tuple[T, float]:
-    """The answer of one call on a device that is idle, and its milliseconds, launching included."""
+    """Return the answer of one call on an idle device, and its milliseconds including the launch."""
     if device.type != "cuda":
         start = time.perf_counter()
         answer = call()
@@ -188,7 +193,12 @@ def timed(call: Callable[[], T], device: torch.device) -> tuple[T, float]:
 
 
 def copies_beyond_cache(size: float, device: torch.device) -> int:
-    """How many inputs of `size` bytes must be taken in turn so that none is still in the last-level cache when it comes again."""
+    """Return the number of inputs to take in turn so that none stays in the last-level cache.
+
+    Args:
+        size: the bytes of one input.
+        device: the device that reads them.
+    """
     if device.type == "cuda":
         cache = torch.cuda.get_device_properties(device).L2_cache_size
     else:
@@ -205,7 +215,7 @@ def _slice(
     device: torch.device,
     during: Callable[[], None],
 ) -> list[float]:
-    """Milliseconds of each of `count` calls, one after the other; on a GPU every `step` of them are told alike, by their mean."""
+    """Return the milliseconds of `count` calls; on a GPU, means over every `step` of them."""
     if device.type != "cuda":
         during()
         return [timed(call, device)[1] for _ in range(count)]
@@ -222,7 +232,7 @@ def _slice(
 
 
 def _on_cpu(call: Callable[[], object], seconds: float) -> Iterator[list[float]]:
-    """Milliseconds of each call, as it returns."""
+    """Yield the milliseconds of each call as it returns."""
     deadline = time.perf_counter() + seconds
     end = 0.0
     while end < deadline:
@@ -235,9 +245,9 @@ def _on_cpu(call: Callable[[], object], seconds: float) -> Iterator[list[float]]
 def _on_gpu(
     call: Callable[[], object], device: torch.device, seconds: float
 ) -> Iterator[list[float]]:
-    """Milliseconds of the calls found finished since the last look; none at times.
+    """Yield the milliseconds of calls that have finished, which may be none.
 
-    A call's time runs from the end of the one before it, so that what little the GPU waits between two calls is counted.
+    A call's time runs from the end of the one before it, and so includes short waits between calls.
     """
     torch.cuda.synchronize(device)
     deadline = time.perf_counter() + seconds
@@ -250,7 +260,7 @@ def _on_gpu(
             call()
             flying.append(_mark(device))
         finished: list[float] = []
-        # A few at a time: reading the whole queue at once would leave the GPU without work meanwhile.
+        # A few at a time: reading the whole queue at once would leave the GPU without work.
         while flying and len(finished) < 4 and _reached(flying[0]):
             finished.append(last.elapsed_time(flying[0]))
             last = flying.popleft()

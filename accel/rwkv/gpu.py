@@ -13,7 +13,7 @@ import torch
 import triton.language as tl
 from torch import Tensor
 
-from accel.runtime.call import Call, Pointer
+from accel.runtime.call import KernelCall, Pointer
 from accel.runtime.graphs import Replay
 from accel.runtime.launch import prepare
 from accel.rwkv import gpu_kernels as kernels
@@ -153,7 +153,7 @@ class Step:
             if device.type == "cuda"
             else 2
         )
-        self.calls: list[Call] = []
+        self.calls: list[KernelCall] = []
         """Every kernel, as planned."""
         self._plan()
         self._replay: Replay[Tensor] | None = None
@@ -270,7 +270,7 @@ class Step:
         the one before it, and so for all before.
         """
         early = bool(self._work) and self._early
-        call = Call(
+        call = KernelCall(
             kernel,
             grid,
             arguments,

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from accel.runtime.call import Call, Pointer
+from accel.runtime.call import KernelCall, Pointer
 from accel.runtime.graphs import Replay
 from accel.runtime.launch import prepare
 from accel.rwkv import prompt_kernels as kernels
@@ -56,7 +56,7 @@ class Prompt:
         )
         self._captured = captured
         self._replay: Replay[tuple[Tensor, Tensor, Tensor]] | None = None
-        self.calls: list[Call] = []
+        self.calls: list[KernelCall] = []
         """Every kernel, as planned."""
         self._launch = cache(self._planned)
 
@@ -221,7 +221,7 @@ class Prompt:
             f"{name}_ptr": Pointer(dtype) for name, dtype in types
         }
         arguments |= dict(sizes) or {"length": self._length, "channels": self._channels}
-        call = Call(kernel, grid, arguments, dict(constants), {"num_warps": warps, "num_stages": 1})
+        call = KernelCall(kernel, grid, arguments, dict(constants), {"num_warps": warps, "num_stages": 1})
         self.calls.append(call)
         return prepare(call, self._parameters.device)
 

@@ -15,12 +15,12 @@ from accel.workloads.progress import Progress, warm_up
 from accel.workloads.task import Task, rate, timed
 
 if TYPE_CHECKING:
-    from accel.runtime.capability import Device
+    from accel.runtime.capability import ComputeDevice
     from accel.workloads.contender import Contender
     from accel.workloads.headline import Stretch
 
 
-def work(values: Values, device: Device, progress: Progress) -> Outcome:
+def work(values: Values, device: ComputeDevice, progress: Progress) -> Outcome:
     """One problem after the other: checked, warmed up, timed."""
     from accel.workloads.contender import enter, pose
     from accel.workloads.headline import headline, limit
@@ -56,7 +56,7 @@ def work(values: Values, device: Device, progress: Progress) -> Outcome:
 
 def _measure(
     contender: Contender,
-    device: Device,
+    device: ComputeDevice,
     progress: Progress,
     seconds: float,
     label: str,

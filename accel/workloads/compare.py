@@ -12,10 +12,10 @@ from accel.workloads.options import Values
 from accel.workloads.progress import Progress
 
 if TYPE_CHECKING:
-    from accel.runtime.capability import Device
+    from accel.runtime.capability import ComputeDevice
 
 
-def work(values: Values, device: Device, progress: Progress) -> Outcome:
+def work(values: Values, device: ComputeDevice, progress: Progress) -> Outcome:
     """One problem after the other, on each all backends in turn."""
     return survey(
         values,
@@ -28,7 +28,7 @@ def work(values: Values, device: Device, progress: Progress) -> Outcome:
 
 def survey(
     values: Values,
-    device: Device,
+    device: ComputeDevice,
     progress: Progress,
     ways: tuple[Direction, ...],
     *,

@@ -14,7 +14,7 @@ from accel.attention.inputs import Inputs
 from accel.attention.passes import backward
 from accel.attention.problem import default_scale
 from accel.result import Direction
-from accel.runtime.capability import Device
+from accel.runtime.capability import ComputeDevice
 from accel.runtime.timing import copies_beyond_cache
 from accel.workloads.grid import Shape
 from accel.workloads.harness import require
@@ -79,7 +79,7 @@ class Contender:
         return backward(x.dout, Inputs(x.q, x.k, x.v), *solved, self.case.problem, self.backend)[:3]
 
 
-def problem_of(shape: Shape, direction: Direction, device: Device) -> Problem:
+def problem_of(shape: Shape, direction: Direction, device: ComputeDevice) -> Problem:
     """What dispatch sees of it. Raises ValueError."""
     return Problem(
         shape.batch,
@@ -97,7 +97,7 @@ def problem_of(shape: Shape, direction: Direction, device: Device) -> Problem:
     )
 
 
-def pose(shape: Shape, direction: Direction, device: Device, seed: int) -> Case:
+def pose(shape: Shape, direction: Direction, device: ComputeDevice, seed: int) -> Case:
     """Make the inputs. Raises OutOfMemory before anything is allocated."""
     size = shape.moved(direction)
     count = copies_beyond_cache(size, device.torch_device)
@@ -109,7 +109,7 @@ def pose(shape: Shape, direction: Direction, device: Device, seed: int) -> Case:
     return Case(shape, direction, problem_of(shape, direction, device), sets, solved)
 
 
-def enter(name: str, case: Case, device: Device) -> Contender:
+def enter(name: str, case: Case, device: ComputeDevice) -> Contender:
     """Raises ValueError where the backend cannot do it, OutOfMemory where its scores would not fit."""
     choice = choose(case.problem, name, case.direction)
     if choice.backend == "math":

@@ -10,7 +10,7 @@ import torch
 from accel.attention import BACKENDS
 from accel.result import Cell, Check, Direction, Sensors
 from accel.runtime import power
-from accel.runtime.capability import Device
+from accel.runtime.capability import ComputeDevice
 from accel.runtime.timing import Measurement, measure, measure_in_turn
 from accel.workloads.check import Oracle, nearest
 from accel.workloads.contender import Case, enter, pose
@@ -31,7 +31,7 @@ def contest(
     shape: Shape,
     direction: Direction,
     names: Sequence[str],
-    device: Device,
+    device: ComputeDevice,
     *,
     seconds: float,
     with_power: bool,
@@ -84,7 +84,7 @@ class _Meter:
         self._last = 0.0, 0
 
 
-def _tried(cell: Cell, case: Case, oracle: Oracle, device: Device) -> Cell:
+def _tried(cell: Cell, case: Case, oracle: Oracle, device: ComputeDevice) -> Cell:
     """Warmed up and checked, or why not. What it refuses it was not asked to do; where it fails at what it said it can, the cell fails."""
     refusal = (
         None
@@ -114,12 +114,12 @@ def _tried(cell: Cell, case: Case, oracle: Oracle, device: Device) -> Cell:
 
 def _timed(
     calls: list[Callable[[], object]],
-    device: Device,
+    device: ComputeDevice,
     seconds: float,
     report: Callable[[float, int], None],
 ) -> tuple[tuple[Measurement, ...], list[Sensors]]:
     """In turn; clock and temperature as read while each one's calls were under way."""
-    seen: list[list[power.Reading]] = [[] for _ in calls]
+    seen: list[list[power.SensorReading]] = [[] for _ in calls]
 
     def during(i: int) -> None:
         if device.kind == "cuda":
@@ -129,9 +129,11 @@ def _timed(
     return loops, [power.in_turn(readings, device.torch_device) for readings in seen]
 
 
-def _alone(call: Callable[[], object], device: Device, meter: _Meter, seen: Sensors) -> Sensors:
+def _alone(
+    call: Callable[[], object], device: ComputeDevice, meter: _Meter, seen: Sensors
+) -> Sensors:
     """With the power it draws when nothing else runs in turn with it, for longer than the card averages over."""
-    with power.Watch(device.torch_device) as watch:
+    with power.SensorWatch(device.torch_device) as watch:
         loop = measure(call, POWER_S, device.torch_device, meter.tell)
     meter.go_on()
     told = watch.sensors(rate(meter.flops * loop.timing.count, loop.wall_s) / 1e12)

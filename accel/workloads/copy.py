@@ -13,12 +13,12 @@ from accel.workloads.task import Task
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from accel.runtime.capability import Device
+    from accel.runtime.capability import ComputeDevice
 
 WORDS_AT_ONCE = 1 << 24
 
 
-def prepare(values: Values, device: Device) -> Task:
+def prepare(values: Values, device: ComputeDevice) -> Task:
     """Copy a buffer of random bytes to another; each byte is read once and written once."""
     import torch
 

@@ -14,13 +14,13 @@ from accel.workloads.task import Task
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from accel.runtime.capability import Device
+    from accel.runtime.capability import ComputeDevice
 
 SAMPLED_ROWS = 64
 COLUMNS_AT_ONCE = 1024
 
 
-def prepare(values: Values, device: Device) -> Task:
+def prepare(values: Values, device: ComputeDevice) -> Task:
     """C = A B of random standard normal matrices."""
     import torch
 

@@ -25,7 +25,7 @@ from accel.workloads.summary import lines
 from accel.workloads.task import Task, rate, timed
 
 if TYPE_CHECKING:
-    from accel.runtime.capability import Device
+    from accel.runtime.capability import ComputeDevice
 
 
 _NOT_SIZES = ("trials", "seed")
@@ -43,7 +43,7 @@ class OutOfMemory(Failure):
     """More memory is needed than there is."""
 
 
-Prepare = Callable[[Values, "Device"], Task]
+Prepare = Callable[[Values, "ComputeDevice"], Task]
 """Makes a Task on the device. Raises ValueError where the parameters do not fit together or the backend cannot do it."""
 
 
@@ -66,7 +66,7 @@ class Outcome:
     """What else went wrong, beside checks that did not pass."""
 
 
-Work = Callable[[Values, "Device", Progress], Outcome]
+Work = Callable[[Values, "ComputeDevice", Progress], Outcome]
 """Does all of a workload on the device, without recording gradients. Raises as Prepare."""
 
 
@@ -106,7 +106,7 @@ def serve(name: str, work: Work, argv: Sequence[str] | None = None) -> int:
     return 0 if result.verdict == "pass" else _refused(1, result.verdict)
 
 
-def require(device: Device, needed: float) -> None:
+def require(device: ComputeDevice, needed: float) -> None:
     """Raises OutOfMemory where less than `needed` bytes are free, before anything is allocated."""
     free = device.free_memory()
     if needed > free:
@@ -115,7 +115,7 @@ def require(device: Device, needed: float) -> None:
         )
 
 
-def _one(task: Task, values: Values, device: Device, progress: Progress) -> Outcome:
+def _one(task: Task, values: Values, device: ComputeDevice, progress: Progress) -> Outcome:
     seconds = values.number("seconds")
     progress.plan(seconds + warm_up(seconds))
     progress.stage("checking")

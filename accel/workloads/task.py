@@ -10,7 +10,7 @@ from accel.result import Check, Sensors
 from accel.workloads.progress import Progress, warm_up
 
 if TYPE_CHECKING:
-    from accel.runtime.capability import Device
+    from accel.runtime.capability import ComputeDevice
     from accel.runtime.timing import Measurement
 
 
@@ -31,7 +31,7 @@ class Task:
 
 def timed(
     task: Task,
-    device: Device,
+    device: ComputeDevice,
     progress: Progress,
     seconds: float,
     *,
@@ -39,7 +39,7 @@ def timed(
     begins: float = 0.0,
 ) -> Measured:
     """Warm up, then time the Task for `seconds`, from where `begins` of the plan is done. The Task was called once before, to check it."""
-    from accel.runtime.power import Watch
+    from accel.runtime.power import SensorWatch
     from accel.runtime.timing import measure
 
     def report(elapsed: float, calls: int) -> None:
@@ -48,7 +48,7 @@ def timed(
     progress.stage(f"{label}warming up", begins=begins, flops_before=task.flops)
     measure(task.call, warm_up(seconds), device.torch_device, report)
     progress.stage(f"{label}timing", begins=begins + warm_up(seconds))
-    with Watch(device.torch_device) as watch:
+    with SensorWatch(device.torch_device) as watch:
         measured = measure(task.call, seconds, device.torch_device, report)
     sustained = rate(task.flops * measured.timing.count, measured.wall_s) / 1e12
     return Measured(measured, sustained, watch.sensors(sustained))

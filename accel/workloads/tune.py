@@ -16,12 +16,12 @@ from accel.workloads.progress import Progress
 
 if TYPE_CHECKING:
     from accel.attention.table import Row
-    from accel.runtime.capability import Device
+    from accel.runtime.capability import ComputeDevice
 
 _TOLD = ("torch", "cudnn", "triton", "driver")
 
 
-def work(values: Values, device: Device, progress: Progress) -> Outcome:
+def work(values: Values, device: ComputeDevice, progress: Progress) -> Outcome:
     """Compare forward and backward, then write the table that dispatch reads."""
     from accel.attention import table
     from accel.runtime.capability import versions

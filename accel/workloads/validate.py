@@ -24,7 +24,7 @@ from accel.workloads.task import rate
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from accel.runtime.capability import Device
+    from accel.runtime.capability import ComputeDevice
     from accel.workloads.inputs import Distribution, Tensors
 
 REPORT_EVERY_S = 0.25
@@ -70,7 +70,7 @@ class _Tally:
         )
 
 
-def work(values: Values, device: Device, progress: Progress) -> Outcome:
+def work(values: Values, device: ComputeDevice, progress: Progress) -> Outcome:
     """The trials of one shape after the other."""
     from accel.workloads.headline import headline, limit
 
@@ -99,7 +99,11 @@ def work(values: Values, device: Device, progress: Progress) -> Outcome:
 
 
 def _trials(
-    shape: Shape, ways: tuple[Direction, ...], values: Values, device: Device, progress: Progress
+    shape: Shape,
+    ways: tuple[Direction, ...],
+    values: Values,
+    device: ComputeDevice,
+    progress: Progress,
 ) -> dict[Direction, _Tally]:
     """Raises ValueError where the backend cannot do one of the directions."""
     from accel.workloads.check import Oracle
@@ -138,7 +142,7 @@ class _Solver:
     solve: Callable[[Tensors, dict[str, Tensor]], tuple[dict[str, Tensor], float]]
 
 
-def _solver(name: str, shape: Shape, way: Direction, device: Device) -> _Solver:
+def _solver(name: str, shape: Shape, way: Direction, device: ComputeDevice) -> _Solver:
     from accel.attention import attention, choose
     from accel.attention.inputs import Inputs
     from accel.attention.passes import backward

@@ -18,14 +18,14 @@ from accel.workloads.progress import Progress
 from scheduler.protocol import settings
 
 if TYPE_CHECKING:
-    from accel.runtime.capability import Device
+    from accel.runtime.capability import ComputeDevice
     from assistant.engine.engine import Engine
     from assistant.facts import Fact
 
 _NUMBER = re.compile(r"\d[\d.:]*\d|\d")
 
 
-def work(values: Values, device: Device, progress: Progress) -> Outcome:
+def work(values: Values, device: ComputeDevice, progress: Progress) -> Outcome:
     """As many briefs as asked for. Raises Failure where no model is set, or it cannot be loaded."""
     from accel.runtime.timing import timing_of
     from assistant.engine.engine import Engine

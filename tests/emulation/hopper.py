@@ -20,7 +20,7 @@ from typing import Any
 import torch
 
 from accel.attention import kernels
-from accel.runtime.call import Box, Call, Pointer
+from accel.runtime.call import KernelCall, Pointer, TensorBox
 from tests.emulation import gluon
 from tests.emulation.machine import Machine
 from tests.emulation.memory import fence
@@ -136,7 +136,7 @@ def _foreign(machine: Callable[[], Machine], processors: int) -> dict[str, Any]:
     }
 
 
-def _prepared(call: Call, device: torch.device) -> Callable[..., None]:
+def _prepared(call: KernelCall, device: torch.device) -> Callable[..., None]:
     """As `accel.runtime.launch.prepare`: a callable that takes the tensors among the kernel's arguments, in its order."""
     del device
 
@@ -153,8 +153,8 @@ def _prepared(call: Call, device: torch.device) -> Callable[..., None]:
     return launch
 
 
-def _argument(asked: Pointer | Box | float | None, tensors: Iterator[torch.Tensor]) -> Any:
-    if isinstance(asked, Box):
+def _argument(asked: Pointer | TensorBox | float | None, tensors: Iterator[torch.Tensor]) -> Any:
+    if isinstance(asked, TensorBox):
         box = gluon.TensorDescriptor()
         shape, strides, block = list(asked.shape), list(asked.strides), list(asked.block)
         box.__dict__.update(

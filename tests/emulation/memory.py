@@ -10,7 +10,7 @@ from torch import Tensor
 from tests.emulation.machine import Clock, Defect, Race, current, join
 from tests.emulation.values import Block
 
-Box = tuple[tuple[int, int], ...]
+TensorBox = tuple[tuple[int, int], ...]
 """Of each dimension of an allocation, from where to where."""
 
 
@@ -20,11 +20,11 @@ class Access:
 
     what: str
     writes: bool
-    box: Box
+    box: TensorBox
     who: object
     count: int = 0
 
-    def meets(self, box: Box) -> bool:
+    def meets(self, box: TensorBox) -> bool:
         """Whether both touch one element."""
         return all(
             low < end and first < high
@@ -43,7 +43,9 @@ class Allocation:
     unfenced: list[Access] = field(default_factory=list)
     """What plain stores wrote and no fence has shown to the asynchronous engines."""
 
-    def check(self, what: str, box: Box, clock: Clock, *, writes: bool, asynchronous: bool) -> None:
+    def check(
+        self, what: str, box: TensorBox, clock: Clock, *, writes: bool, asynchronous: bool
+    ) -> None:
         """Raises `Race` unless all that this access conflicts with has happened before, as far as `clock` knows."""
         for old in [*self.flying, *self.done.values()]:
             if (
@@ -65,14 +67,16 @@ class Allocation:
             access.what, access.writes, access.box, who, count
         )
 
-    def place(self, box: Box) -> str:
+    def place(self, box: TensorBox) -> str:
         return f"{self.name}[{', '.join(f'{low}:{high}' for low, high in box)}]"
 
 
 class Shared:
     """A view of shared memory, as Gluon's `shared_memory_descriptor`."""
 
-    def __init__(self, owner: Allocation, data: Tensor, box: Box, dims: tuple[int, ...]) -> None:
+    def __init__(
+        self, owner: Allocation, data: Tensor, box: TensorBox, dims: tuple[int, ...]
+    ) -> None:
         self.owner, self.data, self.box, self.dims = owner, data, box, dims
 
     @classmethod

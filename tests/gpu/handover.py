@@ -12,7 +12,7 @@ from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import mbarrier
 
 from accel.attention.kernels.hopper.gluon import tma_load
-from accel.runtime.call import Box, Call, Pointer
+from accel.runtime.call import KernelCall, Pointer, TensorBox
 from accel.runtime.launch import prepare
 
 ROWS, COLUMNS, STEPS = 64, 16, 8
@@ -67,8 +67,10 @@ def run() -> float:
     """The largest error of the sum over all tiles, each times its number."""
     x = torch.randn(STEPS * ROWS, COLUMNS, device="cuda")
     out = torch.empty(ROWS, COLUMNS, device="cuda")
-    box = Box(x.dtype, tuple(x.shape), x.stride(), (ROWS, COLUMNS), gl.NVMMASharedLayout(0, 32, 2))
-    call = Call(
+    box = TensorBox(
+        x.dtype, tuple(x.shape), x.stride(), (ROWS, COLUMNS), gl.NVMMASharedLayout(0, 32, 2)
+    )
+    call = KernelCall(
         handed_over, 1, {"desc": box, "out": Pointer(out.dtype)}, {"n": STEPS}, {"num_warps": 4}
     )
     prepare(call, x.device)(x, out)

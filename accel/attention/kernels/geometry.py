@@ -1,4 +1,4 @@
-"""What the portable kernels need to know of a problem before its tensors: its sizes, strides and target, as plain values."""
+"""Describe a problem without its data: the sizes, strides and target that kernels depend on."""
 
 from __future__ import annotations
 
@@ -17,43 +17,43 @@ _LOG2E = 1.4426950408889634
 
 
 class Target(NamedTuple):
-    """A GPU: its compute capability (90 for 9.0) and multiprocessors."""
+    """Describe a GPU by its compute capability (90 for 9.0) and its multiprocessors."""
 
     capability: int
     processors: int
 
 
 INTERPRETED = Target(80, 16)
-"""What Triton's interpreter on a CPU stands for: any that splits the keys of a small problem will do."""
+"""The target of Triton's interpreter: any that splits the keys of a small problem."""
 
 
 class Layout(NamedTuple):
-    """A tensor's sizes and strides."""
+    """Hold a tensor's sizes and strides."""
 
     shape: tuple[int, ...]
     strides: tuple[int, ...]
 
     def like(self) -> Layout:
-        """That of torch.empty_like."""
+        """Return the layout of torch.empty_like of such a tensor."""
         example = torch.empty_strided(self.shape, self.strides, device="meta")
         return Layout(self.shape, torch.empty_like(example).stride())
 
     def named(self, name: str, axes: str) -> dict[str, int]:
-        """The strides as kernel arguments: stride_<name><axis>."""
+        """Return the strides as kernel arguments: stride_<name><axis>."""
         return {
             f"stride_{name}{axis}": stride for axis, stride in zip(axes, self.strides, strict=True)
         }
 
 
 class Geometry(NamedTuple):
-    """A problem without its data; hashable, so that what was planned for one problem serves the next like it."""
+    """Describe a problem without its data; hashable, so that a plan serves all problems like it."""
 
     q: Layout
     k: Layout
     v: Layout
     dtype: torch.dtype
     aligned: bool
-    """Whether q, k and v (and in the backward out and dout) begin at multiples of 16 bytes."""
+    """True if q, k and v (and out and dout in the backward pass) begin at multiples of 16 bytes."""
     device: torch.device
     left: int | None
     right: int | None
@@ -66,35 +66,35 @@ class Geometry(NamedTuple):
 
     @property
     def heads(self) -> int:
-        """Query heads."""
+        """Return the number of query heads."""
         return self.q.shape[1]
 
     @property
     def group(self) -> int:
-        """Query heads that share a key head."""
+        """Return the number of query heads that share a key head."""
         return self.heads // self.k.shape[1]
 
     @property
     def sequences(self) -> int:
-        """Sequences in the batch, or end to end."""
+        """Return the number of sequences, side by side or end to end."""
         return self.ragged[0] if self.ragged else self.q.shape[0]
 
     @property
     def longest(self) -> tuple[int, int]:
-        """The most queries and the most keys that a sequence has."""
+        """Return the most queries and the most keys of a sequence."""
         return self.ragged[1:] if self.ragged else (self.q.shape[2], self.k.shape[2])
 
     @property
     def head_dim(self) -> int:
-        """Elements of a head."""
+        """Return the head size."""
         return self.q.shape[3]
 
     def pointer(self) -> Pointer:
-        """Of a tensor in the problem's dtype."""
+        """Return the kernel argument of a tensor in the problem's dtype."""
         return Pointer(self.dtype, self.aligned)
 
     def arguments(self) -> dict[str, Pointer | int | float | None]:
-        """The arguments that all attention kernels share."""
+        """Return the run-time arguments that all attention kernels share."""
         bias_strides = self.bias[1] if self.bias else (0, 0, 0, 0)
         return {
             "q_ptr": self.pointer(),
@@ -115,37 +115,38 @@ class Geometry(NamedTuple):
             "seq_q": self.q.shape[2],
             "seq_k": self.k.shape[2],
             "total_q": self.q.shape[2],
-            "left": _UNLIMITED
-            if self.left is None
-            else max(-_UNLIMITED, min(self.left, _UNLIMITED)),
-            "right": _UNLIMITED
-            if self.right is None
-            else max(-_UNLIMITED, min(self.right, _UNLIMITED)),
+            "left": _bounded(self.left),
+            "right": _bounded(self.right),
             "scale": float(self.scale),
             "qk_scale": self.scale / self.softcap if self.softcap else self.scale * _LOG2E,
             "softcap": float(self.softcap),
         }
 
     def constants(self) -> dict[str, object]:
-        """The tl.constexpr arguments that all attention kernels share."""
+        """Return the tl.constexpr arguments that all attention kernels share."""
         return {
             "HEAD_DIM": self.head_dim,
             "LEFT": self.left is not None,
             "RIGHT": self.right is not None,
             "SOFTCAP": self.softcap != 0.0,
-            "BIAS": None
-            if self.bias is None
-            else "bool"
-            if self.bias[0] == torch.bool
-            else "float",
+            "BIAS": self.bias and ("bool" if self.bias[0] == torch.bool else "float"),
             "RAGGED": self.ragged is not None,
-            # Half precision ignores it. For float32, Triton's default would round to 10 bits.
+            # Half precision ignores this. For float32, Triton's default would round to 10 bits.
             "PRECISION": "ieee",
         }
 
 
+def _bounded(limit: int | None) -> int:
+    """Return a side of the window as a number that cannot overflow in a kernel."""
+    return _UNLIMITED if limit is None else max(-_UNLIMITED, min(limit, _UNLIMITED))
+
+
 def geometry_of(key: tuple[object, ...]) -> Geometry:
-    """The geometry behind a `geometry_key`. Raises ValueError for what the portable kernels cannot do."""
+    """Return the geometry that a key describes.
+
+    Raises:
+        ValueError: if the portable kernels cannot compute the problem.
+    """
     (shape_q, strides_q, shape_k, strides_k, strides_v, *rest) = key
     geometry = Geometry(
         Layout(shape_q, strides_q),  # type: ignore[arg-type]
@@ -163,7 +164,8 @@ def geometry_of(key: tuple[object, ...]) -> Geometry:
         )
     if geometry.ragged and geometry.bias:
         raise ValueError(
-            "the portable kernels take a bias or mask for batches of one length only; got one for ragged sequences"
+            "the portable kernels take a bias or mask for batches of one length only; got one for"
+            " ragged sequences"
         )
     return geometry
 
@@ -179,7 +181,7 @@ def geometry_key(
     ragged: Ragged | None,
     bias: Tensor | None,
 ) -> tuple[object, ...]:
-    """All of a call but its data, quick to make and to hash: what plans are kept by."""
+    """Return everything about a call except its data, quick to make and to hash: the key of a plan."""
     return (
         q.shape,
         q.stride(),
@@ -199,13 +201,13 @@ def geometry_key(
 
 
 def target_of(device: torch.device) -> Target:
-    """The target that `device` is. Raises ValueError for a GPU older than the kernels can serve."""
+    """Return the target of a device. Raises ValueError for a GPU that is too old for the kernels."""
     if device.type != "cuda":
         return INTERPRETED
     properties = torch.cuda.get_device_properties(device)
     if properties.major < 8:
         raise ValueError(
-            "the portable kernels need compute capability 8.0 or newer, because Triton reaches no older tensor cores; "
-            f"{properties.name} has {properties.major}.{properties.minor}"
+            "the portable kernels need compute capability 8.0 or newer, because Triton supports no"
+            f" older tensor cores; {properties.name} has {properties.major}.{properties.minor}"
         )
     return Target(10 * properties.major + properties.minor, properties.multi_processor_count)

@@ -7,7 +7,7 @@ import torch
 
 from accel.attention.kernels.hopper.descriptors import misfit
 from accel.attention.kernels.hopper.forward import SHAPES, SHORT, _shape, forward_call, supports
-from accel.runtime.call import Box, Pointer, compiled
+from accel.runtime.call import Pointer, TensorBox, compiled
 from tests.unit.accel.compiled import SHARED_KIB, needs, problem, serialised
 
 BF16 = torch.bfloat16
@@ -28,7 +28,7 @@ MAIN = {
 
 def passed(value):
     """The PTX types in which an argument arrives."""
-    if isinstance(value, Box):
+    if isinstance(value, TensorBox):
         return ["b8", *["u32"] * len(value.shape), *["u64"] * len(value.strides)]
     return ["u64"] if isinstance(value, Pointer) else ["f32" if isinstance(value, float) else "u32"]
 

@@ -5,7 +5,7 @@ import torch
 import triton
 import triton.language as tl
 
-from accel.runtime.call import Call, Pointer, compiled, source
+from accel.runtime.call import KernelCall, Pointer, compiled, source
 from accel.runtime.graphs import Replay
 
 
@@ -25,7 +25,7 @@ def call(stride=1, n=1, aligned=True):
         "n": n,
         "factor": 2.0,
     }
-    return Call(scaled, 1, arguments, {"BLOCK": 1024})
+    return KernelCall(scaled, 1, arguments, {"BLOCK": 1024})
 
 
 def divisible(asked):

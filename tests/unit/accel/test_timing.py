@@ -76,7 +76,7 @@ def test_the_device_is_named(monkeypatch):
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-0815")
         with pytest.raises(
             RuntimeError,
-            match=r"CUDA_VISIBLE_DEVICES asks for GPU GPU-0815, and torch cannot use it: .* Set it to nothing to compute on the CPU",
+            match=r"CUDA_VISIBLE_DEVICES names GPU GPU-0815, and torch cannot use it: .* Set it to an empty text to compute on the CPU",
         ):
             capability.current()
 

@@ -175,10 +175,10 @@ def test_slow_contenders_have_no_more_than_a_turn_in_each_round():
 
 @pytest.mark.parametrize("contenders", range(1, 9))
 def test_each_comes_after_each_other_as_often(contenders):
-    from accel.runtime.timing import _each_after_every_other
+    from accel.runtime.timing import circuit
 
     shuffled = np.random.default_rng(1)
-    turns = [i for _ in range(3) for i in _each_after_every_other(contenders, shuffled)]
+    turns = [i for _ in range(3) for i in circuit(contenders, shuffled)]
     after = Counter(zip(turns[-1:] + turns[:-1], turns, strict=True))
     pairs = {(a, b) for a in range(contenders) for b in range(contenders) if a != b} or {(0, 0)}
     assert after == dict.fromkeys(pairs, 3)
@@ -350,7 +350,7 @@ def test_the_largest_grid_fits_into_the_file_the_daemon_reads(run):
         max(r.cells, key=lambda c: len(msgspec.json.encode(c))),
         timing=Timing(*(digits() for _ in range(6)), 123456, digits()),
         sensors=results.Sensors(
-            *(digits() for _ in range(4)), absent="power: not measured while in turn"
+            *(digits() for _ in range(4)), absent="power: not measured while backends take turns"
         ),
         note="auto: measured fastest on NVIDIA H100 80GB HBM3, 612 TFLOP/s" + 5 * ", efficient 612",
     )
@@ -397,7 +397,7 @@ class TestSensors:
         monkeypatch.setattr(power, "POWER_AVERAGE_S", 0.2)
         import time
 
-        with power.Watch(self.GPU) as watch:
+        with power.SensorWatch(self.GPU) as watch:
             time.sleep(0.4)
         long = watch.sensors(500.0)
         assert (long.sm_mhz, long.watts, long.celsius, long.joules_per_tflop, long.absent) == (
@@ -407,7 +407,7 @@ class TestSensors:
             1.28,
             "",
         )
-        with power.Watch(self.GPU) as watch:
+        with power.SensorWatch(self.GPU) as watch:
             time.sleep(0.05)
         short = watch.sensors(500.0)
         assert (short.sm_mhz, short.watts, short.joules_per_tflop) == (1755, None, None)
@@ -431,7 +431,7 @@ class TestSensors:
             power.read(self.GPU)
 
     def test_a_cpu_has_none(self):
-        with power.Watch(CPU) as watch:
+        with power.SensorWatch(CPU) as watch:
             pass
         assert watch.sensors(1.0) == power.in_turn([], CPU)
         assert watch.sensors(1.0).watts is None and watch.sensors(1.0).absent

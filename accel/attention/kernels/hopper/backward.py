@@ -24,7 +24,7 @@ from accel.attention.kernels.hopper.backward_sums import backward_sums
 from accel.attention.kernels.hopper.backward_wide import backward_wide
 from accel.attention.kernels.hopper.descriptors import describe, misfit
 from accel.attention.ragged import Ragged
-from accel.runtime.call import Box, Call, Pointer
+from accel.runtime.call import KernelCall, Pointer, TensorBox
 from accel.runtime.launch import prepare
 
 LOG2_E = math.log2(math.e)
@@ -117,7 +117,7 @@ def backward(
     return dq, dk, dv
 
 
-Kernel = TypeVar("Kernel", Call, Callable[..., None])
+Kernel = TypeVar("Kernel", KernelCall, Callable[..., None])
 
 
 class Kernels(NamedTuple, Generic[Kernel]):
@@ -158,7 +158,7 @@ def backward_calls(
     lse_strides: tuple[int, ...],
     *,
     deterministic: bool,
-) -> Kernels[Call]:
+) -> Kernels[KernelCall]:
     """What `backward` launches for a problem. Needs no GPU."""
     size = next(size for size in TILES if size >= g.head_dim)
     tiles = TILES[size]
@@ -177,10 +177,10 @@ def backward_calls(
     floats, starts = Pointer(torch.float32), Pointer(torch.int32, False) if ragged else None
     sums = floats if atomic else None
 
-    def boxes(x: Layout, count: int) -> Box:
+    def boxes(x: Layout, count: int) -> TensorBox:
         return describe(x, g.dtype, count, size, ragged=ragged)
 
-    rows = Call(
+    rows = KernelCall(
         prepare_rows,
         (-(-g.longest[0] // tiles.queries), g.heads, g.sequences),
         {
@@ -219,7 +219,7 @@ def backward_calls(
             "cap_log2": log2s[1],
         },
     }
-    of_rows = Box(
+    of_rows = TensorBox(
         torch.float32,
         (2 * in_all, tiles.queries),
         (tiles.queries, 1),
@@ -228,7 +228,7 @@ def backward_calls(
     )
     wide = size == max(TILES)
     options = {"num_warps": 4, "maxnreg": 168}
-    keys = Call(
+    keys = KernelCall(
         backward_wide if wide else backward_keys,
         (-(-g.longest[1] // tiles.keys), g.k.shape[1], g.sequences),
         {
@@ -255,7 +255,7 @@ def backward_calls(
         },
         options,
     )
-    queries = Call(
+    queries = KernelCall(
         backward_queries,
         (-(-g.longest[0] // 128), g.heads, g.sequences),
         {
@@ -280,7 +280,7 @@ def backward_calls(
         },
         options,
     )
-    rounding = Call(
+    rounding = KernelCall(
         backward_sums,
         (-(-g.longest[0] // 64), g.heads, g.sequences),
         {

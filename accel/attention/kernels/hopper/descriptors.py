@@ -18,7 +18,7 @@ from triton.experimental.gluon import language as gl
 from accel.attention.inputs import ALIGNMENT, rows_aligned
 from accel.attention.kernels.geometry import Layout
 from accel.attention.kernels.hopper.gluon import tma_load, tma_store
-from accel.runtime.call import Box
+from accel.runtime.call import TensorBox
 
 ROWS_AT_MOST = 1 << 30
 """The rows that a ragged tensor may have: where `box` has its sequences end."""
@@ -33,7 +33,7 @@ def layout(rows: int, tile_dim: int, dtype: torch.dtype, *, rank: int) -> gl.NVM
     return gl.NVMMASharedLayout.get_default_for([1] * (rank - 2) + [rows, tile_dim], kind)
 
 
-def describe(x: Layout, dtype: torch.dtype, rows: int, tile_dim: int, *, ragged: bool) -> Box:
+def describe(x: Layout, dtype: torch.dtype, rows: int, tile_dim: int, *, ragged: bool) -> TensorBox:
     """Boxes of a tensor [B,H,S,D], D <= `tile_dim`: fp16 or bf16, not empty, last stride 1, base and other strides multiples of 16 bytes.
 
     With `ragged`, x is [1,H,T,D] and each of its sequences gets its own end, though hardware knows only one bound per dimension (the idea
@@ -50,7 +50,7 @@ def describe(x: Layout, dtype: torch.dtype, rows: int, tile_dim: int, *, ragged:
     if ragged:
         shape, block = (FAR, FAR, heads, ROWS_AT_MOST, dim), (1, *block)
         strides = ((1 << 34) - by_row, by_row, by_head, by_row, 1)
-    return Box(dtype, shape, strides, block, layout(rows, tile_dim, dtype, rank=len(block)))
+    return TensorBox(dtype, shape, strides, block, layout(rows, tile_dim, dtype, rank=len(block)))
 
 
 def misfit(x: Tensor) -> str | None:

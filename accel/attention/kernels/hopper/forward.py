@@ -34,7 +34,7 @@ from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 from accel.attention.kernels.geometry import Geometry, geometry_key, geometry_of
 from accel.attention.kernels.hopper.descriptors import describe, load_rows, misfit, store_rows
 from accel.attention.ragged import Ragged
-from accel.runtime.call import Call, Pointer
+from accel.runtime.call import KernelCall, Pointer
 from accel.runtime.launch import prepare
 
 LOG2E = 1.4426950408889634
@@ -851,7 +851,7 @@ def _plan(key: tuple[object, ...]) -> _Plan:
     return _Plan(lse, prepare(call, g.device), bool(call.constants["COUNT"]))
 
 
-def forward_call(g: Geometry, processors: int) -> Call:
+def forward_call(g: Geometry, processors: int) -> KernelCall:
     """The launch for a problem. Needs no GPU."""
     longest_q, longest_k = g.longest
     # A window as wide as the sequence is none; one that lies further off than all keys is as good as any other such.
@@ -921,7 +921,7 @@ def forward_call(g: Geometry, processors: int) -> Call:
         "starts_k": starts,
     }
     options = {"num_warps": 4, "maxnreg": shape.registers_at_launch, "launch_pdl": 1}
-    return Call(
+    return KernelCall(
         hopper_forward, min(tiles, processors), {**boxes, **pointers, **numbers}, constants, options
     )
 

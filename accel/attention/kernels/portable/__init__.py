@@ -1,4 +1,4 @@
-"""Attention kernels in Triton for compute capability 8.0 and newer, with all that the operation can do."""
+"""Attention kernels in Triton for compute capability 8.0 and newer, with every option."""
 
 from accel.attention.kernels.portable.backward import backward
 from accel.attention.kernels.portable.forward import forward

@@ -1,4 +1,4 @@
-"""The portable backward: which kernels a problem needs, planned once and then launched with little host time."""
+"""Plan the portable backward pass once for each kind of problem, then launch it quickly."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from accel.attention.kernels.geometry import (
     geometry_of,
     target_of,
 )
-from accel.attention.kernels.portable.configs import dbias_config, dk_dv_config, dq_config, padded
 from accel.attention.kernels.portable.forward import extras
 from accel.attention.kernels.portable.kernel_backward import (
     attention_dbias,
@@ -26,20 +25,30 @@ from accel.attention.kernels.portable.kernel_backward import (
     attention_dq,
     row_sums,
 )
+from accel.attention.kernels.portable.tile_sizes import (
+    dbias_config,
+    dk_dv_config,
+    dq_config,
+    padded,
+)
 from accel.attention.ragged import Ragged
-from accel.runtime.call import ALIGNMENT, Call, Pointer
+from accel.runtime.call import ALIGNMENT, KernelCall, Pointer
 from accel.runtime.launch import prepare
 
 _ROWS_AT_ONCE = 64
 
 
-class Calls(NamedTuple):
-    """The launches of one backward, in this order."""
+Arguments = dict[str, Pointer | int | float | None]
+Launch = Callable[..., None]
 
-    row_sums: Call
-    dk_dv: Call
-    dq: Call
-    dbias: Call | None
+
+class BackwardCalls(NamedTuple):
+    """List the launches of one backward pass in their order."""
+
+    row_sums: KernelCall
+    dk_dv: KernelCall
+    dq: KernelCall
+    dbias: KernelCall | None
 
 
 def backward(
@@ -59,17 +68,28 @@ def backward(
     bias_grad: bool = True,
     deterministic: bool = False,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
-    """(dq, dk, dv, dbias) of `forward`, whose arguments these are, with its out and lse (of any forward: they mean the same).
+    """Return dq, dk, dv and dbias from the gradient of the output.
 
-    dq, dk and dv are laid out as torch.empty_like of q, k and v. dbias is None unless `bias` is a floating-point one and `bias_grad` asks;
-    it has the size 1 where the bias has stride 0, summed over that dimension in float32, and the bias's dtype. `deterministic` is there for
-    the sake of a common signature: every sum, that of dbias included, is taken in one order, always. Takes O(Sq) memory beside its results.
+    It takes O(Sq) memory beside the results. The other arguments are those of `forward`, and out and
+    lse its results (those of any backend mean the same).
+
+    Args:
+        dout: the gradient of out.
+        bias_grad: compute the gradient of a floating-point bias.
+        deterministic: has no effect, as every sum is always taken in one order; it exists for a
+            common signature.
+
+    Returns:
+        dq, dk and dv in the layouts of torch.empty_like of q, k and v; dbias in the dtype of the
+        bias, with size 1 where the bias has stride 0 (summed in float32), or None.
     """
     if dout.stride(-1) != 1 or dout.data_ptr() % ALIGNMENT:
         dout = torch.empty_like(q).copy_(dout)
     wanted = bias_grad and bias is not None and bias.dtype.is_floating_point
     key = geometry_key(q, k, v, left, right, scale, softcap, ragged, bias)
-    plan = _plan(key, out.stride(), dout.stride(), out.data_ptr() % ALIGNMENT == 0, wanted)
+    row_sums, dk_dv, dq_launch, dbias_launch = _plan(
+        key, out.stride(), dout.stride(), out.data_ptr() % ALIGNMENT == 0, wanted
+    )
     dq, dk, dv = torch.empty_like(q), torch.empty_like(k), torch.empty_like(v)
     dbias = None
     if wanted:
@@ -79,19 +99,19 @@ def backward(
         )
     delta = torch.empty_like(lse)
     more = extras(bias, ragged)
-    if plan.row_sums:
-        plan.row_sums(out, dout, delta)
-    if plan.dk_dv:
-        plan.dk_dv(q, k, v, dout, lse, delta, *more, dk, dv)
-    if plan.dq:
-        plan.dq(q, k, v, dout, lse, delta, *more, dq)
-    if plan.dbias:
-        plan.dbias(q, k, v, dout, lse, delta, *more, dbias)
+    if row_sums:
+        row_sums(out, dout, delta)
+    if dk_dv:
+        dk_dv(q, k, v, dout, lse, delta, *more, dk, dv)
+    if dq_launch:
+        dq_launch(q, k, v, dout, lse, delta, *more, dq)
+    if dbias_launch:
+        dbias_launch(q, k, v, dout, lse, delta, *more, dbias)
     return dq, dk, dv, dbias
 
 
 def own_shape(shape: tuple[int, ...], strides: tuple[int, ...]) -> tuple[int, ...]:
-    """The shape of a bias before it was expanded: 1 where its stride is 0."""
+    """Return the shape of a bias before it was expanded: 1 where its stride is 0."""
     return tuple(1 if stride == 0 else size for size, stride in zip(shape, strides, strict=True))
 
 
@@ -102,8 +122,8 @@ def backward_calls(
     aligned: bool,
     bias_grad: bool,
     target: Target,
-) -> Calls:
-    """What `backward` launches for a problem on a target. Needs no GPU."""
+) -> BackwardCalls:
+    """Return what `backward` launches on a target."""
     dout = Layout(geometry.q.shape, dout_strides)
     shared = {
         **geometry.arguments(),
@@ -113,7 +133,7 @@ def backward_calls(
         "delta_ptr": Pointer(torch.float32),
     }
     constants = {**geometry.constants(), "BLOCK_D": padded(geometry.head_dim)}
-    return Calls(
+    return BackwardCalls(
         _row_sums_call(geometry, Layout(geometry.q.shape, out_strides), dout, aligned),
         _dk_dv_call(geometry, shared, constants, target),
         _dq_call(geometry, shared, constants, target),
@@ -121,10 +141,10 @@ def backward_calls(
     )
 
 
-def _row_sums_call(geometry: Geometry, out: Layout, dout: Layout, aligned: bool) -> Call:
+def _row_sums_call(geometry: Geometry, out: Layout, dout: Layout, aligned: bool) -> KernelCall:
     batch, heads, total_q = geometry.q.shape[:3]
     tiles = cdiv(total_q, _ROWS_AT_ONCE)
-    return Call(
+    return KernelCall(
         row_sums,
         tiles * heads * batch,
         {
@@ -148,15 +168,15 @@ def _row_sums_call(geometry: Geometry, out: Layout, dout: Layout, aligned: bool)
 
 def _dk_dv_call(
     geometry: Geometry,
-    shared: dict[str, Pointer | int | float | None],
+    shared: Arguments,
     constants: dict[str, object],
     target: Target,
-) -> Call:
+) -> KernelCall:
     config = dk_dv_config(target.capability, geometry.dtype, padded(geometry.head_dim))
     longest_q, longest_k = geometry.longest
     tiles = cdiv(longest_k, config.block_n)
     even = not geometry.ragged and longest_q % config.block_m == 0
-    return Call(
+    return KernelCall(
         attention_dk_dv,
         tiles * geometry.k.shape[1] * geometry.sequences,
         {
@@ -174,15 +194,15 @@ def _dk_dv_call(
 
 def _dq_call(
     geometry: Geometry,
-    shared: dict[str, Pointer | int | float | None],
+    shared: Arguments,
     constants: dict[str, object],
     target: Target,
-) -> Call:
+) -> KernelCall:
     config = dq_config(target.capability, geometry.dtype, padded(geometry.head_dim))
     longest_q, longest_k = geometry.longest
     tiles = cdiv(longest_q, config.block_m)
     even = not geometry.ragged and longest_k % config.block_n == 0
-    return Call(
+    return KernelCall(
         attention_dq,
         tiles * geometry.heads * geometry.sequences,
         {
@@ -198,10 +218,10 @@ def _dq_call(
 
 def _dbias_call(
     geometry: Geometry,
-    shared: dict[str, Pointer | int | float | None],
+    shared: Arguments,
     constants: dict[str, object],
-) -> Call:
-    """Tiles of the bias itself; what it was broadcast over is summed inside a program."""
+) -> KernelCall:
+    """Return a launch over the tiles of the bias; a program sums over its broadcast dimensions."""
     assert geometry.bias is not None
     kind, strides = geometry.bias
     config = dbias_config(geometry.dtype, padded(geometry.head_dim))
@@ -213,7 +233,7 @@ def _dbias_call(
     )
     sums = tuple(count if stride == 0 else 1 for count, stride in zip(extent, strides, strict=True))
     dbias = Layout(own, torch.empty(own, device="meta").stride())
-    return Call(
+    return KernelCall(
         attention_dbias,
         tiles[0] * tiles[1] * tiles[2] * tiles[3],
         {
@@ -239,15 +259,6 @@ def _dbias_call(
     )
 
 
-class _Plan(NamedTuple):
-    """Launches; None where a grid is empty."""
-
-    row_sums: Callable[..., None] | None
-    dk_dv: Callable[..., None] | None
-    dq: Callable[..., None] | None
-    dbias: Callable[..., None] | None
-
-
 @lru_cache(maxsize=4096)
 def _plan(
     key: tuple[object, ...],
@@ -255,14 +266,12 @@ def _plan(
     dout_strides: tuple[int, ...],
     aligned: bool,
     bias_grad: bool,
-) -> _Plan:
+) -> tuple[Launch | None, ...]:
+    """Return the launches of BackwardCalls, None where a grid is empty."""
     geometry = geometry_of(key)
     calls = backward_calls(
         geometry, out_strides, dout_strides, aligned, bias_grad, target_of(geometry.device)
     )
-    return _Plan(
-        *(
-            prepare(call, geometry.device) if call is not None and call.grid else None
-            for call in calls
-        )
+    return tuple(
+        prepare(call, geometry.device) if call is not None and call.grid else None for call in calls
     )

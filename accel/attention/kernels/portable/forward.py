@@ -1,4 +1,4 @@
-"""The portable forward: which kernels a problem needs, planned once and then launched with little host time."""
+"""Plan the portable forward pass once for each kind of problem, then launch it quickly."""
 
 from __future__ import annotations
 
@@ -18,26 +18,29 @@ from accel.attention.kernels.geometry import (
     geometry_of,
     target_of,
 )
-from accel.attention.kernels.portable.configs import PACKED_ROWS, forward_config, padded, split_keys
 from accel.attention.kernels.portable.kernel_forward import attention_forward, combine_splits
+from accel.attention.kernels.portable.tile_sizes import (
+    PACKED_ROWS,
+    forward_config,
+    padded,
+    split_keys,
+)
 from accel.attention.ragged import Ragged
-from accel.runtime.call import Call, Pointer
+from accel.runtime.call import KernelCall, Pointer
 from accel.runtime.launch import prepare
 
 _MOST_SPLITS = 64
-
-
 Blocks = tuple[int | None, int | None]
 Run = Callable[..., tuple[Tensor, Tensor]]
-"""Of q, k, v: out and lse."""
+"""A function that maps q, k and v to out and lse."""
 
 
-class Calls(NamedTuple):
-    """The launches of one forward."""
+class ForwardCalls(NamedTuple):
+    """List the launches of one forward pass."""
 
-    attend: Call
-    combine: Call | None
-    """After `attend` has split the keys; None where it has not."""
+    attend: KernelCall
+    combine: KernelCall | None
+    """Runs after an `attend` that split the keys; otherwise None."""
     splits: int
 
 
@@ -54,15 +57,30 @@ def forward(
     bias: Tensor | None = None,
     blocks: Blocks = (None, None),
 ) -> tuple[Tensor, Tensor]:
-    """softmax(scale * q kᵀ) v and its log-sum-exp, for compute capability 8.0 and newer.
+    """Compute softmax(scale * q kᵀ) v and its log-sum-exp, for compute capability 8.0 and newer.
 
-    q [B,H,Sq,D], k and v [B,Hkv,Sk,D] with Hkv dividing H and D up to 256, float16, bfloat16 or float32 (whose dots are computed in full
-    precision, without tensor cores), any strides. Query i sees the keys from i + Sk - Sq - left to i + Sk - Sq + right; None is unlimited.
-    With `softcap` above 0 the scores become softcap * tanh(scores / softcap). `bias` is [B,H,Sq,Sk], expanded where broadcast: added to the
-    scores, or with dtype bool, True where a query may see a key. With `ragged` the sequences lie end to end in q [1,H,Tq,D] and k, v.
-    Returns out, laid out as torch.empty_like(q), and the natural log-sum-exp, float32 [B,H,Sq]. A query that sees no key gets 0 and -inf.
-    `blocks` are the tile's queries and keys, where they are not to be chosen by size and target. Deterministic; takes O(Sq) memory beside
-    its results. Raises ValueError for what it cannot do.
+    The result is deterministic, and takes O(Sq) memory beside the outputs.
+
+    Shapes: q is [B,H,Sq,D], k and v are [B,Hkv,Sk,D] with Hkv dividing H and D up to 256, in
+    float16, bfloat16 or float32 (in full precision, without tensor cores), with any strides. With
+    `ragged` the sequences lie end to end in q [1,H,Tq,D], and in k and v.
+
+    Args:
+        left: query i sees the keys from i + Sk - Sq - left on; None means no limit.
+        right: query i sees the keys up to i + Sk - Sq + right; None means no limit.
+        scale: the factor of the scores.
+        softcap: above 0, the scores become softcap * tanh(scores / softcap).
+        ragged: the position of each sequence.
+        bias: [B,H,Sq,Sk], expanded where broadcast; added to the scores, or bool, True where a
+            query sees a key.
+        blocks: queries and keys of a tile; None chooses by size and target.
+
+    Returns:
+        The output in the layout of torch.empty_like(q), and the natural log-sum-exp, float32
+        [B,H,Sq]. A query that sees no key gets 0 and -inf.
+
+    Raises:
+        ValueError: if the kernels cannot compute the problem.
     """
     plan = _plan(geometry_key(q, k, v, left, right, scale, softcap, ragged, bias), blocks)
     return plan.run(q, k, v, *(() if bias is None and ragged is None else extras(bias, ragged)))
@@ -78,12 +96,17 @@ def planned(
     scale: float,
     softcap: float,
 ) -> Run:
-    """`forward` for all tensors of these sizes, strides, dtype, device and alignment: without a look at them."""
+    """Return `forward` for tensors of one kind, which it does not check.
+
+    They have the sizes, strides, dtype, device and alignment of these.
+    """
     return _plan(geometry_key(q, k, v, left, right, scale, softcap, None, None), (None, None)).run
 
 
-def forward_calls(geometry: Geometry, target: Target, blocks: Blocks = (None, None)) -> Calls:
-    """What `forward` launches for a problem on a target. Needs no GPU. Raises ValueError for blocks that no kernel has."""
+def forward_calls(
+    geometry: Geometry, target: Target, blocks: Blocks = (None, None)
+) -> ForwardCalls:
+    """Return what `forward` launches on a target. Raises ValueError for unknown blocks."""
     longest_q, longest_k = geometry.longest
     group = geometry.group
     pack = group if group > 1 and longest_q * group <= PACKED_ROWS and geometry.bias is None else 1
@@ -101,7 +124,7 @@ def forward_calls(geometry: Geometry, target: Target, blocks: Blocks = (None, No
     )
     rows = geometry.q.shape[0] * geometry.heads * geometry.q.shape[2]
     out = geometry.q.like()
-    attend = Call(
+    attend = KernelCall(
         attention_forward,
         tiles * units * splits,
         {
@@ -125,13 +148,22 @@ def forward_calls(geometry: Geometry, target: Target, blocks: Blocks = (None, No
         },
         config.options,
     )
-    return Calls(attend, _combine(geometry, out, rows, splits) if splits > 1 else None, splits)
+    return ForwardCalls(
+        attend, _combine(geometry, out, rows, splits) if splits > 1 else None, splits
+    )
 
 
 def _split(idle: int, keys: int, fewest: int, block_n: int) -> tuple[int, int]:
-    """Into how many parts to split the keys, so that each processor has a program, and the keys of a part: a multiple of block_n.
+    """Split the keys so that each processor has a program.
 
-    `idle` is how many processors there are for each program of the unsplit kernel, `fewest` the keys that a part should at least have.
+    Args:
+        idle: the processors for each program of the kernel without splits.
+        keys: the number of keys.
+        fewest: the least number of keys of a part.
+        block_n: the keys of a tile.
+
+    Returns:
+        The number of parts, and the keys of a part, a multiple of block_n.
     """
     wanted = min(idle, keys // fewest, _MOST_SPLITS)
     if wanted <= 1:
@@ -140,9 +172,9 @@ def _split(idle: int, keys: int, fewest: int, block_n: int) -> tuple[int, int]:
     return cdiv(keys, chunk), chunk
 
 
-def _combine(geometry: Geometry, out: Layout, rows: int, splits: int) -> Call:
+def _combine(geometry: Geometry, out: Layout, rows: int, splits: int) -> KernelCall:
     block_s = 1 << (splits - 1).bit_length()
-    return Call(
+    return KernelCall(
         combine_splits,
         rows,
         {
@@ -161,15 +193,17 @@ def _combine(geometry: Geometry, out: Layout, rows: int, splits: int) -> Call:
     )
 
 
-class _Plan(NamedTuple):
+class _ForwardPlan(NamedTuple):
+    """Hold the prepared launches; `attend` is None if there is nothing to compute."""
+
     lse: Tensor
-    """One element, expanded: torch.empty_like of it takes half the time of torch.empty with a shape, a dtype and a device."""
+    """One element, expanded: torch.empty_like of it takes half the time of torch.empty."""
     attend: Callable[..., None] | None
     combine: Callable[..., None] | None
     splits: int
 
     def run(self, q: Tensor, k: Tensor, v: Tensor, *more: Tensor) -> tuple[Tensor, Tensor]:
-        """Allocate the results and launch what computes them. `more`: see `extras`."""
+        """Allocate the results and launch the kernels; `more` are the tensors of `extras`."""
         out, lse = torch.empty_like(q), torch.empty_like(self.lse)
         if self.attend is None:
             return out, lse
@@ -186,18 +220,18 @@ class _Plan(NamedTuple):
 
 
 @lru_cache(maxsize=4096)
-def _plan(key: tuple[object, ...], blocks: Blocks) -> _Plan:
+def _plan(key: tuple[object, ...], blocks: Blocks) -> _ForwardPlan:
     geometry = geometry_of(key)
     lse = torch.empty(1, dtype=torch.float32, device=geometry.device).expand(geometry.q.shape[:3])
     if 0 in (*geometry.q.shape, geometry.sequences, geometry.longest[0]):
-        return _Plan(lse, None, None, 1)
+        return _ForwardPlan(lse, None, None, 1)
     calls = forward_calls(geometry, target_of(geometry.device), blocks)
     combine = None if calls.combine is None else prepare(calls.combine, geometry.device)
-    return _Plan(lse, prepare(calls.attend, geometry.device), combine, calls.splits)
+    return _ForwardPlan(lse, prepare(calls.attend, geometry.device), combine, calls.splits)
 
 
 def extras(bias: Tensor | None, ragged: Ragged | None) -> tuple[Tensor, ...]:
-    """The tensors that not every call has, in the kernels' order."""
+    """Return the optional tensors in the kernels' order."""
     if bias is not None:
         return (bias.view(torch.uint8) if bias.dtype == torch.bool else bias,)
     return () if ragged is None else (ragged.starts_q, ragged.starts_k)

@@ -1,0 +1,173 @@
+"""Choose the tile sizes of the portable kernels by target, head size and lengths.
+
+Targets fall into families by the tensor-core instruction that Triton emits: mma.sync on sm_80, 86,
+89 and 120, wgmma on sm_90, tcgen05 on sm_100. Within a family one set of tiles serves all: it fits
+the 99 KiB of shared memory that a block has on sm_86, 89 and 120. The tiles for sm_90 are the
+fastest measured on an H100; the others are not measured, but the largest without register spills.
+
+The tiles of the Hopper kernels are chosen in `accel.attention.kernels.hopper.forward` and
+`accel.attention.kernels.hopper.backward`.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+
+PACKED_ROWS = 64
+"""The most rows for which query heads that share a key head are computed in one tile, which reads K
+and V only once."""
+_SPLIT_PACKED, _SPLIT = 256, 1024
+BLOCKS = (16, 32, 64, 128)
+"""The sizes that a caller may choose for either side of a tile."""
+
+
+class TileConfig(NamedTuple):
+    """Describe a tile of `block_m` queries by `block_n` keys, its warps and its load pipeline."""
+
+    block_m: int
+    block_n: int
+    num_warps: int
+    num_stages: int
+
+    def resized(self, block_m: int | None, block_n: int | None) -> TileConfig:
+        """Return the tile with other sides where they are given. Raises ValueError for bad sizes."""
+        for name, size in (("block_m", block_m), ("block_n", block_n)):
+            if size is not None and size not in BLOCKS:
+                raise ValueError(
+                    f"{name} is one of {', '.join(map(str, BLOCKS))}, or None; got {size}"
+                )
+        return self._replace(block_m=block_m or self.block_m, block_n=block_n or self.block_n)
+
+    @property
+    def options(self) -> dict[str, int]:
+        """Return the options for the compiler."""
+        return {"num_warps": self.num_warps, "num_stages": self.num_stages}
+
+
+def padded(head_dim: int) -> int:
+    """Return the width of a tile: the next power of two, at least the 16 of tensor cores."""
+    return max(16, 1 << (head_dim - 1).bit_length())
+
+
+# By family and padded head size, for 16-bit elements; smaller heads use the tiles of 64.
+_FORWARD = {
+    "mma": {
+        64: TileConfig(64, 64, 4, 3),
+        128: TileConfig(128, 64, 8, 2),
+        256: TileConfig(64, 64, 8, 1),
+    },
+    "wgmma": {
+        64: TileConfig(64, 64, 4, 3),
+        128: TileConfig(64, 64, 4, 3),
+        256: TileConfig(128, 64, 8, 2),
+    },
+    "tcgen05": {
+        64: TileConfig(64, 64, 4, 3),
+        128: TileConfig(128, 64, 8, 2),
+        256: TileConfig(64, 64, 8, 1),
+    },
+}
+# With a bias or mask, whose addresses take registers, too; for all families.
+_FORWARD_BIASED = {
+    64: TileConfig(64, 64, 4, 3),
+    128: TileConfig(64, 32, 4, 3),
+    256: TileConfig(64, 32, 8, 1),
+}
+_DK_DV = {
+    "mma": {
+        64: TileConfig(32, 64, 4, 2),
+        128: TileConfig(64, 64, 8, 2),
+        256: TileConfig(32, 32, 8, 1),
+    },
+    # These spill registers. The fastest tile that does not took 50 % longer at 64, and 10 % longer
+    # at 128 (as long if causal).
+    "wgmma": {
+        64: TileConfig(128, 64, 4, 2),
+        128: TileConfig(64, 64, 4, 2),
+        256: TileConfig(64, 64, 8, 2),
+    },
+    "tcgen05": {
+        64: TileConfig(64, 64, 8, 2),
+        128: TileConfig(32, 64, 8, 2),
+        256: TileConfig(16, 64, 8, 1),
+    },
+}
+_DQ = {
+    "mma": {
+        64: TileConfig(64, 64, 4, 2),
+        128: TileConfig(64, 64, 8, 2),
+        256: TileConfig(64, 32, 8, 1),
+    },
+    "wgmma": {
+        64: TileConfig(64, 64, 4, 2),
+        128: TileConfig(64, 64, 4, 2),
+        256: TileConfig(128, 32, 8, 2),
+    },
+    "tcgen05": {
+        64: TileConfig(64, 64, 4, 2),
+        128: TileConfig(64, 64, 8, 2),
+        256: TileConfig(64, 32, 8, 1),
+    },
+}
+
+
+def family(capability: int) -> str:
+    """Return the tensor-core instruction that Triton emits for a capability (90 for 9.0)."""
+    return {9: "wgmma", 10: "tcgen05"}.get(capability // 10, "mma")
+
+
+def forward_config(
+    capability: int, dtype: torch.dtype, block_d: int, rows: int, biased: bool
+) -> TileConfig:
+    """Return the tile of the forward pass.
+
+    Args:
+        capability: the compute capability, 90 for 9.0.
+        dtype: the type of the inputs.
+        block_d: the padded head size.
+        rows: the queries, times the heads packed into one tile.
+        biased: True with a bias or mask.
+    """
+    if dtype == torch.float32:
+        return _exact(block_d)
+    if rows > PACKED_ROWS:
+        return (_FORWARD_BIASED if biased else _FORWARD[family(capability)])[max(64, block_d)]
+    return TileConfig(
+        max(16, 1 << (rows - 1).bit_length()),
+        64 if block_d <= 128 else 32,
+        4,
+        2 if family(capability) == "mma" else 3,
+    )
+
+
+def split_keys(rows: int) -> int:
+    """Return the fewest keys for which a separate program pays for combining the results."""
+    return _SPLIT_PACKED if rows <= PACKED_ROWS else _SPLIT
+
+
+def dk_dv_config(capability: int, dtype: torch.dtype, block_d: int) -> TileConfig:
+    """Return the tile for the gradients of keys and values, with steps of `block_m` queries."""
+    return (
+        _exact(block_d) if dtype == torch.float32 else _DK_DV[family(capability)][max(64, block_d)]
+    )
+
+
+def dq_config(capability: int, dtype: torch.dtype, block_d: int) -> TileConfig:
+    """Return the tile for the gradient of the queries, with steps of `block_n` keys."""
+    return _exact(block_d) if dtype == torch.float32 else _DQ[family(capability)][max(64, block_d)]
+
+
+def dbias_config(dtype: torch.dtype, block_d: int) -> TileConfig:
+    """Return the tile for the gradient of an additive bias."""
+    return (
+        _exact(block_d)
+        if dtype == torch.float32
+        else TileConfig(64, 32 if block_d > 128 else 64, 4, 1)
+    )
+
+
+def _exact(block_d: int) -> TileConfig:
+    """Return the tile for float32, which is computed in full precision without tensor cores."""
+    return TileConfig(32, 32, 4, 1) if block_d <= 128 else TileConfig(16, 16, 4, 1)
