@@ -221,7 +221,9 @@ class Prompt:
             f"{name}_ptr": Pointer(dtype) for name, dtype in types
         }
         arguments |= dict(sizes) or {"length": self._length, "channels": self._channels}
-        call = KernelCall(kernel, grid, arguments, dict(constants), {"num_warps": warps, "num_stages": 1})
+        call = KernelCall(
+            kernel, grid, arguments, dict(constants), {"num_warps": warps, "num_stages": 1}
+        )
         self.calls.append(call)
         return prepare(call, self._parameters.device)
 
