@@ -15,7 +15,7 @@ from accel.attention import api
 from accel.attention.backends import own
 from accel.attention.dispatch import choose
 from accel.runtime import launch
-from accel.runtime.call import Box, KernelCall, source
+from accel.runtime.call import KernelCall, TensorBox, source
 
 
 class Driver:
@@ -32,7 +32,7 @@ def _function(call: KernelCall, device: int | None) -> launch._Function:
     boxes = [
         {"block_size": value.block, "swizzle": 0}
         for value in call.arguments.values()
-        if isinstance(value, Box)
+        if isinstance(value, TensorBox)
     ]
     return launch._Function(source(call), ctypes.c_void_p(0), 128, 0, boxes)
 
