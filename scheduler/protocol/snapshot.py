@@ -95,7 +95,7 @@ class Snapshot(msgspec.Struct, frozen=True):
 
 def printable(snapshot: Snapshot) -> dict[str, Any]:
     """Return the snapshot as values for JSON, with each cause as the sentence that people read."""
-    values: dict[str, Any] = msgspec.to_builtins(snapshot)
+    values: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(snapshot))  # results are Raw
     for state, printed in zip(snapshot.devices, values["devices"], strict=True):
         printed["device"]["silent"] = state.device.silent or ""
         if isinstance(state.use, Busy):

@@ -1,4 +1,4 @@
-"""A real daemon, watching this machine's CPU, with a state folder of its own."""
+"""Provide a real daemon that reads this machine's CPU, and shells that talk to it."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from scheduler.client import Client
 from scheduler.protocol import settings
 from scheduler.protocol.settings import TEMPLATE, Settings
 from tests.integration.deck import ready
+from tests.integration.shell import Shell
 from tests.support import state_folder
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests that share a daemon run in one process: each of several would start its own."""
+    """Run tests that share a daemon in one process, because each process would start its own."""
     for item in items:
         if (
             "shared_home" in getattr(item, "fixturenames", ())
@@ -27,7 +28,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="module")
 def shared_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The state folder of the module's daemon, for tests that leave it as they found it."""
+    """Return the state folder of the module's daemon, for tests that leave no traces in it."""
     with state_folder(tmp_path_factory.mktemp("shared") / "home") as folder:
         settings.save(Settings(source="cpu", model_folder=TEMPLATE))
         yield folder
@@ -35,7 +36,7 @@ def shared_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture
 def shared(shared_home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Client]:
-    """A client of the module's daemon."""
+    """Return a client of the module's daemon."""
     monkeypatch.setenv("GPUDECK_HOME", str(shared_home))
     with Client() as deck:
         yield ready(deck)
@@ -43,6 +44,18 @@ def shared(shared_home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Clien
 
 @pytest.fixture
 def cpu_home(home: Path) -> Path:
-    """A state folder of the test's own, with settings that watch the CPU, also on a machine with GPUs."""
+    """Return a new state folder whose settings read the CPU, even on a machine with GPUs."""
     settings.save(Settings(source="cpu", model_folder=TEMPLATE))
     return home
+
+
+@pytest.fixture
+def sh(capsys: pytest.CaptureFixture[str], shared: Client) -> Shell:
+    """Return a shell that talks to the module's daemon."""
+    return Shell(capsys)
+
+
+@pytest.fixture
+def alone(capsys: pytest.CaptureFixture[str], cpu_home: Path) -> Shell:
+    """Return a shell with a new state folder, in which no daemon runs yet."""
+    return Shell(capsys)

@@ -1,0 +1,109 @@
+"""Test the commands that maintain the daemon, the store and the models."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import sqlite3
+from pathlib import Path
+
+from scheduler.protocol import settings
+from tests.integration.deck import kill_daemon
+from tests.integration.shell import Shell
+from tests.unit.accel.rwkv.rwkv_models import random_model, to_hf, vocabulary_file, write_hf
+
+
+def test_daemon_starts_stops_and_reports_its_status(alone: Shell, cpu_home: Path) -> None:
+    alone("daemon", "status", status=1)
+    assert "is not running" in alone("daemon", "stop")
+    assert "The daemon is running (pid " in alone("daemon", "start")
+    state = alone.json("daemon", "status")
+    assert state["running"] is True
+    assert state["home"] == str(cpu_home)
+    assert "has stopped" in alone("daemon", "stop")
+    assert "Readings now come from cpu" in alone("daemon", "start", "--source", "cpu")
+    assert "no trace at" in alone.fails("daemon", "start", "--source", "replay:nowhere.gz")
+    assert alone.json("status")["settings"]["source"] == "cpu", (
+        "a trace that cannot be played changes nothing"
+    )
+    kill_daemon()
+    assert "CPU" in alone("status"), "a verb starts the daemon where none runs"
+
+
+def test_doctor_checks_everything_and_reports_failures(alone: Shell, cpu_home: Path) -> None:
+    findings = {f["what"]: f for f in alone.json("doctor")}
+    assert {f["verdict"] for f in findings.values()} <= {"ok", "warning"}
+    assert set(findings) >= {
+        "Python and packages",
+        "state folder",
+        "disk",
+        "settings",
+        "window libraries",
+        "daemon",
+        "devices",
+    }
+    assert alone("doctor").count("\n") == len(findings)
+    (cpu_home / "settings.json").write_text("{")
+    kill_daemon()
+    alone("doctor", status=1)
+
+
+def test_a_store_of_a_newer_version_is_reported_in_one_line(alone: Shell, cpu_home: Path) -> None:
+
+    alone("daemon", "start")
+    alone("daemon", "stop")
+    with sqlite3.connect(cpu_home / "gpudeck.sqlite") as db:
+        db.execute("PRAGMA user_version = 99")
+    db.close()
+    assert "newer GPU Deck (schema 99" in alone.fails("status")
+
+
+def test_models_are_listed_chosen_and_removed(sh: Shell, tmp_path: Path) -> None:
+    folder = write_hf(
+        tmp_path / "tiny-7", to_hf(random_model(layers=1, channels=64, vocabulary=64))
+    )
+    shutil.copy(vocabulary_file(), folder)
+    assert "No model is in use" in sh("models")
+    assert sh("models", "add", str(folder)).startswith("tiny-7 (")
+    made, ours = sh.json("models")
+    assert (made["name"], made["layers"], made["dialect"]) == (
+        "tiny-7",
+        1,
+        "flash-linear-attention",
+    )
+    assert (ours["name"], ours["problem"]) == ("rwkv7-deck-13m", "")
+    sh("models", "use", "tiny-7")
+    assert re.search(r"tiny-7 .* in use", sh("models"))
+    (folder / "model.safetensors").write_bytes(b"")
+    assert "truncated or damaged" in sh("models"), (
+        "why it cannot be used is said where it is listed"
+    )
+    assert "truncated or damaged" in sh.fails("models", "use", str(folder))
+    sh("models", "use", "none")
+    sh("models", "remove", "tiny-7")
+    assert "No model is in use" in sh("models")
+    assert "no model, or more than one" in sh.fails("models", "use", "tiny-7")
+    sh("models", "use", "rwkv7-deck-13m")
+    assert re.search(r"rwkv7-deck-13m .* in use", sh("models"))
+    assert settings.load().model_folder == "", "as where none was ever chosen"
+    assert "comes with the program" in sh.fails("models", "remove", "rwkv7-deck-13m")
+    sh("models", "use", "template")
+    assert "OWNER/NAME" in sh.fails("models", "pull", "tiny-7")
+    assert "Example" in sh.fails("models", "benchmark", status=2)
+
+
+def test_daemon_start_waits_for_a_new_source(alone: Shell, cpu_home: Path) -> None:
+    alone("daemon", "start")
+    assert "Readings now come from replay:h100.trace.gz" in alone(
+        "daemon", "start", "--source", "replay:h100.trace.gz"
+    )
+    seen = alone.json("status")
+    assert (seen["source"], {s["device"]["kind"] for s in seen["devices"]}) == (
+        "replay of h100.trace.gz",
+        {"replay"},
+    )
+    assert "but it cannot be read: " in alone.fails("daemon", "start", "--source", "nvml"), (
+        "there is no GPU here"
+    )
+    alone("daemon", "start", "--source", "cpu")
+    assert alone.json("status")["devices"][0]["device"]["kind"] == "cpu"

@@ -1,0 +1,104 @@
+"""Test exit statuses, and the one line that reports an error."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from scheduler.client import Client
+from tests.integration.shell import Shell, gpudeck
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (["run", "nope"], "There are: attention, compare, validate, tune, gemm, copy"),
+        (["run", "attention", "nope=1"], "nope"),
+        (["run", "attention", "seq"], "NAME=VALUE"),
+        (["run", "attention", "seq=many"], "seq is a whole number"),
+        (["run", "attention", "seq=0"], "seq"),
+        (["run", "attention", "dtype=int3"], "dtype is one of"),
+        (["run", "attention", "causal=maybe"], "causal is one of no, yes, both"),
+        (["run", "attention", "seconds=nan"], "seconds"),
+        (["submit"], "missing command"),
+        (["cluster", "add", "foo:lab", "http://head:8265"], "ray:NAME or slurm:NAME"),
+        (["cluster", "add", "ray:lab", "head:8265"], "begins with http://"),
+    ],
+)
+def test_wrong_values_exit_with_2_and_one_line(sh: Shell, words: list[str], named: str) -> None:
+    assert named in sh.fails(*words, status=2)
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (["nope"], "nope"),
+        (["jobs", "--limit", "many"], "many"),
+        (["jobs", "--limit", "-1"], "-1"),
+        (["jobs", "--limit", "0"], "1 or more"),
+        (["wait", "first"], "first"),
+        (["wait", "\u00b2"], "\u00b2"),
+        (["cancel"], "JOB"),
+        (["cancel", "3", "--group", "g"], "name one of"),
+        (["cancel", "--group", ""], "--group NAME"),
+        (["cancel", "9-2"], "write the range upwards, as 2-9"),
+        (["cancel", "1-2-3"], "such as 9-200"),
+        (["submit", "--gpus", "x", "--", "true"], "x"),
+        (["submit", "--memory", "5", "--", "true"], "less than 1 MiB"),
+        (["submit", "--priority", "x", "--", "true"], "expected a whole number; got"),
+        (["run"], "required: WORKLOAD. "),
+        (["daemon"], "required: start|stop|status. "),
+        (["daemon", "dance"], "dance"),
+        (["record", "file", "--seconds", "0"], "0"),
+        (["status", "--nope"], "--nope"),
+    ],
+)
+def test_parse_errors_exit_with_2_and_name_the_argument(
+    sh: Shell, words: list[str], named: str
+) -> None:
+    said = sh.fails(*words, status=2)
+    assert named in said and said.rstrip().endswith("--help") and len(said) < 200
+
+
+@pytest.mark.parametrize("number", ["999999", "0", "99999999999999999999999"])
+@pytest.mark.parametrize("verb", ["wait", "cancel", "logs", "results"])
+def test_unknown_jobs_exit_with_1_and_one_line(sh: Shell, verb: str, number: str) -> None:
+    assert f"there is no job {number}. See: gpudeck jobs" in sh.fails(verb, number)
+
+
+def test_impossible_requests_exit_with_1_and_one_line(sh: Shell) -> None:
+    assert "2 GPUs" in sh.fails("submit", "--gpus", "2", "--", "true")
+    number = str(sh.json("submit", "--wait", "--", "true")["id"])
+    assert "has ended already: done" in sh.fails("cancel", number)
+
+
+def test_exit_status_of_the_process_is_that_of_the_command(shared: Client, tmp_path: Path) -> None:
+    assert gpudeck("submit", "--wait", "--", "true").returncode == 0
+    assert gpudeck("submit", "--wait", "--", "false").returncode == 1
+    wrong = gpudeck("run", "nope")
+    assert (wrong.returncode, wrong.stdout, wrong.stderr.count("\n")) == (2, "", 1)
+    blocked = gpudeck("status", env={**os.environ, "GPUDECK_HOME": "/proc/nowhere"})
+    assert (blocked.returncode, blocked.stdout, blocked.stderr.count("\n")) == (1, "", 1)
+    assert "GPUDECK_HOME" in blocked.stderr
+    assert gpudeck("--version").stdout.startswith("gpudeck ")
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (
+            ("logs", "1", "2"),
+            "this command takes one number; 2 is too many. See: gpudeck logs --help",
+        ),
+        (("wait", "1", "--quick"), "unknown argument: --quick. See: gpudeck wait --help"),
+        (("submit", "--array", "5-2", "true"), "indices go upwards, as in 2-5; got '5-2'"),
+        (
+            ("report", "--format", "html", "--out", "x.md"),
+            "--format html and --out x.md name two formats",
+        ),
+    ],
+)
+def test_usage_errors_explain_what_to_do(alone: Shell, words: tuple[str, ...], says: str) -> None:
+    assert says in alone.fails(*words, status=2)
