@@ -1,4 +1,4 @@
-"""What each chart of the dashboard says beside its curves: title, current values, limit, range."""
+"""Describe a chart apart from its curves: title, current values, limit and range."""
 
 from __future__ import annotations
 
@@ -13,92 +13,95 @@ from scheduler.protocol.fields import FIELDS, HEADLINE
 from scheduler.protocol.snapshot import DeviceState, Snapshot
 
 LIMITS = {"mem_used": "mem_total", "temp": "temp_limit", "power": "power_limit"}
-"""The field that bounds another one, where the device tells it."""
+"""The field that bounds another one, where the device reports it."""
 
 
-class Value(msgspec.Struct, frozen=True):
+class CurrentValue(msgspec.Struct, frozen=True):
+    """The newest value of one curve."""
+
     device: str
     label: str
     text: str
-    reason: str
+    reason: str | None = None
+    """Why there is no value; None if there is one."""
 
 
-class Chart(msgspec.Struct, frozen=True):
+class ChartModel(msgspec.Struct, frozen=True):
+    """All of a chart but its curves. Values are in the chart's unit."""
+
     field: str
     title: str
     unit: str
-    values: tuple[Value, ...]
+    values: tuple[CurrentValue, ...]
     limit: float | None
-    """In the chart's unit."""
     floor: float
     ceiling: float | None
-    """Top of the axis where no value is higher; None: as high as the values need."""
+    """Top of the axis while no value is higher; None to follow the values."""
     tooltip: str
-    absent: str
-    """Why there is no value of any device; empty where there is one."""
+    absent: str | None
+    """Why no device has a value; None if one has."""
 
 
-def charts(snapshot: Snapshot, fields: Sequence[str] = HEADLINE) -> tuple[Chart, ...]:
+def chart_models(snapshot: Snapshot, fields: Sequence[str] = HEADLINE) -> tuple[ChartModel, ...]:
+    """Return the chart of each field."""
     return tuple(_chart(field, snapshot.devices) for field in fields)
 
 
 def title(field: str) -> str:
+    """Return the title of a field's chart."""
     return "Memory" if field == "mem_used" else FIELDS[field].label
 
 
 def scale(field: str) -> float:
-    """What a reading's value is divided by to be in the chart's unit."""
+    """Return the number that converts a reading's value to the chart's unit by division."""
     return GIB if FIELDS[field].unit == "B" else 1.0
 
 
-def _chart(field: str, devices: tuple[DeviceState, ...]) -> Chart:
+def _chart(field: str, devices: tuple[DeviceState, ...]) -> ChartModel:
     values = tuple(_value(field, state) for state in devices)
     limit = _limit(field, devices)
     unit = "GiB" if FIELDS[field].unit == "B" else FIELDS[field].unit
-    ceiling = 100.0 if field == "util" else limit * 1.04 if limit is not None else None
-    if devices and all(v.reason for v in values):
-        absent = "; ".join(dict.fromkeys(v.reason for v in values))
-    else:
-        absent = "" if devices else "no device yet"
-    return Chart(
-        field,
-        title(field),
-        "" if unit == title(field) else unit,
-        values,
-        limit,
-        0.0,
-        ceiling,
-        _tooltip(field, devices),
-        absent,
+    ceiling = None if limit is None else limit * 1.04
+    absent = None if devices else "no device yet"
+    reasons = [value.reason for value in values if value.reason is not None]
+    if devices and len(reasons) == len(values):
+        absent = "; ".join(dict.fromkeys(reasons))
+    return ChartModel(
+        field=field,
+        title=title(field),
+        unit="" if unit == title(field) else unit,
+        values=values,
+        limit=limit,
+        floor=0.0,
+        ceiling=100.0 if field == "util" else ceiling,
+        tooltip=_tooltip(field, devices),
+        absent=absent,
     )
 
 
-def _value(field: str, state: DeviceState) -> Value:
-    reading: float | NA = (
-        NA(Unavailable("unread")) if state.reading is None else state.reading.get(field)
-    )
+def _value(field: str, state: DeviceState) -> CurrentValue:
+    reading: float | NA = NA(Unavailable("unread"))
+    if state.reading is not None:
+        reading = state.reading.get(field)
     shown = format_field(field, reading)
-    return Value(state.device.id, device_label(state.device), shown.text, shown.reason)
+    return CurrentValue(state.device.id, device_label(state.device), shown.text, shown.reason)
 
 
 def _limit(field: str, devices: tuple[DeviceState, ...]) -> float | None:
-    """The highest limit of the devices, since one line serves them all."""
+    """Return the highest limit of the devices, since one line stands for all of them."""
+    readings = [state.reading for state in devices if state.reading]
     known = [
-        s.reading.values[LIMITS[field]]
-        for s in devices
-        if s.reading and field in LIMITS and LIMITS[field] in s.reading.values
+        reading.values[LIMITS[field]]
+        for reading in readings
+        if field in LIMITS and LIMITS[field] in reading.values
     ]
     return max(known) / scale(field) if known else None
 
 
 def _tooltip(field: str, devices: tuple[DeviceState, ...]) -> str:
-    lines = [FIELDS[field].meaning]
-    methods = {
-        state.reading.methods[field]
-        for state in devices
-        if state.reading and field in state.reading.methods
-    }
-    lines += sorted(methods)
+    readings = [state.reading for state in devices if state.reading]
+    methods = {reading.methods[field] for reading in readings if field in reading.methods}
+    lines = [FIELDS[field].meaning, *sorted(methods)]
     if field in LIMITS:
-        lines.append(f"dashed: {FIELDS[LIMITS[field]].label.lower()}")
+        lines.append(f"Dashed line: {FIELDS[LIMITS[field]].label.lower()}")
     return "\n".join(lines)

@@ -1,113 +1,129 @@
-"""What the charts draw of a stretch of time: the last minutes from the window's own memory, the rest as the daemon told it."""
+"""Choose the curves of a stretch of time: from the window's memory, or as the daemon sent them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from dataclasses import field as also
+from dataclasses import field as struct_field
 
 import numpy as np
 
 from app.charts.chart_model import scale
 from app.charts.history import SECONDS, History
-from app.charts.past_curves import PIXELS_A_BIN, Band, LoadPast, Page, Past
+from app.charts.past_curves import PIXELS_A_BIN, Band, LoadPast, PastCurves, PastLoader
 from app.charts.scales import round_up
 from app.charts.series import Floats
 from scheduler.protocol.annotation import Annotation
 from scheduler.protocol.fields import HEADLINE
 
 Limits = tuple[float, float]
+Curve = tuple[Floats, Floats]
+"""Times in seconds and values in the chart's unit, [n] each."""
 
 
 @dataclass
 class ChartContents:
-    """What one chart draws, in its unit: for each device times (s) and values, [n] each; behind them bands; of another time, ghosts."""
+    """The curves, bands and ghosts of one chart, by device."""
 
-    lines: dict[str, tuple[Floats, Floats]]
-    bands: dict[str, Band] = also(default_factory=dict)
-    ghosts: dict[str, tuple[Floats, Floats]] = also(default_factory=dict)
+    lines: dict[str, Curve]
+    bands: dict[str, Band] = struct_field(default_factory=dict)
+    """From the lowest to the highest value of each bin."""
+    ghosts: dict[str, Curve] = struct_field(default_factory=dict)
+    """The curves of another time, for comparison."""
     step: float = 1.0
-    """Seconds of a bucket."""
-    page: Page | None = None
-    """Where the bands come from."""
+    """Width of a bin in seconds."""
+    past: PastCurves | None = None
+    """The curves that the bands come from."""
 
 
 class ChartSource:
-    """Of all charts: they share a time axis."""
+    """Provide the curves of all charts, which share one time axis."""
 
     def __init__(self, history: History) -> None:
         self._history = history
-        self._shown, self._compared, self._happened = (
-            Past("shown"),
-            Past("compared"),
-            Past("happened"),
-        )
+        self._shown = PastLoader("shown")
+        self._compared = PastLoader("compared")
+        self._events = PastLoader("events")
 
     def recent(self, limits: Limits) -> bool:
-        """Whether the window itself remembers this stretch."""
+        """Report if the window itself remembers this stretch of time."""
         known = self._history.span()
         return known is not None and limits[0] >= known[1] - SECONDS - 1
 
-    def wants(
-        self, devices: tuple[str, ...], limits: Limits, beside: float | None, pixels: int
+    def next_requests(
+        self, devices: tuple[str, ...], limits: Limits, compared: float | None, pixels: int
     ) -> list[LoadPast]:
-        """What to ask the daemon now. `beside`: begin of the stretch that this one is compared with."""
+        """Return the requests to send to the daemon now.
+
+        Args:
+            compared: Begin of the stretch of time that this one is compared with.
+            pixels: Width of a chart.
+        """
         known = self._history.span()
         if known is None:
             return []
-        newest, length = known[1], limits[1] - limits[0]
-        asked = [
-            self._happened.want((), (), limits, pixels, newest) if self.recent(limits) else None
-        ]
-        asked += [
-            None
-            if self.recent(limits)
-            else self._shown.want(devices, HEADLINE, limits, pixels, newest)
-        ]
-        asked += [
-            None
-            if beside is None
-            else self._compared.want(devices, HEADLINE, (beside, beside + length), pixels, newest)
-        ]
-        return [request for request in asked if request is not None]
+        newest = known[1]
+        if self.recent(limits):
+            requests = [self._events.next_request((), (), limits, pixels, newest)]
+        else:
+            requests = [self._shown.next_request(devices, HEADLINE, limits, pixels, newest)]
+        if compared is not None:
+            other = compared, compared + limits[1] - limits[0]
+            requests.append(self._compared.next_request(devices, HEADLINE, other, pixels, newest))
+        return [request for request in requests if request is not None]
 
-    def take(self, page: Page) -> None:
-        """An answer."""
-        for past in (self._shown, self._compared, self._happened):
-            past.take(page)
+    def take(self, curves: PastCurves) -> None:
+        """Take the reply to a request."""
+        for loader in (self._shown, self._compared, self._events):
+            loader.take(curves)
 
-    def refused(self, request: LoadPast) -> None:
-        for past in (self._shown, self._compared, self._happened):
-            past.refused(request)
+    def fail(self, request: LoadPast) -> None:
+        """Note that a request failed."""
+        for loader in (self._shown, self._compared, self._events):
+            loader.fail(request)
 
     def annotations(self, limits: Limits) -> tuple[Annotation, ...]:
-        """What happened, as far as it is known."""
-        found = (self._happened if self.recent(limits) else self._shown).page
-        return found.annotations if found else ()
+        """Return what happened in a stretch of time, as far as it is known."""
+        curves = (self._events if self.recent(limits) else self._shown).curves
+        return curves.annotations if curves else ()
 
-    def draw(
+    def contents(
         self,
-        due: Sequence[str],
+        fields: Sequence[str],
         devices: Sequence[str],
         limits: Limits,
-        beside: float | None,
+        compared: float | None,
         widths: Mapping[str, int],
     ) -> dict[str, ChartContents]:
-        """For each field of `due` what it shows. `widths`: pixels of all charts."""
+        """Return the contents of the charts of `fields`.
+
+        Args:
+            compared: Begin of the stretch of time that this one is compared with.
+            widths: Pixels of all charts, by field.
+        """
         if self.recent(limits):
-            found = self._own(due, devices, limits, widths)
+            found = self._recent_contents(fields, devices, limits, widths)
         else:
-            found = {field: self._told(field, devices, limits) for field in due}
-        for field, drawn in found.items() if beside is not None else ():
-            drawn.ghosts = self._ghosts(field, devices, limits, beside or 0.0)
+            found = {field: self._past_contents(field, devices, limits) for field in fields}
+        if compared is not None and self._compared.curves is not None:
+            end = compared + limits[1] - limits[0]
+            for field, contents in found.items():
+                bands = _cut(self._compared.curves, field, devices, (compared, end))
+                contents.ghosts = {
+                    d: (band.times + limits[0] - compared, band.mean) for d, band in bands.items()
+                }
         return found
 
-    def _own(
-        self, due: Sequence[str], devices: Sequence[str], limits: Limits, widths: Mapping[str, int]
+    def _recent_contents(
+        self,
+        wanted: Sequence[str],
+        devices: Sequence[str],
+        limits: Limits,
+        widths: Mapping[str, int],
     ) -> dict[str, ChartContents]:
-        """Charts of one width are decimated together, where one of them is due."""
+        """Decimate charts of the same width together, even if only one of them is wanted."""
         found: dict[str, ChartContents] = {}
-        for width in {widths[field] for field in due}:
+        for width in {widths[field] for field in wanted}:
             fields = [field for field in widths if widths[field] == width]
             step = round_up((limits[1] - limits[0]) / width * PIXELS_A_BIN)
             found |= {field: ChartContents({}, step=step) for field in fields}
@@ -117,41 +133,22 @@ class ChartSource:
                     found[field].lines[device] = times, row / scale(field)
         return found
 
-    def _told(self, field: str, devices: Sequence[str], limits: Limits) -> ChartContents:
-        page = self._shown.page
-        if page is None:
+    def _past_contents(self, field: str, devices: Sequence[str], limits: Limits) -> ChartContents:
+        curves = self._shown.curves
+        if curves is None:
             return ChartContents({})
-        strands = {
-            device: _scaled(page.strand(device, field).cut(*limits), field) for device in devices
-        }
-        return ChartContents(
-            {d: (s.times, s.mean) for d, s in strands.items()}, strands, {}, page.step, page
-        )
-
-    def _ghosts(
-        self, field: str, devices: Sequence[str], limits: Limits, beside: float
-    ) -> dict[str, tuple[Floats, Floats]]:
-        page, shift = self._compared.page, limits[0] - beside
-        if page is None:
-            return {}
-        cut = {
-            d: _scaled(page.strand(d, field).cut(beside, beside + limits[1] - limits[0]), field)
-            for d in devices
-        }
-        return {device: (strand.times + shift, strand.mean) for device, strand in cut.items()}
+        bands = _cut(curves, field, devices, limits)
+        lines = {device: (band.times, band.mean) for device, band in bands.items()}
+        return ChartContents(lines, bands, step=curves.step, past=curves)
 
 
-def _scaled(strand: Band, field: str) -> Band:
-    by = scale(field)
-    return (
-        strand
-        if by == 1
-        else Band(strand.times, strand.low / by, strand.mean / by, strand.high / by)
-    )
+def _cut(curves: PastCurves, field: str, devices: Sequence[str], limits: Limits) -> dict[str, Band]:
+    """Return a stretch of each device's curve in the chart's unit."""
+    return {d: curves.band(d, field).cut(*limits).scaled(scale(field)) for d in devices}
 
 
 def value_at(times: Floats, values: Floats, moment: float, reach: float) -> float | None:
-    """The value nearest to a moment; None where there is none within `reach` seconds."""
+    """Return the value nearest to a moment; None if there is none within `reach` seconds."""
     near = np.abs(times - moment) <= reach
     read = np.flatnonzero(near & ~np.isnan(values))
     return float(values[read[np.argmin(np.abs(times[read] - moment))]]) if len(read) else None

@@ -1,4 +1,4 @@
-"""The charts' time axis: local time of day at round moments."""
+"""Label the time axis of charts with the local time of day at round moments."""
 
 from __future__ import annotations
 
@@ -10,34 +10,19 @@ from PySide6.QtWidgets import QStyleOptionGraphicsItem, QWidget
 
 from app.charts.plotting import pg
 
-_STEPS = (
-    1,
-    2,
-    5,
-    10,
-    15,
-    30,
-    60,
-    120,
-    300,
-    600,
-    1800,
-    3600,
-    7200,
-    21600,
-    43200,
-    86400,
-    172800,
-    432000,
-)
-_DAY = 86400
-_LABEL_WIDTH = 76  # pixels a label needs, with the space around it
+_MINUTE, _HOUR, _DAY = 60, 3600, 86400
+_SECONDS = (1, 2, 5, 10, 15, 30)
+_MINUTES = tuple(n * _MINUTE for n in (1, 2, 5, 10, 30))
+_STEPS = (*_SECONDS, *_MINUTES, *(n * _HOUR for n in (1, 2, 6, 12)), *(n * _DAY for n in (1, 2, 5)))
+"""Seconds that labels may be apart."""
+_LABEL_WIDTH = 76
+"""Pixels that a label needs, with the space around it."""
 
 
 class ClockAxis(pg.AxisItem):  # type: ignore[misc]
-    """Labels as HH:MM, with seconds where labels are less than a minute apart; midnight by its date.
+    """Show HH:MM, with seconds if labels are less than a minute apart, and midnight as a date.
 
-    It moves with every repaint, so it paints itself directly instead of through the library's cached picture.
+    The axis moves with every repaint, so it does not use the library's cached picture.
     """
 
     def __init__(self) -> None:
@@ -45,14 +30,13 @@ class ClockAxis(pg.AxisItem):  # type: ignore[misc]
         self.enableAutoSIPrefix(False)
 
     def labels(self, width: float) -> list[tuple[float, str]]:
-        """Position (pixels) of the middle and text of every label that an axis `width` pixels wide shows whole."""
+        """Return the labels that an axis of `width` pixels shows whole: middles in pixels, texts."""
         low, high = self.range
         if not high > low:
             return []
         step = next((s for s in _STEPS if (high - low) / s * _LABEL_WIDTH <= width), _STEPS[-1])
-        shift = time.localtime(
-            high
-        ).tm_gmtoff  # round in local time, also where the zone is off by half an hour
+        # round in local time, since some zones are off by half an hour
+        shift = time.localtime(high).tm_gmtoff
         first = -(-(low + shift) // step) * step - shift
         half = (
             QFontMetricsF(self.style["tickFont"] or QFont()).horizontalAdvance(

@@ -1,7 +1,7 @@
-"""The curves of one chart as a single item: grid lines, and a path a device.
+"""Paint all curves of a chart, and its grid, as a single graphics item.
 
-One item instead of one a curve, and a bounding box that is simply the view: most of what a plotting library does for a curve is
-finding its bounds, which a chart with a given range does not need.
+A plotting library spends most of its time on finding the bounds of each curve, which a chart with
+a given range does not need. The bounding box of this item is simply the view.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from app.charts.plotting import pg
 from app.charts.series import Floats
 
 _PALE = 0.3
-"""Of all bands together: many that lie upon each other must not hide the curves."""
+"""Opacity of all bands together, which must not hide the curves."""
 _GHOST = 0.5
 
 
 class Curves(pg.GraphicsObject):  # type: ignore[misc]
-    """Lines one pixel wide, not antialiased, with gaps where values are NaN; behind them bands from lowest to highest, where there are any.
+    """Paint lines one pixel wide, with gaps where values are NaN, in front of bands and ghosts.
 
     A band is a row of rectangles: wide lines or a polygon take thirty times as long to paint.
     """
@@ -32,30 +32,35 @@ class Curves(pg.GraphicsObject):  # type: ignore[misc]
         super().__init__()
         self._box = QRectF(0, 0, 1, 1)
         self.grid: list[float] = []
-        """Values at which a line helps the eye."""
+        """Values of the horizontal lines."""
         self.limit: float | None = None
         """Value of the dashed line."""
         self._grid_pen = self._limit_pen = QPen()
         self.paths: dict[str, tuple[QPen, QPainterPath]] = {}
         self.bands: list[tuple[QColor, list[QRectF]]] = []
         self.ghosts: list[tuple[QPen, QPainterPath]] = []
-        """Curves of another time, for comparison."""
+        """The curves of another time, for comparison."""
         self.moments: list[tuple[float, str]] = []
-        """Upright lines: when, and in which colour."""
+        """Times and colours of the vertical lines."""
         self.cursor: float | None = None
 
     def recolor(self, grid: str, limit: str) -> None:
+        """Take other colours for the grid and the limit."""
         self._grid_pen = pg.mkPen(grid, width=1)
         self._limit_pen = pg.mkPen(limit, width=1, style=Qt.PenStyle.DashLine)
         self.update()
 
     def show_range(self, start: float, end: float, floor: float, top: float) -> None:
-        """The part of the plane that is seen."""
+        """Show this part of the plane."""
         self.prepareGeometryChange()
         self._box = QRectF(start, floor, end - start, top - floor)
 
     def show_paths(self, series: dict[str, tuple[Floats, Floats]], colors: dict[str, str]) -> None:
-        """`series`: times (s) and values of each device, [n] each; the last one is drawn on top."""
+        """Draw the curve of each device, the last one on top.
+
+        Args:
+            series: Times in seconds and values of each device, [n] each.
+        """
         self.paths = {}
         for device, (times, values) in series.items():
             broken = bool(np.isnan(values).any())
@@ -66,15 +71,14 @@ class Curves(pg.GraphicsObject):  # type: ignore[misc]
         self.update()
 
     def show_bands(self, bands: dict[str, Band], colors: dict[str, str], step: float) -> None:
-        """`step`: seconds of a bucket."""
+        """Draw the range of values of each device; `step` is the width of a bin in seconds."""
         self.bands = []
         for device, strand in bands.items():
             read = ~np.isnan(strand.low)
             times, shade = strand.times[read], QColor(colors[device])
             shade.setAlphaF(_PALE / len(bands))
-            middles = (
-                times[:-1] + times[1:]
-            ) / 2  # each ends where the next begins: where two overlapped there would be a stripe
+            # each ends where the next begins, since overlaps would be seen as stripes
+            middles = (times[:-1] + times[1:]) / 2
             left = np.concatenate((times[:1] - step / 2, np.maximum(middles, times[1:] - step)))
             right = np.concatenate((np.minimum(middles, times[:-1] + step), times[-1:] + step / 2))
             edges = zip(
@@ -89,7 +93,7 @@ class Curves(pg.GraphicsObject):  # type: ignore[misc]
             )
 
     def show_ghosts(self, series: dict[str, tuple[Floats, Floats]], colors: dict[str, str]) -> None:
-        """As `show_paths`, pale."""
+        """Draw curves of another time, pale; see `show_paths`."""
         self.ghosts = [
             (_pen(colors[d], _GHOST), pg.arrayToQPath(x, y, connect="finite"))
             for d, (x, y) in series.items()
@@ -116,10 +120,10 @@ class Curves(pg.GraphicsObject):  # type: ignore[misc]
         for pen, path in (*self.ghosts, *self.paths.values()):
             painter.setPen(pen)
             painter.drawPath(path)
-        for moment, color in (
-            *self.moments,
-            *([] if self.cursor is None else [(self.cursor, self._limit_pen.color().name())]),
-        ):
+        moments = list(self.moments)
+        if self.cursor is not None:
+            moments.append((self.cursor, self._limit_pen.color().name()))
+        for moment, color in moments:
             painter.setPen(_pen(color))
             painter.drawLine(QLineF(moment, self._box.top(), moment, self._box.bottom()))
 
@@ -129,5 +133,5 @@ def _pen(color: str, alpha: float = 1.0) -> QPen:
     shade = QColor(color)
     shade.setAlphaF(alpha)
     pen = QPen(shade, 1)
-    pen.setCosmetic(True)  # one pixel wide, whatever the scale of the axes
+    pen.setCosmetic(True)  # one pixel wide at every scale
     return pen

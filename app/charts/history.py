@@ -1,4 +1,4 @@
-"""The last minutes of every device, for the charts."""
+"""Remember the last minutes of every device for the charts."""
 
 from __future__ import annotations
 
@@ -6,30 +6,29 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from app.charts.decimated import Decimated
-from app.charts.series import Floats, Ring
+from app.charts.series import Decimated, Floats, Ring
 from scheduler.protocol.devices import Reading
 from scheduler.protocol.fields import HEADLINE
 from scheduler.protocol.snapshot import Snapshot
 
 SECONDS = 600.0
-"""How far back the charts go."""
+"""Seconds that are remembered."""
 _CAPACITY = int(SECONDS * 10)  # ten minutes at the highest telemetry rate
 _COLUMNS = {field: i for i, field in enumerate(HEADLINE)}
 
 
 class History:
-    """One ring of the headline fields a device."""
+    """Keep one ring of the headline fields a device."""
 
     def __init__(self) -> None:
         self._rings: dict[str, Ring] = {}
         self.loads = 0
-        """How often the past of a device was told anew."""
+        """The number of times that the past of a device was replaced."""
         self._shown: dict[tuple[str, tuple[str, ...]], Decimated] = {}
         self._span: tuple[float, float] | None = None
 
     def update(self, snapshot: Snapshot) -> None:
-        """Take in the newest readings, and forget devices that are gone."""
+        """Add the newest readings, and forget devices that are gone."""
         interval = 1 / snapshot.settings.telemetry_hz
         here = {state.device.id for state in snapshot.devices}
         self._rings = {device: ring for device, ring in self._rings.items() if device in here}
@@ -44,7 +43,12 @@ class History:
     def load(
         self, device: str, times: Sequence[float], columns: Mapping[str, Sequence[float | None]]
     ) -> None:
-        """Replace what is known of `device` with what the daemon remembers, in the shape of `telemetry.snapshot.Columns`."""
+        """Replace what is known of a device by what the daemon remembers.
+
+        Args:
+            times: Seconds since the epoch, [n].
+            columns: The values of each field, [n] with None for none.
+        """
         self.loads += 1
         ring = self._rings[device] = Ring(len(HEADLINE), _CAPACITY)
         rows = np.full((len(times), len(HEADLINE)), np.nan)
@@ -61,7 +65,11 @@ class History:
     def window(
         self, device: str, fields: Sequence[str], start: float, end: float, bin_width: float
     ) -> tuple[Floats, Floats]:
-        """Times [m] (s since the epoch) and values [fields, m] of a stretch of time, decimated to `bin_width` seconds."""
+        """Return a stretch of time, decimated to bins of `bin_width` seconds.
+
+        Shapes:
+            times [m] in seconds since the epoch, values [fields, m].
+        """
         ring, key = self._ring(device), (device, tuple(fields))
         shown = self._shown.get(key)
         if shown is None or shown.ring is not ring:
@@ -69,7 +77,7 @@ class History:
         return shown.window(start, end, bin_width)
 
     def span(self) -> tuple[float, float] | None:
-        """Oldest and newest time of all devices, at most `SECONDS` apart; None while there is nothing."""
+        """Return the oldest and newest time of all devices; None before the first reading."""
         return self._span
 
     def _filled(self) -> tuple[float, float] | None:
@@ -80,7 +88,7 @@ class History:
         return max(min(first for first, _ in spans), newest - SECONDS), newest
 
     def rows(self) -> int:
-        """How many rows are kept, of all devices."""
+        """Return the number of rows of all devices."""
         return sum(len(ring) for ring in self._rings.values())
 
     def _ring(self, device: str) -> Ring:

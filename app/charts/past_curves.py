@@ -1,4 +1,6 @@
-"""A stretch of the past that the daemon was asked for, for charts that look further back than the window itself remembers."""
+"""Load stretches of the past from the daemon, for charts that look further back than the window
+remembers.
+"""
 
 from __future__ import annotations
 
@@ -19,40 +21,40 @@ if TYPE_CHECKING:
 
 PIXELS_A_BIN = 2
 _MARGIN = 0.5
-"""Of the span, at each side: a small move needs no new answer."""
-_ALIKE = 1.7
+"""Share of the span that is loaded at each side, so that small moves need no new request."""
+_SIMILAR = 1.7
 """Bins that are so many times too wide or too narrow are still shown."""
 _FRESH_S = 3.0
-_AGAIN_S = 2.0
-"""After a refusal."""
+_RETRY_S = 2.0
+"""Seconds until the next request after a failure."""
 
 
 @dataclass(frozen=True)
 class LoadPast:
-    """Ask for a stretch of the past, and for what happened in it."""
+    """Request a stretch of the past and what happened in it."""
 
     slot: str
-    """Who asked."""
+    """The loader that sent the request."""
     devices: tuple[str, ...]
     fields: tuple[str, ...]
     since: float
     until: float
     points: int
 
-    def carry_out(self, call: Call) -> Page:
-        """Read the curves of each device, and the annotations of that time."""
+    def carry_out(self, call: Call) -> PastCurves:
+        """Read the curves of each device and the annotations of that time."""
         with call.client() as client:
             answers = {
                 device: client.history(device, self.fields, self.since, self.until, self.points)
                 for device in self.devices
                 if self.fields
             }
-            return page(self, answers, client.annotations(self.since, self.until))
+            return past_curves(self, answers, client.annotations(self.since, self.until))
 
 
 @dataclass(frozen=True)
 class Band:
-    """One field of a device: n buckets, NaN where there is a gap."""
+    """One field of a device in n bins, with NaN in gaps."""
 
     times: Floats
     low: Floats
@@ -60,62 +62,64 @@ class Band:
     high: Floats
 
     def cut(self, start: float, end: float) -> Band:
-        """Those between the two times, and the next one at each side."""
+        """Return the bins between two times, and the next one at each side."""
         first, last = np.searchsorted(self.times, (start, end))
         part = slice(max(int(first) - 1, 0), int(last) + 1)
         return Band(self.times[part], self.low[part], self.mean[part], self.high[part])
 
+    def scaled(self, divisor: float) -> Band:
+        """Return the band in a unit that is `divisor` times larger."""
+        return Band(self.times, self.low / divisor, self.mean / divisor, self.high / divisor)
 
-NOTHING = Band(*(np.empty(0) for _ in range(4)))
+
+_EMPTY = Band(*(np.empty(0) for _ in range(4)))
 
 
 @dataclass(frozen=True, eq=False)
-class Page:
-    """What came back."""
+class PastCurves:
+    """The reply to a `LoadPast`."""
 
     request: LoadPast
     curves: Mapping[str, Mapping[str, Band]]
-    """By device, then by field."""
+    """The curves by device, then by field."""
     annotations: tuple[Annotation, ...]
 
     @property
     def step(self) -> float:
-        """Seconds of a bucket."""
+        """Return the width of a bin in seconds."""
         return (self.request.until - self.request.since) / self.request.points
 
-    def strand(self, device: str, field: str) -> Band:
-        return self.curves.get(device, {}).get(field, NOTHING)
+    def band(self, device: str, field: str) -> Band:
+        """Return the curve of a field; an empty one if it was not loaded."""
+        return self.curves.get(device, {}).get(field, _EMPTY)
 
 
-def page(
+def past_curves(
     request: LoadPast, answers: Mapping[str, Columns], annotations: tuple[Annotation, ...]
-) -> Page:
-    """`answers`: by device."""
+) -> PastCurves:
+    """Make a reply of the columns of each device."""
     curves = {
-        device: {field: _strand(found, field) for field in request.fields}
+        device: {field: _band(found, field) for field in request.fields}
         for device, found in answers.items()
     }
-    return Page(request, curves, annotations)
+    return PastCurves(request, curves, annotations)
 
 
-def _strand(found: Columns, field: str) -> Band:
-    times = np.array(found.times, dtype=np.float64)
-    low, mean, high = (
-        np.array(part[field], dtype=np.float64) for part in (found.low, found.columns, found.high)
-    )
-    return Band(times, low, mean, high)
+def _band(found: Columns, field: str) -> Band:
+    parts = (found.low[field], found.columns[field], found.high[field])
+    return Band(*(np.array(part, dtype=np.float64) for part in (found.times, *parts)))
 
 
-class Past:
-    """Asks for what is shown, one question at a time; what is there meanwhile stays."""
+class PastLoader:
+    """Load what is shown, one request at a time; show the old curves meanwhile."""
 
     def __init__(self, slot: str) -> None:
         self.slot = slot
-        self.page: Page | None = None
-        self._asked: LoadPast | None = None
-        self._refused = 0.0
+        self.curves: PastCurves | None = None
+        self._pending: LoadPast | None = None
+        self._failed_at = 0.0
 
-    def want(
+    def next_request(
         self,
         devices: tuple[str, ...],
         fields: tuple[str, ...],
@@ -123,29 +127,37 @@ class Past:
         pixels: int,
         newest: float,
     ) -> LoadPast | None:
-        """What to ask now so that `limits` can be shown on so many pixels; None: nothing, or not yet."""
+        """Return the request to send now; None if the curves suffice or a request is pending.
+
+        Args:
+            limits: Both ends of the time axis.
+            pixels: Width of the chart.
+            newest: Time of the newest reading.
+        """
         start, end = limits
         step = round_up((end - start) / pixels * PIXELS_A_BIN)
-        if self._asked is not None or self._serves(devices, fields, start, min(end, newest), step):
+        if self._pending is not None or time.monotonic() - self._failed_at < _RETRY_S:
             return None
-        if time.monotonic() - self._refused < _AGAIN_S:
+        if self._suffices(devices, fields, start, min(end, newest), step):
             return None
         margin = _MARGIN * (end - start)
         first, last = int((start - margin) // step), int(min(end + margin, newest) // step) + 1
-        self._asked = LoadPast(self.slot, devices, fields, first * step, last * step, last - first)
-        return self._asked
+        self._pending = LoadPast(
+            self.slot, devices, fields, first * step, last * step, last - first
+        )
+        return self._pending
 
-    def take(self, page: Page) -> None:
-        """The answer to a question of ours."""
-        if page.request is self._asked:
-            self.page, self._asked = page, None
+    def take(self, curves: PastCurves) -> None:
+        """Keep the curves if this loader requested them."""
+        if curves.request is self._pending:
+            self.curves, self._pending = curves, None
 
-    def refused(self, request: LoadPast) -> None:
-        """It could not be answered: asked again after a while."""
-        if request is self._asked:
-            self._asked, self._refused = None, time.monotonic()
+    def fail(self, request: LoadPast) -> None:
+        """Note that a request failed; if it came from this loader, it is repeated later."""
+        if request is self._pending:
+            self._pending, self._failed_at = None, time.monotonic()
 
-    def _serves(
+    def _suffices(
         self,
         devices: tuple[str, ...],
         fields: tuple[str, ...],
@@ -153,13 +165,13 @@ class Past:
         end: float,
         step: float,
     ) -> bool:
-        if self.page is None:
+        if self.curves is None:
             return False
-        asked = self.page.request
+        loaded = self.curves.request
         return (
-            set(devices) <= set(asked.devices)
-            and set(fields) <= set(asked.fields)
-            and asked.since <= start
-            and asked.until >= end - max(step, _FRESH_S)
-            and step / _ALIKE <= self.page.step <= step * _ALIKE
+            set(devices) <= set(loaded.devices)
+            and set(fields) <= set(loaded.fields)
+            and loaded.since <= start
+            and loaded.until >= end - max(step, _FRESH_S)
+            and step / _SIMILAR <= self.curves.step <= step * _SIMILAR
         )

@@ -1,6 +1,8 @@
-"""Time series for the charts: a ring of rows, gaps as NaN, and decimation to what a screen can show."""
+"""Store time series in rings, with gaps as NaN, and decimate them to what a screen can show."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -8,15 +10,16 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 
 GAP_INTERVALS = 2.5
-"""Readings further apart than this many intervals have a gap between them."""
+"""Readings that are more intervals apart have a gap between them."""
 SHORTEST_GAP_S = 3.0
-"""But not those that are closer: while nobody looks, readings come every two seconds."""
+"""Readings that are closer have no gap: without an open window they come every two seconds."""
 
 
 class Ring:
-    """The newest `capacity` rows of (time, one value a column), times strictly rising, in one block of memory.
+    """Keep the newest `capacity` rows of a time and one value a column, in rising order of time.
 
-    The block is twice as long as needed, so that a reader always gets contiguous views and a move happens once in `capacity` rows.
+    The block of memory is twice as long as needed, so that a reader always gets contiguous
+    views, and rows are moved only once in `capacity` rows.
     """
 
     def __init__(self, columns: int, capacity: int) -> None:
@@ -24,32 +27,37 @@ class Ring:
         self._capacity = capacity
         self._end = 0
         self.rewound = 0
-        """How often the clock was set back, and rows went."""
+        """The number of times that the clock was set back, which removed rows."""
 
     def __len__(self) -> int:
         return min(self._end, self._capacity)
 
     @property
     def span(self) -> tuple[float, float]:
-        """Oldest and newest time. There must be a row."""
+        """Return the oldest and the newest time; there must be a row."""
         times = self._rows[0]
         return float(times[self._end - len(self)]), float(times[self._end - 1])
 
     @property
     def times(self) -> Floats:
-        """Seconds since the epoch, [n]. A view: valid until the next append."""
+        """Return a view of all times, [n] seconds since the epoch, valid until the next append."""
         return self._rows[0, self._end - len(self) : self._end]
 
     @property
     def values(self) -> Floats:
-        """One row a column, [columns, n], NaN where there was none. A view: valid until the next append."""
+        """Return a view of all values, [columns, n] with NaN for none, valid until the next append."""
         return self._rows[1:, self._end - len(self) : self._end]
 
     def append(self, time: float, values: Floats, interval: float) -> None:
-        """Add a row of [columns] values at `time`; `interval` (s) is how often rows should come.
+        """Add a row.
 
-        A row that is missing becomes a row of NaN. A time already there is ignored; when the clock was set back, what lies in its
-        future goes.
+        A time that is known already is ignored. After a gap a row of NaN is added first. When the
+        clock was set back, rows in its future are removed.
+
+        Args:
+            time: Seconds since the epoch.
+            values: One value a column.
+            interval: Seconds between two rows, as they should come.
         """
         if self._end:
             last = self._rows[0, self._end - 1]
@@ -72,10 +80,12 @@ class Ring:
 
 
 def decimate(times: Floats, values: Floats, bin_width: float) -> tuple[Floats, Floats]:
-    """The minimum and maximum of every `bin_width` seconds, and a NaN wherever the values have one.
+    """Reduce each bin of `bin_width` seconds to its minimum and maximum, and NaN if it has one.
 
-    `times` [n] rise, `values` is [k, n]; gives times [m] and values [k, m]. Bins start at whole multiples of the width, so that a
-    scrolling chart does not shimmer.
+    Bins start at multiples of the width, so that a scrolling chart does not shimmer.
+
+    Shapes:
+        times [n] in rising order, values [k, n]; returns times [m], values [k, m].
     """
     if not len(times):
         return times, values
@@ -97,3 +107,54 @@ def decimate(times: Floats, values: Floats, bin_width: float) -> tuple[Floats, F
     keep = np.ones(x.shape, dtype=bool)
     keep[:, 2] = broken.any(axis=0)
     return x[keep], y[:, keep]
+
+
+class Decimated:
+    """Keep the stretch of a ring that a chart shows, decimated; compute only what is new.
+
+    Complete bins never change, since they start at multiples of their width.
+    """
+
+    def __init__(self, ring: Ring, columns: Sequence[int]) -> None:
+        self.ring = ring
+        self._columns = list(columns)
+        self._start = self._bin_width = self._open = 0.0
+        """`_open` is the time of the first row of the newest bin, which may still grow."""
+        self._rewound = 0
+        self._times, self._values = np.empty(0), np.empty((len(self._columns), 0))
+
+    def window(self, start: float, end: float, bin_width: float) -> tuple[Floats, Floats]:
+        """Return times and values from `start` to `end`, and one more bin on each side.
+
+        Shapes:
+            times [m] in seconds since the epoch, values [columns, m]; read-only views.
+        """
+        if (
+            bin_width != self._bin_width
+            or start < self._start
+            or self.ring.rewound != self._rewound
+        ):
+            self._forget(start, bin_width)
+        self._start = start
+        self._extend(end + bin_width)
+        first, last = np.searchsorted(self._times, (start - bin_width, end + bin_width))
+        return self._times[first:last], self._values[:, first:last]
+
+    def _forget(self, start: float, bin_width: float) -> None:
+        self._start, self._bin_width, self._rewound = start, bin_width, self.ring.rewound
+        self._open = start - bin_width
+        self._times, self._values = np.empty(0), np.empty((len(self._columns), 0))
+
+    def _extend(self, end: float) -> None:
+        width = self._bin_width
+        first, last = np.searchsorted(self.ring.times, (self._open, end))
+        times = self.ring.times[first:last]
+        if not len(times):
+            return
+        x, y = decimate(times, self.ring.values[self._columns, first:last], width)
+        begin = np.searchsorted(self._times, self._start - width)
+        stays = np.searchsorted(self._times, np.floor(times[0] / width) * width)
+        self._times = np.concatenate((self._times[begin:stays], x))
+        self._values = np.concatenate((self._values[:, begin:stays], y), axis=1)
+        bins = np.floor(times / width)
+        self._open = float(times[np.searchsorted(bins, bins[-1])])

@@ -1,4 +1,4 @@
-"""The history as files for other programs: CSV, or Parquet where pyarrow is installed. A row for each moment of each device."""
+"""Write the history as CSV or Parquet for other programs, one row a moment and device."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Values = dict[str, list[float | None]]
 
 
 class ExportHistory(msgspec.Struct, frozen=True):
-    """Write the history of devices between two times to a file, in the format of its name's ending."""
+    """Request a file with the history of devices between two times."""
 
     devices: tuple[Device, ...]
     since: float
@@ -43,15 +43,21 @@ def export_past(
     points: int | None,
     file: Path,
 ) -> int:
-    """Write what was read of the devices, in the format that the file's name ends with; `fields` empty: all. Returns the number of rows.
+    """Write the readings of devices, and return the number of rows.
 
-    Raises UserError, saying what to do: for a name that ends otherwise, nothing to write, too much, no pyarrow, a full disk.
+    Args:
+        fields: The fields to write; all if empty.
+        since: Seconds since the epoch, as is `until`.
+        points: The most bins a device; None for all readings.
+        file: Its name ends with one of `FORMATS`, which chooses the format.
+
+    Raises:
+        UserError: The name ends otherwise, there is nothing to write or too much, pyarrow is not
+            installed, or the file cannot be written.
     """
     writer = {".csv": _write_csv, ".parquet": _write_parquet}.get(file.suffix.lower())
     if writer is None:
-        raise UserError(
-            f"the file's name must end with {' or '.join(FORMATS)}, which says the format; got {file.name!r}"
-        )
+        raise UserError(f"the file name must end with {' or '.join(FORMATS)}; got {file.name!r}")
     known = {
         device.id: tuple(fields) or client.fields(device.id, since, until) for device in devices
     }
@@ -63,9 +69,7 @@ def export_past(
     ]
     count = sum(len(columns.times) for _, columns in read)
     if not count:
-        raise UserError(
-            "nothing was read of that device in that time, so there is nothing to write"
-        )
+        raise UserError("there are no readings of that device in that time")
     try:
         writer(file, read, names)
     except OSError as e:
@@ -76,7 +80,7 @@ def export_past(
 def _whole(
     read: Sequence[tuple[Device, Columns]], names: Sequence[str]
 ) -> tuple[list[float], list[str], Values]:
-    """Times, names of the devices, and for each field its mean, lowest and highest value."""
+    """Return times, names of devices, and for each field its mean, lowest and highest values."""
     times = [at for _, columns in read for at in columns.times]
     devices = [label(device) for device, columns in read for _ in columns.times]
     values = {
@@ -107,7 +111,8 @@ def _write_parquet(
         from pyarrow import parquet
     except ImportError as e:
         raise UserError(
-            "Parquet needs the package pyarrow: pip install 'gpudeck[parquet]', or choose a name that ends with .csv"
+            "Parquet needs the package pyarrow. Run: pip install 'gpudeck[parquet]', "
+            "or choose a name that ends with .csv"
         ) from e
     times, devices, values = _whole(read, names)
     moments = pyarrow.array([round(at * 1e6) for at in times], pyarrow.timestamp("us", "UTC"))

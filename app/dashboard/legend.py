@@ -1,19 +1,20 @@
-"""Which curve is which device; a click hides or shows one."""
+"""Show which curve belongs to which device, and hide the curves of one."""
 
 from __future__ import annotations
 
 from PySide6.QtCore import QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QColor, QPainter, QPaintEvent
-from PySide6.QtWidgets import QAbstractButton, QHBoxLayout, QWidget
+from PySide6.QtWidgets import QAbstractButton, QWidget
 
 from app.widgets import theme
+from app.widgets.controls import row
 
 _MANY = 8
-"""With more devices than this there is room for their numbers only."""
+"""The most devices whose names have room; of more only the numbers are shown."""
 
 
-class Chip(QAbstractButton):
-    """A line in the curve's colour, and the device's name."""
+class LegendChip(QAbstractButton):
+    """Show a line in the curve's colour beside the device's name."""
 
     def __init__(self, text: str, name: str, color: str) -> None:
         super().__init__()
@@ -43,28 +44,27 @@ class Chip(QAbstractButton):
 
 
 class Legend(QWidget):
-    """Emits `changed` when a device is hidden or shown."""
+    """Show a chip a device. Emits `changed` when a device is hidden or shown."""
 
     changed = Signal()
 
     def __init__(self) -> None:
         super().__init__()
-        self.chips: dict[str, Chip] = {}
-        self._layout = QHBoxLayout(self)
-        self._layout.setContentsMargins(0, 0, 0, 0)
-        self._layout.setSpacing(theme.XS)
+        self.chips: dict[str, LegendChip] = {}
+        self._layout = row(spacing=theme.XS)
+        self.setLayout(self._layout)
 
     def show_devices(self, labels: dict[str, str], colors: dict[str, str]) -> None:
-        """One chip a device, where there are several."""
+        """Show a chip for each device, if there are several."""
         wanted = labels if len(labels) > 1 else {}
         if tuple(self.chips) != tuple(wanted):
             for chip in self.chips.values():
                 self._layout.removeWidget(chip)
-                chip.hide()  # at once: it is deleted later
+                chip.hide()  # now, since it is deleted later
                 chip.deleteLater()
             many = len(wanted) > _MANY
             self.chips = {
-                device: Chip(text.split()[-1] if many else text, text, colors[device])
+                device: LegendChip(text.split()[-1] if many else text, text, colors[device])
                 for device, text in wanted.items()
             }
             for chip in self.chips.values():
@@ -76,4 +76,5 @@ class Legend(QWidget):
                 chip.update()
 
     def hidden_devices(self) -> set[str]:
+        """Return the devices whose curves are hidden."""
         return {device for device, chip in self.chips.items() if not chip.isChecked()}

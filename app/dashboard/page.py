@@ -1,4 +1,4 @@
-"""The dashboard: five charts over one time axis."""
+"""Show a chart a quantity, all over one time axis."""
 
 from __future__ import annotations
 
@@ -7,19 +7,24 @@ from PySide6.QtCore import QEvent, Qt, Signal
 from PySide6.QtGui import QKeyEvent
 from PySide6.QtWidgets import QGridLayout, QWidget
 
-from app.charts.chart_card import AXIS_WIDTH, EDGE_WIDTH, ChartCard
-from app.charts.chart_model import Chart, charts, scale, title
+from app.charts.chart_card import ChartCard
+from app.charts.chart_model import ChartModel, chart_models, scale, title
 from app.charts.chart_source import ChartContents, ChartSource, value_at
-from app.charts.past_curves import PIXELS_A_BIN, LoadPast, Page
-from app.charts.refresh_rate import Pace, Turns, stepped
+from app.charts.chart_view import AXIS_WIDTH, EDGE_WIDTH
+from app.charts.past_curves import PIXELS_A_BIN, LoadPast, PastCurves
+from app.charts.refresh_rate import Limits, RedrawSchedule, StaggeredRefresh, stepped
 from app.charts.scales import round_up
-from app.dashboard.job_spans import Span, spans
-from app.dashboard.jobs_band import JobSpans
 from app.dashboard.legend import Legend
 from app.dashboard.time_axis import TimeAxis
 from app.dashboard.time_bar import TimeBar
-from app.dashboard.timeline import job_spans, marks
-from app.dashboard.timeline_bands import Marks, color
+from app.dashboard.timeline import (
+    EventMark,
+    JobSpan,
+    current_job_spans,
+    event_marks,
+    past_job_spans,
+)
+from app.dashboard.timeline_bands import EventBand, JobBand
 from app.format.values import NOT_AVAILABLE, clock, device_label, format_field
 from app.link.link import Link
 from app.link.state import State
@@ -37,52 +42,55 @@ _PLACES = {
     "power": (4, 1, 1, 1),
 }
 _REACH = 2.5
-"""Buckets beside the cursor that still count as at it."""
+"""Bins beside the cursor whose values still count as those at the cursor."""
 _FORMATS = "CSV (*.csv);;Parquet (*.parquet);;Picture (*.png)"
-_MOST_JOBS, _LISTED = 1000, 30
-_AROUND = 0.05
-"""Of a job's time, shown before and after it."""
+_MOST_JOBS, _LISTED_JOBS = 1000, 30
+_MARGIN = 0.05
+"""Share of a job's time that is shown before and after it."""
 
 
 class DashboardPage(QWidget):
-    """Drag or ← → to move in time, wheel or + - to zoom, L to follow the newest reading again.
+    """Show the charts of all devices, or of the first ones of many.
 
-    C sets a cursor, which Shift with ← → moves; B keeps the stretch for comparison; J and Shift+J go from job to job.
+    Drag or press ← and → to move in time, turn the wheel or press + and - to zoom, press L to
+    follow the newest reading. C sets a cursor, which Shift with ← and → moves. B keeps the curves
+    for comparison. J and Shift+J go to the next and the previous job.
     """
 
     job_chosen = Signal(int)
-    """A job's bar above the charts was clicked."""
-    said = Signal(str)
-    """What became of an export."""
+    """Carries the job whose bar was clicked."""
+    message = Signal(str)
+    """Carries the outcome of an export."""
 
     def __init__(self, state: State, link: Link) -> None:
         super().__init__()
         self._state, self._link = state, link
-        self.span = TimeAxis()
-        self._pace, self._turns = Pace(), Turns()
-        self._only: tuple[str, ...] = ()
-        self.charted = ChartSource(state.history)
-        self.at: float | None = None
-        """Where on the time axis, from 0 to 1."""
-        self.beside: float | None = None
-        """Begin of the stretch that is kept for comparison."""
-        self._jobs: dict[int, Span] = {}
-        """Those that were seen on the time axis, by number, the first to start first."""
+        self.axis = TimeAxis()
+        self._schedule, self._texts = RedrawSchedule(), StaggeredRefresh()
+        self._charted: tuple[str, ...] = ()
+        """The devices that have curves while there are many."""
+        self.source = ChartSource(state.history)
+        self.cursor_share: float | None = None
+        """The cursor's place on the time axis, 0 to 1."""
+        self.compared: float | None = None
+        """Begin of the stretch of time that is kept for comparison."""
+        self._jobs: dict[int, JobSpan] = {}
+        """The newest jobs that were on the time axis, in order of their start."""
         self.legend = Legend()
         self.legend.changed.connect(self.refresh)
         self.bar = TimeBar()
-        self.where, self.spans, self.live = self.bar.where, self.bar.spans, self.bar.live
         self.bar.chosen.connect(self.show_last)
         self.bar.followed.connect(self.follow)
         self.bar.compared.connect(self.compare)
-        self.bar.job_wanted.connect(self.show_job)
+        self.bar.job_chosen.connect(self.show_job)
         self.bar.exported.connect(self.export)
-        self.jobs, self.marks = JobSpans(AXIS_WIDTH, EDGE_WIDTH), Marks(AXIS_WIDTH, EDGE_WIDTH)
+        self.jobs = JobBand(AXIS_WIDTH, EDGE_WIDTH)
         self.jobs.chosen.connect(self.job_chosen)
-        above = QWidget()
-        above.setLayout(column(self.jobs, self.marks, spacing=1))
+        self.events = EventBand(AXIS_WIDTH, EDGE_WIDTH)
+        bands = QWidget()
+        bands.setLayout(column(self.jobs, self.events, spacing=1))
         self.charts = {
-            field: ChartCard(title(field), above if field == "util" else None) for field in HEADLINE
+            field: ChartCard(title(field), bands if field == "util" else None) for field in HEADLINE
         }
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         grid = QGridLayout(self)
@@ -90,11 +98,11 @@ class DashboardPage(QWidget):
         grid.setSpacing(theme.S)
         grid.addWidget(self.legend, 0, 0, 1, 2, Qt.AlignmentFlag.AlignLeft)
         grid.addWidget(self.bar, 1, 0, 1, 2)
-        for field, made in self.charts.items():
-            grid.addWidget(made.frame, *_PLACES[field])
-            made.view.box.panned.connect(self.pan)
-            made.view.box.zoomed.connect(self.zoom)
-            made.view.box.hovered.connect(self.point)
+        for field, chart in self.charts.items():
+            grid.addWidget(chart.frame, *_PLACES[field])
+            chart.view.box.panned.connect(self.pan)
+            chart.view.box.zoomed.connect(self.zoom)
+            chart.view.box.hovered.connect(self.point)
         for line in (2, 3, 4):
             grid.setRowStretch(line, 1)
         for side in (0, 1):
@@ -102,150 +110,153 @@ class DashboardPage(QWidget):
         self._recolor()
 
     def refresh(self) -> None:
-        """Draw what the state has now, and ask for what it has not."""
-        snapshot, known = self._seen(), self._state.history.span()
+        """Draw what is known now, and load what is missing."""
+        snapshot, known = self._charted_snapshot(), self._state.history.span()
         if snapshot is None:
             return
         if known is not None:
-            self.span.extend(*known)
-        colors = {
-            s.device.id: theme.tokens().series[i % len(theme.tokens().series)]
-            for i, s in enumerate(snapshot.devices)
-        }
-        self.legend.show_devices(
-            {s.device.id: device_label(s.device) for s in snapshot.devices}, colors
-        )
+            self.axis.extend(*known)
+        series = theme.tokens().series
+        devices = [state.device for state in snapshot.devices]
+        colors = {device.id: series[i % len(series)] for i, device in enumerate(devices)}
+        self.legend.show_devices({device.id: device_label(device) for device in devices}, colors)
         self.legend.setVisible(bool(self.legend.chips))
-        hidden = self.legend.hidden_devices()
-        shown = {device: color for device, color in colors.items() if device not in hidden}
-        for request in self.charted.wants(
-            tuple(colors), self.span.limits, self.beside, self.charts["util"].view.pixels
+        pixels = self.charts["util"].view.pixels
+        for request in self.source.next_requests(
+            tuple(colors), self.axis.limits, self.compared, pixels
         ):
             self._load_past(request)
-        self._draw(snapshot, shown)
+        hidden = self.legend.hidden_devices()
+        self._draw(snapshot, {d: color for d, color in colors.items() if d not in hidden})
 
     def _load_past(self, request: LoadPast) -> None:
         self._link.send(
             self,
             request,
             self._take_past,
-            lambda _: self.charted.refused(request),
+            lambda _: self.source.fail(request),
             background=True,
         )
 
-    def _take_past(self, page: Page) -> None:
-        self.charted.take(page)
+    def _take_past(self, curves: PastCurves) -> None:
+        self.source.take(curves)
         if self.isVisible():
             self.refresh()
 
     def show_only(self, devices: tuple[str, ...]) -> None:
-        """Curves of these alone, of many: more could not be told apart."""
-        self._only = devices
+        """Show the curves of these devices only, since the curves of many cannot be told apart."""
+        self._charted = devices
         self.refresh()
 
-    def _seen(self) -> Snapshot | None:
-        """The newest snapshot, with the devices whose curves are shown."""
+    def _charted_snapshot(self) -> Snapshot | None:
+        """Return the newest snapshot, with the devices that have curves."""
         snapshot = self._state.snapshot
         if snapshot is None or len(snapshot.devices) <= MANY:
             return snapshot
         known = {state.device.id: state for state in snapshot.devices}
         return msgspec.structs.replace(
-            snapshot, devices=tuple(known[d] for d in self._only if d in known)
+            snapshot, devices=tuple(known[d] for d in self._charted if d in known)
         )
 
     def pan(self, seconds: float) -> None:
-        self.span.pan(seconds)
+        """Move the time axis to the right."""
+        self.axis.pan(seconds)
         self.refresh()
 
     def zoom(self, factor: float, at: float) -> None:
-        self.span.zoom(factor, at)
+        """Show `factor` times as many seconds around the moment `at`."""
+        self.axis.zoom(factor, at)
         self.refresh()
 
     def follow(self) -> None:
-        self.span.go_live()
+        """Follow the newest reading."""
+        self.axis.go_live()
         self.refresh()
 
     def show_last(self, seconds: float) -> None:
-        self.span.go_live(seconds)
+        """Show the last seconds, and follow the newest reading."""
+        self.axis.go_live(seconds)
         self.refresh()
 
-    def show_stretch(self, start: float, end: float) -> None:
+    def show_time(self, start: float, end: float) -> None:
         """Show the time from `start` to `end`, and a little around it."""
-        margin = _AROUND * (end - start)
-        self.span.show(start - margin, end + margin)
+        margin = _MARGIN * (end - start)
+        self.axis.show(start - margin, end + margin)
         self.refresh()
 
     def show_job(self, number: int) -> None:
-        """Show the time of a job that is known to the time bar."""
-        if (found := self._jobs.get(number)) is not None:
-            self.show_stretch(found.start, found.end)
+        """Show the time of a job that the time bar lists."""
+        span = self._jobs.get(number)
+        if span is not None:
+            self.show_time(span.start, span.end)
 
     def compare(self, wanted: bool) -> None:
-        """Keep the stretch that is shown under whatever is shown next, both from their begin on; or show one alone again."""
-        self.beside = self.span.limits[0] if wanted else None
+        """Keep the curves that are shown behind those of any other time, or remove them."""
+        self.compared = self.axis.limits[0] if wanted else None
         self.bar.compare.setChecked(wanted)
         self.refresh()
 
     def point(self, moment: float | None) -> None:
-        """Set the cursor to a moment; None: away."""
-        start, end = self.span.limits
-        self.at = None if moment is None else min(max((moment - start) / (end - start), 0.0), 1.0)
+        """Set the cursor to a moment, or remove it."""
+        start, end = self.axis.limits
+        self.cursor_share = None
+        if moment is not None:
+            self.cursor_share = min(max((moment - start) / (end - start), 0.0), 1.0)
         self.refresh()
 
     def export(self) -> None:
-        """Ask for a file's name; what is shown is written to it, as the name's ending says."""
-        ask_save_path(self, "Export what is shown", "gpudeck.csv", _FORMATS, self.save)
+        """Ask for a file, and save what is shown in the format of its name."""
+        ask_save_path(self, "Export", "gpudeck.csv", _FORMATS, self.save)
 
     def save(self, file: str) -> None:
-        """Write the stretch that is shown: a picture of it, or the values of the devices that are not hidden."""
-        snapshot = self._seen()
+        """Save a picture of the page, or the values of the devices that are not hidden."""
+        snapshot = self._charted_snapshot()
         if snapshot is None:
             return
         if file.lower().endswith(".png"):
-            done = self.grab().save(file)
-            self.said.emit(
-                f"written to {file}"
-                if done
-                else f"cannot write {file}. Choose a folder you can write to."
-            )
+            saved = self.grab().save(file)
+            problem = f"Cannot write {file}. Choose a folder that you can write to."
+            self.message.emit(f"Saved to {file}" if saved else problem)
             return
-        hidden = self.legend.hidden_devices()
-        shown = tuple(s.device for s in snapshot.devices if s.device.id not in hidden)
         from app.dashboard.history_export import ExportHistory  # rarely needed
 
+        hidden = self.legend.hidden_devices()
+        devices = tuple(s.device for s in snapshot.devices if s.device.id not in hidden)
         self._link.send(
             self,
-            ExportHistory(shown, *self.span.limits, file),
-            lambda _: self.said.emit(f"written to {file}"),
-            self.said.emit,
+            ExportHistory(devices, *self.axis.limits, file),
+            lambda _: self.message.emit(f"Saved to {file}"),
+            self.message.emit,
         )
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        start, end = self.span.limits
+        start, end = self.axis.limits
+        middle = (start + end) / 2
+        fixed = end if self.axis.live else middle
         shift = bool(event.modifiers() & Qt.KeyboardModifier.ShiftModifier)
         match event.key():
             case Qt.Key.Key_Left | Qt.Key.Key_Right if shift:
                 step = -0.01 if event.key() == Qt.Key.Key_Left else 0.01
-                at = 0.5 if self.at is None else self.at + step
+                at = 0.5 if self.cursor_share is None else self.cursor_share + step
                 self.point(start + at * (end - start))
             case Qt.Key.Key_Left:
-                self.pan(-self.span.seconds / 10)
+                self.pan(-self.axis.seconds / 10)
             case Qt.Key.Key_Right:
-                self.pan(self.span.seconds / 10)
+                self.pan(self.axis.seconds / 10)
             case Qt.Key.Key_Plus | Qt.Key.Key_Equal:
-                self.zoom(0.8, end if self.span.live else (start + end) / 2)
+                self.zoom(0.8, fixed)
             case Qt.Key.Key_Minus:
-                self.zoom(1.25, end if self.span.live else (start + end) / 2)
+                self.zoom(1.25, fixed)
             case Qt.Key.Key_L | Qt.Key.Key_End:
                 self.follow()
+            case Qt.Key.Key_C if self.cursor_share is None:
+                self.point(middle)
             case Qt.Key.Key_C | Qt.Key.Key_Escape:
-                self.point(
-                    (start + end) / 2 if event.key() == Qt.Key.Key_C and self.at is None else None
-                )
+                self.point(None)
             case Qt.Key.Key_B:
-                self.compare(self.beside is None)
+                self.compare(self.compared is None)
             case Qt.Key.Key_J:
-                self._next_job(-1 if shift else 1)
+                self._show_next_job(-1 if shift else 1)
             case Qt.Key.Key_E if event.modifiers() & Qt.KeyboardModifier.ControlModifier:
                 self.export()
             case _:
@@ -258,99 +269,107 @@ class DashboardPage(QWidget):
         super().changeEvent(event)
 
     def _recolor(self) -> None:
-        for made in self.charts.values():
-            made.view.recolor()
+        for chart in self.charts.values():
+            chart.view.recolor()
 
     def _draw(self, snapshot: Snapshot, colors: dict[str, str]) -> None:
-        widths, limits = (
-            {field: made.view.pixels for field, made in self.charts.items()},
-            self.span.limits,
-        )
-        paced = (
-            self.span.live
-            and self.at is None
-            and self.beside is None
-            and self.charted.recent(limits)
-        )
-        if paced:
-            limits = stepped(
-                limits, round_up(self.span.seconds / min(widths.values()) * PIXELS_A_BIN)
-            )
-        told = self.charted.annotations(limits)
-        happened = marks(told, colors, *limits)
+        widths = {field: chart.view.pixels for field, chart in self.charts.items()}
+        limits = self.axis.limits
+        recent = self.source.recent(limits)
+        alone = self.cursor_share is None and self.compared is None
+        stepping = self.axis.live and alone and recent
+        if stepping:
+            step = round_up(self.axis.seconds / min(widths.values()) * PIXELS_A_BIN)
+            limits = stepped(limits, step)
+        annotations = self.source.annotations(limits)
+        events = event_marks(annotations, colors, *limits)
+        spans = current_job_spans(snapshot, colors, *limits)
+        if not recent:
+            spans = past_job_spans(annotations, tuple(colors), *limits)
+        self._draw_charts(snapshot, colors, limits, widths, events, stepping)
+        self.jobs.show_spans(spans, limits, colors)
+        self.events.show_marks(events, limits)
+        self._list_jobs((*spans, *current_job_spans(snapshot, colors, 0.0, snapshot.time)))
+        self.bar.show_jobs(tuple(self._jobs.values())[-_LISTED_JOBS:], snapshot.time)
+        self.bar.show_axis(self.axis, self._position(snapshot.time))
+
+    def _draw_charts(
+        self,
+        snapshot: Snapshot,
+        colors: dict[str, str],
+        limits: Limits,
+        widths: dict[str, int],
+        events: tuple[EventMark, ...],
+        stepping: bool,
+    ) -> None:
+        """Draw all charts; while the axis moves in steps, draw only a few with each reading."""
+        hz = snapshot.settings.telemetry_hz
         moments = [
-            (mark.start, color(mark)) for mark in happened if mark.line and mark.start >= limits[0]
+            (event.start, theme.meaning_color(event.meaning))
+            for event in events
+            if event.line and event.start >= limits[0]
         ]
-        look = (
-            (
-                tuple(colors.items()),
-                self.span.seconds,
-                *widths.values(),
-                self._state.history.loads,
-                tuple(moments),
-            )
-            if paced
-            else object()
-        )
-        due = self._pace.due(tuple(self.charts), limits, look, snapshot.settings.telemetry_hz)
-        drawn = self.charted.draw(due, tuple(colors), limits, self.beside, widths)
-        self._turns.begin(snapshot.settings.telemetry_hz)
+        appearance: object = object()
+        if stepping:
+            loads = self._state.history.loads
+            sizes = tuple(widths.values())
+            appearance = (tuple(colors.items()), self.axis.seconds, sizes, loads, tuple(moments))
+        fields = self._schedule.next_charts(tuple(self.charts), limits, appearance, hz)
+        contents = self.source.contents(fields, tuple(colors), limits, self.compared, widths)
+        self._texts.begin(hz)
         renewed = [
             field
             for at, field in enumerate(self.charts)
-            if not paced or field in due or self._turns.due(at)
+            if not stepping or field in fields or self._texts.includes(at)
         ]
-        for chart in charts(snapshot, renewed):
-            made = self.charts[chart.field]
-            made.show_chart(chart, colors)
-            if chart.field in due:
-                made.show_series(chart, limits, drawn[chart.field], colors, moments)
-                self._show_cursor(made, chart, drawn[chart.field], colors)
-        own = spans(snapshot, colors, *limits)
-        found = own if self.charted.recent(limits) else job_spans(told, tuple(colors), *limits)
-        self.jobs.show_spans(found, limits, colors)
-        self.marks.show_marks(happened, limits)
-        self._jobs |= {s.job: s for s in (*found, *spans(snapshot, colors, 0.0, snapshot.time))}
-        self._jobs = {
-            s.job: s for s in sorted(self._jobs.values(), key=lambda s: s.start)[-_MOST_JOBS:]
-        }
-        self.bar.show_jobs(tuple(self._jobs.values())[-_LISTED:], snapshot.time)
-        self.bar.show_span(self.span, self._words(snapshot.time))
+        for chart in chart_models(snapshot, renewed):
+            card = self.charts[chart.field]
+            card.show_chart(chart, colors)
+            if chart.field in fields:
+                card.show_contents(chart, limits, contents[chart.field], colors, moments)
+                self._show_cursor(card, chart, contents[chart.field], colors)
 
     def _show_cursor(
-        self, made: ChartCard, chart: Chart, drawn: ChartContents, colors: dict[str, str]
+        self, card: ChartCard, chart: ChartModel, contents: ChartContents, colors: dict[str, str]
     ) -> None:
-        """The values where the cursor stands."""
-        start, end = self.span.limits
-        if self.at is None:
-            made.show_cursor(None, [], "")
+        moment = self._cursor_time()
+        if moment is None:
+            card.hide_cursor()
             return
-        moment, one = start + self.at * (end - start), len(chart.values) == 1
-        texts = []
-        for device, (times, values) in drawn.lines.items():
-            found = value_at(times, values, moment, _REACH * drawn.step)
-            text = (
-                NOT_AVAILABLE
-                if found is None
-                else format_field(chart.field, found * scale(chart.field)).text
-            )
-            texts.append((text, "" if one else colors[device]))
-        made.show_cursor(moment, texts, chart.unit)
+        texts = {}
+        for device, (times, values) in contents.lines.items():
+            value = value_at(times, values, moment, _REACH * contents.step)
+            texts[device] = NOT_AVAILABLE
+            if value is not None:
+                texts[device] = format_field(chart.field, value * scale(chart.field)).text
+        card.show_cursor(chart, moment, texts, colors)
 
-    def _words(self, now: float) -> str:
-        """What is to be said of the stretch that is shown."""
-        start, end = self.span.limits
-        said = [] if self.at is None else [f"at {clock(start + self.at * (end - start), now)}"]
-        said += [] if self.beside is None else [f"pale: from {clock(self.beside, now)}"]
-        said += [] if self.span.live else ["looking back; L follows again"]
-        return " · ".join(said)
+    def _cursor_time(self) -> float | None:
+        start, end = self.axis.limits
+        return None if self.cursor_share is None else start + self.cursor_share * (end - start)
 
-    def _next_job(self, step: int) -> None:
-        """The next job to start after the middle of what is shown, or the one before."""
-        start, end = self.span.limits
-        middle = (start + end) / 2
-        found = sorted(((s.start + s.end) / 2, s.start, s.end) for s in self._jobs.values())
-        there = [job for job in found if (job[0] - middle) * step > _AROUND * 0.1 * (end - start)]
+    def _position(self, now: float) -> str:
+        """Describe the cursor and the stretch of time that is shown."""
+        parts, moment = [], self._cursor_time()
+        if moment is not None:
+            parts.append(f"Cursor at {clock(moment, now)}")
+        if self.compared is not None:
+            parts.append(f"Pale curves from {clock(self.compared, now)}")
+        if not self.axis.live:
+            parts.append("Paused; press L to follow the newest reading")
+        return " · ".join(parts)
+
+    def _list_jobs(self, spans: tuple[JobSpan, ...]) -> None:
+        self._jobs |= {span.job: span for span in spans}
+        newest = sorted(self._jobs.values(), key=lambda span: span.start)[-_MOST_JOBS:]
+        self._jobs = {span.job: span for span in newest}
+
+    def _show_next_job(self, step: int) -> None:
+        """Show the next job that started after the middle of the charts, or the previous one."""
+        start, end = self.axis.limits
+        middle, least = (start + end) / 2, _MARGIN * 0.1 * (end - start)
+        spans = sorted(self._jobs.values(), key=lambda s: ((s.start + s.end) / 2, s.start))
+        there = [s for s in spans if ((s.start + s.end) / 2 - middle) * step > least]
         if there:
-            _, first, last = there[0] if step > 0 else there[-1]
-            self.show_stretch(first, last)
+            span = there[0] if step > 0 else there[-1]
+            self.show_time(span.start, span.end)

@@ -1,70 +1,73 @@
-"""Which part of the history all charts show: the newest seconds, or a stretch the user moved to."""
+"""Choose the part of the history that all charts show."""
 
 from __future__ import annotations
 
 from app.charts.history import SECONDS
 
 SHORTEST = 10.0
-"""Seconds; the closest one can zoom."""
+"""Seconds of the closest zoom."""
 LONGEST = 30 * 86400.0
-"""As far back as the daemon remembers."""
+"""Seconds that the daemon remembers."""
 FIRST = 60.0
 """Seconds shown at first; more as there is more, until the user chooses."""
 
 
 class TimeAxis:
-    """The shared time axis. Live: its right end is the newest reading."""
+    """The time axis of all charts. While it is live, its right end is the newest reading."""
 
     def __init__(self) -> None:
         self.seconds = FIRST
-        self._fits = True
+        self._grows = True
         self._end: float | None = None
         self._known = (0.0, 0.0)
 
     @property
     def live(self) -> bool:
+        """Report if the axis follows the newest reading."""
         return self._end is None
 
     @property
     def limits(self) -> tuple[float, float]:
-        """Left and right end, seconds since the epoch."""
+        """Return the left and the right end, seconds since the epoch."""
         end = self._known[1] if self._end is None else self._end
         return end - self.seconds, end
 
     def extend(self, oldest: float, newest: float) -> None:
-        """Tell what the window itself knows; a live axis moves on with it, and no axis stays on what has been forgotten."""
+        """Note what the window knows, and move on if the axis is live."""
         self._known = (oldest, newest)
-        if self._fits:
+        if self._grows:
             self.seconds = min(max(newest - oldest, FIRST), SECONDS)
         if self._end is not None:
             self._place(self._end)
 
     def go_live(self, seconds: float | None = None) -> None:
-        """Follow the newest reading, showing the last `seconds`."""
+        """Follow the newest reading; show the last `seconds` if they are given."""
         if seconds is not None:
-            self.seconds, self._fits = seconds, False
+            self.seconds, self._grows = seconds, False
         self._end = None
 
     def pan(self, seconds: float) -> None:
-        """Move to the right by `seconds` (negative: into the past). Reaching the newest reading makes it live."""
+        """Move to the right; to the left if `seconds` is negative."""
         self._place(self.limits[1] + seconds)
 
     def zoom(self, factor: float, at: float) -> None:
         """Show `factor` times as many seconds, with the moment `at` staying in its place."""
         start, end = self.limits
-        self._fits = False
-        seconds = min(max(self.seconds * factor, SHORTEST), LONGEST)
         share = (end - at) / (end - start)
-        self.seconds = seconds
-        self._place(at + share * seconds)
+        self._set_length(self.seconds * factor)
+        self._place(at + share * self.seconds)
 
     def show(self, start: float, end: float) -> None:
-        """Show this stretch."""
-        self._fits = False
-        self.seconds = min(max(end - start, SHORTEST), LONGEST)
+        """Show the time from `start` to `end`."""
+        self._set_length(end - start)
         self._place(start + self.seconds)
 
+    def _set_length(self, seconds: float) -> None:
+        self._grows = False
+        self.seconds = min(max(seconds, SHORTEST), LONGEST)
+
     def _place(self, end: float) -> None:
+        """Set the right end; go live if it reaches the newest reading."""
         newest = self._known[1]
         end = max(end, newest - LONGEST + self.seconds)
         self._end = None if end >= newest else end

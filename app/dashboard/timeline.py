@@ -1,81 +1,125 @@
-"""What happened, as marks on the charts' time axis: jobs as spans, the rest as marks. Free of Qt."""
+"""Place jobs, throttling, alerts and Xid events on the time axis of the charts."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from app.dashboard.job_spans import Span, lanes
+from app.format.job_rows import device_labels, ended, meaning, started, state_word
 from app.format.values import clock, duration
 from app.strip.tile_model import Meaning
 from scheduler.protocol.annotation import Annotation
+from scheduler.protocol.jobs import Queued
+from scheduler.protocol.snapshot import Snapshot
 
-MEANINGS: dict[str, Meaning] = {"throttle": "throttled", "alert": "hot", "xid": "failed"}
+EVENT_MEANINGS: dict[str, Meaning] = {"throttle": "throttled", "alert": "hot", "xid": "failed"}
+"""The kinds of annotations that are events, and the meaning of each."""
 
 
 @dataclass(frozen=True)
-class Mark:
+class JobSpan:
+    """A job from its start to its end, or to now. Times are seconds since the epoch."""
+
+    job: int
+    label: str
+    tooltip: str
+    start: float
+    end: float
+    meaning: Meaning
+    device: str
+    """The first device that the job held."""
+    lane: int = 0
+    """Spans in the same lane do not overlap."""
+
+
+@dataclass(frozen=True)
+class EventMark:
+    """Something that happened to a device or the machine. Times are seconds since the epoch."""
+
     start: float
     end: float
     meaning: Meaning
     tooltip: str
     line: bool
-    """A moment that deserves a line through all charts."""
+    """Draw a line through all charts."""
 
 
-def marks(
+def current_job_spans(
+    snapshot: Snapshot, devices: Collection[str], start: float, end: float
+) -> tuple[JobSpan, ...]:
+    """Return the jobs of a snapshot that held one of `devices` in a stretch of time."""
+    spans: list[JobSpan] = []
+    labels = device_labels(snapshot)
+    for job in sorted(snapshot.jobs, key=lambda j: (started(j) or 0.0, j.id)):
+        devices_held = () if isinstance(job.state, Queued) else job.state.devices
+        held = [device for device in devices_held if device in devices]
+        began, until = started(job), ended(job) or snapshot.time
+        if not held or began is None or until < start or began > end:
+            continue
+        label = f"{job.id} · {job.spec.name}"
+        where = ", ".join(labels[device] for device in held)
+        when = f"{clock(began, snapshot.time)}, {duration(until - began)}"
+        tooltip = f"job {label}, {state_word(job)}\n{where}, {when}"
+        spans.append(JobSpan(job.id, label, tooltip, began, until, meaning(job), held[0]))
+    return _in_lanes(spans)
+
+
+def past_job_spans(
+    annotations: Iterable[Annotation], devices: Sequence[str], start: float, end: float
+) -> tuple[JobSpan, ...]:
+    """Return the jobs among annotations; a job that held several devices is returned once."""
+    found: dict[tuple[int, float], JobSpan] = {}
+    for a in annotations:
+        if a.kind == "job" and a.job is not None and a.device in devices and _in(a, start, end):
+            # the text is "job 77 (train): failed"
+            name, _, status = a.text.removeprefix("job ").rpartition(": ")
+            failed: Meaning = "failed" if status in ("failed", "lost") else ""
+            span = JobSpan(
+                a.job,
+                f"{name}: {status}",
+                _tooltip(a, end),
+                a.time,
+                end if a.until is None else a.until,
+                failed,
+                a.device,
+            )
+            found.setdefault((a.job, a.time), span)
+    return _in_lanes(sorted(found.values(), key=lambda span: span.start))
+
+
+def event_marks(
     annotations: Iterable[Annotation], devices: Collection[str], start: float, end: float
-) -> tuple[Mark, ...]:
-    """Of the shown devices, and of the machine."""
+) -> tuple[EventMark, ...]:
+    """Return the events of `devices` and of the machine in a stretch of time."""
     return tuple(
-        Mark(
+        EventMark(
             a.time,
             min(end if a.until is None else a.until, end),
-            MEANINGS[a.kind],
+            EVENT_MEANINGS[a.kind],
             _tooltip(a, end),
             a.kind != "throttle",
         )
         for a in annotations
-        if a.kind in MEANINGS
-        and (not a.device or a.device in devices)
-        and a.time <= end
-        and (a.until is None or a.until >= start)
+        if a.kind in EVENT_MEANINGS and (not a.device or a.device in devices) and _in(a, start, end)
     )
 
 
-def job_spans(
-    annotations: Iterable[Annotation], devices: Sequence[str], start: float, end: float
-) -> tuple[Span, ...]:
-    """The jobs among them, as the band above the charts shows them; one that held several devices stands once."""
-    found: dict[tuple[int, float], Annotation] = {}
-    for a in annotations:
-        if (
-            a.kind == "job"
-            and a.job is not None
-            and a.device in devices
-            and a.time <= end
-            and (a.until is None or a.until >= start)
-        ):
-            found.setdefault((a.job, a.time), a)
-    jobs = sorted(found.values(), key=lambda a: a.time)
-    ends = [end if a.until is None else a.until for a in jobs]
-    placed = lanes([(a.time, until) for a, until in zip(jobs, ends, strict=True)])
-    return tuple(
-        Span(a.job or 0, _label(a), _tooltip(a, end), a.time, until, _meaning(a), a.device, lane)
-        for a, until, lane in zip(jobs, ends, placed, strict=True)
-    )
+def _in_lanes(spans: Iterable[JobSpan]) -> tuple[JobSpan, ...]:
+    """Put each span, in order of start, into the lowest lane in which it overlaps no other."""
+    free: list[float] = []
+    placed = []
+    for span in spans:
+        lane = next((i for i, time in enumerate(free) if time <= span.start), len(free))
+        free[lane:] = [span.end, *free[lane + 1 :]]
+        placed.append(replace(span, lane=lane))
+    return tuple(placed)
 
 
-def _meaning(a: Annotation) -> Meaning:
-    return "failed" if a.text.endswith((": failed", ": lost")) else ""
-
-
-def _label(a: Annotation) -> str:
-    return a.text.removeprefix("job ")
+def _in(a: Annotation, start: float, end: float) -> bool:
+    return a.time <= end and (a.until is None or a.until >= start)
 
 
 def _tooltip(a: Annotation, now: float) -> str:
-    lasted = (
-        "" if a.until == a.time else f", {duration((now if a.until is None else a.until) - a.time)}"
-    )
+    until = now if a.until is None else a.until
+    lasted = "" if a.until == a.time else f", {duration(until - a.time)}"
     return f"{a.text}\n{clock(a.time, now)}{lasted}"

@@ -1,75 +1,153 @@
-"""A thin band under the jobs that says what else happened when: throttling, alerts, Xid events."""
+"""Paint the bands above the charts: the jobs that ran, and below them what else happened."""
 
 from __future__ import annotations
 
-from PySide6.QtCore import QEvent, QPointF, QRectF
-from PySide6.QtGui import QColor, QHelpEvent, QPainter, QPaintEvent
-from PySide6.QtWidgets import QToolTip, QWidget
+from PySide6.QtCore import QEvent, QPointF, QRectF, Qt, Signal
+from PySide6.QtGui import QColor, QMouseEvent, QPainter, QPaintEvent
+from PySide6.QtWidgets import QWidget
 
-from app.dashboard.timeline import Mark
+from app.dashboard.timeline import EventMark, JobSpan
 from app.widgets import theme
+from app.widgets.mark_chart import show_tooltip
 
-_HEIGHT = 5
+_JOB_HEIGHT, _EVENT_HEIGHT = 16, 5
+_GAP = 1
+_NARROWEST = 3
+"""Pixels that every item is wide at least, so that a short one can be seen."""
+_PALE = 0.16
+_WITH_TEXT = 13
+"""Pixels of height from which a lane has room for a label."""
 _REACH = 3
-"""Pixels beside a mark that still count as on it."""
+"""Pixels beside an event that still belong to it."""
 
 
-def color(mark: Mark) -> str:
-    """In the colours that these things have everywhere."""
-    return str(getattr(theme.tokens(), mark.meaning))
+class TimeBand(QWidget):
+    """Place items on the time axis of the charts; subclasses paint them."""
 
-
-class Marks(QWidget):
-    """At least three pixels wide each; hidden while there are none."""
-
-    def __init__(self, left: int, right: int) -> None:
-        """`left`, `right`: pixels at both sides that do not belong to the time axis."""
+    def __init__(self, name: str, height: int, left: int, right: int) -> None:
+        """Leave `left` and `right` pixels at both sides free, which the charts need for axes."""
         super().__init__()
         self._left, self._right = left, right
-        self.marks: tuple[Mark, ...] = ()
-        self._limits = (0.0, 1.0)
-        self.setFixedHeight(_HEIGHT)
-        self.setAccessibleName("What happened over time")
-        self.hide()
+        self.limits = (0.0, 1.0)
+        """Both ends of the time axis, seconds since the epoch."""
+        self.setFixedHeight(height)
+        self.setAccessibleName(name)
 
-    def show_marks(self, marks: tuple[Mark, ...], limits: tuple[float, float]) -> None:
-        """`limits`: both ends of the time axis, seconds since the epoch."""
-        if marks or self.marks:
-            self.marks, self._limits = marks, limits
-            self.setVisible(bool(marks))
-            self.setAccessibleDescription(
-                "; ".join(mark.tooltip.replace("\n", ", ") for mark in marks[-5:])
-            )
+    def box(self, start: float, end: float) -> QRectF:
+        """Return the rectangle of a stretch of time."""
+        first, last = self.limits
+        width = self.width() - self._left - self._right
+        x, right = (
+            self._left + width * min(max((t - first) / (last - first), 0.0), 1.0)
+            for t in (start, end)
+        )
+        left = min(x, self._left + width - _NARROWEST)
+        return QRectF(left, 0, max(right - x, _NARROWEST), self.height())
+
+    def event(self, event: QEvent) -> bool:
+        return show_tooltip(self, event, self.tooltip_at) or super().event(event)
+
+    def tooltip_at(self, point: QPointF) -> str:
+        """Return the tooltip of the items at a point."""
+        raise NotImplementedError
+
+
+class JobBand(TimeBand):
+    """Paint a bar a job, in the colour of its device or of failure.
+
+    Emits `chosen` with the id of a job that is clicked.
+    """
+
+    chosen = Signal(int)
+
+    def __init__(self, left: int, right: int) -> None:
+        super().__init__("Jobs over time", _JOB_HEIGHT, left, right)
+        self.spans: tuple[JobSpan, ...] = ()
+        self._colors: dict[str, str] = {}
+        self._font = theme.font(theme.SMALL)
+
+    def show_spans(
+        self, spans: tuple[JobSpan, ...], limits: tuple[float, float], colors: dict[str, str]
+    ) -> None:
+        """Show these jobs between `limits`, in the colours of the devices."""
+        if spans or self.spans:
+            self.spans, self.limits, self._colors = spans, limits, colors
             self.update()
 
-    def boxes(self) -> list[tuple[QRectF, Mark]]:
-        """Where each mark is drawn."""
-        start, end = self._limits
-        width = self.width() - self._left - self._right
+    def boxes(self) -> list[tuple[QRectF, JobSpan]]:
+        """Return the rectangle of each job."""
+        height = _JOB_HEIGHT / max((span.lane + 1 for span in self.spans), default=1)
         found = []
-        for mark in self.marks:
-            x, right = (
-                self._left + width * min(max((t - start) / (end - start), 0.0), 1.0)
-                for t in (mark.start, mark.end)
-            )
-            found.append(
-                (QRectF(min(x, self._left + width - 3), 0, max(right - x, 3), _HEIGHT), mark)
-            )
+        for span in self.spans:
+            box = self.box(span.start, span.end)
+            box.moveTop(span.lane * height)
+            box.setHeight(max(height - _GAP, 1))
+            found.append((box, span))
         return found
 
     def paintEvent(self, event: QPaintEvent) -> None:
         painter = QPainter(self)
-        for box, mark in self.boxes():
-            painter.fillRect(box, QColor(color(mark)))
+        painter.setFont(self._font)
+        for box, span in self.boxes():
+            self._paint(painter, box, span)
 
-    def event(self, event: QEvent) -> bool:
-        if isinstance(event, QHelpEvent):
-            at = QPointF(event.pos())
-            here = [
-                mark.tooltip
-                for box, mark in self.boxes()
-                if box.adjusted(-_REACH, 0, _REACH, 0).contains(at)
-            ]
-            QToolTip.showText(event.globalPos(), "\n".join(here), self)
-            return True
-        return super().event(event)
+    def _paint(self, painter: QPainter, box: QRectF, span: JobSpan) -> None:
+        t, failed = theme.tokens(), span.meaning == "failed"
+        color = QColor(t.failed if failed else self._colors.get(span.device, t.accent))
+        painter.fillRect(QRectF(box.left(), box.top(), 2, box.height()), color)
+        with_text = box.height() >= _WITH_TEXT
+        color.setAlphaF(_PALE if with_text else 0.5)
+        painter.fillRect(box, color)
+        room, metrics = box.adjusted(6, 0, -2, 0), painter.fontMetrics()
+        if with_text and room.width() >= metrics.horizontalAdvance(str(span.job)):
+            elide = Qt.TextElideMode.ElideRight
+            text = metrics.elidedText(span.label, elide, int(room.width()))
+            flags = int(Qt.AlignmentFlag.AlignVCenter | Qt.TextFlag.TextSingleLine)
+            painter.setPen(QColor(t.failed if failed else t.text))
+            painter.drawText(room, flags, text)
+
+    def mousePressEvent(self, event: QMouseEvent) -> None:
+        span = self._span_at(event.position())
+        if span is not None:
+            self.chosen.emit(span.job)
+
+    def tooltip_at(self, point: QPointF) -> str:
+        span = self._span_at(point)
+        return span.tooltip if span else ""
+
+    def _span_at(self, point: QPointF) -> JobSpan | None:
+        return next((span for box, span in reversed(self.boxes()) if box.contains(point)), None)
+
+
+class EventBand(TimeBand):
+    """Paint throttling, alerts and Xid events. Hidden while there are none."""
+
+    def __init__(self, left: int, right: int) -> None:
+        super().__init__("Events over time", _EVENT_HEIGHT, left, right)
+        self.marks: tuple[EventMark, ...] = ()
+        self.hide()
+
+    def show_marks(self, marks: tuple[EventMark, ...], limits: tuple[float, float]) -> None:
+        """Show these events between `limits`."""
+        if marks or self.marks:
+            self.marks, self.limits = marks, limits
+            self.setVisible(bool(marks))
+            newest = (mark.tooltip.replace("\n", ", ") for mark in marks[-5:])
+            self.setAccessibleDescription("; ".join(newest))
+            self.update()
+
+    def boxes(self) -> list[tuple[QRectF, EventMark]]:
+        """Return the rectangle of each event."""
+        return [(self.box(mark.start, mark.end), mark) for mark in self.marks]
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        painter = QPainter(self)
+        for box, mark in self.boxes():
+            painter.fillRect(box, QColor(theme.meaning_color(mark.meaning)))
+
+    def tooltip_at(self, point: QPointF) -> str:
+        return "\n".join(
+            mark.tooltip
+            for box, mark in self.boxes()
+            if box.adjusted(-_REACH, 0, _REACH, 0).contains(point)
+        )

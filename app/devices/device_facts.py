@@ -1,17 +1,18 @@
-"""Everything known of one device, in groups: each value with what it means and how it came about, or why there is none."""
+"""Group everything that is known of one device: its values with their meanings, and its parts."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from app.devices.parts import Fact, Group, part_groups
 from app.format.values import NOT_AVAILABLE, FormattedValue, clock, duration, format_field
-from app.strip.tile_model import Meaning, Tile, temperature_meaning, throttle, tiles
-from scheduler.protocol.devices import NA, Detail, Reading
+from app.strip.tile_model import Meaning, Tile, temperature_meaning, throttle_reasons, tiles
+from scheduler.protocol.absence import explain
+from scheduler.protocol.devices import NA, Detail, Part, Reading
 from scheduler.protocol.fields import FIELDS
 from scheduler.protocol.snapshot import DeviceState, Snapshot
 
-_FIRST = {
+FIRST_FIELDS = {
     "util": "Work",
     "mem_used": "Memory",
     "clock_sm": "Clocks",
@@ -21,7 +22,7 @@ _FIRST = {
     "ecc": "Health",
     "cores": "Machine",
 }
-"""The table of fields is in groups: the first field of each, and what it is called here."""
+"""The first field of each group in the table of fields, and the title of the group."""
 _FLAGS = frozenset(
     {
         "ecc",
@@ -33,93 +34,171 @@ _FLAGS = frozenset(
         "throttle_heat",
     }
 )
+_PART_TITLES = {
+    "instance": "MIG instances",
+    "link": "NVLink links",
+    "core": "Busy cores, %",
+    "disk": "Disks",
+    "network": "Networks",
+    "sensor": "Sensors",
+}
+_PART_SUFFIXES = {
+    "nvlink_rx": " in",
+    "nvlink_tx": " out",
+    "nvlink_errors": " errors",
+    "disk_read": " read",
+    "disk_write": " written",
+    "net_rx": " in",
+    "net_tx": " out",
+    "mem_used": " used",
+    "mem_total": " total",
+}
+_ONLY_NONZERO = frozenset({"nvlink_errors"})
+"""Fields of a part that only the tooltip shows while they are zero."""
+_CORES_A_LINE = 8
+
+
+@dataclass(frozen=True)
+class DeviceFact:
+    """One value of a device."""
+
+    label: str
+    value: str
+    tooltip: str
+    meaning: Meaning = ""
+    absent: bool = False
+
+
+@dataclass(frozen=True)
+class FactGroup:
+    """Several values under a title."""
+
+    title: str
+    facts: tuple[DeviceFact, ...]
 
 
 @dataclass(frozen=True)
 class DeviceFacts:
-    device: str
+    """All values of a device."""
+
     tile: Tile
     read: str
-    """When it was read last."""
-    groups: tuple[Group, ...]
+    """When the device was last read."""
+    groups: tuple[FactGroup, ...]
 
 
 def device_facts(
     snapshot: Snapshot, device: str, detail: Detail | None = None
 ) -> DeviceFacts | None:
-    """None where the device is not there (any more). `detail`: what was read of its parts, where it was."""
+    """Return what is known of a device; None if it is not in the snapshot.
+
+    Args:
+        detail: What was read of the device's parts.
+    """
     state = next((s for s in snapshot.devices if s.device.id == device), None)
     if state is None:
         return None
     tile = next(t for t in tiles(snapshot) if t.device == device)
-    read = (
-        f"read at {clock(state.reading.time, snapshot.time)}" if state.reading else "not read now"
-    )
-    return DeviceFacts(
-        device,
-        tile,
-        read,
-        (_card(state, tile), *_groups(state), *part_groups(detail.parts if detail else ())),
-    )
+    read = f"Read at {clock(state.reading.time, snapshot.time)}" if state.reading else "Not read"
+    groups = [_card(state, tile), *_groups(state.reading)]
+    return DeviceFacts(tile, read, (*groups, *_part_groups(detail.parts if detail else ())))
 
 
-def _card(state: DeviceState, tile: Tile) -> Group:
+def _card(state: DeviceState, tile: Tile) -> FactGroup:
     device = state.device
-    rows = [
-        ("Name", device.name),
-        ("Id", device.id),
-        *device.facts.items(),
-        ("Used by", tile.holder),
-    ]
-    rows += [("Note", device.note)] if device.note else []
-    return Group(
-        "Card" if device.kind != "cpu" else "Processor",
-        tuple(Fact(k[:1].upper() + k[1:], v, v) for k, v in rows),
+    rows = {"Name": device.name, "ID": device.id, **device.facts, "Used by": tile.holder}
+    if device.note:
+        rows["Note"] = device.note
+    return FactGroup(
+        "Processor" if device.kind == "cpu" else "Card",
+        tuple(DeviceFact(name[:1].upper() + name[1:], v, v) for name, v in rows.items()),
     )
 
 
-def _groups(state: DeviceState) -> list[Group]:
-    reading = state.reading
+def _groups(reading: Reading | None) -> list[FactGroup]:
     if reading is None:
         return []
-    found: dict[str, list[Fact]] = {}
+    found: dict[str, list[DeviceFact]] = {}
     title = ""
     for field in FIELDS:
-        title = _FIRST.get(field, title)
+        title = FIRST_FIELDS.get(field, title)
         if field in reading.values or field in reading.absent or field in reading.texts:
             found.setdefault(title, []).append(_fact(field, reading))
-    return [Group(title, tuple(facts)) for title, facts in found.items()]
+    return [FactGroup(title, tuple(facts)) for title, facts in found.items()]
 
 
-def _fact(field: str, reading: Reading) -> Fact:
-    value, what = reading.get(field), FIELDS[field]
+def _fact(field: str, reading: Reading) -> DeviceFact:
+    value, description = reading.get(field), FIELDS[field]
     shown = format_field(field, value)
-    about = [f"{what.label}: {what.meaning}"]
-    if shown.reason:
-        about.append(f"N/A: {shown.reason}")
-    elif method := reading.methods.get(field):
-        about.append(method)
+    tooltip = f"{description.label}: {description.meaning}"
+    if not shown.available:
+        tooltip += f"\nN/A: {shown.reason}"
+    elif field in reading.methods:
+        tooltip += f"\n{reading.methods[field]}"
     meaning: Meaning = temperature_meaning(reading) if field == "temp" else ""
-    if field == "throttle" and throttle(reading):
+    if field == "throttle" and throttle_reasons(reading):
         meaning = "throttled"
-    return Fact(
-        what.label,
-        _text(field, reading, value, shown),
-        "\n".join(about),
-        meaning,
-        isinstance(value, NA),
-    )
+    text = _text(field, reading, value, shown)
+    return DeviceFact(description.label, text, tooltip, meaning, isinstance(value, NA))
 
 
 def _text(field: str, reading: Reading, value: float | NA, shown: FormattedValue) -> str:
     if field in reading.texts:
         return reading.texts[field]
-    if isinstance(value, NA) or shown.reason:
+    if isinstance(value, NA) or not shown.available:
         return NOT_AVAILABLE
     if field in _FLAGS:
         return "yes" if value else "no"
     if FIELDS[field].unit in ("", "lanes") and value == int(value):
         return f"{value:.0f} {FIELDS[field].unit}".strip()
-    if field == "throttled":
-        return duration(value)
-    return str(shown)
+    return duration(value) if field == "throttled" else str(shown)
+
+
+def _part_groups(parts: Sequence[Part]) -> list[FactGroup]:
+    """Return one group a kind of part."""
+    groups = []
+    for kind, title in _PART_TITLES.items():
+        chosen = [part for part in parts if part.kind == kind]
+        facts = _cores(chosen) if kind == "core" else tuple(_part_fact(part) for part in chosen)
+        if facts:
+            groups.append(FactGroup(title, facts))
+    return groups
+
+
+def _part_fact(part: Part) -> DeviceFact:
+    cells = [
+        f"{format_field(field, value)}{_PART_SUFFIXES.get(field, '')}"
+        for field, value in part.values.items()
+        if value or field not in _ONLY_NONZERO
+    ]
+    lines = [
+        f"{FIELDS[field].label}: {format_field(field, value)}"
+        for field, value in part.values.items()
+    ]
+    lines += [
+        f"{FIELDS[field].label}: N/A, {explain(cause)}" for field, cause in part.absent.items()
+    ]
+    lines += [f"{name}: {text}" for name, text in part.texts.items()]
+    state = part.texts.get("state", "")
+    if state and (state != "up" or not cells):
+        cells.insert(0, state)
+    name = part.name
+    if part.kind == "instance":
+        name = name[max(name.find("MIG "), 0) :]
+    value = ", ".join(cells) or NOT_AVAILABLE
+    return DeviceFact(name, value, "\n".join(lines), absent=not cells)
+
+
+def _cores(parts: Sequence[Part]) -> tuple[DeviceFact, ...]:
+    """List eight cores a line, as there may be hundreds."""
+    facts = []
+    for at in range(0, len(parts), _CORES_A_LINE):
+        line = parts[at : at + _CORES_A_LINE]
+        tooltip = "\n".join(
+            f"{p.name}: " + ", ".join(str(format_field(f, v)) for f, v in p.values.items())
+            for p in line
+        )
+        name = f"{at} to {at + len(line) - 1}" if len(line) > 1 else f"{at}"
+        values = "  ".join(f"{p.values['util']:.0f}" for p in line)
+        facts.append(DeviceFact(name, values, tooltip))
+    return tuple(facts)

@@ -1,4 +1,4 @@
-"""Captions on the left, values on the right, painted: each can be pointed at for what it means and how it came about."""
+"""Paint captions on the left and values on the right, each with a tooltip that explains it."""
 
 from __future__ import annotations
 
@@ -6,24 +6,26 @@ from PySide6.QtCore import QRectF, QSize, Qt
 from PySide6.QtGui import QColor, QPainter
 from PySide6.QtWidgets import QSizePolicy
 
-from app.devices.parts import Fact
+from app.devices.device_facts import DeviceFact
 from app.widgets import theme
 from app.widgets.mark_chart import ChartMark, MarkChart
 
-_LEFT = int(Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignLeft | Qt.TextFlag.TextSingleLine)
-_RIGHT = int(
-    Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignRight | Qt.TextFlag.TextSingleLine
+_LEFT, _RIGHT = (
+    int(side | Qt.AlignmentFlag.AlignVCenter | Qt.TextFlag.TextSingleLine)
+    for side in (Qt.AlignmentFlag.AlignLeft, Qt.AlignmentFlag.AlignRight)
 )
 _PADDING = 7
 
 
-class Facts(MarkChart):
+class FactTable(MarkChart):
+    """Show the facts of one group."""
+
     def __init__(self, name: str) -> None:
         super().__init__(name)
-        self.facts: tuple[Fact, ...] = ()
+        self.facts: tuple[DeviceFact, ...] = ()
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
 
-    def show_facts(self, facts: tuple[Fact, ...]) -> None:
+    def show_facts(self, facts: tuple[DeviceFact, ...]) -> None:
         """Paint the lines that changed."""
         before, self.facts = self.facts, facts
         if [f.label for f in before] != [f.label for f in facts]:
@@ -49,8 +51,7 @@ class Facts(MarkChart):
         ]
 
     def draw(self, painter: QPainter) -> None:
-        t, strong = theme.tokens(), theme.font(strong=True)
-        plain = theme.font()
+        t, plain, strong = theme.tokens(), theme.font(), theme.font(strong=True)
         for at, fact in enumerate(self.facts):
             line = self._line(at).adjusted(2, 0, -2, 0)
             painter.setFont(plain)
@@ -58,14 +59,11 @@ class Facts(MarkChart):
             painter.drawText(line, _LEFT, fact.label)
             room = line.width() - painter.fontMetrics().horizontalAdvance(fact.label) - theme.M
             painter.setFont(strong)
-            painter.setPen(QColor(t.muted if fact.absent else theme.meaning_color(fact.meaning)))
-            painter.drawText(
-                line,
-                _RIGHT,
-                painter.fontMetrics().elidedText(
-                    fact.value, Qt.TextElideMode.ElideRight, int(room)
-                ),
-            )
+            if not fact.absent:
+                painter.setPen(QColor(theme.meaning_color(fact.meaning)))
+            elide = Qt.TextElideMode.ElideRight
+            value = painter.fontMetrics().elidedText(fact.value, elide, int(room))
+            painter.drawText(line, _RIGHT, value)
 
     def _height(self) -> float:
         return float(self.fontMetrics().height() + _PADDING)

@@ -24,8 +24,13 @@ class FormattedValue(msgspec.Struct, frozen=True):
 
     text: str
     unit: str = ""
-    reason: str = ""
-    """The reason for N/A; empty for a value."""
+    reason: str | None = None
+    """The reason for N/A; None for a value."""
+
+    @property
+    def available(self) -> bool:
+        """Report if there is a value."""
+        return self.reason is None
 
     def __str__(self) -> str:
         return f"{self.text} {self.unit}" if self.unit else self.text

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import msgspec
 import numpy as np
 
-from app.charts.chart_model import Chart, Value, charts, scale
+from app.charts.chart_model import ChartModel, CurrentValue, chart_models, scale
 from app.charts.history import SECONDS
 from app.charts.scales import round_up
 from app.charts.series import Floats, decimate
@@ -23,7 +23,7 @@ OWN = "/job"
 
 @dataclass(frozen=True)
 class JobChart:
-    chart: Chart
+    chart: ChartModel
     limits: tuple[float, float]
     """Both ends of the time axis, seconds since the epoch."""
     series: dict[str, tuple[Floats, Floats]]
@@ -45,7 +45,7 @@ def job_charts(job: Job, state: State, pixels: int) -> tuple[JobChart, ...]:
     )
     made = {
         chart.field: chart if job.active else msgspec.structs.replace(chart, values=())
-        for chart in charts(shown)
+        for chart in chart_models(shown)
     }
     series: dict[str, dict[str, tuple[Floats, Floats]]] = {field: {} for field in FIELDS}
     width = round_up((end - start) / pixels * 2)
@@ -63,10 +63,10 @@ def job_charts(job: Job, state: State, pixels: int) -> tuple[JobChart, ...]:
     return tuple(JobChart(made[field], (start, end), series[field]) for field in FIELDS)
 
 
-def _with_own(chart: Chart, device: str, value: float) -> Chart:
+def _with_own(chart: ChartModel, device: str, value: float) -> ChartModel:
     """The chart with what the job itself has now, beside the value of its device; of a job that has ended nothing is now."""
     text = (
         "" if np.isnan(value) else f"own {value:.1f}" if chart.unit == "GiB" else f"own {value:.0f}"
     )
-    values = (*chart.values, Value(device + OWN, "", text, "")) if chart.values else ()
+    values = (*chart.values, CurrentValue(device + OWN, "", text)) if chart.values else ()
     return msgspec.structs.replace(chart, values=values, tooltip=f"{chart.tooltip}\n{_MEANING}")

@@ -42,7 +42,7 @@ class JobCharts(QWidget):
             here = {name: color for name, color in colors.items() if name in one.series}
             card = self.cards[one.chart.field]
             card.show_chart(one.chart, here)
-            card.show_series(one.chart, one.limits, ChartContents(one.series), here)
+            card.show_contents(one.chart, one.limits, ChartContents(one.series), here)
 
     def changeEvent(self, event: QEvent) -> None:
         if event.type() == QEvent.Type.PaletteChange:

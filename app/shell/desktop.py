@@ -20,7 +20,7 @@ from app.shell.notify import notify
 from app.shell.tray import Tray
 from app.shell.window import MainWindow
 from app.strip.compact import CompactStrip
-from app.strip.summary import brief
+from app.strip.summary import summarize
 from app.widgets import theme
 from scheduler.protocol import paths, settings
 from scheduler.protocol.errors import UserError
@@ -98,9 +98,9 @@ class Desktop(QObject):
         if (snapshot := self.feed.take()) is not None:
             self.window.show_snapshot(snapshot)
             self._herald.hear(snapshot)
-            now = brief(snapshot)
-            self.tray.show_brief(now)
-            self.compact.show_brief(now)
+            now = summarize(snapshot)
+            self.tray.show_summary(now)
+            self.compact.show_summary(now)
 
     def _settle(self) -> None:
         """What is better done before somebody waits for it."""

@@ -6,7 +6,7 @@ from PySide6.QtCore import QObject, QRectF, Qt, Signal
 from PySide6.QtGui import QColor, QIcon, QPainter, QPixmap
 from PySide6.QtWidgets import QMenu, QSystemTrayIcon
 
-from app.strip.summary import Brief
+from app.strip.summary import StripSummary
 from app.widgets import theme
 
 _SIZE = 64
@@ -42,12 +42,12 @@ class Tray(QObject):
     def stop(self) -> None:
         self.icon.hide()
 
-    def show_brief(self, brief: Brief) -> None:
+    def show_summary(self, summary: StripSummary) -> None:
         """The figure now; it is painted where it changed."""
-        text = f"GPU Deck\n{brief.text}"
+        text = f"GPU Deck\n{summary.text}"
         if self.icon.toolTip() != text:
             self.icon.setToolTip(text)
-        self._paint(brief.figure, brief.alarm)
+        self._paint(summary.figure, summary.alarm)
 
     def notify(self, title: str, text: str) -> None:
         """A notification by the tray, for desktops that have no command for it."""

@@ -110,7 +110,7 @@ class MainWindow(QWidget):
     def dashboard(self) -> DashboardPage:
         page = self._added("dashboard", DashboardPage(self.state, self.link))
         page.job_chosen.connect(self._show_job)
-        page.said.connect(self.status.show_message)
+        page.message.connect(self.status.show_message)
         return page
 
     @cached_property

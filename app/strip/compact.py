@@ -1,4 +1,4 @@
-"""A small strip that stays on top of all windows: a line a device."""
+"""Show a line a device in a small strip that stays on top of all windows."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from PySide6.QtCore import QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QCloseEvent, QColor, QKeyEvent, QMouseEvent, QPainter, QPaintEvent
 from PySide6.QtWidgets import QWidget
 
-from app.strip.summary import Brief, Row
+from app.strip.summary import StripSummary, SummaryRow
 from app.widgets import theme
+from app.widgets.controls import draw_share
 
 _TITLE, _COLUMNS, _BAR = 62, (52, 76, 52, 52), 60
 _LEFT, _RIGHT = (
@@ -17,7 +18,10 @@ _LEFT, _RIGHT = (
 
 
 class CompactStrip(QWidget):
-    """Drag it anywhere; Esc closes it; a double click, or Return, emits `opened`. Emits `closed` when it goes."""
+    """Show a summary; the user drags it anywhere and closes it with Esc.
+
+    Emits `opened` on a double click and on Return, and `closed` when it is closed.
+    """
 
     opened = Signal()
     closed = Signal()
@@ -32,55 +36,48 @@ class CompactStrip(QWidget):
         self.setAttribute(Qt.WidgetAttribute.WA_QuitOnClose, on=False)
         self.setWindowTitle("GPU Deck")
         self.setAccessibleName("GPU Deck, compact")
-        self.setToolTip("Drag to move, double click for the window, Esc to close")
-        self.brief: Brief | None = None
+        self.setToolTip("Drag to move, double-click to open the window, Esc to close")
+        self.summary: StripSummary | None = None
 
-    def show_brief(self, brief: Brief) -> None:
-        """Nothing is painted while it is hidden."""
-        if brief == self.brief:
+    def show_summary(self, summary: StripSummary) -> None:
+        """Show another summary."""
+        if summary == self.summary:
             return
-        self.brief = brief
-        self.setAccessibleDescription(brief.text)
+        self.summary = summary
+        self.setAccessibleDescription(summary.text)
         if self.size() != self.sizeHint():
             self.setFixedSize(self.sizeHint())
         self.update()
 
     def sizeHint(self) -> QSize:
-        lines = (len(self.brief.rows) + bool(self.brief.more) if self.brief else 0) or 1
-        return QSize(
-            _TITLE + _BAR + sum(_COLUMNS) + 2 * theme.M, lines * self._line() + 2 * theme.S
-        )
+        lines = (len(self.summary.rows) + bool(self.summary.more) if self.summary else 0) or 1
+        width = _TITLE + _BAR + sum(_COLUMNS) + 2 * theme.M
+        return QSize(width, lines * self._line() + 2 * theme.S)
 
     def paintEvent(self, event: QPaintEvent) -> None:
-        painter, t = QPainter(self), theme.tokens()
+        painter, t, summary = QPainter(self), theme.tokens(), self.summary
         painter.fillRect(self.rect(), QColor(t.surface))
-        painter.setPen(QColor(t.hot if self.brief and self.brief.alarm else t.line))
+        painter.setPen(QColor(t.hot if summary and summary.alarm else t.line))
         painter.drawRect(self.rect().adjusted(0, 0, -1, -1))
         painter.setFont(theme.font(theme.SMALL))
         top = float(theme.S)
-        for row in self.brief.rows if self.brief else ():
+        for row in summary.rows if summary else ():
             self._draw(painter, row, top)
             top += self._line()
-        if self.brief is None or self.brief.more or not self.brief.rows:
+        if summary is None or summary.more or not summary.rows:
+            more = summary.more if summary else 0
+            text = f"and {more} more" if more else "Waiting for a reading…"
             painter.setPen(QColor(t.muted))
-            words = (
-                f"and {self.brief.more} more"
-                if self.brief and self.brief.more
-                else "waits for a reading"
-            )
-            painter.drawText(QRectF(theme.M, top, self.width(), self._line()), _LEFT, words)
+            painter.drawText(QRectF(theme.M, top, self.width(), self._line()), _LEFT, text)
 
-    def _draw(self, painter: QPainter, row: Row, top: float) -> None:
-        t, line = theme.tokens(), self._line()
-        painter.setPen(QColor(t.muted))
+    def _draw(self, painter: QPainter, row: SummaryRow, top: float) -> None:
+        line = self._line()
+        painter.setPen(QColor(theme.tokens().muted))
         painter.drawText(QRectF(theme.M, top, _TITLE, line), _LEFT, row.title)
-        bar = QRectF(theme.M + _TITLE, top + line / 2 - 2, _BAR, 4)
-        painter.fillRect(bar, QColor(t.line))
-        bar.setWidth(_BAR * (row.share or 0.0))
-        painter.fillRect(bar, QColor(t.accent))
+        draw_share(painter, QRectF(theme.M + _TITLE, top + line / 2 - 2, _BAR, 4), row.share)
         left = theme.M + _TITLE + _BAR
+        painter.setPen(QColor(theme.meaning_color(row.meaning)))
         for width, text in zip(_COLUMNS, row.values, strict=True):
-            painter.setPen(QColor(theme.meaning_color(row.meaning)))
             painter.drawText(QRectF(left, top, width, line), _RIGHT, text)
             left += width
 
@@ -88,11 +85,9 @@ class CompactStrip(QWidget):
         return int(self.fontMetrics().height() + 3)
 
     def mousePressEvent(self, event: QMouseEvent) -> None:
-        if (
-            event.button() == Qt.MouseButton.LeftButton
-            and (handle := self.windowHandle()) is not None
-        ):
-            handle.startSystemMove()  # the compositor moves it: under Wayland nobody else can
+        handle = self.windowHandle()
+        if event.button() == Qt.MouseButton.LeftButton and handle is not None:
+            handle.startSystemMove()  # under Wayland only the compositor can move a window
 
     def mouseDoubleClickEvent(self, event: QMouseEvent) -> None:
         self.opened.emit()

@@ -1,94 +1,93 @@
-"""Many devices as a map of coloured cells: by which quantity, in which order, and which of them."""
+"""Sort, filter and colour many devices for the map that replaces the tiles."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from app.strip.tile_model import Metric, Tile
+from app.strip.tile_model import (
+    MEMORY,
+    POWER,
+    TEMPERATURE,
+    UTILISATION,
+    Meaning,
+    Tile,
+)
 
 MANY = 16
-"""With more devices than this the strip is a map instead of tiles."""
+"""With more devices than this the strip shows a map instead of tiles."""
 CHARTED = 8
-"""Of many devices the charts show so many: the first of the map."""
+"""The number of devices that the charts show of many: the first ones of the map."""
+BY_NUMBER, HIGHEST_FIRST, LOWEST_FIRST = ORDERS = ("By number", "Highest first", "Lowest first")
+QUANTITIES = {
+    "Utilisation": UTILISATION,
+    "Memory": MEMORY,
+    "Temperature": TEMPERATURE,
+    "Power": POWER,
+}
+"""The values that the colours can stand for, as indices of `tile_model.METRICS`."""
+FILTERS: dict[str, Callable[[Tile], bool]] = {
+    "All devices": lambda tile: True,
+    "In use": lambda tile: tile.usage != "idle",
+    "Idle": lambda tile: tile.usage == "idle",
+    "Hot or throttled": lambda tile: tile.meaning in ("hot", "throttled", "failed"),
+}
+
+
+class Selection(NamedTuple):
+    """Describe which devices the map shows, and how."""
+
+    quantity: str
+    order: str
+    filter: str
+    search: str
 
 
 @dataclass(frozen=True)
-class Quantity:
-    """What the colours stand for: one of a tile's metrics; `share` of it, 0 to 1."""
+class MapCell:
+    """One device in the map."""
 
-    name: str
-    metric: int
-
-
-QUANTITIES = (
-    Quantity("Utilisation", 0),
-    Quantity("Memory", 1),
-    Quantity("Temperature", 3),
-    Quantity("Power", 4),
-)
-ORDERS = ("By number", "Highest first", "Lowest first")
-EVERY, IN_USE, IDLE, HOT = KINDS = ("All", "In use", "Idle", "Hot or slowed")
-
-
-@dataclass(frozen=True)
-class Cell:
     device: str
     number: str
     text: str
     """The value, short: "98 %"."""
     share: float | None
-    """How deep its colour is; None: no value."""
-    meaning: str
+    """The depth of the colour, 0 to 1; None if there is no value."""
+    meaning: Meaning
     tooltip: str
 
 
-def cells(shown: tuple[Tile, ...], quantity: Quantity) -> tuple[Cell, ...]:
-    return tuple(_cell(tile, tile.metrics[quantity.metric]) for tile in shown)
+def map_cell(tile: Tile, quantity: str) -> MapCell:
+    """Return the cell of a device, coloured by `quantity`."""
+    metric = tile.metrics[QUANTITIES[quantity]]
+    values = (f"{m.caption} {m.text}" for m in tile.metrics)
+    tooltip = "\n".join((f"{tile.title} · {tile.name}", tile.holder, *values))
+    text = metric.text
+    if QUANTITIES[quantity] == MEMORY and metric.share is not None:
+        text = f"{100 * metric.share:.0f} %"
+    number = tile.title.split()[-1]
+    return MapCell(tile.device, number, text, metric.share, tile.meaning, tooltip)
 
 
-def _cell(tile: Tile, metric: Metric) -> Cell:
-    lines = [
-        f"{tile.title} · {tile.name}",
-        tile.holder,
-        *(f"{m.caption} {m.text}" for m in tile.metrics),
-    ]
-    text = (
-        metric.text
-        if metric.caption != "Memory" or metric.share is None
-        else f"{100 * metric.share:.0f} %"
-    )
-    return Cell(
-        tile.device, tile.title.split()[-1], text, metric.share, matter(tile), "\n".join(lines)
-    )
-
-
-def matter(tile: Tile) -> str:
-    """What is the matter with the device, as colour stands for it: hot before throttled before warm."""
-    meanings = {metric.meaning for metric in tile.metrics}
-    return next((m for m in ("failed", "hot", "throttled", "warm") if m in meanings), "")
-
-
-def chosen(
-    shown: tuple[Tile, ...], quantity: Quantity, order: str, kind: str, search: str
-) -> tuple[str, ...]:
-    """Ids of the devices to show, in their order: those of a kind in which every word of `search` is found."""
-    words = search.lower().split()
-    fits: dict[str, Callable[[Tile], bool]] = {
-        EVERY: lambda tile: True,
-        IN_USE: lambda tile: tile.holder != "idle",
-        IDLE: lambda tile: tile.holder == "idle",
-        HOT: lambda tile: matter(tile) in ("hot", "throttled", "failed"),
-    }
+def selected_devices(tiles: tuple[Tile, ...], selection: Selection) -> tuple[str, ...]:
+    """Return the ids of the devices to show, in their order."""
+    words = selection.search.lower().split()
+    fits = FILTERS[selection.filter]
     found = [
-        tile for tile in shown if fits[kind](tile) and all(word in _text(tile) for word in words)
+        tile for tile in tiles if fits(tile) and all(word in _searched(tile) for word in words)
     ]
-    if order != ORDERS[0]:
-        sign = -1 if order == ORDERS[1] else 1
-        shares = {tile.device: tile.metrics[quantity.metric].share for tile in found}
-        found.sort(key=lambda tile: ((share := shares[tile.device]) is None, sign * (share or 0.0)))
+    if selection.order != BY_NUMBER:
+        metric = QUANTITIES[selection.quantity]
+        sign = -1 if selection.order == HIGHEST_FIRST else 1
+
+        def place(tile: Tile) -> tuple[bool, float]:
+            share = tile.metrics[metric].share
+            return share is None, sign * (share or 0.0)
+
+        found.sort(key=place)
     return tuple(tile.device for tile in found)
 
 
-def _text(tile: Tile) -> str:
+def _searched(tile: Tile) -> str:
     return f"{tile.title} {tile.name} {tile.holder} {tile.holder_tooltip} {tile.device}".lower()

@@ -1,24 +1,137 @@
-"""The strip of many devices: by which quantity, in which order, which of them; and the map."""
+"""Show many devices as a map of coloured cells that can be sorted and filtered."""
 
 from __future__ import annotations
 
 import time
 
-from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import QComboBox, QScrollArea, QVBoxLayout, QWidget
+from PySide6.QtCore import QRectF, QSize, Qt, Signal
+from PySide6.QtGui import QColor, QFont, QKeyEvent, QMouseEvent, QPainter
+from PySide6.QtWidgets import QSizePolicy, QWidget
 
-from app.strip.fleet_map import FleetMap
-from app.strip.fleet_model import CHARTED, KINDS, ORDERS, QUANTITIES, cells, chosen
+from app.strip.fleet_model import (
+    CHARTED,
+    FILTERS,
+    ORDERS,
+    QUANTITIES,
+    MapCell,
+    Selection,
+    map_cell,
+    selected_devices,
+)
 from app.strip.tile_model import Tile
 from app.widgets import theme
-from app.widgets.controls import filter_box, label, row, set_text
+from app.widgets.controls import (
+    Stretch,
+    choice_box,
+    column,
+    filter_box,
+    label,
+    row,
+    scroll_area,
+    set_text,
+)
+from app.widgets.mark_chart import ChartMark, MarkChart
 
+_WIDTH, _HEIGHT, _GAP = 70, 34, 3
+_EDGE = 3
+_LEFT = int(Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignLeft)
+_CENTER = int(Qt.AlignmentFlag.AlignCenter)
 _REORDER_S = 5.0
-"""An order by value is made anew so often: cells that change places with every reading could not be followed."""
+"""Seconds between two sorts: nobody could follow cells that move with every reading."""
 
 
-class Fleet(QWidget):
-    """Emits `opened` with a device, and `charted` with those whose curves are to be shown."""
+class FleetMap(MarkChart):
+    """Paint a cell with number and value for each device.
+
+    Emits `opened` with a device on a click, and on Return for the current one.
+    """
+
+    opened = Signal(str)
+
+    def __init__(self) -> None:
+        super().__init__("Devices")
+        self.cells: tuple[MapCell, ...] = ()
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
+
+    def show_cells(self, cells: tuple[MapCell, ...]) -> None:
+        """Paint the cells that changed."""
+        if cells == self.cells:
+            return
+        before, self.cells = self.cells, cells
+        if [c.device for c in before] != [c.device for c in cells]:
+            self.renew()
+            self.updateGeometry()
+            return
+        for at, (old, new) in enumerate(zip(before, cells, strict=True)):
+            if old != new:
+                self.update(self._box(at).toAlignedRect())
+
+    def heightForWidth(self, width: int) -> int:
+        return max(-(-len(self.cells) // _columns(width)), 1) * (_HEIGHT + _GAP)
+
+    def hasHeightForWidth(self) -> bool:
+        return True
+
+    def sizeHint(self) -> QSize:
+        return QSize(600, self.heightForWidth(self.width()))
+
+    def minimumSizeHint(self) -> QSize:
+        return QSize(_WIDTH, _HEIGHT + _GAP)
+
+    def marks(self) -> list[ChartMark]:
+        return [ChartMark(self._box(at), cell.tooltip) for at, cell in enumerate(self.cells)]
+
+    def draw(self, painter: QPainter) -> None:
+        small, strong = theme.font(theme.SMALL), theme.font(theme.BASE, strong=True)
+        region = painter.clipRegion() if painter.hasClipping() else None
+        for at, cell in enumerate(self.cells):
+            box = self._box(at)
+            if region is None or region.intersects(box.toAlignedRect()):
+                _draw(painter, box, cell, small, strong)
+
+    def mousePressEvent(self, event: QMouseEvent) -> None:
+        super().mousePressEvent(event)
+        at = self.mark_at(event.position())
+        if at is not None:
+            self.opened.emit(self.cells[at].device)
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        keys = (Qt.Key.Key_Return, Qt.Key.Key_Enter, Qt.Key.Key_Space)
+        if event.key() in keys and self.current is not None:
+            self.opened.emit(self.cells[self.current].device)
+        else:
+            super().keyPressEvent(event)
+
+    def _box(self, at: int) -> QRectF:
+        columns = _columns(self.width())
+        width = (self.width() + _GAP) / columns
+        return QRectF(at % columns * width, at // columns * (_HEIGHT + _GAP), width - _GAP, _HEIGHT)
+
+
+def _columns(width: int) -> int:
+    return max((width + _GAP) // (_WIDTH + _GAP), 1)
+
+
+def _draw(painter: QPainter, box: QRectF, cell: MapCell, small: QFont, strong: QFont) -> None:
+    t = theme.tokens()
+    ground = QColor(t.sunken) if cell.share is None else theme.shade(cell.share)
+    painter.fillRect(box, ground)
+    if cell.meaning:
+        edge = QRectF(box)
+        edge.setWidth(_EDGE)
+        painter.fillRect(edge, QColor(theme.meaning_color(cell.meaning)))
+    painter.setPen(QColor(t.muted) if cell.share is None else theme.readable_on(ground))
+    painter.setFont(small)
+    painter.drawText(box.adjusted(7, 0, -4, 0), _LEFT, cell.number)
+    painter.setFont(strong)
+    painter.drawText(box.adjusted(20, 0, -4, 0), _CENTER, cell.text)
+
+
+class FleetView(QWidget):
+    """Show the map below the boxes that sort and filter it.
+
+    Emits `opened` with a device, and `charted` with the devices that the charts show.
+    """
 
     opened = Signal(str)
     charted = Signal(tuple)
@@ -27,79 +140,57 @@ class Fleet(QWidget):
         super().__init__()
         self.map = FleetMap()
         self.map.opened.connect(self.opened)
-        self.quantity = _box("Colour by", [q.name for q in QUANTITIES])
-        self.order = _box("Order", list(ORDERS))
-        self.kind = _box("Which devices", list(KINDS))
+        self.quantity = choice_box("Colour by", QUANTITIES)
+        self.order = choice_box("Order", ORDERS)
+        self.kind = choice_box("Show", FILTERS)
         self.filter = filter_box("Search names, jobs")
         self.filter.setMinimumWidth(200)
         self.count = label(size="small", meaning="muted")
         self._tiles: tuple[Tile, ...] = ()
-        self._shown: tuple[str, ...] = ()
-        self._ordered = 0.0
+        self._devices: tuple[str, ...] = ()
+        self._sorted_at = 0.0
         for box in (self.quantity, self.order, self.kind):
             box.currentIndexChanged.connect(self._renew)
         self.filter.textChanged.connect(self._renew)
-        bar = row(self.quantity, self.order, self.kind, self.filter, self.count)
-        bar.insertStretch(4, 1)
-        self.area = QScrollArea()
-        self.area.setWidgetResizable(True)
-        self.area.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        self.area.setFocusPolicy(Qt.FocusPolicy.NoFocus)
-        self.area.setWidget(self.map)
-        layout = QVBoxLayout(self)
-        layout.setContentsMargins(0, 0, 0, 0)
-        layout.setSpacing(theme.S)
-        layout.addLayout(bar)
-        layout.addWidget(self.area, 1)
+        self.area = scroll_area(self.map)
+        bar = row(self.quantity, self.order, self.kind, self.filter, Stretch(), self.count)
+        self.setLayout(column(bar, Stretch(self.area)))
 
     def show_tiles(self, tiles: tuple[Tile, ...]) -> None:
-        here = {tile.device for tile in tiles}
-        stale = {tile.device for tile in self._tiles} != here
+        """Show the devices of these tiles."""
+        changed = {tile.device for tile in self._tiles} != {tile.device for tile in tiles}
         self._tiles = tiles
-        if stale or time.monotonic() - self._ordered > _REORDER_S:
-            self._arrange()
-        self._paint()
+        if changed or time.monotonic() - self._sorted_at > _REORDER_S:
+            self._sort()
+        self._show_cells()
 
     def height_for(self, width: int) -> int:
-        """What all of it needs."""
+        """Return the pixels of height that show everything."""
         return self.quantity.sizeHint().height() + theme.S + self.map.heightForWidth(width)
 
     def _renew(self) -> None:
-        self._arrange()
-        self._paint()
+        self._sort()
+        self._show_cells()
 
-    def _arrange(self) -> None:
-        self._ordered = time.monotonic()
-        quantity = QUANTITIES[self.quantity.currentIndex()]
-        shown = chosen(
-            self._tiles,
-            quantity,
+    def _sort(self) -> None:
+        self._sorted_at = time.monotonic()
+        selection = Selection(
+            self.quantity.currentText(),
             self.order.currentText(),
             self.kind.currentText(),
             self.filter.text(),
         )
-        if shown != self._shown:
-            self._shown = shown
-            self.charted.emit(shown[:CHARTED])
+        devices = selected_devices(self._tiles, selection)
+        if devices != self._devices:
+            self._devices = devices
+            self.charted.emit(devices[:CHARTED])
 
-    def _paint(self) -> None:
-        known = {tile.device: tile for tile in self._tiles}
+    def _show_cells(self) -> None:
+        tiles, quantity = {tile.device: tile for tile in self._tiles}, self.quantity.currentText()
         self.map.show_cells(
-            cells(
-                tuple(known[d] for d in self._shown if d in known),
-                QUANTITIES[self.quantity.currentIndex()],
-            )
+            tuple(map_cell(tiles[d], quantity) for d in self._devices if d in tiles)
         )
-        many = f"{len(self._shown)} of {len(self._tiles)} devices"
-        set_text(
-            self.count,
-            many + (f"; charts: the first {CHARTED}" if len(self._shown) > CHARTED else ""),
-        )
-
-
-def _box(name: str, choices: list[str]) -> QComboBox:
-    made = QComboBox()
-    made.addItems(choices)
-    made.setAccessibleName(name)
-    made.setToolTip(name)
-    return made
+        count = f"{len(self._devices)} of {len(self._tiles)} devices"
+        if len(self._devices) > CHARTED:
+            count += f"; the charts show the first {CHARTED}"
+        set_text(self.count, count)

@@ -1,49 +1,53 @@
-"""The devices, always visible: a strip of tiles that wraps into equal columns, or a map where there are many."""
+"""Show the devices at the top of every page: as tiles, or as a map where there are many."""
 
 from __future__ import annotations
 
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import Qt, Signal
+from PySide6.QtCore import Signal
 from PySide6.QtGui import QResizeEvent
-from PySide6.QtWidgets import QGridLayout, QScrollArea, QStackedWidget, QWidget
+from PySide6.QtWidgets import QGridLayout, QScrollArea, QStackedWidget
 
-from app.charts.refresh_rate import Turns
+from app.charts.refresh_rate import StaggeredRefresh
 from app.strip.fleet_model import MANY
 from app.strip.tile_model import Tile
 from app.strip.tile_view import NARROWEST, Form, TileView
 from app.widgets import theme
-from app.widgets.controls import label
+from app.widgets.controls import clear_panel, label, set_up_scroll
 
 if TYPE_CHECKING:
-    from app.strip.fleet_view import Fleet
+    from app.strip.fleet_view import FleetView
 
 _MOST_OF_WINDOW = 0.45
-_MUCH_OF_ROOM = 0.6
-"""Tiles that would fill more of that are low ones."""
+_MOST_OF_ROOM = 0.6
+"""Tiles that would fill more of their room become slim."""
 
 
 class Strip(QStackedWidget):
-    """Tiles, or a map of many devices. Emits `opened` with a device to show all about, `charted` with those whose curves to show."""
+    """Show tiles, or a map of many devices.
+
+    Emits `opened` with the device that the user wants to see, and `charted` with the devices
+    that the charts show.
+    """
 
     opened = Signal(str)
     charted = Signal(tuple)
 
     def __init__(self) -> None:
         super().__init__()
-        self.lines = Tiles()
-        self.lines.opened.connect(self.opened)
-        self.lines.placed.connect(self._fit)
-        self.addWidget(self.lines)
+        self.grid = TileGrid()
+        self.grid.opened.connect(self.opened)
+        self.grid.placed.connect(self._fit)
+        self.addWidget(self.grid)
         self._fit()
 
     @cached_property
-    def fleet(self) -> Fleet:
-        """The map, made when there are many devices for the first time: the window starts without."""
-        from app.strip.fleet_view import Fleet
+    def fleet(self) -> FleetView:
+        """Return the map; it is made when there are many devices for the first time."""
+        from app.strip.fleet_view import FleetView
 
-        made = Fleet()
+        made = FleetView()
         made.opened.connect(self.opened)
         made.charted.connect(self.charted)
         self.addWidget(made)
@@ -51,21 +55,22 @@ class Strip(QStackedWidget):
 
     @property
     def tiles(self) -> dict[str, TileView]:
-        """Those that are shown, by device."""
-        return self.lines.tiles
+        """Return the tiles that are shown, by device."""
+        return self.grid.tiles
 
     @property
     def many(self) -> bool:
-        return self.currentWidget() is not self.lines
+        """Report if the map is shown."""
+        return self.currentWidget() is not self.grid
 
     def show_tiles(self, tiles: tuple[Tile, ...], hz: float) -> None:
-        """`hz`: readings a second."""
+        """Show the devices; `hz` is the number of readings a second."""
         if len(tiles) > MANY:
             self.setCurrentWidget(self.fleet)
             self.fleet.show_tiles(tiles)
         else:
-            self.setCurrentWidget(self.lines)
-            self.lines.show_tiles(tiles, hz)
+            self.setCurrentWidget(self.grid)
+            self.grid.show_tiles(tiles, hz)
         self._fit()
 
     def resizeEvent(self, event: QResizeEvent) -> None:
@@ -73,62 +78,61 @@ class Strip(QStackedWidget):
         self._fit()
 
     def _fit(self) -> None:
-        """As high as it needs, up to less than half of the window; more than that scrolls."""
-        room = (
-            int(_MOST_OF_WINDOW * self.window().height()) if self.window() is not self else theme.XL
-        )
-        height = (
-            min(self.fleet.height_for(self.width()), room) if self.many else self.lines.fit(room)
-        )
+        """Be as high as the content needs, but less than half of the window; the rest scrolls."""
+        room = theme.XL
+        if self.window() is not self:
+            room = int(_MOST_OF_WINDOW * self.window().height())
+        if self.many:
+            height = min(self.fleet.height_for(self.width()), room)
+        else:
+            height = self.grid.fit(room)
         if height != self.height():
             self.setFixedHeight(height)
 
 
-class Tiles(QScrollArea):
-    """All tiles of one form, in equal columns. Emits `opened` with a device, and `placed` when it may need another height."""
+class TileGrid(QScrollArea):
+    """Show tiles of the same form in columns of the same width.
+
+    Emits `opened` with a device, and `placed` when it may need another height.
+    """
 
     opened = Signal(str)
     placed = Signal()
 
     def __init__(self) -> None:
         super().__init__()
-        self.setWidgetResizable(True)
-        self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        self.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         self.tiles: dict[str, TileView] = {}
-        self.empty = label("Waits for the first reading of the devices", meaning="muted")
-        body = QWidget()
-        body.setProperty("clear", "true")
-        self._grid = QGridLayout(body)
+        self.empty = label("Waiting for the first reading of the devices…", meaning="muted")
+        self._grid = QGridLayout()
         self._grid.setContentsMargins(0, 0, 0, 0)
         self._grid.setSpacing(theme.S)
         self._grid.addWidget(self.empty, 0, 0)
         self._columns = 0
-        self._turns = Turns()
+        self._refresh = StaggeredRefresh()
         self._slim = False
-        self.setWidget(body)
+        set_up_scroll(self, clear_panel(self._grid))
 
     def show_tiles(self, tiles: tuple[Tile, ...], hz: float) -> None:
-        """Each in its turn where readings come faster than digits can be read."""
-        if tuple(self.tiles) != tuple(t.device for t in tiles):
-            self._rebuild(tuple(t.device for t in tiles))
-        self._turns.begin(hz)
+        """Show the tiles; not all at once if readings come faster than digits can be read."""
+        devices = tuple(tile.device for tile in tiles)
+        if tuple(self.tiles) != devices:
+            self._rebuild(devices)
+        self._refresh.begin(hz)
         for at, tile in enumerate(tiles):
             view = self.tiles[tile.device]
-            if view.tile is None or self._turns.due(at):
+            if view.tile is None or self._refresh.includes(at):
                 view.show_tile(tile)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
-        self.place()
+        self._place()
 
-    def place(self) -> None:
-        """All tiles in the same form, and then their places."""
+    def _place(self) -> None:
         self._arrange()
         self.placed.emit()
 
-    def _lines(self, form: Form) -> tuple[int, int]:
-        """Lines and columns of equal width: as many columns as fit, then as few as keep the number of lines."""
+    def _lines_and_columns(self, form: Form) -> tuple[int, int]:
+        """Return as few lines as the form allows, and as few columns as these lines need."""
         count = max(len(self.tiles), 1)
         fit = max(1, min(count, (self.width() + theme.S) // (NARROWEST[form] + theme.S)))
         lines = -(-count // fit)
@@ -136,7 +140,7 @@ class Tiles(QScrollArea):
 
     def _arrange(self) -> None:
         form: Form = "slim" if self._slim else "compact"
-        _, columns = self._lines(form)
+        _, columns = self._lines_and_columns(form)
         if columns != self._columns:
             for at in range(self._columns):
                 self._grid.setColumnStretch(at, 0)
@@ -155,26 +159,32 @@ class Tiles(QScrollArea):
             view = self.tiles.pop(device)
             self._grid.removeWidget(view)
             view.deleteLater()
-        self.tiles = {device: self.tiles.get(device) or self._made(device) for device in devices}
+        self.tiles = {
+            device: self.tiles.get(device) or self._new_tile(device) for device in devices
+        }
         self.empty.setVisible(not devices)
         self._columns = 0
-        self.place()
+        self._place()
 
-    def _made(self, device: str) -> TileView:
+    def _new_tile(self, device: str) -> TileView:
         view = TileView()
         view.opened.connect(lambda: self.opened.emit(device))
         return view
 
     def fit(self, room: int) -> int:
-        """Exactly as high as its lines, or as many whole lines as there is room for; at least two. Low ones, where they would take much."""
+        """Choose slim tiles if others would take much of `room`; return the height in pixels.
+
+        The height is that of all lines, or of as many whole lines as fit, but of two at least.
+        """
         views = list(self.tiles.values())
-        if views and self._slim != (
-            slim := self._lines("compact")[0] * (views[0].height_as("compact") + theme.S)
-            > _MUCH_OF_ROOM * room
-        ):
+        if not views:
+            return theme.XL
+        lines, _ = self._lines_and_columns("compact")
+        slim = lines * (views[0].height_as("compact") + theme.S) > _MOST_OF_ROOM * room
+        if slim != self._slim:
             self._slim = slim
             self._arrange()
-        height = views[0].sizeHint().height() if views else theme.XL
-        lines = -(-max(len(views), 1) // max(self._columns, 1))
+        height = views[0].sizeHint().height()
+        lines = -(-len(views) // max(self._columns, 1))
         lines = min(lines, max((room + theme.S) // (height + theme.S), 2))
         return lines * height + (lines - 1) * theme.S

@@ -1,68 +1,81 @@
-"""All devices in a word or two: for the tray and the compact strip."""
+"""Summarize all devices in a few words, for the tray and the compact strip."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from app.alerts.alert_rows import unacknowledged
-from app.strip.fleet_model import matter
-from app.strip.tile_model import Tile, tiles
+from app.strip.tile_model import (
+    MEMORY,
+    POWER,
+    TEMPERATURE,
+    UTILISATION,
+    Meaning,
+    Tile,
+    tiles,
+)
 from scheduler.protocol.snapshot import Snapshot
 
 LISTED = 12
-"""More devices than this are counted, not listed."""
+"""The most devices that are listed; the others are counted."""
+_NO_VALUE = "–"
 
 
 @dataclass(frozen=True)
-class Row:
-    """One device in a line: its number, utilisation (and its share, 0 to 1), memory, temperature and power."""
+class SummaryRow:
+    """One device in a line."""
 
     title: str
     share: float | None
+    """Utilisation, 0 to 1."""
     values: tuple[str, ...]
-    meaning: str
+    """Utilisation, memory, temperature and power."""
+    meaning: Meaning
 
 
 @dataclass(frozen=True)
-class Brief:
+class StripSummary:
+    """All devices in a few words."""
+
     figure: str
-    """Utilisation of the busiest device in percent; "–" where none can be read."""
+    """Utilisation of the busiest device in percent."""
     alarm: bool
-    """Something is raised that nobody has seen."""
-    rows: tuple[Row, ...]
+    """Report if an alert is raised that nobody has acknowledged."""
+    rows: tuple[SummaryRow, ...]
     more: int
-    """Devices that are not among the rows."""
+    """The number of devices that are not among the rows."""
 
     @property
     def text(self) -> str:
-        """For tooltips and screen readers."""
+        """Return a text for tooltips and screen readers."""
         lines = [" · ".join((row.title, *row.values)) for row in self.rows]
-        return (
-            "\n".join([*lines, *([f"and {self.more} more"] if self.more else [])])
-            or "no device is read"
-        )
+        if self.more:
+            lines.append(f"and {self.more} more")
+        return "\n".join(lines) or "No device can be read"
 
 
-def brief(snapshot: Snapshot) -> Brief:
-    """Where there are many devices, the busiest are listed."""
+def summarize(snapshot: Snapshot) -> StripSummary:
+    """Summarize the devices; of many, list the busiest."""
     shown = tiles(snapshot)
-    shares = [s for tile in shown if (s := tile.metrics[0].share) is not None]
-    listed = (
-        shown
-        if len(shown) <= LISTED
-        else tuple(sorted(shown, key=lambda t: -(t.metrics[0].share or 0.0)))[:LISTED]
-    )
-    figure = f"{100 * max(shares):.0f}" if shares else "–"
-    return Brief(
-        figure,
+    listed = shown
+    if len(shown) > LISTED:
+        listed = tuple(sorted(shown, key=lambda tile: -(_utilisation(tile) or 0.0))[:LISTED])
+    shares = [share for tile in shown if (share := _utilisation(tile)) is not None]
+    return StripSummary(
+        f"{100 * max(shares):.0f}" if shares else _NO_VALUE,
         unacknowledged(snapshot) > 0,
         tuple(_row(tile) for tile in listed),
         len(shown) - len(listed),
     )
 
 
-def _row(tile: Tile) -> Row:
-    util, memory, _, temperature, power = tile.metrics
+def _utilisation(tile: Tile) -> float | None:
+    return tile.metrics[UTILISATION].share
+
+
+def _row(tile: Tile) -> SummaryRow:
+    memory = tile.metrics[MEMORY]
     used = memory.text if memory.share is None else f"{100 * memory.share:.0f} % mem"
+    util, temperature, power = (tile.metrics[i].text for i in (UTILISATION, TEMPERATURE, POWER))
     title = tile.title.replace("GPU", "REPLAY") if tile.replay else tile.title
-    return Row(title, util.share, (util.text, used, temperature.text, power.text), matter(tile))
+    return SummaryRow(title, _utilisation(tile), (util, used, temperature, power), tile.meaning)

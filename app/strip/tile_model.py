@@ -1,12 +1,13 @@
-"""What the tiles on top say of each device."""
+"""Describe what the strip's tiles show of each device. `METRICS` lists the values of a tile."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal
 
 import msgspec
 
-from app.format.values import FormattedValue, device_label, duration, format_field
+from app.format.values import device_label, duration, format_field
 from scheduler.protocol.absence import Unavailable
 from scheduler.protocol.devices import NA, Reading
 from scheduler.protocol.jobs import Job
@@ -15,172 +16,201 @@ from scheduler.protocol.units import amount, numbered
 
 Meaning = Literal["", "warm", "hot", "throttled", "failed"]
 """The only things that colour stands for."""
+Usage = Literal["held", "in use", "idle", "recorded"]
+"""A device is held by our jobs, used by others, idle, or a recording that knows no users."""
 
 WARM_BELOW_LIMIT, HOT_BELOW_LIMIT = 15.0, 5.0
 """°C below the slow-down temperature from which a device is warm, or hot."""
-QUIET = ("idle", "recorded")
-"""Holders that nobody need look at."""
-_NO_THROTTLE = ("", "none", "idle", "application clocks", "sync boost", "display clocks")
 USUAL_LIMIT = 90.0
-"""°C; taken for the slow-down temperature where the device does not tell its own."""
+"""°C; the slow-down temperature of devices that do not report their own."""
+_NO_THROTTLE = ("", "none", "idle", "application clocks", "sync boost", "display clocks")
 
 
-class Metric(msgspec.Struct, frozen=True):
+class TileMetric(msgspec.Struct, frozen=True):
+    """One value of a tile."""
+
     caption: str
     text: str
     tooltip: str
     meaning: Meaning = ""
     share: float | None = None
-    """Of the whole, 0 to 1, for a bar; None: no bar."""
-    short: str = ""
-    """Where there is little room; empty: nothing is shown there."""
+    """Share of the whole, 0 to 1; None if it is not known."""
+    slim_text: str = ""
+    """The text in a slim tile, which has no room for all values."""
+    bar: bool = False
+    """Draw the share as a bar under the value."""
 
 
 class Tile(msgspec.Struct, frozen=True):
+    """All that a tile shows of its device."""
+
     device: str
     title: str
     name: str
     note: str
     replay: bool
+    usage: Usage
     holder: str
     holder_tooltip: str
-    metrics: tuple[Metric, ...]
+    metrics: tuple[TileMetric, ...]
+    """The values, in the order of `METRICS`."""
+
+    @property
+    def quiet(self) -> bool:
+        """Report if the tile need not draw attention to its holder."""
+        return self.usage in ("idle", "recorded")
+
+    @property
+    def meaning(self) -> Meaning:
+        """Return the most serious meaning of all values."""
+        found = {metric.meaning for metric in self.metrics}
+        order: tuple[Meaning, ...] = ("failed", "hot", "throttled", "warm")
+        return next((meaning for meaning in order if meaning in found), "")
 
 
 def tiles(snapshot: Snapshot) -> tuple[Tile, ...]:
+    """Return one tile a device."""
     jobs = {job.id: job for job in snapshot.jobs}
     return tuple(_tile(state, jobs) for state in snapshot.devices)
 
 
 def temperature_meaning(reading: Reading) -> Meaning:
-    """Warm or hot, measured against the device's own slow-down temperature."""
-    temperature, limit = reading.get("temp"), reading.get("temp_limit")
+    """Judge the temperature by the device's own slow-down temperature."""
+    temperature = reading.get("temp")
     if isinstance(temperature, NA):
         return ""
-    below = (USUAL_LIMIT if isinstance(limit, NA) else limit) - temperature
-    return "hot" if below <= HOT_BELOW_LIMIT else "warm" if below <= WARM_BELOW_LIMIT else ""
+    below = _temperature_limit(reading) - temperature
+    if below <= HOT_BELOW_LIMIT:
+        return "hot"
+    return "warm" if below <= WARM_BELOW_LIMIT else ""
 
 
-def throttle(reading: Reading) -> str:
-    """Why the clocks are held down, where that is more than rest or the user's own setting; empty where they are not."""
+def throttle_reasons(reading: Reading) -> tuple[str, ...]:
+    """Return why the clocks are held down, apart from idling and the user's own settings."""
     reasons = reading.texts.get("throttle", "none").split(", ")
-    return ", ".join(_since(reading, r) for r in reasons if r not in _NO_THROTTLE)
+    return tuple(_with_duration(reading, r) for r in reasons if r not in _NO_THROTTLE)
 
 
-def _since(reading: Reading, reason: str) -> str:
+def _with_duration(reading: Reading, reason: str) -> str:
     began = reading.since.get(reason)
     return reason if began is None else f"{reason} (for {duration(reading.time - began)})"
 
 
-def _tile(state: DeviceState, jobs: dict[int, Job]) -> Tile:
-    device = state.device
-    holder, tooltip = _holder(state, jobs)
-    return Tile(
-        device=device.id,
-        title=device_label(device),
-        name=device.name.removeprefix("REPLAY ").removeprefix(
-            "NVIDIA "
-        ),  # the badge says the first
-        note=device.note,
-        replay=device.kind == "replay",
-        holder=holder,
-        holder_tooltip=tooltip,
-        metrics=_metrics(state.reading),
+def _utilisation(reading: Reading) -> TileMetric:
+    share = _share(reading, "util", 100.0)
+    return _metric("Utilisation", reading, "util", share=share, bar=True)
+
+
+def _memory(reading: Reading) -> TileMetric:
+    used = format_field("mem_used", reading.get("mem_used"))
+    total = format_field("mem_total", reading.get("mem_total"))
+    both = used.available and total.available
+    return TileMetric(
+        "Memory",
+        f"{used.text} / {total}" if both else str(used),
+        used.reason or (f"total N/A: {total.reason}" if total.reason else "used / total"),
+        share=_share(reading, "mem_used", reading.values.get("mem_total", 0.0)),
+        slim_text=str(used),
+        bar=True,
     )
 
 
-def _holder(state: DeviceState, jobs: dict[int, Job]) -> tuple[str, str]:
-    if len(state.holders) > 1:
-        return numbered(state.holders), "shared by " + ", ".join(
-            _with_needs(number, jobs.get(number)) for number in state.holders
-        )
-    if state.holders:
-        job = jobs.get(state.holders[0])
-        alone = (
-            "held by this job alone"
-            if job and not job.spec.memory
-            else "held by this job, which lets others share it"
-        )
-        return f"job {state.holders[0]}" + (f" · {job.spec.name}" if job else ""), alone
-    if state.device.kind == "replay":
-        return "recorded", "who used it then is not in the recording"
-    if isinstance(state.use, Busy):
-        return "in use", state.use.reason
-    return "idle", "nobody uses it"
+def _compute_rate(reading: Reading) -> TileMetric:
+    return msgspec.structs.replace(_metric("TFLOP/s", reading, "tflops"), slim_text="")
 
 
-def _with_needs(number: int, job: Job | None) -> str:
-    return f"job {number}" + (
-        f" · {job.spec.name} ({amount(job.spec.memory)} reserved)" if job else ""
-    )
+def _temperature(reading: Reading) -> TileMetric:
+    share = _share(reading, "temp", _temperature_limit(reading))
+    return _metric("Temperature", reading, "temp", temperature_meaning(reading), share)
 
 
-def _metrics(reading: Reading | None) -> tuple[Metric, ...]:
-    if reading is None:
-        reading = Reading(
-            "",
-            0.0,
-            {},
-            absent=dict.fromkeys(
-                ("util", "mem_used", "tflops", "temp", "power"), Unavailable("unread")
-            ),
-        )
-    return (
-        _metric("Utilisation", reading, "util", share=_share(reading, "util", 100.0)),
-        _memory(reading),
-        _metric("TFLOP/s", reading, "tflops"),
-        _metric(
-            "Temperature",
-            reading,
-            "temp",
-            temperature_meaning(reading),
-            _share(reading, "temp", _limit(reading)),
-        ),
-        _power(reading),
-    )
+def _power(reading: Reading) -> TileMetric:
+    shown = format_field("power", reading.get("power"))
+    reasons = throttle_reasons(reading) if shown.available else ()
+    meaning: Meaning = "throttled" if reasons else ""
+    tooltip = shown.reason or "current power draw"
+    if reasons:
+        tooltip = f"clocks held down: {', '.join(reasons)}"
+    share = _share(reading, "power", reading.values.get("power_limit", 0.0))
+    return TileMetric("Power", str(shown), tooltip, meaning, share, str(shown))
+
+
+METRICS: tuple[Callable[[Reading], TileMetric], ...] = (
+    _utilisation,
+    _memory,
+    _compute_rate,
+    _temperature,
+    _power,
+)
+"""The values of every tile, in their order. Their places are in `app.strip.tile_view`."""
+UTILISATION, MEMORY, COMPUTE_RATE, TEMPERATURE, POWER = range(len(METRICS))
 
 
 def _metric(
-    caption: str, reading: Reading, field: str, meaning: Meaning = "", share: float | None = None
-) -> Metric:
+    caption: str,
+    reading: Reading,
+    field: str,
+    meaning: Meaning = "",
+    share: float | None = None,
+    bar: bool = False,
+) -> TileMetric:
     shown = format_field(field, reading.get(field))
-    text = str(shown)
-    short = "" if field == "tflops" else text
-    return Metric(
-        caption, text, shown.reason or reading.methods.get(field, caption), meaning, share, short
-    )
+    tooltip = shown.reason or reading.methods.get(field, caption)
+    return TileMetric(caption, str(shown), tooltip, meaning, share, str(shown), bar)
 
 
-def _power(reading: Reading) -> Metric:
-    shown, throttled = format_field("power", reading.get("power")), throttle(reading)
-    share = _share(reading, "power", reading.values.get("power_limit", 0.0))
-    if throttled and not shown.reason:
-        return Metric(
-            "Power", str(shown), f"clocks held down: {throttled}", "throttled", share, str(shown)
-        )
-    return Metric(
-        "Power", str(shown), shown.reason or "power drawn now", share=share, short=str(shown)
-    )
-
-
-def _limit(reading: Reading) -> float:
+def _temperature_limit(reading: Reading) -> float:
     return reading.values.get("temp_limit", USUAL_LIMIT)
-
-
-def _memory(reading: Reading) -> Metric:
-    used, total = (
-        format_field("mem_used", reading.get("mem_used")),
-        format_field("mem_total", reading.get("mem_total")),
-    )
-    text = str(used) if used.reason or total.reason else f"{used.text} / {total}"
-    share = _share(reading, "mem_used", reading.values.get("mem_total", 0.0))
-    return Metric("Memory", text, used.reason or _of_total(total), share=share, short=str(used))
-
-
-def _of_total(total: FormattedValue) -> str:
-    return f"total N/A: {total.reason}" if total.reason else "used / total"
 
 
 def _share(reading: Reading, field: str, whole: float) -> float | None:
     value = reading.values.get(field)
     return None if value is None or not whole > 0 else min(max(value / whole, 0.0), 1.0)
+
+
+def _tile(state: DeviceState, jobs: dict[int, Job]) -> Tile:
+    device = state.device
+    reading = state.reading
+    if reading is None:
+        fields = ("util", "mem_used", "tflops", "temp", "power")
+        reading = Reading("", 0.0, {}, absent=dict.fromkeys(fields, Unavailable("unread")))
+    usage, holder, tooltip = _holder(state, jobs)
+    # a badge says that it is a replay
+    name = device.name.removeprefix("REPLAY ").removeprefix("NVIDIA ")
+    return Tile(
+        device=device.id,
+        title=device_label(device),
+        name=name,
+        note=device.note,
+        replay=device.kind == "replay",
+        usage=usage,
+        holder=holder,
+        holder_tooltip=tooltip,
+        metrics=tuple(metric(reading) for metric in METRICS),
+    )
+
+
+def _holder(state: DeviceState, jobs: dict[int, Job]) -> tuple[Usage, str, str]:
+    """Return how the device is used, by whom, and a tooltip on it."""
+    if len(state.holders) > 1:
+        shares = ", ".join(_reservation(number, jobs.get(number)) for number in state.holders)
+        return "held", numbered(state.holders), f"shared by {shares}"
+    if state.holders:
+        job = jobs.get(state.holders[0])
+        name = f" · {job.spec.name}" if job else ""
+        shared = job is None or job.spec.memory
+        tooltip = (
+            "held by this job, which lets others share it" if shared else "held by this job alone"
+        )
+        return "held", f"job {state.holders[0]}{name}", tooltip
+    if state.device.kind == "replay":
+        return "recorded", "recorded", "the recording does not contain who used the device"
+    if isinstance(state.use, Busy):
+        return "in use", "in use", state.use.reason
+    return "idle", "idle", "nobody uses the device"
+
+
+def _reservation(number: int, job: Job | None) -> str:
+    return f"job {number}" + (
+        f" · {job.spec.name} ({amount(job.spec.memory)} reserved)" if job else ""
+    )

@@ -1,4 +1,4 @@
-"""One device in the strip on top."""
+"""Paint the tile of one device in the strip."""
 
 from __future__ import annotations
 
@@ -6,37 +6,37 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
-from PySide6.QtCore import QEvent, QRect, QRectF, QSize, Qt, Signal
+from PySide6.QtCore import QEvent, QPointF, QRect, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import (
     QColor,
     QFont,
     QFontMetricsF,
-    QHelpEvent,
     QKeyEvent,
     QMouseEvent,
     QPainter,
     QPaintEvent,
     QResizeEvent,
 )
-from PySide6.QtWidgets import QFrame, QToolTip, QWidget
+from PySide6.QtWidgets import QFrame, QWidget
 
-from app.strip.tile_model import QUIET, Metric, Tile
+from app.format.values import NOT_AVAILABLE
+from app.strip.tile_model import Tile, TileMetric
 from app.widgets import theme
+from app.widgets.controls import draw_share
+from app.widgets.mark_chart import show_tooltip
 
 Form = Literal["wide", "compact", "slim"]
-"""Five captioned columns; two rows whose units speak for themselves; one row of what matters most."""
+"""Five columns with captions; two rows; or one row of the most important values."""
 NARROWEST: dict[Form, int] = {"wide": 540, "compact": 272, "slim": 216}
 """Pixels of width that each form needs."""
+_PLACES = {
+    "wide": ((0.0, 0.18), (0.18, 0.45), (0.45, 0.66), (0.66, 0.84), (0.84, 1.0)),
+    "compact": ((0.0, 0.45), (0.45, 1.0), (0.0, 0.45), (0.45, 0.71), (0.71, 1.0)),
+    "slim": ((0.0, 0.2), (0.2, 0.54), (0.54, 0.54), (0.54, 0.77), (0.77, 1.0)),
+}
+"""Left and right end of each value of `tile_model.METRICS`, as shares of the width."""
 _BAR, _GAP = 3, 2
-"""Height of the line under a value, and what is between them."""
-_WITH_BAR = ("Utilisation", "Memory")
-_COLUMNS = ((0.0, 0.18), (0.18, 0.45), (0.45, 0.66), (0.66, 0.84), (0.84, 1.0))
-_TWO_ROWS = ((0.0, 0.45), (0.45, 1.0), (0.0, 0.45), (0.45, 0.71), (0.71, 1.0))
-_ONE_ROW = ((0.0, 0.2), (0.2, 0.54), (0.54, 0.54), (0.54, 0.77), (0.77, 1.0))
-_PLACES = {"wide": _COLUMNS, "compact": _TWO_ROWS, "slim": _ONE_ROW}
-"""Where each of the five values lies, as shares of the width."""
-
-
+"""Height of the bar under a value, and the distance between them."""
 _LEFT, _RIGHT, _MIDDLE = (
     int(side | Qt.AlignmentFlag.AlignVCenter | Qt.TextFlag.TextSingleLine)
     for side in (
@@ -48,30 +48,31 @@ _LEFT, _RIGHT, _MIDDLE = (
 
 
 @dataclass(frozen=True)
-class Cell:
-    """One piece of text in its place. `meaning` is what `theme.meaning_color` takes, or muted, or badge."""
+class TileText:
+    """One text of a tile in its place."""
 
     box: QRectF
     text: str
     font: QFont
     meaning: str = ""
+    """A meaning of `theme.meaning_color`, "muted", or "badge"."""
     tooltip: str = ""
     side: int = _LEFT
     share: float | None = None
-    """Of the thin line under it, which there is where `bar` is set."""
+    """The filled share of the bar under the text."""
     bar: bool = False
 
     @cached_property
     def area(self) -> QRect:
-        """All that is painted of it."""
+        """Return the rectangle of all that is painted."""
         return self.box.adjusted(0, 0, 0, _GAP + _BAR if self.bar else 0).toAlignedRect()
 
 
 class TileView(QFrame):
-    """Name, note and holder in the first line; the five headline values below.
+    """Show the device's name and holder in the first line, and its values below.
 
-    Painted, not made of labels: every label whose text changes has the whole strip laid out anew, and eight tiles are 200 of them.
-    Only the cells that changed are painted again. Emits `opened` on a click, and on Return.
+    It paints its texts itself: with labels, every text that changes would have the whole strip
+    laid out again. Only what changed is painted. Emits `opened` on a click and on Return.
     """
 
     opened = Signal()
@@ -83,27 +84,22 @@ class TileView(QFrame):
         self.setCursor(Qt.CursorShape.PointingHandCursor)
         self.tile: Tile | None = None
         self.form: Form = "compact"
-        self.header: list[Cell] = []
-        self.values: list[Cell] = []
-        self._bold, self._small, self._badge = (
-            theme.font(strong=True),
-            theme.font(theme.SMALL),
-            theme.font(theme.SMALL, strong=True),
-        )
-        self._line, self._caption = (
-            QFontMetricsF(self._bold).height(),
-            QFontMetricsF(self._small).height(),
-        )
+        self.header: list[TileText] = []
+        self.values: list[TileText] = []
+        self._bold, self._small = theme.font(strong=True), theme.font(theme.SMALL)
+        self._badge = theme.font(theme.SMALL, strong=True)
+        self._line = QFontMetricsF(self._bold).height()
+        self._caption = QFontMetricsF(self._small).height()
 
     def show_tile(self, tile: Tile) -> None:
+        """Paint what differs from the tile that is shown."""
         if tile == self.tile:
             return
         before, self.tile = self.tile, tile
         self.setAccessibleName(tile.title)
-        self.setAccessibleDescription(
-            ", ".join((tile.holder, *(f"{m.caption} {m.text}" for m in tile.metrics)))
-        )
-        if before is None or _head(before) != _head(tile):
+        values = (f"{metric.caption} {metric.text}" for metric in tile.metrics)
+        self.setAccessibleDescription(", ".join((tile.holder, *values)))
+        if before is None or _without_values(before) != _without_values(tile):
             self._place()
             return
         for at, (old, new) in enumerate(zip(before.metrics, tile.metrics, strict=True)):
@@ -112,26 +108,29 @@ class TileView(QFrame):
                 self.update(self.values[at].area)
 
     def set_form(self, form: Form) -> None:
+        """Lay out the tile in another form."""
         if form != self.form:
             self.form = form
             self.updateGeometry()
             self._place()
 
     @property
-    def cells(self) -> list[Cell]:
-        """Everything that is written."""
+    def texts(self) -> list[TileText]:
+        """Return everything that is written on the tile."""
         return self.header + self.values
 
     def sizeHint(self) -> QSize:
         return QSize(NARROWEST["compact"], self.height_as(self.form))
 
     def height_as(self, form: Form) -> int:
-        """Pixels that it needs in this form."""
-        if form == "slim":
-            return round(2 * theme.XS + self._line + self._caption + _BAR + _GAP)
-        values = (
-            self._caption + self._line + _BAR + 5 if form == "wide" else 2 * self._line + _BAR + 6
-        )
+        """Return the pixels of height that the form needs."""
+        match form:
+            case "slim":
+                return round(2 * theme.XS + self._line + self._caption + _BAR + _GAP)
+            case "wide":
+                values = self._caption + self._line + _BAR + 5
+            case "compact":
+                values = 2 * self._line + _BAR + 6
         return round(2 * theme.S + self._line + 6 + values)
 
     def minimumSizeHint(self) -> QSize:
@@ -143,12 +142,12 @@ class TileView(QFrame):
 
     def paintEvent(self, event: QPaintEvent) -> None:
         super().paintEvent(event)
-        painter, t, region = QPainter(self), theme.tokens(), event.region()
-        for cell in self.cells:
-            if region.intersects(cell.area):
-                _paint(painter, cell, t)
+        painter = QPainter(self)
+        for text in self.texts:
+            if event.region().intersects(text.area):
+                _paint(painter, text)
         if self.hasFocus():
-            painter.setPen(QColor(t.accent))
+            painter.setPen(QColor(theme.tokens().accent))
             painter.drawRoundedRect(QRectF(self.rect()).adjusted(0.5, 0.5, -0.5, -0.5), 8, 8)
 
     def mouseReleaseEvent(self, event: QMouseEvent) -> None:
@@ -162,14 +161,10 @@ class TileView(QFrame):
             super().keyPressEvent(event)
 
     def event(self, event: QEvent) -> bool:
-        if isinstance(event, QHelpEvent):
-            QToolTip.showText(
-                event.globalPos(),
-                next((c.tooltip for c in self.cells if c.area.contains(event.pos())), ""),
-                self,
-            )
-            return True
-        return super().event(event)
+        return show_tooltip(self, event, self._tooltip_at) or super().event(event)
+
+    def _tooltip_at(self, point: QPointF) -> str:
+        return next((t.tooltip for t in self.texts if t.area.contains(point.toPoint())), "")
 
     def _place(self) -> None:
         if self.tile is not None:
@@ -177,88 +172,67 @@ class TileView(QFrame):
             self.values = [self._value(at, metric) for at, metric in enumerate(self.tile.metrics)]
         self.update()
 
-    def _header(self, tile: Tile) -> list[Cell]:
-        """Title and badge as wide as they are, the holder on the right, and the name in what is left."""
+    def _header(self, tile: Tile) -> list[TileText]:
+        """Place title and badge on the left, the holder on the right, and the name between them."""
         left, right = float(theme.M), self.width() - float(theme.M)
-        found = [Cell(self._box(left, _advance(self._bold, tile.title)), tile.title, self._bold)]
+        title = TileText(self._box(left, _advance(self._bold, tile.title)), tile.title, self._bold)
+        texts = [title]
         if tile.replay:
-            box = self._box(found[-1].box.right() + theme.S, _advance(self._badge, "REPLAY") + 12)
-            found.append(Cell(box, "REPLAY", self._badge, "badge", side=_MIDDLE))
-        left = found[-1].box.right() + theme.S
+            box = self._box(title.box.right() + theme.S, _advance(self._badge, "REPLAY") + 12)
+            texts.append(TileText(box, "REPLAY", self._badge, "badge", side=_MIDDLE))
+        left = texts[-1].box.right() + theme.S
         held = min(_advance(self._small, tile.holder), 0.7 * (right - left))
-        holder, quiet = (
-            _elided(self._small, tile.holder, held),
-            "muted" if tile.holder in QUIET else "",
-        )
-        found.append(
-            Cell(
-                self._box(right - held, held),
-                holder,
-                self._small,
-                quiet,
-                f"{tile.holder}: {tile.holder_tooltip}",
-                _RIGHT,
-            )
-        )
-        room, name = (
-            max(right - held - theme.S - left, 0.0),
-            " · ".join(t for t in (tile.name, tile.note) if t),
-        )
-        found.append(
-            Cell(
-                self._box(left, room), _elided(self._small, name, room), self._small, "muted", name
-            )
-        )
+        holder = _elided(self._small, tile.holder, held)
+        meaning = "muted" if tile.quiet else ""
+        tooltip = f"{tile.holder}: {tile.holder_tooltip}"
+        box = self._box(right - held, held)
+        texts.append(TileText(box, holder, self._small, meaning, tooltip, _RIGHT))
+        room = max(right - held - theme.S - left, 0.0)
+        name = " · ".join(text for text in (tile.name, tile.note) if text)
+        shown = _elided(self._small, name, room)
+        texts.append(TileText(self._box(left, room), shown, self._small, "muted", name))
         if self.form == "wide":
-            values = [self._value(at, metric) for at, metric in enumerate(tile.metrics)]
-            boxes = (
-                QRectF(v.box.left(), v.box.top() - self._caption, v.box.width(), self._caption)
-                for v in values
-            )
-            captions = zip(boxes, tile.metrics, values, strict=True)
-            found += [
-                Cell(box, m.caption, self._small, "muted", v.tooltip) for box, m, v in captions
-            ]
-        return found
+            for at, metric in enumerate(tile.metrics):
+                value = self._value(at, metric)
+                box = value.box.translated(0, -self._caption)
+                box.setHeight(self._caption)
+                texts.append(TileText(box, metric.caption, self._small, "muted", value.tooltip))
+        return texts
 
-    def _value(self, at: int, metric: Metric) -> Cell:
-        words = (
-            f"{metric.caption}: {metric.meaning}\n{metric.tooltip}"
-            if metric.meaning
-            else f"{metric.caption}: {metric.tooltip}"
-        )
+    def _value(self, at: int, metric: TileMetric) -> TileText:
+        """Place the value at the index `at` of `tile_model.METRICS`."""
+        judged = f" {metric.meaning}\n" if metric.meaning else " "
+        tooltip = f"{metric.caption}:{judged}{metric.tooltip}"
+        meaning = metric.meaning or ("muted" if metric.text == NOT_AVAILABLE else "")
+        slim = self.form == "slim"
         start, end = _PLACES[self.form][at]
-        room, gap = (
-            self.width() - 2 * theme.M,
-            0 if end == 1.0 else theme.XS if self.form == "slim" else theme.S,
-        )
-        look = metric.meaning or ("muted" if metric.text == "N/A" else "")
-        bar = metric.caption in _WITH_BAR
-        box = self._box(theme.M + start * room, max((end - start) * room - gap, 0.0))
-        if self.form == "slim":
+        room = self.width() - 2 * theme.M
+        gap = theme.XS if slim else theme.S
+        width = max((end - start) * room - (gap if end < 1.0 else 0), 0.0)
+        box = self._box(theme.M + start * room, width)
+        if slim:
             box = QRectF(box.left(), box.bottom(), box.width(), self._caption)
-            return Cell(box, metric.short, self._small, look, words, share=metric.share, bar=bar)
-        down = (
-            self._line
-            + 6
-            + (self._caption if self.form == "wide" else self._line + _BAR + 6 if at > 1 else 0)
-        )
-        return Cell(
-            box.translated(0, down),
-            metric.text,
-            self._bold,
-            look,
-            words,
+        else:
+            box.translate(0, self._line + 6)
+        if self.form == "wide":
+            box.translate(0, self._caption)
+        elif self.form == "compact" and at > 1:
+            box.translate(0, self._line + _BAR + 6)
+        return TileText(
+            box,
+            metric.slim_text if slim else metric.text,
+            self._small if slim else self._bold,
+            meaning,
+            tooltip,
             share=metric.share,
-            bar=bar,
+            bar=metric.bar,
         )
 
     def _box(self, left: float, width: float) -> QRectF:
         return QRectF(left, theme.XS if self.form == "slim" else theme.S, width, self._line)
 
 
-def _head(tile: Tile) -> tuple[object, ...]:
-    """All but its values."""
+def _without_values(tile: Tile) -> tuple[object, ...]:
     return tile.title, tile.name, tile.note, tile.replay, tile.holder, tile.holder_tooltip
 
 
@@ -270,20 +244,18 @@ def _elided(font: QFont, text: str, room: float) -> str:
     return QFontMetricsF(font).elidedText(text, Qt.TextElideMode.ElideRight, room)
 
 
-def _paint(painter: QPainter, cell: Cell, t: theme.Tokens) -> None:
-    if cell.meaning == "badge":
+def _paint(painter: QPainter, text: TileText) -> None:
+    t = theme.tokens()
+    color = QColor(t.surface if text.meaning == "badge" else theme.meaning_color(text.meaning))
+    if text.meaning == "badge":
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         painter.setPen(Qt.PenStyle.NoPen)
         painter.setBrush(QColor(t.text))
-        painter.drawRoundedRect(cell.box, 3, 3)
+        painter.drawRoundedRect(text.box, 3, 3)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing, on=False)
-    painter.setFont(cell.font)
-    painter.setPen(
-        QColor(t.surface if cell.meaning == "badge" else getattr(t, cell.meaning or "text"))
-    )
-    painter.drawText(cell.box, cell.side, cell.text)
-    if cell.bar:
-        line = QRectF(cell.box.left(), cell.box.bottom() + _GAP, cell.box.width(), _BAR)
-        painter.fillRect(line, QColor(t.line))
-        line.setWidth(line.width() * (cell.share or 0.0))
-        painter.fillRect(line, QColor(t.accent))
+    painter.setFont(text.font)
+    painter.setPen(color)
+    painter.drawText(text.box, text.side, text.text)
+    if text.bar:
+        box = QRectF(text.box.left(), text.box.bottom() + _GAP, text.box.width(), _BAR)
+        draw_share(painter, box, text.share)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from html import escape
 
-from PySide6.QtCore import QRectF, QSize, Qt
+from PySide6.QtCore import QRectF, QSize, Qt, SignalInstance
 from PySide6.QtGui import QColor, QKeySequence, QPainter, QPaintEvent, QShortcut
 from PySide6.QtWidgets import (
     QBoxLayout,
@@ -107,13 +107,13 @@ def elided(text: str = "", *, size: str = "", meaning: str = "") -> ElidedLabel:
 
 def button(
     text: str,
-    clicked: Callable[..., object] | None = None,
+    clicked: Callable[..., object] | SignalInstance | None = None,
     *,
     kind: str = "",
     tooltip: str = "",
     checkable: bool = False,
 ) -> QPushButton:
-    """Return a button that calls `clicked`.
+    """Return a button that calls or emits `clicked`.
 
     Args:
         kind: "primary" (one a page), "quiet", or "" for the usual look.

@@ -1,7 +1,8 @@
-"""A chart painted by hand whose marks can be pointed at: with the mouse for a tooltip, with a click or the arrow keys for its figures."""
+"""Paint a chart whose marks show their values when the user points at them or moves to them by key."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from PySide6.QtCore import QEvent, QPointF, QRectF, Qt, Signal
@@ -20,14 +21,25 @@ _STEPS = {
 
 @dataclass(frozen=True)
 class ChartMark:
-    """Something drawn that stands for a measurement."""
+    """Something drawn that stands for a value."""
 
     box: QRectF
     tooltip: str
 
 
+def show_tooltip(widget: QWidget, event: QEvent, tooltip_at: Callable[[QPointF], str]) -> bool:
+    """Show the tooltip of a point if `event` asks for it; return True if it does."""
+    if not isinstance(event, QHelpEvent):
+        return False
+    QToolTip.showText(event.globalPos(), tooltip_at(QPointF(event.pos())), widget)
+    return True
+
+
 class MarkChart(QWidget):
-    """Subclasses give `marks` and `draw`. Emits `pointed` with the tooltip of the mark that was chosen."""
+    """Paint marks that the user can choose; subclasses implement `marks` and `draw`.
+
+    Emits `pointed` with the tooltip of the mark that was chosen.
+    """
 
     pointed = Signal(str)
 
@@ -38,21 +50,21 @@ class MarkChart(QWidget):
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
 
     def marks(self) -> list[ChartMark]:
-        """All that can be pointed at, as it lies now."""
+        """Return everything that can be pointed at, in its current place."""
         raise NotImplementedError
 
     def draw(self, painter: QPainter) -> None:
-        """Everything but the frame around the current mark."""
+        """Paint everything but the frame around the current mark."""
         raise NotImplementedError
 
     def renew(self) -> None:
-        """What is shown has changed."""
+        """Forget the current mark and paint everything again."""
         self.current = None
         self.setAccessibleDescription("")
         self.update()
 
     def choose(self, index: int | None) -> None:
-        """Make a mark the current one, and tell of it."""
+        """Make a mark the current one."""
         if index is not None and index != self.current:
             self.current = index
             text = self.marks()[index].tooltip
@@ -64,42 +76,39 @@ class MarkChart(QWidget):
         painter = QPainter(self)
         painter.setFont(theme.font(theme.SMALL))
         self.draw(painter)
+        painter.setBrush(Qt.BrushStyle.NoBrush)
         marks = self.marks()
         if self.current is not None and self.current < len(marks):
-            painter.setBrush(Qt.BrushStyle.NoBrush)
             painter.setPen(QColor(theme.tokens().text))
             painter.drawRect(marks[self.current].box.adjusted(-1, -1, 0, 0))
         elif self.hasFocus():
-            painter.setBrush(Qt.BrushStyle.NoBrush)
             painter.setPen(QColor(theme.tokens().accent))
             painter.drawRect(self.rect().adjusted(0, 0, -1, -1))
 
     def mousePressEvent(self, event: QMouseEvent) -> None:
-        self.choose(self._mark_at(event.position()))
+        self.choose(self.mark_at(event.position()))
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         step = _STEPS.get(Qt.Key(event.key()))
         if step is None or not self.marks():
             super().keyPressEvent(event)
         else:
-            self.choose(self._next(step))
+            self.choose(self.mark_beside(step))
 
     def event(self, event: QEvent) -> bool:
-        if isinstance(event, QHelpEvent):
-            index = self._mark_at(QPointF(event.pos()))
-            QToolTip.showText(
-                event.globalPos(), "" if index is None else self.marks()[index].tooltip, self
-            )
-            return True
-        return super().event(event)
+        return show_tooltip(self, event, self._tooltip_at) or super().event(event)
+
+    def _tooltip_at(self, point: QPointF) -> str:
+        index = self.mark_at(point)
+        return "" if index is None else self.marks()[index].tooltip
 
     def changeEvent(self, event: QEvent) -> None:
         if event.type() == QEvent.Type.PaletteChange:
             self.update()
         super().changeEvent(event)
 
-    def _mark_at(self, point: QPointF) -> int | None:
-        """The smallest mark there: marks may lie one over another."""
+    def mark_at(self, point: QPointF) -> int | None:
+        """Return the index of the smallest mark at a point, since marks may overlap."""
         found = [
             (m.box.width() * m.box.height(), i)
             for i, m in enumerate(self.marks())
@@ -107,8 +116,8 @@ class MarkChart(QWidget):
         ]
         return min(found)[1] if found else None
 
-    def _next(self, step: QPointF) -> int | None:
-        """The nearest mark in a direction; the first one where none is chosen yet."""
+    def mark_beside(self, step: QPointF) -> int | None:
+        """Return the index of the nearest mark in a direction; of the first if none is chosen yet."""
         marks = self.marks()
         if self.current is None:
             return 0
@@ -119,26 +128,5 @@ class MarkChart(QWidget):
             along = QPointF.dotProduct(way, step)
             across = abs(way.x() * step.y() - way.y() * step.x())
             if along > 0.5:
-                found.append((along + 3 * across, i))  # straight on before askew
+                found.append((along + 3 * across, i))  # prefer marks straight ahead
         return min(found)[1] if found else None
-
-
-def contender_color(index: int) -> QColor:
-    """The colour of the `index`-th contender of a Result, the same in all its charts."""
-    series = theme.tokens().series
-    return QColor(series[index % len(series)])
-
-
-def draw_legend(painter: QPainter, names: tuple[str, ...], width: float) -> float:
-    """Names with their colours from the top left on, in as many lines as it takes. Returns the height used."""
-    t, metrics = theme.tokens(), painter.fontMetrics()
-    line, x, y = metrics.height() + theme.XS, 0.0, 0.0
-    for i, name in enumerate(names):
-        wide = 14 + metrics.horizontalAdvance(name) + theme.M
-        if x and x + wide > width:
-            x, y = 0.0, y + line
-        painter.fillRect(QRectF(x, y + line / 2 - 4, 8, 8), contender_color(i))
-        painter.setPen(QColor(t.text))
-        painter.drawText(QRectF(x + 14, y, wide, line), int(Qt.AlignmentFlag.AlignVCenter), name)
-        x += wide
-    return y + line

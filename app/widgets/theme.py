@@ -1,4 +1,4 @@
-"""How everything looks: two palettes, one scale of spaces, one stylesheet made from them."""
+"""Hold the colours, spaces and fonts of everything, in a light and a dark scheme."""
 
 from __future__ import annotations
 
@@ -6,22 +6,23 @@ from dataclasses import dataclass
 from typing import Literal, cast
 
 from PySide6.QtCore import QEvent, Qt
-from PySide6.QtGui import QColor, QFont, QPalette
+from PySide6.QtGui import QColor, QFont
 from PySide6.QtWidgets import QApplication, QWidget
-
-from scheduler.protocol import paths
 
 Scheme = Literal["light", "dark"]
 
 XS, S, M, L, XL = 4, 8, 12, 16, 24
-"""The spaces between things, in pixels."""
+"""Distances in pixels."""
 SMALL, BASE, LARGE, HUGE = 11, 13, 17, 28
 """Font sizes in pixels."""
 
 
 @dataclass(frozen=True)
 class Tokens:
-    """The colours of a scheme. One accent; the other strong colours stand for warm, hot, throttled and failed only."""
+    """The colours of a scheme.
+
+    There is one accent; the other strong colours mean warm, hot, throttled or failed only.
+    """
 
     scheme: Scheme
     window: str
@@ -39,7 +40,7 @@ class Tokens:
     throttled: str
     failed: str
     series: tuple[str, ...]
-    """Curves of several devices, the accent first: told apart also by who sees no red, green or blue (a test simulates it)."""
+    """The curves of several devices, distinguishable with every kind of colour blindness."""
 
 
 LIGHT = Tokens(
@@ -81,170 +82,87 @@ DARK = Tokens(
 
 
 def application() -> QApplication:
-    """The one there is, or a new one, in the style that the stylesheet is made for."""
-    app = QApplication.instance() or QApplication(
-        ["gpudeck", "-style", "fusion"]
-    )  # `setStyle` would have PySide make QStyle: 20 ms
+    """Return the application; make one in the style that the stylesheet is made for."""
+    # with `setStyle`, PySide would make the class QStyle, which takes 20 ms
+    app = QApplication.instance() or QApplication(["gpudeck", "-style", "fusion"])
     assert isinstance(app, QApplication)
     return app
 
 
 def apply(app: QApplication, scheme: Scheme) -> None:
-    """Give the whole application this scheme. Widgets that paint themselves hear of it through `QEvent.PaletteChange`."""
+    """Give the whole application this scheme.
+
+    Widgets that paint themselves are notified by `QEvent.PaletteChange`.
+    """
     if app.property("scheme") == scheme:
-        return  # styling anew takes as long as building the window
+        return  # styling again takes as long as building the window
+    from app.widgets.stylesheet import palette, stylesheet
+
     t = LIGHT if scheme == "light" else DARK
     app.setProperty("scheme", scheme)
     app.setFont(font())
-    app.setPalette(_palette(t))
-    app.setStyleSheet(_stylesheet(t))
+    app.setPalette(palette(t))
+    app.setStyleSheet(stylesheet(t))
 
 
 def tokens() -> Tokens:
-    """The colours in force."""
+    """Return the colours of the current scheme."""
     app = QApplication.instance()
     return DARK if app is not None and app.property("scheme") == "dark" else LIGHT
 
 
 def system_scheme(app: QApplication) -> Scheme:
-    """What the desktop asks for; light where it does not say."""
+    """Return the scheme of the desktop; light if it has no preference."""
     return "dark" if app.styleHints().colorScheme() == Qt.ColorScheme.Dark else "light"
 
 
 def mark(widget: QWidget, name: str, value: str) -> None:
-    """Set a property that the stylesheet looks at, and restyle the widget where it changed."""
+    """Set a property that the stylesheet selects by, and restyle the widget if it changed."""
     if widget.property(name) != value:
         widget.setProperty(name, value)
-        QApplication.sendEvent(
-            widget, QEvent(QEvent.Type.Polish)
-        )  # not by `style()`: see `application`
+        # without `style()`, for the reason given in `application`
+        QApplication.sendEvent(widget, QEvent(QEvent.Type.Polish))
 
 
 def meaning_color(meaning: str) -> str:
-    """The colour of a meaning (warm, hot, throttled, failed); the text colour for none."""
+    """Return the colour of a meaning: warm, hot, throttled, failed, muted; of text for none."""
     return cast("str", getattr(tokens(), meaning or "text"))
 
 
 def font(size: int = BASE, *, strong: bool = False) -> QFont:
-    """The application's font for what is painted by hand; `size` in pixels."""
+    """Return the application's font for text that a widget paints itself.
+
+    Args:
+        size: Pixels.
+    """
     made = QFont(QApplication.font())
     made.setPixelSize(size)
-    made.setFeature(QFont.Tag("tnum"), 1)  # digits of one width, so that live numbers do not dance
+    made.setFeature(
+        QFont.Tag("tnum"), 1
+    )  # digits of the same width, so that live values do not jump
     if strong:
         made.setWeight(QFont.Weight.DemiBold)
     return made
 
 
-def _palette(t: Tokens) -> QPalette:
-    role = QPalette.ColorRole
-    palette = QPalette()
-    for which, color in (
-        (role.Window, t.window),
-        (role.WindowText, t.text),
-        (role.Base, t.surface),
-        (role.AlternateBase, t.sunken),
-        (role.Text, t.text),
-        (role.PlaceholderText, t.muted),
-        (role.Button, t.surface),
-        (role.ButtonText, t.text),
-        (role.Highlight, t.accent),
-        (role.HighlightedText, t.on_accent),
-        (role.ToolTipBase, t.surface),
-        (role.ToolTipText, t.text),
-        (role.Link, t.accent),
-        (role.Light, t.line),
-        (role.Mid, t.line),
-        (role.Dark, t.line),
-    ):
-        palette.setColor(which, QColor(color))
-    for which in (role.WindowText, role.Text, role.ButtonText):
-        palette.setColor(QPalette.ColorGroup.Disabled, which, QColor(t.muted))
-    return palette
+def shade(share: float) -> QColor:
+    """Return a colour between a pale accent, for 0, and the accent, for 1."""
+    low, high = QColor(tokens().accent_soft), QColor(tokens().accent)
+    mixed = [a + (b - a) * share for a, b in zip(_channels(low), _channels(high), strict=True)]
+    return QColor.fromRgbF(*mixed)
 
 
-def _icon(name: str, t: Tokens) -> str:
-    """A picture for the stylesheet, in the colour that is seen on what it stands on there."""
-    file = paths.assets() / "icons" / f"{name}-{t.scheme}.svg"
-    return f'url("{file.as_posix()}")'
+def readable_on(ground: QColor) -> QColor:
+    """Return black or white, whichever contrasts more with the ground."""
+    light = luminance(ground) + 0.05
+    return QColor("white") if 1.05 / light > light / 0.05 else QColor("black")
 
 
-def _stylesheet(t: Tokens) -> str:
-    meanings = "".join(
-        f'QLabel[meaning="{name}"] {{ color: {getattr(t, name)}; }}\n'
-        for name in ("warm", "hot", "throttled", "failed", "muted")
-    )
-    return (
-        meanings
-        + f"""
-QWidget {{ color: {t.text}; font-size: {BASE}px; }}
-QLabel {{ background: transparent; }}
-QLabel[scale="small"] {{ font-size: {SMALL}px; }}
-QLabel[scale="large"] {{ font-size: {LARGE}px; font-weight: 600; }}
-QLabel[scale="huge"] {{ font-size: {HUGE}px; font-weight: 600; }}
-QLabel[strong="true"] {{ font-weight: 600; }}
-QFrame[card="true"] {{ background: {t.surface}; border: 1px solid {t.line}; border-radius: 8px; }}
-QFrame[bubble="you"] {{ background: {t.accent_soft}; border-radius: 8px; }}
-QFrame[bubble="assistant"] {{ background: {t.surface}; border: 1px solid {t.line}; border-radius: 8px; }}
-QFrame[rule="true"] {{ background: {t.line}; border: none; }}
-QToolTip {{ background: {t.surface}; color: {t.text}; border: 1px solid {t.line}; padding: 4px; }}
-QScrollArea, QScrollArea > QWidget > QWidget[clear="true"] {{ background: transparent; border: none; }}
-QPushButton {{ background: {t.surface}; border: 1px solid {t.line}; border-radius: 6px; padding: 5px 12px; }}
-QPushButton:hover {{ background: {t.sunken}; }}
-QPushButton:pressed, QPushButton:checked {{ background: {t.accent_soft}; border-color: {t.accent}; }}
-QPushButton:focus {{ border-color: {t.accent}; }}
-QPushButton:disabled {{ color: {t.muted}; background: transparent; }}
-QPushButton[kind="primary"] {{ background: {t.accent}; color: {t.on_accent}; border-color: {t.accent}; font-weight: 600; }}
-QPushButton[kind="primary"]:focus {{ border: 1px solid {t.text}; }}
-QPushButton[kind="primary"]:disabled {{ background: {t.line}; color: {t.muted}; border-color: {t.line}; }}
-QPushButton[kind="quiet"] {{ background: transparent; border: 1px solid transparent; padding: 2px 8px;
-  color: {t.muted}; font-size: {SMALL}px; }}
-QPushButton[kind="quiet"]:hover {{ color: {t.text}; border-color: {t.line}; }}
-QPushButton[kind="quiet"]:checked {{ color: {t.text}; background: {t.accent_soft}; }}
-QPushButton[kind="quiet"]:focus {{ border-color: {t.accent}; }}
-QLineEdit, QComboBox {{ background: {t.surface}; border: 1px solid {t.line}; border-radius: 6px; padding: 4px 8px;
-  selection-background-color: {t.accent}; selection-color: {t.on_accent}; }}
-QLineEdit:focus, QComboBox:focus {{ border-color: {t.accent}; }}
-QLineEdit[wrong="true"] {{ border-color: {t.failed}; }}
-QComboBox {{ padding: 2px 8px; min-height: 21px; }}
-QComboBox QLineEdit {{ border: none; padding: 0; background: transparent; }}
-QComboBox::drop-down {{ border: none; width: 20px; }}
-QComboBox::down-arrow {{ image: none; border-left: 4px solid {t.surface}; border-right: 4px solid {t.surface};
-  border-top: 5px solid {t.muted}; width: 0; height: 0; margin-right: 8px; }}
-QComboBox QAbstractItemView {{ background: {t.surface}; border: 1px solid {t.line}; selection-background-color: {t.accent_soft};
-  selection-color: {t.text}; outline: none; }}
-QCheckBox {{ spacing: 8px; }}
-QCheckBox::indicator {{ width: 14px; height: 14px; border: 1px solid {t.muted}; border-radius: 3px; background: {t.surface}; }}
-QCheckBox::indicator:checked {{ background: {t.accent}; border-color: {t.accent}; image: {_icon("tick", t)}; }}
-QCheckBox:focus {{ color: {t.accent}; }}
-QTableView, QTreeView {{ background: {t.surface}; border: none; gridline-color: transparent; selection-background-color: {t.accent_soft};
-  selection-color: {t.text}; outline: none; }}
-QTableView::item {{ padding: 0 7px; border: none; }}
-QTreeView::item {{ padding: 5px 4px; border: none; }}
-QTreeView::item:selected {{ background: {t.accent_soft}; }}
-QTreeView::indicator {{ width: 13px; height: 13px; border: 1px solid {t.muted}; border-radius: 3px; background: {t.surface}; }}
-QTreeView::indicator:checked {{ background: {t.accent}; border-color: {t.accent}; image: {_icon("tick", t)}; }}
-QTreeView::indicator:indeterminate {{ background: {t.accent_soft}; border-color: {t.accent}; image: {_icon("dash", t)}; }}
-QHeaderView {{ background: {t.surface}; border: none; }}
-QHeaderView::section {{ background: {t.surface}; color: {t.muted}; border: none; border-bottom: 1px solid {t.line}; padding: 6px 10px;
-  font-size: {SMALL}px; text-align: left; }}
-QPlainTextEdit, QTextBrowser {{ background: transparent; border: none;
-  selection-background-color: {t.accent}; selection-color: {t.on_accent}; }}
-QPlainTextEdit[prompt="true"] {{ background: {t.surface}; border: 1px solid {t.line}; border-radius: 6px; padding: 4px 8px; }}
-QPlainTextEdit[prompt="true"]:focus {{ border-color: {t.accent}; }}
-QAbstractScrollArea[clear="true"] {{ background: transparent; border: none; }}
-QListWidget {{ background: {t.surface}; border: 1px solid {t.line}; border-radius: 8px; outline: none; }}
-QListWidget:focus {{ border-color: {t.accent}; }}
-QMenu {{ background: {t.surface}; border: 1px solid {t.line}; padding: 4px; }}
-QMenu::item {{ padding: 5px 16px; }}
-QMenu::item:selected {{ background: {t.accent_soft}; }}
-QPushButton::menu-indicator {{ width: 0; }}
-QPlainTextEdit[log="true"] {{ background: {t.sunken}; border-radius: 6px; padding: 6px; font-size: {SMALL + 1}px; }}
-QSplitter::handle {{ background: transparent; }}
-QScrollBar:vertical {{ background: transparent; width: 10px; margin: 0; }}
-QScrollBar:horizontal {{ background: transparent; height: 10px; margin: 0; }}
-QScrollBar::handle {{ background: {t.line}; border-radius: 4px; min-height: 24px; min-width: 24px; margin: 1px; }}
-QScrollBar::handle:hover {{ background: {t.muted}; }}
-QScrollBar::add-line, QScrollBar::sub-line {{ width: 0; height: 0; }}
-QScrollBar::add-page, QScrollBar::sub-page {{ background: transparent; }}
-"""
-    )
+def luminance(color: QColor) -> float:
+    """Return the relative luminance after WCAG 2."""
+    linear = [c / 12.92 if c <= 0.03928 else ((c + 0.055) / 1.055) ** 2.4 for c in _channels(color)]
+    return float(0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2])
+
+
+def _channels(color: QColor) -> tuple[float, float, float]:
+    return color.redF(), color.greenF(), color.blueF()

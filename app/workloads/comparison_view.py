@@ -7,8 +7,9 @@ from PySide6.QtGui import QColor, QPainter
 
 from app.charts.scales import ticks
 from app.widgets import theme
-from app.widgets.mark_chart import ChartMark, MarkChart, contender_color, draw_legend
+from app.widgets.mark_chart import ChartMark, MarkChart
 from app.workloads.comparison import Bar, Comparison
+from app.workloads.legend import contender_color, draw_legend
 
 _HEADROOM = 1.02
 _LEFT, _BELOW, _ABOVE, _WIDEST, _BETWEEN = 44.0, 20.0, 18.0, 40.0, 20.0

@@ -57,8 +57,8 @@ class HeatMapView(MarkChart):
         left, _, _ = self._measures()
         bar = QRectF(left + theme.M, top + 8, 120, 8)
         gradient = QLinearGradient(bar.topLeft(), bar.topRight())
-        gradient.setColorAt(0, shade(0))
-        gradient.setColorAt(1, shade(1))
+        gradient.setColorAt(0, theme.shade(0))
+        gradient.setColorAt(1, theme.shade(1))
         painter.fillRect(bar, gradient)
         painter.setPen(QColor(theme.tokens().muted))
         painter.drawText(
@@ -100,8 +100,8 @@ def _draw_tile(painter: QPainter, box: QRectF, tile: Tile) -> None:
         painter.setPen(QColor(t.failed if tile.failed else t.line))
         painter.drawRect(box.adjusted(0, 0, -1, -1))
     else:
-        painter.fillRect(box, shade(tile.share))
-        ink = readable(shade(tile.share))
+        painter.fillRect(box, theme.shade(tile.share))
+        ink = theme.readable_on(theme.shade(tile.share))
     painter.setPen(ink)
     two = tile.text and tile.small and box.height() >= 2 * painter.fontMetrics().height()
     half = box.height() / 2
@@ -114,27 +114,3 @@ def _draw_tile(painter: QPainter, box: QRectF, tile: Tile) -> None:
             tile.small, Qt.TextElideMode.ElideRight, int(box.width()) - 4
         )
         painter.drawText(box.adjusted(0, half - 2, 0, -2) if two else box, _CENTER, small)
-
-
-def shade(share: float) -> QColor:
-    """From nearly the surface to the accent."""
-    t = theme.tokens()
-    low, high = QColor(t.accent_soft), QColor(t.accent)
-    mixed = [a + (b - a) * share for a, b in zip(_channels(low), _channels(high), strict=True)]
-    return QColor.fromRgbF(*mixed)
-
-
-def readable(ground: QColor) -> QColor:
-    """Black or white, whichever is read better there."""
-    here = luminance(ground) + 0.05
-    return QColor("white") if 1.05 / here > here / 0.05 else QColor("black")
-
-
-def luminance(color: QColor) -> float:
-    """Relative luminance after WCAG 2."""
-    linear = [c / 12.92 if c <= 0.03928 else ((c + 0.055) / 1.055) ** 2.4 for c in _channels(color)]
-    return float(0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2])
-
-
-def _channels(color: QColor) -> tuple[float, float, float]:
-    return color.redF(), color.greenF(), color.blueF()

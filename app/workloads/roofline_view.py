@@ -8,7 +8,8 @@ from PySide6.QtCore import QPointF, QRectF, QSize, Qt
 from PySide6.QtGui import QColor, QPainter, QPen
 
 from app.widgets import theme
-from app.widgets.mark_chart import ChartMark, MarkChart, contender_color, draw_legend
+from app.widgets.mark_chart import ChartMark, MarkChart
+from app.workloads.legend import contender_color, draw_legend
 from app.workloads.roofline import Roofline, attainable, ticks
 
 _LEFT, _BELOW, _RIGHT, _RADIUS = 48.0, 36.0, 14.0, 4.0

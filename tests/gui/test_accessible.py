@@ -51,7 +51,7 @@ def test_the_tab_key_goes_through_the_window_and_comes_round(fed):
             seen.append(at)
     assert set(fed.window.rail.buttons.values()) <= set(seen)
     assert set(fed.window.strip.tiles.values()) <= set(seen)
-    assert fed.window.dashboard.live in seen
+    assert fed.window.dashboard.bar.live in seen
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -13,7 +13,7 @@ from PySide6.QtTest import QTest
 
 from app.shell.tray import Tray, picture
 from app.strip.compact import CompactStrip
-from app.strip.summary import LISTED, brief
+from app.strip.summary import LISTED, summarize
 from app.widgets import theme
 from scheduler.protocol import settings
 from scheduler.protocol.settings import Settings
@@ -25,16 +25,16 @@ ALERT = Alert(1, "too hot", snapshots.gpu(0).id, None, "hot", 0.0, 0.0)
 
 def test_the_tray_shows_the_busiest_device_and_turns_when_something_is_raised(qapp):
     made = snapshots.gpu_snapshot(3)
-    now = brief(made)
+    now = summarize(made)
     assert now.figure == f"{max(s.reading.values['util'] for s in made.devices):.0f}"
     tray = Tray()
-    tray.show_brief(now)
+    tray.show_summary(now)
     assert "GPU 2 · 0 % · 1 % mem · 33 °C · 71 W" in tray.icon.toolTip()
     calm, alarm = (picture(now.figure, alarm=a).toImage() for a in (False, True))
     assert calm.pixelColor(32, 3) == QColor(theme.LIGHT.accent)
     assert alarm.pixelColor(32, 3) == QColor(theme.LIGHT.hot)
-    assert brief(msgspec.structs.replace(made, alerts=(ALERT,))).alarm
-    assert not brief(
+    assert summarize(msgspec.structs.replace(made, alerts=(ALERT,))).alarm
+    assert not summarize(
         msgspec.structs.replace(made, alerts=(msgspec.structs.replace(ALERT, acknowledged=True),))
     ).alarm
     chosen: list[str] = []
@@ -49,19 +49,19 @@ def test_the_tray_shows_the_busiest_device_and_turns_when_something_is_raised(qa
 def test_a_replay_is_called_one_in_the_tray_and_the_strip_and_the_tray_is_told_only_what_is_new(
     qapp,
 ):
-    now = brief(snapshots.gpu_snapshot(2, replay=True))
+    now = summarize(snapshots.gpu_snapshot(2, replay=True))
     assert [row.title for row in now.rows] == ["REPLAY 0", "REPLAY 1"]
     tray, told = Tray(), []
     plain = tray.icon.setToolTip
     tray.icon.setToolTip = lambda text: (told.append(text), plain(text))
     for _ in range(3):
-        tray.show_brief(now)
+        tray.show_summary(now)
     assert len(told) == 1
 
 
 def test_what_cannot_be_read_is_no_zero(qapp):
     made = snapshots.gpu_snapshot(1)
-    nothing = brief(
+    nothing = summarize(
         msgspec.structs.replace(
             made, devices=(msgspec.structs.replace(made.devices[0], reading=None),)
         )
@@ -73,7 +73,7 @@ def test_what_cannot_be_read_is_no_zero(qapp):
 @pytest.mark.parametrize("count", [1, 8, 72])
 def test_the_compact_strip_stays_small_and_on_top(qapp, count):
     strip = CompactStrip()
-    strip.show_brief(brief(snapshots.gpu_snapshot(count)))
+    strip.show_summary(summarize(snapshots.gpu_snapshot(count)))
     strip.show()
     qapp.processEvents()
     assert strip.windowFlags() & Qt.WindowType.WindowStaysOnTopHint

@@ -7,8 +7,8 @@ from PySide6.QtCore import QPointF, Qt
 from PySide6.QtGui import QFontMetricsF
 from PySide6.QtTest import QTest
 
+from app.charts.chart_card import ValueLine
 from app.charts.chart_model import scale
-from app.charts.value_line import Values
 from tests.gui import snapshots
 from tests.gui.readable import texts
 from tests.gui.snapshots import NOW
@@ -61,8 +61,8 @@ def test_all_charts_share_the_time_axis(fed):
     start, end = ranges[0]
     assert end < NOW
     assert end - start == pytest.approx(480, abs=1)
-    assert "looking back" in dashboard.where.text()
-    assert not dashboard.live.isChecked()
+    assert "Paused" in dashboard.bar.position.text()
+    assert not dashboard.bar.live.isChecked()
     QTest.keyClick(dashboard, Qt.Key.Key_L)
     assert NOW <= dashboard.charts["util"].view.box.viewRange()[0][1] < NOW + 2, (
         "a live axis moves two pixels at a time"
@@ -74,9 +74,9 @@ def test_the_mouse_pans_and_zooms(fed):
     dashboard = fed.window.dashboard
     dashboard.charts["temp"].view.box.zoomed.emit(0.5, NOW - 300)
     dashboard.charts["power"].view.box.panned.emit(-50.0)
-    assert dashboard.span.limits == (NOW - 500, NOW - 200)
-    dashboard.spans[0].click()
-    assert dashboard.span.limits == (NOW - 60, NOW)
+    assert dashboard.axis.limits == (NOW - 500, NOW - 200)
+    dashboard.bar.spans[0].click()
+    assert dashboard.axis.limits == (NOW - 60, NOW)
 
 
 def test_the_legend_hides_a_device(fed):
@@ -181,7 +181,7 @@ def test_figures_beside_a_low_chart_do_not_overlap(fed):
 
 
 def test_values_that_do_not_fit_are_told_from_lowest_to_highest(fed):
-    values = Values()
+    values = ValueLine()
     values.show_values([(text, "#000000") for text in ("35.4", "N/A", "9.5", "120.1")], "GiB")
     values.resize(values.sizeHint())
     assert [text for text, _ in values.shown] == ["35.4", "N/A", "9.5", "120.1"]

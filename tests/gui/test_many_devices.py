@@ -9,10 +9,9 @@ import pytest
 from PySide6.QtCore import QPoint, Qt
 from PySide6.QtTest import QTest
 
-from app.devices.device_facts import _FIRST
+from app.devices.device_facts import FIRST_FIELDS
 from app.strip.fleet_model import CHARTED, MANY
 from app.widgets import theme
-from app.workloads.heat_map_view import luminance, shade
 from scheduler.protocol.devices import Detail, Part
 from scheduler.protocol.fields import FIELDS
 from scheduler.verbs.devices import GetDetails
@@ -54,7 +53,7 @@ def test_from_tiles_to_the_map_and_back(fed):
     assert fed.window.strip.many
     fed.feed(snapshots.gpu_snapshot(2, NOW + 2))
     assert list(fed.window.strip.tiles) == [snapshots.gpu(i).id for i in range(2)]
-    assert fed.window.strip.lines.isVisible()
+    assert fed.window.strip.grid.isVisible()
 
 
 def test_the_map_is_sorted_filtered_and_charted(fed):
@@ -65,7 +64,7 @@ def test_the_map_is_sorted_filtered_and_charted(fed):
     choose(fleet.kind, "Idle")
     assert numbers(fed) == [i for i in range(24) if i % 3 == 2]
     assert fleet.count.text() == "8 of 24 devices"
-    choose(fleet.kind, "All")
+    choose(fleet.kind, "All devices")
     choose(fleet.quantity, "Temperature")
     choose(fleet.order, "Highest first")
     shown = fleet.map.cells
@@ -96,9 +95,11 @@ def test_a_cells_colour_says_how_much_and_its_edge_what_is_the_matter(fed):
     image = fleet.map.grab().toImage()
     left = fleet.map.marks()[3].box.topLeft() + QPoint(1, 5)
     assert image.pixelColor(left.toPoint()).name() == theme.LIGHT.hot
-    assert luminance(shade(1.0)) < luminance(shade(0.5)) < luminance(shade(0.0)), (
-        "darker is more, also for who sees no colours"
-    )
+    assert (
+        theme.luminance(theme.shade(1.0))
+        < theme.luminance(theme.shade(0.5))
+        < theme.luminance(theme.shade(0.0))
+    ), "darker is more, also for who sees no colours"
     assert "Temperature 86 °C" in fleet.map.marks()[3].tooltip
 
 
@@ -163,7 +164,7 @@ def test_its_parts_are_asked_for_while_the_page_is_shown(fed):
     facts = {f.label: f for group in page.groups.values() for f in group.facts}
     assert facts["NVLink 0"].value == "2.50 GB/s in, 3.00 errors"
     assert "NVLink out: N/A, not known yet" in facts["NVLink 0"].tooltip
-    assert facts["MIG 1g.10gb"].value == "1.0 GiB used, 10.0 GiB in all"
+    assert facts["MIG 1g.10gb"].value == "1.0 GiB used, 10.0 GiB total"
     assert facts["coretemp Package"].value == "61 °C"
     assert (facts["0 to 7"].value, facts["8 to 9"].value) == (
         "0  10  20  30  40  50  60  70",
@@ -175,15 +176,15 @@ def test_its_parts_are_asked_for_while_the_page_is_shown(fed):
 
 
 def test_every_field_belongs_to_a_group():
-    assert set(_FIRST) <= set(FIELDS)
-    assert next(iter(FIELDS)) in _FIRST
+    assert set(FIRST_FIELDS) <= set(FIELDS)
+    assert next(iter(FIELDS)) in FIRST_FIELDS
 
 
 def test_a_device_that_went_away_is_told(fed):
     fed.feed(snapshots.gpu_snapshot(2))
     fed.window.show_device(snapshots.gpu(1).id)
     fed.feed(snapshots.gpu_snapshot(1, NOW + 1))
-    assert fed.window.device.read.text() == "this device is not there any more"
+    assert fed.window.device.read.text() == "This device is no longer available"
 
 
 def test_hot_and_throttled_have_their_colour_on_the_page(fed):

@@ -8,7 +8,7 @@ from PySide6.QtCore import QPointF, Qt
 from PySide6.QtGui import QImage
 from PySide6.QtTest import QTest
 
-from app.charts.past_curves import LoadPast, page
+from app.charts.past_curves import LoadPast, past_curves
 from app.dashboard.history_export import ExportHistory
 from scheduler.protocol.annotation import Annotation
 from scheduler.protocol.devices import Reading
@@ -68,7 +68,7 @@ def seen(fed, keeper):
                 device: keeper.past(device, *what) for device in request.devices if request.fields
             }
             happened = tuple(keeper.annotations(request.since, request.until))
-            call.reply(page(request, answers, happened))
+            call.reply(past_curves(request, answers, happened))
 
     fed.feed(snapshots.gpu_snapshot(2), history=True)
     fed.link.started.connect(answer, Qt.ConnectionType.QueuedConnection)
@@ -84,8 +84,8 @@ def show(seen, seconds=86_400.0):
 
 def test_a_day_is_drawn_from_the_history_with_bands_and_its_gap(seen):
     dashboard = show(seen)
-    drawn = dashboard.charted.draw(
-        ("util",), GPUS, dashboard.span.limits, None, {"util": dashboard.charts["util"].view.pixels}
+    drawn = dashboard.source.contents(
+        ("util",), GPUS, dashboard.axis.limits, None, {"util": dashboard.charts["util"].view.pixels}
     )["util"]
     times, mean = drawn.lines[GPUS[0]]
     assert times[0] < NOW - 86_000
@@ -102,12 +102,12 @@ def test_jobs_marks_and_lines_stand_on_the_axis(seen):
     dashboard = show(seen)
     assert [span.job for span in dashboard.jobs.spans] == [76, 77]
     assert dashboard.jobs.spans[1].meaning == "failed"
-    assert [mark.meaning for mark in dashboard.marks.marks] == ["throttled", "hot"]
-    assert dashboard.marks.isVisible()
+    assert [mark.meaning for mark in dashboard.events.marks] == ["throttled", "hot"]
+    assert dashboard.events.isVisible()
     assert [moment for moment, _ in dashboard.charts["temp"].view.curves.moments] == [NOW - 22_000]
     dashboard.legend.chips[GPUS[0]].click()
     assert [span.job for span in dashboard.jobs.spans] == [76]
-    assert not dashboard.marks.isVisible()
+    assert not dashboard.events.isVisible()
 
 
 def test_the_cursor_shows_the_values_at_one_moment_in_all_charts(seen):
@@ -121,7 +121,7 @@ def test_the_cursor_shows_the_values_at_one_moment_in_all_charts(seen):
     expected = 50 + 40 * np.sin((NOW - 25_000) / 3000)
     assert float(dashboard.charts["util"].values.values[0][0]) == pytest.approx(expected, abs=6)
     assert dashboard.charts["util"].view.curves.cursor == pytest.approx(NOW - 25_000, abs=200)
-    assert dashboard.where.text().startswith("at ")
+    assert dashboard.bar.position.text().startswith("Cursor at ")
     dashboard.point((GAP[0] + GAP[1]) / 2)
     assert dashboard.charts["power"].values.values[0][0] == "N/A"
     QTest.keyClick(dashboard, Qt.Key.Key_Escape)
@@ -139,20 +139,20 @@ def test_going_to_a_job_and_comparing_with_it(seen):
     dashboard.bar.jobs.activated.emit(index)
     for _ in range(5):
         seen.settle()
-    assert dashboard.span.limits == (NOW - 30_500, NOW - 19_500)
+    assert dashboard.axis.limits == (NOW - 30_500, NOW - 19_500)
     QTest.keyClick(dashboard, Qt.Key.Key_B)
     assert dashboard.bar.compare.isChecked()
     QTest.keyClick(dashboard, Qt.Key.Key_J, Qt.KeyboardModifier.ShiftModifier)
     for _ in range(5):
         seen.settle()
-    assert dashboard.span.limits == (NOW - 80_500, NOW - 69_500)
-    ghosts = dashboard.charted.draw(
-        ("util",), GPUS[:1], dashboard.span.limits, dashboard.beside, {"util": 500}
+    assert dashboard.axis.limits == (NOW - 80_500, NOW - 69_500)
+    ghosts = dashboard.source.contents(
+        ("util",), GPUS[:1], dashboard.axis.limits, dashboard.compared, {"util": 500}
     )["util"].ghosts
     times, values = ghosts[GPUS[0]]
-    kept = times + (dashboard.beside - dashboard.span.limits[0])
+    kept = times + (dashboard.compared - dashboard.axis.limits[0])
     assert (abs(values - (50 + 40 * np.sin(kept / 3000))) < 5).all()
-    assert times[0] == pytest.approx(dashboard.span.limits[0], abs=200)
+    assert times[0] == pytest.approx(dashboard.axis.limits[0], abs=200)
     assert len(dashboard.charts["util"].view.curves.ghosts) == 2
     dashboard.bar.compare.click()
     assert dashboard.charts["util"].view.curves.ghosts == []
@@ -169,7 +169,7 @@ def test_what_was_refused_is_asked_again_later_and_what_is_hidden_asks_nothing(f
     fed.fail(asked[0], "the daemon is gone")
     dashboard.refresh()
     assert [r for r in fed.remember if r.fields] == asked, "not at once"
-    monkeypatch.setattr("app.charts.past_curves._AGAIN_S", 0.0)
+    monkeypatch.setattr("app.charts.past_curves._RETRY_S", 0.0)
     dashboard.refresh()
     assert len([r for r in fed.remember if r.fields]) == 2
     fed.window.show_page("jobs")
@@ -182,20 +182,20 @@ def test_a_month_is_reached_by_wheel_and_keys_and_named_by_dates(seen):
     dashboard = show(seen)
     for _ in range(30):
         dashboard.charts["util"].view.box.zoomed.emit(1.25, NOW - 1000)
-    assert dashboard.span.seconds == 30 * 86_400
+    assert dashboard.axis.seconds == 30 * 86_400
     texts = [text for _, text in dashboard.charts["util"].view.clock.labels(800)]
     assert len(texts) > 4
     assert all(text[:2].isdigit() and text[3:].isalpha() for text in texts)
     QTest.keyClick(dashboard, Qt.Key.Key_L)
-    dashboard.spans[0].click()
-    assert dashboard.span.limits == (NOW - 60, NOW)
+    dashboard.bar.spans[0].click()
+    assert dashboard.axis.limits == (NOW - 60, NOW)
     assert dashboard.charts["util"].view.curves.bands == []
 
 
 def test_what_is_shown_is_exported(seen, tmp_path):
     dashboard = show(seen)
     said = []
-    dashboard.said.connect(said.append)
+    dashboard.message.connect(said.append)
     dashboard.save(str(tmp_path / "x.png"))
     assert QImage(str(tmp_path / "x.png")).size() == dashboard.size()
     dashboard.legend.chips[GPUS[0]].click()
@@ -203,12 +203,12 @@ def test_what_is_shown_is_exported(seen, tmp_path):
     (request,) = [r for r in seen.asked if isinstance(r, ExportHistory)]
     assert ([d.id for d in request.devices], request.since, request.until) == (
         [GPUS[1]],
-        *dashboard.span.limits,
+        *dashboard.axis.limits,
     )
     seen.reply(request)
     seen.fail(request, "the disk is full")
     assert said == [
-        f"written to {tmp_path}/x.png",
-        f"written to {tmp_path}/x.csv",
+        f"Saved to {tmp_path}/x.png",
+        f"Saved to {tmp_path}/x.csv",
         "the disk is full",
     ]

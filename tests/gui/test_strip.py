@@ -10,7 +10,7 @@ from PySide6.QtWidgets import (
 )
 
 from app.strip import strip as strip_module
-from app.strip.tile_view import Cell
+from app.strip.tile_view import TileText
 from app.widgets import theme
 from tests.gui import snapshots
 from tests.gui.snapshots import NOW
@@ -21,7 +21,7 @@ GPU0 = snapshots.gpu(0).id
 def test_the_cpu_tile(fed):
     fed.feed(snapshots.cpu_snapshot())
     tile = fed.window.strip.tiles["cpu"]
-    seen = [cell.text for cell in tile.cells]
+    seen = [cell.text for cell in tile.texts]
     assert "AMD EPYC 9B14 · CPU: no NVIDIA GPU found" in seen
     assert "job 8 · attention" in seen
     assert tile.values[3].text == "N/A"
@@ -49,13 +49,13 @@ def test_every_device_is_seen_whole_whatever_the_size_was_before(fed, count, siz
     tiles = list(strip.tiles.values())
     for tile in tiles:
         assert (
-            strip.lines.viewport()
+            strip.grid.viewport()
             .rect()
             .contains(tile.geometry().translated(tile.parentWidget().pos()))
         )
         assert tile.height() == tile.sizeHint().height()
-        assert "REPLAY" in [cell.text for cell in tile.cells]
-        assert [cell.text for cell in tile.cells if too_narrow(cell)] == []
+        assert "REPLAY" in [cell.text for cell in tile.texts]
+        assert [cell.text for cell in tile.texts if too_narrow(cell)] == []
     assert max(t.width() for t in tiles) - min(t.width() for t in tiles) <= 1
     assert len({t.form for t in tiles}) == 1
     assert strip.height() < 0.28 * fed.window.height()
@@ -66,7 +66,7 @@ def test_every_device_is_seen_whole_whatever_the_size_was_before(fed, count, siz
     )
 
 
-def too_narrow(cell: Cell) -> bool:
+def too_narrow(cell: TileText) -> bool:
     """Whether its text needs more room than there is."""
     metrics = QFontMetricsF(cell.font)
     return (
@@ -88,24 +88,24 @@ def test_the_largest_values_fit_their_tile(fed, width, height):
     for count in (1, 2, 8):
         fed.feed(snapshots.snapshot(tuple(states[:count])))
         for tile in fed.window.strip.tiles.values():
-            assert [cell.text for cell in tile.cells if too_narrow(cell)] == []
+            assert [cell.text for cell in tile.texts if too_narrow(cell)] == []
 
 
 def test_many_devices_scroll_by_whole_tiles_and_leave_room_for_the_page(fed, monkeypatch):
     fed.window.resize(1024, 680)
     fed.feed(snapshots.gpu_snapshot(16))
     strip = fed.window.strip
-    assert (strip.lines.verticalScrollBar().maximum(), fed.window.height()) == (0, 680), (
+    assert (strip.grid.verticalScrollBar().maximum(), fed.window.height()) == (0, 680), (
         "low tiles have room"
     )
     monkeypatch.setattr(strip_module, "_MOST_OF_WINDOW", 0.2)
     fed.feed(snapshots.gpu_snapshot(16))
-    assert strip.lines.verticalScrollBar().maximum() > 0
+    assert strip.grid.verticalScrollBar().maximum() > 0
     assert strip.height() < 0.2 * 680
     tiles = [t.geometry().translated(t.parentWidget().pos()) for t in strip.tiles.values()]
-    seen = [t for t in tiles if strip.lines.viewport().rect().intersects(t)]
+    seen = [t for t in tiles if strip.grid.viewport().rect().intersects(t)]
     assert len(seen) == 8
-    assert all(strip.lines.viewport().rect().contains(t) for t in seen)
+    assert all(strip.grid.viewport().rect().contains(t) for t in seen)
     assert {c.text() for c in fed.window.dashboard.legend.chips.values()} == {
         str(i) for i in range(16)
     }
@@ -144,7 +144,7 @@ def test_devices_come_and_go(fed):
     fed.feed(snapshots.gpu_snapshot(2, NOW + 1))
     assert len(fed.window.strip.tiles) == 2
     fed.feed(snapshots.snapshot((), time=NOW + 2))
-    assert fed.window.strip.lines.empty.isVisible()
+    assert fed.window.strip.grid.empty.isVisible()
     fed.feed(snapshots.cpu_snapshot(NOW + 3))
     assert list(fed.window.strip.tiles) == ["cpu"]
 

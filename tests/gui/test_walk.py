@@ -100,20 +100,20 @@ def test_every_page_is_gone_to_by_mouse_and_by_keys_and_tabbed_through(person):
 
 def test_the_charts_are_dragged_zoomed_and_pointed_at(person):
     dashboard = person.window.dashboard
-    plot, before = dashboard.charts["util"].view, dashboard.span.limits
+    plot, before = dashboard.charts["util"].view, dashboard.axis.limits
     person.drag(plot, 0.4, 0.7)
-    assert dashboard.span.limits[1] < before[1] - 60, "an earlier time was dragged into sight"
-    length = dashboard.span.seconds
+    assert dashboard.axis.limits[1] < before[1] - 60, "an earlier time was dragged into sight"
+    length = dashboard.axis.seconds
     person.wheel(plot, 2)
-    assert dashboard.span.seconds < 0.7 * length
-    person.click(dashboard.live)
-    assert dashboard.span.live
+    assert dashboard.axis.seconds < 0.7 * length
+    person.click(dashboard.bar.live)
+    assert dashboard.axis.live
     QTest.mouseMove(person.window.windowHandle(), person.place(plot, 0.3))
     QTest.qWait(20)  # pyqtgraph looks at a hundred moves a second, and leaves out what is faster
     QTest.mouseMove(person.window.windowHandle(), person.place(plot, 0.5))
     person.fed.settle()
-    assert dashboard.at == pytest.approx(0.5, abs=0.1)
-    assert "at " in dashboard.where.text()
+    assert dashboard.cursor_share == pytest.approx(0.5, abs=0.1)
+    assert "Cursor at " in dashboard.bar.position.text()
 
 
 def test_a_tile_leads_to_its_device_and_the_rail_back(person):

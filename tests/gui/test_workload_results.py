@@ -13,7 +13,6 @@ from PySide6.QtWidgets import (
 
 from app.tour import render
 from app.widgets import theme
-from app.workloads import heat_map_view
 from app.workloads.cell_charts import VIEWS
 from app.workloads.result_export import SaveResult
 from scheduler.protocol.jobs import Done, listed
@@ -128,7 +127,7 @@ def test_every_cell_of_a_chart_is_reached_by_arrow_keys(compared):
             at = edge.pop()
             for step in (QPointF(1, 0), QPointF(-1, 0), QPointF(0, 1), QPointF(0, -1)):
                 chart.current = at
-                if (found := chart._next(step)) is not None and found not in reached:
+                if (found := chart.mark_beside(step)) is not None and found not in reached:
                     reached.add(found)
                     edge.append(found)
         assert len(reached) == len(chart.marks()), name
@@ -138,8 +137,8 @@ def test_figures_in_the_heat_map_can_be_read(qapp):
     for scheme in ("light", "dark"):
         theme.apply(qapp, scheme)
         for share in np.linspace(0, 1, 21):
-            ground = heat_map_view.shade(float(share))
-            assert contrast(heat_map_view.readable(ground).name(), ground.name()) >= 4.5, (
+            ground = theme.shade(float(share))
+            assert contrast(theme.readable_on(ground).name(), ground.name()) >= 4.5, (
                 scheme,
                 share,
             )

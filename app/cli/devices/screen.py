@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from app.cli.output import StyledLine, StyledText
 from app.format.job_rows import row
 from app.format.values import clock, plural
-from app.strip.tile_model import QUIET, Tile, tiles
+from app.strip.tile_model import Tile, tiles
 from scheduler.protocol.jobs import Job, Queued
 from scheduler.protocol.progress import printable
 from scheduler.protocol.snapshot import Snapshot
@@ -70,15 +70,15 @@ def _heading(titles: Sequence[str]) -> StyledLine:
 def _device_row(tile: Tile, bars: bool = False) -> StyledLine:
     cells = []
     for metric in tile.metrics:
-        bar = _bar(metric.share) if bars and metric.caption in ("Utilisation", "Memory") else ""
+        bar = _bar(metric.share) if bars and metric.bar else ""
         meaning = metric.meaning or ("muted" if metric.text == "N/A" else "")
         cells.append(StyledText(bar + metric.text, meaning))
-    use = tile.holder_tooltip if tile.holder == "in use" else tile.holder
+    use = tile.holder_tooltip if tile.usage == "in use" else tile.holder
     return (
         StyledText(tile.title),
         StyledText(f"REPLAY {tile.name}" if tile.replay else tile.name, "muted"),
         *cells,
-        StyledText(use, "muted" if tile.holder in QUIET else ""),
+        StyledText(use, "muted" if tile.quiet else ""),
     )
 
 

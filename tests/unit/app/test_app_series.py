@@ -3,10 +3,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.charts.decimated import Decimated
 from app.charts.history import SECONDS, History
-from app.charts.scales import Top, round_top, round_up, ticks
-from app.charts.series import Ring, decimate
+from app.charts.scales import AxisTop, round_top, round_up, ticks
+from app.charts.series import Decimated, Ring, decimate
 from app.dashboard.time_axis import FIRST, LONGEST, SHORTEST, TimeAxis
 from scheduler.protocol.settings import Settings
 from tests.gui import snapshots
@@ -219,7 +218,7 @@ def test_what_is_kept_while_scrolling_is_what_a_fresh_start_gives(steps, width):
     st.sampled_from([None, 100.0, 728.0]),
 )
 def test_an_axis_holds_every_value_and_is_calm(values, ceiling):
-    axis = Top()
+    axis = AxisTop()
     for value in values:
         top = axis.fit(value, ceiling)
         assert top >= value
@@ -232,7 +231,7 @@ def test_an_axis_holds_every_value_and_is_calm(values, ceiling):
 
 
 def test_peaks_above_the_limit_raise_the_axis_until_they_are_gone():
-    axis = Top()
+    axis = AxisTop()
     assert [axis.fit(power, 728.0) for power in (71, 728, 770, 700, 640)] == [
         728,
         728,

@@ -1,8 +1,8 @@
 import msgspec
 import pytest
 
-from app.charts.chart_model import charts
-from app.strip.tile_model import temperature_meaning, throttle, tiles
+from app.charts.chart_model import chart_models
+from app.strip.tile_model import temperature_meaning, throttle_reasons, tiles
 from scheduler.protocol.busy_causes import NoReading
 from scheduler.protocol.snapshot import Busy, DeviceState, Idle
 from tests.gui import snapshots
@@ -68,7 +68,7 @@ def test_before_the_first_reading():
     (tile,) = tiles(snapshots.snapshot((state,)))
     assert {m.text for m in tile.metrics} == {"N/A"}
     assert {m.tooltip for m in tile.metrics} == {"no reading yet"}
-    assert all(c.absent == "no reading yet" for c in charts(snapshots.snapshot((state,))))
+    assert all(c.absent == "no reading yet" for c in chart_models(snapshots.snapshot((state,))))
 
 
 @pytest.mark.parametrize(
@@ -79,17 +79,17 @@ def test_warm_and_hot_are_measured_against_the_device_own_limit(temperature, mea
 
 
 @pytest.mark.parametrize(
-    ("text", "reason"),
+    ("text", "reasons"),
     [
-        ("none", ""),
-        ("", ""),
-        ("idle", ""),
-        ("power limit", "power limit"),
-        ("idle, too hot (hardware)", "too hot (hardware)"),
+        ("none", ()),
+        ("", ()),
+        ("idle", ()),
+        ("power limit", ("power limit",)),
+        ("idle, too hot (hardware)", ("too hot (hardware)",)),
     ],
 )
-def test_rest_is_not_throttling(text, reason):
-    assert throttle(snapshots.gpu_reading(snapshots.gpu(0), throttle=text)) == reason
+def test_idling_is_not_throttling(text, reasons):
+    assert throttle_reasons(snapshots.gpu_reading(snapshots.gpu(0), throttle=text)) == reasons
 
 
 def test_throttling_is_marked_on_power():
@@ -100,7 +100,7 @@ def test_throttling_is_marked_on_power():
 
 
 def test_charts_say_values_limits_and_methods():
-    util, memory, tflops, temperature, power = charts(snapshots.gpu_snapshot(2))
+    util, memory, tflops, temperature, power = chart_models(snapshots.gpu_snapshot(2))
     assert [v.label for v in util.values] == ["GPU 0", "GPU 1"]
     assert (util.ceiling, memory.limit, temperature.limit, power.limit) == (
         100.0,
@@ -116,16 +116,16 @@ def test_charts_say_values_limits_and_methods():
 def test_a_chart_without_any_value_says_why_once():
     made = snapshots.cpu_snapshot()
     twice = msgspec.structs.replace(made, devices=made.devices * 2)
-    assert charts(twice)[3].absent == "the kernel exposes no temperature sensor here"
+    assert chart_models(twice)[3].absent == "the kernel exposes no temperature sensor here"
 
 
 def test_a_chart_is_not_absent_while_one_device_has_the_value():
     mixed = snapshots.snapshot(snapshots.gpu_snapshot(1).devices + snapshots.cpu_snapshot().devices)
-    power = charts(mixed)[4]
-    assert power.absent == ""
+    power = chart_models(mixed)[4]
+    assert power.absent is None
     assert [bool(v.reason) for v in power.values] == [False, True]
 
 
 def test_no_device_at_all():
     assert tiles(snapshots.snapshot(())) == ()
-    assert all(c.absent == "no device yet" for c in charts(snapshots.snapshot(())))
+    assert all(c.absent == "no device yet" for c in chart_models(snapshots.snapshot(())))

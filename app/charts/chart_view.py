@@ -1,0 +1,156 @@
+"""Plot curves over a time axis, with about as many points as there are pixels."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtWidgets import QGraphicsGridLayout, QGraphicsSceneWheelEvent, QWidget
+
+from app.charts.clock_axis import ClockAxis
+from app.charts.curves import Curves
+from app.charts.plotting import pg
+from app.charts.scales import ticks
+from app.widgets import theme
+
+AXIS_WIDTH = 42
+"""Pixels left of the plotted area."""
+EDGE_WIDTH = 1
+"""Pixels right of the plotted area."""
+_LABEL, _STEPS = 13, 5
+"""Pixels of height that a value beside the axis needs, and the most steps between values."""
+_EDGE = 0.02
+"""Share of the range that is added, so that curves at its ends are not cut off."""
+
+
+class _TimeBox(pg.ViewBox):  # type: ignore[misc]
+    """Turn drags and the wheel into moves of the time axis that all charts share."""
+
+    panned = Signal(float)
+    """Carries seconds."""
+    zoomed = Signal(float, float)
+    """Carries a factor, and the moment that stays in its place."""
+    hovered = Signal(object)
+    """Carries the moment under the pointer; None once the pointer has left."""
+
+    def __init__(self) -> None:
+        super().__init__(enableMenu=False, enableMouse=False)
+        self.disableAutoRange()
+
+    def mouseDragEvent(self, event: object, axis: int | None = None) -> None:
+        event.accept()  # type: ignore[attr-defined]
+        before, now = (self.mapToView(p).x() for p in (event.lastPos(), event.pos()))  # type: ignore[attr-defined]
+        self.panned.emit(before - now)
+
+    def wheelEvent(self, event: QGraphicsSceneWheelEvent, axis: int | None = None) -> None:
+        event.accept()
+        self.zoomed.emit(0.8 ** (event.delta() / 120), self.mapToView(event.pos()).x())
+
+    def hoverEvent(self, event: object) -> None:
+        if event.isExit():  # type: ignore[attr-defined]
+            self.hovered.emit(None)
+        else:
+            self.hovered.emit(float(self.mapToView(event.pos()).x()))  # type: ignore[attr-defined]
+
+    def mouseClickEvent(self, event: object) -> None:
+        """Ignore clicks."""
+
+
+class _Plot(pg.GraphicsWidget):  # type: ignore[misc]
+    """Arrange a view box between its axes, five times as fast as the library's PlotItem."""
+
+    def __init__(self, box: pg.ViewBox, left: pg.AxisItem, bottom: pg.AxisItem) -> None:
+        super().__init__()
+        layout = QGraphicsGridLayout()
+        layout.setContentsMargins(0, 8, EDGE_WIDTH, 0)  # room for the topmost label
+        layout.setSpacing(0)
+        for item, line, side in ((left, 0, 0), (box, 0, 1), (bottom, 1, 1)):
+            layout.addItem(item, line, side)
+        layout.setRowStretchFactor(0, 1)
+        layout.setColumnStretchFactor(1, 1)
+        self.setLayout(layout)
+        for axis in (left, bottom):
+            axis.linkToView(box)
+
+
+class ChartView(pg.GraphicsView):  # type: ignore[misc]
+    """Show axes, grid, limit and curves."""
+
+    def __init__(self, title: str) -> None:
+        super().__init__()
+        self.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        self.setAccessibleName(f"{title} over time")
+        # nearly everything moves, and finding out what did would cost more
+        self.setViewportUpdateMode(self.ViewportUpdateMode.FullViewportUpdate)
+        self.box = _TimeBox()
+        self.axis, self.clock = pg.AxisItem("left"), ClockAxis()
+        self.axis.setWidth(AXIS_WIDTH)
+        self.axis.enableAutoSIPrefix(False)
+        self.clock.setHeight(20)
+        self.setCentralItem(_Plot(self.box, self.axis, self.clock))
+        self.curves = Curves()
+        self.box.addItem(self.curves, ignoreBounds=True)
+        self._scale = (0.0, 0)
+        self._tokens: theme.Tokens | None = None
+        self.box.sigResized.connect(self._fit_ticks)
+        self.show_empty(True)
+
+    def useOpenGL(self, b: bool = True) -> None:
+        """Use a viewport that was made here, and no OpenGL.
+
+        To identify a viewport that Qt made, PySide would make all classes of widgets.
+        """
+        self.setViewport(QWidget())
+
+    @property
+    def pixels(self) -> int:
+        """Return the width of the plotted area."""
+        return max(int(self.box.width()), 1)
+
+    def show_range(self, start: float, end: float, floor: float, top: float) -> None:
+        """Show a stretch of time and a range of values."""
+        self.box.setXRange(start, end, padding=0)
+        margin = _EDGE * (top - floor)
+        self.curves.show_range(start, end, floor - margin, top + margin)
+        if top != self._scale[0]:
+            self._scale = (top, 0)
+            self.box.setYRange(floor, top, padding=_EDGE)
+            self._fit_ticks()
+        # otherwise the transform changes while painting, and everything is painted twice
+        self.scene().prepareForPaint()
+
+    def _fit_ticks(self) -> None:
+        """Show as many values beside the axis as there is room for."""
+        scale = (self._scale[0], min(max(int(self.box.height()) // _LABEL, 1), _STEPS))
+        if scale != self._scale:
+            self._scale = scale
+            self.axis.setTicks([[(at, f"{at:g}") for at in ticks(*scale)]])
+
+    def show_empty(self, empty: bool) -> None:
+        """Hide the axis and the grid while there are no values: their range would mean nothing."""
+        self.curves.grid = [] if empty else ticks(*self._scale)
+        if empty == self.axis.style["showValues"]:
+            self.axis.setStyle(showValues=not empty)
+
+    def recolor(self) -> None:
+        """Take the colours of the current scheme.
+
+        Qt reports a change of the palette even if the colours have stayed the same.
+        """
+        t = theme.tokens()
+        if t is self._tokens:
+            return
+        self._tokens = t
+        self.setBackground(t.surface)
+        font = self.font()
+        font.setPixelSize(theme.SMALL)
+        for axis in (self.axis, self.clock):
+            axis.setPen(pg.mkPen(t.line, width=1))
+            axis.setTextPen(pg.mkPen(t.muted))
+            axis.setStyle(
+                hideOverlappingLabels=False,
+                tickFont=font,
+                tickLength=0,
+                tickAlpha=0,
+                autoExpandTextSpace=False,
+                maxTickLevel=0,
+            )
+        self.curves.recolor(t.grid, t.muted)
