@@ -64,7 +64,7 @@ async def daemon(hours: float) -> None:
             made._hello(Hello("replay of h100.trace.gz", tuple(devices)))
         made._readings(Readings(now, tuple(readings)))
         if i % TELL_EVERY == 0:
-            msgspec.json.encode(made.take())
+            msgspec.json.encode(made.snapshot())
         if i % FLUSH_EVERY == 0:
             await made.recorder.flush()
     await made.recorder.close()

@@ -24,7 +24,7 @@ from scheduler.devices.nvidia.events import XidEvents
 from scheduler.devices.nvidia.gpm import MIN_INTERVAL_S, GpmSampler
 from scheduler.devices.nvidia.gpu_processes import GpuProcesses
 from scheduler.devices.nvidia.links import NvLinks
-from scheduler.devices.nvidia.mig import Mig
+from scheduler.devices.nvidia.mig import MigInstances
 from scheduler.devices.nvidia.queries import QUERIES, SLOW_S
 from scheduler.devices.probe import RENEWED_S
 from tests.benchmarks.gpu_probe import need_gpu
@@ -52,14 +52,14 @@ def questions(handle: Any, hz: float) -> list[Question]:
         SmClock(handle),
         Throttle(handle),
         GpuProcesses(handle),
-        Mig(handle),
+        MigInstances(handle),
     )
     events = XidEvents({nv.nvmlDeviceGetUUID(handle): handle})
     found += [
-        Question("SM clock", clock.look, max(hz, 1 / RENEWED_S)),
+        Question("SM clock", clock.sample, max(hz, 1 / RENEWED_S)),
         Question("throttle", lambda: throttle.read(time.time(), {}, {}), hz),
         Question("processes", users.now, hz),
-        Question("Xid events", events.hear, hz),
+        Question("Xid events", events.collect, hz),
         Question("number of GPUs", nv.nvmlDeviceGetCount, hz),
         Question("MIG instances", mig.changed, 1 / SLOW_S),
         Question(

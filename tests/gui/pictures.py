@@ -159,7 +159,7 @@ def fill(home: Path, count: int) -> None:
     source, keeper = ReplaySource(file, count, NOW), HistoryKeeper(paths.history_file(), print)
     for i in range(int(2 * (_PAST_S if count <= 8 else _MAP_PAST_S)), 0, -1):
         if not _GAP_S[0] < i / 2 < _GAP_S[1]:
-            keeper.take((_charted(reading), 0.5) for reading in source.read(NOW - i / 2))
+            keeper.add((_charted(reading), 0.5) for reading in source.read(NOW - i / 2))
     keeper.close()
     first = source.devices()[0].id
     jobs = [

@@ -28,7 +28,7 @@ def keeper(tmp_path_factory):
     for device in GPUS:
         for start in range(0, len(times), 600):
             piece = times[start : start + 600]
-            made.take(
+            made.add(
                 (
                     Reading(
                         device,
@@ -39,9 +39,9 @@ def keeper(tmp_path_factory):
                 )
                 for t in piece
             )
-            for due in made.due():
-                made.merge(due)
-    made.note(
+            for device in made.mergeable():
+                made.merge(device)
+    made.annotate(
         [
             Annotation(NOW - 30_000, NOW - 20_000, "job", "job 77 (train): failed", GPUS[0], 77),
             Annotation(NOW - 80_000, NOW - 70_000, "job", "job 76 (prepare): done", GPUS[1], 76),
