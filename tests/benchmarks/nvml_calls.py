@@ -58,7 +58,7 @@ def questions(handle: Any, hz: float) -> list[Question]:
     found += [
         Question("SM clock", clock.sample, max(hz, 1 / RENEWED_S)),
         Question("throttle", lambda: throttle.read(time.time(), {}, {}), hz),
-        Question("processes", users.now, hz),
+        Question("processes", users.current, hz),
         Question("Xid events", events.collect, hz),
         Question("number of GPUs", nv.nvmlDeviceGetCount, hz),
         Question("MIG instances", mig.changed, 1 / SLOW_S),
