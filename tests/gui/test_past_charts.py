@@ -39,8 +39,8 @@ def keeper(tmp_path_factory):
                 )
                 for t in piece
             )
-            for device in made.mergeable():
-                made.merge(device)
+            for ready in made.mergeable():
+                made.merge(ready)
     made.annotate(
         [
             Annotation(NOW - 30_000, NOW - 20_000, "job", "job 77 (train): failed", GPUS[0], 77),
