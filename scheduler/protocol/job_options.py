@@ -95,7 +95,8 @@ def _parse_memory(text: str) -> int:
     return size
 
 
-def _parse_time(text: str) -> float:
+def parse_time(text: str) -> float:
+    """Read a span of time such as 2h, in seconds; 0 stands for none. Raises UserError."""
     return 0.0 if text == "0" else parse_seconds(text)
 
 
@@ -173,7 +174,7 @@ JOB_OPTIONS = (
     ),
     JobOption(
         "timeout", "Time limit", "end the job after this time, e.g. 2h; it then counts as failed",
-        _parse_time, "TIME", hint="e.g. 2h; empty: none", limits=(0, MAX_SECONDS),
+        parse_time, "TIME", hint="e.g. 2h; empty: none", limits=(0, MAX_SECONDS),
         write=lambda seconds: f"{span(seconds)} for each attempt",
     ),
     JobOption(
@@ -183,7 +184,7 @@ JOB_OPTIONS = (
     JobOption(
         "backoff", "Delay of retries",
         "delay before the second attempt; doubles with each attempt (default: 10s)",
-        _parse_time, "TIME", limits=(0, MAX_SECONDS), shown=False, editable=False,
+        parse_time, "TIME", limits=(0, MAX_SECONDS), shown=False, editable=False,
     ),
     JobOption(
         "after", "After success of", "start after these jobs have succeeded", _parse_jobs,
@@ -216,7 +217,7 @@ def check_limits(spec: Spec) -> None:
                 "or run the job on this machine"
             )
         if option.limits is not None and not option.limits[0] <= value <= option.limits[1]:
-            write = span if option.parse is _parse_time else str
+            write = span if option.parse is parse_time else str
             least, greatest = map(write, option.limits)
             raise UserError(f"{name} must be from {least} to {greatest}, not {value}")
 
