@@ -87,6 +87,10 @@ class JobOption(NamedTuple):
     editable: bool = True
     """`gpudeck edit` can change it."""
 
+    def is_shown(self, spec: Spec) -> bool:
+        """Return True where the details of this job show the option."""
+        return self.shown and bool(getattr(spec, self.name))
+
 
 def _parse_memory(text: str) -> int:
     size = 0 if text == "0" else parse_bytes(text)
@@ -153,11 +157,11 @@ JOB_OPTIONS = (
         parse_count, "N", hint="0: no GPU", shown=False,
     ),
     JobOption(
-        "memory", "Memory on each GPU",
+        "memory", "Memory",
         "memory to reserve on each GPU, e.g. 20GiB; the GPU is shared with other jobs that "
         "reserve memory (default: hold the whole GPU)",
-        _parse_memory, "SIZE", hint="e.g. 20GiB; empty: all", local=True,
-        write=lambda size: f"{amount(size)} reserved",
+        _parse_memory, "SIZE", hint="on each GPU, e.g. 20GiB", local=True,
+        write=lambda size: f"{amount(size)} reserved on each device",
     ),
     JobOption(
         "gpu_type", "Type of GPU", "part of the GPU's name, e.g. h100", str,
