@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from app.format.values import clock, device_label, duration, significant
 from app.strip.tile_model import Meaning
 from app.workloads.results import card, result_of
-from scheduler.protocol.job_options import JOB_OPTIONS
 from scheduler.protocol.jobs import (
     STARTS,
     Cancelled,
@@ -25,7 +24,7 @@ from scheduler.protocol.jobs import (
     Starting,
 )
 from scheduler.protocol.snapshot import Snapshot
-from scheduler.protocol.units import amount, energy
+from scheduler.protocol.units import amount, energy, span
 
 _SENTENCES = (STARTS, "waits for ", "is held; ")
 """How reasons begin that say themselves what the job does."""
@@ -133,12 +132,31 @@ def _place(job: Job) -> list[tuple[str, str]]:
 
 
 def _needs(job: Job) -> list[tuple[str, str]]:
-    """Return the options of the job that differ from their defaults."""
-    spec = job.spec
-    facts = [(o.label, o.write(getattr(spec, o.name))) for o in JOB_OPTIONS if o.is_shown(spec)]
+    """What it asked for, where that is more than a number of devices."""
+    spec, found = job.spec, []
+    if spec.memory:
+        found.append(("Memory", f"{amount(spec.memory)} reserved on each device"))
+    if spec.gpu_type:
+        found.append(("Type of GPU", spec.gpu_type))
+    if spec.priority:
+        found.append(("Priority", str(spec.priority)))
+    if spec.group:
+        found.append(("Group", spec.group))
+    if spec.after or spec.after_any:
+        found.append(
+            (
+                "After",
+                ", ".join(
+                    [*map(str, spec.after), *(f"{n} (however it ends)" for n in spec.after_any)]
+                ),
+            )
+        )
+    if spec.timeout:
+        found.append(("Limit", f"{span(spec.timeout)} an attempt"))
     if spec.retries:
-        facts.append(("Attempts", f"number {job.tries + 1} of {spec.retries + 1}"))
-    return facts
+        found.append(("Attempts", f"number {job.tries + 1} of {spec.retries + 1}"))
+    found += [("Tags", ", ".join(spec.tags))] if spec.tags else []
+    return [*found, ("Notes", spec.notes)] if spec.notes else found
 
 
 def _used(job: Job) -> list[tuple[str, str]]:

@@ -1,7 +1,4 @@
-"""Write reports on one job, on a day, or on any span of time.
-
-`contents` decides which sections a report has, `tables` and `charts` what is in them, and `html`
-and `markdown` how it looks:
+"""Reports: on one job, on a day, on any span. `material` asks the daemon, the writer writes, `compose` puts together, `save` writes files.
 
 material = of_job(daemon, 7)
 report = compose(material, write(material.facts, None))

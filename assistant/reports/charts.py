@@ -1,4 +1,4 @@
-"""Make charts of the devices' readings: one for each field, or one for each device."""
+"""Charts of what was read of devices: one for each field with a line a device, or one for each device. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from scheduler.protocol.snapshot import Columns, DeviceState
 from scheduler.protocol.units import GIB
 
 _LIMITS = {"mem_used": "mem_total", "power": "power_limit"}
-"""The field that sets the end of the axis, if the device reports it."""
+"""The field that says where the axis ends, where the device tells it."""
 _DIGITS = 4
 
 
@@ -26,7 +26,7 @@ def by_field(
     until: float,
     cells: Cells,
 ) -> Chart:
-    """Return one chart with a curve for each device."""
+    """All devices on one axis."""
     return _chart(FIELDS[field].label, field, states, histories, since, until, cells)
 
 
@@ -38,7 +38,7 @@ def by_device(
     until: float,
     cells: Cells,
 ) -> tuple[Chart, ...]:
-    """Return a chart for each device, because many curves on one axis hide each other."""
+    """A chart for each device: many lines on one axis hide each other."""
     return tuple(
         _chart(
             f"{FIELDS[field].label} of {label(s.device)}",
@@ -83,16 +83,15 @@ def _chart(
 
 
 def _said(state: DeviceState, field: str, cells: Cells) -> str:
-    """Return what the facts say about a device's curve."""
+    """What the facts say of a curve."""
     name = f"{subject(state.device)}.{field}"
     if (why := cells.missing(f"{name}.mean")) is not None:
         return f"{label(state.device)}: no data ({cells.missing(name) or why})"
-    mean, highest = cells.said(f"{name}.mean"), cells.said(f"{name}.max")
-    return f"{label(state.device)}: mean {mean}, highest {highest}"
+    return f"{label(state.device)}: mean {cells.said(f'{name}.mean')}, highest {cells.said(f'{name}.max')}"
 
 
 def _line(state: DeviceState, field: str, history: Columns | None) -> Curve | None:
-    """Return the curve of a device; None if nothing was read."""
+    """None where nothing was read."""
     if history is None or all(v is None for v in history.columns.get(field, ())):
         return None
     scale = GIB if FIELDS[field].unit == "B" else 1.0
@@ -109,7 +108,7 @@ def _line(state: DeviceState, field: str, history: Columns | None) -> Curve | No
 
 
 def _values(column: Sequence[float | None], scale: float) -> Values:
-    """Return rounded values: a chart shows no more digits, and a report is sent as text."""
+    """Rounded: a chart shows no more, and a report travels as text."""
     return tuple(
         None if v is None or not math.isfinite(v) else float(f"{v / scale:.{_DIGITS}g}")
         for v in column

@@ -1,7 +1,4 @@
-"""Represent a report as data: its sections, their order, and the source of every number.
-
-These are values only, without torch and Qt.
-"""
+"""A report as data: what it says, in which order, and where each of its numbers comes from. Values only; free of torch and Qt."""
 
 from __future__ import annotations
 
@@ -14,10 +11,10 @@ from assistant.facts import Fact, phrases
 from scheduler.protocol.errors import MALFORMED, UserError
 
 Kind = Literal["job", "daily", "span"]
-"""A report on one job, on a day, or on a span that somebody asked for."""
+"""On one job; on a day; on a stretch of time that somebody asked for."""
 
 Values = tuple[float | None, ...]
-"""Values in the chart's unit; None is a gap."""
+"""In the chart's unit; None is a gap."""
 
 
 class Prose(msgspec.Struct, frozen=True, tag="prose"):
@@ -29,13 +26,13 @@ class Table(msgspec.Struct, frozen=True, tag="table"):
     title: str
     head: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
-    """Cells of Markdown, from facts."""
+    """Cells of Markdown: what facts say."""
     note: str = ""
-    """Markdown below the table: why some of it has no data."""
+    """Below it, Markdown: why there is no data for some of it."""
 
 
 class Curve(msgspec.Struct, frozen=True):
-    """Represent one device: buckets of time, each with the mean, lowest and highest reading."""
+    """One device: n buckets of time, each with the mean, the lowest and the highest reading."""
 
     label: str
     times: tuple[float, ...]
@@ -50,26 +47,26 @@ class Chart(msgspec.Struct, frozen=True, tag="chart"):
     unit: str
     since: float
     until: float
-    """The ends of the time axis, seconds since the epoch."""
+    """Both ends of the time axis, seconds since the epoch."""
     lines: tuple[Curve, ...]
     source: str
     top: float | None = None
-    """The end of the value axis, unless a value is higher."""
+    """Where the value axis ends as long as nothing is higher."""
     note: str = ""
-    """Markdown below the chart: what the facts say about the curves, or why there are none."""
+    """Below it, Markdown: what the facts say of the curves, or why there are none."""
 
     @property
     def heading(self) -> str:
-        """Return the title with the unit."""
+        """Title and unit."""
         return f"{self.title}, {self.unit}" if self.unit and self.unit != self.title else self.title
 
 
 class Excerpt(msgspec.Struct, frozen=True, tag="excerpt"):
-    """Represent foreign words, which are shown as they are and never interpreted."""
+    """Foreign words, shown as they are and never taken for anything else."""
 
     title: str
     text: str
-    """Plain text without control characters other than line feeds."""
+    """Plain text, free of control characters but line feeds."""
     source: str
 
 
@@ -86,34 +83,31 @@ class Report(msgspec.Struct, frozen=True):
     title: str
     since: float
     until: float
-    """The ends of the span it is about, seconds since the epoch."""
+    """What it is about, seconds since the epoch."""
     written: float
     writer: str
-    """`template` or `model NAME`, for the prose; code makes tables and charts."""
+    """`template` or `model NAME`: who wrote the prose. Tables and charts are made by code."""
     sections: tuple[Section, ...]
     facts: tuple[Fact, ...]
-    """The facts: every number in the report is of one of these, or a reading in a chart."""
+    """Every number in it is of one of these, or a reading in a chart."""
     job: int | None = None
 
     @property
     def about(self) -> str:
-        """Return the span, the time of writing and the writer, as plain text."""
+        """What it is about, when it was written and by whom. Plain text."""
         when = phrases.stretch(self.since, self.until)
         written = phrases.moment(self.written, self.until)
-        return (
-            f"{when[:1].upper()}{when[1:]}. Written {written}. Text by: {self.writer}. Tables and "
-            "charts by code."
-        )
+        return f"{when[:1].upper()}{when[1:]}. Written {written}; the words by: {self.writer}; tables and charts by code."
 
 
 def packed(report: Report) -> bytes:
-    """Return the report as bytes small enough to keep beside a message."""
+    """Small enough to be kept beside a message."""
     return zlib.compress(msgspec.json.encode(report))
 
 
 def unpacked(data: bytes) -> Report:
-    """Return a packed report. Raises UserError if it cannot be read."""
+    """Raises UserError where it is none."""
     try:
         return msgspec.json.decode(zlib.decompress(data), type=Report)
     except (zlib.error, *MALFORMED) as e:
-        raise UserError(f"this report cannot be read: {e}. Write it again.") from e
+        raise UserError(f"this report cannot be read: {e}. Have it written again.") from e

@@ -1,7 +1,4 @@
-"""Draw a chart as SVG: a band from lowest to highest, the mean as a curve, and gaps as gaps.
-
-Text is escaped; colours come from the style sheet.
-"""
+"""Draw a chart as SVG: a band from lowest to highest, the mean as a curve, and gaps as gaps."""
 
 from __future__ import annotations
 
@@ -19,24 +16,20 @@ _COLOURS = len(LIGHT.series)
 
 
 def svg(chart: Chart, style: str = "") -> str:
-    """Return the drawing of a chart, WIDTH by HEIGHT.
-
-    `style`: rules of its own, for a reader without a style sheet around it.
-    """
+    """The drawing of `chart`, WIDTH to HEIGHT in shape. `style`: rules of its own, for who has no style sheet around it."""
     scale = Scale(chart)
     parts = [*_grid(chart, scale)]
     for i, line in enumerate(chart.lines):
         parts += _curve(line, i % _COLOURS, scale)
     own = f"<style>{style}</style>" if style else ""
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" role="img"'
-        f' aria-label="{escape(chart.heading)}">'
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(chart.heading)}">'
         f"{own}{''.join(parts)}</svg>"
     )
 
 
 class Scale:
-    """Convert times and values to points of the drawing."""
+    """Times and values to points of the drawing."""
 
     def __init__(self, chart: Chart) -> None:
         highest = max(
@@ -89,7 +82,7 @@ def _curve(line: Curve, colour: int, scale: Scale) -> Iterator[str]:
 
 
 def _parts(line: Curve) -> Iterator[list[int]]:
-    """Yield the runs of buckets that have a value."""
+    """Runs of buckets that have a value."""
     run: list[int] = []
     for i, value in enumerate(line.mean):
         if value is not None:
@@ -139,7 +132,7 @@ _NICE = (1.0, 2.0, 2.5, 5.0, 10.0)
 
 
 def axis_values(top: float, most: int = 4) -> list[float]:
-    """Return round values from 0 to `top`, in at most `most` steps; `top` is above 0."""
+    """Round values from 0 up to `top`, at most `most` steps apart; `top` is more than 0."""
     rough = top / most
     power = 10.0 ** math.floor(math.log10(rough))
     step = next(n * power for n in _NICE if n * power >= rough * (1 - 1e-9))
@@ -147,9 +140,7 @@ def axis_values(top: float, most: int = 4) -> list[float]:
 
 
 def axis_end(highest: float) -> float:
-    """Return the end of an axis that shows `highest`: a round value above it; 1 if there is nothing
-    to show.
-    """
+    """Where an axis ends that has to show `highest`: at a round value above it; 1 where there is nothing to show."""
     if not 0 < highest < math.inf:
         return 1.0
     ticks = axis_values(highest * 1.05)
@@ -158,9 +149,7 @@ def axis_end(highest: float) -> float:
 
 
 def axis_moments(since: float, until: float, most: int = 6) -> list[tuple[float, str]]:
-    """Return round local times, in at most `most` steps, with their labels; midnight is labelled by
-    date.
-    """
+    """Round times of day in the local zone, at most `most` steps apart, each with its label; midnight is called by its date."""
     length = max(until - since, 1.0)
     step = next((s for s in _STEPS_S if length / s <= most), math.ceil(length / most / _DAY) * _DAY)
     zone = time.localtime(since).tm_gmtoff

@@ -1,3 +1,1 @@
-"""Measure parts of the assistant as jobs; `accel.workloads.catalog` describes them beside the
-others.
-"""
+"""What of the assistant is measured as a job; described in `accel.workloads.catalog` beside the others."""

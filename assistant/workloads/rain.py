@@ -1,9 +1,6 @@
-"""Time the configured model as it writes texts about random machines, with the search of RAIN.
+"""Texts about random machines by the configured model, searched as `assistant.writing.rain` does: `python -P -m assistant.workloads.rain`.
 
-python -P -m assistant.workloads.rain
-
-One text is timed at a time, refused ones included: from facts to words that hold, or to the
-template.
+What is timed is one text, refused ones included: from facts to words that hold, or to the template.
 """
 
 from __future__ import annotations
@@ -29,7 +26,7 @@ _NUMBER = re.compile(r"\d[\d.:]*\d|\d")
 
 
 def work(values: Values, device: ComputeDevice, progress: Progress) -> Outcome:
-    """Write as many briefs as requested. Raises Failure if there is no model to load."""
+    """As many briefs as asked for. Raises Failure where no model is set, or it cannot be loaded."""
     from accel.runtime.timing import timing_of
     from assistant.engine.engine import Engine
     from scheduler.protocol.errors import UserError
@@ -65,19 +62,19 @@ def work(values: Values, device: ComputeDevice, progress: Progress) -> Outcome:
 
 
 class _Tally:
-    """Count texts and their outcomes."""
+    """Texts, and what came of them."""
 
     def __init__(self, engine: Engine, *, greedy: bool) -> None:
         from assistant.writing.rain import Limits
 
         self._engine, self._limits = engine, Limits(steps=1, children=1) if greedy else Limits()
         self.took: list[float] = []
-        """The seconds of each text."""
+        """Seconds of each."""
         self.held = self.tokens = self.invented = 0
 
     @property
     def flops(self) -> float:
-        """Return two operations for each parameter and written token; prompts are not included."""
+        """Two for each parameter and token that was written; what the prompts cost comes on top."""
         return 2.0 * self._engine.model.parameters * self.tokens
 
     def write(self, random: Random) -> None:
@@ -97,8 +94,7 @@ class _Tally:
     def story(self) -> str:
         count, seconds = len(self.took), sum(self.took)
         return (
-            f"the configured model {self._engine.name}: {self.held} of {count} texts held, "
-            "the template wrote the rest; "
+            f"the model {self._engine.name} as the settings name it: {self.held} of {count} texts held, the rest are the template's; "
             f"{self.tokens / count:.0f} tokens a text, {self.tokens / seconds:.0f} a second"
         )
 

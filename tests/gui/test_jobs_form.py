@@ -156,14 +156,14 @@ def test_the_forecast_is_told_while_it_is_typed(fed, page, qtbot):
 @pytest.mark.parametrize(
     ("name", "text", "says"),
     [
-        ("command", "python 'x", "Command: enter a command"),
-        ("memory", "much", "Memory: an amount of memory such as 20GiB"),
-        ("cwd", "no/such", "Folder: enter a whole path"),
-        ("gpus", "two", "GPUs: expected a whole number, 0 or more; got 'two'"),
-        ("after", "3 x", "After success of: expected a whole number"),
+        ("command", "python 'x", "Command: a command is needed"),
+        ("memory", "much", "Memory on each: an amount of memory such as 20GiB"),
+        ("cwd", "no/such", "Folder: a whole path"),
+        ("gpus", "two", "GPUs: a whole number is needed; got 'two'"),
+        ("after", "3 x", "After success of: a whole number"),
         ("array", "9-", "Array: indices such as"),
         ("timeout", "-1h", "Time limit: a time such as"),
-        ("env", "A='", "Environment there: enter NAME=VALUE"),
+        ("env", "A='", "Environment there: NAME=VALUE is needed"),
     ],
 )
 def test_what_cannot_be_used_says_why_and_is_not_sent(fed, page, name, text, says):
