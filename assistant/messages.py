@@ -1,7 +1,4 @@
-"""Requests to the assistant's process, and its replies: JSON, one message a line.
-
-Free of torch and Qt.
-"""
+"""What goes over the assistant's door: JSON, one message a line. Free of torch and Qt."""
 
 from __future__ import annotations
 
@@ -13,76 +10,69 @@ from assistant.facts import Fact
 from assistant.intents.choices import Choice
 from assistant.intents.roles import Role
 from assistant.intents.tool_call import ToolCall
-from assistant.reports.report import Report as FullReport
+from assistant.reports.report import Report as Written
 from assistant.tools.proposal import Decision, Proposal
 from scheduler.protocol.errors import UserError
 
 MAX_COMPLETION_TOKENS = 8192
+"""Tokens that one completion may ask for."""
 MAX_PROMPT_TOKENS = 8192
-"""Tokens of a program's prompt. A person who asks meanwhile waits until they are read: 2.4 s for
-the shipped model on one CPU core."""
+"""Tokens of a program's prompt. A person who asks meanwhile waits until they are read: 2.4 s by the shipped model on one core of a CPU."""
 
 When = Literal["now", "idle"]
 """Write now, or once the devices are idle."""
 
 DeviceChoice = Literal["auto", "cpu"]
-"""auto: as the settings say, waiting for the GPU if somebody else needs it. cpu: without a wait."""
+"""auto: where the settings have the model run, waiting for that GPU where somebody else needs it. cpu: on the CPU, without a wait."""
 
 
 def slow_note(by: str) -> str:
-    """Return a note if what computes is not the fastest there is, else an empty text."""
+    """What is to be said of what computes, where it is not the fastest there is."""
     return " (torch, until compiled for this machine)" if by == "torch" else ""
 
 
 class Ask(msgspec.Struct, frozen=True, tag="ask"):
-    """Ask a question, or for something to be done."""
-
     text: str
     when: When = "now"
     id: str = ""
-    """Made by the client; Cancel and UseCpu name it. A request that is sent again with the same id
-    goes on where it was when the process ended."""
+    """Made by the client; Cancel and UseCpu name it. What is asked again by the same id goes on where it was when its process ended."""
     folder: str = ""
-    """The folder of a job that is submitted; empty: the user's home folder."""
+    """Where a job runs that is submitted so; empty: the user's home folder."""
     device: DeviceChoice = "auto"
     meant: ToolCall | None = None
-    """The choice of a person who was asked what the request means."""
+    """What the person chose where they were asked back; None: it is to be found out."""
 
 
 class Approve(msgspec.Struct, frozen=True, tag="approve"):
-    """Send a person's decision on a proposal. The reply is an Answer that says what was done."""
+    """A person's word on a proposal. Answered by an Answer that says what was done."""
 
     proposal: str
-    """The id of the proposal."""
+    """Its id."""
     how: Decision = "once"
     env: dict[str, str] = {}
-    """The environment of a job that is submitted; empty: the assistant's own."""
+    """Environment of a job that is submitted so; empty: the assistant's own."""
 
 
 class Report(msgspec.Struct, frozen=True, tag="report"):
-    """Ask for a report: on one job, or on everything since a time."""
+    """A brief: of one job, or of all that happened since a time (seconds since the epoch; None: the last ten minutes)."""
 
     job: int | None = None
     since: float | None = None
-    """Seconds since the epoch; None: the last ten minutes."""
     daily: bool = False
-    """It is the report on a day, and titled so."""
+    """It is the report on a day, and called so."""
     when: When = "idle"
     id: str = ""
     device: DeviceChoice = "auto"
 
 
 class CompletionRequest(msgspec.Struct, frozen=True, tag="complete"):
-    """Ask the model alone to continue a prompt. Its text is not checked.
-
-    The reply is Chunks, then a Completion.
-    """
+    """Text that follows `prompt`, by the model alone: nothing in it is checked. The pieces come as Chunks, then Completion."""
 
     prompt: str
     limit: Annotated[int, msgspec.Meta(ge=1, le=MAX_COMPLETION_TOKENS)] = 256
-    """The most tokens to write."""
+    """Tokens at most."""
     temperature: Annotated[float, msgspec.Meta(ge=0, le=100)] = 0.0
-    """0 is greedy."""
+    """0: greedy."""
     top_p: Annotated[float, msgspec.Meta(gt=0, le=1)] = 1.0
     seed: int = 0
     stop: Annotated[
@@ -92,12 +82,11 @@ class CompletionRequest(msgspec.Struct, frozen=True, tag="complete"):
     id: str = ""
     device: DeviceChoice = "auto"
     program: bool = False
-    """A program asks. Requests of people go first, and the prompt is limited to MAX_PROMPT_TOKENS
-    tokens."""
+    """Another program asks, not the person, whose requests go before it; of its prompt no more than MAX_PROMPT_TOKENS tokens are read."""
 
 
 class Benchmark(msgspec.Struct, frozen=True, tag="benchmark"):
-    """Ask for the speed of a model, which replaces the loaded one until the next answer."""
+    """How fast a model is. It is loaded in place of the one in use, which is loaded again for the next answer."""
 
     model: str
     """Its folder or file."""
@@ -107,19 +96,17 @@ class Benchmark(msgspec.Struct, frozen=True, tag="benchmark"):
 
 
 class Cancel(msgspec.Struct, frozen=True, tag="cancel"):
-    """Stop a request."""
-
     id: str
 
 
 class UseCpu(msgspec.Struct, frozen=True, tag="use cpu"):
-    """Make a request go on with the CPU instead of waiting."""
+    """The request is to wait no more, and to go on with the CPU."""
 
     id: str
 
 
 class Status(msgspec.Struct, frozen=True, tag="status"):
-    """Ask what the assistant does now."""
+    pass
 
 
 Work = Ask | Report | CompletionRequest | Benchmark
@@ -127,75 +114,68 @@ Request = Work | Approve | Cancel | UseCpu | Status
 
 
 class Waiting(msgspec.Struct, frozen=True, tag="waiting"):
-    """Say what a request waits for or does; repeated every second as a sign of life."""
+    """What the answer waits for, or what is being done; said again every second as a sign of life."""
 
     reason: str
-    """A phrase such as `loading the model`."""
     cpu: bool = False
-    """UseCpu would end the wait."""
+    """Whether it would go on at once with the CPU, if UseCpu said so."""
     device: str = ""
-    """The device that the model runs on, cpu or cuda; empty while it is not known."""
-    idle: bool = False
-    """It waits for idle devices."""
+    """Where the model runs, cpu or cuda; empty while that is open."""
 
 
 class Chunk(msgspec.Struct, frozen=True, tag="chunk"):
-    """Carry the next piece of a text; all pieces together are the text."""
+    """The next piece of the text; all of them together are the answer's text."""
 
     text: str
 
 
 class Answer(msgspec.Struct, frozen=True, tag="answer"):
-    """Answer a question, a report request or a decision."""
-
     text: str
     """Markdown."""
     writer: str
-    """Who wrote the text: `template` or `model NAME`."""
+    """`template` or `model NAME`: who wrote the text."""
     role: Role
     facts: tuple[Fact, ...] = ()
     seconds: float = 0.0
-    """From the request to the answer, with all waits."""
+    """From the request to the answer, waiting included."""
     tokens: int = 0
-    """Tokens that the model wrote, with those of refused texts; 0 for the template."""
-    report: FullReport | None = None
-    """For the role report: all of it, with tables, charts and sources; it begins with `text`."""
+    """Tokens the model wrote, those of refused texts included; 0 for the template."""
+    report: Written | None = None
+    """Of the role report: all of it, with tables, charts and sources; its first words are `text`."""
     call: ToolCall | None = None
-    """The tool that the request needs, with its arguments; None if the request named it itself."""
+    """The tool that the request was found to need, with its arguments; None where it was named outright."""
     routed: str = ""
-    """Who recognized the tool: `rules` or `model NAME`."""
+    """Who found it: `rules` or `model NAME`."""
     proposal: Proposal | None = None
-    """The action that waits for a person's approval."""
+    """What would be done once a person approves it. Nothing was done yet."""
     device: str = ""
-    """The device that the model ran on, cpu or cuda; empty for the template."""
+    """Where the model ran: cpu or cuda; empty for the template."""
     by: str = ""
-    """What computed it: compiled, torch (until code for this machine is compiled) or triton."""
+    """What computed it there: compiled, torch (while a new machine's code is compiled), triton; empty for the template."""
     choices: tuple[Choice, ...] = ()
-    """The text asks which of these is meant: ask again with `meant`."""
+    """The text asks back which of these is meant: ask again with `meant`. Nothing was looked up yet."""
 
     @property
     def where(self) -> str:
-        """Return the device in words, such as `cpu (torch, until compiled for this machine)`."""
+        """In words: cpu (torch, until compiled for this machine)."""
         return self.device + slow_note(self.by)
 
 
 class Completion(msgspec.Struct, frozen=True, tag="completed"):
-    """End the text of a CompletionRequest."""
-
     model: str
     device: str
-    """The device that the model ran on, cpu or cuda."""
+    """Where the model ran: cpu or cuda."""
     by: str
-    """What computed it, as in Answer."""
+    """What computed it there, as in Answer."""
     reason: Literal["stop", "length"]
-    """It ended by itself or at a stop text, or it reached the limit."""
+    """It came to an end or to a stop text, or to the limit."""
     prompt_tokens: int
     tokens: int
     seconds: float
 
 
 class TokenRate(msgspec.Struct, frozen=True):
-    """Hold the median, lowest and highest tokens per second of some rounds."""
+    """Tokens a second: the median of some rounds, the lowest and the highest."""
 
     median: float
     low: float
@@ -204,57 +184,48 @@ class TokenRate(msgspec.Struct, frozen=True):
 
 
 class ModelSpeed(msgspec.Struct, frozen=True, tag="speed"):
-    """Hold the result of a Benchmark."""
+    """What a benchmark found."""
 
     model: str
     device: str
     parameters: int
     loaded: float
-    """Seconds that loading took; near 0 if it was loaded already."""
+    """Seconds to load it; near 0 where it was loaded already."""
     decode: TokenRate
     prefill: TokenRate
 
 
-class Evicted(msgspec.Struct, frozen=True, tag="left"):
-    """Say that the process ends because somebody else needs the GPU.
-
-    The client asks again with the same id, and the text goes on where it was.
-    """
+class Left(msgspec.Struct, frozen=True, tag="left"):
+    """Somebody else needs the GPU, and the process ends. Ask again by the same id: the text goes on where it was."""
 
     reason: str
 
 
-class AssistantState(msgspec.Struct, frozen=True, tag="state"):
-    """Say what the assistant does now."""
-
+class State(msgspec.Struct, frozen=True, tag="state"):
     answering: bool
     waiting: int
     """Requests that wait for the one being answered."""
     model: str = ""
-    """The loaded model; empty if there is none."""
+    """The model that is loaded, empty where none is."""
     error: str = ""
-    """The reason why the configured model could not be loaded."""
+    """Why the configured model could not be loaded."""
 
 
-class Acknowledged(msgspec.Struct, frozen=True, tag="ok"):
-    """Reply to Cancel and UseCpu."""
-
+class Ok(msgspec.Struct, frozen=True, tag="ok"):
     found: bool = True
-    """The request that they named exists."""
+    """Whether there was such a request."""
 
 
-class Failed(msgspec.Struct, frozen=True, tag="error"):
-    """Say why a request failed."""
-
+class Error(msgspec.Struct, frozen=True, tag="error"):
     message: str
     kind: Literal["user", "missing", "too long", "cancelled", "bug"] = "user"
 
 
 class PromptTooLong(UserError):
-    """Signal that a program's prompt has too many tokens."""
+    """A program's prompt has more tokens than are read."""
 
 
 Event = Waiting | Chunk
-Result = Answer | Completion | ModelSpeed
-"""The last reply to a piece of work."""
-Reply = Waiting | Chunk | Result | Evicted | AssistantState | Acknowledged | Failed
+Done = Answer | Completion | ModelSpeed
+"""The last word on a piece of work."""
+Reply = Waiting | Chunk | Done | Left | State | Ok | Error

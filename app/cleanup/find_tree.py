@@ -1,31 +1,164 @@
-"""What may be cleaned up, by kind, with check boxes."""
+"""Show what may be cleaned up as a tree of kinds and findings with check boxes."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
-from PySide6.QtCore import Qt
+from PySide6.QtCore import QAbstractItemModel, QModelIndex, QObject, Qt, Signal
 from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QTreeView
 
-from app.cleanup.find_model import FindModel
+from app.cleanup.summary import FindingGroup, age, groups
+from app.format.values import memory
+from app.widgets.list_table import LEFT, NO_PARENT, RIGHT, Index
 from assistant.housekeeping import Finding
 
+HEADINGS = ("Item", "Size", "Last used", "Reason")
 _WIDTHS = (420, 100, 100)
-_FEW = 6
-"""Finds of a kind that are shown without being asked for."""
+PROCESS_HINT = "End these on the Processes page"
+_CHOSEN_AT_FIRST = ("cache", "log", "core", "memory")
+"""Kinds that nobody creates on purpose."""
+_OPEN_AT_MOST = 6
+"""The most findings of a kind that are visible at first."""
+_TOP = 0
+"""The internal id of a kind; that of a finding is the row of its kind plus one."""
+
+
+class FindModel(QAbstractItemModel):
+    """List kinds and their findings. Emits `chosen_changed` when a check box changes."""
+
+    chosen_changed = Signal()
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.groups: tuple[FindingGroup, ...] = ()
+        self._boxes: list[list[bool]] = []
+
+    def show_finds(self, finds: Iterable[Finding]) -> None:
+        """Show other findings; those that were shown already keep the state of their boxes."""
+        known = {find.place: box for find, box in self._with_boxes()}
+        self.beginResetModel()
+        self.groups = groups(finds)
+        self._boxes = [
+            [known.get(find.place, group.kind in _CHOSEN_AT_FIRST) for find in group.finds]
+            for group in self.groups
+        ]
+        self.endResetModel()
+        self.chosen_changed.emit()
+
+    def chosen(self) -> tuple[Finding, ...]:
+        """Return the findings whose boxes are checked."""
+        return tuple(find for find, box in self._with_boxes() if box)
+
+    def _with_boxes(self) -> list[tuple[Finding, bool]]:
+        return [
+            pair
+            for group, boxes in zip(self.groups, self._boxes, strict=True)
+            for pair in zip(group.finds, boxes, strict=True)
+        ]
+
+    def index(self, row: int, column: int, parent: Index = NO_PARENT) -> QModelIndex:
+        if not self.hasIndex(row, column, parent):
+            return QModelIndex()
+        return self.createIndex(row, column, parent.row() + 1 if parent.isValid() else _TOP)
+
+    def parent(self, child: Index = NO_PARENT) -> QModelIndex | QObject:  # type: ignore[override]
+        if not child.isValid() or child.internalId() == _TOP:
+            return QModelIndex()
+        return self.createIndex(child.internalId() - 1, 0, _TOP)
+
+    def rowCount(self, parent: Index = NO_PARENT) -> int:
+        if not parent.isValid():
+            return len(self.groups)
+        if parent.internalId() != _TOP or parent.column() != 0:
+            return 0
+        return len(self.groups[parent.row()].finds)
+
+    def columnCount(self, parent: Index = NO_PARENT) -> int:
+        return len(HEADINGS)
+
+    def headerData(
+        self, section: int, orientation: Qt.Orientation, role: int = Qt.ItemDataRole.DisplayRole
+    ) -> Any:
+        if role == Qt.ItemDataRole.DisplayRole:
+            return HEADINGS[section]
+        return _alignment(section) if role == Qt.ItemDataRole.TextAlignmentRole else None
+
+    def flags(self, index: Index) -> Qt.ItemFlag:
+        if not index.isValid():
+            return Qt.ItemFlag.NoItemFlags
+        flags = Qt.ItemFlag.ItemIsEnabled | Qt.ItemFlag.ItemIsSelectable
+        if index.internalId() != _TOP:
+            flags |= Qt.ItemFlag.ItemNeverHasChildren
+        return flags | Qt.ItemFlag.ItemIsUserCheckable if self._has_box(index) else flags
+
+    def data(self, index: Index, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
+        match role:
+            case Qt.ItemDataRole.DisplayRole:
+                return self._cell(index)
+            case Qt.ItemDataRole.ToolTipRole if index.column() in (0, 3):
+                return self._cell(index)
+            case Qt.ItemDataRole.TextAlignmentRole:
+                return _alignment(index.column())
+            case Qt.ItemDataRole.CheckStateRole if self._has_box(index):
+                return self._check_state(index)
+        return None
+
+    def setData(self, index: Index, value: Any, role: int = Qt.ItemDataRole.EditRole) -> bool:
+        """Check or clear the box of a finding, or of all findings of a kind."""
+        if role != Qt.ItemDataRole.CheckStateRole or not self._has_box(index):
+            return False
+        checked, top = Qt.CheckState(value) == Qt.CheckState.Checked, index.internalId() == _TOP
+        at = self._group_row(index)
+        kind, boxes = self.index(at, 0), self._boxes[at]
+        if top:
+            boxes[:] = [checked] * len(boxes)
+            self.dataChanged.emit(self.index(0, 0, kind), self.index(len(boxes) - 1, 0, kind))
+        else:
+            boxes[index.row()] = checked
+            self.dataChanged.emit(index, index)
+        self.dataChanged.emit(kind, kind)
+        self.chosen_changed.emit()
+        return True
+
+    def _group_row(self, index: Index) -> int:
+        return index.row() if index.internalId() == _TOP else index.internalId() - 1
+
+    def _has_box(self, index: Index) -> bool:
+        return index.column() == 0 and self.groups[self._group_row(index)].kind != "process"
+
+    def _check_state(self, index: Index) -> Qt.CheckState:
+        boxes = self._boxes[self._group_row(index)]
+        if index.internalId() != _TOP:
+            boxes = [boxes[index.row()]]
+        if all(boxes):
+            return Qt.CheckState.Checked
+        return Qt.CheckState.PartiallyChecked if any(boxes) else Qt.CheckState.Unchecked
+
+    def _cell(self, index: Index) -> str:
+        group = self.groups[self._group_row(index)]
+        if index.internalId() == _TOP:
+            hint = PROCESS_HINT if group.kind == "process" else ""
+            return (group.title, memory(group.bytes), "", hint)[index.column()]
+        find = group.finds[index.row()]
+        return (find.shown, memory(find.bytes), age(find.age), find.reason)[index.column()]
+
+
+def _alignment(column: int) -> int:
+    return RIGHT if column in (1, 2) else LEFT
 
 
 class FindTree(QTreeView):
-    """`rows` has them, and says which are chosen."""
+    """Show the findings of a search; `rows` is its model."""
 
     def __init__(self) -> None:
         super().__init__()
         self.finds: tuple[Finding, ...] = ()
         self.rows = FindModel()
         self.setModel(self.rows)
-        self.setAccessibleName("What may be cleaned up")
+        self.setAccessibleName("Items to clean up")
         self.setAccessibleDescription(
-            "Space chooses or leaves a row, Right and Left open and close a kind"
+            "Space checks or clears a row, Right and Left open and close a kind"
         )
         self.setSelectionMode(QAbstractItemView.SelectionMode.SingleSelection)
         self.setUniformRowHeights(True)
@@ -38,7 +171,7 @@ class FindTree(QTreeView):
             header.resizeSection(at, width)
 
     def show_finds(self, finds: Iterable[Finding]) -> None:
-        """Instead of those that are shown; kinds that were shown already stay open or closed."""
+        """Show other findings; kinds that were shown already stay open or closed."""
         was_open = {
             group.kind: self.isExpanded(self.rows.index(at, 0))
             for at, group in enumerate(self.rows.groups)
@@ -46,7 +179,6 @@ class FindTree(QTreeView):
         self.finds = tuple(finds)
         self.rows.show_finds(self.finds)
         for at, group in enumerate(self.rows.groups):
-            self.setExpanded(
-                self.rows.index(at, 0), was_open.get(group.kind, len(group.finds) <= _FEW)
-            )
+            few = len(group.finds) <= _OPEN_AT_MOST
+            self.setExpanded(self.rows.index(at, 0), was_open.get(group.kind, few))
         self.setCurrentIndex(self.rows.index(0, 0))

@@ -1,4 +1,4 @@
-"""The clean-up page: what may go, chosen by a person, moved to the trash, and back."""
+"""Clean up files: the user chooses what to move to the trash, and can put it back."""
 
 from __future__ import annotations
 
@@ -6,27 +6,42 @@ from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
 
-from PySide6.QtCore import Qt, Signal
-from PySide6.QtGui import QKeySequence, QShortcut, QShowEvent
-from PySide6.QtWidgets import QStackedLayout, QVBoxLayout, QWidget
+from PySide6.QtCore import Signal
+from PySide6.QtGui import QShowEvent
+from PySide6.QtWidgets import QWidget
 
 from app.cleanup.find_tree import FindTree
-from app.cleanup.requests import Clean as CleanUp
-from app.cleanup.requests import EmptyTrash, PutBack, Scan, ScanResult, TrashContents
-from app.cleanup.summary import counted, stays, told
+from app.cleanup.requests import EmptyTrash, MoveToTrash, PutBack, Scan, ScanResult, TrashContents
+from app.cleanup.summary import count_findings, items_and_size, skip_reason
 from app.link.call import Call, Request
 from app.link.link import Link
 from app.widgets import theme
-from app.widgets.controls import button, card, elided, label, row, set_text, set_tooltip
+from app.widgets.controls import (
+    QuestionCard,
+    Stretch,
+    add_shortcuts,
+    button,
+    column,
+    elided,
+    empty_label,
+    label,
+    row,
+    set_text,
+    set_tooltip,
+)
+from app.widgets.list_table import list_card
 from assistant.housekeeping import EmptyResult, Receipt, Skipped, UndoResult
 
-NOTHING = "There is nothing to clean up.\nFrom what age on things may go, and where else is looked, is under Settings, Clean-up."
-_MOST_TOLD = 10
+NOTHING = (
+    "There is nothing to clean up.\nYou can change ages and folders in Settings, under Clean-up."
+)
+SCANNING = "Searching…"
+_MOST_LISTED = 10
 T = TypeVar("T")
 
 
 class CleanupPage(QWidget):
-    """Shows what may go, and moves what the user chose. Emits `left` to go back."""
+    """Search, and move what the user chose to the trash. Emits `left` to go back."""
 
     left = Signal()
 
@@ -34,129 +49,142 @@ class CleanupPage(QWidget):
         super().__init__()
         self._link = link
         self._call: Call | None = None
-        self._busy = ""
-        """What is under way: empty for nothing."""
+        """The request that is carried out now."""
         self._trash = TrashContents()
-        self._looked = False
-        self.back = button("Back", tooltip="Back to the settings (Esc)")
-        self.back.clicked.connect(self.left)
+        self._scanned = False
+        self.back = button("Back", self.left, tooltip="Back to Settings (Esc)")
         self.progress = elided(size="small", meaning="muted")
-        self.again = button("Look again", tooltip="Search anew (F5)")
-        self.again.clicked.connect(self.look)
-        self.stop = button("Stop", tooltip="End the search; what was found so far is shown")
-        self.stop.clicked.connect(self._cancel)
+        self.again = button("Search again", self.scan, tooltip="F5")
+        self.stop = button("Stop", self._cancel, tooltip="Stop the search and show its findings")
         self.tree = FindTree()
         self.tree.rows.chosen_changed.connect(self._show_state)
-        self.empty = label("", meaning="muted", wrap=True)
-        self.empty.setAlignment(Qt.AlignmentFlag.AlignCenter)
+        self.empty = empty_label()
         self.total = label()
         self.move_button = button(
-            "Move to trash",
+            "Move to Trash",
+            self._move,
             kind="primary",
-            tooltip="It can be undone until the trash is emptied (Del)",
+            tooltip="You can undo this until the trash is emptied (Del)",
         )
-        self.move_button.clicked.connect(self._move)
-        self.said = elided(size="small", meaning="muted")
+        self.outcome = elided(size="small", meaning="muted")
         self.trash = label(size="small", meaning="muted")
-        self.undo = button("Undo", tooltip="Put back what the last clean-up moved (Ctrl+Z)")
-        self.undo.clicked.connect(self._put_back)
-        self.empty_trash = button(
-            "Empty…", tooltip="Delete for good what clean-ups moved to the trash"
+        self.undo = button(
+            "Undo", self._put_back, tooltip="Put back what the last clean-up moved (Ctrl+Z)"
         )
-        self.empty_trash.clicked.connect(lambda: self._ask(True))
-        self.question = label(meaning="hot", wrap=True)
-        self.yes, self.no = button("Delete for good"), button("Keep it", kind="primary")
-        self.yes.clicked.connect(self._empty)
-        self.no.clicked.connect(lambda: self._ask(False))
-        self._lay_out()
-        for keys, slot in (
-            ("Esc", self._leave), ("F5", self.again.click), ("Del", self.move_button.click), ("Ctrl+Z", self.undo.click),
-        ):  # fmt: skip
-            QShortcut(QKeySequence(keys), self, slot).setContext(
-                Qt.ShortcutContext.WidgetWithChildrenShortcut
-            )
+        self.empty_trash = button(
+            "Empty Trash…",
+            self._ask_to_empty,
+            tooltip="Permanently delete what clean-ups moved to the trash",
+        )
+        self.question = QuestionCard(
+            "Delete", "Cancel", self._empty, self._keep_trash, primary="no"
+        )
+        title = label("Clean up", size="large", strong=True)
+        bar = row(self.back, title, Stretch(self.progress), self.stop, self.again, spacing=theme.M)
+        frame, self._stack = list_card(self.tree, self.empty)
+        actions = row(self.total, Stretch(self.outcome), self.move_button, spacing=theme.M)
+        below = row(Stretch(), self.trash, self.undo, self.empty_trash, spacing=theme.M)
+        self.setLayout(column(bar, Stretch(frame), actions, below, self.question))
+        self.setFocusProxy(self.tree)
+        add_shortcuts(
+            self,
+            {
+                "Esc": self._leave,
+                "F5": self.again.click,
+                "Del": self.move_button.click,
+                "Ctrl+Z": self.undo.click,
+            },
+        )
         self._show_state()
 
     def refresh(self) -> None:
-        """Nothing of a snapshot is shown here."""
+        """Do nothing: this page shows nothing of a snapshot."""
 
-    def look(self) -> None:
-        """Search for what may go."""
-        self._looked = True
-        self._ask_for("looking", Scan(), self._show_finds)
+    def scan(self) -> None:
+        """Search for what may be cleaned up."""
+        self._scanned = True
+        self._send(SCANNING, Scan(), self._show_finds)
 
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)
-        if not self._looked:
-            self.look()
+        if not self._scanned:
+            self.scan()
 
     def _show_finds(self, result: ScanResult) -> None:
-        finds, unseen = result.finds, result.unseen
+        finds, unread = result.finds, result.unread
         self.tree.show_finds(finds)
         if finds and self.isVisible():
             self.tree.setFocus()
-        more = f"there may be more: {result.stopped}" if result.stopped else ""
-        missed = f"{len(unseen)} not looked at" if unseen else ""
-        found = f"{counted(finds)} found" if finds else ""
-        set_text(self.progress, " · ".join(filter(None, (found, more, missed))))
-        set_tooltip(self.progress, "\n".join(unseen[:_MOST_TOLD]))
+        parts = [f"{count_findings(finds)} found"] if finds else []
+        if result.stopped is not None:
+            parts.append(f"there may be more: {result.stopped}")
+        if unread:
+            parts.append(f"{len(unread)} could not be read")
+        set_text(self.progress, " · ".join(parts))
+        set_tooltip(self.progress, "\n".join(unread[:_MOST_LISTED]))
 
     def _show_moved(self, receipt: Receipt) -> None:
         gone = {item.find.place for item in receipt.items}
         self.tree.show_finds(find for find in self.tree.finds if find.place not in gone)
-        self._say(f"{told(len(receipt.items), receipt.bytes)}, in the trash now", receipt.left)
+        moved = items_and_size(len(receipt.items), receipt.bytes)
+        self._show_outcome(f"Moved {moved}, to the trash", receipt.left)
         self.undo.setFocus()
 
     def _show_restored(self, undone: UndoResult) -> None:
-        self._say(f"{counted(undone.restored)}, back in place", undone.left)
-        self.look()
+        self._show_outcome(f"Put back {count_findings(undone.restored)}", undone.left)
+        self.scan()
 
     def _show_emptied(self, emptied: EmptyResult) -> None:
-        self._say(f"{told(emptied.items, emptied.bytes)}, deleted", emptied.left)
+        self._show_outcome(f"Deleted {items_and_size(emptied.items, emptied.bytes)}", emptied.left)
 
-    def _say(self, text: str, left: tuple[Skipped, ...] = ()) -> None:
-        """What came of it; where something stayed, the first reason, and more of them in the tooltip."""
-        first = f" · {len(left)} stayed: {stays(left[0])}" if left else ""
-        set_text(self.said, text + first)
-        set_tooltip(self.said, "\n".join(stays(each) for each in left[:_MOST_TOLD]) or text)
+    def _show_outcome(self, text: str, skipped: tuple[Skipped, ...] = ()) -> None:
+        """Show what was done, and the first reason why something was skipped."""
+        first = f" · {len(skipped)} skipped: {skip_reason(skipped[0])}" if skipped else ""
+        set_text(self.outcome, text + first)
+        reasons = "\n".join(skip_reason(each) for each in skipped[:_MOST_LISTED])
+        set_tooltip(self.outcome, reasons or text)
 
     def _move(self) -> None:
-        if chosen := self.tree.rows.chosen():
-            self._ask_for("moving", CleanUp(chosen), self._show_moved)
+        chosen = self.tree.rows.chosen()
+        if chosen:
+            self._send("Moving…", MoveToTrash(chosen), self._show_moved)
 
-    def _ask(self, ask: bool) -> None:
-        set_text(
-            self.question,
-            f"Delete {told(self._trash.count, self._trash.bytes)} for good? It cannot be undone.",
-        )
-        self._question.setVisible(ask)
-        (self.no if ask else self.tree).setFocus()
+    def _put_back(self) -> None:
+        if self._trash.last is not None:
+            self._send("Putting back…", PutBack(self._trash.last), self._show_restored)
+
+    def _ask_to_empty(self) -> None:
+        contents = items_and_size(self._trash.count, self._trash.bytes)
+        self.question.ask(f"Permanently delete {contents}? This cannot be undone.")
+
+    def _keep_trash(self) -> None:
+        self.question.hide()
+        self.tree.setFocus()
 
     def _empty(self) -> None:
-        self._ask(False)
-        self._ask_for("emptying the trash", EmptyTrash(), self._show_emptied)
+        self._keep_trash()
+        self._send("Emptying the trash…", EmptyTrash(), self._show_emptied)
 
     def _leave(self) -> None:
-        if self._question.isVisible():
-            self._ask(False)
+        if self.question.isVisible():
+            self._keep_trash()
         else:
             self.left.emit()
 
-    def _ask_for(
+    def _send(
         self,
-        busy: str,
+        activity: str,
         request: Request[tuple[T, TrashContents]],
         show: Callable[[T], None],
     ) -> None:
-        if self._busy:
+        """Send a request, unless another one is being carried out."""
+        if self._call is not None:
             return
-        self._busy = busy
-        set_text(self.progress, f"{busy} …")
-        set_text(self.said, "")
-        self._show_state()
+        set_text(self.progress, activity)
+        set_text(self.outcome, "")
 
         def take(reply: tuple[T, TrashContents]) -> None:
-            self._busy = ""
+            self._call = None
             result, self._trash = reply
             set_text(self.progress, "")
             show(result)
@@ -164,71 +192,29 @@ class CleanupPage(QWidget):
 
         progress = partial(set_text, self.progress)
         self._call = self._link.send(self, request, take, self._fail, progress)
-
-    def _fail(self, message: str) -> None:
-        self._busy = ""
-        self._say(message)
         self._show_state()
 
-    def _put_back(self) -> None:
-        if self._trash.last is not None:
-            self._ask_for("putting it back", PutBack(self._trash.last), self._show_restored)
+    def _fail(self, message: str) -> None:
+        self._call = None
+        self._show_outcome(message)
+        self._show_state()
 
     def _cancel(self) -> None:
         if self._call is not None:
             self._call.cancel()
 
     def _show_state(self) -> None:
-        chosen = self.tree.rows.chosen()
-        looking = self._busy == "looking"
+        chosen, busy = self.tree.rows.chosen(), self._call is not None
+        scanning = self._call is not None and isinstance(self._call.request, Scan)
         self._stack.setCurrentIndex(0 if self.tree.finds else 1)
-        set_text(self.empty, "Looking for what may go …" if looking else NOTHING)
-        self.again.setVisible(not looking)
-        self.stop.setVisible(looking)
-        set_text(self.total, f"{counted(chosen)} chosen" if chosen else "nothing chosen")
-        self.move_button.setEnabled(bool(chosen) and not self._busy)
-        there = self._trash
-        set_text(
-            self.trash,
-            f"Trash: {told(there.count, there.bytes)}; the space is free once it is emptied"
-            if there.count
-            else "",
-        )
+        set_text(self.empty, SCANNING if scanning else NOTHING)
+        self.again.setVisible(not scanning)
+        self.stop.setVisible(scanning)
+        set_text(self.total, f"{count_findings(chosen)} selected" if chosen else "Nothing selected")
+        self.move_button.setEnabled(bool(chosen) and not busy)
+        contents = items_and_size(self._trash.count, self._trash.bytes)
+        hint = "empty the trash to free the space"
+        set_text(self.trash, f"In the trash: {contents}; {hint}" if self._trash.count else "")
         for made in (self.undo, self.empty_trash):
-            made.setVisible(bool(there.count))
-            made.setEnabled(not self._busy)
-
-    def _lay_out(self) -> None:
-        bar = row(
-            self.back,
-            label("Clean up", size="large", strong=True),
-            self.progress,
-            self.stop,
-            self.again,
-            spacing=theme.M,
-        )
-        bar.setStretch(2, 1)
-        stack = QWidget()
-        self._stack = QStackedLayout(stack)
-        self._stack.addWidget(self.tree)
-        self._stack.addWidget(self.empty)
-        inner = QVBoxLayout()
-        inner.addWidget(stack)
-        frame = card(inner)
-        inner.setContentsMargins(1, theme.XS, 1, theme.XS)
-        act = row(self.total, self.said, self.move_button, spacing=theme.M)
-        act.setStretch(1, 1)
-        below = row(self.trash, self.undo, self.empty_trash, spacing=theme.M)
-        below.insertStretch(0, 1)
-        self._question = card(row(self.question, self.yes, self.no, spacing=theme.M))
-        self._question.layout().setStretch(0, 1)  # type: ignore[union-attr]
-        self._question.hide()
-        layout = QVBoxLayout(self)
-        layout.setContentsMargins(0, 0, 0, 0)
-        layout.setSpacing(theme.S)
-        layout.addLayout(bar)
-        layout.addWidget(frame, 1)
-        layout.addLayout(act)
-        layout.addLayout(below)
-        layout.addWidget(self._question)
-        self.setFocusProxy(self.tree)
+            made.setVisible(self._trash.count > 0)
+            made.setEnabled(not busy)

@@ -1,4 +1,6 @@
-"""Requests of the clean-up page. Each replies with its result and what the trash holds then.
+"""Carry out the requests of the clean-up page.
+
+Each reply holds the result and the contents of the trash.
 
 Housekeeping is imported with the first request, so that the window opens sooner.
 """
@@ -28,10 +30,10 @@ class ScanResult(msgspec.Struct, frozen=True):
     """Describe what a search found."""
 
     finds: tuple[Finding, ...]
-    unseen: tuple[str, ...] = ()
+    unread: tuple[str, ...] = ()
     """Paths that could not be read, each with the reason."""
-    stopped: str = ""
-    """The reason why the search ended early, if it did."""
+    stopped: str | None = None
+    """The reason why the search ended early; None if it did not."""
 
 
 class Scan(msgspec.Struct, frozen=True):
@@ -41,15 +43,13 @@ class Scan(msgspec.Struct, frozen=True):
         """Search, reporting each folder as progress."""
         from assistant.housekeeping import ScanMonitor, scan
 
-        monitor = ScanMonitor(
-            lambda path: call.report(f"looking at {path}"), lambda: call.cancelled
-        )
+        monitor = ScanMonitor(lambda path: call.report(f"Searching {path}"), lambda: call.cancelled)
         with call.client() as client:
             finds = scan(client, monitor)
-        return ScanResult(finds, tuple(monitor.unseen), monitor.stopped), trash_contents()
+        return ScanResult(finds, tuple(monitor.unseen), monitor.stopped or None), trash_contents()
 
 
-class Clean(msgspec.Struct, frozen=True):
+class MoveToTrash(msgspec.Struct, frozen=True):
     """Move findings that a person chose to the trash."""
 
     finds: tuple[Finding, ...]
@@ -59,7 +59,7 @@ class Clean(msgspec.Struct, frozen=True):
         from assistant.housekeeping import move_to_trash
 
         def on_moved(count: int) -> None:
-            call.report(f"moving: {count} of {len(self.finds)}")
+            call.report(f"Moving {count} of {len(self.finds)}")
 
         with call.client() as client:
             return move_to_trash(client, self.finds, on_moved), trash_contents()
@@ -81,7 +81,7 @@ class EmptyTrash(msgspec.Struct, frozen=True):
     """Delete for good what clean-ups moved to the trash, after a person was asked."""
 
     def carry_out(self, call: Call) -> tuple[EmptyResult, TrashContents]:
-        """Delete it."""
+        """Delete the contents of the trash."""
         from assistant.housekeeping import empty
 
         return empty(), trash_contents()

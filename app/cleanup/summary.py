@@ -1,4 +1,4 @@
-"""What may be cleaned up, in words and rows: for the command line and the window."""
+"""Group, count and describe what may be cleaned up, for the command line and the window."""
 
 from __future__ import annotations
 
@@ -13,28 +13,30 @@ _HOUR, _DAY = 3600.0, 86400.0
 
 
 @dataclass(frozen=True)
-class Group:
-    """All finds of a kind, the largest first."""
+class FindingGroup:
+    """All findings of a kind, largest first."""
 
     kind: Kind
     finds: tuple[Finding, ...]
 
     @property
     def title(self) -> str:
+        """Return the kind with the number of its findings."""
         return f"{TITLES[self.kind]} ({len(self.finds)})"
 
     @property
     def bytes(self) -> int:
+        """Return the size of all findings."""
         return sum(find.bytes for find in self.finds)
 
 
-def groups(finds: Iterable[Finding]) -> tuple[Group, ...]:
-    """By kind; the largest first."""
+def groups(finds: Iterable[Finding]) -> tuple[FindingGroup, ...]:
+    """Group findings by kind, largest group first."""
     of_kind: dict[Kind, list[Finding]] = {kind: [] for kind in KINDS}
     for find in finds:
         of_kind[find.kind].append(find)
     made = (
-        Group(kind, tuple(sorted(found, key=lambda f: -f.bytes)))
+        FindingGroup(kind, tuple(sorted(found, key=lambda f: -f.bytes)))
         for kind, found in of_kind.items()
         if found
     )
@@ -42,25 +44,23 @@ def groups(finds: Iterable[Finding]) -> tuple[Group, ...]:
 
 
 def age(seconds: float) -> str:
-    """5 h, 3 days."""
-    return (
-        plural(int(seconds // _DAY), "day")
-        if seconds >= 2 * _DAY
-        else f"{max(seconds, 0) / _HOUR:.0f} h"
-    )
+    """Format an age: 5 h, 3 days."""
+    if seconds >= 2 * _DAY:
+        return plural(int(seconds // _DAY), "day")
+    return f"{max(seconds, 0) / _HOUR:.0f} h"
 
 
-def told(count: int, size: float) -> str:
-    """3 things, 1.2 GiB."""
-    return f"{plural(count, 'thing')}, {memory(size)}"
+def items_and_size(count: int, size: float) -> str:
+    """Format a number of items and their size: 3 items, 1.2 GiB."""
+    return f"{plural(count, 'item')}, {memory(size)}"
 
 
-def counted(finds: Iterable[Finding]) -> str:
-    """As `told`, of what can be moved: a process has a GPU's memory."""
+def count_findings(finds: Iterable[Finding]) -> str:
+    """Format the number and size of what can be moved, which excludes processes."""
     sizes = [find.bytes for find in finds if find.kind != "process"]
-    return told(len(sizes), sum(sizes))
+    return items_and_size(len(sizes), sum(sizes))
 
 
-def stays(left: Skipped) -> str:
-    """Why something was not moved, or not put back."""
-    return printable(f"{left.find.shown}: {left.why}")
+def skip_reason(skipped: Skipped) -> str:
+    """Explain why an item was not moved or not put back."""
+    return printable(f"{skipped.find.shown}: {skipped.why}")

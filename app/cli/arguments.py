@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import re
 import time
-from argparse import ArgumentParser, ArgumentTypeError
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from functools import partial
+from typing import Any, TypeVar, cast
 
-from scheduler.protocol import job_options
 from scheduler.protocol.errors import UserError
-from scheduler.protocol.units import parse_bytes, parse_moment, parse_seconds
+from scheduler.protocol.job_options import JOB_OPTIONS, JobOptions, parse_indices, parse_time
+from scheduler.protocol.units import parse_count, parse_moment
 
 T = TypeVar("T")
 MAX_SECONDS = 86400.0
@@ -25,19 +26,39 @@ def add_job(parser: ArgumentParser) -> None:
     parser.add_argument("job", type=count, metavar="JOB", help="the job's number")
 
 
-def integer(text: str) -> int:
-    """Read a whole number, which may be negative."""
-    try:
-        return int(text)
-    except ValueError as e:
-        raise ArgumentTypeError(f"expected a whole number; got {text!r}") from e
+def add_job_options(parser: ArgumentParser, edit: bool = False) -> None:
+    """Add the options of a job; with `edit`, those that can be changed."""
+    for option in JOB_OPTIONS:
+        if edit and not option.editable:
+            continue
+        flag, help_text = option.flag or f"--{option.name.replace('_', '-')}", option.help
+        if edit:
+            help_text = help_text.partition(" (default")[0]
+        extra: dict[str, Any]
+        if option.parse is None:
+            extra = {"action": "store_true", "default": None}
+        elif option.collect is None:
+            extra = {"type": partial(_parse, option.parse), "metavar": option.metavar}
+        else:
+            extra = {"action": "append", "metavar": option.metavar}
+            if edit:
+                help_text += "; replaces the present ones; '' removes all"
+        parser.add_argument(flag, dest=option.name, help=help_text, **extra)
+
+
+def job_options(args: Namespace) -> JobOptions:
+    """Return the options of a job that were given."""
+    given: dict[str, Any] = {}
+    for option in JOB_OPTIONS:
+        value = getattr(args, option.name, None)
+        if value is not None:
+            given[option.name] = value if option.collect is None else option.collect(value)
+    return cast(JobOptions, given)
 
 
 def count(text: str) -> int:
     """Read a whole number that is not negative."""
-    if not text.isascii() or not text.isdigit():
-        raise ArgumentTypeError(f"expected a whole number, 0 or more; got {text!r}")
-    return int(text)
+    return _parse(parse_count, text)
 
 
 def positive_count(text: str) -> int:
@@ -70,27 +91,14 @@ def job_or_range(text: str) -> int | range:
     return range(first, last + 1) if match[2] else first
 
 
-def job_list(text: str) -> tuple[int, ...]:
-    """Read the numbers of jobs, separated by commas."""
-    return tuple(count(part) for part in text.split(","))
-
-
 def array_indices(text: str) -> list[int]:
     """Read the indices of an array of jobs, such as 0-9."""
-    return _parse(job_options.parse_indices, text)
-
-
-def memory(text: str) -> int:
-    """Read an amount of memory, in bytes; 0 stands for none."""
-    size = 0 if text == "0" else _parse(parse_bytes, text)
-    if 0 < size < 2**20:
-        raise ArgumentTypeError(f"{text} is less than 1 MiB. Add a unit, as in 20GiB")
-    return size
+    return _parse(parse_indices, text)
 
 
 def duration(text: str) -> float:
     """Read a span of time such as 2h, in seconds; 0 stands for none."""
-    return 0.0 if text == "0" else _parse(parse_seconds, text)
+    return _parse(parse_time, text)
 
 
 def moment(text: str) -> float:

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from app.format.values import clock, device_label, duration, significant
 from app.strip.tile_model import Meaning
 from app.workloads.results import card, result_of
+from scheduler.protocol.job_options import JOB_OPTIONS
 from scheduler.protocol.jobs import (
-    STARTS,
     Cancelled,
     Done,
     Failed,
@@ -24,10 +24,9 @@ from scheduler.protocol.jobs import (
     Starting,
 )
 from scheduler.protocol.snapshot import Snapshot
-from scheduler.protocol.units import amount, energy, span
+from scheduler.protocol.units import amount, energy
+from scheduler.protocol.wait_reasons import Standalone
 
-_SENTENCES = (STARTS, "waits for ", "is held; ")
-"""How reasons begin that say themselves what the job does."""
 _NAMED = 2
 """Devices whose names a column has room for."""
 
@@ -132,31 +131,12 @@ def _place(job: Job) -> list[tuple[str, str]]:
 
 
 def _needs(job: Job) -> list[tuple[str, str]]:
-    """What it asked for, where that is more than a number of devices."""
-    spec, found = job.spec, []
-    if spec.memory:
-        found.append(("Memory", f"{amount(spec.memory)} reserved on each device"))
-    if spec.gpu_type:
-        found.append(("Type of GPU", spec.gpu_type))
-    if spec.priority:
-        found.append(("Priority", str(spec.priority)))
-    if spec.group:
-        found.append(("Group", spec.group))
-    if spec.after or spec.after_any:
-        found.append(
-            (
-                "After",
-                ", ".join(
-                    [*map(str, spec.after), *(f"{n} (however it ends)" for n in spec.after_any)]
-                ),
-            )
-        )
-    if spec.timeout:
-        found.append(("Limit", f"{span(spec.timeout)} an attempt"))
+    """Return the options of the job that differ from their defaults."""
+    spec = job.spec
+    facts = [(o.label, o.write(getattr(spec, o.name))) for o in JOB_OPTIONS if o.is_shown(spec)]
     if spec.retries:
-        found.append(("Attempts", f"number {job.tries + 1} of {spec.retries + 1}"))
-    found += [("Tags", ", ".join(spec.tags))] if spec.tags else []
-    return [*found, ("Notes", spec.notes)] if spec.notes else found
+        facts.append(("Attempts", f"number {job.tries + 1} of {spec.retries + 1}"))
+    return facts
 
 
 def _used(job: Job) -> list[tuple[str, str]]:
@@ -236,8 +216,8 @@ def _doing(job: Job, now: float) -> str:
 
 
 def _waits(state: Queued) -> str:
-    """Why; of one that nothing keeps, that it starts."""
-    return state.reason if state.reason.startswith(_SENTENCES) else f"waits: {state.reason}"
+    """Return why the job waits, as a phrase whose subject is the job."""
+    return state.reason if isinstance(state.wait, Standalone) else f"waits: {state.reason}"
 
 
 def _pace(progress: Progress, started: float, now: float) -> str:
@@ -309,12 +289,8 @@ def forecast_text(forecast: Forecast, labels: Mapping[str, str], now: float) -> 
     where = ""
     if forecast.devices:
         where = " on " + " and ".join(labels.get(d, d) for d in forecast.devices)
-    if not forecast.reason:
+    if forecast.wait is None:
         return f"it would start at once{where}"
-    if forecast.at is None and forecast.reason.startswith("waits for "):
-        return (
-            f"it would wait for {forecast.reason.removeprefix('waits for ')}; nobody knows how long"
-        )
     if forecast.at is None:
-        return f"it would wait, nobody knows how long: {forecast.reason}"
+        return f"it would start at an unknown time: {forecast.reason}"
     return f"it would start about {clock(forecast.at, now)}{where}: {forecast.reason}"

@@ -1,106 +1,80 @@
-"""The form of any command: what is typed, what is wrong with it, and the submission that it stands for."""
+"""The form of a job: it parses the typed texts and makes the request."""
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from scheduler.protocol.errors import UserError
-from scheduler.protocol.job_options import make_spec, parse_indices, parse_variables
+from scheduler.protocol.job_options import JOB_OPTIONS, make_spec, parse_indices
 from scheduler.protocol.jobs import Spec
-from scheduler.protocol.units import parse_bytes, parse_seconds
 from scheduler.verbs.submit import Submit, SubmitMany
 
+HERE = "this machine"
+COLUMNS = 6
+"""The width of the form: each field takes one column for its label, and those of its editor."""
 
-@dataclass(frozen=True)
-class Field:
+
+class Field(NamedTuple):
+    """Describe one field of the form."""
+
     name: str
     label: str
     hint: str
-    """What it looks like where it is empty."""
+    """The placeholder."""
     parse: Callable[[str], Any]
-    """Of a text that is not empty. Raises UserError."""
+    """Reads a text that is not empty. Raises UserError."""
     columns: int = 1
-    """How many of the form's five columns of editors and captions its editor takes."""
+    """The width of its editor."""
 
 
-def _command(text: str) -> tuple[str, ...]:
+def _parse_command(text: str) -> tuple[str, ...]:
     try:
         return tuple(shlex.split(text))
     except ValueError as e:
-        raise UserError(f"a command is needed, as in a terminal but without a shell: {e}") from e
+        raise UserError(f"enter a command as in a terminal, but without a shell: {e}") from e
 
 
-def _folder(text: str) -> str:
-    """Whether it is there is seen where the job is submitted: in a cluster, or made by a job before it, it need not be."""
+def _parse_folder(text: str) -> str:
+    """Read the folder, which may be missing yet, or exist in the cluster alone."""
     folder = Path(text).expanduser()
     if not folder.is_absolute():
-        raise UserError(f"a whole path, such as /data/run, is needed; got {text}")
+        raise UserError(f"enter a whole path, such as /data/run; got {text}")
     return str(folder)
 
 
-def _whole(text: str) -> int:
-    if not re.fullmatch(r"-?[0-9]{1,9}", text):
-        raise UserError(f"a whole number is needed; got {text!r}")
-    return int(text)
-
-
-def _jobs(text: str) -> tuple[int, ...]:
-    return tuple(_whole(part) for part in text.replace(",", " ").split())
-
-
-def _tags(text: str) -> tuple[str, ...]:
-    return tuple(tag.strip() for tag in text.split(",") if tag.strip())
-
-
-def _variables(text: str) -> dict[str, str]:
-    try:
-        return parse_variables(shlex.split(text))
-    except ValueError as e:
-        raise UserError(f"NAME=VALUE is needed, with quotes as in a terminal: {e}") from e
-
-
-HERE = "this machine"
-AWAY = (
-    Field("where", "Runs on", HERE, str),
-    Field(
-        "env", "Environment there", "e.g. WANDB_MODE=offline; nothing else is sent", _variables, 3
+FIELDS = (
+    Field("command", "Command", "python train.py --epochs 3", _parse_command, 5),
+    *(
+        Field(
+            option.name,
+            option.label,
+            option.hint,
+            _parse_folder if option.name == "cwd" else option.parse,
+            option.columns,
+        )
+        for option in JOB_OPTIONS
+        if option.hint is not None and option.parse is not None
     ),
+    Field("array", "Array", "e.g. 0-9: ten jobs", parse_indices),
 )
-"""The row for those who have clusters."""
-ROWS = (
-    (Field("command", "Command", "python train.py --epochs 3", _command, 5),),
-    AWAY,
-    (
-        Field("cwd", "Folder", "where GPU Deck was started", _folder, 3),
-        Field("name", "Name", "the command's", str),
-    ),
-    (
-        Field("gpus", "GPUs", "0: it sees none", _whole),
-        Field("memory", "Memory on each", "e.g. 20GiB; empty: all", parse_bytes),
-        Field("gpu_type", "Type of GPU", "e.g. h100; empty: any", str),
-    ),
-    (
-        Field("priority", "Priority", "0; higher is earlier", _whole),
-        Field("group", "Group", "can be limited", str),
-        Field("timeout", "Time limit", "e.g. 2h; empty: none", parse_seconds),
-    ),
-    (
-        Field("retries", "Retries", "0", _whole),
-        Field("after", "After success of", "jobs, e.g. 12, 13", _jobs),
-        Field("after_any", "After any end of", "jobs, e.g. 12, 13", _jobs),
-    ),
-    (
-        Field("array", "Array", "e.g. 0-9: ten jobs", lambda text: tuple(parse_indices(text))),
-        Field("tags", "Tags", "e.g. paper, v2", _tags),
-        Field("notes", "Notes", "", str),
-    ),
-)
-FIELDS = tuple(field for row in ROWS for field in row)
+AWAY = tuple(field for field in FIELDS if field.name in ("where", "env"))
+"""The fields for jobs in clusters."""
+
+
+def _make_rows(fields: Iterable[Field]) -> tuple[tuple[Field, ...], ...]:
+    """Fill rows of COLUMNS columns, in the order of the fields."""
+    rows: list[list[Field]] = [[]]
+    for field in fields:
+        if sum(1 + other.columns for other in (*rows[-1], field)) > COLUMNS:
+            rows.append([])
+        rows[-1].append(field)
+    return tuple(map(tuple, rows))
+
+
+ROWS = _make_rows(FIELDS)
 
 
 class JobForm:

@@ -31,7 +31,7 @@ from app.link.requests import (
 from app.models.model_requests import ModelRequest
 from app.report.file import save_report
 from assistant.client import Assistant
-from assistant.engine.prompts import chat_request
+from assistant.engine import chat
 from assistant.messages import Answer, Event, Waiting, slow_note
 from assistant.reports.report import packed, unpacked
 from scheduler.client import Client
@@ -107,7 +107,7 @@ class Assisting:
                 text.append(event.text)
                 self._tell(Wrote(event.text, request.id))
 
-        wanted, left_out = chat_request(request.turns)
+        wanted, left_out = chat.request(request.turns)
         done = self._assistant.complete(wanted, on_event)
         note = (
             f"{UNCHECKED}; the first {left_out} messages were too much to read"

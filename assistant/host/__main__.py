@@ -3,9 +3,12 @@
 import sys
 
 from assistant.client import socket_path
-from assistant.host.server import log_file, serve
+from assistant.host.server import log, serve
 from scheduler.background.instance import Identity, serve_alone
 from scheduler.protocol import paths
 
-lock = paths.home() / "assistant.lock"
-sys.exit(serve_alone(Identity("the assistant", lock, socket_path(), log_file()), serve))
+sys.exit(
+    serve_alone(
+        Identity("the assistant", paths.home() / "assistant.lock", socket_path(), log()), serve
+    )
+)

@@ -76,7 +76,7 @@ def _inside(folder: Path, monitor: ScanMonitor) -> list[Path]:
 
 _FOLDER = re.compile(r"(\d{1,18})(\.old-\d+)?")
 """The folder of a job, or of an earlier job with its number, from a deleted store (see
-`scheduler.executors.base`).
+`scheduler.attempts`).
 """
 _LOG = re.compile(r"log(\.\d+)?")
 

@@ -1,1 +1,4 @@
-"""The models that the user has: what each is and needs, known before it is loaded; a list of them; and fetching them. Free of torch."""
+"""Manage the user's models: describe them without loading, list them, and fetch them.
+
+This package does not need torch.
+"""

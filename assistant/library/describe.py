@@ -1,4 +1,4 @@
-"""What a model is and how much memory it needs, from the headers of its files alone: nothing of it is loaded."""
+"""Describe a model and the memory it needs, from the headers of its files alone."""
 
 from __future__ import annotations
 
@@ -18,30 +18,32 @@ from accel.rwkv.weights.shapes import HEAD, Outline, checked
 from scheduler.protocol.errors import NotFound, UserError
 
 BYTES = {"cpu": 4, "cuda": 2}
-"""Of a number where the model runs: fp32 on a CPU, bf16 on a GPU (see `assistant.engine`)."""
+"""Bytes of a number by device: fp32 on a CPU, bf16 on a GPU (see `assistant.engine`)."""
 LARGE = 100_000_000
-"""Parameters from which on a model can chat; below that it knows its tools and no more."""
+"""The number of parameters from which a model can chat; a smaller one only knows its tools."""
 
 
 class Model(msgspec.Struct, frozen=True):
-    """A model in a folder or file. What is not known is 0 or empty."""
+    """Describe a model in a folder or file. Unknown values are 0 or empty."""
 
     path: str
     name: str
     bytes: int = 0
-    """Of its files."""
+    """The size of its files."""
     parameters: int = 0
     layers: int = 0
     channels: int = 0
     vocabulary: int = 0
     dtype: str = ""
-    """In which its numbers are stored."""
+    """The type of its stored numbers."""
     dialect: str = ""
-    """Whose names its tensors have."""
+    """The naming convention of its tensors."""
     needs: dict[str, int] = {}
-    """Bytes of memory its weights and one state take, by device: cpu, cuda. CUDA itself takes some more."""
+    """Bytes of memory for its weights and one state, by device: cpu, cuda. CUDA itself needs some
+    more.
+    """
     problem: str = ""
-    """Why it cannot be used."""
+    """Why it cannot be used; empty if it can."""
 
     @property
     def large(self) -> bool:
@@ -50,7 +52,9 @@ class Model(msgspec.Struct, frozen=True):
 
 @contextmanager
 def model_errors() -> Iterator[None]:
-    """Turn the engine's errors into the assistant's: UserError or NotFound with the same line."""
+    """Turn the engine's errors into the assistant's: UserError or NotFound with the
+    same message.
+    """
     try:
         yield
     except ModelNotFoundError as e:
@@ -60,12 +64,14 @@ def model_errors() -> Iterator[None]:
 
 
 def name_of(path: str) -> str:
-    """What the model is called that lies there."""
+    """Return the name of the model at `path`."""
     return Path(path).stem if path.endswith((".pth", ".safetensors")) else Path(path).name
 
 
 def describe(path: str | Path) -> Model:
-    """Never raises for what is there or not: why it cannot be used is in `problem`, in one line."""
+    """Describe the model at `path`. It never raises: `problem` says in one line why it cannot be
+    used.
+    """
     source = Path(path).expanduser().absolute()
     made = Model(str(source), name_of(str(source)))
     try:

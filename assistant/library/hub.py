@@ -1,13 +1,14 @@
-"""Fetching a model from Hugging Face, in a process of its own: it can be ended at any moment, and goes on where it was.
+"""Fetch a model from Hugging Face, in a process that may be killed and continues where it stopped.
 
 python -m assistant.library.hub OWNER/NAME FOLDER
 
-Tells its progress as JSON lines on standard output, and ends when its standard input does. Exit status: 0 fetched, 1 not. Only weights as
-.safetensors and what describes them and their vocabulary is fetched: nothing that could be run. `HF_ENDPOINT` names another hub, `HF_TOKEN`
-who you are.
+It reports progress as JSON lines on standard output, and ends when its standard input does. Exit
+status: 0 if the model was fetched, otherwise 1. Only .safetensors weights, their description and
+vocabulary are fetched: nothing that could be run. `HF_ENDPOINT` names another hub, and `HF_TOKEN`
+authenticates the user.
 
-`huggingface_hub` asks, authenticates, retries and resumes within a process; of its own downloads (2.4) one that was ended begins anew,
-so the partial files here are ours.
+`huggingface_hub` sends the requests, authenticates, retries and resumes within a process. Its own
+downloads (2.4) begin anew after a kill, so the partial files here are ours.
 """
 
 from __future__ import annotations
@@ -44,24 +45,26 @@ _WANTED = re.compile(
     re.ASCII,
 )
 _REPLACED = re.compile(rf"(?!rwkv_vocab)(?:{_WANTED.pattern})|\..*\.partial")
-"""What is not taken over from an older revision: all that the hub may have given, but a vocabulary, which many lack and users add."""
+"""Files that are not kept from an older revision: everything the hub may have provided, except a
+vocabulary, which users often add.
+"""
 _SPARE = 256 * 2**20
-"""Bytes of the disk that are left free."""
+"""Bytes of the disk that stay free."""
 _CHUNK = 2**20
 _PIECE = 2**16
-"""Bytes that are written at once: what came of a piece is lost with the connection."""
+"""Bytes written at once: an incomplete piece is lost with the connection."""
 _PATIENCE_S = 30.0
 
 
 class Progress(msgspec.Struct, frozen=True, tag="progress"):
-    """How far it is."""
+    """Report how far a download is."""
 
     file: str
     done: int
     """Bytes of all files together."""
     total: int
     checking: bool = False
-    """It is all there, and its checksum is being computed."""
+    """True while the checksum of a complete file is computed."""
 
 
 class Fetched(msgspec.Struct, frozen=True, tag="fetched"):
@@ -76,21 +79,23 @@ HubMessage = Progress | Fetched | Failed
 
 
 class File(msgspec.Struct, frozen=True):
-    """A file of the model, as the hub lists it."""
+    """Describe a file of the model as the hub lists it."""
 
     name: str
     size: int
     checksum: str
-    """SHA-256 of its bytes where it is large (LFS), else its git object's SHA-1."""
+    """The SHA-256 of a large file (LFS), otherwise the SHA-1 of its git object."""
 
     @property
     def partial(self) -> str:
-        """Where it grows; a file that was changed on the hub does not go on from an older one."""
+        """Return the name of the partial file; a file that changed on the hub gets another one."""
         return f".{self.name}.{self.checksum[:16]}.partial"
 
     def is_in(self, folder: Path, checking: Callable[[], None]) -> bool:
-        """Whether it is there, by its name, its size and, which takes its time and is told before, its checksum: a model that was
-        trained on differs by nothing else.
+        """Return True if the folder has the file, by name, size and checksum.
+
+        `checking` is called before the checksum is computed, which takes a while: a further trained
+        model differs by nothing else.
         """
         path = folder / self.name
         if not path.is_file() or path.stat().st_size != self.size:
@@ -99,7 +104,7 @@ class File(msgspec.Struct, frozen=True):
         return self.matches(path)
 
     def matches(self, path: Path) -> bool:
-        """Whether the bytes there have its checksum."""
+        """Return True if the file at `path` has the checksum."""
         digest = (
             hashlib.sha256()
             if len(self.checksum) == 64
@@ -112,9 +117,13 @@ class File(msgspec.Struct, frozen=True):
 
 
 def fetch(name: str, folder: Path, say: Callable[[Progress], None]) -> None:
-    """Have the newest revision of the model OWNER/NAME in `folder`, where what was there before stays until all of that is here.
+    """Fetch the newest revision of the model OWNER/NAME into `folder`.
 
-    Raises NotFound, UserError; what was fetched by then is kept, and is not fetched again.
+    An older revision stays until the new one is complete.
+
+    Raises:
+        NotFound: There is no such model.
+        UserError: It cannot be fetched. What was fetched is kept, and is not fetched again.
     """
     paths.ensure(folder.parent)
     with alone(
@@ -125,7 +134,8 @@ def fetch(name: str, folder: Path, say: Callable[[Progress], None]) -> None:
             _fetch_all(name, folder.resolve(), say)
         except OSError as e:
             raise UserError(
-                f"{name} cannot be put into {folder}: {e.strerror or e}. What was fetched is kept; go on later."
+                f"{name} cannot be saved in {folder}: {e.strerror or e}. What was fetched is "
+                "kept; try again later."
             ) from e
 
 
@@ -148,7 +158,8 @@ def _fetch_all(name: str, folder: Path, say: Callable[[Progress], None]) -> None
         shutil.rmtree(new)
         return
     _check_room(new, wanted)
-    for file in wanted:  # small ones first: what it is is known before gigabytes are fetched
+    # Small files come first, so that the model is known before gigabytes are fetched.
+    for file in wanted:
         if file.name.endswith(".safetensors"):
             _check_small(new, files, name)
         _fetch(
@@ -165,7 +176,7 @@ def _fetch_all(name: str, folder: Path, say: Callable[[Progress], None]) -> None
 
 
 def _older(folder: Path, files: Sequence[File]) -> list[Path]:
-    """What older revisions left in the folder."""
+    """Return what older revisions left in the folder."""
     return [
         entry
         for entry in folder.iterdir()
@@ -174,7 +185,10 @@ def _older(folder: Path, files: Sequence[File]) -> list[Path]:
 
 
 def _finish(name: str, folder: Path, files: Sequence[File]) -> None:
-    """What was gathered is the model now, with what its user put beside it. One that can be used is not given up for one that cannot."""
+    """Replace the model by what was fetched, with the files that the user added.
+
+    A model that works is not given up for one that does not.
+    """
     new = staging.beside(folder)
     if folder.is_dir():
         left = {file.name for file in files} | {entry.name for entry in _older(folder, files)}
@@ -184,13 +198,13 @@ def _finish(name: str, folder: Path, files: Sequence[File]) -> None:
     if (problem := describe(new).problem) and folder.is_dir() and not describe(folder).problem:
         words = problem.replace(str(new), str(folder))
         raise UserError(
-            f"the newest revision of {name} cannot be used: {words} What you have stays as it is."
+            f"the newest revision of {name} cannot be used: {words} Your current revision stays."
         )
     staging.replace(folder)
 
 
 def _listed(name: str) -> tuple[str, list[File]]:
-    """The newest revision, and what of it is wanted, the smallest first."""
+    """Return the newest revision and its wanted files, smallest first."""
     from huggingface_hub import HfApi
 
     info = _understood(
@@ -200,12 +214,11 @@ def _listed(name: str) -> tuple[str, list[File]]:
     files = [_file(sibling) for sibling in siblings if _WANTED.fullmatch(sibling.rfilename)]
     if not any(file.name.endswith(".safetensors") for file in files):
         raise UserError(
-            f"{name} has no .safetensors, and nothing else is fetched. Look for it in the Hugging Face format (-hf)."
+            f"{name} has no .safetensors files, and nothing else is fetched. Look for a "
+            "version in the Hugging Face format (-hf)."
         )
     if info.sha is None or not re.fullmatch("[0-9a-f]{40}", info.sha):
-        raise UserError(
-            f"the hub does not say which revision of {name} is the newest. Try again later."
-        )
+        raise UserError(f"the hub does not list the newest revision of {name}. Try again later.")
     return info.sha, sorted(files, key=lambda file: (file.size, file.name))
 
 
@@ -217,19 +230,22 @@ def _file(sibling: RepoSibling) -> File:
         or not re.fullmatch("[0-9a-f]{40}|[0-9a-f]{64}", checksum)
     ):
         raise UserError(
-            f"the hub tells no size or no checksum of {sibling.rfilename}, so it is not fetched"
+            f"the hub lists no size or checksum of {sibling.rfilename}, so it is not fetched"
         )
     return File(sibling.rfilename, sibling.size, checksum)
 
 
 def _check_small(folder: Path, files: Sequence[File], name: str) -> None:
-    """Refuse a model of another kind, and one whose index names what the hub does not have, before its weights are fetched."""
+    """Refuse another kind of model, or an index of files that the hub lacks, before fetching
+    weights.
+    """
     with model_errors():
         check_config(folder)
         shards = shards_of(folder)
     if absent := {shard.name for shard in shards} - {file.name for file in files}:
         raise UserError(
-            f"the index of {name} names {min(absent)}, which the hub does not list. Perhaps it is being put there; go on later."
+            f"the index of {name} names {min(absent)}, which the hub does not list. It may "
+            "still be uploading; try again later."
         )
 
 
@@ -238,7 +254,8 @@ def _check_room(folder: Path, files: list[File]) -> None:
     wanted, free = sum(file.size for file in files) - there, shutil.disk_usage(folder).free
     if wanted + _SPARE > free:
         raise UserError(
-            f"{amount(wanted)} are to be fetched, and the disk of {folder} has {amount(free)} free. Make room there first."
+            f"{amount(wanted)} must be fetched, but the disk of {folder} has {amount(free)} "
+            "free. Make room there first."
         )
 
 
@@ -247,7 +264,7 @@ def _size(path: Path) -> int:
 
 
 def _fetch(name: str, revision: str, folder: Path, file: File, say: Callable[[int], None]) -> None:
-    """Its bytes, in its partial file: those that are there stay."""
+    """Fetch the bytes that the partial file still lacks."""
     from huggingface_hub import constants, hf_hub_url
     from huggingface_hub.file_download import http_get
     from huggingface_hub.utils import build_hf_headers  # type: ignore[attr-defined]
@@ -278,7 +295,7 @@ def _fetch(name: str, revision: str, folder: Path, file: File, say: Callable[[in
 
 
 def _telling(start: int, say: Callable[[int], None]) -> type:
-    """A bar, as `huggingface_hub` fills it, that draws nothing."""
+    """Return a class of progress bars, as `huggingface_hub` needs, that only report."""
 
     class Bar:
         def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -297,18 +314,19 @@ def _telling(start: int, say: Callable[[int], None]) -> type:
 
 
 def _accept(folder: Path, file: File, name: str) -> None:
-    """In its place, if it is what the hub says it is."""
+    """Move a file to its place if it has the checksum that the hub lists."""
     grown = folder / file.partial
     if not file.matches(grown):
         grown.unlink()
         raise UserError(
-            f"{file.name} of {name} came damaged: its checksum is not the one that the hub tells. Fetch it again."
+            f"{file.name} of {name} is damaged: its checksum differs from the one on the hub. "
+            "Fetch it again."
         )
     grown.replace(folder / file.name)
 
 
 def _understood(call: Callable[[], Any], name: str) -> Any:
-    """What the hub and the network refuse, as a UserError of one line."""
+    """Call the hub, and turn errors of hub and network into UserErrors of one line."""
     import httpx2
     from huggingface_hub import constants, errors
 
@@ -316,23 +334,27 @@ def _understood(call: Callable[[], Any], name: str) -> Any:
         return call()
     except errors.GatedRepoError as e:
         raise UserError(
-            f"{name} asks for your consent on its page first; then name yourself by HF_TOKEN"
+            f"{name} requires your consent: give it on its page, then set HF_TOKEN to your token"
         ) from e
     except errors.RepositoryNotFoundError as e:
         raise NotFound(
-            f"there is no model {name} at {constants.ENDPOINT}, or it is private (name yourself by HF_TOKEN)"
+            f"there is no model {name} at {constants.ENDPOINT}, or it is private: set "
+            "HF_TOKEN to your token"
         ) from e
     except httpx2.ConnectError as e:
         raise UserError(
-            f"{constants.ENDPOINT} cannot be reached: {_line(e)}. Is this machine online? Another hub is named by HF_ENDPOINT."
+            f"{constants.ENDPOINT} cannot be reached: {_line(e)}. Is this machine online? To "
+            "use another hub, set HF_ENDPOINT."
         ) from e
     except (errors.HfHubHTTPError, httpx2.HTTPError, errors.HFValidationError) as e:
         raise UserError(
-            f"{constants.ENDPOINT} does not give {name}: {_line(e)}. What was fetched is kept; go on later."
+            f"{constants.ENDPOINT} cannot serve {name}: {_line(e)}. What was fetched is kept; "
+            "try again later."
         ) from e
     except OSError as e:
         raise UserError(
-            f"{name} cannot be fetched: {e.strerror or _line(e)}. What was fetched is kept; go on later."
+            f"{name} cannot be fetched: {e.strerror or _line(e)}. What was fetched is kept; "
+            "try again later."
         ) from e
 
 
@@ -341,7 +363,7 @@ def _line(error: Exception) -> str:
 
 
 def _paced(say: Callable[[HubMessage], None]) -> Callable[[Progress], None]:
-    """At most one word a hundredth of the whole, but each about another file."""
+    """Report at most once in each half percent of the whole, and at each new file."""
     last = Progress("", -1, 0)
 
     def tell(now: Progress) -> None:
@@ -357,7 +379,11 @@ def _paced(say: Callable[[HubMessage], None]) -> Callable[[Progress], None]:
 
 
 def _until_alone() -> None:
-    """End with who started us. Unbuffered: Python aborts where a thread holds the lock of a buffer as the interpreter ends."""
+    """End together with the parent process.
+
+    The read is unbuffered: Python aborts if a thread holds a buffer's lock when the interpreter
+    exits.
+    """
     while os.read(0, 1):
         pass
     os._exit(1)
@@ -365,7 +391,7 @@ def _until_alone() -> None:
 
 def main(argv: list[str]) -> int:
     name, folder = argv
-    logging.disable(logging.WARNING)  # of retries: how far it is says more
+    logging.disable(logging.WARNING)  # Retries are logged as warnings; the progress shows more.
 
     def say(word: HubMessage) -> None:
         sys.stdout.write(msgspec.json.encode(word).decode() + "\n")
@@ -382,7 +408,7 @@ def main(argv: list[str]) -> int:
 
 
 def read_messages(lines: Iterator[bytes]) -> Iterator[HubMessage]:
-    """What the process said, line by line."""
+    """Yield the messages of the process, line by line."""
     decode = msgspec.json.Decoder(HubMessage).decode
     for line in lines:
         yield decode(line)

@@ -1,4 +1,7 @@
-"""The list of models that the user has named or fetched, and ours. Taking one off the list never deletes it."""
+"""Keep the list of models that the user added or fetched, with the one that ships with the program.
+
+Removing a model from the list never deletes its files.
+"""
 
 from __future__ import annotations
 
@@ -20,12 +23,14 @@ class _List(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def folder() -> Path:
-    """Where fetched models are."""
+    """Return the folder of fetched models."""
     return paths.home() / "models"
 
 
 def listed_models(used: str = "") -> tuple[Model, ...]:
-    """All on the list, the one that is `used` (the setting `model_folder`) and ours, first the one that is used, each as it is now."""
+    """Return all models as they are now: the `used` one (setting `model_folder`) first,
+    ours last.
+    """
     listed = _read().paths
     first = [str(Path(used).expanduser().absolute())] if used else []
     ours = paths.shipped_model()
@@ -34,7 +39,7 @@ def listed_models(used: str = "") -> tuple[Model, ...]:
 
 
 def add(path: str | Path) -> Model:
-    """Put a folder or file on the list. Raises UserError where it is no model that can be used, and says why."""
+    """Add a folder or file to the list. Raises UserError if it is not a usable model."""
     model = describe(path)
     if model.problem:
         raise UserError(model.problem)
@@ -45,24 +50,27 @@ def add(path: str | Path) -> Model:
 
 
 def remove(path: str) -> None:
-    """Take it off the list; its files stay. Raises NotFound where it is not on it."""
+    """Remove a model from the list; its files stay. Raises NotFound if it is not on the list."""
     with _changing() as listed:
         if path not in listed.paths:
             if Path(path) == paths.shipped_model():
                 raise UserError(
-                    "that model comes with the program, and stays on the list. To use none: gpudeck models use template"
+                    "that model ships with the program and stays on the list. To use no "
+                    "model: gpudeck models use template"
                 )
             raise NotFound(f"{path} is not on the list of models. See: gpudeck models")
         listed.paths.remove(path)
 
 
 def setting_of(model: Model) -> str:
-    """What `model_folder` is to be for this one: ours is not named by its path, which changes with the installation."""
+    """Return the value of `model_folder` for a model; our own has none, as its path may change."""
     return "" if Path(model.path) == paths.shipped_model() else model.path
 
 
 def find(word: str, used: str = "") -> Model:
-    """The model on the list that has this name or path; a path may also be of one that is not on it. Raises NotFound."""
+    """Return the model on the list with this name or path, or the one at a path. Raises
+    NotFound.
+    """
     models = listed_models(used)
     path = str(Path(word).expanduser().absolute())
     found = [model for model in models if word == model.name or path == model.path]
@@ -72,7 +80,8 @@ def find(word: str, used: str = "") -> Model:
         return describe(path)
     names = ", ".join(model.name for model in models) or "none"
     raise NotFound(
-        f"no model, or more than one, is called {word}. There are: {names}. To name one: gpudeck models add FOLDER"
+        f"no model, or more than one, is called {word}. Models: {names}. To add one: gpudeck "
+        "models add FOLDER"
     )
 
 
@@ -87,13 +96,14 @@ def _read() -> _List:
         return _List()
     except (*MALFORMED, OSError) as e:
         raise UserError(
-            f"cannot read the list of models in {_file()}: {e}. Correct the file, or delete it to begin a new list."
+            f"cannot read the list of models in {_file()}: {e}. Correct the file, or delete "
+            "it to start a new list."
         ) from e
 
 
 @contextmanager
 def _changing() -> Iterator[_List]:
-    """The list, written back at the end; window and command line take turns."""
+    """Yield the list, and write it back. Window and command line take turns."""
     paths.ensure(paths.home())
     lock = os.open(
         paths.home() / "models.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, paths.PRIVATE_FILE
@@ -106,7 +116,7 @@ def _changing() -> Iterator[_List]:
             paths.replace_file(_file(), msgspec.json.format(msgspec.json.encode(listed)))
         except OSError as e:
             raise UserError(
-                f"the list of models cannot be stored in {_file()}: {e.strerror}. It is as before."
+                f"cannot save the list of models in {_file()}: {e.strerror}. The list is unchanged."
             ) from e
     finally:
         os.close(lock)

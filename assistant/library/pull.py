@@ -1,4 +1,4 @@
-"""Fetching a model, as window and command line ask for it: the process that does it, its progress, its end."""
+"""Fetch a model in a child process, report its progress, and add the model to the list."""
 
 from __future__ import annotations
 
@@ -20,14 +20,17 @@ _URL = re.compile(r"https?://[^/]+/")
 
 
 class Pull:
-    """One model being fetched. `run` in one thread; `cancel` from another."""
+    """Fetch one model: `run` in one thread, `cancel` from another."""
 
     def __init__(self, name: str) -> None:
-        """`name`: OWNER/NAME, or the address of its page. Raises UserError for what is neither."""
+        """Prepare a fetch of OWNER/NAME, or of the address of its page. Raises UserError for
+        anything else.
+        """
         self.name = _URL.sub("", name.strip()).removesuffix("/").removesuffix("/tree/main")
         if not NAME.fullmatch(self.name):
             raise UserError(
-                f"a model is called OWNER/NAME on Hugging Face, such as fla-hub/rwkv7-1.5B-world; got {name.strip()!r}"
+                "name a model on Hugging Face as OWNER/NAME, such as "
+                f"fla-hub/rwkv7-1.5B-world; got {name.strip()!r}"
             )
         self.cancelled = False
         self._process: subprocess.Popen[bytes] | None = None
@@ -38,7 +41,10 @@ class Pull:
         return model_list.folder() / self.name.replace("/", "--")
 
     def run(self, on_progress: Callable[[Progress], None]) -> Model | None:
-        """Fetch it and put it on the list; None where it was cancelled. Raises UserError. What was fetched is not fetched again."""
+        """Fetch the model and add it to the list; return None if it was cancelled.
+
+        What was fetched before is not fetched again. Raises UserError.
+        """
         paths.ensure(model_list.folder())
         failed, fetched = "", False
         with self._started() as process:
@@ -58,7 +64,7 @@ class Pull:
         return model_list.add(self.folder)
 
     def cancel(self) -> None:
-        """End it now. What was fetched stays, and is gone on with."""
+        """Stop now. What was fetched stays, and the next fetch continues from it."""
         with self._lock:
             self.cancelled = True
             if self._process is not None:

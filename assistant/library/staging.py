@@ -1,7 +1,7 @@
-"""A model's folder is replaced as a whole: another revision is gathered beside it, and takes its place at once when all of it is there.
+"""Replace a model's folder as a whole: a new revision is collected beside it, and then swapped in.
 
-What is gathered stays where the process ends, so that the next one goes on with it. At every moment the folder holds one revision, or
-none was ever whole.
+What was collected stays if the process ends, so that the next one continues. The folder holds one
+whole revision at every moment.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ _EXCHANGE = 2
 """RENAME_EXCHANGE of renameat2(2)."""
 _AT_CWD = -100
 _UNABLE = (errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP)
-"""What file systems answer that cannot exchange two names, such as NFS."""
+"""The errors of file systems that cannot exchange two names, such as NFS."""
 
 
 def beside(folder: Path) -> Path:
-    """Where another revision of the folder is gathered."""
+    """Return the folder in which another revision is collected."""
     return folder.with_name(f".{folder.name}.new")
 
 
 def begin(folder: Path, keep: Collection[str]) -> Path:
-    """That place, with what it has of the files to `keep`. Puts right what a process left that ended in the middle of `replace`."""
+    """Prepare that folder with the files to `keep`, and repair an interrupted `replace`."""
     new, old = beside(folder), _aside(folder)
     if old.exists() and not folder.exists():
         old.rename(folder)
@@ -41,7 +41,7 @@ def begin(folder: Path, keep: Collection[str]) -> Path:
 
 
 def remove(entry: Path) -> None:
-    """A file, a link or a whole folder. Raises OSError."""
+    """Delete a file, a link or a whole folder. Raises OSError."""
     if entry.is_dir() and not entry.is_symlink():
         shutil.rmtree(entry)
     else:
@@ -49,7 +49,7 @@ def remove(entry: Path) -> None:
 
 
 def take_over(entry: Path, folder: Path) -> None:
-    """Have the file, link or folder `entry` in `folder`, too, without a second copy where the file system allows that."""
+    """Put `entry` into `folder` as well, without a second copy if the file system allows it."""
     to = folder / entry.name
     if entry.is_dir() and not entry.is_symlink():
         shutil.copytree(entry, to, symlinks=True, copy_function=_link)
@@ -58,7 +58,10 @@ def take_over(entry: Path, folder: Path) -> None:
 
 
 def replace(folder: Path) -> None:
-    """What was gathered is the folder now; what the folder was is deleted. It is on disk when this returns. Raises OSError."""
+    """Replace the folder by what was collected, and delete the old one.
+
+    The change is on disk when this returns. Raises OSError.
+    """
     new, old = beside(folder), _aside(folder)
     paths.sync(new)
     if not folder.exists():
@@ -72,14 +75,14 @@ def replace(folder: Path) -> None:
                 raise
             folder.rename(
                 old
-            )  # one who looks between these two finds none, and `begin` puts it back
+            )  # Between these two renames there is no folder; `begin` would put it back.
             new.rename(folder)
     paths.sync(folder.parent)
     shutil.rmtree(old, ignore_errors=True)
 
 
 def exchange(one: Path, other: Path) -> None:
-    """Let two folders change their names at once. Raises OSError, ENOSYS where the C library cannot."""
+    """Exchange the names of two folders at once. Raises OSError, ENOSYS if the C library cannot."""
     rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
     if rename is None:
         raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
@@ -89,7 +92,7 @@ def exchange(one: Path, other: Path) -> None:
 
 
 def _aside(folder: Path) -> Path:
-    """Where the folder is while another takes its place."""
+    """Return where the folder is while another takes its place."""
     return folder.with_name(f".{folder.name}.old")
 
 

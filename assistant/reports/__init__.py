@@ -1,4 +1,7 @@
-"""Reports: on one job, on a day, on any span. `material` asks the daemon, the writer writes, `compose` puts together, `save` writes files.
+"""Write reports on one job, on a day, or on any span of time.
+
+`contents` decides which sections a report has, `tables` and `charts` what is in them, and `html`
+and `markdown` how it looks:
 
 material = of_job(daemon, 7)
 report = compose(material, write(material.facts, None))

@@ -1,4 +1,4 @@
-"""Charts of what was read of devices: one for each field with a line a device, or one for each device. Pure."""
+"""Make charts of the devices' readings: one for each field, or one for each device."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from scheduler.protocol.snapshot import Columns, DeviceState
 from scheduler.protocol.units import GIB
 
 _LIMITS = {"mem_used": "mem_total", "power": "power_limit"}
-"""The field that says where the axis ends, where the device tells it."""
+"""The field that sets the end of the axis, if the device reports it."""
 _DIGITS = 4
 
 
@@ -26,7 +26,7 @@ def by_field(
     until: float,
     cells: Cells,
 ) -> Chart:
-    """All devices on one axis."""
+    """Return one chart with a curve for each device."""
     return _chart(FIELDS[field].label, field, states, histories, since, until, cells)
 
 
@@ -38,7 +38,7 @@ def by_device(
     until: float,
     cells: Cells,
 ) -> tuple[Chart, ...]:
-    """A chart for each device: many lines on one axis hide each other."""
+    """Return a chart for each device, because many curves on one axis hide each other."""
     return tuple(
         _chart(
             f"{FIELDS[field].label} of {label(s.device)}",
@@ -83,15 +83,16 @@ def _chart(
 
 
 def _said(state: DeviceState, field: str, cells: Cells) -> str:
-    """What the facts say of a curve."""
+    """Return what the facts say about a device's curve."""
     name = f"{subject(state.device)}.{field}"
     if (why := cells.missing(f"{name}.mean")) is not None:
         return f"{label(state.device)}: no data ({cells.missing(name) or why})"
-    return f"{label(state.device)}: mean {cells.said(f'{name}.mean')}, highest {cells.said(f'{name}.max')}"
+    mean, highest = cells.said(f"{name}.mean"), cells.said(f"{name}.max")
+    return f"{label(state.device)}: mean {mean}, highest {highest}"
 
 
 def _line(state: DeviceState, field: str, history: Columns | None) -> Curve | None:
-    """None where nothing was read."""
+    """Return the curve of a device; None if nothing was read."""
     if history is None or all(v is None for v in history.columns.get(field, ())):
         return None
     scale = GIB if FIELDS[field].unit == "B" else 1.0
@@ -108,7 +109,7 @@ def _line(state: DeviceState, field: str, history: Columns | None) -> Curve | No
 
 
 def _values(column: Sequence[float | None], scale: float) -> Values:
-    """Rounded: a chart shows no more, and a report travels as text."""
+    """Return rounded values: a chart shows no more digits, and a report is sent as text."""
     return tuple(
         None if v is None or not math.isfinite(v) else float(f"{v / scale:.{_DIGITS}g}")
         for v in column

@@ -1,4 +1,7 @@
-"""Material and prose to a report. Pure: the daemon was asked before (see `material`), the prose written by the writer."""
+"""Compose a report: decide which sections it has, and in which order.
+
+These are pure functions of what `material` read from the daemon and what the writer wrote.
+"""
 
 from __future__ import annotations
 
@@ -13,15 +16,15 @@ from scheduler.protocol.jobs import Job, Queued
 from scheduler.protocol.snapshot import DeviceState
 
 MOST_CHARTED = 8
-"""Devices with a chart of their own: the busiest."""
+"""The most devices with a chart of their own; the busiest are chosen."""
 MOST_LINES = 40
-"""Of a job's log."""
+"""The most lines of a job's log."""
 _JOB_FIELDS = ("util", "mem_used", "tflops", "temp", "power")
 _SPAN_FIELDS = ("temp", "power")
 
 
 def compose(material: Material, written: Written) -> Report:
-    """The report that begins with these words, written from `material.facts`."""
+    """Return the report that begins with `written`, the prose about `material.facts`."""
     facts = (*material.facts, *extra_facts(material))
     cells = Cells(facts)
     middle = (
@@ -49,7 +52,7 @@ def compose(material: Material, written: Written) -> Report:
 
 
 def _title(material: Material) -> str:
-    """Plain text."""
+    """Return the title as plain text."""
     if material.kind == "job":
         job = material.jobs[0]
         return f"Report on job {job.id}: {phrases.plain(job.spec.name, 80)}"
@@ -79,7 +82,7 @@ def _job_sections(material: Material, cells: Cells) -> tuple[Section, ...]:
 
 
 def _held(job: Job) -> bool:
-    """Whether it has, or had, any device."""
+    """Return True if the job has, or had, a device."""
     return not isinstance(job.state, Queued) and bool(job.state.devices)
 
 
@@ -115,7 +118,7 @@ def _by_field(
     cells: Cells,
     states: tuple[DeviceState, ...] | None = None,
 ) -> list[Chart]:
-    """Those of which something was read; the table below them tells why there is nothing of the others."""
+    """Return the charts that have readings; the table below them explains what is missing."""
     shown = material.snapshot.devices if states is None else states
     drawn = (
         charts.by_field(field, shown, material.histories, material.since, material.until, cells)

@@ -1,4 +1,4 @@
-"""Reports as files: what a name's ending stands for, and the folder of those that are written by themselves."""
+"""Save reports as files, and keep the folder of those that are written automatically."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from scheduler.protocol.errors import UserError
 
 FORMATS: dict[str, Callable[[Report], str]] = {".md": markdown, ".html": html}
 MARK = "to_write.json"
-"""In the folder: what is still to be written."""
+"""The file in the folder that records which reports are still to be written."""
 KEPT = 200
-"""Reports in the folder; of more the oldest go."""
+"""The most reports in the folder; the oldest ones are deleted."""
 
 
 def folder() -> Path:
-    """Where reports are put that nobody asked for, readable by their owner only. Raises UserError."""
+    """Return the folder of automatic reports, readable by its owner only. Raises UserError."""
     return paths.ensure(paths.home() / "reports")
 
 
 def keep(report: Report) -> Path:
-    """Put it into the folder, whole or not at all, and let go of the oldest. Raises UserError."""
+    """Save a report in the folder, whole or not at all, and delete the oldest. Raises UserError."""
     file = folder() / f"{name(report)}.html"
     write_private(file, html(report).encode())
     old = sorted(folder().glob("*.html"), key=lambda f: f.stat().st_mtime)[:-KEPT]
@@ -36,7 +36,7 @@ def keep(report: Report) -> Path:
 
 
 def name(report: Report) -> str:
-    """A file's name without its ending: job-7, daily-2026-11-21, report-2026-11-21-1403."""
+    """Return a file name without its ending: job-7, daily-2026-11-21, report-2026-11-21-1403."""
     if report.kind == "job":
         return f"job-{report.job}"
     pattern = "daily-%Y-%m-%d" if report.kind == "daily" else "report-%Y-%m-%d-%H%M"
@@ -45,7 +45,7 @@ def name(report: Report) -> str:
 
 
 def write_private(file: Path, data: bytes) -> None:
-    """Readable by its owner only, and never half of it. Raises UserError."""
+    """Write a file that only its owner can read, whole or not at all. Raises UserError."""
     new = file.with_name(f".{file.name}.new")
     try:
         new.unlink(missing_ok=True)

@@ -1,4 +1,7 @@
-"""A report as one page of HTML: charts drawn in it, light and dark, nothing loaded, no script, no link, every word escaped."""
+"""Render a report as one page of HTML, light and dark, with its charts inside.
+
+The page loads nothing, has no scripts and no links, and every word in it is escaped.
+"""
 
 from __future__ import annotations
 
@@ -15,12 +18,12 @@ if TYPE_CHECKING:
     from markdown_it import MarkdownIt
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
-"""Even if something foreign got through, the browser would load and run nothing."""
+"""A policy that keeps the browser from loading or running anything foreign that got through."""
 _OFF = ["link", "image", "autolink", "reference", "html_inline", "html_block"]
 
 
 def html(report: Report) -> str:
-    """The whole page."""
+    """Return the whole page."""
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         f'<meta http-equiv="Content-Security-Policy" content="{escape(_POLICY)}">'
@@ -31,26 +34,26 @@ def html(report: Report) -> str:
 
 
 def body(report: Report, figure: Callable[[Chart], str]) -> str:
-    """What is told, with charts as `figure` makes them."""
+    """Return the report's text, with charts rendered by `figure`."""
     head = f'<h1>{escape(report.title)}</h1><p class="about">{escape(report.about)}</p>'
     return head + "".join(_section(section, figure) for section in report.sections)
 
 
 @cache
 def _reader() -> MarkdownIt:
-    """Made at its first use: commands that write no report do not load it."""
+    """Return the Markdown reader. It is created at its first use, as most commands need none."""
     from markdown_it import MarkdownIt
 
     return MarkdownIt("commonmark", {"html": False}).enable("table").disable(_OFF)
 
 
 def inline(markdown: str) -> str:
-    """A line of Markdown as HTML; HTML, links and pictures in it are plain text."""
+    """Return a line of Markdown as HTML; HTML, links and pictures in it become plain text."""
     return str(_reader().renderInline(markdown))
 
 
 def _table(shown: Table, above: str) -> str:
-    """With its note; its title is left out below a heading that says the same."""
+    """Return a table with its note; its title is left out below an equal heading."""
     title = f"<h3>{escape(shown.title)}</h3>" if shown.title != above else ""
     head = (
         f"<tr>{''.join(f'<th>{escape(cell)}</th>' for cell in shown.head)}</tr>"
@@ -66,7 +69,8 @@ def _table(shown: Table, above: str) -> str:
 
 def _section(section: Section, figure: Callable[[Chart], str]) -> str:
     heading = f"<h2>{escape(section.title)}</h2>" if section.title else ""
-    return f"<section>{heading}{''.join(_block(block, section.title, figure) for block in section.blocks)}</section>"
+    blocks = "".join(_block(block, section.title, figure) for block in section.blocks)
+    return f"<section>{heading}{blocks}</section>"
 
 
 def _block(block: Block, above: str, figure: Callable[[Chart], str]) -> str:
@@ -86,30 +90,35 @@ def _block(block: Block, above: str, figure: Callable[[Chart], str]) -> str:
 
 
 def caption(chart: Chart) -> str:
-    """What stands below it."""
+    """Return the caption of a chart."""
     return f"{inline(chart.note)}. Source: {escape(chart.source)}"
 
 
 def _figure(chart: Chart) -> str:
     drawn = _key(chart) + svg(chart) if chart.lines else ""
-    return f"<figure><b>{escape(chart.heading)}</b>{drawn}<figcaption>{caption(chart)}</figcaption></figure>"
+    below = f"<figcaption>{caption(chart)}</figcaption>"
+    return f"<figure><b>{escape(chart.heading)}</b>{drawn}{below}</figure>"
 
 
 def _key(chart: Chart) -> str:
-    """Which colour is which device, where there are several."""
+    """Return the key of colours and devices, if there are several."""
     if len(chart.lines) < 2:
         return ""
     keys = (
-        f'<span class="key"><i style="background:var(--s{i % len(LIGHT.series)})"></i>{escape(line.label)}</span>'
+        f'<span class="key"><i style="background:var(--s{i % len(LIGHT.series)})"></i>'
+        f"{escape(line.label)}</span>"
         for i, line in enumerate(chart.lines)
     )
     return f'<div class="about">{"".join(keys)}</div>'
 
 
 def _facts(report: Report) -> str:
-    """Every fact, to be opened."""
+    """Return a closed list of all facts."""
     rows = "".join(
         f"<tr><td>{inline(fact.text)}</td><td>{escape(fact.source)}</td></tr>"
         for fact in report.facts
     )
-    return f"<details><summary>All {len(report.facts)} facts</summary><table><tr><th>Fact</th><th>Source</th></tr>{rows}</table></details>"
+    return (
+        f"<details><summary>All {len(report.facts)} facts</summary>"
+        f"<table><tr><th>Fact</th><th>Source</th></tr>{rows}</table></details>"
+    )

@@ -1,4 +1,6 @@
-"""A report as Markdown. Charts are lines of blocks, foreign text stands in a fence that nothing in it can close."""
+"""Render a report as Markdown: charts as lines of blocks, foreign text in fences it
+cannot close.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ _WIDE = 60
 
 
 def markdown(report: Report) -> str:
-    """The whole text."""
+    """Return the whole text."""
     parts = [
         f"# {phrases.escaped(report.title)}",
         phrases.escaped(report.about),
@@ -57,7 +59,7 @@ def _chart(chart: Chart) -> str:
 
 
 def _blocks(line: Curve, chart: Chart, top: float) -> str:
-    """The mean of each part of the time as the height of a block; a space is a gap."""
+    """Return the mean of each part of the time as the height of a block; a space is a gap."""
     found: list[list[float]] = [[] for _ in range(_WIDE)]
     length = max(chart.until - chart.since, 1e-3)
     for at, value in zip(line.times, line.mean, strict=True):

@@ -1,4 +1,4 @@
-"""What a report is made of: read from the daemon at one moment, so that prose, tables and charts tell of the same state."""
+"""Read what a report is made of from the daemon, at one moment, so that all parts agree."""
 
 from __future__ import annotations
 
@@ -17,12 +17,14 @@ from scheduler.protocol.snapshot import Alert, Columns, Snapshot
 from scheduler.telemetry.history_table import LAST, TIERS
 
 POINTS = 240
-"""Buckets of a chart: about as many as its width can show. Of one width each, so that a mean over them is one over time."""
+"""Buckets of a chart, about as many as its width can show. Equal widths make their mean one over
+time.
+"""
 FIRST_READING_S = 3.0
 NOW_S = 10.0
-"""An end that is not longer ago than this is now."""
+"""Seconds within which an end counts as now."""
 LOG_BYTES = 8 * 1024
-"""Of the end of a job's log."""
+"""Bytes of the end of a job's log."""
 MOST_JOBS = 500
 MOST_ALERTS = 200
 _FIELDS = (*FIELDS_SPAN, "energy")
@@ -30,13 +32,13 @@ _FIELDS = (*FIELDS_SPAN, "energy")
 
 @dataclass(frozen=True)
 class Material:
-    """Values as the daemon told them."""
+    """Hold what the daemon reported."""
 
     kind: Kind
     since: float
     until: float
     snapshot: Snapshot
-    """With the devices that it is about."""
+    """The snapshot, with only the devices that the report is about."""
     jobs: tuple[Job, ...]
     """Newest first."""
     histories: dict[str, Columns]
@@ -44,15 +46,15 @@ class Material:
     alerts: tuple[Alert, ...] = ()
     """Newest first."""
     events: tuple[Event, ...] = ()
-    """Of one job: its timeline."""
+    """The timeline, of one job only."""
     log: bytes = b""
-    """Of one job: the end of its output."""
+    """The end of the output, of one job only."""
     facts: tuple[Fact, ...] = ()
-    """What the prose is written from."""
+    """The facts that the prose is written from."""
 
 
 def of_job(daemon: Client, number: int) -> Material:
-    """One job, and the devices it ran on while it did. Raises NotFound."""
+    """Read one job, and the devices it ran on meanwhile. Raises NotFound."""
     job, snapshot = daemon.job(number), read_snapshot(daemon)
     state = job.state
     since = job.submitted if isinstance(state, Queued) else usage.started(job) or job.submitted
@@ -82,7 +84,13 @@ def of_job(daemon: Client, number: int) -> Material:
 def of_span(
     daemon: Client, since: float, kind: Kind = "span", until: float | None = None
 ) -> Material:
-    """All that waited, ran or ended between two times (seconds since the epoch; None: now), at most as long as readings are kept."""
+    """Read everything that waited, ran or ended between two times, as long as readings are kept.
+
+    Args:
+        daemon: A client of the daemon.
+        since, until: Seconds since the epoch; None for now.
+        kind: The kind of the report.
+    """
     snapshot = read_snapshot(daemon)
     until = snapshot.time if until is None or until > snapshot.time - NOW_S else until
     since = min(max(since, until - TIERS[LAST].keep), until)
@@ -93,7 +101,9 @@ def of_span(
 
 
 def read_snapshot(daemon: Client) -> Snapshot:
-    """The state now; a daemon that has just started gets a moment to read its devices first."""
+    """Return the state now; a daemon that has just started first gets a moment to read
+    its devices.
+    """
     end = time.monotonic() + FIRST_READING_S
     while (
         not ((snapshot := daemon.snapshot()).devices and all(s.reading for s in snapshot.devices))
@@ -104,7 +114,7 @@ def read_snapshot(daemon: Client) -> Snapshot:
 
 
 def extra_facts(material: Material) -> tuple[Fact, ...]:
-    """What tables tell beyond the facts of the prose."""
+    """Return the facts of the tables that the prose does not need."""
     now, names = (
         material.snapshot.time,
         {s.device.id: label(s.device) for s in material.snapshot.devices},
@@ -129,7 +139,7 @@ def extra_facts(material: Material) -> tuple[Fact, ...]:
 
 
 def _alerts(daemon: Client, since: float, until: float) -> tuple[Alert, ...]:
-    """Those that were raised, or lasted, between the two times."""
+    """Return the alerts that were raised or lasted between the two times."""
     return tuple(
         a
         for a in daemon.alerts(MOST_ALERTS)
@@ -138,7 +148,7 @@ def _alerts(daemon: Client, since: float, until: float) -> tuple[Alert, ...]:
 
 
 def _told(daemon: Client, found: Material) -> Material:
-    """With the devices' history, and the facts."""
+    """Return the material with the devices' history and the facts."""
     devices = found.snapshot.devices
     histories = {
         s.device.id: daemon.history(s.device.id, _FIELDS, found.since, found.until, POINTS)

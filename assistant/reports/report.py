@@ -1,4 +1,7 @@
-"""A report as data: what it says, in which order, and where each of its numbers comes from. Values only; free of torch and Qt."""
+"""Represent a report as data: its sections, their order, and the source of every number.
+
+These are values only, without torch and Qt.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +14,10 @@ from assistant.facts import Fact, phrases
 from scheduler.protocol.errors import MALFORMED, UserError
 
 Kind = Literal["job", "daily", "span"]
-"""On one job; on a day; on a stretch of time that somebody asked for."""
+"""A report on one job, on a day, or on a span that somebody asked for."""
 
 Values = tuple[float | None, ...]
-"""In the chart's unit; None is a gap."""
+"""Values in the chart's unit; None is a gap."""
 
 
 class Prose(msgspec.Struct, frozen=True, tag="prose"):
@@ -26,13 +29,13 @@ class Table(msgspec.Struct, frozen=True, tag="table"):
     title: str
     head: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
-    """Cells of Markdown: what facts say."""
+    """Cells of Markdown, from facts."""
     note: str = ""
-    """Below it, Markdown: why there is no data for some of it."""
+    """Markdown below the table: why some of it has no data."""
 
 
 class Curve(msgspec.Struct, frozen=True):
-    """One device: n buckets of time, each with the mean, the lowest and the highest reading."""
+    """Represent one device: buckets of time, each with the mean, lowest and highest reading."""
 
     label: str
     times: tuple[float, ...]
@@ -47,26 +50,26 @@ class Chart(msgspec.Struct, frozen=True, tag="chart"):
     unit: str
     since: float
     until: float
-    """Both ends of the time axis, seconds since the epoch."""
+    """The ends of the time axis, seconds since the epoch."""
     lines: tuple[Curve, ...]
     source: str
     top: float | None = None
-    """Where the value axis ends as long as nothing is higher."""
+    """The end of the value axis, unless a value is higher."""
     note: str = ""
-    """Below it, Markdown: what the facts say of the curves, or why there are none."""
+    """Markdown below the chart: what the facts say about the curves, or why there are none."""
 
     @property
     def heading(self) -> str:
-        """Title and unit."""
+        """Return the title with the unit."""
         return f"{self.title}, {self.unit}" if self.unit and self.unit != self.title else self.title
 
 
 class Excerpt(msgspec.Struct, frozen=True, tag="excerpt"):
-    """Foreign words, shown as they are and never taken for anything else."""
+    """Represent foreign words, which are shown as they are and never interpreted."""
 
     title: str
     text: str
-    """Plain text, free of control characters but line feeds."""
+    """Plain text without control characters other than line feeds."""
     source: str
 
 
@@ -83,31 +86,34 @@ class Report(msgspec.Struct, frozen=True):
     title: str
     since: float
     until: float
-    """What it is about, seconds since the epoch."""
+    """The ends of the span it is about, seconds since the epoch."""
     written: float
     writer: str
-    """`template` or `model NAME`: who wrote the prose. Tables and charts are made by code."""
+    """`template` or `model NAME`, for the prose; code makes tables and charts."""
     sections: tuple[Section, ...]
     facts: tuple[Fact, ...]
-    """Every number in it is of one of these, or a reading in a chart."""
+    """The facts: every number in the report is of one of these, or a reading in a chart."""
     job: int | None = None
 
     @property
     def about(self) -> str:
-        """What it is about, when it was written and by whom. Plain text."""
+        """Return the span, the time of writing and the writer, as plain text."""
         when = phrases.stretch(self.since, self.until)
         written = phrases.moment(self.written, self.until)
-        return f"{when[:1].upper()}{when[1:]}. Written {written}; the words by: {self.writer}; tables and charts by code."
+        return (
+            f"{when[:1].upper()}{when[1:]}. Written {written}. Text by: {self.writer}. Tables and "
+            "charts by code."
+        )
 
 
 def packed(report: Report) -> bytes:
-    """Small enough to be kept beside a message."""
+    """Return the report as bytes small enough to keep beside a message."""
     return zlib.compress(msgspec.json.encode(report))
 
 
 def unpacked(data: bytes) -> Report:
-    """Raises UserError where it is none."""
+    """Return a packed report. Raises UserError if it cannot be read."""
     try:
         return msgspec.json.decode(zlib.decompress(data), type=Report)
     except (zlib.error, *MALFORMED) as e:
-        raise UserError(f"this report cannot be read: {e}. Have it written again.") from e
+        raise UserError(f"this report cannot be read: {e}. Write it again.") from e

@@ -1,4 +1,7 @@
-"""Which reports are still to be written by themselves: kept on disk, so that a long wait for idle devices survives any end."""
+"""Remember which automatic reports are still to be written.
+
+This is kept on disk, so that a long wait for idle devices survives any end of the process.
+"""
 
 from __future__ import annotations
 
@@ -17,34 +20,34 @@ from scheduler.protocol.search import ENDED, Search
 from scheduler.protocol.settings import Settings
 
 OVERLAP_S = 300.0
-"""So far back it looks again: an end may be stored later than the ends of others that came after it."""
+"""Seconds by which searches overlap: the end of a job may be stored after later ends."""
 MOST_FOUND = 1000
 
 
 class ReportBacklog(msgspec.Struct, frozen=True):
-    """How far it has come."""
+    """Record which ends of jobs were handled, and which reports are still to be written."""
 
     looked: float
-    """Up to when the ends of jobs have been looked at, seconds since the epoch."""
+    """The time up to which ends of jobs were handled, seconds since the epoch."""
     day: float
-    """Up to when daily reports tell."""
+    """The time up to which daily reports were written."""
     began: float
-    """Jobs that ended before are not reported on."""
+    """Jobs that ended before this time get no report."""
     known: tuple[int, ...] = ()
-    """Jobs that ended in the last OVERLAP_S before, and were looked at."""
+    """Jobs that ended within OVERLAP_S before `looked`, and were handled."""
     jobs: tuple[int, ...] = ()
-    """Those to be reported on, the first to be written first."""
+    """Jobs still to be reported on, in this order."""
 
     def without_first(self) -> Self:
         return msgspec.structs.replace(self, jobs=self.jobs[1:])
 
     def with_daily_report_until(self, until: float) -> Self:
-        """A daily report tells until then."""
+        """Return the backlog after a daily report up to `until`."""
         return msgspec.structs.replace(self, day=until)
 
 
 def load() -> ReportBacklog:
-    """Where it stopped; where there is nothing, or nothing that can be read: now. Raises UserError."""
+    """Return the stored backlog, or one that begins now. Raises UserError."""
     try:
         with paths.open_plain(files.folder() / files.MARK) as f:
             return msgspec.json.decode(f.read(), type=ReportBacklog)
@@ -54,19 +57,19 @@ def load() -> ReportBacklog:
 
 
 def save(mark: ReportBacklog) -> None:
-    """Raises UserError."""
+    """Store the backlog. Raises UserError."""
     files.write_private(files.folder() / files.MARK, msgspec.json.encode(mark))
 
 
 def forget() -> None:
-    """Begin anew the next time. Raises UserError."""
+    """Delete the stored backlog, so that the next one begins anew. Raises UserError."""
     (files.folder() / files.MARK).unlink(missing_ok=True)
 
 
 def add_ended_jobs(
     deck: Client, mark: ReportBacklog, settings: Settings, now: float
 ) -> ReportBacklog:
-    """With the jobs that ended since, as far as they ran for long enough."""
+    """Return the backlog with the jobs that ended since and ran for long enough."""
     since = min(mark.looked, now) - OVERLAP_S
     found = deck.find(Search(outcomes=ENDED, since=since), MOST_FOUND)[0]
     new = sorted(
@@ -78,7 +81,7 @@ def add_ended_jobs(
 
 
 def is_daily_report_due(mark: ReportBacklog, settings: Settings, now: float) -> bool:
-    """Whether the time of day has come since the last report."""
+    """Return True if the time of day for a report has come since the last one."""
     if not settings.report_daily:
         return False
     hour, minute = map(int, settings.report_daily.split(":"))

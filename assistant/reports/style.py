@@ -1,4 +1,7 @@
-"""How a report looks: the window's colours, light and dark, as one style sheet. Nothing is loaded from anywhere."""
+"""Define how a report looks: the window's colours, light and dark, in one style sheet.
+
+Nothing is loaded from anywhere.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ from typing import NamedTuple
 
 
 class Colours(NamedTuple):
-    """As in `app.widgets.theme`, which a test compares."""
+    """Name the colours, which a test compares with `app.widgets.theme`."""
 
     window: str
     surface: str
@@ -40,7 +43,9 @@ MONO = "ui-monospace, 'DejaVu Sans Mono', monospace"
 
 
 def chart_rules(colours: Colours) -> str:
-    """The style of what charts are drawn of, in plain colours: for who knows no variables, such as Qt."""
+    """Return the style of charts in plain colours, for readers without CSS variables,
+    such as Qt.
+    """
     rules = [
         f".grid{{stroke:{colours.grid};stroke-width:1}}",
         f".axis{{stroke:{colours.line};stroke-width:1}}",
@@ -48,13 +53,16 @@ def chart_rules(colours: Colours) -> str:
     ]
     for i, colour in enumerate(colours.series):
         rules.append(
-            f".l{i}{{stroke:{colour};fill:none;stroke-width:1.6}}.b{i}{{fill:{colour};fill-opacity:0.18}}.d{i}{{fill:{colour}}}"
+            f".l{i}{{stroke:{colour};fill:none;stroke-width:1.6}}"
+            f".b{i}{{fill:{colour};fill-opacity:0.18}}.d{i}{{fill:{colour}}}"
         )
     return "".join(rules)
 
 
 def sheet() -> str:
-    """The whole style sheet of a page: light, and dark where the reader's system is; on paper light."""
+    """Return the style sheet of a page: light, dark if the reader's system is, and
+    light on paper.
+    """
     return (
         f":root{{color-scheme:light dark;{_variables(LIGHT)}}}"
         f"@media (prefers-color-scheme:dark){{:root{{{_variables(DARK)}}}}}"
@@ -68,22 +76,31 @@ def _variables(colours: Colours) -> str:
 
 
 def _named() -> Colours:
-    """The variables in place of the colours."""
+    """Return the colours as CSS variables."""
     names = {name: f"var(--{name})" for name in Colours._fields if name != "series"}
     return Colours(**names, series=tuple(f"var(--s{i})" for i in range(len(LIGHT.series))))
 
 
 _PAGE = f"""
-body{{margin:0;background:var(--window);color:var(--text);font:14px/1.5 {FONT};font-variant-numeric:tabular-nums}}
-main{{max-width:820px;margin:24px auto;padding:24px 32px;background:var(--surface);border:1px solid var(--line);border-radius:8px}}
-h1{{font-size:22px;margin:0 0 4px}}h2{{font-size:17px;margin:28px 0 8px}}h3{{font-size:14px;margin:18px 0 4px}}
+body{{margin:0;background:var(--window);color:var(--text);font:14px/1.5 {FONT};
+font-variant-numeric:tabular-nums}}
+main{{max-width:820px;margin:24px auto;padding:24px 32px;background:var(--surface);
+border:1px solid var(--line);border-radius:8px}}
+h1{{font-size:22px;margin:0 0 4px}}h2{{font-size:17px;margin:28px 0 8px}}h3{{font-size:14px;
+margin:18px 0 4px}}
 .about,.note,figcaption{{color:var(--muted);font-size:12px}}p{{margin:6px 0}}
 table{{border-collapse:collapse;margin:8px 0;width:100%;font-size:13px}}
-th,td{{text-align:left;vertical-align:top;padding:4px 12px 4px 0;border-bottom:1px solid var(--line);overflow-wrap:anywhere}}
+th,td{{text-align:left;vertical-align:top;padding:4px 12px 4px 0;
+border-bottom:1px solid var(--line);overflow-wrap:anywhere}}
 th{{color:var(--muted);font-weight:500;white-space:nowrap}}
-figure{{margin:12px 0 16px}}figure b{{font-weight:600}}svg{{display:block;width:100%;height:auto;font-family:{FONT}}}
-pre{{background:var(--window);border-radius:6px;padding:8px 10px;overflow-x:auto;font:12px/1.45 {MONO}}}
-code{{font-family:{MONO};font-size:12px}}details{{margin-top:12px}}summary{{cursor:pointer;color:var(--muted)}}
-.key{{display:inline-block;margin-right:14px}}.key i{{display:inline-block;width:10px;height:10px;border-radius:2px;margin-right:5px}}
-@media print{{body{{background:none}}main{{border:none;margin:0;padding:0;max-width:none}}figure,tr{{break-inside:avoid}}}}
+figure{{margin:12px 0 16px}}figure b{{font-weight:600}}svg{{display:block;width:100%;height:auto;
+font-family:{FONT}}}
+pre{{background:var(--window);border-radius:6px;padding:8px 10px;overflow-x:auto;
+font:12px/1.45 {MONO}}}
+code{{font-family:{MONO};font-size:12px}}details{{margin-top:12px}}summary{{cursor:pointer;
+color:var(--muted)}}
+.key{{display:inline-block;margin-right:14px}}.key i{{display:inline-block;width:10px;height:10px;
+border-radius:2px;margin-right:5px}}
+@media print{{body{{background:none}}main{{border:none;margin:0;padding:0;max-width:none}}
+figure,tr{{break-inside:avoid}}}}
 """.replace("\n", "")

@@ -1,4 +1,7 @@
-"""Draw a chart as SVG: a band from lowest to highest, the mean as a curve, and gaps as gaps."""
+"""Draw a chart as SVG: a band from lowest to highest, the mean as a curve, and gaps as gaps.
+
+Text is escaped; colours come from the style sheet.
+"""
 
 from __future__ import annotations
 
@@ -16,20 +19,24 @@ _COLOURS = len(LIGHT.series)
 
 
 def svg(chart: Chart, style: str = "") -> str:
-    """The drawing of `chart`, WIDTH to HEIGHT in shape. `style`: rules of its own, for who has no style sheet around it."""
+    """Return the drawing of a chart, WIDTH by HEIGHT.
+
+    `style`: rules of its own, for a reader without a style sheet around it.
+    """
     scale = Scale(chart)
     parts = [*_grid(chart, scale)]
     for i, line in enumerate(chart.lines):
         parts += _curve(line, i % _COLOURS, scale)
     own = f"<style>{style}</style>" if style else ""
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(chart.heading)}">'
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" role="img"'
+        f' aria-label="{escape(chart.heading)}">'
         f"{own}{''.join(parts)}</svg>"
     )
 
 
 class Scale:
-    """Times and values to points of the drawing."""
+    """Convert times and values to points of the drawing."""
 
     def __init__(self, chart: Chart) -> None:
         highest = max(
@@ -82,7 +89,7 @@ def _curve(line: Curve, colour: int, scale: Scale) -> Iterator[str]:
 
 
 def _parts(line: Curve) -> Iterator[list[int]]:
-    """Runs of buckets that have a value."""
+    """Yield the runs of buckets that have a value."""
     run: list[int] = []
     for i, value in enumerate(line.mean):
         if value is not None:
@@ -132,7 +139,7 @@ _NICE = (1.0, 2.0, 2.5, 5.0, 10.0)
 
 
 def axis_values(top: float, most: int = 4) -> list[float]:
-    """Round values from 0 up to `top`, at most `most` steps apart; `top` is more than 0."""
+    """Return round values from 0 to `top`, in at most `most` steps; `top` is above 0."""
     rough = top / most
     power = 10.0 ** math.floor(math.log10(rough))
     step = next(n * power for n in _NICE if n * power >= rough * (1 - 1e-9))
@@ -140,7 +147,9 @@ def axis_values(top: float, most: int = 4) -> list[float]:
 
 
 def axis_end(highest: float) -> float:
-    """Where an axis ends that has to show `highest`: at a round value above it; 1 where there is nothing to show."""
+    """Return the end of an axis that shows `highest`: a round value above it; 1 if there is nothing
+    to show.
+    """
     if not 0 < highest < math.inf:
         return 1.0
     ticks = axis_values(highest * 1.05)
@@ -149,7 +158,9 @@ def axis_end(highest: float) -> float:
 
 
 def axis_moments(since: float, until: float, most: int = 6) -> list[tuple[float, str]]:
-    """Round times of day in the local zone, at most `most` steps apart, each with its label; midnight is called by its date."""
+    """Return round local times, in at most `most` steps, with their labels; midnight is labelled by
+    date.
+    """
     length = max(until - since, 1.0)
     step = next((s for s in _STEPS_S if length / s <= most), math.ceil(length / most / _DAY) * _DAY)
     zone = time.localtime(since).tm_gmtoff

@@ -1,4 +1,4 @@
-"""Put facts into the tables of a report."""
+"""Fill the tables of a report with facts. These are pure functions; every number is a fact's."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ _OUTCOME = (
     ("Share of that device's memory", "used.share"),
     ("Watched for", "used.seconds"),
 )
-"""Of one job: caption and the name of the fact."""
+"""The rows of a job's table: a caption, and the name of the fact."""
 _ALWAYS = {"state", "waited", "used.energy", "used.util", "used.memory"}
-"""What is told as "no data", too; the rest is left out where it does not apply."""
+"""Rows that appear even without data; the others are left out if they do not apply."""
 _METRICS = (
     ("Utilisation", "util"),
     ("Memory", "mem_used"),
@@ -40,11 +40,11 @@ _METRICS = (
     ("Power", "power"),
 )
 MOST_JOBS = 100
-"""Rows of a table of jobs; more are counted."""
+"""The most rows of a table of jobs."""
 
 
 def outcome(job: j.Job, cells: Cells) -> Table:
-    """All figures of one job."""
+    """Return all figures of one job."""
     mine = f"job{job.id}"
     told = [
         (caption, name)
@@ -57,7 +57,7 @@ def outcome(job: j.Job, cells: Cells) -> Table:
 
 
 def timeline(job: int, events: Sequence[j.Event], cells: Cells) -> Table:
-    """What a job went through."""
+    """Return a job's timeline."""
     rows = tuple(
         (cells.said(f"job{job}.event{i}.at"), cells.said(f"job{job}.event{i}.what"))
         for i in range(len(events))
@@ -68,7 +68,7 @@ def timeline(job: int, events: Sequence[j.Event], cells: Cells) -> Table:
 
 
 def jobs(found: Sequence[j.Job], cells: Cells) -> Table:
-    """What ran, failed and waits: the newest first."""
+    """Return what ran, failed and waits, newest first."""
     rows = tuple(_job_row(job, cells) for job in found[:MOST_JOBS])
     more = (
         "There are more jobs than are listed here: `gpudeck jobs` lists all of them."
@@ -97,7 +97,7 @@ def _job_row(job: j.Job, cells: Cells) -> tuple[str, ...]:
 
 
 def energy(found: Sequence[j.Job], states: Sequence[DeviceState], cells: Cells) -> Table:
-    """What used how much: jobs by their energy, then the devices."""
+    """Return what used how much energy: jobs by their energy, then the devices."""
     used = [job for job in found if cells.number(f"job{job.id}.used.energy") is not None]
     used.sort(key=lambda job: -(cells.number(f"job{job.id}.used.energy") or 0.0))
     rows = [_energy_row(job, cells) for job in used[:MOST_JOBS]]
@@ -117,9 +117,7 @@ def energy(found: Sequence[j.Job], states: Sequence[DeviceState], cells: Cells) 
     ]
     lacking += [(label(s.device), f"{subject(s.device)}.energy") for s in states]
     told = (
-        "A job's energy is that of its devices over its whole run, also of the part before this time."
-        if used
-        else ""
+        "A job's energy covers its whole run, including any part before this time." if used else ""
     )
     return Table(
         "Energy",
@@ -139,7 +137,7 @@ def _energy_row(job: j.Job, cells: Cells) -> tuple[str, ...]:
 
 
 def devices(states: Sequence[DeviceState], cells: Cells) -> Table:
-    """Mean and highest of each metric."""
+    """Return mean and highest of each metric."""
     rows = tuple(
         (
             label(s.device),
@@ -162,7 +160,9 @@ def devices(states: Sequence[DeviceState], cells: Cells) -> Table:
 
 
 def _named(cells: Cells, metric: str) -> str:
-    """The fact that says best why there is no value: a device that has no sensor now had none before."""
+    """Return the fact that best explains a missing value: without a sensor now, there was none
+    before.
+    """
     return metric if cells.missing(metric) is not None else f"{metric}.mean"
 
 
@@ -172,7 +172,7 @@ def _span(cells: Cells, name: str) -> str:
 
 
 def alerts(found: Sequence[Alert], cells: Cells) -> Table:
-    """What was the matter."""
+    """Return the alerts."""
     parts = ("raised", "cleared", "rule", "about", "text")
     rows = tuple(tuple(cells.said(f"alert{alert.id}.{part}") for part in parts) for alert in found)
     return Table(
@@ -184,7 +184,7 @@ def alerts(found: Sequence[Alert], cells: Cells) -> Table:
 
 
 def sources(facts: Sequence[Fact]) -> Table:
-    """Where all of it comes from: each source, and what it told of."""
+    """Return every source, and the subjects it reported on."""
     told: dict[str, list[str]] = {}
     for fact in facts:
         told.setdefault(fact.source, []).append(fact.subject)
@@ -203,7 +203,7 @@ NO_DATA = "no data"
 
 
 class Cells:
-    """Facts by name. Every lookup may find nothing: no fact is sure to be there."""
+    """Look up facts by name for the cells of tables. Every lookup may find nothing."""
 
     def __init__(self, facts: Sequence[Fact]) -> None:
         self._named: dict[str, list[Fact]] = {}
@@ -211,7 +211,9 @@ class Cells:
             self._named.setdefault(fact.name, []).append(fact)
 
     def said(self, name: str) -> str:
-        """The value in words; of several that differ each with its source; `no data` where there is none."""
+        """Return the value in words; values that differ, each with its source; `no data` if there
+        is none.
+        """
         found = {fact.said: fact for fact in self._named.get(name, ()) if fact.value is not None}
         if len(found) > 1:
             return "sources disagree: " + ", ".join(
@@ -220,18 +222,18 @@ class Cells:
         return next(iter(found), NO_DATA)
 
     def given(self, name: str, otherwise: str = "") -> str:
-        """As `said`, for what not every job has: `otherwise` where there is none."""
+        """Return `said`, or `otherwise` if there is no value."""
         return found if (found := self.said(name)) != NO_DATA else otherwise
 
     def missing(self, name: str) -> str | None:
-        """Why there is no value; None where there is one."""
+        """Return why there is no value; None if there is one."""
         facts = self._named.get(name, [])
         if any(fact.value is not None for fact in facts):
             return None
         return facts[-1].said.removeprefix("N/A (").removesuffix(")") if facts else "nobody told"
 
     def number(self, name: str) -> float | None:
-        """The value itself, to sort by; never to be told."""
+        """Return the value itself, for sorting only."""
         value = next(
             (
                 fact.value
@@ -243,7 +245,9 @@ class Cells:
         return value
 
     def why_not(self, wanted: Sequence[tuple[str, str]]) -> str:
-        """A sentence for each reason why some of `wanted` (what it is, name of its fact) have no value."""
+        """Return a sentence for each reason why some of `wanted` (a title, the name of a fact) are
+        missing.
+        """
         reasons: dict[str, list[str]] = {}
         for what, name in wanted:
             if (why := self.missing(name)) is not None:

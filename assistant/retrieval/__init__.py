@@ -1,4 +1,7 @@
-"""Looking things up in the manual and in the logs of jobs: passages are quoted word for word, with file and line, and never acted on."""
+"""Search the manual and the logs of jobs.
+
+Passages are quoted word for word, with file and line, and never acted on.
+"""
 
 from __future__ import annotations
 
@@ -12,17 +15,20 @@ __all__ = ["Passage", "Where", "quoted", "search"]
 
 MOST = 5
 _LEAST = {"docs": 0.4, "logs": 0.3}
-"""So much of what was asked for, by weight, a passage must have."""
+"""The share of the question, by weight, that a passage must contain."""
 _LOG_WORDS = frozenset({"job", "log", "output", "print"})
 
 
 def search(question: str, where: Where = "docs", job: int | None = None) -> tuple[Passage, ...]:
-    """What is found, the best first: at most MOST passages, none where nothing fits. Of logs: of that job's, else of the newest jobs'."""
+    """Return the best passages, at most MOST; none if nothing fits.
+
+    Logs are searched for one job if it is given, otherwise for the newest jobs.
+    """
     return _in_manual(question) if where == "docs" else _in_logs(question, job)
 
 
 def quoted(passages: tuple[Passage, ...], where: Where = "docs") -> str:
-    """What was found as Markdown: each passage as it stands, and where; or that nothing was found."""
+    """Return the passages as Markdown, each with its place, or that nothing was found."""
     if not passages:
         return f"Nothing about that was found in {'the manual' if where == 'docs' else 'the logs'}."
     return "\n\n".join(_quote(passage) for passage in passages)
@@ -72,7 +78,7 @@ def _in_logs(question: str, job: int | None) -> tuple[Passage, ...]:
 
 
 def _touches(a: Passage, b: Passage) -> bool:
-    """Whether they quote some of the same lines."""
+    """Return True if two passages quote some of the same lines."""
     if a.file != b.file:
         return False
     if not (a.last and b.last):

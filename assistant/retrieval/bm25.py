@@ -1,8 +1,9 @@
-"""Which words of a question count, and how well a text has them: BM25.
+"""Weigh the words of a question, and score how well texts match it: BM25.
 
-Ours, and small, as there is nothing to index: the manual is some hundred passages, logs are read anew for each question, up to a few
-megabytes. Of these only the words of the question are counted. Packages (bm25s, rank-bm25) keep an index of millions of texts, and SQLite's
-FTS5 would have to live in the daemon's store, which has no business with the manual.
+This small implementation needs no index: the manual has a few hundred passages, and logs, up to a
+few megabytes, are read anew for each question. Packages such as bm25s or rank-bm25 keep an index of
+millions of texts, and SQLite's FTS5 would have to live in the daemon's store, which has no business
+with the manual.
 """
 
 from __future__ import annotations
@@ -13,13 +14,17 @@ from collections.abc import Sequence
 
 _WORD = re.compile(r"[^\W_]+")
 _K1, _B = 1.2, 0.75
-"""As usual: how soon more of the same word counts less, and how much long texts are marked down. Robertson and Zaragoza 2009."""
-_SAY_NOTHING = """
-a about after all also am an and any are as at be been before but by can could did do does doing for from get give go had happen
-happened happens has have how i if in into is it its just know let like make many me mean more most much my need needed needs no
-not now of off on one only or our please possible put say says shall should show so some support supports tell than that the their
-them then there these they thing things this to too up use used using want was way we were what when where which while who why
-will with work working works would you your
+"""The usual parameters: saturation of repeated words, and normalisation of length.
+
+Source: Robertson and Zaragoza, 2009.
+"""
+_STOP_WORDS = """
+a about after all also am an and any are as at be been before but by can could did do does doing
+for from get give go had happen happened happens has have how i if in into is it its just know
+let like make many me mean more most much my need needed needs no not now of off on one only or
+our please possible put say says shall should show so some support supports tell than that the
+their them then there these they thing things this to too up use used using want was way we were
+what when where which while who why will with work working works would you your
 """
 _ALIKE = (
     (
@@ -51,23 +56,23 @@ _ALIKE = (
     ("picture", "screenshot", "image"),
     ("reboot", "restart", "crash"),
 )
-"""Words that mean the same to who asks: one of them is as good as another."""
+"""Words that people use for one another."""
 
-_STOP = frozenset(_SAY_NOTHING.split())
+_STOP = frozenset(_STOP_WORDS.split())
 _PREFIX = 5
-"""A stem of so many letters stands for every word that begins with it: depend, dependencies."""
+"""The least length of a stem that also stands for longer words: depend, dependencies."""
 
 Terms = tuple[frozenset[str], ...]
-"""Of a question: for each word the stems that count as it."""
+"""For each word of a question, the stems that count as it."""
 
 
 def stems(text: str) -> list[str]:
-    """The words of a text, in lower case, without their endings."""
+    """Return the words of a text, in lower case and without endings."""
     return [_stem(word) for word in _WORD.findall(text.lower())]
 
 
 def terms(question: str, but: frozenset[str] = frozenset()) -> Terms:
-    """The words of a question that say what it is about; `but`: stems that say nothing here."""
+    """Return the words of a question that carry meaning, without the stems in `but`."""
     known = dict.fromkeys(
         _stem(word) for word in _WORD.findall(question.lower()) if word not in _STOP
     )
@@ -79,9 +84,10 @@ def terms(question: str, but: frozenset[str] = frozenset()) -> Terms:
 
 
 def scores(wanted: Terms, texts: Sequence[Sequence[str]], least: float) -> list[float]:
-    """How well each of the texts (stems) answers; 0 for one that has less than the share `least` of what was asked for.
+    """Return how well each text (as stems) answers; 0 if it has less than the share `least`.
 
-    A word weighs the more, the fewer texts have it: one that none has weighs most, so that a question about something else finds nothing.
+    The fewer texts have a word, the more it weighs. A word that none has weighs most, so that a
+    question about something else finds nothing.
     """
     counts = _counts(wanted, texts)
     having = [sum(1 for count in counts if count[i]) for i in range(len(wanted))]
@@ -98,7 +104,7 @@ def scores(wanted: Terms, texts: Sequence[Sequence[str]], least: float) -> list[
 
 
 def _counts(wanted: Terms, texts: Sequence[Sequence[str]]) -> list[list[int]]:
-    """How often each text has each of what was asked for."""
+    """Return how often each text has each of the wanted words."""
     known = {word for text in texts for word in text}
     means = {
         word: found
@@ -122,7 +128,7 @@ def _is(word: str, stem: str) -> bool:
 
 
 def _stem(word: str) -> str:
-    """Without the endings of plurals and verbs: jobs, cancelled, running."""
+    """Return a word without the endings of plurals and verbs: jobs, cancelled, running."""
     if word.endswith("ies") and len(word) > 4:
         return word[:-3] + "y"
     for ending in ("ing", "ed", "es", "s"):
@@ -133,5 +139,5 @@ def _stem(word: str) -> str:
 
 
 def _single(rest: str) -> str:
-    """running -> runn -> run; stopped -> stop; killed stays kill."""
+    """Remove a doubled consonant: running -> runn -> run, stopped -> stop; killed stays kill."""
     return rest[:-1] if len(rest) > 3 and rest[-1] == rest[-2] and rest[-1] not in "lsz" else rest

@@ -1,4 +1,7 @@
-"""Logs of jobs as lines that can be found. Foreign text, of which a bounded part is read, and nothing is followed or carried out."""
+"""Read logs of jobs as lines that can be searched.
+
+Logs are foreign text: a bounded part is read, and nothing in it is followed or run.
+"""
 
 from __future__ import annotations
 
@@ -11,26 +14,26 @@ from scheduler.protocol import log_file as logfile
 from scheduler.protocol import paths
 
 NEWEST = 20
-"""Jobs whose logs are looked through where none is named."""
+"""The most jobs whose logs are searched if none is named."""
 ONE_LOG, EACH_LOG = 2 * 2**20, 128 * 2**10
-"""Bytes of the end of a log: of one that is named, and of one among many."""
+"""Bytes of the end of a log: of a named one, and of one among many."""
 AROUND = 2
-"""Lines that are quoted before and after one that was found."""
+"""Lines that are quoted before and after a hit."""
 
 
 class Log(NamedTuple):
-    """What was read of a job's log."""
+    """Hold what was read of a job's log."""
 
     job: int
     lines: list[str]
     offset: int
-    """Where the first of them begins, in bytes; 0: it is the log's first line."""
+    """The offset of the first line in bytes; 0 for the log's first line."""
     starts: list[int]
-    """Where each begins, in bytes from there."""
+    """The offset of each line in bytes, from there."""
 
 
 def newest() -> list[int]:
-    """Jobs that have a folder, the newest first."""
+    """Return the jobs that have a folder, newest first."""
     try:
         with os.scandir(paths.home() / "jobs") as found:
             numbers = [int(entry.name) for entry in found if entry.name.isdigit()]
@@ -40,7 +43,7 @@ def newest() -> list[int]:
 
 
 def read(job: int, limit: int) -> Log:
-    """The end of a job's log; no lines where it has none that can be read."""
+    """Return the end of a job's log; without lines if it cannot be read."""
     try:
         with paths.open_plain(paths.job_folder(job) / "log") as f:
             part = logfile.read(f, -limit, limit)
@@ -49,10 +52,10 @@ def read(job: int, limit: int) -> Log:
     data, offset = part.data, part.start
     if (
         len(data) != part.end - part.start
-    ):  # some of it was dropped: what comes after that is what is newest
+    ):  # Some of it was dropped: only what follows the gap is recent.
         data = data.rpartition(logfile.DROPPED)[2]
         offset = part.end - len(data)
-    if offset:  # it begins within a line
+    if offset:  # The part begins within a line.
         cut = data.find(b"\n") + 1
         data, offset = data[cut:], offset + cut
     starts, at = [], 0
@@ -63,7 +66,7 @@ def read(job: int, limit: int) -> Log:
 
 
 def passage(log: Log, line: int, score: float) -> Passage:
-    """A line of a log with those around it."""
+    """Return a line of a log with those around it."""
     first, last = max(line - AROUND, 0), min(line + AROUND, len(log.lines) - 1)
     text = "\n".join(log.lines[first : last + 1])
     file = str(paths.job_folder(log.job) / "log")

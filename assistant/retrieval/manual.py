@@ -16,14 +16,14 @@ _HEADING = re.compile(r"#{1,6} +(.*?) *#*$")
 _BEGINS = re.compile(r"\s{0,3}(?:[-*+] |\d+\. |\|)")
 """A list item or a row of a table: a passage of its own."""
 _RULE = re.compile(r"\s*\|[\s|:-]+\|\s*$")
-"""Below the heads of a table, which say nothing by themselves."""
+"""The line below a table's head, which has no meaning by itself."""
 _IGNORED = re.compile(r"\s*(?:!\[.*|<[^>]*>|\|? *!\[.*)\s*$")
-"""Pictures, anchors."""
+"""Pictures and anchors."""
 
 
 @cache
 def whole() -> tuple[Passage, ...]:
-    """All of it, in order; read once."""
+    """Return all passages in order; they are read once."""
     return tuple(
         passage
         for file in files()
@@ -39,7 +39,10 @@ def files() -> list[Path]:
 
 
 def passages(name: str, text: str) -> Iterator[Passage]:
-    """The blocks of a Markdown file: paragraphs, list items, rows of tables, code; each with the heading it stands under."""
+    """Yield the blocks of a Markdown file, each with its heading.
+
+    Blocks are paragraphs, list items, table rows and code.
+    """
     heading, block, first, fenced = "", list[str](), 0, False
     for number, line in enumerate([*text.split("\n"), ""], 1):
         fence = line.lstrip().startswith("```")

@@ -1,4 +1,7 @@
-"""A passage that was found: its words as they stand there, and where that is. Data: it is quoted, and never acted on."""
+"""Represent a passage that was found: its exact words, and where they are.
+
+A passage is data: it is quoted, and never acted on.
+"""
 
 from __future__ import annotations
 
@@ -15,16 +18,16 @@ class Passage(msgspec.Struct, frozen=True):
     """`README.md`, or the path of a job's log."""
     first: int
     last: int
-    """Its lines, from 1; of a long log, whose lines nobody counted, where it begins in bytes and 0."""
+    """Its lines, from 1. In a long log, whose lines are not counted: its offset in bytes, and 0."""
     text: str
-    """Verbatim, but for what would steer a terminal."""
+    """The exact words, without terminal control characters."""
     heading: str = ""
-    """What it stands under; of a log its job."""
+    """The heading above it; for a log, its job."""
     score: float = 0.0
 
     @property
     def cite(self) -> str:
-        """README.md, lines 12-14."""
+        """Return the place: README.md, lines 12-14."""
         if not self.last:
             return f"{self.file}, from byte {self.first} on"
         return (

@@ -1,7 +1,4 @@
-"""Tools that a person refused for good, in the setting `assistant_never`.
-
-What is allowed for a session is kept by the client that asked.
-"""
+"""What a person told the assistant never to propose: the setting `assistant_never`. What is allowed for a session its client keeps."""
 
 from __future__ import annotations
 
@@ -10,37 +7,34 @@ from scheduler.protocol.errors import NotFound, UserError
 from scheduler.protocol.settings import listed
 
 
-def check_permitted(daemon: Client, tool: str) -> None:
-    """Raise UserError if a person refused the tool, such as `operate cancel`, for good."""
-    if tool in _refused(daemon):
-        raise UserError(f"you told me never to do this ({tool}). {forget_hint(tool)}")
+def check(daemon: Client, role: str, tool: str) -> None:
+    """Raises UserError where a person said never."""
+    if (named := f"{role} {tool}") in _never(daemon):
+        raise UserError(f"you told me never to do this ({named}). {taken_back(named)}")
 
 
 def refuse(daemon: Client, *tools: str) -> None:
-    """Never propose these tools again."""
-    daemon.configure(assistant_never=", ".join(sorted(_refused(daemon) | set(tools))))
+    """Never propose these again, such as `operate cancel`."""
+    daemon.configure(assistant_never=", ".join(sorted(_never(daemon) | set(tools))))
 
 
-def forget(daemon: Client, *tools: str) -> tuple[str, ...]:
-    """Allow these tools to be proposed again, and return those that stay refused.
-
-    Raises NotFound if one of them is not refused.
-    """
-    refused = _refused(daemon)
+def take_back(daemon: Client, *tools: str) -> tuple[str, ...]:
+    """Propose these again; what is still refused is returned. Raises NotFound."""
+    refused = _never(daemon)
     if unknown := sorted(set(tools) - refused):
         raise NotFound(
             f"{unknown[0]!r} is not among what you told me never to do. See: gpudeck permissions"
         )
-    remaining = tuple(sorted(refused - set(tools)))
+    never = tuple(sorted(refused - set(tools)))
     if tools:
-        daemon.configure(assistant_never=", ".join(remaining))
-    return remaining
+        daemon.configure(assistant_never=", ".join(never))
+    return never
 
 
-def forget_hint(tool: str) -> str:
-    """Return the sentence that says how to allow a refused tool again."""
-    return f"To allow it again: gpudeck permissions --forget '{tool}'"
+def taken_back(tool: str) -> str:
+    """How that is done."""
+    return f"To take that back: gpudeck permissions --forget '{tool}'"
 
 
-def _refused(daemon: Client) -> frozenset[str]:
+def _never(daemon: Client) -> frozenset[str]:
     return listed(daemon.snapshot().settings.assistant_never)

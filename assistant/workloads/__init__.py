@@ -1,1 +1,3 @@
-"""What of the assistant is measured as a job; described in `accel.workloads.catalog` beside the others."""
+"""Measure parts of the assistant as jobs; `accel.workloads.catalog` describes them beside the
+others.
+"""

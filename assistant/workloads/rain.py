@@ -1,6 +1,9 @@
-"""Texts about random machines by the configured model, searched as `assistant.writing.rain` does: `python -P -m assistant.workloads.rain`.
+"""Time the configured model as it writes texts about random machines, with the search of RAIN.
 
-What is timed is one text, refused ones included: from facts to words that hold, or to the template.
+python -P -m assistant.workloads.rain
+
+One text is timed at a time, refused ones included: from facts to words that hold, or to the
+template.
 """
 
 from __future__ import annotations
@@ -26,7 +29,7 @@ _NUMBER = re.compile(r"\d[\d.:]*\d|\d")
 
 
 def work(values: Values, device: ComputeDevice, progress: Progress) -> Outcome:
-    """As many briefs as asked for. Raises Failure where no model is set, or it cannot be loaded."""
+    """Write as many briefs as requested. Raises Failure if there is no model to load."""
     from accel.runtime.timing import timing_of
     from assistant.engine.engine import Engine
     from scheduler.protocol.errors import UserError
@@ -62,19 +65,19 @@ def work(values: Values, device: ComputeDevice, progress: Progress) -> Outcome:
 
 
 class _Tally:
-    """Texts, and what came of them."""
+    """Count texts and their outcomes."""
 
     def __init__(self, engine: Engine, *, greedy: bool) -> None:
         from assistant.writing.rain import Limits
 
         self._engine, self._limits = engine, Limits(steps=1, children=1) if greedy else Limits()
         self.took: list[float] = []
-        """Seconds of each."""
+        """The seconds of each text."""
         self.held = self.tokens = self.invented = 0
 
     @property
     def flops(self) -> float:
-        """Two for each parameter and token that was written; what the prompts cost comes on top."""
+        """Return two operations for each parameter and written token; prompts are not included."""
         return 2.0 * self._engine.model.parameters * self.tokens
 
     def write(self, random: Random) -> None:
@@ -94,7 +97,8 @@ class _Tally:
     def story(self) -> str:
         count, seconds = len(self.took), sum(self.took)
         return (
-            f"the model {self._engine.name} as the settings name it: {self.held} of {count} texts held, the rest are the template's; "
+            f"the configured model {self._engine.name}: {self.held} of {count} texts held, "
+            "the template wrote the rest; "
             f"{self.tokens / count:.0f} tokens a text, {self.tokens / seconds:.0f} a second"
         )
 

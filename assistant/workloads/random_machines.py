@@ -1,7 +1,7 @@
 """Draw random machines, and gather their facts with the code that gathers those of real ones.
 
-They have devices, readings with gaps, and jobs in every state. The RAIN workload writes about them, and the
-assistant's own model is trained on them.
+They have devices, readings with gaps, and jobs in every state. The RAIN workload writes about
+them, and the assistant's own model is trained on them.
 """
 
 from __future__ import annotations
@@ -65,7 +65,11 @@ _RANGES = {"util": 100.0, "temp": 95.0, "power": 700.0, "tflops": 800.0, "mem_us
 def random_facts(
     random: Random, names: tuple[str, ...] = NAMES, recorded: bool | None = None, gaps: float = 0.15
 ) -> tuple[Fact, ...]:
-    """The facts of one machine; in this share of machines some are missing, and in a quarter another source contradicts some."""
+    """Return the facts of one machine.
+
+    Facts are missing in the share `gaps` of machines, and in a quarter another source contradicts
+    some.
+    """
     snapshot, jobs, histories = random_machine(random, names, recorded)
     return _worn(random, gather(snapshot, jobs, histories, NOW - SPAN, NOW), gaps)
 
@@ -73,9 +77,14 @@ def random_facts(
 def random_machine(
     random: Random, names: tuple[str, ...] = NAMES, recorded: bool | None = None
 ) -> tuple[Snapshot, tuple[j.Job, ...], dict[str, Columns]]:
-    """A snapshot, jobs, and histories by device, of a random machine or of the recorded one at a random moment (None: now and then).
+    """Return the snapshot, the jobs, and the histories by device of a random machine.
 
-    None to eight devices, none to twelve jobs, some values missing or not finite.
+    It has up to eight devices and twelve jobs; some values are missing or not finite.
+
+    Args:
+        random: The source of randomness.
+        names: Names of jobs.
+        recorded: Use the recorded machine at a random moment; None for some of the time.
     """
     recorded = random.random() < 0.3 if recorded is None else recorded
     devices, histories = _recorded(random) if recorded else _random(random)
@@ -96,13 +105,17 @@ def random_machine(
 
 
 def random_question(random: Random, facts: Sequence[Fact]) -> str:
-    """One that `assistant.facts.selection` understands: about metrics, devices, jobs there are and jobs there are not."""
+    """Return a question on metrics, devices, or jobs that exist or do not.
+
+    `assistant.facts.selection` understands it.
+    """
     if random.random() < 0.6:
         about = " ".join(random.sample(_TOPICS, random.choice((1, 1, 1, 1, 2, 3))))
         return f"{about} of gpu {random.randint(0, 3)}" if random.random() < 0.5 else f"{about} now"
     jobs = [fact.subject.removeprefix("job") for fact in facts if fact.name.endswith(".state")]
     if random.random() < 0.5:
-        return f"job {random.choice(jobs) if jobs and random.random() < 0.9 else random.randint(1, 9999)}"
+        known = jobs and random.random() < 0.9
+        return f"job {random.choice(jobs) if known else random.randint(1, 9999)}"
     return f"which jobs are {random.choice(_STATES)}?"
 
 
@@ -116,7 +129,7 @@ def _random(random: Random) -> tuple[tuple[DeviceState, ...], dict[str, Columns]
 
 
 def _recorded(random: Random) -> tuple[tuple[DeviceState, ...], dict[str, Columns]]:
-    """An H100 as it was recorded, shown as the app shows it."""
+    """Return the recorded H100, shown as the app shows it."""
     moments = _trace()
     at = random.randrange(len(moments))
     past = moments[max(0, at - random.choice((0, 10, 60, 370))) : at + 1]
@@ -143,7 +156,7 @@ def _trace() -> tuple[trace.Moment, ...]:
 
 
 def _worn(random: Random, facts: tuple[Fact, ...], gaps: float) -> tuple[Fact, ...]:
-    """Now and then facts are missing, or another source says something else."""
+    """Remove some facts, or contradict some by another source, from time to time."""
     if random.random() < gaps:
         there = random.uniform(0.6, 0.95)
         facts = tuple(
@@ -240,8 +253,21 @@ def _result(random: Random, began: float, ended: float) -> msgspec.Raw:
     )
     speed = random.uniform(0.01, 900)
     result = Result(
-        "attention", "NVIDIA H100 80GB HBM3", random.choice(("flash", "cudnn", "efficient", "math")), "chosen by auto",
-        {"heads": 16, "seq": random.choice((512, 2048, 16384))}, verdict, (Check("out", random.uniform(0, 1e-3), 1e-3),),
-        timing, 1e12, speed, speed * 0.95, began, ended, {}, began, ended,
-    )  # fmt: skip
+        "attention",
+        "NVIDIA H100 80GB HBM3",
+        random.choice(("flash", "cudnn", "efficient", "math")),
+        "chosen by auto",
+        {"heads": 16, "seq": random.choice((512, 2048, 16384))},
+        verdict,
+        (Check("out", random.uniform(0, 1e-3), 1e-3),),
+        timing,
+        1e12,
+        speed,
+        speed * 0.95,
+        began,
+        ended,
+        {},
+        began,
+        ended,
+    )
     return msgspec.Raw(msgspec.json.encode(result))

@@ -20,12 +20,15 @@ from scheduler.background.instance import say_ready
 from scheduler.devices.probe import Hello, Readings
 from scheduler.devices.supervisor import Supervisor
 from scheduler.executors.clusters import Clusters
+from scheduler.executors.local import Local
+from scheduler.executors.registry import ExecutorRegistry
 from scheduler.lease.service import LeaseService
 from scheduler.protocol import paths, settings, wire
 from scheduler.protocol.devices import Process, Reading
 from scheduler.protocol.errors import NotFound, UserError
 from scheduler.protocol.jobs import Job, held_devices
 from scheduler.protocol.snapshot import SLEEP_NOTICE, STARTING, DeviceState, Snapshot
+from scheduler.protocol.wait_reasons import ClusterUnavailable, render
 from scheduler.queue.placement import Availability, device_use
 from scheduler.queue.queue import Queue
 from scheduler.services.alert_service import AlertService
@@ -92,14 +95,9 @@ class Daemon:
             self.monitor, self._supervisor.request_occupancy, self._step, self.touch
         )
         self._clusters = Clusters(self, self._settings.clusters, self._log_limit)
-        self.queue = Queue(
-            store,
-            self._watch,
-            self._job_ended,
-            self._clusters,
-            self._lease_service.evict,
-            self._log_limit,
-        )
+        self._local = Local(self._watch, self._log_limit)
+        executors = ExecutorRegistry(self._local, self._clusters)
+        self.queue = Queue(store, executors, self._job_ended, self._lease_service.evict)
         self.polling = PollingController(
             self._supervisor, self._settings, self._worked, self._slept
         )
@@ -255,7 +253,7 @@ class Daemon:
             asyncio.get_running_loop().call_later(
                 REFUSED_S if "queue" in self._notices else BREATH_S, self.start_soon
             )
-        asyncio.get_running_loop().call_later(STAND_BY_S, self.queue.stand_by)
+        asyncio.get_running_loop().call_later(STAND_BY_S, self._local.start_spare)
         self.touch()
 
     def availability(self) -> Availability:
@@ -337,8 +335,8 @@ class Daemon:
         self.queue.set_note(job_id, note)
         self.touch()
 
-    def cluster_changed(self, where: str, trouble: str) -> None:
-        self._notices.set(where, trouble)
+    def cluster_changed(self, where: str, unavailable: ClusterUnavailable | None) -> None:
+        self._notices.set(where, render(unavailable, time.time()) if unavailable else "")
         self._step()
 
     # The rest of `scheduler.verbs.request.Daemon`, which handlers use

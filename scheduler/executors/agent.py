@@ -1,7 +1,8 @@
 """The agent of one cluster: the process that waits for the network, so that the daemon need not.
 
-It does what the daemon says, copies output into the jobs' logs, and tells what it sees. It decides nothing, and knows nothing that the
-daemon could not tell the next one. It ends with the daemon.
+It does what the daemon commands, copies output into the jobs' logs, and reports what it finds. It
+decides nothing, and knows nothing that the daemon could not tell its successor. It ends with the
+daemon.
 
     python -m scheduler.executors.agent
 """
@@ -17,62 +18,67 @@ from queue import Empty, SimpleQueue
 
 import msgspec
 
-from scheduler.executors import agent_protocol as e
+from scheduler.attempts import LOG_FILE, Exit
+from scheduler.executors import agent_protocol as a
 from scheduler.executors import output_copy
-from scheduler.executors.base import LOG_FILE, Exit
+from scheduler.executors.attempt_folder import write_records
 from scheduler.executors.ray import Ray
 from scheduler.executors.slurm import Slurm
 from scheduler.protocol import paths
 
 POLL_S = 1.0
-"""How often attempts are looked at."""
+"""Seconds between two polls of the attempts."""
 IDLE_S = 15.0
-"""How often the cluster is asked whether it is there while nothing of ours runs."""
-ROLL_S = 60.0
-"""How often it is asked for all that is ours."""
+"""Seconds between two polls of the cluster while it runs nothing of ours."""
+LIST_S = 60.0
+"""Seconds between two lists of all that is ours."""
 BACKOFF_S = (1.0, 2.0, 5.0, 10.0, 30.0)
-"""Before it is asked again after it did not answer."""
+"""Seconds between two polls of a cluster that does not answer."""
 MAX_UNREAD = 5
 """How often the output of an attempt that is over is asked for."""
 MAX_NOTE = 300
 
-_REPORT = msgspec.json.Encoder().encode
-_COMMAND = msgspec.json.Decoder(e.Command).decode
+_ENCODE = msgspec.json.Encoder().encode
+_COMMAND = msgspec.json.Decoder(a.Command).decode
 
 
-class Errand:
-    """An attempt that is looked after."""
+class FollowedAttempt:
+    """Represent an attempt that the agent follows, and copy its output."""
 
     def __init__(self, job: int, attempt: str, log_limit: int) -> None:
         self.job, self.attempt, self._log_limit = job, attempt, log_limit
         self.folder = paths.job_folder(job)
-        self.known = False
+        self.acknowledged = False
         self.note: str | None = None
         self.unread = 0
         """How often its output could not be read after its end."""
-        self._output: e.Output | None = None
+        self._output: a.Output | None = None
         self._copier: threading.Thread | None = None
 
-    def copy(self, backend: e.Backend) -> None:
-        """See that its output is being copied. Raises Unreachable."""
+    def start_copy(self, backend: a.Backend) -> None:
+        """Have its output copied by a thread. Raises Unreachable."""
         if self._copier is None or not self._copier.is_alive():
             try:
                 self._output = output = backend.output(self.attempt, self.folder, follow=True)
-            except e.Unreadable:
-                return  # perhaps at the next look
+            except a.Unreadable:
+                return  # perhaps at the next poll
             self._copier = threading.Thread(target=self._copy, args=(output,), daemon=True)
             self._copier.start()
 
-    def _copy(self, output: e.Output) -> None:
+    def _copy(self, output: a.Output) -> None:
+        log = self.folder / LOG_FILE
         try:
-            output_copy.copy(
-                output, self.folder / LOG_FILE, self.attempt, self._log_limit, whole=False
-            )
-        except (e.Unreachable, e.Unreadable, OSError):
-            pass  # begun anew at the next look; at the end all of it is read, and what is wrong is told
+            output_copy.copy(output, log, self.attempt, self._log_limit, whole=False)
+        except (a.Unreachable, a.Unreadable, OSError):
+            pass  # begun anew at the next poll; at the end all of it is read, and errors reported
 
-    def rest(self) -> None:
-        """Copy no more."""
+    def copy_all(self, backend: a.Backend) -> output_copy.OutputCopy:
+        """Copy all output of the attempt, which is over. Raises OSError, Unreadable."""
+        output = backend.output(self.attempt, self.folder, follow=False)
+        return output_copy.copy(output, self.folder / LOG_FILE, self.attempt, self._log_limit)
+
+    def stop_copy(self) -> None:
+        """End the thread that copies its output."""
         if self._output is not None and self._copier is not None:
             self._output.close()
             self._copier.join()
@@ -80,180 +86,182 @@ class Errand:
 
 
 class Agent:
+    """Carry out commands in a cluster, and report."""
+
     def __init__(
-        self, backend: e.Backend, deck: str, say: Callable[[e.Report], None], log_limit: int = 0
+        self, backend: a.Backend, deck: str, report: Callable[[a.Report], None], log_limit: int = 0
     ) -> None:
-        self._backend, self._deck, self._say, self._log_limit = backend, deck, say, log_limit
-        self._errands: dict[str, Errand] = {}
+        self._backend, self._deck, self._report = backend, deck, report
+        self._log_limit = log_limit
+        self._attempts: dict[str, FollowedAttempt] = {}
         self._failures = 0
-        self._rolled = float("-inf")
+        self._listed = float("-inf")
 
     @property
     def pause(self) -> float:
-        """Seconds until the cluster is to be asked again."""
+        """Return the seconds until the next poll of the cluster."""
         if self._failures:
             return BACKOFF_S[min(self._failures, len(BACKOFF_S)) - 1]
-        return POLL_S if self._errands else IDLE_S
+        return POLL_S if self._attempts else IDLE_S
 
-    def obey(self, command: e.Command) -> None:
+    @property
+    def following(self) -> list[str]:
+        """Return the attempts that are followed."""
+        return list(self._attempts)
+
+    def execute(self, command: a.Command) -> None:
+        """Carry out a command."""
         try:
             match command:
-                case e.Submit():
+                case a.SubmitAttempt():
                     self._submit(command)
-                case e.Follow(job, attempt):
+                case a.Follow(job, attempt):
                     self._follow(job, attempt)
-                case e.Halt(attempt):
+                case a.Halt(attempt):
                     self._backend.halt(attempt)
-        except e.Unreachable as trouble:
-            self._away(trouble)
+        except a.Unreachable as problem:
+            self._report_unavailable(problem)
 
-    def _submit(self, order: e.Submit) -> None:
-        """Where it is not known whether the cluster heard us, the attempt is followed: the next look tells."""
-        if order.again:
-            self._follow(order.job, order.attempt)
+    def _submit(self, request: a.SubmitAttempt) -> None:
+        """Submit the attempt, and follow it: the next poll shows whether the cluster got it."""
+        if request.again:
+            self._follow(request.job, request.attempt)
         try:
             session = self._backend.session()
-        except e.Unreachable as trouble:
-            self._unsent(order, str(trouble))
+        except a.Unreachable as problem:
+            self._report_not_submitted(request, str(problem))
             raise
-        if session != order.session:
-            self._unsent(order, "it was started anew meanwhile")
+        if session != request.session:
+            self._report_not_submitted(request, "it was restarted meanwhile")
             return
-        errand = self._follow(order.job, order.attempt)
+        followed = self._follow(request.job, request.attempt)
         try:
-            self._backend.submit(order, self._deck)
-        except e.Refused as refusal:
+            self._backend.submit(request, self._deck)
+        except a.Refused as refusal:
             now = time.time()
-            self._finish(
-                errand,
-                Exit(order.attempt, now, now, None, f"the cluster refuses it: {refusal}"),
-                "",
-            )
+            error = f"the cluster refuses it: {refusal}"
+            self._finish(followed, Exit(request.attempt, now, now, None, error), "")
         else:
-            self._know(errand)
+            self._report_acknowledged(followed)
 
-    def _follow(self, job: int, attempt: str) -> Errand:
-        return self._errands.setdefault(attempt, Errand(job, attempt, self._log_limit))
+    def _follow(self, job: int, attempt: str) -> FollowedAttempt:
+        return self._attempts.setdefault(attempt, FollowedAttempt(job, attempt, self._log_limit))
 
-    def _unsent(self, order: e.Submit, why: str) -> None:
-        if not order.again:
-            self._say(e.Unsent(order.job, order.attempt, why))
+    def _report_not_submitted(self, request: a.SubmitAttempt, why: str) -> None:
+        if not request.again:
+            self._report(a.NotSubmitted(request.job, request.attempt, why))
 
-    def look(self) -> None:
-        """Once around all that is looked after."""
+    def poll(self) -> None:
+        """Report whether the cluster answers, and how each attempt goes on."""
         try:
             session, ours = self._backend.session(), None
-            if time.monotonic() - self._rolled > ROLL_S:
-                ours = tuple(self._backend.ours(self._deck))
-                self._rolled = time.monotonic()
-            self._say(e.Here(session, ours))
-            for errand in tuple(self._errands.values()):
-                self._look_at(errand, session)
+            if time.monotonic() - self._listed > LIST_S:
+                ours = tuple(self._backend.attempts(self._deck))
+                self._listed = time.monotonic()
+            self._report(a.Available(session, ours))
+            for followed in tuple(self._attempts.values()):
+                self._poll_attempt(followed, session)
             self._failures = 0
-        except e.Unreachable as trouble:
-            self._away(trouble)
+        except a.Unreachable as problem:
+            self._report_unavailable(problem)
 
-    def _away(self, trouble: e.Unreachable) -> None:
+    def _report_unavailable(self, problem: a.Unreachable) -> None:
         self._failures += 1
-        self._rolled = float("-inf")
-        for errand in self._errands.values():
-            errand.rest()
-            errand.note = None
-        self._say(e.Away(str(trouble)))
+        self._listed = float("-inf")
+        for followed in self._attempts.values():
+            followed.stop_copy()
+            followed.note = None
+        self._report(a.Unavailable(str(problem)))
 
-    def _look_at(self, errand: Errand, session: str) -> None:
-        status = self._backend.status(errand.attempt, errand.folder)
+    def _poll_attempt(self, followed: FollowedAttempt, session: str) -> None:
+        status = self._backend.status(followed.attempt, followed.folder)
         if status is None:
-            errand.rest()
-            del self._errands[errand.attempt]
-            self._say(e.Missing(errand.job, errand.attempt, session))
+            followed.stop_copy()
+            del self._attempts[followed.attempt]
+            self._report(a.Missing(followed.job, followed.attempt, session))
             return
-        self._know(errand)
+        self._report_acknowledged(followed)
         if status.phase == "over":
-            self._conclude(errand, status)
-        elif status.phase == "running":
-            errand.copy(self._backend)
-            self._note(errand, "")
-        else:
-            self._note(errand, status.note)
+            self._conclude(followed, status)
+            return
+        if status.phase == "running":
+            followed.start_copy(self._backend)
+        self._report_note(followed, "" if status.phase == "running" else status.note)
 
-    def _conclude(self, errand: Errand, status: e.Status) -> None:
-        """All of its output is at home before anybody hears that it is over."""
-        errand.rest()
+    def _conclude(self, followed: FollowedAttempt, status: a.Status) -> None:
+        """Copy all of the attempt's output, and only then report that it is over."""
+        followed.stop_copy()
         try:
-            output = self._backend.output(errand.attempt, errand.folder, follow=False)
-            read = output_copy.copy(
-                output, errand.folder / LOG_FILE, errand.attempt, self._log_limit
-            )
-            self._finish(errand, *_ending(errand.attempt, status, read.word, read.uncapped))
-        except OSError as trouble:
-            self._note(errand, f"its output cannot be stored: {trouble.strerror}")
-        except e.Unreadable as trouble:
-            errand.unread += 1
-            self._note(errand, f"its output cannot be read: {trouble}")
-            if errand.unread > MAX_UNREAD:  # the machine it ran on is gone
-                self._finish(errand, *_ending(errand.attempt, status, None))
+            read = followed.copy_all(self._backend)
+            self._finish(followed, *_ending(followed.attempt, status, read.report, read.uncapped))
+        except OSError as problem:
+            self._report_note(followed, f"its output cannot be stored: {problem.strerror}")
+        except a.Unreadable as problem:
+            followed.unread += 1
+            self._report_note(followed, f"its output cannot be read: {problem}")
+            if followed.unread > MAX_UNREAD:  # the machine it ran on is gone
+                self._finish(followed, *_ending(followed.attempt, status, None))
 
-    def _finish(self, errand: Errand, ending: Exit, result: str) -> None:
-        output_copy.keep(errand.folder, ending, result)
-        self._errands.pop(errand.attempt, None)
-        self._say(e.Ended(errand.job, errand.attempt))
+    def _finish(self, followed: FollowedAttempt, record: Exit, result: str) -> None:
+        write_records(followed.folder, record, result)
+        self._attempts.pop(followed.attempt, None)
+        self._report(a.Ended(followed.job, followed.attempt))
 
-    def _know(self, errand: Errand) -> None:
-        if not errand.known:
-            errand.known = True
-            self._say(e.Known(errand.job, errand.attempt))
+    def _report_acknowledged(self, followed: FollowedAttempt) -> None:
+        if not followed.acknowledged:
+            followed.acknowledged = True
+            self._report(a.Acknowledged(followed.job, followed.attempt))
 
-    def _note(self, errand: Errand, note: str) -> None:
-        if errand.note != note[:MAX_NOTE]:
-            errand.note = note[:MAX_NOTE]
-            self._say(e.Doing(errand.job, errand.attempt, errand.note))
+    def _report_note(self, followed: FollowedAttempt, note: str) -> None:
+        if followed.note != note[:MAX_NOTE]:
+            followed.note = note[:MAX_NOTE]
+            self._report(a.Progressing(followed.job, followed.attempt, followed.note))
 
 
 def _ending(
-    attempt: str, status: e.Status, word: output_copy.Word | None, uncapped: str = ""
+    attempt: str, status: a.Status, report: output_copy.FinalReport | None, uncapped: str = ""
 ) -> tuple[Exit, str]:
-    """How it ended, and its Result: by its runner's word, or what the cluster says where that could say none."""
-    if word is not None:
-        return Exit(
-            attempt, word.started, word.ended, word.code, word.error, word.over, uncapped
-        ), word.result
+    """Return the exit record and the Result, by the cluster's status where there is no report."""
+    if report is not None:
+        end = (report.started, report.ended, report.code, report.error, report.over)
+        return Exit(attempt, *end, uncapped), report.result
     ended = status.ended or time.time()
-    code, error = (
-        (None, status.note or "the cluster does not say how it ended") if status.failed else (0, "")
-    )
-    return Exit(attempt, status.started or ended, ended, code, error, uncapped=uncapped), ""
+    started = status.started or ended
+    if not status.failed:
+        return Exit(attempt, started, ended, 0, "", uncapped=uncapped), ""
+    error = status.note or "the cluster does not report how it ended"
+    return Exit(attempt, started, ended, None, error, uncapped=uncapped), ""
 
 
-def backend(config: e.Config) -> e.Backend:
-    """The cluster that the settings name."""
+def make_backend(config: a.Config) -> a.Backend:
+    """Return the backend of the cluster that the settings name."""
     return Ray(config.address, config.token_file) if config.where.startswith("ray:") else Slurm()
 
 
 def main() -> None:
-    """Until the daemon closes our standard input."""
-    config = msgspec.json.decode(sys.stdin.buffer.readline(), type=e.Config)
-    commands: SimpleQueue[e.Command] = SimpleQueue()
-    threading.Thread(target=_hear, args=(commands,), daemon=True).start()
-    agent = Agent(backend(config), config.deck, _say, config.log_limit)
+    """Work until the daemon closes our standard input."""
+    config = msgspec.json.decode(sys.stdin.buffer.readline(), type=a.Config)
+    commands: SimpleQueue[a.Command] = SimpleQueue()
+    threading.Thread(target=_read_commands, args=(commands,), daemon=True).start()
+    agent = Agent(make_backend(config), config.deck, _write_report, config.log_limit)
     while True:
-        agent.look()
+        agent.poll()
         try:
-            agent.obey(commands.get(timeout=agent.pause))
+            agent.execute(commands.get(timeout=agent.pause))
             while True:
-                agent.obey(commands.get_nowait())
+                agent.execute(commands.get_nowait())
         except Empty:
             pass
 
 
-def _hear(commands: SimpleQueue[e.Command]) -> None:
+def _read_commands(commands: SimpleQueue[a.Command]) -> None:
     for line in sys.stdin.buffer:
         commands.put(_COMMAND(line))
-    os._exit(0)  # at once, whatever the network does: the next daemon's agent may be here already
+    os._exit(0)  # at once, whatever the network does: the next daemon's agent may run already
 
 
-def _say(report: e.Report) -> None:
-    sys.stdout.buffer.write(_REPORT(report) + b"\n")
+def _write_report(report: a.Report) -> None:
+    sys.stdout.buffer.write(_ENCODE(report) + b"\n")
     sys.stdout.buffer.flush()
 
 

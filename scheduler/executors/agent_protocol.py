@@ -1,7 +1,8 @@
-"""What the daemon and the agent of a cluster say to each other (one JSON message a line), and what an agent needs of a cluster.
+"""The messages between the daemon and the agent of a cluster, and what an agent needs of a cluster.
 
-The daemon decides, as only it knows what was committed; the agent does what waits for the network. An attempt is named in the
-cluster by its nonce, so that asking twice for one makes no second one.
+The messages are JSON, one a line. The daemon decides, as only it knows what was committed; the
+agent does what waits for the network. An attempt is named in the cluster by its nonce, so that
+submitting it twice makes no second one.
 """
 
 from __future__ import annotations
@@ -13,78 +14,83 @@ from typing import Literal, NamedTuple, Protocol
 import msgspec
 
 from scheduler.protocol.errors import UserError
+from scheduler.protocol.jobs import Spec
 
 PREFIX = "gpudeck-"
-"""Before the nonce of an attempt: its name in a cluster."""
+"""Stands before the nonce of an attempt in its name in a cluster."""
+
+
+class _Message(msgspec.Struct, frozen=True, tag=str.lower):
+    """Represent a message that is tagged with the lower-case name of its class."""
 
 
 class Config(msgspec.Struct, frozen=True):
-    """The first line an agent reads."""
+    """Tell an agent which cluster to use: the first line it reads."""
 
     where: str
     address: str
     token_file: str
     deck: str
-    """Names all submissions of this state folder: others use the cluster, too."""
+    """Names all attempts of this state folder, as the cluster runs those of others, too."""
     log_limit: int = 0
-    """Bytes that a job's log may have; 0: any number."""
+    """Bytes of a job's log that are kept; 0 keeps all."""
 
 
-class Submit(msgspec.Struct, frozen=True, tag="submit"):
-    """Run the attempt, unless the cluster has it already, or is another session than the one it was committed for."""
+class SubmitAttempt(_Message, frozen=True):
+    """Run the attempt, unless the cluster has it already, or has another session."""
 
     job: int
     attempt: str
     session: str
-    name: str
-    argv: tuple[str, ...]
-    cwd: str
+    """The session of the cluster that the attempt was committed for."""
+    spec: Spec
     env: dict[str, str]
-    gpus: int
-    timeout: float
     folder: str
-    """The job's folder here, which the cluster may share."""
+    """The job's folder on this machine, which the cluster may share."""
     again: bool = False
-    """The cluster may have been asked before: that it cannot be asked now does not mean that it will not run it."""
+    """True where the cluster may have been asked before, and may run the attempt even if it does
+    not answer now."""
 
 
-class Follow(msgspec.Struct, frozen=True, tag="follow"):
-    """Copy the attempt's output, and say what becomes of it."""
+class Follow(_Message, frozen=True):
+    """Copy the attempt's output, and report how it goes on."""
 
     job: int
     attempt: str
 
 
-class Halt(msgspec.Struct, frozen=True, tag="halt"):
+class Halt(_Message, frozen=True):
+    """End the attempt."""
+
     attempt: str
 
 
-Command = Submit | Follow | Halt
+Command = SubmitAttempt | Follow | Halt
 
 
-class Here(msgspec.Struct, frozen=True, tag="here"):
+class Available(_Message, frozen=True):
     """The cluster answers."""
 
     session: str
-    """Another one has forgotten all attempts."""
-    ours: tuple[str, ...] | None = None
-    """At times: the attempts of this deck that wait or run there."""
+    """A new session has forgotten all attempts."""
+    attempts: tuple[str, ...] | None = None
+    """The attempts of this deck that wait or run there; None where they were not listed."""
 
 
-class Away(msgspec.Struct, frozen=True, tag="away"):
+class Unavailable(_Message, frozen=True):
     """The cluster does not answer, or not to us."""
 
     why: str
 
 
-class Known(msgspec.Struct, frozen=True, tag="known"):
+class Acknowledged(_Message, frozen=True):
     """The cluster has the attempt."""
 
     job: int
     attempt: str
 
 
-class Unsent(msgspec.Struct, frozen=True, tag="unsent"):
+class NotSubmitted(_Message, frozen=True):
     """The cluster was not asked to run the attempt, and will not be."""
 
     job: int
@@ -92,34 +98,34 @@ class Unsent(msgspec.Struct, frozen=True, tag="unsent"):
     why: str
 
 
-class Missing(msgspec.Struct, frozen=True, tag="missing"):
-    """The cluster does not know the attempt."""
+class Missing(_Message, frozen=True):
+    """The cluster does not have the attempt."""
 
     job: int
     attempt: str
     session: str
 
 
-class Doing(msgspec.Struct, frozen=True, tag="doing"):
-    """What holds the attempt up; empty while it runs."""
+class Progressing(_Message, frozen=True):
+    """The cluster has the attempt, and this note tells what holds it up; none while it runs."""
 
     job: int
     attempt: str
     note: str
 
 
-class Ended(msgspec.Struct, frozen=True, tag="ended"):
+class Ended(_Message, frozen=True):
     """The attempt is over: log, result and exit record are in the job's folder."""
 
     job: int
     attempt: str
 
 
-Report = Here | Away | Known | Unsent | Missing | Doing | Ended
+Report = Available | Unavailable | Acknowledged | NotSubmitted | Missing | Progressing | Ended
 
 
 class Unreachable(UserError):
-    """The cluster does not answer, or not to us. What was asked of it may have been done."""
+    """The cluster does not answer, or not to us. It may have done what it was asked."""
 
 
 class Refused(UserError):
@@ -127,45 +133,57 @@ class Refused(UserError):
 
 
 class Unreadable(UserError):
-    """The cluster answers, and the output of this attempt cannot be had now."""
+    """The cluster answers, but the output of this attempt cannot be read now."""
 
 
 class Status(NamedTuple):
+    """Describe an attempt as the cluster does."""
+
     phase: Literal["pending", "running", "over"]
     note: str
-    """What the cluster says of it."""
+    """The cluster's own words about it."""
     failed: bool = False
     started: float = 0.0
-    """Seconds since the epoch, as of `ended`; 0 where the cluster does not tell."""
+    """Seconds since the epoch; 0 where the cluster does not know."""
     ended: float = 0.0
+    """Seconds since the epoch; 0 where the cluster does not know."""
 
 
 class Output(Protocol):
-    """What an attempt prints, from its first byte on."""
+    """Iterate over what an attempt prints, from its first byte on."""
 
     def __iter__(self) -> Iterator[bytes]: ...
 
     def close(self) -> None:
-        """End a reader in another thread. May be called again."""
+        """Stop an iteration in another thread. May be called again."""
 
 
 class Backend(Protocol):
-    """A kind of cluster. Every call may wait for the network, and raise Unreachable."""
+    """Drive one kind of cluster. Every call may wait for the network, and raise Unreachable."""
 
     def session(self) -> str:
-        """Another one when the cluster has forgotten what it was asked before."""
+        """Return a name that changes when the cluster forgets what it was asked before."""
 
-    def ours(self, deck: str) -> list[str]:
-        """The attempts of this deck that wait or run there."""
+    def attempts(self, deck: str) -> list[str]:
+        """Return the attempts of this deck that wait or run there."""
 
-    def submit(self, order: Submit, deck: str) -> None:
-        """Have the attempt run; nothing where the cluster has it already. Raises Refused."""
+    def submit(self, request: SubmitAttempt, deck: str) -> None:
+        """Have the attempt run; do nothing where the cluster has it already. Raises Refused."""
 
     def status(self, attempt: str, folder: Path) -> Status | None:
-        """`folder`: the job's, here. None where the cluster does not know the attempt."""
+        """Return the attempt's status; None where the cluster does not have it.
+
+        Args:
+            folder: the job's folder on this machine.
+        """
 
     def halt(self, attempt: str) -> None:
-        """End the attempt; nothing where it has ended."""
+        """End the attempt; do nothing where it has ended."""
 
     def output(self, attempt: str, folder: Path, follow: bool) -> Output:
-        """`follow`: wait for more at its end. Raises Unreadable."""
+        """Return the attempt's output. Raises Unreadable.
+
+        Args:
+            folder: the job's folder on this machine.
+            follow: wait for more at its end.
+        """

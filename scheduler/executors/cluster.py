@@ -1,8 +1,10 @@
-"""The executor of a cluster, as the daemon sees it: what was committed here, held against what its agent sees there.
+"""The executor of a cluster: what the daemon committed, compared with what the agent reports.
 
-An attempt is committed with the session of the cluster it is meant for, before the cluster is asked for it. Whatever is not known of it
-is asked, never guessed: while the cluster does not answer, the attempt stays as it is. Where the cluster answers and does not know it,
-it is asked for again only if it was never acknowledged, and the cluster has forgotten nothing since; else it is lost, not run twice.
+An attempt is committed with the session of the cluster it is meant for, before the cluster is
+asked to run it. What is unknown is asked, never guessed: while the cluster does not answer, the
+attempt stays as it is. Where the cluster answers and does not have the attempt, it is asked again
+only if it never acknowledged the attempt and has forgotten nothing since; otherwise the attempt is
+lost, and does not run twice.
 """
 
 from __future__ import annotations
@@ -11,226 +13,192 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Literal, Protocol
 
-from scheduler.executors import agent_protocol as e
-from scheduler.executors.base import (
-    ATTEMPT_FILE,
-    Exit,
-    Lost,
-    Unstarted,
-    attempt_of,
-    exit_record,
-    identity,
-    next_folder,
-)
+from scheduler.attempts import Executor, NeverRan, Outcome, Untraceable, attempt_of, running
+from scheduler.executors import agent_protocol as a
+from scheduler.executors.attempt_folder import ATTEMPT_FILE, exit_record, next_folder
+from scheduler.executors.launch import identity
 from scheduler.protocol import paths
 from scheduler.protocol.devices import Device
 from scheduler.protocol.errors import UserError
 from scheduler.protocol.jobs import Job, Running
-from scheduler.protocol.units import clock
+from scheduler.protocol.wait_reasons import ClusterUnavailable, render
 
-GONE = "{} was taken out of the settings while it ran there"
-STARTED_ANEW = "the cluster was started anew, and knows it no more"
+GONE = "{} was removed from the settings while it ran there"
+RESTARTED = "the cluster was restarted, and no longer has it"
 
 
 class Hub(Protocol):
-    """What an executor of a cluster needs of the daemon."""
+    """Describe what an executor of a cluster needs of the daemon."""
 
     def jobs_on(self, where: str) -> list[Job]:
-        """The jobs that were started there and have not ended."""
+        """Return the jobs that were started there and have not ended."""
 
     def environment(self, job_id: int) -> dict[str, str]:
-        """The environment it was submitted with. Raises UserError."""
+        """Return the environment the job was submitted with. Raises UserError."""
 
     def acknowledge(self, job_id: int) -> None:
-        """The cluster has its attempt: to be committed."""
+        """Commit that the cluster has the job's attempt."""
 
     def set_note(self, job_id: int, note: str) -> None:
-        """What holds it up there, for display."""
+        """Show what holds the job up in its cluster; an empty note clears the last one."""
 
     def attempt_ended(self, job_id: int) -> None:
-        """Its attempt is over."""
+        """Reap the job's attempt, which is over."""
 
-    def cluster_changed(self, where: str, trouble: str) -> None:
-        """The cluster came (no trouble) or went."""
+    def cluster_changed(self, where: str, unavailable: ClusterUnavailable | None) -> None:
+        """Take note that the cluster became available, or stopped answering."""
 
 
-class Cluster:
-    """`send` passes a command on to the agent, and does nothing while there is none: all is said again once it reports."""
+class Cluster(Executor):
+    """Run attempts in a cluster, by commands to its agent."""
 
-    def __init__(self, where: str, hub: Hub, send: Callable[[e.Command], None]) -> None:
+    def __init__(self, where: str, hub: Hub, send: Callable[[a.Command], None]) -> None:
+        """Wait for the agent's first report.
+
+        Args:
+            send: passes a command on to the agent, and does nothing while there is none, as all
+                is sent again once an agent reports.
+        """
         self.where, self._hub, self._send = where, hub, send
         self._session: str | None = None
         """None while the cluster does not answer."""
-        self._since, self._trouble = time.time(), "it was not heard of yet"
-        self._fates: dict[str, Unstarted | Lost] = {}
+        self._since, self._problem = time.time(), "its agent has not reported yet"
+        self._ends: dict[str, NeverRan | Untraceable] = {}
         """Attempts that are over without an exit record."""
 
     @property
-    def trouble(self) -> str:
-        """Why nothing can be started there; empty where it can."""
+    def unavailable(self) -> ClusterUnavailable | None:
+        """Return why nothing can be started there; None where it can."""
         if self._session is not None:
-            return ""
-        return f"{self.where} unreachable since {clock(self._since, time.time())}: {self._trouble}"
+            return None
+        return ClusterUnavailable(self.where, self._since, self._problem)
 
     # An executor
 
     def prepare(self, job: Job, attempt: str, devices: tuple[str, ...]) -> Running:
         if self._session is None:
-            raise UserError(self.trouble)
+            raise UserError(self._status())
         next_folder(job)
-        return Running(
-            attempt,
-            devices,
-            time.time(),
-            0,
-            0,
-            self._session,
-            note=f"is being submitted to {self.where}",
-        )
-
-    def abandon(self, running: Running) -> None:
-        pass  # nobody was asked for anything
+        note = f"is being submitted to {self.where}"
+        return Running(attempt, devices, time.time(), 0, 0, self._session, note=note)
 
     def release(
         self, job: Job, running: Running, env: dict[str, str], devices: Sequence[Device]
     ) -> None:
-        folder = paths.job_folder(job.id)
         try:
-            (folder / ATTEMPT_FILE).write_text(
-                running.attempt
-            )  # by this a machine that shares our file system knows its folder
+            # by this a machine that shares our file system recognises the job's folder
+            (paths.job_folder(job.id) / ATTEMPT_FILE).write_text(running.attempt)
         except OSError:
-            pass  # a full disk: the result comes home with the output all the same
+            pass  # a full disk: the result is copied with the output all the same
         self._submit(job, running, env)
 
-    def adopt(self, job: Job) -> None:
-        pass  # followed as soon as the agent reports
-
     def alive(self, running: Running) -> bool:
-        return running.attempt not in self._fates
+        return running.attempt not in self._ends
 
     def end(self, job: Job) -> None:
-        self._send(e.Halt(attempt_of(job).attempt))
+        self._send(a.Halt(attempt_of(job).attempt))
 
-    def kill(self, jobs: Sequence[Job]) -> None:
-        pass  # the cluster ends whole trees itself
-
-    def outcome(self, job: Job) -> Exit | Unstarted | Lost:
+    def outcome(self, job: Job) -> Outcome:
         attempt = attempt_of(job).attempt
-        return (
-            exit_record(job.id, attempt)
-            or self._fates.get(attempt)
-            or Lost("nobody says how it ended")
-        )
+        unknown = Untraceable("nothing is known of how it ended")
+        return exit_record(job.id, attempt) or self._ends.get(attempt, unknown)
 
     # What the agent reports
 
-    def hear(self, report: e.Report) -> None:
+    def receive(self, report: a.Report) -> None:
+        """Act on what the agent reports of the cluster, or of the attempt that a job is at."""
         match report:
-            case e.Here():
-                self._here(report)
-            case e.Away(why):
-                self.away(why)
-            case e.Known(job_id, attempt) if self._job(job_id, attempt):
+            case a.Available():
+                self._set_available(report)
+            case a.Unavailable(why):
+                self.set_unavailable(why)
+            case a.Acknowledged(job_id, attempt) if self._job(job_id, attempt):
                 self._hub.acknowledge(job_id)
-            case e.Doing(job_id, attempt, note) if self._job(job_id, attempt):
+            case a.Progressing(job_id, attempt, note) if self._job(job_id, attempt):
                 self._hub.set_note(job_id, f"{self.where}: {note}" if note else "")
-            case e.Ended(job_id, attempt) if self._job(job_id, attempt):
+            case a.Ended(job_id, attempt) if self._job(job_id, attempt):
                 self._hub.attempt_ended(job_id)
-            case e.Unsent(job_id, attempt, why) if self._job(job_id, attempt):
-                self._over(job_id, attempt, Unstarted(f"{self.where}: {why}"))
-            case e.Missing() if job := self._job(report.job, report.attempt):
-                self._missing(job, report)
+            case a.NotSubmitted(job_id, attempt, why) if self._job(job_id, attempt):
+                self._end_without_record(job_id, attempt, NeverRan(f"{self.where}: {why}"))
+            case a.Missing(job_id, attempt) if job := self._job(job_id, attempt):
+                self._resubmit_or_lose(job, report)
 
-    def away(self, why: str) -> None:
-        """The cluster, or its agent, does not answer."""
+    def set_unavailable(self, why: str) -> None:
+        """Take note that the cluster, or its agent, does not answer."""
         if self._session is not None:
             self._since = time.time()
-        elif why == self._trouble:
+        elif why == self._problem:
             return
-        self._session, self._trouble = None, why
+        self._session, self._problem = None, why
         for job in self._hub.jobs_on(self.where):
-            self._hub.set_note(job.id, self.trouble)
-        self._hub.cluster_changed(self.where, self.trouble)
+            self._hub.set_note(job.id, self._status())
+        self._hub.cluster_changed(self.where, self.unavailable)
 
-    def removed(self) -> None:
-        """It is a cluster of ours no more: nobody will ever know how what runs there ends."""
+    def remove(self) -> None:
+        """Give up the jobs that run there, as the cluster is in the settings no more."""
         for job in self._hub.jobs_on(self.where):
-            self._over(job.id, attempt_of(job).attempt, Lost(GONE.format(self.where)))
-        self._hub.cluster_changed(self.where, "")
+            end = Untraceable(GONE.format(self.where))
+            self._end_without_record(job.id, attempt_of(job).attempt, end)
+        self._hub.cluster_changed(self.where, None)
 
-    def _here(self, report: e.Here) -> None:
-        came = self._session is None
+    def _status(self) -> str:
+        return render(self.unavailable, time.time()) if self.unavailable else ""
+
+    def _set_available(self, report: a.Available) -> None:
+        was_unavailable = self._session is None
         self._session = report.session
         jobs = self._hub.jobs_on(self.where)
-        if came:
+        if was_unavailable:
             for job in jobs:
                 self._hub.set_note(job.id, "")
-                self._send(e.Follow(job.id, attempt_of(job).attempt))
+                self._send(a.Follow(job.id, attempt_of(job).attempt))
                 if isinstance(job.state, Running) and job.state.stopping:
                     self.end(job)
-            self._hub.cluster_changed(self.where, "")
+            self._hub.cluster_changed(self.where, None)
         ours = {attempt_of(job).attempt for job in jobs}
-        self._fates = {attempt: fate for attempt, fate in self._fates.items() if attempt in ours}
-        for orphan in set(report.ours or ()) - ours:
-            self._send(e.Halt(orphan))
+        self._ends = {attempt: end for attempt, end in self._ends.items() if attempt in ours}
+        for orphan in set(report.attempts or ()) - ours:
+            self._send(a.Halt(orphan))
 
-    def _missing(self, job: Job, report: e.Missing) -> None:
-        assert isinstance(job.state, Running)
-        verdict = judge(job.state, report.session)
-        if isinstance(verdict, Lost):
-            self._over(job.id, report.attempt, verdict)
+    def _resubmit_or_lose(self, job: Job, report: a.Missing) -> None:
+        decision = decide_missing(running(job), report.session)
+        if isinstance(decision, Untraceable):
+            self._end_without_record(job.id, report.attempt, decision)
             return
         try:
-            self._submit(job, job.state, self._hub.environment(job.id), again=True)
-        except UserError as trouble:  # of the store: asked for again at the next look
-            self._hub.set_note(job.id, str(trouble))
-            self._send(e.Follow(job.id, report.attempt))
+            self._submit(job, running(job), self._hub.environment(job.id), again=True)
+        except UserError as problem:  # with the store: the agent reports it missing again
+            self._hub.set_note(job.id, str(problem))
+            self._send(a.Follow(job.id, report.attempt))
 
-    def _over(self, job_id: int, attempt: str, fate: Unstarted | Lost) -> None:
-        self._fates[attempt] = fate
+    def _end_without_record(self, job_id: int, attempt: str, end: NeverRan | Untraceable) -> None:
+        self._ends[attempt] = end
         self._hub.attempt_ended(job_id)
 
     def _job(self, job_id: int, attempt: str) -> Job | None:
-        """The job, where this attempt is the one it is at."""
-        return next(
-            (
-                job
-                for job in self._hub.jobs_on(self.where)
-                if job.id == job_id and attempt_of(job).attempt == attempt
-            ),
-            None,
-        )
+        """Return the job, where this attempt is the one it is at."""
+        for job in self._hub.jobs_on(self.where):
+            if job.id == job_id and attempt_of(job).attempt == attempt:
+                return job
+        return None
 
     def _submit(self, job: Job, running: Running, env: dict[str, str], again: bool = False) -> None:
-        spec, folder = job.spec, paths.job_folder(job.id)
-        unseen = (
-            {} if spec.gpus else {"CUDA_VISIBLE_DEVICES": ""}
-        )  # a job without GPUs must not touch one held by another
-        given = {**env, **unseen, **identity(job, running.attempt)}
-        self._send(
-            e.Submit(
-                job.id,
-                running.attempt,
-                running.boot,
-                spec.name,
-                spec.argv,
-                spec.cwd,
-                given,
-                spec.gpus,
-                spec.timeout,
-                str(folder),
-                again,
-            )
+        # a job without GPUs must not touch one that is held by another
+        hidden = {} if job.spec.gpus else {"CUDA_VISIBLE_DEVICES": ""}
+        given = {**env, **hidden, **identity(job, running.attempt)}
+        folder = str(paths.job_folder(job.id))
+        command = a.SubmitAttempt(
+            job.id, running.attempt, running.boot, job.spec, given, folder, again
         )
+        self._send(command)
 
 
-def judge(running: Running, session: str) -> Lost | Literal["submit"]:
-    """What to do of an attempt that a cluster which answers does not know. Pure."""
+def decide_missing(running: Running, session: str) -> Untraceable | Literal["submit"]:
+    """Decide about an attempt that a cluster which answers does not have."""
     if running.boot != session:
-        return Lost(STARTED_ANEW)
+        return Untraceable(RESTARTED)
     if running.known:
-        return Lost("the cluster knows it no more: somebody deleted it there")
+        return Untraceable("the cluster no longer has it: somebody deleted it there")
     if running.stopping:
-        return Lost("it was cancelled before the cluster had it")
+        return Untraceable("it was cancelled before the cluster had it")
     return "submit"

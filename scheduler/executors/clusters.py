@@ -1,4 +1,4 @@
-"""The clusters of the settings, each with the process of its agent, which is replaced when it hangs or dies."""
+"""The clusters of the settings, each with its agent process, which is replaced when it dies."""
 
 from __future__ import annotations
 
@@ -10,61 +10,65 @@ from collections.abc import Callable, Iterator, Mapping
 import msgspec
 
 from scheduler.background import children
-from scheduler.executors import agent_protocol as e
+from scheduler.executors import agent_protocol as a
 from scheduler.executors.cluster import Cluster, Hub
 from scheduler.protocol import paths
 from scheduler.protocol.errors import MALFORMED, UserError
 from scheduler.protocol.settings import ClusterSettings
 
 SILENCE_S = 120.0
-"""An agent that says nothing for this long hangs and is replaced."""
+"""An agent that reports nothing for this long hangs, and is replaced."""
 _LIMIT = 2**26
-_REPORT = msgspec.json.Decoder(e.Report).decode
+_REPORT = msgspec.json.Decoder(a.Report).decode
 _ENCODE = msgspec.json.Encoder().encode
 
 
 class Clusters(Mapping[str, Cluster]):
-    """By their names, such as ray:lab. To be made in the daemon's loop. `log_limit()`: bytes that a log may have, asked with each agent."""
+    """Map the names of clusters, such as ray:lab, to their executors."""
 
     def __init__(
         self, hub: Hub, wanted: Mapping[str, ClusterSettings], log_limit: Callable[[], int]
     ) -> None:
-        self._hub, self._log_limit, self._turn = hub, log_limit, asyncio.Lock()
-        self._keepers = {
-            where: Keeper(where, found, hub, log_limit) for where, found in wanted.items()
+        """Start nothing yet. Must be called in the daemon's loop.
+
+        Args:
+            log_limit: returns how many bytes of a log are kept; called once for each agent.
+        """
+        self._hub, self._log_limit, self._lock = hub, log_limit, asyncio.Lock()
+        self._agents = {
+            where: AgentProcess(where, found, hub, log_limit) for where, found in wanted.items()
         }
         self.crashed = asyncio.get_running_loop().create_future()
-        """Ends, with the error, where what an agent said led to one."""
+        """Ends with the error where a report of an agent led to one."""
 
     def __getitem__(self, where: str) -> Cluster:
-        return self._keepers[where].cluster
+        return self._agents[where].cluster
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._keepers)
+        return iter(self._agents)
 
     def __len__(self) -> int:
-        return len(self._keepers)
+        return len(self._agents)
 
     async def serve(self, wanted: Mapping[str, ClusterSettings]) -> None:
-        """Have agents for these clusters, and no others. Jobs that run in one which is none of them any more are lost."""
-        async with self._turn:
-            for where, keeper in tuple(self._keepers.items()):
-                if keeper.settings != wanted.get(where):
-                    await keeper.stop()
-                    keeper.cluster.away(
-                        "its settings were changed"
-                    )  # the next agent is told anew what to look after
+        """Have agents for these clusters only. Jobs that run in a cluster not among them are lost."""
+        async with self._lock:
+            for where, agent in tuple(self._agents.items()):
+                if agent.settings != wanted.get(where):
+                    await agent.stop()
+                    # the next agent has to be told again which attempts to follow
+                    agent.cluster.set_unavailable("its settings were changed")
                 if where not in wanted:
-                    keeper.cluster.removed()
-                    del self._keepers[where]
+                    agent.cluster.remove()
+                    del self._agents[where]
             for where, found in wanted.items():
-                self._keepers.setdefault(
-                    where, Keeper(where, found, self._hub, self._log_limit)
+                self._agents.setdefault(
+                    where, AgentProcess(where, found, self._hub, self._log_limit)
                 ).start(found, self._ended)
 
     async def stop(self) -> None:
-        """End all agents. What they look after runs on."""
-        await asyncio.gather(*(keeper.stop() for keeper in self._keepers.values()))
+        """End all agents. The attempts they follow run on."""
+        await asyncio.gather(*(agent.stop() for agent in self._agents.values()))
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         if (
@@ -75,8 +79,8 @@ class Clusters(Mapping[str, Cluster]):
             self.crashed.set_exception(bug)
 
 
-class Keeper:
-    """Keeps the agent of one cluster alive."""
+class AgentProcess:
+    """Keep the agent of one cluster alive."""
 
     def __init__(
         self, where: str, found: ClusterSettings, hub: Hub, log_limit: Callable[[], int]
@@ -87,19 +91,20 @@ class Keeper:
         self._task: asyncio.Task[None] | None = None
 
     def start(self, found: ClusterSettings, on_end: Callable[[asyncio.Task[None]], None]) -> None:
-        """Nothing where an agent is kept alive already."""
+        """Keep an agent alive, unless one is kept already."""
         if self._task is None:
             self.settings = found
             self._task = asyncio.create_task(self._keep())
             self._task.add_done_callback(on_end)
 
     async def stop(self) -> None:
+        """End the agent, and start no other."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
             self._task = None
 
-    def _send(self, command: e.Command) -> None:
+    def _send(self, command: a.Command) -> None:
         stdin = self._process.stdin if self._process is not None else None
         if stdin is not None and not stdin.is_closing():
             stdin.write(_ENCODE(command) + b"\n")
@@ -108,9 +113,9 @@ class Keeper:
         backoff = children.Backoff()
         while True:
             backoff.begin()
-            trouble = "its agent ended and is replaced"
+            problem = "its agent ended and is replaced"
             try:
-                config = e.Config(
+                config = a.Config(
                     self.cluster.where,
                     self.settings.address,
                     self.settings.token_file,
@@ -124,25 +129,25 @@ class Keeper:
                 assert self._process.stdin is not None
                 self._process.stdin.write(_ENCODE(config) + b"\n")
                 async for line in children.lines(self._process, lambda: SILENCE_S):
-                    self.cluster.hear(_REPORT(line))
+                    self.cluster.receive(_REPORT(line))
             except TimeoutError:
-                trouble = "its agent hung and is replaced"
+                problem = "its agent hung and is replaced"
             except OSError as error:
-                trouble = f"no agent can be started: {error.strerror}"
+                problem = f"no agent can be started: {error.strerror}"
             except UserError as error:
-                trouble = str(error)
+                problem = str(error)
             except MALFORMED as error:
-                trouble = f"its agent said what is no report ({error}) and is replaced"
+                problem = f"its agent sent an invalid report ({error}) and is replaced"
             finally:
                 process, self._process = self._process, None
                 if process is not None:
                     await children.end(process)
-            self.cluster.away(trouble)
+            self.cluster.set_unavailable(problem)
             await backoff.pause()
 
 
 def deck() -> str:
-    """Names this state folder in clusters that others use, too; the same as long as the folder lives. Raises UserError."""
+    """Return the name of this state folder in clusters, which stays the same. Raises UserError."""
     file = paths.home() / "deck.id"
     try:
         if not file.exists():

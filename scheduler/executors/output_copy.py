@@ -1,4 +1,4 @@
-"""Bringing home what an attempt in a cluster printed: into the job's log, and how it ended into its exit record."""
+"""Copy what an attempt in a cluster prints into the job's log, and read how it ended."""
 
 from __future__ import annotations
 
@@ -8,18 +8,17 @@ from pathlib import Path
 
 import msgspec
 
-from scheduler.executors.base import EXIT_FILE, RESULT_FILE, Exit
+from scheduler.executors.log_cap import LogCap
 from scheduler.executors.remote_runner import begin_line, end_mark
-from scheduler.executors.runner import Cap
 from scheduler.protocol import paths
 from scheduler.protocol.errors import MALFORMED
 
-MAX_WORD = 2**23
+MAX_REPORT = 2**23
 """Bytes of the last line, in which JSON of a Result stands as a text."""
 
 
-class Word(msgspec.Struct, frozen=True):
-    """The last line: what the runner there says of the end."""
+class FinalReport(msgspec.Struct, frozen=True):
+    """Describe the end of an attempt, as its runner prints it in the last line."""
 
     started: float
     ended: float
@@ -29,118 +28,109 @@ class Word(msgspec.Struct, frozen=True):
     result: str
 
 
-class Sink:
-    """Takes the output from its first byte on, however often it is read anew: what the log has already is passed over.
+class OutputCopy:
+    """Copy the output from its first byte on, however often it is read anew.
 
-    What the cluster says before the command begins is not the command's, and is left out; where none begins, it is all there is.
+    What the log has already is skipped. What the cluster prints before the command begins is left
+    out; where no command begins, it is all there is.
     """
 
     def __init__(self, log: Path, attempt: str, limit: int = 0) -> None:
-        """`limit`: bytes that the log may have; 0: any number."""
+        """Open the log.
+
+        Args:
+            limit: bytes of the log that are kept; 0 keeps all.
+        """
         self._begin, self._end = begin_line(attempt), end_mark(attempt)
-        self._log = log
-        self._fd = os.open(
+        self._log = os.open(
             log,
             os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC,
             paths.PRIVATE_FILE,
         )
-        self._skip = os.fstat(self._fd).st_size
-        self._cap = Cap(self._fd, limit)
-        self._held = b""
+        self._skip = os.fstat(self._log).st_size
+        self._cap = LogCap(self._log, limit)
+        self._buffer = b""
         """Bytes in which the beginning of a mark may stand."""
-        self._phase = 0
-        """0 before the command's output, 1 within, 2 behind."""
+        self._began = self._ended = False
+        """Whether the mark before the command's output, and the one after it, were read."""
 
     def feed(self, data: bytes) -> None:
-        """Raises OSError where the log cannot be written."""
-        self._held += data
-        if self._phase == 0:
-            at = self._held.find(self._begin)
+        """Take the next piece of the output. Raises OSError where the log cannot be written."""
+        self._buffer += data
+        if not self._began:
+            at = self._buffer.find(self._begin)
             if at < 0:
-                self._held = self._held[-MAX_WORD:]
+                self._buffer = self._buffer[-MAX_REPORT:]
                 return
-            self._held, self._phase = self._held[at + len(self._begin) :], 1
-        if self._phase == 1:
-            at = self._held.find(self._end)
-            if at >= 0:
-                self._write(self._held[:at])
-                self._held, self._phase = self._held[at:], 2
-            else:
-                keep = _overlap(self._held, self._end)
-                self._write(self._held[: len(self._held) - keep])
-                self._held = self._held[len(self._held) - keep :]
-        if self._phase == 2:
-            self._held = self._held[: MAX_WORD + 1]
+            self._buffer, self._began = self._buffer[at + len(self._begin) :], True
+        if not self._ended:
+            at = self._buffer.find(self._end)
+            self._ended = at >= 0
+            if at < 0:
+                at = len(self._buffer) - _overlap(self._buffer, self._end)
+            self._write(self._buffer[:at])
+            self._buffer = self._buffer[at:]
+        if self._ended:
+            self._buffer = self._buffer[: MAX_REPORT + 1]
 
     def close(self, whole: bool) -> None:
-        """`whole`: there will be no more. Raises OSError."""
+        """Close the log. Raises OSError.
+
+        Args:
+            whole: the output was read to its end.
+        """
         try:
-            if whole and self._phase < 2:  # of a command that never began, what the cluster says
-                self._write(self._held)
+            if whole and not self._ended:  # of a command that never began, the cluster's output
+                self._write(self._buffer)
         finally:
-            os.close(self._fd)
+            os.close(self._log)
 
     @property
-    def word(self) -> Word | None:
-        """What the runner there said at the end; None where it could not."""
-        if self._phase < 2:
+    def report(self) -> FinalReport | None:
+        """Return the runner's report of the end; None where it could make none."""
+        if not self._ended:
             return None
+        content = b"{" + self._buffer[len(self._end) :].lstrip(b", ")
         try:
-            return msgspec.json.decode(b"{" + self._held[len(self._end) :].lstrip(b", "), type=Word)
+            return msgspec.json.decode(content, type=FinalReport)
         except MALFORMED:
             return None
 
     def _write(self, data: bytes) -> None:
-        passed = min(self._skip, len(data))
-        self._skip -= passed
-        left = memoryview(data)[passed:]
+        skipped = min(self._skip, len(data))
+        self._skip -= skipped
+        left = memoryview(data)[skipped:]
         while left:
-            left = left[os.write(self._fd, left) :]
-        self._cap.look()
+            left = left[os.write(self._log, left) :]
+        self._cap.enforce()
 
     @property
     def uncapped(self) -> str:
-        """Why the log is over its limit; empty where it is not."""
+        """Return why the log exceeds its limit; an empty text where it does not."""
         return self._cap.error
 
 
 def copy(
     output: Iterable[bytes], log: Path, attempt: str, limit: int = 0, whole: bool = True
-) -> Sink:
-    """The output, to its end, of which the log keeps `limit` bytes (0: all). `whole`: that of an attempt which is over."""
-    sink, done = Sink(log, attempt, limit), False
+) -> OutputCopy:
+    """Copy the output to its end.
+
+    Args:
+        limit: bytes of the log that are kept; 0 keeps all.
+        whole: the attempt is over, so that the output has an end.
+    """
+    target, done = OutputCopy(log, attempt, limit), False
     try:
         for data in output:
-            sink.feed(data)
+            target.feed(data)
         done = whole
     finally:
-        sink.close(done)
-    return sink
-
-
-def keep(folder: Path, exit_: Exit, result: str) -> None:
-    """The exit record, after the result it goes with; synced and renamed into place. Raises OSError."""
-    if result:
-        _store(folder / RESULT_FILE, result.encode())
-    _store(folder / EXIT_FILE, msgspec.json.encode(exit_))
-
-
-def _store(file: Path, content: bytes) -> None:
-    new = file.with_suffix(".new")
-    with new.open("wb") as f:
-        f.write(content)
-        f.flush()
-        os.fsync(f.fileno())
-    new.rename(file)
-    folder = os.open(file.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+        target.close(done)
+    return target
 
 
 def _overlap(data: bytes, mark: bytes) -> int:
-    """How many bytes at the end of `data` may be the beginning of `mark`."""
+    """Return how many bytes at the end of `data` may be the beginning of `mark`."""
     for size in range(min(len(data), len(mark) - 1), 0, -1):
         if data.endswith(mark[:size]):
             return size

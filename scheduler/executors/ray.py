@@ -1,13 +1,16 @@
-"""A Ray cluster, through the job API of its dashboard: plain HTTP, as Ray itself is heavy and wants the cluster's very version.
+"""A Ray cluster, driven through the job API of its dashboard.
 
-Ray keeps one job to a submission id, refuses a second, and forgets all of them when the head is started anew, with a new session name.
+That is plain HTTP, as the Ray package is large and must have the cluster's very version. Ray runs
+one job for a submission id and refuses a second. It forgets all of them when its head is restarted,
+which changes the name of its session.
 """
 
 from __future__ import annotations
 
 import json
-import shlex
+import os
 import socket
+import stat
 from collections.abc import Iterator
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from pathlib import Path
@@ -16,30 +19,31 @@ from urllib.parse import quote, urlsplit
 
 import msgspec
 
-from scheduler.executors import remote_runner
 from scheduler.executors.agent_protocol import (
     PREFIX,
     Refused,
     Status,
-    Submit,
+    SubmitAttempt,
     Unreachable,
     Unreadable,
 )
-from scheduler.executors.token import token
+from scheduler.executors.launch import remote_command, remote_environment
 from scheduler.protocol.errors import MALFORMED
 
 TIMEOUT_S = 20.0
 CHUNK = 2**16
 MAX_REPLY = 2**28
 """Bytes: the list of all jobs of a cluster is long."""
-MAX_TOLD = 500
+MAX_TOKEN = 4096
+"""Bytes."""
+MAX_NOTE = 500
 LOG_PAUSE_S = 0.5
-"""How often the cluster looks for more output."""
+"""Seconds between two times that the cluster looks for more output."""
 _OVER = ("SUCCEEDED", "FAILED", "STOPPED")
 
 
-class Job(msgspec.Struct):
-    """What the API tells of a job, as far as we ask."""
+class RayJob(msgspec.Struct):
+    """Describe a job as the API does, as far as it is read."""
 
     status: str
     submission_id: str | None = None
@@ -51,85 +55,59 @@ class Job(msgspec.Struct):
 
 
 class Ray:
+    """Drive a Ray cluster."""
+
     def __init__(self, address: str, token_file: str) -> None:
         self._address = urlsplit(address)
         self._token_file = token_file
         self._kept: HTTPConnection | None = None
 
     def session(self) -> str:
-        status, body = self._ask("GET", "/api/version")
-        if status != 200:
-            raise Unreachable(f"it answers {_words(status, body)}")
+        body = self._get("/api/version")
         return str(_decode(body, dict[str, Any])["session_name"])
 
-    def ours(self, deck: str) -> list[str]:
-        status, body = self._ask("GET", "/api/jobs/")
-        if status != 200:
-            raise Unreachable(f"it answers {_words(status, body)}")
-        jobs = [
-            job
-            for job in _decode(body, list[Job])
+    def attempts(self, deck: str) -> list[str]:
+        jobs: list[RayJob] = _decode(self._get("/api/jobs/"), list[RayJob])
+        ours = [
+            job.submission_id or ""
+            for job in jobs
             if (job.metadata or {}).get("gpudeck") == deck and job.status not in _OVER
         ]
-        return [
-            job.submission_id.removeprefix(PREFIX)
-            for job in jobs
-            if job.submission_id and job.submission_id.startswith(PREFIX)
-        ]
+        return [name.removeprefix(PREFIX) for name in ours if name.startswith(PREFIX)]
 
-    def submit(self, order: Submit, deck: str) -> None:
-        launch = {
-            "attempt": order.attempt,
-            "cwd": order.cwd,
-            "timeout": order.timeout,
-            "folder": order.folder,
-            "env": order.env,
-        }
-        asked = {
-            "submission_id": PREFIX + order.attempt,
-            "entrypoint": f"{remote_runner.COMMAND} {shlex.join(order.argv)}",
+    def submit(self, request: SubmitAttempt, deck: str) -> None:
+        content = {
+            "submission_id": PREFIX + request.attempt,
+            "entrypoint": remote_command(request),
             "entrypoint_num_cpus": 1,
-            "entrypoint_num_gpus": order.gpus,
-            "metadata": {"gpudeck": deck, "name": order.name},
-            "runtime_env": {
-                "env_vars": {
-                    "GPUDECK_RUNNER": Path(remote_runner.__file__).read_text(),
-                    "GPUDECK_LAUNCH": json.dumps(launch),
-                }
-            },
+            "entrypoint_num_gpus": request.spec.gpus,
+            "metadata": {"gpudeck": deck, "name": request.spec.name},
+            "runtime_env": {"env_vars": remote_environment(request)},
         }
-        status, body = self._ask("POST", "/api/jobs/", asked)
-        if status == 200 or self._job(order.attempt) is not None:
+        status, body = self._ask("POST", "/api/jobs/", content)
+        if status == 200 or self._job(request.attempt) is not None:
             return
-        words = _words(status, body)
-        if (
-            status < 500 or b"status code 400" in body
-        ):  # what its agent refused, the head passes on as an error of its own
-            raise Refused(words)
-        raise Unreachable(f"it answers {words}")
+        # what its agent refused, the head passes on as an error of its own
+        if status < 500 or b"status code 400" in body:
+            raise Refused(_error_text(status, body))
+        raise Unreachable(f"it answers {_error_text(status, body)}")
 
     def status(self, attempt: str, folder: Path) -> Status | None:
         job = self._job(attempt)
         if job is None:
             return None
-        if job.status in _OVER:
-            note = "it was stopped in the cluster" if job.status == "STOPPED" else _told(job)
-            return Status(
-                "over",
-                note,
-                job.status != "SUCCEEDED",
-                _seconds(job.start_time),
-                _seconds(job.end_time),
-            )
-        # a job whose machine is not known yet has no output to be read
-        return Status(
-            "running" if job.status == "RUNNING" and job.driver_node_id else "pending", _told(job)
-        )
+        if job.status not in _OVER:
+            # a job whose machine is not known yet has no output to be read
+            runs = job.status == "RUNNING" and job.driver_node_id
+            return Status("running" if runs else "pending", _note(job))
+        note = "it was stopped in the cluster" if job.status == "STOPPED" else _note(job)
+        times = ((job.start_time or 0.0) / 1e3, (job.end_time or 0.0) / 1e3)
+        return Status("over", note, job.status != "SUCCEEDED", *times)
 
     def halt(self, attempt: str) -> None:
         status, body = self._ask("POST", f"/api/jobs/{PREFIX}{attempt}/stop")
         if status not in (200, 404):
-            raise Unreachable(f"it answers {_words(status, body)}")
+            raise Unreachable(f"it answers {_error_text(status, body)}")
 
     def output(self, attempt: str, folder: Path, follow: bool) -> _Output:
         job = self._job(attempt)
@@ -142,7 +120,7 @@ class Ray:
         try:
             response = self._request(connection, "GET", path)
             if response.status != 200:
-                raise Unreadable(_words(response.status, response.read(CHUNK)))
+                raise Unreadable(_error_text(response.status, response.read(CHUNK)))
             if follow and connection.sock is not None:
                 connection.sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
                 connection.sock.settimeout(None)  # it may print nothing for hours
@@ -155,22 +133,27 @@ class Ray:
         return _Output(response, connection.sock)
 
     def close(self) -> None:
-        """Keep no connection."""
+        """Close the connection."""
         if self._kept is not None:
             self._kept.close()
             self._kept = None
 
-    def _job(self, attempt: str) -> Job | None:
+    def _job(self, attempt: str) -> RayJob | None:
         status, body = self._ask("GET", f"/api/jobs/{PREFIX}{attempt}")
         if status == 404:
             return None
-        if status != 200:
-            raise Unreachable(f"it answers {_words(status, body)}")
-        found: Job = _decode(body, Job)
+        found: RayJob = _decode(_checked(status, body), RayJob)
         return found
 
+    def _get(self, path: str) -> bytes:
+        return _checked(*self._ask("GET", path))
+
     def _ask(self, method: str, path: str, content: object = None) -> tuple[int, bytes]:
-        """Status and body. A connection is kept; where it broke between two questions, a new one is made, but only to ask, not to order."""
+        """Send a request on the connection that is kept, and return the reply's status and body.
+
+        Where the connection broke between two requests, a new one is made, but only to repeat a
+        request that changes nothing.
+        """
         fresh = self._kept is None
         self._kept = connection = self._kept or self._connection()
         try:
@@ -192,7 +175,7 @@ class Ray:
     ) -> HTTPResponse:
         """Raises Unreachable where the token is not accepted."""
         headers = {"Content-Type": "application/json"}
-        if secret := token(self._token_file):
+        if secret := read_token(self._token_file):
             headers["Authorization"] = f"Bearer {secret}"
         connection.request(
             method,
@@ -203,16 +186,14 @@ class Ray:
         response = connection.getresponse()
         if response.status in (401, 403):
             response.read(CHUNK)
-            told = (
-                f"the token in {self._token_file}"
-                if self._token_file
-                else "a request without a token"
-            )
-            raise Unreachable(f"it does not accept {told}")
+            what = f"the token in {self._token_file}" if self._token_file else "a missing token"
+            raise Unreachable(f"it does not accept {what}")
         return response
 
 
 class _Output:
+    """Iterate over the body of a response."""
+
     def __init__(self, response: HTTPResponse | None, sock: socket.socket | None = None) -> None:
         self._response, self._socket = response, sock
 
@@ -236,21 +217,23 @@ def _decode(body: bytes, kind: Any) -> Any:
     try:
         return msgspec.json.decode(body, type=kind)
     except MALFORMED as e:
-        raise Unreachable(f"what answers is no Ray dashboard: {e}") from e
+        raise Unreachable(f"the server is not a Ray dashboard: {e}") from e
 
 
-def _told(job: Job) -> str:
-    """What Ray says of the job, without the end of its output, which we have."""
+def _checked(status: int, body: bytes) -> bytes:
+    if status != 200:
+        raise Unreachable(f"it answers {_error_text(status, body)}")
+    return body
+
+
+def _note(job: RayJob) -> str:
+    """Return Ray's message about the job, without the end of its output, which we have."""
     text = (job.message or "").partition(", last available logs")[0].strip()
-    return text.splitlines()[0][:MAX_TOLD] if text else ""
+    return text.splitlines()[0][:MAX_NOTE] if text else ""
 
 
-def _seconds(milliseconds: float | None) -> float:
-    return (milliseconds or 0.0) / 1e3
-
-
-def _words(status: int, body: bytes) -> str:
-    """The last line of what a server says of an error: of a Python traceback, the error."""
+def _error_text(status: int, body: bytes) -> str:
+    """Return the last line of a server's error: of a Python traceback, the error itself."""
     lines = [
         line.strip() for line in body.decode(errors="replace").splitlines() if line.strip(" .")
     ]
@@ -260,8 +243,24 @@ def _words(status: int, body: bytes) -> str:
 def _reason(error: Exception) -> str:
     if isinstance(error, TimeoutError):
         return f"no answer within {TIMEOUT_S:.0f} s"
-    return (
-        (error.strerror if isinstance(error, OSError) else None)
-        or str(error)
-        or type(error).__name__
-    )
+    return getattr(error, "strerror", None) or str(error) or type(error).__name__
+
+
+def read_token(file: str) -> str:
+    """Return the token in a file that nobody else can read; an empty one where no file is named.
+
+    It is read anew for each request, as tokens are renewed. Raises Unreachable.
+    """
+    if not file:
+        return ""
+    try:
+        with Path(file).expanduser().open("rb") as f:
+            if os.fstat(f.fileno()).st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+                raise Unreachable(f"others can read the token in {file}. Try: chmod 600 {file}")
+            found = f.read(MAX_TOKEN).decode().strip()
+    except (OSError, UnicodeDecodeError) as e:
+        why = getattr(e, "strerror", None) or "it is not text"
+        raise Unreachable(f"the token in {file} cannot be read: {why}") from e
+    if not found or not found.isascii() or not found.isprintable():
+        raise Unreachable(f"there is no token in {file}")
+    return found

@@ -1,10 +1,13 @@
-"""The runner of an attempt on another machine: its source goes there with the job. Standard library only, Python 3.9 or newer.
+r"""The runner of an attempt on another machine: its source is sent there with the job.
 
-It runs the command with its output going where its own goes, ends the whole tree when it is told to or the time is over, and says
-between which of the bytes the command's output stands, how it ended, and what Result it left: whoever reads the output has it all.
-Unlike the runner of this machine it makes no process group: by its own, the cluster kills the attempt.
+It uses the standard library of Python 3.9 or newer only. It runs the command with its own output,
+ends the whole tree of processes when it is asked to or when the time limit is up, and prints a
+line before and after the command's output. The last one holds how the command ended and what
+Result it left, so that the output is all that has to be copied. Unlike the runner of this machine
+it makes no process group: the cluster kills an attempt by its own.
 
-    GPUDECK_RUNNER=<this source> GPUDECK_LAUNCH=<JSON> python3 -c 'import os; exec(os.environ["GPUDECK_RUNNER"])' COMMAND [ARG ...]
+    GPUDECK_RUNNER=<this source> GPUDECK_LAUNCH=<JSON> \
+        python3 -c 'import os; exec(os.environ["GPUDECK_RUNNER"])' COMMAND [ARG ...]
 """
 
 from __future__ import annotations
@@ -13,40 +16,42 @@ import ctypes
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
-import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 PR_SET_CHILD_SUBREAPER = 36
 TERM_GRACE_S = 5.0
-"""Between the polite and the other signal."""
+"""Seconds between SIGTERM and SIGKILL."""
 MAX_RESULT = 2**20
-"""Bytes of a Result file; a larger one is not brought home."""
+"""Bytes of a Result file; a larger one is not sent back."""
 
 
 COMMAND = """exec python3 -c 'import os; exec(os.environ["GPUDECK_RUNNER"])'"""
-"""What a cluster's shell is to run, followed by the command and its arguments."""
+"""The shell command that a cluster runs, followed by the job's command and its arguments."""
 
 
 def claim(folder: Path, attempt: str) -> Path:
-    """Exists in the job's folder once the attempt has begun, where the cluster shares our file system."""
+    """Return the file that exists once the attempt began, where the file system is shared."""
     return folder / f"claim.{attempt}"
 
 
 def begin_line(attempt: str) -> bytes:
-    """Stands before the command's output."""
+    """Return the line before the command's output."""
     return json.dumps({"gpudeck": "begin", "attempt": attempt}).encode() + b"\n"
 
 
 def end_mark(attempt: str) -> bytes:
-    """Stands behind the command's output, and begins a line: JSON of `Exit`, and with the Result as `result`."""
+    """Return the beginning of the line after the command's output: JSON of `FinalReport`."""
     return b"\n" + json.dumps({"gpudeck": "ended", "attempt": attempt}).encode()[:-1]
 
 
 def main(argv: list[str], launch: dict[str, object]) -> int:
+    """Run the command, and return the exit status that the cluster shall see."""
+    import tempfile
+
     attempt, timeout = str(launch["attempt"]), float(str(launch["timeout"]))
     shared = _shared(Path(str(launch["folder"])), attempt)
     if shared is not None and not _claimed(shared, attempt):
@@ -63,13 +68,9 @@ def main(argv: list[str], launch: dict[str, object]) -> int:
             if shared is not None
             else Path(tempfile.mkdtemp(prefix=f"gpudeck-{attempt[:8]}-"))
         )
-        code, error, over = _run(
-            argv,
-            launch,
-            timeout,
-            {"GPUDECK_RESULT": str(result), "GPUDECK_ARTEFACTS": str(artefacts)},
-        )
-        said = {
+        files = {"GPUDECK_RESULT": str(result), "GPUDECK_ARTEFACTS": str(artefacts)}
+        code, error, over = _run(argv, launch, timeout, files)
+        report = {
             "started": started,
             "ended": time.time(),
             "code": code,
@@ -77,15 +78,15 @@ def main(argv: list[str], launch: dict[str, object]) -> int:
             "over": over,
             "result": _read(result),
         }
-    if shared is None and not _emptied(artefacts):
-        out.write(f"\nartefacts stay on {socket.gethostname()} in {artefacts}".encode())
-    out.write(end_mark(attempt) + b", " + json.dumps(said).encode()[1:] + b"\n")
+    if shared is None and not _removed(artefacts):
+        out.write(f"\nThe artefacts are on {os.uname().nodename} in {artefacts}".encode())
+    out.write(end_mark(attempt) + b", " + json.dumps(report).encode()[1:] + b"\n")
     out.flush()
     return 124 if over else 127 if code is None else code if code >= 0 else 128 - code
 
 
 def _shared(folder: Path, attempt: str) -> Path | None:
-    """The job's own folder, where this machine sees the same: whoever sent us left the attempt's name there."""
+    """Return the job's own folder, where this machine shares it: it holds the attempt's name."""
     try:
         return folder if (folder / "attempt").read_text() == attempt else None
     except OSError:
@@ -93,7 +94,7 @@ def _shared(folder: Path, attempt: str) -> Path | None:
 
 
 def _claimed(folder: Path, attempt: str) -> bool:
-    """Whether we are the first to run this attempt."""
+    """Return whether this process is the first to run the attempt."""
     try:
         claim(folder, attempt).touch(exist_ok=False)
     except FileExistsError:
@@ -102,75 +103,94 @@ def _claimed(folder: Path, attempt: str) -> bool:
 
 
 def _run(
-    argv: list[str], launch: dict[str, object], timeout: float, more: dict[str, str]
+    argv: list[str], launch: dict[str, object], timeout: float, files: dict[str, str]
 ) -> tuple[int | None, str, float]:
-    """Exit status, why it could not be started, and the limit of time that ended it (0 where none did)."""
-    env = {
-        name: value
-        for name, value in os.environ.items()
-        if name not in ("GPUDECK_RUNNER", "GPUDECK_LAUNCH")
-    }
+    """Run the command.
+
+    Returns its exit status, why it could not be started, and the time limit that ended it (0 where
+    none did).
+    """
+    own = ("GPUDECK_RUNNER", "GPUDECK_LAUNCH")
+    env = {name: value for name, value in os.environ.items() if name not in own}
     given = launch["env"]
     assert isinstance(given, dict)
-    over: list[float] = []
-    told: list[int] = []
-
-    def polite(number: int, frame: object) -> None:
-        told.append(number)
-        _signal_tree(signal.SIGTERM)
-        signal.setitimer(signal.ITIMER_REAL, TERM_GRACE_S)
-
-    def alarm(number: int, frame: object) -> None:
-        if told:
-            _signal_tree(signal.SIGKILL)
-        else:
-            over.append(timeout)
-            polite(number, frame)
-
-    signal.signal(signal.SIGALRM, alarm)
-    signal.signal(signal.SIGTERM, polite)
+    end = EndRequest(_signal_tree)
     try:
         child = subprocess.Popen(
             argv,
             cwd=str(launch["cwd"]),
-            env={**env, **given, **more},
+            env={**env, **given, **files},
             stdin=subprocess.DEVNULL,
             stderr=sys.stdout,
         )
     except OSError as e:
-        where = f"{launch['cwd']!r} on {socket.gethostname()}"
-        return (
-            None,
-            f"cannot start {argv[0]!r} in {where}: {e.strerror} (folder and command must exist there, too)",
-            0.0,
-        )
-    if told:  # while it was being started
+        where = f"{launch['cwd']!r} on {os.uname().nodename}"
+        advice = "The folder and the command must exist there, too."
+        return None, f"cannot start {argv[0]!r} in {where}: {e.strerror}. {advice}", 0.0
+    if end.asked:  # while it was being started
         child.terminate()
-    elif timeout:
-        signal.setitimer(signal.ITIMER_REAL, timeout)
-    while (
-        ended := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)
-    ) is not None and ended.si_pid != child.pid:
+    else:
+        end.limit(timeout)
+    while (ended := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)) is not None:
+        if ended.si_pid == child.pid:
+            break
         os.waitpid(ended.si_pid, 0)  # its orphans are our children
     code = child.wait()
     signal.setitimer(signal.ITIMER_REAL, 0.0)
-    _reap_tree()
-    return code, "", sum(over)
+    reap_tree()
+    return code, "", end.over
+
+
+class EndRequest:
+    """End the command when this process gets SIGTERM, or when the time limit is up.
+
+    SIGTERM first, and SIGKILL after a grace period. The timer counts on while clocks are set.
+    """
+
+    def __init__(self, send: Callable[[int], None]) -> None:
+        """Handle the signals from now on.
+
+        Args:
+            send: sends a signal to the command.
+        """
+        self._send, self._timeout = send, 0.0
+        self.asked = False
+        self.over = 0.0
+        """The time limit in seconds, once it has ended the command."""
+        signal.signal(signal.SIGALRM, self._on_alarm)
+        signal.signal(signal.SIGTERM, self._on_term)
+
+    def limit(self, timeout: float) -> None:
+        """End the command after so many seconds; 0 sets no limit."""
+        self._timeout = timeout
+        if timeout and not self.asked:
+            signal.setitimer(signal.ITIMER_REAL, timeout)
+
+    def _on_term(self, number: int, frame: object) -> None:
+        self.asked = True
+        self._send(signal.SIGTERM)
+        signal.setitimer(signal.ITIMER_REAL, TERM_GRACE_S)
+
+    def _on_alarm(self, number: int, frame: object) -> None:
+        if self.asked:
+            self._send(signal.SIGKILL)
+        else:
+            self.over = self._timeout
+            self._on_term(number, frame)
 
 
 def _signal_tree(number: int) -> None:
-    for pid in _tree(os.getpid()):
+    for pid in _descendants(os.getpid()):
         try:
             os.kill(pid, number)
         except ProcessLookupError:
             pass  # it ended in this moment
 
 
-def _tree(pid: int) -> list[int]:
-    """All that descend from a process."""
+def _descendants(pid: int) -> list[int]:
     found: list[int] = []
     for child in _children(pid):
-        found += [child, *_tree(child)]
+        found += [child, *_descendants(child)]
     return found
 
 
@@ -185,8 +205,11 @@ def _children(pid: int) -> list[int]:
         return []  # it ended in this moment
 
 
-def _reap_tree() -> None:
-    """Kill what the command left behind; its orphans show up as our children, one generation at a time."""
+def reap_tree() -> None:
+    """Kill what the command left behind.
+
+    A subreaper inherits orphans, so that they show up as our children, a generation at a time.
+    """
     while children := _children(os.getpid()):
         for pid in children:
             try:
@@ -197,14 +220,15 @@ def _reap_tree() -> None:
 
 
 def _read(result: Path) -> str:
-    """The Result file; empty where there is none of a sensible size."""
+    """Return the Result file; an empty text where there is none of a sensible size."""
     try:
         return result.read_text() if result.stat().st_size <= MAX_RESULT else ""
     except (OSError, ValueError):
         return ""
 
 
-def _emptied(folder: Path) -> bool:
+def _removed(folder: Path) -> bool:
+    """Remove the folder where it is empty, and return whether it was."""
     try:
         folder.rmdir()
     except OSError:

@@ -1,13 +1,13 @@
-"""The runner: one process a job, which outlives the daemon. Standard library only, so that it starts in a few milliseconds.
+"""The runner: one process for each job, which outlives the daemon.
 
-It waits at a gate (its standard input) until the daemon has committed who runs, then runs the command in a process group of its own,
-its output going straight into the log. While it waits for the end it looks at the log: where that has grown over its limit, it drops the
-middle, by a hole in the file. Orphans of the job are its children (it is a subreaper), so it ends the whole tree. The way
-the job ended is written as a file, synced and renamed into place: that file, not the daemon's memory, is the truth.
+It uses the standard library only and starts in a few milliseconds, also before there is a job for
+it. It waits at a gate (its standard input) until the daemon has committed who runs the job, and
+learns all that it needs to know there. Then it runs the command in a process group of its own,
+with its output going straight into the log, which it keeps within its limit. Orphans of the job
+are its children (it is a subreaper), so that it ends the whole tree. It writes how the job ended
+into a file, synced and renamed into place: that file, not the daemon's memory, is the truth.
 
-It may be started before there is a job for it: all it needs to know comes through the gate.
-
-    python -m scheduler.executors.runner
+    python scheduler/executors/runner.py
 """
 
 from __future__ import annotations
@@ -22,50 +22,46 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
-PR_SET_CHILD_SUBREAPER = 36
-TERM_GRACE_S = 5.0
-"""Between the polite and the other signal."""
+if not __package__:  # run as a script, which finds nothing but the standard library
+    sys.path.append(str(Path(__file__).parents[2]))
+
+from scheduler.executors.log_cap import LogCap
+from scheduler.executors.remote_runner import PR_SET_CHILD_SUBREAPER, EndRequest, reap_tree
+
 RETRY_S = 0.5
-LOOK_S = 1.0
-"""Between two looks at the log; its size is over the limit by what is printed meanwhile."""
-HURRY_S = 0.1
-"""While it grows fast."""
-PUNCH_HOLE = 0x02 | 0x01
-"""FALLOC_FL_PUNCH_HOLE, which goes with FALLOC_FL_KEEP_SIZE: fallocate(2)."""
-LIBC = ctypes.CDLL(None, use_errno=True)
+CHECK_S = 1.0
+"""Seconds between two checks of the log, which exceeds its limit by what is printed meanwhile."""
+FAST_CHECK_S = 0.1
+"""The same while the log grows fast."""
 EXIT_FILE = "exit.json"
 
 
 def main() -> int:
+    """Run the job that comes through the gate, and return the exit status."""
     os.umask(0o077)
-    LIBC.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     gate = sys.stdin.buffer.readline()
     if not gate.endswith(b"\n"):
-        return 3  # the daemon is gone before it committed: nobody will know this attempt, so nothing may run
+        return 3  # the daemon died before it committed who runs the job, so nothing may run
     launch = json.loads(gate)
     os.chdir(launch["folder"])  # it stays ours wherever it is moved
     folder = Path()
     lock = os.open(folder / "runner.lock", os.O_RDWR | os.O_CREAT, 0o600)
     fcntl.flock(lock, fcntl.LOCK_EX)  # the runner of an earlier attempt may not be quite gone
     os.ftruncate(lock, 0)
-    os.write(
-        lock, launch["attempt"].encode()
-    )  # from here on the job may have run; where this is missing, it never did
+    # the record that the job may have run: where it is missing, the job never did
+    os.write(lock, launch["attempt"].encode())
     started = time.time()
-    how = _run(launch, folder)
-    _write(
-        folder / EXIT_FILE,
-        launch["folder"],
-        {"attempt": launch["attempt"], "started": started, "ended": time.time(), **how},
-    )
+    end = _run(launch, folder)
+    record = {"attempt": launch["attempt"], "started": started, "ended": time.time(), **end}
+    _write(folder / EXIT_FILE, launch["folder"], record)
     return 0
 
 
 def _run(launch: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """Exit status, why it could not be started, the limit of time that ended it (0 where none did), why its log is over the limit."""
+    """Run the command, and return the fields of its exit record that tell how it ended."""
     try:
         with (folder / "log").open("ab") as log:
             child = subprocess.Popen(
@@ -75,38 +71,47 @@ def _run(launch: dict[str, Any], folder: Path) -> dict[str, Any]:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                process_group=0,  # the session stays ours: by that the daemon finds them all, should we be killed
+                process_group=0,  # the session stays ours: the daemon finds all by it, if we die
             )
-            over = _end_in_time(child, launch.get("timeout", 0.0))
+            end = EndRequest(lambda number: _send(child, number))
+            end.limit(launch.get("timeout", 0.0))
             uncapped = _wait(child, log.fileno(), launch.get("log_limit", 0))
-            return {"code": child.returncode, "error": "", "over": sum(over), "uncapped": uncapped}
+            return {"code": child.returncode, "error": "", "over": end.over, "uncapped": uncapped}
     except OSError as e:
         why = e.strerror if Path(launch["cwd"]).is_dir() else "there is no such folder any more"
-        return {
-            "code": None,
-            "error": f"cannot start {launch['argv'][0]!r} in {launch['cwd']}: {why}",
-        }
+        error = f"cannot start {launch['argv'][0]!r} in {launch['cwd']}: {why}"
+        return {"code": None, "error": error}
     finally:
-        _reap_tree()
+        reap_tree()
+
+
+def _send(child: subprocess.Popen[bytes], number: int) -> None:
+    if child.returncode is None:
+        try:
+            os.killpg(child.pid, number)
+        except ProcessLookupError:
+            pass  # it ended in this moment
 
 
 def _wait(child: subprocess.Popen[bytes], log: int, limit: int) -> str:
-    """Until the command has ended, its log within `limit` bytes (0: any). Returns why the log is over it, empty where it is not."""
-    cap, pause = Cap(log, limit), LOOK_S
-    signal.pthread_sigmask(
-        signal.SIG_BLOCK, {signal.SIGCHLD}
-    )  # an end between the two next lines ends the wait, too
+    """Wait for the end of the command, and keep its log within `limit` bytes (0: any number).
+
+    Returns why the log exceeds the limit; an empty text where it does not.
+    """
+    cap, pause = LogCap(log, limit), CHECK_S
+    # an end between the two next lines ends the wait, too
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
     while not _ended(child):
         signal.sigtimedwait({signal.SIGCHLD}, pause)
-        cap.look()
-        pause = HURRY_S if cap.fast else LOOK_S
-    _reap_tree()  # from here on nobody writes
-    cap.look()
+        cap.enforce()
+        pause = FAST_CHECK_S if cap.grows_fast else CHECK_S
+    reap_tree()  # from here on nobody writes
+    cap.enforce()
     return cap.error
 
 
 def _ended(child: subprocess.Popen[bytes]) -> bool:
-    """Whether the command has. Its orphans are our children: they are reaped as they end, or their numbers would be used up."""
+    """Return whether the command has ended. Reap its orphans, which are our children."""
     while (ended := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT | os.WNOHANG)) is not None:
         if ended.si_pid == child.pid:
             child.wait()
@@ -115,100 +120,8 @@ def _ended(child: subprocess.Popen[bytes]) -> bool:
     return False
 
 
-class Cap:
-    """Keeps a log within `limit` bytes (0: any): an eighth for the first, half or more for the newest. Offsets stay true."""
-
-    def __init__(self, log: int, limit: int) -> None:
-        self._log, self._limit, self._block = log, limit, os.fstat(log).st_blksize
-        self._head = -(-limit // (8 * self._block)) * self._block  # holes are of whole blocks
-        self._end = self._head
-        """Where the hole ends: there the newest begins."""
-        self._seen = 0
-        self.fast = False
-        """It grew so much since the last look that it could be far over its limit at the next."""
-        self.error = ""
-        """Why there is too much: nothing could be dropped."""
-
-    def look(self) -> None:
-        """Drop what is too much."""
-        if not self._limit:
-            return
-        size = os.fstat(self._log).st_size
-        self.fast, self._seen = size - self._seen > self._limit // 64, size
-        if size < self._end:  # it is short, or somebody emptied it
-            self._end = self._head
-        end = (size - self._limit // 2) // self._block * self._block
-        if self._head + size - self._end <= self._limit or end <= self._end:
-            self.error = ""
-            return
-        try:
-            _punch(self._log, self._end, end - self._end)
-        except OSError as e:
-            self.error = str(e.strerror)
-        else:
-            self._end, self.error = end, ""
-
-
-def _punch(file: int, start: int, length: int) -> None:
-    """Give back the disk space of a part of the file, which reads as zeros then. Raises OSError."""
-    while LIBC.fallocate(file, PUNCH_HOLE, ctypes.c_int64(start), ctypes.c_int64(length)):
-        if (number := ctypes.get_errno()) != errno.EINTR:
-            raise OSError(number, os.strerror(number))
-
-
-def _end_in_time(child: subprocess.Popen[bytes], timeout: float) -> list[float]:
-    """SIGTERM to us, or the end of its time, ends the job: politely, and by force when the grace is over.
-
-    We stay until it is gone, to write how it ended. The limit is put into the list that is returned, once it has ended the job. The
-    timer counts on while clocks are set, and while no daemon runs.
-    """
-    over: list[float] = []
-    told: list[int] = []
-
-    def send(number: int) -> None:
-        if child.returncode is None:
-            try:
-                os.killpg(child.pid, number)
-            except ProcessLookupError:
-                pass  # it ended in this moment
-
-    def polite(number: int, frame: FrameType | None) -> None:
-        told.append(number)
-        send(signal.SIGTERM)
-        signal.setitimer(signal.ITIMER_REAL, TERM_GRACE_S)
-
-    def alarm(number: int, frame: FrameType | None) -> None:
-        if told:
-            send(signal.SIGKILL)
-        else:
-            over.append(timeout)
-            polite(number, frame)
-
-    signal.signal(signal.SIGALRM, alarm)
-    signal.signal(signal.SIGTERM, polite)
-    if timeout:
-        signal.setitimer(signal.ITIMER_REAL, timeout)
-    return over
-
-
-def _reap_tree() -> None:
-    """Kill what the job left behind; a subreaper inherits the orphans, so they show up as our children, one generation at a time."""
-    while children := _children():
-        for pid in children:
-            try:
-                os.kill(pid, signal.SIGKILL)
-                os.waitpid(pid, 0)
-            except (ProcessLookupError, ChildProcessError):
-                continue
-
-
-def _children() -> list[int]:
-    text = Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text()
-    return [int(pid) for pid in text.split()]
-
-
 def _write(file: Path, folder: str, content: dict[str, Any]) -> None:
-    """Into our folder; where somebody deleted it meanwhile, into another in its place."""
+    """Write the file into our folder, or into a new one where somebody deleted that meanwhile."""
     new = file.with_suffix(".new")
     while True:
         try:

@@ -1,12 +1,13 @@
-"""A Slurm cluster, through its own commands, found by PATH: sbatch, squeue, scancel. They know where it is, and who we are.
+"""A Slurm cluster, driven through its own commands, which know where it is and who we are.
 
-Slurm would take one job twice, and forgets those that ended after minutes (MinJobAge). Both do no harm, as its machines share our
-file system: the runner there lets no second copy of an attempt run (see `away`), and what it printed lies in the job's folder.
+They are found by PATH: sbatch, squeue, scancel. Slurm accepts one job twice, and forgets jobs
+minutes after their end (MinJobAge). Neither does harm, as its machines share our file system: the
+runner there runs no second copy of an attempt (see `remote_runner`), and what it printed is in the
+job's folder.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 import subprocess
@@ -16,12 +17,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from scheduler.executors import remote_runner
-from scheduler.executors.agent_protocol import PREFIX, Refused, Status, Submit, Unreachable
+from scheduler.executors.agent_protocol import PREFIX, Refused, Status, SubmitAttempt, Unreachable
+from scheduler.executors.launch import remote_command, remote_environment
 
 TIMEOUT_S = 60.0
-"""Its commands try for a while themselves where the controller does not answer."""
+"""Seconds. The commands themselves try for a while where the controller does not answer."""
 FRESH_S = 5.0
-"""For so long a list of the jobs is good: the controller is everybody's, and not to be asked more often."""
+"""Seconds that a list of the jobs is used: the controller serves everybody."""
 CHUNK = 2**16
 LOG_PAUSE_S = 0.5
 _UNREACHED = (
@@ -37,8 +39,8 @@ _RUNS = ("RUNNING", "COMPLETING", "SUSPENDED", "STOPPED", "SIGNALING", "STAGE_OU
 _KEPT_VARIABLES = "PATH,HOME,USER,LOGNAME,LANG"
 
 
-class Row(NamedTuple):
-    """A job in Slurm's list."""
+class SlurmJob(NamedTuple):
+    """Describe a job in Slurm's list."""
 
     state: str
     deck: str
@@ -46,14 +48,16 @@ class Row(NamedTuple):
 
 
 class Slurm:
+    """Drive the Slurm cluster of this machine."""
+
     def __init__(self) -> None:
         self._session = ""
         self._listed = float("-inf")
-        self._rows: dict[str, Row] = {}
+        self._jobs: dict[str, SlurmJob] = {}
         """By attempt."""
 
     def session(self) -> str:
-        """Its name: a controller that is started anew remembers its jobs."""
+        """Return the cluster's name: a controller that is restarted remembers its jobs."""
         if time.monotonic() - self._listed > FRESH_S:
             self._list()
         if not self._session:
@@ -75,67 +79,53 @@ class Slurm:
         rows.sort(
             key=lambda row: (row[1] in _WAITS) + 2 * (row[1] in _RUNS)
         )  # of two copies the one counts that runs
-        self._rows = {
-            name.removeprefix(PREFIX): Row(state, deck, reason)
+        self._jobs = {
+            name.removeprefix(PREFIX): SlurmJob(state, deck, reason)
             for name, state, deck, reason in rows
         }
         self._listed = time.monotonic()
 
-    def ours(self, deck: str) -> list[str]:
+    def attempts(self, deck: str) -> list[str]:
         return [
             attempt
-            for attempt, row in self._rows.items()
+            for attempt, row in self._jobs.items()
             if row.deck == deck and row.state in (*_WAITS, *_RUNS)
         ]
 
-    def submit(self, order: Submit, deck: str) -> None:
+    def submit(self, request: SubmitAttempt, deck: str) -> None:
         self._list()
-        if order.attempt in self._rows:
+        if request.attempt in self._jobs:
             return
-        launch = {
-            "attempt": order.attempt,
-            "cwd": order.cwd,
-            "timeout": order.timeout,
-            "folder": order.folder,
-            "env": order.env,
-        }
+        variables = remote_environment(request).items()
         script = [
             "#!/bin/sh",
-            f"export GPUDECK_RUNNER={shlex.quote(Path(remote_runner.__file__).read_text())}",
-            f"export GPUDECK_LAUNCH={shlex.quote(json.dumps(launch))}",
-            f"{remote_runner.COMMAND} {shlex.join(order.argv)}",
+            *(f"export {name}={shlex.quote(value)}" for name, value in variables),
+            remote_command(request),
         ]
-        self._listed = float("-inf")  # whatever comes of it
+        self._listed = float("-inf")  # whether it succeeds or not
         _output(
             [
-                "sbatch", "--no-requeue", f"--job-name={PREFIX}{order.attempt}", f"--comment={deck}", "--chdir=/", "--ntasks=1",
-                f"--output={_out(Path(order.folder), order.attempt, escape=True)}", "--open-mode=append", f"--export={_KEPT_VARIABLES}",
-                *([f"--gpus={order.gpus}"] if order.gpus else []),
+                "sbatch", "--no-requeue", f"--job-name={PREFIX}{request.attempt}", f"--comment={deck}", "--chdir=/", "--ntasks=1",
+                f"--output={_out(Path(request.folder), request.attempt, escape=True)}", "--open-mode=append", f"--export={_KEPT_VARIABLES}",
+                *([f"--gpus={request.spec.gpus}"] if request.spec.gpus else []),
             ],
             "\n".join(script) + "\n",
         )  # fmt: skip
 
     def status(self, attempt: str, folder: Path) -> Status | None:
-        row = self._rows.get(attempt)
-        if row is None:
-            ran = remote_runner.claim(folder, attempt).exists()
-            return (
-                Status(
-                    "over", "Slurm knows it no more, and it could not say how it ended", failed=True
-                )
-                if ran
-                else None
-            )
-        if row.state in _WAITS:
-            return Status("pending", f"waits in Slurm: {row.reason}")
-        if row.state in _RUNS:
+        job = self._jobs.get(attempt)
+        if job is None:
+            if not remote_runner.claim(folder, attempt).exists():
+                return None
+            note = "Slurm no longer has it, and it could not record how it ended"
+            return Status("over", note, failed=True)
+        if job.state in _WAITS:
+            return Status("pending", f"waits in Slurm: {job.reason}")
+        if job.state in _RUNS:
             return Status("running" if _out(folder, attempt).exists() else "pending", "")
-        why = f" ({row.reason})" if row.reason not in ("", "None") else ""
-        return Status(
-            "over",
-            f"Slurm says {row.state.lower().replace('_', ' ')}{why}",
-            row.state != "COMPLETED",
-        )
+        why = f" ({job.reason})" if job.reason not in ("", "None") else ""
+        state = job.state.lower().replace("_", " ")
+        return Status("over", f"Slurm reports {state}{why}", job.state != "COMPLETED")
 
     def halt(self, attempt: str) -> None:
         self._listed = float("-inf")
@@ -146,11 +136,13 @@ class Slurm:
 
 
 class _Output:
+    """Iterate over the file that Slurm writes the output to."""
+
     def __init__(self, file: Path, follow: bool) -> None:
         self._file, self._follow = file, follow
 
     def __iter__(self) -> Iterator[bytes]:
-        """Of an attempt that never began there is no file. Raises OSError."""
+        """Yield nothing for an attempt that never began, as it has no file. Raises OSError."""
         if not self._file.exists():
             return
         with self._file.open("rb") as f:
@@ -167,32 +159,32 @@ class _Output:
 
 
 def _out(folder: Path, attempt: str, escape: bool = False) -> Path:
-    """Where Slurm puts what an attempt prints. `escape`: in words of sbatch, to which a percent sign means something."""
+    """Return the file for an attempt's output, with percent signs escaped for sbatch if asked."""
     return Path(str(folder).replace("%", "%%") if escape else folder) / f"{attempt}.out"
 
 
 def _output(command: list[str], given: str | None = None) -> str:
-    """What a command of Slurm's prints. Raises Refused where it says no, Unreachable where nobody can say that it did not do it."""
+    """Return what a command of Slurm prints.
+
+    Raises:
+        Refused: Slurm has not done it, and will not.
+        Unreachable: Slurm may have done it.
+    """
+    env = {**os.environ, "LC_ALL": "C"}
     try:
         done = subprocess.run(
-            command, input=given or "", capture_output=True, text=True, errors="replace", timeout=TIMEOUT_S, check=False,
-            env={**os.environ, "LC_ALL": "C"},
+            command, input=given or "", capture_output=True, text=True, errors="replace",
+            timeout=TIMEOUT_S, check=False, env=env,
         )  # fmt: skip
     except FileNotFoundError as e:
         raise Unreachable(
-            f"there is no {command[0]} here: Slurm's commands must be in the PATH of the daemon"
+            f"{command[0]} was not found: Slurm's commands must be in the daemon's PATH"
         ) from e
     except subprocess.TimeoutExpired as e:
-        raise Unreachable(f"{command[0]} has no answer within {TIMEOUT_S:.0f} s") from e
+        raise Unreachable(f"{command[0]} gave no answer within {TIMEOUT_S:.0f} s") from e
     if done.returncode == 0:
         return done.stdout
-    said = (
-        done.stderr.strip().splitlines() or [f"{command[0]} ended with status {done.returncode}"]
-    )[-1][:300]
-    if (
-        command[0] != "sbatch"
-        or done.returncode < 0
-        or any(words in done.stderr for words in _UNREACHED)
-    ):
-        raise Unreachable(said)
-    raise Refused(said)
+    lines = done.stderr.strip().splitlines() or [f"exit status {done.returncode}"]
+    unsure = done.returncode < 0 or any(words in done.stderr for words in _UNREACHED)
+    error = Refused if command[0] == "sbatch" and not unsure else Unreachable
+    raise error(lines[-1][:300])

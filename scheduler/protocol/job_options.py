@@ -87,6 +87,10 @@ class JobOption(NamedTuple):
     editable: bool = True
     """`gpudeck edit` can change it."""
 
+    def is_shown(self, spec: Spec) -> bool:
+        """Return True where the details of this job show the option."""
+        return self.shown and bool(getattr(spec, self.name))
+
 
 def _parse_memory(text: str) -> int:
     size = 0 if text == "0" else parse_bytes(text)
@@ -95,7 +99,8 @@ def _parse_memory(text: str) -> int:
     return size
 
 
-def _parse_time(text: str) -> float:
+def parse_time(text: str) -> float:
+    """Read a span of time such as 2h, in seconds; 0 stands for none. Raises UserError."""
     return 0.0 if text == "0" else parse_seconds(text)
 
 
@@ -152,11 +157,11 @@ JOB_OPTIONS = (
         parse_count, "N", hint="0: no GPU", shown=False,
     ),
     JobOption(
-        "memory", "Memory on each GPU",
+        "memory", "Memory",
         "memory to reserve on each GPU, e.g. 20GiB; the GPU is shared with other jobs that "
         "reserve memory (default: hold the whole GPU)",
-        _parse_memory, "SIZE", hint="e.g. 20GiB; empty: all", local=True,
-        write=lambda size: f"{amount(size)} reserved",
+        _parse_memory, "SIZE", hint="on each GPU, e.g. 20GiB", local=True,
+        write=lambda size: f"{amount(size)} reserved on each device",
     ),
     JobOption(
         "gpu_type", "Type of GPU", "part of the GPU's name, e.g. h100", str,
@@ -173,7 +178,7 @@ JOB_OPTIONS = (
     ),
     JobOption(
         "timeout", "Time limit", "end the job after this time, e.g. 2h; it then counts as failed",
-        _parse_time, "TIME", hint="e.g. 2h; empty: none", limits=(0, MAX_SECONDS),
+        parse_time, "TIME", hint="e.g. 2h; empty: none", limits=(0, MAX_SECONDS),
         write=lambda seconds: f"{span(seconds)} for each attempt",
     ),
     JobOption(
@@ -183,7 +188,7 @@ JOB_OPTIONS = (
     JobOption(
         "backoff", "Delay of retries",
         "delay before the second attempt; doubles with each attempt (default: 10s)",
-        _parse_time, "TIME", limits=(0, MAX_SECONDS), shown=False, editable=False,
+        parse_time, "TIME", limits=(0, MAX_SECONDS), shown=False, editable=False,
     ),
     JobOption(
         "after", "After success of", "start after these jobs have succeeded", _parse_jobs,
@@ -216,7 +221,7 @@ def check_limits(spec: Spec) -> None:
                 "or run the job on this machine"
             )
         if option.limits is not None and not option.limits[0] <= value <= option.limits[1]:
-            write = span if option.parse is _parse_time else str
+            write = span if option.parse is parse_time else str
             least, greatest = map(write, option.limits)
             raise UserError(f"{name} must be from {least} to {greatest}, not {value}")
 

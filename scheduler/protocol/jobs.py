@@ -9,11 +9,11 @@ from collections.abc import Iterable
 
 import msgspec
 
+from scheduler.protocol.wait_reasons import NotConsidered, WaitReason, render
+
 NO_RESULT = msgspec.Raw(b"null")
 """JSON of a result that is not there: msgspec has no union of Raw and None."""
 
-STARTS = "starts now"
-"""The reason of a job that waits for nothing but its turn in the next moment."""
 LISTED_RESULT = 16 * 2**10
 """Bytes of a result that snapshots and lists carry at most: they hold many jobs, and go to everybody several times a second."""
 LISTED_ARGV = 4 * 2**10
@@ -110,10 +110,14 @@ class Progress(msgspec.Struct, frozen=True, gc=False):
 
 
 class Queued(msgspec.Struct, frozen=True, gc=False, tag="queued"):
-    reason: str = "not looked at yet"
-    """Why it waits, for a person to read."""
+    """Represent a job that waits; `queued` makes one with both forms of its reason."""
+
+    reason: str = render(NotConsidered(), 0.0)
+    """The sentence that tells a person why the job waits."""
     until: float = 0.0
-    """After an attempt that failed: not to be started before then, seconds since the epoch."""
+    """Seconds since the epoch before which the next attempt does not start."""
+    wait: WaitReason = NotConsidered()
+    """Why the job waits, for programs."""
 
 
 class Starting(msgspec.Struct, frozen=True, gc=False, tag="starting"):
@@ -262,13 +266,20 @@ class Cancelling(msgspec.Struct, frozen=True):
 
 
 class Forecast(msgspec.Struct, frozen=True):
-    """Where and when a job would start, were it submitted now."""
+    """Describe where and when a job would start if it were submitted now."""
 
     devices: tuple[str, ...]
     at: float | None
-    """Seconds since the epoch; None where nobody knows."""
+    """Seconds since the epoch; None where that is unknown."""
     reason: str = ""
-    """Why it would wait; empty where it would not."""
+    """The sentence that tells a person why the job would wait first."""
+    wait: WaitReason | None = None
+    """Why the job would wait first, for programs; None where it would start at once."""
+
+
+def queued(wait: WaitReason, now: float, until: float = 0.0) -> Queued:
+    """Return the state of a job that waits for this reason."""
+    return Queued(render(wait, now), until, wait)
 
 
 def turn(job: Job) -> tuple[int, float, int]:

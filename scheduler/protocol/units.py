@@ -32,15 +32,15 @@ _NUMBER = re.compile(r"(\d+(?:\.\d+)?)\s*([a-zA-Z]*)")
 
 def parse_integer(text: str) -> int:
     """Read a whole number, which may be negative. Raises UserError."""
-    if not re.fullmatch(r"[+-]?[0-9]{1,18}", text.strip()):
-        raise UserError(f"a whole number is needed; got {text!r}")
+    if not re.fullmatch(r"[+-]?[0-9]+", text.strip()):
+        raise UserError(f"expected a whole number; got {text!r}")
     return int(text)
 
 
 def parse_count(text: str) -> int:
     """Read a whole number that is not negative. Raises UserError."""
-    if not re.fullmatch(r"[0-9]{1,18}", text.strip()):
-        raise UserError(f"a whole number, 0 or more, is needed; got {text!r}")
+    if not re.fullmatch(r"[0-9]+", text.strip()):
+        raise UserError(f"expected a whole number, 0 or more; got {text!r}")
     return int(text)
 
 

@@ -1,9 +1,9 @@
-"""What is refused when it is submitted, as it could never run here. Pure."""
+"""What is refused when it is submitted, because it could never run here."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
@@ -11,11 +11,11 @@ from scheduler.protocol.devices import Device
 from scheduler.protocol.errors import UserError
 from scheduler.protocol.job_options import check_limits
 from scheduler.protocol.jobs import Spec
-from scheduler.protocol.units import amount
-from scheduler.queue.blockers import count
-from scheduler.queue.placement import Availability, of_type
+from scheduler.protocol.wait_reasons import ReplayShown, Unsatisfiable, render
+from scheduler.queue.blockers import unsatisfiable_need
+from scheduler.queue.placement import Availability, make_slots
 
-MAX_WORDS = 10_000
+MAX_CHARACTERS = 10_000
 MAX_TAGS = 100
 MAX_ARGUMENT = 32 * os.sysconf("SC_PAGE_SIZE")
 """Bytes of one argument, with the NUL at its end: MAX_ARG_STRLEN of execve(2)."""
@@ -23,88 +23,91 @@ MAX_SENT = 2**16
 """Bytes of environment that are sent to a cluster."""
 
 
-def refuse(spec: Spec, devices: Sequence[Device], sight: Availability = Availability()) -> None:  # noqa: B008 - a constant
-    """Raises UserError where this job could never run on this machine, whatever its environment (see `refuse_environment`)."""
-    if not spec.argv or not spec.argv[0]:
-        raise UserError("no command was given. Example: gpudeck submit -- python train.py")
-    if any("\0" in text for text in (*spec.argv, spec.cwd)):
-        raise UserError("a command or a folder cannot hold a NUL character")
-    if any(
-        len(text) >= MAX_ARGUMENT or len(text.encode()) >= MAX_ARGUMENT
-        for text in spec.argv
-        if len(text) >= MAX_ARGUMENT // 4
-    ):
-        raise UserError(
-            f"no process can be given an argument of {MAX_ARGUMENT // 1024} KiB: put it into a file, and name that"
-        )
-    refuse_words(spec)
+def check_spec(
+    spec: Spec,
+    devices: Sequence[Device],
+    availability: Availability = Availability(),  # noqa: B008 - a constant
+) -> None:
+    """Raise UserError where this job could never run on this machine, whatever its environment.
+
+    Args:
+        devices: empty where they are unknown, or do not matter.
+    """
+    _check_command(spec)
+    check_text(spec)
     check_limits(spec)
     if spec.gpus < 0:
         raise UserError(f"a job needs 0 or more GPUs, not {spec.gpus}")
     if spec.memory < 0:
         raise UserError(f"a job reserves 0 or more bytes of memory, not {spec.memory}")
     if not spec.gpus and (spec.memory or spec.gpu_type):
+        raise UserError("memory and a type of GPU need a number of GPUs, such as --gpus 1")
+    if (obstacle := device_obstacle(spec, devices, availability)) is not None:
+        raise UserError(f"the job cannot run: {render(obstacle, 0.0)}")
+
+
+def device_obstacle(
+    spec: Spec, devices: Sequence[Device], availability: Availability
+) -> Unsatisfiable | ReplayShown | None:
+    """Return what the job needs and the devices cannot offer; None where they are unknown."""
+    if not spec.gpus or not devices or spec.where:
+        return None
+    slots = make_slots((), devices, availability._replace(drained=frozenset()))
+    return unsatisfiable_need(spec, slots) if slots else ReplayShown()
+
+
+def _check_command(spec: Spec) -> None:
+    if not spec.argv or not spec.argv[0]:
+        raise UserError("no command was given. Example: gpudeck submit -- python train.py")
+    if any("\0" in text for text in (*spec.argv, spec.cwd)):
+        raise UserError("a command or a folder cannot contain a NUL character")
+    long = (text for text in spec.argv if len(text) >= MAX_ARGUMENT // 4)
+    if any(len(text) >= MAX_ARGUMENT or len(text.encode()) >= MAX_ARGUMENT for text in long):
         raise UserError(
-            "memory and a type of GPU are asked for with a number of GPUs, such as --gpus 1"
+            f"an argument must be shorter than {MAX_ARGUMENT // 1024} KiB: write it to a file, "
+            "and pass the file's name"
         )
-    if spec.gpus and devices and not spec.where:
-        _refuse_devices(spec, devices, sight)
 
 
-def refuse_environment(env: Mapping[str, str], where: str) -> None:
-    """Raises UserError where no process can have this environment, or it is too large for a cluster (`where`; empty: none)."""
+def check_text(spec: Spec) -> None:
+    """Raise UserError where the job's text for people is too long to be listed."""
+    texts = (spec.name, spec.group, spec.notes, "".join(spec.tags))
+    if any("\0" in text or len(text) > MAX_CHARACTERS for text in texts):
+        raise UserError(
+            f"a name, a group, notes and all tags hold up to {MAX_CHARACTERS} characters and no NUL"
+        )
+    if len(spec.tags) > MAX_TAGS:
+        raise UserError(f"a job has up to {MAX_TAGS} tags")
+
+
+def check_environment(env: Mapping[str, str], where: str) -> None:
+    """Raise UserError where no process can have this environment, or it is too large.
+
+    Args:
+        where: the cluster it is sent to; empty for this machine.
+    """
     if any("\0" in text for text in (*env, *env.values())):
-        raise UserError("an environment cannot hold a NUL character")
+        raise UserError("an environment cannot contain a NUL character")
     if any(not name or "=" in name for name in env):
-        raise UserError("the name of an environment variable cannot be empty or hold a '='")
+        raise UserError("the name of an environment variable cannot be empty or contain '='")
     if where and sum(len(name) + len(value) for name, value in env.items()) > MAX_SENT:
         raise UserError(
-            f"{where} is given up to {MAX_SENT // 1024} KiB of environment: name the variables the job needs"
+            f"{where} accepts up to {MAX_SENT // 1024} KiB of environment: "
+            "name only the variables that the job needs"
         )
 
 
-def refuse_words(spec: Spec) -> None:
-    """Raises UserError where what the job is called and noted with is too long to be listed."""
-    texts = (spec.name, spec.group, spec.notes, "".join(spec.tags))
-    if any("\0" in text or len(text) > MAX_WORDS for text in texts) or len(spec.tags) > MAX_TAGS:
+def check_cluster(where: str, clusters: Collection[str]) -> None:
+    """Raise UserError where the settings do not name the cluster that a job is for."""
+    if where and where not in clusters:
+        known = f" (there is: {', '.join(sorted(clusters))})" if clusters else ""
         raise UserError(
-            f"a name, a group, notes and all tags hold up to {MAX_WORDS} characters and no NUL, and a job up to {MAX_TAGS} tags"
-        )
-
-
-def _refuse_devices(spec: Spec, devices: Sequence[Device], sight: Availability) -> None:
-    real = [d for d in devices if d.kind != "replay"]
-    if not real:
-        raise UserError(
-            "a REPLAY shows the past and runs no jobs. Set the source to auto to run on this machine's devices."
-        )
-    if spec.gpus > len(real):
-        raise UserError(
-            f"the job needs {spec.gpus} {'GPU' if spec.gpus == 1 else 'GPUs'}; this machine has {count(real)}"
-        )
-    typed = [d for d in real if of_type(d, spec)]
-    if spec.gpus > len(typed):
-        names = ", ".join(sorted({d.name for d in real}))
-        raise UserError(
-            f"the job needs {spec.gpus} of the type {spec.gpu_type!r}; this machine has {len(typed)} (there is: {names})"
-        )
-    totals = [
-        seen.total
-        for d in typed
-        if (seen := sight.seen.get(d.id)) is not None and seen.total is not None
-    ]
-    if len(totals) == len(typed) and sum(spec.memory <= total for total in totals) < spec.gpus:
-        where = "one GPU" if spec.gpus == 1 else f"each of {spec.gpus} GPUs"
-        raise UserError(
-            f"the job needs {amount(spec.memory)} on {where}; the largest here has {amount(max(totals))}"
+            f"no cluster is called {where}{known}. To add it: gpudeck cluster add {where} ADDRESS"
         )
 
 
 def bound(spec: Spec, devices: Sequence[Device]) -> Spec:
-    """`spec` for devices of the kind there is now, where it needs some and they are known."""
-    kind = (
-        next((d.kind for d in devices if d.kind != "replay"), "")
-        if spec.gpus and not spec.where
-        else ""
-    )
+    """Return the spec for the kind of device there is now, where the job needs one."""
+    kinds = [d.kind for d in devices if d.kind != "replay"]
+    kind = kinds[0] if kinds and spec.gpus and not spec.where else ""
     return msgspec.structs.replace(spec, kind=kind)

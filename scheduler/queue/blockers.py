@@ -1,141 +1,99 @@
-"""Why a job waits, in words that a person understands. Pure."""
+"""What keeps a job from starting on the devices there are, as values of `wait_reasons`."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from scheduler.protocol import wait_reasons as w
 from scheduler.protocol.devices import Device
 from scheduler.protocol.jobs import Job, Spec
 from scheduler.protocol.snapshot import label
-from scheduler.protocol.units import amount, numbered
-from scheduler.queue.expected_end import End
-from scheduler.queue.placement import Spot, of_type
+from scheduler.queue.placement import Slot, of_type
 
-KINDS = {"nvidia": "NVIDIA GPUs", "cpu": "the CPU"}
 _NAMED = 3
-"""Devices that a reason about memory names at most."""
+"""The most devices that a reason about memory names."""
 
-Ends = Mapping[int, End]
-
-
-def why(job: Job, places: Sequence[Spot], ends: Ends, now: float) -> str:
-    """Why the job cannot start on any of `places`, were it the first in the queue."""
-    spec = job.spec
-    if missing := _never(spec, places):
-        return missing
-    return _memory(spec, places, ends, now) if spec.memory else _alone(spec, places, ends, now)
+Ends = Mapping[int, w.End]
 
 
-def _never(spec: Spec, places: Sequence[Spot]) -> str:
-    """Where waiting for other jobs will not help; empty where it may."""
-    devices = [spot.device for spot in places]
-    if spec.gpus > len(places):  # more than there are since it was submitted
-        return f"needs {spec.gpus} {'GPU' if spec.gpus == 1 else 'GPUs'}; this machine has {count(devices)} now"
-    typed = [spot for spot in places if of_type(spot.device, spec)]
+def no_room(spec: Spec, slots: Sequence[Slot], ends: Ends) -> w.Unsatisfiable | w.NoRoom:
+    """Return why the job cannot start on these devices, if it were the first in the queue."""
+    if (unsatisfiable := unsatisfiable_need(spec, slots)) is not None:
+        return unsatisfiable
+    if spec.memory:
+        suiting = [slot for slot in slots if slot.suits(spec)]
+        suiting.sort(key=lambda s: (s.exclusive, -(s.free or 0.0), s.device.index))
+        blockers = tuple(_memory(spec, slot, ends) for slot in suiting[:_NAMED])
+        more = max(len(suiting) - _NAMED, 0)
+        return w.NoRoom(_needs(spec, suiting[0].device), blockers, more=more)
+    typed = [slot for slot in slots if of_type(slot.device, spec)]
+    taken = (_exclusive(slot, ends) for slot in typed)
+    blockers = tuple(blocker for blocker in taken if blocker is not None)
+    free = sum(slot.has_room(spec, respect_reservations=False) for slot in typed)
+    return w.NoRoom(_needs(spec, typed[0].device), blockers, free)
+
+
+def unsatisfiable_need(spec: Spec, slots: Sequence[Slot]) -> w.Unsatisfiable | None:
+    """Return what the job needs and the devices cannot offer, however many other jobs end."""
+    if spec.gpus > len(slots):
+        cpu = bool(slots) and slots[0].device.kind == "cpu"
+        return w.TooFewGpus(spec.gpus, len(slots), cpu)
+    typed = [slot for slot in slots if of_type(slot.device, spec)]
     if spec.gpus > len(typed):
-        return f"needs {spec.gpus} of the type {spec.gpu_type!r}; this machine has {len(typed)} now"
-    if spec.gpus > sum(spot.suits(spec) for spot in typed):
-        drained = [label(spot.device) for spot in typed if spot.drained]
-        if drained:
-            words = (
-                "drained or divided by MIG" if any(spot.device.mig for spot in typed) else "drained"
-            )
-            return f"{needs(spec, typed[0].device)}; {words}: {', '.join(drained)}"
-        return f"{needs(spec, typed[0].device)}; the largest has {amount(max(s.seen.total or 0 for s in typed if s.seen))}"
-    return ""
+        names = tuple(sorted({slot.device.name for slot in slots}))
+        return w.TooFewOfType(spec.gpus, spec.gpu_type, len(typed), names)
+    if spec.gpus <= sum(slot.suits(spec) for slot in typed):
+        return None
+    needs = _needs(spec, typed[0].device)
+    if drained := tuple(label(slot.device) for slot in typed if slot.drained):
+        return w.AllDrained(needs, drained, mig=any(slot.device.mig for slot in typed))
+    return w.TooLittleMemory(needs, max(slot.total or 0.0 for slot in typed))
 
 
-def _alone(spec: Spec, places: Sequence[Spot], ends: Ends, now: float) -> str:
-    suiting = [spot for spot in places if of_type(spot.device, spec)]
-    free = sum(spot.takes(spec, claims=False) for spot in suiting)
-    who = [words for spot in suiting if (words := _occupied(spot, ends, now))]
-    return f"{needs(spec, suiting[0].device)}; {free} free" + (": " + ", ".join(who) if who else "")
+def _exclusive(slot: Slot, ends: Ends) -> w.Blocker | None:
+    """Return why no job gets the device to itself now; None where one can."""
+    name = label(slot.device)
+    if slot.drained:
+        return w.Drained(name, slot.device.mig)
+    if slot.holders and slot.exclusive:
+        holder = slot.holders[0]
+        return w.HeldBy(name, holder.id, holder.spec.name, ends.get(holder.id))
+    if slot.holders:
+        return w.SharedBy(name, tuple(job.id for job in slot.holders))
+    if slot.others:
+        return _used_by(slot)
+    return w.NoReading(name) if slot.unread else None
 
 
-def _occupied(spot: Spot, ends: Ends, now: float) -> str:
-    """Why nobody gets the device for itself now; empty where it is free."""
-    name = label(spot.device)
-    if spot.drained:
-        return f"{name} is divided by MIG" if spot.device.mig else f"{name} is drained"
-    if spot.holders and spot.alone:
-        holder = spot.holders[0]
-        until = f" until {ends[holder.id].words(now)}" if holder.id in ends else ""
-        return f"{name} is held by job {holder.id} ({holder.spec.name}){until}"
-    if spot.holders:
-        return f"{name} is shared by {numbered([job.id for job in spot.holders])}"
-    if spot.others:
-        return f"{name} is used by {_process(spot)}"
-    return f"{name} has no current reading" if spot.blind else ""
+def _memory(spec: Spec, slot: Slot, ends: Ends) -> w.Blocker:
+    """Return how much of the device's memory is free, and until when."""
+    name = label(slot.device)
+    if slot.unread:
+        return w.NoReading(name)
+    if slot.exclusive and (holder := _exclusive(slot, ends)) is not None:
+        return holder
+    if slot.free is None:
+        return w.MemoryUnknown(name)
+    if spec.memory <= slot.free:
+        return w.MemoryFree(name, slot.free)
+    if (last := _frees_enough(spec, slot, slot.free, ends)) is not None:
+        return w.MemoryFree(name, slot.free, last.id, ends.get(last.id))
+    return w.MemoryFree(name, slot.free, user=_used_by(slot) if slot.others else None)
 
 
-def _memory(spec: Spec, places: Sequence[Spot], ends: Ends, now: float) -> str:
-    suiting = [spot for spot in places if spot.suits(spec)]
-    suiting.sort(key=lambda s: (s.alone, -(s.free or 0.0), s.device.index))
-    said = [_room(spec, spot, ends, now) for spot in suiting[:_NAMED]]
-    more = [f"{len(suiting) - _NAMED} more are no better"] if len(suiting) > _NAMED else []
-    return f"{needs(spec, suiting[0].device)}; " + ", ".join(said + more)
-
-
-def _room(spec: Spec, spot: Spot, ends: Ends, now: float) -> str:
-    """What is free of a device's memory, and until when."""
-    name = label(spot.device)
-    if spot.blind:
-        return f"{name} has no current reading"
-    if spot.alone:
-        return _occupied(spot, ends, now)
-    if spot.free is None:
-        return f"the memory of {name} cannot be read"
-    text = f"{name} has {amount(spot.free)} free"
-    if spec.memory <= spot.free:
-        return text
-    if (last := _frees(spec, spot, ends)) is not None:
-        return f"{text} until job {last.id} ends" + (
-            f", {ends[last.id].words(now)}" if last.id in ends else ""
-        )
-    return text + (
-        f"; {_process(spot)} uses {amount(spot.others[0].memory)}"
-        if spot.others and spot.others[0].memory
-        else ""
-    )
-
-
-def _frees(spec: Spec, spot: Spot, ends: Ends) -> Job | None:
-    """The job whose end leaves enough memory, were all to end in the order expected; None where that is not enough."""
-    room = spot.free or 0.0
-    for job in sorted(
-        spot.holders, key=lambda j: (ends[j.id].at if j.id in ends else float("inf"), j.id)
-    ):
-        room += job.spec.memory
-        if room >= spec.memory:
+def _frees_enough(spec: Spec, slot: Slot, free: float, ends: Ends) -> Job | None:
+    """Return the job whose end leaves enough memory, if all jobs end in the order expected."""
+    never = w.End(float("inf"))
+    for job in sorted(slot.holders, key=lambda j: (ends.get(j.id, never).at, j.id)):
+        free += job.spec.memory
+        if free >= spec.memory:
             return job
     return None
 
 
-def _process(spot: Spot) -> str:
-    """The processes of others on a device, as pid 4711 (python, of ada) and 2 more."""
-    first = spot.others[0]
-    what = ", ".join(t for t in (first.name, f"of {first.user}" if first.user else "") if t)
-    return f"pid {first.pid} ({what})" + (
-        f" and {len(spot.others) - 1} more" if len(spot.others) > 1 else ""
-    )
+def _used_by(slot: Slot) -> w.UsedBy:
+    return w.UsedBy(label(slot.device), slot.others[0], len(slot.others) - 1)
 
 
-def needs(spec: Spec, device: Device) -> str:
-    """What a job needs, as "needs 2 GPUs" or "needs 40 GiB on one GPU"."""
-    typed = f" of the type {spec.gpu_type!r}" if spec.gpu_type else ""
-    if device.kind == "cpu":
-        return f"needs {amount(spec.memory)} of memory" if spec.memory else "needs the CPU"
-    if spec.memory:
-        return (
-            f"needs {amount(spec.memory)} on "
-            + ("one GPU" if spec.gpus == 1 else f"each of {spec.gpus} GPUs")
-            + typed
-        )
-    return f"needs {spec.gpus} GPU{'s' if spec.gpus > 1 else ''}{typed}"
-
-
-def count(devices: Sequence[Device]) -> str:
-    """How many devices a machine has, in words."""
-    if devices and devices[0].kind == "cpu":
-        return "no NVIDIA GPU: its CPU counts as 1"
-    return f"{len(devices)}"
+def _needs(spec: Spec, device: Device) -> w.Needs:
+    return w.Needs(spec.gpus, spec.memory, spec.gpu_type, device.kind == "cpu")

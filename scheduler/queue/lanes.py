@@ -1,4 +1,7 @@
-"""The jobs that wait, kept in their turn, in lanes of jobs that need the same: a pass looks at the head of each lane, not at each job."""
+"""The waiting jobs in the order they are served, in lanes of jobs that need the same.
+
+A pass over the queue looks at the head of each lane, not at each job.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,10 @@ Turn = tuple[int, float, int]
 
 
 class Requirements(NamedTuple):
-    """All that decides where a job can start: of two jobs of one need, the later can start nowhere that the earlier cannot."""
+    """Describe all that decides where a job can start.
+
+    Of two jobs with the same requirements, the later can start nowhere that the earlier cannot.
+    """
 
     gpus: int
     memory: int
@@ -26,64 +32,62 @@ class Requirements(NamedTuple):
 
 
 def requirements(spec: Spec) -> Requirements:
-    return Requirements(
-        spec.gpus, spec.memory, spec.gpu_type, spec.kind, spec.group, spec.hold, spec.where
-    )
+    """Return the requirements of a job."""
+    return Requirements(*(getattr(spec, name) for name in Requirements._fields))
 
 
 class Lanes:
-    """Told of every job that changes; knows those that wait."""
+    """Keep the waiting jobs in their lanes as they change."""
 
     def __init__(self) -> None:
         self._lanes: dict[Requirements, list[Turn]] = {}
-        self._of: dict[int, tuple[Requirements, Turn]] = {}
+        self._places: dict[int, tuple[Requirements, Turn]] = {}
 
     def __len__(self) -> int:
-        return len(self._of)
+        return len(self._places)
 
     def __iter__(self) -> Iterator[int]:
-        """Ids, first come first."""
+        """Iterate over the jobs' numbers, the first to be served first."""
         return (job_id for _, _, job_id in merge(*self._lanes.values()))
 
     def __contains__(self, job_id: int) -> bool:
-        return job_id in self._of
+        return job_id in self._places
 
     def ids(self) -> Set[int]:
-        return self._of.keys()
+        """Return the numbers of the waiting jobs."""
+        return self._places.keys()
 
-    def lanes(self) -> dict[Requirements, Iterator[int]]:
-        """For each need the ids of its jobs, first come first. Not to be read on after a change."""
+    def by_requirements(self) -> dict[Requirements, Iterator[int]]:
+        """Return for each lane its jobs' numbers, the first to be served first.
+
+        The iterators are not valid after a change.
+        """
         return {key: (job_id for _, _, job_id in lane) for key, lane in self._lanes.items()}
 
     def next(self, count: int) -> list[int]:
-        """The first `count`, and the first that needs a device, wherever it stands."""
+        """Return the first `count` jobs, and the first job that needs a device, wherever it is."""
         ids = list(islice(self, count))
-        first = min(
-            (lane[0] for key, lane in self._lanes.items() if key.gpus and not key.where),
-            default=None,
-        )
+        heads = (lane[0] for key, lane in self._lanes.items() if key.gpus and not key.where)
+        first = min(heads, default=None)
         return ids if first is None or first[2] in ids else [*ids, first[2]]
 
     @property
-    def for_devices(self) -> bool:
-        """Whether one of the jobs needs a device."""
+    def need_devices(self) -> bool:
+        """Return whether one of the jobs needs a device of this machine."""
         return any(key.gpus and not key.where for key in self._lanes)
 
-    def put(self, job: Job) -> None:
-        """The job is as given now: it joins, moves, stays or leaves."""
+    def update(self, job: Job) -> None:
+        """Let the job join, move, stay or leave, according to its new state."""
         new = (requirements(job.spec), turn(job)) if isinstance(job.state, Queued) else None
-        old = self._of.get(job.id)
+        old = self._places.get(job.id)
         if new == old:
             return
         if old is not None:
-            self._leave(*old)
-            del self._of[job.id]
+            key, place = self._places.pop(job.id)
+            lane = self._lanes[key]
+            del lane[bisect_left(lane, place)]
+            if not lane:
+                del self._lanes[key]
         if new is not None:
             insort(self._lanes.setdefault(new[0], []), new[1])
-            self._of[job.id] = new
-
-    def _leave(self, key: Requirements, place: Turn) -> None:
-        lane = self._lanes[key]
-        del lane[bisect_left(lane, place)]
-        if not lane:
-            del self._lanes[key]
+            self._places[job.id] = new

@@ -1,8 +1,9 @@
-"""Which devices a job gets. Pure: what was read of the devices and what jobs hold of them in, devices out.
+"""Which devices a job gets.
 
-A job has its devices for itself, or reserves memory on them and shares them with others that reserve. Of a device that is shared,
-what is free is what was read as free, less what running jobs reserved and have not allocated yet: no two jobs count on the same
-memory, however late they allocate it. Where the driver does not tell how much a job allocated, all it reserved is taken off.
+A job has its devices to itself, or reserves memory on them and shares them with others that do. The
+free memory of a shared device is what was read, less what running jobs reserved and have not
+allocated yet: no two jobs count on the same memory, however late they allocate it. Where the driver
+does not report how much a job allocated, all that it reserved is subtracted.
 """
 
 from __future__ import annotations
@@ -17,36 +18,41 @@ _NOTHING: frozenset[str] = frozenset()
 
 
 class DeviceUse(NamedTuple):
-    """What a reading says of who uses a device."""
+    """Describe who uses a device, by its last reading."""
 
     total: float | None
-    """Bytes of its memory that anybody can have; None where that could not be read."""
+    """Bytes of memory that can be allocated at all; None where that could not be read."""
     free: float | None
-    """Bytes that nobody but our assistant had allocated."""
+    """Bytes that are free, or allocated by the assistant, which makes room for jobs."""
     used: Mapping[int, float]
-    """Bytes that each job of ours had allocated, as far as the driver tells."""
+    """Bytes that each running job has allocated, as far as the driver reports it."""
     others: tuple[Process, ...] = ()
-    """Processes that are neither jobs that run nor our assistant, and are not to be overlooked."""
+    """Processes that belong neither to a running job nor to the assistant, and are not ignored."""
 
 
 UNREAD = DeviceUse(None, None, {})
-"""A device of which there is no current reading: nobody can say who is on it."""
+"""A device without a current reading, so that nobody knows who uses it."""
 
 
 class Availability(NamedTuple):
-    """The devices as they were read last. One that is missing in `seen` is taken to have nobody else on it."""
+    """Describe all devices. One that is missing in `uses` is taken to be free."""
 
-    seen: Mapping[str, DeviceUse] = {}
+    uses: Mapping[str, DeviceUse] = {}
     drained: frozenset[str] = _NOTHING
-    """Ids of devices that get no new jobs."""
+    """Ids of devices that accept no new jobs."""
     leased: frozenset[str] = _NOTHING
-    """Ids of devices that the assistant has, or has not quite left yet. Its memory counts as free: it leaves for whatever starts there."""
+    """Ids of devices that the assistant has, or has not quite left yet."""
 
 
 def device_use(
     reading: Reading | None, jobs: Iterable[int], ignored: frozenset[str] = _NOTHING
 ) -> DeviceUse:
-    """`jobs`: ids of those that run. `ignored`: names of programs that may stay on a device that a job has for itself."""
+    """Return who uses a device.
+
+    Args:
+        jobs: numbers of the running jobs.
+        ignored: names of programs that may stay on a device which a job has to itself.
+    """
     if reading is None:
         return UNREAD
     running = set(jobs)
@@ -54,124 +60,118 @@ def device_use(
     others = []
     lent = 0.0
     for process in reading.processes:
-        if process.job in running:
-            assert process.job is not None
+        if process.job is not None and process.job in running:
             used[process.job] = used.get(process.job, 0.0) + (process.memory or 0.0)
         elif process.assistant:
             lent += process.memory or 0.0
         elif process.name not in ignored:
             others.append(process)
-    total = reading.values.get("mem_total")
-    if total is not None:
-        total -= reading.values.get("mem_reserved", 0.0)
-    free = reading.values.get("mem_free")
-    return DeviceUse(total, None if free is None else free + lent, used, tuple(others))
+    total, free = reading.values.get("mem_total"), reading.values.get("mem_free")
+    return DeviceUse(
+        None if total is None else total - reading.values.get("mem_reserved", 0.0),
+        None if free is None else free + lent,
+        used,
+        tuple(others),
+    )
 
 
-class Spot:
-    """One device during a pass over the queue: what is left of it as jobs are placed."""
+class Slot:
+    """Keep what is left of one device while a pass over the queue places jobs."""
 
     def __init__(
-        self, device: Device, holders: Sequence[Job], seen: DeviceUse | None, drained: bool
+        self, device: Device, holders: Sequence[Job], use: DeviceUse | None, drained: bool
     ) -> None:
         self.device, self.holders, self.drained = device, list(holders), drained
-        self.seen = seen
-        self.claim: Job | None = None
-        """The job that waits for this device, and lets none that come after it have what it waits for."""
-        self.claimed = 0.0
-        """Bytes it waits for here, where others may have the rest."""
-        self.alone = any(not job.spec.memory for job in holders)
-        self.free = (
-            None
-            if seen is None or seen.free is None
-            else seen.free - sum(_promised(job, seen) for job in holders)
-        )
-        """Bytes that a further job can reserve; None where nobody knows."""
-
-    @property
-    def blind(self) -> bool:
-        return self.seen is UNREAD
-
-    @property
-    def others(self) -> tuple[Process, ...]:
-        return () if self.seen is None else self.seen.others
+        self.total = use.total if use is not None else None
+        self.unread = use is UNREAD
+        self.others = use.others if use is not None else ()
+        self.reserved_for: Job | None = None
+        """The job that waits for this device: those after it get only what it leaves."""
+        self.reserved = 0.0
+        """Bytes that this job waits for, where others may have the rest."""
+        self.exclusive = any(not job.spec.memory for job in holders)
+        """True where a job has the device to itself."""
+        self.free: float | None = None
+        """Bytes that a further job can reserve; None where that is unknown."""
+        if use is not None and use.free is not None:
+            missing = (job.spec.memory - use.used.get(job.id, 0.0) for job in holders)
+            self.free = use.free - sum(max(unallocated, 0.0) for unallocated in missing)
 
     def suits(self, spec: Spec) -> bool:
-        """Whether the job may ever run here, were nobody else there."""
-        total = self.seen.total if self.seen is not None else None
-        return (
-            not self.drained
-            and of_type(self.device, spec)
-            and (total is None or spec.memory <= total)
-        )
+        """Return whether the job could run here if nobody else used the device."""
+        large_enough = self.total is None or spec.memory <= self.total
+        return not self.drained and of_type(self.device, spec) and large_enough
 
-    def takes(self, spec: Spec, claims: bool = True) -> bool:
-        """Whether the job can start here now. `claims`: heeding those of the jobs before it."""
-        if self.alone or self.blind or not self.suits(spec):
+    def has_room(self, spec: Spec, respect_reservations: bool = True) -> bool:
+        """Return whether the job can start here now."""
+        if self.exclusive or self.unread or not self.suits(spec):
             return False
         if not spec.memory:
-            return not (self.holders or self.others or (claims and self.claim))
-        return self.free is not None and spec.memory <= self.free - (
-            self.claimed if claims else 0.0
-        )
+            reserved = respect_reservations and self.reserved_for
+            return not (self.holders or self.others or reserved)
+        reserved_bytes = self.reserved if respect_reservations else 0.0
+        return self.free is not None and spec.memory <= self.free - reserved_bytes
 
-    def give(self, job: Job) -> None:
-        """The job starts here."""
+    def place(self, job: Job) -> None:
+        """Let the job start here."""
         self.holders.append(job)
-        self.alone = not job.spec.memory
+        self.exclusive = not job.spec.memory
         if self.free is not None:
             self.free -= job.spec.memory
 
-    def hold(self, job: Job) -> None:
-        """The job waits for this device: those after it get only what it leaves."""
-        self.claim = job
-        room = self.free if self.free is not None else 0.0
-        self.claimed = (
-            float(job.spec.memory)
-            if job.spec.memory and self.takes(job.spec, claims=False)
-            else max(room, 0.0)
-        )
+    def reserve(self, job: Job) -> None:
+        """Let the job wait for this device."""
+        fits = job.spec.memory and self.has_room(job.spec, respect_reservations=False)
+        self.reserved_for = job
+        self.reserved = float(job.spec.memory) if fits else max(self.free or 0.0, 0.0)
 
 
-def spots(jobs: Iterable[Job], devices: Sequence[Device], sight: Availability) -> list[Spot]:
-    """The devices that run jobs, with those of `jobs` that hold them."""
+def make_slots(
+    jobs: Iterable[Job], devices: Sequence[Device], availability: Availability
+) -> list[Slot]:
+    """Return the devices that run jobs, with those of the running jobs that hold them."""
     holders: dict[str, list[Job]] = {}
     for job in jobs:
         for device in held_devices(job):
             holders.setdefault(device, []).append(job)
-    real = [d for d in devices if d.kind != "replay"]
+    uses, drained = availability.uses, availability.drained
     return [
-        Spot(d, holders.get(d.id, ()), sight.seen.get(d.id), d.id in sight.drained) for d in real
+        Slot(d, holders.get(d.id, ()), uses.get(d.id), d.id in drained)
+        for d in devices
+        if d.kind != "replay"
     ]
 
 
-def choose(spec: Spec, places: Sequence[Spot], claims: bool = True) -> list[Spot] | None:
-    """Where the job starts now, None where it cannot. Jobs that share are spread: to the fewest others, then to the most memory."""
-    fitting = [spot for spot in places if spot.takes(spec, claims)]
+def choose(
+    spec: Spec, slots: Sequence[Slot], respect_reservations: bool = True
+) -> list[Slot] | None:
+    """Return the devices on which the job starts now; None where it cannot.
+
+    Jobs that share are spread: to the device with the fewest others, then with the most memory.
+    """
+    fitting = [slot for slot in slots if slot.has_room(spec, respect_reservations)]
     if spec.memory:
-        fitting.sort(key=lambda spot: (len(spot.holders), -(spot.free or 0.0), spot.device.index))
+        fitting.sort(key=lambda slot: (len(slot.holders), -(slot.free or 0.0), slot.device.index))
     return fitting[: spec.gpus] if len(fitting) >= spec.gpus else None
 
 
-def claim(job: Job, places: Sequence[Spot]) -> None:
-    """The job cannot start: it holds as many devices as it needs, so that it is not starved by those after it.
+def reserve(job: Job, slots: Sequence[Slot]) -> None:
+    """Reserve as many devices as the job needs, so that those after it do not starve it.
 
-    Those that have what it needs, then those that others share, then those that one has for itself; last those with processes that
-    are not ours. Whatever comes free among the devices that suit it goes to it first, as it is looked at first.
+    First come devices that have what it needs, then shared ones, then those that a job has to
+    itself, and last those with processes that are not ours. Whatever comes free among the devices
+    that suit it goes to it first, as it is placed first.
     """
-    suiting = [spot for spot in places if spot.claim is None and spot.suits(job.spec)]
+    suiting = [slot for slot in slots if slot.reserved_for is None and slot.suits(job.spec)]
     suiting.sort(
-        key=lambda s: (not s.takes(job.spec), bool(s.others) or s.blind, s.alone, s.device.index)
-    )
-    for spot in suiting[: job.spec.gpus]:
-        spot.hold(job)
+        key=lambda s: (
+            not s.has_room(job.spec), bool(s.others) or s.unread, s.exclusive, s.device.index
+        )
+    )  # fmt: skip
+    for slot in suiting[: job.spec.gpus]:
+        slot.reserve(job)
 
 
 def of_type(device: Device, spec: Spec) -> bool:
-    """Whether the device is of the type of GPU the job asks for."""
+    """Return whether the device is of the type of GPU the job asks for."""
     return spec.gpu_type.lower() in device.name.lower()
-
-
-def _promised(job: Job, seen: DeviceUse) -> float:
-    """Bytes that the job reserved and has not allocated yet."""
-    return max(job.spec.memory - seen.used.get(job.id, 0.0), 0.0)

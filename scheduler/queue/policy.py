@@ -1,13 +1,15 @@
-"""What starts next, on which device, and why the others wait. Pure: values in, a plan out.
+"""What starts next, on which device, and why the others wait.
 
-The jobs are looked at in their turn: the higher priority first; within one, as they came or were moved. Each starts where it fits
-(see `placement`). The first that cannot start, among those that ask for the same type of GPU, holds as many devices as it needs:
-the jobs after it get only what it leaves, so that a job for many GPUs or much memory is not starved by small ones. A job that could
-not start were the machine empty holds nothing. Jobs that need no device start when a processor is free.
+The jobs are placed in the order they are served: the higher priority first, and within one as they
+came or were moved. Each starts where it fits (see `placement`). The first that cannot start, among
+those that ask for the same type of GPU, reserves as many devices as it needs: the jobs after it get
+only what it leaves, so that small jobs do not starve one for many GPUs or much memory. A job that
+could not start on an empty machine reserves nothing. Jobs that need no device start when a
+processor is free.
 
-Jobs that need the same stand in a lane (see `line`). Room only shrinks during a pass, so that of a lane nobody starts after the first
-who cannot: a pass over ten thousand jobs looks at as many as start, and at one more in each lane. Of a lane that asks for more than any
-device has left no device is looked at, and what keeps a job from starting is put into words only for those who ask.
+Jobs that need the same form a lane (see `lanes`). Room only shrinks during a pass, so that nothing
+in a lane starts after the first job that cannot: a pass over ten thousand jobs looks at as many as
+start, and at one more in each lane. The reason why a job waits is worked out for those who ask.
 """
 
 from __future__ import annotations
@@ -17,63 +19,54 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from heapq import heapify, heappop, heapreplace
 from typing import NamedTuple
 
+from scheduler.protocol import wait_reasons as w
 from scheduler.protocol.devices import Device
-from scheduler.protocol.jobs import STARTS, Group, Job, Spec, turn
-from scheduler.queue.blockers import KINDS, why
-from scheduler.queue.expected_end import End
+from scheduler.protocol.jobs import Group, Job, Spec, turn
+from scheduler.queue.blockers import no_room
 from scheduler.queue.lanes import Requirements, Turn, requirements
-from scheduler.queue.placement import Availability, Spot, choose, claim, spots
+from scheduler.queue.placement import Availability, choose, make_slots, reserve
 
-REPLAYED = "a REPLAY is shown, which runs no GPU jobs; it starts on this machine's devices: gpudeck daemon start --source auto"
-MAX_GIVEN = 100
+MAX_PER_CLUSTER = 100
 """Jobs that a cluster is given at once."""
 
 
 class Start(NamedTuple):
+    """A job that starts, and the ids of its devices."""
+
     job: Job
     devices: tuple[str, ...]
 
 
-class Refusal(NamedTuple):
-    """Why a lane waits. Empty words: there is no room, which `_Floor.words` tells more of."""
-
-    first: int
-    """Id of the first of its jobs that cannot start."""
-    own: str
-    """Why that one waits."""
-    rest: str
-    """Why those after it wait."""
-
-
 class Conditions(NamedTuple):
-    """What else decides: the devices as they were read, and what is known of the jobs."""
+    """Describe what decides besides the jobs themselves."""
 
-    sight: Availability = Availability()
-    ends: Mapping[int, End] = {}
+    availability: Availability = Availability()
+    ends: Mapping[int, w.End] = {}
     """When running jobs are expected to end."""
     now: float = 0.0
     """Seconds since the epoch."""
     groups: Mapping[str, Group] = {}
-    clusters: Mapping[str, str] = {}
-    """For each cluster why nothing can be started there now; empty where it can."""
+    clusters: Mapping[str, w.WaitReason | None] = {}
+    """For each cluster why nothing can be started there now; None where it can."""
+    paused: bool = False
+    processors: int = 1
+    """How many jobs that need no device may run at once."""
 
 
 JobsByLane = Mapping[Requirements, Iterable[Job]]
-"""For each need its jobs that wait and may start, in their turn."""
+"""For each lane its jobs that wait and may start, the first to be served first."""
 
 
-def plan(
-    going: Sequence[Job],
+def make_plan(
+    running: Iterable[Job],
     lanes: JobsByLane,
     devices: Sequence[Device],
-    paused: bool,
-    slots: int,
-    around: Conditions = Conditions(),  # noqa: B008 - a constant
+    conditions: Conditions = Conditions(),  # noqa: B008 - a constant
 ) -> Plan:
-    """`going`: the jobs that run. `slots`: how many jobs without a device may run at once."""
+    """Return which jobs start now."""
     starts: list[Start] = []
-    refusals: dict[Requirements, Refusal] = {}
-    judge = _Judge(going, devices, paused, slots, around)
+    refusals: dict[Requirements, w.WaitReason | None] = {}
+    limits = _Limits(running, devices, conditions)
     heads = [
         head
         for key, lane in lanes.items()
@@ -82,225 +75,186 @@ def plan(
     heapify(heads)
     while heads:
         _, key, job, lane = heads[0]
-        found = judge.place(job)
-        if isinstance(found, str):
-            refusals[key] = Refusal(job.id, found, judge.again(job, found))
+        placed = limits.place(job)
+        if not isinstance(placed, tuple):
+            refusals[key] = placed
             heappop(heads)
             continue
-        starts.append(Start(job, found))
+        starts.append(Start(job, placed))
         if (head := _head(key, lane)) is not None:
             heapreplace(heads, head)
         else:
             heappop(heads)
-    return Plan(starts, refusals, judge.floor)
+    return Plan(starts, refusals, limits.room)
 
 
 def _head(
     key: Requirements, lane: Iterator[Job]
 ) -> tuple[Turn, Requirements, Job, Iterator[Job]] | None:
-    """Sorts by the turn, which no two jobs share."""
+    """Return the next job of a lane, sortable by its turn, which no two jobs share."""
     job = next(lane, None)
     return None if job is None else (turn(job), key, job, lane)
 
 
-class _Judge:
-    """All that a job needs to start, during one pass."""
+class _Limits:
+    """Keep all that limits which jobs start, during one pass.
+
+    Each method that places a job returns the ids of its devices, or why it waits.
+    """
 
     def __init__(
-        self,
-        going: Sequence[Job],
-        devices: Sequence[Device],
-        paused: bool,
-        slots: int,
-        around: Conditions,
+        self, running: Iterable[Job], devices: Sequence[Device], conditions: Conditions
     ) -> None:
-        self._paused, self._around = paused, around
-        self._slots = _Slots(sum(not job.spec.gpus and not job.spec.where for job in going), slots)
-        self._clusters = _Clusters(going, around.clusters)
-        self.floor = _Floor(going, devices, around)
-        self._groups = Counter(job.spec.group for job in going)
+        jobs = list(running)
+        self._conditions = conditions
+        self._no_device = sum(not job.spec.gpus and not job.spec.where for job in jobs)
+        self._by_cluster = Counter(job.spec.where for job in jobs)
+        self._by_group = Counter(job.spec.group for job in jobs)
+        self.room = _Room(jobs, devices, conditions)
 
-    def place(self, job: Job) -> tuple[str, ...] | str:
-        """The devices it starts on, or why it waits."""
+    def place(self, job: Job) -> tuple[str, ...] | w.WaitReason | None:
+        """Place the job; None where the devices have no room, which `_Room.reason` explains."""
         spec = job.spec
-        if self._paused:
-            return "the queue is paused"
-        if spec.group and (full := _full(self._around.groups.get(spec.group), self._groups)):
-            return full
-        found = self._found(job)
-        if not isinstance(found, str):
-            self._groups[spec.group] += 1
-        return found
+        if self._conditions.paused:
+            return w.QueuePaused()
+        if (limit := self._group_limit(spec.group)) is not None:
+            return limit
+        placed: tuple[str, ...] | w.WaitReason | None
+        if spec.where:
+            placed = self._place_in_cluster(spec.where)
+        else:
+            placed = self.room.place(job) if spec.gpus else self._place_without_device()
+        if isinstance(placed, tuple):
+            self._by_group[spec.group] += 1
+        return placed
 
-    def _found(self, job: Job) -> tuple[str, ...] | str:
-        if job.spec.where:
-            return self._clusters.take(job.spec.where)
-        return self.floor.place(job) if job.spec.gpus else self._slots.take()
+    def _group_limit(self, name: str) -> w.WaitReason | None:
+        group = self._conditions.groups.get(name)
+        if not name or group is None:
+            return None
+        if group.paused:
+            return w.GroupPaused(name)
+        full = group.limit and self._by_group[name] >= group.limit
+        return w.GroupFull(name, self._by_group[name]) if full else None
 
-    def again(self, job: Job, reason: str) -> str:
-        """Why a job of the same need waits that comes after one which was refused for `reason`."""
-        return reason or self.floor.refused(job.spec) or ""
+    def _place_without_device(self) -> tuple[str, ...] | w.WaitReason:
+        if self._no_device >= self._conditions.processors:
+            return w.NoProcessor(self._no_device, self._conditions.processors)
+        self._no_device += 1
+        return ()
 
-
-class _Slots:
-    """The processors, for jobs that need no device."""
-
-    def __init__(self, running: int, slots: int) -> None:
-        self._running, self._slots = running, slots
-        self._full = f"needs a processor; {max(running, slots)} jobs run on {slots} already"
-
-    def take(self) -> tuple[str, ...] | str:
-        """No device, or why it waits."""
-        if self._running >= self._slots:
-            return self._full
-        self._running += 1
+    def _place_in_cluster(self, where: str) -> tuple[str, ...] | w.WaitReason:
+        """Give the job to a cluster, which places it itself; the rest waits here in its order."""
+        unavailable = self._conditions.clusters.get(where, w.ClusterMissing(where))
+        if unavailable is not None:
+            return unavailable
+        if self._by_cluster[where] >= MAX_PER_CLUSTER:
+            return w.ClusterFull(where, self._by_cluster[where])
+        self._by_cluster[where] += 1
         return ()
 
 
-class _Clusters:
-    """Other machines, which place what they are given themselves; the rest waits here, where it has its turn."""
+class _Room:
+    """Keep what is left of the devices during one pass.
 
-    def __init__(self, going: Sequence[Job], troubles: Mapping[str, str]) -> None:
-        self._given = Counter(job.spec.where for job in going)
-        self._troubles = troubles
+    It only shrinks: what could not be placed need not be tried again.
+    """
 
-    def take(self, where: str) -> tuple[str, ...] | str:
-        """No device of ours, or why it waits."""
-        if trouble := self._troubles.get(where, f"{where} is not in the settings"):
-            return trouble
-        if self._given[where] >= MAX_GIVEN:
-            return f"{where} has {self._given[where]} jobs of ours already"
-        self._given[where] += 1
-        return ()
-
-
-class _Floor:
-    """The devices during one pass. Room on them only shrinks: what could not be placed need not be tried again."""
-
-    def __init__(self, going: Sequence[Job], devices: Sequence[Device], around: Conditions) -> None:
-        self._spots = spots(going, devices, around.sight)
-        self._devices, self._around = devices, around
-        self._refused: dict[tuple[object, ...], str] = {}
+    def __init__(
+        self, running: Iterable[Job], devices: Sequence[Device], conditions: Conditions
+    ) -> None:
+        self._slots = make_slots(running, devices, conditions.availability)
+        self._devices, self._ends = devices, conditions.ends
+        self._refused: set[tuple[object, ...]] = set()
+        """What jobs need that could not be placed."""
         self._first: dict[str, Job] = {}
         """For each type of GPU: the first job that could not start."""
         self._measure()
 
     def _measure(self) -> None:
-        """How much the devices have left at most, for a job that shares, and how many one may have for itself."""
-        left = [spot for spot in self._spots if not (spot.alone or spot.blind)]
-        self._most = max(
-            (spot.free - spot.claimed for spot in left if spot.free is not None), default=-1.0
-        )
-        self._empty = sum(not (spot.holders or spot.others or spot.claim) for spot in left)
+        """Find the most memory that a device has left, and how many devices are empty."""
+        left = [slot for slot in self._slots if not (slot.exclusive or slot.unread)]
+        free = (slot.free - slot.reserved for slot in left if slot.free is not None)
+        self._most = max(free, default=-1.0)
+        self._empty = sum(not (slot.holders or slot.others or slot.reserved_for) for slot in left)
 
-    def place(self, job: Job) -> tuple[str, ...] | str:
-        """The devices it starts on, or why it waits: empty words where there is no room."""
+    def place(self, job: Job) -> tuple[str, ...] | w.WaitReason | None:
+        """Place the job, or reserve devices for it; None where there is no room."""
         spec = job.spec
-        if (known := self.refused(spec)) is not None:
-            return known
-        if (elsewhere := self._other_kind(spec)) is not None:
-            self._refused[_room(spec)] = elsewhere
-            return elsewhere
-        lacks = spec.memory > self._most if spec.memory else spec.gpus > self._empty
-        if not lacks and (found := choose(spec, self._spots)) is not None:
-            for spot in found:
-                spot.give(job)
+        if _need(spec) in self._refused:
+            return None
+        kind = self._slots[0].device.kind if self._slots else ""
+        if kind and spec.kind not in ("", kind):
+            # GPUs that are gone for a moment: the job must not run on the CPU meanwhile
+            return w.OtherDevices(spec.kind, kind)
+        enough = spec.memory <= self._most if spec.memory else spec.gpus <= self._empty
+        if enough and (found := choose(spec, self._slots)) is not None:
+            for slot in found:
+                slot.place(job)
             self._measure()
-            return tuple(spot.device.id for spot in found)
-        self._refused[_room(spec)] = ""
+            return tuple(slot.device.id for slot in found)
+        self._refused.add(_need(spec))
         if spec.gpu_type not in self._first and self._possible(spec):
             self._first[spec.gpu_type] = job
-            claim(job, self._spots)
+            reserve(job, self._slots)
             self._measure()
-            self._refused[_room(spec)] = _behind(job)
-        return ""
-
-    def claims(self) -> dict[str, int]:
-        """Devices that a job waits for, and its number."""
-        return {spot.device.id: spot.claim.id for spot in self._spots if spot.claim is not None}
-
-    def refused(self, spec: Spec) -> str | None:
-        """Why jobs wait that need the room of one which was refused; None where none was."""
-        return self._refused.get(_room(spec))
-
-    def words(self, job: Job) -> str:
-        """Why a job for which there was no room waits: that another is before it, where it would fit but for that one, and among jobs
-        that do not share."""
-        spec = job.spec
-        claims = (spot.claim for spot in self._spots if spot.claim is not None and spot.suits(spec))
-        before = (
-            other
-            for other in (self._first.get(spec.gpu_type), *claims)
-            if other is not None and turn(other) < turn(job)
-        )
-        ahead = next(before, None)
-        if (
-            ahead is not None
-            and self._possible(spec)
-            and (not spec.memory or choose(spec, self._spots, claims=False))
-        ):
-            return _behind(ahead)
-        if not self._devices:
-            return "no device can be read at present"
-        return (
-            why(job, self._spots, self._around.ends, self._around.now) if self._spots else REPLAYED
-        )
-
-    def _possible(self, spec: Spec) -> bool:
-        """Whether it could start were the machine empty."""
-        return sum(spot.suits(spec) for spot in self._spots) >= spec.gpus
-
-    def _other_kind(self, spec: Spec) -> str | None:
-        """GPUs that are gone for a moment: the job must not run on the CPU meanwhile."""
-        kind = _kind(self._spots)
-        if kind and spec.kind not in ("", kind):
-            return f"was submitted for {KINDS[spec.kind]}; this machine shows {KINDS[kind]} now"
         return None
 
+    def reservations(self) -> dict[str, int]:
+        """Return the devices that a job waits for, and its number."""
+        reserved = {slot.device.id: slot.reserved_for for slot in self._slots}
+        return {device: job.id for device, job in reserved.items() if job is not None}
 
-class Plan(NamedTuple):
-    starts: list[Start]
-    refusals: dict[Requirements, Refusal]
-    """For each lane whose jobs do not all start: why."""
-    floor: _Floor
-    """The devices as they were left."""
+    def reason(self, job: Job) -> w.WaitReason:
+        """Return why a job for which there was no room waits.
 
-    def claims(self) -> dict[str, int]:
-        """Devices that are kept for a job that cannot start yet, and its number."""
-        return self.floor.claims()
+        That is another job before it, where the job would fit but for that one; among jobs that
+        do not share, always.
+        """
+        spec = job.spec
+        reserved = (slot.reserved_for for slot in self._slots if slot.suits(spec))
+        for other in (self._first.get(spec.gpu_type), *reserved):
+            if other is not None and turn(other) < turn(job):
+                alike = not spec.memory or _need(other.spec) == _need(spec)
+                fits = alike or choose(spec, self._slots, respect_reservations=False)
+                if fits and self._possible(spec):
+                    return w.Behind(other.id)
+                break
+        if not self._devices:
+            return w.NoDevices()
+        return no_room(spec, self._slots, self._ends) if self._slots else w.ReplayShown()
 
-    def why(self, job: Job) -> str:
-        """Why a job that was among those of the lanes waits on."""
-        if job.spec.hold:
-            return f"is held; to let it go: gpudeck resume {job.id}"
-        refusal = self.refusals.get(requirements(job.spec))
-        if refusal is None:
-            return STARTS
-        return (refusal.own if refusal.first == job.id else refusal.rest) or self.floor.words(job)
+    def _possible(self, spec: Spec) -> bool:
+        """Return whether the job could start if the machine were empty."""
+        return sum(slot.suits(spec) for slot in self._slots) >= spec.gpus
 
 
-NOTHING = Plan([], {}, _Floor((), (), Conditions()))
-"""What is decided before the first pass."""
-
-
-def _room(spec: Spec) -> tuple[object, ...]:
+def _need(spec: Spec) -> tuple[object, ...]:
     return (spec.gpus, spec.memory, spec.gpu_type, spec.kind)
 
 
-def _full(group: Group | None, running: Mapping[str, int]) -> str:
-    """Why a group starts nothing; empty where it may."""
-    if group is None:
-        return ""
-    if group.paused:
-        return f"group {group.name} is paused"
-    if group.limit and running[group.name] >= group.limit:
-        return f"group {group.name} runs {running[group.name]} at once already, its limit"
-    return ""
+class Plan(NamedTuple):
+    """Describe which jobs start, and why the others wait."""
+
+    starts: list[Start]
+    refusals: dict[Requirements, w.WaitReason | None]
+    """Why the jobs of a lane wait that do not all start; None where the devices have no room."""
+    room: _Room
+    """What is left of the devices."""
+
+    def reservations(self) -> dict[str, int]:
+        """Return the devices that are kept for a job which cannot start yet, and its number."""
+        return self.room.reservations()
+
+    def reason(self, job: Job) -> w.WaitReason:
+        """Return why a job waits that was in one of the lanes."""
+        key = requirements(job.spec)
+        if job.spec.hold:
+            return w.Held(job.id)
+        if key not in self.refusals:
+            return w.StartsNow()
+        return self.refusals[key] or self.room.reason(job)
 
 
-def _behind(job: Job) -> str:
-    return f"job {job.id} is before it"
-
-
-def _kind(places: Sequence[Spot]) -> str:
-    return places[0].device.kind if places else ""
+EMPTY_PLAN = Plan([], {}, _Room((), (), Conditions()))
+"""The plan before the first pass."""

@@ -1,231 +1,258 @@
-"""The queue: the one place where a job changes its state. Every change is committed before anybody hears of it."""
+"""The queue: the one place where a job changes its state.
+
+Every change is committed before anybody learns of it. The work is done by collaborators around an
+index of jobs; this facade combines them.
+"""
 
 from __future__ import annotations
 
-import secrets
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
-import msgspec
-
-from scheduler.executors import base
-from scheduler.executors.cluster import Cluster
-from scheduler.protocol import paths
-from scheduler.protocol.devices import Device
+from scheduler.attempts import Executors
+from scheduler.protocol.devices import Device, Reading
 from scheduler.protocol.errors import UserError
-from scheduler.protocol.jobs import Cancelled, Cancelling, Event, Failed, Job, Running, Starting
-from scheduler.queue import selection as named
-from scheduler.queue import timeline as story
-from scheduler.queue.orders import UNSEEN, slots
+from scheduler.protocol.jobs import (
+    Cancelling,
+    Changes,
+    Event,
+    Forecast,
+    GroupState,
+    Job,
+    Progress,
+    Running,
+    Spec,
+)
+from scheduler.protocol.search import Search
+from scheduler.protocol.wait_reasons import render
+from scheduler.queue.cancellation import Canceller
+from scheduler.queue.job_index import JobIndex
+from scheduler.queue.launcher import Launcher
 from scheduler.queue.placement import Availability
-from scheduler.queue.policy import plan
-from scheduler.queue.progress_reader import Tail
-from scheduler.queue.reaper import RETRY_S, Settling
-from scheduler.store import Store, environments
+from scheduler.queue.planner import GroupLimits, Planner
+from scheduler.queue.progress_reader import ProgressFollower
+from scheduler.queue.queries import JobQueries
+from scheduler.queue.reaper import Reaper
+from scheduler.queue.recovery import Recovery
+from scheduler.queue.submission import Submission
+from scheduler.queue.transitions import acknowledged, with_note
+from scheduler.queue.usage import UsageCollector
+from scheduler.store import Store
 
-NONE: Mapping[str, Cluster] = {}
-STARTS = 8
-"""How many jobs are started in one go."""
+UNKNOWN = Availability()
+"""All devices are taken to be free."""
 
 
-class Queue(Settling):
-    """Owns the jobs. Not thread-safe: lives in the daemon's loop.
-
-    `evict(device, words)` is called for each device that the assistant must leave, before the job is started.
-    """
+class Queue:
+    """Own the jobs. Not thread-safe: it lives in the daemon's loop."""
 
     def __init__(
         self,
         store: Store,
-        watch: Callable[[int, int], None],
+        executors: Executors,
         on_end: Callable[[Job], None] = lambda job: None,
-        clusters: Mapping[str, Cluster] = NONE,
-        evict: Callable[[str, str], None] = lambda device, words: None,
-        log_limit: Callable[[], int] = lambda: 0,
+        evict: Callable[[str, str], None] = lambda device, why: None,
     ) -> None:
-        super().__init__(store, watch, on_end, clusters, log_limit)
-        self._evict = evict
+        """Read the jobs from the store; start nothing yet.
+
+        Args:
+            on_end: called with each job that ends.
+            evict: called with each device that the assistant must leave before a job starts on
+                it, and why.
+        """
+        self._store = store
+        self._index = JobIndex(store, on_end)
+        self._groups = GroupLimits(store, self._index)
+        self._planner = Planner(self._index, self._groups, executors)
+        self._queries = JobQueries(store, self._index, self._planner)
+        self._submission = Submission(store, self._index, self._queries, self._planner, executors)
+        self._progress = ProgressFollower(self._index)
+        self._usage = UsageCollector()
+        self._launcher = Launcher(
+            store, self._index, self._planner, executors, self._progress, evict
+        )
+        self._canceller = Canceller(store, self._index, self._queries, executors)
+        self._reaper = Reaper(self._index, executors, self._launcher, self._progress, self._usage)
+        self._recovery = Recovery(
+            self._index, executors, self._reaper, self._canceller, self._progress
+        )
+
+    # The jobs
+
+    @property
+    def running(self) -> list[Job]:
+        """Return the jobs that were started and have not ended."""
+        return list(self._index.running.values())
+
+    @property
+    def waiting(self) -> int:
+        """Return how many jobs wait."""
+        return len(self._index.waiting)
+
+    @property
+    def waits_for_devices(self) -> bool:
+        """Return whether a job waits whose start may depend on readings of the devices."""
+        return self._index.waiting.need_devices
+
+    def jobs(self) -> tuple[Job, ...]:
+        """Return the jobs that run, are served next, or ended last, as listed; newest first."""
+        return self._queries.overview()
+
+    def get(self, job_id: int) -> Job:
+        """Return a job. Raises NotFound."""
+        return self._queries.get(job_id)
+
+    def newest(self, limit: int, active: bool) -> tuple[Job, ...]:
+        """Return the newest jobs, as they are listed."""
+        return self._queries.newest(limit, active)
+
+    def find(self, search: Search, before: int, limit: int) -> tuple[tuple[Job, ...], int | None]:
+        """Return jobs that match a search, as they are listed; see `Store.find`."""
+        return self._queries.find(search, before, limit)
+
+    def timeline(self, job_id: int) -> tuple[Event, ...]:
+        """Return the events of a job, oldest first. Raises NotFound."""
+        return self._queries.timeline(job_id)
+
+    # What users request
+
+    def submit(
+        self,
+        specs: Sequence[Spec],
+        devices: Sequence[Device],
+        availability: Availability = UNKNOWN,
+    ) -> list[Job]:
+        """Submit all of the jobs, or none; see `Submission.submit`."""
+        return self._submission.submit(specs, devices, availability)
+
+    def forecast(
+        self, spec: Spec, devices: Sequence[Device], availability: Availability = UNKNOWN
+    ) -> Forecast:
+        """Return where and when a job would start; see `Submission.forecast`."""
+        return self._submission.forecast(spec, devices, availability)
+
+    def forecast_job(
+        self, job_id: int, devices: Sequence[Device], availability: Availability = UNKNOWN
+    ) -> Forecast:
+        """Return where and when a waiting job will start; see `Submission.forecast_job`."""
+        return self._submission.forecast_job(job_id, devices, availability)
+
+    def edit(
+        self,
+        job_id: int,
+        changes: Changes,
+        devices: Sequence[Device],
+        availability: Availability = UNKNOWN,
+    ) -> Job:
+        """Change a job; see `Submission.edit`."""
+        return self._submission.edit(job_id, changes, devices, availability)
+
+    def move(self, job_id: int, beside: int, after: bool) -> Job:
+        """Move a job beside another; see `Submission.move`."""
+        return self._submission.move(job_id, beside, after)
 
     def cancel(self, job_id: int) -> Job:
-        """A job that waits is cancelled at once; one that runs is told to end. Raises NotFound, UserError where it ended already."""
-        job = self.get(job_id)
-        if not job.active:
-            raise UserError(f"job {job_id} has ended already: {job.status}")
-        self._cancel([self._active[job_id]])
+        """Cancel a job, or have it end where it runs. Raises NotFound, UserError if it ended."""
+        self._canceller.cancel(job_id)
         return self.get(job_id)
 
     def cancel_many(
         self, jobs: Sequence[int], ranges: Sequence[tuple[int, int]], array: int | None, group: str
     ) -> Cancelling:
-        """All that is named, in one transaction. Raises UserError where nothing or too much is, NotFound where the array is not there."""
-        if not jobs and not ranges and array is None and not group:
-            raise UserError("name what to cancel: jobs, an array or a group")
-        named.refuse(jobs, ranges)
-        wanted = named.within(self._active, ranges) | (self._active.keys() & set(jobs))
-        if array is not None:
-            wanted |= named.of_array(self.get(array), self._active)
-        if group:
-            wanted |= {number for number, job in self._active.items() if job.spec.group == group}
-        over = set(jobs) - wanted
-        there = self._store.existing(over)
-        self._cancel([self._active[number] for number in sorted(wanted)])
-        ending = wanted & self._active.keys()
-        found = (wanted - ending, ending, there, over - there)
-        return Cancelling(*(tuple(sorted(numbers)) for numbers in found))
+        """Cancel all jobs that are named; see `Canceller.cancel_many`."""
+        return self._canceller.cancel_many(jobs, ranges, array, group)
 
-    def _cancel(self, jobs: Sequence[Job]) -> None:
-        """Those that wait have ended with this; those that run are told to end, once. Raises UserError where the former cannot be."""
-        now = time.time()
-        running = [
-            msgspec.structs.replace(job, state=msgspec.structs.replace(job.state, stopping=True))
-            for job in jobs
-            if isinstance(job.state, Running) and not job.state.stopping
-        ]
-        waiting = [
-            msgspec.structs.replace(job, state=Cancelled(now))
-            for job in jobs
-            if not isinstance(job.state, Running)
-        ]
-        told, never = Event(now, "told to end"), Event(now, "cancelled", "before it ran")
-        trouble: UserError | None = None
-        try:
-            self._put_all(
-                [*((job, (told,)) for job in running), *((job, (never,)) for job in waiting)]
-            )
-        except UserError as e:  # a full disk must not keep the jobs alive that fill it; a crash before they ended forgets who ended them
-            trouble = e
-            for job in running:
-                self._know(job)
-        self._told.extend(job.id for job in running)
-        self._end()
-        if trouble is not None and waiting:
-            raise trouble
+    def groups(self) -> list[GroupState]:
+        """Return the groups with jobs, and those that are limited or paused, by name."""
+        return self._groups.states()
+
+    def set_group(self, name: str, limit: int | None, paused: bool | None) -> None:
+        """Limit or pause a group; None leaves it as it is. Raises UserError."""
+        self._groups.set(name, limit, paused)
+
+    @property
+    def paused(self) -> bool:
+        """Return whether the user paused the queue."""
+        return self._groups.paused
+
+    def pause(self, paused: bool) -> None:
+        """Start nothing new, or go on, also after a restart. Raises UserError."""
+        self._groups.pause(paused)
+
+    # What the daemon does by and by
+
+    def recover(self) -> None:
+        """Decide what becomes of the jobs that the last daemon left; see `Recovery.recover`."""
+        self._recovery.recover()
+
+    def reap(self, job_ids: Iterable[int]) -> None:
+        """Take over how the attempts of these jobs ended; see `Reaper.reap`."""
+        self._reaper.reap(job_ids)
+
+    def plan(self, devices: Sequence[Device], availability: Availability = UNKNOWN) -> None:
+        """Decide what can start, and why the rest waits; nothing is started.
+
+        The assistant has to leave at once what is needed.
+        """
+        self._planner.plan(devices, availability)
+        self._launcher.evict_assistant(availability)
+
+    def step(self, devices: Sequence[Device], availability: Availability = UNKNOWN) -> None:
+        """Start what can start.
+
+        Raises UserError, at the end, while there is a job that could not be started.
+        """
+        self._canceller.end_next()
+        self._planner.end_delays()
+        self._submission.bind(devices)
+        self._canceller.cancel_unable()
+        self.plan(devices, availability)
+        self._launcher.release(devices, availability)
+        while self._launcher.start_planned(devices, availability):
+            self._canceller.cancel_unable()
+            self.plan(devices, availability)
+        for _, problem in self._index.not_started.values():
+            raise UserError(render(problem, time.time()))
 
     @property
     def unfinished(self) -> bool:
-        return super().unfinished or any(
-            start.job.id in self._line for start in self._plan.starts[STARTS:]
-        )
+        """Return whether the next step has to go on with what this one began."""
+        return self._canceller.unfinished or self._launcher.unfinished
 
-    def plan(self, devices: Sequence[Device], sight: Availability = UNSEEN) -> None:
-        """See what can start, and why the rest waits; nothing is started. The assistant is told at once to leave what is needed."""
-        self._plan = plan(
-            self.running, self._lanes(), devices, self.paused, slots(), self._around(sight)
-        )
-        if sight.leased:
-            needed = {
-                device: start.job.id for start in self._plan.starts for device in start.devices
-            }
-            claims = self._plan.claims()
-            for device in sight.leased & {**claims, **needed}.keys():
-                self._evict(
-                    device,
-                    f"job {needed[device]} starts"
-                    if device in needed
-                    else f"job {claims[device]} waits",
-                )
+    def retry_is_ready(self, now: float) -> bool:
+        """Return whether the delay of a job that failed is over."""
+        return self._planner.retry_is_ready(now)
 
-    def _open_gates(self, devices: Sequence[Device], sight: Availability) -> None:
-        """Let those jobs run whose devices the assistant has left by now."""
-        for job_id in tuple(self._gates):
-            job = self._active[job_id]
-            assert isinstance(job.state, Running)
-            if not sight.leased & set(job.state.devices):
-                self._executor(job).release(job, job.state, self._gates.pop(job_id), devices)
+    def add_readings(self, readings: Sequence[Reading]) -> None:
+        """Add up what running jobs use."""
+        self._usage.add(readings, self._index.running.values())
 
-    def step(self, devices: Sequence[Device], sight: Availability = UNSEEN) -> None:
-        """Start what can start and say why the rest waits.
+    def read_progress(self, now: float) -> dict[int, list[Progress]]:
+        """Return what the running jobs reported since the last read, by job."""
+        return self._progress.read(now)
 
-        A job that cannot be started waits a while and holds up nobody. Raises UserError, at the end, while there is one.
-        """
-        self._end()
-        self._wake()
-        self._bind(devices)
-        self._drop_broken()
-        self.plan(devices, sight)
-        self._open_gates(devices, sight)
-        while self._start_planned(
-            devices, sight
-        ):  # one of them never will: others may have its place
-            self._drop_broken()
-            self.plan(devices, sight)
-        for _, why in self._refused.values():
-            raise UserError(why)
-
-    def _start_planned(self, devices: Sequence[Device], sight: Availability) -> bool:
-        """Whether one of them turned out to be none that can be started: it has ended, or is held."""
-        left = False
-        for start in self._plan.starts[:STARTS]:
-            try:
-                self._start(start.job, start.devices, devices, sight)
-                left |= start.job.id not in self._going
-            except UserError as e:
-                self._refused[start.job.id] = (time.monotonic() + RETRY_S, str(e))
-        return left
-
-    def _start(
-        self, job: Job, held: tuple[str, ...], devices: Sequence[Device], sight: Availability
-    ) -> None:
-        """Commit the attempt, start its runner, commit who that is, and only then let it run. Raises UserError; the job then waits on."""
-        attempt, now, executor = secrets.token_hex(16), time.time(), self._executor(job)
-        try:
-            env = self._store.env(job.id)
-        except environments.EnvironmentLost:
-            self._put(*environments.held(job, now))
-            return
-        self._put(msgspec.structs.replace(job, state=Starting(attempt, held, now)))
-        try:
-            try:
-                running = executor.prepare(job, attempt, held)
-            except base.FolderError as e:
-                failed = Failed(now, now, str(e))
-                self._put(msgspec.structs.replace(job, state=failed), story.ended(failed))
-                return
-            try:
-                job = self._put(
-                    msgspec.structs.replace(job, state=running),
-                    story.started(job, held, devices, now),
-                )
-            except UserError:
-                executor.abandon(running)
-                raise
-        except UserError:
-            self._know(job)
-            raise
-        self._tails[job.id] = Tail(paths.job_folder(job.id) / base.LOG_FILE)
-        if sight.leased & set(held):
-            self._gates[job.id] = env
-        else:
-            executor.release(job, running, env, devices)
-
-    def stand_by(self) -> None:
-        """Be ready to start the next job at once. To be called when there is time."""
-        self._local.stand_by()
-
-    # What the executors of clusters need to know, and to tell
+    # What the executors of clusters need; see `executors.cluster.Hub`
 
     def jobs_on(self, where: str) -> list[Job]:
-        """The jobs that were started there and have not ended."""
-        return [job for job in self.running if job.spec.where == where]
+        """Return the jobs that were started there and have not ended."""
+        return [job for job in self._index.running.values() if job.spec.where == where]
 
     def environment(self, job_id: int) -> dict[str, str]:
-        """The environment it was submitted with. Raises UserError."""
+        """Return the environment the job was submitted with. Raises UserError."""
         return self._store.env(job_id)
 
     def acknowledge(self, job_id: int) -> None:
-        """Its cluster has the attempt."""
-        job = self._active[job_id]
+        """Commit that its cluster has the job's attempt."""
+        job = self._index.active[job_id]
         if isinstance(job.state, Running) and not job.state.known:
-            job = msgspec.structs.replace(job, state=msgspec.structs.replace(job.state, known=True))
+            job, events = acknowledged(job, job.state, time.time())
             try:
-                self._put(job, Event(time.time(), "acknowledged", f"by {job.spec.where}"))
+                self._index.commit(job, *events)
             except UserError:
-                self._know(job)  # a full disk; the cluster will say it to the next daemon, too
+                self._index.update(job)  # a full disk; the cluster will tell the next daemon, too
 
     def set_note(self, job_id: int, note: str) -> None:
-        """What holds it up in its cluster. For display: the next daemon hears it anew."""
-        job = self._active[job_id]
+        """Show what holds the job up in its cluster; it is not stored."""
+        job = self._index.active[job_id]
         if isinstance(job.state, Running):
-            self._know(
-                msgspec.structs.replace(job, state=msgspec.structs.replace(job.state, note=note))
-            )
+            self._index.update(with_note(job, job.state, note))

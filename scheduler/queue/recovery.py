@@ -1,75 +1,148 @@
-"""What became of a job that was active when the last daemon ended. Pure: what was found in, what to do out."""
+"""What becomes of jobs that were active when the last daemon ended."""
 
 from __future__ import annotations
 
-import signal
-from typing import Literal
+import time
+from collections.abc import Sequence
 
 import msgspec
 
-from scheduler.executors.base import Exit, Outcome, Unstarted
-from scheduler.protocol import jobs
-from scheduler.protocol.jobs import Cancelled, Done, Failed, Job, Queued, Running, Starting, State
-from scheduler.protocol.units import span
+from scheduler.attempts import (
+    Executors,
+    Exit,
+    NeverRan,
+    Outcome,
+    attempt_of,
+    log_file,
+    result_record,
+    running,
+)
+from scheduler.protocol.errors import UserError
+from scheduler.protocol.jobs import Ended, Job, Lost, Queued, Running, Starting
+from scheduler.queue import transitions
+from scheduler.queue.cancellation import Canceller
+from scheduler.queue.job_index import JobIndex
+from scheduler.queue.progress_reader import ProgressFollower, last_line
+from scheduler.queue.reaper import Reaper
+from scheduler.queue.transitions import Change, with_state
 
-Verdict = State | Literal["adopt"]
+
+class Recovery:
+    """Adopt what still runs, take over what ended, and queue again what never ran."""
+
+    def __init__(
+        self,
+        index: JobIndex,
+        executors: Executors,
+        reaper: Reaper,
+        canceller: Canceller,
+        progress: ProgressFollower,
+    ) -> None:
+        self._index, self._executors, self._reaper = index, executors, reaper
+        self._canceller, self._progress = canceller, progress
+        self._inherited = set(index.active)
+        """Jobs of the last daemon whose fate is not decided yet."""
+
+    def recover(self) -> None:
+        """Decide what becomes of the jobs that the last daemon left.
+
+        Raises UserError where some of them cannot be watched or stored now, so that it must be
+        called again: those jobs stay as they were, and keep their devices.
+        """
+        adopted: list[Job] = []
+        unrecorded: list[Job] = []
+        over: list[tuple[Job, Outcome, Ended | Queued]] = []
+        problem: UserError | None = None
+        for number in sorted(self._inherited & self._index.active.keys()):
+            job = self._index.active[number]
+            executor = self._executors.of(job.spec.where)
+            if (attempt := executor.unrecorded_attempt(job)) is not None:
+                unrecorded.append(self._reopened(job, attempt))
+                continue
+            if isinstance(job.state, Queued):
+                self._inherited.discard(job.id)
+                continue
+            state = attempt_of(job)
+            alive = isinstance(state, Running) and executor.alive(state)
+            outcome = executor.outcome(job)  # after `alive`: a runner that is gone wrote its record
+            decision = self._decide(job, state, outcome, alive)
+            if decision is not None:
+                over.append((job, outcome, decision))
+                continue
+            try:
+                executor.adopt(job)
+                adopted.append(job)
+            except UserError as e:
+                problem = e
+        self._adopt(adopted)
+        ended = [*unrecorded, *(job for job, _, _ in over)]
+        self._reaper.kill(ended)
+        changes = [*map(self._unrecorded_end, unrecorded), *(self._end(*found) for found in over)]
+        self._index.commit_all(changes)
+        self._inherited.difference_update(job.id for job in ended)
+        if problem is not None:
+            raise problem
+
+    def _decide(
+        self, job: Job, state: Starting | Running, outcome: Outcome, alive: bool
+    ) -> Ended | Queued | None:
+        result, line = result_record(job.id), last_line(log_file(job))
+        return decide(state, outcome, alive, result, line, time.time())
+
+    def _adopt(self, jobs: Sequence[Job]) -> None:
+        """Follow jobs that run on."""
+        self._progress.follow(jobs)
+        self._inherited.difference_update(job.id for job in jobs)
+        now = time.time()
+        try:
+            self._index.commit_all([transitions.adopted(job, now) for job in jobs])
+        except UserError:
+            pass  # a full disk must not keep the daemon from following them
+        self._canceller.end_later(job for job in jobs if running(job).stopping)
+
+    def _end(self, job: Job, outcome: Outcome, decision: Ended | Queued) -> Change:
+        if isinstance(decision, Queued):
+            return transitions.never_released(job, time.time())
+        return self._reaper.conclude(job, decision, outcome)
+
+    def _reopened(self, job: Job, attempt: str) -> Job:
+        """Return the job at an attempt that ran and that the store lost, as after a repair.
+
+        It waits no more, even if its end cannot be stored yet, so that nothing runs twice.
+        """
+        job = with_state(job, Starting(attempt, (), job.submitted))
+        self._index.update(job)
+        return job
+
+    def _unrecorded_end(self, job: Job) -> Change:
+        """Return how such an attempt ended, of which nothing runs any more."""
+        outcome = self._executors.of(job.spec.where).outcome(job)
+        if isinstance(outcome, Exit):
+            return self._reaper.conclude(job, self._reaper.end_state(job, outcome), outcome)
+        why = "it was started, and the store lost the record of it"
+        return self._reaper.conclude(job, Lost(job.submitted, time.time(), why), outcome)
 
 
-def recover(
-    job: Job, outcome: Outcome, alive: bool, result: msgspec.Raw, last_line: str, now: float
-) -> Verdict:
-    """In this order: the runner's own word, an attempt that runs on, one that never ran anything, and else it is lost.
+def decide(
+    state: Starting | Running,
+    outcome: Outcome,
+    alive: bool,
+    result: msgspec.Raw,
+    last_line: str,
+    now: float,
+) -> Ended | Queued | None:
+    """Return the new state of a job that was started; None where its attempt runs on.
 
-    A job whose start was committed but not who runs it was never released: it waits again.
+    The runner's record decides first, then an attempt that runs on, then one that never ran; any
+    other is lost. An attempt that was committed without its runner was never released, so that the
+    job waits again.
     """
-    state = job.state
-    if not isinstance(state, Starting | Running):
-        return state
     if isinstance(outcome, Exit):
-        return ended(state, outcome, result, last_line)
+        return transitions.ended(state, outcome, result, last_line)
     if isinstance(state, Starting):
         return Queued()
     if alive:
-        return "adopt"
-    return (
-        Queued()
-        if isinstance(outcome, Unstarted) and not state.stopping
-        else lost(state, now, outcome.why)
-    )
-
-
-def lost(state: Running, now: float, why: str) -> State:
-    """The attempt is gone and left no word. Where the job was to be ended anyway, it is."""
-    if state.stopping:
-        return Cancelled(now, state.at, state.devices)
-    return jobs.Lost(state.at, now, why, state.devices)
-
-
-def ended(state: Starting | Running, found: Exit, result: msgspec.Raw, last_line: str) -> State:
-    """The state after the runner's word. `last_line` of the output is quoted where the job failed."""
-    if isinstance(state, Running) and state.stopping:
-        return Cancelled(found.ended, found.started, state.devices)
-    if found.code == 0 and not found.over:
-        return Done(found.started, found.ended, state.devices, result)
-    return Failed(
-        found.started, found.ended, _reason(found, last_line), found.code, state.devices, result
-    )
-
-
-def _reason(found: Exit, last_line: str) -> str:
-    if found.over:
-        return f"ran longer than its limit of {span(found.over)}" + (
-            f": {last_line}" if last_line else ""
-        )
-    if found.code is None:
-        return found.error
-    if found.code < 0:
-        name = (
-            signal.Signals(-found.code).name
-            if -found.code in set(signal.Signals)
-            else f"signal {-found.code}"
-        )
-        return f"killed by {name}" + (
-            " (often the kernel, out of memory)" if name == "SIGKILL" else ""
-        )
-    return f"exit code {found.code}" + (f": {last_line}" if last_line else "")
+        return None
+    if isinstance(outcome, NeverRan) and not state.stopping:
+        return Queued()
+    return transitions.vanished(state, outcome.why, now)

@@ -1,66 +1,110 @@
-"""Whether a job that failed is tried again, when, and with what. Pure."""
+"""Whether a job that failed is tried again, when, and with how much memory."""
 
 from __future__ import annotations
 
-import time
-from typing import NamedTuple
+import math
+import re
 
 import msgspec
 
-from scheduler.protocol.jobs import Event, Failed, Job, Queued, Spec
-from scheduler.protocol.units import amount, span
-from scheduler.queue.oom import needed, next_memory, out_of_memory
+from scheduler.protocol.jobs import Event, Failed, Job, Queued, Spec, queued
+from scheduler.protocol.units import GIB, amount, parse_bytes, span
+from scheduler.protocol.wait_reasons import NotConsidered, RetryLater
+from scheduler.queue.transitions import Change
 
 MAX_WAIT_S = 3600.0
 _ROUNDING_S = 0.1
+_OUT_OF_MEMORY = re.compile(
+    r"CUDA out of memory|HIP out of memory|CUDA error: out of memory|CUDA_ERROR_OUT_OF_MEMORY"
+    r"|cudaErrorMemoryAllocation|CUBLAS_STATUS_ALLOC_FAILED|CUDNN_STATUS_ALLOC_FAILED"
+    r"|RESOURCE_EXHAUSTED: Out of memory"
+)
+_TRIED = re.compile(r"Tried to allocate (\d+(?:\.\d+)? [KMGT]iB)")
+_HAS = re.compile(r"(?:[Tt]his process|Process \d+) has (\d+(?:\.\d+)? [KMGT]iB) memory in use")
+_SIZES = (1, 2, 3, 4, 6, 8, 12, 16, 20, 24, 32, 40, 48, 64, 80, 96, 128, 160, 192, 256)
+"""GiB; each a half to a third more than the one before it, as GPUs come."""
+_SHARE = 0.95
+"""Of a GPU's memory; a job that needs more gets the GPU to itself."""
 
 
-class Again(NamedTuple):
-    job: Job
-    event: Event
+def next_attempt(
+    job: Job, failed: Failed, log: str, largest: float | None, now: float
+) -> Change | None:
+    """Return the job as it waits for its next attempt; None where its failure is final.
 
+    A job that shares a GPU and ran out of memory is tried again at once with more of it, at last
+    with a GPU to itself; that takes none of its retries.
 
-def again(job: Job, failed: Failed, log: str, largest: float | None, now: float) -> Again | None:
-    """The job as it waits again, None where its failure is final.
-
-    `log`: the end of what it printed. `largest`: bytes of the largest device; None where unknown. A job that shares a GPU and ran out
-    of memory is tried again at once with more of it, at last with a GPU for itself; that takes none of its retries.
+    Args:
+        log: the end of what the job printed.
+        largest: bytes of the largest device; None where unknown.
     """
     spec = job.spec
     if spec.memory and out_of_memory(log):
-        memory = next_memory(
-            spec.memory, needed(log, job.usage.memory if job.usage else 0.0), largest
-        )
-        more = f"with {amount(memory)}" if memory else "with a GPU for itself"
-        grown = msgspec.structs.replace(spec, memory=memory, retries=spec.retries + 1)
+        peak = job.usage.memory if job.usage else 0.0
+        memory = next_memory(spec.memory, needed_memory(log, peak), largest)
+        more = f"with {amount(memory)}" if memory else "with a GPU to itself"
         text = f"{more}, as {amount(spec.memory)} were not enough"
-        return Again(_next(job, Queued(), spec=grown), Event(now, "queued again", text))
-    if job.tries >= spec.retries:
+        spec = msgspec.structs.replace(spec, memory=memory, retries=spec.retries + 1)
+        state = queued(NotConsidered(), now)
+    elif job.tries < spec.retries:
+        wait = retry_delay(spec, job.tries)
+        text = f"for attempt {job.tries + 2} of {spec.retries + 1}"
+        text += f", in {span(round(wait, 1))}" if wait else ""
+        state = queued(NotConsidered(), now, until=now + wait)
+    else:
         return None
-    wait = delay(job.spec, job.tries)
-    text = f"for attempt {job.tries + 2} of {spec.retries + 1}" + (
-        f", in {span(round(wait, 1))}" if wait else ""
-    )
-    return Again(_next(job, Queued(until=now + wait)), Event(now, "queued again", text))
+    again = msgspec.structs.replace(job, spec=spec, state=state, tries=job.tries + 1)
+    return again, (Event(now, "queued again", text),)
 
 
-def _next(job: Job, state: Queued, **more: object) -> Job:
-    return msgspec.structs.replace(job, state=state, tries=job.tries + 1, **more)
-
-
-def delay(spec: Spec, tries: int) -> float:
-    """Seconds between the end of an attempt, which `tries` others came before, and the next."""
+def retry_delay(spec: Spec, tries: int) -> float:
+    """Return the seconds before the next attempt, where `tries` others ended before the last."""
     return float(min(spec.backoff * 2.0 ** min(tries, 32), MAX_WAIT_S))
 
 
-def rests(job: Job, now: float) -> float:
-    """Seconds for which it is not to be started yet; 0 where it may be. A clock that was set back does not make it wait longer."""
+def remaining_delay(job: Job, now: float) -> float:
+    """Return the seconds for which a waiting job must not start yet; 0 where it may.
+
+    A clock that was set back does not make it wait longer.
+    """
     assert isinstance(job.state, Queued)
     left = job.state.until - now
-    return left if 0 < left <= delay(job.spec, max(job.tries - 1, 0)) + _ROUNDING_S else 0.0
+    longest = retry_delay(job.spec, max(job.tries - 1, 0)) + _ROUNDING_S
+    return left if 0 < left <= longest else 0.0
 
 
-def resting(job: Job) -> str:
-    """Why it waits while it rests."""
+def retry_reason(job: Job) -> RetryLater:
+    """Return why a job waits that must not start yet."""
     assert isinstance(job.state, Queued)
-    return f"attempt {job.tries} failed; the next starts at {time.strftime('%H:%M:%S', time.localtime(job.state.until))}"
+    return RetryLater(job.tries, job.state.until)
+
+
+def out_of_memory(log: str) -> bool:
+    """Return whether a log's end shows that CUDA, or a library on it, ran out of memory."""
+    return _OUT_OF_MEMORY.search(log) is not None
+
+
+def needed_memory(log: str, peak: float) -> float:
+    """Return the bytes that the job needed at least.
+
+    That is what it had and asked for, where PyTorch printed it, or else the most that it was
+    observed to have.
+    """
+    tried, has = _TRIED.findall(log), _HAS.findall(log)
+    if not tried or not has:
+        return peak
+    return max(float(parse_bytes(tried[-1]) + max(map(parse_bytes, has))), peak)
+
+
+def next_memory(reserved: int, need: float, largest: float | None) -> int:
+    """Return the bytes that the next attempt reserves; 0 for a GPU to itself.
+
+    That is what the job needed, or else the next size, unless hardly any GPU has more.
+
+    Args:
+        largest: bytes of the largest GPU; None where no device was read yet.
+    """
+    larger = next((size * GIB for size in _SIZES if size * GIB > reserved), 2 * reserved)
+    new = math.ceil(need / GIB) * GIB if need > reserved else larger
+    return 0 if largest is None or new > _SHARE * largest else new

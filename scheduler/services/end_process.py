@@ -9,7 +9,7 @@ from pathlib import Path
 
 import psutil
 
-from scheduler.executors.local import start_time
+from scheduler.background.process_stat import start_time
 from scheduler.protocol.devices import Process
 from scheduler.protocol.errors import NotFound, UserError
 

@@ -10,10 +10,14 @@ import hashlib
 import msgspec
 
 from scheduler.protocol.errors import MALFORMED, UserError
-from scheduler.protocol.jobs import Event, Job, Queued
+from scheduler.protocol.jobs import Event, Job, Queued, queued
+from scheduler.protocol.wait_reasons import EnvironmentMissing
 
-LOST = "is held: the environment it was submitted with is lost or damaged in the store. Submit it again, and cancel this one"
-"""The reason of a job that must not run, as it would run with another environment."""
+_OLD_REASON = (
+    "is held: the environment it was submitted with is lost or damaged in the store. "
+    "Submit it again, and cancel this one"
+)
+"""How stores of GPU Deck before 0.1.0 mark a job that waits for want of its environment."""
 
 
 class EnvironmentLost(UserError):
@@ -39,13 +43,15 @@ def decoded(text: bytes) -> dict[str, str] | None:
 
 
 def held(job: Job, now: float) -> tuple[Job, Event]:
-    """Return the job on hold for want of its environment, and the event for its timeline."""
-    waits = msgspec.structs.replace(
-        job, spec=msgspec.structs.replace(job.spec, hold=True), state=Queued(LOST)
-    )
+    """Return the job as it waits without its environment, and the event for its timeline."""
+    spec = msgspec.structs.replace(job.spec, hold=True)
+    waits = msgspec.structs.replace(job, spec=spec, state=queued(EnvironmentMissing(), now))
     return waits, Event(now, "held", "its environment is lost or damaged in the store")
 
 
 def is_held(job: Job) -> bool:
-    """Return True if the job is on hold for want of its environment."""
-    return isinstance(job.state, Queued) and job.spec.hold and job.state.reason == LOST
+    """Return whether the job waits for want of its environment."""
+    state = job.state
+    if not isinstance(state, Queued) or not job.spec.hold:
+        return False
+    return isinstance(state.wait, EnvironmentMissing) or state.reason == _OLD_REASON

@@ -18,8 +18,9 @@ from scheduler.protocol.errors import MALFORMED, NotFound, UserError
 from scheduler.protocol.jobs import Event, Group, Job, Spec, State, Usage, listed, status_of
 from scheduler.protocol.search import OUTCOMES, Search, devices, ended, matches, outcome, searched
 from scheduler.protocol.snapshot import Alert
+from scheduler.protocol.wait_reasons import EnvironmentMissing, render
 from scheduler.store.database import Database
-from scheduler.store.environments import LOST, EnvironmentLost, digest, whole
+from scheduler.store.environments import EnvironmentLost, digest, whole
 from scheduler.store.migrate import SCHEMA_VERSION, create, migrate
 
 _SPEC = msgspec.json.Decoder(Spec).decode
@@ -218,7 +219,7 @@ class Store(Database):
         with self._translated():
             found = self.connection.execute(self._q["get_env"], (job_id,)).fetchone()
         if found is None or (env := whole(*found)) is None:
-            raise EnvironmentLost(f"job {job_id} {LOST}")
+            raise EnvironmentLost(f"job {job_id} {render(EnvironmentMissing(), 0.0)}")
         return env
 
     def active(self) -> list[Job]:

@@ -1,5 +1,1 @@
-"""Measure speed, cost and accuracy.
-
-`python -m tests.benchmarks` (make bench) runs what needs no GPU; the other modules say what they
-need.
-"""
+"""Speed, measured. `python -m tests.benchmarks` (make bench) runs what needs no GPU; the other modules say what they need."""

@@ -1,4 +1,4 @@
-"""Run the real probe, and loads of a known size on a GPU, for the benchmarks of the monitor."""
+"""What the benchmarks of the monitor share: the real probe, listened to, and loads of a known size on a GPU."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Call = Callable[[], object]
 
 
 def need_gpu() -> int:
-    """Return the number of NVIDIA GPUs, or exit with one line if there is none."""
+    """How many NVIDIA GPUs there are; ends the program in one line where there is none."""
     try:
         pynvml.nvmlInit()
         count = int(pynvml.nvmlDeviceGetCount())
@@ -32,7 +32,7 @@ def need_gpu() -> int:
 
 
 def torch_on_gpu() -> Any:
-    """Import torch, or exit with one line if it cannot use the GPU."""
+    """torch, where it can use the GPU; ends the program in one line where it cannot."""
     import torch
 
     if not torch.cuda.is_available():
@@ -43,7 +43,7 @@ def torch_on_gpu() -> Any:
 
 
 class Probe:
-    """Run the real probe in a process of its own, and keep the readings of the first GPU."""
+    """The real probe, a process of its own, listened to. `readings` are those of the first GPU."""
 
     def __init__(self, hz: float = 2.0) -> None:
         self.readings: list[Reading] = []
@@ -62,7 +62,7 @@ class Probe:
                 self.readings.append(message.readings[0])
 
     def between(self, start: float, end: float) -> list[Reading]:
-        """Return the readings whose interval lies between two times (seconds since the epoch)."""
+        """Readings whose interval lies within these times (seconds since the epoch)."""
         inside = [r for r in self.readings if start < r.time < end]
         return inside[1:]
 
@@ -77,11 +77,11 @@ class Ran(NamedTuple):
     start: float
     end: float
     spans: list[tuple[float, float]]
-    """The times at which the GPU had work, in seconds since the epoch."""
+    """When the GPU had work; all times are seconds since the epoch."""
 
 
 def loop(call: Call, seconds: float, duty: float = 1.0, period: float = 0.1) -> Ran:
-    """Run `call` repeatedly on the GPU, busy for the share `duty` of each `period` (s)."""
+    """Run `call` over and over on the GPU, busy for the share `duty` of each `period` (s)."""
     torch = torch_on_gpu()
     call()
     torch.cuda.synchronize()
@@ -100,7 +100,9 @@ def loop(call: Call, seconds: float, duty: float = 1.0, period: float = 0.1) -> 
         event = torch.cuda.Event()
         event.record()
         ahead.append(event)
-        if len(ahead) > (8 if duty == 1.0 else 1):  # no work may be left to run in a pause
+        if len(ahead) > (
+            8 if duty == 1.0 else 1
+        ):  # with pauses, nothing may be left to run in them
             ahead.popleft().synchronize()
     torch.cuda.synchronize()
     end = time.time()

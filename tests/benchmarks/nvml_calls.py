@@ -1,10 +1,11 @@
-"""Measure what each of the probe's calls of NVML costs, in CPU time and wall time.
+"""What each question of the probe costs: CPU time and wall time of a call, and what it adds up to at the pace of its fields.
 
-    python -m tests.benchmarks.nvml_calls [--hz 2] [--out DIR]
+On a machine with an NVIDIA GPU:
 
-Needs a machine with an NVIDIA GPU, which should be idle, so that no call waits. The rows go to
-results/nvml_calls.csv, with the total at the pace of the fields. The rest of the probe's work
-(Python, JSON, waking up) is the difference to results/probe_cost.csv.
+python -m tests.benchmarks.nvml_calls [--hz 2] [--out DIR]
+
+Rows go to results/nvml_calls.csv. At rest, so that a call waits for nobody; the rest of the probe's work (Python, JSON, waking up) is the
+difference to results/probe_cost.csv.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ REPEATS = 30
 
 
 class Question(NamedTuple):
-    """Describe a call of the probe, and how often it is made in a second."""
+    """One that the probe asks, and how often a second."""
 
     name: str
     ask: Callable[[], object]
@@ -41,7 +42,7 @@ class Question(NamedTuple):
 
 
 def questions(handle: Any, hz: float) -> list[Question]:
-    """Return all calls that `scheduler.devices.nvidia.gpu.Gpu` makes for a reading of one GPU."""
+    """All that `scheduler.devices.nvidia.gpu.Gpu` asks of one GPU for a reading."""
     found = [
         Question(" ".join(c.fields), lambda c=c: optional(c.call, handle), _pace(c.period_s, hz))
         for c in QUERIES
@@ -86,7 +87,7 @@ def _pace(period_s: float, hz: float) -> float:
 
 
 def cost(question: Question) -> dict[str, object]:
-    """Return means over REPEATS calls, with pauses as in the probe, without the first call."""
+    """Means over REPEATS calls, a little apart as in the probe; the first call is left out."""
     cpu, wall = [], []
     for _ in range(REPEATS + 1):
         time.sleep(MIN_INTERVAL_S if question.name.startswith("GPM") else 0.005)
@@ -122,8 +123,9 @@ def main() -> None:
     )
     for row in rows:
         print(
-            "{percent_of_a_core:8} % {cpu_us:9} us of CPU {wall_us:9} us "
-            "{per_second:8} a second  {question}".format(**row)
+            "{percent_of_a_core:8} % {cpu_us:9} us of CPU {wall_us:9} us {per_second:8} a second  {question}".format(
+                **row
+            )
         )
     print(sum(float(str(row["percent_of_a_core"])) for row in rows), "% of a core together")
     print(write("nvml_calls", [row | where for row in rows], arguments.out))

@@ -1,11 +1,9 @@
-"""Measure what a streamed piece of an answer costs the assistant's page.
+"""What a streamed piece of an answer costs the assistant panel: CPU time of the window's process, with few and with 1,000 messages.
 
     python -m tests.benchmarks.panel
 
-This is the CPU time of the window's process, with few and with 1,000 messages. The window is real,
-but offscreen. Every piece is delivered, laid out and painted before the next one arrives; in use,
-pieces that arrive within 50 ms of each other are drawn together. The rows go to results/panel.csv:
-one for each length of the conversation, in milliseconds.
+The real window, offscreen. Every piece is delivered, laid out and painted before the next one comes; in use, pieces that come within
+50 ms of each other are drawn together. Writes results/panel.csv: a row a length of the conversation, in milliseconds.
 """
 
 from __future__ import annotations
@@ -33,7 +31,7 @@ FACTS = tuple((f"GPU 0 reading {i}", "66 °C", "NVML readings") for i in range(4
 
 
 def measure(length: int) -> dict[str, float]:
-    """Return the CPU milliseconds of a piece, and the number of message widgets."""
+    """CPU milliseconds a piece, and the widgets of messages there are."""
     app = theme.application()
     theme.apply(app, "light")
     window = MainWindow(Link())
@@ -80,8 +78,7 @@ def main() -> None:
     ]
     for row in rows:
         print(
-            f"{row['messages']} messages: {row['median']} ms (P95 {row['p95']}), "
-            f"{row['bubbles']} bubbles"
+            f"{row['messages']} messages: {row['median']} ms (P95 {row['p95']}), {row['bubbles']} bubbles"
         )
     print(write("panel", rows))
 

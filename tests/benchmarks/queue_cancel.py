@@ -1,9 +1,6 @@
-"""Measure the cancelling of many jobs at once, and of a job that many others wait for.
+"""What it takes to cancel many jobs with one order, and a job that many wait for: python -m tests.benchmarks.queue_cancel [--running N].
 
-    python -m tests.benchmarks.queue_cancel [--running N]
-
-The daemon and the processes are real. Each row also holds the longest time that another client
-waited for a reply meanwhile.
+By the real daemon, with real processes. Beside each, the longest that another client waited for an answer meanwhile.
 """
 
 from __future__ import annotations
@@ -30,9 +27,7 @@ from tests.benchmarks.rows import context, write
 
 ENV = {"PATH": os.environ["PATH"], **{f"VARIABLE_{number}": "x" * 50 for number in range(64)}}
 RUNNER = 8 * 2**20
-"""Upper bound of the bytes that a running job and its runner take; fewer jobs run if memory is
-short.
-"""
+"""Bytes that a job which runs takes at most, with its runner: of more than there is memory for, as many as there is."""
 _PATIENCE_S = 600.0
 
 
@@ -70,7 +65,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _queued(deck: Client) -> dict[str, float]:
-    """Submit a full batch of jobs that wait."""
+    """A full batch that waits."""
     jobs = deck.submit_many([Spec(("true",), "waits", "/", ENV, hold=True)] * MAX_BATCH)
     what = f"{MAX_BATCH} that wait: order to answer"
     with _others() as longest:
@@ -79,7 +74,7 @@ def _queued(deck: Client) -> dict[str, float]:
 
 
 def _parent(deck: Client) -> dict[str, float]:
-    """Submit a job that a full batch depends on."""
+    """One for whose success a full batch waits."""
     first = deck.submit(["true"], hold=True, env=ENV).id
     deck.submit_many([Spec(("true",), "waits", "/", ENV, after=(first,))] * MAX_BATCH)
     what = f"one that {MAX_BATCH} wait for"
@@ -94,7 +89,7 @@ def _parent(deck: Client) -> dict[str, float]:
 
 
 def _running(deck: Client, count: int) -> dict[str, float]:
-    """Submit an array whose jobs run at once and share the memory of one device."""
+    """An array that runs: all share the memory of one device."""
 
     def start() -> tuple[Job, ...]:
         jobs = deck.submit_array(["sleep", "3600"], range(count), memory=2**20, env=ENV)
@@ -122,9 +117,7 @@ def _none_left(deck: Client) -> None:
 
 @contextmanager
 def _others() -> Iterator[Callable[[], float]]:
-    """Send requests continuously as another client, and return the longest wait for a reply in
-    seconds.
-    """
+    """Another client asks all the time; gives the longest that an answer took, in seconds."""
     over, longest = threading.Event(), [0.0]
 
     def ask() -> None:

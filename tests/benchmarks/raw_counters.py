@@ -1,11 +1,10 @@
-"""Record the raw counters of the first GPU, as often as possible, for later analysis.
+"""What the hardware tells of the first GPU, as raw and as often as it can be had: for deciding afterwards what follows from it.
 
     python -m tests.benchmarks.raw_counters FILE SMS
 
-Reads until standard input is closed, then writes FILE (JSON, gzip): the SM clock about every
-millisecond, two other calls that report a clock every 5 ms (to see whether they are updated more
-often), power and throttle reasons every 20 ms, and the GPM metrics over each 0.1 s and each 0.5 s.
-A metric or call that this driver refuses is recorded once with its reason.
+Reads until its standard input is closed, then writes FILE (JSON, gzip): the SM clock every millisecond or so, two other calls that tell a
+clock every 5 ms (are they renewed more often?), power and throttle reasons every 20 ms, and the GPM metrics over each 0.1 s and each 0.5 s.
+What this driver refuses is left out, and kept once with its reason.
 """
 
 from __future__ import annotations
@@ -27,40 +26,40 @@ METRICS = {
     for name, number in vars(nv).items()
     if name.startswith("NVML_GPM_METRIC_") and (number <= 13 or 248 <= number <= 260)
 }
-"""The utilisation of every pipe, and the counts of cycles that the driver of our H100 refused."""
+"""Utilisation of every pipe, and the counts of cycles that the driver of our H100 refused."""
 T = TypeVar("T", bound=msgspec.Struct)
 LOOK_S, OTHERS_S, SLOW_S, GPM_S, LONG = 0.001, 0.005, 0.02, 0.1, 5
 
 
 class Interval(msgspec.Struct, frozen=True):
-    """Hold the GPM metrics between two samples, in percent or cycles."""
+    """GPM between two samples, in percent or cycles."""
 
     start: float
     end: float
     long: bool
-    """The metrics over LONG samples instead of one."""
+    """Over LONG samples instead of one."""
     values: dict[str, float]
 
 
 class Raw(msgspec.Struct):
-    """Hold all that was recorded. Times are seconds since the epoch."""
+    """Times are seconds since the epoch."""
 
     sms: int = 0
     capability: tuple[int, int] = (0, 0)
     clock_max: float = 0.0
     clocks: list[tuple[float, float]] = []
-    """Pairs of time and MHz."""
+    """When, and MHz."""
     others: dict[str, list[tuple[float, float]]] = {}
-    """The same from other calls: the graphics clock, and NVML's current SM clock."""
+    """The same by other calls: the graphics clock, and what NVML names the current SM clock."""
     slow: list[tuple[float, float, int]] = []
-    """Time, watts (instantaneous), and the bits of the throttle reasons."""
+    """When, watts (instant), and the bits of why the clocks are held down."""
     intervals: list[Interval] = []
     refused: dict[str, str] = {}
-    """Metrics and calls that fail, and why."""
+    """Metrics and calls that have no answer, and why."""
 
 
 class Recorder:
-    """Read everything that is due, and keep it in `raw`."""
+    """Looks at what is due, and keeps it in `raw`."""
 
     def __init__(self, sms: int) -> None:
         self._handle = nv.nvmlDeviceGetHandleByIndex(0)
@@ -74,7 +73,7 @@ class Recorder:
         self._due = {"others": 0.0, "slow": 0.0, "gpm": 0.0}
 
     def look(self, now: float) -> None:
-        """Read what is due at `now` (seconds since the epoch)."""
+        """`now`: seconds since the epoch."""
         if (
             clock := self._told("clock", nv.nvmlDeviceGetClockInfo, self._handle, nv.NVML_CLOCK_SM)
         ) is not None:
@@ -123,7 +122,7 @@ class Recorder:
             metric = request.metrics[i]
             if metric.nvmlReturn != nv.NVML_SUCCESS:
                 self.raw.refused[name] = str(nv.NVMLError(metric.nvmlReturn))
-            elif metric.value == metric.value:  # NaN if nothing was counted
+            elif metric.value == metric.value:  # NaN while nothing was counted
                 found[name] = metric.value
         return found
 
@@ -151,7 +150,7 @@ def read(file: Path, kind: type[T]) -> T:
 
 
 class Recording:
-    """Run the recorder in a process of its own, so that it and the load do not delay each other."""
+    """The recorder in a process of its own, so that it and the load do not wait for each other."""
 
     def __init__(self, file: Path, sms: int) -> None:
         self._file = file
@@ -161,10 +160,7 @@ class Recording:
         )
 
     def end(self) -> Raw:
-        """End the recording.
-
-        Raises CalledProcessError if the process failed; its error is on standard error.
-        """
+        """Raises CalledProcessError where it failed; what it said is on standard error."""
         assert self._process.stdin is not None
         self._process.stdin.close()
         if status := self._process.wait(60):

@@ -1,6 +1,4 @@
-"""Wrap the peers of our RWKV-7 on a GPU: the `rwkv` package with its kernels, and
-flash-linear-attention.
-"""
+"""What our RWKV-7 is measured beside on a GPU, with the same weights: the `rwkv` package with its kernels, and flash-linear-attention."""
 
 from __future__ import annotations
 
@@ -22,17 +20,13 @@ from tests.unit.accel.rwkv.rwkv_models import Tensors, to_hf
 class Peer(NamedTuple):
     name: str
     logits: Callable[[Sequence[int]], Tensor]
-    """Returns the logits after the last token of a prompt: [V]."""
+    """Of a prompt from the beginning, after its last token: [V]."""
     decode: Callable[[int], None] | None = None
-    """Generates greedy tokens of one sequence, each fed back through the host."""
+    """So many greedy tokens of one sequence, each fed back through the host."""
 
 
 def package(tensors: Tensors) -> Peer:
-    """Return the `rwkv` package's model in fp16.
-
-    Its CUDA kernels are built if nvcc and ninja are installed, which takes a minute once on a
-    machine.
-    """
+    """In fp16, with its CUDA kernels where nvcc and ninja are there to build them: a minute, once on a machine."""
     kernels = bool(
         shutil.which("nvcc") and (shutil.which("ninja") or importlib.util.find_spec("ninja"))
     )
@@ -57,7 +51,7 @@ def package(tensors: Tensors) -> Peer:
 
 
 def flash_linear_attention(tensors: Tensors) -> Peer | None:
-    """Return its model for Hugging Face's transformers in bf16, or None if it is not installed."""
+    """In bf16, by its model for Hugging Face's transformers; None where it is not installed."""
     if not importlib.util.find_spec("fla"):
         return None
     from fla.models import RWKV7Config, RWKV7ForCausalLM

@@ -1,8 +1,6 @@
-"""Measure the time from the start of the process to the first live chart.
+"""From the start of the process to the first live chart: interpreter, imports, window, daemon, first reading, painted.
 
-    python -m tests.benchmarks.window_start      one start, in this process, as JSON
-
-It covers the interpreter, imports, window, daemon, first reading and painting.
+python -m tests.benchmarks.window_start      one start, in this process, as JSON
 """
 
 from __future__ import annotations
@@ -20,11 +18,8 @@ from scheduler.protocol.errors import DaemonGone
 
 
 def measure(count: int = 7) -> dict[str, dict[str, float]]:
-    """Return the seconds with the daemon already running (`warm`) and without one (`cold`).
-
-    Each start is a new process; both kinds take turns.
-    """
-    from tests.benchmarks.rows import spread  # not part of the measured start
+    """Seconds, with the daemon already running (`warm`) and with none (`cold`): each start is a fresh process, in turn."""
+    from tests.benchmarks.rows import spread  # not for the start that is measured
 
     samples: dict[str, list[float]] = {"warm": [], "cold": []}
     for turn in range(count + 1):
@@ -37,7 +32,7 @@ def measure(count: int = 7) -> dict[str, dict[str, float]]:
                 check=True,
                 text=True,
             )
-            if turn:  # the first start loads the libraries from disk
+            if turn:  # the first one loads the libraries from disk
                 found.append(json.loads(run.stdout)["seconds"])
     return {kind: spread(found) for kind, found in samples.items()}
 
@@ -51,7 +46,7 @@ def _stop_daemon() -> None:
 
 
 def _age() -> float:
-    """Return the seconds since this process was started, by the kernel's clock (to 10 ms)."""
+    """Seconds since this process was started, by the kernel's clock (to 10 ms)."""
     ticks = int(Path("/proc/self/stat").read_text().rsplit(")", 1)[1].split()[19])
     return time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
 
@@ -59,7 +54,7 @@ def _age() -> float:
 def main() -> None:
     began = time.time() - _age()
     os.environ["QT_QPA_PLATFORM"] = "offscreen"
-    begin()  # like `gpudeck`
+    begin()  # as `gpudeck` does
     from app.tour.session import Session
 
     with Session() as session:

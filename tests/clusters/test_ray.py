@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.ray, pytest.mark.timeout(300)]
 
 
 def unreachable(deck: Client, job: Job) -> bool:
-    return "ray:lab unreachable since " in state(deck, job).note
+    return "ray:lab has not answered since " in state(deck, job).note
 
 
 def test_a_job_runs_there_as_it_would_here(deck: Client) -> None:
@@ -142,7 +142,7 @@ def test_a_head_that_is_killed_and_started_anew_runs_nothing_twice(
     )
     reason = deck.job(waiting.id).state
     assert isinstance(reason, Queued)
-    assert reason.reason.startswith("ray:lab unreachable since ")
+    assert reason.reason.startswith("ray:lab has not answered since ")
     head.start()
     lost = deck.wait(job.id, WAIT_S).state
     assert isinstance(lost, Lost)

@@ -29,7 +29,7 @@ def test_an_answer_with_its_writer_and_sources(fed, qtbot):
     (ask,) = fed.asked
     assert isinstance(ask, Ask)
     assert ask.text == "how hot was it?"
-    fed.window.deliver(Waits("waiting for idle devices (GPU 0: utilisation 98 %)", ask.id))
+    fed.window.deliver(Waits("waits for idle devices (GPU 0: utilisation 98 %)", ask.id))
     qtbot.waitUntil(lambda: "utilisation 98 %" in page.messages.bubbles[1].note.text())
     fed.window.deliver(Wrote("It was **61", ask.id))
     qtbot.waitUntil(lambda: "61" in page.messages.bubbles[1].text.toPlainText())

@@ -142,12 +142,12 @@ def test_what_waits_for_the_gpu_can_be_answered_on_the_cpu_now(fed, qtbot):
     talk = opened(fed)
     talk.entry.brief.click()
     number = fed.asked[0].id
-    fed.window.deliver(Waits("waiting for the GPU (GPU 0: job 8 needs it)", number, cpu=True))
+    fed.window.deliver(Waits("waits for the GPU (GPU 0: job 8 needs it)", number, cpu=True))
     qtbot.waitUntil(talk.messages.bubbles[1].use_cpu.isVisible)
     assert "job 8 needs it" in talk.messages.bubbles[1].note.text()
     talk.messages.bubbles[1].use_cpu.click()
     assert fed.asked[-1] == UseCpu()
-    fed.window.deliver(Waits("the model tiny is writing", number))
+    fed.window.deliver(Waits("the model tiny writes", number))
     qtbot.waitUntil(lambda: not talk.messages.bubbles[1].use_cpu.isVisible())
     fed.window.deliver(
         Answered("brief", "model tiny", (), number, tokens=84, seconds=2.1, device="cpu")

@@ -11,8 +11,8 @@ from PySide6.QtWidgets import QApplication, QWidget
 
 from app.cleanup.page import NOTHING, CleanupPage
 from app.cleanup.requests import (
-    Clean,
     EmptyTrash,
+    MoveToTrash,
     PutBack,
     Scan,
     ScanResult,
@@ -102,7 +102,7 @@ def test_all_is_shown_and_only_what_nobody_made_on_purpose_is_chosen(page, asked
     link.call(Scan).progress("looking at ~/.triton/cache/K1")
     assert page.progress.text() == "looking at ~/.triton/cache/K1"
     assert page.stop.isVisible()
-    scanned(link, *FINDS, unseen=("/data/x: Permission denied",), stopped="not done after 60 s")
+    scanned(link, *FINDS, unread=("/data/x: Permission denied",), stopped="not done after 60 s")
     assert rows(page) == {
         "Process on a GPU (1)": ("5.0 GiB", None),
         "Artefacts of a job (1)": ("3.0 GiB", OFF),
@@ -110,10 +110,10 @@ def test_all_is_shown_and_only_what_nobody_made_on_purpose_is_chosen(page, asked
         "Kernel cache (12)": ("174 MiB", ON),
     }
     assert page.tree.rows.chosen() == (DUMP, *KERNELS)
-    assert page.total.text() == "13 things, 1.2 GiB chosen"
+    assert page.total.text() == "13 items, 1.2 GiB selected"
     assert (
         page.progress.text()
-        == "14 things, 4.2 GiB found · there may be more: not done after 60 s · 1 not looked at"
+        == "14 items, 4.2 GiB found · there may be more: not done after 60 s · 1 could not be read"
     )
     assert "Permission denied" in page.progress.toolTip()
     model = page.tree.rows
@@ -142,10 +142,10 @@ def test_a_kind_and_each_of_it_can_be_chosen_by_the_keyboard(page, asked, link):
     cache = model.index(3, 0)
     assert model.setData(model.index(0, 0, cache), OFF, BOX)
     assert cache.data(BOX) == Qt.CheckState.PartiallyChecked
-    assert page.total.text() == "13 things, 4.2 GiB chosen"
+    assert page.total.text() == "13 items, 4.2 GiB selected"
     asked.clear()
     QTest.keyClick(tree, Qt.Key.Key_Delete)
-    assert asked == [Clean((ARTEFACTS, DUMP, *KERNELS[1:]))]
+    assert asked == [MoveToTrash((ARTEFACTS, DUMP, *KERNELS[1:]))]
     assert not page.move_button.isEnabled(), "once at a time"
     QTest.keyClick(tree, Qt.Key.Key_F5)
     assert len(asked) == 1
@@ -160,17 +160,17 @@ def test_what_was_moved_leaves_the_list_and_can_be_brought_back(page, asked, lin
     model = page.tree.rows
     model.setData(model.index(2, 0), OFF, BOX)
     model.setData(model.index(1, 0), ON, BOX)
-    link.call(Clean).reply(
+    link.call(MoveToTrash).reply(
         (Receipt("one", 0.0, moved, (left,)), TrashContents(12, 174 * 2**20, "one"))
     )
     settle()
     assert page.tree.finds == (DUMP, ARTEFACTS, ORPHAN)
     assert model.chosen() == (ARTEFACTS,), "what was chosen and left stays so"
     assert (
-        page.said.text()
-        == "12 things, 174 MiB, in the trash now · 1 stayed: /data/core.\\x1b[31m1: python (pid 4711) has it open"
+        page.outcome.text()
+        == "Moved 12 items, 174 MiB, to the trash · 1 skipped: /data/core.\\x1b[31m1: python (pid 4711) has it open"
     )
-    assert "12 things, 174 MiB" in page.trash.text()
+    assert "12 items, 174 MiB" in page.trash.text()
     asked.clear()
     QTest.keyClick(page, Qt.Key.Key_Z, Qt.KeyboardModifier.ControlModifier)
     assert asked == [PutBack("one")]
@@ -184,21 +184,23 @@ def test_the_trash_is_emptied_only_after_a_person_was_asked(page, asked, link):
     assert page.empty.text() == NOTHING
     asked.clear()
     page.empty_trash.click()
-    assert page.question.text() == "Delete 3 things, 1.0 GiB for good? It cannot be undone."
-    assert page.no.hasFocus()
-    QTest.keyClick(page.no, Qt.Key.Key_Escape)
+    assert page.question.text.text() == (
+        "Permanently delete 3 items, 1.0 GiB? This cannot be undone."
+    )
+    assert page.question.no.hasFocus()
+    QTest.keyClick(page.question.no, Qt.Key.Key_Escape)
     assert not page.question.isVisible()
     assert asked == []
     page.empty_trash.click()
-    page.yes.click()
+    page.question.yes.click()
     assert asked == [EmptyTrash()]
     link.call(EmptyTrash).reply((EmptyResult(3, GIB), TrashContents()))
-    assert page.said.text() == "3 things, 1.0 GiB, deleted"
+    assert page.outcome.text() == "Deleted 3 items, 1.0 GiB"
 
 
 def test_a_refusal_is_told_and_a_search_stopped(page, asked, link):
     link.call(Scan).fail("the daemon does not answer")
-    assert page.said.text() == "the daemon does not answer"
+    assert page.outcome.text() == "the daemon does not answer"
     page.again.click()
     page.stop.click()
     assert asked[-1] == Scan()
@@ -232,7 +234,7 @@ def test_real_files_go_and_come_back(
         page = desktop.window.clean
         qtbot.waitUntil(lambda: len(page.tree.rows.chosen()) == 1, timeout=PATIENCE_MS)
         page.move_button.click()
-        qtbot.waitUntil(lambda: "in the trash now" in page.said.text(), timeout=PATIENCE_MS)
+        qtbot.waitUntil(lambda: "to the trash" in page.outcome.text(), timeout=PATIENCE_MS)
         assert not kernel.exists()
         page.undo.click()
         qtbot.waitUntil(lambda: len(page.tree.rows.chosen()) == 1, timeout=PATIENCE_MS)

@@ -17,6 +17,7 @@ from scheduler.protocol.job_options import make_spec
 from scheduler.protocol.jobs import Forecast
 from scheduler.protocol.settings import ClusterSettings
 from scheduler.protocol.snapshot import Snapshot
+from scheduler.protocol.wait_reasons import QueuePaused
 from scheduler.verbs.submit import Foresee, Submit, SubmitMany
 from tests.gui import snapshots
 from tests.gui.conftest import exchange
@@ -141,8 +142,8 @@ def test_the_forecast_is_told_while_it_is_typed(fed, page, qtbot):
     fed.reply(asked, Forecast((snapshots.gpu(1).id,), NOW))
     assert said.text() == "Queued now, it would start at once on GPU 1."
     fed.feed(snapshots.gpu_snapshot(2, NOW + 3))
-    fed.reply(asked, Forecast((), None, "the queue is paused"))
-    assert said.text() == "Queued now, it would wait, nobody knows how long: the queue is paused."
+    fed.reply(asked, Forecast((), None, "the queue is paused", QueuePaused()))
+    assert said.text() == "Queued now, it would start at an unknown time: the queue is paused."
     QTest.keyClicks(editor, " x")
     qtbot.waitUntil(lambda: of(fed, Foresee)[-1].spec.argv == ("true", "x"), timeout=PATIENCE_MS)
     fed.reply(asked, Forecast((), NOW))
@@ -156,14 +157,14 @@ def test_the_forecast_is_told_while_it_is_typed(fed, page, qtbot):
 @pytest.mark.parametrize(
     ("name", "text", "says"),
     [
-        ("command", "python 'x", "Command: a command is needed"),
-        ("memory", "much", "Memory on each: an amount of memory such as 20GiB"),
-        ("cwd", "no/such", "Folder: a whole path"),
-        ("gpus", "two", "GPUs: a whole number is needed; got 'two'"),
-        ("after", "3 x", "After success of: a whole number"),
+        ("command", "python 'x", "Command: enter a command"),
+        ("memory", "much", "Memory: an amount of memory such as 20GiB"),
+        ("cwd", "no/such", "Folder: enter a whole path"),
+        ("gpus", "two", "GPUs: expected a whole number, 0 or more; got 'two'"),
+        ("after", "3 x", "After success of: expected a whole number"),
         ("array", "9-", "Array: indices such as"),
         ("timeout", "-1h", "Time limit: a time such as"),
-        ("env", "A='", "Environment there: NAME=VALUE is needed"),
+        ("env", "A='", "Environment there: enter NAME=VALUE"),
     ],
 )
 def test_what_cannot_be_used_says_why_and_is_not_sent(fed, page, name, text, says):

@@ -103,9 +103,9 @@ def test_wait_survives_a_restart_of_the_daemon(cpu_home: Path) -> None:
 
 def test_cancel_several_jobs_arrays_and_groups(sh: Shell, shared: Client, tmp_path: Path) -> None:
     held, other = shared.submit(["true"], hold=True), shared.submit(["true"], hold=True)
-    assert f"job {held.id}: queued, is held; to let it go" in sh("pause", str(held.id))
+    assert f"job {held.id}: queued, is on hold; to release it" in sh("pause", str(held.id))
     foretold = sh("submit", "--dry-run", "--after", str(held.id), "true")
-    assert foretold == f"it would wait for job {held.id} (true); nobody knows how long\n"
+    assert foretold == f"it would start at an unknown time: waits for job {held.id} (true)\n"
     assert (
         sh("cancel", str(held.id), str(other.id)) == f"jobs {held.id} and {other.id}: cancelled\n"
     )
@@ -119,7 +119,7 @@ def test_cancel_several_jobs_arrays_and_groups(sh: Shell, shared: Client, tmp_pa
     )
     assert "there is no job 999999" in sh.fails("cancel", str(held.id), "999999")
     assert "there is no job 999999" in sh.fails("cancel", "--array", "999999")
-    assert f"job {held.id} is of no array" in sh.fails("cancel", "--array", str(held.id))
+    assert f"job {held.id} is not part of an array" in sh.fails("cancel", "--array", str(held.id))
     array = sh.json("submit", "--array", "1-7", "--hold", "--group", "sweep", "--", "true")
     first, last = array[0]["id"], array[6]["id"]
     assert (
@@ -137,6 +137,6 @@ def test_cancel_several_jobs_arrays_and_groups(sh: Shell, shared: Client, tmp_pa
     assert "the token file" in sh.fails(
         "cluster", "add", "ray:lab", "http://head:8265", "--token-file", str(tmp_path / "none")
     )
-    assert "no cluster is called ray:lab. To name one" in sh.fails(
+    assert "no cluster is called ray:lab. To add it" in sh.fails(
         "submit", "--on", "ray:lab", "true"
     )

@@ -21,6 +21,7 @@ from scheduler.protocol import paths, settings
 from scheduler.protocol.errors import DaemonGone, UserError
 from scheduler.protocol.jobs import Cancelled, Done, Failed, Lost, Queued, Running, Starting
 from scheduler.protocol.settings import Settings
+from scheduler.protocol.wait_reasons import QueuePaused
 from scheduler.store import Store
 from tests.integration.deck import answers, daemon_pid, kill_daemon, log_of, python, ready, running
 from tests.support import command_of, eventually, lives, send, state_folder, users_of
@@ -214,7 +215,7 @@ def test_a_pause_survives_a_restart(cpu_home: Path) -> None:
         deck.stop_daemon()
     with Client() as deck:
         assert ready(deck).snapshot().paused
-        assert deck.job(job.id).state == Queued("the queue is paused")
+        assert deck.job(job.id).state.wait == QueuePaused()
         deck.pause(False)
         assert isinstance(deck.wait(job.id, WAIT_S).state, Done)
 

@@ -15,9 +15,9 @@ from scheduler.client import Client
 from scheduler.protocol import paths, settings
 from scheduler.protocol.errors import UserError
 from scheduler.protocol.job_options import make_spec
-from scheduler.protocol.jobs import Queued
 from scheduler.protocol.settings import Settings
-from scheduler.store import Store, environments, repair
+from scheduler.protocol.wait_reasons import EnvironmentMissing
+from scheduler.store import Store, repair
 from tests.integration.deck import kill_daemon, log_of, python
 from tests.integration.torture.faults import small_disk
 from tests.support import eventually, state_folder
@@ -150,7 +150,7 @@ def test_a_job_that_waits_without_its_environment_is_named_and_held(home: Path) 
     with Client() as deck:
         deck.hold(waits, False)
         held = eventually(lambda: (job := deck.job(waits)).spec.hold and job)
-        assert held.state == Queued(environments.LOST)
+        assert held.state.wait == EnvironmentMissing()
         assert deck.timeline(waits)[-1].what == "held"
         deck.stop_daemon()
     assert repair.examine(paths.store_file(), known) == ""

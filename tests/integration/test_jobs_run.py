@@ -12,12 +12,13 @@ from pathlib import Path
 
 import pytest
 
+from scheduler.attempts import MAX_RESULT
 from scheduler.client import Client
-from scheduler.executors.base import MAX_RESULT
 from scheduler.protocol import paths
 from scheduler.protocol.errors import NotFound, UserError
-from scheduler.protocol.jobs import Cancelled, Done, Failed, Queued, Running
+from scheduler.protocol.jobs import Cancelled, Done, Failed, Running
 from scheduler.protocol.search import Search
+from scheduler.protocol.wait_reasons import QueuePaused
 from tests.integration.deck import log_of, python, running
 from tests.support import eventually, lives
 
@@ -362,7 +363,7 @@ def test_a_waiting_job_says_why_and_is_cancelled_at_once(shared: Client, tmp_pat
         name="first",
     )
     second = shared.submit(["touch", str(tmp_path / "ran")], gpus=1)
-    assert second.state == Queued(f"needs the CPU; 0 free: CPU is held by job {first.id} (first)")
+    assert second.state.reason == (f"needs the CPU; 0 free: CPU is held by job {first.id} (first)")
     assert shared.snapshot().devices[0].holders == (first.id,)
     assert isinstance(shared.cancel(second.id).state, Cancelled)
     (tmp_path / "go").touch()
@@ -374,7 +375,7 @@ def test_a_paused_queue_starts_nothing_until_it_goes_on(shared: Client) -> None:
     shared.pause()
     try:
         job = shared.submit(["true"])
-        assert job.state == Queued("the queue is paused")
+        assert job.state.wait == QueuePaused()
         assert shared.snapshot().paused
     finally:
         shared.pause(False)

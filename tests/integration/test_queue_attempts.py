@@ -98,7 +98,7 @@ def test_a_job_that_rests_says_so_holds_up_nobody_and_can_be_cancelled(shared: C
     eventually(lambda: shared.job(job.id).tries)
     eventually(
         lambda: (
-            "attempt 1 failed; the next starts at "
+            "attempt 1 failed; the next one starts at "
             in getattr(shared.job(job.id).state, "reason", "")
         )
     )
@@ -141,7 +141,7 @@ def test_a_job_that_lacked_memory_gets_more_until_it_has_the_device(
         "attempt 1 on CPU, 1 GiB reserved",
         "with 2 GiB, as 1 GiB were not enough",
         "attempt 2 on CPU, 2 GiB reserved",
-        "with a GPU for itself, as 2 GiB were not enough",
+        "with a GPU to itself, as 2 GiB were not enough",
         "attempt 3 on CPU",
     ]
 

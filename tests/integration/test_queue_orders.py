@@ -42,7 +42,7 @@ def test_a_job_runs_after_another_has_succeeded(deck: Client, tmp_path: Path) ->
     second = deck.submit(["true"], after=[first.id])
     third = deck.submit(["true"], after=[first.id, second.id])
     assert reason(deck, second.id) == f"waits for job {first.id} (first)"
-    assert reason(deck, third.id) == f"waits for jobs {first.id}, {second.id}"
+    assert reason(deck, third.id) == f"waits for jobs {first.id} and {second.id}"
     go.touch()
     ended = [deck.wait(j.id, WAIT_S).state for j in (first, second, third)]
     assert all(isinstance(s, Done) for s in ended)
@@ -63,7 +63,7 @@ def test_what_was_to_run_after_a_job_that_failed_is_cancelled_with_a_reason(
     assert isinstance(deck.wait(first.id, WAIT_S).state, Failed)
     state = deck.wait(never.id, WAIT_S).state
     assert isinstance(state, Cancelled)
-    assert state.reason == f"job {first.id}, after whose success it was to run, failed"
+    assert state.reason == f"job {first.id}, which had to succeed first, failed"
     assert isinstance(deck.wait(always.id, WAIT_S).state, Done)
     with pytest.raises(NotFound, match="there is no job 99999"):
         deck.submit(["true"], after=[99999])
@@ -93,7 +93,7 @@ def test_a_group_runs_no_more_at_once_than_its_limit(deck: Client, tmp_path: Pat
     other = deck.submit(["true"])
     running(deck, jobs[0])
     assert isinstance(deck.wait(other.id, WAIT_S).state, Done), "others pass"
-    assert reason(deck, jobs[1].id) == "group g runs 1 at once already, its limit"
+    assert reason(deck, jobs[1].id) == "group g already runs 1 at once, its limit"
     (shown,) = [g for g in deck.groups() if g.group.name == "g"]
     assert (shown.group.limit, shown.waiting, shown.running) == (1, 1, 1)
     go.touch()
@@ -102,10 +102,10 @@ def test_a_group_runs_no_more_at_once_than_its_limit(deck: Client, tmp_path: Pat
 
 def test_a_job_that_is_held_waits_until_it_is_let_go(deck: Client) -> None:
     job = deck.submit(["true"], hold=True)
-    assert reason(deck, job.id) == f"is held; to let it go: gpudeck resume {job.id}"
+    assert reason(deck, job.id) == f"is on hold; to release it: gpudeck resume {job.id}"
     deck.hold(job.id, False)
     assert isinstance(deck.wait(job.id, WAIT_S).state, Done)
-    with pytest.raises(UserError, match="its hold cannot be changed any more"):
+    with pytest.raises(UserError, match="it is too late to change hold"):
         deck.hold(job.id)
 
 
@@ -168,7 +168,7 @@ def test_the_command_line_orders_jobs_about(sh: Shell, deck: Client, tmp_path: P
         "submit", "--after", str(first), "--notes", "mine", "--tag", "a", "--tag", "b", "--", "true"
     )["id"]
     third = sh.json("submit", "--hold", "--gpus", "1", "--group", "g2", "--", "true")["id"]
-    assert f"job {third}: queued, is held; to let it go" in sh("pause", str(third))
+    assert f"job {third}: queued, is on hold; to release it" in sh("pause", str(third))
     assert "waits: " in sh("resume", str(third))
     assert sh("pause", "--group", "g2") == "Group g2 is paused; no new jobs start.\n"
     assert reason(deck, third) == "group g2 is paused"

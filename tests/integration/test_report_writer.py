@@ -47,7 +47,7 @@ def deck(state: Path):
 
 def test_what_the_settings_want_no_more_is_forgotten(deck: Client, state: Path) -> None:
     save(ReportBacklog(0.0, 0.0, 0.0, (), (1,)))
-    assert ReportWriter().write_due_reports() is False
+    assert ReportWriter().turn() is False
     assert list((state / "reports").iterdir()) == []
     assert load().began == pytest.approx(time.time(), abs=60), (
         "what ended while it was off is not reported on later"

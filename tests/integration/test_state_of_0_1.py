@@ -49,6 +49,8 @@ def test_every_job_and_its_state_is_kept(old_home: Path) -> None:
         for number, old in before.items():
             if number == 10:  # its retry is due by now, so its state may have moved on
                 old = {"spec": old["spec"]}  # noqa: PLW2901
+            elif old["state"]["type"] == "queued":
+                del old["state"]["reason"]  # a sentence for people, which is worded anew
             new = json.loads(msgspec.json.encode(deck.job(number)))
             assert contains(new, old), f"job {number}"
 

@@ -25,8 +25,8 @@ def show_event(event: Event) -> None:
     hint = ""
     if event.cpu:
         hint = "--cpu: run on the CPU now"
-    elif event.idle:
+    elif event.reason.startswith("waits for idle"):
         hint = "--now: do not wait"
-    show_progress(f"{hint}; {event.reason}" if hint else event.reason)
+    show_progress(f"{hint}; waiting: {event.reason}" if hint else f"waiting: {event.reason}")
     if hint and not sys.stderr.isatty():
         sys.stderr.write(f"{printable(event.reason)} ({hint})\n")

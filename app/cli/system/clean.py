@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from app.cleanup.summary import age, counted, groups, stays, told
+from app.cleanup.summary import age, count_findings, groups, items_and_size, skip_reason
 from app.cli import arguments
 from app.cli.output import (
     UsageError,
@@ -108,7 +108,7 @@ def _clean(client: Client, args: Namespace, finds: list[Finding], monitor: ScanM
             }
         )
         return 0
-    question = f"Move {counted(movable)}, to the trash?"
+    question = f"Move {count_findings(movable)}, to the trash?"
     if not movable or not _confirm(args, question, "Nothing was moved."):
         return 0
     total = len(movable)
@@ -116,7 +116,7 @@ def _clean(client: Client, args: Namespace, finds: list[Finding], monitor: ScanM
         client, movable, lambda done: show_progress(f"moving: {done} of {total}")
     )
     clear_progress()
-    summary = f"Moved {told(len(receipt.items), receipt.bytes)}, to the trash."
+    summary = f"Moved {items_and_size(len(receipt.items), receipt.bytes)}, to the trash."
     if receipt.items:
         summary += " To restore: gpudeck clean --undo; to free the space: gpudeck clean --empty"
     print_result(
@@ -127,7 +127,7 @@ def _clean(client: Client, args: Namespace, finds: list[Finding], monitor: ScanM
             "bytes": receipt.bytes,
             "left": _reasons(receipt.left),
         },
-        *(f"not moved: {stays(left)}" for left in receipt.left),
+        *(f"not moved: {skip_reason(left)}" for left in receipt.left),
         summary,
     )
     return 0
@@ -147,15 +147,15 @@ def _undo(args: Namespace) -> int:
             "restored": [_as_json(find) for find in undone.restored],
             "left": _reasons(undone.left),
         },
-        *(f"still in the trash: {stays(left)}" for left in undone.left),
-        f"Restored {counted(undone.restored)}.",
+        *(f"still in the trash: {skip_reason(left)}" for left in undone.left),
+        f"Restored {count_findings(undone.restored)}.",
     )
     return 1 if undone.left else 0
 
 
 def _empty(args: Namespace) -> int:
     finds = [item.find for receipt in receipts() for item in receipt.items]
-    question = f"Permanently delete {counted(finds)}, that cleanups moved to the trash?"
+    question = f"Permanently delete {count_findings(finds)}, that cleanups moved to the trash?"
     if not finds and not args.json:
         print_line("The trash holds nothing from a cleanup.")
         return 0
@@ -166,8 +166,8 @@ def _empty(args: Namespace) -> int:
     print_result(
         args,
         {"items": emptied.items, "bytes": emptied.bytes, "left": _reasons(emptied.left)},
-        *(f"still in the trash: {stays(left)}" for left in emptied.left),
-        f"Deleted {told(emptied.items, emptied.bytes)}.",
+        *(f"still in the trash: {skip_reason(left)}" for left in emptied.left),
+        f"Deleted {items_and_size(emptied.items, emptied.bytes)}.",
     )
     return 1 if emptied.left else 0
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from scheduler.background.launch import start_process
-from scheduler.executors.local import start_time
+from scheduler.background.process_stat import start_time
 from scheduler.protocol import paths
 from scheduler.protocol.errors import UserError
 from scheduler.protocol.jobs import Running

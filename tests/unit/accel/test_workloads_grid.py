@@ -22,7 +22,7 @@ from accel.workloads import catalog, compare, contender, tune, validate
 from accel.workloads.grid import MOST_CELLS, TOKENS, Shape, directions, shapes
 from accel.workloads.harness import serve
 from accel.workloads.inputs import fresh
-from scheduler.executors.base import MAX_RESULT
+from scheduler.attempts import MAX_RESULT
 
 CPU = torch.device("cpu")
 WORK = {

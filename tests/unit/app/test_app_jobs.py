@@ -5,8 +5,9 @@ from app.format.job_rows import details, device_labels, row, time_left
 from app.jobs.log import LogTail
 from app.jobs.timeline import story
 from app.workloads.results import bars, card
-from scheduler.protocol.jobs import STARTS, Done, Event, Failed, Progress, Queued, Running
+from scheduler.protocol.jobs import Done, Event, Failed, Progress, Running, queued
 from scheduler.protocol.log_file import dropped
+from scheduler.protocol.wait_reasons import StartsNow
 from tests.gui import snapshots
 from tests.gui.snapshots import NOW, job
 
@@ -19,7 +20,10 @@ def rows(snapshot):
 
 def test_who_starts_does_not_wait_and_many_devices_are_counted_in_a_row_and_named_in_full():
     made = SNAPSHOT.jobs[0]
-    assert row(msgspec.structs.replace(made, state=Queued(STARTS)), {}, NOW).doing == "starts now"
+    assert (
+        row(msgspec.structs.replace(made, state=queued(StartsNow(), NOW)), {}, NOW).doing
+        == "starts now"
+    )
     machine = snapshots.gpu_snapshot(8)
     held = tuple(state.device.id for state in machine.devices)
     eight = msgspec.structs.replace(made, state=Running("a", held, NOW, 1, 1, "b"))

@@ -171,7 +171,7 @@ def test_a_file_that_is_not_what_the_hub_says_does_not_get_its_name(tmp_path):
     ):
         file = hubs.File("model.safetensors", size, checksum)
         (tmp_path / file.partial).write_bytes(b"abc")
-        with pytest.raises(UserError, match=r"model\.safetensors of ada/tiny came damaged"):
+        with pytest.raises(UserError, match=r"model\.safetensors of ada/tiny is damaged"):
             hubs._accept(tmp_path, file, "ada/tiny")
         assert not list(tmp_path.iterdir())
     for checksum in (hashlib.sha256(b"abc").hexdigest(), hashlib.sha1(b"blob 3\0abc").hexdigest()):
@@ -192,7 +192,7 @@ def test_what_is_not_at_the_hub_ends_the_process_with_status_1(hub):
 def test_a_wrong_checksum_is_refused_and_leaves_nothing(hub):
     hub.lies["model.safetensors"] = "0" * 64
     pull = Pull("ada/tiny")
-    with pytest.raises(UserError, match=r"model\.safetensors of ada/tiny came damaged"):
+    with pytest.raises(UserError, match=r"model\.safetensors of ada/tiny is damaged"):
         pull.run(lambda told: None)
     assert not pull.folder.exists()
     assert not [*beside(pull.folder).glob("*.safetensors"), *beside(pull.folder).glob(".*.partial")]
@@ -255,5 +255,5 @@ def test_a_full_disk_is_noticed_before_anything_is_fetched(tmp_path, monkeypatch
         hubs.shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(10**12, 0, 3 * 2**30)
     )
     hubs._check_room(tmp_path, [hubs.File("a", 2 * 2**30, "0" * 40)])
-    with pytest.raises(UserError, match="are to be fetched, and the disk"):
+    with pytest.raises(UserError, match="must be fetched, but the disk"):
         hubs._check_room(tmp_path, [hubs.File("a", 3 * 2**30, "0" * 40)])

@@ -168,7 +168,7 @@ def test_a_revision_that_cannot_be_used_does_not_replace_one_that_can(
         UserError,
         match={
             "index": "the hub does not list",
-            "cut": "truncated.*stays as it is",
+            "cut": "truncated.*Your current revision stays",
             "kind": "'llama'",
         }[what],
     ):
@@ -201,7 +201,7 @@ def test_a_disk_that_fills_up_meanwhile_costs_nothing(hub, older, newer, tmp_pat
             ):
                 fetch(folder, fill)
             assert {file.name: file.read_bytes() for file in folder.iterdir()} == older
-            with pytest.raises(UserError, match="are to be fetched"):
+            with pytest.raises(UserError, match="must be fetched"):
                 fetch(folder)
             (disk / "ballast").unlink()
             fetch(folder)

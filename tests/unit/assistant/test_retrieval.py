@@ -29,14 +29,14 @@ def put_log(home: Path, job: int, data: bytes) -> Path:
 @pytest.mark.parametrize(
     ("question", "words"),
     [
-        ("how do I cancel a job?", "Cancel a job that waits, or end one that runs"),
+        ("how do I cancel a job?", "Cancel jobs that wait, and end jobs that run"),
         ("what is the webhook for?", "gets each alert as JSON"),
         ("which attention kernels run on Hopper?", "our kernels in Gluon"),
         ("How do I add a Slurm cluster?", "gpudeck cluster add"),
         ("can I limit how large logs get", "the first and the newest output is kept"),
         ("exporting the history as parquet", "its name ends with .csv or .parquet"),
         ("quiet hours", "When nobody is told of alerts"),
-        ("what does gpu-type do", "only GPUs with this in their name"),
+        ("what does gpu-type do", "part of the GPU's name"),
     ],
 )
 def test_the_manual_answers_with_the_passage_word_for_word(question: str, words: str) -> None:

@@ -13,6 +13,7 @@ from scheduler.devices.nvidia import errors, gpm, gpu, source
 from scheduler.protocol import paths
 from scheduler.queue.queue import Queue
 from scheduler.store import Store
+from tests.unit.scheduler.own_queue import make_queue
 from tests.unit.scheduler.recorded_nvml import RecordedNvml
 
 
@@ -39,4 +40,4 @@ def store(home: object, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
 
 @pytest.fixture
 def queue(store: Store) -> Queue:
-    return Queue(store, lambda job, runner: None)
+    return make_queue(store)

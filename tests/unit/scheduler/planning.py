@@ -1,4 +1,4 @@
-"""The policy asked about a list of jobs, as tests have them."""
+"""Ask the policy about a list of jobs."""
 
 from __future__ import annotations
 
@@ -7,22 +7,24 @@ from typing import NamedTuple
 
 from scheduler.protocol.devices import Device
 from scheduler.protocol.jobs import Job, Queued
+from scheduler.protocol.wait_reasons import render
 from scheduler.queue.lanes import Lanes, Requirements
-from scheduler.queue.policy import Conditions, Plan, Start, plan
+from scheduler.queue.policy import Conditions, Start, make_plan
 
 
 class Decided(NamedTuple):
+    """A plan, with the reason of each job that waits."""
+
     starts: list[Start]
     reasons: dict[int, str]
-    """For each job that waits on: why."""
 
 
 def laned(active: Sequence[Job]) -> tuple[list[Job], dict[Requirements, list[Job]]]:
-    """Jobs that run, and those that wait in their lanes, as the daemon has them."""
-    jobs, line = {job.id: job for job in active}, Lanes()
+    """Return the jobs that run, and those that wait in their lanes."""
+    jobs, waiting = {job.id: job for job in active}, Lanes()
     for job in active:
-        line.put(job)
-    lanes = {need: [jobs[number] for number in lane] for need, lane in line.lanes().items()}
+        waiting.update(job)
+    lanes = {key: [jobs[n] for n in lane] for key, lane in waiting.by_requirements().items()}
     return [job for job in active if job.active and not isinstance(job.state, Queued)], lanes
 
 
@@ -30,12 +32,14 @@ def decide(
     active: Sequence[Job],
     devices: Sequence[Device],
     paused: bool,
-    slots: int,
-    around: Conditions = Conditions(),  # noqa: B008
+    processors: int,
+    conditions: Conditions = Conditions(),  # noqa: B008
 ) -> Decided:
-    """What starts of `active`, and why the others wait."""
-    going, lanes = laned(active)
-    decided: Plan = plan(going, lanes, devices, paused, slots, around)
-    started = {start.job.id for start in decided.starts}
+    """Return which of the jobs start, and why the others wait."""
+    running, lanes = laned(active)
+    conditions = conditions._replace(paused=paused, processors=processors)
+    plan = make_plan(running, lanes, devices, conditions)
+    started = {start.job.id for start in plan.starts}
     waiting = [job for lane in lanes.values() for job in lane if job.id not in started]
-    return Decided(decided.starts, {job.id: decided.why(job) for job in waiting})
+    reasons = {job.id: render(plan.reason(job), conditions.now) for job in waiting}
+    return Decided(plan.starts, reasons)

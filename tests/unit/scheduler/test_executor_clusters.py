@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import msgspec
@@ -14,34 +15,36 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler.executors import agent_protocol as e
+from scheduler.attempts import Exit, NeverRan, Untraceable
+from scheduler.executors import agent_protocol as a
 from scheduler.executors import output_copy, remote_runner
 from scheduler.executors.agent import Agent
-from scheduler.executors.base import Exit, Lost, Unstarted, exit_record
-from scheduler.executors.cluster import Cluster, judge
-from scheduler.executors.token import token
+from scheduler.executors.attempt_folder import exit_record, write_records
+from scheduler.executors.cluster import Cluster, decide_missing
+from scheduler.executors.ray import read_token
 from scheduler.protocol import paths
 from scheduler.protocol.errors import UserError
 from scheduler.protocol.jobs import Done, Job, Queued, Running, Spec
+from scheduler.protocol.wait_reasons import ClusterFull, ClusterUnavailable, StartFailed, render
 from scheduler.queue import policy
-from scheduler.queue.queue import Queue
 from scheduler.store import Store
 from tests.support import eventually, lives
+from tests.unit.scheduler.own_queue import make_queue, wait_reason
 
 NONCE = "0123456789abcdef"
 BEGIN, END = remote_runner.begin_line(NONCE), remote_runner.end_mark(NONCE)
-WORD = output_copy.Word(1.0, 2.0, 3, "", 0.0, '{"x": 1}')
+WORD = output_copy.FinalReport(1.0, 2.0, 3, "", 0.0, '{"x": 1}')
 LAST = END + b", " + msgspec.json.encode(WORD)[1:] + b"\n"
 RUNNING = Running(NONCE, (), 1.0, 0, 0, "session-a")
 
 
-class Deck:
+class FakeHub:
     """What a daemon would be told, written down."""
 
     def __init__(self, state: Running) -> None:
         self.job = Job(7, Spec(("x",), "x", "/", where="ray:lab"), 1.0, state)
-        self.told: list[object] = []
-        self.sent: list[e.Command] = []
+        self.calls: list[object] = []
+        self.sent: list[a.Command] = []
         self.cluster = Cluster("ray:lab", self, self.sent.append)
 
     def jobs_on(self, where: str) -> list[Job]:
@@ -51,95 +54,99 @@ class Deck:
         return {"MINE": "1"}
 
     def acknowledge(self, job_id: int) -> None:
-        self.told.append("acknowledged")
+        self.calls.append("acknowledged")
 
     def set_note(self, job_id: int, note: str) -> None:
-        self.told.append(note)
+        self.calls.append(note)
 
     def attempt_ended(self, job_id: int) -> None:
-        self.told.append(self.cluster.outcome(self.job))
+        self.calls.append(self.cluster.outcome(self.job))
 
-    def cluster_changed(self, where: str, trouble: str) -> None:
-        self.told.append(bool(trouble))
+    def cluster_changed(self, where: str, unavailable: ClusterUnavailable | None) -> None:
+        self.calls.append(unavailable)
 
 
 @pytest.mark.parametrize(
     ("state", "session", "verdict"),
     [
         (RUNNING, "session-a", "submit"),
-        (RUNNING, "session-b", Lost("the cluster was started anew, and knows it no more")),
+        (RUNNING, "session-b", Untraceable("the cluster was restarted, and no longer has it")),
         (
             msgspec.structs.replace(RUNNING, known=True),
             "session-a",
-            Lost("the cluster knows it no more: somebody deleted it there"),
+            Untraceable("the cluster no longer has it: somebody deleted it there"),
         ),
         (
             msgspec.structs.replace(RUNNING, known=True),
             "session-b",
-            Lost("the cluster was started anew, and knows it no more"),
+            Untraceable("the cluster was restarted, and no longer has it"),
         ),
         (
             msgspec.structs.replace(RUNNING, stopping=True),
             "session-a",
-            Lost("it was cancelled before the cluster had it"),
+            Untraceable("it was cancelled before the cluster had it"),
         ),
     ],
 )
 def test_an_attempt_the_cluster_does_not_know_is_asked_for_again_only_where_it_cannot_have_run(
     home: Path, state: Running, session: str, verdict: object
 ) -> None:
-    assert judge(state, session) == verdict
-    deck = Deck(state)
-    deck.cluster.hear(e.Missing(7, NONCE, session))
-    assert deck.told == ([] if verdict == "submit" else [verdict])
-    assert [type(c) for c in deck.sent] == ([e.Submit] if verdict == "submit" else [])
+    assert decide_missing(state, session) == verdict
+    hub = FakeHub(state)
+    hub.cluster.receive(a.Missing(7, NONCE, session))
+    assert hub.calls == ([] if verdict == "submit" else [verdict])
+    assert [type(c) for c in hub.sent] == ([a.SubmitAttempt] if verdict == "submit" else [])
 
 
 def test_a_cluster_that_is_away_is_told_and_all_is_asked_again_once_it_answers(home: Path) -> None:
-    deck = Deck(msgspec.structs.replace(RUNNING, known=True, stopping=True))
-    with pytest.raises(UserError, match=r"ray:lab unreachable since .*: it was not heard of yet"):
-        deck.cluster.prepare(deck.job, NONCE, ())
-    deck.cluster.hear(e.Here("session-a", (NONCE, "orphan")))
-    assert deck.sent == [e.Follow(7, NONCE), e.Halt(NONCE), e.Halt("orphan")]
-    deck.cluster.hear(e.Here("session-a"))
-    assert len(deck.sent) == 3
-    deck.cluster.hear(e.Away("no route"))
-    assert deck.cluster.trouble.endswith(": no route")
-    assert deck.told == ["", False, deck.cluster.trouble, True]
-    deck.cluster.hear(e.Here("session-a"))
-    assert deck.sent[3:] == [e.Follow(7, NONCE), e.Halt(NONCE)]
+    hub = FakeHub(msgspec.structs.replace(RUNNING, known=True, stopping=True))
+    with pytest.raises(
+        UserError, match=r"ray:lab has not answered since .*: its agent has not reported yet"
+    ):
+        hub.cluster.prepare(hub.job, NONCE, ())
+    hub.cluster.receive(a.Available("session-a", (NONCE, "orphan")))
+    assert hub.sent == [a.Follow(7, NONCE), a.Halt(NONCE), a.Halt("orphan")]
+    hub.cluster.receive(a.Available("session-a"))
+    assert len(hub.sent) == 3
+    hub.cluster.receive(a.Unavailable("no route"))
+    unavailable = hub.cluster.unavailable
+    assert unavailable is not None and unavailable.problem == "no route"
+    note = render(unavailable, time.time())
+    assert hub.calls == ["", None, note, unavailable]
+    hub.cluster.receive(a.Available("session-a"))
+    assert hub.sent[3:] == [a.Follow(7, NONCE), a.Halt(NONCE)]
 
 
 def test_words_of_another_attempt_change_nothing(home: Path) -> None:
-    deck = Deck(RUNNING)
+    hub = FakeHub(RUNNING)
     for report in (
-        e.Known(7, "old"),
-        e.Ended(7, "old"),
-        e.Unsent(7, "old", ""),
-        e.Missing(7, "old", "s"),
-        e.Doing(8, NONCE, "x"),
+        a.Acknowledged(7, "old"),
+        a.Ended(7, "old"),
+        a.NotSubmitted(7, "old", ""),
+        a.Missing(7, "old", "s"),
+        a.Progressing(8, NONCE, "x"),
     ):
-        deck.cluster.hear(report)
-    assert (deck.told, deck.sent) == ([], [])
-    deck.cluster.hear(e.Unsent(7, NONCE, "no route"))
-    assert deck.told == [Unstarted("ray:lab: no route")]
+        hub.cluster.receive(report)
+    assert (hub.calls, hub.sent) == ([], [])
+    hub.cluster.receive(a.NotSubmitted(7, NONCE, "no route"))
+    assert hub.calls == [NeverRan("ray:lab: no route")]
 
 
-class Clustered(Deck):
+class ClusterQueue(FakeHub):
     """A queue on a real store, with a cluster of which nothing answers but what the test says."""
 
     def __init__(self, store: Store) -> None:
         super().__init__(RUNNING)
         self.store, self.committed = store, []
         self.cluster = Cluster("ray:lab", self, self.send)
-        self.queue = Queue(store, lambda job, runner: None, clusters={"ray:lab": self.cluster})
+        self.queue = make_queue(store, clusters={"ray:lab": self.cluster})
         self.jobs_on, self.environment, self.acknowledge = (
             self.queue.jobs_on,
             self.queue.environment,
             self.queue.acknowledge,
         )  # type: ignore[method-assign]
 
-    def send(self, command: e.Command) -> None:
+    def send(self, command: a.Command) -> None:
         self.sent.append(command)
         self.committed.append(self.store.get(1).state)
 
@@ -151,73 +158,70 @@ def test_an_attempt_is_on_disk_before_the_cluster_is_asked_and_stays_the_same_fo
     home: Path,
 ) -> None:
     store = Store(paths.store_file())
-    first = Clustered(store)
+    first = ClusterQueue(store)
     (job,) = first.queue.submit(
         [Spec(("x",), "x", "/", env={"MINE": "1"}, gpus=8, where="ray:lab")], []
     )
     first.queue.step([])
-    waiting = first.queue.get(job.id).state
-    assert isinstance(waiting, Queued)
-    assert waiting.reason.startswith("ray:lab unreachable since ")
+    assert isinstance(wait_reason(first.queue, job.id), ClusterUnavailable)
     assert first.sent == []
-    first.cluster.hear(e.Here("session-a"))
+    first.cluster.receive(a.Available("session-a"))
     first.queue.step([])
     (asked,) = first.sent
-    assert isinstance(asked, e.Submit)
-    assert (asked.env["MINE"], asked.gpus, asked.session) == ("1", 8, "session-a")
+    assert isinstance(asked, a.SubmitAttempt)
+    assert (asked.env["MINE"], asked.spec.gpus, asked.session) == ("1", 8, "session-a")
     (before,) = first.committed
     assert isinstance(before, Running)
     assert (before.attempt, before.boot, before.known) == (asked.attempt, "session-a", False)
 
-    second = Clustered(store)  # the first crashed: nobody knows whether the cluster heard it
+    second = ClusterQueue(store)  # the first crashed: nobody knows whether the cluster heard it
     second.queue.recover()
     second.queue.step([])
     assert second.sent == []
-    second.cluster.hear(e.Here("session-a"))
-    second.cluster.hear(e.Missing(job.id, asked.attempt, "session-a"))
+    second.cluster.receive(a.Available("session-a"))
+    second.cluster.receive(a.Missing(job.id, asked.attempt, "session-a"))
     assert second.sent == [
-        e.Follow(job.id, asked.attempt),
+        a.Follow(job.id, asked.attempt),
         msgspec.structs.replace(asked, again=True),
     ]
-    second.cluster.hear(e.Known(job.id, asked.attempt))
+    second.cluster.receive(a.Acknowledged(job.id, asked.attempt))
     assert second.store.get(job.id).state.known  # type: ignore[union-attr]
 
-    third = Clustered(store)
+    third = ClusterQueue(store)
     third.queue.recover()
-    output_copy.keep(paths.job_folder(job.id), Exit(asked.attempt, 1.0, 2.0, 0, ""), "")
-    third.cluster.hear(e.Here("session-b"))
-    third.cluster.hear(e.Ended(job.id, asked.attempt))
+    write_records(paths.job_folder(job.id), Exit(asked.attempt, 1.0, 2.0, 0, ""), "")
+    third.cluster.receive(a.Available("session-b"))
+    third.cluster.receive(a.Ended(job.id, asked.attempt))
     assert isinstance(store.get(job.id).state, Done)
     store.close()
 
 
 def test_a_job_that_the_cluster_was_not_asked_for_waits_again_as_a_new_attempt(home: Path) -> None:
     store = Store(paths.store_file())
-    deck = Clustered(store)
-    deck.cluster.hear(e.Here("session-a"))
-    (job,) = deck.queue.submit([Spec(("x",), "x", "/", where="ray:lab")], [])
-    deck.queue.step([])
-    (asked,) = deck.sent
-    assert isinstance(asked, e.Submit)
-    deck.cluster.hear(e.Unsent(job.id, asked.attempt, "no route"))
+    hub = ClusterQueue(store)
+    hub.cluster.receive(a.Available("session-a"))
+    (job,) = hub.queue.submit([Spec(("x",), "x", "/", where="ray:lab")], [])
+    hub.queue.step([])
+    (asked,) = hub.sent
+    assert isinstance(asked, a.SubmitAttempt)
+    hub.cluster.receive(a.NotSubmitted(job.id, asked.attempt, "no route"))
     assert isinstance(store.get(job.id).state, Queued)
-    assert deck.queue.get(job.id).state == Queued("ray:lab: no route")
+    assert wait_reason(hub.queue, job.id) == StartFailed("ray:lab: no route")
     store.close()
 
 
 def test_a_cluster_is_given_so_many_jobs_and_they_take_no_place_of_those_here(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(policy, "MAX_GIVEN", 2)
+    monkeypatch.setattr(policy, "MAX_PER_CLUSTER", 2)
     store = Store(paths.store_file())
-    deck = Clustered(store)
-    deck.cluster.hear(e.Here("session-a"))
-    jobs = deck.queue.submit([Spec(("x",), "x", "/", where="ray:lab", gpus=1)] * 3, [])
-    deck.queue.step([])
-    assert [deck.queue.get(job.id).status for job in jobs] == ["running", "running", "queued"]
-    waiting = deck.queue.get(jobs[2].id).state
-    assert waiting == Queued("ray:lab has 2 jobs of ours already")
-    assert deck.queue.forecast(Spec(("x",), "x", "/"), []).at is not None
+    hub = ClusterQueue(store)
+    hub.cluster.receive(a.Available("session-a"))
+    jobs = hub.queue.submit([Spec(("x",), "x", "/", where="ray:lab", gpus=1)] * 3, [])
+    hub.queue.step([])
+    assert [hub.queue.get(job.id).status for job in jobs] == ["running", "running", "queued"]
+    assert wait_reason(hub.queue, jobs[2].id) == ClusterFull("ray:lab", 2)
+    assert hub.queue.forecast(Spec(("x",), "x", "/"), []).at is not None
     for spec, words in (
         (
             Spec(("x",), "x", "/", where="ray:other"),
@@ -225,25 +229,25 @@ def test_a_cluster_is_given_so_many_jobs_and_they_take_no_place_of_those_here(
         ),
         (
             Spec(("x",), "x", "/", where="ray:lab", gpus=1, memory=1),
-            "memory on them and their type can only be asked for on this machine",
+            "memory cannot be chosen for a cluster",
         ),
         (
             Spec(("x",), "x", "/", where="ray:lab", env={"X": "x" * 2**17}),
-            "name the variables the job needs",
+            "name only the variables that the job needs",
         ),
     ):
         with pytest.raises(UserError, match=words):
-            deck.queue.submit([spec], [])
+            hub.queue.submit([spec], [])
     store.close()
 
 
 def test_what_ran_in_a_cluster_that_is_not_in_the_settings_any_more_is_lost(home: Path) -> None:
     store = Store(paths.store_file())
-    deck = Clustered(store)
-    deck.cluster.hear(e.Here("session-a"))
-    (job,) = deck.queue.submit([Spec(("x",), "x", "/", where="ray:lab", retries=3)], [])
-    deck.queue.step([])
-    without = Queue(store, lambda job, runner: None)
+    hub = ClusterQueue(store)
+    hub.cluster.receive(a.Available("session-a"))
+    (job,) = hub.queue.submit([Spec(("x",), "x", "/", where="ray:lab", retries=3)], [])
+    hub.queue.step([])
+    without = make_queue(store)
     without.recover()
     assert store.get(job.id).status == "lost"
     store.close()
@@ -253,7 +257,7 @@ class Mute:
     """The network between an agent and its cluster: cut."""
 
     def session(self) -> str:
-        raise e.Unreachable("no route")
+        raise a.Unreachable("no route")
 
 
 @pytest.mark.parametrize("again", [False, True])
@@ -261,11 +265,16 @@ def test_an_agent_says_that_nothing_was_sent_only_of_an_attempt_that_was_never_s
     home: Path, again: bool
 ) -> None:
     """Else the queue would start another attempt, and the cluster might run both."""
-    said: list[e.Report] = []
+    said: list[a.Report] = []
     agent = Agent(Mute(), "deck", said.append)  # type: ignore[arg-type]
-    agent.obey(e.Submit(7, NONCE, "session-a", "x", ("x",), "/", {}, 0, 0.0, str(home), again))
-    assert said == [*([] if again else [e.Unsent(7, NONCE, "no route")]), e.Away("no route")]
-    assert list(agent._errands) == ([NONCE] if again else [])
+    agent.execute(
+        a.SubmitAttempt(7, NONCE, "session-a", Spec(("x",), "x", "/"), {}, str(home), again)
+    )
+    assert said == [
+        *([] if again else [a.NotSubmitted(7, NONCE, "no route")]),
+        a.Unavailable("no route"),
+    ]
+    assert agent.following == ([NONCE] if again else [])
 
 
 @settings(max_examples=40)  # each writes files
@@ -290,7 +299,7 @@ def test_what_is_printed_comes_home_byte_for_byte_however_it_is_cut_and_begun_an
     assert printed.startswith(log.read_bytes())
     read = output_copy.copy([*pieces, rest], log, NONCE)
     assert log.read_bytes() == printed
-    assert read.word == WORD
+    assert read.report == WORD
 
 
 def test_a_flood_from_a_cluster_keeps_its_ends_within_the_limit_however_often_it_is_read(
@@ -303,7 +312,7 @@ def test_a_flood_from_a_cluster_keeps_its_ends_within_the_limit_however_often_it
     output_copy.copy(pieces[:50], log, NONCE, limit, whole=False)
     for _ in range(2):
         read = output_copy.copy(pieces, log, NONCE, limit)
-        assert (read.word, read.uncapped) == (WORD, "")
+        assert (read.report, read.uncapped) == (WORD, "")
         assert (log.stat().st_size, log.stat().st_blocks * 512 <= limit + 2**16) == (
             len(printed),
             True,
@@ -316,13 +325,13 @@ def test_a_flood_from_a_cluster_keeps_its_ends_within_the_limit_however_often_it
 
 
 def test_where_no_command_began_the_words_of_the_cluster_are_the_log(tmp_path: Path) -> None:
-    assert output_copy.copy([b"no such ", b"machine\n"], tmp_path / "log", NONCE).word is None
+    assert output_copy.copy([b"no such ", b"machine\n"], tmp_path / "log", NONCE).report is None
     assert (tmp_path / "log").read_bytes() == b"no such machine\n"
 
 
 def test_an_exit_record_and_its_result_are_found_by_the_queue(home: Path) -> None:
     folder = paths.ensure(paths.job_folder(7))
-    output_copy.keep(folder, Exit(NONCE, 1.0, 2.0, 3, ""), '{"x": 1}')
+    write_records(folder, Exit(NONCE, 1.0, 2.0, 3, ""), '{"x": 1}')
     assert exit_record(7, NONCE) == Exit(NONCE, 1.0, 2.0, 3, "")
     assert (folder / "result.json").read_text() == '{"x": 1}'
 
@@ -346,9 +355,9 @@ def run_away(tmp_path: Path, *argv: str, timeout: float = 0.0) -> subprocess.Pop
     )
 
 
-def home_of(output: bytes, tmp_path: Path) -> tuple[bytes, output_copy.Word | None]:
+def home_of(output: bytes, tmp_path: Path) -> tuple[bytes, output_copy.FinalReport | None]:
     read = output_copy.copy([output], tmp_path / "log", NONCE)
-    return (tmp_path / "log").read_bytes(), read.word
+    return (tmp_path / "log").read_bytes(), read.report
 
 
 def test_the_runner_there_says_all_in_its_output(tmp_path: Path) -> None:
@@ -400,14 +409,14 @@ def test_a_token_is_read_from_a_file_that_nobody_else_can_read(tmp_path: Path) -
     file = tmp_path / "token"
     file.touch(mode=0o600)
     file.write_text(" secret\n")
-    assert token(str(file)) == "secret"
-    assert token("") == ""
+    assert read_token(str(file)) == "secret"
+    assert read_token("") == ""
     for spoilt, words in (("", "there is no token"), ("a\nb", "there is no token")):
         file.write_text(spoilt)
-        with pytest.raises(e.Unreachable, match=words):
-            token(str(file))
+        with pytest.raises(a.Unreachable, match=words):
+            read_token(str(file))
     file.chmod(0o640)
-    with pytest.raises(e.Unreachable, match=r"is open to others\. Try: chmod 600"):
-        token(str(file))
-    with pytest.raises(e.Unreachable, match="cannot be read: No such file"):
-        token(str(tmp_path / "absent"))
+    with pytest.raises(a.Unreachable, match=r"Try: chmod 600"):
+        read_token(str(file))
+    with pytest.raises(a.Unreachable, match="cannot be read: No such file"):
+        read_token(str(tmp_path / "absent"))

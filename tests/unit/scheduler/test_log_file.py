@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from scheduler.executors import runner
+from scheduler.executors.log_cap import punch_hole
 from scheduler.protocol import log_file as logfile
-from scheduler.queue.progress_reader import CHUNK, Tail, last_line, last_text
+from scheduler.queue.progress_reader import CHUNK, ProgressReader, last_line, last_text
 
 BLOCK = 2**16
 FIRST, MIDDLE, LAST = b"a" * BLOCK, b"b" * (40 * BLOCK), b"c" * (BLOCK - 4) + b"end\n"
@@ -19,7 +19,7 @@ LINE = b"\n[... 2.5 MiB of output were dropped here ...]\n"
 
 def punch(log: Path, start: int, length: int) -> None:
     fd = os.open(log, os.O_WRONLY)
-    runner._punch(fd, start, length)
+    punch_hole(fd, start, length)
     os.close(fd)
 
 
@@ -82,7 +82,7 @@ def test_output_that_is_dropped_to_its_end_is_told(log: Path) -> None:
 
 
 def test_what_is_dropped_between_two_looks_hides_no_progress(log: Path) -> None:
-    tail = Tail(log)
+    tail = ProgressReader(log)
     tail.read(1.0)
     said = b'{"gpudeck":"progress","done":%d,"total":9}\n'
     with log.open("ab") as f:

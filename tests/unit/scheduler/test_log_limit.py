@@ -14,24 +14,25 @@ from typing import Any
 import pytest
 
 from scheduler.executors import local
+from scheduler.executors.local import Local
 from scheduler.protocol import log_file as logfile
 from scheduler.protocol import paths
 from scheduler.protocol.devices import Device
 from scheduler.protocol.jobs import Spec
-from scheduler.queue.queue import Queue
 from scheduler.store import Store
 from tests.support import eventually
+from tests.unit.scheduler.own_queue import make_queue
 
 MIB = 2**20
 LINES = 20 * MIB // 1024
 FLOOD = f"import sys; sys.stdout.write(''.join('%1023d\\n' % i for i in range({LINES})))"
 REFUSES = """
+from scheduler.executors import log_cap
 class Refuses:
-    prctl = runner.LIBC.prctl
     def fallocate(self, *arguments):
-        runner.ctypes.set_errno(runner.errno.EOPNOTSUPP)
+        log_cap.ctypes.set_errno(log_cap.errno.EOPNOTSUPP)
         return -1
-runner.LIBC = Refuses()"""
+log_cap.LIBC = Refuses()"""
 
 
 def flooded() -> bytes:
@@ -123,14 +124,14 @@ def test_a_log_is_kept_small_while_the_job_runs_and_after_somebody_emptied_it(
         os.ftruncate(1, 0); time.sleep(0.3)
         flood(); small()
         print("small twice")"""
-    assert run(tmp_path, grow, MIB, "runner.LOOK_S = 0.05")["code"] == 0
+    assert run(tmp_path, grow, MIB, "runner.CHECK_S = 0.05")["code"] == 0
     with (tmp_path / "log").open("rb") as f:
         assert logfile.read(f, -12, 12).data == b"small twice\n"
 
 
 def test_nothing_waits_for_the_next_look(tmp_path: Path) -> None:
     """The ends of jobs, limits of time and signals are met though the next look is far away: else the runner is still there at 60 s."""
-    never = "runner.LOOK_S = 1e6"
+    never = "runner.CHECK_S = 1e6"
     assert run(tmp_path, "", MIB, never)["code"] == 0
     late = run(tmp_path, "import time; time.sleep(600)", MIB, never, timeout=0.2)
     assert (late["code"], late["over"]) == (-15, 0.2)
@@ -160,9 +161,9 @@ def test_where_the_file_system_refuses_all_is_kept_and_the_timeline_says_so(
             cwd=root,
         )
 
-    monkeypatch.setattr(local, "_runner", refusing)
+    monkeypatch.setattr(local, "start_runner", refusing)
     store = Store(paths.store_file())
-    queue = Queue(store, lambda job, runner: None, log_limit=lambda: MIB)
+    queue = make_queue(store, local=Local(lambda job, runner: None, lambda: MIB))
     job = queue.submit([Spec((sys.executable, "-S", "-c", FLOOD), "a", "/")], [])[0]
     queue.step([Device("cpu", 0, "EPYC", "cpu")])
     eventually((paths.job_folder(job.id) / "exit.json").exists)

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from scheduler.queue.progress_reader import CHUNK, Tail, last_line
+from scheduler.queue.progress_reader import CHUNK, ProgressReader, last_line
 
 
-def said(done: int) -> bytes:
+def report(done: int) -> bytes:
     return b'{"gpudeck":"progress","done":%d,"total":1000000}\n' % done
 
 
@@ -24,68 +24,68 @@ def add(log: Path, data: bytes) -> None:
         f.write(data)
 
 
-def heard(tail: Tail) -> list[int]:
-    return [int(p.done) for p in tail.read(1.0)]
+def progress(reader: ProgressReader) -> list[int]:
+    return [int(p.done) for p in reader.read(1.0)]
 
 
 def test_each_line_is_heard_once(log: Path) -> None:
-    tail = Tail(log)
-    assert heard(tail) == [], "no log yet"
-    add(log, said(1) + b"output\n" + said(2))
-    assert heard(tail) == [1, 2]
-    assert heard(tail) == []
-    add(log, said(3))
-    assert heard(tail) == [3]
+    reader = ProgressReader(log)
+    assert progress(reader) == [], "no log yet"
+    add(log, report(1) + b"output\n" + report(2))
+    assert progress(reader) == [1, 2]
+    assert progress(reader) == []
+    add(log, report(3))
+    assert progress(reader) == [3]
 
 
 def test_a_line_is_heard_when_its_end_has_come(log: Path) -> None:
-    tail = Tail(log)
-    whole = said(7)
+    reader = ProgressReader(log)
+    whole = report(7)
     for cut in range(0, len(whole), 9):
-        assert heard(tail) == []
+        assert progress(reader) == []
         add(log, whole[cut : cut + 9])
-    assert heard(tail) == [7]
+    assert progress(reader) == [7]
 
 
 def test_of_a_flood_the_newest_is_heard(log: Path) -> None:
-    tail = Tail(log)
-    add(log, b"".join(said(i) for i in range(CHUNK // 20)))
-    found = heard(tail)
+    reader = ProgressReader(log)
+    add(log, b"".join(report(i) for i in range(CHUNK // 20)))
+    found = progress(reader)
     assert found[-1] == CHUNK // 20 - 1
     assert found == list(range(found[0], CHUNK // 20)), "and nothing but whole lines in their order"
 
 
 def test_a_line_without_end_is_not_kept_in_memory_and_what_follows_is_heard(log: Path) -> None:
-    tail = Tail(log)
+    reader = ProgressReader(log)
     for _ in range(20):
         add(log, b"\0\xff\x1b[" * 10_000)
-        assert heard(tail) == []
-    assert len(tail._rest) < 5000
-    add(log, b"\n" + said(1))
-    assert heard(tail) == [1]
+        assert progress(reader) == []
+    assert len(reader._rest) < 5000
+    add(log, b"\n" + report(1))
+    assert progress(reader) == [1]
 
 
 def test_a_log_that_was_emptied_is_read_from_its_start(log: Path) -> None:
-    tail = Tail(log)
-    add(log, b"x" * 1000 + b"\n" + said(1))
-    assert heard(tail) == [1]
+    reader = ProgressReader(log)
+    add(log, b"x" * 1000 + b"\n" + report(1))
+    assert progress(reader) == [1]
     os.truncate(log, 0)
-    assert heard(tail) == []
-    add(log, said(2))
-    assert heard(tail) == [2]
+    assert progress(reader) == []
+    add(log, report(2))
+    assert progress(reader) == [2]
 
 
 def test_what_stands_in_place_of_the_log_does_not_block_or_raise(log: Path, tmp_path: Path) -> None:
     os.mkfifo(log)
-    assert heard(Tail(log)) == []
+    assert progress(ProgressReader(log)) == []
     assert last_line(log) == ""
     log.unlink()
     log.mkdir()
-    assert heard(Tail(log)) == []
+    assert progress(ProgressReader(log)) == []
     log.rmdir()
-    (tmp_path / "else").write_bytes(said(1))
+    (tmp_path / "else").write_bytes(report(1))
     log.symlink_to(tmp_path / "else")
-    assert heard(Tail(log)) == []
+    assert progress(ProgressReader(log)) == []
 
 
 @pytest.mark.parametrize(
@@ -93,9 +93,9 @@ def test_what_stands_in_place_of_the_log_does_not_block_or_raise(log: Path, tmp_
     [
         (b"", ""),
         (b"\n \n\t\n", ""),
-        (said(1), ""),
+        (report(1), ""),
         (b"first\nlast", "last"),
-        (b"Error: no memory\n" + said(3) + b"\n\n", "Error: no memory"),
+        (b"Error: no memory\n" + report(3) + b"\n\n", "Error: no memory"),
         (b"\x1b[31mred\x07\xff\n", "red �"),
         (b"x" * 100_000, "x" * 200),
     ],

@@ -11,50 +11,36 @@ import pytest
 
 from scheduler.executors import local
 from scheduler.protocol import paths
-from scheduler.protocol.devices import Device
 from scheduler.protocol.errors import UserError
-from scheduler.protocol.jobs import Done, Failed, Queued, Running, Spec
-from scheduler.queue import job_index as book
-from scheduler.queue import queue as module
-from scheduler.queue.queue import Queue
+from scheduler.protocol.jobs import Done, Failed, Spec
+from scheduler.protocol.wait_reasons import OtherDevices, StartFailed
+from scheduler.queue import job_index, planner, queries
 from scheduler.store import Store
 from tests.support import eventually, lives
-
-GPU, CPU = Device("GPU-0", 0, "H100", "nvidia"), Device("cpu", 0, "EPYC", "cpu")
-
-
-@pytest.fixture
-def store(home: Path) -> Iterator[Store]:
-    found = Store(paths.store_file())
-    yield found
-    found.close()
+from tests.unit.scheduler.own_queue import CPU, GPU, ended, make_queue, wait_reason
 
 
 def test_a_job_submitted_before_the_devices_are_known_is_for_the_first_that_are(
     store: Store,
 ) -> None:
-    queue = Queue(store, lambda job, runner: None)
+    queue = make_queue(store)
     queue.pause(True)
     job = queue.submit([Spec(("true",), "a", "/", gpus=1)], [])[0]
     queue.step([GPU])
     assert store.get(job.id).spec.kind == "nvidia"
-    again = Queue(store, lambda job, runner: None)
+    again = make_queue(store)
     again.pause(False)
     again.step([CPU])
-    assert again.get(job.id).state == Queued(
-        "was submitted for NVIDIA GPUs; this machine shows the CPU now"
-    )
+    assert wait_reason(again, job.id) == OtherDevices("nvidia", "cpu")
 
 
-def unwatched(job: int, runner: int) -> None:
-    """The test looks by itself."""
+class Clock:
+    """Stands still until a test sets it: that of the delays before a start is tried again."""
 
-
-def ended(queue: Queue, job: int) -> bool:
-    state = queue.get(job).state
-    if isinstance(state, Running) and not lives(state.runner):
-        queue.reap([job])
-    return not queue.get(job).active
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 0.0
+        for module in (job_index, planner):
+            monkeypatch.setattr(module.time, "monotonic", lambda: self.now)
 
 
 @pytest.fixture
@@ -77,7 +63,7 @@ def immovable(home: Path) -> Iterator[Callable[[int], None]]:
 def test_a_job_whose_folder_is_in_the_way_fails_and_holds_up_nobody(
     store: Store, immovable: Callable[[int], None]
 ) -> None:
-    queue = Queue(store, unwatched)
+    queue = make_queue(store)
     first, second = (queue.submit([Spec(("true",), "a", "/", gpus=1)], [CPU])[0] for _ in range(2))
     immovable(first.id)
     queue.step([CPU])
@@ -100,27 +86,26 @@ def test_a_job_that_cannot_be_watched_never_runs_and_is_tried_again_later(
         if job == 1 and len(runners) == 1:
             raise UserError("no more processes can be watched")
 
-    monkeypatch.setattr(module, "RETRY_S", 3600.0)
-    queue = Queue(store, watch)
+    clock = Clock(monkeypatch)
+    queue = make_queue(store, watch)
     first, second = (queue.submit([Spec(("true",), "a", "/")], [CPU])[0] for _ in range(2))
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
     for _ in range(3):
         with pytest.raises(UserError, match="no more processes can be watched"):
             queue.step([CPU])
-    assert queue.get(first.id).state == Queued("no more processes can be watched")
+    assert wait_reason(queue, first.id) == StartFailed("no more processes can be watched")
     assert not lives(runners[0])
     assert len(runners) == 2, "it was tried once, and the other one started"
     queue.reap([first.id])  # a watch that came too late
     eventually(lambda: ended(queue, second.id))
-    monkeypatch.setattr(module, "RETRY_S", 0.0)
-    queue._refused = {first.id: (0.0, "the time has come")}
+    clock.now += job_index.RETRY_S
     queue.step([CPU])
     eventually(lambda: ended(queue, first.id))
     assert isinstance(queue.get(first.id).state, Done)
 
 
 def test_a_job_starts_with_an_empty_folder_whatever_an_older_store_left_there(store: Store) -> None:
-    queue = Queue(store, unwatched)
+    queue = make_queue(store)
     folder = paths.ensure(paths.job_folder(1))
     (folder / "log").write_text("of the old job 1\n")
     (paths.ensure(folder / "artefacts") / "plot.svg").write_text("<svg/>")
@@ -137,13 +122,13 @@ def test_a_job_starts_with_an_empty_folder_whatever_an_older_store_left_there(st
 def test_a_job_that_is_prepared_again_leaves_no_folder_behind(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    queue = Queue(store, unwatched)
-    job = queue.submit([Spec(("true",), "a", "/")], [CPU])[0]
+    queue = make_queue(store)
+    job, clock = queue.submit([Spec(("true",), "a", "/")], [CPU])[0], Clock(monkeypatch)
     with monkeypatch.context() as patch:
         patch.setattr(local.sys, "executable", "/nowhere")
         with pytest.raises(UserError, match="no process can be started: No such file or directory"):
             queue.step([CPU])
-    queue._refused.clear()
+    clock.now += job_index.RETRY_S
     queue.step([CPU])
     eventually(lambda: ended(queue, job.id))
     assert [f.name for f in (paths.home() / "jobs").iterdir()] == ["1"]
@@ -151,8 +136,8 @@ def test_a_job_that_is_prepared_again_leaves_no_folder_behind(
 
 @pytest.mark.parametrize("active", [True, False])
 def test_a_list_is_bounded(store: Store, monkeypatch: pytest.MonkeyPatch, active: bool) -> None:
-    monkeypatch.setattr(book, "MAX_LISTED", 2)
-    queue = Queue(store, unwatched)
+    monkeypatch.setattr(queries, "MAX_LISTED", 2)
+    queue = make_queue(store)
     ids = [queue.submit([Spec(("true",), "a", "/")], [CPU])[0].id for _ in range(4)]
     assert [job.id for job in queue.newest(10**9, active)] == [ids[3], ids[2]]
     assert queue.newest(-1, active) == ()

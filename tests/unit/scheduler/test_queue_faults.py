@@ -5,57 +5,65 @@ from __future__ import annotations
 import os
 import signal
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
-import msgspec
 import psutil
 import pytest
 
-from scheduler.executors import base, local
+from scheduler import attempts
+from scheduler.executors import local as local_module
+from scheduler.executors.local import Local
 from scheduler.protocol import paths
-from scheduler.protocol.devices import Device
 from scheduler.protocol.errors import UserError
 from scheduler.protocol.jobs import (
     Cancelled,
     Cancelling,
     Changes,
     Done,
-    Event,
     Failed,
     Queued,
     Running,
     Spec,
 )
-from scheduler.queue import forecast
-from scheduler.queue import job_index as book
-from scheduler.queue import queue as module
+from scheduler.protocol.wait_reasons import (
+    DependencyFailed,
+    EnvironmentMissing,
+    Held,
+    OtherDevices,
+    StartFailed,
+)
+from scheduler.queue import cancellation, forecast, job_index
 from scheduler.queue.queue import Queue
-from scheduler.store import Store, environments
+from scheduler.queue.transitions import Change
+from scheduler.store import Store
 from tests.support import eventually, lives
-from tests.unit.scheduler.own_queue import CPU, ended, submit
-
-GPU = Device("GPU-0", 0, "H100", "nvidia")
+from tests.unit.scheduler.own_queue import CPU, GPU, ended, make_queue, submit, wait_reason
 
 
-def fail(queue: Queue, job: int) -> None:
-    """The end of a job that waits: it has failed."""
-    failed = Failed(1.0, 2.0, "exit code 1", 1)
-    queue._put(msgspec.structs.replace(queue.get(job), state=failed), Event(2.0, "failed"))
+def refuse(patch: pytest.MonkeyPatch, store: Store, state: type) -> None:
+    """Let the store refuse jobs in this state, as on a full disk."""
+    update = store.update_all
+
+    def refusing(changes: Sequence[Change]) -> None:
+        if any(isinstance(job.state, state) for job, _ in changes):
+            raise UserError("the disk is full")
+        update(changes)
+
+    patch.setattr(store, "update_all", refusing)
 
 
 def test_a_job_after_one_that_a_repair_could_not_save_is_cancelled_and_holds_up_nobody(
     store: Store,
 ) -> None:
-    queue = Queue(store, lambda job, runner: None)
+    queue = make_queue(store)
     first = submit(queue)
     child = submit(queue, after=(first,))
     other = submit(queue)
     store.connection.execute("DELETE FROM jobs WHERE id = ?", (first,))
-    queue = Queue(store, lambda job, runner: None)
+    queue = make_queue(store)
     queue.step([CPU])
-    assert (
-        queue.get(child).state.reason == f"job {first}, after whose success it was to run, was lost"
-    )  # type: ignore[union-attr]
+    assert queue.get(child).state.reason == f"job {first}, which had to succeed first, was lost"  # type: ignore[union-attr]
     eventually(lambda: ended(queue, other))
     assert isinstance(queue.get(other).state, Done)
 
@@ -63,7 +71,7 @@ def test_a_job_after_one_that_a_repair_could_not_save_is_cancelled_and_holds_up_
 def test_a_job_whose_environment_is_damaged_is_held_and_never_runs_with_another(
     store: Store, tmp_path: Path
 ) -> None:
-    queue = Queue(store, lambda job, runner: None)
+    queue = make_queue(store)
     said = tmp_path / "said"
     command = ("/bin/sh", "-c", f'echo "$WHO" >> {said}')
     bereft, other = (
@@ -72,13 +80,13 @@ def test_a_job_whose_environment_is_damaged_is_held_and_never_runs_with_another(
     )
     store.connection.execute("UPDATE environments SET env = replace(env, 'first', 'FIRST')")
     queue.step([CPU])
-    assert queue.get(bereft).state == Queued(environments.LOST)
+    assert wait_reason(queue, bereft) == EnvironmentMissing()
     eventually(lambda: ended(queue, other))
     queue.edit(bereft, Changes(hold=False), [CPU])
     queue.step([CPU])
-    queue = Queue(store, lambda job, runner: None)
+    queue = make_queue(store)
     queue.step([CPU])
-    assert queue.get(bereft).state == Queued(environments.LOST)
+    assert wait_reason(queue, bereft) == EnvironmentMissing()
     assert [event.what for event in queue.timeline(bereft)] == [
         "submitted",
         "held",
@@ -96,19 +104,20 @@ def test_a_job_whose_environment_is_damaged_is_held_and_never_runs_with_another(
 
 
 def test_a_line_of_jobs_after_one_that_failed_is_cancelled_at_once(
-    queue: Queue, monkeypatch: pytest.MonkeyPatch
+    queue: Queue, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    jobs = [submit(queue, hold=True)]
+    jobs = [submit(queue, "false")]
     for _ in range(20):
         jobs.append(submit(queue, after=(jobs[-1],)))
     both = submit(queue, after=(jobs[3],), after_any=(jobs[9],))
     spared = submit(queue, after_any=(jobs[20],), hold=True)
-    fail(queue, jobs[0])
+    queue.step([CPU])
+    eventually(lambda: ended(queue, jobs[0]))
     commits: list[int] = []
     monkeypatch.setattr(
-        queue._store,
+        store,
         "update_all",
-        lambda changes, update=queue._store.update_all: (
+        lambda changes, update=store.update_all: (
             commits.append(len(changes)),
             update(changes),
         ),
@@ -118,22 +127,18 @@ def test_a_line_of_jobs_after_one_that_failed_is_cancelled_at_once(
         "one transaction: each costs a wait for the disk, in which nobody is answered"
     )
     assert all(isinstance(queue.get(n).state, Cancelled) for n in (*jobs[1:], both))
+    assert queue.get(jobs[1]).state.reason == f"job {jobs[0]}, which had to succeed first, failed"  # type: ignore[union-attr]
     assert (
-        queue.get(jobs[1]).state.reason
-        == f"job {jobs[0]}, after whose success it was to run, failed"
-    )  # type: ignore[union-attr]
-    assert (
-        queue.get(both).state.reason
-        == f"job {jobs[3]}, after whose success it was to run, was cancelled"
+        queue.get(both).state.reason == f"job {jobs[3]}, which had to succeed first, was cancelled"
     )  # type: ignore[union-attr]
     assert isinstance(queue.get(spared).state, Queued)
 
 
 def test_many_that_can_never_run_are_cancelled_in_pieces_and_none_starts_meanwhile(
-    queue: Queue, monkeypatch: pytest.MonkeyPatch
+    queue: Queue, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where the daemon is killed between two pieces: the next one goes on."""
-    monkeypatch.setattr(book, "PIECE", 4)
+    monkeypatch.setattr(cancellation, "MAX_CHECKED", 4)
     monkeypatch.setattr(os, "cpu_count", lambda: 100)
     first = submit(queue, hold=True)
     after, spared = (
@@ -145,9 +150,11 @@ def test_many_that_can_never_run_are_cancelled_in_pieces_and_none_starts_meanwhi
     queue.step([CPU])
     assert [queue.get(n).status for n in after] == ["cancelled"] * 4 + ["queued"] * 5
     assert queue.unfinished
-    reason = f"job {first}, after whose success it was to run, was cancelled"
-    assert queue.get(after[4]).state == Queued(reason), "why it waits, until it is cancelled"
-    queue = Queue(queue._store, lambda job, runner: None)
+    reason = f"job {first}, which had to succeed first, was cancelled"
+    assert wait_reason(queue, after[4]) == DependencyFailed(first, "cancelled"), (
+        "why it waits, until it is cancelled"
+    )
+    queue = make_queue(store)
     queue.recover()
     while queue.unfinished:
         queue.step([CPU])
@@ -159,7 +166,7 @@ def test_many_that_can_never_run_are_cancelled_in_pieces_and_none_starts_meanwhi
 
 
 def test_many_ends_are_one_look_at_the_processes_and_one_commit(
-    queue: Queue, monkeypatch: pytest.MonkeyPatch
+    queue: Queue, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And what a killed runner left behind of one of them is found among the others."""
     monkeypatch.setattr(os, "cpu_count", lambda: 100)
@@ -172,10 +179,12 @@ def test_many_ends_are_one_look_at_the_processes_and_one_commit(
         os.kill(runner, signal.SIGKILL)
     eventually(lambda: not any(map(lives, runners)))
     looks, commits = [], []
-    find, update = local._left, queue._store.update_all
-    monkeypatch.setattr(local, "_left", lambda *given: (looks.append(given), find(*given))[1])
+    find, update = local_module.find_remains, store.update_all
     monkeypatch.setattr(
-        queue._store,
+        local_module, "find_remains", lambda *given: (looks.append(given), find(*given))[1]
+    )
+    monkeypatch.setattr(
+        store,
         "update_all",
         lambda changes: (commits.append(len(changes)), update(changes))[1],
     )
@@ -188,22 +197,17 @@ def test_many_ends_are_one_look_at_the_processes_and_one_commit(
 
 @pytest.mark.parametrize("abandoned", [False, True])
 def test_a_runner_that_was_stopped_while_it_stood_by_goes_on_or_is_sent_away(
-    queue: Queue, abandoned: bool, monkeypatch: pytest.MonkeyPatch
+    store: Store, abandoned: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    queue.stand_by()
-    spare = queue._local._spare
-    assert spare is not None
+    local = Local(lambda job, runner: None)
+    queue = make_queue(store, local=local)
+    others = psutil.Process().children()
+    local.start_spare()
+    (spare,) = set(psutil.Process().children()).difference(others)
     os.kill(spare.pid, signal.SIGSTOP)
     job = submit(queue, "sh", "-c", "exit 0", env={"LONG": "x" * 100_000})
     if abandoned:
-        put = queue._put
-
-        def refuse(job: object, *events: object) -> object:
-            if isinstance(job.state, Running):  # type: ignore[attr-defined]
-                raise UserError("the disk is full")
-            return put(job, *events)  # type: ignore[arg-type]
-
-        monkeypatch.setattr(queue, "_put", refuse)
+        refuse(monkeypatch, store, Running)
         with pytest.raises(UserError, match="the disk is full"):
             queue.step([CPU])
         assert not lives(spare.pid)
@@ -218,7 +222,7 @@ def test_a_job_whose_runner_was_stopped_can_be_cancelled(queue: Queue) -> None:
     queue.step([CPU])
     state = queue.get(job).state
     assert isinstance(state, Running)
-    eventually((paths.job_folder(job) / base.LOG_FILE).exists)
+    eventually((paths.job_folder(job) / attempts.LOG_FILE).exists)
     os.kill(state.runner, signal.SIGSTOP)
     queue.cancel(job)
     eventually(lambda: ended(queue, job))
@@ -237,49 +241,41 @@ def test_a_forecast_takes_no_job_its_next_attempt(queue: Queue) -> None:
 def test_what_a_job_was_refused_for_once_is_said_no_more_where_it_waits_for_something_else(
     queue: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "RETRY_S", 0.05)
+    monkeypatch.setattr(job_index, "RETRY_S", 0.05)
     job = submit(queue)
     with monkeypatch.context() as patch:
-        patch.setattr(local.sys, "executable", "/nowhere")
+        patch.setattr(local_module.sys, "executable", "/nowhere")
         with pytest.raises(UserError, match="no process can be started"):
             queue.step([CPU])
     queue.edit(job, Changes(hold=True), [CPU])
     time.sleep(0.06)
     queue.step([CPU])
-    assert queue.get(job).state == Queued(f"is held; to let it go: gpudeck resume {job}")
+    assert wait_reason(queue, job) == Held(job)
 
 
 def test_a_job_for_gpus_is_edited_while_they_are_gone_and_not_run_on_the_cpu(queue: Queue) -> None:
     job = queue.submit([Spec(("true",), "x", "/", gpus=1)], [GPU])[0].id
     queue.edit(job, Changes(notes="mind the seed", priority=3), [CPU])
     queue.step([CPU])
-    assert queue.get(job).state == Queued(
-        "was submitted for NVIDIA GPUs; this machine shows the CPU now"
-    )
+    assert wait_reason(queue, job) == OtherDevices("nvidia", "cpu")
     queue.edit(job, Changes(gpus=0), [CPU])
     assert queue.get(job).spec.kind == ""
 
 
 def test_a_job_whose_failure_cannot_be_stored_waits_on(
-    queue: Queue, monkeypatch: pytest.MonkeyPatch
+    queue: Queue, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job = submit(queue, gpus=1)
-    put = queue._put
-
-    def full(job: object, *events: object) -> object:
-        if isinstance(job.state, Failed):  # type: ignore[attr-defined]
-            raise UserError("the disk is full")
-        return put(job, *events)  # type: ignore[arg-type]
 
     def in_the_way(*_: object) -> None:
-        raise base.FolderError("in the way")
+        raise attempts.FolderError("in the way")
 
     with monkeypatch.context() as patch:
-        patch.setattr(queue, "_put", full)
-        patch.setattr(local, "next_folder", in_the_way)
+        refuse(patch, store, Failed)
+        patch.setattr(local_module, "next_folder", in_the_way)
         with pytest.raises(UserError, match="the disk is full"):
             queue.step([CPU])
-    assert queue.get(job).state == Queued("the disk is full")
+    assert wait_reason(queue, job) == StartFailed("the disk is full")
 
 
 def test_orphans_of_a_job_that_ended_are_reaped_while_it_runs(queue: Queue) -> None:
@@ -287,7 +283,7 @@ def test_orphans_of_a_job_that_ended_are_reaped_while_it_runs(queue: Queue) -> N
         queue, "sh", "-c", "for i in 1 2 3 4 5 6 7 8; do (true &); done; echo all; exec sleep 600"
     )
     queue.step([CPU])
-    state, log = queue.get(job).state, paths.job_folder(job) / base.LOG_FILE
+    state, log = queue.get(job).state, paths.job_folder(job) / attempts.LOG_FILE
     assert isinstance(state, Running)
     eventually(lambda: log.exists() and b"all" in log.read_bytes())
 
@@ -313,10 +309,10 @@ def test_a_forecast_looks_at_a_bounded_number_of_lanes(
 
     def count(going: object, lanes: dict[object, object], *rest: object) -> object:
         looks.append(len(lanes))
-        return plan(going, lanes, *rest)  # type: ignore[arg-type]
+        return make_plan(going, lanes, *rest)  # type: ignore[arg-type]
 
-    plan = forecast.plan
-    monkeypatch.setattr(forecast, "plan", count)
+    make_plan = forecast.make_plan
+    monkeypatch.setattr(forecast, "make_plan", count)
     monkeypatch.setattr(forecast, "MAX_LANES", 200)
     assert queue.forecast(Spec(("true",), "y", "/"), [CPU]).at is None, "nobody knows"
     assert 40 < sum(looks) <= 200
@@ -330,28 +326,30 @@ def test_a_further_attempt_that_the_store_lost_is_not_run_twice(
 ) -> None:
     """As after a repair, which gives the job back as it was before its second attempt."""
     code = f"echo $GPUDECK_TRY >> {tmp_path / 'tries'}; [ $GPUDECK_TRY = 2 ] && exec sleep {600 * (last == 'runs')}; exit 1"
-    queue = Queue(store, lambda job, runner: None)
+    local = Local(lambda job, runner: None)
+    queue = make_queue(store, local=local)
     job = submit(queue, "sh", "-c", code, retries=1, backoff=0.0, env={"PATH": os.environ["PATH"]})
     queue.step([CPU])
     eventually(lambda: ended(queue, job) or queue.get(job).tries)
     before = store.get(job)
-    Queue(store, lambda job, runner: None).recover()
+    make_queue(store).recover()
     assert store.get(job) == before, "an attempt that ended as the store knows is none that it lost"
     queue.step([CPU])
     eventually(lambda: (tmp_path / "tries").read_text() == "1\n2\n")
     if last == "ended":
         eventually(lambda: ended(queue, job))
     else:
-        state = queue.get(job).state
-        assert isinstance(state, Running)
-        queue._local._children[state.attempt].returncode = 0  # the daemon that started it is gone
+        assert isinstance(queue.get(job).state, Running)
+    second = queue.get(job)
     store.update(before)
-    queue = Queue(store, lambda job, runner: None)
+    queue = make_queue(store)
     queue.recover()
     queue.step([CPU])
     assert queue.get(job).status in (("lost", "failed") if last == "runs" else ("done",)), (
         "its runner may have seen it killed"
     )
+    if last == "runs":
+        local.kill([second])  # reap the runner, as its daemon is gone
     assert (tmp_path / "tries").read_text() == "1\n2\n"
 
 
@@ -362,7 +360,7 @@ def test_no_more_are_submitted_at_once_than_the_daemon_can_take_in_a_moment(queu
 
 
 def test_many_are_cancelled_in_one_commit_and_again_is_no_error(
-    queue: Queue, monkeypatch: pytest.MonkeyPatch
+    queue: Queue, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
     array = [
@@ -381,9 +379,9 @@ def test_many_are_cancelled_in_one_commit_and_again_is_no_error(
     queue.step([CPU])
     assert [queue.get(n).status for n in array] == ["running", "running", "queued", "queued"]
     commits: list[int] = []
-    update = queue._store.update_all
+    update = store.update_all
     monkeypatch.setattr(
-        queue._store,
+        store,
         "update_all",
         lambda changes: (commits.append(len(changes)), update(changes))[1],
     )
@@ -392,7 +390,7 @@ def test_many_are_cancelled_in_one_commit_and_again_is_no_error(
     assert queue.cancel_many(array, (), array[0], "") == Cancelling(
         (), tuple(array[:2]), tuple(array[2:])
     ), "as it was"
-    assert [e.what for e in queue.timeline(array[0])] == ["submitted", "started", "told to end"], (
+    assert [e.what for e in queue.timeline(array[0])] == ["submitted", "started", "asked to end"], (
         "told once: its time to end goes on"
     )
     assert queue.cancel_many((), (), None, "g") == Cancelling((grouped,))
@@ -411,7 +409,7 @@ def test_many_are_cancelled_in_one_commit_and_again_is_no_error(
         ((), ((5, 4),), None, "", "ranges go upwards"),
         (range(100_001), (), None, "", "up to 100000 numbers"),
         ((), (), 99, "", "there is no job 99"),
-        ((), (), 1, "", "job 1 is of no array"),
+        ((), (), 1, "", "job 1 is not part of an array"),
         ((), (), 2**70, "", "there is no job"),
     ],
 )
@@ -439,7 +437,7 @@ def test_numbers_of_no_job_are_told_and_do_no_harm(queue: Queue) -> None:
 
 
 def test_on_a_full_disk_those_that_run_are_ended_and_those_that_wait_are_as_they_were(
-    queue: Queue, monkeypatch: pytest.MonkeyPatch
+    queue: Queue, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The one that fills it may be among them. What was not stored was not acknowledged."""
     monkeypatch.setattr(os, "cpu_count", lambda: 1)
@@ -447,7 +445,7 @@ def test_on_a_full_disk_those_that_run_are_ended_and_those_that_wait_are_as_they
     queue.step([CPU])
     with monkeypatch.context() as patch:
         patch.setattr(
-            queue._store,
+            store,
             "update_all",
             lambda *_: (_ for _ in ()).throw(UserError("the disk is full")),
         )

@@ -12,19 +12,20 @@ from pathlib import Path
 
 import pytest
 
+from scheduler import attempts
 from scheduler.daemon import daemon
 from scheduler.daemon.daemon import Daemon
-from scheduler.executors import base, local
+from scheduler.executors import local
+from scheduler.executors.local import Local
 from scheduler.protocol import paths
 from scheduler.protocol.errors import UserError
-from scheduler.protocol.jobs import Done, Failed, Lost, Queued, Running, Spec
-from scheduler.queue import queue as module
+from scheduler.protocol.jobs import Done, Failed, Job, Lost, Queued, Running, Spec
 from scheduler.queue.admission import MAX_ARGUMENT
 from scheduler.queue.queue import Queue
-from scheduler.queue.retry import rests
+from scheduler.queue.retry import remaining_delay
 from scheduler.store import Store
 from tests.support import eventually, lives
-from tests.unit.scheduler.own_queue import CPU, ended, submit
+from tests.unit.scheduler.own_queue import CPU, ended, make_queue, submit
 
 
 @pytest.mark.parametrize("how", ["ends", "killed"])
@@ -63,9 +64,9 @@ def test_a_clock_that_is_set_back_does_not_make_a_job_wait_longer(
     job = submit(queue, "false", retries=2, backoff=8.0)
     queue.step([CPU])
     eventually(lambda: ended(queue, job) or queue.get(job).tries)
-    waits, now = queue._active[job], time.time()
-    assert 0 < rests(waits, now) <= 8.0
-    assert rests(waits, now - back) <= 8.1
+    waits, now = queue.get(job), time.time()
+    assert 0 < remaining_delay(waits, now) <= 8.0
+    assert remaining_delay(waits, now - back) <= 8.1
 
 
 def test_a_folder_that_was_deleted_before_the_start_is_named_and_not_the_command(
@@ -89,7 +90,7 @@ def test_what_no_process_can_be_given_is_refused_when_it_is_submitted(queue: Que
     longest = "x" * (MAX_ARGUMENT - 1)
     for argument in (longest + "x", "ü" * (MAX_ARGUMENT // 2)):
         with pytest.raises(
-            UserError, match="no process can be given an argument of 128 KiB: put it into a file"
+            UserError, match="an argument must be shorter than 128 KiB: write it to a file"
         ):
             submit(queue, "true", argument)
     job = submit(queue, "true", longest)
@@ -110,9 +111,9 @@ def test_a_job_that_cannot_be_started_for_good_leaves_its_place_to_the_next_at_o
     else:
         prepare = local.next_folder
 
-        def in_the_way(job: module.Job) -> Path:
+        def in_the_way(job: Job) -> Path:
             if job.id == first:
-                raise base.FolderError("in the way")
+                raise attempts.FolderError("in the way")
             return prepare(job)
 
         monkeypatch.setattr(local, "next_folder", in_the_way)
@@ -138,7 +139,7 @@ def test_ends_of_one_moment_are_settled_together_and_a_full_disk_does_not_multip
         nonlocal full
         found = Daemon(Store(paths.store_file()))
         monkeypatch.setattr(found.queue, "reap", reap)
-        monkeypatch.setattr(found.queue, "stand_by", lambda: None)
+        monkeypatch.setattr(Local, "start_spare", lambda local: None)
         monkeypatch.setattr(daemon, "AGAIN_S", 3600.0)
         monkeypatch.setattr(daemon, "ENDS", 20)
         monkeypatch.setattr(daemon, "BREATH_S", 0.0)
@@ -169,23 +170,24 @@ def test_ends_of_one_moment_are_settled_together_and_a_full_disk_does_not_multip
 def test_what_the_last_daemon_left_is_all_adopted_though_nothing_can_be_stored(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    queue = Queue(store, lambda job, runner: None)
+    last = Local(lambda job, runner: None)
+    queue = make_queue(store, local=last)
     ran, runs = submit(queue), submit(queue, "sleep", "600")
     queue.step([CPU])
+    left = [queue.get(ran), queue.get(runs)]
     eventually(lambda: not lives(queue.get(ran).state.runner))  # type: ignore[union-attr]
-    for child in queue._local._children.values():
-        child.returncode = 0  # the daemon that started it is gone
-    seen: list[int] = []
-    again = Queue(store, lambda job, runner: seen.append(job))
+    watched: list[int] = []
+    again = make_queue(store, lambda job, runner: watched.append(job))
     monkeypatch.setattr(
         store, "update_all", lambda *_: (_ for _ in ()).throw(UserError("the disk is full"))
     )
     for _ in range(3):
         with pytest.raises(UserError, match="the disk is full"):
             again.recover()
-    assert seen == [runs], "looked after, once, behind one that could not be stored"
+    assert watched == [runs], "looked after, once, behind one that could not be stored"
     monkeypatch.undo()
     again.recover()
     assert isinstance(again.get(ran).state, Done)
     again.cancel(runs)
     eventually(lambda: ended(again, runs))
+    last.kill(left)  # reap the runners, as their daemon is gone

@@ -28,17 +28,17 @@ STATES: tuple[State, ...] = (Queued(), Running("n", (), 0.0, 1, 1, "b"), Cancell
 def test_the_line_is_what_sorting_gives(
     changes: list[tuple[int, int, float | None, State]],
 ) -> None:
-    line, jobs = Lanes(), {}
+    lanes, jobs = Lanes(), {}
     for number, priority, place, state in changes:
         job = Job(number, Spec(("x",), "x", "/", priority=priority), 0.0, state, place)
         jobs[number] = job
-        line.put(job)
-        line.put(msgspec.structs.replace(job))
+        lanes.update(job)
+        lanes.update(msgspec.structs.replace(job))
         waiting = sorted((j for j in jobs.values() if isinstance(j.state, Queued)), key=turn)
-        assert list(line) == [j.id for j in waiting]
-        assert line.ids() == {j.id for j in waiting}
-        assert len(line) == len(waiting)
-        assert all((n in line) == (n in line.ids()) for n in range(8))
+        assert list(lanes) == [j.id for j in waiting]
+        assert lanes.ids() == {j.id for j in waiting}
+        assert len(lanes) == len(waiting)
+        assert all((n in lanes) == (n in lanes.ids()) for n in range(8))
 
 
 @settings(deadline=None)
@@ -52,24 +52,24 @@ def test_the_line_is_what_sorting_gives(
 def test_lanes_hold_each_job_once_and_the_next_show_one_that_needs_a_device(
     changes: list[tuple[int, int, int, bool]], count: int
 ) -> None:
-    line, jobs = Lanes(), {}
+    lanes, jobs = Lanes(), {}
     for number, gpus, priority, hold in changes:
         jobs[number] = Job(
             number, Spec(("x",), "x", "/", gpus=gpus, priority=priority, hold=hold), 0.0, Queued()
         )
-        line.put(jobs[number])
-    lanes = {key: list(lane) for key, lane in line.lanes().items()}
+        lanes.update(jobs[number])
+    by_need = {key: list(lane) for key, lane in lanes.by_requirements().items()}
     ordered = [job.id for job in sorted(jobs.values(), key=turn)]
     assert all(
         lane == [n for n in ordered if requirements(jobs[n].spec) == key]
-        for key, lane in lanes.items()
+        for key, lane in by_need.items()
     )
-    assert sorted(n for lane in lanes.values() for n in lane) == sorted(jobs)
-    assert line.next(count)[:count] == ordered[:count]
+    assert sorted(n for lane in by_need.values() for n in lane) == sorted(jobs)
+    assert lanes.next(count)[:count] == ordered[:count]
     assert (
-        line.for_devices
+        lanes.need_devices
         == any(job.spec.gpus for job in jobs.values())
-        == any(jobs[n].spec.gpus for n in line.next(count))
+        == any(jobs[n].spec.gpus for n in lanes.next(count))
     )
 
 
@@ -102,7 +102,7 @@ def test_who_waits_for_others_is_known_without_looking_at_all(
         waited = {
             n for n, j in jobs.items() if isinstance(j.state, Queued) and number in j.spec.after
         }
-        assert dependents.put(job, active) == (set() if job.active else waited)
+        assert dependents.update(job, active) == (set() if job.active else waited)
         assert dependents.ids() == {
             n
             for n, j in active.items()

@@ -11,9 +11,10 @@ from scheduler.protocol.devices import Device, Process, Reading
 from scheduler.protocol.errors import UserError
 from scheduler.protocol.jobs import Job, Progress, Queued, Running, Spec, turn
 from scheduler.protocol.units import GIB, clock
+from scheduler.protocol.wait_reasons import End, TooLittleMemory, render
 from scheduler.queue import policy
-from scheduler.queue.admission import refuse
-from scheduler.queue.expected_end import End, expected_end
+from scheduler.queue.admission import check_spec, device_obstacle
+from scheduler.queue.job_index import expected_end
 from scheduler.queue.placement import UNREAD, Availability, DeviceUse, choose, device_use
 from scheduler.queue.policy import Conditions
 from tests.unit.scheduler.planning import decide, laned
@@ -329,7 +330,10 @@ def test_a_type_of_gpu() -> None:
         (1, ("GPU-0", "GPU-1")),
         (3, ("GPU-2",)),
     ]
-    assert decided.reasons[4] == "needs 3 of the type 'A100'; this machine has 2 now"
+    assert (
+        decided.reasons[4]
+        == "needs 3 GPUs of the type 'A100'; this machine has 2 (its GPUs: NVIDIA A100, NVIDIA H100 80GB HBM3)"
+    )
     assert decided.reasons[2].startswith(
         "needs 1 GPU of the type 'h100'; 0 free: GPU 0 is held by job 1 (job1), "
     )
@@ -349,11 +353,12 @@ def test_a_higher_priority_goes_first_and_equals_as_they_came() -> None:
 def test_more_memory_than_any_gpu_has_is_refused() -> None:
     sight = Availability({d.id: seen(80.0) for d in GPUS})
     with pytest.raises(
-        UserError, match=r"^the job needs 81 GiB on one GPU; the largest here has 80 GiB$"
+        UserError, match=r"^the job cannot run: needs 81 GiB on one GPU; the largest has 80 GiB$"
     ):
-        refuse(gib(1, 81).spec, GPUS, sight)
-    refuse(gib(1, 80).spec, GPUS, sight)
-    refuse(gib(1, 81).spec, GPUS, Availability({"GPU-0": UNREAD}))
+        check_spec(gib(1, 81).spec, GPUS, sight)
+    assert isinstance(device_obstacle(gib(1, 81).spec, GPUS, sight), TooLittleMemory)
+    assert device_obstacle(gib(1, 80).spec, GPUS, sight) is None
+    assert device_obstacle(gib(1, 81).spec, GPUS, Availability({"GPU-0": UNREAD})) is None
     waits = decide([gib(1, 81), gib(2, 1)], GPUS[:1], False, 1, around(seen(80.0)))
     assert waits.reasons == {1: "needs 81 GiB on one GPU; the largest has 80 GiB"}
     assert [s.job.id for s in waits.starts] == [2], "it holds up nobody"
@@ -369,14 +374,14 @@ def test_of_many_needs_that_no_device_has_room_for_no_device_is_looked_at(
     held = [gib(n, 70, f"GPU-{n}") for n in range(4)]
     wanting = [gib(n, n, gpus=1 + n % 2) for n in range(11, 60)]
     going, lanes = laned([*held, *wanting, gib(60, 10)])
-    decided = policy.plan(going, lanes, GPUS, False, 1, around(*[seen(80)] * 4))
+    decided = policy.make_plan(going, lanes, GPUS, around(*[seen(80)] * 4))
     assert (
         [start.job.id for start in decided.starts],
         len(lanes),
         [spec.name for spec in looks],
     ) == ([60], 50, ["job60"])
-    assert decided.claims() == {"GPU-0": 11, "GPU-1": 11}
-    assert decided.why(wanting[0]).startswith(
+    assert decided.reservations() == {"GPU-0": 11, "GPU-1": 11}
+    assert render(decided.reason(wanting[0]), 0.0).startswith(
         "needs 11 GiB on each of 2 GPUs; GPU 0 has 10 GiB free until job 0 ends, GPU 1 has 10 GiB"
     )
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scheduler.protocol.devices import Device
 from scheduler.protocol.errors import UserError
 from scheduler.protocol.jobs import Done, Job, Queued, Running, Spec, held_devices
-from scheduler.queue.admission import bound, refuse, refuse_environment
+from scheduler.queue.admission import bound, check_environment, check_spec
 from tests.unit.scheduler.planning import Decided, decide
 
 GPUS = [Device(f"GPU-{i}", i, "H100", "nvidia") for i in range(4)]
@@ -116,13 +116,13 @@ def test_a_job_for_many_gpus_is_not_overtaken() -> None:
 def test_a_job_that_needs_more_gpus_than_are_left_does_not_hold_up_the_others() -> None:
     decided = decide([queued(1, 4), queued(2, 1)], GPUS[:2], False, 2)
     assert [s.job.id for s in decided.starts] == [2]
-    assert decided.reasons == {1: "needs 4 GPUs; this machine has 2 now"}
+    assert decided.reasons == {1: "needs 4 GPUs; this machine has 2"}
 
 
 def test_a_job_for_gpus_that_waits_as_a_replay_is_shown_is_told_so() -> None:
     decided = decide([queued(1, 1), queued(2, 0)], [REPLAY], False, 2)
     assert [s.job.id for s in decided.starts] == [2], "what needs no GPU runs"
-    assert "a REPLAY is shown, which runs no GPU jobs" in decided.reasons[1]
+    assert "a recording is shown (REPLAY), which runs no GPU jobs" in decided.reasons[1]
 
 
 def test_reasons_name_the_holder_the_pause_and_the_blindness() -> None:
@@ -135,7 +135,7 @@ def test_reasons_name_the_holder_the_pause_and_the_blindness() -> None:
     )
     assert decide([queued(1, 1)], [], False, 2).reasons == {1: "no device can be read at present"}
     assert decide([running(queued(1), ()), queued(2)], [CPU], False, 1).reasons == {
-        2: "needs a processor; 1 jobs run on 1 already"
+        2: "needs a processor; 1 of 1 are in use"
     }
 
 
@@ -201,17 +201,17 @@ SPEC = Spec(("true",), "a", "/")
         (Spec(("a",), "a", "/", gpus=1), [REPLAY], "REPLAY"),
         (Spec(("a",), "a", "/", gpus=2), [CPU], "no NVIDIA GPU: its CPU counts as 1"),
         (Spec(("a",), "a", "/", gpus=5), [*GPUS, REPLAY], "this machine has 4"),
-        (Spec(("a",), "a", "/", memory=1), GPUS, "with a number of GPUs"),
+        (Spec(("a",), "a", "/", memory=1), GPUS, "need a number of GPUs"),
         (Spec(("a",), "a", "/", gpus=1, memory=-1), GPUS, "-1"),
         (
             Spec(("a",), "a", "/", gpus=1, priority=2**40),
             GPUS,
-            "a priority is a number from -1000000 to 1000000",
+            "priority must be from -1000000 to 1000000",
         ),
         (
             Spec(("a",), "a", "/", gpus=1, gpu_type="B200"),
             GPUS,
-            "1 of the type 'B200'; this machine has 0 .there is: H100",
+            "1 GPU of the type 'B200'; this machine has 0 .its GPUs: H100",
         ),
     ],
 )
@@ -219,8 +219,8 @@ def test_what_can_never_run_is_refused_in_one_line(
     spec: Spec, devices: list[Device], words: str
 ) -> None:
     with pytest.raises(UserError, match=words) as caught:
-        refuse(spec, devices)
-        refuse_environment(spec.env, spec.where)
+        check_spec(spec, devices)
+        check_environment(spec.env, spec.where)
     assert "\n" not in str(caught.value)
 
 
@@ -230,4 +230,4 @@ def test_what_can_never_run_is_refused_in_one_line(
     ids=["none", "CPU", "all", "devices unknown"],
 )
 def test_what_may_run_later_is_taken(gpus: int, devices: list[Device]) -> None:
-    refuse(msgspec.structs.replace(SPEC, gpus=gpus), devices)
+    check_spec(msgspec.structs.replace(SPEC, gpus=gpus), devices)

@@ -8,9 +8,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from scheduler.executors.base import Exit, Unstarted
-from scheduler.executors.base import Lost as Gone
-from scheduler.executors.local import Local, boot_id, start_time
+from scheduler.attempts import Exit, NeverRan, Outcome, Untraceable
+from scheduler.background.process_stat import boot_id, start_time
+from scheduler.executors.local import Local
 from scheduler.protocol.jobs import (
     NO_RESULT,
     Cancelled,
@@ -23,12 +23,12 @@ from scheduler.protocol.jobs import (
     Spec,
     Starting,
 )
-from scheduler.queue.recovery import recover
+from scheduler.queue.recovery import decide
 
 STARTING = Starting("nonce", ("cpu",), 10.0)
 RUNNING = Running("nonce", ("cpu",), 10.0, 4711, 99, "boot")
 STOPPING = msgspec.structs.replace(RUNNING, stopping=True)
-GONE, UNSTARTED = Gone("nobody can say"), Unstarted("at its gate")
+GONE, UNSTARTED = Untraceable("no record"), NeverRan("at its gate")
 RESULT = msgspec.Raw(b'{"tflops": 1}')
 
 
@@ -45,9 +45,9 @@ def ended(code: int | None, error: str = "") -> Exit:
     [
         (STARTING, UNSTARTED, False, Queued()),
         (STARTING, GONE, False, Queued()),
-        (RUNNING, GONE, True, "adopt"),
-        (RUNNING, UNSTARTED, True, "adopt"),
-        (STOPPING, GONE, True, "adopt"),
+        (RUNNING, GONE, True, None),
+        (RUNNING, UNSTARTED, True, None),
+        (STOPPING, GONE, True, None),
         (RUNNING, ended(0), False, Done(11.0, 12.0, ("cpu",), RESULT)),
         (RUNNING, ended(0), True, Done(11.0, 12.0, ("cpu",), RESULT)),
         (
@@ -59,15 +59,12 @@ def ended(code: int | None, error: str = "") -> Exit:
         (STOPPING, ended(-15), False, Cancelled(12.0, 11.0, ("cpu",))),
         (STOPPING, GONE, False, Cancelled(20.0, 10.0, ("cpu",))),
         (STOPPING, UNSTARTED, False, Cancelled(20.0, 10.0, ("cpu",))),
-        (RUNNING, GONE, False, Lost(10.0, 20.0, "nobody can say", ("cpu",))),
+        (RUNNING, GONE, False, Lost(10.0, 20.0, "no record", ("cpu",))),
         (RUNNING, UNSTARTED, False, Queued()),
-        (Queued("waits"), GONE, False, Queued("waits")),
     ],
 )
-def test_verdict(
-    state: object, outcome: Exit | Unstarted | Gone, alive: bool, becomes: object
-) -> None:
-    verdict = recover(job(state), outcome, alive, RESULT, "last words", 20.0)
+def test_verdict(state: Starting | Running, outcome: Outcome, alive: bool, becomes: object) -> None:
+    verdict = decide(state, outcome, alive, RESULT, "last words", 20.0)
     assert type(verdict) is type(becomes)
     assert msgspec.json.encode(verdict) == msgspec.json.encode(becomes)
 
@@ -78,7 +75,7 @@ def test_a_runner_with_the_same_pid_after_a_reboot_is_not_ours(home: Path) -> No
     assert executor.alive(me)
     before = msgspec.structs.replace(me, boot="before the power cut")
     assert not executor.alive(before)
-    assert executor.outcome(job(before)) == Gone("the machine was restarted while it ran")
+    assert executor.outcome(job(before)) == Untraceable("the machine was restarted while it ran")
 
 
 @pytest.mark.parametrize(
@@ -101,6 +98,6 @@ def test_a_runner_with_the_same_pid_after_a_reboot_is_not_ours(home: Path) -> No
     ],
 )
 def test_a_failure_says_why(found: Exit, words: str) -> None:
-    verdict = recover(job(RUNNING), found, False, NO_RESULT, "last words", 20.0)
+    verdict = decide(RUNNING, found, False, NO_RESULT, "last words", 20.0)
     assert isinstance(verdict, Failed)
     assert verdict.reason == words

@@ -9,8 +9,14 @@ from hypothesis import strategies as st
 
 from scheduler.protocol.jobs import Failed, Job, Queued, Running, Spec, Usage
 from scheduler.protocol.units import GIB
-from scheduler.queue.oom import needed, next_memory, out_of_memory
-from scheduler.queue.retry import MAX_WAIT_S, again, rests
+from scheduler.queue.retry import (
+    MAX_WAIT_S,
+    needed_memory,
+    next_attempt,
+    next_memory,
+    out_of_memory,
+    remaining_delay,
+)
 
 FAILED = Failed(1.0, 2.0, "exit code 1", 1)
 TORCH = (
@@ -38,9 +44,9 @@ def job(tries: int = 0, **more: object) -> Job:
 )
 def test_out_of_memory_is_recognised(log: str) -> None:
     assert out_of_memory(log)
-    found = again(job(memory=4 * GIB), FAILED, log, 80 * GIB, 100.0)
-    assert found is not None and found.job.spec.memory > 4 * GIB
-    assert found.job.state == Queued(), "at once"
+    found = next_attempt(job(memory=4 * GIB), FAILED, log, 80 * GIB, 100.0)
+    assert found is not None and found[0].spec.memory > 4 * GIB
+    assert found[0].state == Queued(), "at once"
 
 
 @pytest.mark.parametrize(
@@ -55,22 +61,22 @@ def test_out_of_memory_is_recognised(log: str) -> None:
 )
 def test_other_failures_are_not(log: str) -> None:
     assert not out_of_memory(log)
-    assert again(job(memory=4 * GIB), FAILED, log, 80 * GIB, 100.0) is None
+    assert next_attempt(job(memory=4 * GIB), FAILED, log, 80 * GIB, 100.0) is None
 
 
 def test_the_next_attempt_reserves_what_this_one_needed() -> None:
-    assert needed(TORCH, 0.0) == 42.0 * GIB, (
+    assert needed_memory(TORCH, 0.0) == 42.0 * GIB, (
         "what the largest of its processes had, and what it asked for"
     )
-    assert needed("CUDA out of memory", 7.5 * GIB) == 7.5 * GIB
+    assert needed_memory("CUDA out of memory", 7.5 * GIB) == 7.5 * GIB
     assert next_memory(4 * GIB, 7.2 * GIB, 80 * GIB) == 8 * GIB
     assert next_memory(40 * GIB, 7.2 * GIB, 80 * GIB) == 48 * GIB, (
         "it had less than it reserved: the next size"
     )
-    assert next_memory(64 * GIB, 0.0, 79.2 * GIB) == 0, "a GPU for itself"
+    assert next_memory(64 * GIB, 0.0, 79.2 * GIB) == 0, "a GPU to itself"
     assert next_memory(300 * GIB, 0.0, 1000 * GIB) == 600 * GIB
     assert next_memory(4 * GIB, 0.0, None) == 0, (
-        "nobody knows how much there is: a GPU for itself is always right"
+        "nobody knows how much there is: a GPU to itself is always right"
     )
 
 
@@ -86,7 +92,7 @@ def test_memory_grows_until_the_gpu_is_its_own(reserved: int, need: float, large
 
 
 def test_an_attempt_that_lacked_memory_takes_no_retry() -> None:
-    found = again(
+    found = next_attempt(
         msgspec.structs.replace(job(memory=4 * GIB, retries=1), usage=Usage(memory=5.5 * GIB)),
         FAILED,
         "CUDA out of memory",
@@ -94,33 +100,33 @@ def test_an_attempt_that_lacked_memory_takes_no_retry() -> None:
         9.0,
     )
     assert found is not None
-    assert (found.job.spec.memory, found.job.spec.retries, found.job.tries) == (6 * GIB, 2, 1)
-    assert (found.event.what, found.event.text) == (
+    assert (found[0].spec.memory, found[0].spec.retries, found[0].tries) == (6 * GIB, 2, 1)
+    assert (found[1][0].what, found[1][0].text) == (
         "queued again",
         "with 6 GiB, as 4 GiB were not enough",
     )
-    assert again(found.job, FAILED, "", None, 9.0) is not None, "and its retry is still there"
+    assert next_attempt(found[0], FAILED, "", None, 9.0) is not None, "and its retry is still there"
 
 
 def test_a_job_with_a_gpu_for_itself_gets_no_more_of_it() -> None:
-    assert again(job(), FAILED, TORCH, 80 * GIB, 1.0) is None
+    assert next_attempt(job(), FAILED, TORCH, 80 * GIB, 1.0) is None
 
 
 def test_retries_come_later_and_later_and_end() -> None:
     found, waits = job(retries=4, backoff=10.0), []
-    while (more := again(found, FAILED, "", None, 1000.0)) is not None:
-        assert isinstance(more.job.state, Queued)
-        waits.append(more.job.state.until - 1000.0)
-        found = more.job
+    while (more := next_attempt(found, FAILED, "", None, 1000.0)) is not None:
+        assert isinstance(more[0].state, Queued)
+        waits.append(more[0].state.until - 1000.0)
+        found = more[0]
     assert waits == [10.0, 20.0, 40.0, 80.0]
     assert found.tries == 4
-    more = again(job(tries=900, retries=1000), FAILED, "", None, 1000.0)
-    assert more is not None and isinstance(more.job.state, Queued)
-    assert more.job.state.until == 1000.0 + MAX_WAIT_S
+    more = next_attempt(job(tries=900, retries=1000), FAILED, "", None, 1000.0)
+    assert more is not None and isinstance(more[0].state, Queued)
+    assert more[0].state.until == 1000.0 + MAX_WAIT_S
 
 
 @pytest.mark.parametrize(
     ("now", "left"), [(990.0, 10.0), (1000.0, 0.0), (2000.0, 0.0), (1000.0 - 86400, 0.0)]
 )
 def test_a_clock_that_was_set_does_not_keep_it_waiting(now: float, left: float) -> None:
-    assert rests(msgspec.structs.replace(job(), state=Queued(until=1000.0)), now) == left
+    assert remaining_delay(msgspec.structs.replace(job(), state=Queued(until=1000.0)), now) == left

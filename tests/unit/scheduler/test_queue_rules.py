@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler.protocol import paths
 from scheduler.protocol.devices import Device
 from scheduler.protocol.errors import NotFound, UserError
 from scheduler.protocol.job_options import make_spec, parse_indices
@@ -27,13 +24,14 @@ from scheduler.protocol.jobs import (
     turn,
 )
 from scheduler.protocol.units import GIB
-from scheduler.queue.edit import edited, moved, said
-from scheduler.queue.expected_end import End
+from scheduler.protocol.wait_reasons import AfterJobs, End
 from scheduler.queue.forecast import forecast
 from scheduler.queue.placement import Availability, DeviceUse
 from scheduler.queue.policy import Conditions
 from scheduler.queue.queue import Queue
+from scheduler.queue.submission import describe_changes, edited, moved
 from scheduler.store import Store
+from tests.unit.scheduler.own_queue import make_queue, wait_reason
 from tests.unit.scheduler.planning import decide, laned
 
 CPU = Device("cpu", 0, "EPYC", "cpu")
@@ -46,13 +44,11 @@ def job(number: int, state: State | None = None, **more: object) -> Job:
 
 
 @pytest.fixture
-def queue(home: object) -> Iterator[Queue]:
-    """A queue that starts nothing, as it is paused."""
-    store = Store(paths.store_file())
-    made = Queue(store, lambda job, runner: None)
+def queue(store: Store) -> Queue:
+    """Return a queue that starts nothing, as it is paused."""
+    made = make_queue(store)
     made.pause(True)
-    yield made
-    store.close()
+    return made
 
 
 def submit(queue: Queue, **more: object) -> int:
@@ -93,9 +89,12 @@ def test_what_may_be_changed_and_until_when() -> None:
     changes = Changes(priority=5, memory=GIB, notes="new")
     spec = edited(job(1, gpus=1), changes)
     assert (spec.priority, spec.memory, spec.notes, spec.gpus) == (5, GIB, "new", 1)
-    assert said(job(1, gpus=1).spec, spec) == f"memory 0 → {GIB}, priority 0 → 5, notes none → new"
+    assert (
+        describe_changes(job(1, gpus=1).spec, spec)
+        == f"memory 0 → {GIB}, priority 0 → 5, notes none → new"
+    )
     with pytest.raises(
-        UserError, match="job 1 is running: its memory, priority cannot be changed any more"
+        UserError, match="job 1 is running: it is too late to change memory, priority"
     ):
         edited(job(1, RUNNING), changes)
     with pytest.raises(UserError, match="nothing to change"):
@@ -117,9 +116,9 @@ def test_groups_limit_and_pause_and_hold_up_nobody_else() -> None:
     )
     assert [s.job.id for s in decided.starts] == [2, 5]
     assert decided.reasons == {
-        3: "group a runs 2 at once already, its limit",
+        3: "group a already runs 2 at once, its limit",
         4: "group b is paused",
-        6: "is held; to let it go: gpudeck resume 6",
+        6: "is on hold; to release it: gpudeck resume 6",
     }
 
 
@@ -134,16 +133,16 @@ def test_a_job_waits_for_those_before_it_and_is_cancelled_where_one_fails(queue:
     queue.step([CPU])
     state = queue.get(good).state
     assert isinstance(state, Cancelled)
-    assert state.reason == f"job {first}, after whose success it was to run, was cancelled"
+    assert state.reason == f"job {first}, which had to succeed first, was cancelled"
     assert queue.get(chain).state == Cancelled(
         state_at(queue, chain),
-        reason=f"job {good}, after whose success it was to run, was cancelled",
+        reason=f"job {good}, which had to succeed first, was cancelled",
     )
     assert isinstance(queue.get(any_end).state, Queued)
     assert [e.what for e in queue.timeline(chain)] == ["submitted", "cancelled"]
     with pytest.raises(
         UserError,
-        match=f"it can never run: job {first}, after whose success it was to run, was cancelled",
+        match=f"the job can never run: job {first}, which had to succeed first, was cancelled",
     ):
         submit(queue, after=(first,))
     submit(queue, after_any=(first,))
@@ -165,14 +164,14 @@ def test_nobody_waits_for_a_job_that_is_not_there_or_for_itself(
     assert queue.newest(9, active=True) == ()
 
 
-def test_what_waits_for_others_waits_on_after_a_restart(queue: Queue) -> None:
+def test_what_waits_for_others_waits_on_after_a_restart(queue: Queue, store: Store) -> None:
     first = submit(queue)
     second = submit(queue, after=(first,), after_any=(first,))
-    again = Queue(queue._store, lambda job, runner: None)
+    again = make_queue(store)
     again.pause(False)
-    assert again.get(second).state == Queued(f"waits for job {first} (x)")
+    assert wait_reason(again, second) == AfterJobs((first,), "x")
     again.cancel(first)
-    once_more = Queue(queue._store, lambda job, runner: None)
+    once_more = make_queue(store)
     once_more.pause(True)
     once_more.step([CPU])
     assert once_more.get(second).status == "cancelled", "also where the daemon ended in between"
@@ -186,20 +185,20 @@ def test_many_are_submitted_whole_or_not_at_all(queue: Queue) -> None:
     assert [j.id for j in queue.submit([good] * 3, [CPU])] == [1, 2, 3]
 
 
-def test_edits_moves_and_groups_survive_a_restart(queue: Queue) -> None:
+def test_edits_moves_and_groups_survive_a_restart(queue: Queue, store: Store) -> None:
     ids = [submit(queue, group="g") for _ in range(3)]
     queue.edit(ids[0], Changes(name="first", tags=("t",)), [CPU])
     queue.move(ids[2], ids[0], after=False)
     queue.set_group("g", 1, None)
     queue.set_group("g", None, True)
-    again = Queue(queue._store, lambda job, runner: None)
+    again = make_queue(store)
     assert [again.get(n).spec.name for n in ids] == ["first", "x", "x"]
-    assert list(again._line) == [ids[2], ids[0], ids[1]]
+    assert sorted(map(again.get, ids), key=turn) == [again.get(ids[n]) for n in (2, 0, 1)]
     assert [(g.group, g.waiting, g.running) for g in again.groups()] == [
         (Group("g", 1, True), 3, 0)
     ]
     assert [e.what for e in again.timeline(ids[2])] == ["submitted", "moved"]
-    assert queue._store.env(ids[0]) == {"A": "b"}, "an edit does not lose it"
+    assert store.env(ids[0]) == {"A": "b"}, "an edit does not lose it"
 
 
 def test_an_edit_that_could_never_run_is_refused_and_changes_nothing(queue: Queue) -> None:
@@ -212,13 +211,14 @@ def test_an_edit_that_could_never_run_is_refused_and_changes_nothing(queue: Queu
     assert next(j for j in queue.jobs() if j.id == number).spec.notes == "why"
     for changes in (
         Changes(notes="x" * 10_001),
-        Changes(tags=("t",) * 101),
         Changes(tags=("t" * 6000, "u" * 6000)),
         Changes(name="a\0b"),
     ):
         with pytest.raises(UserError, match="hold up to 10000 characters"):
             queue.edit(number, changes, [CPU])
-    with pytest.raises(UserError, match="cancelled: only jobs that wait have a place"):
+    with pytest.raises(UserError, match="a job has up to 100 tags"):
+        queue.edit(number, Changes(tags=("t",) * 101), [CPU])
+    with pytest.raises(UserError, match="cancelled: only waiting jobs have a place"):
         queue.move(number, submit(queue), after=False)
 
 
@@ -230,21 +230,16 @@ def test_a_forecast_plays_the_queue_forward() -> None:
     active = [on(1, "GPU-0"), on(2, "GPU-1"), job(3, gpus=1, timeout=50.0)]
     ends = {1: End(200.0), 2: End(150.0)}
     new = job(9, gpus=1)
-    found = forecast(new, *laned(active), GPUS, False, 1, Conditions(ends=ends, now=100.0))
+    found = forecast(new, *laned(active), GPUS, Conditions(ends=ends, now=100.0))
     assert found.devices == ("GPU-0",) or found.devices == ("GPU-1",)
     assert found.at == 200.0, "job 3 takes GPU 1 at 150, until 200 at the latest"
     assert found.reason.startswith("needs 1 GPU; 0 free") or found.reason == "job 3 is before it"
-    assert forecast(
-        new, *laned([on(1, "GPU-0")]), GPUS, False, 1, Conditions(now=100.0)
-    ) == Forecast(("GPU-1",), 100.0, "")
+    assert forecast(new, *laned([on(1, "GPU-0")]), GPUS, Conditions(now=100.0)) == Forecast(
+        ("GPU-1",), 100.0, ""
+    )
     urgent = msgspec.structs.replace(new, spec=msgspec.structs.replace(new.spec, priority=1))
-    assert (
-        forecast(urgent, *laned(active), GPUS, False, 1, Conditions(ends=ends, now=100.0)).at
-        == 150.0
-    )
-    unknown = forecast(
-        new, *laned([on(1, "GPU-0"), on(2, "GPU-1")]), GPUS, False, 1, Conditions(now=100.0)
-    )
+    assert forecast(urgent, *laned(active), GPUS, Conditions(ends=ends, now=100.0)).at == 150.0
+    unknown = forecast(new, *laned([on(1, "GPU-0"), on(2, "GPU-1")]), GPUS, Conditions(now=100.0))
     assert unknown.at is None and "GPU 0 is held by job 1" in unknown.reason
 
 
@@ -252,18 +247,9 @@ def test_a_forecast_counts_the_memory_that_comes_free() -> None:
     sharing = [on(1, "GPU-0", memory=50 * GIB), on(2, "GPU-0", memory=20 * GIB)]
     sight = Availability({"GPU-0": DeviceUse(80 * GIB, 20.0 * GIB, {1: 45.0 * GIB, 2: 15.0 * GIB})})
     around = Conditions(sight, {1: End(300.0), 2: End(200.0)}, 100.0)
-    assert (
-        forecast(job(9, gpus=1, memory=10 * GIB), *laned(sharing), GPUS[:1], False, 1, around).at
-        == 100.0
-    )
-    assert (
-        forecast(job(9, gpus=1, memory=30 * GIB), *laned(sharing), GPUS[:1], False, 1, around).at
-        == 200.0
-    )
-    assert (
-        forecast(job(9, gpus=1, memory=60 * GIB), *laned(sharing), GPUS[:1], False, 1, around).at
-        == 300.0
-    )
+    assert forecast(job(9, gpus=1, memory=10 * GIB), *laned(sharing), GPUS[:1], around).at == 100.0
+    assert forecast(job(9, gpus=1, memory=30 * GIB), *laned(sharing), GPUS[:1], around).at == 200.0
+    assert forecast(job(9, gpus=1, memory=60 * GIB), *laned(sharing), GPUS[:1], around).at == 300.0
 
 
 @pytest.mark.parametrize(

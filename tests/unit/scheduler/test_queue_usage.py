@@ -7,7 +7,7 @@ import pytest
 
 from scheduler.protocol.devices import Process, Reading
 from scheduler.protocol.jobs import Job, Running, Spec, Usage
-from scheduler.queue.usage import Meter
+from scheduler.queue.usage import UsageCollector
 
 
 def job(number: int, *devices: str, usage: Usage | None = None) -> Job:
@@ -34,70 +34,70 @@ def reading(
 
 
 def test_energy_memory_and_utilisation_of_a_job_alone() -> None:
-    meter, one = Meter(), job(1, "a")
+    usage, one = UsageCollector(), job(1, "a")
     for at, util, memory in ((0.0, 0.0, 10.0), (1.0, 100.0, 30.0), (3.0, 50.0, 20.0)):
-        meter.add([reading("a", at, {1: memory}, util=util, power=100.0)], [one])
-    used = meter.take(one)
+        usage.add([reading("a", at, {1: memory}, util=util, power=100.0)], [one])
+    used = usage.take(one)
     assert used == Usage(3.0, 30.0, 300.0, pytest.approx(200 / 3), {})
-    assert meter.take(one) is None, "taken once"
+    assert usage.take(one) is None, "taken once"
 
 
 def test_energy_of_a_short_job_is_neither_by_the_slow_counter_nor_by_a_mean_that_trails() -> None:
-    meter, one = Meter(), job(1, "a")
+    usage, one = UsageCollector(), job(1, "a")
     for at, power, trailing in ((0.0, 70.0, 70.0), (0.5, 700.0, 385.0), (1.0, 700.0, 700.0)):
-        meter.add(
+        usage.add(
             [reading("a", at, util=1.0, energy=9000.0, power=power, power_avg=trailing)], [one]
         )
-    assert meter.take(one).energy == 700.0  # type: ignore[union-attr]
+    assert usage.take(one).energy == 700.0  # type: ignore[union-attr]
 
 
 def test_two_devices_count_together() -> None:
-    meter, one = Meter(), job(1, "a", "b")
+    usage, one = UsageCollector(), job(1, "a", "b")
     for at in (0.0, 2.0):
-        meter.add(
+        usage.add(
             [
                 reading("a", at, {1: 5.0}, util=100.0, power=10.0),
                 reading("b", at, {1: 7.0}, util=0.0, power=30.0),
             ],
             [one],
         )
-    assert meter.take(one) == Usage(2.0, 7.0, 80.0, 50.0, {})
+    assert usage.take(one) == Usage(2.0, 7.0, 80.0, 50.0, {})
 
 
 def test_who_shared_is_not_told_what_was_not_its_own() -> None:
-    meter, one, two = Meter(), job(1, "a"), job(2, "a")
+    usage, one, two = UsageCollector(), job(1, "a"), job(2, "a")
     for at in (0.0, 1.0):
-        meter.add([reading("a", at, {1: 5.0, 2: 6.0}, util=90.0, power=100.0)], [one, two])
-    used = meter.take(one)
+        usage.add([reading("a", at, {1: 5.0, 2: 6.0}, util=90.0, power=100.0)], [one, two])
+    used = usage.take(one)
     assert used is not None
     assert (used.memory, used.energy, used.util) == (5.0, 0.0, 0.0)
     assert used.absent == dict.fromkeys(("energy", "util"), "it shared its device with other jobs")
 
 
 def test_what_is_not_read_is_absent_with_its_reason() -> None:
-    meter, one = Meter(), job(1, "a")
-    meter.add([reading("a", 0.0, {1: None})], [one])
-    assert set(meter.take(one).absent) == {"memory", "energy", "util"}  # type: ignore[union-attr]
-    meter.add([reading("a", 1.0)], [one])
-    meter.add([reading("a", 2.0)], [one])
-    assert meter.take(one).absent["energy"] == "not supported"  # type: ignore[union-attr]
+    usage, one = UsageCollector(), job(1, "a")
+    usage.add([reading("a", 0.0, {1: None})], [one])
+    assert set(usage.take(one).absent) == {"memory", "energy", "util"}  # type: ignore[union-attr]
+    usage.add([reading("a", 1.0)], [one])
+    usage.add([reading("a", 2.0)], [one])
+    assert usage.take(one).absent["energy"] == "not supported"  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("at", [100_000.0, -100_000.0])
 def test_a_gap_or_a_clock_that_was_set_is_not_counted(at: float) -> None:
-    meter, one = Meter(), job(1, "a")
+    usage, one = UsageCollector(), job(1, "a")
     for t in (0.0, 1.0, at, at + 1.0):
-        meter.add([reading("a", t, util=50.0, power=10.0)], [one])
-    used = meter.take(one)
+        usage.add([reading("a", t, util=50.0, power=10.0)], [one])
+    used = usage.take(one)
     assert used is not None
     assert (used.seconds, used.energy, used.util) == (2.0, 20.0, 50.0)
 
 
 def test_attempts_add_up() -> None:
     before = Usage(3.0, 40.0, 100.0, 20.0, {})
-    meter, one = Meter(), job(1, "a", usage=before)
-    assert meter.take(one) == before, "an attempt that was not seen adds nothing"
+    usage, one = UsageCollector(), job(1, "a", usage=before)
+    assert usage.take(one) == before, "an attempt that was not seen adds nothing"
     for at in (0.0, 1.0):
-        meter.add([reading("a", at, {1: 5.0}, util=60.0, power=50.0)], [one])
-    assert meter.take(one) == Usage(4.0, 40.0, 150.0, 30.0, {})
+        usage.add([reading("a", at, {1: 5.0}, util=60.0, power=50.0)], [one])
+    assert usage.take(one) == Usage(4.0, 40.0, 150.0, 30.0, {})
     assert msgspec.json.decode(msgspec.json.encode(before), type=Usage) == before

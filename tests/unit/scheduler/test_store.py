@@ -305,7 +305,7 @@ GARBLED = {
 def test_an_environment_that_is_not_as_it_was_is_none(store: Store, how: str) -> None:
     job = store.insert(SPEC, 1.0, Queued())
     store.connection.execute(GARBLED[how])
-    with pytest.raises(EnvironmentLost, match=r"lost or damaged.*Submit it again"):
+    with pytest.raises(EnvironmentLost, match=r"lost or damaged.*Submit the job again"):
         store.env(job.id)
     healed = store.insert(SPEC, 2.0, Queued())
     assert store.env(healed.id) == SPEC.env, "the next job with it stores it anew"

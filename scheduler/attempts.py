@@ -1,0 +1,151 @@
+"""What the queue and the executors agree on: how attempts are started, and how they ended.
+
+Every executor starts an attempt in the same order, so that nothing runs twice whenever the daemon
+dies: the attempt is committed before it is prepared; prepared, it runs nothing; who runs it is
+committed; only then it is released.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+import msgspec
+
+from scheduler.protocol import paths
+from scheduler.protocol.devices import Device
+from scheduler.protocol.errors import MALFORMED, UserError
+from scheduler.protocol.jobs import NO_RESULT, Job, Running, Starting
+from scheduler.protocol.wait_reasons import WaitReason
+
+LOG_FILE = "log"
+RESULT_FILE = "result.json"
+MAX_RESULT = 2**20
+"""Bytes of a Result file; a larger one is not read."""
+_SPARE_DEPTH = 500
+"""A result is embedded in replies and in the store: it must decode there too, some levels deeper."""
+
+
+class Exit(msgspec.Struct, frozen=True):
+    """Describe the end of an attempt, as its runner recorded it."""
+
+    attempt: str
+    started: float
+    ended: float
+    code: int | None
+    error: str
+    over: float = 0.0
+    """The time limit that ended it, in seconds; 0 where none did."""
+    uncapped: str = ""
+    """Why its log is larger than its limit, in a sentence; empty where it is not."""
+
+
+class NeverRan(NamedTuple):
+    """An attempt that ended before it ran anything."""
+
+    why: str
+
+
+class Untraceable(NamedTuple):
+    """An attempt that may have run, but left no record of its end."""
+
+    why: str
+
+
+Outcome = Exit | NeverRan | Untraceable
+
+
+class FolderError(UserError):
+    """The job's own folder cannot be used, so that another try would fail, too."""
+
+
+class Executor:
+    """Run attempts. No call waits for anything outside this machine.
+
+    The end of an attempt that was released or adopted is reported to whoever made the executor;
+    `outcome` then returns how it ended.
+    """
+
+    def prepare(self, job: Job, attempt: str, devices: tuple[str, ...]) -> Running:
+        """Prepare everything but the command itself, and return who will run it.
+
+        Raises:
+            FolderError: the job's folder is in the way.
+            UserError: the attempt cannot be made now. Nothing is left of it.
+        """
+        raise NotImplementedError
+
+    def abandon(self, running: Running) -> None:
+        """Discard an attempt that was prepared and not released."""
+
+    def release(
+        self, job: Job, running: Running, env: dict[str, str], devices: Sequence[Device]
+    ) -> None:
+        """Let the command run. Who runs it must be on disk before."""
+
+    def adopt(self, job: Job) -> None:
+        """Watch an attempt that an earlier daemon released. Raises UserError."""
+
+    def alive(self, running: Running) -> bool:
+        """Return whether the attempt may still be running."""
+        raise NotImplementedError
+
+    def end(self, job: Job) -> None:
+        """Ask the attempt to end, and kill it after a grace period. Returns at once."""
+
+    def kill(self, jobs: Sequence[Job]) -> None:
+        """Kill the processes that these attempts left behind."""
+
+    def outcome(self, job: Job) -> Outcome:
+        """Return how an attempt ended that is not alive any more."""
+        raise NotImplementedError
+
+    def unrecorded_attempt(self, job: Job) -> str | None:
+        """Return the attempt of this job that ran although the store has no record of it."""
+        return None
+
+
+class Executors(Protocol):
+    """Give access to the executors of this machine and of the clusters in the settings."""
+
+    def of(self, where: str) -> Executor:
+        """Return the executor of this cluster; of this machine for an empty name."""
+
+    def clusters(self) -> Mapping[str, WaitReason | None]:
+        """Return for each cluster why it can start nothing now; None where it can."""
+
+
+def log_file(job: Job) -> Path:
+    """Return the file that the newest attempt's output goes to."""
+    return paths.job_folder(job.id) / LOG_FILE
+
+
+def result_record(job_id: int) -> msgspec.Raw:
+    """Return the Result file the job left, where it is a JSON object of at most MAX_RESULT bytes.
+
+    Returns NO_RESULT otherwise.
+    """
+    try:
+        with paths.open_plain(paths.job_folder(job_id) / RESULT_FILE) as f:
+            data = f.read(MAX_RESULT + 1)
+        msgspec.json.decode(data, type=dict[str, object])
+        msgspec.json.decode(b"[" * _SPARE_DEPTH + data + b"]" * _SPARE_DEPTH)
+    except (OSError, *MALFORMED):
+        return NO_RESULT
+    if len(data) > MAX_RESULT:
+        return NO_RESULT
+    # in one line, as it is embedded in messages that end with their line
+    return msgspec.Raw(msgspec.json.format(data, indent=0))
+
+
+def attempt_of(job: Job) -> Starting | Running:
+    """Return the state of a job that was started and has not ended."""
+    assert isinstance(job.state, Starting | Running)
+    return job.state
+
+
+def running(job: Job) -> Running:
+    """Return the state of a job that runs."""
+    assert isinstance(job.state, Running)
+    return job.state

@@ -1,0 +1,66 @@
+"""What a runner is told about the attempt it runs, the same on this machine and in a cluster."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from scheduler.executors import remote_runner
+from scheduler.executors.agent_protocol import SubmitAttempt
+from scheduler.protocol.jobs import Job, Spec
+
+_NOT_SENT = ("env", "params", "notes", "tags")
+"""Fields of a Spec that are for people, or are sent in another form."""
+
+
+def launch_request(
+    spec: Spec, attempt: str, folder: str, env: dict[str, str], log_limit: int = 0
+) -> dict[str, Any]:
+    """Return the request as its runner reads it: every option of the job under its own name.
+
+    Args:
+        folder: the job's folder on this machine.
+        env: the whole environment of the attempt on this machine; in a cluster, what is added
+            to the environment there.
+        log_limit: bytes of its log that are kept; 0 keeps all.
+    """
+    options = {
+        name: value for name, value in msgspec.structs.asdict(spec).items() if name not in _NOT_SENT
+    }
+    return {
+        **options, "attempt": attempt, "folder": folder, "env": env, "log_limit": log_limit
+    }  # fmt: skip
+
+
+def identity(job: Job, attempt: str) -> dict[str, str]:
+    """Return the variables that an attempt finds in its environment wherever it runs."""
+    array = {} if job.spec.index is None else {"GPUDECK_ARRAY_INDEX": str(job.spec.index)}
+    return {
+        **array,
+        "GPUDECK_JOB": str(job.id),
+        "GPUDECK_ATTEMPT": attempt,
+        "GPUDECK_TRY": str(job.tries + 1),
+    }
+
+
+def remote_environment(request: SubmitAttempt) -> dict[str, str]:
+    """Return the variables by which a cluster runs an attempt: its runner, and its launch request.
+
+    The command is not among them, as one variable holds less than a command line does.
+    """
+    spec = request.spec
+    launch = launch_request(spec, request.attempt, request.folder, request.env)
+    del launch["argv"]
+    return {
+        "GPUDECK_RUNNER": Path(remote_runner.__file__).read_text(),
+        "GPUDECK_LAUNCH": json.dumps(launch),
+    }
+
+
+def remote_command(request: SubmitAttempt) -> str:
+    """Return the shell command that runs the attempt in this environment."""
+    return f"{remote_runner.COMMAND} {shlex.join(request.spec.argv)}"

@@ -1,0 +1,124 @@
+"""Start jobs: commit the attempt, prepare it, commit who runs it, and only then let it run."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Sequence
+
+from scheduler.attempts import Executors, FolderError, running
+from scheduler.protocol.devices import Device
+from scheduler.protocol.errors import UserError
+from scheduler.protocol.jobs import Job, Starting
+from scheduler.queue.job_index import JobIndex
+from scheduler.queue.placement import Availability
+from scheduler.queue.planner import Planner
+from scheduler.queue.policy import Start
+from scheduler.queue.progress_reader import ProgressFollower
+from scheduler.queue.transitions import failed_before_start, started, with_state
+from scheduler.store import Store, environments
+
+STARTS = 8
+"""How many jobs are started in one go."""
+
+
+class Launcher:
+    """Start the jobs of the latest plan."""
+
+    def __init__(
+        self,
+        store: Store,
+        index: JobIndex,
+        planner: Planner,
+        executors: Executors,
+        progress: ProgressFollower,
+        evict: Callable[[str, str], None],
+    ) -> None:
+        """Start nothing yet.
+
+        Args:
+            evict: called with the device that the assistant must leave, and why.
+        """
+        self._store, self._index, self._planner = store, index, planner
+        self._executors, self._progress, self._evict = executors, progress, evict
+        self._gated: dict[int, dict[str, str]] = {}
+        """Environments of jobs that wait until the assistant has left their devices."""
+
+    @property
+    def unfinished(self) -> bool:
+        """Return whether jobs of the latest plan are left to be started."""
+        starts = self._planner.latest.starts[STARTS:]
+        return any(start.job.id in self._index.waiting for start in starts)
+
+    def evict_assistant(self, availability: Availability) -> None:
+        """Have the assistant leave the devices that jobs start on or wait for."""
+        if not availability.leased:
+            return
+        plan = self._planner.latest
+        reasons = {device: f"job {job} waits" for device, job in plan.reservations().items()}
+        for job, devices in plan.starts:
+            reasons |= dict.fromkeys(devices, f"job {job.id} starts")
+        for device in availability.leased & reasons.keys():
+            self._evict(device, reasons[device])
+
+    def start_planned(self, devices: Sequence[Device], availability: Availability) -> bool:
+        """Start the next jobs of the latest plan.
+
+        A job that cannot be started now waits a while, and holds up nothing. Returns whether one
+        turned out to be unable to run, so that others may have its place.
+        """
+        vacated = False
+        for start in self._planner.latest.starts[:STARTS]:
+            try:
+                self._start(start, devices, availability)
+                vacated |= start.job.id not in self._index.running
+            except UserError as e:
+                self._index.delay_start(start.job.id, str(e))
+        return vacated
+
+    def _start(self, start: Start, devices: Sequence[Device], availability: Availability) -> None:
+        """Start a job. Raises UserError; the job waits on then."""
+        job, held = start
+        attempt, now, executor = (
+            secrets.token_hex(16),
+            time.time(),
+            self._executors.of(job.spec.where),
+        )
+        try:
+            env = self._store.env(job.id)
+        except environments.EnvironmentLost:
+            self._index.commit(*environments.held(job, now))
+            return
+        self._index.commit(with_state(job, Starting(attempt, held, now)))
+        try:
+            try:
+                state = executor.prepare(job, attempt, held)
+            except FolderError as e:
+                self._index.commit_all([failed_before_start(job, str(e), now)])
+                return
+            try:
+                self._index.commit_all([started(job, state, devices, now)])
+            except UserError:
+                executor.abandon(state)
+                raise
+        except UserError:
+            self._index.update(job)
+            raise
+        job = self._index.running[job.id]
+        self._progress.follow([job])
+        self._gated[job.id] = env
+        self.release(devices, availability)
+
+    def release(self, devices: Sequence[Device], availability: Availability) -> None:
+        """Let the jobs run whose devices the assistant has left."""
+        for job_id in tuple(self._gated):
+            job = self._index.active[job_id]
+            state = running(job)
+            if not availability.leased & set(state.devices):
+                env = self._gated.pop(job_id)
+                self._executors.of(job.spec.where).release(job, state, env, devices)
+
+    def abandon(self, job: Job) -> None:
+        """Discard the job's attempt, if it was not released."""
+        if self._gated.pop(job.id, None) is not None:
+            self._executors.of(job.spec.where).abandon(running(job))

@@ -1,0 +1,140 @@
+"""What limits jobs, the plan of the last pass, and why each job waits."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from scheduler.attempts import Executors
+from scheduler.protocol import wait_reasons as w
+from scheduler.protocol.devices import Device
+from scheduler.protocol.errors import UserError
+from scheduler.protocol.jobs import Forecast, Group, GroupState, Job
+from scheduler.queue.dependencies import failed_dependency, open_dependencies
+from scheduler.queue.forecast import forecast, make_forecast
+from scheduler.queue.job_index import JobIndex
+from scheduler.queue.placement import Availability
+from scheduler.queue.policy import EMPTY_PLAN, Conditions, JobsByLane, make_plan
+from scheduler.queue.retry import remaining_delay, retry_reason
+from scheduler.store import Store, environments
+
+MAX_LIMIT = 1_000_000
+
+
+class GroupLimits:
+    """Keep which groups are limited or paused, and whether the queue is."""
+
+    def __init__(self, store: Store, index: JobIndex) -> None:
+        self._store, self._index = store, index
+        self.settings = {group.name: group for group in store.groups()}
+        self.paused = store.paused()
+
+    def states(self) -> list[GroupState]:
+        """Return the groups with jobs, and those that are limited or paused, by name."""
+        jobs = self._index.active
+        waiting = Counter(jobs[number].spec.group for number in self._index.waiting)
+        running = Counter(job.spec.group for job in self._index.running.values())
+        names = sorted(({*waiting, *running} | self.settings.keys()) - {""})
+        return [GroupState(self._group(name), waiting[name], running[name]) for name in names]
+
+    def set(self, name: str, limit: int | None, paused: bool | None) -> None:
+        """Limit or pause a group. Raises UserError where that cannot be, or cannot be stored."""
+        if not name or "\0" in name or (limit is not None and not 0 <= limit <= MAX_LIMIT):
+            raise UserError(f"a group has a name, and a limit from 0 (none) to {MAX_LIMIT}")
+        old = self._group(name)
+        limit = old.limit if limit is None else limit
+        new = Group(name, limit, old.paused if paused is None else paused)
+        self._store.set_group(new)
+        self.settings[name] = new
+
+    def pause(self, paused: bool) -> None:
+        """Start nothing new, or go on, also after a restart. Raises UserError."""
+        self._store.pause(paused)
+        self.paused = paused
+
+    def _group(self, name: str) -> Group:
+        return self.settings.get(name, Group(name))
+
+
+class Planner:
+    """Decide what starts, by the policy."""
+
+    def __init__(self, index: JobIndex, groups: GroupLimits, executors: Executors) -> None:
+        self._index, self._groups, self._executors = index, groups, executors
+        self.latest = EMPTY_PLAN
+
+    def plan(self, devices: Sequence[Device], availability: Availability) -> None:
+        """Make a plan; nothing is started."""
+        running, conditions = self._index.running.values(), self._conditions(availability)
+        self.latest = make_plan(running, self._lanes(), devices, conditions)
+
+    def forecast(self, job: Job, devices: Sequence[Device], availability: Availability) -> Forecast:
+        """Return where and when a job will start that waits, or was not submitted."""
+        conditions = self._conditions(availability)
+        after = open_dependencies(job.spec, self._index.active, conditions.ends)
+        if after is not None:
+            return make_forecast((), None, after, conditions.now)
+        running = list(self._index.running.values())
+        return forecast(job, running, self._lanes(), devices, conditions)
+
+    def end_delays(self) -> None:
+        """Consider jobs again whose delay before the next try is over."""
+        now, moment, index = time.time(), time.monotonic(), self._index
+        index.delayed = {n for n in index.delayed if remaining_delay(index.active[n], now)}
+        index.not_started = {
+            n: (until, why) for n, (until, why) in index.not_started.items() if moment < until
+        }
+
+    def retry_is_ready(self, now: float) -> bool:
+        """Return whether the delay of a job that failed is over."""
+        jobs = (self._index.active[number] for number in self._index.delayed)
+        return any(not remaining_delay(job, now) for job in jobs)
+
+    def reason(self, job: Job, now: float) -> w.WaitReason:
+        """Return why the job waits.
+
+        Args:
+            now: seconds since the epoch.
+        """
+        index = self._index
+        if job.id in index.not_started:
+            return index.not_started[job.id][1]
+        if environments.is_held(job):
+            return w.EnvironmentMissing()
+        if self._groups.paused:
+            return w.QueuePaused()
+        ends = index.expected_ends(now, (*job.spec.after, *job.spec.after_any))
+        if (after := open_dependencies(job.spec, index.active, ends)) is not None:
+            return after
+        if job.id in index.suspects:
+            return failed_dependency(job.spec, index.outcome) or w.NotConsidered()
+        if job.id in index.delayed and remaining_delay(job, now):
+            return retry_reason(job)
+        return self.latest.reason(job)
+
+    def _conditions(self, availability: Availability) -> Conditions:
+        now = time.time()
+        return Conditions(
+            availability,
+            self._index.expected_ends(now, self._index.running),
+            now,
+            self._groups.settings,
+            self._executors.clusters(),
+            self._groups.paused,
+            os.cpu_count() or 1,
+        )
+
+    def _lanes(self) -> JobsByLane:
+        """Return the jobs that wait and may start."""
+        now, moment, index = time.time(), time.monotonic(), self._index
+        delayed = {n for n in index.delayed if remaining_delay(index.active[n], now)}
+        delayed |= {n for n, (until, _) in index.not_started.items() if moment < until}
+        kept = index.dependents.ids() | index.suspects | delayed
+
+        def ready(lane: Iterable[int]) -> Iterable[Job]:
+            return (index.active[number] for number in lane if number not in kept)
+
+        lanes = index.waiting.by_requirements()
+        return {key: ready(lane) for key, lane in lanes.items()}

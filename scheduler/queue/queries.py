@@ -1,0 +1,66 @@
+"""Questions about jobs: single ones, lists, searches and their timelines."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from heapq import nlargest
+
+import msgspec
+
+from scheduler.protocol.jobs import Event, Job, Queued, listed, queued
+from scheduler.protocol.search import MAX_LISTED, Search
+from scheduler.queue.job_index import JobIndex
+from scheduler.queue.planner import Planner
+from scheduler.store import Store
+
+NEXT = 200
+"""How many waiting jobs a snapshot shows: those that are served first."""
+
+
+class JobQueries:
+    """Answer questions. Why a job waits is not stored: after a crash it is worked out anew."""
+
+    def __init__(self, store: Store, index: JobIndex, planner: Planner) -> None:
+        self._store, self._index, self._planner = store, index, planner
+
+    def get(self, job_id: int) -> Job:
+        """Return a job. Raises NotFound."""
+        if job_id in self._index.active:
+            return self._current(job_id)
+        return self._store.get(job_id)
+
+    def overview(self) -> tuple[Job, ...]:
+        """Return the jobs that run, are served next, or ended last, as listed; newest first."""
+        ids = (*self._index.running, *self._index.waiting.next(NEXT))
+        active = (listed(self._current(number)) for number in ids)
+        return tuple(sorted((*active, *self._index.ended), key=lambda job: -job.id))
+
+    def newest(self, limit: int, active: bool) -> tuple[Job, ...]:
+        """Return the newest jobs, MAX_LISTED at most, as they are listed."""
+        limit = max(0, min(limit, MAX_LISTED))
+        if active:
+            numbers = nlargest(limit, self._index.active)
+            return tuple(listed(self._current(number)) for number in numbers)
+        return self._with_reasons(self._store.recent(limit))
+
+    def find(self, search: Search, before: int, limit: int) -> tuple[tuple[Job, ...], int | None]:
+        """Return at most MAX_LISTED jobs that match a search; see `Store.find`."""
+        found, more = self._store.find(search, before, max(1, min(limit, MAX_LISTED)))
+        return self._with_reasons(found), more
+
+    def timeline(self, job_id: int) -> tuple[Event, ...]:
+        """Return the events of a job, oldest first. Raises NotFound."""
+        return tuple(self._store.timeline(self.get(job_id).id))
+
+    def _with_reasons(self, stored: Iterable[Job]) -> tuple[Job, ...]:
+        active = self._index.active
+        return tuple(listed(self._current(job.id)) if job.id in active else job for job in stored)
+
+    def _current(self, job_id: int) -> Job:
+        """Return a job that has not ended; with the reason, if it waits."""
+        job, now = self._index.active[job_id], time.time()
+        if not isinstance(job.state, Queued):
+            return job
+        state = queued(self._planner.reason(job, now), now, job.state.until)
+        return msgspec.structs.replace(job, state=state)

@@ -1,0 +1,203 @@
+"""Submit jobs, and change them while they wait."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+import msgspec
+
+from scheduler.attempts import Executors
+from scheduler.protocol.devices import Device
+from scheduler.protocol.errors import UserError
+from scheduler.protocol.job_options import MAX_BATCH
+from scheduler.protocol.jobs import Changes, Event, Forecast, Job, Queued, Spec, listed
+from scheduler.protocol.wait_reasons import render
+from scheduler.queue.admission import (
+    bound,
+    check_cluster,
+    check_environment,
+    check_spec,
+    check_text,
+)
+from scheduler.queue.dependencies import failed_dependency
+from scheduler.queue.job_index import JobIndex
+from scheduler.queue.placement import Availability
+from scheduler.queue.planner import Planner
+from scheduler.queue.queries import JobQueries
+from scheduler.queue.transitions import Change, with_spec
+from scheduler.store import Store
+
+_ALWAYS = {"name", "notes", "tags"}
+"""What may be changed of a job in any state: text for people."""
+
+
+class Submission:
+    """Carry out what users request of jobs that no process runs."""
+
+    def __init__(
+        self,
+        store: Store,
+        index: JobIndex,
+        queries: JobQueries,
+        planner: Planner,
+        executors: Executors,
+    ) -> None:
+        self._store, self._index, self._queries = store, index, queries
+        self._planner, self._executors = planner, executors
+
+    def submit(
+        self, specs: Sequence[Spec], devices: Sequence[Device], availability: Availability
+    ) -> list[Job]:
+        """Submit all of the jobs in one transaction, or none of them.
+
+        Raises:
+            UserError: one of them can never run here, or they cannot be stored.
+            NotFound: one of them is to run after a job that does not exist.
+        """
+        if len(specs) > MAX_BATCH:
+            raise UserError(f"up to {MAX_BATCH} jobs can be submitted at once")
+        distinct = {(id(spec.env), spec.where): spec for spec in specs}  # mostly one for all
+        for spec in distinct.values():
+            check_environment(spec.env, spec.where)
+        for spec in specs:
+            self._check(spec, devices, availability)
+        specs = [bound(spec, devices) for spec in specs]
+        jobs = self._store.insert_all(specs, time.time(), Queued())
+        for job in jobs:
+            self._index.update(job)
+        return jobs
+
+    def _check(self, spec: Spec, devices: Sequence[Device], availability: Availability) -> None:
+        check_spec(spec, devices, availability)
+        check_cluster(spec.where, self._executors.clusters().keys())
+        for number in (*spec.after, *spec.after_any):
+            self._queries.get(number)
+        if (failed := failed_dependency(spec, self._index.outcome)) is not None:
+            raise UserError(f"the job can never run: {render(failed, 0.0)}")
+
+    def forecast(
+        self, spec: Spec, devices: Sequence[Device], availability: Availability
+    ) -> Forecast:
+        """Return where and when a job would start. Raises what `submit` raises."""
+        check_environment(spec.env, spec.where)
+        self._check(spec, devices, availability)
+        known = (*self._index.active, *(job.id for job in self._index.ended))
+        job = Job(1 + max(known, default=0), bound(spec, devices), time.time(), Queued())
+        return self._planner.forecast(job, devices, availability)
+
+    def forecast_job(
+        self, job_id: int, devices: Sequence[Device], availability: Availability
+    ) -> Forecast:
+        """Return where and when a waiting job will start. Raises NotFound, UserError."""
+        job = self._queries.get(job_id)
+        if not isinstance(job.state, Queued):
+            raise UserError(f"job {job_id} is {job.status}: it does not wait")
+        return self._planner.forecast(job, devices, availability)
+
+    def edit(
+        self, job_id: int, changes: Changes, devices: Sequence[Device], availability: Availability
+    ) -> Job:
+        """Change a job. Raises NotFound, UserError where it is too late or the job could not run."""
+        job = self._queries.get(job_id)
+        spec = edited(job, changes)
+        check_text(spec)
+        if isinstance(job.state, Queued):
+            same = all(
+                getattr(spec, name) == getattr(job.spec, name)
+                for name in ("gpus", "memory", "gpu_type")
+            )
+            check_spec(spec, () if same else devices, availability)
+            if devices and not same:  # a job for GPUs that are gone for a moment stays one for GPUs
+                spec = bound(spec, devices)
+        changed = with_spec(job, spec)
+        event = Event(time.time(), "edited", describe_changes(job.spec, spec))
+        self._store.update(changed, event)
+        if job.active:
+            self._index.update(changed)
+        else:
+            ended = self._index.ended
+            self._index.ended = [listed(changed) if j.id == job_id else j for j in ended]
+        return changed
+
+    def move(self, job_id: int, beside: int, after: bool) -> Job:
+        """Move a job beside another. Raises NotFound, UserError where one of them does not wait."""
+        job, other = self._queries.get(job_id), self._queries.get(beside)
+        for one in (job, other):
+            if not isinstance(one.state, Queued):
+                raise UserError(
+                    f"job {one.id} is {one.status}: only waiting jobs have a place in the queue"
+                )
+        if job.id != other.id:
+            where = f"{'after' if after else 'before'} job {beside}"
+            event = Event(time.time(), "moved", where)
+            waiting = [self._index.active[number] for number in self._index.waiting]
+            changes: list[Change] = [
+                (changed, (event,) if changed.id == job_id else ())
+                for changed in moved(waiting, job, other, after)
+            ]
+            self._index.commit_all(changes)
+        return self._queries.get(job_id)
+
+    def bind(self, devices: Sequence[Device]) -> None:
+        """Bind jobs to the kind of device there is, if that was unknown when they came."""
+        jobs = [self._index.active[job_id] for job_id in sorted(self._index.unbound)]
+        specs = [(job, bound(job.spec, devices)) for job in jobs]
+        self._index.commit_all([(with_spec(job, spec), ()) for job, spec in specs if spec.kind])
+
+
+def edited(job: Job, changes: Changes) -> Spec:
+    """Return the job's spec with the changes. Raises UserError where it is too late for one."""
+    made = {
+        name: value for name, value in msgspec.structs.asdict(changes).items() if value is not None
+    }
+    if not made:
+        fields = ", ".join(Changes.__struct_fields__)
+        raise UserError(f"nothing to change was named. Choose from: {fields}")
+    late = sorted(set(made) - _ALWAYS)
+    if late and not isinstance(job.state, Queued):
+        raise UserError(f"job {job.id} is {job.status}: it is too late to change {', '.join(late)}")
+    return msgspec.structs.replace(job.spec, **made)
+
+
+def describe_changes(before: Spec, after: Spec) -> str:
+    """Return what was changed, for the timeline."""
+    pairs = {
+        name: (getattr(before, name), getattr(after, name)) for name in Changes.__struct_fields__
+    }
+    return ", ".join(
+        f"{name} {_text(old)} → {_text(new)}" for name, (old, new) in pairs.items() if old != new
+    )
+
+
+def moved(waiting: Sequence[Job], job: Job, beside: Job, after: bool) -> list[Job]:
+    """Return the jobs that change for `job` to be right before (or after) `beside`.
+
+    That is the job itself, which gets the priority of the other, or all jobs of that priority.
+
+    Args:
+        waiting: the jobs that wait, in the order they are served.
+    """
+    priority = beside.spec.priority
+    same = [j for j in waiting if j.spec.priority == priority and j.id != job.id]
+    at = next(i for i, j in enumerate(same) if j.id == beside.id) + after
+    job = with_spec(job, msgspec.structs.replace(job.spec, priority=priority))
+    last = max(j.id for j in waiting)  # those that are submitted later come after all of these
+    low = _place(same[at - 1]) if at else _place(same[0]) - 2.0
+    high = _place(same[at]) if at < len(same) else last + 1.0
+    middle = (low + high) / 2
+    if low < middle < high:
+        return [msgspec.structs.replace(job, place=middle)]
+    ordered = [*same[:at], job, *same[at:]]  # no number is left between the two: all get new ones
+    first = last - len(ordered) + 1
+    return [msgspec.structs.replace(j, place=float(first + i)) for i, j in enumerate(ordered)]
+
+
+def _place(job: Job) -> float:
+    return job.id if job.place is None else job.place
+
+
+def _text(value: object) -> str:
+    if isinstance(value, tuple):
+        return ", ".join(map(str, value)) or "none"
+    return str(value) or "none"

@@ -1,0 +1,161 @@
+"""The changes that a job goes through. Pure: a job and an event in, the job and its timeline out."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Sequence
+
+import msgspec
+
+from scheduler.attempts import Exit, Outcome
+from scheduler.protocol.devices import Device
+from scheduler.protocol.jobs import (
+    Cancelled,
+    Done,
+    Ended,
+    Event,
+    Failed,
+    Job,
+    Lost,
+    Progress,
+    Running,
+    Spec,
+    Starting,
+    State,
+    queued,
+    status_of,
+)
+from scheduler.protocol.snapshot import label
+from scheduler.protocol.units import amount, span
+from scheduler.protocol.wait_reasons import NotConsidered, StartFailed, WaitReason
+
+Change = tuple[Job, Sequence[Event]]
+"""A job as it is now, and the events that are added to its timeline."""
+
+
+def with_state(job: Job, state: State) -> Job:
+    """Return the job in another state."""
+    return msgspec.structs.replace(job, state=state)
+
+
+def with_spec(job: Job, spec: Spec) -> Job:
+    """Return the job with another spec."""
+    return msgspec.structs.replace(job, spec=spec)
+
+
+def started(job: Job, state: Running, devices: Sequence[Device], now: float) -> Change:
+    """Return the job as its runner was prepared."""
+    where = job.spec.where or " and ".join(label(d) for d in devices if d.id in state.devices)
+    memory = f", {amount(job.spec.memory)} reserved" if job.spec.memory else ""
+    text = f"attempt {job.tries + 1}" + (f" on {where}{memory}" if where else "")
+    return with_state(job, state), (Event(now, "started", text),)
+
+
+def failed_before_start(job: Job, problem: str, now: float) -> Change:
+    """Return the job as it failed because of its folder."""
+    state = Failed(now, now, problem)
+    return with_state(job, state), (end_event(state),)
+
+
+def queued_again(job: Job, reason: WaitReason, why: str, now: float) -> Change:
+    """Return the job as it waits again after an attempt that ran nothing."""
+    return with_state(job, queued(reason, now)), (Event(now, "queued again", why),)
+
+
+def not_started(job: Job, problem: str, now: float) -> Change:
+    """Return the job as it waits again because its runner ended before it ran anything."""
+    return queued_again(job, StartFailed(problem), problem, now)
+
+
+def never_released(job: Job, now: float) -> Change:
+    """Return the job as it waits again because the daemon ended before it released the job."""
+    return queued_again(job, NotConsidered(), "the daemon ended before it started", now)
+
+
+def cancelled_before_start(job: Job, now: float) -> Change:
+    """Return the job as it was cancelled while it waited."""
+    return with_state(job, Cancelled(now)), (Event(now, "cancelled", "before it ran"),)
+
+
+def cancelled_for_dependency(job: Job, why: str, now: float) -> Change:
+    """Return the job as it was cancelled because it can never run."""
+    return with_state(job, Cancelled(now, reason=why)), (Event(now, "cancelled", why),)
+
+
+def stopping(job: Job, state: Running, now: float) -> Change:
+    """Return the job as its cancellation was acknowledged."""
+    state = msgspec.structs.replace(state, stopping=True)
+    return with_state(job, state), (Event(now, "asked to end"),)
+
+
+def adopted(job: Job, now: float) -> Change:
+    """Return the job as a new daemon took it over."""
+    return job, (Event(now, "adopted", "by a daemon that was restarted"),)
+
+
+def acknowledged(job: Job, state: Running, now: float) -> Change:
+    """Return the job as its cluster acknowledged its attempt."""
+    state = msgspec.structs.replace(state, known=True)
+    return with_state(job, state), (Event(now, "acknowledged", f"by {job.spec.where}"),)
+
+
+def with_progress(job: Job, state: Running, progress: Progress) -> Job:
+    """Return the job with the progress it reported."""
+    return with_state(job, msgspec.structs.replace(state, progress=progress))
+
+
+def with_note(job: Job, state: Running, note: str) -> Job:
+    """Return the job with a note on what holds it up in its cluster."""
+    return with_state(job, msgspec.structs.replace(state, note=note))
+
+
+def ended(
+    state: Starting | Running, record: Exit, result: msgspec.Raw, last_line: str
+) -> Done | Failed | Cancelled:
+    """Return the state after the runner's record.
+
+    Args:
+        last_line: of the output; it is quoted where the job failed.
+    """
+    if isinstance(state, Running) and state.stopping:
+        return Cancelled(record.ended, record.started, state.devices)
+    if record.code == 0 and not record.over:
+        return Done(record.started, record.ended, state.devices, result)
+    reason = _failure(record, last_line)
+    return Failed(record.started, record.ended, reason, record.code, state.devices, result)
+
+
+def _failure(record: Exit, last_line: str) -> str:
+    quote = f": {last_line}" if last_line else ""
+    if record.over:
+        return f"ran longer than its limit of {span(record.over)}{quote}"
+    if record.code is None:
+        return record.error
+    if record.code >= 0:
+        return f"exit code {record.code}{quote}"
+    if record.code == -signal.SIGKILL:
+        return "killed by SIGKILL (often the kernel, out of memory)"
+    known = -record.code in set(signal.Signals)
+    name = signal.Signals(-record.code).name if known else f"signal {-record.code}"
+    return f"killed by {name}"
+
+
+def vanished(state: Running, why: str, now: float) -> Cancelled | Lost:
+    """Return the state after an attempt that left no record; cancelled where that was asked for."""
+    if state.stopping:
+        return Cancelled(now, state.at, state.devices)
+    return Lost(state.at, now, why, state.devices)
+
+
+def end_event(state: Ended) -> Event:
+    """Return the event of the timeline for the end of a job or of an attempt."""
+    reason = state.reason if isinstance(state, Failed | Lost) else ""
+    return Event(state.at, status_of(state), reason)
+
+
+def log_events(outcome: Outcome) -> tuple[Event, ...]:
+    """Return an event where the log of an attempt exceeds its limit, as nothing could be dropped."""
+    if not isinstance(outcome, Exit) or not outcome.uncapped:
+        return ()
+    text = f"all of it was kept, as nothing could be dropped: {outcome.uncapped}"
+    return (Event(outcome.ended, "log over its limit", text),)
