@@ -81,7 +81,8 @@ class KernelCall:
 
 
 def source(call: KernelCall) -> ASTSource:
-    """Return what Triton compiles: types, constants and divisibility, as its launcher derives them."""
+    """Return what Triton compiles: types, constants and divisibility, as its launcher derives
+    them."""
     signature: dict[str, str] = {}
     constants: dict[str, object] = {}
     attributes: dict[tuple[int, ...], list[list[object]]] = {}

@@ -16,15 +16,15 @@ class Replay(Generic[_Result]):
     """Capture `fn` on example inputs, and replay it on inputs of the same shapes and dtypes.
 
     `replay(*inputs)` copies the inputs into the graph's own buffers, runs the graph on the current
-    stream and returns what `fn` returned when it was captured: the same tensors each time, which the
-    next replay overwrites (clone what must last). An input that is one of `replay.inputs` itself is
-    not copied, so a caller that writes into those buffers saves the copy.
+    stream and returns what `fn` returned when it was captured: the same tensors each time, which
+    the next replay overwrites (clone what must last). An input that is one of `replay.inputs`
+    itself is not copied, so a caller that writes into those buffers saves the copy.
 
-    The graph is what the GPU did during one call. Whatever the host decides in `fn` is decided once:
-    Python's branches, sizes, scalars, the memory of tensors other than the inputs. `fn` must not
-    read results back (`item`, `cpu`, printing), or allocate outside PyTorch's caching allocator.
-    Kernels are compiled in three calls before the captured one. `fn` runs without autograd. Two
-    threads must not share a replay, as its buffers exist once.
+    The graph is what the GPU did during one call. Whatever the host decides in `fn` is decided
+    once: Python's branches, sizes, scalars, the memory of tensors other than the inputs. `fn` must
+    not read results back (`item`, `cpu`, printing), or allocate outside PyTorch's caching
+    allocator. Kernels are compiled in three calls before the captured one. `fn` runs without
+    autograd. Two threads must not share a replay, as its buffers exist once.
     """
 
     def __init__(self, fn: Callable[..., _Result], *examples: Tensor) -> None:

@@ -91,7 +91,8 @@ def prepare(call: KernelCall, device: torch.device) -> Callable[..., None]:
     TRITON_INTERPRET=1 are interpreted, on any device.
 
     Raises:
-        RuntimeError: if the kernel needs more shared memory than the GPU has, or the driver refuses.
+        RuntimeError: if the kernel needs more shared memory than the GPU has, or the driver
+        refuses.
     """
     if isinstance(call.kernel, InterpretedFunction):
         return _interpreted(call)
@@ -195,8 +196,8 @@ def _encode(at: int, address: int, box: TensorBox, by: Mapping[str, Any]) -> Non
         box: the tensor's description.
         by: Triton's description: the swizzle, and the part of a box that is moved at once.
 
-    Source: CUDA driver API, cuTensorMapEncodeTiled. Dimensions begin with the innermost; strides are
-    in bytes, without the innermost.
+    Source: CUDA driver API, cuTensorMapEncodeTiled. Dimensions begin with the innermost; strides
+    are in bytes, without the innermost.
     """
     rank, size = len(box.shape), box.dtype.itemsize
     dims = (ctypes.c_uint64 * rank)(*reversed(box.shape))

@@ -73,7 +73,8 @@ class SensorWatch:
 
 
 def in_turn(readings: list[SensorReading], device: torch.device) -> Sensors:
-    """Return the averages over one contender's turns, without power, which is averaged for longer."""
+    """Return the averages over one contender's turns, without power, which is averaged for
+    longer."""
     if device.type != "cuda":
         return Sensors(absent=_NO_SENSORS)
     return Sensors(

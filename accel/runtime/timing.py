@@ -6,9 +6,9 @@ CPU a call is finished when it returns. Short calls of contenders have an event 
 them only, and each is assumed to take their mean: an event takes time itself, and a kernel cannot
 begin before the end of the one before it if an event is between them.
 
-Inputs that would stay in the last-level cache are several, taken in turn (`copies_beyond_cache`), as
-in a program that has more than one layer. FLOPs are those that the mathematics needs, of unmasked
-elements only (`Problem.flops` for attention, 2n³ for a matrix product).
+Inputs that would stay in the last-level cache are several, taken in turn (`copies_beyond_cache`),
+as in a program that has more than one layer. FLOPs are those that the mathematics needs, of
+unmasked elements only (`Problem.flops` for attention, 2n³ for a matrix product).
 """
 
 from __future__ import annotations
@@ -104,11 +104,11 @@ def measure_in_turn(
 ) -> tuple[Measurement, ...]:
     """Time several calls against each other, in turns, so that any drift affects all alike.
 
-    Each contender follows every other equally often: on a card at its power limit, a contender begins
-    at the clock that the one before it left. If calls are too long for that, a turn settles the clock
-    itself, and the order of each round is random. The first call of a turn finds the caches as
-    another contender left them, and is not counted, nor are those before the next event. Call each
-    at least twice before: compiling is not measured.
+    Each contender follows every other equally often: on a card at its power limit, a contender
+    begins at the clock that the one before it left. If calls are too long for that, a turn settles
+    the clock itself, and the order of each round is random. The first call of a turn finds the
+    caches as another contender left them, and is not counted, nor are those before the next event.
+    Call each at least twice before: compiling is not measured.
 
     Args:
         calls: the contenders.
@@ -172,14 +172,16 @@ def _calls_a_mark(ms: Sequence[float], device: torch.device) -> int:
 
 
 def _calls_in(seconds: float, ms: Sequence[float], step: int) -> int:
-    """Return the number of calls that fill the time: at least two samples, as the first is dropped."""
+    """Return the number of calls that fill the time: at least two samples, as the first is
+    dropped."""
     return step * max(
         2, min(MAX_AHEAD, round(seconds * 1e3 / max(float(np.median(ms)), 1e-3))) // step
     )
 
 
 def timed(call: Callable[[], T], device: torch.device) -> tuple[T, float]:
-    """Return the answer of one call on an idle device, and its milliseconds including the launch."""
+    """Return the answer of one call on an idle device, and its milliseconds including the
+    launch."""
     if device.type != "cuda":
         start = time.perf_counter()
         answer = call()

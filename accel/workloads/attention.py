@@ -1,4 +1,7 @@
-"""Attention by one backend, one problem or a grid: `python -P -m accel.workloads.attention --seq=512,16384 ...` (see the catalog)."""
+"""Measure attention by one backend, on one problem or a grid.
+
+Run `python -P -m accel.workloads.attention --seq=512,16384 ...`; the parameters are in the catalog.
+"""
 
 from __future__ import annotations
 
@@ -17,11 +20,11 @@ from accel.workloads.task import Task, rate, timed
 if TYPE_CHECKING:
     from accel.runtime.capability import ComputeDevice
     from accel.workloads.contender import Contender
-    from accel.workloads.headline import Stretch
+    from accel.workloads.headline import TimedLoop
 
 
 def work(values: Values, device: ComputeDevice, progress: Progress) -> Outcome:
-    """One problem after the other: checked, warmed up, timed."""
+    """Check, warm up and time one problem after the other."""
     from accel.workloads.contender import enter, pose
     from accel.workloads.headline import headline, limit
 
@@ -35,7 +38,7 @@ def work(values: Values, device: ComputeDevice, progress: Progress) -> Outcome:
     limit(len(posed))
     progress.plan(each * len(posed))
     cells: list[Cell] = []
-    stretches: list[Stretch] = []
+    loops: list[TimedLoop] = []
     for i, (shape, direction) in enumerate(posed):
         label = f"{i + 1} of {len(posed)}: " if len(posed) > 1 else ""
         try:
@@ -49,9 +52,9 @@ def work(values: Values, device: ComputeDevice, progress: Progress) -> Outcome:
         progress.stage(f"{label}checking", begins=i * each)
         cell, loop = _measure(contender, device, progress, seconds, label, i * each)
         cells.append(cell)
-        stretches += loop
-        del case, contender  # or the next problem's inputs would have to fit beside them
-    return headline(tuple(cells), stretches)
+        loops += loop
+        del case, contender  # to free their memory for the next problem
+    return headline(tuple(cells), loops)
 
 
 def _measure(
@@ -61,13 +64,13 @@ def _measure(
     seconds: float,
     label: str,
     begins: float,
-) -> tuple[Cell, list[Stretch]]:
-    """The cell, and the timed loop where the answers were right."""
+) -> tuple[Cell, list[TimedLoop]]:
+    """Return the cell, and the timed loop if the answers were right."""
     from accel.workloads.check import Oracle, nearest
-    from accel.workloads.headline import Stretch
+    from accel.workloads.headline import TimedLoop
 
     case = contender.case
-    checks = nearest(Oracle(case.sets[0], case.shape, case.direction).hold(contender.answers()))
+    checks = nearest(Oracle(case.sets[0], case.shape, case.direction).check(contender.answers()))
     empty = case.shape.cell(case.direction, contender.name)
     cell = msgspec.structs.replace(
         empty, backend=contender.backend, note=contender.reason, checks=checks
@@ -80,7 +83,7 @@ def _measure(
     cell = msgspec.structs.replace(
         cell, timing=timing, tflops=rate(cell.flops, timing.median / 1e3) / 1e12, sensors=m.sensors
     )
-    return cell, [Stretch(m.loop.started, m.loop.ended, m.loop.wall_s, cell.flops * timing.count)]
+    return cell, [TimedLoop(m.loop.started, m.loop.ended, m.loop.wall_s, cell.flops * timing.count)]
 
 
 if __name__ == "__main__":

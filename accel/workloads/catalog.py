@@ -1,4 +1,4 @@
-"""What workloads there are and what can be asked of each. Torch-free: forms and command lines are built from it."""
+"""List the workloads and their parameters, for forms and command lines, without torch."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ import msgspec
 
 
 class Param(msgspec.Struct, frozen=True):
-    """One parameter of a workload, enough to build a form field or a command-line option from."""
+    """Describe one parameter of a workload, for a form field and a command-line option."""
 
     name: str
     label: str
     kind: Literal["int", "float", "choice", "flag", "ints", "choices"]
     """`ints` and `choices` are lists, separated by commas."""
     default: str
-    """As typed by a user; flags are "yes" or "no"."""
+    """The default as a user types it; flags are "yes" or "no"."""
     help: str
     choices: tuple[str, ...] = ()
     minimum: float | None = None
     maximum: float | None = None
     cpu_default: str | None = None
-    """The default on a machine without a GPU, where it differs."""
+    """The default on a machine without a GPU, if it differs."""
 
     def default_for(self, device_kind: str) -> str:
-        """The default on a device of this kind (`nvidia`, `cpu`, `replay`)."""
+        """Return the default on a device of this kind (`nvidia`, `cpu`, `replay`)."""
         return (
             self.cpu_default
             if device_kind == "cpu" and self.cpu_default is not None
@@ -34,7 +34,7 @@ class Param(msgspec.Struct, frozen=True):
         )
 
     def check(self, value: str) -> None:
-        """Raises ValueError, naming the parameter and what it takes."""
+        """Raise ValueError, with the parameter and its possible values, for a bad value."""
         if self.kind == "choice" and value not in self.choices:
             raise ValueError(f"{self.name} is one of {', '.join(self.choices)}; got {value!r}")
         if self.kind == "flag" and value not in ("yes", "no"):
@@ -73,15 +73,17 @@ class Param(msgspec.Struct, frozen=True):
 
 
 MOST_LISTED = 32
-"""Values of one parameter that takes a list."""
+"""The most values in a list."""
 
 
 def split(value: str) -> tuple[str, ...]:
-    """The parts of a list as a user types it: 512, 1024,2048."""
+    """Return the parts of a list as a user types it: 512, 1024,2048."""
     return tuple(part.strip() for part in value.split(","))
 
 
 class Workload(msgspec.Struct, frozen=True):
+    """Describe a workload and the module that runs it."""
+
     name: str
     title: str
     summary: str
@@ -89,7 +91,8 @@ class Workload(msgspec.Struct, frozen=True):
     params: tuple[Param, ...]
 
     def complete(self, given: Mapping[str, str], device_kind: str) -> dict[str, str]:
-        """`given` with the defaults filled in, all checked. Raises ValueError naming what is wrong."""
+        """Return `given` with the defaults filled in, all checked. Raises ValueError for bad
+        values."""
         known = {p.name: p for p in self.params}
         for name in given:
             if name not in known:
@@ -102,8 +105,8 @@ class Workload(msgspec.Struct, frozen=True):
         return values
 
     def argv(self, values: Mapping[str, str]) -> list[str]:
-        """The command that runs it, with this interpreter."""
-        # -P: a folder called `accel` in the job's working directory must not stand in for ours.
+        """Return the command that runs it, with this interpreter."""
+        # -P: a folder called `accel` in the job's working directory must not be imported instead.
         return [
             sys.executable,
             "-P",
@@ -114,12 +117,13 @@ class Workload(msgspec.Struct, frozen=True):
 
 
 BACKENDS = ("flash", "cudnn", "efficient", "math", "reference", "hopper", "triton", "fa4")
-"""Names of `accel.attention`'s backends, for forms; which of them can do a shape on a device they say themselves."""
+"""The names of `accel.attention`'s backends, for forms; each may refuse a shape or a device."""
 
 TOKENS = 16384
-"""Of all sequences together where the batch is left open, and ..."""
+"""The tokens of all sequences together if the batch is not given."""
 WIDTH = 2048
-"""... heads x head size where the heads are: what the FlashAttention papers measure (FlashAttention-2, section 4.1)."""
+"""heads x head size if the heads are not given, as in FlashAttention-2 (arXiv 2307.08691), section
+4.1."""
 
 _DTYPES = ("bfloat16", "float16", "float32")
 _DTYPE = Param(
@@ -144,7 +148,7 @@ def _seconds(what: str, default: str, cpu_default: str) -> Param:
 def _shape(
     batch: str, heads: str, seq: str, head_dim: str, causal: str, *, cpu: tuple[str, str, str, str]
 ) -> tuple[Param, ...]:
-    """The parameters that span a grid of attention problems (see `accel.workloads.grid`); `cpu`: the first four's defaults there."""
+    """Return the parameters that span a grid of attention problems; `cpu` has four defaults."""
     grouped = "key/value heads; 0: as many as query heads"
     many = "or several: 512,1024,2048"
     return (
@@ -217,7 +221,8 @@ WORKLOADS: tuple[Workload, ...] = (
     Workload(
         "attention",
         "Attention",
-        "Scaled dot-product attention, one shape or a grid: checked against a float64 reference, then measured",
+        "Scaled dot-product attention, one shape or a grid: checked against a float64 reference,"
+        " then measured",
         "accel.workloads.attention",
         (
             *_shape("1", "16", "16384", "128", "no", cpu=("1", "4", "1024", "64")),
@@ -231,7 +236,8 @@ WORKLOADS: tuple[Workload, ...] = (
     Workload(
         "compare",
         "Compare",
-        "All attention backends side by side, call by call in turn: which is fastest here, and is auto as fast?",
+        "All attention backends side by side, taking turns: which is fastest here, and is auto as"
+        " fast?",
         "accel.workloads.compare",
         (
             *_shape(
@@ -255,7 +261,8 @@ WORKLOADS: tuple[Workload, ...] = (
     Workload(
         "validate",
         "Validate",
-        "Many trials with fresh random inputs, each held against a float64 reference: errors, latencies and a verdict",
+        "Many trials with fresh random inputs, each checked against a float64 reference: errors,"
+        " latencies and a verdict",
         "accel.workloads.validate",
         (
             *_shape("2", "4", "512", "64,128", "both", cpu=("1", "2", "128", "64")),
@@ -302,7 +309,8 @@ WORKLOADS: tuple[Workload, ...] = (
     Workload(
         "tune",
         "Tune",
-        "Measures every attention backend on this machine, forward and backward; from then on auto chooses by it",
+        "Measures every attention backend on this machine, forward and backward; auto then chooses"
+        " by these measurements",
         "accel.workloads.tune",
         (
             *_shape(
@@ -359,7 +367,8 @@ WORKLOADS: tuple[Workload, ...] = (
     Workload(
         "rain",
         "RAIN",
-        "Texts about random machines by the assistant's model, rewound where they do not hold: how many hold, and how fast",
+        "Texts about random machines by the assistant's model, rewound where they are wrong: how"
+        " many are right, and how fast",
         "assistant.workloads.rain",
         (
             Param(
@@ -387,7 +396,7 @@ WORKLOADS: tuple[Workload, ...] = (
 
 
 def find(name: str) -> Workload:
-    """Raises ValueError naming the workloads there are."""
+    """Return a workload by its name. Raises ValueError for an unknown name."""
     for workload in WORKLOADS:
         if workload.name == name:
             return workload

@@ -1,7 +1,8 @@
-"""Answers of attention against the float64 oracle.
+"""Check answers of attention against the float64 oracle.
 
-The rule of flash-attention's own tests: at most twice the error of the plain computation in the inputs' dtype, plus ATOL; here for the
-relative errors in the Euclidean and in the maximum norm. Of large problems some heads are checked, forward some of their rows.
+The rule is that of flash-attention's own tests: at most twice the error of the plain computation in
+the inputs' dtype, plus ATOL; here for the relative errors in the Euclidean and in the maximum norm.
+Of large problems only some heads are checked, and only some of their rows in the forward pass.
 """
 
 from __future__ import annotations
@@ -17,31 +18,33 @@ from accel.workloads.grid import Shape
 from accel.workloads.inputs import Tensors
 
 WHOLE_UP_TO = 1 << 24
-"""(query, key) pairs over the checked heads; up to here every row of them is checked."""
+"""The (query, key) pairs of the checked heads up to which all their rows are checked."""
 MOST_HEADS, FEWEST_HEADS = 64, 8
 MOST_GROUPS, FEWEST_GROUPS = 32, 2
-"""Key/value heads whose gradients are checked: all rows of them."""
+"""The number of key/value heads whose gradients are checked, in all rows."""
 SAMPLED_ROWS = 64
 PAIRS_AT_ONCE = 1 << 24
 ATOL = 4e-6
-"""Relative error allowed beside the rule's factor 2: fused float32 kernels may use an exponential good to 20 units in the last place."""
+"""The relative error allowed in addition: fused float32 kernels may use an exponential that is
+accurate to 20 units in the last place."""
 _NORMS = {"relative error": 2.0, "largest error": float("inf")}
 _VANISHING = 1e-6
-"""Of dout: a gradient smaller than this is 0 but for rounding, and its error is taken relative to dout."""
+"""A gradient smaller than this share of dout is 0 except for rounding; its error is relative to
+dout."""
 
 Answers = Mapping[str, Tensor]
 """`out` [B,H,S,D] and `lse` [B,H,S], or `dq`, `dk` and `dv`."""
 
 
 class Oracle:
-    """What a problem's answers should be, where they are looked at: computed once, for however many are held against it."""
+    """Hold the correct answers of a problem at the sampled places, to check many backends."""
 
     def __init__(self, x: Tensors, shape: Shape, direction: Direction) -> None:
         self._x, self._shape = x, shape
         self._parts = list(_forward(x, shape) if direction == "forward" else _backward(x, shape))
 
-    def hold(self, answers: Answers) -> tuple[Check, ...]:
-        """Two Checks for each answer; where an element is not finite, one that says so for all."""
+    def check(self, answers: Answers) -> tuple[Check, ...]:
+        """Return two Checks for each answer, or a single one if an element is not finite."""
         broken = sum(int((~torch.isfinite(a)).sum()) for a in answers.values()) / sum(
             a.numel() for a in answers.values()
         )
@@ -71,7 +74,7 @@ class Oracle:
 
 
 def nearest(checks: tuple[Check, ...]) -> tuple[Check, ...]:
-    """Of the Checks of each answer the one nearest to its bound, or farthest beyond it."""
+    """Return for each answer the Check that is nearest to its bound, or farthest beyond it."""
     worst: dict[str, Check] = {}
     for check in checks:
         answer = check.name.partition(":")[0]
@@ -81,14 +84,14 @@ def nearest(checks: tuple[Check, ...]) -> tuple[Check, ...]:
 
 
 def share(check: Check) -> float:
-    """The error as a share of what is allowed."""
+    """Return the error as a share of its bound."""
     return check.error / check.bound if check.bound else float("inf") if check.error else 0.0
 
 
 Place = tuple[int, int | slice] | tuple[int, int, Tensor]
-"""Where of an answer a part lies: sequence, head or heads, and rows."""
+"""The place of a part in an answer: sequence, head or heads, and rows."""
 Part = tuple[str, Place, Tensor, Tensor]
-"""The answer's name, the part's place, the truth, and the plain computation's answer; both float64."""
+"""The answer's name, the place, the truth and the plain computation's answer, both float64."""
 
 
 def _forward(x: Tensors, shape: Shape) -> Iterator[Part]:
@@ -119,13 +122,10 @@ def _backward(x: Tensors, shape: Shape) -> Iterator[Part]:
 def _gradients(
     x: Tensors, b: int, g: int, heads: slice, shape: Shape, dtype: torch.dtype
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """dq of a group's heads, dk and dv of its key/value head, by automatic differentiation, some rows at a time."""
+    """Return dq of a group's heads, dk and dv of its key/value head, a block of rows at a time."""
     k, v = (t[b, g].to(dtype).requires_grad_() for t in (x.k, x.v))
-    dq, dk, dv = (
-        [],
-        torch.zeros_like(k, dtype=torch.float64),
-        torch.zeros_like(v, dtype=torch.float64),
-    )
+    dq = []
+    dk, dv = (torch.zeros_like(t, dtype=torch.float64) for t in (k, v))
     block = max(1, PAIRS_AT_ONCE // shape.seq)
     for h in range(heads.start, heads.stop):
         for start in range(0, shape.seq, block):
@@ -144,7 +144,7 @@ def _gradients(
 def _solve(
     x: Tensors, b: int, h: int, rows: Tensor, seen: Tensor | None, dtype: torch.dtype
 ) -> tuple[Tensor, Tensor]:
-    """out [n,D] and lse [n] of some rows of one head."""
+    """Return out [n,D] and lse [n] of some rows of one head."""
     g = h // (x.q.shape[1] // x.k.shape[1])
     out, lse = reference(
         x.q[b, h, rows][None, None],
@@ -158,16 +158,15 @@ def _solve(
 
 
 def _seen(shape: Shape, rows: Tensor) -> Tensor | None:
-    """Bool [1,1,n,S]: which keys each of the rows sees; None: all."""
-    return (
-        (torch.arange(shape.seq, device=rows.device) <= rows[:, None])[None, None]
-        if shape.causal
-        else None
-    )
+    """Return the keys that each of the rows sees as bool [1,1,n,S], or None for all."""
+    if not shape.causal:
+        return None
+    return (torch.arange(shape.seq, device=rows.device) <= rows[:, None])[None, None]
 
 
 def _sample(shape: Shape) -> tuple[list[int], Tensor]:
-    """Which heads (counted over the batch) and which rows to check: ends, block borders, and a random rest."""
+    """Return the heads (counted over the batch) and rows to check: ends, borders, and random
+    ones."""
     heads = _some(shape.batch * shape.heads, shape.seq * shape.seq, FEWEST_HEADS, MOST_HEADS)
     if len(heads) * shape.seq * shape.seq <= WHOLE_UP_TO:
         return heads, torch.arange(shape.seq)
@@ -177,14 +176,21 @@ def _sample(shape: Shape) -> tuple[list[int], Tensor]:
 
 
 def _groups(shape: Shape) -> list[tuple[int, int]]:
-    """Which sequences' key/value heads to check."""
+    """Return the (sequence, key/value head) pairs to check."""
     pairs = shape.heads // shape.kv_heads * shape.seq * shape.seq
     chosen = _some(shape.batch * shape.kv_heads, pairs, FEWEST_GROUPS, MOST_GROUPS)
     return [divmod(i, shape.kv_heads) for i in chosen]
 
 
 def _some(every: int, pairs: int, fewest: int, most: int) -> list[int]:
-    """All, or the first, the last and a random rest, of as many as WHOLE_UP_TO has room for; `pairs`: of each."""
+    """Return all indexes, or the first, the last and random ones, as many as WHOLE_UP_TO permits.
+
+    Args:
+        every: the number of indexes.
+        pairs: the (query, key) pairs of each.
+        fewest: the least number to return.
+        most: the greatest number to return.
+    """
     count = min(every, most, max(fewest, WHOLE_UP_TO // pairs))
     if count == every:
         return list(range(every))

@@ -1,4 +1,7 @@
-"""All attention backends side by side: `python -P -m accel.workloads.compare --seq=512,16384 --backends=auto,flash,cudnn ...`."""
+"""Compare attention backends side by side.
+
+Run `python -P -m accel.workloads.compare --seq=512,16384 --backends=auto,flash,cudnn ...`.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def work(values: Values, device: ComputeDevice, progress: Progress) -> Outcome:
-    """One problem after the other, on each all backends in turn."""
+    """Compare the backends on one problem after the other."""
     return survey(
         values,
         device,
@@ -30,33 +33,41 @@ def survey(
     values: Values,
     device: ComputeDevice,
     progress: Progress,
-    ways: tuple[Direction, ...],
+    passes: tuple[Direction, ...],
     *,
     with_power: bool,
 ) -> Outcome:
-    """Every shape of the parameters, in these directions, by all backends named."""
+    """Measure every shape of the parameters, in these directions, by all named backends."""
     from accel.workloads.contest import POWER_S, contest
-    from accel.workloads.headline import Stretch, headline, limit
+    from accel.workloads.headline import TimedLoop, headline, limit
 
     names, seconds = values.several("backends"), values.number("seconds")
-    posed = [(shape, direction) for direction in ways for shape in shapes(values.given)]
+    posed = [(shape, direction) for direction in passes for shape in shapes(values.given)]
     limit(len(posed) * len(names))
     each = len(names) * (seconds + (POWER_S if with_power else 0.0))
     progress.plan(each * len(posed))
     cells: list[Cell] = []
-    stretches: list[Stretch] = []
+    loops: list[TimedLoop] = []
     for i, (shape, direction) in enumerate(posed):
         mask = ", causal" if shape.causal else ""
         progress.stage(
-            f"{i + 1} of {len(posed)}: {direction}, head size {shape.head_dim}, sequence {shape.seq}{mask}",
+            f"{i + 1} of {len(posed)}: {direction}, head size {shape.head_dim},"
+            f" sequence {shape.seq}{mask}",
             begins=i * each,
         )
         new, loop = contest(
-            shape, direction, names, device, seconds=seconds, with_power=with_power, seed=i, report=progress.advance
-        )  # fmt: skip
+            shape,
+            direction,
+            names,
+            device,
+            seconds=seconds,
+            with_power=with_power,
+            seed=i,
+            report=progress.advance,
+        )
         cells += new
-        stretches += loop
-    return headline(tuple(cells), stretches)
+        loops += loop
+    return headline(tuple(cells), loops)
 
 
 if __name__ == "__main__":

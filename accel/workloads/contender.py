@@ -1,4 +1,4 @@
-"""A backend of `accel.attention` on one problem: whether it can, what one call of it is, and what it answers."""
+"""Run a backend of `accel.attention` on one problem."""
 
 from __future__ import annotations
 
@@ -25,37 +25,37 @@ NAMED = "named by the user"
 
 @dataclass(frozen=True)
 class Case:
-    """One problem in one direction, with inputs enough to be read from memory each time."""
+    """Hold one problem in one direction, with enough inputs to exceed the cache."""
 
     shape: Shape
     direction: Direction
     problem: Problem
     sets: tuple[Tensors, ...]
     solved: tuple[tuple[Tensor, Tensor], ...]
-    """out and lse of each set, where the backward pass needs them."""
+    """out and lse of each set, if the backward pass needs them."""
 
 
 @dataclass(frozen=True)
 class Contender:
-    """A backend that can do a Case."""
+    """Pair a Case with a backend that can compute it."""
 
     name: str
-    """As asked for: `auto` or a backend's."""
+    """The requested name: `auto`, or a backend."""
     choice: Choice
     case: Case
 
     @property
     def backend(self) -> str:
-        """What runs."""
+        """Return the name of the backend that runs."""
         return self.choice.backend
 
     @property
     def reason(self) -> str:
-        """Why it runs."""
+        """Return why this backend runs."""
         return self.choice.reason if self.name == "auto" else NAMED
 
     def call(self) -> Callable[[], object]:
-        """One pass as a program would ask for it, over the inputs in turn."""
+        """Return a function that runs one pass, with the inputs in turn."""
         if self.case.direction == "forward":
             turns = cycle(self.case.sets)
             return lambda: self._forward(next(turns))
@@ -63,7 +63,7 @@ class Contender:
         return lambda: self._backward(*next(both))
 
     def answers(self) -> dict[str, Tensor]:
-        """One pass over the first inputs, by the names of what is answered."""
+        """Return the answers for the first inputs by their names."""
         x = self.case.sets[0]
         if self.case.direction == "forward":
             out, lse = attention(
@@ -80,7 +80,7 @@ class Contender:
 
 
 def problem_of(shape: Shape, direction: Direction, device: ComputeDevice) -> Problem:
-    """What dispatch sees of it. Raises ValueError."""
+    """Return the problem as dispatch sees it. Raises ValueError."""
     return Problem(
         shape.batch,
         shape.heads,
@@ -98,7 +98,7 @@ def problem_of(shape: Shape, direction: Direction, device: ComputeDevice) -> Pro
 
 
 def pose(shape: Shape, direction: Direction, device: ComputeDevice, seed: int) -> Case:
-    """Make the inputs. Raises OutOfMemory before anything is allocated."""
+    """Create the inputs. Raises OutOfMemory before anything is allocated."""
     size = shape.moved(direction)
     count = copies_beyond_cache(size, device.torch_device)
     require(device, size * count)
@@ -110,10 +110,14 @@ def pose(shape: Shape, direction: Direction, device: ComputeDevice, seed: int) -
 
 
 def enter(name: str, case: Case, device: ComputeDevice) -> Contender:
-    """Raises ValueError where the backend cannot do it, OutOfMemory where its scores would not fit."""
+    """Return the backend on a Case.
+
+    Raises:
+        ValueError: if the backend cannot compute it.
+        OutOfMemory: if its scores do not fit into memory.
+    """
     choice = choose(case.problem, name, case.direction)
     if choice.backend == "math":
-        require(
-            device, 2 * 4.0 * case.shape.scores / case.problem.dtype.itemsize
-        )  # the scores and their softmax, in float32
+        # the scores and their softmax, in float32
+        require(device, 2 * 4.0 * case.shape.scores / case.problem.dtype.itemsize)
     return Contender(name, choice, case)

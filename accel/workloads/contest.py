@@ -1,4 +1,4 @@
-"""Backends against each other on one problem: each checked, then all timed in turn."""
+"""Check backends on one problem, then time them in turns."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from accel.workloads.check import Oracle, nearest
 from accel.workloads.contender import Case, enter, pose
 from accel.workloads.grid import Shape
 from accel.workloads.harness import OutOfMemory
-from accel.workloads.headline import Stretch
+from accel.workloads.headline import TimedLoop
 from accel.workloads.task import rate
 
 POWER_S = power.POWER_AVERAGE_S + 1.0
-"""How long a contender runs alone for its power to be read."""
+"""The time for which a contender runs alone to read its power."""
 _WARM_UP_CALLS = 3
 
 Report = Callable[[float, float], None]
-"""Told seconds since the problem's timing began, and FLOPs since then."""
+"""Called with the seconds and FLOPs since the timing of the problem began."""
 
 
 def contest(
@@ -37,15 +37,16 @@ def contest(
     with_power: bool,
     seed: int,
     report: Report,
-) -> tuple[list[Cell], list[Stretch]]:
-    """A cell for each name, measured or saying why not, and the timed loop where there was one."""
+) -> tuple[list[Cell], list[TimedLoop]]:
+    """Return a cell for each name, measured or with the reason why not, and the timed loop if
+    any."""
     empty = {name: shape.cell(direction, name) for name in names}
     try:
         case = pose(shape, direction, device, seed)
     except OutOfMemory as e:
         return [msgspec.structs.replace(cell, note=str(e)) for cell in empty.values()], []
     oracle = Oracle(case.sets[0], shape, direction)
-    cells = {name: _tried(cell, case, oracle, device) for name, cell in empty.items()}
+    cells = {name: _checked(cell, case, oracle, device) for name, cell in empty.items()}
     ready = {
         name: enter(name, case, device).call()
         for name, cell in cells.items()
@@ -53,39 +54,42 @@ def contest(
     }
     if not ready:
         return list(cells.values()), []
-    meter = _Meter(report, shape.flops(direction))
-    loops, sensors = _timed(list(ready.values()), device, seconds, meter.tell)
-    meter.go_on()
-    stretch = Stretch(loops[0].started, loops[0].ended, meter.elapsed, meter.calls * meter.flops)
-    for name, loop, seen in zip(ready, loops, sensors, strict=True):
-        told = _alone(ready[name], device, meter, seen) if with_power else seen
+    meter = _LoopMeter(report, shape.flops(direction))
+    loops, sensors = _timed(list(ready.values()), device, seconds, meter.add)
+    meter.next_loop()
+    stretch = TimedLoop(loops[0].started, loops[0].ended, meter.elapsed, meter.calls * meter.flops)
+    for name, loop, sensed in zip(ready, loops, sensors, strict=True):
+        found = _alone(ready[name], device, meter, sensed) if with_power else sensed
         tflops = rate(meter.flops, loop.timing.median / 1e3) / 1e12
         cells[name] = msgspec.structs.replace(
-            cells[name], timing=loop.timing, tflops=tflops, sensors=told
+            cells[name], timing=loop.timing, tflops=tflops, sensors=found
         )
     return list(cells.values()), [stretch]
 
 
-class _Meter:
-    """Adds up what several loops report, each from its own beginning."""
+class _LoopMeter:
+    """Add up what several loops report, each from its own beginning."""
 
     def __init__(self, report: Report, flops: float) -> None:
         self._report, self.flops = report, flops
         self.elapsed, self.calls = 0.0, 0
         self._last = 0.0, 0
 
-    def tell(self, elapsed: float, calls: int) -> None:
+    def add(self, elapsed: float, calls: int) -> None:
         self._last = elapsed, calls
         self._report(self.elapsed + elapsed, (self.calls + calls) * self.flops)
 
-    def go_on(self) -> None:
-        """The next loop begins."""
+    def next_loop(self) -> None:
+        """Begin the next loop."""
         self.elapsed, self.calls = self.elapsed + self._last[0], self.calls + self._last[1]
         self._last = 0.0, 0
 
 
-def _tried(cell: Cell, case: Case, oracle: Oracle, device: ComputeDevice) -> Cell:
-    """Warmed up and checked, or why not. What it refuses it was not asked to do; where it fails at what it said it can, the cell fails."""
+def _checked(cell: Cell, case: Case, oracle: Oracle, device: ComputeDevice) -> Cell:
+    """Return the cell after a warm-up and the checks.
+
+    A refused problem leaves a note; an error after acceptance makes the cell fail.
+    """
     refusal = (
         None
         if cell.contender == "auto"
@@ -102,13 +106,13 @@ def _tried(cell: Cell, case: Case, oracle: Oracle, device: ComputeDevice) -> Cel
         call = contender.call()
         for _ in range(_WARM_UP_CALLS):
             call()
-        return msgspec.structs.replace(ran, checks=nearest(oracle.hold(contender.answers())))
+        return msgspec.structs.replace(ran, checks=nearest(oracle.check(contender.answers())))
     except torch.OutOfMemoryError:
         return msgspec.structs.replace(cell, note="ran out of memory")
-    except Exception as e:  # noqa: BLE001 - whatever one backend's compiler raises must not end the measurement of the others
-        said = str(e).partition("\n")[0] or type(e).__name__
+    except Exception as e:  # noqa: BLE001 - an error of one backend must not end the others
+        message = str(e).partition("\n")[0] or type(e).__name__
         return msgspec.structs.replace(
-            ran, note=f"failed: {said}", checks=(Check("raised an error", 1.0, 0.0),)
+            ran, note=f"failed: {message}", checks=(Check("raised an error", 1.0, 0.0),)
         )
 
 
@@ -118,25 +122,25 @@ def _timed(
     seconds: float,
     report: Callable[[float, int], None],
 ) -> tuple[tuple[Measurement, ...], list[Sensors]]:
-    """In turn; clock and temperature as read while each one's calls were under way."""
-    seen: list[list[power.SensorReading]] = [[] for _ in calls]
+    """Time the calls in turns; return clock and temperature during each one's calls, too."""
+    readings: list[list[power.SensorReading]] = [[] for _ in calls]
 
     def during(i: int) -> None:
         if device.kind == "cuda":
-            seen[i].append(power.read(device.torch_device))
+            readings[i].append(power.read(device.torch_device))
 
     loops = measure_in_turn(calls, seconds, device.torch_device, report, during)
-    return loops, [power.in_turn(readings, device.torch_device) for readings in seen]
+    return loops, [power.in_turn(found, device.torch_device) for found in readings]
 
 
 def _alone(
-    call: Callable[[], object], device: ComputeDevice, meter: _Meter, seen: Sensors
+    call: Callable[[], object], device: ComputeDevice, meter: _LoopMeter, sensed: Sensors
 ) -> Sensors:
-    """With the power it draws when nothing else runs in turn with it, for longer than the card averages over."""
+    """Return the sensors with the power of a contender that runs alone, long enough to read it."""
     with power.SensorWatch(device.torch_device) as watch:
-        loop = measure(call, POWER_S, device.torch_device, meter.tell)
-    meter.go_on()
-    told = watch.sensors(rate(meter.flops * loop.timing.count, loop.wall_s) / 1e12)
+        loop = measure(call, POWER_S, device.torch_device, meter.add)
+    meter.next_loop()
+    alone = watch.sensors(rate(meter.flops * loop.timing.count, loop.wall_s) / 1e12)
     return msgspec.structs.replace(
-        seen, watts=told.watts, joules_per_tflop=told.joules_per_tflop, absent=told.absent
+        sensed, watts=alone.watts, joules_per_tflop=alone.joules_per_tflop, absent=alone.absent
     )

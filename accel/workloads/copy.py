@@ -1,4 +1,4 @@
-"""A copy within the device's memory as a job: `python -P -m accel.workloads.copy --mib=2048 ...`."""
+"""Measure a copy within the device's memory: `python -P -m accel.workloads.copy --mib=2048 ...`."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def prepare(values: Values, device: ComputeDevice) -> Task:
 
 
 def compare(copied: Tensor, source: Tensor) -> tuple[Check, ...]:
-    """Every word must be the same."""
+    """Check that every word is the same."""
     import torch
 
     # In pieces: comparing all at once would take more memory than the two buffers.

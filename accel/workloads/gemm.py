@@ -1,4 +1,4 @@
-"""A square matrix product as a job: `python -P -m accel.workloads.gemm --size=8192 ...`."""
+"""Measure a square matrix product: `python -P -m accel.workloads.gemm --size=8192 ...`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ COLUMNS_AT_ONCE = 1024
 
 
 def prepare(values: Values, device: ComputeDevice) -> Task:
-    """C = A B of random standard normal matrices."""
+    """Multiply random standard normal matrices, C = A B."""
     import torch
 
     n, dtype = values.integer("size"), getattr(torch, values.text("dtype"))
@@ -39,10 +39,11 @@ def prepare(values: Values, device: ComputeDevice) -> Task:
 
 
 def compare(c: Tensor, a: Tensor, b: Tensor) -> tuple[Check, ...]:
-    """Hold sampled rows of C [n,n] against the float64 product.
+    """Check sampled rows of C [n,n] against the float64 product.
 
-    The bound on the relative error: one unit in the last place of the dtype for rounding the answer (and partial sums, which some
-    algorithms round to it), and sqrt(n) of float32's for sums of n products in float32. TF32 in place of float32 would exceed it.
+    The bound on the relative error is one unit in the last place of the dtype, for rounding the
+    answer (and partial sums, which some algorithms round to it), plus sqrt(n) units of float32 for
+    sums of n products. TF32 instead of float32 would exceed it.
     """
     import torch
 

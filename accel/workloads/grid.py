@@ -1,4 +1,4 @@
-"""The attention problems that a workload's parameters span. Torch-free: forms say from it what will be computed."""
+"""Enumerate the attention problems that a workload's parameters span, without torch."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from accel.result import Cell, Direction
 from accel.workloads.catalog import TOKENS, WIDTH, split
 
 MOST_CELLS = 800
-"""Of one Result: more would not fit into the file that the daemon reads."""
+"""The most cells of a Result: more would not fit into the file that the daemon reads."""
 BACKWARD = 2.5
-"""Operations of the backward pass for each of the forward pass: five matrix products where that has two."""
+"""Operations of the backward pass for each of the forward pass: five products instead of two."""
 
 _BYTES = {"bfloat16": 2, "float16": 2, "float32": 4}
 
 
 @dataclass(frozen=True)
 class Shape:
-    """Self-attention of `batch` sequences of one length."""
+    """Describe self-attention of `batch` sequences of one length."""
 
     batch: int
     heads: int
@@ -30,40 +30,37 @@ class Shape:
 
     @property
     def pairs(self) -> int:
-        """(query, key) pairs of one head that are not masked."""
+        """Return the (query, key) pairs of one head that are not masked."""
         return self.seq * (self.seq + 1) // 2 if self.causal else self.seq * self.seq
 
     def flops(self, direction: Direction) -> float:
-        """Floating-point operations of one call, of unmasked elements only."""
+        """Return the floating-point operations of one call, of unmasked elements only."""
         forward = 4.0 * self.batch * self.heads * self.pairs * self.head_dim
         return forward if direction == "forward" else BACKWARD * forward
 
     def moved(self, direction: Direction) -> float:
-        """Bytes one call must read and write at least: forward q, k, v and out, backward also out, dout and lse, and the gradients."""
-        rows = (
-            2.0
-            * self.batch
-            * self.seq
-            * (self.heads + self.kv_heads)
-            * self.head_dim
-            * _BYTES[self.dtype]
-        )
-        return (
-            rows if direction == "forward" else 2 * rows + 4.0 * self.batch * self.heads * self.seq
-        )
+        """Return the least bytes that one call reads and writes.
+
+        Forward these are q, k, v and out; backward also dout, lse and the gradients.
+        """
+        elements = self.batch * self.seq * (self.heads + self.kv_heads) * self.head_dim
+        rows = 2.0 * elements * _BYTES[self.dtype]
+        if direction == "forward":
+            return rows
+        return 2 * rows + 4.0 * self.batch * self.heads * self.seq
 
     @property
     def held(self) -> float:
-        """Bytes of q, k, v and the output."""
+        """Return the bytes of q, k, v and the output."""
         return self.moved("forward")
 
     @property
     def scores(self) -> float:
-        """Bytes of all scores in the inputs' type, which `math` and `reference` hold."""
+        """Return the bytes of all scores in the inputs' type, which `math` and `reference` hold."""
         return float(self.batch * self.heads * self.seq * self.seq * _BYTES[self.dtype])
 
     def cell(self, direction: Direction, contender: str) -> Cell:
-        """An empty cell of a Result, of this problem."""
+        """Return an empty cell of a Result for this problem."""
         return Cell(
             self.batch,
             self.heads,
@@ -83,13 +80,17 @@ class Shape:
             f"{self.heads}" if self.heads == self.kv_heads else f"{self.heads} over {self.kv_heads}"
         )
         mask = ", causal" if self.causal else ""
-        return f"batch {self.batch}, heads {heads}, sequence {self.seq}, head size {self.head_dim}, {self.dtype}{mask}"
+        return (
+            f"batch {self.batch}, heads {heads}, sequence {self.seq}, head size {self.head_dim},"
+            f" {self.dtype}{mask}"
+        )
 
 
 def shapes(values: Mapping[str, str]) -> tuple[Shape, ...]:
-    """All combinations of what the checked parameters list: head size by head size, not causal before causal, short before long.
+    """Return all combinations of the listed parameters, by head size, mask and length.
 
-    Raises ValueError where the key/value heads do not divide the heads.
+    Raises:
+        ValueError: if the key/value heads do not divide the heads.
     """
     batch, heads, kv_heads = (int(values[name]) for name in ("batch", "heads", "kv_heads"))
     masks = {"no": (False,), "yes": (True,), "both": (False, True)}[values["causal"]]
@@ -110,7 +111,7 @@ def shapes(values: Mapping[str, str]) -> tuple[Shape, ...]:
 
 
 def directions(name: str) -> tuple[Direction, ...]:
-    """Those that `forward`, `backward` or `both` names."""
+    """Return the directions that `forward`, `backward` or `both` names."""
     if name == "both":
         return ("forward", "backward")
     return ("backward",) if name == "backward" else ("forward",)

@@ -1,7 +1,8 @@
-"""What all workloads share: read the parameters, check the answer, then time it.
+"""Run a workload: read the parameters, check the answer, then time it.
 
-Standard output carries progress (see `accel.workloads.progress`), then a summary for people. The Result goes to the file that
-GPUDECK_RESULT names, or is the last line. Exit status: 0 passed, 1 failed, 2 wrong usage; errors are one line on standard error.
+Standard output carries progress (see `accel.workloads.progress`), then a summary for people. The
+Result is written to the file that GPUDECK_RESULT names, or printed as the last line. The exit
+status is 0 for pass, 1 for failure and 2 for wrong usage; errors are one line on standard error.
 """
 
 from __future__ import annotations
@@ -32,24 +33,27 @@ _NOT_SIZES = ("trials", "seed")
 
 
 class UsageError(Exception):
-    """The parameters are wrong, or do not fit together."""
+    """Signal that the parameters are wrong, or do not fit together."""
 
 
 class Failure(Exception):
-    """It cannot be done here; says why and what to do."""
+    """Signal that this machine cannot do it; the message says what to do."""
 
 
 class OutOfMemory(Failure):
-    """More memory is needed than there is."""
+    """Signal that there is not enough memory."""
 
 
 Prepare = Callable[[Values, "ComputeDevice"], Task]
-"""Makes a Task on the device. Raises ValueError where the parameters do not fit together or the backend cannot do it."""
+"""A function that creates a Task on the device.
+
+It raises ValueError if the parameters do not fit together or the backend cannot compute them.
+"""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a workload found: the Result but for what all workloads say alike."""
+    """Hold the part of a Result that differs between workloads."""
 
     backend: str
     reason: str
@@ -63,15 +67,15 @@ class Outcome:
     sensors: Sensors = NO_SENSORS
     cells: tuple[Cell, ...] = ()
     failures: tuple[str, ...] = ()
-    """What else went wrong, beside checks that did not pass."""
+    """Further failures, beside checks that did not pass."""
 
 
 Work = Callable[[Values, "ComputeDevice", Progress], Outcome]
-"""Does all of a workload on the device, without recording gradients. Raises as Prepare."""
+"""A function that runs a whole workload without gradients; it raises the same as Prepare."""
 
 
 def main(name: str, prepare: Prepare, argv: Sequence[str] | None = None) -> int:
-    """Run a workload that is one Task; returns the exit status."""
+    """Run a workload that is one Task; return the exit status."""
     return serve(
         name,
         lambda values, device, progress: _one(prepare(values, device), values, device, progress),
@@ -80,7 +84,7 @@ def main(name: str, prepare: Prepare, argv: Sequence[str] | None = None) -> int:
 
 
 def serve(name: str, work: Work, argv: Sequence[str] | None = None) -> int:
-    """Run the workload called `name` in the catalog; returns the exit status."""
+    """Run the workload called `name` in the catalog; return the exit status."""
     workload = catalog.find(name)
     try:
         result = _run(workload, work, sys.argv[1:] if argv is None else argv)
@@ -95,10 +99,9 @@ def serve(name: str, work: Work, argv: Sequence[str] | None = None) -> int:
         ]
         return _refused(1, f"out of memory: {e}. Reduce {' or '.join(sizes)}")
     except BrokenPipeError:
-        os.dup2(
-            os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno()
-        )  # or the interpreter's last flush would complain again
-        return _refused(1, "nobody reads the output any more")
+        # the interpreter flushes once more at its end
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return _refused(1, "the output is closed")
     except (Failure, OSError) as e:
         return _refused(1, str(e))
     except KeyboardInterrupt:
@@ -107,11 +110,12 @@ def serve(name: str, work: Work, argv: Sequence[str] | None = None) -> int:
 
 
 def require(device: ComputeDevice, needed: float) -> None:
-    """Raises OutOfMemory where less than `needed` bytes are free, before anything is allocated."""
+    """Raise OutOfMemory if less than `needed` bytes are free."""
     free = device.free_memory()
     if needed > free:
         raise OutOfMemory(
-            f"at least {needed / 2**30:.1f} GiB are needed, and {device} has {free / 2**30:.1f} GiB free"
+            f"at least {needed / 2**30:.1f} GiB are needed, and {device} has"
+            f" {free / 2**30:.1f} GiB free"
         )
 
 

@@ -1,4 +1,4 @@
-"""What of a grid stands at the head of its Result: the fastest cell, the checks nearest to their bounds, and what was wrong."""
+"""Summarise a grid: the fastest cell, the checks nearest to their bounds, and failures."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from accel.workloads.task import rate
 
 
 @dataclass(frozen=True)
-class Stretch:
-    """A timed loop: when (seconds since the epoch), how long, and how many FLOPs were computed in it."""
+class TimedLoop:
+    """Record when a loop ran (seconds since the epoch), how long, and its FLOPs."""
 
     started: float
     ended: float
@@ -23,17 +23,18 @@ class Stretch:
 
 
 def limit(count: int) -> None:
-    """Raises ValueError where so many cells would not fit into a Result."""
+    """Raise ValueError if so many cells do not fit into a Result."""
     if count > MOST_CELLS:
         raise ValueError(
-            f"these parameters span {count} cells, and one job measures up to {MOST_CELLS}: list fewer values"
+            f"these parameters span {count} cells, and one job measures up to {MOST_CELLS}:"
+            " list fewer values"
         )
 
 
 def headline(
-    cells: tuple[Cell, ...], stretches: Sequence[Stretch], failures: tuple[str, ...] = ()
+    cells: tuple[Cell, ...], stretches: Sequence[TimedLoop], failures: tuple[str, ...] = ()
 ) -> Outcome:
-    """Raises ValueError, with the first reason, where no backend could do any of it."""
+    """Return the summary. Raises ValueError, with the first reason, if no backend could run."""
     ran = [cell for cell in cells if cell.backend]
     if not ran:
         raise ValueError(cells[0].note)
@@ -42,7 +43,8 @@ def headline(
     if wrong and len(cells) > 1:
         failures = (
             *failures,
-            f"{len(wrong)} of {len(cells)} cells were wrong, first {wrong[0].contender} at {_named(wrong[0])}",
+            f"{len(wrong)} of {len(cells)} cells were wrong, first {wrong[0].contender} at"
+            f" {_named(wrong[0])}",
         )
     return Outcome(
         backend=best.backend,
@@ -63,4 +65,5 @@ def headline(
 
 
 def _named(cell: Cell) -> str:
-    return f"{cell.direction}, head size {cell.head_dim}, sequence {cell.seq}{', causal' if cell.causal else ''}"
+    mask = ", causal" if cell.causal else ""
+    return f"{cell.direction}, head size {cell.head_dim}, sequence {cell.seq}{mask}"

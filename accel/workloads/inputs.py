@@ -1,4 +1,4 @@
-"""Random inputs of an attention problem: fresh, never zeros, and replayed from their seed."""
+"""Draw random inputs of an attention problem, repeatable from their seed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ OUTLIER_WIDTH = 10.0
 
 
 class Tensors(NamedTuple):
-    """q and dout [batch, heads, seq, head_dim], k and v [batch, kv_heads, seq, head_dim]."""
+    """Hold q and dout [batch, heads, seq, head_dim], k and v [batch, kv_heads, seq, head_dim]."""
 
     q: Tensor
     k: Tensor
@@ -27,10 +27,14 @@ class Tensors(NamedTuple):
 def fresh(
     shape: Shape, device: torch.device, seed: int, distribution: Distribution = "normal"
 ) -> Tensors:
-    """Standard normal inputs; with `outliers` plus N(0, 100) for a thousandth of the elements of q, k and v.
+    """Return standard normal inputs.
 
-    The second is the distribution by which FlashAttention-3 (section 4.3) measures numerical error. The same seed gives the same inputs on
-    the same kind of device.
+    The same seed gives the same inputs on the same kind of device.
+
+    Args:
+        distribution: `outliers` adds N(0, 100) to a thousandth of the elements of q, k and v.
+
+    Source: FlashAttention-3 (arXiv 2407.08608), section 4.3, for the outliers.
     """
     generator = torch.Generator(device).manual_seed(seed)
     queries = (shape.batch, shape.heads, shape.seq, shape.head_dim)
@@ -52,16 +56,12 @@ def fresh(
 
 
 def poison(shape: Shape, device: torch.device) -> None:
-    """Leave NaN in the memory that the next outputs are likely to get, so that what a kernel does not write shows."""
-    for like in (
-        (shape.heads, shape.head_dim),
-        (shape.kv_heads, shape.head_dim),
-        (shape.kv_heads, shape.head_dim),
-    ):
-        torch.full(
-            (shape.batch, shape.seq, *like),
-            torch.nan,
-            dtype=getattr(torch, shape.dtype),
-            device=device,
-        )
+    """Leave NaN in the memory that the next outputs are likely to get.
+
+    Elements that a kernel does not write are then noticed.
+    """
+    dtype: torch.dtype = getattr(torch, shape.dtype)
+    for heads in (shape.heads, shape.kv_heads, shape.kv_heads):
+        size = (shape.batch, shape.seq, heads, shape.head_dim)
+        torch.full(size, torch.nan, dtype=dtype, device=device)
     torch.full((shape.batch, shape.heads, shape.seq), torch.nan, device=device)

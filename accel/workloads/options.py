@@ -1,4 +1,4 @@
-"""A workload's parameters on the command line, read and checked through the catalog."""
+"""Read a workload's parameters from its command line, as the catalog defines them."""
 
 from __future__ import annotations
 
@@ -10,29 +10,34 @@ from accel.workloads.catalog import Param, Workload, split
 
 
 class Values:
-    """Checked parameters, by name and type."""
+    """Hold checked parameters."""
 
     def __init__(self, given: Mapping[str, str]) -> None:
         self.given = given
-        """As text, as a user types it."""
+        """The parameters as text, as a user types them."""
 
     def integer(self, name: str) -> int:
+        """Return a parameter as a whole number."""
         return int(self.given[name])
 
     def number(self, name: str) -> float:
+        """Return a parameter as a number."""
         return float(self.given[name])
 
     def text(self, name: str) -> str:
+        """Return a parameter as text."""
         return self.given[name]
 
     def flag(self, name: str) -> bool:
+        """Return True for a flag that is set."""
         return self.given[name] == "yes"
 
     def several(self, name: str) -> tuple[str, ...]:
+        """Return the values of a list."""
         return split(self.given[name])
 
     def as_params(self, workload: Workload) -> dict[str, str | int | float | bool]:
-        """All of them, typed as the catalog says; a list of several stays text, and a choice of yes or no becomes a flag."""
+        """Return all parameters with their types; lists stay text, and yes or no becomes a bool."""
         return {p.name: self._typed(p) for p in workload.params}
 
     def _typed(self, param: Param) -> str | int | float | bool:
@@ -45,7 +50,7 @@ class Values:
 
 
 def parse(workload: Workload, argv: Sequence[str]) -> dict[str, str]:
-    """The parameters given, as text, by the names of the catalog. Raises ValueError for options there are not."""
+    """Return the given parameters as text by name. Raises ValueError for unknown options."""
     parser = _Parser(
         prog=f"python -m {workload.module}", description=workload.summary, allow_abbrev=False
     )

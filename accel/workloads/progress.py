@@ -1,8 +1,10 @@
-"""Progress on standard output, one JSON object a line:
+"""Print progress on standard output, one JSON object per line:
 
-    {"gpudeck": "progress", "done": 2.5, "total": 10.5, "note": "timing", "flops": 1.2e13, "time": 1760000000.0}
+    {"gpudeck": "progress", "done": 2.5, "total": 10.5, "note": "timing", "flops": 1.2e13,
+     "time": 1760000000.0}
 
-`done` and `total` count whatever the workload plans in, mostly seconds; `flops` counts what is truly done since the job began.
+`done` and `total` are in the unit of the workload's plan, mostly seconds; `flops` counts the
+operations since the job began.
 """
 
 from __future__ import annotations
@@ -11,16 +13,16 @@ import json
 import time
 
 WARM_UP_S = 0.5
-"""Long enough for a GPU to raise its clocks; a quarter of the timed loop where that is short."""
+"""Long enough for a GPU to raise its clocks."""
 
 
 def warm_up(seconds: float) -> float:
-    """How long to warm up for a timed loop of `seconds`."""
+    """Return the seconds of warm-up before a timed loop of `seconds`."""
     return min(WARM_UP_S, seconds / 4)
 
 
 class Progress:
-    """How far the job is. Neither `done` nor `flops` ever goes back."""
+    """Report how far the job is; `done` and `flops` never decrease."""
 
     def __init__(self, total: float = 1.0) -> None:
         self._total = total
@@ -29,27 +31,33 @@ class Progress:
         self._flops = self._flops_before = 0.0
 
     def plan(self, total: float) -> None:
-        """How much there is to do."""
+        """Set how much there is to do."""
         self._total = total
 
     def stage(self, note: str, *, begins: float = 0.0, flops_before: float = 0.0) -> None:
-        """A stage begins where `begins` of the plan is done; `flops_before` more were computed since the last stage."""
+        """Begin a stage.
+
+        Args:
+            note: the name of the stage.
+            begins: how much of the plan is done.
+            flops_before: the operations since the last stage that were not reported.
+        """
         self._note, self._begins = note, begins
         self._flops += flops_before
         self._flops_before = self._flops
-        self._say(begins)
+        self._print(begins)
 
     def advance(self, elapsed: float, flops: float) -> None:
-        """Of the plan, and of FLOPs, since this stage began."""
+        """Report what was done of the plan, and the FLOPs, since this stage began."""
         self._flops = self._flops_before + flops
-        self._say(self._begins + elapsed)
+        self._print(self._begins + elapsed)
 
     def end(self) -> None:
-        """All is done."""
+        """Report that everything is done."""
         self._note = "done"
-        self._say(self._total)
+        self._print(self._total)
 
-    def _say(self, done: float) -> None:
+    def _print(self, done: float) -> None:
         self._done = min(max(self._done, done), self._total)
         line = {
             "gpudeck": "progress",

@@ -1,4 +1,4 @@
-"""A Result in a few lines, for people."""
+"""Summarise a Result in a few lines for people."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from accel.result import Cell, Result
 
 
 def lines(result: Result) -> list[str]:
-    """What ran, how fast and how right; of a grid also a table of TFLOP/s."""
+    """Return what ran, its speed and its errors, with a table for a grid."""
     t = result.timing
     found = [f"{result.workload} on {result.device}, by {result.backend} ({result.reason})"]
     if any(cell.trials for cell in result.cells):
@@ -23,14 +23,16 @@ def lines(result: Result) -> list[str]:
             f", sustained {result.sustained_tflops:.4g} TFLOP/s" if result.sustained_tflops else ""
         )
         found.append(
-            f"{rate} at the median of {t.median:.4g} ms (P95 {t.p95:.4g}, P99 {t.p99:.4g}, {t.count} calls){sustained}"
+            f"{rate} at the median of {t.median:.4g} ms"
+            f" (P95 {t.p95:.4g}, P99 {t.p99:.4g}, {t.count} calls){sustained}"
         )
     compared = "; ".join(f"{c.name} {c.error:.3g} (bound {c.bound:.3g})" for c in result.checks)
     return [*found, f"{result.verdict.partition(':')[0]}: {compared}"]
 
 
 def table(cells: tuple[Cell, ...]) -> list[str]:
-    """TFLOP/s, a line a problem and a column a contender; then why there are gaps, once for each reason."""
+    """Return TFLOP/s, with a line per problem and a column per contender, then the reasons of
+    gaps."""
     contenders = list(dict.fromkeys(c.contender for c in cells))
     problems: dict[tuple[str, int, int, bool], dict[str, Cell]] = {}
     for c in cells:
@@ -55,16 +57,20 @@ def table(cells: tuple[Cell, ...]) -> list[str]:
 
 
 def trials(cells: tuple[Cell, ...]) -> list[str]:
-    """Errors as shares of what is allowed, and latencies, a line a cell."""
+    """Return errors as shares of their bounds, and latencies, a line per cell."""
     found = [
-        f"{'errors (share of what is allowed)':<34}   trials failed    P50    P95    P99  worst (seed)    ms P50    P95    P99"
+        f"{'errors (share of the bound)':<34}   trials failed    P50    P95    P99"
+        "  worst (seed)    ms P50    P95    P99"
     ]
     for c in cells:
         label, r, t = _label(c.direction, c.head_dim, c.seq, c.causal), c.trials, c.timing
         if r is None:
             found.append(f"{label:<34} {c.note}")
             continue
-        errors = f"{r.count:>8} {r.failed:>6} {r.p50:>6.2f} {r.p95:>6.2f} {r.p99:>6.2f} {r.worst:>6.2f} ({r.worst_seed})"
+        errors = (
+            f"{r.count:>8} {r.failed:>6} {r.p50:>6.2f} {r.p95:>6.2f} {r.p99:>6.2f}"
+            f" {r.worst:>6.2f} ({r.worst_seed})"
+        )
         found.append(f"{label:<34} {errors:<56} {t.p50:>6.3f} {t.p95:>6.3f} {t.p99:>6.3f}")
     return found
 

@@ -1,4 +1,4 @@
-"""One computation to be timed, and how that is done."""
+"""Time one computation."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Task:
-    """A workload made ready: what to call, and what one call is."""
+    """Describe a computation that is ready to run."""
 
     backend: str
     reason: str
     call: Callable[[], object]
     check: Callable[[], tuple[Check, ...]]
-    """Calls once and compares the answer."""
+    """Runs once and compares the answer."""
     flops: float = 0.0
-    """Of one call."""
+    """The operations of one call."""
     moved: float = 0.0
-    """Bytes read and written by one call, where that is the point."""
+    """The bytes read and written by one call, if the workload measures memory."""
 
 
 def timed(
@@ -37,8 +37,17 @@ def timed(
     *,
     label: str = "",
     begins: float = 0.0,
-) -> Measured:
-    """Warm up, then time the Task for `seconds`, from where `begins` of the plan is done. The Task was called once before, to check it."""
+) -> TimedTask:
+    """Warm up, then time the Task, which was called once before to check it.
+
+    Args:
+        task: the computation.
+        device: the device that it runs on.
+        progress: receives the progress.
+        seconds: the time of the loop.
+        label: precedes the names of the stages.
+        begins: how much of the plan is done.
+    """
     from accel.runtime.power import SensorWatch
     from accel.runtime.timing import measure
 
@@ -51,12 +60,12 @@ def timed(
     with SensorWatch(device.torch_device) as watch:
         measured = measure(task.call, seconds, device.torch_device, report)
     sustained = rate(task.flops * measured.timing.count, measured.wall_s) / 1e12
-    return Measured(measured, sustained, watch.sensors(sustained))
+    return TimedTask(measured, sustained, watch.sensors(sustained))
 
 
 @dataclass(frozen=True)
-class Measured:
-    """What came of timing a Task."""
+class TimedTask:
+    """Hold the measurements of a Task."""
 
     loop: Measurement
     sustained_tflops: float
@@ -64,5 +73,5 @@ class Measured:
 
 
 def rate(amount: float, seconds: float) -> float:
-    """0 where no time was taken."""
+    """Return the amount per second, 0 if no time passed."""
     return amount / seconds if seconds > 0 else 0.0

@@ -1,4 +1,7 @@
-"""Measures attention on this machine, so that `auto` chooses by it from then on: `python -P -m accel.workloads.tune`."""
+"""Measure attention on this machine, so that `auto` chooses by these measurements.
+
+Run `python -P -m accel.workloads.tune`.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ if TYPE_CHECKING:
     from accel.attention.table import Row
     from accel.runtime.capability import ComputeDevice
 
-_TOLD = ("torch", "cudnn", "triton", "driver")
+_RECORDED = ("torch", "cudnn", "triton", "driver")
 
 
 def work(values: Values, device: ComputeDevice, progress: Progress) -> Outcome:
@@ -27,8 +30,10 @@ def work(values: Values, device: ComputeDevice, progress: Progress) -> Outcome:
     from accel.runtime.capability import versions
 
     outcome = survey(values, device, progress, ("forward", "backward"), with_power=False)
-    told = ", ".join(f"{name} {version}" for name, version in versions().items() if name in _TOLD)
-    found = tuple(rows(outcome.cells, device.name, told, time.strftime("%Y-%m-%d")))
+    software = ", ".join(
+        f"{name} {version}" for name, version in versions().items() if name in _RECORDED
+    )
+    found = tuple(rows(outcome.cells, device.name, software, time.strftime("%Y-%m-%d")))
     file = table.record(found)
     return dataclasses.replace(
         outcome, reason=f"{outcome.reason}; {len(found)} measurements written to {file}"
@@ -36,7 +41,7 @@ def work(values: Values, device: ComputeDevice, progress: Progress) -> Outcome:
 
 
 def rows(cells: tuple[Cell, ...], gpu: str, versions: str, date: str) -> Iterator[Row]:
-    """Rows of the table: of what was measured and right."""
+    """Yield the rows of the table for cells that were timed and right."""
     from accel.attention.table import Row
 
     for c in cells:

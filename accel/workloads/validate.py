@@ -1,7 +1,8 @@
-"""Many trials with fresh inputs: `python -P -m accel.workloads.validate --backend=hopper --trials=1000 ...`.
+"""Validate a backend by many trials with fresh inputs.
 
-A trial draws new inputs from a seed of its own, leaves NaN where the outputs are likely to lie, calls once, and holds the answers against
-the float64 oracle. What one trial answers cannot be what another was asked.
+Run `python -P -m accel.workloads.validate --backend=hopper --trials=1000 ...`. A trial draws new
+inputs from a seed of its own, leaves NaN in the memory of likely outputs, calls once, and checks
+the answers against the float64 oracle, so answers of an earlier trial cannot pass.
 """
 
 from __future__ import annotations
@@ -32,12 +33,12 @@ REPORT_EVERY_S = 0.25
 
 @dataclass
 class _Tally:
-    """What the trials of one cell came to."""
+    """Collect the trials of one cell."""
 
     backend: str
     reason: str
     shares: list[float] = field(default_factory=list)
-    """Of each trial, the error nearest to its bound as a share of it."""
+    """For each trial, the largest error as a share of its bound."""
     milliseconds: list[float] = field(default_factory=list)
     worst: Check | None = None
     worst_seed: int = 0
@@ -71,86 +72,94 @@ class _Tally:
 
 
 def work(values: Values, device: ComputeDevice, progress: Progress) -> Outcome:
-    """The trials of one shape after the other."""
+    """Run the trials of one shape after the other."""
     from accel.workloads.headline import headline, limit
 
-    ways, count, backend = (
+    passes, count, backend = (
         directions(values.text("direction")),
         values.integer("trials"),
         values.text("backend"),
     )
     grid = shapes(values.given)
-    limit(len(grid) * len(ways))
+    limit(len(grid) * len(passes))
     progress.plan(float(count * len(grid)))
     cells: list[Cell] = []
     for i, shape in enumerate(grid):
         progress.stage(f"{i + 1} of {len(grid)}: {shape}", begins=i * count)
         try:
-            tallies = _trials(shape, ways, values, device, progress)
+            tallies = _trials(shape, passes, values, device, progress)
         except (ValueError, OutOfMemory) as e:
             if len(grid) == 1:
                 raise
             cells += [
-                msgspec.structs.replace(shape.cell(way, backend), note=str(e)) for way in ways
+                msgspec.structs.replace(shape.cell(direction, backend), note=str(e))
+                for direction in passes
             ]
         else:
-            cells += [tally.cell(shape.cell(way, backend)) for way, tally in tallies.items()]
+            cells += [
+                tally.cell(shape.cell(direction, backend)) for direction, tally in tallies.items()
+            ]
     return headline(tuple(cells), [], tuple(_failures(cells)))
 
 
 def _trials(
     shape: Shape,
-    ways: tuple[Direction, ...],
+    passes: tuple[Direction, ...],
     values: Values,
     device: ComputeDevice,
     progress: Progress,
 ) -> dict[Direction, _Tally]:
-    """Raises ValueError where the backend cannot do one of the directions."""
+    """Run all trials of a shape. Raises ValueError if the backend cannot compute a direction."""
     from accel.workloads.check import Oracle
     from accel.workloads.inputs import fresh, poison
 
-    require(
-        device, 8 * shape.moved(ways[-1])
-    )  # inputs, answers, and those of the oracle in float64
-    solvers = {way: _solver(values.text("backend"), shape, way, device) for way in ways}
-    tallies = {way: _Tally(solver.backend, solver.reason) for way, solver in solvers.items()}
+    # inputs, answers, and those of the oracle in float64
+    require(device, 8 * shape.moved(passes[-1]))
+    solvers = {
+        direction: _solver(values.text("backend"), shape, direction, device) for direction in passes
+    }
+    tallies = {
+        direction: _Tally(solver.backend, solver.reason) for direction, solver in solvers.items()
+    }
     distribution = cast("Distribution", values.text("inputs"))
-    first, count, told = values.integer("seed"), values.integer("trials"), time.monotonic()
-    flops = sum(shape.flops(way) for way in ways)
-    for trial in range(-1, count):  # the first compiles, and does not count
+    first, count, reported = values.integer("seed"), values.integer("trials"), time.monotonic()
+    flops = sum(shape.flops(direction) for direction in passes)
+    for trial in range(-1, count):  # the first one compiles, and does not count
         seed = first + max(trial, 0)
         x = fresh(shape, device.torch_device, seed, distribution)
         solved: dict[str, Tensor] = {}
-        for way, solver in solvers.items():
+        for direction, solver in solvers.items():
             poison(shape, device.torch_device)
             answers, milliseconds = solver.solve(x, solved)
             solved = {**solved, **answers}
             if trial >= 0:
-                tallies[way].add(Oracle(x, shape, way).hold(answers), milliseconds, seed)
-        if time.monotonic() - told > REPORT_EVERY_S or trial == count - 1:
-            told = time.monotonic()
+                tallies[direction].add(
+                    Oracle(x, shape, direction).check(answers), milliseconds, seed
+                )
+        if time.monotonic() - reported > REPORT_EVERY_S or trial == count - 1:
+            reported = time.monotonic()
             progress.advance(trial + 1, (trial + 2) * flops)
     return tallies
 
 
 @dataclass(frozen=True)
 class _Solver:
-    """A backend that does one direction; `solve` gives the answers by name, and milliseconds."""
+    """Pair a backend with one direction; `solve` returns the answers by name, and milliseconds."""
 
     backend: str
     reason: str
     solve: Callable[[Tensors, dict[str, Tensor]], tuple[dict[str, Tensor], float]]
 
 
-def _solver(name: str, shape: Shape, way: Direction, device: ComputeDevice) -> _Solver:
+def _solver(name: str, shape: Shape, direction: Direction, device: ComputeDevice) -> _Solver:
     from accel.attention import attention, choose
     from accel.attention.inputs import Inputs
     from accel.attention.passes import backward
     from accel.runtime.timing import timed
     from accel.workloads.contender import NAMED, problem_of
 
-    problem = problem_of(shape, way, device)
-    choice = choose(problem, name, way)
+    problem = problem_of(shape, direction, device)
+    choice = choose(problem, name, direction)
 
     def forwards(x: Tensors, _: dict[str, Tensor]) -> tuple[dict[str, Tensor], float]:
         (out, lse), ms = timed(
@@ -167,17 +176,20 @@ def _solver(name: str, shape: Shape, way: Direction, device: ComputeDevice) -> _
     return _Solver(
         choice.backend,
         choice.reason if name == "auto" else NAMED,
-        forwards if way == "forward" else backwards,
+        forwards if direction == "forward" else backwards,
     )
 
 
 def _failures(cells: list[Cell]) -> Iterator[str]:
-    """The worst of the trials that failed, and how to repeat it."""
+    """Yield the number of failed trials, and how to repeat the worst."""
     tried = [cell.trials for cell in cells if cell.trials is not None]
     failed = sum(t.failed for t in tried)
     if failed:
         worst = max(tried, key=lambda t: t.worst)
-        yield f"{failed} of {sum(t.count for t in tried)} trials failed; the worst again: seed={worst.worst_seed} trials=1"
+        yield (
+            f"{failed} of {sum(t.count for t in tried)} trials failed; to repeat the worst:"
+            f" seed={worst.worst_seed} trials=1"
+        )
 
 
 if __name__ == "__main__":

@@ -115,7 +115,8 @@ class ProbeLoop:
             _send(Readings(moment, tuple(self._source.read(moment))))
 
     def _wait(self, end: float) -> None:
-        """Carry out commands until `end`, or until the rate changes; exit where the daemon is gone."""
+        """Carry out commands until `end`, or until the rate changes; exit where the daemon is
+        gone."""
         interval = self._interval
         while self._interval == interval:
             ready, _, _ = select.select([0], [], [], max(end - time.monotonic(), 0.0))

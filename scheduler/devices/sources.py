@@ -16,7 +16,8 @@ def open_source(spec: str) -> tuple[Source, str]:
 
     Args:
         spec: auto, nvml, cpu, replay:FILE or replay:FILE*COPIES. `auto` is the GPUs, or the CPU on
-            a machine without any. GPUs that cannot be read are an error, not a reason to use the CPU.
+            a machine without any. GPUs that cannot be read are an error, not a reason to use the
+            CPU.
 
     Raises:
         UserError: The source cannot be opened.

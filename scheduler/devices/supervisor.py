@@ -134,7 +134,8 @@ class Supervisor:
             try:
                 probe = await asyncio.create_subprocess_exec(
                     sys.executable, "-P", "-m", "scheduler.devices.probe", source, str(self._hz),
-                    stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, limit=_LINE_LIMIT,
+                    stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
+                    limit=_LINE_LIMIT,
                 )  # fmt: skip
                 self.pid, self._probe = probe.pid, probe
                 async for line in children.lines(probe, lambda: max(SILENCE_S, 5 / self._hz)):

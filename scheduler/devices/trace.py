@@ -154,7 +154,8 @@ class ReplaySource:
         Args:
             file: The trace.
             copies: Plays each device this many times, shifted in time, as a machine with more GPUs.
-            start: Seconds since the epoch that play the first moment; None: the first call of `read`.
+            start: Seconds since the epoch that play the first moment; None: the first call of
+            `read`.
 
         Raises:
             NotFound, UserError: As `read` does.

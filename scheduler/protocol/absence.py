@@ -1,4 +1,5 @@
-"""Say why a field has no value: a tagged union of causes, and `explain`, the one place that words them."""
+"""Say why a field has no value: a tagged union of causes, and `explain`, the one place that words
+them."""
 
 from __future__ import annotations
 

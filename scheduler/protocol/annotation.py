@@ -12,8 +12,8 @@ Kind = Literal["job", "throttle", "alert", "xid"]
 class Annotation(msgspec.Struct, frozen=True):
     """Describe a span, or a moment where `until` equals `time`.
 
-    `time`, `kind`, `device` and `name` identify it: another one with the same key replaces it, which
-    is how an open span is ended.
+    `time`, `kind`, `device` and `name` identify it: another one with the same key replaces it,
+    which is how an open span is ended.
     """
 
     time: float

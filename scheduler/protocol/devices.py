@@ -40,7 +40,8 @@ class Process(msgspec.Struct, frozen=True):
     start: float = 0.0
     """Its start, in seconds since the epoch; 0.0 where it is not visible from here."""
     ticks: int = 0
-    """Its start in ticks since boot: with the pid it identifies a process, though pids are reused."""
+    """Its start in ticks since boot: with the pid it identifies a process, though pids are
+    reused."""
     command: str = ""
     """Its command line; set in a Detail only, like all that follows."""
     container: str = ""

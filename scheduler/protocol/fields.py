@@ -1,11 +1,13 @@
-"""Every field a reading can have: its label, unit, meaning and pace. One table for charts, tables, the store and the assistant."""
+"""Every field a reading can have: its label, unit, meaning and pace. One table for charts, tables,
+the store and the assistant."""
 
 from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
 Pace = Literal["fast", "slow", "rare", "static"]
-"""How often a field is read anew: with every reading, every few seconds, twice a minute, or once for as long as the device is open."""
+"""How often a field is read anew: with every reading, every few seconds, twice a minute, or once
+for as long as the device is open."""
 
 
 class Field(NamedTuple):

@@ -89,7 +89,8 @@ class Archive(Database):
             self.connection.execute(self._q["clear_journal"], (device,))
 
     def _roll(self, device: str, tier: int, table: HistoryTable) -> None:
-        """Add rows to the open block of a tier; close it where it is full, or far from the new rows."""
+        """Add rows to the open block of a tier; close it where it is full, or far from the new
+        rows."""
         step = TIERS[tier].step
         if (
             block := self.connection.execute(self._q["open_block"], (device, tier)).fetchone()

@@ -1,8 +1,8 @@
 """Recover rows from a damaged SQLite file: every intact page yields its rows. Pure.
 
 The pages that lead to a page need not be intact. A leaf page of a table holds rowid and record of
-each of its rows; a long record continues in overflow pages. A page in the write-ahead log, as it was
-committed last, replaces the page of the file.
+each of its rows; a long record continues in overflow pages. A page in the write-ahead log, as it
+was committed last, replaces the page of the file.
 
 Source: https://www.sqlite.org/fileformat2.html
 """

@@ -28,8 +28,8 @@ from scheduler.telemetry.history_table import (
 MERGE_ROWS = 600
 """Rows that make a block: five minutes at two readings a second."""
 _PRUNE_RATIO = 2.0
-"""Blocks are deleted twice as fast as they are added, not at once: a clock that is wrong for an hour
-must not cost a month."""
+"""Blocks are deleted twice as fast as they are added, not at once: a clock that is wrong for an
+hour must not cost a month."""
 _MOMENT = 1e-3
 MAX_LISTED = 2000
 """Annotations in one answer."""

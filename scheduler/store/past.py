@@ -76,7 +76,8 @@ def _gather(
     until: float,
     tier: int,
 ) -> tuple[HistoryTable, Floats]:
-    """Return all rows: of `tier` as far back as it goes, then of the coarser ones; and each step."""
+    """Return all rows: of `tier` as far back as it goes, then of the coarser ones; and each
+    step."""
     end = math.nextafter(until, math.inf)
     pieces, begins = [(newest.cut(since, end), 0.0)], math.inf
     for number in range(tier, LAST + 1):

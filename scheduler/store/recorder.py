@@ -1,4 +1,5 @@
-"""Connect the daemon's loop to the history, which a thread keeps with the only connection to its file.
+"""Connect the daemon's loop to the history, which a thread keeps with the only connection to its
+file.
 
 Nothing here waits for a disk. With one connection in one thread, the bug of SQLite's WAL that
 `store.py` describes cannot occur.

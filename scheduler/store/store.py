@@ -302,7 +302,8 @@ class Store(Database):
             self.connection.execute(self._q["set_group"], (group.name, group.limit, group.paused))
 
     def put_alerts(self, alerts: Sequence[Alert]) -> None:
-        """Commit alerts that were raised, acknowledged or cleared, and delete the oldest cleared ones."""
+        """Commit alerts that were raised, acknowledged or cleared, and delete the oldest cleared
+        ones."""
         with self._transaction():
             self.connection.executemany(
                 self._q["put_alert"],
@@ -335,7 +336,8 @@ class Store(Database):
                     decoded = _SPEC(spec), submitted, _STATE(state), place, tries, _USAGE(usage)
                 except (*MALFORMED, TypeError) as e:  # TypeError: NULL in place of text
                     raise UserError(
-                        f"the store {self._file} is damaged (job {number}: {e}). See: gpudeck doctor"
+                        f"the store {self._file} is damaged (job {number}: {e})."
+                        " See: gpudeck doctor"
                     ) from e
                 yield Job(number, *decoded)
 
@@ -361,7 +363,8 @@ def _search_row(job: Job) -> tuple[object, ...]:
 
 
 def _texts(values: Sequence[object]) -> list[str]:
-    """Encode each value; an object that occurs often, like the environment of a batch, only once."""
+    """Encode each value; an object that occurs often, like the environment of a batch, only
+    once."""
     known = {id(value): _encode(value) for value in {id(value): value for value in values}.values()}
     return [known[id(value)] for value in values]
 

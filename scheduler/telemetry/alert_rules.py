@@ -73,7 +73,8 @@ class AlertRule(Generic[Subject]):
 
 
 def _above_limit(subject: DeviceSubject) -> float | None:
-    """Return °C above the slow-down temperature, negative below: by the card's own margin if any."""
+    """Return °C above the slow-down temperature, negative below: by the card's own margin if
+    any."""
     temp, margin = subject.reading.get("temp"), subject.reading.get("temp_margin")
     if isinstance(temp, NA) or subject.device.kind == "cpu":
         return None

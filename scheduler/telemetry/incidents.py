@@ -10,7 +10,8 @@ from scheduler.protocol.devices import Reading
 WANTED = frozenset({"none", "idle", "application clocks", "display clocks", "sync boost"})
 """Reasons to hold clocks down that somebody chose, or that do no harm."""
 CALM_S = 10.0
-"""Throttling that returns within this time has not ended: a power cap does so many times a minute."""
+"""Throttling that returns within this time has not ended: a power cap does so many times a
+minute."""
 
 
 @dataclass

@@ -125,13 +125,11 @@ class Portable:
             and p.bias_grad
             and any(n > 1 and step == 0 for n, step in zip(bias.shape, bias.stride(), strict=True))
         ):
-            x = x._replace(
-                bias=bias.contiguous()
-                # the kernel would sum over the copies of an expanded bias, whose gradients the caller
-                # wants each
-            )
+            # the caller wants the gradient of each copy of an expanded bias, not their sum
+            x = x._replace(bias=bias.contiguous())
         dq, dk, dv, dbias = backward(
-            d, q, k, v, o, lse, **_asked(p), ragged=x.ragged, bias=_expanded(x), bias_grad=p.bias_grad, deterministic=p.deterministic
+            d, q, k, v, o, lse, **_asked(p), ragged=x.ragged, bias=_expanded(x),
+            bias_grad=p.bias_grad, deterministic=p.deterministic
         )  # fmt: skip
         return Gradients(
             dq, dk, dv, None if dbias is None or x.bias is None else dbias.sum_to_size(x.bias.shape)

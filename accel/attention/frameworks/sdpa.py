@@ -1,8 +1,9 @@
-"""Our attention under torch.nn.functional.scaled_dot_product_attention, through PyTorch's registry of flash attention implementations.
+"""Run our attention under torch.nn.functional.scaled_dot_product_attention.
 
-The registry puts an implementation in place of PyTorch's FlashAttention-2 on CUDA. PyTorch itself decides, call by call, whether its
-flash attention takes part: calls with a mask, in float32, or with causal sequences of two lengths stay with its other kernels. It may
-prefer cuDNN, which `install` therefore switches off until `uninstall`.
+PyTorch's registry of flash attention implementations puts ours in place of its FlashAttention-2 on
+CUDA. PyTorch itself decides, call by call, whether its flash attention is used: calls with a mask,
+in float32, or with causal sequences of two lengths stay with its other kernels. It may prefer
+cuDNN, which `install` therefore switches off until `uninstall`.
 """
 
 from __future__ import annotations
@@ -27,21 +28,22 @@ Forward = tuple[Tensor, Tensor, None, None, int, int, Tensor, Tensor, Tensor]
 
 @dataclass
 class _Installed:
-    """Keeps the kernels registered, and what must be put back."""
+    """Keep the kernels registered, and the setting to restore."""
 
     library: Library | None
     cudnn: bool
 
     def remove(self) -> None:
-        """Called by the registry."""
+        """Unregister the kernels; the registry calls it."""
         self.library = None
         torch.backends.cuda.enable_cudnn_sdp(self.cudnn)
 
 
 def install() -> None:
-    """From now on scaled_dot_product_attention on CUDA runs what `attention` with backend `auto` would.
+    """Make scaled_dot_product_attention on CUDA run `attention` with backend `auto`.
 
-    Raises RuntimeError where this version of PyTorch has no such registry.
+    Raises:
+        RuntimeError: if this version of PyTorch has no such registry.
     """
     if not hasattr(registry, "register_flash_attention_impl"):
         raise RuntimeError(
@@ -53,13 +55,13 @@ def install() -> None:
 
 
 def uninstall() -> None:
-    """PyTorch's own kernels again. Does nothing where ours are not installed."""
+    """Restore PyTorch's own kernels; do nothing if ours are not installed."""
     if is_installed():
         registry.restore_flash_attention_impl()
 
 
 def is_installed() -> bool:
-    """Whether ours is the active implementation."""
+    """Return True if ours is the active implementation."""
     return getattr(registry, "current_flash_attention_impl", lambda: None)() == NAME
 
 
@@ -73,9 +75,11 @@ def sdpa_forward(
     *,
     scale: float | None = None,
 ) -> Forward:
-    """aten::_scaled_dot_product_flash_attention: q [B,H,Sq,D], k and v [B,Hkv,Sk,D].
+    """Implement aten::_scaled_dot_product_flash_attention.
 
-    With dropout, which our kernels have not, PyTorch's FlashAttention-2 runs as it would have.
+    Shapes: q is [B,H,Sq,D], k and v are [B,Hkv,Sk,D].
+
+    With dropout, which our kernels do not offer, PyTorch's FlashAttention-2 runs.
     """
     if dropout_p:
         rows = (t.transpose(1, 2) for t in (q, k, v))
@@ -111,7 +115,7 @@ def sdpa_backward(
     *,
     scale: float | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """aten::_scaled_dot_product_flash_attention_backward."""
+    """Implement aten::_scaled_dot_product_flash_attention_backward."""
     if dropout_p:
         rows = (t.transpose(1, 2) for t in (dout, q, k, v, out))
         sizes = (lse, starts_q, starts_k, longest_q, longest_k)

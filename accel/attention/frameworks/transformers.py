@@ -1,4 +1,7 @@
-"""Our attention in Hugging Face's models: `register()`, then `from_pretrained(..., attn_implementation="gpudeck")`."""
+"""Offer our attention to Hugging Face's models.
+
+Call `register()`, then `from_pretrained(..., attn_implementation="gpudeck")`.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +16,16 @@ NAME = "gpudeck"
 
 
 def register() -> None:
-    """Make "gpudeck" an attention implementation of the installed transformers. Raises ImportError where there is none."""
+    """Make "gpudeck" an attention implementation of the installed transformers.
+
+    Raises:
+        ImportError: if transformers is not installed.
+    """
     from transformers import AttentionInterface, AttentionMaskInterface
     from transformers.masking_utils import sdpa_mask
 
     AttentionInterface.register(NAME, attention_forward)
-    # The masks that its SDPA path gets are what we take: None where causality says all, else bool [B,1,Sq,Sk].
+    # its SDPA masks suit us: None if causality suffices, else bool [B,1,Sq,Sk]
     AttentionMaskInterface.register(NAME, sdpa_mask)
 
 
@@ -34,10 +41,19 @@ def attention_forward(
     softcap: float | None = None,
     **others: Any,
 ) -> tuple[Tensor, None]:
-    """query [B,H,Sq,D], key and value [B,Hkv,Sk,D], mask bool or added, [B,1,Sq,Sk]. Returns [B,Sq,H,D], and no weights.
+    """Compute attention for a module of transformers.
 
-    Without a mask a causal module's queries stand at the first keys, as in its SDPA path: keys past them are empty places of a cache.
-    Raises ValueError for what is not offered: dropout, attention sinks, position biases.
+    Without a mask, a causal module's queries are aligned with the first keys, as in its SDPA path:
+    keys past them are empty places of a cache.
+
+    Shapes: query is [B,H,Sq,D], key and value are [B,Hkv,Sk,D]; the mask is bool or added,
+    [B,1,Sq,Sk].
+
+    Returns:
+        The output [B,Sq,H,D], and None instead of weights.
+
+    Raises:
+        ValueError: for dropout, attention sinks and position biases, which are not offered.
     """
     refused = [name for name in ("s_aux", "position_bias") if others.get(name) is not None]
     refused += ["dropout"] if dropout else []
@@ -51,10 +67,9 @@ def attention_forward(
     if causal and key.shape[2] > query.shape[2]:
         key, value = (t[:, :, : query.shape[2]] for t in (key, value))
     if causal and key.shape[2] < query.shape[2]:
-        causal, attention_mask = (
-            False,
-            torch.ones(query.shape[2], key.shape[2], dtype=torch.bool, device=query.device).tril(),
-        )
+        causal = False
+        seen = torch.ones(query.shape[2], key.shape[2], dtype=torch.bool, device=query.device)
+        attention_mask = seen.tril()
     if attention_mask is not None and attention_mask.dtype != torch.bool:
         if not attention_mask.is_floating_point():
             raise ValueError(

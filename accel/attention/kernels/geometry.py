@@ -181,7 +181,8 @@ def geometry_key(
     ragged: Ragged | None,
     bias: Tensor | None,
 ) -> tuple[object, ...]:
-    """Return everything about a call except its data, quick to make and to hash: the key of a plan."""
+    """Return everything about a call except its data, quick to make and to hash: the key of a
+    plan."""
     return (
         q.shape,
         q.stride(),
@@ -201,7 +202,8 @@ def geometry_key(
 
 
 def target_of(device: torch.device) -> Target:
-    """Return the target of a device. Raises ValueError for a GPU that is too old for the kernels."""
+    """Return the target of a device. Raises ValueError for a GPU that is too old for the
+    kernels."""
     if device.type != "cuda":
         return INTERPRETED
     properties = torch.cuda.get_device_properties(device)

@@ -1,4 +1,5 @@
-"""Translate NVML's errors: a field without a value, a GPU that is gone, or a machine that needs care."""
+"""Translate NVML's errors: a field without a value, a GPU that is gone, or a machine that needs
+care."""
 
 from __future__ import annotations
 
@@ -67,7 +68,8 @@ def text(value: str | bytes) -> str:
 
 
 def unreachable(error: Any) -> UserError:
-    """Return the error to raise where NVML does not start: no GPU is here, or the driver needs care."""
+    """Return the error to raise where NVML does not start: no GPU is here, or the driver needs
+    care."""
     # a container without a GPU sees its host's /proc/driver/nvidia, but has no library
     if error.value == nv.NVML_ERROR_LIBRARY_NOT_FOUND or (
         error.value == nv.NVML_ERROR_DRIVER_NOT_LOADED and not _DRIVER.exists()

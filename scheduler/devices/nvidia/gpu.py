@@ -20,7 +20,8 @@ from scheduler.protocol.absence import Absence, explain
 from scheduler.protocol.devices import Detail, Device, DevicesChanged, Reading
 
 _VITAL = ("mem_used", "util", "temp", "power", "pstate")
-"""A GPU that answers none of these has a stale handle, as after a reload of the driver or a suspend."""
+"""A GPU that answers none of these has a stale handle, as after a reload of the driver or a
+suspend."""
 
 
 class Gpu:
@@ -131,7 +132,8 @@ class Gpu:
                 raise DevicesChanged(f"the MIG instances of GPU {self.device.index} changed")
 
     def detail(self, now: float) -> Detail:
-        """Return what is read on request only: links, MIG instances, and details of the processes."""
+        """Return what is read on request only: links, MIG instances, and details of the
+        processes."""
         names = {instance.gpu_instance: instance.name for instance in self.device.instances}
         processes = [
             msgspec.structs.replace(p, part=names.get(p.instance, ""))

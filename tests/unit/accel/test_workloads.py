@@ -248,7 +248,7 @@ def test_the_check_of_attention_catches_what_is_wrong(dtype, seq):
     right, lse = right.to(x.q.dtype), lse.float()
 
     def passes(out, lse=lse):
-        return all(c.passed for c in truth.hold({"out": out, "lse": lse}))
+        return all(c.passed for c in truth.check({"out": out, "lse": lse}))
 
     assert passes(right)
     last = right.clone()
@@ -260,7 +260,7 @@ def test_the_check_of_attention_catches_what_is_wrong(dtype, seq):
     assert not passes(right, lse / 0.6931)  # of base 2
     hole = right.clone()
     hole[0, 0, seq // 3] = float("inf")  # perhaps in no sample; found all the same
-    (said,) = truth.hold({"out": hole, "lse": lse})
+    (said,) = truth.check({"out": hole, "lse": lse})
     assert said.name == "share of elements that are not finite" and not said.passed
 
 
@@ -277,7 +277,7 @@ def test_the_check_of_gradients_catches_what_is_wrong(kv_heads, causal):
     ]
 
     def passes(dq, dk, dv):
-        return all(c.passed for c in truth.hold({"dq": dq, "dk": dk, "dv": dv}))
+        return all(c.passed for c in truth.check({"dq": dq, "dk": dk, "dv": dv}))
 
     assert passes(*right)
     for i in range(3):

@@ -228,7 +228,7 @@ def test_one_wrong_trial_of_many_is_found_and_can_be_repeated(run, monkeypatch):
     assert 0 < forward.trials.p50 <= 1 < forward.trials.worst
     assert not forward.passed and not backward.passed  # the gradients rest on the answer
     assert (
-        "2 of 40 trials failed; the worst again: seed=106 trials=1" in r.verdict
+        "2 of 40 trials failed; to repeat the worst: seed=106 trials=1" in r.verdict
         and "2 of 2 cells were wrong" in r.verdict
     )
 
@@ -414,7 +414,10 @@ class TestSensors:
         assert "less than the 0.2 s" in short.absent
 
     def test_a_sensor_that_is_not_there_is_absent_and_others_are_read(self, card):
-        class NVMLError_NotSupported(Exception):  # noqa: N801 - as pynvml calls it
+        class NVMLError(Exception):
+            pass
+
+        class NVMLError_NotSupported(NVMLError):  # noqa: N801 - pynvml's name
             pass
 
         def refuse():

@@ -1,7 +1,8 @@
-"""The gradients of attention on NVIDIA Hopper: which kernels run, with which tiles.
+"""Compute the gradients of attention on NVIDIA Hopper: choose the kernels and their tiles.
 
-After FlashAttention-2 and -3 (arXiv 2307.08691, 2407.08608): the scores are computed anew, a CTA owns a tile of keys and walks over the
-queries that see them, and dq is added up in float32 on the way. Where repeats must be bit-identical a kernel of its own computes dq.
+Source: FlashAttention-2 and -3 (arXiv 2307.08691, 2407.08608). The scores are computed anew; a CTA
+owns a tile of keys and iterates over the queries that see them, and adds to dq in float32. For
+deterministic gradients a separate kernel computes dq.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ GRID_LIMIT = 65535
 
 @dataclass(frozen=True)
 class Tiles:
-    """The tiles for one head size."""
+    """Hold the tile sizes for one head size."""
 
     queries: int
     """Rows of a query tile, where keys are owned."""
@@ -47,10 +48,12 @@ class Tiles:
     stages_of_v: int
     """Tiles of v that kernel has in flight; of k it has two."""
     atomic_from: int
-    """Where sequences have so many queries, the keys' kernel adds to dq atomically; else a kernel of its own computes that.
+    """Where sequences have so many queries, the keys' kernel adds to dq atomically; else a kernel
+    of its own computes that.
 
-    Without atomics the scores are computed once more; with them the L2 cache, which adds up about 1.7 TB/s on an H100, keeps the tensor
-    cores waiting. Mixtures of the two were never the fastest (results/attention_tiles.csv).
+    Without atomics the scores are computed once more; with them the L2 cache, which adds up about
+    1.7 TB/s on an H100, keeps the tensor cores waiting. Mixtures of the two were never the fastest
+    (results/attention_tiles.csv).
     """
 
 
@@ -63,7 +66,7 @@ TILES = {
 
 
 def supports(q: Tensor, k: Tensor, v: Tensor) -> str | None:
-    """Why `backward` cannot take these tensors, in words; None where it can."""
+    """Return why `backward` cannot take these tensors, or None if it can."""
     if q.dtype not in (torch.float16, torch.bfloat16):
         return f"takes float16 and bfloat16, not {str(q.dtype).removeprefix('torch.')}"
     if q.shape[3] > max(TILES) or q.shape[3] % 8:
@@ -88,10 +91,15 @@ def backward(
     ragged: Ragged | None,
     deterministic: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """dq, dk and dv [as q, k, v] of out = attention(q, k, v), from out, dout (of any strides) and lse float32 [B,H,Sq] (natural log).
+    """Return dq, dk and dv in the shapes of q, k and v.
 
-    q [B,H,Sq,D], k and v [B,Hkv,Sk,D] as `supports` takes them; query i sees the keys from i + Sk - Sq - left to i + Sk - Sq + right. With
-    `deterministic` repeats are bit-identical; without, the order of float32 additions in dq may vary.
+    Shapes: q is [B,H,Sq,D], k and v are [B,Hkv,Sk,D] as `supports` accepts them; query i sees
+    the keys from i + Sk - Sq - left to i + Sk - Sq + right. out and dout have any strides; lse
+    is float32 [B,H,Sq], the natural logarithm.
+
+    Args:
+        deterministic: repeats are bit-identical; otherwise the order of float32 additions
+        in dq may vary.
     """
     dq, dk, dv = torch.empty_like(q), torch.empty_like(k), torch.empty_like(v)
     if not q.numel() or not k.numel():
@@ -121,7 +129,9 @@ Kernel = TypeVar("Kernel", KernelCall, Callable[..., None])
 
 
 class Kernels(NamedTuple, Generic[Kernel]):
-    """The kernels of one backward, as planned or ready to be launched, in this order, and what they need beside inputs and outputs."""
+    """List the kernels of one backward pass in their order, planned or ready to launch, and
+    their extra buffers.
+    """
 
     rows: Kernel
     keys: Kernel
@@ -159,7 +169,7 @@ def backward_calls(
     *,
     deterministic: bool,
 ) -> Kernels[KernelCall]:
-    """What `backward` launches for a problem. Needs no GPU."""
+    """Return what `backward` launches for a problem."""
     size = next(size for size in TILES if size >= g.head_dim)
     tiles = TILES[size]
     seq_q, seq_k, ragged = g.q.shape[2], g.k.shape[2], g.ragged is not None

@@ -1,4 +1,7 @@
-"""dK and dV, and dQ beside them, for head sizes up to 128: one CTA owns 128 keys and walks over the queries that see them."""
+"""Compute dK and dV, and optionally dQ, for head sizes up to 128.
+
+One CTA owns 128 keys and iterates over the queries that see them.
+"""
 
 # mypy: disable-error-code="no-untyped-def"
 
@@ -37,7 +40,9 @@ def _weights(
     W: gl.constexpr, BM: gl.constexpr, KIND: gl.constexpr,
     LEFT: gl.constexpr, RIGHT: gl.constexpr, MASKED: gl.constexpr, CAPPED: gl.constexpr,
 ):  # fmt: skip
-    """P of a warpgroup's 64 keys and a query tile, and the derivative of the cap (any number, without one)."""
+    """Return P of a warpgroup's 64 keys and a query tile, and the derivative of the softcap
+    (any number without one).
+    """
     (
         key,
         tiles,
@@ -74,7 +79,7 @@ def _step(
     W: gl.constexpr, BM: gl.constexpr, D: gl.constexpr, STAGES: gl.constexpr, GROUP: gl.constexpr,
     LEFT: gl.constexpr, RIGHT: gl.constexpr, MASKED: gl.constexpr, CAPPED: gl.constexpr,
 ):  # fmt: skip
-    """One query tile: add to dk and dv."""
+    """Process one query tile: add to dk and dv."""
     k_smem, v_smem, q_smem, do_smem, rows_smem, ds_smem = shared
     q_full, q_empty, do_full, do_empty, ds_full = bars
     (
@@ -132,10 +137,11 @@ def _step_with_dq(
     W: gl.constexpr, BM: gl.constexpr, D: gl.constexpr, STAGES: gl.constexpr, GROUP: gl.constexpr,
     LEFT: gl.constexpr, RIGHT: gl.constexpr, MASKED: gl.constexpr, CAPPED: gl.constexpr,
 ):  # fmt: skip
-    """One query tile: add to dk and dv, and to the dq of the step before, as both warpgroups have a part in that.
+    """Process one query tile: add to dk and dv, and to the dq of the step before.
 
-    So a warpgroup waits for the other's dS of a step ago, and multiplies by it while it exponentiates. (The first step multiplies
-    whatever is in shared memory, and drops it.)
+    Both warpgroups contribute to dq, so a warpgroup waits for the other's dS of the step
+    before, and multiplies by it during its exponentials. The first step multiplies whatever is
+    in shared memory, and drops the result.
     """
     k_smem, v_smem, q_smem, do_smem, rows_smem, ds_smem = shared
     q_full, q_empty, do_full, do_empty, ds_full = bars
@@ -185,7 +191,8 @@ def _step_with_dq(
     if CAPPED:
         ds = ds * slope
     ds = ds.to(kind)
-    # This slot has the dS of two steps ago. The other warpgroup was done with it before it gave that of the last step, waited for above.
+    # This slot has the dS of two steps ago. The other warpgroup was done with it before it gave
+    # that of the last step, waited for above.
     ds_smem.index(step % 2 * 2 + W).store(ds)
     fence_async_shared()
     mbarrier.arrive(ds_full.index(step % 2), count=1)
@@ -198,7 +205,10 @@ def _step_with_dq(
 
 @gluon.jit
 def _multiply_dq(step, shared, bars, W: gl.constexpr, D: gl.constexpr):
-    """Begin dq [64,64] of a step (-1: none) over all 128 keys: of D = 128 each warpgroup has one half of the columns, of 64 of the rows."""
+    """Begin dq [64,64] of a step (-1: none) over all 128 keys.
+
+    For D = 128 each warpgroup computes half of the columns, for D = 64 half of the rows.
+    """
     k_smem, v_smem, q_smem, do_smem, rows_smem, ds_smem = shared
     q_full, q_empty, do_full, do_empty, ds_full = bars
     layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, 64, 16])
@@ -244,10 +254,12 @@ def _add_dq(
 @gluon.jit
 def _consume(
     shared, bars, once, problem, dq, dk_desc, dv_desc, steps, out,
-    W: gl.constexpr, BM: gl.constexpr, D: gl.constexpr, STAGES: gl.constexpr, GROUP: gl.constexpr, ATOMIC: gl.constexpr,
-    LEFT: gl.constexpr, RIGHT: gl.constexpr, MASKED: gl.constexpr, CAPPED: gl.constexpr, RAGGED: gl.constexpr,
+    W: gl.constexpr, BM: gl.constexpr, D: gl.constexpr, STAGES: gl.constexpr, GROUP: gl.constexpr,
+    ATOMIC: gl.constexpr,
+    LEFT: gl.constexpr, RIGHT: gl.constexpr, MASKED: gl.constexpr, CAPPED: gl.constexpr,
+    RAGGED: gl.constexpr,
 ):  # fmt: skip
-    """A warpgroup: dk and dv of its 64 keys."""
+    """Compute dk and dv of 64 keys in one warpgroup."""
     k_smem, v_smem, q_smem, do_smem, rows_smem, ds_smem = shared
     kv_full, done = once
     sequence, head, start_k, scale = out
@@ -329,8 +341,10 @@ def _consume(
 @gluon.jit
 def _consume_first(
     args,
-    BM: gl.constexpr, D: gl.constexpr, STAGES: gl.constexpr, GROUP: gl.constexpr, ATOMIC: gl.constexpr,
-    LEFT: gl.constexpr, RIGHT: gl.constexpr, MASKED: gl.constexpr, CAPPED: gl.constexpr, RAGGED: gl.constexpr,
+    BM: gl.constexpr, D: gl.constexpr, STAGES: gl.constexpr, GROUP: gl.constexpr,
+    ATOMIC: gl.constexpr,
+    LEFT: gl.constexpr, RIGHT: gl.constexpr, MASKED: gl.constexpr, CAPPED: gl.constexpr,
+    RAGGED: gl.constexpr,
 ):  # fmt: skip
     _consume(*args, 0, BM, D, STAGES, GROUP, ATOMIC, LEFT, RIGHT, MASKED, CAPPED, RAGGED)
 
@@ -338,8 +352,10 @@ def _consume_first(
 @gluon.jit
 def _consume_second(
     args,
-    BM: gl.constexpr, D: gl.constexpr, STAGES: gl.constexpr, GROUP: gl.constexpr, ATOMIC: gl.constexpr,
-    LEFT: gl.constexpr, RIGHT: gl.constexpr, MASKED: gl.constexpr, CAPPED: gl.constexpr, RAGGED: gl.constexpr,
+    BM: gl.constexpr, D: gl.constexpr, STAGES: gl.constexpr, GROUP: gl.constexpr,
+    ATOMIC: gl.constexpr,
+    LEFT: gl.constexpr, RIGHT: gl.constexpr, MASKED: gl.constexpr, CAPPED: gl.constexpr,
+    RAGGED: gl.constexpr,
 ):  # fmt: skip
     _consume(*args, 1, BM, D, STAGES, GROUP, ATOMIC, LEFT, RIGHT, MASKED, CAPPED, RAGGED)
 
@@ -349,7 +365,7 @@ def _produce(
     q_desc, k_desc, v_desc, do_desc, rows_desc, shared, bars, kv_full, problem, where, steps,
     BM: gl.constexpr, STAGES: gl.constexpr, GROUP: gl.constexpr, RAGGED: gl.constexpr,
 ):  # fmt: skip
-    """The copying warp."""
+    """Run the warp that copies tiles."""
     k_smem, v_smem, q_smem, do_smem, rows_smem, ds_smem = shared
     q_full, q_empty, do_full, do_empty, ds_full = bars
     (
@@ -414,12 +430,16 @@ def _produce(
 def backward_keys(
     q_desc, k_desc, v_desc, do_desc, rows_desc, dk_desc, dv_desc, dq, starts_q, starts_k,
     heads, seq_q, seq_k, tiles_a_head, left, right, scale, scale_log2, cap_log2,
-    BM: gl.constexpr, D: gl.constexpr, STAGES: gl.constexpr, GROUP: gl.constexpr, ATOMIC: gl.constexpr, ROTATE: gl.constexpr,
-    LEFT: gl.constexpr, RIGHT: gl.constexpr, MASKED: gl.constexpr, CAPPED: gl.constexpr, RAGGED: gl.constexpr,
+    BM: gl.constexpr, D: gl.constexpr, STAGES: gl.constexpr, GROUP: gl.constexpr,
+    ATOMIC: gl.constexpr, ROTATE: gl.constexpr,
+    LEFT: gl.constexpr, RIGHT: gl.constexpr, MASKED: gl.constexpr, CAPPED: gl.constexpr,
+    RAGGED: gl.constexpr,
 ):  # fmt: skip
-    """Grid [key tiles of 128, kv heads, sequences]. With ATOMIC it adds to dq, too; else `backward_queries` computes that.
+    """Compute dk and dv of a tile of keys.
 
-    `rows_desc` and `dq` are as `backward_rows.prepare_rows` leaves them.
+    The grid is [key tiles of 128, kv heads, sequences]. With ATOMIC it also adds to dq;
+    otherwise `backward_queries` computes that. `rows_desc` and `dq` are as
+    `backward_rows.prepare_rows` leaves them.
     """
     kind: gl.constexpr = q_desc.dtype
     tile_layout: gl.constexpr = gl.NVMMASharedLayout.get_default_for([64, D], kind)

@@ -1,4 +1,4 @@
-"""dQ without atomics: one CTA owns 128 queries and walks over the keys they see."""
+"""Compute dQ without atomics: one CTA owns 128 queries and iterates over the keys that they see."""
 
 # mypy: disable-error-code="no-untyped-def"
 
@@ -28,12 +28,15 @@ from accel.attention.kernels.hopper.descriptors import load_rows, store_rows
 
 @gluon.jit
 def _consume(
-    q_smem, k_smem, v_smem, do_smem, q_full, k_full, k_empty, v_full, v_empty, rows, dq_desc, problem, where,
-    W: gl.constexpr, BN: gl.constexpr, D: gl.constexpr, K_STAGES: gl.constexpr, V_STAGES: gl.constexpr,
+    q_smem, k_smem, v_smem, do_smem, q_full, k_full, k_empty, v_full, v_empty, rows, dq_desc,
+    problem, where,
+    W: gl.constexpr, BN: gl.constexpr, D: gl.constexpr, K_STAGES: gl.constexpr,
+    V_STAGES: gl.constexpr,
     TILE: gl.constexpr,
-    LEFT: gl.constexpr, RIGHT: gl.constexpr, MASKED: gl.constexpr, CAPPED: gl.constexpr, RAGGED: gl.constexpr,
+    LEFT: gl.constexpr, RIGHT: gl.constexpr, MASKED: gl.constexpr, CAPPED: gl.constexpr,
+    RAGGED: gl.constexpr,
 ):  # fmt: skip
-    """A warpgroup: dq of its 64 queries."""
+    """Compute dq of 64 queries in one warpgroup."""
     query, first, steps, seq_q, seq_k, left, right, scale, scale_log2, cap_log2, tile0 = problem
     sequence, head, start_q, start_k = where
     s_layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BN, 16])
@@ -96,8 +99,10 @@ def _consume(
 @gluon.jit
 def _consume_first(
     args,
-    BN: gl.constexpr, D: gl.constexpr, K_STAGES: gl.constexpr, V_STAGES: gl.constexpr, TILE: gl.constexpr,
-    LEFT: gl.constexpr, RIGHT: gl.constexpr, MASKED: gl.constexpr, CAPPED: gl.constexpr, RAGGED: gl.constexpr,
+    BN: gl.constexpr, D: gl.constexpr, K_STAGES: gl.constexpr, V_STAGES: gl.constexpr,
+    TILE: gl.constexpr,
+    LEFT: gl.constexpr, RIGHT: gl.constexpr, MASKED: gl.constexpr, CAPPED: gl.constexpr,
+    RAGGED: gl.constexpr,
 ):  # fmt: skip
     (
         q_smem,
@@ -114,15 +119,18 @@ def _consume_first(
         problem,
         where,
     ) = args
-    _consume(q_smem, k_smem, v_smem, do_smem, q_full, k_full, k_empty, v_full, v_empty, rows, dq_desc, problem, where,
+    _consume(q_smem, k_smem, v_smem, do_smem, q_full, k_full, k_empty, v_full, v_empty, rows,
+             dq_desc, problem, where,
              0, BN, D, K_STAGES, V_STAGES, TILE, LEFT, RIGHT, MASKED, CAPPED, RAGGED)  # fmt: skip
 
 
 @gluon.jit
 def _consume_second(
     args,
-    BN: gl.constexpr, D: gl.constexpr, K_STAGES: gl.constexpr, V_STAGES: gl.constexpr, TILE: gl.constexpr,
-    LEFT: gl.constexpr, RIGHT: gl.constexpr, MASKED: gl.constexpr, CAPPED: gl.constexpr, RAGGED: gl.constexpr,
+    BN: gl.constexpr, D: gl.constexpr, K_STAGES: gl.constexpr, V_STAGES: gl.constexpr,
+    TILE: gl.constexpr,
+    LEFT: gl.constexpr, RIGHT: gl.constexpr, MASKED: gl.constexpr, CAPPED: gl.constexpr,
+    RAGGED: gl.constexpr,
 ):  # fmt: skip
     (
         q_smem,
@@ -139,16 +147,18 @@ def _consume_second(
         problem,
         where,
     ) = args
-    _consume(q_smem, k_smem, v_smem, do_smem, q_full, k_full, k_empty, v_full, v_empty, rows, dq_desc, problem, where,
+    _consume(q_smem, k_smem, v_smem, do_smem, q_full, k_full, k_empty, v_full, v_empty, rows,
+             dq_desc, problem, where,
              1, BN, D, K_STAGES, V_STAGES, TILE, LEFT, RIGHT, MASKED, CAPPED, RAGGED)  # fmt: skip
 
 
 @gluon.jit
 def _produce(
     q_desc, k_desc, v_desc, do_desc, args,
-    GROUP: gl.constexpr, BN: gl.constexpr, K_STAGES: gl.constexpr, V_STAGES: gl.constexpr, RAGGED: gl.constexpr,
+    GROUP: gl.constexpr, BN: gl.constexpr, K_STAGES: gl.constexpr, V_STAGES: gl.constexpr,
+    RAGGED: gl.constexpr,
 ):  # fmt: skip
-    """The copying warp."""
+    """Run the warp that copies tiles."""
     (
         q_smem,
         k_smem,
@@ -230,9 +240,14 @@ def backward_queries(
     heads, seq_q, seq_k, tiles_a_head, left, right, scale, scale_log2, cap_log2,
     BN: gl.constexpr, D: gl.constexpr, K_STAGES: gl.constexpr, V_STAGES: gl.constexpr,
     TILE: gl.constexpr, GROUP: gl.constexpr,
-    LEFT: gl.constexpr, RIGHT: gl.constexpr, MASKED: gl.constexpr, CAPPED: gl.constexpr, RAGGED: gl.constexpr,
+    LEFT: gl.constexpr, RIGHT: gl.constexpr, MASKED: gl.constexpr, CAPPED: gl.constexpr,
+    RAGGED: gl.constexpr,
 ):  # fmt: skip
-    """Grid [query tiles of 128, heads, sequences]. `rows` is as `backward_rows.prepare_rows` leaves it, in tiles of TILE queries."""
+    """Compute dq of a tile of queries.
+
+    The grid is [query tiles of 128, heads, sequences]. `rows` is as
+    `backward_rows.prepare_rows` leaves it, in tiles of TILE queries.
+    """
     kind: gl.constexpr = q_desc.dtype
     q_layout: gl.constexpr = gl.NVMMASharedLayout.get_default_for([64, D], kind)
     k_layout: gl.constexpr = gl.NVMMASharedLayout.get_default_for([BN, D], kind)

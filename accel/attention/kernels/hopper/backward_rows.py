@@ -1,4 +1,4 @@
-"""Before the backward kernels: the sums that every row needs."""
+"""Prepare the sums of every row that the backward kernels need."""
 
 # mypy: disable-error-code="no-untyped-def"
 
@@ -10,7 +10,9 @@ import triton.language as tl
 
 @triton.jit
 def _rows(starts_q, seq_q, heads, tiles, BM: tl.constexpr, RAGGED: tl.constexpr):
-    """Which rows the program has: the first one in the tensors, the first one in its sequence, the sequence's length, the scratch tile."""
+    """Return the first row of the program in the tensors and in its sequence, the sequence's
+    length, and the scratch tile.
+    """
     tile = tl.program_id(0)
     head = tl.program_id(1)
     sequence = tl.program_id(2)
@@ -29,10 +31,11 @@ def prepare_rows(
     heads, seq_q, tiles, lse_scale,
     BM: tl.constexpr, D: tl.constexpr, DIM: tl.constexpr, DQ: tl.constexpr, RAGGED: tl.constexpr,
 ):  # fmt: skip
-    """Grid [tiles, heads, sequences]: write -lse * lse_scale and -sum(out * dout) of each row, and zeros for dq to begin with.
+    """Write -lse * lse_scale and -sum(out * dout) of each row, and zeros for the first dq.
 
-    rows float32 [heads * tiles, 2, BM]; dq float32 [heads * tiles, BM * D]. Queries that see no key, and those past the end, get -inf
-    (times the sign of lse_scale): their weights come out as 0.
+    The grid is [tiles, heads, sequences]; rows is float32 [heads * tiles, 2, BM], dq float32
+    [heads * tiles, BM * D]. Queries that see no key, and rows past the end, get -inf (times the
+    sign of lse_scale), so that their weights are 0.
     """
     head = tl.program_id(1)
     at, row, seq_q, tile = _rows(starts_q, seq_q, heads, tiles, BM, RAGGED)

@@ -1,4 +1,4 @@
-"""dQ from the float32 sums that `backward_keys` added up."""
+"""Convert the float32 sums of `backward_keys` to dQ."""
 
 # mypy: disable-error-code="no-untyped-def"
 
@@ -14,9 +14,14 @@ from accel.attention.kernels.hopper.descriptors import store_rows
 
 @gluon.jit(do_not_specialize=VARYING)
 def backward_sums(
-    dq_desc, sums, starts_q, heads, seq_q, tiles_a_head, scale, D: gl.constexpr, TILE: gl.constexpr, RAGGED: gl.constexpr
+    dq_desc, sums, starts_q, heads, seq_q, tiles_a_head, scale, D: gl.constexpr, TILE: gl.constexpr,
+    RAGGED: gl.constexpr
 ):  # fmt: skip
-    """Grid [64 queries, heads, sequences]: `sums` are in tiles of TILE queries, in the order of `add_fragments`."""
+    """Convert 64 queries.
+
+    The grid is [64 queries, heads, sequences]. `sums` are in tiles of TILE queries, in the
+    order of `add_fragments`.
+    """
     kind: gl.constexpr = dq_desc.dtype
     layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, D, 16])
     shared = gl.allocate_shared_memory(

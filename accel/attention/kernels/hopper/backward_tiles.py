@@ -1,4 +1,7 @@
-"""What the backward kernels share: which tiles see which, the fragment order of dq's accumulator, and the softmax of one tile."""
+"""Share code of the backward kernels.
+
+It covers which tiles see which, the fragment order of dq's accumulator, and the softmax of a tile.
+"""
 
 # mypy: disable-error-code="no-untyped-def"
 
@@ -13,7 +16,7 @@ VARYING = ["heads", "seq_q", "seq_k", "tiles_a_head", "left", "right"]
 
 @gluon.jit
 def sequence_of(starts_q, starts_k, seq_q, seq_k, sequence, RAGGED: gl.constexpr):
-    """Where the sequence's queries and keys begin in their tensors, and how many there are."""
+    """Return where the sequence's queries and keys begin in their tensors, and their numbers."""
     start_q = 0
     start_k = 0
     if RAGGED:
@@ -26,9 +29,10 @@ def sequence_of(starts_q, starts_k, seq_q, seq_k, sequence, RAGGED: gl.constexpr
 
 @gluon.jit
 def first_tile(start_q, sequence, head, heads, tiles, BM: gl.constexpr, RAGGED: gl.constexpr):
-    """The number of a head's first query tile in the scratch tensors, which hold `tiles` tiles of BM queries a head.
+    """Return the number of a head's first query tile in the scratch tensors.
 
-    Ragged sequences begin at tile start // BM + sequence: the tiles of one sequence never reach the next one's.
+    These hold `tiles` tiles of BM queries per head. Ragged sequences begin at tile start // BM
+    + sequence, so the tiles of one sequence never reach those of the next.
     """
     if RAGGED:
         return head * tiles + start_q // BM + sequence
@@ -48,7 +52,9 @@ def queries_of_keys(
     LEFT: gl.constexpr,
     RIGHT: gl.constexpr,
 ):
-    """The first query tile that sees the keys [key, key + BN), and how many tiles do."""
+    """Return the first query tile that sees the keys [key, key + BN), and the number of such
+    tiles.
+    """
     shift = seq_k - seq_q
     first = 0
     end = seq_q
@@ -73,7 +79,9 @@ def keys_of_queries(
     LEFT: gl.constexpr,
     RIGHT: gl.constexpr,
 ):
-    """The first key tile that the queries [query, query + BM) see, and how many tiles they see."""
+    """Return the first key tile that the queries [query, query + BM) see, and the number of
+    such tiles.
+    """
     shift = seq_k - seq_q
     first = 0
     end = seq_k
@@ -88,7 +96,7 @@ def keys_of_queries(
 
 @gluon.jit
 def place(step, tiles, first, rotation, GROUP: gl.constexpr):
-    """Which of the group's heads, and which of its query tiles, comes in a step."""
+    """Return the head within the group, and its query tile, of a step."""
     member = 0
     if GROUP > 1:
         member = step // tiles
@@ -111,7 +119,7 @@ def is_cut(
     LEFT: gl.constexpr,
     RIGHT: gl.constexpr,
 ):
-    """Whether some query of a tile must not see some key of a tile."""
+    """Return True if some query of a tile must not see some key of a tile."""
     shift = seq_k - seq_q
     cut = key + BN > seq_k
     if RIGHT:
@@ -123,7 +131,7 @@ def is_cut(
 
 @gluon.jit
 def sees(query, key, seq_q, seq_k, left, right, LEFT: gl.constexpr, RIGHT: gl.constexpr):
-    """Which query sees which key; `query` and `key` int32 that broadcast against each other."""
+    """Return which query sees which key; `query` and `key` are int32 and broadcast together."""
     shift = seq_k - seq_q
     seen = key < seq_k
     if RIGHT:
@@ -135,9 +143,10 @@ def sees(query, key, seq_q, seq_k, left, right, LEFT: gl.constexpr, RIGHT: gl.co
 
 @gluon.jit
 def capped(s, minus_lse, scale_log2, cap_log2):
-    """log2 of the weights under a cap, and the cap's derivative. `minus_lse` in log2 units, scale_log2 = scale / cap * log2 e.
+    """Return log2 of the weights under a softcap, and the softcap's derivative.
 
-    tanh(x) = 1 - 2 / (1 + e^2x) holds at both ends, where e^2x is 0 or infinite.
+    `minus_lse` is in log2 units, scale_log2 = scale / cap * log2 e. tanh(x) = 1 - 2 / (1 +
+    e^2x) is exact at both ends, where e^2x is 0 or infinite.
     """
     t = 1.0 - 2.0 / (1.0 + gl.exp2(s * (2.0 * scale_log2)))
     return t * cap_log2 + minus_lse, 1.0 - t * t
@@ -145,9 +154,10 @@ def capped(s, minus_lse, scale_log2, cap_log2):
 
 @gluon.jit
 def spread(x, like):
-    """x [1,N] as an accumulator [M,N] to begin with, in registers of its own from here on.
+    """Return x [1,N] as the start of an accumulator [M,N], in registers of its own.
 
-    Left to itself the compiler copies the registers where they are used, after the multiplication before, and has to wait for that.
+    Otherwise the compiler copies the registers at their first use, after the multiplication
+    before, and has to wait for it.
     """
     x = gl.broadcast(x, like)[0]
     return gl.inline_asm_elementwise(
@@ -157,17 +167,24 @@ def spread(x, like):
 
 @gluon.jit
 def widen(x):
-    """x in float32, each register of two numbers as a whole: the compiler's own way takes the pair apart and rounds one by one."""
+    """Return x in float32, each register of two numbers as a whole: the compiler would round
+    them one by one.
+    """
     if x.dtype == gl.bfloat16:
         asm: gl.constexpr = "shl.b32 $0, $2, 16; and.b32 $1, $2, 0xffff0000;"
     else:
-        asm: gl.constexpr = "{ .reg .b16 low, high; mov.b32 {low, high}, $2; cvt.f32.f16 $0, low; cvt.f32.f16 $1, high; }"
+        asm: gl.constexpr = (
+            "{ .reg .b16 low, high; mov.b32 {low, high}, $2; "
+            "cvt.f32.f16 $0, low; cvt.f32.f16 $1, high; }"
+        )
     return gl.inline_asm_elementwise(asm, "=f,=f,r", [x], dtype=gl.float32, is_pure=True, pack=2)
 
 
 @gluon.jit
 def fragments(pointer, first, end, D: gl.constexpr, LAYOUT: gl.constexpr):
-    """Rows `first` to `first` + 63, as far as `end`, of what `add_fragments` added up from `pointer` on: float32 [64,D]."""
+    """Return rows `first` to `first` + 63, up to `end`, of the sums of `add_fragments` at
+    `pointer` as float32 [64,D].
+    """
     row = gl.expand_dims(gl.arange(0, 64, gl.SliceLayout(1, LAYOUT)), 1)
     column = gl.expand_dims(gl.arange(0, D, gl.SliceLayout(0, LAYOUT)), 0)
     place = (
@@ -183,14 +200,16 @@ def fragments(pointer, first, end, D: gl.constexpr, LAYOUT: gl.constexpr):
 
 @gluon.jit
 def add_fragments(pointer, acc, LAYOUT: gl.constexpr):
-    """Add acc float32 [64,N], an accumulator of wgmma, to 64 * N floats at `pointer` that keep the order of its registers.
+    """Add acc float32 [64,N], an accumulator of wgmma, to 64 * N floats at `pointer`.
 
-    The four registers a thread has of each 16 x 8 piece (rows r and r + 8, columns c and c + 1) lie side by side and go in one vector
-    reduction, so that a warp adds 512 contiguous bytes.
+    The floats keep the order of the registers. The four registers of a thread for each 16 x 8
+    piece (rows r and r + 8, columns c and c + 1) are adjacent and take one vector reduction, so
+    a warp adds 512 contiguous bytes.
     """
     row = gl.expand_dims(gl.arange(0, acc.shape[0], gl.SliceLayout(1, LAYOUT)), 1)
     column = gl.expand_dims(gl.arange(0, acc.shape[1], gl.SliceLayout(0, LAYOUT)), 0)
-    # First all that differs between threads, then what is known at compile time: it becomes the offset in the instruction.
+    # First all that differs between threads, then what is known at compile time: it becomes the
+    # offset in the instruction.
     thread = ((row >> 4) * 32 + (row & 7) * 4 + ((column & 7) >> 1)) * 16
     target = (
         pointer.to(gl.int64, bitcast=True) + thread.to(gl.int64) + (column >> 3).to(gl.int64) * 2048

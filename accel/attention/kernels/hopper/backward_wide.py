@@ -1,7 +1,8 @@
-"""dK and dV for head sizes up to 256: one CTA owns 64 keys, one warpgroup their dV, the other their dK.
+"""Compute dK and dV for head sizes up to 256.
 
-Both gradients of 64 x 256 fill the registers of a warpgroup each. The first computes the scores and the weights P, the second dP; only P
-has to change hands.
+One CTA owns 64 keys; one warpgroup computes their dV, the other their dK, as a gradient of 64 x 256
+fills the registers of a warpgroup. The first computes the scores and the weights P, the second dP;
+only P is exchanged.
 """
 
 # mypy: disable-error-code="no-untyped-def"
@@ -40,9 +41,10 @@ KEYS = gl.constexpr(64)
 def _weights(
     args,
     BM: gl.constexpr, D: gl.constexpr, STAGES: gl.constexpr, GROUP: gl.constexpr,
-    LEFT: gl.constexpr, RIGHT: gl.constexpr, MASKED: gl.constexpr, CAPPED: gl.constexpr, RAGGED: gl.constexpr,
+    LEFT: gl.constexpr, RIGHT: gl.constexpr, MASKED: gl.constexpr, CAPPED: gl.constexpr,
+    RAGGED: gl.constexpr,
 ):  # fmt: skip
-    """The first warpgroup: P, dv."""
+    """Compute P and dv in the first warpgroup."""
     shared, bars, problem, dk_desc, dv_desc, steps, out = args
     k_smem, v_smem, q_smem, do_smem, rows_smem, p_smem, slope_smem = shared
     q_full, q_empty, do_full, do_empty, p_full, p_empty, kv_full = bars
@@ -121,9 +123,10 @@ def _weights(
 def _slopes(
     args,
     BM: gl.constexpr, D: gl.constexpr, STAGES: gl.constexpr, GROUP: gl.constexpr,
-    LEFT: gl.constexpr, RIGHT: gl.constexpr, MASKED: gl.constexpr, CAPPED: gl.constexpr, RAGGED: gl.constexpr,
+    LEFT: gl.constexpr, RIGHT: gl.constexpr, MASKED: gl.constexpr, CAPPED: gl.constexpr,
+    RAGGED: gl.constexpr,
 ):  # fmt: skip
-    """The second warpgroup: dS, dk."""
+    """Compute dS and dk in the second warpgroup."""
     shared, bars, problem, dk_desc, dv_desc, steps, out = args
     k_smem, v_smem, q_smem, do_smem, rows_smem, p_smem, slope_smem = shared
     q_full, q_empty, do_full, do_empty, p_full, p_empty, kv_full = bars
@@ -185,7 +188,7 @@ def _produce(
     q_desc, k_desc, v_desc, do_desc, rows_desc, shared, bars, problem, where, steps,
     BM: gl.constexpr, STAGES: gl.constexpr, GROUP: gl.constexpr, RAGGED: gl.constexpr,
 ):  # fmt: skip
-    """The copying warp."""
+    """Run the warp that copies tiles."""
     k_smem, v_smem, q_smem, do_smem, rows_smem, p_smem, slope_smem = shared
     q_full, q_empty, do_full, do_empty, p_full, p_empty, kv_full = bars
     (
@@ -249,10 +252,16 @@ def _produce(
 def backward_wide(
     q_desc, k_desc, v_desc, do_desc, rows_desc, dk_desc, dv_desc, starts_q, starts_k,
     heads, seq_q, seq_k, tiles_a_head, left, right, scale, scale_log2, cap_log2,
-    BM: gl.constexpr, D: gl.constexpr, STAGES: gl.constexpr, GROUP: gl.constexpr, ROTATE: gl.constexpr,
-    LEFT: gl.constexpr, RIGHT: gl.constexpr, MASKED: gl.constexpr, CAPPED: gl.constexpr, RAGGED: gl.constexpr,
+    BM: gl.constexpr, D: gl.constexpr, STAGES: gl.constexpr, GROUP: gl.constexpr,
+    ROTATE: gl.constexpr,
+    LEFT: gl.constexpr, RIGHT: gl.constexpr, MASKED: gl.constexpr, CAPPED: gl.constexpr,
+    RAGGED: gl.constexpr,
 ):  # fmt: skip
-    """Grid [key tiles of 64, kv heads, sequences]. `rows_desc` is as `backward_rows.prepare_rows` leaves it."""
+    """Compute dk and dv of a tile of keys.
+
+    The grid is [key tiles of 64, kv heads, sequences]. `rows_desc` is as
+    `backward_rows.prepare_rows` leaves it.
+    """
     kind: gl.constexpr = q_desc.dtype
     tile_layout: gl.constexpr = gl.NVMMASharedLayout.get_default_for([KEYS, D], kind)
     q_layout: gl.constexpr = gl.NVMMASharedLayout.get_default_for([BM, D], kind)

@@ -1,9 +1,10 @@
 # mypy: disable-error-code="no-untyped-def"
-"""Tensor descriptors of strided 4-D tensors: boxes of rows that the copy engine (TMA) cuts at the end of each sequence.
+"""Describe strided 4-D tensors for the copy engine (TMA), which cuts boxes at the end of a
+sequence.
 
-A box is `rows` rows of one head of one sequence, `tile_dim` elements wide. What lies past the end of the sequence or of the head size is
-read as zeros and never written, so that neither a neighbour's NaN nor padding needs a thought in the kernels, and head sizes below
-`tile_dim` need no padded copy.
+A box is `rows` rows of one head of one sequence, `tile_dim` elements wide. Elements past the end of
+the sequence or of the head size are read as zeros and never written. Kernels therefore need not
+handle a neighbour's NaN or padding, and head sizes below `tile_dim` need no padded copy.
 """
 
 from __future__ import annotations
@@ -28,17 +29,24 @@ LIMIT = gl.constexpr(ROWS_AT_MOST)
 
 @cache
 def layout(rows: int, tile_dim: int, dtype: torch.dtype, *, rank: int) -> gl.NVMMASharedLayout:
-    """The swizzled layout in shared memory of a box of `rows` x `tile_dim`; `rank` 4 or 5 for descriptors, 2 for buffers."""
+    """Return the swizzled layout in shared memory of a box of `rows` x `tile_dim`.
+
+    `rank` is 4 or 5 for descriptors, 2 for buffers.
+    """
     kind = gl.float16 if dtype == torch.float16 else gl.bfloat16
     return gl.NVMMASharedLayout.get_default_for([1] * (rank - 2) + [rows, tile_dim], kind)
 
 
 def describe(x: Layout, dtype: torch.dtype, rows: int, tile_dim: int, *, ragged: bool) -> TensorBox:
-    """Boxes of a tensor [B,H,S,D], D <= `tile_dim`: fp16 or bf16, not empty, last stride 1, base and other strides multiples of 16 bytes.
+    """Return the boxes of a tensor [B,H,S,D] with D <= `tile_dim`.
 
-    With `ragged`, x is [1,H,T,D] and each of its sequences gets its own end, though hardware knows only one bound per dimension (the idea
-    is that of triton.tools.ragged_tma): rows count up to a far end at 2**30, where the sequence is laid by two more dimensions, one that
-    adds the row after the sequence and one that takes 2**30 rows off, as addresses wrap around at 2**64 bytes.
+    It is float16 or bfloat16, not empty, with last stride 1; base and other strides are
+    multiples of 16 bytes. With `ragged`, x is [1,H,T,D] and each of its sequences gets its own
+    end, though the hardware knows only one bound per dimension: rows count up to a far end at
+    2**30, where two more dimensions place the sequence, one that adds the row after the
+    sequence and one that subtracts 2**30 rows, as addresses wrap around at 2**64 bytes.
+
+    Source: triton.tools.ragged_tma.
     """
     batch, heads, length, dim = x.shape
     by_batch, by_head, by_row = (
@@ -54,7 +62,7 @@ def describe(x: Layout, dtype: torch.dtype, rows: int, tile_dim: int, *, ragged:
 
 
 def misfit(x: Tensor) -> str | None:
-    """Why x [B,H,S,D] cannot be described without a copy, in words; None where it can."""
+    """Return why x [B,H,S,D] cannot be described without a copy, or None if it can."""
     if x.stride(-1) != 1 and x.shape[-1] > 1:
         return "the elements of each row must lie side by side (last stride 1)"
     if x.data_ptr() % ALIGNMENT or not rows_aligned(x.shape, x.stride(), x.element_size()):
@@ -64,7 +72,9 @@ def misfit(x: Tensor) -> str | None:
 
 @gluon.jit
 def load_rows(desc, sequence, head, row, start, length, barrier, shared, RAGGED: gl.constexpr):
-    """Load the box whose first row is `row` of the sequence, which lies at `start` and has `length` rows (both used if ragged)."""
+    """Load the box whose first row is `row` of the sequence at `start` with `length` rows (used
+    if ragged).
+    """
     if RAGGED:
         tma_load(desc, [LIMIT, start + length, head, LIMIT - length + row, 0], barrier, shared)
     else:
@@ -73,7 +83,9 @@ def load_rows(desc, sequence, head, row, start, length, barrier, shared, RAGGED:
 
 @gluon.jit
 def store_rows(desc, sequence, head, row, start, length, shared, RAGGED: gl.constexpr):
-    """Store the box whose first row is `row`, as far as the sequence goes; `tma.store_wait` waits for it."""
+    """Store the box whose first row is `row`, up to the sequence's end; `tma.store_wait` waits
+    for it.
+    """
     if RAGGED:
         tma_store(desc, [LIMIT, start + length, head, LIMIT - length + row, 0], shared)
     else:

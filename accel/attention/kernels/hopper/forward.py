@@ -1,13 +1,15 @@
 # mypy: disable-error-code="no-untyped-def"
-"""Attention forward for NVIDIA Hopper (sm_90).
+"""Compute attention forward on NVIDIA Hopper (sm_90).
 
-One producer warp loads tiles with the copy engine (TMA); two or three consumer warpgroups of 64 queries each multiply, exponentiate and
-accumulate (FlashAttention-3, arXiv:2407.08608, sections 3.1 and 3.2): each issues the scores of one block of keys together with the
-product of the block before and the values, and takes its turn in doing so, so that one's softmax runs under the other's products.
+One producer warp loads tiles with the copy engine (TMA); two or three consumer warpgroups of 64
+queries each multiply, exponentiate and accumulate (FlashAttention-3, arXiv 2407.08608, sections 3.1
+and 3.2). Each issues the scores of one block of keys together with the product of the block before
+and the values, in turn with the others, so that one's softmax overlaps the other's products.
 
-The kernel is persistent: each multiprocessor claims tiles until there are none, those that see most keys first, and goes from one to the
-next without draining its pipeline. Where tiles are alike and short it takes every n-th instead. It begins while the kernel before it on
-the stream comes to its end (programmatic dependent launch), and waits for that before it touches memory.
+The kernel is persistent: each multiprocessor claims tiles until none are left, those that see most
+keys first, and continues with the next without draining its pipeline. If tiles are alike and short
+it takes every n-th instead. It begins while the kernel before it on the stream ends (programmatic
+dependent launch), and waits for that before it accesses memory.
 """
 
 from __future__ import annotations
@@ -55,9 +57,10 @@ def _reach(
     RIGHT: gl.constexpr,
     LEFT: gl.constexpr,
 ):
-    """The blocks of keys that the tile at `row` sees: the last one, and how many.
+    """Return the last block of keys that the tile at `row` sees, and the number of blocks.
 
-    At least one, even if no row sees a key: what needs no product is then the same as any other masked block.
+    The number is at least one, even if no row sees a key: such a block is handled like any
+    other masked block.
     """
     shift = seq_k - seq_q
     end = seq_k
@@ -77,7 +80,9 @@ def _field(claimed, i):
 
 @gluon.jit
 def _take(claimed, claim_full, claim_empty, served, seq_q, seq_k, RAGGED: gl.constexpr):
-    """Tile number `served`, once it is published: its row (-1: there is none), sequence, head, and where and how long the sequence is."""
+    """Return tile number `served` once it is published: row (-1: none), sequence, head, and the
+    sequence's start and length.
+    """
     FIELDS: gl.constexpr = 6 if RAGGED else 3
     at = (served & 1) * FIELDS
     mbarrier.wait(claim_full.index(served & 1), (served >> 1) & 1)
@@ -95,7 +100,10 @@ def _take(claimed, claim_full, claim_empty, served, seq_q, seq_k, RAGGED: gl.con
 
 @gluon.jit
 def _claim(claims, t, COUNT: gl.constexpr):
-    """The tile after `t`, which may lie past the last: the next that nobody works at or, where they are not counted, so many further on."""
+    """Return the tile after `t`, which may be past the last one.
+
+    It is the next unclaimed tile or, if they are not counted, a fixed number further on.
+    """
     if COUNT:
         t = gl.atomic_add(claims, 1, sem="relaxed")
     return gl.num_programs(0) + t
@@ -113,10 +121,12 @@ def _locate(
     RAGGED: gl.constexpr,
     COUNT: gl.constexpr,
 ):
-    """Where tile `t` lies: row (-1: past the last tile), sequence, head, start and length of its queries and of its keys.
+    """Return row (-1: past the last tile), sequence, head, start and length of queries and of
+    keys.
 
-    Heads go in groups whose keys and values fit in the L2 cache; in a group the tiles that see most keys come first. A ragged tile
-    past the end of its sequence is given up for the next one.
+    Heads form groups whose keys and values fit in the L2 cache; in a group the tiles that see
+    most keys come first. A ragged tile past the end of its sequence is skipped for the next
+    one.
     """
     tiles, row_tiles, heads, kv_group, all_heads, group = order
     row = -1
@@ -146,7 +156,9 @@ def _locate(
 
 @gluon.jit
 def _publish(claimed, claim_full, claim_empty, served, tile, RAGGED: gl.constexpr):
-    """Tell the consumers where tile number `served` lies. It stays until they have taken it."""
+    """Publish the location of tile number `served` to the consumers; it stays until they have
+    taken it.
+    """
     row, sequence, head, start_q, seq_q, start_k, seq_k = tile
     FIELDS: gl.constexpr = 6 if RAGGED else 3
     nil = gl.full([1], 0, gl.int32, gl.BlockedLayout([1], [32], [1], [0]))
@@ -185,7 +197,7 @@ def _producer(
     RAGGED: gl.constexpr,
     COUNT: gl.constexpr,
 ):
-    """Claims tiles, tells the consumers and loads what they need."""
+    """Claim tiles, publish them to the consumers, and load what they need."""
     descs, smem, bars, bounds, order, starts, claims = loads
     q_desc, k_desc, v_desc, o_desc = descs
     q_smem, k_smem, v_smem, o_smem, claimed = smem
@@ -245,7 +257,8 @@ def _producer(
             length_k,
             RAGGED,
         )
-        # Claimed while these loads are under way, so that the next tile's follow this one's without a pause.
+        # Claimed while these loads are under way, so that the next tile's follow this one's without
+        # a pause.
         served += 1
         t = _claim(claims, t, COUNT)
         tile = _locate(t, order, starts, claims, seq_q, seq_k, BM, RAGGED, COUNT)
@@ -283,7 +296,10 @@ def _producer(
 
 @gluon.jit
 def _mask(s, block, place, RIGHT: gl.constexpr, LEFT: gl.constexpr):
-    """Put -inf where the rows do not see the keys of the block. `place`: the first row, as aligned with the keys; their number; window."""
+    """Put -inf where the rows do not see the keys of the block.
+
+    `place` holds the first row, as aligned with the keys, their number, and the window.
+    """
     BN: gl.constexpr = s.shape[1]
     LAYOUT: gl.constexpr = s.type.layout
     first, seq_k, left, right = place
@@ -302,7 +318,10 @@ def _mask(s, block, place, RIGHT: gl.constexpr, LEFT: gl.constexpr):
 def _store(
     acc, m, l, lse, o_desc, o_smem, o_turn, tile, stored, CID: gl.constexpr, RAGGED: gl.constexpr
 ):
-    """Write 64 rows of output and of the logarithms of the sums. A row that sees no key has l = 0, m = -inf: output 0, lse -inf."""
+    """Write 64 rows of output and of the logarithms of the sums.
+
+    A row that sees no key has l = 0 and m = -inf, which gives output 0 and lse -inf.
+    """
     row, sequence, head, start_q, seq_q, heads, rows_in_all = tile
     O_LAYOUT: gl.constexpr = acc.type.layout
     C: gl.constexpr = o_turn.shape[0]
@@ -330,7 +349,10 @@ def _store(
 
 @gluon.jit
 def _pack(weights, dtype: gl.constexpr):
-    """Neighbours in pairs of 16 bits, as int32 [rows, keys / 2]: carried so, they pass through loops without being taken apart."""
+    """Pack neighbours as pairs of 16 bits, int32 [rows, keys / 2].
+
+    They then pass through loops without being taken apart.
+    """
     low, high = gl.split(weights.reshape([weights.shape[0], weights.shape[1] // 2, 2]))
     if dtype == gl.bfloat16:
         return gl.inline_asm_elementwise(
@@ -354,7 +376,7 @@ def _pack(weights, dtype: gl.constexpr):
 
 @gluon.jit
 def _unpack(pairs, dtype: gl.constexpr, LAYOUT: gl.constexpr):
-    """What `_pack` packed, as the left factor of a product."""
+    """Unpack the result of `_pack` as the left factor of a product."""
     low, high = gl.inline_asm_elementwise(
         "mov.b32 {$0, $1}, $2;",
         "=h,=h,r",
@@ -369,7 +391,11 @@ def _unpack(pairs, dtype: gl.constexpr, LAYOUT: gl.constexpr):
 
 @gluon.jit
 def _issue(q, smem, bars, p, acc, step, CID: gl.constexpr):
-    """Issue the scores of this step's block and the output of the step before, in turn with the other consumers. Wait for the scores."""
+    """Issue the scores of this step's block and the output of the step before, and wait for the
+    scores.
+
+    Consumers issue in turn.
+    """
     k_smem, v_smem = smem[1], smem[2]
     k_full, k_empty, v_full, turn = bars[2], bars[3], bars[4], bars[6]
     C: gl.constexpr = turn.shape[0]
@@ -407,7 +433,9 @@ def _softmax(
     LEFT: gl.constexpr,
     SOFTCAP: gl.constexpr,
 ):
-    """A step of online softmax, in powers of two: the weights, the new maxima and sums, and what the old output is to be scaled by."""
+    """Run a step of online softmax in base 2: return the weights, the new maxima and sums, and
+    the factor of the old output.
+    """
     scale, cap, scale_in = factors
     if SOFTCAP:
         # tanh(x) = 1 - 2 / (1 + exp(2x)), as exact as float32, which tanh.approx is not.
@@ -441,7 +469,7 @@ def _sweep(
     LEFT: gl.constexpr,
     SOFTCAP: gl.constexpr,
 ):
-    """`count` blocks downwards from `block`."""
+    """Process `count` blocks downwards from `block`."""
     acc, m, l, pairs = state
     v_empty = bars[5]
     O_LAYOUT: gl.constexpr = acc.type.layout
@@ -469,9 +497,11 @@ def _consumer(
     SOFTCAP: gl.constexpr,
     CUT: gl.constexpr,
 ):
-    """Queries 64 CID to 64 CID + 63 of each tile, over its blocks of keys from the last to the first.
+    """Compute queries 64 CID to 64 CID + 63 of each tile, from the last block of keys to the
+    first.
 
-    The output of a tile's last block is issued with the scores of the next tile's first: the tensor cores work while the tile is written.
+    The output of a tile's last block is issued with the scores of the next tile's first, so the
+    tensor cores work while the tile is written.
     """
     descs, smem, bars, bounds, lse, factors, heads, rows_in_all = args
     q_smem, k_smem, v_smem, o_smem, claimed = smem
@@ -510,7 +540,8 @@ def _consumer(
         row += CID * ROWS
         shift = seq_k - seq_q
         place = (row + shift, seq_k, left, right)
-        # Blocks that some row sees only in part come first and, at the window's left edge, last: `part` and from `whole` on.
+        # Blocks that some row sees only in part come first and, at the window's left edge, last:
+        # `part` and from `whole` on.
         part = 1
         whole = blocks
         if RIGHT:
@@ -645,10 +676,14 @@ _NUMBERS = (
 
 @gluon.jit(do_not_specialize=["starts_q", "starts_k", *_NUMBERS])
 def hopper_forward(
-    q_desc, k_desc, v_desc, o_desc, lse, claims, starts_q, starts_k, seq_q, seq_k, left, right, tiles, row_tiles, heads, kv_group,
-    all_heads, group, rows_in_all, scale, cap, scale_in, C: gl.constexpr, BN: gl.constexpr, D: gl.constexpr, STAGES: gl.constexpr,
-    Q_STAGES: gl.constexpr, O_SLOTS: gl.constexpr, REGISTERS: gl.constexpr, SPARE: gl.constexpr, RIGHT: gl.constexpr,
-    LEFT: gl.constexpr, RAGGED: gl.constexpr, SOFTCAP: gl.constexpr, CUT: gl.constexpr, COUNT: gl.constexpr
+    q_desc, k_desc, v_desc, o_desc, lse, claims, starts_q, starts_k, seq_q, seq_k, left, right,
+    tiles, row_tiles, heads, kv_group,
+    all_heads, group, rows_in_all, scale, cap, scale_in, C: gl.constexpr, BN: gl.constexpr,
+    D: gl.constexpr, STAGES: gl.constexpr,
+    Q_STAGES: gl.constexpr, O_SLOTS: gl.constexpr, REGISTERS: gl.constexpr, SPARE: gl.constexpr,
+    RIGHT: gl.constexpr,
+    LEFT: gl.constexpr, RAGGED: gl.constexpr, SOFTCAP: gl.constexpr, CUT: gl.constexpr,
+    COUNT: gl.constexpr
 ):  # fmt: skip
     dtype: gl.constexpr = q_desc.dtype
     FIELDS: gl.constexpr = 6 if RAGGED else 3
@@ -703,10 +738,12 @@ def hopper_forward(
     bounds = (seq_q, seq_k, left, right)
     order = (tiles, row_tiles, heads, kv_group, all_heads, group)
     factors = (scale, cap, scale_in)
-    # The compile-time values must stand in the calls themselves: in an assigned tuple they would become run-time values.
+    # The compile-time values must stand in the calls themselves: in an assigned tuple they would
+    # become run-time values.
     args = (descs, smem, bars, bounds, lse, factors, heads, rows_in_all)
     loads = (descs, smem, bars, bounds, order, (starts_q, starts_k), claims)
-    # What is above ran while the kernel before this one on the stream came to its end; what is below may need what that one wrote.
+    # What is above ran while the kernel before this one on the stream came to its end; what is
+    # below may need what that one wrote.
     gdc_launch_dependents()
     gdc_wait()
     if C == 2:
@@ -734,7 +771,7 @@ def hopper_forward(
 
 @dataclass(frozen=True)
 class _Shape:
-    """How the kernel for heads of up to `dim` elements is cut."""
+    """Hold the tile sizes of the kernel for heads of up to `dim` elements."""
 
     dim: int
     consumers: int
@@ -761,27 +798,34 @@ SHAPES = {
     256: _Shape(256, 2, 64, 2, 1, 1, 240, 24, 168),
 }
 SHORT = _Shape(64, 2, 128, 3, 2, 2, 240, 24, 168)
-"""For heads of up to 64 elements where 192 queries at once leave too much of the last tile, or of the diagonal's blocks, unused."""
+"""For heads of up to 64 elements where 192 queries at once leave too much of the last tile, or of
+the diagonal's blocks, unused."""
 SHORT_KEYS = 1024
-"""Up to here a tile takes so little time that a counter costs more than claiming gains, where all tiles are alike."""
+"""Up to here a tile takes so little time that a counter costs more than claiming gains, where all
+tiles are alike."""
 L2_BYTES = 24 << 20
 """Keys and values that the tiles at work share: about half the L2 cache."""
 
 
 def _shape(dim: int, longest_q: int, *, masked: bool) -> _Shape:
-    """The faster where both were measured: at 512, 2048 and from 8192 queries on."""
+    """Return the faster tile sizes as measured at 512, 2048, and from 8192 queries on."""
     if dim <= 64 and longest_q <= (4096 if masked else 512):
         return SHORT
     return next(shape for most, shape in SHAPES.items() if dim <= most)
 
 
 def supports(q: Tensor, k: Tensor, v: Tensor) -> str | None:
-    """Why `forward` does not take these tensors, q [B,H,Sq,D], k and v [B,Hkv,Sk,D], in words; None where it does."""
+    """Return why `forward` does not take q [B,H,Sq,D], k and v [B,Hkv,Sk,D], or None if it
+    does.
+    """
     dim = q.shape[-1]
     if q.dtype not in (torch.float16, torch.bfloat16):
         return "the Hopper kernel takes float16 and bfloat16"
     if dim % 8 or not 8 <= dim <= max(SHAPES):
-        return f"the Hopper kernel takes head sizes that are multiples of 8, up to {max(SHAPES)}; got {dim}"
+        return (
+            f"the Hopper kernel takes head sizes that are multiples of 8, up to {max(SHAPES)};"
+            f" got {dim}"
+        )
     for name, x in (("q", q), ("k", k), ("v", v)):
         if why := misfit(x):
             return f"{name}: {why}"
@@ -799,11 +843,14 @@ def forward(
     softcap: float,
     ragged: Ragged | None,
 ) -> tuple[Tensor, Tensor]:
-    """Attention of q [B,H,Sq,D] over k, v [B,Hkv,Sk,D], fp16 or bf16, of any strides that `supports` accepts: out like q, lse [B,H,Sq].
+    """Compute attention; return out like q, and lse [B,H,Sq].
 
-    Query i sees the keys from i + shift - left to i + shift + right, shift = Sk - Sq; None is unlimited. The scores are scale * q.k, or
-    with a softcap above 0, softcap * tanh(scale * q.k / softcap). lse is float32, the natural logarithm of the sum of exponentials;
-    a row that sees no key gives 0 and lse -inf. With `ragged`, B is 1 and the sequences lie end to end.
+    Shapes: q is [B,H,Sq,D], k and v are [B,Hkv,Sk,D], float16 or bfloat16, with any strides
+    that `supports` accepts. Query i sees the keys from i + shift - left to i + shift + right,
+    with shift = Sk - Sq; None means no limit. The scores are scale * q.k, or with a softcap
+    above 0, softcap * tanh(scale * q.k / softcap). lse is float32, the natural logarithm of the
+    sum of exponentials; a row that sees no key gives 0 and lse -inf. With `ragged`, B is 1 and
+    the sequences lie end to end.
     """
     plan = _plan(geometry_key(q, k, v, left, right, scale, softcap, ragged, None))
     return plan.run(q, k, v, *(() if ragged is None else (ragged.starts_q, ragged.starts_k)))
@@ -819,19 +866,23 @@ def planned(
     scale: float,
     softcap: float,
 ) -> Callable[..., tuple[Tensor, Tensor]]:
-    """`forward` for all tensors of these sizes, strides, dtype, device and alignment: without a look at them."""
+    """Return `forward` for tensors of one kind, which it does not check.
+
+    They have the sizes, strides, dtype, device and alignment of these.
+    """
     return _plan(geometry_key(q, k, v, left, right, scale, softcap, None, None)).run
 
 
 class _Plan(NamedTuple):
     lse: Tensor
-    """One element, expanded: torch.empty_like of it takes half the time of torch.empty with a shape, a dtype and a device."""
+    """One element, expanded: torch.empty_like of it takes half the time of torch.empty with a
+    shape, a dtype and a device."""
     attend: Callable[..., None] | None
     counts: bool
     """Whether the tiles that were claimed are counted."""
 
     def run(self, q: Tensor, k: Tensor, v: Tensor, *starts: Tensor) -> tuple[Tensor, Tensor]:
-        """Allocate the results and launch what computes them."""
+        """Allocate the results and launch the kernel."""
         out, lse = torch.empty_like(q), torch.empty_like(self.lse)
         if self.attend is None:
             return out.zero_(), lse.fill_(-math.inf)
@@ -852,9 +903,10 @@ def _plan(key: tuple[object, ...]) -> _Plan:
 
 
 def forward_call(g: Geometry, processors: int) -> KernelCall:
-    """The launch for a problem. Needs no GPU."""
+    """Return the launch for a problem."""
     longest_q, longest_k = g.longest
-    # A window as wide as the sequence is none; one that lies further off than all keys is as good as any other such.
+    # A window as wide as the sequence is none; one that lies further off than all keys is as good
+    # as any other such.
     left = (
         None if g.left is None or g.left >= longest_k - 1 else max(g.left, -longest_q - longest_k)
     )
@@ -911,7 +963,8 @@ def forward_call(g: Geometry, processors: int) -> KernelCall:
         "SOFTCAP": g.softcap != 0.0,
         # Whether some block has keys that a row does not see.
         "CUT": cut or ragged or g.k.shape[2] % shape.keys != 0,
-        # Another kernel must set the counter to 0 first. Ragged batches need one: `_locate` claims, too.
+        # Another kernel must set the counter to 0 first. Ragged batches need one: `_locate` claims,
+        # too.
         "COUNT": tiles > processors and (cut or ragged or longest_k > SHORT_KEYS),
     }
     pointers = {

@@ -1,4 +1,4 @@
-"""What the Hopper kernels use of Gluon, under one name for each thing: Triton renamed some of it between 3.6 and 3.9.
+"""Import Gluon's functions under one name each: Triton renamed some between 3.6 and 3.9.
 
 Kernels import everything of Gluon that differs from here, and the rest from Triton itself.
 """
@@ -8,7 +8,9 @@ from __future__ import annotations
 from triton.experimental.gluon.language.nvidia.hopper import tma
 
 tma_load = tma.async_load if hasattr(tma, "async_load") else tma.async_copy_global_to_shared
-"""`tma_load(descriptor, coordinates, barrier, shared)`: copy a box into shared memory; `barrier` counts its bytes."""
+"""`tma_load(descriptor, coordinates, barrier, shared)`: copy a box into shared memory; `barrier`
+counts its bytes."""
 
 tma_store = tma.async_store if hasattr(tma, "async_store") else tma.async_copy_shared_to_global
-"""`tma_store(descriptor, coordinates, shared)`: copy shared memory to a box; `tma.store_wait` waits for it."""
+"""`tma_store(descriptor, coordinates, shared)`: copy shared memory to a box; `tma.store_wait` waits
+for it."""

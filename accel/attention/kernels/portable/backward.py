@@ -70,8 +70,8 @@ def backward(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
     """Return dq, dk, dv and dbias from the gradient of the output.
 
-    It takes O(Sq) memory beside the results. The other arguments are those of `forward`, and out and
-    lse its results (those of any backend mean the same).
+    It takes O(Sq) memory beside the results. The other arguments are those of `forward`, and out
+    and lse its results (those of any backend mean the same).
 
     Args:
         dout: the gradient of out.

@@ -1,8 +1,10 @@
-"""The portable backward (FlashAttention-2, arXiv 2307.08691, algorithm 2), without atomics: each gradient has its own kernel, which sums in
-one order, so that repeated runs give the same bits.
+"""Compute the portable backward pass without atomics (FlashAttention-2, arXiv 2307.08691, algorithm
+2).
 
-With s the scores as the softmax sees them, p = exp(s - lse) the weights, dp = dout vᵀ and delta the row sums of out * dout:
-dv = pᵀ dout, ds = p (dp - delta), dbias = ds, dq = scale * ds k, dk = scale * dsᵀ q; a softcap multiplies ds by 1 - tanh² for dq, dk.
+Each gradient has its own kernel, which sums in one order, so that repeated runs give the same bits.
+With s the scores before the softmax, p = exp(s - lse) the weights, dp = dout vᵀ and delta the row
+sums of out * dout: dv = pᵀ dout, ds = p (dp - delta), dbias = ds, dq = scale * ds k, dk = scale *
+dsᵀ q; a softcap multiplies ds by 1 - tanh² for dq and dk.
 """
 
 from __future__ import annotations
@@ -23,10 +25,11 @@ from accel.attention.kernels.portable.kernel_forward import (
 
 @triton.jit(do_not_specialize=UNSPECIALISED)
 def row_sums(
-    out_ptr, dout_ptr, delta_ptr, stride_ob, stride_oh, stride_om, stride_od, stride_gb, stride_gh, stride_gm, stride_gd,
+    out_ptr, dout_ptr, delta_ptr, stride_ob, stride_oh, stride_om, stride_od, stride_gb, stride_gh,
+    stride_gm, stride_gd,
     tiles, heads, total_q, HEAD_DIM: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_M: tl.constexpr,
 ):  # fmt: skip
-    """delta = the row sums of out * dout, float32 [B,H,Sq]."""
+    """Compute delta, the row sums of out * dout, float32 [B,H,Sq]."""
     tile, unit = tl.program_id(0) % tiles, tl.program_id(0) // tiles
     batch, head = (unit // heads).to(tl.int64), (unit % heads).to(tl.int64)
     rows, dims = tile * BLOCK_M + tl.arange(0, BLOCK_M).to(tl.int64), tl.arange(0, BLOCK_D)
@@ -49,10 +52,15 @@ def row_sums(
 
 @triton.jit
 def weights_and_slope(
-    products, lse, bias, rows, cols, seq_q, seq_k, shift, left, right, qk_scale, softcap, stride_bm, stride_bn,
-    LEFT: tl.constexpr, RIGHT: tl.constexpr, SOFTCAP: tl.constexpr, BIAS: tl.constexpr, MASKED: tl.constexpr, EVEN_K: tl.constexpr,
+    products, lse, bias, rows, cols, seq_q, seq_k, shift, left, right, qk_scale, softcap, stride_bm,
+    stride_bn,
+    LEFT: tl.constexpr, RIGHT: tl.constexpr, SOFTCAP: tl.constexpr, BIAS: tl.constexpr,
+    MASKED: tl.constexpr, EVEN_K: tl.constexpr,
 ):  # fmt: skip
-    """From q.k: the weights p, and d(score)/d(scale * q.k). `lse` is in base 2, +inf where there is no row, and broadcasts like `rows`."""
+    """Return the weights p from q.k, and d(score)/d(scale * q.k).
+
+    `lse` is in base 2, +inf for missing rows, and broadcasts like `rows`.
+    """
     slope = 1.0
     scores = products * qk_scale
     if SOFTCAP:
@@ -68,20 +76,27 @@ def weights_and_slope(
 
 @triton.jit
 def in_base_2(lse_at, there):
-    """The log-sum-exp of rows in base 2; +inf, which makes all weights 0, for rows that see no key and where there is no row."""
+    """Return the log-sum-exp of rows in base 2.
+
+    It is +inf, which makes all weights 0, for missing rows and rows that see no key.
+    """
     lse = tl.load(lse_at, mask=there, other=float("-inf"))
     return tl.where(lse == float("-inf"), float("inf"), lse * LOG2E)
 
 
 @triton.jit
 def gather_rows(
-    dk, dv, k, v, q_at, dout_at, lse_at, delta_at, bias, cols, begin, end, seq_q, seq_k, shift, left, right, qk_scale, softcap,
+    dk, dv, k, v, q_at, dout_at, lse_at, delta_at, bias, cols, begin, end, seq_q, seq_k, shift,
+    left, right, qk_scale, softcap,
     stride_qm, stride_gm, stride_bm, stride_bn,
     HEAD_DIM: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_M: tl.constexpr,
-    LEFT: tl.constexpr, RIGHT: tl.constexpr, SOFTCAP: tl.constexpr, BIAS: tl.constexpr, MASKED: tl.constexpr, EVEN_Q: tl.constexpr,
+    LEFT: tl.constexpr, RIGHT: tl.constexpr, SOFTCAP: tl.constexpr, BIAS: tl.constexpr,
+    MASKED: tl.constexpr, EVEN_Q: tl.constexpr,
     PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """Add what the queries `begin` to `end` - 1 give to dk (without the scale) and dv of one block of keys."""
+    """Add the contribution of queries `begin` to `end` - 1 to dk (without the scale) and dv of
+    a block of keys.
+    """
     for start in range(begin, end, BLOCK_M):
         rows = start + tl.arange(0, BLOCK_M)
         block = tl.cast(start, tl.int64)
@@ -89,8 +104,10 @@ def gather_rows(
         lse = in_base_2(lse_at + rows, rows < seq_q)
         products = tl.dot(k, tl.trans(q), input_precision=PRECISION)
         p, slope = weights_and_slope(
-            products, lse[None, :], bias, rows[None, :], cols[:, None], seq_q, seq_k, shift, left, right, qk_scale, softcap,
-            stride_bm, stride_bn, LEFT, RIGHT, SOFTCAP, BIAS, MASKED, True,  # keys beyond the last give only rows that are not stored
+            products, lse[None, :], bias, rows[None, :], cols[:, None], seq_q, seq_k, shift, left,
+            right, qk_scale, softcap,
+            # keys beyond the last give only rows that are not stored
+            stride_bm, stride_bn, LEFT, RIGHT, SOFTCAP, BIAS, MASKED, True,
         )  # fmt: skip
         dout = load_rows(dout_at + block * stride_gm, rows, seq_q, HEAD_DIM, BLOCK_D, EVEN_Q)
         dv = tl.dot(p.to(dout.dtype), dout, dv, input_precision=PRECISION)
@@ -103,16 +120,22 @@ def gather_rows(
 
 @triton.jit(do_not_specialize=UNSPECIALISED)
 def attention_dk_dv(
-    q_ptr, k_ptr, v_ptr, dout_ptr, lse_ptr, delta_ptr, bias_ptr, starts_q_ptr, starts_k_ptr, dk_ptr, dv_ptr,
-    stride_qb, stride_qh, stride_qm, stride_qd, stride_kb, stride_kh, stride_kn, stride_kd, stride_vb, stride_vh, stride_vn, stride_vd,
+    q_ptr, k_ptr, v_ptr, dout_ptr, lse_ptr, delta_ptr, bias_ptr, starts_q_ptr, starts_k_ptr, dk_ptr,
+    dv_ptr,
+    stride_qb, stride_qh, stride_qm, stride_qd, stride_kb, stride_kh, stride_kn, stride_kd,
+    stride_vb, stride_vh, stride_vn, stride_vd,
     stride_gb, stride_gh, stride_gm, stride_gd, stride_bb, stride_bh, stride_bm, stride_bn,
     stride_dkb, stride_dkh, stride_dkn, stride_dkd, stride_dvb, stride_dvh, stride_dvn, stride_dvd,
     tiles, heads, group, seq_q, seq_k, total_q, left, right, scale, qk_scale, softcap,
     HEAD_DIM: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
-    LEFT: tl.constexpr, RIGHT: tl.constexpr, SOFTCAP: tl.constexpr, BIAS: tl.constexpr, RAGGED: tl.constexpr, EVEN_Q: tl.constexpr,
+    LEFT: tl.constexpr, RIGHT: tl.constexpr, SOFTCAP: tl.constexpr, BIAS: tl.constexpr,
+    RAGGED: tl.constexpr, EVEN_Q: tl.constexpr,
     PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """dk and dv of one tile of BLOCK_N keys of one key head, over all query heads that share it. Grid: tiles * key heads * sequences."""
+    """Compute dk and dv of one tile of BLOCK_N keys of one key head, over all its query heads.
+
+    The grid is tiles * key heads * sequences.
+    """
     tile, unit = tl.program_id(0) % tiles, tl.program_id(0) // tiles
     kv_heads = heads // group
     batch, kv_head = unit // kv_heads, (unit % kv_heads).to(tl.int64)
@@ -133,7 +156,8 @@ def attention_dk_dv(
     k = tl.load(k_at[:, None] + dims[None, :] * stride_kd, mask=stored, other=0.0)
     v = tl.load(v_at[:, None] + dims[None, :] * stride_vd, mask=stored, other=0.0)
 
-    # The queries that see any of these keys, and among them those that see all: `extent` with the roles changed.
+    # The queries that see any of these keys, and among them those that see all: `extent` with the
+    # roles changed.
     final = tl.minimum((tile + 1) * BLOCK_N, seq_k) - 1
     begin, _, _, end = extent(
         tile * BLOCK_N, final, -shift, right, left, seq_q, RIGHT, LEFT, BLOCK_M
@@ -163,8 +187,10 @@ def attention_dk_dv(
             bias += place * stride_bb + head * stride_bh
         dk, dv = gather_rows(
             dk, dv, k, v, q_at, dout_at, lse_ptr + at, delta_ptr + at, bias, cols, begin, end,
-            seq_q, seq_k, shift, left, right, qk_scale, softcap, stride_qm, stride_gm, stride_bm, stride_bn,
-            HEAD_DIM, BLOCK_D, BLOCK_M, LEFT, RIGHT, SOFTCAP, BIAS, LEFT or RIGHT, EVEN_Q, PRECISION,
+            seq_q, seq_k, shift, left, right, qk_scale, softcap, stride_qm, stride_gm, stride_bm,
+            stride_bn,
+            HEAD_DIM, BLOCK_D, BLOCK_M, LEFT, RIGHT, SOFTCAP, BIAS, LEFT or RIGHT, EVEN_Q,
+            PRECISION,
         )  # fmt: skip
     dk_at = dk_ptr + place * stride_dkb + kv_head * stride_dkh + keys * stride_dkn
     dv_at = dv_ptr + place * stride_dvb + kv_head * stride_dvh + keys * stride_dvn
@@ -180,13 +206,17 @@ def attention_dk_dv(
 
 @triton.jit
 def gather_keys(
-    dq, q, dout, lse, delta, k_at, v_at, bias, rows, begin, end, seq_q, seq_k, shift, left, right, qk_scale, softcap,
+    dq, q, dout, lse, delta, k_at, v_at, bias, rows, begin, end, seq_q, seq_k, shift, left, right,
+    qk_scale, softcap,
     stride_kn, stride_vn, stride_bm, stride_bn,
     HEAD_DIM: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_N: tl.constexpr,
-    LEFT: tl.constexpr, RIGHT: tl.constexpr, SOFTCAP: tl.constexpr, BIAS: tl.constexpr, MASKED: tl.constexpr, EVEN_K: tl.constexpr,
+    LEFT: tl.constexpr, RIGHT: tl.constexpr, SOFTCAP: tl.constexpr, BIAS: tl.constexpr,
+    MASKED: tl.constexpr, EVEN_K: tl.constexpr,
     PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """Add what the keys `begin` to `end` - 1 give to dq (without the scale) of one block of queries."""
+    """Add the contribution of keys `begin` to `end` - 1 to dq (without the scale) of a block of
+    queries.
+    """
     for start in range(begin, end, BLOCK_N):
         cols = start + tl.arange(0, BLOCK_N)
         block = tl.cast(start, tl.int64)
@@ -195,7 +225,8 @@ def gather_keys(
         )
         products = tl.dot(q, tl.trans(k), input_precision=PRECISION)
         p, slope = weights_and_slope(
-            products, lse[:, None], bias, rows[:, None], cols[None, :], seq_q, seq_k, shift, left, right, qk_scale, softcap,
+            products, lse[:, None], bias, rows[:, None], cols[None, :], seq_q, seq_k, shift, left,
+            right, qk_scale, softcap,
             stride_bm, stride_bn, LEFT, RIGHT, SOFTCAP, BIAS, MASKED, EVEN_K,
         )  # fmt: skip
         v = load_rows(
@@ -210,14 +241,20 @@ def gather_keys(
 @triton.jit(do_not_specialize=UNSPECIALISED)
 def attention_dq(
     q_ptr, k_ptr, v_ptr, dout_ptr, lse_ptr, delta_ptr, bias_ptr, starts_q_ptr, starts_k_ptr, dq_ptr,
-    stride_qb, stride_qh, stride_qm, stride_qd, stride_kb, stride_kh, stride_kn, stride_kd, stride_vb, stride_vh, stride_vn, stride_vd,
-    stride_gb, stride_gh, stride_gm, stride_gd, stride_dqb, stride_dqh, stride_dqm, stride_dqd, stride_bb, stride_bh, stride_bm, stride_bn,
+    stride_qb, stride_qh, stride_qm, stride_qd, stride_kb, stride_kh, stride_kn, stride_kd,
+    stride_vb, stride_vh, stride_vn, stride_vd,
+    stride_gb, stride_gh, stride_gm, stride_gd, stride_dqb, stride_dqh, stride_dqm, stride_dqd,
+    stride_bb, stride_bh, stride_bm, stride_bn,
     tiles, heads, group, seq_q, seq_k, total_q, left, right, scale, qk_scale, softcap,
     HEAD_DIM: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
-    LEFT: tl.constexpr, RIGHT: tl.constexpr, SOFTCAP: tl.constexpr, BIAS: tl.constexpr, RAGGED: tl.constexpr, EVEN_K: tl.constexpr,
+    LEFT: tl.constexpr, RIGHT: tl.constexpr, SOFTCAP: tl.constexpr, BIAS: tl.constexpr,
+    RAGGED: tl.constexpr, EVEN_K: tl.constexpr,
     PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """dq of one tile of BLOCK_M queries of one head. Grid: tiles * heads * sequences, the tile fastest."""
+    """Compute dq of one tile of BLOCK_M queries of one head.
+
+    The grid is tiles * heads * sequences, the tile fastest.
+    """
     tile, unit = tl.program_id(0) % tiles, tl.program_id(0) // tiles
     head, batch = unit % heads, unit // heads
     if RIGHT:
@@ -272,17 +309,23 @@ def attention_dq(
     dq = tl.zeros([BLOCK_M, BLOCK_D], tl.float32)
     if LEFT:  # the whole blocks last, as in the forward
         dq = gather_keys(
-            dq, q, dout, lse, delta, k_at, v_at, bias, rows, begin, full_begin, seq_q, seq_k, shift, left, right, qk_scale, softcap,
-            stride_kn, stride_vn, stride_bm, stride_bn, HEAD_DIM, BLOCK_D, BLOCK_N, LEFT, RIGHT, SOFTCAP, BIAS, True, EVEN_K, PRECISION,
+            dq, q, dout, lse, delta, k_at, v_at, bias, rows, begin, full_begin, seq_q, seq_k, shift,
+            left, right, qk_scale, softcap,
+            stride_kn, stride_vn, stride_bm, stride_bn, HEAD_DIM, BLOCK_D, BLOCK_N, LEFT, RIGHT,
+            SOFTCAP, BIAS, True, EVEN_K, PRECISION,
         )  # fmt: skip
     if LEFT or RIGHT or not EVEN_K:
         dq = gather_keys(
-            dq, q, dout, lse, delta, k_at, v_at, bias, rows, full_end, end, seq_q, seq_k, shift, left, right, qk_scale, softcap,
-            stride_kn, stride_vn, stride_bm, stride_bn, HEAD_DIM, BLOCK_D, BLOCK_N, LEFT, RIGHT, SOFTCAP, BIAS, True, EVEN_K, PRECISION,
+            dq, q, dout, lse, delta, k_at, v_at, bias, rows, full_end, end, seq_q, seq_k, shift,
+            left, right, qk_scale, softcap,
+            stride_kn, stride_vn, stride_bm, stride_bn, HEAD_DIM, BLOCK_D, BLOCK_N, LEFT, RIGHT,
+            SOFTCAP, BIAS, True, EVEN_K, PRECISION,
         )  # fmt: skip
     dq = gather_keys(
-        dq, q, dout, lse, delta, k_at, v_at, bias, rows, full_begin, full_end, seq_q, seq_k, shift, left, right, qk_scale, softcap,
-        stride_kn, stride_vn, stride_bm, stride_bn, HEAD_DIM, BLOCK_D, BLOCK_N, LEFT, RIGHT, SOFTCAP, BIAS, False, EVEN_K, PRECISION,
+        dq, q, dout, lse, delta, k_at, v_at, bias, rows, full_begin, full_end, seq_q, seq_k, shift,
+        left, right, qk_scale, softcap,
+        stride_kn, stride_vn, stride_bm, stride_bn, HEAD_DIM, BLOCK_D, BLOCK_N, LEFT, RIGHT,
+        SOFTCAP, BIAS, False, EVEN_K, PRECISION,
     )  # fmt: skip
     dq_at = dq_ptr + place * stride_dqb + head * stride_dqh + queries * stride_dqm
     tl.store(
@@ -295,16 +338,21 @@ def attention_dq(
 @triton.jit(do_not_specialize=UNSPECIALISED)
 def attention_dbias(
     q_ptr, k_ptr, v_ptr, dout_ptr, lse_ptr, delta_ptr, bias_ptr, dbias_ptr,
-    stride_qb, stride_qh, stride_qm, stride_qd, stride_kb, stride_kh, stride_kn, stride_kd, stride_vb, stride_vh, stride_vn, stride_vd,
+    stride_qb, stride_qh, stride_qm, stride_qd, stride_kb, stride_kh, stride_kn, stride_kd,
+    stride_vb, stride_vh, stride_vn, stride_vd,
     stride_gb, stride_gh, stride_gm, stride_gd, stride_bb, stride_bh, stride_bm, stride_bn,
     stride_db, stride_dh, stride_dm, stride_dn, tiles_m, tiles_n, own_heads,
-    sum_batches, sum_heads, sum_tiles_m, sum_tiles_n, heads, group, seq_q, seq_k, left, right, qk_scale, softcap,
+    sum_batches, sum_heads, sum_tiles_m, sum_tiles_n, heads, group, seq_q, seq_k, left, right,
+    qk_scale, softcap,
     HEAD_DIM: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
-    SUM_M: tl.constexpr, SUM_N: tl.constexpr, LEFT: tl.constexpr, RIGHT: tl.constexpr, SOFTCAP: tl.constexpr, PRECISION: tl.constexpr,
+    SUM_M: tl.constexpr, SUM_N: tl.constexpr, LEFT: tl.constexpr, RIGHT: tl.constexpr,
+    SOFTCAP: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """One tile of the gradient of an additive bias, summed in a fixed order over the dimensions in which the bias was broadcast.
+    """Compute one tile of the gradient of an additive bias, summed over broadcast dimensions in
+    a fixed order.
 
-    The grid is tiles_n * tiles_m * own_heads * own batches, each 1 where summed; `sum_*` count what one program adds up, 1 where not.
+    The grid is tiles_n * tiles_m * own_heads * own batches, each 1 where summed; `sum_*` count
+    the terms of one program, 1 where not summed.
     """
     pid = tl.program_id(0)
     tile_n, tile_m = pid % tiles_n, pid // tiles_n % tiles_m
@@ -341,8 +389,10 @@ def attention_dbias(
         delta = tl.load(delta_ptr + at, mask=rows < seq_q, other=0.0)
         bias = bias_ptr + batch * stride_bb + head * stride_bh
         p, _ = weights_and_slope(
-            tl.dot(q, tl.trans(k), input_precision=PRECISION), lse[:, None], bias, rows[:, None], cols[None, :],
-            seq_q, seq_k, shift, left, right, qk_scale, softcap, stride_bm, stride_bn, LEFT, RIGHT, SOFTCAP, "float", True, False,
+            tl.dot(q, tl.trans(k), input_precision=PRECISION), lse[:, None], bias, rows[:, None],
+            cols[None, :],
+            seq_q, seq_k, shift, left, right, qk_scale, softcap, stride_bm, stride_bn, LEFT, RIGHT,
+            SOFTCAP, "float", True, False,
         )  # fmt: skip
         total += p * (tl.dot(dout, tl.trans(v), input_precision=PRECISION) - delta[:, None])
     at = dbias_ptr + own_batch.to(tl.int64) * stride_db + own_head.to(tl.int64) * stride_dh

@@ -1,7 +1,9 @@
-"""The portable forward: an online softmax over blocks of keys (FlashAttention-2, arXiv 2307.08691, algorithm 1), and its split over keys.
+"""Compute the portable forward pass: online softmax over blocks of keys, with optional splits.
 
-Scores are in base 2, multiplied by scale * log2(e) once, so that exp2 serves. `m` is a row's largest score so far, `l` the sum of its
-weights, `acc` the weighted sum of values.
+Scores are in base 2, multiplied by scale * log2(e) once, so that exp2 suffices. `m` is a row's
+largest score so far, `l` the sum of its weights, `acc` the weighted sum of values.
+
+Source: FlashAttention-2 (arXiv 2307.08691), algorithm 1.
 """
 
 from __future__ import annotations
@@ -13,15 +15,19 @@ LN2 = tl.constexpr(0.6931471805599453)
 LOG2E = tl.constexpr(1.4426950408889634)
 
 UNSPECIALISED = (
-    "tiles", "units", "heads", "group", "seq_q", "seq_k", "total_q", "left", "right", "chunk", "partial_stride", "splits",
+    "tiles", "units", "heads", "group", "seq_q", "seq_k", "total_q", "left", "right", "chunk",
+    "partial_stride", "splits",
     "tiles_m", "tiles_n", "own_heads", "sum_batches", "sum_heads", "sum_tiles_m", "sum_tiles_n",
 )  # fmt: skip
-"""Sizes and counts: knowing that one is 1 or a multiple of 16 gains nothing, and would compile the kernels anew for each."""
+"""Sizes and counts: knowing that one is 1 or a multiple of 16 gains nothing, and would compile the
+kernels anew for each."""
 
 
 @triton.jit
 def tanh(x):
-    """Exact to a few 1e-8, which the hardware's tanh.approx is not; no overflow on either side."""
+    """Return tanh, exact to a few 1e-8, unlike the hardware's tanh.approx, and without
+    overflow.
+    """
     return 1.0 - 2.0 / (tl.exp2(x * (2.0 * LOG2E)) + 1.0)
 
 
@@ -38,7 +44,10 @@ def hide(
     RIGHT: tl.constexpr,
     EVEN_K: tl.constexpr,
 ):
-    """Scores, -inf where the queries `rows` do not see the keys `cols`; the two broadcast against each other."""
+    """Return the scores, -inf where the queries `rows` do not see the keys `cols`.
+
+    The two broadcast together.
+    """
     if LEFT:
         scores = tl.where(cols >= rows + (shift - left), scores, float("-inf"))
     if RIGHT:
@@ -52,7 +61,10 @@ def hide(
 def load_rows(
     at, indices, limit, HEAD_DIM: tl.constexpr, BLOCK_D: tl.constexpr, EVEN: tl.constexpr
 ):
-    """A tile [rows, BLOCK_D] of vectors of HEAD_DIM elements; 0 beyond them, and from index `limit` on, which EVEN says no row reaches."""
+    """Load a tile [rows, BLOCK_D] of vectors of HEAD_DIM elements.
+
+    Elements beyond them are 0, and rows from `limit` on; EVEN means that no row reaches it.
+    """
     inside = tl.arange(0, BLOCK_D) < HEAD_DIM
     if not EVEN:
         return tl.load(at, mask=(indices < limit)[:, None] & inside[None, :], other=0.0)
@@ -63,7 +75,10 @@ def load_rows(
 
 @triton.jit
 def biased(scores, bias, rows, cols, stride_m, stride_n, seq_q, seq_k, BIAS: tl.constexpr):
-    """Scores in base 2 plus an additive bias, or hidden where a boolean one is False. `bias` points at this head's bias."""
+    """Return scores in base 2 plus an additive bias, or hidden where a boolean one is False.
+
+    `bias` points at this head's bias.
+    """
     at = bias + rows.to(tl.int64) * stride_m + cols.to(tl.int64) * stride_n
     there = (rows < seq_q) & (cols < seq_k)
     if BIAS == "bool":
@@ -73,13 +88,18 @@ def biased(scores, bias, rows, cols, stride_m, stride_n, seq_q, seq_k, BIAS: tl.
 
 @triton.jit
 def attend(
-    acc, l, m, q, k_at, v_at, bias, rows, begin, end, seq_q, seq_k, shift, left, right, qk_scale, softcap,
+    acc, l, m, q, k_at, v_at, bias, rows, begin, end, seq_q, seq_k, shift, left, right, qk_scale,
+    softcap,
     stride_kn, stride_vn, stride_bm, stride_bn,
     HEAD_DIM: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_N: tl.constexpr,
-    LEFT: tl.constexpr, RIGHT: tl.constexpr, SOFTCAP: tl.constexpr, BIAS: tl.constexpr, MASKED: tl.constexpr, EVEN_K: tl.constexpr,
+    LEFT: tl.constexpr, RIGHT: tl.constexpr, SOFTCAP: tl.constexpr, BIAS: tl.constexpr,
+    MASKED: tl.constexpr, EVEN_K: tl.constexpr,
     PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """Add keys `begin` to `end` - 1, of which MASKED says whether any may be hidden or lie beyond the sequence."""
+    """Add the keys `begin` to `end` - 1.
+
+    MASKED means that some may be hidden or past the end of the sequence.
+    """
     steps = tl.arange(0, BLOCK_N)
     for start in range(begin, end, BLOCK_N):
         cols = start + steps
@@ -104,7 +124,9 @@ def attend(
             new = tl.maximum(m, tl.max(scores, 1))
             anchor = tl.where(new == float("-inf"), 0.0, new)
             p = tl.exp2(scores - anchor[:, None])
-        else:  # the scale is above 0, so the largest score stays the largest, and scaling joins the subtraction in one instruction
+        else:
+            # the scale is positive, so the largest score stays the largest, and scaling and
+            # subtraction are one instruction
             new = tl.maximum(m, tl.max(scores, 1) * qk_scale)
             anchor = new
             p = tl.exp2(scores * qk_scale - anchor[:, None])
@@ -131,9 +153,10 @@ def extent(
     RIGHT: tl.constexpr,
     BLOCK_N: tl.constexpr,
 ):
-    """The keys that queries `first` to `last` look at: (begin, full_begin, full_end, end).
+    """Return the keys that queries `first` to `last` see: (begin, full_begin, full_end, end).
 
-    All multiples of BLOCK_N but `end`. All these queries see every key from full_begin to full_end - 1; blocks outside need a mask.
+    All are multiples of BLOCK_N except `end`. All these queries see every key from full_begin
+    to full_end - 1; blocks outside need a mask.
     """
     begin = 0
     full_begin = 0
@@ -151,17 +174,23 @@ def extent(
 @triton.jit(do_not_specialize=UNSPECIALISED)
 def attention_forward(
     q_ptr, k_ptr, v_ptr, out_ptr, lse_ptr, bias_ptr, starts_q_ptr, starts_k_ptr,
-    stride_qb, stride_qh, stride_qm, stride_qd, stride_kb, stride_kh, stride_kn, stride_kd, stride_vb, stride_vh, stride_vn, stride_vd,
+    stride_qb, stride_qh, stride_qm, stride_qd, stride_kb, stride_kh, stride_kn, stride_kd,
+    stride_vb, stride_vh, stride_vn, stride_vd,
     stride_ob, stride_oh, stride_om, stride_od, stride_bb, stride_bh, stride_bm, stride_bn,
-    tiles, units, heads, group, seq_q, seq_k, total_q, left, right, qk_scale, softcap, chunk, partial_stride,
-    HEAD_DIM: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, PACK: tl.constexpr,
-    LEFT: tl.constexpr, RIGHT: tl.constexpr, SOFTCAP: tl.constexpr, BIAS: tl.constexpr, RAGGED: tl.constexpr, SPLIT: tl.constexpr,
+    tiles, units, heads, group, seq_q, seq_k, total_q, left, right, qk_scale, softcap, chunk,
+    partial_stride,
+    HEAD_DIM: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
+    PACK: tl.constexpr,
+    LEFT: tl.constexpr, RIGHT: tl.constexpr, SOFTCAP: tl.constexpr, BIAS: tl.constexpr,
+    RAGGED: tl.constexpr, SPLIT: tl.constexpr,
     EVEN_K: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """One tile of BLOCK_M rows of one head; of PACK heads that share a key head, their queries interleaved, where PACK > 1.
+    """Compute one tile of BLOCK_M rows of one head, or of PACK heads that share a key head,
+    interleaved.
 
-    The grid is tiles * (heads / PACK) * sequences (* splits), the tile fastest. With SPLIT each split of the keys, `chunk` of them, writes
-    its own float32 result and log-sum-exp, `partial_stride` rows after the one before it, for `combine_splits`.
+    The grid is tiles * (heads / PACK) * sequences (* splits), the tile fastest. With SPLIT each
+    split of `chunk` keys writes its own float32 result and log-sum-exp, `partial_stride` rows
+    after the one before it, for `combine_splits`.
     """
     tile = tl.program_id(0) % tiles
     unit = tl.program_id(0) // tiles
@@ -218,20 +247,27 @@ def attention_forward(
     acc = tl.zeros([BLOCK_M, BLOCK_D], tl.float32)
     l = tl.zeros([BLOCK_M], tl.float32)
     m = tl.full([BLOCK_M], float("-inf"), tl.float32)
-    # The whole blocks last: were they first, ptxas would make every wgmma wait for the one before it (its note C7515).
+    # The whole blocks last: were they first, ptxas would make every wgmma wait for the one before
+    # it (its note C7515).
     if LEFT:
         acc, l, m = attend(
-            acc, l, m, q, k_at, v_at, bias, rows, begin, full_begin, seq_q, seq_k, shift, left, right, qk_scale, softcap,
-            stride_kn, stride_vn, stride_bm, stride_bn, HEAD_DIM, BLOCK_D, BLOCK_N, LEFT, RIGHT, SOFTCAP, BIAS, True, EVEN_K, PRECISION,
+            acc, l, m, q, k_at, v_at, bias, rows, begin, full_begin, seq_q, seq_k, shift, left,
+            right, qk_scale, softcap,
+            stride_kn, stride_vn, stride_bm, stride_bn, HEAD_DIM, BLOCK_D, BLOCK_N, LEFT, RIGHT,
+            SOFTCAP, BIAS, True, EVEN_K, PRECISION,
         )  # fmt: skip
     if LEFT or RIGHT or not EVEN_K:
         acc, l, m = attend(
-            acc, l, m, q, k_at, v_at, bias, rows, full_end, end, seq_q, seq_k, shift, left, right, qk_scale, softcap,
-            stride_kn, stride_vn, stride_bm, stride_bn, HEAD_DIM, BLOCK_D, BLOCK_N, LEFT, RIGHT, SOFTCAP, BIAS, True, EVEN_K, PRECISION,
+            acc, l, m, q, k_at, v_at, bias, rows, full_end, end, seq_q, seq_k, shift, left, right,
+            qk_scale, softcap,
+            stride_kn, stride_vn, stride_bm, stride_bn, HEAD_DIM, BLOCK_D, BLOCK_N, LEFT, RIGHT,
+            SOFTCAP, BIAS, True, EVEN_K, PRECISION,
         )  # fmt: skip
     acc, l, m = attend(
-        acc, l, m, q, k_at, v_at, bias, rows, full_begin, full_end, seq_q, seq_k, shift, left, right, qk_scale, softcap,
-        stride_kn, stride_vn, stride_bm, stride_bn, HEAD_DIM, BLOCK_D, BLOCK_N, LEFT, RIGHT, SOFTCAP, BIAS, False, EVEN_K, PRECISION,
+        acc, l, m, q, k_at, v_at, bias, rows, full_begin, full_end, seq_q, seq_k, shift, left,
+        right, qk_scale, softcap,
+        stride_kn, stride_vn, stride_bm, stride_bn, HEAD_DIM, BLOCK_D, BLOCK_N, LEFT, RIGHT,
+        SOFTCAP, BIAS, False, EVEN_K, PRECISION,
     )  # fmt: skip
 
     blind = l == 0.0  # not m == -inf: a row of NaN must stay NaN
@@ -252,11 +288,14 @@ def attention_forward(
 @triton.jit(do_not_specialize=UNSPECIALISED)
 def combine_splits(
     partial_ptr, partial_lse_ptr, out_ptr, lse_ptr, stride_ob, stride_oh, stride_om, stride_od,
-    heads, total_q, splits, partial_stride, HEAD_DIM: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_S: tl.constexpr,
+    heads, total_q, splits, partial_stride, HEAD_DIM: tl.constexpr, BLOCK_D: tl.constexpr,
+    BLOCK_S: tl.constexpr,
 ):  # fmt: skip
-    """One query of one head: the mean of what the splits found, weighted by their sums of weights (arXiv 2311.01282, section 3).
+    """Combine the splits of one query of one head: the mean, weighted by their sums of weights.
 
-    A split that saw no key has the log-sum-exp -inf and the weight 0.
+    A split that sees no key has the log-sum-exp -inf and the weight 0.
+
+    Source: arXiv 2311.01282, section 3.
     """
     row = tl.program_id(0).to(tl.int64)
     query, head, batch = row % total_q, row // total_q % heads, row // total_q // heads

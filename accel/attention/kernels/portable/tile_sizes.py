@@ -32,7 +32,8 @@ class TileConfig(NamedTuple):
     num_stages: int
 
     def resized(self, block_m: int | None, block_n: int | None) -> TileConfig:
-        """Return the tile with other sides where they are given. Raises ValueError for bad sizes."""
+        """Return the tile with other sides where they are given. Raises ValueError for bad
+        sizes."""
         for name, size in (("block_m", block_m), ("block_n", block_n)):
             if size is not None and size not in BLOCKS:
                 raise ValueError(
