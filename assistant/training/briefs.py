@@ -1,6 +1,7 @@
-"""What a person might write of a fact table, with slots instead of values: briefs and answers, in the ways of grammar/sayings.txt.
+"""Write texts about a table of facts, with slots instead of values, as in grammar/sayings.txt.
 
-A text follows the lines of `assistant.writing.compact` one by one, so that nothing is left out and nothing added.
+A text follows the lines of `assistant.writing.compact` one by one, so that nothing is left out and
+nothing added.
 """
 
 from __future__ import annotations
@@ -24,68 +25,68 @@ _TITLES = {
     "util": ("util", "utilisation"),
     "tflops": ("tflops", "compute rate"),
 }
-"""By topic: the field, and how it is called in a sentence."""
+"""By topic: the field, and its name in a sentence."""
 _WITH = {"mem_used": "mem_free"}
-"""What a sentence about a field must tell, too, where it is asked for."""
+"""The field that a sentence about another must also mention, if it is requested."""
 _DECK = ("deck.devices", "deck.paused", "deck.notice0", "jobs.ran")
 
 
-def told(random: Random, facts: Compact) -> str:
-    """A text that mentions all that it must."""
+def write_text(random: Random, facts: Compact) -> str:
+    """Return a text that mentions everything required."""
     (kind, *about), *lines = (line.split() for line in facts.text.split("\n"))
-    teller = _Teller(random, facts.required)
-    said = [teller.line(kind, about, *line) for line in lines]
+    writer = _Writer(random, facts.required)
+    said = [writer.line(kind, about, *line) for line in lines]
     jobs = any(line[0] == "j1" for line in lines)
     if "unknown" in about:
-        said.append(teller.say(f"unknown {kind}", "", {}))
+        said.append(writer.phrase(f"unknown {kind}", "", {}))
     elif kind in ("jobs", "brief") and not jobs:
-        said.append(teller.say("no job" if kind == "brief" else "none of these", "", {}))
+        said.append(writer.phrase("no job" if kind == "brief" else "none of these", "", {}))
     return " ".join(filter(None, said))
 
 
-class _Teller:
+class _Writer:
     def __init__(self, random: Random, required: Sequence[str]) -> None:
         self._random, self._required = random, set(required)
 
     def line(self, kind: str, about: list[str], subject: str, *words: str) -> str:
-        """What is said of one line of the facts."""
+        """Return the sentence for one line of the facts."""
         split = words.index("no") if "no" in words else len(words)
         first = 1 if re.fullmatch(r"j\d+", subject) else 0  # after the state of a job
         facts = dict.fromkeys(words[first:split], True) | dict.fromkeys(words[split + 1 :], False)
         if subject == "more":
-            return self.say("more", "", {})
+            return self.phrase("more", "", {})
         if re.fullmatch(r"j\d+", subject):
-            return self.say(
+            return self.phrase(
                 "verdict" if facts.get("verdict") else words[0], subject, facts | {"state": True}
             )
         if re.fullmatch(r"d\d+", subject):
             return (
-                self.say("device", subject, facts)
+                self.phrase("device", subject, facts)
                 if kind == "brief"
                 else " ".join(self._topics(about, subject, facts))
             )
         if subject == "span":
-            return self.say("span", subject, facts)
+            return self.phrase("span", subject, facts)
         return " ".join(
-            self.say(name, subject, facts)
+            self.phrase(name, subject, facts)
             for name in _DECK
             if name.partition(".")[2] in facts and name.startswith(subject)
         )
 
     def _topics(self, about: list[str], device: str, facts: dict[str, bool]) -> list[str]:
-        """Of each topic that was asked for, a sentence."""
+        """Return a sentence for each requested topic."""
         sections = (
             f"ask {topic}" if f"ask {topic}" in _sayings() else "ask metric" for topic in about
         )
         return [
-            self.say(section, device, facts, *_TITLES.get(topic, ()))
+            self.phrase(section, device, facts, *_TITLES.get(topic, ()))
             for section, topic in zip(sections, about, strict=True)
         ]
 
-    def say(
+    def phrase(
         self, section: str, subject: str, facts: dict[str, bool], field: str = "", title: str = ""
     ) -> str:
-        """One of the ways whose facts there are, and which mention what must be."""
+        """Return one of the phrasings whose facts exist and which mention what is required."""
         ways = [way.replace("FIELD", field).replace("TITLE", title) for way in _sayings()[section]]
         needed = {
             name.partition(".")[2] for name in self._required if name.startswith(f"{subject}.")
@@ -100,7 +101,7 @@ class _Teller:
             needed &= {section.partition(" ")[2]}
         able = [way for way in ways if _can(way, facts, needed)]
         if not able and section != "no data":
-            return self.say("no data", subject, facts)
+            return self.phrase("no data", subject, facts)
         way = _SPACE.sub("", chosen(self._random, self._random.choice(able)))
         return "" if way == "-" else _SLOT.sub(lambda slot: f"{{{subject}.{slot[2]}}}", way)
 

@@ -1,6 +1,9 @@
-"""The card of a trained model: what it is, what it learnt from, how long, how good it is, and what it cannot do.
+"""Write the card of a trained model: what it is, its data, its training, its quality and its
+limits.
 
-python -m assistant.training.card FOLDER       # after training and evaluation; writes FOLDER/README.md
+Run it after training and evaluation; it writes FOLDER/README.md:
+
+python -m assistant.training.card FOLDER
 """
 
 from __future__ import annotations
@@ -78,7 +81,7 @@ _NAMES = {"en": "English", "de": "German", "fr": "French", "es": "Spanish"}
 
 
 def card(folder: Path) -> str:
-    """From training.json, evaluation.json and confusion.csv in the folder."""
+    """Return the card, from training.json, evaluation.json and confusion.csv in the folder."""
     training: dict[str, Any] = json.loads((folder / ABOUT).read_text())
     evaluation: dict[str, Any] = json.loads((folder / EVALUATION).read_text())
     plan = training["plan"]
@@ -119,7 +122,7 @@ def card(folder: Path) -> str:
 
 
 def _scores(evaluation: Mapping[str, Any]) -> str:
-    """A row for every share, and the counts."""
+    """Return a table row for every share, and the counts."""
     rows = []
     for name, value in evaluation.items():
         if isinstance(value, float):

@@ -1,4 +1,4 @@
-"""Examples as the model meets them in the assistant: a prompt of system and user, and the answer that is learnt."""
+"""Build examples as the model meets them: a prompt of system and user, and the answer to learn."""
 
 from __future__ import annotations
 
@@ -11,46 +11,52 @@ from assistant.facts import Fact
 from assistant.intents.normalize import plain
 from assistant.intents.table import SYSTEM
 from assistant.training import requests
-from assistant.training.briefs import told
+from assistant.training.briefs import write_text
 from assistant.training.phrasings import Part
 from assistant.workloads import random_machines
 from assistant.writing import compact
 
 _QUESTIONS = 0.4
-"""Share of the texts that answer a question; the others are briefs."""
+"""The share of texts that answer a question; the others are briefs."""
 _GAPS = 0.4
-"""Share of the machines some of whose facts are missing: far more than there are, as what models invent is what is missing."""
+"""The share of machines with missing facts: more than in reality, because models invent what is
+missing.
+"""
 _TEXTS_OF_ONE = 8
-"""Texts that are written of one machine at most, as gathering its facts takes the longest: one for each of its devices and jobs. What
-fails is above all a long text, where a line has other facts than the one before it."""
+"""The most texts about one machine, because gathering its facts takes longest: one for each of its
+devices and jobs. Long texts, whose lines differ in their facts, are the hardest.
+"""
 _REQUESTS = 4
-"""As many as the texts of a machine are on the average, so that their share is what it should be."""
+"""The average number of texts about a machine, so that the share of requests is kept."""
 
 
 class Sample(NamedTuple):
-    """A prompt, and the text that should follow it."""
+    """Hold a prompt, and the text that should follow it."""
 
     prompt: str
     answer: str
 
 
 def routing(random: Random, part: Part = "learnt") -> Sample:
-    """A request, and role, tool and arguments."""
+    """Return a request, answered by role, tool and arguments."""
     found = requests.example(random, part)
     return Sample(prompt(SYSTEM, plain(found.request)), " " + found.route)
 
 
 def writing(random: Random, facts: tuple[Fact, ...]) -> tuple[Sample, str | None]:
-    """A brief of facts, or the answer to a question (which is returned, too)."""
+    """Return a brief of facts, or the answer to a question, which is returned as well."""
     question = (
         random_machines.random_question(random, facts) if random.random() < _QUESTIONS else None
     )
     known = compact.compact(facts, question)
-    return Sample(prompt(compact.SYSTEM, known.text), " " + told(random, known)), question
+    return Sample(prompt(compact.SYSTEM, known.text), " " + write_text(random, known)), question
 
 
 def held_out(seed: int) -> Iterator[Sample]:
-    """Requests without end that training has not. Texts are judged by what they say: none is the only right one."""
+    """Yield requests that training does not contain, without end.
+
+    Texts are judged by what they state, because no text is the only right one.
+    """
     random = Random(seed)
     while True:
         yield routing(random, "combinations")
@@ -58,7 +64,7 @@ def held_out(seed: int) -> Iterator[Sample]:
 
 
 def stream(seed: int, texts: float) -> Iterator[Sample]:
-    """Samples without end: texts in this share, the others requests."""
+    """Yield samples without end: texts in this share, and requests otherwise."""
     random = Random(seed)
     while True:
         if random.random() < texts:

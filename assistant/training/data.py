@@ -1,8 +1,8 @@
-"""The samples that a model learns from, made once and stored as tokens: training waits for no generator.
+"""Make the samples that a model learns from once, and store them as tokens.
 
 python -m assistant.training.data FOLDER --samples 400000 --workers 16
 
-A vocabulary that the folder has is kept: where it was made before, the package that makes one is not needed.
+A vocabulary in the folder is kept, so that the package that makes one is needed only once.
 """
 
 from __future__ import annotations
@@ -28,13 +28,15 @@ HELD_OUT = "held_out.npz"
 _PIECE = 2000
 """Samples that a worker makes at once."""
 _TEXTS = 12_000
-"""Samples that the vocabulary is made of."""
+"""Samples from which the vocabulary is made."""
 _WIDTH = 16
-"""Samples whose lengths differ by less are trained together: little of a batch is padding."""
+"""Samples whose lengths differ by less are trained together, so that batches have
+little padding.
+"""
 
 
 class Batch(NamedTuple):
-    """Samples of about one length."""
+    """Hold samples of about one length."""
 
     tokens: npt.NDArray[np.int64]
     """[B, T], padded with the end."""
@@ -45,7 +47,9 @@ class Batch(NamedTuple):
 
 
 class Pool:
-    """Tokenised samples: `begins[i]` tokens of sample i are its prompt, the rest its answer with the end after it."""
+    """Hold tokenised samples. `begins[i]` tokens of sample i are its prompt, the rest
+    its answer.
+    """
 
     def __init__(
         self,
@@ -61,7 +65,7 @@ class Pool:
 
     @classmethod
     def of(cls, tokenizer: Tokenizer, samples: Iterable[Sample], longest: int) -> Pool:
-        """Samples longer than `longest` tokens are left out."""
+        """Tokenise samples, and leave out those longer than `longest` tokens."""
         rows = [row for sample in samples if len((row := encoded(tokenizer, sample))[0]) <= longest]
         tokens = np.fromiter(chain.from_iterable(ids for ids, _ in rows), np.uint16)
         return cls(
@@ -93,7 +97,7 @@ class Pool:
         )
 
     def batch(self, rows: npt.NDArray[np.int64]) -> Batch:
-        """The samples of these numbers."""
+        """Return the samples of these numbers."""
         lengths, begins = self.lengths[rows, None], self.begins[rows, None]
         place = np.arange(int(lengths.max()))
         inside = place < lengths
@@ -107,7 +111,11 @@ class Pool:
         return Batch(tokens, at, tokens[answers])
 
     def batches(self, random: np.random.Generator, rows: int, tokens: int) -> Iterator[Batch]:
-        """Without end, every sample once an epoch: `rows` samples of about one length, fewer where they are over `tokens` with padding."""
+        """Yield batches without end, with every sample once an epoch.
+
+        A batch has `rows` samples of about one length, or fewer if they exceed `tokens` with
+        padding.
+        """
         while True:
             order = random.permutation(len(self))
             widths = -(-self.lengths[order] // _WIDTH) * _WIDTH
@@ -125,7 +133,7 @@ def _cut(rows: npt.NDArray[np.int64], size: int) -> list[npt.NDArray[np.int64]]:
 
 
 def encoded(tokenizer: Tokenizer, sample: Sample) -> tuple[list[int], int]:
-    """Tokens of a sample with the end, and where its answer begins."""
+    """Return the tokens of a sample with the end, and the beginning of its answer."""
     prompt = tokenizer.encode(sample.prompt)
     return [*prompt, *tokenizer.encode(sample.answer), END], len(prompt)
 
@@ -140,9 +148,17 @@ def prepare(
     workers: int,
     seed: int = 1,
 ) -> Pool:
-    """Write the vocabulary (`tokens` at most), data.npz and held_out.npz, of `judged` requests, into the folder; returns the data.
+    """Write the vocabulary, data.npz and held_out.npz into the folder, and return the data.
 
-    `briefs`: the share of texts.
+    Args:
+        folder: The folder.
+        samples: The number of samples.
+        judged: The number of held-out requests.
+        tokens: The most tokens of the vocabulary.
+        briefs: The share of texts.
+        longest: The most tokens of a sample.
+        workers: The number of processes.
+        seed: The seed of all randomness.
     """
     folder.mkdir(parents=True, exist_ok=True)
     if not (folder / VOCABULARY).is_file():
@@ -195,10 +211,12 @@ def main() -> None:
     pool = prepare(**given)
     seconds = time.monotonic() - began
     print(
-        f"{len(pool)} samples of {len(pool.tokens)} tokens in {seconds:.0f} s: {len(pool) / seconds:.0f} samples/s"
+        f"{len(pool)} samples of {len(pool.tokens)} tokens in {seconds:.0f} s: "
+        f"{len(pool) / seconds:.0f} samples/s"
     )
     print(
-        f"{(given['folder'] / DATA).stat().st_size / 2**20:.1f} MiB; the longest sample has {pool.lengths.max()} tokens"
+        f"{(given['folder'] / DATA).stat().st_size / 2**20:.1f} MiB; the longest sample has "
+        f"{pool.lengths.max()} tokens"
     )
 
 

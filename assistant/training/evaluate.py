@@ -1,9 +1,9 @@
-"""How good a trained model is on what it never saw: phrasings, hand-written requests, ways to say it, names and numbers. Judged by program.
+"""Evaluate a trained model on phrasings, hand-written requests, names and numbers it never saw.
 
 python -m assistant.training.evaluate FOLDER
 
-Greedy. Of texts what the first try is worth, and what the app shows: it goes back to before a sentence that is refused. FOLDER then has
-evaluation.json and confusion.csv.
+A program judges greedy texts: the first attempt, and what the app shows, which rewinds to before a
+refused sentence. It writes evaluation.json and confusion.csv.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from assistant.intents.router import SURE, WAYS
 from assistant.intents.rules import by_rules
 from assistant.intents.tool_call import call_from_route
 from assistant.training import requests
-from assistant.training.handwritten import Asked, handwritten
+from assistant.training.handwritten import HandwrittenRequest, handwritten
 from assistant.training.phrasings import Part, voices
 from assistant.workloads import random_machines
 from assistant.writing import compact
@@ -37,19 +37,20 @@ _PARTS: tuple[Part, ...] = get_args(Part)[1:]
 
 
 class Routing(NamedTuple):
-    """A request as the model saw it, what it needs, and what the model said."""
+    """Hold a request as the model saw it, the route it needs, and the model's route."""
 
     request: str
     wanted: str
     said: str
     language: str
     sure: bool
-    """Whether its likeliest text is so likely that the app does it without asking back, but for orders that it doubts for other reasons."""
+    """True if the route is so likely that the app would follow it without asking back."""
 
 
 class Judged(NamedTuple):
-    """Of a text: whether the first try says nothing but the facts, whether it says all that it must as well, and whether it is the model's
-    text that the app shows in the end."""
+    """Judge a text: the first attempt is faithful to the facts, it is also complete, and the app
+    shows it.
+    """
 
     faithful: bool
     complete: bool
@@ -57,7 +58,7 @@ class Judged(NamedTuple):
 
 
 def written(engine: Engine, system: str, user: str) -> str:
-    """What the model writes, greedily."""
+    """Return what the model writes greedily."""
     author = EngineAuthor(engine, lambda: False)
     return _greedy(author, author.begin(system, user))
 
@@ -70,7 +71,7 @@ def _greedy(author: EngineAuthor, place: TextPosition) -> str:
 def evaluate(
     folder: Path, routings: int, texts: int, device: str = "cpu", seed: int = 99
 ) -> dict[str, object]:
-    """Shares, each of so many; with the counts, and the hand-written requests that were routed wrongly."""
+    """Return shares with their counts, and the hand-written requests that were routed wrongly."""
     engine, random = Engine(str(folder), device), Random(seed)
     held_out = {
         part: [_routed(engine, *requests.example(random, part), "") for _ in range(routings)]
@@ -133,8 +134,8 @@ def _routed(engine: Engine, request: str, wanted: str, language: str) -> Routing
     )
 
 
-def _by_rules(asked: Asked) -> bool:
-    """Whether the rules find the route: what a model has to be better than."""
+def _by_rules(asked: HandwrittenRequest) -> bool:
+    """Return the share of requests that the rules route: the baseline for a model."""
     return by_rules(asked.request) == call_from_route(
         table.parse(asked.route), masked(asked.request)[1]
     )
@@ -154,7 +155,9 @@ def _tool(route: str) -> str:
 
 
 def _confusion(file: Path, found: list[Routing]) -> None:
-    """A row a tool: how often it was wanted, how often routed right to the last argument, and what was said instead."""
+    """Return a row for each tool: how often it was wanted, how often it was right, and the
+    mistakes.
+    """
     with file.open("w", newline="", encoding="utf-8") as out:
         rows = csv.writer(out)
         rows.writerow(("tool", "wanted", "right", "wrong arguments", "other tools"))
@@ -174,7 +177,7 @@ def _confusion(file: Path, found: list[Routing]) -> None:
 
 
 def _texts(engine: Engine, random: Random, count: int) -> dict[str, dict[str, float]]:
-    """Briefs and answers, of random machines and of the recorded one, with names that no training example has."""
+    """Return the shares of good texts about random and recorded machines, with held-out names."""
     kinds: dict[str, list[Judged]] = {}
     while min((len(kinds.get(name, ())) for name in _KINDS), default=0) < count:
         recorded, asks = random.random() < 0.5, random.random() < 0.5
@@ -209,12 +212,12 @@ _KINDS = (
 
 
 def judged(engine: Engine, facts: tuple[Fact, ...], question: str | None) -> Judged:
-    """What the model's text about a machine is worth."""
-    told = compact.compact(facts, question)
+    """Judge the model's text about a machine."""
+    prompt_facts = compact.compact(facts, question)
     try:
-        filled = fill(written(engine, compact.SYSTEM, told.text), told.slots)
+        filled = fill(written(engine, compact.SYSTEM, prompt_facts.text), prompt_facts.slots)
         verify(filled, facts)
-        faithful, complete = True, all(fact.said in filled for fact in told.needed)
+        faithful, complete = True, all(fact.said in filled for fact in prompt_facts.needed)
     except Refused:
         faithful = complete = False
     return Judged(

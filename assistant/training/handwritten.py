@@ -1,4 +1,7 @@
-"""Requests as people typed them, with the routes they need: what a model is judged by, and never learns from."""
+"""Read requests that people typed, with the routes they need.
+
+A model is judged by them, and never learns from them.
+"""
 
 from __future__ import annotations
 
@@ -13,23 +16,26 @@ from assistant.intents.normalize import plain
 _FILE = Path(__file__).with_suffix(".jsonl")
 
 
-class Asked(msgspec.Struct, frozen=True):
-    """A request as a person typed it, and the route it needs."""
+class HandwrittenRequest(msgspec.Struct, frozen=True):
+    """Hold a request as a person typed it, and the route it needs."""
 
     request: str
     route: str
     language: str = "en"
     late: bool = False
-    """Written after the grammar was last changed, and before any model of it was tried."""
+    """True if it was written after the grammar last changed, and before a model was tried on it."""
 
 
-def handwritten() -> list[Asked]:
-    """All of them."""
-    return [msgspec.json.decode(line, type=Asked) for line in _FILE.read_bytes().splitlines()]
+def handwritten() -> list[HandwrittenRequest]:
+    """Return all requests."""
+    return [
+        msgspec.json.decode(line, type=HandwrittenRequest)
+        for line in _FILE.read_bytes().splitlines()
+    ]
 
 
 def is_handwritten(request: str) -> bool:
-    """Whether a masked request is one of them as a model reads it."""
+    """Return True if a masked request is one of them, as a model reads it."""
     return plain(request) in _known()
 
 

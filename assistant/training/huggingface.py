@@ -1,6 +1,7 @@
-"""A trained model as Hugging Face's transformers have it with flash-linear-attention: its names, layouts and config.json.
+"""Save a model as Hugging Face's transformers read it, with flash-linear-attention's names and
+layouts.
 
-`accel.rwkv.weights` reads it back; so does `fla.models.RWKV7ForCausalLM`.
+`accel.rwkv.weights` reads it as well, and so does `fla.models.RWKV7ForCausalLM`.
 """
 
 from __future__ import annotations
@@ -20,12 +21,14 @@ _RANKS = {"w": "decay", "a": "a", "v": "v", "g": "gate"}
 
 
 def layout(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Weights by their canonical names, as `accel.rwkv.weights` has them, by those of flash-linear-attention."""
+    """Return weights with canonical names (see `accel.rwkv.weights`) in flash-linear-attention's
+    layout.
+    """
     return dict(_stored(name, tensor) for name, tensor in tensors.items())
 
 
 def config(tensors: Mapping[str, Tensor]) -> dict[str, object]:
-    """What config.json says of weights by their canonical names."""
+    """Return the config.json of weights with canonical names."""
     vocabulary, channels = tensors["emb.weight"].shape
     layers = 1 + max(int(name.split(".")[1]) for name in tensors if name.startswith("blocks."))
     ranks = {
@@ -42,7 +45,7 @@ def config(tensors: Mapping[str, Tensor]) -> dict[str, object]:
         "vocab_size": vocabulary,
         **{
             name: first.shape[1] for name, first in ranks.items() if first is not None
-        },  # the first layer has no value residual
+        },  # The first layer has no value residual.
         "bos_token_id": END,
         "eos_token_id": END,
         "torch_dtype": str(tensors["emb.weight"].dtype).removeprefix("torch."),

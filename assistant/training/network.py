@@ -1,4 +1,6 @@
-"""The model as it is trained: the layers that the engine runs, with gradients, and the initial values that RWKV-7 is trained from."""
+"""Define the model for training: the engine's layers with gradients, and RWKV-7's
+initial values.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ RANKS = {"w": 32, "a": 32, "v": 16, "g": 64}
 
 
 class Network(nn.Module):
-    """Parameters by their canonical names (with `/` for `.`), so that what is trained is saved as the engine loads it."""
+    """Hold parameters by their canonical names, with `/` for `.`, so that they are saved as the
+    engine loads them.
+    """
 
     def __init__(self, layers: int, channels: int, vocabulary: int) -> None:
         super().__init__()
@@ -25,11 +29,17 @@ class Network(nn.Module):
             self.register_parameter(name.replace(".", "/"), nn.Parameter(tensor))
 
     def canonical(self) -> dict[str, Tensor]:
-        """Weights as `accel.rwkv.weights` has them."""
+        """Return the weights as in `accel.rwkv.weights`."""
         return {name.replace("/", "."): parameter for name, parameter in self.named_parameters()}
 
     def forward(self, tokens: Tensor, at: Tensor | None = None) -> Tensor:
-        """[B, T] -> logits [B, T, V] of the next tokens; with `at`, places in the flattened [B, T]: of these alone, [N, V]."""
+        """Return the logits of the next tokens.
+
+        Shapes:
+            tokens: [B, T].
+            at: [N] places in the flattened [B, T]; None for all.
+            Returns: [B, T, V], or [N, V] with `at`.
+        """
         w = self.canonical()
         batch = tokens.shape[0]
         x = norm(
@@ -51,7 +61,7 @@ class Network(nn.Module):
         )
 
     def groups(self, rate: float, decay: float) -> list[dict[str, object]]:
-        """For the optimiser: weight decay on matrices only, w0 at twice the rate."""
+        """Return parameter groups: weight decay on matrices only, w0 at twice the rate."""
         named = self.canonical()
         fast = [p for name, p in named.items() if name.endswith("att.w0")]
         matrices = [p for name, p in named.items() if name.endswith(".weight") and p.dim() == 2]
@@ -67,7 +77,9 @@ class Network(nn.Module):
 def _recurrence(
     r: Tensor, w: Tensor, k: Tensor, v: Tensor, a: Tensor, b: Tensor, state: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """In fp32 also where the rest is in bf16: what is remembered over many tokens is worth more than 8 bits."""
+    """Run the recurrence in fp32 even if the rest is in bf16: memory over many tokens needs more
+    than 8 bits.
+    """
     with torch.autocast(r.device.type, enabled=False):
         return wkv.chunked(r, w, k, v, a, b, state)
 
@@ -110,7 +122,10 @@ def _layer(w: dict[str, Tensor], block: str) -> Layer:
 
 
 def _initial(layers: int, channels: int, vocabulary: int) -> dict[str, Tensor]:
-    """Canonical names, and values after the recipe of RWKV-7: outputs begin at zero, decays spread over channels, mixes over layers."""
+    """Return initial values by the recipe of RWKV-7.
+
+    Outputs begin at zero; decays spread over channels, mixes over layers.
+    """
     w = {
         "emb.weight": torch.empty(vocabulary, channels).uniform_(-1e-4, 1e-4),
         "head.weight": _orthogonal(

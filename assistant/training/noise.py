@@ -1,4 +1,4 @@
-"""Requests as they are typed in a hurry."""
+"""Distort requests as if they were typed in a hurry."""
 
 from __future__ import annotations
 
@@ -40,7 +40,9 @@ _NEAR = {
 
 
 def noised(random: Random, text: str) -> str:
-    """As it is typed in a hurry: typos, words left out or shortened, accents, case and punctuation. Values are left alone."""
+    """Distort a text: typos, words left out or shortened, accents, case, punctuation. Values are
+    kept.
+    """
     style = random.random()
     parts = text.split(" ")
     if style < 0.15:
@@ -60,7 +62,7 @@ def noised(random: Random, text: str) -> str:
 
 
 def _typo(random: Random, word: str) -> str:
-    """One letter dropped, doubled, mistaken for its neighbour on the keyboard, or swapped with the next."""
+    """Drop, double or swap a letter, or replace it with its neighbour on the keyboard."""
     if len(word) < 4 or not word.isalpha():
         return word
     at = random.randrange(1, len(word) - 1)

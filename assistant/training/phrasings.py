@@ -1,9 +1,10 @@
-"""How people ask for the tools, read from `grammar/LANGUAGE/*.txt`, and what of it no training example has.
+"""Read how people ask for the tools from `grammar/LANGUAGE/*.txt`, and hold some of it out.
 
-A grammar file has sections `[role tool]` of phrasings, one a line, and lists `@name` of words. In both `(a|b|)` is a choice, `<name>`
-an entry of a list, and `%n` a value: n a number, g a GPU's, h how many, t a time, w a word, c a command. What an entry of a list or
-the end of a line (`:: place=first`) sets are arguments of the tool. Lines with `~` may follow a polite opener. Lines of `@same` are
-words that stand for each other in any phrasing.
+A grammar file has sections `[role tool]` of phrasings, one a line, and lists `@name` of words. In
+both, `(a|b|)` is a choice, `<name>` an entry of a list, and `%n` a value: n a number, g a GPU's,
+h a count, t a time, w a word, c a command. What an entry of a list or the end of a line
+(`:: place=first`) sets are arguments of the tool. Lines with `~` may follow a polite opener. Lines
+of `@same` are words that may replace each other in any phrasing.
 """
 
 from __future__ import annotations
@@ -21,43 +22,48 @@ from assistant.intents.normalize import unaccented
 from assistant.intents.table import BY_NAME
 
 Part = Literal["learnt", "combinations", "templates", "unheard"]
-"""What is learnt, and what is held out, farther and farther from it: combinations of the words of a phrasing, each of which is learnt in
-another combination; templates, which are whole phrasings, in words that others teach; and what has a word that no training example has."""
+"""The parts of the phrasings. "learnt" is trained on. Held out, in growing distance from it, are
+combinations of a phrasing's choices, each of which is learnt in another combination; templates,
+which are whole phrasings in learnt words; and "unheard", with a word that no training example
+has.
+"""
 WHOLE: tuple[Part, ...] = ("templates", "unheard")
-"""Of phrasings that are held out whole."""
+"""The parts of phrasings that are held out whole."""
 COMBINATIONS, TEMPLATES = 8, 12
-"""One in so many is held out: of the combinations that a phrasing has, and of the phrasings."""
+"""One in this many is held out: of the combinations of a phrasing, and of the phrasings."""
 _DRAW = 2
-"""What is held out whole is drawn anew once the errors on it have been looked at: what was written since may be against them."""
+"""The draw of what is held out whole. It changes after its errors were read, because later
+phrasings may address them.
+"""
 _GRAMMARS = Path(__file__).parent / "grammar"
 _CHOICE = re.compile(r"\(([^()]*\|[^()]*)\)")
 _WORD = re.compile(r"<\w+>|%\w|[\w'-]+")
 _PIECE = re.compile(r"[\w<>%'-]+|[^\w<>%'-]+")
-"""A word, or what is between two."""
+"""A word, or what is between two words."""
 _SAME = 0.2
-"""How often a word stands for another."""
+"""The probability that a word is replaced with another."""
 
 
-class Line(NamedTuple):
-    """A phrasing, and the arguments it sets."""
+class Phrasing(NamedTuple):
+    """Hold a phrasing, and the arguments that it sets."""
 
     text: str
     arguments: dict[str, str]
     polite: bool
     voice: str = ""
-    """The file it is in: who speaks so, or of what."""
+    """The name of its file: the kind of speaker or subject."""
 
 
 class Grammar(NamedTuple):
-    lists: dict[str, list[Line]]
-    sections: dict[tuple[str, str], list[Line]]
+    lists: dict[str, list[Phrasing]]
+    sections: dict[tuple[str, str], list[Phrasing]]
     same: dict[str, list[str]]
-    """A word or several: what stands for it as well."""
+    """For a word or several, what may stand in their place."""
 
 
 @cache
 def grammar(language: str) -> Grammar:
-    found, at = Grammar({}, {}, {}), list[Line]()
+    found, at = Grammar({}, {}, {}), list[Phrasing]()
     files = sorted((_GRAMMARS / language).glob("*.txt"))
     for voice, raw in (
         (file.stem, line)
@@ -84,14 +90,14 @@ def grammar(language: str) -> Grammar:
     return found
 
 
-def _listed(text: str) -> list[Line]:
+def _listed(text: str) -> list[Phrasing]:
     arguments, _, forms = text.partition(":")
-    return [Line(form.strip(), _pairs(arguments), False) for form in forms.split(" | ")]
+    return [Phrasing(form.strip(), _pairs(arguments), False) for form in forms.split(" | ")]
 
 
-def _phrasing(text: str, voice: str) -> Line:
+def _phrasing(text: str, voice: str) -> Phrasing:
     phrasing, _, arguments = text.partition("::")
-    return Line(
+    return Phrasing(
         phrasing.strip().removeprefix("~"), _pairs(arguments), phrasing.startswith("~"), voice
     )
 
@@ -101,8 +107,8 @@ def _pairs(text: str) -> dict[str, str]:
 
 
 @cache
-def lines(language: str, part: Part) -> dict[tuple[str, str], list[Line]]:
-    """The phrasings of every tool that may have sentences of this part."""
+def lines(language: str, part: Part) -> dict[tuple[str, str], list[Phrasing]]:
+    """Return the phrasings of each tool that may have sentences of this part."""
     whole = part in WHOLE
     found = {
         name: [
@@ -116,28 +122,31 @@ def lines(language: str, part: Part) -> dict[tuple[str, str], list[Line]]:
 
 
 def voices(language: str) -> list[str]:
-    """Those that have phrasings which are held out whole."""
+    """Return the voices of phrasings that are held out whole."""
     return sorted(
         {line.voice for section in lines(language, "templates").values() for line in section}
     )
 
 
 def chosen(random: Random, text: str) -> str:
-    """Of every `(a|b)` one."""
+    """Return the text with one option of each `(a|b)`."""
     while choice := _CHOICE.search(text):
         text = text[: choice.start()] + random.choice(choice[1].split("|")) + text[choice.end() :]
     return text
 
 
 def part_of(language: str, sentence: str) -> Part:
-    """Where a sentence belongs, its choices made. What is held out of one line is learnt from no other, nor what reads like it."""
+    """Return the part of a sentence whose choices are made.
+
+    What is held out of one line is learnt from no other, nor is anything that reads like it.
+    """
     if unaccented(sentence) in _withheld(language):
-        return "templates" if set(_WORD.findall(sentence)) <= heard(language) else "unheard"
+        return "templates" if set(_WORD.findall(sentence)) <= learnt_words(language) else "unheard"
     return "combinations" if unaccented(sentence) in _combinations(language) else "learnt"
 
 
 def varied(random: Random, language: str, sentence: str) -> str:
-    """A sentence that is learnt, now and then with other words for the same; it never becomes one that is held out."""
+    """Return a learnt sentence, sometimes with other words, that never becomes a held-out one."""
     same, pieces = grammar(language).same, _PIECE.findall(sentence)
     said: list[str] = []
     at = 0
@@ -156,17 +165,19 @@ def _plain(sentence: str) -> str:
 
 
 def _choices(text: str) -> list[list[str]]:
-    """A line as what follows each other: one text, or several to choose from."""
+    """Return a line as a sequence of texts, each with its options."""
     return [part.split("|") if i % 2 else [part] for i, part in enumerate(_CHOICE.split(text))]
 
 
 def sentences(text: str) -> Iterator[str]:
-    """All that a line says."""
+    """Return all sentences of a line."""
     return (_plain("".join(some)) for some in product(*_choices(text)))
 
 
 def combinations(text: str) -> set[str]:
-    """The sentences of a line that are held out: of two choices at least, each of which is learnt in another of its sentences."""
+    """Return the held-out sentences of a line: with two choices, each learnt in another
+    sentence.
+    """
     parts = _choices(text)
     if len(parts) < 5:
         return set()
@@ -187,7 +198,7 @@ def combinations(text: str) -> set[str]:
 
 @cache
 def _combinations(language: str) -> frozenset[str]:
-    """All that is held out of lines that are learnt."""
+    """Return everything that is held out of learnt lines."""
     learnt = (line for section in lines(language, "learnt").values() for line in section)
     return frozenset(unaccented(said) for line in learnt for said in combinations(line.text))
 
@@ -198,14 +209,14 @@ def _drawn(plain: str) -> bool:
 
 @cache
 def _withheld(language: str) -> frozenset[str]:
-    """All that the held-out lines say."""
+    """Return everything that the held-out lines contain."""
     withheld = (line for section in lines(language, "templates").values() for line in section)
     return frozenset(unaccented(sentence) for line in withheld for sentence in sentences(line.text))
 
 
 @cache
-def heard(language: str) -> frozenset[str]:
-    """The words of what is learnt."""
+def learnt_words(language: str) -> frozenset[str]:
+    """Return the words of what is learnt."""
     learnt = [line.text for section in lines(language, "learnt").values() for line in section]
     return frozenset(
         word for text in (*learnt, *grammar(language).same) for word in _WORD.findall(text)
@@ -214,5 +225,5 @@ def heard(language: str) -> frozenset[str]:
 
 @cache
 def _longest(language: str) -> int:
-    """Pieces of what stands for something else."""
+    """Return the most pieces of a replaceable expression."""
     return max((len(_PIECE.findall(form)) for form in grammar(language).same), default=0)

@@ -1,4 +1,8 @@
-"""Requests and the routes they need: phrasings with values drawn at random, typed in a hurry, and masked by the assistant's own masks."""
+"""Make requests with the routes they need.
+
+Phrasings get random values, are distorted as if typed in a hurry, and are masked by the assistant's
+own masks.
+"""
 
 from __future__ import annotations
 
@@ -16,11 +20,11 @@ from assistant.training.noise import noised
 from assistant.training.phrasings import (
     WHOLE,
     Grammar,
-    Line,
     Part,
+    Phrasing,
     chosen,
     grammar,
-    heard,
+    learnt_words,
     lines,
     part_of,
     varied,
@@ -28,23 +32,26 @@ from assistant.training.phrasings import (
 from assistant.training.values import VALUES
 
 LANGUAGES = {"en": 0.7, "de": 0.1, "fr": 0.1, "es": 0.1}
-"""Share of the examples in each."""
+"""The share of examples in each language."""
 PUZZLED = 0.2
-"""How often one of the words of a longer sentence is a puzzle."""
+"""The probability that a word of a longer sentence is replaced with a meaningless one."""
 _PART = re.compile(r"<(\w+)>|%([nghtwc])")
 _QUESTION = re.compile(r"(?:wh|how|is |are |did |w[aio]|quel|que|qu|cu|co|est|où|dónde|ist )")
 _MARK = re.compile(r"\x01(\d+)\x02")
 
 
 class Example(NamedTuple):
-    """A masked request, and the line that says what it needs."""
+    """Hold a masked request, and the line with the route it needs."""
 
     request: str
     route: str
 
 
 def example(random: Random, part: Part, language: str = "") -> Example:
-    """A request of what is learnt or held out; in any language, or in one. It is none of those written by hand, in no disguise."""
+    """Return a request of one part, in any language or in one.
+
+    It is never a hand-written one, not even in disguise.
+    """
     while True:
         spoken = language or random.choices(*zip(*LANGUAGES.items(), strict=True))[0]
         if (found := _of(random, spoken, part, lines(spoken, part))) is not None:
@@ -52,7 +59,7 @@ def example(random: Random, part: Part, language: str = "") -> Example:
 
 
 def held_out(random: Random, voice: str, language: str) -> Example:
-    """A request by a phrasing that is held out whole, in familiar words or in others, of one voice."""
+    """Return a request by a phrasing of one voice that is held out whole."""
     whole = lines(language, "templates").items()
     sections = {
         name: mine
@@ -65,29 +72,34 @@ def held_out(random: Random, voice: str, language: str) -> Example:
 
 
 def _of(
-    random: Random, language: str, part: Part, sections: Mapping[tuple[str, str], list[Line]]
+    random: Random, language: str, part: Part, sections: Mapping[tuple[str, str], list[Phrasing]]
 ) -> Example | None:
     names = sorted(sections)
     role, tool = random.choices(names, [len(sections[name]) ** 0.5 for name in names])[0]
-    found = told(random, language, role, tool, random.choice(sections[role, tool]), part)
+    found = example_of(random, language, role, tool, random.choice(sections[role, tool]), part)
     return found if found is not None and not is_handwritten(found.request) else None
 
 
-def told(
-    random: Random, language: str, role: str, tool: str, line: Line, part: Part
+def example_of(
+    random: Random, language: str, role: str, tool: str, line: Phrasing, part: Part
 ) -> Example | None:
-    """A request by one phrasing. None where its choices made a sentence of another part, and where the masks take its values for
-    something else, as `seven` alone or a number twice."""
+    """Return a request by one phrasing.
+
+    It is None if the choices made a sentence of another part, or if the masks misread a value, such
+    as `seven` alone or a number twice.
+    """
     sentence = chosen(random, line.text)
     if part_of(language, sentence) != part:
         return None
     if part == "learnt":
         sentence = _puzzled(random, language, varied(random, language, sentence))
-    return _Telling(random, grammar(language)).told(role, tool, line._replace(text=sentence))
+    return _RequestBuilder(random, grammar(language)).build(
+        role, tool, line._replace(text=sentence)
+    )
 
 
 def _puzzled(random: Random, language: str, sentence: str) -> str:
-    """Now and then with a word that means nothing instead of one of its own, so that a model learns to do with the others."""
+    """Sometimes replace a word with a meaningless one, so that a model learns to use the others."""
     parts = sentence.split(" ")
     places = [i for i, part in enumerate(parts) if part.isalpha() and len(part) > 3]
     if len(parts) < 4 or not places or random.random() > PUZZLED:
@@ -95,13 +107,13 @@ def _puzzled(random: Random, language: str, sentence: str) -> str:
     parts[random.choice(places)] = next(
         word
         for word in _puzzles(random, language)
-        if plain(word) == word and word not in heard(language)
+        if plain(word) == word and word not in learnt_words(language)
     )
     return " ".join(parts)
 
 
 def _puzzles(random: Random, language: str) -> Iterator[str]:
-    """The beginnings of words with the ends of others."""
+    """Yield meaningless words: beginnings of words with the ends of others."""
     while True:
         first, last = random.choices(_lettered(language), k=2)
         yield bare(first[: -(-len(first) // 2)] + last[len(last) // 2 :])
@@ -109,21 +121,21 @@ def _puzzles(random: Random, language: str) -> Iterator[str]:
 
 @cache
 def _lettered(language: str) -> list[str]:
-    return sorted(word for word in heard(language) if word.isalpha() and len(word) > 3)
+    return sorted(word for word in learnt_words(language) if word.isalpha() and len(word) > 3)
 
 
-class _Telling:
-    """One request as it is put together: text with marks for values, which are drawn at once and written in last."""
+class _RequestBuilder:
+    """Build one request: text with marks for values, which are drawn at once and inserted last."""
 
     def __init__(self, random: Random, grammar: Grammar) -> None:
         self.random, self.lists = random, grammar.lists
         self.written: list[str] = []
-        """Values as a person types them, by the numbers of their marks."""
+        """The values as a person types them, by the numbers of their marks."""
         self.arguments: dict[str, str] = {}
-        """Of the route: words, or marks."""
+        """The arguments of the route: words, or marks."""
 
-    def told(self, role: str, tool: str, line: Line) -> Example | None:
-        """See `told`."""
+    def build(self, role: str, tool: str, line: Phrasing) -> Example | None:
+        """Return the example of one phrasing, or None; see `example_of`."""
         text = self._expanded(self._turned(line))
         if is_handwritten(self._masked(text)[0]):
             return None
@@ -149,16 +161,16 @@ class _Telling:
         )
 
     def _masked(self, text: str) -> tuple[str, dict[str, str]]:
-        """With its values written in, and masked."""
+        """Return the text with its values, masked."""
         return masked(_MARK.sub(lambda mark: self.written[int(mark[1])], text))
 
-    def _turned(self, line: Line) -> Line:
-        """Now and then the time comes first."""
+    def _turned(self, line: Phrasing) -> Phrasing:
+        """Sometimes put the time first."""
         if line.text.endswith(" <when>") and self.random.random() < 0.1:
             return line._replace(text=f"<when>, {line.text.removesuffix(' <when>')}")
         return line
 
-    def _expanded(self, line: Line) -> str:
+    def _expanded(self, line: Phrasing) -> str:
         text = chosen(self.random, line.text)
         marks: dict[str, str] = {}
         inner: list[str] = []
@@ -178,8 +190,10 @@ class _Telling:
             )
         return " ".join("".join(inner).split())
 
-    def _entry(self, name: str) -> Line:
-        """Of a list of several values the value first, so that each is as likely as the others."""
+    def _entry(self, name: str) -> Phrasing:
+        """Return an entry of a list; first its value is drawn, so that all values are equally
+        likely.
+        """
         entries = self.lists[name]
         value = self.random.choice(sorted({str(entry.arguments) for entry in entries}))
         return self.random.choice([entry for entry in entries if str(entry.arguments) == value])
@@ -197,7 +211,9 @@ class _Telling:
         return text
 
     def _slot(self, value: str, values: dict[str, str]) -> str | None:
-        """The slot of a value; a word as it is. None where the masks did not find the value."""
+        """Return the slot of a value, or a word as it is; None if the masks did not
+        find the value.
+        """
         if not (mark := _MARK.fullmatch(value)):
             return value
         wanted = _meant(self.written[int(mark[1])])
@@ -205,5 +221,5 @@ class _Telling:
 
 
 def _meant(written: str) -> str:
-    """What a value stands for once it is masked."""
+    """Return what a value stands for once it is masked."""
     return NUMBER_WORDS.get(written) or next(iter(masked(written)[1].values()), written)

@@ -1,9 +1,12 @@
-"""Train the assistant's own model, from nothing or from what is trained already, and save it as a folder that the assistant loads.
+"""Train the assistant's own model, and save it as a folder that the assistant loads.
 
-python -m assistant.training.data FOLDER                                   # once, on a CPU: the samples
-python -m assistant.training.train FOLDER --device cuda --minutes 8        # --resume goes on from the last checkpoint
-python -m assistant.training.train FOLDER --device cuda --minutes 3 --start assets/rwkv7-deck-13m --rate 5e-4 --warm-up 100
-                                                                           # samples made with that model's vocabulary in FOLDER
+Make the samples once, on a CPU. `--resume` continues from the last checkpoint. `--start` begins
+with a trained model, in a folder with samples that were made with its vocabulary.
+
+    python -m assistant.training.data FOLDER
+    python -m assistant.training.train FOLDER --device cuda --minutes 8
+    python -m assistant.training.train FOLDER --device cuda --minutes 3 \\
+        --start assets/rwkv7-deck-13m --rate 5e-4 --warm-up 100
 """
 
 from __future__ import annotations
@@ -34,20 +37,24 @@ from scheduler.protocol.errors import NotFound, UserError
 CHECKPOINT = "checkpoint.pt"
 MODEL, ABOUT = "model.safetensors", "training.json"
 AVERAGE = 0.99
-"""What is saved is the moving average of the weights over about a hundred steps: while the rate is high it is better than any of them, so
-that a run that is cut off leaves a good model, too."""
+"""The weight of the moving average of the weights, over about a hundred steps. It is what is saved:
+at a high rate it is better than any of them, so that an interrupted run leaves a good model as
+well.
+"""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What is trained, and for how long: until the minutes are over (set-up included) or the steps are done."""
+    """Describe what is trained, and for how long: until the minutes, with set-up, or the steps are
+    over.
+    """
 
     layers: int = 8
     channels: int = 320
     rows: int = 256
-    """Samples of a step at most."""
+    """The most samples of a step."""
     tokens: int = 32_768
-    """Tokens of a step at most, padding included."""
+    """The most tokens of a step, with padding."""
     steps: int = 1_000_000
     minutes: float = 8.0
     rate: float = 1e-3
@@ -55,34 +62,43 @@ class Plan:
     warm_up: int = 200
     decay: float = 0.1
     every: float = 60.0
-    """Seconds between two checkpoints, each with a look at what is held out."""
+    """Seconds between two checkpoints, each with an evaluation on held-out requests."""
     device: str = "cpu"
     seed: int = 1
     start: str = ""
-    """A folder with a model of this shape and vocabulary, whose weights are begun with: give a lower rate, too; empty: none."""
+    """A folder with a model of this shape and vocabulary to start from, at a lower rate; empty for
+    none.
+    """
     resume: bool = False
-    """Go on from the checkpoint in the folder, as if it had never been interrupted but for the order of the samples."""
+    """Continue from the folder's checkpoint, as if never interrupted except for the order of
+    samples.
+    """
 
 
 class Trainer:
-    """A network and its optimiser, as they are trained."""
+    """Train a network with its optimiser."""
 
     def __init__(self, plan: Plan, folder: Path, began: float) -> None:
-        """Raises NotFound where the folder has no samples, no model to start from, or no checkpoint to go on from; UserError where that
-        model is another."""
+        """Load what the plan needs.
+
+        Raises:
+            NotFound: The folder has no samples, no model to start from, or no checkpoint.
+            UserError: The model to start from has another shape or vocabulary.
+        """
         self.plan, self.folder, self._began = plan, folder, began
         if not (folder / DATA).is_file():
             raise NotFound(
-                f"no samples in {folder}: make them with `python -m assistant.training.data {folder}`"
+                f"no samples in {folder}: make them with `python -m assistant.training.data "
+                f"{folder}`"
             )
         torch.manual_seed(plan.seed)
         torch.set_float32_matmul_precision(
             "high"
-        )  # TF32 on a GPU: the recurrence's products have no need of more
+        )  # TF32 on a GPU is enough for the recurrence's products.
         self.data, self.held_out = Pool.load(folder / DATA), Pool.load(folder / HELD_OUT)
         self.network = Network(plan.layers, plan.channels, Tokenizer.load(folder).size)
         self.before = self._start(Path(plan.start)) if plan.start else None
-        """How the model that this one started from was made: what its training.json says."""
+        """The training.json of the model that this one started from."""
         self.network.to(plan.device)
         fused = self.network.canonical()["emb.weight"].is_cuda
         self.optimiser = torch.optim.AdamW(
@@ -90,11 +106,11 @@ class Trainer:
         )
         self.averaged = copy.deepcopy(self.network)
         self.losses: list[Tensor] = []
-        """Of each step, left on the device: reading one waits for the GPU."""
+        """The loss of each step, left on the device, because reading it waits for the GPU."""
         self.seen = 0
-        """Tokens, padding left out."""
+        """The tokens trained on, without padding."""
         self.earlier = 0.0
-        """Seconds trained before this run."""
+        """The seconds trained before this run."""
         if plan.resume:
             self._resume()
 
@@ -103,7 +119,7 @@ class Trainer:
         return self.earlier + time.monotonic() - self._began
 
     def run(self) -> None:
-        """Until the plan is fulfilled."""
+        """Train until the plan is fulfilled."""
         plan, shown, saved = self.plan, len(self.losses), self.seconds
         data = self.data.batches(
             np.random.default_rng(plan.seed + len(self.losses)), plan.rows, plan.tokens
@@ -122,7 +138,7 @@ class Trainer:
         rate = plan.last_rate + (plan.rate - plan.last_rate) * 0.5 * (1 + math.cos(math.pi * gone))
         for group in self.optimiser.param_groups:
             group["lr"] = rate * min(1.0, (len(self.losses) + 1) / plan.warm_up) * group["times"]
-        loss = functional.cross_entropy(*self._told(self.network, batch))
+        loss = functional.cross_entropy(*self._answer_logits(self.network, batch))
         self.optimiser.zero_grad(set_to_none=True)
         loss.backward()  # type: ignore[no-untyped-call]
         torch.nn.utils.clip_grad_norm_(self.network.parameters(), 1.0)
@@ -133,13 +149,13 @@ class Trainer:
 
     @torch.no_grad()
     def _average(self) -> None:
-        """At first over fewer steps: the weights that training began with are worth nothing."""
+        """Average over fewer steps at first, because the initial weights are worthless."""
         steps = len(self.losses)
         for mean, now in zip(self.averaged.parameters(), self.network.parameters(), strict=True):
             mean.lerp_(now, 1 - min(AVERAGE, (1 + steps) / (10 + steps)))
 
-    def _told(self, network: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Logits [N, V] where an answer's tokens follow, and these tokens [N]."""
+    def _answer_logits(self, network: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Return the logits [N, V] at an answer's tokens, and these tokens [N]."""
         tokens, at, wanted = (
             torch.from_numpy(array).to(self.plan.device, non_blocking=True) for array in batch
         )
@@ -150,17 +166,20 @@ class Trainer:
     def _show(self, since: int) -> None:
         loss, seconds = torch.stack(self.losses[since:]).mean().item(), self.seconds
         print(
-            f"step {len(self.losses)}: loss {loss:.4f}, {seconds:.0f} s, {self.seen / seconds:.0f} tokens/s",
+            f"step {len(self.losses)}: loss {loss:.4f}, {seconds:.0f} s, "
+            f"{self.seen / seconds:.0f} tokens/s",
             flush=True,
         )
 
     @torch.no_grad()
-    def look(self) -> dict[str, float]:
-        """Over the held-out requests: the loss, and the share of them whose routes greedy decoding gets right to the last token."""
+    def evaluate(self) -> dict[str, float]:
+        """Return the loss on held-out requests, and the share that greedy decoding routes
+        correctly.
+        """
         loss, right, answers = 0.0, 0, 0
         for rows in _in_order(self.held_out, self.plan.tokens):
             batch = self.held_out.batch(rows)
-            logits, wanted = self._told(self.averaged, batch)
+            logits, wanted = self._answer_logits(self.averaged, batch)
             sample = batch.at // batch.tokens.shape[1]
             wrong = np.unique(sample[(logits.argmax(dim=-1) != wanted).cpu().numpy()])
             loss += functional.cross_entropy(logits, wanted, reduction="sum").item()
@@ -168,7 +187,7 @@ class Trainer:
         return {"held-out loss": loss / answers, "held-out exact": right / len(self.held_out)}
 
     def checkpoint(self) -> None:
-        """Keep what `--resume` goes on from, and the model as it is."""
+        """Save what `--resume` continues from, and the current model."""
         state = {
             "network": self.network.state_dict(),
             "averaged": self.averaged.state_dict(),
@@ -178,7 +197,7 @@ class Trainer:
         torch.save(state | far, self.folder / f"{CHECKPOINT}.new")
         (self.folder / f"{CHECKPOINT}.new").replace(
             self.folder / CHECKPOINT
-        )  # a cut-off run never leaves half of one
+        )  # Renaming never leaves half a file.
         print(self.save(), flush=True)
 
     @torch.no_grad()
@@ -188,7 +207,8 @@ class Trainer:
                 raise NotFound(f"no {name} in {trained} to start from: train without --start")
         if (trained / VOCABULARY).read_bytes() != (self.folder / VOCABULARY).read_bytes():
             raise UserError(
-                f"the model in {trained} has another vocabulary: make the samples with its {VOCABULARY}"
+                f"the model in {trained} has another vocabulary: make the samples with its "
+                f"{VOCABULARY}"
             )
         stored, mine = weights.load(trained), self.network.canonical()
         if {name: tensor.shape for name, tensor in stored.items()} != {
@@ -218,7 +238,9 @@ class Trainer:
         self.before = json.loads((self.folder / ABOUT).read_text()).get("before")
 
     def save(self) -> dict[str, float]:
-        """As Hugging Face lays it out, in half precision, with how it was made in training.json. Returns `look()`."""
+        """Save the model in half precision in Hugging Face's layout, with training.json; return
+        `evaluate()`.
+        """
         tensors = {
             name: tensor.detach().half().cpu().contiguous()
             for name, tensor in self.averaged.canonical().items()
@@ -234,7 +256,7 @@ class Trainer:
             "steps": len(self.losses),
             "seconds": self.seconds,
             "loss": torch.stack(self.losses[-100:]).mean().item(),
-            **self.look(),
+            **self.evaluate(),
         }
         sizes = {
             "parameters": sum(t.numel() for t in tensors.values()),
@@ -249,7 +271,10 @@ class Trainer:
 
 
 def train(plan: Plan, folder: Path) -> list[float]:
-    """The losses of all steps; the folder, which holds the samples, then has model.safetensors, config.json and training.json."""
+    """Train, and return the losses of all steps.
+
+    The folder holds the samples, and then model.safetensors, config.json and training.json.
+    """
     trainer = Trainer(plan, folder, time.monotonic())
     trainer.run()
     trainer.checkpoint()

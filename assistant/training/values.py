@@ -1,4 +1,6 @@
-"""Values in requests as people type them: numbers, times, names, commands. Drawn at random, by the kind of `%n` in a grammar."""
+"""Draw values as people type them: numbers, times, names and commands, by the kind of `%n` in a
+grammar.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,8 @@ def number(random: Random, least: int, most: int, spelt: float) -> str:
 
 
 _STEMS = words(
-    "train eval sweep bench prep llama qwen resnet vit bert nightly data tokens probe attn finetune gpt mnist pretrain dpo rlhf infer "
+    "train eval sweep bench prep llama qwen resnet vit bert nightly data tokens probe attn "
+    "finetune gpt mnist pretrain dpo rlhf infer "
     "export convert merge render sim fold dock diffusion unet whisper clip lora"
 )
 _SAYINGS = (
@@ -107,4 +110,6 @@ VALUES: dict[str, Callable[[Random], str]] = {
     "w": _word,
     "c": _command,
 }
-"""By kind: n a number, g a GPU's, h how many, t a time, w a word that names something, c a command."""
+"""By kind: n a number, g a GPU's, h a count, t a time, w a word that names something, c
+a command.
+"""

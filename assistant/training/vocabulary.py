@@ -1,7 +1,8 @@
-"""A small vocabulary from a text by byte-pair encoding, in the format of the World vocabulary, so that one tokenizer reads both.
+"""Make a small vocabulary by byte-pair encoding, in the format of the World vocabulary.
 
-Pairs are merged by the `tokenizers` package; texts are then cut by the longest match, as `accel.rwkv.tokenizer` does. Digits are never
-merged, and no token spans two words, so that a number is always spelt and a slot always falls into the same parts.
+The `tokenizers` package merges pairs; texts are then cut by the longest match, as in
+`accel.rwkv.tokenizer`. Digits are never merged and no token spans two words, so that numbers are
+always spelt and a slot always has the same parts.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ _PIECES = r" ?[A-Za-z]+|\d| ?[^\sA-Za-z\d]|\s"
 
 
 def train(texts: Iterable[str], size: int) -> list[bytes]:
-    """`size` tokens at most, among them every byte; token i + 1 is the i-th."""
+    """Return at most `size` tokens, among them every byte; token i + 1 is the i-th."""
     from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 
     tokenizer = Tokenizer(models.BPE())
@@ -35,6 +36,6 @@ def train(texts: Iterable[str], size: int) -> list[bytes]:
 
 
 def write(tokens: list[bytes], file: Path) -> None:
-    """As `ID LITERAL LENGTH` lines."""
+    """Write the tokens as `ID LITERAL LENGTH` lines."""
     lines = [f"{i} {token!r} {len(token)}\n" for i, token in enumerate(tokens, 1)]
     file.write_text("".join(lines), encoding="utf-8")

@@ -1,4 +1,6 @@
-"""The words that a model is taught, for `assistant.intents.normalize` to mend slips of the finger by. Renewed when the grammar changes:
+"""List the words that a model is taught, with which `assistant.intents.normalize` corrects typos.
+
+Run it when the grammar changes:
 
 python -m assistant.training.words
 """
@@ -16,7 +18,7 @@ _MARK = re.compile(r"<\w+>|%\w")
 
 
 def taught() -> list[str]:
-    """The commonest first: by how many lines have them. None of those of lines that are held out."""
+    """Return the words of learnt lines, most common first."""
     counts: Counter[str] = Counter()
     for language in LANGUAGES:
         known = grammar(language)

@@ -48,7 +48,7 @@ def test_every_text_it_learns_from_is_faithful_complete_and_without_a_digit_of_i
         facts = random_machines.random_facts(random, gaps=0.4)
         for question in (None, random_machines.random_question(random, facts)):
             known = compact.compact(facts, question)
-            text = briefs.told(random, known)
+            text = briefs.write_text(random, known)
             for end in (found.end() for found in re.finditer(r"[.](?= |$)", text)):
                 said = fill(text[:end], known.slots)
                 assert all(fact.said in said for fact in known.overdue(text[:end])), (
@@ -159,7 +159,9 @@ def test_every_tool_can_be_asked_for_in_every_language() -> None:
     for i, (language, (role, tool)) in enumerate(product(requests.LANGUAGES, table.BY_NAME)):
         lines = phrasings.lines(language, "learnt")[role, tool]
         made = (
-            requests.told(Random(seed), language, role, tool, Random(seed).choice(lines), "learnt")
+            requests.example_of(
+                Random(seed), language, role, tool, Random(seed).choice(lines), "learnt"
+            )
             for seed in range(i, i + 300)
         )
         table.parse(next(filter(None, made)).route)
@@ -183,22 +185,24 @@ def test_requests_written_by_hand_are_never_learnt(monkeypatch) -> None:
     assert len(handwritten.handwritten()) >= 200
     seen = {requests.example(Random(i), "learnt").request for i in range(300)}
     assert not any(map(handwritten.is_handwritten, seen))
-    some = handwritten.Asked(f"{min(seen, key=len)} !".upper(), "answer other")
+    some = handwritten.HandwrittenRequest(f"{min(seen, key=len)} !".upper(), "answer other")
     monkeypatch.setattr(handwritten, "_known", lambda: {plain(masked(some.request)[0])})
     again = {requests.example(Random(i), "learnt").request for i in range(300)}
     assert min(seen, key=len) not in again and len(seen & again) > 250
 
 
 def test_requests_written_by_hand_are_learnt_in_no_disguise(monkeypatch) -> None:
-    pause = phrasings.Line("pause the queue", {}, polite=True)
+    pause = phrasings.Phrasing("pause the queue", {}, polite=True)
     made = [
-        requests.told(Random(seed), "en", "operate", "pause", pause, "learnt") for seed in range(40)
+        requests.example_of(Random(seed), "en", "operate", "pause", pause, "learnt")
+        for seed in range(40)
     ]
     assert len({found.request for found in made if found}) > 10, "polite, mistyped, in capitals"
     monkeypatch.setattr(requests, "varied", lambda random, language, sentence: sentence)
     monkeypatch.setattr(handwritten, "_known", lambda: {"pause the queue"})
     assert not any(
-        requests.told(Random(seed), "en", "operate", "pause", pause, "learnt") for seed in range(40)
+        requests.example_of(Random(seed), "en", "operate", "pause", pause, "learnt")
+        for seed in range(40)
     )
 
 
@@ -392,8 +396,8 @@ def test_a_tiny_model_learns_goes_on_and_the_assistants_engine_runs_it(
         evaluate,
         "handwritten",
         lambda: [
-            handwritten.Asked("pause", "operate pause", late=True),
-            handwritten.Asked("pausa", "operate kill", "es"),
+            handwritten.HandwrittenRequest("pause", "operate pause", late=True),
+            handwritten.HandwrittenRequest("pausa", "operate kill", "es"),
         ],
     )
     found = evaluate.evaluate(tmp_path, routings=2, texts=1)
