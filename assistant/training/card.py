@@ -29,20 +29,25 @@ tags: [rwkv7]
 ---
 # The assistant's own small model
 
-An RWKV-7 with {parameters:.1f} million parameters ({layers} layers of {channels} channels, a vocabulary of its own), for two tasks and
-nothing else: it says which of {tools} tools a request needs and with which arguments, and it writes briefs and answers from facts. It sees
-no numbers, names or commands: requests come to it masked (`assistant.intents.masks`) and without capitals, accents and slips of the finger
-(`assistant.intents.normalize`), facts as names (`assistant.writing.compact`), and what it writes has slots that code fills and checks.
+An RWKV-7 with {parameters:.1f} million parameters ({layers} layers of {channels} channels, a
+vocabulary of its own) for two tasks only: it chooses which of {tools} tools a request needs, with
+its arguments, and it writes briefs and answers from facts. It sees no numbers, names or commands.
+Requests come to it masked (`assistant.intents.masks`) and without capitals, accents and typos
+(`assistant.intents.normalize`), and facts as names (`assistant.writing.compact`). What it writes
+has slots that code fills and checks.
 
 ## Data
 
-{samples:,} samples made by a program, {tokens:,} tokens seen in training. Requests are in {count} languages ({shares}), by phrasings in
-`assistant/training/grammar/`, with typos, words left out, slang and politeness; in {puzzled:.0%} of the longer ones a word gives way to one
-that means nothing, so that it learns to do with the others. In no training sample are: one in {combinations} of the
-combinations that a phrasing with several choices of words can make; one phrasing in {templates}, with all that it can say (templates;
-counted apart are their sentences with a word that no training sample has: unheard); and some names. Machines are random, or an H100 as
-recorded in `assets/h100.trace.gz`; their jobs are random there, too. No text is from the internet or from a person's logs. Most phrasings
-were written by large language models, each without sight of what was held out before.
+A program made {samples:,} samples; training saw {tokens:,} tokens. Requests are in {count}
+languages ({shares}), by the phrasings in `assistant/training/grammar/`, with typos, words left out,
+slang and politeness. In {puzzled:.0%} of the longer ones a word is replaced with a meaningless one,
+so that the model learns to use the others.
+
+No training sample contains one in {combinations} of the combinations of a phrasing's choices; one
+phrasing in {templates} as a whole (templates; their sentences with a word that no training sample
+has are counted separately, as unheard); and some names. Machines are random, or an H100 as recorded
+in `assets/h100.trace.gz` with random jobs. No text is from the internet or from a person's logs.
+Large language models wrote most phrasings, without seeing what was held out before.
 
     python -m assistant.training.data FOLDER --samples {asked}
     python -m assistant.training.train FOLDER --device cuda --minutes {minutes:g} --rows {rows}{start}
@@ -51,32 +56,37 @@ were written by large language models, each without sight of what was held out b
 
 ## Training
 
-{steps:,} steps in {seconds:.0f} s on one {device}, set-up and checkpoints included; AdamW, from {rate:g} to {last_rate:g} by a cosine. The
-loss of the last hundred steps is {loss:.4f}. The weights are their moving average. On held-out requests (combinations and templates, half
-and half) the loss is {held_loss:.4f}, and {held_exact:.1%} are right to the last token.{before}
+{steps:,} steps in {seconds:.0f} s on one {device}, including set-up and checkpoints; AdamW, from
+{rate:g} to {last_rate:g} by a cosine. The loss of the last hundred steps is {loss:.4f}. The weights
+are their moving average. On held-out requests (half combinations, half templates) the loss is
+{held_loss:.4f}, and {held_exact:.1%} are right to the last token.{before}
 
 ## Evaluation
 
-Greedy, judged by program. A text is faithful where it says nothing but the facts, complete where it mentions all that it must, both at the
-first try; shown is what the app shows as the model's, after it went back to before what was refused. The others are the template's.
+A program judges greedy texts. A text is faithful if it states only facts, and complete if it
+mentions everything required, both at the first attempt. It is shown if the app shows it as the
+model's, after rewinding to before refused sentences; the template writes the others.
 
 {table}
 
-What was routed where, of the held-out phrasings and the hand-written requests together:
+Routes of the held-out phrasings and the hand-written requests together:
 
 {confusion}
 
 ## Limits
 
-- It knows its tools and its facts. Free chat, code and general knowledge are beyond it; it has a route for what it cannot do.
-- English is what it knows best; it was taught {others} with fewer phrasings. It writes English only.
-- It can route a request wrongly, above all one in words it never met. Where it is not sure, the assistant asks back; what acts is only
-  proposed, and a person approves it.
-- The hand-written requests were written by the people who wrote the grammar: other people's will be harder.
+- It knows only its tools and its facts. Free chat, code and general knowledge are beyond it; it has
+  a route for what it cannot do.
+- It knows English best; it learnt {others} from fewer phrasings. It writes only English.
+- It can route a request wrongly, above all one in unknown words. If it is not sure, the assistant
+  asks back. Actions are only proposed, and a person approves them.
+- The authors of the grammar also wrote the hand-written requests: those of other people will be
+  harder.
 """
-_BEFORE = """ It began with the weights of the model that
-was here before: {steps:,} steps in {seconds:.0f} s on one {device}, {seen:,} tokens of {samples:,} samples by the grammar of then. A
-few of the phrasings that are held out today had been taught to the first of these models (20, by a count of November 2026)."""
+_BEFORE = """ It began with the weights
+of the previous model: {steps:,} steps in {seconds:.0f} s on one {device}, {seen:,} tokens of
+{samples:,} samples by the grammar at that time. A few of the phrasings that are held out today were
+taught to the first of these models (20, by a count of November 2026)."""
 _NAMES = {"en": "English", "de": "German", "fr": "French", "es": "Spanish"}
 
 
