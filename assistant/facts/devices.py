@@ -15,6 +15,8 @@ from scheduler.protocol.units import numbered
 FIELDS_NOW = ("util", "mem_used", "mem_total", "mem_free", "tflops", "temp", "power", "power_limit")
 FIELDS_SPAN = ("util", "mem_used", "tflops", "temp", "power")
 _TITLES = {"tflops": "rate"}
+IDLE = "idle"
+"""The value of the fact `use` of an idle device."""
 
 
 label = called
@@ -38,7 +40,7 @@ def device_facts(state: DeviceState, now: float, fields: Sequence[str] = FIELDS_
     if device.note:
         add.text("note", "note", device.note)
     if isinstance(state.use, Idle):
-        add.value("use", "use", "idle", "", f"idle for {phrases.duration(now - state.use.since)}")
+        add.value("use", "use", IDLE, "", f"idle for {phrases.duration(now - state.use.since)}")
     else:
         add.text("use", "use", f"busy: {state.use.reason}")
     if state.holders:

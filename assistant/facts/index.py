@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from assistant.facts import Fact, named
+from assistant.facts.devices import IDLE
 
 STATES = ("running", "starting", "stopping", "queued", "failed", "lost", "done", "cancelled")
 """The order in which jobs are described: what runs, waits or failed before what is done."""
@@ -39,6 +40,11 @@ class FactIndex:
         """Return the value itself, for comparisons only."""
         value = self._named[name].value if name in self._named else None
         return value if isinstance(value, int | float) else None
+
+    def is_idle(self, device: str) -> bool:
+        """Return True if the device is known to be idle."""
+        use = self._named.get(f"{device}.use")
+        return use is not None and use.value == IDLE
 
     def texts(self, prefix: str) -> list[str]:
         """Return the values of all facts whose names begin with `prefix`."""

@@ -1,16 +1,19 @@
-"""Every field a reading can have: its label, unit, meaning and pace. One table for charts, tables,
-the store and the assistant."""
+"""The table of all fields of readings: label, unit, meaning and pace.
+
+Charts, tables, the store and the assistant use it.
+"""
 
 from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
 Pace = Literal["fast", "slow", "rare", "static"]
-"""How often a field is read anew: with every reading, every few seconds, twice a minute, or once
-for as long as the device is open."""
+"""How often a field is read: with every reading, every few seconds, twice a minute, or about once."""
 
 
 class Field(NamedTuple):
+    """Describe one field."""
+
     label: str
     unit: str
     meaning: str
@@ -67,9 +70,9 @@ _WORK = {
 }
 _MEMORY = {
     "mem_used": Field("Memory used", "B", "memory in use, the driver's own reserve left out"),
-    "mem_total": Field("Memory", "B", "memory there is", "static"),
-    "mem_reserved": Field("Memory reserved", "B", "memory the driver keeps for itself"),
-    "mem_free": Field("Memory free", "B", "memory nobody uses"),
+    "mem_total": Field("Memory", "B", "size of the memory", "static"),
+    "mem_reserved": Field("Memory reserved", "B", "memory that the driver reserves for itself"),
+    "mem_free": Field("Memory free", "B", "memory that is free"),
     "bar1_used": Field("BAR1 used", "B", "mapped window for access over PCIe", "slow"),
     "bar1_total": Field("BAR1", "B", "size of the window for access over PCIe", "slow"),
 }
@@ -89,17 +92,15 @@ _CLOCKS = {
         "Video clock (max)", "MHz", "highest clock of the video engines", "static"
     ),
     "pstate": Field("Performance state", "", "0 is fastest"),
-    "throttle": Field("Throttle reasons", "", "bit mask of why the clocks are held down"),
+    "throttle": Field("Throttle reasons", "", "bit mask of the reasons that hold the clocks down"),
     "throttle_power": Field(
-        "Throttled by power", "", "1 while the clocks are held down by a limit of power"
+        "Throttled by power", "", "1 while a power limit holds the clocks down"
     ),
-    "throttle_heat": Field(
-        "Throttled by heat", "", "1 while the clocks are held down because the card is too hot"
-    ),
+    "throttle_heat": Field("Throttled by heat", "", "1 while heat holds the clocks down"),
     "throttled": Field(
         "Throttled for",
         "s",
-        "how long the clocks are held down without a break, by power, heat or the hardware",
+        "time for which power, heat or the hardware has held the clocks down without a break",
     ),
 }
 _POWER = {
@@ -107,7 +108,7 @@ _POWER = {
     "power_avg": Field("Power (average)", "W", "power drawn, averaged by the card over a second"),
     "power_limit": Field("Power limit", "W", "limit in force", "slow"),
     "power_limit_default": Field(
-        "Power limit (default)", "W", "limit the card comes with", "static"
+        "Power limit (default)", "W", "limit that the card is shipped with", "static"
     ),
     "power_limit_min": Field("Power limit (lowest)", "W", "lowest limit that can be set", "static"),
     "power_limit_max": Field(
@@ -143,16 +144,16 @@ _HEAT = {
         "static",
     ),
     "fan": Field("Fan", "%", "intended fan speed, of the fastest fan", "slow"),
-    "fan_rpm": Field("Fan speed", "rpm", "turns a minute", "slow"),
+    "fan_rpm": Field("Fan speed", "rpm", "revolutions per minute", "slow"),
 }
 _LINKS = {
     "pcie_gen": Field("PCIe generation", "", "generation of the link now", "slow"),
     "pcie_gen_max": Field(
-        "PCIe generation (max)", "", "highest generation that this card and slot can do", "static"
+        "PCIe generation (max)", "", "highest generation that this card and slot support", "static"
     ),
     "pcie_width": Field("PCIe width", "lanes", "lanes of the link now", "slow"),
     "pcie_width_max": Field(
-        "PCIe width (max)", "lanes", "most lanes that this card and slot can do", "static"
+        "PCIe width (max)", "lanes", "most lanes that this card and slot support", "static"
     ),
     "pcie_rx": Field("PCIe in", "B/s", "bytes received over PCIe"),
     "pcie_tx": Field("PCIe out", "B/s", "bytes sent over PCIe"),
@@ -167,39 +168,39 @@ _LINKS = {
 _HEALTH = {
     "ecc": Field("ECC", "", "1 while errors of the device memory are corrected", "rare"),
     "ecc_corrected": Field(
-        "ECC corrected", "", "memory errors put right since the driver was loaded", "slow"
+        "ECC corrected", "", "corrected memory errors since the driver was loaded", "slow"
     ),
     "ecc_uncorrected": Field(
         "ECC uncorrected",
         "",
-        "memory errors since the driver was loaded that could not be put right",
+        "uncorrected memory errors since the driver was loaded",
         "slow",
     ),
     "ecc_corrected_total": Field(
-        "ECC corrected, ever", "", "memory errors put right in the card's life", "slow"
+        "ECC corrected, ever", "", "corrected memory errors in the card's life", "slow"
     ),
     "ecc_uncorrected_total": Field(
         "ECC uncorrected, ever",
         "",
-        "memory errors in the card's life that could not be put right",
+        "uncorrected memory errors in the card's life",
         "slow",
     ),
     "rows_corrected": Field(
         "Rows remapped, corrected",
         "",
-        "memory rows replaced after errors that could be put right",
+        "memory rows replaced after corrected errors",
         "slow",
     ),
     "rows_uncorrected": Field(
         "Rows remapped, uncorrected",
         "",
-        "memory rows replaced after errors that could not be put right",
+        "memory rows replaced after uncorrected errors",
         "slow",
     ),
     "rows_pending": Field(
         "Row remapping pending",
         "",
-        "1 while a memory row is to be replaced at the next reset of the card",
+        "1 while a memory row will be replaced at the next reset of the card",
         "slow",
     ),
     "rows_failure": Field(
@@ -211,27 +212,29 @@ _HEALTH = {
     "pages_corrected": Field(
         "Pages retired, corrected",
         "",
-        "memory pages given up after errors that could be put right",
+        "memory pages retired after corrected errors",
         "rare",
     ),
     "pages_uncorrected": Field(
         "Pages retired, uncorrected",
         "",
-        "memory pages given up after one that could not be put right",
+        "memory pages retired after an uncorrected error",
         "rare",
     ),
     "pages_pending": Field(
         "Page retirement pending",
         "",
-        "1 while a memory page is to be given up at the next reset of the card",
+        "1 while a memory page will be retired at the next reset of the card",
         "rare",
     ),
     "xid": Field(
         "Last Xid",
         "",
-        "number of the last error the driver told of this card since it is watched; 0: none",
+        "number of the last error that the driver reported since the daemon started; 0: none",
     ),
-    "xid_count": Field("Xid errors", "", "errors the driver told of this card since it is watched"),
+    "xid_count": Field(
+        "Xid errors", "", "errors that the driver reported since the daemon started"
+    ),
     "mig": Field("MIG", "", "1 while the card is divided into MIG instances", "rare"),
 }
 _MACHINE = {
@@ -239,18 +242,16 @@ _MACHINE = {
     "clock_cpu": Field("CPU clock", "MHz", "clock of the cores, averaged"),
     "load": Field("Load", "", "processes that run or wait, averaged over a minute"),
     "swap_used": Field("Swap used", "B", "swap in use"),
-    "swap_total": Field("Swap", "B", "swap there is", "slow"),
+    "swap_total": Field("Swap", "B", "size of the swap space", "slow"),
     "disk_read": Field("Disk reads", "B/s", "bytes read from disks"),
     "disk_write": Field("Disk writes", "B/s", "bytes written to disks"),
     "net_rx": Field(
-        "Network in", "B/s", "bytes received over the network, without the machine's talk to itself"
+        "Network in", "B/s", "bytes received over the network, without loopback traffic"
     ),
-    "net_tx": Field(
-        "Network out", "B/s", "bytes sent over the network, without the machine's talk to itself"
-    ),
+    "net_tx": Field("Network out", "B/s", "bytes sent over the network, without loopback traffic"),
 }
 
 FIELDS: dict[str, Field] = _WORK | _MEMORY | _CLOCKS | _POWER | _HEAT | _LINKS | _HEALTH | _MACHINE
 
 HEADLINE = ("util", "mem_used", "tflops", "temp", "power")
-"""What every device is first judged by: the charts of the dashboard, the tiles on top."""
+"""The most important fields, shown in the charts of the dashboard and the tiles."""

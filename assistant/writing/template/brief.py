@@ -159,8 +159,8 @@ def _use(index: FactIndex) -> str:
     found = index.devices()
     if len(found) == 1:
         return sentence(devices.called(index, found[0]), " ", devices.use(index, found[0]))
-    idle = [devices.called(index, device) for device in found if devices.idle(index, device)]
-    busy = [devices.called(index, device) for device in found if not devices.idle(index, device)]
+    idle = [devices.called(index, device) for device in found if index.is_idle(device)]
+    busy = [devices.called(index, device) for device in found if not index.is_idle(device)]
     return paragraph(
         *(
             sentence(listed(who), f" {are(who)} {state} now")

@@ -63,11 +63,7 @@ def use(index: FactIndex, device: str) -> str:
     words = index.text(f"{device}.use")
     if words is None:
         return "is busy or not: nobody told"
-    return f"has been {words}" if idle(index, device) else f"is {words}"
-
-
-def idle(index: FactIndex, device: str) -> bool:
-    return (index.text(f"{device}.use") or "").startswith("idle")
+    return f"has been {words}" if index.is_idle(device) else f"is {words}"
 
 
 def _account(index: FactIndex, device: str, common: str) -> str:
