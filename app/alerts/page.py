@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QWidget
 from app.alerts.alert_rows import AlertRow, alert_rows, unacknowledged
 from app.format.values import plural
 from app.link.link import Link
-from app.link.state import State
+from app.state import State
 from app.widgets import theme
 from app.widgets.controls import (
     Stretch,

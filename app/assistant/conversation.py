@@ -5,16 +5,19 @@ from __future__ import annotations
 import itertools
 import time
 import uuid
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from app.assistant.message import Message, Wanted
 from app.assistant.proposals import said
 from app.assistant.tree import ROOT, Cut, Node, Saved, Tree
-from app.link.requests import Answered
 from assistant.intents.tool_call import ToolCall
 from assistant.tools.proposal import Decision
 from scheduler.protocol.errors import UserError
+
+if TYPE_CHECKING:
+    from app.assistant.requests import FinishedAnswer
 
 MOST = 2000
 """Messages of one conversation, all branches together."""
@@ -168,9 +171,9 @@ class Conversation:
             self._pieces = (count + 1, first if count else now, now)
             self._change(number, state="writing", note="", cpu=False, text=message.text + text)
 
-    def answered(self, answer: Answered) -> None:
+    def answered(self, answer: FinishedAnswer, number: int) -> None:
         told = {name: getattr(answer, name) for name in _TOLD}
-        self._change(answer.id, state="done", cpu=False, at=time.time(), **told)
+        self._change(number, state="done", cpu=False, at=time.time(), **told)
 
     def stopped(self) -> None:
         self._change(self.number, state="stopped", note="stopped", cpu=False)

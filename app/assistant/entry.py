@@ -9,7 +9,7 @@ from PySide6.QtGui import QAction
 from PySide6.QtWidgets import QMenu, QVBoxLayout, QWidget
 
 from app.assistant.prompt import Prompt
-from app.assistant.session_requests import PRESETS, Preset
+from app.assistant.session_files import PRESETS, Preset
 from app.widgets import theme
 from app.widgets.controls import button, elided, label, row, set_text, set_tooltip
 

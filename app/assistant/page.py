@@ -2,61 +2,57 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QEvent, QTimer, Signal
+from collections.abc import Callable
+from typing import TypeVar
+
+from PySide6.QtCore import QEvent, QTimer
 from PySide6.QtGui import QKeySequence, QShortcut, QShowEvent
 from PySide6.QtWidgets import QFileDialog, QHBoxLayout, QStackedWidget, QWidget
 
 from app.assistant.conversation import Conversation
 from app.assistant.conversation_export import exported
 from app.assistant.preset_editor import PresetEditor
+from app.assistant.requests import FinishedAnswer, Wake
+from app.assistant.session_files import PRESETS, Preset, Summary
 from app.assistant.session_list import SessionList
 from app.assistant.session_requests import (
-    PRESETS,
-    BringBack,
-    DropSession,
+    DeleteSession,
     FindSessions,
-    KeepPresets,
-    KeepSession,
-    Opened,
     OpenSession,
-    Preset,
-    Presets,
     ReadPresets,
     RenameSession,
-    SessionRequest,
-    Sessions,
-    Summary,
+    RestoreSession,
+    SavePresets,
+    SaveSession,
     WriteText,
 )
 from app.assistant.talk import Talk
-from app.link.requests import Accepted, Answered, Refused, Reply, Wake
-from app.link.state import State
+from app.assistant.tree import Saved
+from app.link.call import Request
+from app.link.link import Link
 from app.models.model_list import chat_offer
-from app.models.model_requests import ListModels, ModelReply
 from app.models.page import ModelsPage
+from app.state import State
 from app.widgets import theme
 from scheduler.protocol.errors import UserError
 
 _WIDEST, _SIDE = 860, 210
+T = TypeVar("T")
 
 
-class Assistant(QWidget):
-    """Emits `requested` with what is asked of the assistant, and with what concerns the files of conversations."""
+class AssistantPage(QWidget):
+    """Shows the open conversation beside the list of saved ones, and the models."""
 
-    requested = Signal(object)
-
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: State, link: Link) -> None:
         super().__init__()
-        self._state = state
+        self._state, self._link = state, link
         self._found: tuple[Summary, ...] = ()
         self._presets: tuple[Preset, ...] = PRESETS
         self._unread = False
         """The presets there are could not be read: these are not the user's."""
         self._listed = False
-        self._listed_for: str | None = None
-        """The model in use when the list of models was asked for."""
-        self.talk, self.sessions, self.presets = Talk(state), SessionList(), PresetEditor()
-        self.models = ModelsPage(state)
+        self.talk, self.sessions, self.presets = Talk(state, link), SessionList(), PresetEditor()
+        self.models = ModelsPage(state, link)
         self.stack = QStackedWidget()
         self._connect()
         self._lay_out()
@@ -66,39 +62,43 @@ class Assistant(QWidget):
         self.talk.refresh()
         self.sessions.show_sessions(self._found, self._state.conversation.key)
         used = self._state.snapshot.settings.model if self._state.snapshot else ""
-        if self.isVisible() and self._listed_for != used:
-            self._listed_for = used
-            self.requested.emit(ListModels(used))
+        if self.isVisible():
+            self.models.list_models()
         self.models.refresh()
         self.talk.entry.offer_chat(*chat_offer(self.models.found, used))
 
-    def deliver(self, reply: Reply) -> None:
-        """An event of the answer, or what came of a request for the files or the models."""
-        self.models.deliver(reply)
-        match reply:
-            case Sessions(request=FindSessions(words=words), found=found, notice=notice):
-                if words == self.sessions.search.text():
-                    self._found = found
-                if notice:
-                    self.talk.entry.say(notice)
-            case Opened(saved=saved):
-                self.talk.open(Conversation(saved))
-                self.talk.reveal(self.sessions.search.text())
-                self.stack.setCurrentWidget(self.talk)
-            case Presets(presets=presets):
-                self._presets, self._unread = presets, False
-                self.talk.entry.show_presets(presets)
-            case _ if isinstance(reply, ModelReply):
-                pass  # which of them is in use decides whether there is free chat
-            case Accepted(request=WriteText(file=file)):
-                self.talk.entry.say(f"written to {file}")
-            case Refused(request=request, message=message) if isinstance(request, SessionRequest):
-                self._unread |= isinstance(request, ReadPresets)
-                self.talk.entry.say(message)
-            case _:
-                self.talk.deliver(reply)
-                return
+    def _find(self, words: str = "") -> None:
+        self._send(FindSessions(words), lambda reply: self._show_found(words, *reply))
+
+    def _show_found(self, words: str, found: tuple[Summary, ...], notice: str) -> None:
+        if words == self.sessions.search.text():
+            self._found = found
+        if notice:
+            self.talk.entry.say(notice)
         self.refresh()
+
+    def _show_conversation(self, saved: Saved) -> None:
+        self.talk.open(Conversation(saved))
+        self.talk.reveal(self.sessions.search.text())
+        self.stack.setCurrentWidget(self.talk)
+        self.refresh()
+
+    def _show_presets(self, presets: tuple[Preset, ...]) -> None:
+        self._presets, self._unread = presets, False
+        self.talk.entry.show_presets(presets)
+        self.refresh()
+
+    def _read_presets(self) -> None:
+        self._link.send(self, ReadPresets(), self._show_presets, self._fail_presets)
+
+    def _fail_presets(self, message: str) -> None:
+        self._unread = True
+        self.talk.entry.say(message)
+        self.refresh()
+
+    def _send(self, request: Request[T], on_reply: Callable[[T], object] | None = None) -> None:
+        """Send a request for the files of conversations."""
+        self._link.send(self, request, on_reply, self.talk.entry.say)
 
     def changeEvent(self, event: QEvent) -> None:
         if event.type() == QEvent.Type.PaletteChange:
@@ -111,20 +111,22 @@ class Assistant(QWidget):
         super().showEvent(event)
         if not self._listed:
             self._listed = True
-            self.requested.emit(FindSessions())
-            self.requested.emit(ReadPresets())
-            self.requested.emit(Wake())
+            self._find()
+            self._read_presets()
+            self._link.send(self, Wake(), on_error=lambda _: None)
 
-    def show_answer(self, question: str, answer: Answered) -> None:
+    def show_answer(self, question: str, answer: FinishedAnswer) -> None:
         """Put a question and its answer, which came some other way, into the conversation."""
         self.talk.show_answer(question, answer)
 
     def save(self, file: str) -> None:
         """Have the conversation written to a file, as its name's ending says."""
         try:
-            self.requested.emit(WriteText(file, exported(self._state.conversation, file)))
+            request = WriteText(file, exported(self._state.conversation, file))
         except UserError as e:
             self.talk.entry.say(str(e))
+            return
+        self._send(request, lambda _: self.talk.entry.say(f"written to {file}"))
 
     def _begin(self) -> None:
         self.talk.open(Conversation())
@@ -137,14 +139,14 @@ class Assistant(QWidget):
             self.stack.setCurrentWidget(self.talk)
             self.refresh()
         elif key != self._state.conversation.key:
-            self.requested.emit(OpenSession(key))
+            self._send(OpenSession(key), self._show_conversation)
         else:
             self.stack.setCurrentWidget(self.talk)
 
     def _rename(self, key: str, title: str) -> None:
         title = " ".join(title.split())
         if not title:
-            self.requested.emit(FindSessions(self.sessions.search.text()))
+            self._find(self.sessions.search.text())
             return
         for known in (self._state.conversation, self.talk.asked):
             if known.key == key:
@@ -152,7 +154,7 @@ class Assistant(QWidget):
         self._found = tuple(
             Summary(s.key, title, s.changed, s.excerpt) if s.key == key else s for s in self._found
         )
-        self.requested.emit(RenameSession(key, title))
+        self._send(RenameSession(key, title))
 
     def _drop(self, key: str) -> None:
         if self.talk.asked.busy and self.talk.asked.key == key:
@@ -160,7 +162,7 @@ class Assistant(QWidget):
             return
         dropped = next(summary for summary in self._found if summary.key == key)
         self._found = tuple(summary for summary in self._found if summary.key != key)
-        self.requested.emit(DropSession(key))
+        self._send(DeleteSession(key))
         if self._state.conversation.key == key:
             self.talk.asked = self._state.conversation = Conversation()
         self.refresh()
@@ -168,8 +170,8 @@ class Assistant(QWidget):
 
     def _bring_back(self, summary: Summary) -> None:
         self._found = tuple(sorted((*self._found, summary), key=lambda s: -s.changed))
-        self.requested.emit(BringBack(summary.key))
-        self.requested.emit(OpenSession(summary.key))
+        self._send(RestoreSession(summary.key))
+        self._send(OpenSession(summary.key), self._show_conversation)
         self.refresh()
 
     def _keep(self, conversation: Conversation) -> None:
@@ -178,11 +180,11 @@ class Assistant(QWidget):
             mine = Summary(conversation.key, conversation.title, conversation.changed)
             self._found = (mine, *(s for s in self._found if s.key != mine.key))
             self.sessions.show_sessions(self._found, self._state.conversation.key)
-        self.requested.emit(KeepSession(conversation.saved()))
+        self._send(SaveSession(conversation.saved()))
 
     def _edit_presets(self) -> None:
         if self._unread:
-            self.requested.emit(ReadPresets())
+            self._read_presets()
             self.talk.entry.say(
                 "Your presets could not be read, so these cannot be edited; they are read once more now."
             )
@@ -193,7 +195,7 @@ class Assistant(QWidget):
     def _keep_presets(self, presets: tuple[Preset, ...]) -> None:
         self._presets = presets
         self.talk.entry.show_presets(presets)
-        self.requested.emit(KeepPresets(presets))
+        self._send(SavePresets(presets))
         self.show_talk()
 
     def show_models(self) -> None:
@@ -221,19 +223,18 @@ class Assistant(QWidget):
             self.save(file)
 
     def _connect(self) -> None:
-        self.talk.requested.connect(self.requested)
-        self.talk.kept.connect(self._keep)
+        self.talk.changed.connect(self._keep)
         self.talk.entry.edit_presets.triggered.connect(self._edit_presets)
         self.talk.entry.export.clicked.connect(self._export)
         self.sessions.created.connect(self._begin)
         self.sessions.opened.connect(self._open)
         self.sessions.renamed.connect(self._rename)
         self.sessions.dropped.connect(self._drop)
-        self.sessions.searched.connect(lambda words: self.requested.emit(FindSessions(words)))
+        self.sessions.searched.connect(self._find)
         self.presets.kept.connect(self._keep_presets)
         self.sessions.modelled.connect(self.show_models)
         self.models.left.connect(self.show_talk)
-        self.models.requested.connect(self.requested)
+        self.models.listed.connect(self.refresh)
         for keys, slot in (
             ("Ctrl+N", self._begin),
             ("Ctrl+R", self.talk.again_last),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QHeaderView, QTableWidget, QTableWidgetItem, QVBoxLayout, QWidget
 
-from app.assistant.session_requests import Preset
+from app.assistant.session_files import Preset
 from app.widgets import theme
 from app.widgets.controls import button, label, row
 

@@ -15,7 +15,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from app.assistant.session_requests import Summary
+from app.assistant.session_files import Summary
 from app.format.values import plural
 from app.widgets import theme
 from app.widgets.controls import button, filter_box, label, plain_tooltip, row, set_text

@@ -1,118 +1,110 @@
-"""What the assistant's page asks of the files of conversations, and what comes back."""
+"""Requests for the files of conversations, which are carried out one after the other."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import ClassVar
 
 import msgspec
 
-if TYPE_CHECKING:
-    from app.assistant.tree import Saved
+from app.assistant.conversation_export import write_text
+from app.assistant.session_files import Preset, SessionFiles, Summary
+from app.assistant.tree import Saved
+from app.link.call import Call
 
 
-class Summary(msgspec.Struct, frozen=True):
-    """A conversation in the list."""
+class SessionRequest(msgspec.Struct, frozen=True):
+    """Describe what all requests for the files of conversations share."""
 
-    key: str
-    title: str
-    changed: float
-    """When something was said in it last, seconds since the epoch."""
-    excerpt: str = ""
-    """Where the words that were searched stand."""
+    in_order: ClassVar[bool] = True
 
 
-class Preset(msgspec.Struct, frozen=True):
-    """A prompt under a name."""
-
-    name: str
-    text: str
-
-
-PRESETS: tuple[Preset, ...] = (
-    Preset("What happened?", "What happened?"),
-    Preset("Why do my jobs wait?", "Why is my job waiting?"),
-    Preset("Hottest GPU", "Which GPU is the hottest?"),
-    Preset("Failures", "Which jobs failed, and why?"),
-)
-"""Those that come with the program."""
-
-
-class FindSessions(msgspec.Struct, frozen=True):
-    """List the conversations that are kept, the newest first: those that hold all of these words."""
+class FindSessions(SessionRequest, frozen=True):
+    """List the conversations that contain all of these words, newest first."""
 
     words: str = ""
 
+    def carry_out(self, call: Call) -> tuple[tuple[Summary, ...], str]:
+        """Return the conversations, and a notice for the user about files that are damaged."""
+        files = call.service(SessionFiles)
+        return files.find(self.words), files.notice
 
-class OpenSession(msgspec.Struct, frozen=True):
+
+class OpenSession(SessionRequest, frozen=True):
+    """Read a conversation."""
+
     key: str
 
+    def carry_out(self, call: Call) -> Saved:
+        """Return the conversation."""
+        return call.service(SessionFiles).open(self.key)
 
-class KeepSession(msgspec.Struct, frozen=True):
+
+class SaveSession(SessionRequest, frozen=True):
     """Write a conversation to its file."""
 
     saved: Saved
 
+    def carry_out(self, call: Call) -> None:
+        """Write the file."""
+        call.service(SessionFiles).save(self.saved)
 
-class RenameSession(msgspec.Struct, frozen=True):
+
+class RenameSession(SessionRequest, frozen=True):
+    """Give a conversation another title."""
+
     key: str
     title: str
 
-
-class DropSession(msgspec.Struct, frozen=True):
-    """Put a conversation aside; the newest of those can be brought back."""
-
-    key: str
+    def carry_out(self, call: Call) -> None:
+        """Change the title in the file."""
+        call.service(SessionFiles).rename(self.key, self.title)
 
 
-class BringBack(msgspec.Struct, frozen=True):
-    """Undo that a conversation was put aside."""
+class DeleteSession(SessionRequest, frozen=True):
+    """Delete a conversation; the newest deleted ones can be restored."""
 
     key: str
 
+    def carry_out(self, call: Call) -> None:
+        """Move the file to the deleted ones."""
+        call.service(SessionFiles).delete(self.key)
 
-class KeepPresets(msgspec.Struct, frozen=True):
+
+class RestoreSession(SessionRequest, frozen=True):
+    """Restore a deleted conversation."""
+
+    key: str
+
+    def carry_out(self, call: Call) -> None:
+        """Move the file back."""
+        call.service(SessionFiles).restore(self.key)
+
+
+class ReadPresets(SessionRequest, frozen=True):
+    """Read the presets."""
+
+    def carry_out(self, call: Call) -> tuple[Preset, ...]:
+        """Return the presets."""
+        return call.service(SessionFiles).presets()
+
+
+class SavePresets(SessionRequest, frozen=True):
+    """Replace the presets."""
+
     presets: tuple[Preset, ...]
 
+    def carry_out(self, call: Call) -> None:
+        """Write the file."""
+        call.service(SessionFiles).save_presets(self.presets)
 
-class ReadPresets(msgspec.Struct, frozen=True):
-    pass
 
-
-class WriteText(msgspec.Struct, frozen=True):
-    """Write an exported text to a file that the user named."""
+class WriteText(SessionRequest, frozen=True):
+    """Write an exported conversation to a file that the user chose."""
 
     file: str
     text: str
 
-
-SessionRequest = (
-    FindSessions
-    | OpenSession
-    | KeepSession
-    | RenameSession
-    | DropSession
-    | BringBack
-    | KeepPresets
-    | ReadPresets
-    | WriteText
-)
-
-
-class Sessions(msgspec.Struct, frozen=True):
-    """The conversations that are kept, the newest first."""
-
-    request: FindSessions
-    found: tuple[Summary, ...]
-    notice: str = ""
-    """What the user should know: a file that could not be read was set aside."""
-
-
-class Opened(msgspec.Struct, frozen=True):
-    saved: Saved
-
-
-class Presets(msgspec.Struct, frozen=True):
-    presets: tuple[Preset, ...]
-
-
-SessionReply = Sessions | Opened | Presets
+    def carry_out(self, call: Call) -> None:
+        """Write the file."""
+        write_text(Path(self.file), self.text)

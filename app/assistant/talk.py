@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 
-import msgspec
 from PySide6.QtCore import Qt, QTimer, Signal
 from PySide6.QtGui import QAccessible, QAccessibleAnnouncementEvent, QGuiApplication
 from PySide6.QtWidgets import QVBoxLayout, QWidget
@@ -14,29 +14,18 @@ from app.assistant.conversation import Conversation
 from app.assistant.conversation_export import code_blocks
 from app.assistant.entry import Entry
 from app.assistant.message_list import MessageList
+from app.assistant.requests import Ask, Chat, Decide, FinishedAnswer, UseCpu, WriteBrief
 from app.assistant.tree import Cut
 from app.assistant.undo_line import UndoLine
 from app.assistant.writing import opening, pace
-from app.link.requests import (
-    Answered,
-    Approve,
-    Ask,
-    Chat,
-    Refused,
-    Reply,
-    Report,
-    Request,
-    SaveReport,
-    StopAnswer,
-    UseCpu,
-    Waits,
-    Wrote,
-)
-from app.link.state import State
-from app.report.file import FILTER
+from app.link.call import Call, Request
+from app.link.link import Link
+from app.report.file import FILTER, SaveReport
+from app.state import State
 from app.widgets import theme
 from app.widgets.controls import ask_save_path, label, set_text
 from assistant.intents.choices import Choice, numbered
+from assistant.messages import Event, Waiting
 from assistant.tools.proposal import Decision
 from scheduler.protocol.errors import UserError
 
@@ -44,14 +33,15 @@ _REDRAW_MS = 50
 
 
 class Talk(QWidget):
-    """Emits `requested` with the question or with Stop, `kept` with the conversation where it is to be written to its file."""
+    """Shows the open conversation and asks the assistant."""
 
-    requested = Signal(object)
-    kept = Signal(object)
+    changed = Signal(object)
+    """Carries a `Conversation` that should be saved."""
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: State, link: Link) -> None:
         super().__init__()
-        self._state = state
+        self._state, self._link = state, link
+        self._call: Call | None = None
         self.asked = state.conversation
         """The conversation that asked last: its answer goes there, whichever is open."""
         self.messages, self.entry, self.undo = MessageList(), Entry(), UndoLine()
@@ -93,29 +83,25 @@ class Talk(QWidget):
             bool(path),
         )
 
-    def deliver(self, reply: Reply) -> None:
-        """An event of the answer; pieces are drawn at most twenty times a second."""
-        match reply:
-            case Waits(reason=reason, id=number, cpu=cpu):
-                self.asked.waits(reason, number, cpu)
-            case Wrote(text=text, id=number):
-                self.asked.wrote(text, number)
-            case Answered():
-                self.asked.answered(reply)
-                self._ended()
-            case Refused(
-                request=Ask(id=number) | Report(id=number) | Approve(id=number) | Chat(id=number),
-                message=message,
-            ):
-                self.asked.failed(message, number)
-                self._ended()
-            case _:
-                return
+    def _take_event(self, number: int, event: Event) -> None:
+        """Take an event of an answer. Pieces of text are drawn at most twenty times a second."""
+        if isinstance(event, Waiting):
+            self.asked.waits(event.reason, number, event.cpu)
+        else:
+            self.asked.wrote(event.text, number)
         if not self._redraw.isActive():
             self._redraw.start()
 
+    def _finish(self, number: int, answer: FinishedAnswer) -> None:
+        self.asked.answered(answer, number)
+        self._ended()
+
+    def _fail(self, number: int, message: str) -> None:
+        self.asked.failed(message, number)
+        self._ended()
+
     def _ended(self) -> None:
-        self.kept.emit(self.asked)
+        self.changed.emit(self.asked)
         if QAccessible.isActive() and self.asked is self.conversation and self.asked.path:
             said = self.asked.messages[-1]
             QAccessible.updateAccessibility(
@@ -153,15 +139,15 @@ class Talk(QWidget):
         ):
             self._choose(last, chosen)
         elif self.entry.free.isChecked():
-            self._await(lambda: self.conversation.ask(text, "chat", instead), self._chat)
+            self._await(lambda: self.conversation.ask(text, "chat", instead))
         else:
             self._await(
                 lambda: self.conversation.ask(text, instead=instead),
-                lambda number: Ask(text, number),
+                Ask(text),
             )
 
     def write_brief(self) -> None:
-        self._await(lambda: self.conversation.ask("Write a brief.", "brief"), Report)
+        self._await(lambda: self.conversation.ask("Write a brief.", "brief"), WriteBrief())
 
     def again(self, answer: int) -> None:
         """Have another answer written beside one there is."""
@@ -169,21 +155,16 @@ class Talk(QWidget):
             self.conversation.question(answer),
             self.conversation.asked(answer),
         )
-        wants: dict[str, Callable[[int], Request]] = {"brief": Report, "chat": self._chat}
-        self._await(
-            lambda: self.conversation.again(answer),
-            wants.get(question.wants, lambda number: Ask(text, number, meant)),
-        )
-
-    def _chat(self, number: int) -> Chat:
-        return Chat(self.conversation.turns(), number)
+        requests: dict[str, Request[FinishedAnswer] | None] = {"brief": WriteBrief(), "chat": None}
+        request = requests.get(question.wants, Ask(text, meant))
+        self._await(lambda: self.conversation.again(answer), request)
 
     def _choose(self, answer: int, choice: Choice) -> None:
         """Which of the meanings that were asked back is yours."""
         text = self.conversation.question(answer).text
         self._await(
             lambda: self.conversation.ask(choice.words, meant=choice.call),
-            lambda number: Ask(text, number, choice.call),
+            Ask(text, choice.call),
         )
 
     def _decide(self, answer: int, how: Decision) -> None:
@@ -192,7 +173,7 @@ class Talk(QWidget):
         if proposal is not None:
             self._await(
                 lambda: self.conversation.decide(answer, how),
-                lambda number: Approve(proposal, how, number),
+                Decide(proposal, how),
             )
 
     def again_last(self) -> None:
@@ -202,15 +183,20 @@ class Talk(QWidget):
         ):  # what was decided is not decided again
             self.again(self.conversation.path[-1])
 
-    def show_answer(self, question: str, answer: Answered) -> None:
+    def show_answer(self, question: str, answer: FinishedAnswer) -> None:
         """Put a question and its answer, which came some other way, into the conversation."""
         self.asked = self.conversation
-        self.asked.answered(msgspec.structs.replace(answer, id=self.asked.ask(question)))
+        self.asked.answered(answer, self.asked.ask(question))
         self.messages.keeps = "question"
         self.refresh()
 
-    def _await(self, make_room: Callable[[], int], request: Callable[[int], Request]) -> None:
-        """Make room for an answer and ask for it; where there can be none, say why."""
+    def _await(
+        self, make_room: Callable[[], int], request: Request[FinishedAnswer] | None = None
+    ) -> None:
+        """Make room for an answer and request it; without a request, chat with the model.
+
+        If there can be no answer now, show why.
+        """
         try:
             if self.asked.busy:
                 raise UserError("one answer at a time: stop the one that is being written first")
@@ -225,14 +211,21 @@ class Talk(QWidget):
         self.undo.clear()
         self.messages.keeps = "question"
         self.refresh()
-        self.kept.emit(self.asked)
-        self.requested.emit(request(number))
+        self.changed.emit(self.asked)
+        self._call = self._link.send(
+            self,
+            Chat(self.conversation.turns()) if request is None else request,
+            partial(self._finish, number),
+            partial(self._fail, number),
+            partial(self._take_event, number),
+        )
 
     def _stop(self) -> None:
         self.asked.stopped()
-        self.kept.emit(self.asked)
+        self.changed.emit(self.asked)
         self.refresh()
-        self.requested.emit(StopAnswer())
+        if self._call is not None:
+            self._call.cancel()
 
     def _act(self, what: str, number: int) -> None:
         message = self.conversation.tree.message(number)
@@ -246,7 +239,7 @@ class Talk(QWidget):
             case "again":
                 self.again(number)
             case "cpu":
-                self.requested.emit(UseCpu())
+                self._link.send(self, UseCpu())
             case "edit":
                 self.entry.edit(number, message.text)
             case "once" | "session" | "never":
@@ -273,8 +266,12 @@ class Talk(QWidget):
             "Save the report",
             name,
             FILTER,
-            lambda file: self.requested.emit(SaveReport(report, file)),
+            partial(self._write_report, report),
         )
+
+    def _write_report(self, report: bytes, file: str) -> None:
+        done = f"Report written to {file}"
+        self._link.send(self, SaveReport(report, file), lambda _: self._link.succeeded.emit(done))
 
     def _edit_last(self) -> None:
         """The Up key in an empty prompt, as in a shell."""
@@ -317,5 +314,5 @@ class Talk(QWidget):
 
     def _changed(self, conversation: Conversation | None = None) -> None:
         self.messages.keeps = "place"
-        self.kept.emit(conversation or self.conversation)
+        self.changed.emit(conversation or self.conversation)
         self.refresh()

@@ -27,7 +27,7 @@ from app.dashboard.timeline import (
 from app.dashboard.timeline_bands import EventBand, JobBand
 from app.format.values import NOT_AVAILABLE, clock, device_label, format_field
 from app.link.link import Link
-from app.link.state import State
+from app.state import State
 from app.strip.fleet_model import MANY
 from app.widgets import theme
 from app.widgets.controls import ask_save_path, column

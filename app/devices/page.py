@@ -10,7 +10,7 @@ from app.devices.device_facts import FactGroup, device_facts
 from app.devices.fact_table import FactTable
 from app.link.details_poller import DetailsPoller
 from app.link.link import Link
-from app.link.state import State
+from app.state import State
 from app.widgets import theme
 from app.widgets.controls import (
     Stretch,

@@ -13,7 +13,7 @@ from app.charts.scales import round_up
 from app.charts.series import Floats, decimate
 from app.format.job_rows import ended, started
 from app.jobs.shares import FIELDS
-from app.link.state import State
+from app.state import State
 from scheduler.protocol.jobs import Job, Queued
 
 _MEANING = "own: of the job's processes alone, as far as the driver tells it of each process; its share of the multiprocessors, its memory"

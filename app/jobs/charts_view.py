@@ -10,7 +10,7 @@ from app.charts.chart_model import title
 from app.charts.chart_source import ChartContents
 from app.jobs.charts import OWN, job_charts
 from app.jobs.shares import FIELDS
-from app.link.state import State
+from app.state import State
 from app.widgets import theme
 from app.widgets.controls import row
 from scheduler.protocol.jobs import Job

@@ -14,8 +14,8 @@ from app.jobs.log_view import LogView
 from app.jobs.requests import ReadLog
 from app.jobs.timeline import Chapter, chapter, story
 from app.link.link import Link
-from app.link.state import State
 from app.report.file import FILTER, WriteReport
+from app.state import State
 from app.widgets import theme
 from app.widgets.controls import ask_save_path, button, card, column, elided, label, row, set_text
 from app.widgets.safe_text import SafeText

@@ -16,7 +16,7 @@ from app.jobs.listing import RUNNING, WAITING, Listing, cancel_question, elsewhe
 from app.jobs.requests import RepeatJob, SearchJobs
 from app.jobs.table import PROGRESS, WIDTHS, JobTable, ProgressDelegate
 from app.link.link import Link
-from app.link.state import State
+from app.state import State
 from app.widgets import theme
 from app.widgets.controls import (
     QuestionCard,

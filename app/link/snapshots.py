@@ -7,7 +7,6 @@ import threading
 from PySide6.QtCore import QThread, Signal
 
 from app.charts.history import SECONDS
-from app.link.requests import LinkStatus
 from scheduler.background.launch import LONGEST_S
 from scheduler.client import Client
 from scheduler.protocol.errors import DaemonGone, UserError
@@ -28,8 +27,8 @@ class SnapshotFeed(QThread):
     """A snapshot waits to be taken. A newer one replaces it, without a second signal."""
     history = Signal(str, object)
     """A device's id and its `Columns`."""
-    linked = Signal(object)
-    """A `LinkStatus`, whenever the connection changes."""
+    linked = Signal(bool, str)
+    """Whether the daemon answers now, and a text for the status line."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -74,7 +73,7 @@ class SnapshotFeed(QThread):
             else:
                 continue
             if not self._stop.is_set():
-                self.linked.emit(LinkStatus(connected=False, text=reason))
+                self.linked.emit(False, reason)
                 self._stop.wait(delay)
                 delay = min(delay * 2, _LONGEST_DELAY)
 
@@ -120,7 +119,7 @@ class SnapshotFeed(QThread):
             self.history.emit(
                 state.device.id, client.history(state.device.id, HEADLINE, snapshot.time - SECONDS)
             )
-        self.linked.emit(LinkStatus(connected=True, text="connected to the daemon"))
+        self.linked.emit(True, "connected to the daemon")
         self._put(snapshot)
         return {state.device.id for state in snapshot.devices}
 

@@ -88,7 +88,7 @@ def chat_offer(models: Sequence[Model], used: str) -> tuple[bool, str]:
     )
 
 
-def speed_of(speed: ModelSpeed) -> str:
+def speed_text(speed: ModelSpeed) -> str:
     """What a benchmark found, in a line."""
     rates = [
         f"{what} {significant(rate.median)} tok/s (from {significant(rate.low)} to {significant(rate.high)})"
@@ -102,22 +102,24 @@ def speed_of(speed: ModelSpeed) -> str:
     return f"on {speed.device}: {', '.join(rates)}; {loaded}"
 
 
-class Fetching:
-    """How far a model is that is being fetched, and how long that will take."""
+class Download:
+    """Measure how far a download is, and how long it will still take."""
 
     def __init__(self, first: Progress) -> None:
         self._began, self._first, self._now = time.monotonic(), first.done, first
 
-    def take(self, progress: Progress) -> None:
+    def update(self, progress: Progress) -> None:
+        """Take the newest progress."""
         self._now = progress
 
     @property
     def share(self) -> float:
-        """From 0 to 1."""
+        """Return the share that was downloaded, 0 to 1."""
         return self._now.done / max(self._now.total, 1)
 
     @property
     def text(self) -> str:
+        """Return the file, the bytes and the time left."""
         now = self._now
         if now.checking:
             return f"checks {now.file}: its SHA-256 is computed"

@@ -2,38 +2,37 @@
 
 from __future__ import annotations
 
-from typing import Literal, cast
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Literal, TypeVar, cast
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QDragEnterEvent, QDropEvent
 from PySide6.QtWidgets import QFileDialog, QLineEdit, QScrollArea, QVBoxLayout, QWidget
 
-from app.link.requests import Configure, Refused, Reply
-from app.link.state import State
+from app.link.call import Call, Request
+from app.link.link import Link
 from app.models.model_card import ModelCard
-from app.models.model_list import Fetching, is_used, needs, speed_of
-from app.models.model_requests import (
+from app.models.model_list import Download, is_used, needs, speed_text
+from app.models.requests import (
     AddModel,
-    Changed,
-    ForgetModel,
+    BenchmarkModel,
+    DownloadModel,
     ListModels,
-    ModelReply,
-    ModelRequest,
-    Models,
-    Pulled,
-    Pulling,
-    PullModel,
-    StopPull,
-    StopTiming,
-    Timed,
-    TimeModel,
-    Timing,
+    RemoveModel,
 )
+from app.state import State
 from app.widgets import theme
 from app.widgets.controls import ProgressLine, button, elided, label, row, set_text
 from assistant.library.describe import Model
 from assistant.library.model_list import setting_of
+from assistant.messages import ModelSpeed
 from scheduler.protocol.settings import TEMPLATE
+from scheduler.verbs.control import Configure
+
+if TYPE_CHECKING:
+    from assistant.library.hub import Progress
+
+T = TypeVar("T")
 
 EMPTY = (
     "No models yet: the template writes the answers, from the same facts.\n"
@@ -42,20 +41,25 @@ EMPTY = (
 
 
 class ModelsPage(QWidget):
-    """Emits `requested` with what is wanted; `left` to go back."""
+    """Lists, downloads, benchmarks and chooses language models. Emits `left` to go back."""
 
-    requested = Signal(object)
     left = Signal()
+    listed = Signal()
+    """The list of models was read again."""
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: State, link: Link) -> None:
         super().__init__()
-        self._state = state
+        self._state, self._link = state, link
         self.found: tuple[Model, ...] = ()
         self.cards: dict[str, ModelCard] = {}
         self._speeds: dict[str, str] = {}
+        self._listed_for: str | None = None
+        """The model in use when the list was requested."""
         self._timing = ("", "")
-        """The model that is being timed, and how far that is."""
-        self._fetching: Fetching | None = None
+        """The path of the model that is being measured, and what the benchmark does now."""
+        self._benchmark: Call | None = None
+        self._download: Call | None = None
+        self._downloaded: Download | None = None
         self.setAcceptDrops(True)
         self.name = QLineEdit()
         self.name.setPlaceholderText("OWNER/NAME on Hugging Face")
@@ -69,7 +73,7 @@ class ModelsPage(QWidget):
         self.stop = button(
             "Stop", tooltip="What was fetched is kept, and gone on with the next time"
         )
-        self.stop.clicked.connect(lambda: self.requested.emit(StopPull()))
+        self.stop.clicked.connect(self._stop_download)
         self.add_folder = button(
             "Add folder…",
             tooltip="A folder of .safetensors; files and folders can also be dropped here",
@@ -104,33 +108,21 @@ class ModelsPage(QWidget):
             card.show_state(in_use, listed, needed, timing, self._speeds.get(path, ""), busy)
         self.empty.setVisible(not self.found)
         self.none.setVisible(bool(self.found) and self._state.snapshot is not None and not used)
-        fetching = self._fetching
-        self.fetch.setEnabled(fetching is None)
-        self.stop.setVisible(fetching is not None)
-        self.bar.setVisible(fetching is not None)
-        self.progress.setVisible(fetching is not None)
-        if fetching is not None:
-            self.bar.set_share(fetching.share)
-            set_text(self.progress, fetching.text)
+        download = self._downloaded
+        self.fetch.setEnabled(self._download is None)
+        self.stop.setVisible(self._download is not None)
+        self.bar.setVisible(download is not None)
+        self.progress.setVisible(download is not None)
+        if download is not None:
+            self.bar.set_share(download.share)
+            set_text(self.progress, download.text)
         self.said.setVisible(bool(self.said.text()))
 
-    def deliver(self, reply: Reply) -> None:
-        match reply:
-            case Refused(request=request, message=message) if isinstance(request, ModelRequest):
-                self._say(message, failed=True)
-                if isinstance(request, PullModel):
-                    self._fetching = None
-                elif isinstance(request, TimeModel):
-                    self._timing = ("", "")
-            case Refused(request=Configure(changes=changes), message=message) if (
-                "model_folder" in changes
-            ):
-                self._say(message, failed=True)
-            case _ if isinstance(reply, ModelReply):
-                self._take(reply)
-            case _:
-                return
-        self.refresh()
+    def list_models(self, again: bool = False) -> None:
+        """Read the list of models, unless it was read for the model in use before."""
+        if again or self._listed_for != self._used:
+            self._listed_for = self._used
+            self._send(ListModels(self._used), self._show)
 
     def dragEnterEvent(self, event: QDragEnterEvent) -> None:
         if any(url.isLocalFile() for url in event.mimeData().urls()):
@@ -140,30 +132,67 @@ class ModelsPage(QWidget):
         event.acceptProposedAction()
         for url in event.mimeData().urls():
             if url.isLocalFile():
-                self.requested.emit(AddModel(url.toLocalFile()))
+                self._add(url.toLocalFile())
 
     @property
     def _used(self) -> str:
         return self._state.snapshot.settings.model if self._state.snapshot else ""
 
-    def _take(self, reply: ModelReply) -> None:
-        match reply:
-            case Models(found=found):
-                self._show(found)
-            case Changed(said=said) | Pulled(said=said):
-                self._fetching = None if isinstance(reply, Pulled) else self._fetching
-                if said:
-                    self._say(said)
-                self.requested.emit(ListModels(self._used))
-            case Pulling(progress=progress):
-                self._fetching = self._fetching or Fetching(progress)
-                self._fetching.take(progress)
-            case Timing(path=path, text=text):
-                self._timing = (path, text)
-            case Timed(path=path, speed=speed):
-                self._timing = ("", "")
-                if speed is not None:
-                    self._speeds[path] = speed_of(speed)
+    def _send(self, request: Request[T], on_reply: Callable[[T], object] | None = None) -> None:
+        self._link.send(self, request, on_reply, self._fail)
+
+    def _fail(self, message: str) -> None:
+        self._say(message, failed=True)
+        self.refresh()
+
+    def _add(self, path: str) -> None:
+        self._send(AddModel(path), self._show_change)
+
+    def _show_change(self, message: str) -> None:
+        """Show what was done, and the list as it is now."""
+        self._say(message)
+        self.list_models(again=True)
+        self.refresh()
+
+    def _show_progress(self, progress: Progress) -> None:
+        self._downloaded = self._downloaded or Download(progress)
+        self._downloaded.update(progress)
+        self.refresh()
+
+    def _end_download(self, message: str) -> None:
+        self._download = self._downloaded = None
+        self._show_change(message)
+
+    def _fail_download(self, message: str) -> None:
+        self._download = self._downloaded = None
+        self._fail(message)
+
+    def _stop_download(self) -> None:
+        if self._download is not None:
+            self._download.cancel()
+
+    def _start_benchmark(self, path: str) -> None:
+        def on_progress(text: str) -> None:
+            self._timing = (path, text)
+            self.refresh()
+
+        def on_reply(speed: ModelSpeed | None) -> None:
+            self._timing = ("", "")
+            if speed is not None:
+                self._speeds[path] = speed_text(speed)
+            self.refresh()
+
+        def on_error(message: str) -> None:
+            self._timing = ("", "")
+            self._fail(message)
+
+        device = cast("Literal['cpu', 'cuda']", self.cards[path].device.currentText())
+        self._timing = (path, "asks the assistant")
+        request = BenchmarkModel(path, device)
+        self._benchmark = self._link.send(self, request, on_reply, on_error, on_progress)
+
+    def _choose(self, folder: str) -> None:
+        self._link.send(self, Configure({"model_folder": folder}), on_error=self._fail)
 
     def _show(self, found: tuple[Model, ...]) -> None:
         """Cards for what is on the list now; the others go."""
@@ -177,40 +206,48 @@ class ModelsPage(QWidget):
         for place, (path, card) in enumerate(self.cards.items()):
             card.acted.connect(lambda what, p=path: self._act(what, p))
             self._body.insertWidget(place, card)
+        self.refresh()
+        self.listed.emit()
 
-    def _act(self, what: str, path: str) -> None:
-        device = cast("Literal['cpu', 'cuda']", self.cards[path].device.currentText())
-        wanted: dict[str, ModelRequest | Configure] = {
-            "use": Configure({"model_folder": setting_of(self.cards[path].model)}),
-            "leave": Configure({"model_folder": TEMPLATE}),
-            "time": TimeModel(path, device),
-            "stop": StopTiming(),
-            "forget": ForgetModel(path),
-        }
-        if what == "use" and setting_of(self.cards[path].model):
-            self.requested.emit(
-                AddModel(path)
-            )  # so that it stays on the list when another one is chosen
-        elif what == "time":
-            self._timing = (path, "asks the assistant")
-        self.requested.emit(wanted[what])
+    def _act(self, action: str, path: str) -> None:
+        folder = setting_of(self.cards[path].model)
+        match action:
+            case "use":
+                if folder:  # the model stays on the list when another one is chosen
+                    self._add(path)
+                self._choose(folder)
+            case "leave":
+                self._choose(TEMPLATE)
+            case "time":
+                self._start_benchmark(path)
+            case "stop" if self._benchmark is not None:
+                self._benchmark.cancel()
+            case "forget":
+                self._send(RemoveModel(path), self._show_change)
         self.refresh()
 
     def _fetch(self) -> None:
-        if self._fetching is None and (name := self.name.text().strip()):
+        if self._download is None and (name := self.name.text().strip()):
             self._say("")
-            self.requested.emit(PullModel(name))
+            self._download = self._link.send(
+                self,
+                DownloadModel(name),
+                self._end_download,
+                self._fail_download,
+                self._show_progress,
+            )
+            self.refresh()
 
     def _browse(self) -> None:
         if folder := QFileDialog.getExistingDirectory(self, "A folder with an RWKV-7 model"):
-            self.requested.emit(AddModel(folder))
+            self._add(folder)
 
     def _browse_file(self) -> None:
         file, _ = QFileDialog.getOpenFileName(
             self, "An RWKV-7 model", "", "Models (*.safetensors *.pth)"
         )
         if file:
-            self.requested.emit(AddModel(file))
+            self._add(file)
 
     def _say(self, text: str, failed: bool = False) -> None:
         set_text(self.said, text)

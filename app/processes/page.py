@@ -10,8 +10,8 @@ from PySide6.QtWidgets import QWidget
 from app.format.values import plural
 from app.link.details_poller import DetailsPoller
 from app.link.link import Link
-from app.link.state import State
 from app.processes.process_rows import COLUMNS, MEMORY, ProcessRow, process_rows, question
+from app.state import State
 from app.widgets import theme
 from app.widgets.controls import (
     QuestionCard,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from app import __version__
-from app.link.state import State
+from app.state import State
 from scheduler.protocol import paths
 
 

@@ -7,11 +7,11 @@ from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QHBoxLayout, QScrollArea, QVBoxLayout, QWidget
 
 from app.link.link import Link
-from app.link.state import State
 from app.settings.about import about
 from app.settings.diagnostics import diagnostics
 from app.settings.form import SETTINGS, change, text_of
 from app.settings.setting_row import SettingRow
+from app.state import State
 from app.widgets import theme
 from app.widgets.controls import button, card, label, row, set_text
 from app.widgets.safe_text import SafeText

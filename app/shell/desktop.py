@@ -14,7 +14,6 @@ from PySide6.QtWidgets import QApplication
 from app import __version__
 from app.link.link import Link
 from app.link.snapshots import SnapshotFeed
-from app.link.verbs import Verbs
 from app.shell.notifier import Herald
 from app.shell.notify import notify
 from app.shell.tray import Tray
@@ -43,14 +42,12 @@ class Desktop(QObject):
         self._ahead.setSingleShot(True)
         self._ahead.setInterval(_AHEAD_MS)
         self.tray, self.compact = Tray(), CompactStrip()
-        self.link, self.feed, self.verbs = Link(), SnapshotFeed(), Verbs()
+        self.link, self.feed = Link(), SnapshotFeed()
         self.window = MainWindow(self.link)
         self.feed.arrived.connect(self._take)
         self._ahead.timeout.connect(self._settle)
         self.feed.history.connect(self.window.load_history)
         self.feed.linked.connect(self.window.show_link)
-        self.verbs.replied.connect(self.window.deliver)
-        self.window.requested.connect(self.verbs.request)
         self.window.themed.connect(self._use_theme)
         self.window.closed.connect(self._remember)
         self.window.seen.connect(lambda seen: self._look("window", seen))
@@ -91,7 +88,6 @@ class Desktop(QObject):
         self.compact.close()
         self.tray.stop()
         self.feed.stop()
-        self.verbs.stop()
         self.link.stop()
 
     def _take(self) -> None:

@@ -6,7 +6,7 @@ from PySide6.QtCore import QRectF
 from PySide6.QtGui import QColor, QPainter, QPaintEvent
 from PySide6.QtWidgets import QWidget
 
-from app.link.state import State
+from app.state import State
 from app.widgets import theme
 from app.widgets.controls import button, elided, label, row, set_text, set_tooltip
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QGridLayout, QPushButton, QVBoxLayout, QWidget
 
-from app.link.state import State
 from app.shell.welcome_steps import STEPS, background, found
+from app.state import State
 from app.widgets import theme
 from app.widgets.controls import button, card, label, set_text
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from app.format.values import plural
-from app.link.state import State
+from app.state import State
 from scheduler.protocol import paths
 
 

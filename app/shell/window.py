@@ -12,10 +12,9 @@ from PySide6.QtWidgets import QGridLayout, QStackedWidget, QVBoxLayout, QWidget
 from app.alerts.alert_rows import unacknowledged
 from app.dashboard.page import DashboardPage
 from app.link.link import Link
-from app.link.requests import Accepted, LinkStatus, Refused, Reply, Request, SaveReport
-from app.link.state import State
 from app.shell.rail import Rail
 from app.shell.status_line import StatusLine
+from app.state import LinkStatus, State
 from app.strip.strip import Strip
 from app.strip.tile_model import tiles
 from app.widgets import theme
@@ -24,7 +23,7 @@ from scheduler.protocol.snapshot import Columns, Snapshot
 
 if TYPE_CHECKING:  # each is imported when it is first gone to, too
     from app.alerts.page import AlertsPage
-    from app.assistant.page import Assistant
+    from app.assistant.page import AssistantPage
     from app.cleanup.page import CleanupPage
     from app.devices.page import DevicePage
     from app.jobs.page import JobsPage
@@ -37,7 +36,7 @@ if TYPE_CHECKING:  # each is imported when it is first gone to, too
         DashboardPage
         | JobsPage
         | WorkloadsPage
-        | Assistant
+        | AssistantPage
         | AlertsPage
         | ProcessesPage
         | SettingsPage
@@ -49,7 +48,7 @@ if TYPE_CHECKING:  # each is imported when it is first gone to, too
         DashboardPage,
         JobsPage,
         WorkloadsPage,
-        Assistant,
+        AssistantPage,
         AlertsPage,
         ProcessesPage,
         SettingsPage,
@@ -64,12 +63,8 @@ SMALLEST = QSize(1024, 680)
 
 
 class MainWindow(QWidget):
-    """Fed with values, asks by signal: it opens no connection and starts no thread.
+    """Shows the pages. Snapshots come by method calls, requests go out through the link."""
 
-    `requested` carries a `models.requests.Request`; give what comes of it to `deliver`.
-    """
-
-    requested = Signal(object)
     themed = Signal(str)
     """The theme that the settings ask for changed: system, light or dark."""
     closed = Signal()
@@ -83,7 +78,6 @@ class MainWindow(QWidget):
         self.state, self.link = State(), link
         self.rail, self.strip, self.status = Rail(PAGES), Strip(), StatusLine()
         self.pages = QStackedWidget()
-        self._made: list[Page] = []
         self._theme = ""
         self._dirty = self._watched = False
         self._pace = QTimer(self)
@@ -126,10 +120,10 @@ class MainWindow(QWidget):
         return self._added("workloads", WorkloadsPage(self.state, self.link))
 
     @cached_property
-    def assistant(self) -> Assistant:
-        from app.assistant.page import Assistant
+    def assistant(self) -> AssistantPage:
+        from app.assistant.page import AssistantPage
 
-        return self._added("assistant", Assistant(self.state))
+        return self._added("assistant", AssistantPage(self.state, self.link))
 
     @cached_property
     def alerts(self) -> AlertsPage:
@@ -184,10 +178,7 @@ class MainWindow(QWidget):
 
     def _added(self, name: str, page: P) -> P:
         page.setAccessibleName(name.capitalize())
-        if hasattr(page, "requested"):
-            page.requested.connect(self._request)
         self.pages.addWidget(page)
-        self._made.append(page)
         return page
 
     def load_history(self, device: str, history: Columns) -> None:
@@ -201,20 +192,10 @@ class MainWindow(QWidget):
         self._take_settings(snapshot.settings)
         self._soon()
 
-    def show_link(self, link: LinkStatus) -> None:
-        self.state.link = link
+    def show_link(self, connected: bool, text: str) -> None:
+        """Show whether the daemon answers."""
+        self.state.link = LinkStatus(connected, text)
         self.status.refresh(self.state)
-
-    def deliver(self, reply: Reply) -> None:
-        """What came of a request. Errors that no page shows beside the cause go to the status line."""
-        for page in self._made:
-            if hasattr(page, "deliver"):
-                page.deliver(reply)
-        match reply:
-            case Refused(request=SaveReport(), message=message):
-                self.status.show_message(message)
-            case Accepted(request=SaveReport(file=file)):
-                self.status.show_message(f"Report written to {file}", failed=False)
 
     def show_page(self, name: str) -> None:
         """Go to one of PAGES."""
@@ -301,10 +282,6 @@ class MainWindow(QWidget):
             self._dirty = False
             self.refresh()
             self._pace.start()
-
-    def _request(self, request: Request) -> None:
-        self.status.show_message("")
-        self.requested.emit(request)
 
     def _show_job(self, number: int) -> None:
         self.show_page("jobs")

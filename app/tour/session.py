@@ -70,6 +70,6 @@ class Session:
 
     def show_brief(self, answer: Answer) -> None:
         """Show a brief that was not requested through the window in its conversation."""
-        from app.link.assistant_link import answered  # only the tour needs it
+        from app.assistant.requests import finished  # only the tour needs it
 
-        self.window.assistant.show_answer("Write a brief.", answered(answer, 0))
+        self.window.assistant.show_answer("Write a brief.", finished(answer))

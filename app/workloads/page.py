@@ -16,7 +16,7 @@ from PySide6.QtWidgets import (
 from accel.workloads.catalog import WORKLOADS, find
 from app.format.job_rows import device_labels, row
 from app.link.link import Link
-from app.link.state import State
+from app.state import State
 from app.widgets import theme
 from app.widgets.controls import button, label, rule, set_text
 from app.widgets.controls import card as framed

@@ -73,14 +73,13 @@ async def daemon(hours: float) -> None:
 def window(hours: float) -> None:
     os.environ["QT_QPA_PLATFORM"] = "offscreen"
     from app.link.link import Link
-    from app.link.requests import LinkStatus
     from app.shell.window import PAGES, MainWindow
     from app.widgets import theme
 
     app = theme.application()
     theme.apply(app, "light")
     shown = MainWindow(Link())
-    shown.show_link(LinkStatus(connected=True, text="connected"))
+    shown.show_link(True, "connected")
     shown.show()
     for i, now, devices, readings in _moments(hours):
         states = tuple(

@@ -15,10 +15,12 @@ os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
 
 
 from app.assistant.conversation import Conversation
+from app.assistant.requests import Ask, FinishedAnswer
+from app.link.call import Call
 from app.link.link import Link
-from app.link.requests import Answered, LinkStatus, Wrote
 from app.shell.window import MainWindow
 from app.widgets import theme
+from assistant.messages import Chunk
 from scheduler.devices.cpu import cpu_name
 from tests.benchmarks.rows import context, spread, write
 
@@ -30,23 +32,35 @@ ANSWER = (
 FACTS = tuple((f"GPU 0 reading {i}", "66 °C", "NVML readings") for i in range(40))
 
 
+class RecordingLink(Link):
+    """Keeps what the window sends and carries nothing out."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: list[Call] = []
+
+    def start(self, call: Call) -> None:
+        self.calls.append(call)
+
+
 def measure(length: int) -> dict[str, float]:
     """CPU milliseconds a piece, and the widgets of messages there are."""
     app = theme.application()
     theme.apply(app, "light")
-    window = MainWindow(Link())
-    window.show_link(LinkStatus(connected=True, text="connected"))
+    link = RecordingLink()
+    window = MainWindow(link)
+    window.show_link(True, "connected")
     window.show()
     window.show_page("assistant")
     talk = window.assistant.talk
     talk.open(_conversation(length))
     talk.ask("and now?")
-    number = talk.asked.number
+    (call,) = (c for c in link.calls if isinstance(c.request, Ask))
     app.processEvents()
     spent = []
     for i in range(PIECES + WARM_UP):
         begin = time.process_time()
-        window.deliver(Wrote("word " if i % 12 else "word.\n\n", number))
+        call.progress(Chunk("word " if i % 12 else "word.\n\n"))
         talk.refresh()
         app.processEvents()
         spent.append((time.process_time() - begin) * 1e3)
@@ -59,7 +73,7 @@ def _conversation(length: int) -> Conversation:
     made = Conversation()
     for i in range(length // 2):
         made.answered(
-            Answered(ANSWER * (1 + i % 3), "model tiny", FACTS, made.ask(f"question {i}?"))
+            FinishedAnswer(ANSWER * (1 + i % 3), "model tiny", FACTS), made.ask(f"question {i}?")
         )
     return made
 

@@ -11,7 +11,6 @@ os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
 import msgspec
 
 from app.link.link import Link
-from app.link.requests import LinkStatus
 from app.shell.window import MainWindow
 from app.widgets import theme
 from scheduler.devices.trace import ReplaySource
@@ -35,7 +34,7 @@ def measure(
     theme.apply(app, "light")
     window = MainWindow(Link())
     window.resize(*size)
-    window.show_link(LinkStatus(connected=True, text="connected"))
+    window.show_link(True, "connected")
     snapshots = _snapshots(int(SECONDS * HZ) + repaints + 10)
     for snapshot in snapshots[: int(SECONDS * HZ)]:
         window.state.update(snapshot)

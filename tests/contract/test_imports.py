@@ -201,7 +201,7 @@ def test_the_window_starts_with_what_its_first_page_needs_and_no_more() -> None:
         "PySide6.QtTest",
         "app.jobs.page",
         "app.strip.fleet_view",
-        "app.link.filing",
+        "app.assistant.session_files",
         "app.assistant.conversation",
     }
     code = (

@@ -21,15 +21,16 @@ from PySide6.QtCore import (
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
+from app.assistant.requests import Ask, Chat, Decide, FinishedAnswer, Wake, WriteBrief
 from app.assistant.session_requests import SessionRequest
 from app.charts.past_curves import LoadPast
 from app.jobs.requests import SearchJobs
 from app.link.call import Call
 from app.link.link import Link
-from app.link.requests import LinkStatus, Request, Wake
-from app.models.model_requests import ListModels
+from app.models.requests import ListModels
 from app.shell.window import MainWindow
 from app.widgets import theme
+from assistant.messages import Event
 from scheduler.protocol.errors import UserError
 from tests.gui import snapshots
 
@@ -86,7 +87,7 @@ class Fed:
 
     def __init__(self, qapp: QApplication) -> None:
         self.app = qapp
-        self.asked: list[Request] = []
+        self.asked: list[Any] = []
         """All but what pages ask for in their own time: the jobs page its history, the charts their past, the assistant its files."""
         self.files: list[SessionRequest] = []
         self.models: list[ListModels] = []
@@ -95,10 +96,9 @@ class Fed:
         self.woken = 0
         self.link = RecordingLink(self._keep)
         self.window = MainWindow(self.link)
-        self.window.requested.connect(self._keep)
         self.window.show()
 
-    def _keep(self, request: Request) -> None:
+    def _keep(self, request: object) -> None:
         if isinstance(request, Wake):
             self.woken += 1
         elif isinstance(request, SearchJobs):
@@ -120,6 +120,18 @@ class Fed:
         """Let the newest such request fail."""
         self.link.call(wanted).fail(message)
 
+    def answer(self, answer: FinishedAnswer) -> None:
+        """Reply to the newest question to the assistant."""
+        self._question().reply(answer)
+
+    def event(self, event: Event) -> None:
+        """Report an event of the answer to the newest question to the assistant."""
+        self._question().progress(event)
+
+    def _question(self) -> Call:
+        kinds = Ask | WriteBrief | Decide | Chat
+        return next(c for c in reversed(self.link.calls) if isinstance(c.request, kinds))
+
     def progress(self, wanted: object, value: object) -> None:
         """Report progress of the newest such request."""
         self.link.call(wanted).progress(value)
@@ -133,7 +145,7 @@ class Fed:
         if history:
             for device, columns in snapshots.history(snapshot, gap=gap).items():
                 self.window.load_history(device, columns)
-        self.window.show_link(LinkStatus(connected=True, text="connected to the daemon"))
+        self.window.show_link(True, "connected to the daemon")
         self.window.show_snapshot(snapshot)
         self.window.refresh()
         self.settle()

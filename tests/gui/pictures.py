@@ -30,9 +30,9 @@ from PySide6.QtGui import QFont, QFontDatabase, QImage
 from PySide6.QtWidgets import QApplication, QWidget
 
 from app.assistant.message import Curve
+from app.assistant.requests import FinishedAnswer
 from app.cleanup.requests import Scan, ScanResult, TrashContents
 from app.link.call import Call
-from app.link.requests import Answered, Request
 from app.shell.desktop import Desktop
 from app.widgets import theme
 from assistant.housekeeping import Finding
@@ -222,9 +222,6 @@ class Stage:
         self._open = 0
         self._start = self.desktop.link.start
         self.desktop.link.start = self._carry_out  # type: ignore[method-assign]
-        self.window.requested.disconnect(self.desktop.verbs.request)
-        self.window.requested.connect(self._ask)
-        self.desktop.verbs.replied.connect(self._hear)
         self.window.resize(*SIZE)
         self.desktop.start()
         self._until(
@@ -246,13 +243,6 @@ class Stage:
 
     def _end(self, handler: Callable[[object], None], value: object) -> None:
         handler(value)
-        self._open -= 1
-
-    def _ask(self, request: Request) -> None:
-        self._open += 1
-        self.desktop.verbs.request(request)
-
-    def _hear(self, _: object) -> None:
         self._open -= 1
 
     def _until(self, condition: Callable[[], bool]) -> None:
@@ -350,7 +340,8 @@ def _assistant(on: Stage) -> None:
         )
         text = "Job 6 is **done**: 0.0852 TFLOP/s. GPU 0 was at most 61 °C warm.\n\n```sh\ngpudeck jobs 6\n```\n"
         page.show_answer(
-            "How did job 6 go?", Answered(text, "template", facts, curves=(curve,), seconds=0.2)
+            "How did job 6 go?",
+            FinishedAnswer(text, "template", facts, curves=(curve,), seconds=0.2),
         )
 
 

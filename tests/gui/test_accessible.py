@@ -11,7 +11,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from app.link.requests import Answered
+from app.assistant.requests import FinishedAnswer
 from app.shell.window import PAGES
 from app.widgets import theme
 from tests.gui import snapshots
@@ -22,7 +22,7 @@ from tests.gui.readable import focusable, nameless
 def test_every_control_of_every_page_has_a_name(fed, count):
     fed.feed(snapshots.gpu_snapshot(count), history=True)
     fed.window.assistant.show_answer(
-        "What happened?", Answered("# Much\n\nhappened", "template", (("a", "b", "c"),))
+        "What happened?", FinishedAnswer("# Much\n\nhappened", "template", (("a", "b", "c"),))
     )
     found = {}
     for page in PAGES:

@@ -6,16 +6,9 @@ from PySide6.QtCore import Qt
 from PySide6.QtGui import QTextDocument
 from PySide6.QtTest import QTest
 
+from app.assistant.requests import Ask, FinishedAnswer, WriteBrief
 from app.assistant.talk import Talk
-from app.link.requests import (
-    Answered,
-    Ask,
-    Refused,
-    Report,
-    StopAnswer,
-    Waits,
-    Wrote,
-)
+from assistant.messages import Chunk, Waiting
 from tests.gui import snapshots
 
 
@@ -29,14 +22,14 @@ def test_an_answer_with_its_writer_and_sources(fed, qtbot):
     (ask,) = fed.asked
     assert isinstance(ask, Ask)
     assert ask.text == "how hot was it?"
-    fed.window.deliver(Waits("waits for idle devices (GPU 0: utilisation 98 %)", ask.id))
+    fed.event(Waiting("waits for idle devices (GPU 0: utilisation 98 %)"))
     qtbot.waitUntil(lambda: "utilisation 98 %" in page.messages.bubbles[1].note.text())
-    fed.window.deliver(Wrote("It was **61", ask.id))
+    fed.event(Chunk("It was **61"))
     qtbot.waitUntil(lambda: "61" in page.messages.bubbles[1].text.toPlainText())
     assert page.entry.stop.isVisible()
     assert not page.entry.send.isEnabled()
-    fed.window.deliver(
-        Answered("It was **61 °C**.", "template", (("Temperature", "61 °C", "reading"),), ask.id)
+    fed.answer(
+        FinishedAnswer("It was **61 °C**.", "template", (("Temperature", "61 °C", "reading"),))
     )
     qtbot.waitUntil(
         lambda: page.messages.bubbles[1].writer.text().startswith("written by template")
@@ -56,15 +49,15 @@ def test_the_two_buttons_and_stop(fed, qtbot):
     page.entry.brief.click()
     QTest.keyClick(fed.window, Qt.Key.Key_Escape)
     qtbot.waitUntil(lambda: not fed.window.state.conversation.busy)
-    kinds = [type(r) for r in fed.asked]
-    assert kinds == [Ask, StopAnswer, Report, StopAnswer]
+    assert [type(r) for r in fed.asked] == [Ask, WriteBrief]
+    assert fed.link.call(Ask).cancelled and fed.link.call(WriteBrief).cancelled
     assert [b.note.text() for b in page.messages.bubbles[1::2]] == ["stopped", "stopped"]
 
 
 def test_a_failure_is_said_in_the_conversation(fed, qtbot):
     fed.window.show_page("assistant")
     fed.window.assistant.talk.entry.happened.click()
-    fed.window.deliver(Refused(fed.asked[0], "the model folder /m has no config.json"))
+    fed.fail(fed.asked[0], "the model folder /m has no config.json")
     qtbot.waitUntil(
         lambda: "no config.json" in fed.window.assistant.talk.messages.bubbles[1].note.text()
     )
@@ -76,7 +69,7 @@ def test_an_answer_is_data_and_loads_nothing(fed, tmp_path):
     fed.window.grab().save(str(secret))
     evil = f"![x](file://{secret})\n\n<img src='file://{secret}'>\n\n[go](file:///etc/passwd) <script>1</script>"
     fed.window.show_page("assistant")
-    fed.window.assistant.show_answer("q", Answered(evil, "model tiny"))
+    fed.window.assistant.show_answer("q", FinishedAnswer(evil, "model tiny"))
     fed.settle()
     text = fed.window.assistant.talk.messages.bubbles[1].text
     loaded = text.document().resource(QTextDocument.ResourceType.ImageResource, f"file://{secret}")
@@ -95,7 +88,7 @@ def test_a_long_answer_is_read_from_its_beginning(fed):
     fed.window.show_page("assistant")
     page = fed.window.assistant.talk
     for _ in range(2):
-        page.show_answer("What happened?", Answered(LONG, "template"))
+        page.show_answer("What happened?", FinishedAnswer(LONG, "template"))
         fed.settle()
     assert on_top(page) == 3
 
@@ -104,14 +97,13 @@ def test_what_is_written_is_followed_only_from_the_end(fed, qtbot):
     fed.feed(snapshots.cpu_snapshot())
     fed.window.show_page("assistant")
     page = fed.window.assistant.talk
-    page.show_answer("What happened?", Answered(LONG, "template"))
+    page.show_answer("What happened?", FinishedAnswer(LONG, "template"))
     page.entry.happened.click()
-    number = fed.asked[-1].id
     bar = page.messages.verticalScrollBar()
 
     def write() -> None:
         end = bar.maximum()
-        fed.window.deliver(Wrote("word " * 3000, number))
+        fed.event(Chunk("word " * 3000))
         qtbot.waitUntil(lambda: bar.maximum() > end)
         fed.settle()
 

@@ -13,29 +13,27 @@ from PySide6.QtWidgets import QApplication, QFileDialog
 
 from app.assistant.conversation import Conversation
 from app.assistant.message import Curve
+from app.assistant.requests import Ask, FinishedAnswer, UseCpu, WriteBrief
+from app.assistant.session_files import Preset, Summary
 from app.assistant.session_requests import (
-    BringBack,
-    DropSession,
+    DeleteSession,
     FindSessions,
-    KeepPresets,
-    KeepSession,
-    Opened,
     OpenSession,
-    Preset,
-    Presets,
     ReadPresets,
     RenameSession,
-    Sessions,
-    Summary,
+    RestoreSession,
+    SavePresets,
+    SaveSession,
     WriteText,
 )
 from app.assistant.talk import Talk
 from app.assistant.tree import Saved
-from app.link.requests import Answered, Ask, Refused, Report, SaveReport, UseCpu, Waits, Wrote
-from app.link.verbs import Verbs
+from app.link.link import Link
+from app.report.file import SaveReport
 from app.widgets import theme
+from assistant.messages import Chunk, Waiting
 from tests.gui import snapshots
-from tests.gui.conftest import Fed
+from tests.gui.conftest import Fed, exchange
 from tests.gui.readable import clipped, nameless
 
 CODE = "To see it:\n\n```sh\ngpudeck jobs 8\n```\n"
@@ -58,7 +56,7 @@ def test_hundreds_of_messages_have_few_widgets_and_each_is_reached(fed):
     long = Conversation()
     for i in range(100):
         long.answered(
-            Answered(f"answer {i}\n\n" * (1 + i % 5), "template", (), long.ask(f"question {i}"))
+            FinishedAnswer(f"answer {i}\n\n" * (1 + i % 5), "template"), long.ask(f"question {i}")
         )
     talk.open(long)
     fed.settle()
@@ -85,7 +83,7 @@ def test_the_tab_key_goes_through_the_messages_in_their_order(fed):
     talk = opened(fed)
     fed.window.activateWindow()
     for i in range(12):
-        talk.show_answer(f"question {i}", Answered("answer", "template"))
+        talk.show_answer(f"question {i}", FinishedAnswer("answer", "template"))
     QTest.keyClick(talk.messages, Qt.Key.Key_Home)
     talk.messages.setFocus()
     reached = []
@@ -104,7 +102,7 @@ def test_the_tab_key_goes_through_the_messages_in_their_order(fed):
 
 def test_edit_branch_and_go_through_the_versions(fed, qtbot):
     talk = opened(fed)
-    talk.show_answer("one", Answered("1", "template"))
+    talk.show_answer("one", FinishedAnswer("1", "template"))
     question = talk.messages.bubbles[0]
     question.edit.click()
     assert talk.entry.input.text() == "one"
@@ -119,7 +117,7 @@ def test_edit_branch_and_go_through_the_versions(fed, qtbot):
     (ask,) = fed.asked
     assert isinstance(ask, Ask)
     assert ask.text == "one more"
-    fed.window.deliver(Answered("1.1", "template", (), ask.id))
+    fed.answer(FinishedAnswer("1.1", "template"))
     talk.refresh()
     assert shown(talk) == ["one more", "1.1"]
     assert talk.messages.bubbles[0].branch.text() == "2/2"
@@ -130,10 +128,10 @@ def test_edit_branch_and_go_through_the_versions(fed, qtbot):
 def test_another_answer_stands_beside_the_first_and_a_brief_is_asked_for_again_as_one(fed):
     talk = opened(fed)
     talk.entry.brief.click()
-    fed.window.deliver(Answered("brief", "template", (), fed.asked[0].id))
+    fed.answer(FinishedAnswer("brief", "template"))
     QTest.keyClick(fed.window, Qt.Key.Key_R, Qt.KeyboardModifier.ControlModifier)
-    assert [type(r) for r in fed.asked] == [Report, Report]
-    fed.window.deliver(Answered("brief again", "template", (), fed.asked[1].id))
+    assert [type(r) for r in fed.asked] == [WriteBrief, WriteBrief]
+    fed.answer(FinishedAnswer("brief again", "template"))
     talk.refresh()
     assert (shown(talk)[-1], talk.messages.bubbles[1].branch.text()) == ("brief again", "2/2")
 
@@ -141,24 +139,21 @@ def test_another_answer_stands_beside_the_first_and_a_brief_is_asked_for_again_a
 def test_what_waits_for_the_gpu_can_be_answered_on_the_cpu_now(fed, qtbot):
     talk = opened(fed)
     talk.entry.brief.click()
-    number = fed.asked[0].id
-    fed.window.deliver(Waits("waits for the GPU (GPU 0: job 8 needs it)", number, cpu=True))
+    fed.event(Waiting("waits for the GPU (GPU 0: job 8 needs it)", cpu=True))
     qtbot.waitUntil(talk.messages.bubbles[1].use_cpu.isVisible)
     assert "job 8 needs it" in talk.messages.bubbles[1].note.text()
     talk.messages.bubbles[1].use_cpu.click()
     assert fed.asked[-1] == UseCpu()
-    fed.window.deliver(Waits("the model tiny writes", number))
+    fed.event(Waiting("the model tiny writes"))
     qtbot.waitUntil(lambda: not talk.messages.bubbles[1].use_cpu.isVisible())
-    fed.window.deliver(
-        Answered("brief", "model tiny", (), number, tokens=84, seconds=2.1, device="cpu")
-    )
+    fed.answer(FinishedAnswer("brief", "model tiny", tokens=84, seconds=2.1, device="cpu"))
     assert "84 tokens in 2.1 s on cpu" in talk.messages.bubbles[1].writer.text()
 
 
 def test_copy_delete_and_undo(fed):
     talk = opened(fed)
-    talk.show_answer("one", Answered(CODE, "template"))
-    talk.show_answer("two", Answered("2", "template"))
+    talk.show_answer("one", FinishedAnswer(CODE, "template"))
+    talk.show_answer("two", FinishedAnswer("2", "template"))
     fed.settle()
     talk.messages.reveal(1)
     answer = talk.messages.bubbles[1]
@@ -180,7 +175,7 @@ def test_the_report_of_a_brief_is_saved_where_the_user_says(fed, monkeypatch):
     )  # offscreen, Qt warns of any second window
     talk = opened(fed)
     talk.write_brief()
-    fed.window.deliver(Answered("all is well", "template", id=talk.asked.number, report=b"packed"))
+    fed.answer(FinishedAnswer("all is well", "template", report=b"packed"))
     fed.settle()
     asked, brief = talk.messages.bubbles
     assert not asked.save.isVisible()
@@ -200,21 +195,17 @@ def test_conversations_are_opened_renamed_deleted_and_brought_back(fed, qtbot):
     assert FindSessions() in fed.files
     first = talk.conversation
     talk.entry.happened.click()
-    assert fed.files[-1] == KeepSession(first.saved()), "it is kept before there is an answer"
+    assert fed.files[-1] == SaveSession(first.saved()), "it is kept before there is an answer"
     other = Conversation()
-    other.answered(Answered("old answer", "template", (), other.ask("old question")))
-    fed.window.deliver(
-        Sessions(
-            FindSessions(),
-            (Summary(first.key, first.title, 2.0), Summary(other.key, other.title, 1.0)),
-        )
-    )
+    other.answered(FinishedAnswer("old answer", "template"), other.ask("old question"))
+    found = (Summary(first.key, first.title, 2.0), Summary(other.key, other.title, 1.0))
+    fed.reply(FindSessions(), (found, ""))
     page.sessions.list.setCurrentRow(1)
     QTest.keyClick(page.sessions.list, Qt.Key.Key_Return)
     assert fed.files[-1] == OpenSession(other.key)
-    fed.window.deliver(Opened(other.saved()))
+    fed.reply(OpenSession, other.saved())
     assert shown(talk)[-1] == "old answer"
-    fed.window.deliver(Wrote("the answer", fed.asked[0].id))  # to the one that is not open
+    fed.event(Chunk("the answer"))  # to the one that is not open
     assert "is being answered" in talk.entry.where.text()
     page.sessions.opened.emit(first.key)
     assert shown(talk)[-1] == "the answer"
@@ -223,33 +214,26 @@ def test_conversations_are_opened_renamed_deleted_and_brought_back(fed, qtbot):
     assert fed.files[-1] == RenameSession(other.key, "Another name")
     page.sessions.list.setCurrentRow(1)
     QTest.keyClick(page.sessions.list, Qt.Key.Key_Delete)
-    assert fed.files[-1] == DropSession(other.key)
+    assert fed.files[-1] == DeleteSession(other.key)
     assert page.sessions.list.count() == 1
     talk.undo.undo.click()
-    assert BringBack(other.key) in fed.files
+    assert RestoreSession(other.key) in fed.files
     assert page.sessions.list.count() == 2
     page.sessions.search.setText("hall")
     qtbot.waitUntil(lambda: fed.files[-1] == FindSessions("hall"))
-    fed.window.deliver(Sessions(FindSessions("ha"), ()))  # of what was typed before
+    fed.reply(FindSessions(), ((), ""))  # to what was searched for before
     assert page.sessions.list.count() == 2
     for i in range(20):
         other.answered(
-            Answered(
-                "It was in the Hall." if i == 3 else "It was not.",
-                "template",
-                (),
-                other.ask(f"<img src=x> {i}"),
-            )
+            FinishedAnswer("It was in the Hall." if i == 3 else "It was not.", "template"),
+            other.ask(f"<img src=x> {i}"),
         )
-    fed.window.deliver(Opened(other.saved()))
+    fed.reply(OpenSession, other.saved())
     assert "It was in the Hall." in [b.text.toPlainText() for b in talk.messages.bubbles], (
         "what was searched is brought into view"
     )
-    fed.window.deliver(
-        Sessions(
-            FindSessions("hall"), (Summary(other.key, "<img src=x>", 1.0, "in the <b>Hall</b>"),)
-        )
-    )
+    found = (Summary(other.key, "<img src=x>", 1.0, "in the <b>Hall</b>"),)
+    fed.reply(FindSessions("hall"), (found, ""))
     assert (
         page.sessions.list.item(0).toolTip()
         == "&lt;img src=x&gt;<br>in the &lt;b&gt;Hall&lt;/b&gt;"
@@ -266,13 +250,11 @@ def test_the_assistant_is_woken_once_when_its_page_is_first_seen(fed):
 def test_presets_that_could_not_be_read_are_read_again_before_any_are_edited(fed):
     opened(fed)
     page = fed.window.assistant
-    fed.window.deliver(
-        Refused(ReadPresets(), "presets.json cannot be read now: Too many open files")
-    )
+    fed.fail(ReadPresets(), "presets.json cannot be read now: Too many open files")
     fed.files.clear()
     page.talk.entry.edit_presets.trigger()
     assert fed.files == [ReadPresets()] and not page.presets.isVisible()
-    fed.window.deliver(Presets((Preset("mine", "what ran?"),)))
+    fed.reply(ReadPresets, (Preset("mine", "what ran?"),))
     page.talk.entry.edit_presets.trigger()
     assert page.presets.isVisible() and page.presets.presets() == (Preset("mine", "what ran?"),)
 
@@ -287,12 +269,12 @@ def test_presets_are_taken_and_edited_and_a_conversation_is_exported(fed, tmp_pa
     line = page.presets.table.rowCount() - 1
     page.presets.table.item(line, 1).setText("How much energy did I use today, in all?")
     page.presets.done.click()
-    kept = next(r for r in fed.files if isinstance(r, KeepPresets))
+    kept = next(r for r in fed.files if isinstance(r, SavePresets))
     assert kept.presets[-1] == Preset(
         "How much energy did", "How much energy did I use today, in all?"
     )
     assert talk.isVisible()
-    talk.show_answer("one", Answered("1", "template"))
+    talk.show_answer("one", FinishedAnswer("1", "template"))
     page.save(str(tmp_path / "x.md"))
     assert isinstance(fed.files[-1], WriteText)
     assert "> one" in fed.files[-1].text
@@ -308,13 +290,12 @@ def test_nothing_is_clipped_or_nameless_whatever_is_open(fed, scheme, size):
     talk = opened(fed)
     facts = tuple((f"GPU 0 reading {i}", "66 °C", "NVML readings") for i in range(80))
     talk.show_answer(
-        "how hot?", Answered(CODE * 2, "model rwkv7-g1-1.5B", facts, 0, (CURVE,) * 4, 84, 2.1)
+        "how hot?", FinishedAnswer(CODE * 2, "model rwkv7-g1-1.5B", facts, (CURVE,) * 4, 84, 2.1)
     )
     talk.again(talk.conversation.path[1])
     talk.conversation.answered(
-        Answered(
-            CODE, "model rwkv7-g1-1.5B", facts, talk.conversation.number, (CURVE,) * 3, 84, 2.1
-        )
+        FinishedAnswer(CODE, "model rwkv7-g1-1.5B", facts, (CURVE,) * 3, 84, 2.1),
+        talk.conversation.number,
     )
     talk.entry.edit(1, "one\ntwo")
     talk.entry.say("the message is in the clipboard")
@@ -333,15 +314,12 @@ def test_nothing_is_clipped_or_nameless_whatever_is_open(fed, scheme, size):
 
 def test_what_was_said_is_there_after_a_restart(qapp, qtbot, home):
     talk = Conversation()
-    talk.answered(Answered("66 °C", "template", (), talk.ask("how hot?")))
-    verbs = Verbs()
-    verbs.request(KeepSession(talk.saved()))
-    verbs.stop()
-    again, replies = Verbs(), []
-    again.replied.connect(replies.append)
-    again.request(FindSessions("66"))
-    again.request(OpenSession(talk.key))
-    qtbot.waitUntil(lambda: len(replies) == 2)
+    talk.answered(FinishedAnswer("66 °C", "template"), talk.ask("how hot?"))
+    link = Link()
+    link.send(link, SaveSession(talk.saved()))
+    link.stop()
+    again = Link()
+    (found,), notice = exchange(qtbot, again, FindSessions("66"))
+    assert (found.title, notice) == ("how hot?", "")
+    assert exchange(qtbot, again, OpenSession(talk.key)) == talk.saved()
     again.stop()
-    assert replies[0].found[0].title == "how hot?"
-    assert replies[1].saved == talk.saved()

@@ -7,8 +7,8 @@ from PySide6.QtTest import QTest
 
 from app.assistant.bubble import Bubble
 from app.assistant.conversation import Conversation
+from app.assistant.requests import Ask, FinishedAnswer
 from app.assistant.session_requests import SessionRequest
-from app.link.requests import Answered, Ask
 from assistant.intents.choices import choices, question
 from assistant.intents.tool_call import ToolCall
 from tests.gui.conftest import Fed
@@ -24,7 +24,7 @@ def asked_back(fed: Fed) -> Bubble:
     """The message that asks."""
     fed.window.show_page("assistant")
     fed.window.assistant.show_answer(
-        "job 7 ?!", Answered(question(OFFERED), "template", choices=OFFERED)
+        "job 7 ?!", FinishedAnswer(question(OFFERED), "template", choices=OFFERED)
     )
     fed.settle()
     return fed.window.assistant.talk.messages.bubbles[-1]
@@ -47,27 +47,25 @@ def test_each_choice_is_a_button_that_asks_the_same_with_what_was_meant(fed: Fed
     shown[1].click()
     fed.settle()
     talk = fed.window.assistant.talk
-    assert sent(fed) == [Ask("job 7 ?!", talk.conversation.number, HOLD)]
+    assert sent(fed) == [Ask("job 7 ?!", HOLD)]
     assert talk.conversation.messages[-2].text == "hold job <b>x</b> & y"
-    fed.window.assistant.deliver(Answered("It is held.", "template", id=talk.conversation.number))
+    fed.answer(FinishedAnswer("It is held.", "template"))
     talk.again_last()
-    assert sent(fed)[1:] == [Ask("job 7 ?!", talk.conversation.number, HOLD)], (
-        "it is not asked back again"
-    )
+    assert sent(fed)[1:] == [Ask("job 7 ?!", HOLD)], "it is not asked back again"
 
 
 def test_a_choice_is_made_by_its_number_and_anything_else_is_a_request(fed: Fed) -> None:
     asked_back(fed)
     talk = fed.window.assistant.talk
     talk.ask("1")
-    assert sent(fed) == [Ask("job 7 ?!", talk.conversation.number, WAITING)]
-    fed.window.assistant.deliver(Answered("It waits.", "template", id=talk.conversation.number))
+    assert sent(fed) == [Ask("job 7 ?!", WAITING)]
+    fed.answer(FinishedAnswer("It waits.", "template"))
     talk.ask("1")
-    assert sent(fed)[1:] == [Ask("1", talk.conversation.number)], "nothing is asked any more"
-    fed.window.assistant.deliver(Answered("Job 1.", "template", id=talk.conversation.number))
+    assert sent(fed)[1:] == [Ask("1")], "nothing is asked any more"
+    fed.answer(FinishedAnswer("Job 1.", "template"))
     asked_back(fed)
     talk.ask("3")
-    assert sent(fed)[2:] == [Ask("3", talk.conversation.number)], "two were offered"
+    assert sent(fed)[2:] == [Ask("3")], "two were offered"
 
 
 def test_by_keyboard_each_choice_has_a_name_and_is_reached(fed: Fed) -> None:

@@ -11,9 +11,10 @@ from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
 
 from app.assistant.conversation import Conversation
+from app.assistant.requests import FinishedAnswer
 from app.assistant.talk import Talk
-from app.link.requests import Answered, Wrote
 from app.widgets import theme
+from assistant.messages import Chunk
 from tests.gui.conftest import Fed
 
 STEPS = 250
@@ -28,7 +29,9 @@ def conversation(pairs: int, random: Random) -> Conversation:
             1, 6
         ) + CODE * random.randint(0, 1)
         facts = (("a", "b", "c"),) * random.randint(0, 30)
-        made.answered(Answered(text, "template", facts, made.ask("why " * random.randint(1, 60))))
+        made.answered(
+            FinishedAnswer(text, "template", facts), made.ask("why " * random.randint(1, 60))
+        )
     return made
 
 
@@ -39,7 +42,7 @@ def deeds(fed: Fed, talk: Talk, random: Random) -> list[Callable[[], object]]:
 
     def stream() -> None:
         if talk.asked.busy:
-            fed.window.deliver(Wrote("word " * random.randint(1, 80) + "\n\n", talk.asked.number))
+            fed.event(Chunk("word " * random.randint(1, 80) + "\n\n"))
 
     def press(name: str) -> None:
         if bubbles():

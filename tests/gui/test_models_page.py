@@ -11,32 +11,25 @@ from PySide6.QtGui import QDropEvent
 from PySide6.QtTest import QTest
 
 from app.assistant.message import UNCHECKED
-from app.link.models_link import Modelling
-from app.link.requests import Answered, Chat, Configure, Refused, Wrote
-from app.models.model_requests import (
-    AddModel,
-    Changed,
-    ForgetModel,
-    ListModels,
-    Models,
-    Pulled,
-    Pulling,
-    PullModel,
-    StopPull,
-    StopTiming,
-    Timed,
-    TimeModel,
-    Timing,
-)
+from app.assistant.requests import Chat, FinishedAnswer
+from app.link.link import Link
 from app.models.page import ModelsPage
+from app.models.requests import (
+    AddModel,
+    BenchmarkModel,
+    DownloadModel,
+    ListModels,
+    RemoveModel,
+)
 from app.widgets import theme
 from assistant.library.describe import Model
 from assistant.library.hub import Progress
-from assistant.messages import ModelSpeed, TokenRate
+from assistant.messages import Chunk, ModelSpeed, TokenRate
 from scheduler.protocol.errors import UserError
 from scheduler.protocol.settings import TEMPLATE, Settings
+from scheduler.verbs.control import Configure
 from tests.gui import snapshots
-from tests.gui.conftest import Fed
+from tests.gui.conftest import Fed, exchange
 from tests.gui.readable import clipped, nameless
 from tests.unit.accel.rwkv.rwkv_models import random_model, to_hf, vocabulary_file, write_hf
 
@@ -87,7 +80,7 @@ def opened(fed: Fed) -> ModelsPage:
     QTest.keyClick(fed.window, Qt.Key.Key_M, Qt.KeyboardModifier.ControlModifier)
     page = fed.window.assistant.models
     assert page.isVisible()
-    fed.window.deliver(Models((USED, LARGE, LLAMA)))
+    fed.reply(ListModels, (USED, LARGE, LLAMA))
     fed.settle()
     fed.asked.clear()
     return page
@@ -114,21 +107,21 @@ def test_a_model_is_chosen_timed_and_forgotten(fed):
     assert fed.asked == [AddModel(LARGE.path), Configure({"model_folder": LARGE.path})]
     card.device.setCurrentText("cuda")
     card.time.click()
-    assert fed.asked[-1] == TimeModel(LARGE.path, "cuda")
-    fed.window.deliver(Timing(LARGE.path, "decodes, round 2 of 5"))
+    assert fed.asked[-1] == BenchmarkModel(LARGE.path, "cuda")
+    fed.progress(BenchmarkModel, "decodes, round 2 of 5")
     assert card.speed.text() == "decodes, round 2 of 5"
     assert not page.cards[USED.path].time.isEnabled()
     card.stop.click()
-    assert fed.asked[-1] == StopTiming()
-    fed.window.deliver(Timed(LARGE.path, SPEED))
+    assert fed.link.call(BenchmarkModel).cancelled
+    fed.reply(BenchmarkModel, SPEED)
     assert card.speed.text().startswith(
         "on cuda: decodes 130 tok/s (from 128 to 131), reads prompts at 9000 tok/s"
     )
     card.forget.click()
-    assert fed.asked[-1] == ForgetModel(LARGE.path)
-    fed.window.deliver(Changed("rwkv7-g1-2.9B is off the list; its files stay"))
+    assert fed.asked[-1] == RemoveModel(LARGE.path)
+    fed.reply(RemoveModel, "rwkv7-g1-2.9B is off the list; its files stay")
     assert fed.models[-1] == ListModels(USED.path)
-    fed.window.deliver(Models((USED,)))
+    fed.reply(ListModels, (USED,))
     assert list(page.cards) == [USED.path]
     page.cards[USED.path].leave.click()
     assert fed.asked[-1] == Configure({"model_folder": TEMPLATE})
@@ -143,7 +136,7 @@ def test_files_and_folders_are_dropped(fed):
     spot, copy, left = QPointF(9, 9), Qt.DropAction.CopyAction, Qt.MouseButton.LeftButton
     page.dropEvent(QDropEvent(spot, copy, data, left, Qt.KeyboardModifier.NoModifier))
     assert fed.asked == [AddModel("/m/a"), AddModel("/m/c.pth")]
-    fed.window.deliver(Refused(fed.asked[0], "no weights in /m/a"))
+    fed.fail(fed.asked[0], "no weights in /m/a")
     assert (page.said.text(), page.said.property("meaning")) == ("no weights in /m/a", "failed")
 
 
@@ -151,13 +144,13 @@ def test_a_model_is_fetched_with_progress_and_stopped(fed):
     page = opened(fed)
     QTest.keyClicks(page.name, "ada/tiny")
     QTest.keyClick(page.name, Qt.Key.Key_Return)
-    assert fed.asked == [PullModel("ada/tiny")]
-    fed.window.deliver(Pulling(Progress("model.safetensors", 2**30, 4 * 2**30)))
+    assert fed.asked == [DownloadModel("ada/tiny")]
+    fed.progress(DownloadModel, Progress("model.safetensors", 2**30, 4 * 2**30))
     assert (page.bar.share, page.fetch.isEnabled()) == (0.25, False)
     assert "1.0 GiB of 4.0 GiB" in page.progress.text()
     page.stop.click()
-    assert fed.asked[-1] == StopPull()
-    fed.window.deliver(Pulled("stopped; what was fetched of ada/tiny is kept"))
+    assert fed.link.call(DownloadModel).cancelled
+    fed.reply(DownloadModel, "stopped; what was fetched of ada/tiny is kept")
     assert page.fetch.isEnabled()
     assert not page.bar.isVisible()
 
@@ -169,30 +162,37 @@ def test_a_model_is_fetched_with_progress_and_stopped(fed):
 def test_nothing_is_clipped_or_nameless(fed, scheme, size):
     theme.apply(fed.app, scheme)
     fed.window.resize(*size)
-    opened(fed)
-    fed.window.deliver(Pulling(Progress("model-00001-of-00002.safetensors", 2**30, 4 * 2**30)))
-    fed.window.deliver(Timing(LARGE.path, "decodes, round 2 of 5"))
-    fed.window.deliver(Timed(USED.path, SPEED))
-    fed.window.deliver(Changed("rwkv7-g1-2.9B is on the list"))
+    page = opened(fed)
+    page.name.setText("ada/tiny")
+    page.fetch.click()
+    fed.progress(DownloadModel, Progress("model-00001-of-00002.safetensors", 2**30, 4 * 2**30))
+    page.cards[USED.path].time.click()
+    fed.reply(BenchmarkModel, SPEED)
+    page.cards[LARGE.path].use.click()
+    fed.reply(AddModel, "rwkv7-g1-2.9B is on the list")
+    page.cards[LARGE.path].time.click()
+    fed.progress(BenchmarkModel, "decodes, round 2 of 5")
     fed.settle()
     assert clipped(fed.window) == []
     assert nameless(fed.window) == []
 
 
-def test_the_list_is_kept_and_the_files_of_a_forgotten_model_stay(home, tmp_path):
+def test_the_list_is_kept_and_the_files_of_a_forgotten_model_stay(home, tmp_path, qtbot):
     folder = write_hf(tmp_path / "tiny", to_hf(random_model(layers=1, channels=64, vocabulary=64)))
     shutil.copy(vocabulary_file(), folder)
-    modelling = Modelling(lambda reply: None)
-    assert modelling.carry_out(AddModel(str(folder))) == Changed("tiny is on the list")
-    listed, ours = modelling.carry_out(ListModels()).found
+    link = Link()
+    added = exchange(qtbot, link, AddModel(str(folder)))
+    assert added == "tiny is on the list"
+    listed, ours = exchange(qtbot, link, ListModels())
     assert (listed.layers, listed.problem) == (1, "")
-    modelling.carry_out(ForgetModel(str(folder)))
-    assert modelling.carry_out(ListModels()).found == (ours,), (
+    exchange(qtbot, link, RemoveModel(str(folder)))
+    assert exchange(qtbot, link, ListModels()) == (ours,), (
         "the one that comes with the program stays"
     )
     assert (folder / "model.safetensors").is_file()
     with pytest.raises(UserError, match="OWNER/NAME"):
-        modelling.carry_out(PullModel("tiny"))
+        exchange(qtbot, link, DownloadModel("tiny"))
+    link.stop()
 
 
 def test_free_chat_is_offered_with_a_large_model_and_says_that_it_is_not_checked(fed, qtbot):
@@ -204,30 +204,30 @@ def test_free_chat_is_offered_with_a_large_model_and_says_that_it_is_not_checked
     talk.entry.free.click()
     talk.ask("tell me a joke")
     asked = fed.asked[-1]
-    assert asked == Chat(("tell me a joke",), asked.id)
+    assert asked == Chat(("tell me a joke",))
     for i in range(20):
-        fed.window.deliver(Wrote(f"word{i} ", asked.id))
+        fed.event(Chunk(f"word{i} "))
     qtbot.waitUntil(lambda: "about" in talk.entry.where.text())
     assert "not checked against facts" in talk.messages.bubbles[1].note.text()
-    fed.window.deliver(Answered("a joke", "model rwkv7-g1-0.1B", (), asked.id, note=UNCHECKED))
+    fed.answer(FinishedAnswer("a joke", "model rwkv7-g1-0.1B", note=UNCHECKED))
     assert (
         talk.messages.bubbles[1].note.text(),
         talk.messages.bubbles[1].note.property("meaning"),
     ) == (UNCHECKED, "warm")
     talk.again_last()
-    fed.window.deliver(Wrote("half of a", fed.asked[-1].id))
+    fed.event(Chunk("half of a"))
     talk.entry.stop.click()
     assert talk.messages.bubbles[1].note.text() == f"stopped  ({UNCHECKED})"
     talk.messages.bubbles[1].earlier.click()
     talk.entry.free.click()
     talk.ask("how hot?")
-    fed.window.deliver(Answered("66 °C", "template", (), fed.asked[-1].id))
+    fed.answer(FinishedAnswer("66 °C", "template"))
     talk.entry.free.click()
     talk.ask("another one")
     assert fed.asked[-1].turns == ("tell me a joke", "a joke", "another one"), (
         "what was answered from facts is no part of the chat"
     )
-    fed.window.deliver(Models((msgspec.structs.replace(USED, parameters=14_000_000),)))
+    fed.reply(ListModels, (msgspec.structs.replace(USED, parameters=14_000_000),))
     assert not talk.entry.free.isEnabled()
     assert not talk.entry.free.isChecked()
     assert "It answers what it has tools for" in talk.entry.free.toolTip()

@@ -9,9 +9,9 @@ from PySide6.QtCore import Qt, QUrl
 from PySide6.QtTest import QTest
 
 from app.assistant.conversation import Conversation
+from app.assistant.requests import Decide, FinishedAnswer
 from app.assistant.session_requests import SessionRequest
 from app.assistant.tree import Saved
-from app.link.requests import Answered, Approve, Refused
 from assistant.tools.proposal import Proposal
 from tests.gui.conftest import Fed
 
@@ -32,7 +32,9 @@ def proposed(fed: Fed, proposal: Proposal = PROPOSAL) -> int:
     talk = fed.window.assistant.talk
     fed.window.assistant.show_answer(
         "stop job 7",
-        Answered("as text", "template", tool="operate cancel job=7 (by rules)", proposal=proposal),
+        FinishedAnswer(
+            "as text", "template", tool="operate cancel job=7 (by rules)", proposal=proposal
+        ),
     )
     fed.settle()
     return talk.conversation.path[-1]
@@ -55,11 +57,9 @@ def test_the_card_says_what_would_be_done_and_an_answer_is_sent_once(fed: Fed) -
     card.buttons["once"].click()
     fed.settle()
     (request,) = asked(fed)
-    assert request == Approve(PROPOSAL, "once", talk.conversation.number)
+    assert request == Decide(PROPOSAL, "once")
     assert talk.conversation.messages[-2].text == "Allow once: Cancel job 7 (train)"
-    fed.window.assistant.deliver(
-        Answered("Job 7 was taken out of the queue.", "template", id=talk.conversation.number)
-    )
+    fed.answer(FinishedAnswer("Job 7 was taken out of the queue.", "template"))
     fed.settle()
     shown = talk.messages.bubbles[-3].proposal
     assert shown.standing.text() == "Allowed once."
@@ -85,7 +85,7 @@ def test_by_keyboard_each_answer_has_a_name_and_is_reached(fed: Fed) -> None:
     QTest.keyClick(card.buttons["once"], Qt.Key.Key_Tab)
     assert card.buttons["session"].hasFocus()
     QTest.keyClick(card.buttons["session"], Qt.Key.Key_Space)
-    assert [request.how for request in asked(fed)] == ["session"]
+    assert [request.decision for request in asked(fed)] == ["session"]
 
 
 def test_hostile_names_are_shown_as_they_are(fed: Fed) -> None:
@@ -116,7 +116,7 @@ def test_a_refusal_is_told_where_the_answer_would_stand(fed: Fed) -> None:
     talk = fed.window.assistant.talk
     talk.messages.bubbles[-1].proposal.buttons["once"].click()
     (request,) = asked(fed)
-    fed.window.assistant.deliver(Refused(request, "job 7 (train) has ended already: done"))
+    fed.fail(request, "job 7 (train) has ended already: done")
     fed.settle()
     assert talk.messages.bubbles[-1].note.text() == "job 7 (train) has ended already: done"
 
@@ -124,7 +124,7 @@ def test_a_refusal_is_told_where_the_answer_would_stand(fed: Fed) -> None:
 def test_it_is_kept_with_the_conversation() -> None:
     conversation = Conversation()
     conversation.answered(
-        Answered("x", "template", id=conversation.ask("stop job 7"), proposal=PROPOSAL)
+        FinishedAnswer("x", "template", proposal=PROPOSAL), conversation.ask("stop job 7")
     )
     conversation.decide(conversation.path[-1], "never")
     again = Conversation(msgspec.json.decode(msgspec.json.encode(conversation.saved()), type=Saved))
@@ -139,7 +139,7 @@ def test_a_figure_in_an_answer_leads_to_its_source(fed: Fed) -> None:
         ("GPU 0 temperature: 71 °C", "71 °C", "NVML readings, 18:03:20"),
     )
     fed.window.assistant.show_answer(
-        "how hot?", Answered("😀 **GPU 0** temperature: now 71 °C.", "template", facts)
+        "how hot?", FinishedAnswer("😀 **GPU 0** temperature: now 71 °C.", "template", facts)
     )
     fed.settle()
     bubble = fed.window.assistant.talk.messages.bubbles[-1]

@@ -7,7 +7,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtGui import QColor
 from PySide6.QtTest import QTest
 
-from app.link.requests import Answered, LinkStatus
+from app.assistant.requests import FinishedAnswer
 from app.shell.window import PAGES
 from app.tour import render
 from app.widgets import theme
@@ -88,7 +88,7 @@ def test_the_keyboard_reaches_every_page(fed):
 
 
 def test_the_link_and_errors_are_one_line_at_the_bottom(fed):
-    fed.window.show_link(LinkStatus(connected=False, text="the daemon is gone; reconnecting"))
+    fed.window.show_link(False, "the daemon is gone; reconnecting")
     assert "reconnecting" in fed.window.status.link.text()
     fed.feed(snapshots.cpu_snapshot(notices=("the probe is being replaced",)))
     assert fed.window.status.message.text() == "the probe is being replaced"
@@ -146,7 +146,8 @@ def test_no_text_is_clipped(fed, scheme, size, kind):
         }
         fed.feed(made[kind], history=True)
         fed.window.assistant.show_answer(
-            "What happened?", Answered("# Much\n\n" + "word " * 200, "template", (("a", "b", "c"),))
+            "What happened?",
+            FinishedAnswer("# Much\n\n" + "word " * 200, "template", (("a", "b", "c"),)),
         )
     for page in PAGES:
         fed.window.show_page(page)

@@ -15,7 +15,7 @@ from app.cli.output import (
     show_progress,
 )
 from app.format.values import memory
-from app.models.model_list import parameters, speed_of, state
+from app.models.model_list import parameters, speed_text, state
 from assistant.client import Assistant
 from assistant.idle import Cancelled
 from assistant.library import model_list
@@ -184,7 +184,7 @@ def _benchmark(args: Namespace) -> int:
         raise
     finally:
         clear_progress()
-    print_result(args, speed, f"{speed.model} {speed_of(speed)}")
+    print_result(args, speed, f"{speed.model} {speed_text(speed)}")
     return 0
 
 

@@ -11,16 +11,15 @@ import msgspec
 import pytest
 
 from app.assistant import conversation as conversations
+from app.assistant import session_files
+from app.assistant.answer_curves import named_readings
 from app.assistant.conversation import Conversation
 from app.assistant.conversation_export import as_markdown, code_blocks, exported
 from app.assistant.message import Curve
-from app.assistant.session_requests import PRESETS, Preset
+from app.assistant.requests import FinishedAnswer
+from app.assistant.session_files import PRESETS, Preset, SessionFiles
 from app.assistant.tree import Saved
 from app.assistant.writing import summary_of
-from app.link import session_files
-from app.link.curves import told
-from app.link.requests import Answered
-from app.link.session_files import SessionFiles
 from assistant.facts import Fact
 from scheduler.protocol.errors import NotFound, UserError
 
@@ -30,7 +29,7 @@ def said(talk: Conversation) -> list[str]:
 
 
 def asked(talk: Conversation, question: str, answer: str, instead: int | None = None) -> None:
-    talk.answered(Answered(answer, "template", (), talk.ask(question, instead=instead)))
+    talk.answered(FinishedAnswer(answer, "template"), talk.ask(question, instead=instead))
 
 
 def test_an_answer_comes_in_pieces():
@@ -41,7 +40,7 @@ def test_an_answer_comes_in_pieces():
     talk.wrote("be", number)
     talk.wrote("cause", number)
     assert talk.messages[-1].text == "because"
-    talk.answered(Answered("because.", "template", (("a", "1", "here"),), number))
+    talk.answered(FinishedAnswer("because.", "template", (("a", "1", "here"),)), number)
     assert (talk.busy, talk.messages[-1].writer) == (False, "template")
 
 
@@ -59,7 +58,7 @@ def test_what_comes_after_stop_is_dropped_even_when_the_next_question_runs():
     talk.stopped()
     second = talk.ask("two")
     talk.wrote(" late", first)
-    talk.answered(Answered("late", "template", (), first))
+    talk.answered(FinishedAnswer("late", "template"), first)
     talk.failed("late", first)
     assert [m.text for m in talk.messages] == ["one", "half", "two", ""]
     talk.failed("the model folder is gone", second)
@@ -83,7 +82,7 @@ def test_edits_and_second_answers_are_branches_that_can_be_gone_through():
     talk = Conversation()
     asked(talk, "one", "1")
     asked(talk, "two", "2")
-    talk.answered(Answered("1, again", "template", (), talk.again(talk.path[1])))
+    talk.answered(FinishedAnswer("1, again", "template"), talk.again(talk.path[1]))
     assert said(talk) == ["one", "1, again"]
     talk.step(talk.path[1], -1)
     assert said(talk) == ["one", "1", "two", "2"], "what followed the first answer is still there"
@@ -131,9 +130,10 @@ def test_export():
     talk = Conversation()
     number = talk.ask("how hot?\nreally")
     talk.answered(
-        Answered(
-            "**66 °C**", "model tiny", (("GPU 0 temp: 66 °C", "66 °C", "NVML readings"),), number
-        )
+        FinishedAnswer(
+            "**66 °C**", "model tiny", (("GPU 0 temp: 66 °C", "66 °C", "NVML readings"),)
+        ),
+        number,
     )
     text = as_markdown(talk)
     assert "> how hot?\n> really\n\n**66 °C**\n\n*written by model tiny" in text
@@ -179,7 +179,7 @@ def test_curves_are_of_what_the_text_tells():
         Fact("job7.ended", 1.0, "s", "12:00", "queue", 1.0, "Job 7 ended: 12:00"),
     ]
     facts.append(Fact("gpu1.util", 0.0, "%", "0 %", "NVML readings", 1.0, "GPU 1 utilisation: 0 %"))
-    assert told(facts, "It drew 655 W at 66 °C. N/A (lost) 12:00, 100 %") == (
+    assert named_readings(facts, "It drew 655 W at 66 °C. N/A (lost) 12:00, 100 %") == (
         ("gpu0", "power"),
         ("gpu0", "temp"),
     )
@@ -201,7 +201,7 @@ def test_conversations_are_kept_private_searched_and_renamed(files):
         talk = Conversation()
         talk.changed = float(i)
         asked(talk, question, answer)
-        files.keep(talk.saved())
+        files.save(talk.saved())
     found = files.find("")
     assert [s.title for s in found] == ["which jobs?", "how hot?"]
     assert files.folder.stat().st_mode & 0o777 == 0o700
@@ -220,14 +220,14 @@ def test_deleted_conversations_come_back_and_only_the_newest_are_kept(files, mon
     for i in range(4):
         talk = Conversation()
         asked(talk, str(i), "x")
-        files.keep(talk.saved())
+        files.save(talk.saved())
         os.utime(files.folder / f"{talk.key}.json", (i, i))
         keys.append(talk.key)
     assert {s.key for s in files.find("")} == set(keys[2:])
-    files.bring_back(keys[1])
+    files.restore(keys[1])
     with pytest.raises(NotFound):
-        files.bring_back(keys[0])
-    files.drop(keys[1])
+        files.restore(keys[0])
+    files.delete(keys[1])
     with pytest.raises(NotFound):
         files.open(keys[1])
 
@@ -236,7 +236,7 @@ def test_deleted_conversations_come_back_and_only_the_newest_are_kept(files, mon
 def test_a_damaged_file_is_set_aside_with_a_line(files, damage):
     talk = Conversation()
     asked(talk, "one", "1")
-    files.keep(talk.saved())
+    files.save(talk.saved())
     (files.folder / f"{'a' * 32}.json").write_bytes(damage)
     (files.folder / f"{'b' * 32}.json").write_bytes(
         msgspec.json.encode(talk.saved())
@@ -252,8 +252,8 @@ def test_what_cannot_be_read_for_a_moment_stays_where_it_is(files):
     """As where too many files are open: neither the conversation nor the prompts are damaged."""
     talk = Conversation()
     asked(talk, "one", "1")
-    files.keep(talk.saved())
-    files.keep_presets((Preset("a", "b"),))
+    files.save(talk.saved())
+    files.save_presets((Preset("a", "b"),))
     limits, spare = resource.getrlimit(resource.RLIMIT_NOFILE), os.dup(0)
     os.close(spare)
     resource.setrlimit(resource.RLIMIT_NOFILE, (spare, limits[1]))
@@ -265,21 +265,21 @@ def test_what_cannot_be_read_for_a_moment_stays_where_it_is(files):
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
     with pytest.raises(UserError, match="not written over"):
-        files.keep_presets(PRESETS)  # whoever edits these never saw the user's own
+        files.save_presets(PRESETS)  # whoever edits these never saw the user's own
     assert files.open(talk.key) == talk.saved()
     assert files.presets() == (Preset("a", "b"),)
-    files.keep_presets((Preset("a", "c"),))
+    files.save_presets((Preset("a", "c"),))
     assert files.presets() == (Preset("a", "c"),)
 
 
 def test_what_is_too_large_to_be_read_again_is_not_written_over_what_was(files, monkeypatch):
     talk = Conversation()
     asked(talk, "one", "1")
-    files.keep(kept := talk.saved())
+    files.save(kept := talk.saved())
     monkeypatch.setattr(session_files, "LARGEST", len(msgspec.json.encode(kept)))
     asked(talk, "two", "2")
     with pytest.raises(UserError, match="begin a new one"):
-        files.keep(talk.saved())
+        files.save(talk.saved())
     assert files.open(talk.key) == kept
 
 
@@ -295,19 +295,19 @@ def test_a_link_is_not_followed(files, tmp_path):
 def test_a_second_window_reads_and_does_not_write(files):
     talk = Conversation()
     asked(talk, "one", "1")
-    files.keep(talk.saved())
+    files.save(talk.saved())
     second = SessionFiles()
     assert second.open(talk.key) == talk.saved()
     with pytest.raises(UserError, match="another window"):
-        second.keep(talk.saved())
+        second.save(talk.saved())
     files.close()
-    second.keep(talk.saved())
+    second.save(talk.saved())
     second.close()
 
 
 def test_presets(files):
     assert files.presets() == PRESETS
-    files.keep_presets((Preset("a", "b"),))
+    files.save_presets((Preset("a", "b"),))
     assert files.presets() == (Preset("a", "b"),)
     (files.folder / "presets.json").write_text("{")
     assert files.presets() == PRESETS

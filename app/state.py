@@ -1,13 +1,12 @@
-"""What the window knows: the newest snapshot, the history, the link to the daemon, the conversation."""
+"""What the window knows: the newest snapshot, the history and the link to the daemon."""
 
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from app.charts.history import History
 from app.jobs.shares import Shares
-from app.link.requests import LinkStatus
 from scheduler.protocol.devices import Detail
 from scheduler.protocol.jobs import Job
 from scheduler.protocol.snapshot import Snapshot
@@ -16,8 +15,15 @@ if TYPE_CHECKING:
     from app.assistant.conversation import Conversation
 
 
+class LinkStatus(NamedTuple):
+    """Describe the connection to the daemon, as the status line shows it."""
+
+    connected: bool
+    text: str
+
+
 class State:
-    """Changed by the window alone, read by every page."""
+    """Hold what the pages show. Only the window changes it."""
 
     def __init__(self) -> None:
         self.snapshot: Snapshot | None = None

@@ -13,7 +13,6 @@ from pathlib import Path
 
 import msgspec
 
-from app.assistant.session_requests import PRESETS, Preset, Summary
 from app.assistant.tree import Saved, Tree
 from scheduler.protocol import paths
 from scheduler.protocol.errors import MALFORMED, NotFound, UserError
@@ -26,6 +25,33 @@ LARGEST = 64 * 2**20
 """Bytes of a file that is read, and written."""
 _AROUND = 40
 _NAME = re.compile(r"[0-9a-f]{32}\.json")
+
+
+class Summary(msgspec.Struct, frozen=True):
+    """Describe a conversation in the list."""
+
+    key: str
+    title: str
+    changed: float
+    """When its last message came, in seconds since the epoch."""
+    excerpt: str = ""
+    """The text around the first word that was searched for."""
+
+
+class Preset(msgspec.Struct, frozen=True):
+    """Name a prompt that the user asks often."""
+
+    name: str
+    text: str
+
+
+PRESETS: tuple[Preset, ...] = (
+    Preset("What happened?", "What happened?"),
+    Preset("Why do my jobs wait?", "Why is my job waiting?"),
+    Preset("Hottest GPU", "Which GPU is the hottest?"),
+    Preset("Failures", "Which jobs failed, and why?"),
+)
+"""The presets that come with the program."""
 
 
 class SessionFiles:
@@ -58,7 +84,7 @@ class SessionFiles:
             raise NotFound(self.notice or "this conversation is gone")
         return saved
 
-    def keep(self, saved: Saved) -> None:
+    def save(self, saved: Saved) -> None:
         data = msgspec.json.encode(saved)
         if len(data) > LARGEST:
             raise UserError(
@@ -75,12 +101,12 @@ class SessionFiles:
             self._file(key), msgspec.json.encode(msgspec.structs.replace(saved, title=title))
         )
 
-    def drop(self, key: str) -> None:
+    def delete(self, key: str) -> None:
         """Put it aside. Raises NotFound where it is gone."""
         self._claim()
         self._put_aside(self._file(key))
 
-    def bring_back(self, key: str) -> None:
+    def restore(self, key: str) -> None:
         self._claim()
         _move(self._aside(key), self._file(key))
 
@@ -99,7 +125,7 @@ class SessionFiles:
             self.notice = _set_aside(file, e)
             return PRESETS
 
-    def keep_presets(self, presets: tuple[Preset, ...]) -> None:
+    def save_presets(self, presets: tuple[Preset, ...]) -> None:
         if self._unread:
             raise UserError(
                 f"{self._unread}. Your presets in it are not written over by others; try again later"

@@ -21,7 +21,7 @@ SPAN_S = 600.0
 """How far back a curve goes where the answer is about no stretch of time."""
 
 
-def told(facts: Iterable[Fact], text: str) -> tuple[tuple[str, str], ...]:
+def named_readings(facts: Iterable[Fact], text: str) -> tuple[tuple[str, str], ...]:
     """Subject and field of the readings whose values stand in the text, in its order, at most MOST."""
     places: dict[tuple[str, str], int] = {}
     for fact in facts:
@@ -36,9 +36,9 @@ def told(facts: Iterable[Fact], text: str) -> tuple[tuple[str, str], ...]:
     return tuple(sorted(places, key=places.__getitem__))[:MOST]
 
 
-def curves(client: Client, facts: Sequence[Fact], text: str) -> tuple[Curve, ...]:
+def find_curves(client: Client, facts: Sequence[Fact], text: str) -> tuple[Curve, ...]:
     """One for each of those of which the daemon keeps readings of that time."""
-    wanted = told(facts, text)
+    wanted = named_readings(facts, text)
     if not wanted:
         return ()
     devices = {subject(state.device): state.device for state in client.snapshot().devices}

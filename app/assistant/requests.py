@@ -1,0 +1,157 @@
+"""Requests to the assistant and its language model.
+
+Requests that produce an answer report `assistant.messages.Event` values as progress.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from app.assistant.answer_curves import find_curves
+from app.assistant.message import UNCHECKED, Curve
+from app.format.values import clock
+from app.link.call import Call
+from assistant.client import Assistant
+from assistant.engine import chat
+from assistant.intents.choices import Choice
+from assistant.intents.tool_call import ToolCall
+from assistant.messages import Answer, Chunk, Event, slow_note
+from assistant.reports.report import packed
+from assistant.tools.proposal import Decision, Proposal
+from scheduler.protocol.errors import UserError
+
+
+class FinishedAnswer(msgspec.Struct, frozen=True):
+    """Describe a finished answer as a message shows and keeps it."""
+
+    text: str
+    writer: str
+    """Who wrote it: "template" or "model NAME"."""
+    facts: tuple[tuple[str, str, str], ...] = ()
+    """Name, value and source of each fact that the text rests on."""
+    curves: tuple[Curve, ...] = ()
+    tokens: int = 0
+    """Tokens that the model wrote."""
+    seconds: float = 0.0
+    """Time from the request to the answer."""
+    report: bytes = b""
+    """The report behind a brief, packed (see `assistant.reports.report`)."""
+    tool: str = ""
+    """The tool that was used, with its arguments, and who chose it."""
+    proposal: Proposal | None = None
+    """What the assistant will do if a person allows it."""
+    device: str = ""
+    """Where the model ran: cpu or cuda; empty for the template."""
+    note: str = ""
+    """A remark for the reader, such as that the text was not checked."""
+    choices: tuple[Choice, ...] = ()
+    """Meanings of the question to choose from."""
+
+
+class Ask(msgspec.Struct, frozen=True):
+    """Ask the assistant a question; `meant` is the meaning that the user chose."""
+
+    text: str
+    meant: ToolCall | None = None
+
+    def carry_out(self, call: Call) -> FinishedAnswer:
+        """Return the answer, with curves of the values that it names."""
+        assistant = _assistant(call)
+        answer = assistant.ask(self.text, on_event=call.report, meant=self.meant)
+        return finished(answer, _curves(call, answer))
+
+
+class WriteBrief(msgspec.Struct, frozen=True):
+    """Write a brief of the last ten minutes once the devices are idle."""
+
+    def carry_out(self, call: Call) -> FinishedAnswer:
+        """Return the brief."""
+        answer = _assistant(call).report(on_event=call.report)
+        return finished(answer, _curves(call, answer))
+
+
+class Decide(msgspec.Struct, frozen=True):
+    """Allow or forbid what the assistant proposed."""
+
+    proposal: Proposal
+    decision: Decision
+
+    def carry_out(self, call: Call) -> FinishedAnswer:
+        """Return an answer that describes what was done."""
+        return finished(_assistant(call).approve(self.proposal, self.decision))
+
+
+class Chat(msgspec.Struct, frozen=True):
+    """Talk to a large model, whose replies are not checked."""
+
+    turns: tuple[str, ...]
+    """Messages of the user and the model in turn; the first and the last are the user's."""
+
+    def carry_out(self, call: Call) -> FinishedAnswer:
+        """Return the reply of the model."""
+        pieces: list[str] = []
+
+        def on_event(event: Event) -> None:
+            if isinstance(event, Chunk):
+                pieces.append(event.text)
+            call.report(event)
+
+        request, left_out = chat.request(self.turns)
+        done = _assistant(call).complete(request, on_event)
+        too_long = f"; the first {left_out} messages were too much to read" if left_out else ""
+        return FinishedAnswer(
+            "".join(pieces).strip(),
+            f"model {done.model}",
+            tokens=done.tokens,
+            seconds=done.seconds,
+            device=done.device + slow_note(done.by),
+            note=UNCHECKED + too_long,
+        )
+
+
+class UseCpu(msgspec.Struct, frozen=True):
+    """Have the answer that waits for a GPU written on the CPU."""
+
+    def carry_out(self, call: Call) -> None:
+        """Tell the assistant."""
+        call.service(Assistant).use_cpu()
+
+
+class Wake(msgspec.Struct, frozen=True):
+    """Have the assistant load its model before somebody asks."""
+
+    def carry_out(self, call: Call) -> None:
+        """Start the assistant."""
+        call.service(Assistant).wake()
+
+
+def finished(answer: Answer, curves: tuple[Curve, ...] = ()) -> FinishedAnswer:
+    """Return an answer as a message shows it."""
+    return FinishedAnswer(
+        answer.text,
+        answer.writer,
+        tuple((f.text, f.said, f"{f.source}, {clock(f.time)}") for f in answer.facts),
+        curves,
+        answer.tokens,
+        answer.seconds,
+        packed(answer.report) if answer.report is not None else b"",
+        f"{answer.call.line} (by {answer.routed})" if answer.call is not None else "",
+        answer.proposal,
+        answer.where,
+        choices=answer.choices,
+    )
+
+
+def _assistant(call: Call) -> Assistant:
+    """Return the window's assistant, which stops writing when the call is cancelled."""
+    assistant = call.service(Assistant)
+    call.on_cancel(assistant.cancel)
+    return assistant
+
+
+def _curves(call: Call, answer: Answer) -> tuple[Curve, ...]:
+    try:
+        with call.client() as client:
+            return find_curves(client, answer.facts, answer.text)
+    except UserError:
+        return ()  # the daemon has gone meanwhile: the answer is complete without curves

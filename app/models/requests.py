@@ -1,0 +1,85 @@
+"""Requests of the models page: the list of models, downloads and benchmarks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+import msgspec
+
+from app.link.call import Call
+from assistant.client import Assistant
+from assistant.idle import Cancelled
+from assistant.library import model_list
+from assistant.library.describe import name_of
+from assistant.messages import Event, ModelSpeed, Waiting
+
+if TYPE_CHECKING:
+    from assistant.library.describe import Model
+
+
+class ListModels(msgspec.Struct, frozen=True):
+    """List the models that were added, and the one in use."""
+
+    used: str = ""
+
+    def carry_out(self, call: Call) -> tuple[Model, ...]:
+        """Return the models."""
+        return model_list.listed_models(self.used)
+
+
+class AddModel(msgspec.Struct, frozen=True):
+    """Add a folder or file to the list."""
+
+    path: str
+
+    def carry_out(self, call: Call) -> str:
+        """Return a message for the user."""
+        return f"{model_list.add(self.path).name} is on the list"
+
+
+class RemoveModel(msgspec.Struct, frozen=True):
+    """Remove a model from the list; its files stay."""
+
+    path: str
+
+    def carry_out(self, call: Call) -> str:
+        """Return a message for the user."""
+        model_list.remove(self.path)
+        return f"{name_of(self.path)} is off the list; its files stay in {self.path}"
+
+
+class DownloadModel(msgspec.Struct, frozen=True):
+    """Download a model from Hugging Face. What was downloaded stays if it is cancelled."""
+
+    name: str
+
+    def carry_out(self, call: Call) -> str:
+        """Report `assistant.library.hub.Progress` values; return a message for the user."""
+        from assistant.library.pull import Pull  # rarely needed: the window starts without it
+
+        pull = Pull(self.name)
+        call.on_cancel(pull.cancel)
+        if pull.run(call.report):
+            return f"{pull.name} is in {pull.folder}"
+        return f"stopped; what was fetched of {pull.name} is kept"
+
+
+class BenchmarkModel(msgspec.Struct, frozen=True):
+    """Load a model in the assistant's process and measure its speed there."""
+
+    path: str
+    device: Literal["cpu", "cuda"]
+
+    def carry_out(self, call: Call) -> ModelSpeed | None:
+        """Report what the benchmark does; return the speed, or None if it was cancelled."""
+        assistant = Assistant()
+        call.on_cancel(assistant.cancel)
+
+        def on_event(event: Event) -> None:
+            if isinstance(event, Waiting):
+                call.report(event.reason)
+
+        try:
+            return assistant.benchmark(self.path, self.device, on_event)
+        except Cancelled:
+            return None
