@@ -224,7 +224,7 @@ def test_the_first_page_comes_once_and_the_tray_and_compact_strip_live_with_the_
     assert window.pages.currentWidget() is window.dashboard
     window.status.compact.click()
     qtbot.waitUntil(
-        lambda: desktop.compact.brief is not None and desktop.compact.isVisible(),
+        lambda: desktop.compact.summary is not None and desktop.compact.isVisible(),
         timeout=PATIENCE_MS,
     )
     assert "GPU Deck\n" in desktop.tray.icon.toolTip()

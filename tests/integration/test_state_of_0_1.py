@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from app.link.session_files import SessionFiles
+from app.assistant.session_files import SessionFiles
 from scheduler.client import Client
 from scheduler.search import Search
 from tests.integration.deck import log_of, ready
