@@ -1,4 +1,4 @@
-"""What the suite relies on to be fast: tests that are marked to share a process, and what is dear in it, do."""
+"""Test that tests marked to share a process do, which keeps the suite fast."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 @pytest.mark.xdist_group("groups")
 @pytest.mark.skipif("PYTEST_XDIST_WORKER" not in os.environ, reason="there is one process only")
-def test_who_hands_out_the_tests_is_told_their_group(request: pytest.FixtureRequest) -> None:
+def test_grouped_tests_are_scheduled_by_their_group(request: pytest.FixtureRequest) -> None:
     assert request.node.nodeid.endswith("@groups"), (
-        "this pytest-xdist cannot tell this pytest; see pyproject.toml"
+        "this pytest-xdist does not work with this pytest; see pyproject.toml"
     )
