@@ -21,6 +21,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +63,7 @@ def main() -> int:
 
 def _run(launch: dict[str, Any], folder: Path) -> dict[str, Any]:
     """Run the command, and return the fields of its exit record that tell how it ended."""
+    nice = launch.get("nice", 0)
     try:
         with (folder / "log").open("ab") as log:
             child = subprocess.Popen(
@@ -71,6 +73,7 @@ def _run(launch: dict[str, Any], folder: Path) -> dict[str, Any]:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
+                preexec_fn=partial(os.nice, nice) if nice else None,  # noqa: PLW1509 - one thread
                 process_group=0,  # the session stays ours: the daemon finds all by it, if we die
             )
             end = EndRequest(lambda number: _send(child, number))

@@ -46,6 +46,7 @@ class JobOptions(TypedDict, total=False):
     after_any: Sequence[int]
     group: str
     hold: bool
+    nice: int
     notes: str
     tags: Sequence[str]
     where: str
@@ -198,6 +199,12 @@ JOB_OPTIONS = (
         "after_any", "After any end of",
         "start after these jobs have ended, whether or not they succeeded",
         _parse_jobs, "JOB,...", hint="jobs, e.g. 12, 13", write=_enumerate, editable=False,
+    ),
+    JobOption(
+        "nice", "CPU priority",
+        "lower the CPU priority of the job, from 0 (default) to 19 (lowest)",
+        parse_count, "N", hint="0; 19 is lowest", limits=(0, 19),
+        write=lambda value: f"lowered by {value}", local=True, editable=False,
     ),
     JobOption(
         "hold", "Held", "do not start the job before: gpudeck resume JOB", None, shown=False,

@@ -61,6 +61,8 @@ class Spec(msgspec.Struct, frozen=True, gc=False):
     tags: tuple[str, ...] = ()
     where: str = ""
     """The cluster that runs it, such as ray:lab (see `settings.Settings.clusters`); empty: this machine."""
+    nice: int = 0
+    """By how much the CPU priority of its processes is lowered, 0 to 19 (see nice(2))."""
 
 
 class Changes(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

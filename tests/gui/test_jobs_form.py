@@ -41,11 +41,12 @@ FILLED = {
     "retries": "4",
     "after": "3, 4",
     "after_any": "5",
+    "nice": "12",
     "array": "0-2",
     "tags": "paper, v2",
     "notes": "the long one",
 }
-WISHES = {
+OPTIONS = {
     "where": "ray:lab",
     "env": {"WANDB_MODE": "offline", "LR": "0.1 0.2"},
     "cwd": "/on/the/cluster",
@@ -59,6 +60,7 @@ WISHES = {
     "retries": 4,
     "after": (3, 4),
     "after_any": (5,),
+    "nice": 12,
     "tags": ("paper", "v2"),
     "notes": "the long one",
 }
@@ -94,7 +96,7 @@ def test_every_field_is_reached_and_filled_by_keyboard_and_makes_the_job(fed, pa
         assert fed.app.focusWidget().accessibleName() == field.label
         QTest.keyClicks(fed.app.focusWidget(), FILLED[field.name])
         QTest.keyClick(fed.app.focusWidget(), Qt.Key.Key_Tab)
-    spec = make_spec(("python", "-c", "print(1); x", "--lr=0.1"), WISHES)
+    spec = make_spec(("python", "-c", "print(1); x", "--lr=0.1"), OPTIONS)
     wanted = SubmitMany.array(spec, (0, 1, 2))
     qtbot.waitUntil(lambda: of(fed, Foresee) == [Foresee(spec)], timeout=PATIENCE_MS)
     QTest.keyClick(page.form.editors["notes"], Qt.Key.Key_Return, CTRL)
@@ -223,3 +225,11 @@ def test_the_daemon_foretells_and_queues_what_the_form_says(clean_qt, qtbot, tmp
         ]
         assert (there.where, there.cwd) == ("slurm:none", "/only/there")
         link.stop()
+
+
+def test_the_form_submits_the_cpu_priority(fed, page):
+    page.form.editors["command"].setText("true")
+    page.form.editors["nice"].setText("5")
+    assert page.form.form.spec() == make_spec(("true",), {"nice": 5})
+    page.form.editors["nice"].setText("-5")
+    assert page.form.said.text() == "CPU priority: expected a whole number, 0 or more; got '-5'"

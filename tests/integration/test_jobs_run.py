@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import sqlite3
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from scheduler.aio import AsyncClient
 from scheduler.attempts import MAX_RESULT
 from scheduler.client import Client
 from scheduler.protocol import paths
@@ -20,6 +22,7 @@ from scheduler.protocol.jobs import Cancelled, Done, Failed, Running
 from scheduler.protocol.search import Search
 from scheduler.protocol.wait_reasons import QueuePaused
 from tests.integration.deck import log_of, python, running
+from tests.integration.shell import gpudeck
 from tests.support import eventually, lives
 
 WAIT_S = 30.0
@@ -416,3 +419,42 @@ def test_an_acknowledged_job_is_on_disk(shared: Client, shared_home: Path) -> No
     assert json.loads(spec)["name"] == "acknowledged"
     shared.cancel(job.id)
     shared.wait(job.id, WAIT_S)
+
+
+NICE = """if True:
+    import os, subprocess, sys
+    print(os.getpriority(os.PRIO_PROCESS, 0), flush=True)
+    subprocess.run([sys.executable, "-S", "-c", "import os; print(os.nice(0))"])"""
+
+
+def test_nice_lowers_the_cpu_priority_of_a_job_and_its_children(
+    shared: Client, tmp_path: Path
+) -> None:
+    own = os.getpriority(os.PRIO_PROCESS, 0)
+    job = shared.submit(python(NICE), nice=7).wait(20)
+    assert job.log().split() == [str(own + 7).encode()] * 2
+    plain = shared.submit(python(NICE)).wait(20)
+    assert plain.log().split() == [str(own).encode()] * 2
+    submitted = gpudeck("submit", "--nice", "19", "--wait", "--json", "--", *python(NICE))
+    number = json.loads(submitted.stdout)["id"]
+    assert shared.log(number).split() == [str(min(own + 19, 19)).encode()] * 2
+    assert "lowered by 19" in gpudeck("jobs", str(number)).stdout
+
+    async def submit() -> int:
+        async with AsyncClient() as deck:
+            return (await (await deck.submit(python(NICE), nice=3)).wait(20)).job.id
+
+    assert shared.log(asyncio.run(submit())).split() == [str(own + 3).encode()] * 2
+
+
+@pytest.mark.parametrize("nice", [-1, 20])
+def test_nice_has_limits(shared: Client, nice: int) -> None:
+    with pytest.raises(UserError, match=f"^nice must be from 0 to 19, not {nice}$"):
+        shared.submit(["true"], nice=nice)
+
+
+def test_nice_is_refused_for_a_cluster(shared: Client) -> None:
+    with pytest.raises(UserError, match=r"^nice cannot be chosen for a cluster"):
+        shared.submit(["true"], nice=5, where="ray:lab")
+    refused = gpudeck("submit", "--nice", "5", "--on", "ray:lab", "--", "true")
+    assert (refused.returncode, "nice cannot be chosen" in refused.stderr) == (1, True)
