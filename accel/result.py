@@ -165,6 +165,11 @@ class Result(msgspec.Struct, frozen=True):
     """Everything that a workload on attention measured; the fields above then describe the fastest
     cell."""
 
+    @property
+    def passed(self) -> bool:
+        """Report if the verdict is a pass."""
+        return self.verdict.partition(":")[0].strip() == "pass"
+
 
 def write(result: Result, path: str | os.PathLike[str]) -> None:
     """Write the Result as JSON, completely or not at all."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from app.format.values import clock, device_label, duration, significant
 from app.strip.tile_model import Meaning
-from app.workloads.results import card, result_of
+from app.workloads.results import result_of, summarize_result
 from scheduler.protocol.job_options import JOB_OPTIONS
 from scheduler.protocol.jobs import (
     Cancelled,
@@ -90,7 +90,7 @@ def details(job: Job, snapshot: Snapshot) -> Details:
     facts += _times(job, snapshot.time)
     facts += _used(job)
     facts += [("Reason", reason)] if (reason := _reason(job)) else []
-    if made := card(job):
+    if made := summarize_result(job):
         timing = ", ".join(f"{caption} {value}" for caption, value in made.timing)
         known = dict(facts)
         facts += [("Verdict", made.verdict), ("TFLOP/s", made.tflops), ("Timing", timing)]
@@ -188,7 +188,7 @@ def time_left(progress: Progress, started: float, now: float) -> float | None:
 
 def meaning(job: Job) -> Meaning:
     """Failed, also where it left a Result that did not pass; warm while it is being stopped."""
-    result = card(job)
+    result = summarize_result(job)
     if isinstance(job.state, Failed | Lost) or (result is not None and not result.passed):
         return "failed"
     return "warm" if isinstance(job.state, Running) and job.state.stopping else ""

@@ -1,4 +1,4 @@
-"""A Result's cells, in three ways: heat map, comparison, roofline; what is chosen in them is told below. The fourth tab is for others."""
+"""Show the cells of a Result as heat map, comparison or roofline, with boxes to choose from."""
 
 from __future__ import annotations
 
@@ -12,31 +12,42 @@ from PySide6.QtWidgets import (
     QComboBox,
     QSizePolicy,
     QStackedWidget,
-    QVBoxLayout,
     QWidget,
 )
 
 from accel.result import Result
 from app.widgets import theme
-from app.widgets.controls import button, label, row, set_text
+from app.widgets.controls import (
+    Stretch,
+    button,
+    choice_box,
+    column,
+    label,
+    row,
+    set_text,
+    show_if_any,
+)
 from app.widgets.mark_chart import MarkChart
 from app.workloads import cells as c
-from app.workloads.comparison import contest
+from app.workloads.comparison import compare
 from app.workloads.comparison_view import ComparisonView
-from app.workloads.heat_map import heat, quantities
+from app.workloads.heat_map import heat_map, quantities
 from app.workloads.heat_map_view import HeatMapView
 from app.workloads.roofline import roofline
 from app.workloads.roofline_view import RooflineView
 
-HINT = "Click on a mark, or reach it with Tab and the arrow keys: its figures appear here."
+HINT = "Click a mark, or move to it with Tab and the arrow keys, to see its values here."
 VIEWS = ("Heat map", "Comparison", "Roofline", "Details")
-HEAT, CONTEST, ROOF, DETAILS = range(4)
+HEAT, COMPARISON, ROOFLINE, DETAILS = range(4)
 _PREFERRED = QSizePolicy.Policy.Preferred
-_TOLD_LINES, _WIDE = 4, 600
+_TEXT_LINES, _WIDE = 4, 600
 
 
 class CellCharts(QWidget):
-    """Emits `viewed` when another view is chosen. DETAILS leaves the room to what stands below it."""
+    """Show one of `VIEWS`; DETAILS leaves the room to the widget below.
+
+    Emits `viewed` when another view is chosen.
+    """
 
     viewed = Signal()
 
@@ -44,54 +55,69 @@ class CellCharts(QWidget):
         super().__init__()
         self._result: Result | None = None
         self._others: tuple[Result, ...] = ()
-        self.direction, self.contender, self.quantity, self.rows = (QComboBox() for _ in range(4))
-        self._used = {
-            self.direction: (HEAT, CONTEST, ROOF),
-            self.contender: (HEAT, ROOF),
+        self.direction = choice_box("Direction")
+        self.contender = choice_box("Backend")
+        self.quantity = choice_box("Quantity")
+        self.rows = choice_box("Head size and mask")
+        self._views_of = {
+            self.direction: (HEAT, COMPARISON, ROOFLINE),
+            self.contender: (HEAT, ROOFLINE),
             self.quantity: (HEAT,),
-            self.rows: (CONTEST,),
+            self.rows: (COMPARISON,),
         }
-        names = {
-            self.direction: "Direction",
-            self.contender: "Backend",
-            self.quantity: "Quantity",
-            self.rows: "Head size and mask",
-        }
-        for box, name in names.items():
-            box.setAccessibleName(name)
-            box.setToolTip(name)
+        """The views that each box is for."""
+        for box in self._views_of:
             box.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToContents)
             box.currentIndexChanged.connect(self._draw)
-        self.heat, self.contest, self.roofline = HeatMapView(), ComparisonView(), RooflineView()
-        self.charts: tuple[MarkChart, ...] = (self.heat, self.contest, self.roofline)
-        self.tabs = {name: button(name, kind="quiet", checkable=True) for name in VIEWS}
+        self.heat, self.comparison, self.roofline = HeatMapView(), ComparisonView(), RooflineView()
+        self.charts: tuple[MarkChart, ...] = (self.heat, self.comparison, self.roofline)
+        self.tabs = {
+            name: button(name, lambda _=False, i=at: self.choose(i), kind="quiet", checkable=True)
+            for at, name in enumerate(VIEWS)
+        }
         group = QButtonGroup(self)
+        for tab in self.tabs.values():
+            group.addButton(tab)
         self.note = label(meaning="muted", wrap=True)
-        self.told = label(HINT, size="small", meaning="muted", wrap=True)
-        self.told.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
-        self.told.setAlignment(Qt.AlignmentFlag.AlignTop)
-        for at, made in enumerate(self.tabs.values()):
-            group.addButton(made)
-            made.clicked.connect(lambda _=False, i=at: self.choose(i))
+        self.selected = label(HINT, size="small", meaning="muted", wrap=True)
+        self.selected.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+        self.selected.setAlignment(Qt.AlignmentFlag.AlignTop)
+        self.selected.setMinimumHeight(_TEXT_LINES * self.selected.fontMetrics().lineSpacing())
+        self.stack = QStackedWidget()
         for chart in self.charts:
-            chart.pointed.connect(lambda text: set_text(self.told, text))
-        self._views = {False: DETAILS, True: HEAT}
-        """What was chosen last for one cell, and for several."""
-        self._lay_out()
+            chart.pointed.connect(lambda text: set_text(self.selected, text))
+            self.stack.addWidget(chart)
+        self._chosen_views = {False: DETAILS, True: HEAT}
+        """The view that was chosen last for Results with one cell, and with several."""
+        self._bar = QBoxLayout(QBoxLayout.Direction.LeftToRight)
+        self._bar.addLayout(row(*self.tabs.values(), Stretch(), spacing=theme.XS), 1)
+        self._bar.addLayout(
+            row(self.rows, self.direction, self.contender, self.quantity, Stretch())
+        )
+        self.setMinimumWidth(1)  # the bar breaks into two lines where there is little room
+        self.setLayout(column(self._bar, self.note, Stretch(self.stack), self.selected))
+
+    @property
+    def _several(self) -> bool:
+        return self._result is not None and len(self._result.cells) > 1
 
     @property
     def view(self) -> int:
-        """Index of VIEWS."""
-        return self._views[self._result is not None and len(self._result.cells) > 1]
+        """Return the index of the current view in `VIEWS`."""
+        return self._chosen_views[self._several]
 
     def choose(self, index: int) -> None:
-        """Go to one of VIEWS."""
-        self._views[self._result is not None and len(self._result.cells) > 1] = index
+        """Show one of `VIEWS`."""
+        self._chosen_views[self._several] = index
         self._draw()
         self.viewed.emit()
 
     def show_result(self, result: Result, others: Iterable[Result]) -> None:
-        """A Result with cells; `others`: results of the same machine, the newest first, for the ceilings of the roofline."""
+        """Show a Result that has cells.
+
+        Args:
+            others: Results that may hold the ceilings of the roofline, newest first.
+        """
         others = tuple(others)
         if result is not self._result:
             keep = self._result is not None and self._result.workload == result.workload
@@ -100,105 +126,69 @@ class CellCharts(QWidget):
             _fill(self.direction, c.directions(cells), keep)
             _fill(self.contender, c.contenders(cells), keep)
             _fill(self.quantity, [q.name for q in quantities(cells)], keep)
-            _fill(self.rows, [c.row_label(r) for r in c.rows(cells)], keep)
+            _fill(self.rows, [c.row_label(r) for r in c.grid_rows(cells)], keep)
             self._draw()
         elif others != self._others:
             self._others = others
             self._draw()
 
     def resizeEvent(self, event: QResizeEvent) -> None:
-        way = (
-            QBoxLayout.Direction.LeftToRight
-            if self.width() > _WIDE
-            else QBoxLayout.Direction.TopToBottom
-        )
-        self._bar.setDirection(way)
+        directions = QBoxLayout.Direction
+        wide = self.width() > _WIDE
+        self._bar.setDirection(directions.LeftToRight if wide else directions.TopToBottom)
         super().resizeEvent(event)
 
     def _draw(self) -> None:
         if self._result is None:
             return
-        several, at = len(self._result.cells) > 1, self.view
-        for i, made in enumerate(self.tabs.values()):
-            made.setVisible(several or i in (ROOF, DETAILS))
-            made.setChecked(i == at)
-        for box, views in self._used.items():
+        at = self.view
+        for i, tab in enumerate(self.tabs.values()):
+            tab.setVisible(self._several or i in (ROOFLINE, DETAILS))
+            tab.setChecked(i == at)
+        for box, views in self._views_of.items():
             box.setVisible(at in views and box.count() > 1)
         self.stack.setVisible(at != DETAILS)
-        self.told.setVisible(at != DETAILS)
-        said = ""
+        self.selected.setVisible(at != DETAILS)
+        note = ""
         if at != DETAILS:
             self.stack.setCurrentIndex(at)
-            for chart in (
-                self.charts
-            ):  # the stack is to be as high as what it shows, not as the highest it could
-                wanted = chart is self.charts[at]
-                chart.setSizePolicy(
-                    _PREFERRED, _PREFERRED if wanted else QSizePolicy.Policy.Ignored
-                )
-            said = (self._draw_heat, self._draw_contest, self._draw_roofline)[at](self._result)
-            set_text(self.told, self.charts[at].accessibleDescription() or HINT)
-        set_text(self.note, said)
-        self.note.setVisible(bool(said))
+            # the stack is as high as the current chart, not as the highest one
+            for chart in self.charts:
+                current = chart is self.charts[at]
+                policy = _PREFERRED if current else QSizePolicy.Policy.Ignored
+                chart.setSizePolicy(_PREFERRED, policy)
+            draw = (self._draw_heat_map, self._draw_comparison, self._draw_roofline)[at]
+            note = draw(self._result)
+            set_text(self.selected, self.charts[at].accessibleDescription() or HINT)
+        show_if_any(self.note, note)
 
-    def _draw_heat(self, result: Result) -> str:
-        """Returns what is to be said beside it."""
-        quantity = next(
-            q for q in quantities(result.cells) if q.name == self.quantity.currentText()
-        )
-        made = heat(
-            result.cells, self.contender.currentText(), self.direction.currentText(), quantity
-        )
-        self.heat.show_heat(made)
-        return "" if made.highest else quantity.absent
+    def _draw_heat_map(self, result: Result) -> str:
+        """Draw the map, and return a note; so do the other two methods."""
+        name = self.quantity.currentText()
+        quantity = next(q for q in quantities(result.cells) if q.name == name)
+        contender, direction = self.contender.currentText(), self.direction.currentText()
+        made = heat_map(result.cells, contender, direction, quantity)
+        self.heat.show_map(made)
+        return (quantity.hint or "") if made.highest is None else ""
 
-    def _draw_contest(self, result: Result) -> str:
-        row = c.rows(result.cells)[self.rows.currentIndex()]
-        made = contest(result.cells, row, self.direction.currentText())
-        self.contest.show_contest(made)
-        return (
-            made.summary
-            if len(made.contenders) > 1
-            else "One backend was measured. To see all side by side, run Compare."
-        )
+    def _draw_comparison(self, result: Result) -> str:
+        chosen = c.grid_rows(result.cells)[self.rows.currentIndex()]
+        made = compare(result.cells, chosen, self.direction.currentText())
+        self.comparison.show_comparison(made)
+        if len(made.contenders) > 1:
+            return made.summary
+        return "Only one backend was measured. Run Compare to see all of them side by side."
 
     def _draw_roofline(self, result: Result) -> str:
-        made = roofline(
-            result, self._others, self.contender.currentText(), self.direction.currentText()
-        )
-        self.roofline.show_roofline(
-            made, tuple(x for x in c.contenders(result.cells) if x != c.FASTEST)
-        )
+        contender, direction = self.contender.currentText(), self.direction.currentText()
+        made = roofline(result, self._others, contender, direction)
+        order = tuple(x for x in c.contenders(result.cells) if x != c.FASTEST)
+        self.roofline.show_roofline(made, order)
         return f"No ceiling: {'; '.join(made.missing)}." if made.missing else ""
-
-    def _lay_out(self) -> None:
-        tabs, boxes = (
-            row(*self.tabs.values(), spacing=theme.XS),
-            row(self.rows, self.direction, self.contender, self.quantity),
-        )
-        tabs.addStretch()
-        boxes.addStretch()
-        self._bar = QBoxLayout(QBoxLayout.Direction.LeftToRight)
-        self._bar.addLayout(tabs, 1)
-        self._bar.addLayout(boxes)
-        self.stack = QStackedWidget()
-        for chart in self.charts:
-            self.stack.addWidget(chart)
-        self.setMinimumWidth(
-            1
-        )  # where there is less than both lines need side by side, they stand one below the other
-        self.told.setMinimumHeight(_TOLD_LINES * self.told.fontMetrics().lineSpacing())
-        layout = QVBoxLayout(self)
-        layout.setContentsMargins(0, 0, 0, 0)
-        layout.setSpacing(theme.S)
-        layout.addLayout(self._bar)
-        layout.addWidget(self.note)
-        layout.addWidget(self.stack, 1)
-        layout.addWidget(self.told)
 
 
 def _fill(box: QComboBox, names: Sequence[str], keep: bool) -> None:
-    """Other choices; with `keep` what was chosen stays where it still is one."""
+    """Offer other choices; with `keep`, the current choice stays if it is still offered."""
     before = box.currentText()
     box.blockSignals(True)
     box.clear()

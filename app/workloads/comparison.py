@@ -1,4 +1,4 @@
-"""Contenders side by side: for one head size and mask a group of bars a sequence length, and how near `auto` comes to the best."""
+"""Compare contenders side by side, and `auto` with the best of them."""
 
 from __future__ import annotations
 
@@ -10,45 +10,47 @@ from accel.result import Cell
 from app.workloads import cells as c
 
 AUTO = "auto"
+TARGET = 0.98
+"""The share of the best single backend's speed that `auto` should reach in every shape."""
 
 
 @dataclass(frozen=True)
-class Bar:
+class ComparisonBar:
+    """One contender at one sequence length."""
+
     contender: str
     tflops: float
-    """0: nothing was measured."""
+    """0 if nothing was measured."""
     low: float
     high: float
-    """TFLOP/s at P95 and P5 of the times; equal to `tflops` where the spread is not known."""
+    """TFLOP/s at P95 and P5 of the times; equal to `tflops` if the spread is not known."""
     failed: bool
     tooltip: str
 
 
 @dataclass(frozen=True)
-class Group:
+class ComparisonGroup:
+    """All contenders at one sequence length."""
+
     label: str
-    bars: tuple[Bar, ...]
-    ratio: str
-    """`auto` against the best single backend, e.g. "0.99"; empty where one of them is missing."""
-    behind: bool
-    """Whether `auto` is slower than TARGET of the best."""
+    bars: tuple[ComparisonBar, ...]
+    ratio: float | None
+    """The speed of `auto` as a share of the best single backend's; None if one is missing."""
 
 
 @dataclass(frozen=True)
 class Comparison:
+    """All contenders in one row of the grid."""
+
     contenders: tuple[str, ...]
-    groups: tuple[Group, ...]
+    groups: tuple[ComparisonGroup, ...]
     highest: float
     """TFLOP/s."""
     summary: str
 
 
-TARGET = 0.98
-"""What `auto` is to reach of the best single backend, in every shape."""
-
-
-def contest(cells: Sequence[Cell], row: c.Row, direction: str) -> Comparison:
-    """The chart of one row of the grid; `summary` tells of all its rows and directions."""
+def compare(cells: Sequence[Cell], row: c.GridRow, direction: str) -> Comparison:
+    """Compare one row of the grid; the summary covers all rows and directions."""
     here = [x for x in cells if (x.head_dim, x.causal) == row and x.direction == direction]
     groups = tuple(_group(seq, [x for x in here if x.seq == seq]) for seq in c.lengths(here))
     found = tuple(dict.fromkeys(x.contender for x in cells))
@@ -57,39 +59,30 @@ def contest(cells: Sequence[Cell], row: c.Row, direction: str) -> Comparison:
 
 
 def ratios(cells: Sequence[Cell]) -> list[tuple[float, Cell]]:
-    """`auto` against the best single backend, of each problem where both were measured."""
+    """Divide the speed of `auto` by the best single backend's, where both were measured."""
     problems: dict[str, list[Cell]] = {}
     for cell in cells:
         problems.setdefault(c.problem(cell), []).append(cell)
     found = []
     for group in problems.values():
-        auto, other = (
-            next((x for x in group if x.contender == AUTO and x.tflops), None),
-            c.best(group),
-        )
+        auto = next((x for x in group if x.contender == AUTO and x.tflops), None)
+        other = c.best(group)
         if auto is not None and other is not None:
             found.append((auto.tflops / other.tflops, auto))
     return found
 
 
-def _group(seq: int, cells: list[Cell]) -> Group:
+def _group(seq: int, cells: list[Cell]) -> ComparisonGroup:
     ratio = next((r for r, _ in ratios(cells)), None)
-    return Group(
-        str(seq),
-        tuple(map(_bar, cells)),
-        "" if ratio is None else f"{ratio:.2f}",
-        ratio is not None and ratio < TARGET,
-    )
+    return ComparisonGroup(str(seq), tuple(map(_bar, cells)), ratio)
 
 
-def _bar(cell: Cell) -> Bar:
+def _bar(cell: Cell) -> ComparisonBar:
     t = cell.timing
     low, high = (
         cell.tflops * t.median / at if t.count and at else cell.tflops for at in (t.p95, t.p5)
     )
-    return Bar(
-        cell.contender, cell.tflops, low, high, bool(cell.backend) and not cell.passed, c.told(cell)
-    )
+    return ComparisonBar(cell.contender, cell.tflops, low, high, c.failed(cell), c.describe(cell))
 
 
 def _summary(cells: Sequence[Cell]) -> str:
@@ -99,7 +92,8 @@ def _summary(cells: Sequence[Cell]) -> str:
     mean = math.exp(sum(math.log(r) for r, _ in found) / len(found))
     worst, cell = min(found, key=lambda pair: pair[0])
     behind = sum(r < TARGET for r, _ in found)
+    where = f"{c.row_label((cell.head_dim, cell.causal))}, {cell.seq}, {cell.direction}"
     return (
-        f"auto against the best single backend, {len(found)} shapes: geometric mean {mean:.3f}, {behind} below {TARGET}, "
-        f"lowest {worst:.3f} ({c.row_label((cell.head_dim, cell.causal))}, {cell.seq}, {cell.direction})"
+        f"auto against the best single backend, {len(found)} shapes: geometric mean {mean:.3f}, "
+        f"{behind} below {TARGET}, lowest {worst:.3f} ({where})"
     )

@@ -1,4 +1,4 @@
-"""The form of a workload: built from the catalog, checked while it is typed."""
+"""Check what is typed into the form of a workload, and estimate its cost."""
 
 from __future__ import annotations
 
@@ -11,25 +11,27 @@ from scheduler.protocol.job_options import JobOptions, make_spec
 from scheduler.verbs.submit import Submit
 
 _BYTES = {"bfloat16": 2, "float16": 2, "float32": 4}
-_WHOLE_SCORES = {"math", "reference"}  # these hold the score matrix; the others never do
+_WITH_SCORES = {"math", "reference"}
+"""The backends that hold the whole score matrix."""
 
 
-class Form:
-    """Values as typed, and what is wrong with each."""
+class WorkloadForm:
+    """Hold the values as typed."""
 
     def __init__(self, workload: Workload, device_kind: str) -> None:
         self.workload = workload
         self.values = {p.name: p.default_for(device_kind) for p in workload.params}
 
     def set(self, name: str, value: str) -> None:
+        """Take what was typed."""
         self.values[name] = value.strip()
 
     def errors(self) -> dict[str, str]:
-        """For each field that cannot be used: why. Empty: the form may be sent."""
+        """Return what is wrong with each field that is not valid."""
         wrong = {
             p.name: message
             for p in self.workload.params
-            if (message := _wrong(p, self.values[p.name]))
+            if (message := _wrong(p, self.values[p.name])) is not None
         }
         if "kv_heads" in self.values and not wrong:
             try:
@@ -38,10 +40,10 @@ class Form:
                 wrong["kv_heads"] = str(e)
         return wrong
 
-    def estimate(self) -> str:
-        """What one call will compute and hold, in words; empty where the form is wrong."""
+    def estimate(self) -> str | None:
+        """Describe what one call will compute and allocate; None for an invalid form."""
         if self.errors():
-            return ""
+            return None
         match self.workload.name:
             case "gemm":
                 n, size = int(self.values["size"]), _BYTES[self.values["dtype"]]
@@ -49,12 +51,16 @@ class Form:
             case "copy":
                 return f"{memory(2 * 2**20 * float(self.values['mib']))} of buffers"
             case "rain":
-                return f"{self.values['texts']} texts by the model that the settings name"
+                return f"{self.values['texts']} texts by the model that is chosen in Settings"
             case _:
                 return _attention(self.values)
 
     def submission(self) -> Submit:
-        """The request that queues it. Raises ValueError where the form is wrong."""
+        """Return the request that queues the workload.
+
+        Raises:
+            ValueError: The form is not valid.
+        """
         for message in self.errors().values():
             raise ValueError(message)
         w = self.workload
@@ -67,38 +73,27 @@ class Form:
         return Submit(make_spec(w.argv(self.values), options))
 
 
-def _wrong(param: Param, value: str) -> str:
+def _wrong(param: Param, value: str) -> str | None:
     try:
         param.check(value)
     except ValueError as e:
         return str(e).removeprefix(f"{param.name} ").removesuffix(f"; got {value!r}")
-    return ""
+    return None
 
 
 def _attention(values: Mapping[str, str]) -> str:
-    """How many shapes, how long they are timed, and what the largest computes and holds."""
+    """Describe the number of shapes, the time they take, and what the largest computes."""
     grid, ways = shapes(values), directions(values.get("direction", "both"))
     largest = max(grid, key=lambda shape: shape.flops(ways[-1]))
     cells = len(grid) * len(ways)
     contenders = split(values.get("backends", values.get("backend", "")))
-    parts = (
-        []
-        if cells == 1
-        else [
-            f"{cells} shapes and directions, up to" if len(ways) > 1 else f"{cells} shapes, up to"
-        ]
-    )
-    text = " ".join(
-        (
-            *parts,
-            f"{scaled(largest.flops(ways[-1]), 'FLOP')} a call · {memory(largest.held)} of tensors",
-        )
-    )
-    if _WHOLE_SCORES & set(contenders):
+    shape = largest.flops(ways[-1])
+    text = f"{scaled(shape, 'FLOP')} a call · {memory(largest.held)} of tensors"
+    if cells > 1:
+        text = f"{cells} shapes{' and directions' if len(ways) > 1 else ''}, up to {text}"
+    if _WITH_SCORES & set(contenders):
         text += f" · {memory(largest.scores)} of scores"
     seconds = float(values.get("seconds", 0)) * cells * len(contenders)
-    return (
-        text
-        if cells * len(contenders) == 1 or not seconds
-        else f"{text} · at most {duration(seconds)} of timing"
-    )
+    if cells * len(contenders) > 1 and seconds:
+        text += f" · at most {duration(seconds)} of timing"
+    return text

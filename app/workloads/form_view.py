@@ -1,4 +1,4 @@
-"""The fields of a workload's form: one line a parameter, with its meaning or what is wrong with it beside it."""
+"""Show a line a parameter of a workload, with its help or what is wrong with its value."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from PySide6.QtWidgets import QCheckBox, QComboBox, QGridLayout, QLabel, QLineEd
 from accel.workloads.catalog import Param
 from app.widgets import theme
 from app.widgets.controls import label, set_text
-from app.workloads.form import Form
+from app.workloads.form import WorkloadForm
 
 _EDITOR_WIDTH = 132
 
 
-class FormView(QWidget):
-    """Emits `changed` after each keystroke."""
+class WorkloadFormView(QWidget):
+    """Edit the form. Emits `changed` after each keystroke."""
 
     changed = Signal()
 
-    def __init__(self, form: Form) -> None:
+    def __init__(self, form: WorkloadForm) -> None:
         super().__init__()
         self.form = form
         self.editors: dict[str, QWidget] = {}
@@ -31,10 +31,8 @@ class FormView(QWidget):
         grid.setVerticalSpacing(6)
         grid.setColumnStretch(2, 1)
         for line, param in enumerate(form.workload.params):
-            editor, note = (
-                self._editor(param),
-                label(param.help, size="small", meaning="muted", wrap=True),
-            )
+            editor = self._editor(param)
+            note = label(param.help, size="small", meaning="muted", wrap=True)
             caption = label(param.label)
             caption.setBuddy(editor)
             editor.setFixedWidth(_EDITOR_WIDTH)
@@ -46,10 +44,10 @@ class FormView(QWidget):
         self.check()
 
     def check(self) -> bool:
-        """Show what is wrong beside each field; True where nothing is."""
+        """Show what is wrong beside each field; return True if nothing is."""
         errors = self.form.errors()
         for param in self.form.workload.params:
-            wrong, note = errors.get(param.name, ""), self.notes[param.name]
+            wrong, note = errors.get(param.name), self.notes[param.name]
             set_text(note, wrong or param.help)
             theme.mark(note, "meaning", "failed" if wrong else "muted")
             theme.mark(self.editors[param.name], "wrong", "true" if wrong else "")
@@ -70,7 +68,7 @@ class FormView(QWidget):
             check.toggled.connect(lambda on: setter("yes" if on else "no"))
             return check
         line = QLineEdit(value)
-        line.setCursorPosition(0)  # of a long list its beginning is seen
+        line.setCursorPosition(0)  # show the beginning of a long list
         line.textChanged.connect(self._setter(param))
         return line
 

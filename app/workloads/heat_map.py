@@ -1,4 +1,4 @@
-"""A heat map of a Result's cells: head size and mask downwards, sequence length to the right."""
+"""Arrange the cells of a Result as a heat map of head sizes and sequence lengths."""
 
 from __future__ import annotations
 
@@ -11,37 +11,41 @@ from app.workloads import cells as c
 
 
 @dataclass(frozen=True)
-class Tile:
-    """One cell. `share` (0 to 1) is how deep its colour is; None: nothing was measured, and `text` is empty."""
+class HeatCell:
+    """One cell of the map."""
 
     text: str
+    """The value; empty if nothing was measured."""
     small: str
-    """A second line, in small letters."""
+    """A second line in small letters."""
     share: float | None
+    """The depth of the colour, 0 to 1; None if nothing was measured."""
     failed: bool
     tooltip: str
 
 
 @dataclass(frozen=True)
 class HeatMap:
+    """The whole map."""
+
     rows: tuple[str, ...]
     columns: tuple[str, ...]
-    tiles: tuple[tuple[Tile | None, ...], ...]
-    """[rows][columns]; None: not part of the grid."""
+    cells: tuple[tuple[HeatCell | None, ...], ...]
+    """[rows][columns]; None for a shape that is not part of the grid."""
     unit: str
-    highest: str
-    """What the deepest colour stands for; empty where there is no value."""
+    highest: str | None
+    """The value of the deepest colour; None if there is no value."""
 
 
 @dataclass(frozen=True)
-class Quantity:
-    """Something that a heat map can show."""
+class HeatQuantity:
+    """A quantity that the map can show."""
 
     name: str
     unit: str
     of: Callable[[Cell], float | None]
-    absent: str = ""
-    """What to do where a Result has nothing of it."""
+    hint: str | None = None
+    """The advice for a Result without such values; without one the quantity is not offered."""
 
 
 def _spread(cell: Cell) -> float | None:
@@ -50,7 +54,7 @@ def _spread(cell: Cell) -> float | None:
 
 
 def _error(cell: Cell) -> float | None:
-    """Of its checks or its trials, the one nearest to its bound."""
+    """Return the largest error of all checks or trials in percent of its limit."""
     if cell.trials is not None:
         return 100 * cell.trials.worst
     shares = [check.error / check.bound for check in cell.checks if check.bound]
@@ -58,61 +62,63 @@ def _error(cell: Cell) -> float | None:
 
 
 QUANTITIES = (
-    Quantity("TFLOP/s", "TFLOP/s", lambda x: x.tflops or None, "Nothing was timed: see Details."),
-    Quantity(
+    HeatQuantity(
+        "TFLOP/s", "TFLOP/s", lambda x: x.tflops or None, "Nothing was timed; see Details."
+    ),
+    HeatQuantity(
         "J per TFLOP",
         "J per TFLOP",
         lambda x: x.sensors.joules_per_tflop,
-        "No power was measured. On a GPU: Attention with 2 seconds or more, or Compare with Power.",
+        "No power was measured. On a GPU, run Attention with 2 seconds or more, or Compare with "
+        "Power.",
     ),
-    Quantity("Median time", "ms", lambda x: x.timing.median or None),
-    Quantity("Spread", "% of the median, P5 to P95", _spread),
-    Quantity("Clock", "MHz", lambda x: x.sensors.sm_mhz),
-    Quantity("Worst error", "% of what is allowed", _error),
+    HeatQuantity("Median time", "ms", lambda x: x.timing.median or None),
+    HeatQuantity("Spread", "% of the median, P5 to P95", _spread),
+    HeatQuantity("Clock", "MHz", lambda x: x.sensors.sm_mhz),
+    HeatQuantity("Worst error", "% of the limit", _error),
 )
 
 
-def quantities(cells: Sequence[Cell]) -> tuple[Quantity, ...]:
-    """Those that some cell has a value of, and those that say what to do where none has; errors first where trials were made."""
-    found = tuple(
-        q for q in QUANTITIES if q.absent or any(q.of(cell) is not None for cell in cells)
-    )
-    return (
-        tuple(sorted(found, key=lambda q: q.of is not _error))
-        if any(cell.trials for cell in cells)
-        else found
-    )
+def quantities(cells: Sequence[Cell]) -> tuple[HeatQuantity, ...]:
+    """Return the quantities to offer; errors come first if there were trials."""
+    found = [q for q in QUANTITIES if q.hint or any(q.of(cell) is not None for cell in cells)]
+    if any(cell.trials for cell in cells):
+        found.sort(key=lambda q: q.of is not _error)
+    return tuple(found)
 
 
-def heat(cells: Sequence[Cell], contender: str, direction: str, quantity: Quantity) -> HeatMap:
-    """The map of one contender. Colours mean the same for all contenders in a direction: they run from 0 to the highest of any."""
-    values = [
-        value
-        for cell in cells
-        if cell.direction == direction and (value := quantity.of(cell)) is not None
-    ]
+def heat_map(
+    cells: Sequence[Cell], contender: str, direction: str, quantity: HeatQuantity
+) -> HeatMap:
+    """Return the map of one contender.
+
+    The colours run from 0 to the highest value of any contender, so they can be compared.
+    """
+    found = [quantity.of(cell) for cell in cells if cell.direction == direction]
+    values = [value for value in found if value is not None]
     highest = max(values, default=0.0)
-    shown = {(x.head_dim, x.causal, x.seq): x for x in c.chosen(cells, contender, direction)}
-    rows, columns = c.rows(cells), c.lengths(cells)
-    tiles = tuple(
-        tuple(_tile(shown.get((*row, seq)), quantity, highest, contender) for seq in columns)
-        for row in rows
-    )
+    shown = {(x.head_dim, x.causal, x.seq): x for x in c.chosen_cells(cells, contender, direction)}
+    rows, columns = c.grid_rows(cells), c.lengths(cells)
     return HeatMap(
         tuple(map(c.row_label, rows)),
         tuple(map(str, columns)),
-        tiles,
+        tuple(
+            tuple(_cell(shown.get((*row, seq)), quantity, highest, contender) for seq in columns)
+            for row in rows
+        ),
         quantity.unit,
-        precise(highest) if values else "",
+        precise(highest) if values else None,
     )
 
 
-def _tile(cell: Cell | None, quantity: Quantity, highest: float, contender: str) -> Tile | None:
+def _cell(
+    cell: Cell | None, quantity: HeatQuantity, highest: float, contender: str
+) -> HeatCell | None:
     if cell is None:
         return None
-    value = quantity.of(cell)
-    failed = bool(cell.backend) and not cell.passed
-    small = "failed" if failed else cell.backend if contender in (c.FASTEST, "auto") else ""
+    value, wrong, tooltip = quantity.of(cell), c.failed(cell), c.describe(cell)
     if value is None:
-        return Tile("", small if failed else "–", None, failed, c.told(cell))
-    return Tile(precise(value), small, value / highest if highest else 0.0, failed, c.told(cell))
+        return HeatCell("", "failed" if wrong else "–", None, wrong, tooltip)
+    backend = cell.backend if contender in (c.FASTEST, "auto") else ""
+    share = value / highest if highest else 0.0
+    return HeatCell(precise(value), "failed" if wrong else backend, share, wrong, tooltip)

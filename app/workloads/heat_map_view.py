@@ -1,4 +1,4 @@
-"""The heat map of a grid: a coloured cell with its figure for each head size, mask and sequence length."""
+"""Paint a heat map: a coloured cell with its value for each head size, mask and sequence length."""
 
 from __future__ import annotations
 
@@ -7,110 +7,100 @@ from PySide6.QtGui import QColor, QLinearGradient, QPainter
 
 from app.widgets import theme
 from app.widgets.mark_chart import ChartMark, MarkChart
-from app.workloads.heat_map import HeatMap, Tile
+from app.workloads.heat_map import HeatCell, HeatMap
 
 _GAP, _HEADING, _SCALE, _HIGHEST_CELL, _WIDEST_CELL = 2.0, 20.0, 24.0, 48.0, 160.0
 _LOWEST_CELL = 22
 _CENTER = int(Qt.AlignmentFlag.AlignCenter)
+_LEFT = int(Qt.AlignmentFlag.AlignVCenter)
+_RIGHT = int(Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignRight)
 
 
 class HeatMapView(MarkChart):
+    """Show a heat map above the scale of its colours."""
+
     def __init__(self) -> None:
         super().__init__("Heat map")
-        self.heat = HeatMap((), (), (), "", "")
+        self.map = HeatMap((), (), (), "", None)
 
-    def show_heat(self, heat: HeatMap) -> None:
-        if heat != self.heat:
-            self.heat = heat
+    def show_map(self, heat_map: HeatMap) -> None:
+        """Show another map."""
+        if heat_map != self.map:
+            self.map = heat_map
             self.setMinimumHeight(self.minimumSizeHint().height())
             self.renew()
             self.updateGeometry()
 
     def minimumSizeHint(self) -> QSize:
-        return QSize(240, int(_HEADING + _SCALE) + len(self.heat.rows) * _LOWEST_CELL)
+        return QSize(240, int(_HEADING + _SCALE) + len(self.map.rows) * _LOWEST_CELL)
 
     def sizeHint(self) -> QSize:
-        return QSize(600, int(_HEADING + _SCALE + len(self.heat.rows) * 48))
+        return QSize(600, int(_HEADING + _SCALE + len(self.map.rows) * _HIGHEST_CELL))
 
     def marks(self) -> list[ChartMark]:
-        return [ChartMark(box, tile.tooltip) for box, tile in self._placed()]
+        return [ChartMark(box, cell.tooltip) for box, cell in self._placed()]
 
     def draw(self, painter: QPainter) -> None:
-        t = theme.tokens()
-        painter.setPen(QColor(t.muted))
+        painter.setPen(QColor(theme.tokens().muted))
         left, width, height = self._measures()
-        for i, text in enumerate(self.heat.columns):
+        for i, text in enumerate(self.map.columns):
             painter.drawText(QRectF(left + i * width, 0, width, _HEADING), _CENTER, text)
-        for i, text in enumerate(self.heat.rows):
+        for i, text in enumerate(self.map.rows):
             box = QRectF(0, _HEADING + i * height, left - theme.S, height)
-            painter.drawText(
-                box, int(Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignRight), text
-            )
-        for box, tile in self._placed():
-            _draw_tile(painter, box, tile)
-        self._draw_scale(painter, _HEADING + len(self.heat.rows) * height)
+            painter.drawText(box, _RIGHT, text)
+        for box, cell in self._placed():
+            _draw_cell(painter, box, cell)
+        if self.map.highest is not None:
+            self._draw_scale(painter, left, _HEADING + len(self.map.rows) * height)
 
-    def _draw_scale(self, painter: QPainter, top: float) -> None:
-        """What the colours mean."""
-        if not self.heat.highest:
-            return
-        left, _, _ = self._measures()
+    def _draw_scale(self, painter: QPainter, left: float, top: float) -> None:
         bar = QRectF(left + theme.M, top + 8, 120, 8)
         gradient = QLinearGradient(bar.topLeft(), bar.topRight())
         gradient.setColorAt(0, theme.shade(0))
         gradient.setColorAt(1, theme.shade(1))
         painter.fillRect(bar, gradient)
         painter.setPen(QColor(theme.tokens().muted))
-        painter.drawText(
-            QRectF(left, top, theme.M - 2, _SCALE), int(Qt.AlignmentFlag.AlignVCenter), "0"
-        )
-        text = QRectF(bar.right() + 6, top, self.width() - bar.right() - 6, _SCALE)
-        painter.drawText(
-            text,
-            int(Qt.AlignmentFlag.AlignVCenter),
-            f"{self.heat.highest} {self.heat.unit}; tokens a sequence to the right",
-        )
+        painter.drawText(QRectF(left, top, theme.M - 2, _SCALE), _LEFT, "0")
+        box = QRectF(bar.right() + 6, top, self.width() - bar.right() - 6, _SCALE)
+        unit = f"{self.map.highest} {self.map.unit}"
+        painter.drawText(box, _LEFT, f"{unit}; columns: tokens a sequence")
 
     def _measures(self) -> tuple[float, float, float]:
-        """Where the cells begin, how wide and how high each is."""
+        """Return the left edge of the cells, and the width and height of each."""
         metrics = self.fontMetrics()
-        left = (
-            max((metrics.horizontalAdvance(text) for text in self.heat.rows), default=0) + theme.S
-        )
-        width = min((self.width() - left) / max(len(self.heat.columns), 1), _WIDEST_CELL)
-        height = min(
-            (self.height() - _HEADING - _SCALE) / max(len(self.heat.rows), 1), _HIGHEST_CELL
-        )
-        return left, width, height
+        labels = (metrics.horizontalAdvance(text) for text in self.map.rows)
+        left = max(labels, default=0) + theme.S
+        width = (self.width() - left) / max(len(self.map.columns), 1)
+        height = (self.height() - _HEADING - _SCALE) / max(len(self.map.rows), 1)
+        return left, min(width, _WIDEST_CELL), min(height, _HIGHEST_CELL)
 
-    def _placed(self) -> list[tuple[QRectF, Tile]]:
+    def _placed(self) -> list[tuple[QRectF, HeatCell]]:
         left, width, height = self._measures()
         return [
-            (QRectF(left + i * width, _HEADING + j * height, width - _GAP, height - _GAP), tile)
-            for j, row in enumerate(self.heat.tiles)
-            for i, tile in enumerate(row)
-            if tile is not None
+            (QRectF(left + i * width, _HEADING + j * height, width - _GAP, height - _GAP), cell)
+            for j, row in enumerate(self.map.cells)
+            for i, cell in enumerate(row)
+            if cell is not None
         ]
 
 
-def _draw_tile(painter: QPainter, box: QRectF, tile: Tile) -> None:
+def _draw_cell(painter: QPainter, box: QRectF, cell: HeatCell) -> None:
     t = theme.tokens()
-    ink = QColor(t.failed if tile.failed else t.muted)
-    if tile.share is None or tile.failed:
-        painter.setPen(QColor(t.failed if tile.failed else t.line))
+    ink = QColor(t.failed if cell.failed else t.muted)
+    if cell.share is None or cell.failed:
+        painter.setPen(QColor(t.failed if cell.failed else t.line))
         painter.drawRect(box.adjusted(0, 0, -1, -1))
     else:
-        painter.fillRect(box, theme.shade(tile.share))
-        ink = theme.readable_on(theme.shade(tile.share))
+        painter.fillRect(box, theme.shade(cell.share))
+        ink = theme.readable_on(theme.shade(cell.share))
     painter.setPen(ink)
-    two = tile.text and tile.small and box.height() >= 2 * painter.fontMetrics().height()
+    two = cell.text and cell.small and box.height() >= 2 * painter.fontMetrics().height()
     half = box.height() / 2
-    if tile.text:
+    if cell.text:
         painter.setFont(theme.font(theme.BASE, strong=True))
-        painter.drawText(box.adjusted(0, 2, 0, -half + 2) if two else box, _CENTER, tile.text)
+        painter.drawText(box.adjusted(0, 2, 0, -half + 2) if two else box, _CENTER, cell.text)
         painter.setFont(theme.font(theme.SMALL))
-    if two or not tile.text:
-        small = painter.fontMetrics().elidedText(
-            tile.small, Qt.TextElideMode.ElideRight, int(box.width()) - 4
-        )
+    if two or not cell.text:
+        elide = Qt.TextElideMode.ElideRight
+        small = painter.fontMetrics().elidedText(cell.small, elide, int(box.width()) - 4)
         painter.drawText(box.adjusted(0, half - 2, 0, -2) if two else box, _CENTER, small)

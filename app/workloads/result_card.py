@@ -1,25 +1,58 @@
-"""What came of a workload's last finished job: its Result, or why there is none."""
+"""Show the progress of a workload's job, and the result of the last one that ended."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 from PySide6.QtCore import QEvent, Signal
-from PySide6.QtWidgets import QHBoxLayout, QSizePolicy, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QHBoxLayout, QSizePolicy, QWidget
 
 from accel.result import Result
 from app.format.job_rows import Row
 from app.widgets import theme
-from app.widgets.controls import ask_save_path, button, label, row, set_text
+from app.widgets.controls import (
+    ProgressLine,
+    Stretch,
+    ask_save_path,
+    button,
+    column,
+    label,
+    row,
+    set_text,
+    show_if_any,
+)
 from app.widgets.safe_text import FittedText
 from app.workloads.cell_charts import DETAILS, CellCharts
-from app.workloads.results import Card
+from app.workloads.results import ResultSummary
 
 FORMATS = "CSV (*.csv);;JSON (*.json)"
 
 
+class ActiveJobCard(QWidget):
+    """Show a job that waits or runs, with its progress."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.title, self.state = label(strong=True), label()
+        self.doing = label(meaning="muted", wrap=True)
+        self.progress = ProgressLine()
+        header = row(self.title, self.state, Stretch(), spacing=theme.M)
+        self.setLayout(column(header, self.doing, self.progress))
+
+    def show_job(self, job: Row) -> None:
+        """Show another job, or its new state."""
+        set_text(self.title, f"Job {job.id} · {job.name}")
+        set_text(self.state, job.state)
+        theme.mark(self.state, "meaning", job.meaning)
+        set_text(self.doing, job.doing)
+        self.progress.set_share(job.share)
+
+
 class ResultCard(QWidget):
-    """Verdict, rate and times on top; the cells, or backend, device and checks, below. Emits `saved` with a job's id and a file's name."""
+    """Show verdict, rate and times, and below them the cells or the details.
+
+    Emits `saved` with a job's id and the name of the file to save the result to.
+    """
 
     saved = Signal(int, str)
 
@@ -34,107 +67,92 @@ class ResultCard(QWidget):
         self.cells.viewed.connect(self._show_view)
         self.facts = FittedText()
         self.facts.setAccessibleName("About the result")
-        self.save = button("Save", tooltip="Write the result to a file, as CSV or JSON (Ctrl+S)")
+        self.save = button("Save…", self._save, tooltip="Save the result as CSV or JSON (Ctrl+S)")
         self.save.setShortcut("Ctrl+S")
-        self.save.clicked.connect(self._save)
         self.note = label(size="small", meaning="muted", wrap=True)
         self.note.hide()
-        self._card: Card | None = None
-        self._gridded = False
-        header = row(self.title, self.verdict, self.save, spacing=theme.M)
-        header.setStretch(1, 1)
+        self._summary: ResultSummary | None = None
+        self._has_cells = False
         self._numbers = QWidget()
         self._numbers.setLayout(self._number_row())
         self._numbers.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Fixed)
-        layout = QVBoxLayout(self)
-        layout.setContentsMargins(0, 0, 0, 0)
-        layout.setSpacing(theme.S)
-        layout.addLayout(header)
-        layout.addWidget(self.params)
-        layout.addWidget(self.note)
-        layout.addWidget(self._numbers)
-        layout.addWidget(self.cells, 1)
-        layout.addWidget(self.facts, 1)
-
-    def show_job(self, job: Row, result: Card | None) -> None:
-        """A job that has ended, and the Result it left, if any."""
-        failed = job.meaning == "failed"
-        set_text(self.title, f"Job {job.id} · {job.name}")
-        set_text(
-            self.verdict,
-            result.verdict if result else ": ".join(t for t in (job.state, job.doing) if t),
+        header = row(self.title, Stretch(self.verdict), self.save, spacing=theme.M)
+        self.setLayout(
+            column(
+                header,
+                self.params,
+                self.note,
+                self._numbers,
+                Stretch(self.cells),
+                Stretch(self.facts),
+            )
         )
-        theme.mark(self.verdict, "meaning", "failed" if failed else "")
+
+    def show_job(self, job: Row, summary: ResultSummary | None) -> None:
+        """Show a job that has ended, and the result that it left, if any."""
+        set_text(self.title, f"Job {job.id} · {job.name}")
+        outcome = ": ".join(text for text in (job.state, job.doing) if text)
+        set_text(self.verdict, summary.verdict if summary else outcome)
+        theme.mark(self.verdict, "meaning", "failed" if job.meaning == "failed" else "")
         for part in (self._numbers, self.params, self.save):
-            part.setVisible(result is not None)
-        if result is None or self._card is None or result.job != self._card.job:
-            self.say("")
-        if result is not None and result != self._card:
-            self._show_result(result)
-        self._card = result
+            part.setVisible(summary is not None)
+        if summary is None or self._summary is None or summary.job != self._summary.job:
+            self.show_note("")
+        if summary is not None and summary != self._summary:
+            self._show_summary(summary)
+        self._summary = summary
         self._show_view()
 
     def show_cells(self, result: Result | None, others: Iterable[Result]) -> None:
-        """What of the shown job's Result is a grid; None: it has no cells, or they are not here yet."""
-        self._gridded = result is not None
+        """Show the cells of the job's Result; None if it has none, or they are not loaded yet."""
+        self._has_cells = result is not None
         if result is not None:
             self.cells.show_result(result, others)
         self._show_view()
 
-    def say(self, text: str) -> None:
-        """A line below the parameters."""
-        set_text(self.note, text)
-        self.note.setVisible(bool(text))
+    def show_note(self, text: str) -> None:
+        """Show a message below the parameters."""
+        show_if_any(self.note, text)
 
     @property
     def charted(self) -> bool:
-        """Whether a chart is shown, which takes all the room there is."""
-        return self._gridded and self.cells.view != DETAILS
+        """Report if a chart is shown, which takes all the room."""
+        return self._has_cells and self.cells.view != DETAILS
 
     def _show_view(self) -> None:
-        self.cells.setVisible(self._gridded)
+        self.cells.setVisible(self._has_cells)
         vertical = QSizePolicy.Policy.Expanding if self.charted else QSizePolicy.Policy.Maximum
         self.cells.setSizePolicy(QSizePolicy.Policy.Preferred, vertical)
-        self.facts.setVisible(self._card is not None and not self.charted)
+        self.facts.setVisible(self._summary is not None and not self.charted)
 
     def _save(self) -> None:
-        if self._card is None:
+        if self._summary is None:
             return
-        job = self._card.job
+        job, name = self._summary.job, f"{self._summary.workload}-{self._summary.job}.csv"
         ask_save_path(
-            self,
-            "Save the result",
-            f"{self._card.workload}-{job}.csv",
-            FORMATS,
-            lambda file: self.saved.emit(job, file),
+            self, "Save the result", name, FORMATS, lambda file: self.saved.emit(job, file)
         )
 
     def changeEvent(self, event: QEvent) -> None:
-        if event.type() == QEvent.Type.PaletteChange and self._card is not None:
-            self.facts.show_table(self._card.facts)
+        if event.type() == QEvent.Type.PaletteChange and self._summary is not None:
+            self.facts.show_table(self._summary.facts)
         super().changeEvent(event)
 
-    def _show_result(self, result: Card) -> None:
-        for part, text in zip((self.figure, self.unit), result.headline, strict=True):
+    def _show_summary(self, summary: ResultSummary) -> None:
+        for part, text in zip((self.figure, self.unit), summary.headline, strict=True):
             set_text(part, text)
-        set_text(self.params, result.params)
-        for (caption, value), (name, text) in zip(self.timing, result.timing, strict=True):
+        set_text(self.params, summary.params)
+        for (caption, value), (name, text) in zip(self.timing, summary.timing, strict=True):
             set_text(caption, name)
             set_text(value, text)
-        self.facts.show_table(result.facts)
+        self.facts.show_table(summary.facts)
 
     def _number_row(self) -> QHBoxLayout:
         numbers = row(self.figure, self.unit)
         numbers.setContentsMargins(0, theme.S, 0, theme.S)
         numbers.addSpacing(theme.M)
         for caption, value in self.timing:
-            box = QVBoxLayout()
-            box.setSpacing(2)
-            box.addStretch()
-            box.addWidget(caption)
-            box.addWidget(value)
-            box.addStretch()
-            numbers.addLayout(box)
+            numbers.addLayout(column(Stretch(), caption, value, Stretch(), spacing=2))
             numbers.addSpacing(theme.M)
         numbers.addStretch()
         return numbers

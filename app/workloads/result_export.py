@@ -1,4 +1,4 @@
-"""A Result as files for other programs: CSV, a row a cell, or JSON, all of it."""
+"""Write a Result as CSV, one row a cell, or as JSON with everything."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from scheduler.protocol.jobs import Job
 
 
 class SaveResult(msgspec.Struct, frozen=True):
-    """Write the result of a job to a file, in the format of its name's ending."""
+    """Request a file with the result of a job."""
 
     job: int
     file: str
@@ -29,17 +29,22 @@ class SaveResult(msgspec.Struct, frozen=True):
 
 
 def save_result(job: Job, file: Path) -> None:
-    """Write what the job left in the format that the file's name ends with. Raises UserError, saying what to do."""
+    """Write the Result that a job left.
+
+    Args:
+        file: Its name ends with .csv or .json, which chooses the format.
+
+    Raises:
+        UserError: There is no Result, the name ends otherwise, or the file cannot be written.
+    """
     result = result_of(job)
     if result is None:
-        raise UserError(f"job {job.id} left no result that could be written")
+        raise UserError(f"job {job.id} left no result to save")
     made = {".csv": lambda: as_csv(result).encode(), ".json": lambda: as_json(result)}.get(
         file.suffix.lower()
     )
     if made is None:
-        raise UserError(
-            f"the file's name must end with .csv or .json, which says the format; got {file.name!r}"
-        )
+        raise UserError(f"the file name must end with .csv or .json; got {file.name!r}")
     try:
         file.write_bytes(made())
     except OSError as e:
@@ -47,13 +52,15 @@ def save_result(job: Job, file: Path) -> None:
 
 
 def as_json(result: Result) -> bytes:
-    """Indented, with every field, those that are empty too."""
+    """Return indented JSON with every field, empty ones included."""
     return msgspec.json.format(msgspec.json.encode(whole(result))) + b"\n"
 
 
 def as_csv(result: Result) -> str:
-    """A header, then a row a cell; a Result without cells is one row. What was not measured is empty. Versions and device stand in every
-    row, so that rows of several files can be put together.
+    """Return a header and a row a cell; one row for a Result without cells.
+
+    What was not measured is empty. Versions and device are in every row, so that the rows of
+    several files can be combined.
     """
     rows = [_cell(cell) for cell in result.cells] or [_single(result)]
     common = {
@@ -127,12 +134,12 @@ def _text(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     text = f"{value:.6g}" if isinstance(value, float) else str(value)
-    # A spreadsheet would take such a text for a formula and run it.
+    # a spreadsheet would run such a text as a formula
     return f"'{text}" if isinstance(value, str) and text[:1] in ("=", "+", "-", "@") else text
 
 
 def whole(result: Result) -> dict[str, object]:
-    """With the fields that the compact form leaves out."""
+    """Return all fields, including those that the compact form omits."""
     return {name: _plain(getattr(result, name)) for name in result.__struct_fields__}
 
 

@@ -1,4 +1,4 @@
-"""A job's Result, ready for the screen."""
+"""Summarize the Result of a job as texts."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ import msgspec
 from accel import result as results
 from accel.result import Result
 from app.format.values import clock, duration, plural, precise, significant
-from app.workloads.cells import sensors
+from app.workloads.cells import describe_sensors
 from scheduler.protocol.jobs import Job
 from scheduler.protocol.snapshot import Snapshot
 
 MOST_SHOWN = 100.0
-"""Times the allowed error, from which on a figure says no more."""
+"""Larger errors, in multiples of the limit, are shown as ∞."""
 
 
 @dataclass(frozen=True)
-class Card:
-    """The result of one job as a card shows it."""
+class ResultSummary:
+    """The result of one job as texts."""
 
     job: int
     workload: str
@@ -29,17 +29,17 @@ class Card:
     verdict: str
     tflops: str
     headline: tuple[str, str]
-    """The figure that counts most, and what it is: TFLOP/s, of a grid those of its fastest cell; of trials the largest error."""
+    """The most important value and its unit: the largest error of trials, else TFLOP/s."""
     timing: tuple[tuple[str, str], ...]
-    """Caption and value: median, P95, P99."""
+    """Captions and values: median, P95, P99, calls."""
     facts: tuple[tuple[str, str], ...]
-    """Caption and value: backend and why, device, checks, versions."""
+    """Captions and values: backend and why it was chosen, device, checks, versions."""
     params: str
 
 
 @dataclass(frozen=True)
-class Bar:
-    """One earlier result in a bar chart."""
+class EarlierResult:
+    """One result of the past."""
 
     job: int
     tflops: float
@@ -48,12 +48,12 @@ class Bar:
 
 
 def result_of(job: Job) -> Result | None:
-    """The Result the job left; None where it left none that can be read."""
+    """Return the Result that the job left; None if there is none that can be read."""
     return None if job.result is None else _decode(job.result)
 
 
-def card(job: Job) -> Card | None:
-    """None where the job left no Result."""
+def summarize_result(job: Job) -> ResultSummary | None:
+    """Summarize the Result that the job left, if any."""
     result = result_of(job)
     if result is None:
         return None
@@ -64,62 +64,57 @@ def card(job: Job) -> Card | None:
         ("P99", _ms(t.p99)),
         ("Calls", f"{t.count}"),
     )
-    facts = (
-        *((("Grid", _grid(result)),) if len(result.cells) > 1 else ()),
-        ("Backend", f"{result.backend}: {result.reason}"),
-        ("Device", result.device),
-        *(
-            (
-                "Check",
-                f"{c.name}: {'' if 'error' in c.name else 'error '}{c.error:.2e}, {'within' if c.passed else 'over'} {c.bound:.2e}",
-            )
-            for c in result.checks
-        ),
-        (
-            "Sustained",
-            f"{significant(result.sustained_tflops)} TFLOP/s over {duration(result.sustained_to - result.sustained_from)}",
-        ),
-        *((("Sensors", said),) if (said := sensors(result.sensors)) else ()),
-        *(("Not measured", text) for text in _misses(result)),
-        ("Versions", ", ".join(f"{name} {version}" for name, version in result.versions.items())),
-    )
-    return Card(
-        job.id,
-        result.workload,
-        _passed(result),
-        result.verdict,
-        significant(result.tflops),
-        _headline(result),
-        timing,
-        facts,
-        _params(result),
+    return ResultSummary(
+        job=job.id,
+        workload=result.workload,
+        passed=result.passed,
+        verdict=result.verdict,
+        tflops=significant(result.tflops),
+        headline=_headline(result),
+        timing=timing,
+        facts=tuple(_facts(result)),
+        params=_params(result),
     )
 
 
-def bars(snapshot: Snapshot, workload: str, most: int = 24) -> tuple[Bar, ...]:
-    """The results of one workload, oldest first, at most `most` of the newest."""
+def _facts(result: Result) -> Iterator[tuple[str, str]]:
+    if len(result.cells) > 1:
+        yield "Grid", _grid(result)
+    yield "Backend", f"{result.backend}: {result.reason}"
+    yield "Device", result.device
+    for check in result.checks:
+        name = check.name if "error" in check.name else f"{check.name}: error"
+        limit = f"{'within' if check.passed else 'over'} {check.bound:.2e}"
+        yield "Check", f"{name} {check.error:.2e}, {limit}"
+    seconds = result.sustained_to - result.sustained_from
+    yield "Sustained", f"{significant(result.sustained_tflops)} TFLOP/s over {duration(seconds)}"
+    if sensors := describe_sensors(result.sensors):
+        yield "Sensors", sensors
+    for text in _misses(result):
+        yield "Not measured", text
+    yield "Versions", ", ".join(f"{name} {version}" for name, version in result.versions.items())
+
+
+def earlier_results(snapshot: Snapshot, workload: str, most: int = 24) -> tuple[EarlierResult, ...]:
+    """Return the newest results of a workload, at most `most`, oldest first."""
     found = [(job, result_of(job)) for job in snapshot.jobs if job.spec.workload == workload]
     newest = [(job, result) for job, result in found if result is not None][:most]
-    return tuple(_bar(job, result, snapshot.time) for job, result in reversed(newest))
+    return tuple(_earlier(job, result, snapshot.time) for job, result in reversed(newest))
 
 
-def _bar(job: Job, result: Result, now: float) -> Bar:
+def _earlier(job: Job, result: Result, now: float) -> EarlierResult:
     lines = (
         f"job {job.id}, {clock(result.ended, now)}",
         f"{significant(result.tflops)} TFLOP/s, {result.backend}",
         _params(result),
     )
-    return Bar(job.id, result.tflops, _passed(result), "\n".join(lines))
-
-
-def _passed(result: Result) -> bool:
-    return result.verdict.partition(":")[0].strip() == "pass"
+    return EarlierResult(job.id, result.tflops, result.passed, "\n".join(lines))
 
 
 def _headline(result: Result) -> tuple[str, str]:
     worst = max((cell.trials.worst for cell in result.cells if cell.trials), default=None)
     if worst is not None:
-        return (f"{100 * worst:.0f} %" if worst < MOST_SHOWN else "∞"), "of the allowed error"
+        return (f"{100 * worst:.0f} %" if worst < MOST_SHOWN else "∞"), "of the error limit"
     return significant(result.tflops), "TFLOP/s at best" if len(result.cells) > 1 else "TFLOP/s"
 
 
@@ -127,23 +122,20 @@ def _grid(result: Result) -> str:
     timed = [cell for cell in result.cells if cell.tflops]
     text = f"{len(timed)} of {len(result.cells)} measured"
     rates = sorted(cell.tflops for cell in timed)
-    return (
-        f"{text}, {precise(rates[0])} to {precise(rates[-1])} TFLOP/s; the fastest above"
-        if rates
-        else text
-    )
+    if not rates:
+        return text
+    return f"{text}, {precise(rates[0])} to {precise(rates[-1])} TFLOP/s; fastest shown above"
 
 
 def _misses(result: Result) -> Iterator[str]:
-    """Why cells are empty, once for each backend and reason."""
+    """Explain why cells are empty, once for each backend and reason."""
     found: dict[tuple[str, str], int] = {}
     for cell in result.cells:
         if not cell.tflops and cell.note:
             found[cell.contender, cell.note] = found.get((cell.contender, cell.note), 0) + 1
     for (contender, note), count in found.items():
-        yield f"{contender}: {note}" + (
-            f" ({plural(count, 'cell')})" if len(result.cells) > 1 else ""
-        )
+        cells = f" ({plural(count, 'cell')})" if len(result.cells) > 1 else ""
+        yield f"{contender}: {note}{cells}"
 
 
 def _ms(value: float) -> str:
@@ -163,4 +155,4 @@ def _decode(data: bytes) -> Result | None:
     try:
         return results.read(data)
     except msgspec.MsgspecError:
-        return None  # some other program's file; the job's page says that there is no result
+        return None  # the file of another program; the job page reports that there is no result

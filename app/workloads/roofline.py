@@ -1,7 +1,9 @@
-"""The roofline of a device: what its matrix units and its memory were measured to reach, and where attention lies below.
+"""Compute the roofline of a device, and where the cells of a Result lie below it.
 
-After Williams, Waterman and Patterson, "Roofline" (CACM 2009): attainable rate = min(peak rate, bandwidth x arithmetic intensity). Both
-ceilings are measurements of this device, by the workloads `gemm` and `copy`; nothing is taken from a data sheet.
+The attainable rate is min(peak rate, bandwidth x arithmetic intensity). Both ceilings were
+measured on this device by the workloads `gemm` and `copy`, not taken from a data sheet.
+
+Source: Williams, Waterman and Patterson, "Roofline", CACM 2009.
 """
 
 from __future__ import annotations
@@ -16,46 +18,61 @@ from app.workloads import cells as c
 
 
 @dataclass(frozen=True)
-class Point:
+class RooflinePoint:
+    """One cell below the roof."""
+
     contender: str
     intensity: float
-    """FLOP for each byte that must be moved at least."""
+    """FLOP a byte that must be moved at least."""
     tflops: float
     tooltip: str
 
 
 @dataclass(frozen=True)
 class Roofline:
-    points: tuple[Point, ...]
+    """The points and both ceilings."""
+
+    points: tuple[RooflinePoint, ...]
     contenders: tuple[str, ...]
     peak: float
-    """TFLOP/s; 0: not measured."""
+    """TFLOP/s; 0 if it was not measured."""
     bandwidth: float
-    """Bytes a second; 0: not measured."""
+    """Bytes a second; 0 if it was not measured."""
     peak_label: str
     slope_label: str
     missing: tuple[str, ...]
-    """What was not measured, and what to do."""
+    """What was not measured, with advice."""
     x: tuple[float, float]
     y: tuple[float, float]
-    """What is shown of the plane."""
+    """The ranges of both axes."""
+
+
+_MANY = 3000.0
+_ROUNDING = 1e-9
 
 
 def roofline(result: Result, others: Iterable[Result], contender: str, direction: str) -> Roofline:
-    """Of the cells of one contender; `others`: results of the same machine, the newest first, among which the ceilings are sought."""
-    shown = [x for x in c.chosen(result.cells, contender, direction) if x.tflops and x.moved]
-    points = tuple(Point(x.contender, x.flops / x.moved, x.tflops, c.told(x)) for x in shown)
+    """Compute the roofline for the cells of one contender.
+
+    Args:
+        others: Results that may hold the ceilings, newest first.
+    """
+    shown = [x for x in c.chosen_cells(result.cells, contender, direction) if x.tflops and x.moved]
+    points = tuple(
+        RooflinePoint(x.contender, x.flops / x.moved, x.tflops, c.describe(x)) for x in shown
+    )
     dtype = next((x.dtype for x in result.cells), "")
-    near = [r for r in others if r.device == result.device and r.verdict == "pass"]
+    near = [r for r in others if r.device == result.device and r.passed]
     gemm = next((r for r in near if r.workload == "gemm" and r.params.get("dtype") == dtype), None)
     copy = next((r for r in near if r.workload == "copy"), None)
     peak, bandwidth = gemm.tflops if gemm else 0.0, copy.bandwidth if copy else 0.0
-    missing = (
-        [f"no matrix product in {dtype} was measured on this device: run Matrix product"]
-        if gemm is None
-        else []
-    )
-    missing += ["no copy was measured on this device: run Memory copy"] if copy is None else []
+    missing = []
+    if gemm is None:
+        missing.append(
+            f"no matrix product in {dtype} was measured on this device; run Matrix product"
+        )
+    if copy is None:
+        missing.append("no copy was measured on this device; run Memory copy")
     knee = [peak * 1e12 / bandwidth] if gemm and copy else []
     return Roofline(
         points,
@@ -65,32 +82,32 @@ def roofline(result: Result, others: Iterable[Result], contender: str, direction
         f"matrix product {precise(peak)} TFLOP/s" if gemm else "",
         f"memory {precise(bandwidth / 1e9)} GB/s" if copy else "",
         tuple(missing),
-        _around([*(p.intensity for p in points), *knee], room=2.0),
-        _around([*(p.tflops for p in points), *([peak] if gemm else [])], room=1.25),
+        _round_range([*(p.intensity for p in points), *knee], room=2.0),
+        _round_range([*(p.tflops for p in points), *([peak] if gemm else [])], room=1.25),
     )
 
 
 def attainable(intensity: float, made: Roofline) -> float:
-    """TFLOP/s below both ceilings; infinite where none was measured."""
+    """Return the highest TFLOP/s below both ceilings; infinity if none was measured."""
     bounds = [made.peak] if made.peak else []
     bounds += [made.bandwidth * intensity / 1e12] if made.bandwidth else []
     return min(bounds, default=math.inf)
 
 
 def ticks(low: float, high: float) -> tuple[float, ...]:
-    """Round values from `low` to `high`: powers of ten, and 2 and 5 times them where that is not too many."""
+    """Return powers of ten from `low` to `high`, and 2 and 5 times them if those are not too many."""
     steps = (1, 2, 5) if high / low < _MANY else (1,)
     first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
     every = (step * 10.0**power for power in range(first, last + 1) for step in steps)
     return tuple(at for at in every if low * (1 - _ROUNDING) <= at <= high * (1 + _ROUNDING))
 
 
-_MANY = 3000.0
-_ROUNDING = 1e-9
+def _round_range(values: Sequence[float], room: float) -> tuple[float, float]:
+    """Return a round range around all values.
 
-
-def _around(values: Sequence[float], room: float) -> tuple[float, float]:
-    """Round values around all of these; `room`: by how much the outermost is kept from the edge."""
+    Args:
+        room: The factor by which the range exceeds the outermost values.
+    """
     if not values:
         return 1.0, 1000.0
     low, high = _round(min(values) / room, up=False), _round(max(values) * room, up=True)
@@ -98,11 +115,9 @@ def _around(values: Sequence[float], room: float) -> tuple[float, float]:
 
 
 def _round(value: float, *, up: bool) -> float:
-    """The nearest of 1, 2 and 5 times a power of ten, above or below."""
+    """Return the nearest of 1, 2 and 5 times a power of ten, above or below."""
     power = 10.0 ** math.floor(math.log10(value))
     around = [power, 2 * power, 5 * power, 10 * power]
-    return (
-        next(x for x in around if x >= value)
-        if up
-        else next(x for x in reversed(around) if x <= value)
-    )
+    if up:
+        return next(x for x in around if x >= value)
+    return next(x for x in reversed(around) if x <= value)

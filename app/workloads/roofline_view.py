@@ -1,4 +1,4 @@
-"""The roofline: rate against arithmetic intensity, both on logarithmic axes, below the ceilings that were measured."""
+"""Paint a roofline: rate over arithmetic intensity on logarithmic axes, below measured ceilings."""
 
 from __future__ import annotations
 
@@ -13,19 +13,23 @@ from app.workloads.legend import contender_color, draw_legend
 from app.workloads.roofline import Roofline, attainable, ticks
 
 _LEFT, _BELOW, _RIGHT, _RADIUS = 48.0, 36.0, 14.0, 4.0
-_RIGHTWARDS = int(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
+_CENTER = int(Qt.AlignmentFlag.AlignCenter)
+_RIGHT_ALIGNED = int(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
 
 
 class RooflineView(MarkChart):
+    """Show the points of a roofline."""
+
     def __init__(self) -> None:
         super().__init__("Roofline")
         self.roofline = Roofline((), (), 0.0, 0.0, "", "", (), (1.0, 1000.0), (1.0, 1000.0))
         self.order: tuple[str, ...] = ()
-        """All contenders, whose places give their colours."""
+        """All contenders; their places give their colours."""
         self._top = 0.0
         self.setMinimumHeight(150)
 
     def show_roofline(self, roofline: Roofline, order: tuple[str, ...]) -> None:
+        """Show another roofline."""
         if (roofline, order) != (self.roofline, self.order):
             self.roofline, self.order = roofline, order
             self.renew()
@@ -57,29 +61,20 @@ class RooflineView(MarkChart):
             x = self._at(at, self.roofline.y[0]).x()
             painter.fillRect(QRectF(x, area.top(), 1, area.height()), QColor(t.grid))
             painter.setPen(QColor(t.muted))
-            left = min(
-                x - 30,
-                self.width() - 60 + 30 - painter.fontMetrics().horizontalAdvance(f"{at:g}") / 2,
-            )
-            painter.drawText(
-                QRectF(left, area.bottom() + 2, 60, 16),
-                int(Qt.AlignmentFlag.AlignCenter),
-                f"{at:g}",
-            )
+            half = painter.fontMetrics().horizontalAdvance(f"{at:g}") / 2
+            box = QRectF(min(x, self.width() - half) - 30, area.bottom() + 2, 60, 16)
+            painter.drawText(box, _CENTER, f"{at:g}")
         for at in ticks(*self.roofline.y):
             y = self._at(self.roofline.x[0], at).y()
             painter.fillRect(QRectF(area.left(), y, area.width(), 1), QColor(t.grid))
             painter.setPen(QColor(t.muted))
-            painter.drawText(QRectF(0, y - 8, _LEFT - 6, 16), _RIGHTWARDS, f"{at:g}")
-        text = "FLOP a byte that must be moved; upwards: TFLOP/s"
-        painter.drawText(
-            QRectF(area.left(), area.bottom() + 18, area.width(), 16),
-            int(Qt.AlignmentFlag.AlignCenter),
-            text,
-        )
+            painter.drawText(QRectF(0, y - 8, _LEFT - 6, 16), _RIGHT_ALIGNED, f"{at:g}")
+        text = "FLOP a byte (horizontal), TFLOP/s (vertical)"
+        box = QRectF(area.left(), area.bottom() + 18, area.width(), 16)
+        painter.drawText(box, _CENTER, text)
 
     def _draw_roof(self, painter: QPainter) -> None:
-        """Both ceilings as far as they were measured: dashed where one lies above the other."""
+        """Draw the ceilings that were measured, dashed where one lies above the other."""
         r, t, area = self.roofline, theme.tokens(), self._area
         painter.save()
         painter.setClipRect(area)
@@ -92,45 +87,41 @@ class RooflineView(MarkChart):
             painter.drawLine(self._at(r.x[0], r.peak), self._at(r.x[1], r.peak))
         if r.peak or r.bandwidth:
             painter.setPen(QPen(QColor(t.text), 2))
-            knee = (
-                min(max(r.peak * 1e12 / r.bandwidth, r.x[0]), r.x[1])
-                if r.peak and r.bandwidth
-                else r.x[0]
-            )
+            knee = r.x[0]
+            if r.peak and r.bandwidth:
+                knee = min(max(r.peak * 1e12 / r.bandwidth, r.x[0]), r.x[1])
             painter.drawPolyline([self._at(x, attainable(x, r)) for x in (r.x[0], knee, r.x[1])])
         painter.setPen(QColor(t.text))
         if r.peak:
-            y = self._at(r.x[0], r.peak).y()
-            knee = (
-                self._at(r.peak * 1e12 / r.bandwidth, r.peak).x() if r.bandwidth else area.right()
-            )
-            room = (
-                knee - area.left()
-                > painter.fontMetrics().horizontalAdvance(r.peak_label) + theme.XL
-            )  # left of the other ceiling
-            side = Qt.AlignmentFlag.AlignLeft if room else Qt.AlignmentFlag.AlignRight
-            box = QRectF(area.left() + 6, y - 17, area.width() - 12, 16)
-            painter.drawText(box, int(side | Qt.AlignmentFlag.AlignVCenter), r.peak_label)
+            self._label_peak(painter)
         if r.bandwidth:
             self._label_slope(painter)
         painter.restore()
 
+    def _label_peak(self, painter: QPainter) -> None:
+        """Write above the line, on the left if that is left of the other ceiling."""
+        r, area = self.roofline, self._area
+        knee = area.right()
+        if r.bandwidth:
+            knee = self._at(r.peak * 1e12 / r.bandwidth, r.peak).x()
+        needed = painter.fontMetrics().horizontalAdvance(r.peak_label) + theme.XL
+        on_left = knee - area.left() > needed
+        side = Qt.AlignmentFlag.AlignLeft if on_left else Qt.AlignmentFlag.AlignRight
+        y = self._at(r.x[0], r.peak).y()
+        box = QRectF(area.left() + 6, y - 17, area.width() - 12, 16)
+        painter.drawText(box, int(side | Qt.AlignmentFlag.AlignVCenter), r.peak_label)
+
     def _label_slope(self, painter: QPainter) -> None:
-        """Beside the line, where it enters the area."""
+        """Write beside the line, at the point where it enters the area."""
         r, area = self.roofline, self._area
         entry = max(r.x[0], r.y[0] * 1e12 / r.bandwidth)
-        start, end = (
-            self._at(entry, r.bandwidth * entry / 1e12),
-            self._at(entry * 10, r.bandwidth * entry * 10 / 1e12),
-        )
+        start = self._at(entry, r.bandwidth * entry / 1e12)
+        end = self._at(entry * 10, r.bandwidth * entry * 10 / 1e12)
         painter.save()
         painter.translate(start)
         painter.rotate(math.degrees(math.atan2(end.y() - start.y(), end.x() - start.x())))
-        painter.drawText(
-            QRectF(theme.XL, -18, area.width(), 16),
-            int(Qt.AlignmentFlag.AlignVCenter),
-            r.slope_label,
-        )
+        box = QRectF(theme.XL, -18, area.width(), 16)
+        painter.drawText(box, int(Qt.AlignmentFlag.AlignVCenter), r.slope_label)
         painter.restore()
 
     @property
@@ -151,5 +142,5 @@ class RooflineView(MarkChart):
 
 
 def _share(value: float, low: float, high: float) -> float:
-    """Where a value lies between two others on a logarithmic axis."""
+    """Return the place of a value between two others on a logarithmic axis, 0 to 1."""
     return math.log(value / low) / math.log(high / low)

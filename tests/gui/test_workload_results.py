@@ -74,7 +74,7 @@ def test_no_chart_is_clipped(compared, scheme, size):
         fed.settle()
         assert clipped(fed.window) == [], name
         frame = cells.rect()
-        for part in (cells.stack, cells.told, cells.note, *cells.tabs.values()):
+        for part in (cells.stack, cells.selected, cells.note, *cells.tabs.values()):
             assert not part.isVisible() or frame.contains(part.geometry()), name
         page = fed.window.workloads
         bottom = page.result.mapTo(page, QPoint(0, page.result.height())).y()
@@ -105,12 +105,12 @@ def test_a_mark_is_reached_by_keyboard_and_by_mouse(compared):
         QTest.keyClick(heat, key)
         seen.append(heat.current)
     assert seen == [0, 1, 7, 6, 0, 0]
-    told = cells.told.text()
+    told = cells.selected.text()
     assert "sequence 512, head size 64, bfloat16, forward" in told and "J per TFLOP" in told
     assert heat.accessibleDescription() == told
     last = heat.marks()[-1].box.center().toPoint()
     QTest.mouseClick(heat, Qt.MouseButton.LeftButton, pos=last)
-    assert "sequence 16384, head size 256, bfloat16, causal, forward" in cells.told.text()
+    assert "sequence 16384, head size 256, bfloat16, causal, forward" in cells.selected.text()
 
 
 def test_every_cell_of_a_chart_is_reached_by_arrow_keys(compared):
@@ -149,16 +149,16 @@ def test_selectors_choose_what_is_shown(compared):
     fed.reply(GetJob(30), whole)
     fed.settle()
     cells = fed.window.workloads.result.cells
-    before = cells.heat.heat
+    before = cells.heat.map
     cells.direction.setCurrentText("backward")
     cells.contender.setCurrentText("flash")
     cells.quantity.setCurrentText("J per TFLOP")
-    assert cells.heat.heat.unit == "J per TFLOP" and cells.heat.heat != before
-    assert [t.small for t in cells.heat.heat.tiles[4]][-1] == "–"
+    assert cells.heat.map.unit == "J per TFLOP" and cells.heat.map != before
+    assert [t.small for t in cells.heat.map.cells[4]][-1] == "–"
     cells.tabs["Comparison"].click()
     assert not cells.contender.isVisible() and cells.rows.isVisible()
     cells.rows.setCurrentText("d 128, causal")
-    assert "head size 128, bfloat16, causal, backward" in cells.contest.marks()[0].tooltip
+    assert "head size 128, bfloat16, causal, backward" in cells.comparison.marks()[0].tooltip
     assert "72 shapes: geometric mean" in cells.note.text()
     cells.tabs["Roofline"].click()
     assert {p.contender for p in cells.roofline.roofline.points} == {

@@ -60,12 +60,12 @@ def test_progress_then_the_result_then_the_earlier_ones(fed):
     fed.window.show_page("workloads")
     fed.feed(snapshots.cpu_snapshot())
     page = fed.window.workloads
-    assert page.run_line.title.text() == "Job 9 · attention"
-    assert "held by job 8" in page.run_line.doing.text()
+    assert page.active.title.text() == "Job 9 · attention"
+    assert "held by job 8" in page.active.doing.text()
     assert page.result.title.text() == "Job 6 · attention"
     assert (page.result.verdict.text(), page.result.figure.text()) == ("pass", "0.085")
     assert "CPU: AMD EPYC" in page.result.facts.toPlainText()
-    assert len(page.bars.boxes()) == 3
+    assert len(page.bars.marks()) == 3
     page.choices["gemm"].click()
     assert page.empty.isVisible()
     assert not page.result.isVisible()

@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from accel.workloads.catalog import WORKLOADS, find
 from app.settings.form import SETTINGS, change, text_of
-from app.workloads.form import Form
+from app.workloads.form import WorkloadForm
 from scheduler.protocol.errors import UserError
 from scheduler.protocol.settings import Settings
 from scheduler.verbs.control import Configure
@@ -13,7 +13,7 @@ from scheduler.verbs.control import Configure
 @pytest.mark.parametrize("workload", WORKLOADS, ids=lambda w: w.name)
 @pytest.mark.parametrize("kind", ["cpu", "nvidia", "replay"])
 def test_the_defaults_can_be_sent(workload, kind):
-    form = Form(workload, kind)
+    form = WorkloadForm(workload, kind)
     assert form.errors() == {}
     assert form.estimate()
     request = form.submission()
@@ -35,25 +35,25 @@ def test_the_defaults_can_be_sent(workload, kind):
     ],
 )
 def test_what_is_wrong_is_said_at_its_field(name, value, says):
-    form = Form(find("attention"), "nvidia")
+    form = WorkloadForm(find("attention"), "nvidia")
     form.set(name, value)
     assert list(form.errors()) == [name]
     assert says in form.errors()[name]
-    assert form.estimate() == ""
+    assert form.estimate() is None
     with pytest.raises(ValueError, match=r"whole|number|one of|divide"):
         form.submission()
 
 
 @given(st.text())
 def test_no_text_breaks_the_form(text):
-    form = Form(find("attention"), "cpu")
+    form = WorkloadForm(find("attention"), "cpu")
     for name in form.values:
         form.set(name, text)
     assert form.errors() or form.estimate()
 
 
 def test_the_estimate_counts_as_the_workload_does():
-    form = Form(find("attention"), "nvidia")
+    form = WorkloadForm(find("attention"), "nvidia")
     assert form.estimate() == "2.20 TFLOP a call · 256 MiB of tensors"
     form.set("causal", "yes")
     assert form.estimate().startswith("1.10 TFLOP")

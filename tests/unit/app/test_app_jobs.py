@@ -4,7 +4,7 @@ import pytest
 from app.format.job_rows import details, device_labels, row, time_left
 from app.jobs.log import LogTail
 from app.jobs.timeline import story
-from app.workloads.results import bars, card
+from app.workloads.results import earlier_results, summarize_result
 from scheduler.protocol.jobs import Done, Event, Failed, Progress, Running, queued
 from scheduler.protocol.log_file import dropped
 from scheduler.protocol.wait_reasons import StartsNow
@@ -87,15 +87,15 @@ def test_details_have_the_result_or_the_reason():
 
 def test_a_result_that_is_none_of_ours_is_no_result():
     foreign = job(1, Done(NOW - 9, NOW, (), msgspec.Raw(b'{"loss": 0.1}')))
-    assert card(foreign) is None
+    assert summarize_result(foreign) is None
     assert rows(snapshots.snapshot((), (foreign,)))[0].tflops == ""
 
 
 def test_earlier_results_of_one_workload_oldest_first():
-    found = bars(SNAPSHOT, "attention")
+    found = earlier_results(SNAPSHOT, "attention")
     assert [(b.job, b.passed) for b in found] == [(1, True), (5, False), (6, True)]
-    assert bars(SNAPSHOT, "gemm") == ()
-    assert [b.job for b in bars(SNAPSHOT, "attention", most=2)] == [5, 6]
+    assert earlier_results(SNAPSHOT, "gemm") == ()
+    assert [b.job for b in earlier_results(SNAPSHOT, "attention", most=2)] == [5, 6]
 
 
 def test_a_log_is_followed_piece_by_piece():
