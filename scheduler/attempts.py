@@ -24,7 +24,7 @@ RESULT_FILE = "result.json"
 MAX_RESULT = 2**20
 """Bytes of a Result file; a larger one is not read."""
 _SPARE_DEPTH = 500
-"""A result is embedded in replies and in the store: it must decode there too, some levels deeper."""
+"""Levels by which a result must still decode, as replies and the store embed it deeper."""
 
 
 class Exit(msgspec.Struct, frozen=True):

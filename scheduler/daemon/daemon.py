@@ -361,7 +361,7 @@ class Daemon:
     def lease(self, memory: int, peer: wire.Peer) -> str:
         """Lease an idle GPU to the process of `peer`, and return the device's id."""
         return self._lease_service.grant(
-            self._states(self.queue.jobs()),
+            self._states(self.queue.queries.overview()),
             self._latest,
             memory,
             peer.pid,
@@ -374,7 +374,7 @@ class Daemon:
 
     def snapshot(self) -> Snapshot:
         self._seq += 1
-        jobs = self.queue.jobs()
+        jobs = self.queue.queries.overview()
         return Snapshot(
             self._seq,
             time.time(),
@@ -383,7 +383,7 @@ class Daemon:
             self._settings,
             self._source,
             tuple(filter(None, (*self._notices.texts, self._lease_service.problem))),
-            self.queue.paused,
+            self.queue.groups.paused,
             self.alerts.active,
             self.queue.waiting,
         )

@@ -51,7 +51,7 @@ class Clusters(Mapping[str, Cluster]):
         return len(self._agents)
 
     async def serve(self, wanted: Mapping[str, ClusterSettings]) -> None:
-        """Have agents for these clusters only. Jobs that run in a cluster not among them are lost."""
+        """Have agents for these clusters only. Jobs that run in any other cluster are lost."""
         async with self._lock:
             for where, agent in tuple(self._agents.items()):
                 if agent.settings != wanted.get(where):

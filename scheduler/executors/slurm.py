@@ -102,12 +102,14 @@ class Slurm:
             *(f"export {name}={shlex.quote(value)}" for name, value in variables),
             remote_command(request),
         ]
+        output = _out(Path(request.folder), request.attempt, escape=True)
+        gpus = [f"--gpus={request.spec.gpus}"] if request.spec.gpus else []
         self._listed = float("-inf")  # whether it succeeds or not
         _output(
             [
-                "sbatch", "--no-requeue", f"--job-name={PREFIX}{request.attempt}", f"--comment={deck}", "--chdir=/", "--ntasks=1",
-                f"--output={_out(Path(request.folder), request.attempt, escape=True)}", "--open-mode=append", f"--export={_KEPT_VARIABLES}",
-                *([f"--gpus={request.spec.gpus}"] if request.spec.gpus else []),
+                "sbatch", "--no-requeue", "--chdir=/", "--ntasks=1", "--open-mode=append",
+                f"--job-name={PREFIX}{request.attempt}", f"--comment={deck}",
+                f"--output={output}", f"--export={_KEPT_VARIABLES}", *gpus,
             ],
             "\n".join(script) + "\n",
         )  # fmt: skip

@@ -1,6 +1,7 @@
-"""A job and the states it can be in, each state with its own data. Values only: nothing here touches a process or a file.
+"""A job and the states it can be in, each with its own data. Nothing here uses a process or a file.
 
-No value refers back to what holds it, so that the garbage collector need not look at them (`gc=False`): many jobs would hold it up.
+No value refers back to what holds it, so that the garbage collector need not track them
+(`gc=False`): many jobs would slow it down.
 """
 
 from __future__ import annotations
@@ -12,61 +13,61 @@ import msgspec
 from scheduler.protocol.wait_reasons import NotConsidered, WaitReason, render
 
 NO_RESULT = msgspec.Raw(b"null")
-"""JSON of a result that is not there: msgspec has no union of Raw and None."""
+"""The JSON of a missing result, as msgspec has no union of Raw and None."""
 
 LISTED_RESULT = 16 * 2**10
-"""Bytes of a result that snapshots and lists carry at most: they hold many jobs, and go to everybody several times a second."""
+"""The most bytes of a result in snapshots and lists, which hold many jobs and are sent often."""
 LISTED_ARGV = 4 * 2**10
-"""Characters of a command, and of the parameters of a workload, that they carry at most."""
+"""The most characters of a command, and of the parameters of a workload, in them."""
 
 
 class Spec(msgspec.Struct, frozen=True, gc=False):
-    """What was asked for: a command, where it runs and what it needs."""
+    """Describe what a user submitted: a command, where it runs and what it needs."""
 
     argv: tuple[str, ...]
     name: str
     cwd: str
     env: dict[str, str] = {}
     gpus: int = 0
-    """Devices held for the job alone: GPUs, or 1 for the CPU on a machine that has no GPU."""
+    """How many devices the job holds: GPUs, or 1 for the CPU of a machine without a GPU."""
     workload: str | None = None
-    """Name of the accelerated workload, where it is one."""
+    """Name of the accelerated workload, if the job is one."""
     params: dict[str, str] = {}
-    """The workload's parameters, as shown to the user."""
+    """The workload's parameters, as they are shown to the user."""
     kind: str = ""
-    """Kind of the devices it holds (see `Device.kind`), from the first that the daemon saw; empty until then, and without devices."""
+    """Kind of its devices (see `Device.kind`); empty while none was read, and without devices."""
     memory: int = 0
-    """Bytes it reserves on each of its devices, which it shares with other jobs that reserve; 0: it has its devices for itself."""
+    """Bytes it reserves on each of its devices, which others may share; 0: it shares none."""
     gpu_type: str = ""
-    """Part of the name its GPUs must have, in any case, such as "h100"; empty: any GPU."""
+    """Part of the name of its GPUs, in upper or lower case, such as "h100"; empty: any GPU."""
     priority: int = 0
-    """The higher, the earlier; within one priority, first come, first served."""
+    """A higher priority is served earlier; within one, first come, first served."""
     timeout: float = 0.0
     """Seconds after which an attempt is ended; 0: never."""
     retries: int = 0
-    """How many attempts it gets after the first, where they fail. One that ran out of memory is not counted: it adds one."""
+    """How many attempts follow the first if it fails. One that ran out of memory adds one."""
     backoff: float = 10.0
-    """Seconds between the first attempt and the second; twice as many after each further one."""
+    """Seconds between the first attempt and the second; they double after each further one."""
     after: tuple[int, ...] = ()
-    """Jobs that must have succeeded before it starts; it is cancelled where one does not."""
+    """Jobs that must succeed before it starts; it is cancelled if one does not."""
     after_any: tuple[int, ...] = ()
-    """Jobs that must have ended before it starts, however."""
+    """Jobs that must end before it starts, whether or not they succeed."""
     group: str = ""
     """Its group, which may be paused or limited; empty: none."""
     hold: bool = False
-    """It waits until somebody resumes it."""
+    """True while it waits for its user to resume it."""
     index: int | None = None
-    """Of an array: which of its jobs this is; the job finds it in GPUDECK_ARRAY_INDEX."""
+    """Its index in an array of jobs, which the job finds in GPUDECK_ARRAY_INDEX."""
     notes: str = ""
     tags: tuple[str, ...] = ()
     where: str = ""
-    """The cluster that runs it, such as ray:lab (see `settings.Settings.clusters`); empty: this machine."""
+    """The cluster that runs it, such as ray:lab (see `Settings.clusters`); empty: this machine."""
     nice: int = 0
     """By how much the CPU priority of its processes is lowered, 0 to 19 (see nice(2))."""
 
 
 class Changes(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What is to become different of a Spec; None leaves a field as it is."""
+    """Describe changes to a Spec; None leaves a field as it is."""
 
     name: str | None = None
     gpus: int | None = None
@@ -83,16 +84,16 @@ class Changes(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Group(msgspec.Struct, frozen=True):
-    """Jobs that are limited and paused together."""
+    """Describe the limits of jobs that are limited and paused together."""
 
     name: str
     limit: int = 0
-    """How many of its jobs run at once at most; 0: as many as fit."""
+    """The most of its jobs that run at once; 0: as many as fit."""
     paused: bool = False
 
 
 class GroupState(msgspec.Struct, frozen=True):
-    """A group with the numbers of its waiting and running jobs."""
+    """Describe a group with the numbers of its waiting and running jobs."""
 
     group: Group
     waiting: int
@@ -100,15 +101,15 @@ class GroupState(msgspec.Struct, frozen=True):
 
 
 class Progress(msgspec.Struct, frozen=True, gc=False):
-    """What the job last said of itself on its standard output (see `scheduler.protocol.progress`)."""
+    """Describe the progress a job last reported (see `scheduler.protocol.progress`)."""
 
     done: float
     total: float
     note: str = ""
     flops: float = 0.0
-    """Floating-point operations counted so far; the dashboard's TFLOP/s where the hardware has no counters."""
+    """Floating-point operations so far, for the TFLOP/s of hardware without counters."""
     time: float = 0.0
-    """When the job said it, seconds since the epoch."""
+    """When the job reported it, in seconds since the epoch."""
 
 
 class Queued(msgspec.Struct, frozen=True, gc=False, tag="queued"):
@@ -123,6 +124,8 @@ class Queued(msgspec.Struct, frozen=True, gc=False, tag="queued"):
 
 
 class Starting(msgspec.Struct, frozen=True, gc=False, tag="starting"):
+    """Represent a job whose attempt was committed, and whose runner was not."""
+
     attempt: str
     """Nonce of this attempt; every process of it carries GPUDECK_ATTEMPT with this value."""
     devices: tuple[str, ...]
@@ -130,56 +133,66 @@ class Starting(msgspec.Struct, frozen=True, gc=False, tag="starting"):
 
 
 class Running(msgspec.Struct, frozen=True, gc=False, tag="running"):
+    """Represent a job whose runner was committed."""
+
     attempt: str
     devices: tuple[str, ...]
     at: float
     runner: int
     """Pid of the runner process."""
     started: int
-    """The runner's start time in clock ticks since boot: pid, start time and boot id together name a process for ever."""
+    """The runner's start time in clock ticks since boot."""
     boot: str
-    """In a cluster, which knows no runner (pid and start time are 0): the session of the cluster that it was meant for."""
+    """The boot id: pid, start time and boot id together name a process for good. In a cluster,
+    where pid and start time are 0, the session of the cluster that the attempt is meant for."""
     progress: Progress | None = None
     stopping: bool = False
-    """A cancel was acknowledged; its processes are being ended."""
+    """True once a cancellation was acknowledged, while its processes end."""
     known: bool = False
-    """Its cluster has acknowledged it."""
+    """True once its cluster has acknowledged it."""
     note: str = ""
-    """What holds it up in its cluster, for display; empty while it runs."""
+    """What holds it up in its cluster, for display."""
 
 
 class Done(msgspec.Struct, frozen=True, gc=False, tag="done"):
+    """Represent a job that succeeded."""
+
     started: float
     at: float
     devices: tuple[str, ...] = ()
     result: msgspec.Raw = NO_RESULT
     """The Result file the job left, as JSON; see `Job.result`."""
     large: bool = False
-    """The result is over LISTED_RESULT bytes: its largest members are left out here, in a snapshot or a list. Ask for this job alone."""
+    """True in a snapshot or a list where the result has over LISTED_RESULT bytes: its largest
+    members are left out. A request for this job alone returns them."""
 
 
 class Failed(msgspec.Struct, frozen=True, gc=False, tag="failed"):
+    """Represent a job that failed."""
+
     started: float
     at: float
     reason: str
     code: int | None = None
-    """Exit status; negative for a signal; None where it could not be started."""
+    """Exit status; negative for a signal; None if it could not be started."""
     devices: tuple[str, ...] = ()
     result: msgspec.Raw = NO_RESULT
     large: bool = False
-    """As of Done."""
+    """As in Done."""
 
 
 class Cancelled(msgspec.Struct, frozen=True, gc=False, tag="cancelled"):
+    """Represent a job that was cancelled."""
+
     at: float
     started: float | None = None
     devices: tuple[str, ...] = ()
     reason: str = ""
-    """Why, where it was not its user."""
+    """Why, if the user did not request it."""
 
 
 class Lost(msgspec.Struct, frozen=True, gc=False, tag="lost"):
-    """It ran, and nobody can say how it ended (power cut, runner killed)."""
+    """Represent a job that ran and left no record of its end (power cut, runner killed)."""
 
     started: float
     at: float
@@ -193,78 +206,81 @@ Ended = Done | Failed | Cancelled | Lost
 
 
 def status_of(state: State) -> str:
-    """The state's name in lower case, as the store and every list show it."""
+    """Return the state's name in lower case, as the store and every list show it."""
     return type(state).__name__.lower()
 
 
 class Usage(msgspec.Struct, frozen=True, gc=False):
-    """What a job used of its devices over all its attempts, as far as it was watched."""
+    """Describe what a job used of its devices in all its attempts, as far as readings tell."""
 
     seconds: float = 0.0
-    """How long it was watched: less than it ran, where the daemon or the probe was away."""
+    """The time covered by readings: less than it ran if the daemon or the probe was down."""
     memory: float = 0.0
-    """The most bytes that its processes had allocated on one device at one moment."""
+    """The most bytes that its processes had allocated on one device at one time."""
     energy: float = 0.0
     """Joules of all its devices."""
     util: float = 0.0
-    """Percent, the mean over its devices and its time."""
+    """Percent: the mean over its devices and its time."""
     absent: dict[str, str] = {}
-    """For each of these that is not known: why."""
+    """Why figures are missing, by their names."""
 
 
 class Event(msgspec.Struct, frozen=True):
-    """One thing that happened to a job; all of them, oldest first, are its timeline."""
+    """Describe an event in a job's timeline."""
 
     time: float
     """Seconds since the epoch."""
     what: str
-    """A word: submitted, started, ended, ..."""
+    """A word or two: submitted, started, failed, ..."""
     text: str = ""
     """The rest of the sentence, for a person to read."""
 
 
 class Job(msgspec.Struct, frozen=True, gc=False):
+    """Represent a job with its state."""
+
     id: int
     spec: Spec
     submitted: float
     state: State
     place: float | None = None
-    """Where it stands among the waiting jobs of its priority, the lowest first; None: its number."""
+    """Its place among the waiting jobs of its priority, the lowest first; None: its number."""
     tries: int = 0
-    """How many attempts have ended and were followed by another; the next is one more."""
+    """How many attempts ended and were followed by another."""
     usage: Usage | None = None
     """None until an attempt has ended."""
     cut: bool = False
-    """Its command or its parameters are long, and only their beginning is here, in a snapshot or a list. Ask for this job alone."""
+    """True in a snapshot or a list that holds only the beginning of its command or parameters.
+    A request for this job alone returns all of them."""
 
     @property
     def active(self) -> bool:
-        """Whether it still waits or runs."""
+        """Return whether the job waits or runs."""
         return isinstance(self.state, Queued | Starting | Running)
 
     @property
     def status(self) -> str:
-        """The state's name in lower case: queued, starting, running, done, failed, cancelled, lost."""
+        """Return queued, starting, running, done, failed, cancelled or lost."""
         return status_of(self.state)
 
     @property
     def result(self) -> bytes | None:
-        """JSON of the Result file the job left (see `accel.result`), None where it left none."""
+        """Return the JSON of the job's Result file (see `accel.result`); None if it left none."""
         raw = bytes(self.state.result) if isinstance(self.state, Done | Failed) else b"null"
         return None if raw == b"null" else raw
 
 
 class Cancelling(msgspec.Struct, frozen=True):
-    """What an order to cancel many jobs did: numbers, each once, the lowest first."""
+    """List the jobs that a request to cancel many named: each number once, the lowest first."""
 
     cancelled: tuple[int, ...] = ()
-    """They waited, and will never run."""
+    """Jobs that waited, and will never run."""
     ending: tuple[int, ...] = ()
-    """They run, and are being ended."""
+    """Jobs that run, and are being ended."""
     ended: tuple[int, ...] = ()
-    """Named alone, not within a range, and had ended already."""
+    """Jobs that were named alone, not within a range, and had ended already."""
     missing: tuple[int, ...] = ()
-    """Named alone, and there is none of that number."""
+    """Numbers that were named alone, and belong to no job."""
 
 
 class Forecast(msgspec.Struct, frozen=True):
@@ -285,35 +301,32 @@ def queued(wait: WaitReason, now: float, until: float = 0.0) -> Queued:
 
 
 def turn(job: Job) -> tuple[int, float, int]:
-    """Sorts jobs in the order in which they are served."""
+    """Return a key that sorts jobs in the order in which they are served."""
     return (-job.spec.priority, job.id if job.place is None else job.place, job.id)
 
 
 def held_devices(job: Job) -> tuple[str, ...]:
-    """Ids of the devices this job holds now."""
+    """Return the ids of the devices this job holds now."""
     return job.state.devices if isinstance(job.state, Starting | Running) else ()
 
 
 def listed(job: Job) -> Job:
-    """The job as snapshots and lists show it: of a large result only what is small, of a long command the beginning."""
+    """Return the job as snapshots and lists show it, with long commands and results cut."""
     spec, state = job.spec, job.state
-    argv, params = (
-        _beginning(spec.argv),
-        dict(zip(spec.params, _beginning(spec.params.values()), strict=False)),
-    )
+    argv = _beginning(spec.argv)
+    params = dict(zip(spec.params, _beginning(spec.params.values()), strict=False))
     if argv != spec.argv or params != spec.params:
-        job = msgspec.structs.replace(
-            job, spec=msgspec.structs.replace(spec, argv=argv, params=params), cut=True
-        )
-    if not isinstance(state, Done | Failed) or len(bytes(state.result)) <= LISTED_RESULT:
-        return job
-    return msgspec.structs.replace(
-        job, state=msgspec.structs.replace(state, result=_headline(bytes(state.result)), large=True)
-    )
+        spec = msgspec.structs.replace(spec, argv=argv, params=params)
+        job = msgspec.structs.replace(job, spec=spec, cut=True)
+    if isinstance(state, Done | Failed) and len(bytes(state.result)) > LISTED_RESULT:
+        headline = _headline(bytes(state.result))
+        state = msgspec.structs.replace(state, result=headline, large=True)
+        job = msgspec.structs.replace(job, state=state)
+    return job
 
 
 def _beginning(texts: Iterable[str]) -> tuple[str, ...]:
-    """As much as LISTED_ARGV characters hold; the rest is not even looked at."""
+    """Return as many texts as LISTED_ARGV characters hold, without reading the rest."""
     kept: list[str] = []
     spare = LISTED_ARGV
     for text in texts:
@@ -325,19 +338,19 @@ def _beginning(texts: Iterable[str]) -> tuple[str, ...]:
 
 
 def _headline(result: bytes) -> msgspec.Raw:
-    """The result without its largest members; none where it has no members, or nothing remains."""
+    """Return the result without its largest members; NO_RESULT if nothing remains."""
     try:
         members = msgspec.json.decode(result, type=dict[str, msgspec.Raw])
     except msgspec.ValidationError:
         return NO_RESULT
     spare = LISTED_RESULT
-    kept = {}
+    kept = set()
     for name, value in sorted(members.items(), key=lambda member: len(bytes(member[1]))):
         spare -= len(name.encode()) + len(bytes(value)) + 4  # quotes, colon, comma
         if spare > 0:
-            kept[name] = value
-    return (
-        msgspec.Raw(msgspec.json.encode({name: members[name] for name in members if name in kept}))
-        if kept
-        else NO_RESULT
+            kept.add(name)
+    if not kept:
+        return NO_RESULT
+    return msgspec.Raw(
+        msgspec.json.encode({name: members[name] for name in members if name in kept})
     )

@@ -1,6 +1,6 @@
-"""Reading a job's log, out of whose middle the runner may have dropped what was too much.
+"""Read a job's log, whose middle may be missing because the log exceeded its limit.
 
-The dropped part is a hole in the file: the offsets of the rest stay as they were.
+The missing part is a hole in the file, so that the offsets of the rest are unchanged.
 """
 
 from __future__ import annotations
@@ -12,21 +12,25 @@ from typing import BinaryIO, NamedTuple
 from scheduler.protocol.units import amount
 
 DROPPED = b" of output were dropped here ...]\n"
-"""How the line ends that stands for what is not kept."""
+"""The end of the line that stands for the missing part."""
 
 
 class Output(NamedTuple):
-    """A part of a log; where some of it was dropped, `data` holds a line that says how much."""
+    """Represent a part of a log, with a line that tells how much is missing where some is."""
 
     start: int
-    """Where it begins, in bytes from the beginning of all output."""
+    """Where the part begins, in bytes from the beginning of all output."""
     data: bytes
     end: int
-    """Where to read on: behind `data` and what was dropped."""
+    """Where to read on: after `data` and the missing part."""
 
 
 def read(log: BinaryIO, offset: int, limit: int) -> Output:
-    """Up to `limit` bytes of what is kept from `offset` on (negative: from the end). Raises OSError."""
+    """Return up to `limit` bytes that are kept from `offset` on. Raises OSError.
+
+    Args:
+        offset: in bytes; a negative one counts from the end.
+    """
     fd = log.fileno()
     size = os.fstat(fd).st_size
     start = at = max(0, size + offset) if offset < 0 else offset
@@ -35,9 +39,8 @@ def read(log: BinaryIO, offset: int, limit: int) -> Output:
         kept = _seek(fd, at, os.SEEK_DATA, size)
         gap += kept - at
         data = os.pread(fd, min(limit, max(size - kept, 0)), kept)
-        data = data[
-            : _seek(fd, kept, os.SEEK_HOLE, kept) - kept
-        ]  # looked for after reading: what is no hole now was none then
+        # after reading: what is no hole now was none then
+        data = data[: _seek(fd, kept, os.SEEK_HOLE, kept) - kept]
         at = kept + len(data)
         size = os.fstat(fd).st_size
         if gap and (data or at >= size):
@@ -49,12 +52,12 @@ def read(log: BinaryIO, offset: int, limit: int) -> Output:
 
 
 def dropped(count: int) -> bytes:
-    """The line that stands for `count` bytes which are not kept."""
+    """Return the line that stands for `count` missing bytes."""
     return f"\n[... {amount(count)}".encode() + DROPPED
 
 
 def _seek(fd: int, at: int, what: int, end: int) -> int:
-    """Where the next data or hole begins, `end` where none comes or the file was cut meanwhile. Linux, lseek(2)."""
+    """Return where the next data or hole begins; `end` if there is none. See lseek(2)."""
     try:
         return os.lseek(fd, at, what)
     except OSError as e:

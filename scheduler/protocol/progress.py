@@ -1,9 +1,10 @@
-"""The progress protocol: a job may print, on a line of its own, a JSON object like
+"""The progress protocol: a job may print a line that holds nothing but a JSON object like
 
-    {"gpudeck": "progress", "done": 3, "total": 10, "note": "timing", "flops": 1.2e13, "time": 1760000000.0}
+    {"gpudeck": "progress", "done": 3, "total": 10, "note": "timing", "flops": 1.2e13, "time": 1.7e9}
 
-`flops` counts up over the job's life; `time` is seconds since the epoch. All but `gpudeck`, `done` and `total` may be left out.
-Bars of tqdm are understood too, of jobs that do not speak the protocol.
+`flops` counts up over the job's life; `time` is in seconds since the epoch. All fields but
+`gpudeck`, `done` and `total` are optional. The bars of tqdm are read, too, for jobs that do not
+use the protocol.
 """
 
 from __future__ import annotations
@@ -33,7 +34,9 @@ _BAR = re.compile(
 )
 
 
-class _Line(msgspec.Struct):
+class _ProgressLine(msgspec.Struct):
+    """Represent a line of the protocol."""
+
     gpudeck: Literal["progress"]
     done: float
     total: float
@@ -42,57 +45,50 @@ class _Line(msgspec.Struct):
     time: float = 0.0
 
 
-_DECODE = msgspec.json.Decoder(_Line).decode
+_DECODE = msgspec.json.Decoder(_ProgressLine).decode
 
 
 def parse(line: bytes, now: float) -> Progress | None:
-    """The progress this line of output reports, or None where it is ordinary output. Never raises: output is foreign data."""
+    """Return the progress that a line of output reports; None for ordinary output. Never raises."""
     if len(line) > MAX_LINE or _MARK not in line:
         return None
     try:
-        said = _DECODE(line)
+        report = _DECODE(line)
     except MALFORMED:
         return None
-    if (
-        not all(math.isfinite(x) for x in (said.done, said.total, said.flops, said.time))
-        or said.total <= 0
-    ):
+    numbers = (report.done, report.total, report.flops, report.time)
+    if not all(math.isfinite(number) for number in numbers) or report.total <= 0:
         return None
-    done = min(max(said.done, 0.0), said.total)
-    at = (
-        min(said.time, now) if said.time > 0 else now
-    )  # a clock that runs ahead (or counts in ms) must not look like the future
-    return Progress(done, said.total, printable(said.note)[:120], max(said.flops, 0.0), at)
+    done = min(max(report.done, 0.0), report.total)
+    # the time of a clock that runs ahead (or counts in ms) must not be in the future
+    at = min(report.time, now) if report.time > 0 else now
+    return Progress(done, report.total, printable(report.note)[:120], max(report.flops, 0.0), at)
 
 
 def parse_bar(line: bytes, now: float) -> Progress | None:
-    """The progress that a bar of tqdm shows, such as `train:  45%|####5     | 45/100 [00:12<00:15, 3.6it/s]`; else None."""
+    """Return the progress that a bar of tqdm shows; None for any other line.
+
+    A bar is like `train:  45%|####5     | 45/100 [00:12<00:15, 3.6it/s]`.
+    """
     found = _BAR.fullmatch(line) if len(line) <= MAX_LINE and b"%|" in line else None
     if found is None:
         return None
-    note, done, total = (
-        found["note"].decode(errors="replace"),
-        _scaled(found["done"]),
-        _scaled(found["total"]),
-    )
-    return (
-        Progress(min(done, total), total, printable(note).strip(" :")[:120], 0.0, now)
-        if total > 0
-        else None
-    )
+    done, total = _scaled(found["done"]), _scaled(found["total"])
+    note = printable(found["note"].decode(errors="replace")).strip(" :")[:120]
+    return Progress(min(done, total), total, note, 0.0, now) if total > 0 else None
 
 
 def _scaled(text: bytes) -> float:
-    """A count as tqdm writes it, with or without a unit: 45, 1.20k, 3.0M."""
+    """Return a count that tqdm wrote with or without a unit: 45, 1.20k, 3.0M."""
     factor = _FACTORS.get(text[-1:], 1.0)
     return float(text[:-1] if factor > 1 else text) * factor
 
 
 def unescaped(text: str) -> str:
-    """`text` without the sequences that colour a terminal, move its cursor or name its window."""
+    """Return the text without the escape sequences of a terminal (colours, cursor, titles)."""
     return _ESCAPES.sub("", text)
 
 
 def printable(text: str) -> str:
-    """`text` without control characters: what a job prints must not steer a terminal."""
+    """Return the text without control characters, so that it cannot control a terminal."""
     return "".join(c if c.isprintable() else " " for c in text)

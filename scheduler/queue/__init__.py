@@ -1,1 +1,1 @@
-"""The job queue: policy and placement are pure; transitions are committed before anybody hears of them."""
+"""The job queue: policy, placement and transitions are pure; every change is committed first."""

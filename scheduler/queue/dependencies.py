@@ -36,7 +36,7 @@ def open_dependencies(
 
 
 class Dependents:
-    """Keep the jobs that wait for others to end. The work for one end does not grow with the rest."""
+    """Keep the jobs that wait for others to end. The work for one end is independent of the rest."""
 
     def __init__(self) -> None:
         self._open: dict[int, set[int]] = {}

@@ -15,15 +15,12 @@ from scheduler.protocol.errors import UserError
 from scheduler.protocol.jobs import (
     Cancelling,
     Changes,
-    Event,
     Forecast,
-    GroupState,
     Job,
     Progress,
     Running,
     Spec,
 )
-from scheduler.protocol.search import Search
 from scheduler.protocol.wait_reasons import render
 from scheduler.queue.cancellation import Canceller
 from scheduler.queue.job_index import JobIndex
@@ -62,16 +59,16 @@ class Queue:
         """
         self._store = store
         self._index = JobIndex(store, on_end)
-        self._groups = GroupLimits(store, self._index)
-        self._planner = Planner(self._index, self._groups, executors)
-        self._queries = JobQueries(store, self._index, self._planner)
-        self._submission = Submission(store, self._index, self._queries, self._planner, executors)
+        self.groups = GroupLimits(store, self._index)
+        self._planner = Planner(self._index, self.groups, executors)
+        self.queries = JobQueries(store, self._index, self._planner)
+        self._submission = Submission(store, self._index, self.queries, self._planner, executors)
         self._progress = ProgressFollower(self._index)
         self._usage = UsageCollector()
         self._launcher = Launcher(
             store, self._index, self._planner, executors, self._progress, evict
         )
-        self._canceller = Canceller(store, self._index, self._queries, executors)
+        self._canceller = Canceller(store, self._index, self.queries, executors)
         self._reaper = Reaper(self._index, executors, self._launcher, self._progress, self._usage)
         self._recovery = Recovery(
             self._index, executors, self._reaper, self._canceller, self._progress
@@ -94,25 +91,9 @@ class Queue:
         """Return whether a job waits whose start may depend on readings of the devices."""
         return self._index.waiting.need_devices
 
-    def jobs(self) -> tuple[Job, ...]:
-        """Return the jobs that run, are served next, or ended last, as listed; newest first."""
-        return self._queries.overview()
-
     def get(self, job_id: int) -> Job:
         """Return a job. Raises NotFound."""
-        return self._queries.get(job_id)
-
-    def newest(self, limit: int, active: bool) -> tuple[Job, ...]:
-        """Return the newest jobs, as they are listed."""
-        return self._queries.newest(limit, active)
-
-    def find(self, search: Search, before: int, limit: int) -> tuple[tuple[Job, ...], int | None]:
-        """Return jobs that match a search, as they are listed; see `Store.find`."""
-        return self._queries.find(search, before, limit)
-
-    def timeline(self, job_id: int) -> tuple[Event, ...]:
-        """Return the events of a job, oldest first. Raises NotFound."""
-        return self._queries.timeline(job_id)
+        return self.queries.get(job_id)
 
     # What users request
 
@@ -161,23 +142,6 @@ class Queue:
     ) -> Cancelling:
         """Cancel all jobs that are named; see `Canceller.cancel_many`."""
         return self._canceller.cancel_many(jobs, ranges, array, group)
-
-    def groups(self) -> list[GroupState]:
-        """Return the groups with jobs, and those that are limited or paused, by name."""
-        return self._groups.states()
-
-    def set_group(self, name: str, limit: int | None, paused: bool | None) -> None:
-        """Limit or pause a group; None leaves it as it is. Raises UserError."""
-        self._groups.set(name, limit, paused)
-
-    @property
-    def paused(self) -> bool:
-        """Return whether the user paused the queue."""
-        return self._groups.paused
-
-    def pause(self, paused: bool) -> None:
-        """Start nothing new, or go on, also after a restart. Raises UserError."""
-        self._groups.pause(paused)
 
     # What the daemon does by and by
 

@@ -98,7 +98,7 @@ class Submission:
     def edit(
         self, job_id: int, changes: Changes, devices: Sequence[Device], availability: Availability
     ) -> Job:
-        """Change a job. Raises NotFound, UserError where it is too late or the job could not run."""
+        """Change a job. Raises NotFound, UserError if it is too late or the job could not run."""
         job = self._queries.get(job_id)
         spec = edited(job, changes)
         check_text(spec)

@@ -1,4 +1,4 @@
-"""The changes that a job goes through. Pure: a job and an event in, the job and its timeline out."""
+"""The changes that a job goes through, as pure functions that return the job and its events."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def end_event(state: Ended) -> Event:
 
 
 def log_events(outcome: Outcome) -> tuple[Event, ...]:
-    """Return an event where the log of an attempt exceeds its limit, as nothing could be dropped."""
+    """Return an event if the log of an attempt exceeds its limit, as nothing could be dropped."""
     if not isinstance(outcome, Exit) or not outcome.uncapped:
         return ()
     text = f"all of it was kept, as nothing could be dropped: {outcome.uncapped}"

@@ -93,7 +93,7 @@ class GetAnnotations(Request[tuple[Annotation, ...]], frozen=True, tag="annotati
 
     async def handle(self, daemon: Daemon, peer: Peer) -> tuple[Annotation, ...]:
         during = Search(since=self.since, until=self.until)
-        jobs, _ = daemon.queue.find(during, NEWEST, MAX_SPANS)
+        jobs, _ = daemon.queue.queries.find(during, NEWEST, MAX_SPANS)
         found = self._spans(jobs) + await daemon.recorder.annotations(self.since, self.until)
         return tuple(sorted(found, key=lambda annotation: annotation.time))
 

@@ -13,7 +13,7 @@ class Pause(Request[None], frozen=True, tag="pause"):
     paused: bool
 
     async def handle(self, daemon: Daemon, peer: Peer) -> None:
-        daemon.queue.pause(self.paused)
+        daemon.queue.groups.pause(self.paused)
         daemon.queue_changed()
 
 
@@ -21,7 +21,7 @@ class GetGroups(Request[tuple[GroupState, ...]], frozen=True, tag="groups"):
     """List the groups, by name."""
 
     async def handle(self, daemon: Daemon, peer: Peer) -> tuple[GroupState, ...]:
-        return tuple(daemon.queue.groups())
+        return tuple(daemon.queue.groups.states())
 
 
 class SetGroup(Request[tuple[GroupState, ...]], frozen=True, tag="group"):
@@ -32,6 +32,6 @@ class SetGroup(Request[tuple[GroupState, ...]], frozen=True, tag="group"):
     paused: bool | None = None
 
     async def handle(self, daemon: Daemon, peer: Peer) -> tuple[GroupState, ...]:
-        daemon.queue.set_group(self.name, self.limit, self.paused)
+        daemon.queue.groups.set(self.name, self.limit, self.paused)
         daemon.queue_changed()
-        return tuple(daemon.queue.groups())
+        return tuple(daemon.queue.groups.states())

@@ -48,7 +48,7 @@ class GetTimeline(Request[tuple[Event, ...]], frozen=True, tag="timeline"):
     job: int
 
     async def handle(self, daemon: Daemon, peer: Peer) -> tuple[Event, ...]:
-        return daemon.queue.timeline(self.job)
+        return daemon.queue.queries.timeline(self.job)
 
 
 class ListJobs(Request[tuple[Job, ...]], frozen=True, tag="jobs"):
@@ -58,7 +58,7 @@ class ListJobs(Request[tuple[Job, ...]], frozen=True, tag="jobs"):
     active: bool = False
 
     async def handle(self, daemon: Daemon, peer: Peer) -> tuple[Job, ...]:
-        return daemon.queue.newest(self.limit, self.active)
+        return daemon.queue.queries.newest(self.limit, self.active)
 
 
 class FindJobs(Request[Page], frozen=True, tag="find"):
@@ -78,4 +78,4 @@ class FindJobs(Request[Page], frozen=True, tag="find"):
             if search.device in (device.id, str(device.index)):
                 search = msgspec.structs.replace(search, device=device.id)
                 break
-        return Page(*daemon.queue.find(search, self.before, self.limit))
+        return Page(*daemon.queue.queries.find(search, self.before, self.limit))

@@ -24,12 +24,12 @@ def test_a_job_submitted_before_the_devices_are_known_is_for_the_first_that_are(
     store: Store,
 ) -> None:
     queue = make_queue(store)
-    queue.pause(True)
+    queue.groups.pause(True)
     job = queue.submit([Spec(("true",), "a", "/", gpus=1)], [])[0]
     queue.step([GPU])
     assert store.get(job.id).spec.kind == "nvidia"
     again = make_queue(store)
-    again.pause(False)
+    again.groups.pause(False)
     again.step([CPU])
     assert wait_reason(again, job.id) == OtherDevices("nvidia", "cpu")
 
@@ -139,5 +139,5 @@ def test_a_list_is_bounded(store: Store, monkeypatch: pytest.MonkeyPatch, active
     monkeypatch.setattr(queries, "MAX_LISTED", 2)
     queue = make_queue(store)
     ids = [queue.submit([Spec(("true",), "a", "/")], [CPU])[0].id for _ in range(4)]
-    assert [job.id for job in queue.newest(10**9, active)] == [ids[3], ids[2]]
-    assert queue.newest(-1, active) == ()
+    assert [job.id for job in queue.queries.newest(10**9, active)] == [ids[3], ids[2]]
+    assert queue.queries.newest(-1, active) == ()

@@ -87,7 +87,7 @@ def test_a_job_whose_environment_is_damaged_is_held_and_never_runs_with_another(
     queue = make_queue(store)
     queue.step([CPU])
     assert wait_reason(queue, bereft) == EnvironmentMissing()
-    assert [event.what for event in queue.timeline(bereft)] == [
+    assert [event.what for event in queue.queries.timeline(bereft)] == [
         "submitted",
         "held",
         "edited",
@@ -161,7 +161,8 @@ def test_many_that_can_never_run_are_cancelled_in_pieces_and_none_starts_meanwhi
     assert {queue.get(n).state.reason for n in after} == {reason}  # type: ignore[union-attr]
     assert queue.get(last).status == "cancelled" and queue.get(spared).status == "queued"
     assert all(
-        [e.what for e in queue.timeline(n)] == ["submitted", "cancelled"] for n in (*after, last)
+        [e.what for e in queue.queries.timeline(n)] == ["submitted", "cancelled"]
+        for n in (*after, last)
     )
 
 
@@ -356,7 +357,7 @@ def test_a_further_attempt_that_the_store_lost_is_not_run_twice(
 def test_no_more_are_submitted_at_once_than_the_daemon_can_take_in_a_moment(queue: Queue) -> None:
     with pytest.raises(UserError, match="up to 10000 jobs"):
         queue.submit([Spec(("true",), "x", "/")] * 10_001, [CPU])
-    assert queue.jobs() == ()
+    assert queue.queries.overview() == ()
 
 
 def test_many_are_cancelled_in_one_commit_and_again_is_no_error(
@@ -390,9 +391,11 @@ def test_many_are_cancelled_in_one_commit_and_again_is_no_error(
     assert queue.cancel_many(array, (), array[0], "") == Cancelling(
         (), tuple(array[:2]), tuple(array[2:])
     ), "as it was"
-    assert [e.what for e in queue.timeline(array[0])] == ["submitted", "started", "asked to end"], (
-        "told once: its time to end goes on"
-    )
+    assert [e.what for e in queue.queries.timeline(array[0])] == [
+        "submitted",
+        "started",
+        "asked to end",
+    ], "told once: its time to end goes on"
     assert queue.cancel_many((), (), None, "g") == Cancelling((grouped,))
     eventually(lambda: all(ended(queue, n) for n in array))
     assert {queue.get(n).status for n in array} == {"cancelled"}

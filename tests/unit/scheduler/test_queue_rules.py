@@ -47,7 +47,7 @@ def job(number: int, state: State | None = None, **more: object) -> Job:
 def queue(store: Store) -> Queue:
     """Return a queue that starts nothing, as it is paused."""
     made = make_queue(store)
-    made.pause(True)
+    made.groups.pause(True)
     return made
 
 
@@ -126,8 +126,8 @@ def test_a_job_waits_for_those_before_it_and_is_cancelled_where_one_fails(queue:
     first = submit(queue)
     good, any_end = submit(queue, after=(first,)), submit(queue, after_any=(first,))
     chain = submit(queue, after=(good,))
-    queue.pause(False)
-    queue.pause(True)
+    queue.groups.pause(False)
+    queue.groups.pause(True)
     queue.step([CPU])
     queue.cancel(first)
     queue.step([CPU])
@@ -139,7 +139,7 @@ def test_a_job_waits_for_those_before_it_and_is_cancelled_where_one_fails(queue:
         reason=f"job {good}, which had to succeed first, was cancelled",
     )
     assert isinstance(queue.get(any_end).state, Queued)
-    assert [e.what for e in queue.timeline(chain)] == ["submitted", "cancelled"]
+    assert [e.what for e in queue.queries.timeline(chain)] == ["submitted", "cancelled"]
     with pytest.raises(
         UserError,
         match=f"the job can never run: job {first}, which had to succeed first, was cancelled",
@@ -161,18 +161,18 @@ def test_nobody_waits_for_a_job_that_is_not_there_or_for_itself(
 ) -> None:
     with pytest.raises(NotFound):
         submit(queue, **{field: (number,)})
-    assert queue.newest(9, active=True) == ()
+    assert queue.queries.newest(9, active=True) == ()
 
 
 def test_what_waits_for_others_waits_on_after_a_restart(queue: Queue, store: Store) -> None:
     first = submit(queue)
     second = submit(queue, after=(first,), after_any=(first,))
     again = make_queue(store)
-    again.pause(False)
+    again.groups.pause(False)
     assert wait_reason(again, second) == AfterJobs((first,), "x")
     again.cancel(first)
     once_more = make_queue(store)
-    once_more.pause(True)
+    once_more.groups.pause(True)
     once_more.step([CPU])
     assert once_more.get(second).status == "cancelled", "also where the daemon ended in between"
 
@@ -181,7 +181,7 @@ def test_many_are_submitted_whole_or_not_at_all(queue: Queue) -> None:
     good = Spec(("true",), "x", "/")
     with pytest.raises(UserError, match="no command"):
         queue.submit([good, msgspec.structs.replace(good, argv=())], [CPU])
-    assert queue.newest(9, active=True) == ()
+    assert queue.queries.newest(9, active=True) == ()
     assert [j.id for j in queue.submit([good] * 3, [CPU])] == [1, 2, 3]
 
 
@@ -189,15 +189,15 @@ def test_edits_moves_and_groups_survive_a_restart(queue: Queue, store: Store) ->
     ids = [submit(queue, group="g") for _ in range(3)]
     queue.edit(ids[0], Changes(name="first", tags=("t",)), [CPU])
     queue.move(ids[2], ids[0], after=False)
-    queue.set_group("g", 1, None)
-    queue.set_group("g", None, True)
+    queue.groups.set("g", 1, None)
+    queue.groups.set("g", None, True)
     again = make_queue(store)
     assert [again.get(n).spec.name for n in ids] == ["first", "x", "x"]
     assert sorted(map(again.get, ids), key=turn) == [again.get(ids[n]) for n in (2, 0, 1)]
-    assert [(g.group, g.waiting, g.running) for g in again.groups()] == [
+    assert [(g.group, g.waiting, g.running) for g in again.groups.states()] == [
         (Group("g", 1, True), 3, 0)
     ]
-    assert [e.what for e in again.timeline(ids[2])] == ["submitted", "moved"]
+    assert [e.what for e in again.queries.timeline(ids[2])] == ["submitted", "moved"]
     assert store.env(ids[0]) == {"A": "b"}, "an edit does not lose it"
 
 
@@ -208,7 +208,7 @@ def test_an_edit_that_could_never_run_is_refused_and_changes_nothing(queue: Queu
     assert queue.get(number).spec.gpus == 1
     queue.cancel(number)
     assert queue.edit(number, Changes(notes="why"), [CPU]).spec.notes == "why"
-    assert next(j for j in queue.jobs() if j.id == number).spec.notes == "why"
+    assert next(j for j in queue.queries.overview() if j.id == number).spec.notes == "why"
     for changes in (
         Changes(notes="x" * 10_001),
         Changes(tags=("t" * 6000, "u" * 6000)),
