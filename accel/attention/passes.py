@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from accel.attention.backends import BACKENDS, Gradients, Prepares, Run
+from accel.attention.backends import BACKENDS, Gradients, Run
 from accel.attention.backends.base import like, side_by_side
 from accel.attention.dispatch import choose
 from accel.attention.inputs import Inputs, problem_of
@@ -30,8 +30,7 @@ def prepared(x: Inputs, problem: Problem, backend: str) -> Run | None:
 
     Not for inputs with a bias and not for ragged batches.
     """
-    able = BACKENDS[backend]
-    return able.prepared(x, problem) if isinstance(able, Prepares) and not problem.empty else None
+    return None if problem.empty else BACKENDS[backend].prepared(x, problem)
 
 
 def backward(

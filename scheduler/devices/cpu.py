@@ -9,14 +9,18 @@ import psutil
 
 from scheduler.devices import machine
 from scheduler.protocol.absence import Absence, Unavailable, Unreadable
-from scheduler.protocol.devices import Detail, Device, Reading
+from scheduler.protocol.devices import Detail, Device, Reading, Source
 
 _RAPL = Path("/sys/class/powercap")
 _TEMP_CHIPS = ("coretemp", "k10temp", "zenpower", "cpu_thermal", "acpitz")
 
 
-class CpuSource:
-    """Read the CPU by the kernel's own counters (psutil, hwmon, RAPL)."""
+class CpuSource(Source):
+    """Read the CPU by the kernel's own counters (psutil, hwmon, RAPL).
+
+    They cover the whole interval, so there is nothing to sample. The CPU is not leased, and its
+    processes are not listed.
+    """
 
     def __init__(self, why: str) -> None:
         """Start the counters.
@@ -37,13 +41,6 @@ class CpuSource:
             "why": self._why,
         }
         return [Device("cpu", 0, cpu_name(), "cpu", "CPU: no NVIDIA GPU found", facts)]
-
-    def sample(self) -> None:
-        """Do nothing: the kernel's counters cover the whole interval."""
-
-    def occupancy(self, now: float) -> list[Reading]:
-        """Return nothing: the CPU is not leased, and its processes are not listed."""
-        return []
 
     def read(self, now: float) -> list[Reading]:
         """Return one reading of the CPU and of the machine around it."""
@@ -76,9 +73,6 @@ class CpuSource:
         io = self._detail_io.read(now)
         disks, networks = ([], []) if isinstance(io, Unavailable) else io
         return [Detail("cpu", now, (*machine.cores(), *disks, *networks, *machine.sensors()))]
-
-    def close(self) -> None:
-        """Do nothing: nothing is held open."""
 
     def _power(self, now: float) -> float | Absence:
         """Return the watts of all packages since the last reading, or why they are not known."""

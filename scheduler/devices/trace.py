@@ -17,7 +17,7 @@ from typing import Self
 import msgspec
 
 from scheduler.protocol.absence import Unavailable, explain
-from scheduler.protocol.devices import Detail, Device, Reading
+from scheduler.protocol.devices import Device, Reading, Source
 from scheduler.protocol.errors import MALFORMED, NotFound, UserError
 
 FORMAT = 1
@@ -145,7 +145,7 @@ def _lines(file: Path) -> Iterator[bytes]:
         ) from e
 
 
-class ReplaySource:
+class ReplaySource(Source):
     """Play a trace in a loop, as if it were live; it is labelled REPLAY and runs no jobs."""
 
     def __init__(self, file: Path, copies: int = 1, start: float | None = None) -> None:
@@ -183,13 +183,6 @@ class ReplaySource:
             for i, d in enumerate(self._recorded)
         ]
 
-    def sample(self) -> None:
-        """Do nothing: the recorded readings are averages already."""
-
-    def occupancy(self, now: float) -> list[Reading]:
-        """Return nothing: the recorded processes are on no device now."""
-        return []
-
     def read(self, now: float) -> list[Reading]:
         """Return the readings of the moment that plays at `now`."""
         if self._start is None:
@@ -212,10 +205,3 @@ class ReplaySource:
                         )
                     )
         return readings
-
-    def details(self, now: float) -> list[Detail]:
-        """Return nothing: a trace holds readings only."""
-        return []
-
-    def close(self) -> None:
-        """Do nothing: no file is held open."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal, Protocol
+from typing import Literal
 
 import msgspec
 
@@ -149,12 +149,12 @@ class Detail(msgspec.Struct, frozen=True):
     """All processes, with command line, container and share."""
 
 
-class Source(Protocol):
+class Source:
     """Provide readings of hardware, or of a recorded trace. Only the probe process uses it."""
 
     def devices(self) -> list[Device]:
         """Return the devices that exist now; called again after DevicesChanged."""
-        ...
+        raise NotImplementedError
 
     def read(self, now: float) -> list[Reading]:
         """Return one reading of every device.
@@ -162,7 +162,7 @@ class Source(Protocol):
         Raises:
             DevicesChanged: The devices are no longer those that `devices` returned.
         """
-        ...
+        raise NotImplementedError
 
     def occupancy(self, now: float) -> list[Reading]:
         """Return memory and processes of every device: cheap, and at any moment.
@@ -170,19 +170,17 @@ class Source(Protocol):
         Raises:
             DevicesChanged: As `read` does.
         """
-        ...
+        return []
 
     def sample(self) -> None:
         """Take a sample; called several times between two readings, for means over the interval."""
-        ...
 
     def details(self, now: float) -> list[Detail]:
         """Return what costs too much to read all the time. Raises DevicesChanged as `read` does."""
-        ...
+        return []
 
     def close(self) -> None:
         """Release the hardware or the file."""
-        ...
 
 
 class DevicesChanged(Exception):

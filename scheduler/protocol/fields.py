@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Literal, NamedTuple
 
 Pace = Literal["fast", "slow", "rare", "static"]
-"""How often a field is read: with every reading, every few seconds, twice a minute, or about once."""
+"""How often a field is read: always, every few seconds, twice a minute, or about once."""
 
 
 class Field(NamedTuple):

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from accel.attention.backends.base import Backend, Direction, Gradients, Prepares, Run
+from accel.attention.backends.base import Backend, Direction, Gradients, Run
 from accel.attention.backends.fa4 import FlashAttention4
 from accel.attention.backends.math import Math
 from accel.attention.backends.own import Hopper, Portable
 from accel.attention.backends.reference import Reference
 from accel.attention.backends.torch_kernels import Cudnn, Efficient, Flash
 
-__all__ = ["BACKENDS", "Backend", "Direction", "Gradients", "Prepares", "Run"]
+__all__ = ["BACKENDS", "Backend", "Direction", "Gradients", "Run"]
 
 _ALL: tuple[Backend, ...] = (
     Hopper(),

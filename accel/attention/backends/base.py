@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Literal, NamedTuple, Protocol, runtime_checkable
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -28,9 +28,21 @@ Run = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
 """A forward pass that maps q, k and v to out and lse."""
 
 
-@runtime_checkable
-class Prepares(Protocol):
-    """A backend that can prepare its work for inputs of one kind ahead of the calls."""
+class Backend:
+    """One implementation of attention.
+
+    Any backend's backward pass can follow any other's forward pass: they share only out and lse.
+    """
+
+    name: str
+
+    def rules(self, p: Problem, direction: Direction) -> Iterator[str]:
+        """Yield every reason why this pass of the problem cannot be computed."""
+        return iter(())
+
+    def refusal(self, problem: Problem, direction: Direction) -> str | None:
+        """Return why this pass of the problem cannot be computed, or None if it can."""
+        return "; ".join(self.rules(problem, direction)) or None
 
     def prepared(self, x: Inputs, problem: Problem) -> Run | None:
         """Return a forward pass for all inputs like these, or None if each call is different.
@@ -39,19 +51,7 @@ class Prepares(Protocol):
         output has the layout of torch.empty_like(q), and lse is contiguous. The problem is neither
         refused nor empty.
         """
-
-
-class Backend(Protocol):
-    """One implementation of attention.
-
-    Any backend's backward pass can follow any other's forward pass: they share only out and lse.
-    """
-
-    @property
-    def name(self) -> str: ...
-
-    def refusal(self, problem: Problem, direction: Direction) -> str | None:
-        """Return why this pass of the problem cannot be computed, or None if it can."""
+        return None
 
     def forward(self, x: Inputs, problem: Problem) -> tuple[Tensor, Tensor]:
         """Return out [B,H,Sq,D] in the dtype of q, and lse, float32 [B,H,Sq].
@@ -59,11 +59,13 @@ class Backend(Protocol):
         lse is the natural logarithm of each row's sum of exponentials. A row that sees no key gives
         0 and -inf. The problem describes x, and is neither refused nor empty.
         """
+        raise NotImplementedError
 
     def backward(
         self, dout: Tensor, x: Inputs, out: Tensor, lse: Tensor, problem: Problem
     ) -> Gradients:
         """Return the gradients from dout [B,H,Sq,D], the gradient of out."""
+        raise NotImplementedError
 
 
 def half_precision_on_ampere(p: Problem) -> Iterator[str]:

@@ -15,6 +15,7 @@ from typing import Any
 from torch import Tensor
 
 from accel.attention.backends.base import (
+    Backend,
     Direction,
     Gradients,
     half_precision_on_ampere,
@@ -27,19 +28,19 @@ from accel.attention.inputs import Inputs
 from accel.attention.problem import Problem
 
 
-class FlashAttention4:
+class FlashAttention4(Backend):
     """FlashAttention-4, which works on [B,S,H,D] and aligns bottom-right."""
 
     name = "fa4"
 
     def refusal(self, problem: Problem, direction: Direction) -> str | None:
-        """Return why it cannot compute the pass, or None."""
-        known = "; ".join(self._rules(problem, direction))
-        return known or (
-            None if installed() else "is not installed (pip install --pre flash-attn-4)"
-        )
+        """Return why it cannot compute the pass, or None; the package is looked up last."""
+        if (refusal := super().refusal(problem, direction)) is not None:
+            return refusal
+        return None if installed() else "is not installed (pip install --pre flash-attn-4)"
 
-    def _rules(self, p: Problem, direction: Direction) -> Iterator[str]:
+    def rules(self, p: Problem, direction: Direction) -> Iterator[str]:
+        """Yield every reason against the pass."""
         yield from on_cuda(p)
         yield from half_precision_on_ampere(p)
         yield from head_size_up_to(256, p)

@@ -10,18 +10,15 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from accel.attention.backends.base import Direction, Gradients
+from accel.attention.backends.base import Backend, Gradients
 from accel.attention.inputs import Inputs
 from accel.attention.problem import Problem
 
 
-class Math:
+class Math(Backend):
     """Attention in float32 (float64 for float64 inputs) for any dtype, also under autocast."""
 
     name = "math"
-
-    def refusal(self, problem: Problem, direction: Direction) -> None:
-        """Return None: every valid problem can be computed."""
 
     def forward(self, x: Inputs, problem: Problem) -> tuple[Tensor, Tensor]:
         """Run the forward pass, holding scores of heads x queries x keys."""

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from accel.attention.backends.base import (
+    Backend,
     Direction,
     Gradients,
     Run,
@@ -26,16 +27,13 @@ from accel.attention.inputs import Inputs, loadable
 from accel.attention.problem import Problem
 
 
-class Hopper:
+class Hopper(Backend):
     """Warp-specialised kernels in Gluon for compute capability 9.0."""
 
     name = "hopper"
 
-    def refusal(self, problem: Problem, direction: Direction) -> str | None:
-        """Return why it cannot compute the pass, or None."""
-        return "; ".join(self._rules(problem)) or None
-
-    def _rules(self, p: Problem) -> Iterator[str]:
+    def rules(self, p: Problem, direction: Direction) -> Iterator[str]:
+        """Yield every reason against the pass."""
         yield from on_cuda(p)
         if p.capability is not None and p.capability != (9, 0):
             yield f"needs compute capability 9.0; this GPU has {version(p)}"
@@ -77,16 +75,13 @@ class Hopper:
         )
 
 
-class Portable:
+class Portable(Backend):
     """Kernels in Triton for compute capability 8.0 to 12.0, which also take masks and biases."""
 
     name = "triton"
 
-    def refusal(self, problem: Problem, direction: Direction) -> str | None:
-        """Return why it cannot compute the pass, or None."""
-        return "; ".join(self._rules(problem)) or None
-
-    def _rules(self, p: Problem) -> Iterator[str]:
+    def rules(self, p: Problem, direction: Direction) -> Iterator[str]:
+        """Yield every reason against the pass."""
         yield from on_cuda(p)
         if p.dtype == torch.float64:
             yield "takes float16, bfloat16 and float32, not float64"

@@ -5,20 +5,17 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from accel.attention.backends.base import Direction, Gradients
+from accel.attention.backends.base import Backend, Gradients
 from accel.attention.inputs import Inputs
 from accel.attention.problem import Problem
 from accel.attention.reference import reference
 
 
-class Reference:
+class Reference(Backend):
     """Attention in float64, returned in the dtype of q, with gradients by automatic
     differentiation."""
 
     name = "reference"
-
-    def refusal(self, problem: Problem, direction: Direction) -> None:
-        """Return None: every valid problem can be computed."""
 
     def forward(self, x: Inputs, problem: Problem) -> tuple[Tensor, Tensor]:
         """Run the forward pass, one block of rows after the other."""

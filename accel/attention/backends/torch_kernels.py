@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from accel.attention.backends.base import (
+    Backend,
     Direction,
     Gradients,
     half_precision_on_ampere,
@@ -35,17 +36,14 @@ key, and answers 0.
 """
 
 
-class FlashCuda:
+class FlashCuda(Backend):
     """FlashAttention-2 as PyTorch builds it.
 
     It works on [B,S,H,D], takes windows and ragged batches, and aligns bottom-right itself.
     """
 
-    def refusal(self, problem: Problem, direction: Direction) -> str | None:
-        """Return why it cannot compute the pass, or None."""
-        return "; ".join(self._rules(problem, direction)) or None
-
-    def _rules(self, p: Problem, direction: Direction) -> Iterator[str]:
+    def rules(self, p: Problem, direction: Direction) -> Iterator[str]:
+        """Yield every reason against the pass."""
         yield from half_precision_on_ampere(p)
         yield from head_size_up_to(256, p)
         yield from no_bias(p)
@@ -112,14 +110,11 @@ class FlashCuda:
         return Gradients(*(_heads_first(g, x)[..., : problem.head_dim] for g in grads))
 
 
-class FlashCpu:
+class FlashCpu(Backend):
     """PyTorch's blocked attention for CPUs."""
 
-    def refusal(self, problem: Problem, direction: Direction) -> str | None:
-        """Return why it cannot compute the pass, or None."""
-        return "; ".join(self._rules(problem, direction)) or None
-
-    def _rules(self, p: Problem, direction: Direction) -> Iterator[str]:
+    def rules(self, p: Problem, direction: Direction) -> Iterator[str]:
+        """Yield every reason against the pass."""
         yield from no_bias(p)
         yield from no_softcap(p)
         if direction == "backward" and p.dtype == torch.float64:
@@ -187,7 +182,7 @@ def _spoilt(q: Tensor, k: Tensor, problem: Problem) -> Tensor:
     return q.isnan().any(dim=-1) | seen
 
 
-class Flash:
+class Flash(Backend):
     """PyTorch's FlashAttention for the problem's device."""
 
     name = "flash"
@@ -211,16 +206,13 @@ class Flash:
         return self._cpu if problem.device.type == "cpu" else self._cuda
 
 
-class Cudnn:
+class Cudnn(Backend):
     """The attention of cuDNN."""
 
     name = "cudnn"
 
-    def refusal(self, problem: Problem, direction: Direction) -> str | None:
-        """Return why it cannot compute the pass, or None."""
-        return "; ".join(self._rules(problem, direction)) or None
-
-    def _rules(self, p: Problem, direction: Direction) -> Iterator[str]:
+    def rules(self, p: Problem, direction: Direction) -> Iterator[str]:
+        """Yield every reason against the pass."""
         yield from on_cuda(p)
         yield from half_precision_on_ampere(p)
         yield from head_size_up_to(256 if p.capability and p.capability[0] == 9 else 128, p)
@@ -286,7 +278,7 @@ class Cudnn:
         return Gradients(*(g[..., : problem.head_dim] for g in (whole, dk, dv)))
 
 
-class Efficient:
+class Efficient(Backend):
     """The memory-efficient kernel of xFormers as PyTorch builds it.
 
     It also takes float32 and runs on GPUs before Ampere.
@@ -294,11 +286,8 @@ class Efficient:
 
     name = "efficient"
 
-    def refusal(self, problem: Problem, direction: Direction) -> str | None:
-        """Return why it cannot compute the pass, or None."""
-        return "; ".join(self._rules(problem, direction)) or None
-
-    def _rules(self, p: Problem, direction: Direction) -> Iterator[str]:
+    def rules(self, p: Problem, direction: Direction) -> Iterator[str]:
+        """Yield every reason against the pass."""
         yield from on_cuda(p)
         yield from no_bias(p)
         yield from no_softcap(p)

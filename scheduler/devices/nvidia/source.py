@@ -12,11 +12,11 @@ import pynvml as nv
 from scheduler.devices.nvidia.errors import RETRY_S, unreachable
 from scheduler.devices.nvidia.events import XidEvents
 from scheduler.devices.nvidia.gpu import Gpu
-from scheduler.protocol.devices import Detail, Device, DevicesChanged, NoGpu, Reading
+from scheduler.protocol.devices import Detail, Device, DevicesChanged, NoGpu, Reading, Source
 from scheduler.protocol.errors import UserError
 
 
-class NvmlSource:
+class NvmlSource(Source):
     """Read all GPUs. One that does not answer keeps its place, and is tried again now and then."""
 
     def __init__(self) -> None:
