@@ -1,4 +1,4 @@
-"""gpudeck clean, with a real daemon and real jobs: shown, asked, moved, undone, emptied; what runs is left alone."""
+"""Test gpudeck clean with a real daemon and real jobs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ WAIT_S = 60.0
 
 @pytest.fixture(scope="module")
 def deck(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
-    """A daemon whose user has a home folder of the test's own."""
+    """Yield a client of a daemon whose user has a new home folder."""
     folder = tmp_path_factory.mktemp("clean")
     with pytest.MonkeyPatch.context() as patch, state_folder(folder / "state"):
         for name in (
@@ -49,7 +49,7 @@ def deck(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
 
 @pytest.fixture
 def kernel(deck: Client) -> Path:
-    """One that was last used long ago."""
+    """Return a compiled kernel that was last used long ago."""
     folder = Path.home() / ".triton" / "cache" / "KERNEL \x1b[31m"
     write(folder / "a.cubin", b"x" * 2**21)
     return aged(folder, 60)
@@ -63,7 +63,7 @@ def printed(capsys: pytest.CaptureFixture[str], *words: str, status: int = 0) ->
 
 
 def answered(answer: str, *words: str) -> str:
-    """What the command writes on a terminal on which somebody answers its question."""
+    """Return what a command writes on a terminal on which a user answers its question."""
     pid, fd = pty.fork()
     if pid == 0:
         os.execv(sys.executable, [sys.executable, "-m", "app", *words])
@@ -81,7 +81,7 @@ def answered(answer: str, *words: str) -> str:
     return seen.decode()
 
 
-def test_a_person_is_shown_and_asked_and_can_undo(
+def test_clean_lists_asks_and_can_be_undone(
     kernel: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = printed(capsys, "clean")
@@ -101,7 +101,7 @@ def test_a_person_is_shown_and_asked_and_can_undo(
     assert printed(capsys, "clean", "--empty") == "The trash holds nothing from a cleanup.\n"
 
 
-def test_programs_get_json_and_only_yes_moves(
+def test_json_output_moves_files_only_with_yes(
     kernel: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def told(*words: str) -> Any:
@@ -120,7 +120,7 @@ def test_programs_get_json_and_only_yes_moves(
     assert "undone, or emptied" in printed(capsys, "clean", "--undo", moved["id"], status=1)
 
 
-def test_files_of_a_job_that_runs_are_left_alone_and_those_of_an_ended_one_go(deck: Client) -> None:
+def test_files_of_ended_jobs_are_moved_but_not_those_of_running_jobs(deck: Client) -> None:
     goes_on = deck.submit(
         python(
             "import sys; print('here', flush=True); sys.stdin.read(); import time; time.sleep(600)"
@@ -150,8 +150,8 @@ def test_files_of_a_job_that_runs_are_left_alone_and_those_of_an_ended_one_go(de
     deck.cancel(goes_on.id)
 
 
-def test_what_the_end_of_a_long_command_names_stays(deck: Client, tmp_path: Path) -> None:
-    """Of which lists have the beginning only."""
+def test_files_named_at_the_end_of_a_long_command_are_kept(deck: Client, tmp_path: Path) -> None:
+    """Lists hold only the beginning of a long command."""
     dumps = [
         write(tmp_path / "work" / f"core.{i}", b"\x7fELF\x02\x01" + bytes(10) + b"\x04\x00", 10)
         for i in range(2)
@@ -180,10 +180,10 @@ sys.stdin.read()
 """
 
 
-def test_a_process_that_a_job_left_on_a_gpu_is_told_and_ended_by_kill(
+def test_a_process_that_a_job_left_on_a_gpu_is_listed_and_can_be_killed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The GPU is played at the hardware's edge; process, daemon and probe are real."""
+    """The GPU is simulated; process, daemon and probe are real."""
     gpu, here = tmp_path / "gpu", Path(__file__).parent
     (gpu / "dev").mkdir(parents=True)
     with pytest.MonkeyPatch.context() as patch, state_folder(tmp_path / "home"):

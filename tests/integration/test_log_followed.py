@@ -1,4 +1,4 @@
-"""A log over its limit, as its readers see it: the daemon's own follower, a client, the command line, the window's question."""
+"""Test that a log over its limit is read correctly by every reader."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ CODE = """if True:
     sys.exit(3)"""
 
 
-def test_a_flood_is_kept_small_without_a_daemon_and_followed_over_the_gap(
+def test_a_log_is_cut_without_a_daemon_and_followed_across_the_gap(
     home: Path, tmp_path: Path, capsysbinary: pytest.CaptureFixture[bytes]
 ) -> None:
     settings.save(Settings(source="cpu", log_limit=1 / 1024))
@@ -66,7 +66,7 @@ def test_a_flood_is_kept_small_without_a_daemon_and_followed_over_the_gap(
     assert capsysbinary.readouterr().out == shown.encode()
 
 
-def test_the_limit_is_a_setting_that_holds_for_the_next_job(cpu_home: Path) -> None:
+def test_a_new_log_limit_applies_to_the_next_job(cpu_home: Path) -> None:
     flood = python(f"import os; os.write(1, b'x' * {2 * MIB})")
     with Client() as deck:
         ready(deck)

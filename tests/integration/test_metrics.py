@@ -1,4 +1,4 @@
-"""What Prometheus scrapes: from the real daemon with recorded GPUs, parsed by Prometheus' own parser."""
+"""Test the metrics of a real daemon with recorded GPUs, using Prometheus' own parser."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def scrape(url: str, token: str = "") -> str:
         return reply.read().decode()
 
 
-def test_eight_gpus_are_scraped_under_the_names_of_dcgm(
+def test_eight_gpus_are_served_under_the_names_of_dcgm(
     eight: Client, capsys: pytest.CaptureFixture[str]
 ) -> None:
     eight.submit(["true"], hold=True, name='has "quotes"\nand lines')
@@ -95,9 +95,7 @@ def test_eight_gpus_are_scraped_under_the_names_of_dcgm(
     assert "DCGM_FI_DEV_FAN_SPEED" not in found, "what cannot be read is a gap"
 
 
-def test_a_cpu_is_named_as_one_and_printed_once(
-    cpu_home: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_cpu_has_metrics_of_its_own(cpu_home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     capsys.readouterr()
     assert main(["metrics", "--once"]) == 0
     found = parsed(capsys.readouterr().out)
@@ -105,20 +103,20 @@ def test_a_cpu_is_named_as_one_and_printed_once(
     assert not [name for name in found if name.startswith("DCGM")]
 
 
-def test_a_port_that_is_taken_is_one_line(
+def test_an_unavailable_address_is_reported_in_one_line(
     cpu_home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["metrics", "--host", "192.0.2.1"]) == 1
     assert "Choose another port with --port" in capsys.readouterr().err
 
 
-def test_names_are_unique_and_well_formed() -> None:
+def test_metric_names_are_unique() -> None:
     names = [d.name for d in DCGM.values()]
     assert len(set(names)) == len(names)
     assert set(DCGM) <= set(FIELDS)
 
 
-def test_the_grafana_dashboard_shows_what_is_served(
+def test_the_grafana_dashboard_uses_only_served_metrics(
     eight: Client, capsys: pytest.CaptureFixture[str]
 ) -> None:
     capsys.readouterr()

@@ -1,4 +1,4 @@
-"""The main job from end to end, as a user without a display runs it: real daemon, real attention, real window, real files."""
+"""Test the tour with a real daemon, real attention, a real window and real files."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def gpudeck(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture
 def quick_home(home: Path) -> Path:
-    """Watches the CPU, which counts as idle at once, however much the machine does besides."""
+    """Return a state folder for the CPU, which counts as idle at once whatever the machine does."""
     settings.save(
         Settings(source="cpu", idle_util_percent=100, idle_dwell_s=0, model_folder=TEMPLATE)
     )
@@ -46,9 +46,7 @@ def size_of(png: Path) -> tuple[int, int]:
     return struct.unpack(">II", png.read_bytes()[16:24])
 
 
-def test_without_a_display_gpudeck_says_so_and_runs_the_main_job(
-    quick_home: Path, tmp_path: Path
-) -> None:
+def test_gpudeck_without_a_display_runs_the_tour(quick_home: Path, tmp_path: Path) -> None:
     ran = gpudeck(cwd=tmp_path)
     assert ran.returncode == 0, ran.stderr
     assert ran.stderr == ""
@@ -89,7 +87,7 @@ def test_without_a_display_gpudeck_says_so_and_runs_the_main_job(
 
 
 @pytest.mark.slow
-def test_a_replay_has_its_pictures_taken_and_runs_nothing(home: Path, tmp_path: Path) -> None:
+def test_a_replay_is_pictured_but_runs_no_job(home: Path, tmp_path: Path) -> None:
     settings.save(Settings(source="replay:h100.trace.gz*2"))
     whole = gpudeck("tour", "--out", str(tmp_path / "whole"), cwd=tmp_path)
     assert (
@@ -109,7 +107,7 @@ def test_a_replay_has_its_pictures_taken_and_runs_nothing(home: Path, tmp_path: 
     assert not daemon_status().running
 
 
-def test_a_folder_that_cannot_be_written_is_one_line(quick_home: Path, tmp_path: Path) -> None:
+def test_an_unwritable_folder_is_reported_in_one_line(quick_home: Path, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     ran = gpudeck("tour", "--out", str(tmp_path / "file" / "x"), cwd=tmp_path)
     assert ran.returncode == 1 and ran.stdout == ""

@@ -9,6 +9,8 @@ from app.cli.output import show_progress
 from assistant.messages import DeviceChoice, Event, Waiting
 from scheduler.protocol.progress import printable
 
+_CPU_HINT = "--cpu: run on the CPU now"
+
 
 def device(args: Namespace) -> DeviceChoice:
     """Return where the model runs."""
@@ -16,17 +18,13 @@ def device(args: Namespace) -> DeviceChoice:
 
 
 def show_event(event: Event) -> None:
-    """Show what the assistant waits for.
+    """Show what the assistant waits for, and how to avoid a wait for a GPU.
 
-    A script, which sees no progress line, is told about waits that may be long.
+    A script, which sees no progress line, is only told about a wait for a GPU, which may be long.
     """
     if not isinstance(event, Waiting):
         return
-    hint = ""
-    if event.cpu:
-        hint = "--cpu: run on the CPU now"
-    elif event.reason.startswith("waits for idle"):
-        hint = "--now: do not wait"
-    show_progress(f"{hint}; waiting: {event.reason}" if hint else f"waiting: {event.reason}")
+    hint = f"{_CPU_HINT}; " if event.cpu else ""
+    show_progress(f"{hint}waiting: {event.reason}")
     if hint and not sys.stderr.isatty():
-        sys.stderr.write(f"{printable(event.reason)} ({hint})\n")
+        sys.stderr.write(f"{printable(event.reason)} ({_CPU_HINT})\n")

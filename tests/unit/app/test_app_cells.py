@@ -1,4 +1,4 @@
-"""What of a grid is shown and written: heat map, comparison, roofline, files."""
+"""Test how a grid is shown and written: heat map, comparison, roofline, files."""
 
 import csv
 import io
@@ -39,7 +39,7 @@ def done(result):
     return job(5, Done(NOW - 9, NOW - 1, ("cpu",), raw(result)), result.workload, result.workload)
 
 
-def test_the_heat_map_has_a_place_for_every_cell():
+def test_the_heat_map_has_a_tile_for_every_cell():
     made = heat_map(GRID.cells, "hopper", "backward", BY_NAME["TFLOP/s"])
     assert made.rows == ("d 64", "d 64, causal", "d 128", "d 128, causal", "d 256", "d 256, causal")
     assert made.columns == ("512", "1024", "2048", "4096", "8192", "16384")
@@ -54,7 +54,7 @@ def test_the_heat_map_has_a_place_for_every_cell():
     assert all(0 < tile.share <= 1 for row in made.cells for tile in row)
 
 
-def test_colours_mean_the_same_for_all_contenders():
+def test_all_contenders_share_one_color_scale():
     shares = {}
     for name in CONTENDERS:
         made = heat_map(GRID.cells, name, "forward", BY_NAME["TFLOP/s"])
@@ -67,7 +67,7 @@ def test_colours_mean_the_same_for_all_contenders():
     assert max(share for pairs in shares.values() for _, share in pairs) == 1
 
 
-def test_the_fastest_of_each_shape_is_a_single_backend_whose_answers_were_right():
+def test_the_fastest_contender_must_have_passed():
     cells = [
         x
         for x in GRID.cells
@@ -82,7 +82,7 @@ def test_the_fastest_of_each_shape_is_a_single_backend_whose_answers_were_right(
     assert made.cells[0][0].failed and made.cells[0][0].small == "failed"
 
 
-def test_what_was_refused_is_empty_and_says_why():
+def test_refused_cells_are_empty_with_a_reason():
     made = heat_map(GRID.cells, "flash", "forward", BY_NAME["TFLOP/s"])
     (hole,) = [
         t
@@ -93,7 +93,7 @@ def test_what_was_refused_is_empty_and_says_why():
     assert (hole.share, hole.failed) == (None, False) and "made-up refusal" in hole.tooltip
 
 
-def test_quantities_are_those_there_are_and_power_says_what_to_do():
+def test_only_measured_quantities_are_offered():
     assert [q.name for q in quantities(GRID.cells)] == [
         "TFLOP/s",
         "J per TFLOP",
@@ -111,7 +111,7 @@ def test_quantities_are_those_there_are_and_power_says_what_to_do():
     assert heat_map(tried, "auto", "forward", quantities(tried)[0]).cells[0][0].text == "40.0"
 
 
-def test_auto_is_held_against_the_best_single_backend():
+def test_auto_is_compared_with_the_best_single_backend():
     made = compare(GRID.cells, (128, True), "forward")
     assert made.contenders == tuple(CONTENDERS)
     assert [g.label for g in made.groups] == ["512", "1024", "2048", "4096", "8192", "16384"]
@@ -142,7 +142,7 @@ def test_the_roofline_lies_on_measured_ceilings():
     assert made.points[0].intensity == pytest.approx(cell.flops / cell.moved)
 
 
-def test_a_ceiling_that_was_not_measured_here_is_named():
+def test_missing_ceilings_are_named():
     gemm, copy = ceiling_results()
     others = [
         replace(gemm, params={"dtype": "float16"}),
@@ -161,13 +161,13 @@ def test_a_ceiling_that_was_not_measured_here_is_named():
 
 
 @given(st.floats(1e-6, 1e6), st.floats(1, 1e9))
-def test_an_axis_has_round_figures_within_it(low, factor):
+def test_axis_ticks_are_round_and_within_the_axis(low, factor):
     found = ticks(low, low * factor)
     assert all(low * 0.999 <= at <= low * factor * 1.001 for at in found)
     assert len(found) <= 12
 
 
-def test_csv_has_a_row_a_cell_and_reads_back():
+def test_csv_has_a_row_for_each_cell():
     rows = list(csv.DictReader(io.StringIO(as_csv(GRID))))
     assert len(rows) == len(GRID.cells)
     for row, cell in zip(rows, GRID.cells, strict=True):
@@ -201,7 +201,7 @@ def test_a_result_without_cells_is_one_row():
     assert row["causal"] == "no" and float(row["tflops"]) == 0.0852 and row["sm_mhz"] == ""
 
 
-def test_a_spreadsheet_runs_nothing_of_ours():
+def test_csv_cells_are_safe_in_spreadsheets():
     spiked = replace(
         GRID, device='=HYPERLINK("http://x")', cells=(replace(GRID.cells[0], note="+1+1"),)
     )
@@ -216,7 +216,7 @@ def test_json_has_every_field():
     assert msgspec.json.decode(as_json(GRID), type=type(GRID)) == GRID
 
 
-def test_a_file_is_written_as_its_name_ends_or_the_error_says_what_to_do(tmp_path):
+def test_the_ending_of_the_file_decides_its_format(tmp_path):
     for name in ("a.csv", "a.JSON"):
         save_result(done(GRID), tmp_path / name)
     assert (tmp_path / "a.csv").read_text() == as_csv(GRID) and (
@@ -249,7 +249,7 @@ def test_the_card_of_a_grid_and_of_trials():
     assert summarize_result(done(broken)).headline[0] == "∞"
 
 
-def test_the_form_tells_of_the_whole_grid():
+def test_the_form_estimates_the_whole_grid():
     form = WorkloadForm(find("compare"), "nvidia")
     assert (
         form.estimate()

@@ -1,3 +1,5 @@
+"""Test the formats of numbers, durations and times."""
+
 import math
 
 import pytest
@@ -36,13 +38,13 @@ def test_values_carry_their_unit(field, value, text):
     assert str(format_field(field, value)) == text
 
 
-def test_absence_says_why():
+def test_missing_values_have_a_reason():
     shown = format_field("temp", NA("no sensor here"))
     assert (str(shown), shown.reason) == ("N/A", "no sensor here")
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
-def test_what_is_not_a_number_is_not_shown_as_one(value):
+def test_invalid_numbers_are_shown_as_not_available(value):
     assert format_field("power", value).text == "N/A"
     assert format_field("power", value).reason
 
@@ -64,7 +66,7 @@ def test_every_field_can_be_shown():
         (-2.345, "-2.35"),
     ],
 )
-def test_significant_rounds_to_what_it_then_shows(value, text):
+def test_significant_keeps_three_digits_after_rounding(value, text):
     assert significant(value) == text
 
 
@@ -96,11 +98,17 @@ def test_counts_and_sizes():
 @pytest.mark.parametrize(
     ("field", "value", "text"),
     [
-        ("energy", 55387.0, "15.4 Wh"), ("energy", 90.0, "90 J"), ("energy", 4.5e9, "1250 kWh"), ("pcie_rx", 1.9e6, "1.90 MB/s"),
-        ("pcie_rx", 2.5e9, "2.50 GB/s"), ("pcie_rx", 0.0, "0 GB/s"), ("bandwidth", 2.97e12, "2.97 TB/s"), ("pcie_rx", 12.0, "0.012 kB/s"),
+        ("energy", 55387.0, "15.4 Wh"),
+        ("energy", 90.0, "90 J"),
+        ("energy", 4.5e9, "1250 kWh"),
+        ("pcie_rx", 1.9e6, "1.90 MB/s"),
+        ("pcie_rx", 2.5e9, "2.50 GB/s"),
+        ("pcie_rx", 0.0, "0 GB/s"),
+        ("bandwidth", 2.97e12, "2.97 TB/s"),
+        ("pcie_rx", 12.0, "0.012 kB/s"),
     ],
-)  # fmt: skip
-def test_energy_and_rates_are_in_the_unit_in_which_they_are_read(field, value, text):
+)
+def test_energy_and_rates_have_readable_units(field, value, text):
     assert str(format_field(field, value)) == text
 
 
@@ -124,6 +132,6 @@ def test_devices_have_short_names():
         (602.4, "602"),
     ],
 )
-def test_what_is_compared_keeps_two_digits(value, text):
+def test_precise_keeps_two_digits_of_small_numbers(value, text):
     assert precise(value) == text
     assert "e" not in precise(value * 1e-9)

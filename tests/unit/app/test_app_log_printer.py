@@ -1,4 +1,4 @@
-"""The log printer: progress reports are left out, and nothing else is, however the output is cut into pieces."""
+"""Test that the log printer drops progress reports and prints everything else."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ def printed(pieces: list[bytes]) -> bytes:
 
 
 @given(lines=st.lists(LINES), cuts=st.lists(st.integers(0, 400)))
-def test_however_it_is_cut_the_same_is_printed(lines: list[bytes], cuts: list[int]) -> None:
+def test_output_does_not_depend_on_how_it_is_cut(lines: list[bytes], cuts: list[int]) -> None:
     whole = b"".join(lines)
     edges = sorted({min(c, len(whole)) for c in cuts} | {0, len(whole)})
     pieces = [whole[a:b] for a, b in itertools.pairwise(edges)]
     assert printed(pieces) == printed([whole])
 
 
-def test_progress_is_left_out_and_a_bar_without_a_newline_is_not_held_back() -> None:
+def test_progress_reports_are_dropped_and_partial_lines_are_printed() -> None:
     assert printed([b"a\n" + PROGRESS + b"b"]) == b"a\nb"
     printer, out = LogPrinter(), io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
     before, sys.stdout = sys.stdout, out
@@ -58,7 +58,7 @@ def test_progress_is_left_out_and_a_bar_without_a_newline_is_not_held_back() -> 
         sys.stdout = before
 
 
-def test_a_terminal_is_not_steered(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_control_characters_do_not_reach_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     class Terminal(io.StringIO):
         def isatty(self) -> bool:
             return True

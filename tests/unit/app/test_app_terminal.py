@@ -1,4 +1,4 @@
-"""status and watch fit every terminal, and nothing in them steers it."""
+"""Test that status and watch fit every terminal and cannot be used to control it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_watch_fits_the_terminal(count: int, width: int, height: int) -> None:
     assert "Press Ctrl+C to quit"[:width] in lines[-1]
 
 
-def test_eight_gpus_have_a_line_each_and_72_are_all_there_on_a_small_terminal() -> None:
+def test_8_gpus_have_a_line_each_and_72_fit_a_small_terminal() -> None:
     eight = texts(watch_lines(matter(snapshots.gpu_snapshot(8)), 80, 24))
     assert [line.split()[1] for line in eight if line.startswith("GPU ")][:8] == [
         str(i) for i in range(8)
@@ -45,7 +45,7 @@ def test_eight_gpus_have_a_line_each_and_72_are_all_there_on_a_small_terminal() 
     assert "GPU 0 is at 88 °C" in many
 
 
-def test_columns_without_room_are_left_out_and_the_first_is_kept() -> None:
+def test_columns_that_do_not_fit_are_dropped() -> None:
     made = snapshots.gpu_snapshot(2)
     wide, narrow = texts(status_lines(made, 0)), texts(status_lines(made, 60))
     assert "NAME" in wide[0]
@@ -57,7 +57,7 @@ def test_columns_without_room_are_left_out_and_the_first_is_kept() -> None:
 
 
 @given(st.text(max_size=30))
-def test_no_text_of_a_job_or_device_steers_the_terminal(text: str) -> None:
+def test_names_cannot_control_the_terminal(text: str) -> None:
     hostile = f"\x1b]0;owned\x07\x9b31m{text}"
     made = snapshots.gpu_snapshot(1)
     job = msgspec.structs.replace(
@@ -71,7 +71,7 @@ def test_no_text_of_a_job_or_device_steers_the_terminal(text: str) -> None:
         assert all(line.isprintable() for line in texts(lines))
 
 
-def test_colour_stands_for_a_meaning_and_only_where_it_is_welcome() -> None:
+def test_colors_show_a_meaning_and_can_be_disabled() -> None:
     device = snapshots.gpu(0)
     hot = snapshots.snapshot(
         (snapshots.DeviceState(device, snapshots.gpu_reading(device, temp=86), snapshots.Idle(0)),)
@@ -81,7 +81,7 @@ def test_colour_stands_for_a_meaning_and_only_where_it_is_welcome() -> None:
     assert "\x1b" not in render(status_lines(hot, 0)[1], color=False)
 
 
-def test_columns_line_up_below_wide_and_combining_characters(
+def test_columns_are_aligned_with_wide_and_combining_characters(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     print_table([("NAME", "STATE"), ("日本 e\u0301", "done"), ("ascii", "failed")])
@@ -116,7 +116,7 @@ def test_columns_line_up_below_wide_and_combining_characters(
         ),
     ],
 )
-def test_what_is_too_long_for_a_terminal_goes_on_below(
+def test_a_long_last_cell_is_wrapped(
     columns: int,
     lines: list[str],
     capsys: pytest.CaptureFixture[str],

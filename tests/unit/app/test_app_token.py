@@ -1,4 +1,4 @@
-"""The token of an endpoint, where several programs want it for the first time at once."""
+"""Test the token of an endpoint when several programs create it at once."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from threading import Barrier
 from app.cli.token import read_token
 
 
-def test_of_several_that_make_it_at_once_one_does_and_none_sees_it_empty(tmp_path) -> None:
+def test_one_of_several_programs_creates_the_token_and_none_reads_it_empty(tmp_path) -> None:
     def wanted(number: int) -> tuple[str, bool]:
         start.wait()
         return read_token(folder / "serve.token")
