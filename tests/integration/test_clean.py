@@ -90,12 +90,12 @@ def test_clean_lists_asks_and_can_be_undone(
     assert "Nothing was moved." in answered("n", "clean")
     assert kernel.exists()
     shown = answered("y", "clean", "--kind", "cache,log")
-    assert "Move 1 thing, 2.00 MiB, to the trash? [y/N]" in shown
-    assert "Moved 1 thing, 2.00 MiB, to the trash." in shown
+    assert "Move 1 item, 2.00 MiB, to the trash? [y/N]" in shown
+    assert "Moved 1 item, 2.00 MiB, to the trash." in shown
     assert "\x1b[31m" not in shown, "a file's name steers no terminal"
     assert not kernel.exists()
     assert printed(capsys, "clean") == "There is nothing to clean up.\n"
-    assert printed(capsys, "clean", "--undo") == "Restored 1 thing, 2.00 MiB.\n"
+    assert printed(capsys, "clean", "--undo") == "Restored 1 item, 2.00 MiB.\n"
     assert (kernel / "a.cubin").stat().st_size == 2**21
     assert "holds nothing from a cleanup" in printed(capsys, "clean", "--undo", status=1)
     assert printed(capsys, "clean", "--empty") == "The trash holds nothing from a cleanup.\n"
