@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from app.charts.history import History
-from app.jobs.shares import Shares
+from app.charts.job_usage import JobUsage
 from scheduler.protocol.devices import Detail
 from scheduler.protocol.jobs import Job
 from scheduler.protocol.snapshot import Snapshot
-
-if TYPE_CHECKING:
-    from app.assistant.conversation import Conversation
 
 
 class LinkStatus(NamedTuple):
@@ -28,22 +24,15 @@ class State:
     def __init__(self) -> None:
         self.snapshot: Snapshot | None = None
         self.history = History()
-        self.shares = Shares()
+        self.job_usage = JobUsage()
         self.link = LinkStatus(connected=False, text="connecting to the daemon")
         self.details: tuple[Detail, ...] | None = None
         """What was read of parts and processes last; None before."""
 
-    @cached_property
-    def conversation(self) -> Conversation:
-        """The one that is shown; the first is begun when it is first looked at: the window starts without."""
-        from app.assistant.conversation import Conversation
-
-        return Conversation()
-
     def update(self, snapshot: Snapshot) -> None:
         self.snapshot = snapshot
         self.history.update(snapshot)
-        self.shares.update(snapshot)
+        self.job_usage.update(snapshot)
 
     def job(self, number: int | None) -> Job | None:
         """A job of the snapshot; None where it is not there (any more)."""

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from app.format.values import clock, duration
-from app.strip.tile_model import Meaning
+from app.format.values import Meaning, clock, duration
 from scheduler.protocol.snapshot import Alert, Snapshot
 
 AlertState = Literal["raised", "acknowledged", "over"]
@@ -49,11 +48,6 @@ def alert_rows(active: Sequence[Alert], log: Sequence[Alert], now: float) -> tup
     return tuple(
         _row(alert, now) for part in (active, over) for alert in sorted(part, key=lambda a: -a.id)
     )
-
-
-def unacknowledged(snapshot: Snapshot | None) -> int:
-    """Count the raised alerts that nobody has acknowledged."""
-    return sum(not alert.acknowledged for alert in snapshot.alerts) if snapshot else 0
 
 
 def newly_raised(snapshot: Snapshot, known: Iterable[int], since: float) -> tuple[Alert, ...]:

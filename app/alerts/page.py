@@ -7,10 +7,11 @@ from collections.abc import Iterable
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QWidget
 
-from app.alerts.alert_rows import AlertRow, alert_rows, unacknowledged
+from app.alerts.alert_rows import AlertRow, alert_rows
 from app.format.values import plural
 from app.link.link import Link
 from app.state import State
+from app.strip.summary import unacknowledged
 from app.widgets import theme
 from app.widgets.controls import (
     Stretch,

@@ -6,7 +6,6 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QFrame, QVBoxLayout, QWidget
 
 from app.assistant.choices import Choices
-from app.assistant.citations import citations
 from app.assistant.conversation_export import code_blocks
 from app.assistant.message import UNCHECKED, Message
 from app.assistant.proposal_card import ProposalCard
@@ -14,6 +13,7 @@ from app.assistant.sparkline import Sparklines
 from app.assistant.writing import told
 from app.format.values import plural
 from app.widgets import theme
+from app.widgets.citations import citations
 from app.widgets.controls import button, elided, label, row, set_text, set_tooltip
 from app.widgets.safe_text import SafeText
 

@@ -60,7 +60,7 @@ class AssistantPage(QWidget):
 
     def refresh(self) -> None:
         self.talk.refresh()
-        self.sessions.show_sessions(self._found, self._state.conversation.key)
+        self.sessions.show_sessions(self._found, self.talk.conversation.key)
         used = self._state.snapshot.settings.model if self._state.snapshot else ""
         if self.isVisible():
             self.models.list_models()
@@ -122,7 +122,7 @@ class AssistantPage(QWidget):
     def save(self, file: str) -> None:
         """Have the conversation written to a file, as its name's ending says."""
         try:
-            request = WriteText(file, exported(self._state.conversation, file))
+            request = WriteText(file, exported(self.talk.conversation, file))
         except UserError as e:
             self.talk.entry.say(str(e))
             return
@@ -138,7 +138,7 @@ class AssistantPage(QWidget):
             self.talk.open(self.talk.asked)
             self.stack.setCurrentWidget(self.talk)
             self.refresh()
-        elif key != self._state.conversation.key:
+        elif key != self.talk.conversation.key:
             self._send(OpenSession(key), self._show_conversation)
         else:
             self.stack.setCurrentWidget(self.talk)
@@ -148,7 +148,7 @@ class AssistantPage(QWidget):
         if not title:
             self._find(self.sessions.search.text())
             return
-        for known in (self._state.conversation, self.talk.asked):
+        for known in (self.talk.conversation, self.talk.asked):
             if known.key == key:
                 known.title = title
         self._found = tuple(
@@ -163,8 +163,8 @@ class AssistantPage(QWidget):
         dropped = next(summary for summary in self._found if summary.key == key)
         self._found = tuple(summary for summary in self._found if summary.key != key)
         self._send(DeleteSession(key))
-        if self._state.conversation.key == key:
-            self.talk.asked = self._state.conversation = Conversation()
+        if self.talk.conversation.key == key:
+            self.talk.asked = self.talk.conversation = Conversation()
         self.refresh()
         self.talk.undo.offer(f"“{dropped.title}” was deleted.", lambda: self._bring_back(dropped))
 
@@ -179,7 +179,7 @@ class AssistantPage(QWidget):
         if not self.sessions.search.text():
             mine = Summary(conversation.key, conversation.title, conversation.changed)
             self._found = (mine, *(s for s in self._found if s.key != mine.key))
-            self.sessions.show_sessions(self._found, self._state.conversation.key)
+            self.sessions.show_sessions(self._found, self.talk.conversation.key)
         self._send(SaveSession(conversation.saved()))
 
     def _edit_presets(self) -> None:
@@ -212,7 +212,7 @@ class AssistantPage(QWidget):
     def _export(self) -> None:
         name = (
             "".join(
-                c if c.isalnum() or c in " -_" else "" for c in self._state.conversation.title
+                c if c.isalnum() or c in " -_" else "" for c in self.talk.conversation.title
             ).strip()
             or "conversation"
         )

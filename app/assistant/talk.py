@@ -42,7 +42,9 @@ class Talk(QWidget):
         super().__init__()
         self._state, self._link = state, link
         self._call: Call | None = None
-        self.asked = state.conversation
+        self.conversation = Conversation()
+        """The open conversation."""
+        self.asked = self.conversation
         """The conversation that asked last: its answer goes there, whichever is open."""
         self.messages, self.entry, self.undo = MessageList(), Entry(), UndoLine()
         self.empty = label(opening(None), meaning="muted", wrap=True)
@@ -62,11 +64,6 @@ class Talk(QWidget):
         layout.setSpacing(theme.S)
         for part, stretch in ((self.empty, 1), (self.messages, 1), (self.undo, 0), (self.entry, 0)):
             layout.addWidget(part, stretch)
-
-    @property
-    def conversation(self) -> Conversation:
-        """The open one."""
-        return self._state.conversation
 
     def refresh(self) -> None:
         path, busy = self.conversation.path, self.asked.busy
@@ -115,7 +112,7 @@ class Talk(QWidget):
             conversation = (
                 self.asked
             )  # perhaps it is being answered: its file does not know how far
-        self._state.conversation = conversation
+        self.conversation = conversation
         self.entry.leave_edit()
         self.entry.say("")
         self.messages.keeps = "end"

@@ -6,8 +6,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from app.format.job_rows import device_labels, ended, meaning, started, state_word
-from app.format.values import clock, duration
-from app.strip.tile_model import Meaning
+from app.format.values import Meaning, clock, duration
 from scheduler.protocol.annotation import Annotation
 from scheduler.protocol.jobs import Queued
 from scheduler.protocol.snapshot import Snapshot

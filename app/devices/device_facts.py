@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from app.format.values import NOT_AVAILABLE, FormattedValue, clock, duration, format_field
-from app.strip.tile_model import Meaning, Tile, temperature_meaning, throttle_reasons, tiles
+from app.format.values import NOT_AVAILABLE, FormattedValue, Meaning, clock, duration, format_field
+from app.strip.tile_model import Tile, temperature_meaning, throttle_reasons, tiles
 from scheduler.protocol.absence import explain
 from scheduler.protocol.devices import NA, Detail, Part, Reading
 from scheduler.protocol.fields import FIELDS

@@ -7,9 +7,8 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from app.format.values import clock, device_label, duration, significant
-from app.strip.tile_model import Meaning
-from app.workloads.results import result_of, summarize_result
+from app.format.results import result_of, summarize_result
+from app.format.values import Meaning, clock, device_label, duration, significant
 from scheduler.protocol.job_options import JOB_OPTIONS
 from scheduler.protocol.jobs import (
     Cancelled,

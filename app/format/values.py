@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from typing import Literal
 
 import msgspec
 
@@ -13,6 +14,8 @@ from scheduler.protocol.snapshot import label
 from scheduler.protocol.units import energy
 
 GIB = 2.0**30
+Meaning = Literal["", "warm", "hot", "throttled", "failed"]
+"""All that colour stands for."""
 NOT_AVAILABLE = "N/A"
 device_label = label
 _MAX_DIGITS = 6

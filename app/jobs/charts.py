@@ -9,10 +9,10 @@ import numpy as np
 
 from app.charts.chart_model import ChartModel, CurrentValue, chart_models, scale
 from app.charts.history import SECONDS
+from app.charts.job_usage import FIELDS
 from app.charts.scales import round_up
 from app.charts.series import Floats, decimate
 from app.format.job_rows import ended, started
-from app.jobs.shares import FIELDS
 from app.state import State
 from scheduler.protocol.jobs import Job, Queued
 
@@ -51,7 +51,7 @@ def job_charts(job: Job, state: State, pixels: int) -> tuple[JobChart, ...]:
     width = round_up((end - start) / pixels * 2)
     for device in (s.device.id for s in shown.devices):
         times, values = state.history.window(device, FIELDS, start, end, width)
-        own = state.shares.window(job.id, device, start, end)
+        own = state.job_usage.window(job.id, device, start, end)
         for row, field in enumerate(FIELDS):
             series[field][device] = times, values[row] / scale(field)
             if own is not None and not np.isnan(own[1][row]).all():

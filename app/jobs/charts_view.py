@@ -8,8 +8,8 @@ from PySide6.QtWidgets import QWidget
 from app.charts.chart_card import ChartCard
 from app.charts.chart_model import title
 from app.charts.chart_source import ChartContents
+from app.charts.job_usage import FIELDS
 from app.jobs.charts import OWN, job_charts
-from app.jobs.shares import FIELDS
 from app.state import State
 from app.widgets import theme
 from app.widgets.controls import row

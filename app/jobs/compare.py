@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from app.format.job_rows import details, device_labels, row
-from app.workloads.results import result_of
+from app.format.results import result_of
 from scheduler.protocol.jobs import Job
 from scheduler.protocol.snapshot import Snapshot
 

@@ -6,7 +6,6 @@ import threading
 
 from PySide6.QtCore import QThread, Signal
 
-from app.charts.history import SECONDS
 from scheduler.background.launch import LONGEST_S
 from scheduler.client import Client
 from scheduler.protocol.errors import DaemonGone, UserError
@@ -30,8 +29,9 @@ class SnapshotFeed(QThread):
     linked = Signal(bool, str)
     """Whether the daemon answers now, and a text for the status line."""
 
-    def __init__(self) -> None:
+    def __init__(self, history_s: float = 600.0) -> None:
         super().__init__()
+        self._history_s = history_s
         self._stop = threading.Event()
         self._lock = threading.Lock()
         self._client: Client | None = None
@@ -117,7 +117,8 @@ class SnapshotFeed(QThread):
         snapshot = client.snapshot()
         for state in snapshot.devices:
             self.history.emit(
-                state.device.id, client.history(state.device.id, HEADLINE, snapshot.time - SECONDS)
+                state.device.id,
+                client.history(state.device.id, HEADLINE, snapshot.time - self._history_s),
             )
         self.linked.emit(True, "connected to the daemon")
         self._put(snapshot)

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 
 from app.link.call import Call
-from app.shell import qtcheck
+from app.widgets import qt_check
 from assistant.reports.files import FORMATS, write_private
 from assistant.reports.report import Report, unpacked
 from scheduler.protocol.errors import UserError
@@ -73,7 +73,7 @@ def check_ending(file: Path, ending: str) -> None:
 
 
 def _pdf(report: Report) -> bytes:
-    if (problem := qtcheck.problem({"QT_QPA_PLATFORM": "offscreen"})) is not None:
+    if (problem := qt_check.problem({"QT_QPA_PLATFORM": "offscreen"})) is not None:
         raise UserError(problem)
     from app.report.pdf import as_pdf  # imports Qt
 

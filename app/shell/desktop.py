@@ -12,6 +12,7 @@ from PySide6.QtCore import QByteArray, QObject, QSettings, QSocketNotifier, Qt, 
 from PySide6.QtWidgets import QApplication
 
 from app import __version__
+from app.charts.history import SECONDS
 from app.link.link import Link
 from app.link.snapshots import SnapshotFeed
 from app.shell.notifier import Herald
@@ -42,7 +43,7 @@ class Desktop(QObject):
         self._ahead.setSingleShot(True)
         self._ahead.setInterval(_AHEAD_MS)
         self.tray, self.compact = Tray(), CompactStrip()
-        self.link, self.feed = Link(), SnapshotFeed()
+        self.link, self.feed = Link(), SnapshotFeed(SECONDS)
         self.window = MainWindow(self.link)
         self.feed.arrived.connect(self._take)
         self._ahead.timeout.connect(self._settle)

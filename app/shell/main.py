@@ -8,7 +8,7 @@ import os
 import threading
 import time
 
-from app.shell import qtcheck
+from app.widgets import qt_check
 from scheduler.client import Client
 from scheduler.protocol.errors import DaemonGone, UserError
 
@@ -34,7 +34,7 @@ def begin() -> None:
     waking.start()
     gc.disable()
     _load_numpy()
-    if (problem := qtcheck.problem()) is not None:
+    if (problem := qt_check.problem()) is not None:
         waking.join()  # a daemon that is being started gets there
         raise UserError(problem)
 

@@ -9,13 +9,13 @@ from PySide6.QtCore import QEvent, QSize, QTimer, Signal
 from PySide6.QtGui import QCloseEvent, QHideEvent, QKeySequence, QShortcut, QShowEvent
 from PySide6.QtWidgets import QGridLayout, QStackedWidget, QVBoxLayout, QWidget
 
-from app.alerts.alert_rows import unacknowledged
 from app.dashboard.page import DashboardPage
 from app.link.link import Link
 from app.shell.rail import Rail
 from app.shell.status_line import StatusLine
 from app.state import LinkStatus, State
 from app.strip.strip import Strip
+from app.strip.summary import unacknowledged
 from app.strip.tile_model import tiles
 from app.widgets import theme
 from scheduler.protocol.settings import Settings as SchedulerSettings

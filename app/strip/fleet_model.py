@@ -6,14 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from app.strip.tile_model import (
-    MEMORY,
-    POWER,
-    TEMPERATURE,
-    UTILISATION,
-    Meaning,
-    Tile,
-)
+from app.format.values import Meaning
+from app.strip.tile_model import MEMORY, POWER, TEMPERATURE, UTILISATION, Tile
 
 MANY = 16
 """With more devices than this the strip shows a map instead of tiles."""

@@ -4,16 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from app.alerts.alert_rows import unacknowledged
-from app.strip.tile_model import (
-    MEMORY,
-    POWER,
-    TEMPERATURE,
-    UTILISATION,
-    Meaning,
-    Tile,
-    tiles,
-)
+from app.format.values import Meaning
+from app.strip.tile_model import MEMORY, POWER, TEMPERATURE, UTILISATION, Tile, tiles
 from scheduler.protocol.snapshot import Snapshot
 
 LISTED = 12
@@ -79,3 +71,8 @@ def _row(tile: Tile) -> SummaryRow:
     util, temperature, power = (tile.metrics[i].text for i in (UTILISATION, TEMPERATURE, POWER))
     title = tile.title.replace("GPU", "REPLAY") if tile.replay else tile.title
     return SummaryRow(title, _utilisation(tile), (util, used, temperature, power), tile.meaning)
+
+
+def unacknowledged(snapshot: Snapshot | None) -> int:
+    """Count the raised alerts that nobody has acknowledged."""
+    return sum(not alert.acknowledged for alert in snapshot.alerts) if snapshot else 0

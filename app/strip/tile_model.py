@@ -7,15 +7,13 @@ from typing import Literal
 
 import msgspec
 
-from app.format.values import device_label, duration, format_field
+from app.format.values import Meaning, device_label, duration, format_field
 from scheduler.protocol.absence import Unavailable
 from scheduler.protocol.devices import NA, Reading
 from scheduler.protocol.jobs import Job
 from scheduler.protocol.snapshot import Busy, DeviceState, Snapshot
 from scheduler.protocol.units import amount, numbered
 
-Meaning = Literal["", "warm", "hot", "throttled", "failed"]
-"""The only things that colour stands for."""
 Usage = Literal["held", "in use", "idle", "recorded"]
 """A device is held by our jobs, used by others, idle, or a recording that knows no users."""
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from app.workloads.results import result_of
+from app.format.results import result_of
 from scheduler.client import Client
 from scheduler.protocol.jobs import Done, Job
 from scheduler.protocol.snapshot import DeviceState

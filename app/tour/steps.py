@@ -190,7 +190,8 @@ class TourSteps:
             f"(or after {IDLE_S:.0f} s)"
         )
         self._window.show_page("assistant")
-        page, conversation = self._window.assistant.talk, self._state.conversation
+        page = self._window.assistant.talk
+        conversation = page.conversation
         page.write_brief()
         started = time.monotonic()
 

@@ -21,8 +21,8 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QFrame, QSizePolicy, QTextBrowser, QWidget
 
-from app.assistant.citations import Citation, Told, tooltip
 from app.widgets import theme
+from app.widgets.citations import Citation, Told, tooltip
 
 _FACTS = "fact:"
 """What a link to facts begins with; their places follow."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from accel.result import Cell, Sensors
+from accel.result import Cell
+from app.format.results import describe_sensors
 from app.format.values import plural, precise
 
 FASTEST = "fastest"
@@ -100,14 +101,3 @@ def describe(cell: Cell) -> str:
     if cell.note:
         lines.append(cell.note)
     return "\n".join(lines)
-
-
-def describe_sensors(s: Sensors) -> str:
-    """Describe what was read: `1755 MHz, 640 W, 61 °C, 0.98 J per TFLOP`; empty for nothing."""
-    parts = [
-        (s.sm_mhz, ".0f", "MHz"),
-        (s.watts, ".0f", "W"),
-        (s.celsius, ".0f", "°C"),
-        (s.joules_per_tflop, ".3g", "J per TFLOP"),
-    ]
-    return ", ".join(f"{value:{form}} {unit}" for value, form, unit in parts if value is not None)

@@ -9,6 +9,7 @@ from PySide6.QtWidgets import QButtonGroup, QGridLayout, QScrollArea, QVBoxLayou
 from accel.workloads.catalog import WORKLOADS, find
 from app.format.job_rows import device_labels
 from app.format.job_rows import row as job_row
+from app.format.results import earlier_results, result_of, summarize_result
 from app.link.link import Link
 from app.state import State
 from app.widgets import theme
@@ -30,7 +31,6 @@ from app.workloads.form_view import WorkloadFormView
 from app.workloads.result_bars import ResultBars
 from app.workloads.result_card import ActiveJobCard, ResultCard
 from app.workloads.result_export import SaveResult
-from app.workloads.results import earlier_results, result_of, summarize_result
 from scheduler.protocol.jobs import Done, Failed, Job
 from scheduler.protocol.snapshot import Snapshot
 from scheduler.verbs.jobs import GetJob

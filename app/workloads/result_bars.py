@@ -5,10 +5,10 @@ from __future__ import annotations
 from PySide6.QtCore import QRectF, Qt
 from PySide6.QtGui import QColor, QPainter
 
+from app.format.results import EarlierResult
 from app.format.values import significant
 from app.widgets import theme
 from app.widgets.mark_chart import ChartMark, MarkChart
-from app.workloads.results import EarlierResult
 
 _WIDEST, _GAP, _ROOM = 44.0, 8.0, 20.0
 _CENTER = int(Qt.AlignmentFlag.AlignCenter)

@@ -9,6 +9,7 @@ from PySide6.QtWidgets import QHBoxLayout, QSizePolicy, QWidget
 
 from accel.result import Result
 from app.format.job_rows import Row
+from app.format.results import ResultSummary
 from app.widgets import theme
 from app.widgets.controls import (
     ProgressLine,
@@ -23,7 +24,6 @@ from app.widgets.controls import (
 )
 from app.widgets.safe_text import FittedText
 from app.workloads.cell_charts import DETAILS, CellCharts
-from app.workloads.results import ResultSummary
 
 FORMATS = "CSV (*.csv);;JSON (*.json)"
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import msgspec
 
 from accel.result import Cell, Result
+from app.format.results import result_of
 from app.link.call import Call
-from app.workloads.results import result_of
 from scheduler.protocol.errors import UserError
 from scheduler.protocol.jobs import Job
 

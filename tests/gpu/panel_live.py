@@ -72,7 +72,8 @@ class Jobs(threading.Thread):
 
 def answered(session: Session, question: str, number: int, out: Path) -> dict[str, object]:
     """Ask it in the panel, and look until it is answered."""
-    talk, conversation = session.window.assistant.talk, session.window.state.conversation
+    talk = session.window.assistant.talk
+    conversation = talk.conversation
     began, first, waited, last = time.monotonic(), 0.0, 0.0, time.monotonic()
     seen: set[str] = set()
     talk.ask(question)

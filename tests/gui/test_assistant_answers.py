@@ -48,7 +48,7 @@ def test_the_two_buttons_and_stop(fed, qtbot):
     page.entry.stop.click()
     page.entry.brief.click()
     QTest.keyClick(fed.window, Qt.Key.Key_Escape)
-    qtbot.waitUntil(lambda: not fed.window.state.conversation.busy)
+    qtbot.waitUntil(lambda: not fed.window.assistant.talk.conversation.busy)
     assert [type(r) for r in fed.asked] == [Ask, WriteBrief]
     assert fed.link.call(Ask).cancelled and fed.link.call(WriteBrief).cancelled
     assert [b.note.text() for b in page.messages.bubbles[1::2]] == ["stopped", "stopped"]

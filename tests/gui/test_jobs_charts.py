@@ -63,9 +63,9 @@ def test_a_running_job_has_its_devices_and_its_own_share(fed, page):
         assert own in values(page, field)
     start, end = page.details.charts.cards["util"].view.box.viewRange()[0]
     assert (start, end) == (NOW - 60, NOW), "its own time, not ten minutes"
-    times, told = fed.window.state.shares.window(8, GPU, NOW - 60, NOW)
+    times, told = fed.window.state.job_usage.window(8, GPU, NOW - 60, NOW)
     assert (len(times), told[:, -1].tolist()) == (31, [60.0, 20 * GIB])
-    assert fed.window.state.shares.window(8, GPU, NOW - 10, NOW - 5)[0].tolist() == list(
+    assert fed.window.state.job_usage.window(8, GPU, NOW - 10, NOW - 5)[0].tolist() == list(
         np.arange(NOW - 10, NOW - 4)
     )
 
@@ -86,7 +86,7 @@ def test_an_ended_job_keeps_the_curves_of_its_time_and_no_value_of_now(fed, page
     assert values(page, "util").strip() in ("", "%")
     assert page.details.charts.cards["util"].view.box.viewRange()[0] == [NOW - 60, NOW]
     fed.feed(msgspec.structs.replace(made, jobs=made.jobs[2:], time=NOW + 61))
-    assert fed.window.state.shares.window(8, GPU, NOW - 60, NOW) is None, "forgotten with the job"
+    assert fed.window.state.job_usage.window(8, GPU, NOW - 60, NOW) is None, "forgotten with the job"
 
 
 def test_what_waits_or_held_nothing_or_ended_long_ago_has_no_charts(fed, page):

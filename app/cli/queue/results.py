@@ -9,8 +9,8 @@ from accel.workloads.summary import lines
 from app.cli import arguments
 from app.cli.connection import with_retries
 from app.cli.output import print_result
+from app.format.results import result_of
 from app.workloads.result_export import save_result, whole
-from app.workloads.results import result_of
 from scheduler.protocol.errors import UserError
 
 

@@ -16,8 +16,8 @@ from app.cli.output import (
     show_progress,
 )
 from app.format.job_rows import describe
+from app.format.results import result_of
 from app.format.values import significant
-from app.workloads.results import result_of
 from scheduler.protocol.jobs import Done, Job
 
 

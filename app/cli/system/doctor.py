@@ -164,7 +164,7 @@ def _check_window() -> str:
         env={**os.environ, "QT_QPA_PLATFORM": "offscreen"},
     )
     if process.returncode:
-        from app.shell.qtcheck import explain
+        from app.widgets.qt_check import explain
 
         lines = process.stderr.strip().splitlines() or ["PySide6 cannot be imported"]
         raise UserError(explain(lines[-1]))

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 from accel.result import BROKEN, Check, Sensors, Trials
 from accel.workloads.catalog import find
+from app.format.results import summarize_result
 from app.workloads import cells as c
 from app.workloads.comparison import compare, ratios
 from app.workloads.form import WorkloadForm
 from app.workloads.heat_map import QUANTITIES, heat_map, quantities
 from app.workloads.result_export import as_csv, as_json, save_result
-from app.workloads.results import summarize_result
 from app.workloads.roofline import attainable, roofline, ticks
 from scheduler.protocol.errors import UserError
 from scheduler.protocol.jobs import Done, Failed

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.assistant.citations import citations, tooltip
+from app.widgets.citations import citations, tooltip
 
 FACTS = (
     ("GPU 0 temperature: 71 °C", "71 °C", "NVML readings, 18:03:20"),

@@ -2,9 +2,9 @@ import msgspec
 import pytest
 
 from app.format.job_rows import details, device_labels, row, time_left
+from app.format.results import earlier_results, summarize_result
 from app.jobs.log import LogTail
 from app.jobs.timeline import story
-from app.workloads.results import earlier_results, summarize_result
 from scheduler.protocol.jobs import Done, Event, Failed, Progress, Running, queued
 from scheduler.protocol.log_file import dropped
 from scheduler.protocol.wait_reasons import StartsNow

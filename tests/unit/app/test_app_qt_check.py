@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from app.shell import qtcheck
+from app.widgets import qt_check
 
 
 @pytest.mark.parametrize(
@@ -28,7 +28,7 @@ from app.shell import qtcheck
     ],
 )
 def test_the_package_is_named_for_debian_and_fedora(message, packages):
-    line = qtcheck.explain(message)
+    line = qt_check.explain(message)
     debian, fedora = packages
     assert f"apt install {debian}." in line
     assert line.endswith(f"dnf install {fedora}")
@@ -36,7 +36,7 @@ def test_the_package_is_named_for_debian_and_fedora(message, packages):
 
 
 def test_an_unknown_library_says_how_to_find_its_package():
-    assert "apt-file search libfoo-2.so.7" in qtcheck.explain(
+    assert "apt-file search libfoo-2.so.7" in qt_check.explain(
         "libfoo-2.so.7: cannot open shared object file"
     )
 
@@ -45,7 +45,7 @@ def test_an_unknown_library_says_how_to_find_its_package():
     "message", ["No module named 'PySide6'", "", "Traceback\nImportError: DLL load failed"]
 )
 def test_other_reasons_stay_one_line(message):
-    line = qtcheck.explain(message)
+    line = qt_check.explain(message)
     assert "\n" not in line
     assert "pip install" in line
 
@@ -60,15 +60,15 @@ def test_other_reasons_stay_one_line(message):
     ],
 )
 def test_which_plugin_qt_will_take(environ, x11):
-    assert qtcheck.uses_x11(environ) is x11
+    assert qt_check.uses_x11(environ) is x11
 
 
 def test_offscreen_there_is_no_problem():
-    assert qtcheck.problem({"QT_QPA_PLATFORM": "offscreen"}) is None
+    assert qt_check.problem({"QT_QPA_PLATFORM": "offscreen"}) is None
 
 
 def test_a_display_that_does_not_answer_is_one_line_not_an_abort():
-    line = qtcheck.problem({"DISPLAY": ":4711"})
+    line = qt_check.problem({"DISPLAY": ":4711"})
     assert line is not None
     assert "\n" not in line
     assert (
@@ -77,7 +77,7 @@ def test_a_display_that_does_not_answer_is_one_line_not_an_abort():
 
 
 def test_a_compositor_that_does_not_answer_is_one_line_not_an_abort(tmp_path):
-    line = qtcheck.problem({"WAYLAND_DISPLAY": "wayland-9", "XDG_RUNTIME_DIR": str(tmp_path)})
+    line = qt_check.problem({"WAYLAND_DISPLAY": "wayland-9", "XDG_RUNTIME_DIR": str(tmp_path)})
     assert line is not None and "\n" not in line
     assert str(tmp_path / "wayland-9") in line and "does not answer" in line
 
@@ -86,7 +86,7 @@ def test_the_models_are_free_of_qt():
     pyproject = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())
     contracts = pyproject["tool"]["importlinter"]["contracts"]
     contract = next(each for each in contracts if each["name"] == "models are free of Qt")
-    models = [*contract["source_modules"], "app.shell.qtcheck"]
+    models = [*contract["source_modules"], "app.widgets.qt_check"]
     assert len(models) > 50
     code = f"import sys, {', '.join(models)}\n"
     code += "print([n for n in sys.modules if n.split('.')[0] in ('PySide6', 'pyqtgraph', 'torch', 'triton', 'pynvml')])"

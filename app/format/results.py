@@ -9,9 +9,8 @@ from functools import lru_cache
 import msgspec
 
 from accel import result as results
-from accel.result import Result
+from accel.result import Result, Sensors
 from app.format.values import clock, duration, plural, precise, significant
-from app.workloads.cells import describe_sensors
 from scheduler.protocol.jobs import Job
 from scheduler.protocol.snapshot import Snapshot
 
@@ -156,3 +155,14 @@ def _decode(data: bytes) -> Result | None:
         return results.read(data)
     except msgspec.MsgspecError:
         return None  # the file of another program; the job page reports that there is no result
+
+
+def describe_sensors(s: Sensors) -> str:
+    """Describe what was read: `1755 MHz, 640 W, 61 °C, 0.98 J per TFLOP`; empty for nothing."""
+    parts = [
+        (s.sm_mhz, ".0f", "MHz"),
+        (s.watts, ".0f", "W"),
+        (s.celsius, ".0f", "°C"),
+        (s.joules_per_tflop, ".3g", "J per TFLOP"),
+    ]
+    return ", ".join(f"{value:{form}} {unit}" for value, form, unit in parts if value is not None)

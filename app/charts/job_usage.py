@@ -14,7 +14,7 @@ FIELDS = ("util", "mem_used")
 _CAPACITY = int(SECONDS * 10)  # as the history: ten minutes at the highest telemetry rate
 
 
-class Shares:
+class JobUsage:
     """One ring for each job and device that it holds; forgotten with the job."""
 
     def __init__(self) -> None:
