@@ -86,7 +86,9 @@ def test_an_ended_job_keeps_the_curves_of_its_time_and_no_value_of_now(fed, page
     assert values(page, "util").strip() in ("", "%")
     assert page.details.charts.cards["util"].view.box.viewRange()[0] == [NOW - 60, NOW]
     fed.feed(msgspec.structs.replace(made, jobs=made.jobs[2:], time=NOW + 61))
-    assert fed.window.state.job_usage.window(8, GPU, NOW - 60, NOW) is None, "forgotten with the job"
+    assert fed.window.state.job_usage.window(8, GPU, NOW - 60, NOW) is None, (
+        "forgotten with the job"
+    )
 
 
 def test_what_waits_or_held_nothing_or_ended_long_ago_has_no_charts(fed, page):
