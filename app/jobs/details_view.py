@@ -116,7 +116,7 @@ class JobDetails(QWidget):
             one.setVisible(isinstance(job.state, Queued))
         self.hold.setText("Release" if job.spec.hold else "Hold")
         self.cancel.setVisible(job.active)
-        if self._read != (now := chapter(job)):
+        if self._read != (now := chapter(job, snapshot.time)):
             self._read = now
             self._link.send(
                 self,

@@ -8,13 +8,16 @@ from app.format.job_rows import Details
 from app.format.values import clock
 from scheduler.protocol.jobs import Event, Job, Running, Spec
 
-Chapter = tuple[int, str, int, bool, float | None, Spec]
+RENEW_S = 5.0
+"""A timeline that is shown is read again after this time: other programs may add to it."""
+
+Chapter = tuple[int, str, int, bool, float | None, Spec, float]
 
 
-def chapter(job: Job) -> Chapter:
-    """Changes whenever something is added to the job's timeline, and not with its progress."""
+def chapter(job: Job, now: float) -> Chapter:
+    """Return a value that differs where the job's timeline may have changed."""
     stopping = isinstance(job.state, Running) and job.state.stopping
-    return job.id, job.status, job.tries, stopping, job.place, job.spec
+    return job.id, job.status, job.tries, stopping, job.place, job.spec, now // RENEW_S
 
 
 _SHORT = 240

@@ -15,6 +15,7 @@ from scheduler.protocol.errors import UserError
 from scheduler.protocol.jobs import (
     Cancelling,
     Changes,
+    Event,
     Forecast,
     Job,
     Progress,
@@ -142,6 +143,10 @@ class Queue:
     ) -> Cancelling:
         """Cancel all jobs that are named; see `Canceller.cancel_many`."""
         return self._canceller.cancel_many(jobs, ranges, array, group)
+
+    def add_event(self, job_id: int, what: str, text: str) -> Job:
+        """Add an event to the timeline of a job in any state. Raises NotFound, UserError."""
+        return self._store.update(self.get(job_id), Event(time.time(), what, text))
 
     # What the daemon does by and by
 

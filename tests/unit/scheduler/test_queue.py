@@ -11,7 +11,7 @@ import pytest
 
 from scheduler.executors import local
 from scheduler.protocol import paths
-from scheduler.protocol.errors import UserError
+from scheduler.protocol.errors import NotFound, UserError
 from scheduler.protocol.jobs import Done, Failed, Spec
 from scheduler.protocol.wait_reasons import OtherDevices, StartFailed
 from scheduler.queue import job_index, planner, queries
@@ -141,3 +141,16 @@ def test_a_list_is_bounded(store: Store, monkeypatch: pytest.MonkeyPatch, active
     ids = [queue.submit([Spec(("true",), "a", "/")], [CPU])[0].id for _ in range(4)]
     assert [job.id for job in queue.queries.newest(10**9, active)] == [ids[3], ids[2]]
     assert queue.queries.newest(-1, active) == ()
+
+
+def test_an_event_is_added_to_jobs_that_wait_and_to_jobs_that_ended(store: Store) -> None:
+    queue = make_queue(store)
+    job = queue.submit([Spec(("true",), "a", "/")], [CPU])[0].id
+    queue.add_event(job, "note", "first")
+    queue.cancel(job)
+    queue.add_event(job, "note", "second")
+    texts = [(event.what, event.text) for event in make_queue(store).queries.timeline(job)]
+    assert [text for text in texts if text[0] == "note"] == [("note", "first"), ("note", "second")]
+    assert make_queue(store).queries.get(job).status == "cancelled"
+    with pytest.raises(NotFound):
+        queue.add_event(job + 1, "note", "nobody")
