@@ -1,22 +1,30 @@
-"""One text to paste into a bug report: what runs where, what it sees, and what went wrong. No secrets."""
+"""Collect what a bug report needs in one text without secrets."""
 
 from __future__ import annotations
 
+import getpass
 import os
 import platform
+import re
+import socket
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from app import __version__
-from app.format.values import clock, memory
-from app.settings.scrub import HIDDEN, scrub
+from app.format.values import NOT_AVAILABLE, clock, memory
 from scheduler.protocol import paths
 from scheduler.protocol.settings import Settings
 from scheduler.protocol.snapshot import Alert, DeviceState, Snapshot
+
+if TYPE_CHECKING:
+    from app.state import State
 
 PACKAGES = (
     "torch",
@@ -29,27 +37,55 @@ PACKAGES = (
     "numpy",
     "safetensors",
 )
-_SECRET = ("webhook",)
+_SECRET_SETTINGS = ("webhook",)
 _TAIL = 60
-"""Lines of a log, its last."""
+"""The lines at the end of each log."""
 _TAIL_BYTES = 64 * 1024
 
 
+HIDDEN = "***"
+_NO_DAEMON = "not known: the daemon does not answer"
+_RULES = (
+    (re.compile(r"\b([a-z][a-z0-9+.-]*)://\S+", re.I), r"\1://" + HIDDEN),
+    (re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+"), HIDDEN),
+    (re.compile(r"(?i)\b(bearer|basic)\s+\S+"), r"\1 " + HIDDEN),
+    (
+        re.compile(r"(?i)([\w-]*(?:token|secret|passw(?:or)?d|passphrase|credential|api[_-]?key"
+                   r"|access[_-]?key|auth)[\w-]*[\"']?\s*[:=]\s*)"
+                   r"(\"[^\"]*\"|'[^']*'|\S+)"),
+        r"\1" + HIDDEN,
+    ),
+    (
+        re.compile(r"\b(?:hf|ghp|gho|ghs|github_pat|glpat|sk|pk|rk|xox[a-z]|npm|pypi|AKIA|ASIA)"
+                   r"[_-]?[A-Za-z0-9_-]{12,}"),
+        HIDDEN,
+    ),
+    (re.compile(r"\beyJ[\w-]+(?:\.[\w-]+)*"), HIDDEN),  # a JSON web token
+    (re.compile(r"(?<![\w./-])(?=[\w+=-]*\d)(?=[\w+=-]*[A-Za-z])[\w+=-]{24,}"), HIDDEN),
+    (re.compile(r"/(home|Users)/[^/\s:'\"]+"), r"/\1/" + HIDDEN),
+    (re.compile(r"\b\d{1,3}(?:\.\d{1,3}){3}\b"), HIDDEN),
+)  # fmt: skip
+
+
 def diagnostics(snapshot: Snapshot | None, alerts: tuple[Alert, ...] = ()) -> str:
-    """`snapshot`: None where the daemon does not answer. Reads the ends of the logs."""
+    """Return the text; reads the ends of the logs.
+
+    Args:
+        snapshot: None if the daemon does not answer.
+    """
     parts = [
-        ("GPU Deck", [f"version {__version__}", f"state folder {_about(paths.home())}"]),
+        ("GPU Deck", [f"version {__version__}", f"state folder {_with_state(paths.home())}"]),
         ("Machine", _machine()),
         ("Devices", _devices(snapshot)),
         (
             "Settings that differ from the defaults",
-            _settings(snapshot.settings) if snapshot else ["not known: the daemon does not answer"],
+            _settings(snapshot.settings) if snapshot else [_NO_DAEMON],
         ),
         ("Daemon", _daemon(snapshot)),
         (
             "Alerts",
             [
-                f"{clock(a.raised)}  {'over' if a.cleared else 'raised'}  {a.rule}: {a.text}"
+                f"{clock(a.raised)}  {'raised' if a.cleared is None else 'over'}  {a.rule}: {a.text}"
                 for a in alerts
             ],
         ),
@@ -69,27 +105,25 @@ def _machine() -> list[str]:
     display = os.environ.get("XDG_SESSION_TYPE") or (
         "none" if not os.environ.get("DISPLAY") else "x11"
     )
-    found = [f"{name} {version}" for name in PACKAGES if (version := _version(name))]
+    system = f"{platform.system()} {platform.release()} {platform.machine()}"
+    locale = os.environ.get("LC_ALL") or os.environ.get("LANG") or "none"
     return [
-        f"{platform.system()} {platform.release()} {platform.machine()}, {os.cpu_count()} logical processors",
-        f"Python {sys.version.split()[0]}; display {display}; locale {os.environ.get('LC_ALL') or os.environ.get('LANG') or 'none'}",
-        ", ".join(found),
+        f"{system}, {os.cpu_count()} logical processors",
+        f"Python {sys.version.split()[0]}; display {display}; locale {locale}",
+        ", ".join(_packages()),
     ]
 
 
-def _version(name: str) -> str:
-    try:
-        return metadata.version(name)
-    except metadata.PackageNotFoundError:
-        return ""
+def _packages() -> Iterator[str]:
+    for name in PACKAGES:
+        with suppress(metadata.PackageNotFoundError):
+            yield f"{name} {metadata.version(name)}"
 
 
 def _devices(snapshot: Snapshot | None) -> list[str]:
-    return (
-        [line for state in snapshot.devices for line in _device(state)]
-        if snapshot
-        else ["not known: the daemon does not answer"]
-    )
+    if snapshot is None:
+        return [_NO_DAEMON]
+    return [line for state in snapshot.devices for line in _device(state)]
 
 
 def _device(state: DeviceState) -> list[str]:
@@ -99,9 +133,9 @@ def _device(state: DeviceState) -> list[str]:
     if reading is None:
         return [*lines, "   not read now"]
     total = reading.values.get("mem_total")
-    lines.append(
-        f"   {len(reading.values)} values, memory {memory(total) if total else 'N/A'}, throttle: {reading.texts.get('throttle', 'N/A')}"
-    )
+    size = memory(total) if total else NOT_AVAILABLE
+    throttle = reading.texts.get("throttle", NOT_AVAILABLE)
+    lines.append(f"   {len(reading.values)} values, memory {size}, throttle: {throttle}")
     missing: dict[str, list[str]] = {}
     for field, why in reading.explained().items():
         missing.setdefault(why, []).append(field)
@@ -110,7 +144,7 @@ def _device(state: DeviceState) -> list[str]:
 
 def _settings(settings: Settings) -> list[str]:
     return [
-        f"{name} = {HIDDEN if name in _SECRET else value}"
+        f"{name} = {HIDDEN if name in _SECRET_SETTINGS else value}"
         for name, value in msgspec.structs.asdict(settings).items()
         if value != getattr(Settings(), name)
     ]
@@ -139,5 +173,41 @@ def _tail(file: Path) -> list[str]:
         return [f"cannot be read: {e.strerror}"]
 
 
-def _about(folder: Path) -> str:
+def _with_state(folder: Path) -> str:
     return f"{folder}{'' if folder.is_dir() else ' (missing)'}"
+
+
+def scrub(text: str) -> str:
+    """Hide home folders, names, addresses and everything that may be a token."""
+    text = text.replace(str(paths.home()), "GPUDECK_HOME").replace(str(Path.home()), "~")
+    for pattern, instead in _RULES:
+        text = pattern.sub(instead, text)
+    for name in {_user(), socket.gethostname()} - {"", "root", "localhost"}:
+        text = re.sub(rf"\b{re.escape(name)}\b", HIDDEN, text)
+    return text
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # the user of a container may have no entry
+        return ""
+
+
+def about(state: State) -> tuple[tuple[str, str], ...]:
+    """Return what is shown about the program, as captions and values."""
+    return (
+        ("Version", f"GPU Deck {__version__}"),
+        ("State folder", str(paths.home())),
+        ("Daemon", _daemon_state(state)),
+        ("Source", state.snapshot.source if state.snapshot else "not known yet"),
+    )
+
+
+def _daemon_state(state: State) -> str:
+    try:
+        pid = paths.daemon_lock().read_text().strip()
+    except (OSError, ValueError):
+        pid = ""
+    known = state.link.connected and pid.isdigit()
+    return f"{state.link.text}, PID {pid}" if known else state.link.text

@@ -1,4 +1,4 @@
-"""The settings as a form: what each is called, what it does, and the change a user's text stands for."""
+"""List the settings with their titles, help and editors, and convert their texts."""
 
 from __future__ import annotations
 
@@ -12,11 +12,13 @@ from scheduler.verbs.control import Configure
 
 @dataclass(frozen=True)
 class Setting:
+    """One setting in the form."""
+
     name: str
     title: str
     help: str
     kind: Literal["choice", "open choice", "switch", "number", "threshold", "text", "folder"]
-    """A threshold is a number, or "off"; a switch is "on" or "off"."""
+    """A threshold is a number or "off"; a switch is "on" or "off"."""
     choices: tuple[str, ...] = ()
     unit: str = ""
     group: str = ""
@@ -26,8 +28,8 @@ SETTINGS = (
     Setting(
         "source",
         "Source",
-        "Which devices to watch. auto takes NVIDIA GPUs where there are any, else the CPU. replay:FILE plays a recording, labelled REPLAY; "
-        "replay:FILE*8 plays it as eight GPUs.",
+        "The devices to watch. auto: NVIDIA GPUs if there are any, else the CPU. replay:FILE plays "
+        "a recording, labelled REPLAY; replay:FILE*8 plays it as eight GPUs.",
         "open choice",
         ("auto", "nvml", "cpu"),
         group="Devices",
@@ -35,7 +37,8 @@ SETTINGS = (
     Setting(
         "telemetry_hz",
         "Telemetry rate",
-        "Readings a second while somebody looks or a job waits or runs. More shows shorter peaks, and costs more of the CPU.",
+        "Readings per second while a window is open or a job waits or runs. A higher rate shows "
+        "shorter peaks and uses more CPU time.",
         "number",
         unit="Hz",
         group="Devices",
@@ -43,8 +46,8 @@ SETTINGS = (
     Setting(
         "laptop_sleep",
         "Let GPUs sleep",
-        "Read nothing while nobody looks and no job for a GPU waits or runs. A window, a command or such a job wakes them. "
-        "auto: where the driver switches unused GPUs off, as on laptops.",
+        "Stop reading the GPUs while no window is open and no job for a GPU waits or runs. auto: "
+        "only if the driver switches unused GPUs off, as on laptops.",
         "choice",
         ("auto", "on", "off"),
         group="Devices",
@@ -52,21 +55,24 @@ SETTINGS = (
     Setting(
         "drained",
         "Drained GPUs",
-        "GPUs that get no new jobs, by index or UUID, separated by commas. What runs there runs on.",
+        "GPUs that start no new jobs, by index or UUID, separated by commas. Jobs that already run "
+        "there continue.",
         "open choice",
         group="Jobs",
     ),
     Setting(
         "ignored_programs",
-        "Overlooked programs",
-        "A job that wants a GPU for itself waits until no process of others is on it. Programs named here, separated by commas, may stay.",
+        "Ignored programs",
+        "A job that needs a whole GPU waits until no other process uses it. Programs named here, "
+        "separated by commas, do not count.",
         "open choice",
         group="Jobs",
     ),
     Setting(
         "notify_minutes",
-        "Tell the end of jobs",
-        "The open window shows a notification of the desktop when a job ends that ran for so long; or off.",
+        "Notify when jobs end",
+        "Show a desktop notification when a job ends that ran for at least this long, while the "
+        "window is open. off: never.",
         "threshold",
         unit="min",
         group="Jobs",
@@ -74,8 +80,8 @@ SETTINGS = (
     Setting(
         "log_limit",
         "Largest log",
-        "Of a job that prints more, the first and the newest output is kept, and a line in the log tells how much was dropped between. "
-        "In force for jobs that start from then on. off: all is kept.",
+        "If a job prints more, only the first and the newest output is kept, and a line in the log "
+        "says how much was dropped. Applies to jobs that start later. off: keep everything.",
         "threshold",
         unit="GiB",
         group="Jobs",
@@ -83,15 +89,15 @@ SETTINGS = (
     Setting(
         "on_job_end",
         "Command at the end",
-        "Run by the daemon at the end of every job, also without a window: a program and its arguments, no shell. "
-        "GPUDECK_JOB, GPUDECK_STATUS and GPUDECK_NAME tell it which; it has a minute. Empty: none.",
+        "A program with arguments that the daemon runs after every job, without a shell and for at "
+        "most a minute. GPUDECK_JOB, GPUDECK_STATUS and GPUDECK_NAME describe the job. Empty: none.",
         "text",
         group="Jobs",
     ),
     Setting(
         "idle_util_percent",
         "Idle below",
-        "A device busier than this is not idle.",
+        "A device with a higher utilisation is not idle.",
         "number",
         unit="%",
         group="Idle",
@@ -99,8 +105,9 @@ SETTINGS = (
     Setting(
         "idle_dwell_s",
         "Idle after",
-        "How long a device must stay quiet before the assistant may use it, twice as long after each time it had to leave in the last ten "
-        "minutes. A job that needs the GPU takes it back at once: the assistant is told, and killed 0.1 s later.",
+        "How long a device must be quiet before the assistant may use it; twice as long after each "
+        "eviction in the last ten minutes. A job that needs the GPU takes it back at once: the "
+        "assistant is notified, and killed 0.1 s later.",
         "number",
         unit="s",
         group="Idle",
@@ -108,47 +115,50 @@ SETTINGS = (
     Setting(
         "idle_hours_off",
         "Hours off",
-        "When the assistant uses no GPU, such as 09:00-18:00, or 22:00-07:00 over midnight. It leaves when they begin; on the CPU it may "
-        "still write. Empty: none.",
+        "When the assistant must not use a GPU, such as 09:00-18:00 or 22:00-07:00. It may still "
+        "write on the CPU. Empty: never.",
         "text",
         group="Idle",
     ),
     Setting(
         "exclusive_programs",
         "Exclusive programs",
-        "While one of these runs on a GPU, that GPU is busy: names such as blender, separated by commas. Others that compute make it busy "
-        "anyway; name here those that only draw. Jobs do not wait for them.",
+        "A GPU is busy while one of these programs runs on it: names such as blender, separated by "
+        "commas. Name programs that only draw; programs that compute always count. Jobs do not "
+        "wait for these programs.",
         "text",
         group="Idle",
     ),
     Setting(
         "model_folder",
         "Model folder",
-        "A folder of .safetensors (or a .pth file) of an RWKV-7 model. Empty: the small one that comes with GPU Deck. "
-        "template: no model; all texts are written from templates.",
+        "A folder with the .safetensors files, or a .pth file, of an RWKV-7 model. Empty: the small "
+        "model that comes with GPU Deck. template: no model; all texts are written from templates.",
         "folder",
         group="Assistant",
     ),
     Setting(
         "model_device",
         "Model device",
-        "Where the model runs. On cuda it leaves the GPU as soon as a job wants it.",
+        "Where the model runs. On cuda it leaves the GPU as soon as a job needs it.",
         "choice",
         ("cpu", "cuda"),
         group="Assistant",
     ),
     Setting(
         "assistant_never",
-        "Never proposed",
-        "What the assistant must not even propose, such as operate cancel, operate submit; separated by commas. Never, below a proposal, "
-        "adds to it. Nothing that it proposes is done before you allow it.",
+        "Never propose",
+        "Actions that the assistant must not propose, such as operate cancel, operate submit, "
+        "separated by commas. The Never button below a proposal adds to this list. The assistant "
+        "does nothing that you have not allowed.",
         "text",
         group="Assistant",
     ),
     Setting(
         "model_idle_minutes",
-        "Leaves the GPU after",
-        "After so long without a request nothing of the model stays on the GPU; the next request loads it again.",
+        "Leave the GPU after",
+        "The model leaves the GPU after this time without a request; the next request loads it "
+        "again.",
         "number",
         unit="min",
         group="Assistant",
@@ -156,8 +166,8 @@ SETTINGS = (
     Setting(
         "report_jobs",
         "Report on jobs",
-        "A report on each job that ran for so long is written by itself, once the devices are idle: HTML, in the folder reports among the "
-        "state; the newest 200 are kept. off: none.",
+        "Write an HTML report on each job that ran for at least this long, once the devices are "
+        "idle. The newest 200 are kept in the reports folder. off: never.",
         "threshold",
         unit="min",
         group="Assistant",
@@ -165,15 +175,16 @@ SETTINGS = (
     Setting(
         "report_daily",
         "Daily report",
-        "When a report on what happened since the last one is written by itself, such as 08:00, or as soon as the devices are idle then. "
-        "Empty: never.",
+        "When to write a report on everything since the last one, such as 08:00, or as soon as the "
+        "devices are idle then. Empty: never.",
         "text",
         group="Assistant",
     ),
     Setting(
         "alert_temperature",
         "Too hot",
-        "From so far below the card's own slow-down temperature on, for 10 s. Each of these is a number, or off.",
+        "Alert at this distance from the card's own slow-down temperature, after 10 s. Each of "
+        "these thresholds is a number, or off.",
         "threshold",
         unit="°C",
         group="Alerts",
@@ -181,7 +192,7 @@ SETTINGS = (
     Setting(
         "alert_memory",
         "Memory nearly full",
-        "From this share of the memory on, for a minute.",
+        "Alert at this share of the memory, after a minute.",
         "threshold",
         unit="%",
         group="Alerts",
@@ -189,7 +200,7 @@ SETTINGS = (
     Setting(
         "alert_slowdown",
         "Slowed down",
-        "Heat, the hardware or a power brake has held the clocks down for so long.",
+        "Alert when heat, the hardware or a power brake has held the clocks down for this long.",
         "threshold",
         unit="s",
         group="Alerts",
@@ -197,7 +208,8 @@ SETTINGS = (
     Setting(
         "alert_power_cap",
         "At its power limit",
-        "The power limit has held the clocks down for so long. Off, as large matrix products usually meet it.",
+        "Alert when the power limit has held the clocks down for this long. off by default, since "
+        "large matrix products often reach the limit.",
         "threshold",
         unit="s",
         group="Alerts",
@@ -205,21 +217,22 @@ SETTINGS = (
     Setting(
         "alert_errors",
         "Hardware errors",
-        "So many memory errors that could not be put right, failed remappings of a memory row, and Xid errors of the driver.",
+        "Alert at this number of uncorrected memory errors, failed remappings of a memory row and "
+        "Xid errors of the driver.",
         "threshold",
         group="Alerts",
     ),
     Setting(
         "alert_corrected",
         "Memory errors",
-        "So many that were put right, within an hour.",
+        "Alert at this number of corrected memory errors within an hour.",
         "threshold",
         group="Alerts",
     ),
     Setting(
         "alert_idle_job",
         "Held and idle",
-        "A job holds a GPU that has done nothing for so long.",
+        "Alert when a job holds a GPU that has been idle for this long.",
         "threshold",
         unit="min",
         group="Alerts",
@@ -227,7 +240,7 @@ SETTINGS = (
     Setting(
         "alert_stuck_job",
         "No progress",
-        "A job that tells its progress has made none for so long.",
+        "Alert when a job that reports its progress has made none for this long.",
         "threshold",
         unit="min",
         group="Alerts",
@@ -235,36 +248,40 @@ SETTINGS = (
     Setting(
         "alert_notify",
         "Notifications",
-        "Show alerts as notifications of the desktop while the window is open.",
+        "Show alerts as desktop notifications while the window is open.",
         "switch",
         group="Alerts",
     ),
     Setting(
         "quiet_hours",
         "Quiet hours",
-        "When nobody is told of alerts, such as 22:00-07:00. They are in the list all the same; what lasts is told after. Empty: never.",
+        "When alerts are only listed, such as 22:00-07:00. You are notified afterwards of alerts "
+        "that are still raised. Empty: never.",
         "text",
         group="Alerts",
     ),
     Setting(
         "webhook",
         "Webhook",
-        "An http or https address that gets each alert as JSON, by POST, also without a window; chat services show its text. Empty: none.",
+        "An http or https address that receives each alert as JSON by POST, also without a window. "
+        "Chat services show its text. Empty: none.",
         "text",
         group="Alerts",
     ),
     Setting(
         "clean_folders",
         "Folders",
-        "Looked through for core dumps and for models that are there twice, separated by commas. The caches of Triton, PyTorch and CUDA, "
-        "the files of jobs and shared memory are looked at anyway. Nothing anywhere else is ever touched.",
+        "Folders to search for core dumps and duplicate models, separated by commas. The caches of "
+        "Triton, PyTorch and CUDA, the files of jobs and shared memory are always searched. Nothing "
+        "else is ever touched.",
         "text",
         group="Clean-up",
     ),
     Setting(
         "clean_caches",
         "Unused kernels",
-        "Proposed after so long without use. They are compiled again where they are needed. Each of these is a number, or off.",
+        "Propose compiled kernels that were not used for this long. They are compiled again when "
+        "they are needed. Each of these ages is a number, or off.",
         "threshold",
         unit="days",
         group="Clean-up",
@@ -272,7 +289,7 @@ SETTINGS = (
     Setting(
         "clean_logs",
         "Logs of jobs",
-        "Proposed so long after they were last read or written.",
+        "Propose logs that were not read or written for this long.",
         "threshold",
         unit="days",
         group="Clean-up",
@@ -280,7 +297,7 @@ SETTINGS = (
     Setting(
         "clean_artefacts",
         "Artefacts of jobs",
-        "What jobs left: as logs.",
+        "Propose files of jobs that were not read or written for this long.",
         "threshold",
         unit="days",
         group="Clean-up",
@@ -288,7 +305,7 @@ SETTINGS = (
     Setting(
         "clean_cores",
         "Core dumps",
-        "Also in the folders where jobs ran.",
+        "Propose core dumps that are older than this, in the folders above and where jobs ran.",
         "threshold",
         unit="days",
         group="Clean-up",
@@ -296,7 +313,8 @@ SETTINGS = (
     Setting(
         "clean_duplicates",
         "Duplicate models",
-        "Second copies of large model files. The first, and what links point to, stay.",
+        "Propose second copies of large model files that were not used for this long. The first "
+        "copy and the targets of links are kept.",
         "threshold",
         unit="days",
         group="Clean-up",
@@ -304,7 +322,7 @@ SETTINGS = (
     Setting(
         "clean_memory",
         "Shared memory",
-        "Segments in /dev/shm that no process has open.",
+        "Propose segments in /dev/shm that no process has had open for this long.",
         "threshold",
         unit="days",
         group="Clean-up",
@@ -312,7 +330,7 @@ SETTINGS = (
     Setting(
         "theme",
         "Theme",
-        "system follows the desktop's light or dark.",
+        "system: follow the desktop's light or dark style.",
         "choice",
         ("system", "light", "dark"),
         group="Appearance",
@@ -320,7 +338,7 @@ SETTINGS = (
     Setting(
         "scale",
         "Size",
-        "How large text and everything else is, from 0.75 to 3. In force when the window is opened the next time.",
+        "The size of text and everything else, 0.75 to 3. Applies when the window is opened again.",
         "number",
         group="Appearance",
     ),
@@ -328,7 +346,7 @@ SETTINGS = (
 
 
 def text_of(settings: Settings, setting: Setting) -> str:
-    """The setting's value as the form shows it."""
+    """Return the setting's value as text."""
     value = getattr(settings, setting.name)
     if isinstance(value, bool):
         return "on" if value else "off"
@@ -336,7 +354,11 @@ def text_of(settings: Settings, setting: Setting) -> str:
 
 
 def change(settings: Settings, setting: Setting, text: str) -> Configure | None:
-    """The request that makes `text` the setting's value; None where it is that already. Raises UserError saying what is wrong."""
+    """Return the request that sets the value of `text`; None if it is the current value.
+
+    Raises:
+        UserError: The text is not valid.
+    """
     value: str | float = text.strip()
     if setting.kind == "switch":
         value = value == "on"
@@ -345,7 +367,7 @@ def change(settings: Settings, setting: Setting, text: str) -> Configure | None:
             value = float(text)
         except ValueError as e:
             or_off = ", or off" if setting.kind == "threshold" else ""
-            raise UserError(f"{setting.title} is a number{or_off}; got {text!r}") from e
+            raise UserError(f"{setting.title} must be a number{or_off}; got {text!r}") from e
     if changed(settings, {setting.name: value}) == settings:
         return None
     return Configure({setting.name: value})

@@ -1,4 +1,4 @@
-"""One setting: its name, its editor, what it does, and what is wrong with what was typed."""
+"""Edit one setting, with its help and what is wrong with the text beside it."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from PySide6.QtWidgets import QComboBox, QFileDialog, QGridLayout, QLineEdit, QW
 
 from app.settings.form import Setting
 from app.widgets import theme
-from app.widgets.controls import button, label, row, set_text
+from app.widgets.controls import Stretch, button, label, row, show_if_any
 
 W = TypeVar("W", bound=QWidget)
 _CAPTION_WIDTH, _EDITOR_WIDTH = 150, 260
 
 
 class SettingRow(QWidget):
-    """Emits `entered` with the text once the user has finished with it."""
+    """Edit a setting. Emits `entered` with the text once the user has finished it."""
 
     entered = Signal(str)
 
@@ -43,45 +43,42 @@ class SettingRow(QWidget):
         grid.addWidget(self.error, 1, 1, 1, 2)
 
     def text(self) -> str:
+        """Return the text of the editor."""
         if self.box is not None:
             return self.box.currentText()
         return self.line.text() if self.line is not None else ""
 
     def show_text(self, text: str) -> None:
-        """The value in force. What the user is typing, or typed wrong, is left alone."""
-        if (
-            self.text() == text
-            or self.error.isVisibleTo(self)
-            or (self.line is not None and self.line.hasFocus())
-        ):
+        """Show the current value, unless the user is typing or has typed something wrong."""
+        typing = self.line is not None and self.line.hasFocus()
+        if self.text() == text or typing or self.error.isVisibleTo(self):
             return
         if self.box is not None:
             self.box.setCurrentText(text)
         elif self.line is not None:
             self.line.setText(text)
         if self.line is not None:
-            self.line.setCursorPosition(0)  # of a long one its beginning is seen
+            self.line.setCursorPosition(0)  # show the beginning of a long text
 
     def show_error(self, message: str) -> None:
-        set_text(self.error, message)
-        self.error.setVisible(bool(message))
+        """Show what is wrong with the text."""
+        show_if_any(self.error, message)
+
+    def clear_error(self) -> None:
+        """Hide the error."""
+        self.error.hide()
 
     def _editor(self) -> QWidget:
         if self.setting.kind in ("choice", "open choice", "switch"):
             return self._choice()
-        self.line = self._named(QLineEdit())
-        self.line.editingFinished.connect(self._finish)
+        line = self.line = self._new_line()
+        beside: QWidget = label(self.setting.unit, meaning="muted")
         if self.setting.kind == "folder":
-            browse = button("Browse…")
-            browse.clicked.connect(self._browse)
-            return _together(self.line, browse)
-        return _together(self.line, label(self.setting.unit, meaning="muted"))
-
-    def _named(self, editor: W) -> W:
-        """What a screen reader says of it."""
-        editor.setAccessibleName(self.setting.title)
-        editor.setAccessibleDescription(self.setting.help)
-        return editor
+            beside = button("Browse…", self._browse)
+        holder = QWidget()
+        holder.setLayout(row(Stretch(line), beside))
+        holder.setFocusProxy(line)
+        return holder
 
     def _choice(self) -> QComboBox:
         box = self.box = self._named(QComboBox())
@@ -90,26 +87,28 @@ class SettingRow(QWidget):
         if self.setting.kind == "open choice":
             box.setEditable(True)
             box.setInsertPolicy(QComboBox.InsertPolicy.NoInsert)
-            self.line = self._named(QLineEdit())
-            self.line.editingFinished.connect(self._finish)
+            self.line = self._new_line()
             box.setLineEdit(self.line)
         return box
+
+    def _new_line(self) -> QLineEdit:
+        line = self._named(QLineEdit())
+        line.editingFinished.connect(self._finish)
+        return line
+
+    def _named(self, editor: W) -> W:
+        """Give the editor a name and a description for screen readers."""
+        editor.setAccessibleName(self.setting.title)
+        editor.setAccessibleDescription(self.setting.help)
+        return editor
 
     def _finish(self) -> None:
         self.entered.emit(self.text())
 
     def _browse(self) -> None:
-        if self.line is not None and (
-            folder := QFileDialog.getExistingDirectory(self, "Model folder", self.line.text())
-        ):
+        if self.line is None:
+            return
+        folder = QFileDialog.getExistingDirectory(self, "Model folder", self.line.text())
+        if folder:
             self.line.setText(folder)
             self._finish()
-
-
-def _together(first: QWidget, second: QWidget) -> QWidget:
-    holder = QWidget()
-    layout = row(first, second)
-    layout.setStretch(0, 1)
-    holder.setLayout(layout)
-    holder.setFocusProxy(first)
-    return holder

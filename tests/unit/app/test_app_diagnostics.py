@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.cli.main import main
-from app.settings.diagnostics import diagnostics
-from app.settings.scrub import scrub
+from app.settings.diagnostics import diagnostics, scrub
 from scheduler.protocol import paths
 from scheduler.protocol.settings import Settings
 from tests.gui import snapshots
