@@ -59,7 +59,7 @@ class Slurm:
     def session(self) -> str:
         """Return the cluster's name: a controller that is restarted remembers its jobs."""
         if time.monotonic() - self._listed > FRESH_S:
-            self._list()
+            self.refresh()
         if not self._session:
             lines = [
                 line.partition("=") for line in _output(["scontrol", "show", "config"]).splitlines()
@@ -69,7 +69,8 @@ class Slurm:
             )
         return self._session
 
-    def _list(self) -> None:
+    def refresh(self) -> None:
+        """Read the list of our jobs from the controller."""
         text = _output(["squeue", "--me", "--states=all", "--noheader", "--format=%j|%T|%k|%r"])
         rows = [
             line.strip().split("|", 3)
@@ -93,7 +94,7 @@ class Slurm:
         ]
 
     def submit(self, request: SubmitAttempt, deck: str) -> None:
-        self._list()
+        self.refresh()
         if request.attempt in self._jobs:
             return
         variables = remote_environment(request).items()

@@ -1,4 +1,4 @@
-"""A Ray head for all tests, in a network namespace of its own: it opens ports on all interfaces. See: make ray."""
+"""Provide a Ray head, in a network namespace, as it opens ports on all interfaces: make ray."""
 
 from __future__ import annotations
 
@@ -20,11 +20,9 @@ __all__ = ["cpu_home"]
 @pytest.fixture(scope="session")
 def one_head(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Head]:
     if {name for _, name in socket.if_nameindex()} != {"lo"}:
-        pytest.fail(
-            "a Ray head is not started where others can reach it. Run the tests by: make ray"
-        )
+        pytest.fail("a Ray head must not be started where others can reach it. Run: make ray")
     if ray_command() is None:
-        pytest.fail("there is no Ray here. Install it: pip install 'gpudeck[ray]'")
+        pytest.fail("Ray is not installed. Run: pip install 'gpudeck[ray]'")
     head = Head(tmp_path_factory.mktemp("head"))
     try:
         head.start()

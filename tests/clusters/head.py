@@ -1,4 +1,4 @@
-"""A real Ray head, with a token, that can be killed and started anew."""
+"""Run a real Ray head, with a token, that can be frozen, killed and restarted."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TRIES = 3
 
 
 def ray_command() -> str | None:
-    """The `ray` of this environment, or the one that GPUDECK_RAY names."""
+    """Return the `ray` that GPUDECK_RAY names, or that of this environment."""
     beside = Path(sys.executable).parent / "ray"
     return os.environ.get("GPUDECK_RAY") or (
         str(beside) if beside.exists() else shutil.which("ray")
@@ -29,7 +29,7 @@ def ray_command() -> str | None:
 
 
 def environment_of(pid: int) -> bytes:
-    """Empty where it has ended."""
+    """Return the environment of a process; empty if it has ended."""
     try:
         return Path(f"/proc/{pid}/environ").read_bytes()
     except OSError:
@@ -37,27 +37,29 @@ def environment_of(pid: int) -> bytes:
 
 
 class Head:
+    """Run one Ray head."""
+
     def __init__(self, folder: Path) -> None:
         self.token_file = folder / "token"
         self.token_file.touch(mode=0o600)
         self.token_file.write_text(secrets.token_hex(32))
-        self._said = folder / "said"
+        self._output = folder / "output"
         self._temp = tempfile.mkdtemp(prefix="gd-ray-")  # a short path, as sockets lie in it
         self._mark = f"GPUDECK_TEST_HEAD={self._temp}"
         self.cluster = Ray(ADDRESS, str(self.token_file))
-        """To look into the cluster without GPU Deck's daemon."""
+        """The cluster, without GPU Deck's daemon."""
 
     def start(self) -> None:
-        """On a busy machine a head misses its own deadlines, and says so: then once more."""
+        """Start the head, several times if it misses its own deadlines on a busy machine."""
         for _ in range(TRIES):
             if self._start():
                 eventually(self.answers, START_S)
                 return
             self.kill()
-        raise AssertionError(self._said.read_text())
+        raise AssertionError(self._output.read_text())
 
     def _start(self) -> bool:
-        """Whether `ray start` said that it had done it in time."""
+        """Run `ray start`, and return whether it succeeded in time."""
         name, value = self._mark.split("=")
         env = {
             **os.environ,
@@ -68,11 +70,12 @@ class Head:
         }
         command = ray_command()
         assert command is not None
-        with self._said.open("wb") as out:  # no pipe, which what it leaves running would hold open
+        with self._output.open("wb") as out:  # no pipe, which its children would hold open
             started = subprocess.Popen(
                 [
-                    command, "start", "--head", "--num-cpus=4", "--num-gpus=1", "--port=6399", "--node-ip-address=127.0.0.1",
-                    "--dashboard-host=127.0.0.1", "--dashboard-port=8265", f"--temp-dir={self._temp}",
+                    command, "start", "--head", "--num-cpus=4", "--num-gpus=1", "--port=6399",
+                    "--node-ip-address=127.0.0.1", "--dashboard-host=127.0.0.1",
+                    "--dashboard-port=8265", f"--temp-dir={self._temp}",
                 ],
                 env=env, stdin=subprocess.DEVNULL, stdout=out, stderr=out,
             )  # fmt: skip
@@ -84,6 +87,7 @@ class Head:
                 return False
 
     def answers(self) -> bool:
+        """Return whether the head answers."""
         try:
             return bool(self.cluster.session())
         except Unreachable:
@@ -92,24 +96,25 @@ class Head:
             self.cluster.close()
 
     def processes(self) -> list[int]:
-        """All of the head's, and of what it runs."""
+        """Return the pids of the head, and of what it runs."""
         pids = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
         return [pid for pid in pids if self._mark.encode() in environment_of(pid).split(b"\0")]
 
     def freeze(self, frozen: bool) -> None:
-        """It takes connections, and answers nobody, until it goes on."""
+        """Stop its dashboard, which then accepts connections and does not answer, or resume it."""
         for pid in self.processes():
             if b"dashboard" in command_of(pid) and b"agent" not in command_of(pid):
                 send(pid, signal.SIGSTOP if frozen else signal.SIGCONT)
 
     def kill(self) -> None:
-        """All that makes the cluster, and nobody can say goodbye; what it runs may live on."""
+        """Kill the cluster without notice; what it runs may live on."""
         for pid in self.processes():
             if b"\0GPUDECK_LAUNCH=" not in environment_of(pid):
                 send(pid, signal.SIGKILL)
         eventually(lambda: not self.answers())
 
     def remove(self) -> None:
+        """Kill the cluster and what it runs, and delete its files."""
         while pids := [pid for pid in self.processes() if lives(pid)]:
             for pid in pids:
                 send(pid, signal.SIGKILL)

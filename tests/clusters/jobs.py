@@ -1,4 +1,4 @@
-"""What jobs in clusters do in the tests: each appends to a file that it ran, by which attempt and as which process."""
+"""Describe jobs for the tests: each appends its number, attempt and pid to a file."""
 
 from __future__ import annotations
 
@@ -14,19 +14,22 @@ HOLD = RAN + 'echo up; while [ ! -e "$1" ]; do sleep 0.1; done; echo down'
 
 
 def shell(script: str, *arguments: object) -> list[str]:
+    """Return the command for a shell script."""
     return ["sh", "-c", script, *map(str, arguments)]
 
 
 def lines(ran: Path) -> list[list[str]]:
-    """Of each run: job, attempt, pid."""
+    """Return the job, the attempt and the pid of each run."""
     return [line.split() for line in ran.read_text().splitlines()] if ran.exists() else []
 
 
 def up(job: Job) -> bool:
+    """Return whether the job printed that it runs."""
     return "up" in log_of(job)
 
 
 def state(deck: Client, job: Job) -> Running:
+    """Return the state of a job that runs."""
     found = deck.job(job.id).state
     assert isinstance(found, Running), found
     return found

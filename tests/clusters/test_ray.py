@@ -1,6 +1,6 @@
-"""Jobs in a real Ray cluster, which is killed, frozen and started anew meanwhile: none is lost sight of, none runs twice.
+"""Run jobs in a real Ray cluster that is killed, frozen and restarted: none is lost or runs twice.
 
-Every job appends its attempt to a file when it begins: the lines are the proof.
+Every job appends its attempt to a file when it begins: the lines prove it.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from scheduler.client import Client
 from scheduler.protocol import paths
 from scheduler.protocol.jobs import Cancelled, Done, Failed, Job, Lost, Queued, Running
 from scheduler.protocol.settings import ClusterSettings
+from scheduler.protocol.wait_reasons import ClusterUnavailable
 from tests.clusters.conftest import name
 from tests.clusters.head import ADDRESS, Head
 from tests.clusters.jobs import HOLD, RAN, WAIT_S, lines, shell, state, up
@@ -33,8 +34,9 @@ def unreachable(deck: Client, job: Job) -> bool:
 def test_a_job_runs_there_as_it_would_here(deck: Client) -> None:
     script = """
         echo '{"gpudeck":"progress","done":1,"total":2}'; echo to stderr >&2
-        echo $GPUDECK_JOB $GPUDECK_TRY $GPUDECK_ARRAY_INDEX $MINE; echo gpus=$CUDA_VISIBLE_DEVICES; pwd
-        printf '{"tflops":\\n 2}' > $GPUDECK_RESULT; echo kept > $GPUDECK_ARTEFACTS/kept; printf end"""
+        echo $GPUDECK_JOB $GPUDECK_TRY $GPUDECK_ARRAY_INDEX $MINE
+        echo gpus=$CUDA_VISIBLE_DEVICES; pwd; echo kept > $GPUDECK_ARTEFACTS/kept
+        printf '{"tflops":\\n 2}' > $GPUDECK_RESULT; printf end"""
     with_gpu = deck.submit(shell(script), where="ray:lab", gpus=1, cwd="/usr", env={"MINE": "a b"})
     without = deck.submit_array(
         shell("echo gpus=$CUDA_VISIBLE_DEVICES; echo $GPUDECK_ARRAY_INDEX"), [7], where="ray:lab"
@@ -57,7 +59,7 @@ def test_a_job_runs_there_as_it_would_here(deck: Client) -> None:
     ]
 
 
-def test_a_failure_is_told_as_of_a_job_here_and_tried_again(deck: Client, tmp_path: Path) -> None:
+def test_a_failure_has_the_same_reason_as_here_and_is_retried(deck: Client, tmp_path: Path) -> None:
     ran = tmp_path / "ran"
     bad = deck.submit(
         shell(RAN + "echo oops; exit 3", ran), where="ray:lab", retries=1, backoff=0.1
@@ -68,8 +70,8 @@ def test_a_failure_is_told_as_of_a_job_here_and_tried_again(deck: Client, tmp_pa
     assert all(isinstance(end, Failed) for end in ends)
     assert [end.reason for end in ends if isinstance(end, Failed)] == [
         "exit code 3: oops",
-        f"cannot start 'no-such-command' in '{Path.cwd()}' on {os.uname().nodename}: No such file or directory "
-        "(folder and command must exist there, too)",
+        f"cannot start 'no-such-command' in '{Path.cwd()}' on {os.uname().nodename}: "
+        "No such file or directory. The folder and the command must exist there, too.",
         "ran longer than its limit of 1 s: begun",
     ]
     tries = [attempt for job, attempt, _ in lines(ran) if job == str(bad.id)]
@@ -80,7 +82,8 @@ def test_a_cancel_ends_the_whole_tree(deck: Client, tmp_path: Path) -> None:
     ran = tmp_path / "ran"
     stubborn = (
         RAN
-        + 'trap \'\' TERM; (setsid sh -c \'trap "" TERM; echo 0 0 $$ >> "$0"; sleep 600\' "$0") & echo up; while true; do sleep 1; done'
+        + 'trap \'\' TERM; (setsid sh -c \'trap "" TERM; echo 0 0 $$ >> "$0"; sleep 600\' "$0") & '
+        + "echo up; while true; do sleep 1; done"
     )
     job = deck.submit(shell(stubborn, ran), where="ray:lab")
     eventually(lambda: up(job) and len(lines(ran)) == 2, WAIT_S)
@@ -127,7 +130,7 @@ def test_kill_9_of_the_daemon_while_it_submits_runs_none_twice_and_loses_none(
     assert sorted(int(job) for job, _, _ in lines(ran)) == sorted(ids)
 
 
-def test_a_head_that_is_killed_and_started_anew_runs_nothing_twice(
+def test_a_head_that_is_killed_and_restarted_runs_nothing_twice(
     deck: Client, head: Head, tmp_path: Path
 ) -> None:
     ran, go = tmp_path / "ran", tmp_path / "go"
@@ -138,15 +141,14 @@ def test_a_head_that_is_killed_and_started_anew_runs_nothing_twice(
     waiting = deck.submit(shell(RAN, ran), where="ray:lab")
     time.sleep(3)
     assert isinstance(deck.job(job.id).state, Running), (
-        "nobody knows: so it is not given up, and not started again"
+        "its end is unknown: it is neither given up nor started again"
     )
-    reason = deck.job(waiting.id).state
-    assert isinstance(reason, Queued)
-    assert reason.reason.startswith("ray:lab has not answered since ")
+    state_ = deck.job(waiting.id).state
+    assert isinstance(state_, Queued) and isinstance(state_.wait, ClusterUnavailable)
     head.start()
     lost = deck.wait(job.id, WAIT_S).state
     assert isinstance(lost, Lost)
-    assert lost.reason == "the cluster was started anew, and knows it no more"
+    assert lost.reason == "the cluster was restarted, and no longer has it"
     assert isinstance(deck.wait(waiting.id, WAIT_S).state, Done)
     assert [int(number) for number, _, _ in lines(ran)] == [job.id, waiting.id]
 
@@ -154,7 +156,7 @@ def test_a_head_that_is_killed_and_started_anew_runs_nothing_twice(
 def test_a_cluster_that_does_not_answer_for_a_while_changes_nothing(
     deck: Client, head: Head, tmp_path: Path
 ) -> None:
-    """What is asked of it meanwhile may or may not have been done: it is asked, not done again. The daemon answers all the while."""
+    """Ask the cluster whether it did what was requested meanwhile, instead of requesting it again."""
     ran, go = tmp_path / "ran", tmp_path / "go"
     job = deck.submit(shell(HOLD, ran, go), where="ray:lab")
     eventually(lambda: up(job), WAIT_S)
@@ -179,10 +181,10 @@ def test_a_cluster_that_does_not_answer_for_a_while_changes_nothing(
     assert log_of(job) == "up\ndown\n"
 
 
-def test_an_orphan_is_reaped_and_others_are_left_alone(
+def test_an_orphan_is_ended_and_other_jobs_are_left_alone(
     deck: Client, head: Head, tmp_path: Path
 ) -> None:
-    """The store forgets a job that runs in the cluster; another deck's job runs there, too."""
+    """Make the store forget a job that runs in the cluster beside a job of another deck."""
     ran, go = tmp_path / "ran", tmp_path / "go"
     ours = deck.submit(shell(HOLD, ran, go), where="ray:lab")
     eventually(lambda: up(ours), WAIT_S)
@@ -201,7 +203,7 @@ def test_an_orphan_is_reaped_and_others_are_left_alone(
         attempt = lines(ran)[0][1]
         eventually(lambda: not lives(int(lines(ran)[0][2])), WAIT_S)
         assert again.jobs() == ()
-    eventually(lambda: attempt not in head.cluster.ours((paths.home() / "deck.id").read_text()))
+    eventually(lambda: attempt not in head.cluster.attempts((paths.home() / "deck.id").read_text()))
     head.cluster.close()
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("GPUDECK_HOME", str(other_home))
@@ -212,7 +214,7 @@ def test_an_orphan_is_reaped_and_others_are_left_alone(
     assert len(lines(ran)) == 2
 
 
-def test_a_wrong_token_is_one_line_and_the_right_one_starts_what_waits(
+def test_a_wrong_token_is_reported_and_the_right_one_starts_the_job(
     deck: Client, head: Head, tmp_path: Path
 ) -> None:
     wrong, ran = tmp_path / "wrong", tmp_path / "ran"
@@ -221,17 +223,17 @@ def test_a_wrong_token_is_one_line_and_the_right_one_starts_what_waits(
     name(deck, wrong)
     job = deck.submit(shell(RAN, ran), where="ray:lab")
 
-    def said(words: str) -> bool:
+    def waits(words: str) -> bool:
         found = deck.job(job.id).state
         return (
             isinstance(found, Queued) and found.reason.endswith(words) and "\n" not in found.reason
         )
 
     eventually(
-        lambda: said(f"the token in {wrong} is open to others. Try: chmod 600 {wrong}"), WAIT_S
+        lambda: waits(f"others can read the token in {wrong}. Try: chmod 600 {wrong}"), WAIT_S
     )
     wrong.chmod(0o600)
-    eventually(lambda: said(f"it does not accept the token in {wrong}"), WAIT_S)
+    eventually(lambda: waits(f"it does not accept the token in {wrong}"), WAIT_S)
     assert any("does not accept the token" in notice for notice in deck.snapshot().notices)
     name(deck, head.token_file)
     assert isinstance(deck.wait(job.id, WAIT_S).state, Done)
@@ -239,7 +241,7 @@ def test_a_wrong_token_is_one_line_and_the_right_one_starts_what_waits(
     assert deck.snapshot().notices == ()
 
 
-def test_a_cluster_that_is_taken_out_of_the_settings_gives_up_what_runs_there(
+def test_jobs_in_a_cluster_that_is_removed_from_the_settings_are_lost(
     deck: Client, head: Head, tmp_path: Path
 ) -> None:
     ran = tmp_path / "ran"
@@ -248,7 +250,7 @@ def test_a_cluster_that_is_taken_out_of_the_settings_gives_up_what_runs_there(
     deck.configure(clusters={})
     lost = deck.wait(job.id, WAIT_S).state
     assert isinstance(lost, Lost)
-    assert lost.reason == "ray:lab was taken out of the settings while it ran there"
+    assert lost.reason == "ray:lab was removed from the settings while it ran there"
     deck.configure(clusters={"ray:lab": ClusterSettings(ADDRESS, str(head.token_file))})
     eventually(lambda: not lives(int(lines(ran)[0][2])), WAIT_S)
-    assert len(lines(ran)) == 1, "and once it is back, what was given up is ended"
+    assert len(lines(ran)) == 1, "once the cluster is back, the attempt is ended"

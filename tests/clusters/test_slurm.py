@@ -1,4 +1,4 @@
-"""Jobs in the Slurm cluster of this machine: as those here, adopted by a new daemon, none twice."""
+"""Run jobs in the Slurm cluster of this machine, while the daemon is killed and started again."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from scheduler.client import Client
-from scheduler.executors.agent_protocol import Submit
+from scheduler.executors.agent_protocol import SubmitAttempt
 from scheduler.executors.slurm import Slurm
 from scheduler.protocol import paths
-from scheduler.protocol.jobs import Cancelled, Done, Failed, Running
+from scheduler.protocol.jobs import Cancelled, Done, Failed, Running, Spec
 from scheduler.protocol.settings import ClusterSettings
 from tests.clusters.jobs import HOLD, RAN, WAIT_S, lines, shell, state, up
 from tests.integration.deck import kill_daemon, log_of, ready
@@ -26,14 +26,17 @@ pytestmark = [pytest.mark.slurm, pytest.mark.timeout(300)]
 @pytest.fixture
 def deck(cpu_home: Path) -> Iterator[Client]:
     if shutil.which("sbatch") is None:
-        pytest.fail("there is no sbatch in the PATH")
+        pytest.fail("sbatch was not found in the PATH")
     with Client() as client:
         ready(client).configure(clusters={"slurm:here": ClusterSettings()})
         yield client
 
 
 def test_jobs_run_and_fail_there_as_they_would_here(deck: Client, tmp_path: Path) -> None:
-    script = "echo $MINE; pwd >&2; printf '{\"tflops\":\\n 2}' > $GPUDECK_RESULT; echo kept > $GPUDECK_ARTEFACTS/kept; printf end"
+    script = (
+        "echo $MINE; pwd >&2; printf '{\"tflops\":\\n 2}' > $GPUDECK_RESULT; "
+        "echo kept > $GPUDECK_ARTEFACTS/kept; printf end"
+    )
     good = deck.submit(shell(script), where="slurm:here", cwd="/usr", env={"MINE": "a b"})
     bad = deck.submit(shell("echo oops; exit 3"), where="slurm:here")
     slow = deck.submit(shell("echo begun; sleep 600"), where="slurm:here", timeout=1)
@@ -78,21 +81,23 @@ def test_kill_9_of_the_daemon_loses_none_and_runs_none_twice(deck: Client, tmp_p
     assert log_of(long) == "up\ndown\n"
 
 
-def test_of_two_copies_that_slurm_took_one_runs(home: Path, tmp_path: Path) -> None:
-    """As where an sbatch that was given up did arrive, and another followed."""
+def test_of_two_copies_that_slurm_accepted_one_runs(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Submit an attempt twice, as after an sbatch that timed out although it arrived."""
     folder, ran = paths.ensure(tmp_path / "folder"), tmp_path / "ran"
     (folder / "artefacts").mkdir()
     (folder / "attempt").write_text("nonce-of-two")
-    order = Submit(1, "nonce-of-two", "", "x", tuple(shell(RAN, ran)), "/", {}, 0, 0.0, str(folder))
-    clusters = [Slurm(), Slurm()]
-    for cluster in clusters:
-        cluster._list = lambda: None  # type: ignore[method-assign]
-        cluster.submit(order, "deck")
-    looking = Slurm()
+    spec = Spec(tuple(shell(RAN, ran)), "x", "/")
+    request = SubmitAttempt(1, "nonce-of-two", "", spec, {}, str(folder))
+    for cluster in (Slurm(), Slurm()):
+        monkeypatch.setattr(cluster, "refresh", lambda: None)
+        cluster.submit(request, "deck")
+    slurm = Slurm()
 
     def over() -> bool:
-        looking._list()
-        found = looking.status("nonce-of-two", folder)
+        slurm.refresh()
+        found = slurm.status("nonce-of-two", folder)
         return found is not None and found.phase == "over"
 
     eventually(over, WAIT_S)

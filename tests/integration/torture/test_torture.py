@@ -183,7 +183,7 @@ def test_no_job_is_acknowledged_before_it_is_synced(cpu_home: Path, tmp_path: Pa
     for line in calls.read_text().splitlines():
         if "fdatasync(" in line and line.endswith("= 0"):
             synced = True
-        elif r"{\"type\":\"job\"" in line:
+        elif r"{\"type\":\"value\"" in line:
             assert synced, "an answer went out before its job was on disk"
             synced, answers = False, answers + 1
     assert answers == 10
