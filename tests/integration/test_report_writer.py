@@ -45,7 +45,9 @@ def deck(state: Path):
         yield client
 
 
-def test_what_the_settings_want_no_more_is_forgotten(deck: Client, state: Path) -> None:
+def test_the_backlog_is_deleted_when_the_settings_want_no_reports(
+    deck: Client, state: Path
+) -> None:
     save(ReportBacklog(0.0, 0.0, 0.0, (), (1,)))
     assert ReportWriter().turn() is False
     assert list((state / "reports").iterdir()) == []
@@ -54,7 +56,7 @@ def test_what_the_settings_want_no_more_is_forgotten(deck: Client, state: Path) 
     )
 
 
-def test_each_end_is_found_once_also_one_that_is_stored_late(deck: Client) -> None:
+def test_each_end_of_a_job_is_found_once_even_if_it_is_stored_late(deck: Client) -> None:
     now, wish = time.time(), Settings(report_jobs=0.0)
     first = add_ended_jobs(deck, ReportBacklog(now - 9, now - 9, now - 60), wish, now)
     assert first.jobs == (1,)
@@ -73,7 +75,7 @@ def test_each_end_is_found_once_also_one_that_is_stored_late(deck: Client) -> No
     )
 
 
-def test_a_span_that_is_over_leaves_out_what_came_later(deck: Client) -> None:
+def test_a_past_span_leaves_out_later_events(deck: Client) -> None:
     job = deck.job(1)
     now = of_span(deck, 0.0)
     assert now.jobs == (job,) and now.until - now.since == pytest.approx(30 * 86400), (
@@ -84,9 +86,7 @@ def test_a_span_that_is_over_leaves_out_what_came_later(deck: Client) -> None:
     assert any(fact.name == "jobs.any" and fact.value is None for fact in before.facts)
 
 
-def test_what_was_left_to_write_is_written_once_the_settings_ask_for_it(
-    deck: Client, state: Path
-) -> None:
+def test_the_backlog_is_written_once_the_settings_want_reports(deck: Client, state: Path) -> None:
     save(ReportBacklog(0.0, 0.0, 0.0))
     deck.configure(report_jobs=0.0, report_daily="00:00")
     (job, daily) = (
@@ -123,6 +123,6 @@ def test_a_daily_report_is_due_once_a_day(told: str, now: str, daily: str, due: 
     ) is bool(daily)
 
 
-def test_a_mark_that_is_damaged_begins_anew(home: Path) -> None:
+def test_a_damaged_backlog_starts_anew(home: Path) -> None:
     (files.folder() / files.MARK).write_bytes(b"{]")
     assert schedule.load().jobs == ()

@@ -67,11 +67,11 @@ FACTS = named(CPU_FACTS)
         ("job4.reason", "its runner was killed"),
     ],
 )
-def test_what_is_said(name, said) -> None:
+def test_values_are_phrased_with_units(name, said) -> None:
     assert FACTS[name].said == said
 
 
-def test_every_fact_has_a_source_and_a_time_and_stands_alone() -> None:
+def test_every_fact_has_a_source_a_time_and_a_phrase_that_stands_alone() -> None:
     for fact in (*CPU_FACTS, *REPLAY_FACTS):
         assert fact.source
         assert NOW - 600 <= fact.time <= NOW
@@ -103,12 +103,12 @@ def test_a_result_that_failed_its_check_says_that_nothing_was_timed() -> None:
 
 
 @pytest.mark.parametrize("raw", [b"{}", b"[1, 2]", b'"text"'])
-def test_a_file_that_is_no_result_is_a_fact_too(raw) -> None:
+def test_an_invalid_result_file_is_a_fact(raw) -> None:
     facts = named(job_facts(job(1, Done(NOW - 9, NOW, (), msgspec.Raw(raw))), NOW, {}))
     assert facts["job1.result"].said == "N/A (the job left a file that is not a Result)"
 
 
-def test_odd_values_are_told_as_absent_or_left_out_never_as_nan() -> None:
+def test_odd_values_are_absent_or_left_out_and_never_nan() -> None:
     reading = msgspec.structs.replace(
         CPU_STATE.reading, values={"util": math.nan, "temp": math.inf}
     )
@@ -139,7 +139,7 @@ def result_facts(**changes):
     return named(job_facts(job(1, Done(NOW - 9, NOW, (), raw)), NOW, {}))
 
 
-def test_inputs_are_told_by_the_labels_of_the_form_and_flags_as_words() -> None:
+def test_inputs_use_the_labels_of_the_form_and_flags_become_words() -> None:
     params = {
         "heads": 16,
         "kv_heads": 0,
@@ -170,7 +170,7 @@ def test_versions_are_facts() -> None:
     assert "job1.versions" not in result_facts()
 
 
-def test_only_jobs_of_the_span_and_those_still_there_belong_to_it() -> None:
+def test_only_active_jobs_and_those_that_ended_in_the_span_belong_to_it() -> None:
     assert [j.id for j in during(JOBS, NOW - 40, NOW)] == [9, 8, 7, 4]
     assert DONE in during(JOBS, NOW - 600, NOW - 30)
 
@@ -216,7 +216,7 @@ def test_escaping_leaves_one_printable_line_and_no_mark_unescaped(text) -> None:
         (71.4, "°C", "71 °C"),
     ],
 )
-def test_quantities(value, unit, said) -> None:
+def test_quantities_have_sensible_digits_and_units(value, unit, said) -> None:
     assert phrases.quantity(value, unit) == said
 
 
@@ -233,14 +233,14 @@ def test_quantities(value, unit, said) -> None:
         (273600, "3 d 4 h"),
     ],
 )
-def test_durations(seconds, said) -> None:
+def test_durations_have_their_two_largest_units(seconds, said) -> None:
     assert phrases.duration(seconds) == said
 
 
 DAY = time.mktime((2026, 11, 21, 9, 13, 20, 0, 0, -1))
 
 
-def test_the_date_is_told_once_and_seconds_where_they_matter() -> None:
+def test_the_date_is_given_once_and_seconds_only_in_short_spans() -> None:
     assert phrases.stretch(DAY, DAY + 600) == "on 21 November 2026 from 09:13 to 09:23"
     assert phrases.stretch(DAY, DAY + 44) == "on 21 November 2026 from 09:13:20 to 09:14:04"
     assert phrases.stretch(DAY, DAY + 600, now=DAY) == "from 09:13 to 09:23"

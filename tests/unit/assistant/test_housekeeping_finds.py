@@ -46,7 +46,7 @@ def names(finds) -> list[str]:
     return sorted(find.path.name for find in finds)
 
 
-def test_one_of_several_copies_stays_and_none_of_what_only_looks_alike_goes(
+def test_one_of_several_copies_stays_and_similar_files_are_not_found(
     place: World, small: int
 ) -> None:
     first = model(place.models / "a" / "model.safetensors", days=300)
@@ -76,7 +76,7 @@ def test_a_copy_stays_once_the_other_has_changed(place: World, small: int) -> No
     assert left.why == "the identical file has changed"
 
 
-def test_what_links_point_to_what_has_other_names_and_what_is_spared_stays(
+def test_targets_of_links_hard_links_and_spared_files_stay(
     place: World, small: int, tmp_path: Path
 ) -> None:
     """As in a store of Hugging Face's: snapshots are links to blobs without an ending."""
@@ -92,7 +92,7 @@ def test_what_links_point_to_what_has_other_names_and_what_is_spared_stays(
     assert find.twin in (encoded(blob), encoded(linked))
 
 
-def test_copies_of_which_each_must_stay_are_not_read(
+def test_copies_that_must_all_stay_are_not_read(
     place: World, small: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for i in range(2):
@@ -114,7 +114,7 @@ def core(path: Path, kind: int = 4, order: int = 1, days: float = 10) -> Path:
     )
 
 
-def test_core_dumps_are_known_by_name_and_content(place: World) -> None:
+def test_core_dumps_are_recognised_by_name_and_content(place: World) -> None:
     for name in ("core", "core.4711", "vgcore.12", "python.core", "core-python-11"):
         core(place.models / "deep" / name)
     core(place.models / "core.big", order=2)
@@ -130,7 +130,7 @@ def test_core_dumps_are_known_by_name_and_content(place: World) -> None:
     )  # fmt: skip
 
 
-def test_a_real_core_dump_where_a_job_ran(place: World, tmp_path: Path) -> None:
+def test_a_real_core_dump_is_found_where_a_job_ran(place: World, tmp_path: Path) -> None:
     pattern = Path("/proc/sys/kernel/core_pattern").read_text().strip()
     if pattern.startswith("|") or "/" in pattern:
         pytest.skip("core dumps go elsewhere on this machine")
@@ -154,7 +154,7 @@ def test_a_real_core_dump_where_a_job_ran(place: World, tmp_path: Path) -> None:
     assert undo(move(here.scope, [find])).left == ()
 
 
-def test_files_of_jobs_that_ended_long_ago(place: World, tmp_path: Path) -> None:
+def test_files_of_jobs_that_ended_long_ago_are_found(place: World, tmp_path: Path) -> None:
     jobs = place.root / "jobs"
     for number in ("1", "2", "3", "4"):
         for file in ("log", "log.1", "artefacts/checkpoint.pt", "result.json", "runner.lock"):
@@ -189,7 +189,7 @@ def test_files_of_jobs_that_ended_long_ago(place: World, tmp_path: Path) -> None
     assert contents(jobs) == before
 
 
-def test_caches_of_every_depth(place: World) -> None:
+def test_caches_of_every_depth_are_found(place: World) -> None:
     kernel(place, "triton")
     for path in (
         "ext/py311_cu130/old/a.so",
@@ -213,7 +213,7 @@ def test_caches_of_every_depth(place: World) -> None:
     assert not (place.root / "nv" / "ComputeCache").exists()
 
 
-def test_finds_that_lie_in_others_go_with_them(place: World) -> None:
+def test_findings_inside_others_are_not_listed(place: World) -> None:
     core(place.cache / "one" / "core.1")
     aged(place.cache / "one", 400)
     here = place._replace(scope=replace(place.scope, folders=(place.root,)))
@@ -230,7 +230,9 @@ def segment() -> Iterator[SharedMemory]:
     made.unlink()
 
 
-def test_shared_memory_is_abandoned_once_nobody_has_it(place: World, segment: SharedMemory) -> None:
+def test_shared_memory_is_found_once_nobody_has_it_open(
+    place: World, segment: SharedMemory
+) -> None:
     """A segment of this very process: mapped, then closed; then of another that maps it and has closed its file."""
     here = place._replace(scope=replace(place.scope, memory=Path("/dev/shm")))
     file = Path("/dev/shm") / segment.name
@@ -258,7 +260,7 @@ def test_shared_memory_is_abandoned_once_nobody_has_it(place: World, segment: Sh
     assert not proposed(), "too young"
 
 
-def test_folders_that_are_not_there_are_told(place: World, tmp_path: Path) -> None:
+def test_missing_folders_are_reported(place: World, tmp_path: Path) -> None:
     gone = place._replace(
         scope=replace(place.scope, folders=(tmp_path / "gone",), jobs=tmp_path / "none")
     )
@@ -267,7 +269,7 @@ def test_folders_that_are_not_there_are_told(place: World, tmp_path: Path) -> No
     assert watch.unseen == [f"{shown(tmp_path / 'gone')}: No such file or directory"]
 
 
-def test_of_two_copies_never_both_go(place: World, small: int) -> None:
+def test_two_copies_are_never_both_moved(place: World, small: int) -> None:
     """Neither as each other's copy, found by two scans, nor with a folder that holds the other."""
     one, two = model(place.models / "one.pt", days=300), model(place.models / "two.pt", days=100)
     [first] = found(place)
@@ -283,9 +285,7 @@ def test_of_two_copies_never_both_go(place: World, small: int) -> None:
     assert two.exists()
 
 
-def test_the_assistants_model_stays_also_where_it_was_chosen_after_the_scan(
-    place: World, small: int
-) -> None:
+def test_the_assistants_model_stays_even_if_chosen_after_the_scan(place: World, small: int) -> None:
     model(place.models / "a" / "w.pt", days=300)
     model(place.models / "b" / "w.pt")
     finds = found(place)

@@ -70,7 +70,7 @@ RUN = "import sys, os; os.open(sys.argv[1], os.O_PATH)"
 @pytest.mark.parametrize(
     ("code", "where"), [(OPEN, "b/c.ptx"), (MAP, "a.cubin"), (WORK, "b"), (RUN, "b/c.ptx")]
 )
-def test_what_a_process_has_open_or_mapped_or_works_in_stays(
+def test_files_that_a_process_has_open_or_mapped_or_works_in_stay(
     place: World, code: str, where: str
 ) -> None:
     used, free = kernel(place, "used"), kernel(place, "free")
@@ -94,7 +94,7 @@ def between(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
     monkeypatch.setattr(moving, "move_item", later)
 
 
-def test_what_is_opened_between_check_and_move_is_put_back(
+def test_a_file_opened_between_check_and_move_is_put_back(
     place: World, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     gone = kernel(place, "one")
@@ -109,7 +109,7 @@ def test_what_is_opened_between_check_and_move_is_put_back(
     }
 
 
-def test_what_is_changed_between_check_and_move_is_put_back(
+def test_a_file_changed_between_check_and_move_is_put_back(
     place: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gone = kernel(place, "one")
@@ -143,7 +143,7 @@ def test_a_folder_that_becomes_a_link_leads_nowhere(
     assert (place.root / what).is_symlink(), "the link itself is as it was, too"
 
 
-def test_nothing_is_looked_at_through_a_link(place: World, tmp_path: Path) -> None:
+def test_links_are_not_followed(place: World, tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     write(outside / "core.1", b"\x7fELF\x02\x01" + bytes(10) + b"\x04\x00")
     write(outside / "kernel" / "a.cubin")
@@ -155,7 +155,7 @@ def test_nothing_is_looked_at_through_a_link(place: World, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("change", ["rewritten", "touched", "grown", "renamed in", "replaced"])
-def test_what_changed_since_the_scan_stays(place: World, change: str) -> None:
+def test_files_that_changed_since_the_scan_stay(place: World, change: str) -> None:
     gone = kernel(place, "one")
     finds = found(place)
     file = gone / "b" / "c.ptx"
@@ -176,16 +176,14 @@ def test_what_changed_since_the_scan_stays(place: World, change: str) -> None:
     assert why(move(place.scope, finds)) == CHANGED
 
 
-def test_what_is_gone_is_told(place: World) -> None:
+def test_a_file_that_no_longer_exists_is_reported(place: World) -> None:
     gone = kernel(place, "one")
     finds = found(place)
     shutil.rmtree(gone)
     assert why(move(place.scope, finds)) == "it no longer exists"
 
 
-def test_nothing_outside_the_allowed_folders_is_moved_whoever_asks(
-    place: World, tmp_path: Path
-) -> None:
+def test_nothing_outside_the_allowed_folders_is_moved(place: World, tmp_path: Path) -> None:
     kernel(place, "one")
     [real] = found(place)
     outside = write(tmp_path / "outside" / "file")
@@ -202,7 +200,7 @@ def test_nothing_outside_the_allowed_folders_is_moved_whoever_asks(
     assert place.cache.exists()
 
 
-def test_names_of_one_file_set_nothing_free_until_all_of_them_go(place: World) -> None:
+def test_hard_links_free_nothing_until_all_of_them_go(place: World) -> None:
     one = kernel(place, "one", files=("a",))
     other = write(place.root / "elsewhere", b"y" * 50000)
     os.link(other, one / "hard")
@@ -228,7 +226,7 @@ def test_sizes_are_those_of_the_disk(place: World) -> None:
     assert find.bytes < 2**20
 
 
-def test_deep_trees_stay_and_are_told(place: World) -> None:
+def test_deep_trees_stay_and_are_reported(place: World) -> None:
     fd = os.open(kernel(place, "deep", files=()), os.O_RDONLY)
     for _ in range(2 * DEEPEST):  # its path is longer than any that the kernel takes
         os.mkdir("d" * 100, dir_fd=fd)
@@ -274,7 +272,7 @@ def given(place: World) -> None:
             os.chown(path, STRANGER, STRANGER, follow_symlinks=False)
 
 
-def test_what_may_not_be_read_stays_and_is_told(theirs: World) -> None:
+def test_unreadable_files_stay_and_are_reported(theirs: World) -> None:
     for name in ("closed", "open", "unreadable"):
         kernel(theirs, name)
     (theirs.models / "closed").mkdir()
@@ -297,7 +295,7 @@ def test_what_may_not_be_read_stays_and_is_told(theirs: World) -> None:
 
 @ROOT
 @pytest.mark.parametrize("code", [OPEN, MAP])
-def test_what_a_process_of_another_user_has_open_stays(theirs: World, code: str) -> None:
+def test_files_open_in_a_process_of_another_user_stay(theirs: World, code: str) -> None:
     """As in a container that runs as root: /proc tells nothing of it, and the kernel refuses a lease."""
     used = kernel(theirs, "used")
     finds = found(theirs)
@@ -307,7 +305,7 @@ def test_what_a_process_of_another_user_has_open_stays(theirs: World, code: str)
 
 
 @ROOT
-def test_what_belongs_to_another_user_stays(place: World) -> None:
+def test_files_of_another_user_stay(place: World) -> None:
     gone, watch = kernel(place, "one"), ScanMonitor()
     finds = found(place)
     os.chown(gone / "b", STRANGER, STRANGER)
@@ -318,7 +316,7 @@ def test_what_belongs_to_another_user_stays(place: World) -> None:
 
 @ROOT
 @pytest.mark.parametrize("where", ["b", ""])
-def test_mounts_stay(place: World, where: str, tmp_path: Path) -> None:
+def test_mount_points_stay(place: World, where: str, tmp_path: Path) -> None:
     """Also one of a folder of the same file system, which has the same device."""
     gone = kernel(place, "one")
     finds = found(place)
@@ -335,7 +333,7 @@ def test_mounts_stay(place: World, where: str, tmp_path: Path) -> None:
 
 
 @ROOT
-def test_what_only_a_copy_could_move_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_that_cannot_be_renamed_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A folder of an overlay's lower layer, as of a container's image, cannot be renamed."""
     base, merged = tmp_path / "base", tmp_path / "merged"
     for folder in (base, merged):
@@ -375,7 +373,7 @@ def job(number: int, cwd: Path, *argv: str) -> Job:
     return Job(number, Spec(argv or ("true",), "train", str(cwd)), 0.0, Queued())
 
 
-def test_what_a_job_that_waits_or_runs_needs_stays(place: World) -> None:
+def test_files_that_an_active_job_needs_stay(place: World) -> None:
     dump = write(place.models / "runs" / "core.1", b"\x7fELF\x02\x01" + bytes(10) + b"\x04\x00")
     kernel(place, "one")
     finds = found(place)
@@ -403,7 +401,7 @@ def test_a_scan_can_be_cancelled_and_ends_in_time(place: World) -> None:
     assert watch.stopped == "not done after 0 s"
 
 
-def test_settings_say_where_and_from_when_on(
+def test_the_settings_define_folders_and_ages(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in (

@@ -123,7 +123,7 @@ def meanwhile(
     monkeypatch.undo()
 
 
-def test_nothing_is_ever_lost_whatever_happens_meanwhile(
+def test_nothing_is_lost_whatever_happens_meanwhile(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     moved = stayed = 0

@@ -61,7 +61,7 @@ def trash(tmp_path: Path, part: str = "files") -> list[Path]:
     return sorted(folder.iterdir()) if folder.exists() else []
 
 
-def test_there_and_back_again_whatever_it_is_called(place: World, tmp_path: Path) -> None:
+def test_files_of_any_name_are_moved_and_put_back(place: World, tmp_path: Path) -> None:
     for name in NAMES:
         kernel(place, name)
     kernel(place, "used lately", days=3)
@@ -97,7 +97,7 @@ def test_there_and_back_again_whatever_it_is_called(place: World, tmp_path: Path
         undo(receipt)
 
 
-def test_desktops_find_it_in_their_trash(place: World, tmp_path: Path) -> None:
+def test_desktops_show_moved_files_in_their_trash(place: World, tmp_path: Path) -> None:
     """As the trash specification of freedesktop.org wants it."""
     gone = kernel(place, b"\xff odd\n")
     move(place.scope, found(place))
@@ -113,7 +113,7 @@ def test_desktops_find_it_in_their_trash(place: World, tmp_path: Path) -> None:
         assert folder.stat().st_mode & 0o777 == 0o700
 
 
-def test_what_was_put_back_or_emptied_from_the_desktop_is_left_out(
+def test_files_restored_or_deleted_by_the_desktop_are_left_out(
     place: World, tmp_path: Path
 ) -> None:
     for name in ("one", "two"):
@@ -125,7 +125,7 @@ def test_what_was_put_back_or_emptied_from_the_desktop_is_left_out(
     assert [find.path.name for find in undo(receipt).restored] == ["two"]
 
 
-def test_another_file_system_has_a_trash_of_its_own(shm: Path) -> None:
+def test_another_file_system_has_its_own_trash(shm: Path) -> None:
     """A move is a rename, never a copy; the inode tells."""
     here = world(shm / "world")
     gone = kernel(here, "far away")
@@ -176,7 +176,7 @@ def test_a_trash_that_others_prepared_is_not_used(mounted: Path, tmp_path: Path)
 @pytest.mark.parametrize(
     ("mode", "used"), [(0o1777, ".Trash/{}"), (0o777, ".Trash-{}")], ids=["sticky", "open to all"]
 )
-def test_a_trash_that_an_administrator_made_is_used_where_nobody_can_take_what_is_anothers(
+def test_a_shared_trash_is_used_only_if_nobody_can_take_files_of_others(
     mounted: Path, mode: int, used: str
 ) -> None:
     here = world(mounted / "world")
@@ -187,7 +187,7 @@ def test_a_trash_that_an_administrator_made_is_used_where_nobody_can_take_what_i
     assert item.trash == str(mounted / used.format(os.geteuid()))
 
 
-def test_undo_puts_nothing_over_what_came_since(place: World, tmp_path: Path) -> None:
+def test_undo_overwrites_nothing(place: World, tmp_path: Path) -> None:
     for name in ("full", "empty", "file"):
         kernel(place, name)
     dump = write(place.models / "core.1", CORE)
@@ -219,7 +219,7 @@ def test_undo_puts_nothing_over_what_came_since(place: World, tmp_path: Path) ->
     assert dump.stat().st_size > 9000
 
 
-def test_a_folder_that_is_gone_is_named(place: World) -> None:
+def test_undo_names_a_folder_that_no_longer_exists(place: World) -> None:
     kernel(place, "one")
     receipt = move(place.scope, found(place))
     place.cache.rmdir()
@@ -227,7 +227,7 @@ def test_a_folder_that_is_gone_is_named(place: World) -> None:
     assert "folder no longer exists" in left.why
 
 
-def test_emptying_deletes_what_is_ours_alone_and_old_enough(place: World, tmp_path: Path) -> None:
+def test_emptying_deletes_only_our_items_that_are_old_enough(place: World, tmp_path: Path) -> None:
     kernel(place, "one")
     outside = write(tmp_path / "outside")
     (place.cache / "one" / "link").symlink_to(outside)
@@ -245,7 +245,7 @@ def test_emptying_deletes_what_is_ours_alone_and_old_enough(place: World, tmp_pa
         undo(receipt)
 
 
-def test_one_at_a_time(place: World) -> None:
+def test_only_one_clean_up_runs_at_a_time(place: World) -> None:
     kernel(place, "one")
     finds = found(place)
     with locked():
@@ -255,7 +255,7 @@ def test_one_at_a_time(place: World) -> None:
     assert move(place.scope, finds).left == ()
 
 
-def test_what_is_in_a_trash_is_not_found_again(
+def test_files_in_a_trash_are_not_found_again(
     place: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", str(place.models / "share"))
@@ -269,7 +269,7 @@ def test_what_is_in_a_trash_is_not_found_again(
     assert "in a trash" in move(place.scope, [forged]).left[0].why
 
 
-def test_on_a_full_disk_nothing_is_moved_that_is_not_written_down(
+def test_on_a_full_disk_nothing_unrecorded_is_moved(
     place: World, mounted: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The state folder is on a file system that is really full."""
@@ -333,7 +333,7 @@ SOME = 23
 
 @pytest.mark.parametrize("act", ["move", "undo"])
 @pytest.mark.parametrize("every", [pytest.param(1, marks=pytest.mark.slow), SOME])
-def test_killed_at_any_moment_nothing_is_lost_and_undo_brings_all_back(
+def test_after_a_kill_at_any_moment_undo_restores_everything(
     place: World, act: str, every: int, tmp_path: Path
 ) -> None:
     kernel(place, "one")
@@ -358,7 +358,7 @@ def test_killed_at_any_moment_nothing_is_lost_and_undo_brings_all_back(
 
 
 @pytest.mark.parametrize("every", [pytest.param(1, marks=pytest.mark.slow), SOME])
-def test_an_emptying_that_was_killed_goes_on_and_half_of_a_folder_is_not_put_back(
+def test_a_killed_emptying_continues_and_half_a_folder_is_not_put_back(
     place: World, every: int, tmp_path: Path
 ) -> None:
     lines, going_on = every // 2, True

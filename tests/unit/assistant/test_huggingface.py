@@ -16,7 +16,7 @@ from tests.unit.accel.rwkv.rwkv_models import to_hf
 
 
 @pytest.mark.parametrize("layers", [1, 3])
-def test_it_has_the_names_and_shapes_of_flash_linear_attention(layers) -> None:
+def test_the_layout_has_the_names_and_shapes_of_flash_linear_attention(layers) -> None:
     tensors = {
         name: tensor.detach() for name, tensor in Network(layers, 128, 300).canonical().items()
     }
@@ -42,7 +42,7 @@ def test_it_has_the_names_and_shapes_of_flash_linear_attention(layers) -> None:
     assert ("v_low_rank_dim" in about) == (layers > 1)
 
 
-def test_the_model_that_is_shipped_is_stored_so() -> None:
+def test_the_shipped_model_has_that_layout() -> None:
     folder = paths.shipped_model()
     with safe_open(folder / "model.safetensors", "pt") as file:
         names, metadata = set(file.keys()), file.metadata()

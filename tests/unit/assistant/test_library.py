@@ -41,7 +41,7 @@ def tiny(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("kind", ["hf shards", "hf fused", "blinkdl", "pth"])
-def test_what_is_told_of_a_model_is_what_loading_it_finds(tmp_path, kind):
+def test_the_description_of_a_model_equals_the_loaded_model(tmp_path, kind):
     tensors = {name: t.bfloat16() for name, t in random_model().items()}
     path = tmp_path / "model.pth"
     if kind == "pth":
@@ -72,7 +72,7 @@ def test_what_is_told_of_a_model_is_what_loading_it_finds(tmp_path, kind):
     assert found.needs["cuda"] < found.needs["cpu"]
 
 
-def test_why_a_model_cannot_be_used_is_said_without_loading_it(tmp_path, tiny):
+def test_the_description_says_why_a_model_cannot_be_used(tmp_path, tiny):
     weights = tiny / "model.safetensors"
     whole = weights.read_bytes()
     weights.write_bytes(whole[:-1])
@@ -89,7 +89,7 @@ def test_why_a_model_cannot_be_used_is_said_without_loading_it(tmp_path, tiny):
     assert "not a readable .pth file" in describe(tmp_path / "x.pth").problem
 
 
-def test_the_list_of_models(tiny, state):
+def test_models_are_added_to_and_removed_from_the_list(tiny, state):
     assert model_list.listed_models() == ()
     added = model_list.add(tiny)
     model_list.add(tiny)
@@ -134,7 +134,7 @@ def pulled(hub: Hub) -> tuple[Pull, list[Progress]]:
     return pull, told
 
 
-def test_a_model_is_fetched_over_a_broken_connection_and_nothing_that_could_be_run(hub, tiny):
+def test_a_model_is_fetched_over_a_broken_connection_without_code(hub, tiny):
     hub.breaks["model.safetensors"] = 100_000
     pull, told = pulled(hub)
     assert {f.name: f.read_bytes() for f in pull.folder.iterdir()} == {
@@ -163,7 +163,7 @@ def test_a_file_of_the_right_size_with_other_bytes_is_fetched_again(hub, tiny):
     assert [p.done for p in told] == sorted(p.done for p in told)
 
 
-def test_a_file_that_is_not_what_the_hub_says_does_not_get_its_name(tmp_path):
+def test_a_file_with_a_wrong_checksum_does_not_get_its_name(tmp_path):
     for size, checksum in (
         (3, "0" * 64),
         (3, "0" * 40),
@@ -181,7 +181,7 @@ def test_a_file_that_is_not_what_the_hub_says_does_not_get_its_name(tmp_path):
         assert (tmp_path / "model.safetensors").read_bytes() == b"abc"
 
 
-def test_what_is_not_at_the_hub_ends_the_process_with_status_1(hub):
+def test_a_model_that_the_hub_lacks_ends_the_process_with_status_1(hub):
     pull = Pull("ada/other")
     with pytest.raises(UserError, match="no model ada/other"):
         pull.run(lambda told: None)
@@ -200,7 +200,7 @@ def test_a_wrong_checksum_is_refused_and_leaves_nothing(hub):
 
 
 @pytest.mark.slow
-def test_a_cancelled_one_goes_on_where_it_was_in_another_process(hub):
+def test_a_cancelled_fetch_continues_in_another_process(hub):
     hub.stalls["model.safetensors"] = 150_000
     pull, half = Pull("ada/tiny"), threading.Event()
     stopper = threading.Thread(target=lambda: (half.wait(30), pull.cancel()))
@@ -225,7 +225,7 @@ def test_a_cancelled_one_goes_on_where_it_was_in_another_process(hub):
 
 
 @pytest.mark.slow
-def test_what_cannot_be_fetched_says_why(hub, monkeypatch):
+def test_a_failed_fetch_says_why(hub, monkeypatch):
     with pytest.raises(UserError, match="OWNER/NAME"):
         Pull("../../etc/passwd")
     with pytest.raises(UserError, match="no model ada/other") as refused:

@@ -112,7 +112,7 @@ def beside(folder: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("place", SHARDS)
-def test_one_that_is_cut_off_leaves_the_older_and_goes_on_with_what_it_has(
+def test_an_interrupted_update_keeps_the_older_revision_and_continues(
     hub, folder, older, newer, place
 ):
     with pytest.raises(Cut):
@@ -129,7 +129,7 @@ def test_one_that_is_cut_off_leaves_the_older_and_goes_on_with_what_it_has(
     assert beside(folder) == []
 
 
-def test_a_revision_in_fewer_files_leaves_none_of_the_older(hub, folder, tmp_path):
+def test_a_revision_with_fewer_files_leaves_none_of_the_older_ones(hub, folder, tmp_path):
     hub.files = {"modeling_rwkv7.py": b"", **revision(tmp_path / "whole", seed=3, shards=1)}
     fetch(folder)
     assert holds(folder) == {
@@ -143,7 +143,7 @@ def test_a_revision_in_fewer_files_leaves_none_of_the_older(hub, folder, tmp_pat
     assert INDEX not in holds(folder), "of an older revision, fetched by who did not know better"
 
 
-def test_a_third_revision_while_the_second_is_fetched(hub, folder, newer, tmp_path):
+def test_a_third_revision_replaces_a_half_fetched_second(hub, folder, newer, tmp_path):
     """What the second and the third have in common is not fetched twice; nothing else of the second is left."""
     with pytest.raises(Cut):
         fetch(folder, lambda told: (SHARDS[2], 0) in hub.asked)
@@ -179,7 +179,7 @@ def test_a_revision_that_cannot_be_used_does_not_replace_one_that_can(
     assert holds(folder) == newer
 
 
-def test_a_disk_that_fills_up_meanwhile_costs_nothing(hub, older, newer, tmp_path, monkeypatch):
+def test_a_disk_that_fills_up_costs_nothing(hub, older, newer, tmp_path, monkeypatch):
     monkeypatch.setattr(hubs, "_SPARE", 0)
     try:
         with small_disk(tmp_path / "disk", "4m") as disk:
@@ -210,7 +210,7 @@ def test_a_disk_that_fills_up_meanwhile_costs_nothing(hub, older, newer, tmp_pat
         pytest.skip(str(e))
 
 
-def test_who_looks_finds_a_model_at_every_moment(tmp_path):
+def test_there_is_a_whole_model_at_every_moment(tmp_path):
     """The folder itself is exchanged, many times; each look finds one whole or the other."""
     folder, found, done = tmp_path / "tiny", set[str](), threading.Event()
     folder.mkdir()
@@ -233,7 +233,7 @@ def test_who_looks_finds_a_model_at_every_moment(tmp_path):
 
 
 @pytest.mark.parametrize("able", [True, False], ids=["exchange", "two renames"])
-def test_one_that_ends_while_the_folders_change_places_is_put_right(
+def test_an_interrupted_exchange_of_folders_is_repaired(
     hub, folder, older, newer, monkeypatch, able
 ):
     """A file system that cannot exchange two names, such as NFS, has a moment without the folder: the next fetch puts it back."""
@@ -263,7 +263,7 @@ def test_one_that_ends_while_the_folders_change_places_is_put_right(
     assert beside(folder) == []
 
 
-def test_a_model_that_is_replaced_while_it_is_loaded_is_loaded_anew(folder, newer, monkeypatch):
+def test_a_model_replaced_while_loading_is_loaded_again(folder, newer, monkeypatch):
     loaded = []
 
     def read(
@@ -287,7 +287,7 @@ def test_a_model_that_is_replaced_while_it_is_loaded_is_loaded_anew(folder, newe
 
 
 @pytest.mark.slow
-def test_one_that_is_killed_again_and_again_leaves_the_older_until_it_comes_to_its_end(
+def test_a_repeatedly_killed_update_keeps_the_older_revision_until_it_completes(
     hub, folder, older, newer
 ):
     for place in sorted(newer, key=lambda name: (len(newer[name]), name)):

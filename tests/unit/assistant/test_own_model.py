@@ -18,7 +18,7 @@ def engine() -> Engine:
     return Engine(str(paths.shipped_model()), "cpu")
 
 
-def test_it_is_on_the_list_with_a_card() -> None:
+def test_the_shipped_model_is_on_the_list_with_a_card() -> None:
     (model,) = model_list.listed_models()
     assert (model.name, model.problem, model.dtype) == ("rwkv7-deck-13m", "", "F16")
     assert 10e6 < model.parameters < 20e6
@@ -49,14 +49,14 @@ def test_it_is_on_the_list_with_a_card() -> None:
         ("resume", "operate resume"),
     ],
 )
-def test_it_knows_which_tool_a_request_needs(engine, request_, line) -> None:
+def test_the_shipped_model_routes_requests(engine, request_, line) -> None:
     found = route(request_, (), EngineAuthor(engine, lambda: False))
     assert found.call is not None
     assert (found.call.line, found.by) == (line, "model rwkv7-deck-13m")
     assert not found.choices
 
 
-def test_it_asks_back_where_it_is_not_sure(engine) -> None:
+def test_the_assistant_asks_back_if_the_model_is_not_sure(engine) -> None:
     author = EngineAuthor(engine, lambda: False)
     found = [
         route(request, (), author)
@@ -71,7 +71,7 @@ def test_it_asks_back_where_it_is_not_sure(engine) -> None:
     ("request_", "may_mean"),
     [("canel the last job", "operate cancel job=last"), ("clear the queue", "operate resume")],
 )
-def test_it_asks_back_before_it_takes_an_order_for_granted(engine, request_, may_mean) -> None:
+def test_the_assistant_asks_back_before_unclear_orders(engine, request_, may_mean) -> None:
     """One that is an order once it is mended, and one that it cannot tell from another."""
     found = route(request_, (), EngineAuthor(engine, lambda: False))
     assert may_mean in [call.line for call in found.choices]
@@ -87,7 +87,7 @@ def test_it_asks_back_before_it_takes_an_order_for_granted(engine, request_, may
         "no canceles el trabajo 4",
     ],
 )
-def test_an_order_that_is_forbidden_is_none(engine, request_) -> None:
+def test_a_forbidden_order_is_not_carried_out(engine, request_) -> None:
     found = route(request_, (), EngineAuthor(engine, lambda: False))
     assert found.call is not None and not found.call.acts
 
@@ -126,7 +126,7 @@ def test_an_order_with_a_condition_or_in_a_question_is_never_done_without_a_card
         "¿se puede cancelar el trabajo 7?",
     ],
 )
-def test_a_question_is_no_order_or_is_asked_about(engine, request_) -> None:
+def test_a_question_is_not_taken_for_an_order_without_asking(engine, request_) -> None:
     found = route(request_, (), EngineAuthor(engine, lambda: False))
     assert found.call is not None and (not found.call.acts or found.choices)
 
@@ -140,7 +140,7 @@ def test_a_plain_or_polite_order_is_clear(engine, request_) -> None:
     assert found.call is not None and found.call.acts and found.certain and not found.choices
 
 
-def test_its_likeliest_texts_are_what_it_writes_with_their_probabilities(engine) -> None:
+def test_the_likeliest_texts_have_their_probabilities(engine) -> None:
     author = EngineAuthor(engine, lambda: False)
     ways = author.ways(author.begin(SYSTEM, "stop or hold job {n1}, whatever"), 4)
     *_, greedy = author.write(author.begin(SYSTEM, "stop or hold job {n1}, whatever"), 0)

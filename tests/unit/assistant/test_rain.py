@@ -77,14 +77,14 @@ def holds(place: Spot) -> Verdict:
     return Verdict(-1.0, "it lies") if "lie" in place.text else Verdict(1.0)
 
 
-def test_a_text_without_fault_is_written_once_and_greedily() -> None:
+def test_a_text_without_faults_is_written_once_greedily() -> None:
     author = Tree({"": ("A.", "No."), "A.": (" B.",), "A. B.": (" C.",)})
     rain = Rain(author, holds)
     assert rain.text(author.begin("", "")).text == "A. B. C."
     assert (rain.written, rain.rewound) == (3, 0)
 
 
-def test_where_the_greedy_way_leads_nowhere_the_faithful_branch_is_found_further_back() -> None:
+def test_if_the_greedy_text_fails_a_faithful_branch_is_found_further_back() -> None:
     author = Tree(
         {
             "": ("Nice.", "True."),
@@ -101,7 +101,7 @@ def test_where_the_greedy_way_leads_nowhere_the_faithful_branch_is_found_further
     )
 
 
-def test_where_nothing_holds_that_is_said_with_the_reason_and_the_search_ends() -> None:
+def test_if_nothing_holds_the_search_ends_with_the_reason() -> None:
     author = Tree(
         {"": ("A lie.", "Well."), "Well.": (" A lie.", " Well."), "Well. Well.": (" A lie!",)}
     )
@@ -121,14 +121,14 @@ def test_where_nothing_holds_that_is_said_with_the_reason_and_the_search_ends() 
     assert rain.written <= Limits().sentences
 
 
-def test_a_sentence_ends_where_white_space_follows_and_not_within_a_number_or_a_slot() -> None:
+def test_a_sentence_ends_before_white_space_and_not_within_a_number_or_slot() -> None:
     author = Tree({"": ("It is 0.5 of {job7.tflops} in all. Then",)})
     assert sentence(author, Spot(""), 0) == Spot("It is 0.5 of {job7.tflops} in all.")
     assert sentence(Tree({"": ("One\nTwo",)}), Spot(""), 0) == Spot("One\n")
     assert sentence(Tree({"": ("One.",)}), Spot(""), 0) == Spot("One.", ended=True)
 
 
-def test_a_large_model_judges_itself_against_its_liking_for_the_first_answer() -> None:
+def test_a_large_model_judges_itself_without_preferring_the_first_answer() -> None:
     first, second = (
         "Job {job7.name} is {job7.state}: {job7.verdict}.",
         " The backend {job7.backend} reached {job7.tflops}.",
@@ -149,7 +149,7 @@ def test_a_large_model_judges_itself_against_its_liking_for_the_first_answer() -
     )
 
 
-def test_whatever_tree_a_model_is_no_number_leaves_that_is_no_fact() -> None:
+def test_no_number_that_is_no_fact_is_shown_whatever_the_model_writes() -> None:
     """Random trees of true and false sentences; every number that is shown is looked for in the facts."""
     known = set(re.findall(r"\d[\d.:]*", " ".join(fact.text for fact in ONE)))
     random, shown = Random(4), 0
@@ -181,7 +181,7 @@ def test_whatever_tree_a_model_is_no_number_leaves_that_is_no_fact() -> None:
     assert shown > 20
 
 
-def test_as_a_job_it_says_how_many_texts_held_and_how_fast(home, tmp_path, capsys) -> None:
+def test_the_workload_reports_how_many_texts_held_and_the_speed(home, tmp_path, capsys) -> None:
     folder = write_hf(
         tmp_path / "noise-7", to_hf(random_model(layers=1, channels=64, vocabulary=300))
     )
@@ -198,9 +198,7 @@ def test_as_a_job_it_says_how_many_texts_held_and_how_fast(home, tmp_path, capsy
     assert result.flops > 0
 
 
-def test_a_large_enough_model_is_asked_and_goes_on_as_if_nobody_had_asked(
-    tmp_path, monkeypatch
-) -> None:
+def test_judging_does_not_change_how_a_large_model_continues(tmp_path, monkeypatch) -> None:
     folder = write_hf(
         tmp_path / "noise-7", to_hf(random_model(layers=1, channels=64, vocabulary=300))
     )

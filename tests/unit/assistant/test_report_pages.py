@@ -58,7 +58,7 @@ class Tags(HTMLParser):
 
 
 @pytest.mark.parametrize("material", [HOSTILE, span(USED)], ids=["hostile", "daily"])
-def test_a_page_loads_runs_and_links_nothing(material) -> None:
+def test_a_page_loads_nothing_runs_nothing_and_has_no_links(material) -> None:
     page = html(composed(material))
     found = Tags(page)
     assert not found.used & {
@@ -81,7 +81,7 @@ def test_a_page_loads_runs_and_links_nothing(material) -> None:
     assert "default-src &#x27;none&#x27;" in page
 
 
-def test_foreign_words_are_shown_as_they_are() -> None:
+def test_foreign_words_are_shown_unchanged() -> None:
     page = html(composed(HOSTILE))
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page
     assert "# x - **b** | `code`" in re.sub(r"&lt;.*", "", page.split("<h1>")[1])
@@ -100,7 +100,7 @@ def test_a_page_is_light_and_dark_in_the_colours_of_the_window() -> None:
     )
 
 
-def test_words_of_a_model_cannot_bring_markup_in() -> None:
+def test_words_of_a_model_cannot_add_markup() -> None:
     report = Report(
         "span",
         "x",
@@ -128,7 +128,7 @@ def chart(*values: float | None, top: float | None = 100.0) -> Chart:
     )
 
 
-def test_a_chart_breaks_where_there_is_a_gap() -> None:
+def test_a_curve_breaks_at_a_gap() -> None:
     drawn = ElementTree.fromstring(svg(chart(10, 20, None, 30, 40, None, 50)))
     space = "{http://www.w3.org/2000/svg}"
     assert len([p for p in drawn.iter(f"{space}path") if p.get("class") == "l0"]) == 2
@@ -172,9 +172,7 @@ def test_in_markdown_a_chart_is_a_line_and_foreign_text_cannot_close_its_fence()
     assert "`````text\na\n```\n# not a heading\n````x\n`````" in markdown(report)
 
 
-def test_reports_that_are_kept_are_private_and_few(
-    home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_kept_reports_are_private_and_limited(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files, "KEPT", 3)
     report = composed(of_job(USED))
     for number in range(5):
@@ -187,9 +185,7 @@ def test_reports_that_are_kept_are_private_and_few(
     assert files.name(composed(span())).startswith("daily-20")
 
 
-def test_what_lies_in_the_way_of_a_report_is_not_written_through(
-    home: Path, tmp_path: Path
-) -> None:
+def test_a_report_is_not_written_through_a_link(home: Path, tmp_path: Path) -> None:
     victim = tmp_path / "victim"
     victim.write_text("precious")
     files.folder()

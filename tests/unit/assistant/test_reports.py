@@ -128,7 +128,7 @@ def charts(report: Report) -> list[Chart]:
         "job that failed",
     ],
 )
-def test_every_number_is_one_that_a_fact_says(material: Material) -> None:
+def test_every_number_of_a_report_is_in_a_fact(material: Material) -> None:
     report = composed(material)
     known = {
         n
@@ -142,7 +142,7 @@ def test_every_number_is_one_that_a_fact_says(material: Material) -> None:
     assert {row[0] for row in sources.rows} == {fact.source for fact in report.facts}
 
 
-def test_what_is_not_known_is_said_with_its_reason() -> None:
+def test_missing_values_are_given_with_their_reasons() -> None:
     used = tables(composed(of_job(UNUSED)))["Outcome"]
     assert ("Energy", "no data") in used.rows
     assert "No data for energy: its device does not tell its power." in used.note
@@ -159,7 +159,7 @@ def test_what_is_not_known_is_said_with_its_reason() -> None:
     assert "Temperature of REPLAY GPU 0" in tables(unread)["Devices, mean and highest"].note
 
 
-def test_the_share_of_a_device_that_a_job_had_is_told() -> None:
+def test_the_share_of_a_devices_memory_is_given() -> None:
     rows = dict(tables(composed(of_job(USED)))["Outcome"].rows)
     assert rows["Mean utilisation of its devices"] == "88 %"
     assert (rows["Most memory on one device"], rows["Share of that device's memory"]) == (
@@ -171,7 +171,7 @@ def test_the_share_of_a_device_that_a_job_had_is_told() -> None:
     )
 
 
-def test_sources_that_disagree_are_both_told() -> None:
+def test_sources_that_disagree_are_both_given() -> None:
     material = of_job(USED)
     other = msgspec.structs.replace(
         next(f for f in material.facts if f.name == "job7.duration"), said="9 s", source="elsewhere"
@@ -197,7 +197,7 @@ def test_jobs_are_listed_by_the_energy_they_used_and_devices_beside_them() -> No
     assert "No data for Job 6:" in energy.note
 
 
-def test_over_a_long_time_a_counter_of_energy_counts_more_than_power_unless_it_began_anew() -> None:
+def test_over_a_long_time_the_energy_counter_is_used_unless_it_was_reset() -> None:
     def total(counter: list[float], apart: float = 180.0) -> str:
         read = watched(99.0, apart)
         energy: dict[str, list[float | None]] = {"energy": [*counter]}
@@ -242,7 +242,7 @@ def test_the_log_of_a_job_is_quoted_without_what_steers_a_terminal() -> None:
     assert quoted.source == "log of job 7"
 
 
-def test_a_report_travels_as_json() -> None:
+def test_a_report_survives_json() -> None:
     report = composed(span(*JOBS))
     assert msgspec.json.decode(msgspec.json.encode(report), type=Report) == report
     assert unpacked(packed(report)) == report
@@ -267,7 +267,7 @@ def test_hostile_names_add_no_row_and_no_section() -> None:
         )
 
 
-def test_devices_are_called_those_of_the_job_only_where_it_held_them() -> None:
+def test_devices_are_called_the_jobs_only_if_it_held_them() -> None:
     def titles(found: Job) -> list[str]:
         return [section.title for section in composed(of_job(found)).sections]
 

@@ -49,7 +49,7 @@ QUESTIONS = [
 
 @settings(max_examples=150, deadline=None)
 @given(st.data(), st.sampled_from(QUESTIONS))
-def test_no_number_that_is_not_in_the_facts_or_the_question(data, question) -> None:
+def test_every_number_is_in_the_facts_or_the_question(data, question) -> None:
     """Any subset of the facts, in any order, some of them contradicted."""
     facts = data.draw(
         st.lists(st.sampled_from(CPU_FACTS + REPLAY_FACTS), unique_by=id, max_size=60)
@@ -68,12 +68,12 @@ def test_no_number_that_is_not_in_the_facts_or_the_question(data, question) -> N
     assert set(NUMBER.findall(text)) <= known
 
 
-def test_no_facts_is_said() -> None:
+def test_the_template_says_that_there_are_no_facts() -> None:
     assert "no facts" in template(())
     assert "no facts" in template((), "how hot is it?")
 
 
-def test_contradicting_facts_are_both_told_with_their_sources() -> None:
+def test_contradicting_facts_are_both_given_with_their_sources() -> None:
     fact = next(f for f in CPU_FACTS if f.name == "cpu.util")
     other = msgspec.structs.replace(
         fact, said="12 %", text="CPU utilisation: 12 %", source="somewhere else"
@@ -100,7 +100,7 @@ def test_a_brief_opens_with_what_happened_in_plain_sentences() -> None:
     )
 
 
-def test_a_brief_tells_every_job_with_what_matters_about_it_and_every_device() -> None:
+def test_a_brief_covers_every_job_and_every_device() -> None:
     text = template(CPU_FACTS)
     ended = {n: phrases.clock(NOW - ago) for n, ago in ((7, 30), (6, 79), (5, 50), (4, 20))}
     for words in (
@@ -123,7 +123,7 @@ def test_a_brief_tells_every_job_with_what_matters_about_it_and_every_device() -
     )
 
 
-def test_the_rest_of_a_result_is_a_table() -> None:
+def test_details_of_a_result_are_a_table() -> None:
     text = template(gather(snapshot(CPU_STATE), (DONE,), HISTORY, NOW - 80, NOW - 30))
     for row in (
         "| Inputs | batch 1, heads 4, sequence 1024 |",
@@ -159,7 +159,7 @@ def test_a_result_whose_check_failed_says_so_and_why_nothing_was_timed() -> None
     "question", [None, "did anything fail?", "how did job 7 go?", "is it idle?", "memory?"]
 )
 @pytest.mark.parametrize("facts", [CPU_FACTS, REPLAY_FACTS])
-def test_its_prose_keeps_the_rules_for_a_models_text(facts, question) -> None:
+def test_the_prose_passes_the_checks_of_a_models_text(facts, question) -> None:
     """Models learn from these texts: what they write alike must not be refused."""
     text = template(facts, question)
     prose = [
@@ -204,7 +204,7 @@ def test_no_list_stands_before_a_heading() -> None:
         assert not re.search(r"^[-*>] ", template(facts), re.MULTILINE)
 
 
-def test_more_jobs_than_fit_are_said_to_be_there() -> None:
+def test_a_brief_says_that_there_are_more_jobs() -> None:
     jobs = tuple(job(n, Queued("the CPU is held by job 99")) for n in range(1, 20))
     text = template(gather(snapshot(CPU_STATE, jobs=jobs), jobs, {}, NOW - 600, NOW))
     assert "19 jobs are queued. Job 1 (attention) has been queued" in opening(text)
@@ -224,7 +224,7 @@ def test_more_jobs_than_fit_are_said_to_be_there() -> None:
     )
 
 
-def test_a_paused_queue_is_said() -> None:
+def test_a_brief_says_that_the_queue_is_paused() -> None:
     assert "The queue is paused: nothing new starts." in opening(
         template(gather(snapshot(CPU_STATE, paused=True), (), {}, NOW - 9, NOW))
     )
@@ -255,7 +255,7 @@ def test_replayed_devices_are_never_called_anything_but_replay() -> None:
         ("how much memory is used?", ["now 3.0 GiB", "of 16.0 GiB"], ["Job"]),
     ],
 )
-def test_an_answer_tells_what_was_asked_and_little_else(question, words, absent) -> None:
+def test_an_answer_covers_the_question_and_little_else(question, words, absent) -> None:
     text = template(CPU_FACTS, question)
     for word in words:
         assert word in text
@@ -271,7 +271,7 @@ def test_a_question_about_one_gpu_is_answered_about_that_one() -> None:
     assert "no such device" in template(REPLAY_FACTS, "temperature of gpu 5")
 
 
-def test_what_it_does_not_understand_it_says_and_tells_what_there_is() -> None:
+def test_a_question_it_does_not_understand_gets_a_brief() -> None:
     text = template(CPU_FACTS, "sing me a song")
     assert text.startswith("I did not find out what this asks about")
     assert "## What happened" in text

@@ -42,7 +42,7 @@ from scheduler.protocol.errors import UserError
 SLOT = re.compile(r"\{[^{}]*\}")
 
 
-def test_every_text_it_learns_from_is_faithful_complete_and_without_a_digit_of_its_own() -> None:
+def test_every_training_text_is_faithful_complete_and_free_of_digits() -> None:
     for seed in range(80):
         random = Random(seed)
         facts = random_machines.random_facts(random, gaps=0.4)
@@ -62,7 +62,7 @@ def test_every_text_it_learns_from_is_faithful_complete_and_without_a_digit_of_i
             assert not re.search(r"\d", SLOT.sub("", text))
 
 
-def test_what_is_held_out_is_in_no_training_sample() -> None:
+def test_held_out_requests_are_in_no_training_sample() -> None:
     learnt, *judged = (
         {requests.example(Random(i), part).request for i in range(500)}
         for part in get_args(phrasings.Part)
@@ -74,7 +74,7 @@ def test_what_is_held_out_is_in_no_training_sample() -> None:
         )
 
 
-def test_what_is_held_out_of_a_voice_is_a_phrasing_of_its_own_that_no_sample_teaches() -> None:
+def test_held_out_phrasings_of_a_voice_are_taught_by_no_sample() -> None:
     assert len(phrasings.voices("en")) > 10
     for voice in ("ordinary", "terse"):
         withheld = phrasings.lines("en", "templates").items()
@@ -98,7 +98,7 @@ def test_what_is_held_out_of_a_voice_is_a_phrasing_of_its_own_that_no_sample_tea
         ) > 30
 
 
-def test_a_phrase_gives_way_as_a_whole_and_what_is_no_word_of_its_own_never(monkeypatch) -> None:
+def test_only_whole_phrases_are_replaced(monkeypatch) -> None:
     known = phrasings.Grammar(
         {}, {}, {"gets stuck": ["hangs"], "gets": ["receives"], "job": ["task"]}
     )
@@ -116,7 +116,7 @@ def test_a_phrase_gives_way_as_a_whole_and_what_is_no_word_of_its_own_never(monk
     }
 
 
-def test_a_word_that_stands_for_another_never_makes_a_held_out_sentence() -> None:
+def test_replacing_words_never_makes_a_held_out_sentence() -> None:
     taught: dict[str, set[str]] = {part: set() for part in get_args(phrasings.Part)}
     varied = 0
     for i in range(6000):
@@ -137,7 +137,7 @@ def test_a_word_that_stands_for_another_never_makes_a_held_out_sentence() -> Non
     assert not taught["learnt"] & (taught["combinations"] | taught["templates"] | taught["unheard"])
 
 
-def test_a_combination_is_held_out_only_where_each_of_its_words_is_learnt_in_another() -> None:
+def test_a_combination_is_held_out_only_if_its_words_are_learnt_elsewhere() -> None:
     verbs, ends = (
         ("stop", "end", "kill", "drop"),
         ("now", "at once", "please", "soon", "today", "first"),
@@ -167,7 +167,7 @@ def test_every_tool_can_be_asked_for_in_every_language() -> None:
         table.parse(next(filter(None, made)).route)
 
 
-def test_no_phrasing_sets_what_its_tool_does_not_take() -> None:
+def test_phrasings_set_only_arguments_of_their_tool() -> None:
     for language, (role, tool) in product(requests.LANGUAGES, table.BY_NAME):
         known = {argument.name for argument in table.BY_NAME[role, tool].arguments}
         lists = phrasings.grammar(language).lists
@@ -181,7 +181,7 @@ def test_no_phrasing_sets_what_its_tool_does_not_take() -> None:
             assert set_by_lists | set(line.arguments) <= known, (language, role, tool, line.text)
 
 
-def test_requests_written_by_hand_are_never_learnt(monkeypatch) -> None:
+def test_handwritten_requests_are_never_learnt(monkeypatch) -> None:
     assert len(handwritten.handwritten()) >= 200
     seen = {requests.example(Random(i), "learnt").request for i in range(300)}
     assert not any(map(handwritten.is_handwritten, seen))
@@ -191,7 +191,7 @@ def test_requests_written_by_hand_are_never_learnt(monkeypatch) -> None:
     assert min(seen, key=len) not in again and len(seen & again) > 250
 
 
-def test_requests_written_by_hand_are_learnt_in_no_disguise(monkeypatch) -> None:
+def test_handwritten_requests_are_not_learnt_in_disguise(monkeypatch) -> None:
     pause = phrasings.Phrasing("pause the queue", {}, polite=True)
     made = [
         requests.example_of(Random(seed), "en", "operate", "pause", pause, "learnt")
@@ -226,7 +226,7 @@ def test_no_sentence_asks_for_two_things() -> None:
                     )
 
 
-def test_what_a_request_written_by_hand_needs_can_be_said_of_it() -> None:
+def test_the_route_of_a_handwritten_request_can_be_expressed() -> None:
     for asked in handwritten.handwritten():
         route = table.parse(asked.route)
         assert route.line() == asked.route
@@ -274,7 +274,7 @@ def test_every_route_names_slots_that_its_request_has() -> None:
         ("retry jobs one and two", "retry jobs {n1} and two", {"n1": "1"}),
     ],
 )
-def test_numbers_and_names_pass_the_model_unread(request_, text, values) -> None:
+def test_numbers_and_names_are_hidden_from_the_model(request_, text, values) -> None:
     assert masked(request_) == (text, values)
     for slot, value in values.items():
         assert filled(f"x={{{slot}}}", values) == f"x={value}"
@@ -282,7 +282,7 @@ def test_numbers_and_names_pass_the_model_unread(request_, text, values) -> None
         filled("job={n9}", values)
 
 
-def test_names_of_jobs_are_masked_where_they_are_meant() -> None:
+def test_names_of_jobs_are_masked() -> None:
     assert (
         masked("how is job nightly, and llama-ft?", ["nightly", "llama-ft"])[0]
         == "how is job {w1}, and {w2}?"
@@ -292,7 +292,7 @@ def test_names_of_jobs_are_masked_where_they_are_meant() -> None:
     )
 
 
-def test_a_route_is_of_the_tools_and_of_nothing_else() -> None:
+def test_routes_are_those_of_the_tools() -> None:
     assert table.parse("operate move job={n1} place=first") == (
         "operate",
         "move",
@@ -314,7 +314,7 @@ def test_a_route_is_of_the_tools_and_of_nothing_else() -> None:
             table.parse(line)
 
 
-def test_a_vocabulary_of_its_own_is_read_by_the_one_tokenizer_and_spells_digits(tmp_path) -> None:
+def test_the_tokenizer_reads_a_trained_vocabulary_and_spells_digits(tmp_path) -> None:
     samples = list(islice(stream(3, 0.5), 60))
     vocabulary.write(
         vocabulary.train((s.prompt + s.answer for s in samples), 700),
@@ -328,7 +328,7 @@ def test_a_vocabulary_of_its_own_is_read_by_the_one_tokenizer_and_spells_digits(
     assert len(tokenizer.encode("2048")) == 4
 
 
-def test_what_is_trained_is_what_the_engine_runs() -> None:
+def test_the_trained_network_equals_the_engine() -> None:
     torch.manual_seed(0)
     network = Network(2, 64, 50)
     with torch.no_grad():
@@ -342,7 +342,7 @@ def test_what_is_trained_is_what_the_engine_runs() -> None:
         assert float((logits - trained[length - 1]).norm() / logits.norm()) < 1e-4
 
 
-def test_a_batch_has_whole_samples_and_wants_their_answers(tmp_path) -> None:
+def test_a_batch_has_whole_samples_and_targets_their_answers(tmp_path) -> None:
     pool = data.prepare(
         tmp_path, samples=60, judged=4, tokens=500, briefs=0.5, longest=1000, workers=1
     )
@@ -370,9 +370,7 @@ def _is_a_mean_of_its_steps(folder) -> None:
     assert 0 < float((mean - last).norm()) < 0.2 * float(last.norm())
 
 
-def test_a_tiny_model_learns_goes_on_and_the_assistants_engine_runs_it(
-    tmp_path, monkeypatch
-) -> None:
+def test_a_tiny_model_learns_resumes_and_runs_in_the_engine(tmp_path, monkeypatch) -> None:
     torch.set_num_threads(1)
     data.prepare(
         tmp_path, samples=60, judged=4, tokens=400, briefs=0.0, longest=150, workers=1, seed=2

@@ -136,7 +136,7 @@ def noise(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("texts", [2, pytest.param(100, marks=pytest.mark.truth)])
-def test_no_number_of_a_model_that_knows_nothing_is_shown(noise: Path, texts: int) -> None:
+def test_no_number_of_an_untrained_model_is_shown(noise: Path, texts: int) -> None:
     engine = Engine(str(noise), "cpu")
     count = Count(shown(texts, 3, lambda random, facts: EngineAuthor(engine, lambda: False)))
     assert (count.shown, count.found) == (texts, [])
@@ -144,7 +144,7 @@ def test_no_number_of_a_model_that_knows_nothing_is_shown(noise: Path, texts: in
 
 @pytest.mark.truth
 @pytest.mark.parametrize("folder", TRAINED, ids=lambda folder: folder.name)
-def test_no_number_of_a_model_that_was_trained_is_shown_that_is_none(folder: Path) -> None:
+def test_no_false_number_of_a_trained_model_is_shown(folder: Path) -> None:
     """A thousand; for ten thousand see tests/benchmarks/truth.py."""
     engine = Engine(str(folder), "cpu")
     count = Count(shown(1000, 3, lambda random, facts: EngineAuthor(engine, lambda: False)))
@@ -237,7 +237,7 @@ def test_no_number_of_a_report_is_invented_and_every_page_of_it_can_be_made(repo
     assert found == []
 
 
-def test_no_facts_are_told_as_no_facts() -> None:
+def test_without_facts_every_writer_says_so() -> None:
     for question in (None, "how hot is it?", "how is job 7?"):
         assert re.search(r"\bno\b", write((), question).text, re.IGNORECASE)
 
@@ -257,7 +257,7 @@ def test_no_facts_are_told_as_no_facts() -> None:
         "### Job 7: attention\nIt ran.\n| Median | 12.3 ms |\n| Inputs | batch 1, heads 4 |",
     ],
 )
-def test_the_checker_finds_nothing_in_what_is_true(text) -> None:
+def test_the_checker_accepts_true_texts(text) -> None:
     assert not invented(text, CPU_FACTS, "how is job 98765?")
 
 
@@ -284,7 +284,7 @@ def test_the_checker_finds_nothing_in_what_is_true(text) -> None:
         ("| | Job 7 | Job 8 |\n| Took | 37 % | 50 s |", ("37", "%")),
     ],
 )
-def test_the_checker_sees_what_is_invented(text, number) -> None:
+def test_the_checker_finds_invented_numbers(text, number) -> None:
     assert number in invented(text, CPU_FACTS, "how is job 98765?")
 
 

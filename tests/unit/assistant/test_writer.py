@@ -46,7 +46,7 @@ GOOD = "Job {job7.name} is {job7.state}: {job7.verdict}. The backend {job7.backe
         "Jobs that ran: 3, failed: 1. The **3** jobs that ran are there.",
     ],
 )
-def test_a_text_of_facts_holds(text) -> None:
+def test_a_text_of_facts_is_accepted(text) -> None:
     verify(text, CPU_FACTS)
 
 
@@ -145,7 +145,7 @@ def test_a_minus_belongs_to_its_number_in_facts_too_but_not_a_hyphen() -> None:
             verify(f"The CPU is at {wrong}.", facts)
 
 
-def test_what_a_fact_denies_may_be_denied_and_what_it_says_of_many_values_may_be_said() -> None:
+def test_denials_and_superlatives_need_a_fact() -> None:
     facts = [
         Fact(
             "job3.reason",
@@ -211,7 +211,7 @@ class Scripted:
         yield Spot(text if len(text) > len(after.text) else after.text, ended=True)
 
 
-def test_a_text_that_holds_is_the_models_after_as_many_tries_as_it_takes() -> None:
+def test_a_text_that_holds_is_shown_after_any_number_of_attempts() -> None:
     author = Scripted("Job 7 took 99 s.", GOOD)
     text, writer = write(ONE, None, author)
     assert (text, writer) == (
@@ -222,7 +222,7 @@ def test_a_text_that_holds_is_the_models_after_as_many_tries_as_it_takes() -> No
     assert "{job7.tflops} = " in author.prompt
 
 
-def test_after_a_bad_sentence_it_goes_on_after_the_last_good_one() -> None:
+def test_after_a_bad_sentence_the_text_continues_from_the_last_good_one() -> None:
     first, second = (
         "Job {job7.name} is {job7.state}: {job7.verdict}.",
         " The backend {job7.backend} reached {job7.tflops}.",
@@ -234,7 +234,7 @@ def test_after_a_bad_sentence_it_goes_on_after_the_last_good_one() -> None:
     assert author.seen[:4] == ["", first, first + second, first + second]
 
 
-def test_after_the_last_refusal_the_template_stands_in_and_says_why() -> None:
+def test_after_the_last_refusal_the_template_writes_and_says_why() -> None:
     author = Scripted("Job 7 took 99 s.")
     text, writer = write(ONE, None, author)
     assert writer == "template"
@@ -246,7 +246,7 @@ def test_after_the_last_refusal_the_template_stands_in_and_says_why() -> None:
     assert "Job 7 (attention) passed" in text
 
 
-def test_a_text_is_given_up_at_its_first_bad_sentence_and_a_sentence_without_end_too() -> None:
+def test_a_text_is_given_up_at_a_bad_or_endless_sentence() -> None:
     early = Scripted("Job 7 took 99 s. " + "The rest is long. " * 40)
     assert write(ONE, None, early).writer == "template"
     assert early.written < 30
@@ -261,7 +261,7 @@ def test_a_brief_that_leaves_the_result_out_is_refused_but_an_answer_may_be_shor
     assert write(ONE, "how is it?", Scripted(short)) == (short, "model small")
 
 
-def test_a_model_that_computes_no_numbers_is_not_tried_again() -> None:
+def test_a_model_with_infinite_output_is_not_tried_again() -> None:
     author = Scripted(ValueError("the model's output is not finite"))
     text, writer = write(ONE, None, author)
     assert writer == "template"
@@ -274,13 +274,13 @@ def test_a_cancelled_author_ends_the_request() -> None:
         write(ONE, None, Scripted(Cancelled()))
 
 
-def test_without_a_model_the_template_needs_no_excuse() -> None:
+def test_without_a_model_the_template_gives_no_reason() -> None:
     text, writer = write(ONE, None)
     assert writer == "template"
     assert "Written from the template" not in text
 
 
-def test_how_far_a_job_is_the_small_model_is_not_asked() -> None:
+def test_the_small_model_is_not_asked_for_progress() -> None:
     author = Scripted("Job 8 (attention) is {j1.state}.")
     author.compact = True
     asked = ("how far is job 8?", author)
@@ -289,7 +289,7 @@ def test_how_far_a_job_is_the_small_model_is_not_asked() -> None:
     assert writer == "template" and "30 % through" in text and "refused" not in text
 
 
-def test_a_question_of_no_kind_that_it_knows_is_not_the_small_models() -> None:
+def test_the_small_model_is_not_asked_unknown_kinds_of_questions() -> None:
     author = Scripted("No device has told anything yet.")
     author.compact = True
     assert (
@@ -298,7 +298,7 @@ def test_a_question_of_no_kind_that_it_knows_is_not_the_small_models() -> None:
     )
 
 
-def test_jobs_that_a_small_model_is_not_told_of_are_told_below_its_text() -> None:
+def test_the_template_adds_jobs_that_the_small_model_did_not_see() -> None:
     jobs = tuple(job(n, Done(NOW - 9, NOW - 8), f"run-{n}") for n in range(1, 13))
     author = Scripted("All {jobs.ran} jobs are done.")
     author.compact = True
@@ -309,7 +309,7 @@ def test_jobs_that_a_small_model_is_not_told_of_are_told_below_its_text() -> Non
     )
 
 
-def test_what_a_text_has_left_without_saying_it_is_overdue() -> None:
+def test_required_facts_that_a_text_passed_over_are_overdue() -> None:
     told = compact(CPU_FACTS, "which jobs failed?")
     assert {fact.name for fact in told.needed} == {"j1.state", "j1.reason", "j2.state", "j2.reason"}
     assert not told.overdue("{j1.called} {j1.state}."), "the reason may still come"

@@ -20,14 +20,14 @@ pytestmark = pytest.mark.xdist_group("rwkv")
 REPOSITORY = Path(__file__).parents[4]
 
 
-def test_what_is_compiled_ahead_is_what_a_model_calls() -> None:
+def test_the_kernels_compiled_ahead_are_those_that_a_model_calls() -> None:
     RWKV7(random_model()).forward([1, 2, 3])
     RWKV7(random_model()).forward([1])
     for kernel, arguments in ahead.example_calls():
         assert tuple(map(typeof, arguments)) in kernel.overloads
 
 
-def test_torch_writes_on_until_there_is_compiled_code_and_goes_over_within_rounding() -> None:
+def test_torch_computes_until_code_is_compiled_with_equal_results_within_rounding() -> None:
     compiled, model = RWKV7(random_model()), RWKV7(random_model(), compiled=False)
     (expected, state), (logits, before) = compiled.forward([1, 2, 3]), model.forward([1, 2, 3])
     for token in (7, 8, 9):
@@ -41,7 +41,7 @@ def test_torch_writes_on_until_there_is_compiled_code_and_goes_over_within_round
 
 
 @pytest.mark.slow
-def test_where_no_cache_folder_can_be_written_the_state_folder_keeps_it(tmp_path) -> None:
+def test_compiled_code_is_kept_in_the_state_folder_if_no_cache_is_writable(tmp_path) -> None:
     shutil.copytree(
         REPOSITORY / "accel", tmp_path / "accel", ignore=shutil.ignore_patterns("__pycache__")
     )
@@ -75,7 +75,7 @@ def test_where_no_cache_folder_can_be_written_the_state_folder_keeps_it(tmp_path
 
 
 @pytest.mark.slow
-def test_of_two_that_would_compile_at_once_one_does_and_the_other_finds_it(tmp_path) -> None:
+def test_of_two_processes_only_one_compiles(tmp_path) -> None:
     code = (
         "from accel.rwkv import ahead; ahead.prepare(); assert ahead.ready(); "
         "print(sum(sum(kernel.stats.cache_misses.values()) for kernel, _ in ahead.example_calls()))"

@@ -49,7 +49,7 @@ def step_error(dtype: torch.dtype, batch: int) -> float:
         ),
     ],
 )
-def test_the_step_of_a_token_is_the_cpus(interpreted, dtype, batch) -> None:
+def test_a_step_on_the_gpu_equals_the_step_on_the_cpu(interpreted, dtype, batch) -> None:
     assert interpreted(step_error, dtype, batch) < (5e-3 if dtype == torch.float16 else 1e-5)
 
 
@@ -74,14 +74,14 @@ def prompt_error(dtype: torch.dtype, length: int) -> float:
         ),
     ],
 )
-def test_a_prompt_is_the_cpus(interpreted, dtype, length) -> None:
+def test_a_prompt_on_the_gpu_equals_the_prompt_on_the_cpu(interpreted, dtype, length) -> None:
     assert interpreted(prompt_error, dtype, length) < 1e-5
 
 
 @pytest.mark.matrix
 @pytest.mark.parametrize("batch", [1, 32, 128])
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.int8])
-def test_every_kernel_compiles_for_hopper_and_spills_next_to_nothing(
+def test_every_kernel_compiles_for_hopper_with_few_register_spills(
     monkeypatch, dtype, batch
 ) -> None:
     monkeypatch.setattr(gpu, "prepare", lambda call, device: lambda *tensors: None)
@@ -119,7 +119,7 @@ def test_every_kernel_compiles_for_hopper_and_spills_next_to_nothing(
 
 @pytest.mark.matrix
 @pytest.mark.parametrize("dtype", [torch.float32, torch.int8])
-def test_every_kernel_of_a_prompt_compiles_for_hopper_and_reads_wide(monkeypatch, dtype) -> None:
+def test_every_prompt_kernel_compiles_for_hopper_with_wide_loads(monkeypatch, dtype) -> None:
     monkeypatch.setattr(prompt, "prepare", lambda call, device: lambda *tensors: None)
     model = RWKV7(tensors(768), dtype=dtype)
     planned = Prompt(model._weights, 512)

@@ -73,7 +73,7 @@ def relative(a: torch.Tensor, b: torch.Tensor) -> float:
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_every_layout_gives_the_logits_and_the_greedy_text_of_the_rwkv_package(
+def test_every_layout_gives_the_logits_and_text_of_the_rwkv_package(
     layout, tensors, known, tmp_path
 ) -> None:
     first, last, expected = known
@@ -89,7 +89,7 @@ def test_every_layout_gives_the_logits_and_the_greedy_text_of_the_rwkv_package(
     assert relative(logits, last) < 1e-4
 
 
-def test_going_back_to_a_kept_state_gives_bit_identical_logits_and_states(model) -> None:
+def test_returning_to_a_kept_state_gives_bit_identical_results(model) -> None:
     _, kept = model.forward(PROMPT)
     first, first_state = model.forward([7, 8, 9], kept)
     model.forward([300, 301], kept)  # another branch in between
@@ -109,9 +109,7 @@ def test_the_state_has_the_documented_shapes(model) -> None:
     assert state.wkv.dtype == torch.float32
 
 
-def test_a_saved_state_goes_on_with_the_same_bits_in_another_instance_of_the_model(
-    model, tensors
-) -> None:
+def test_a_saved_state_continues_bit_for_bit_in_another_instance(model, tensors) -> None:
     _, kept = model.forward(PROMPT)
     data = model.saved(kept)
     twin = RWKV7(load_canonical(tensors))
@@ -119,7 +117,7 @@ def test_a_saved_state_goes_on_with_the_same_bits_in_another_instance_of_the_mod
     assert torch.equal(twin.forward([7], twin.restored(data))[0], model.forward([7], kept)[0])
 
 
-def test_a_state_of_another_model_or_dtype_and_a_damaged_one_are_refused(model, tensors) -> None:
+def test_a_damaged_state_or_one_of_another_model_or_dtype_is_refused(model, tensors) -> None:
     data = model.saved(model.fresh())
     other = RWKV7(load_canonical(random_model(seed=1)))
     with pytest.raises(ModelError, match="belongs to another model"):
@@ -131,7 +129,7 @@ def test_a_state_of_another_model_or_dtype_and_a_damaged_one_are_refused(model, 
             model.restored(damaged)
 
 
-def test_a_long_prompt_in_chunks_is_the_prompt_token_by_token(model) -> None:
+def test_a_prompt_in_chunks_equals_the_prompt_token_by_token(model) -> None:
     tokens = [(i * 37) % 320 for i in range(2 * model.chunk + 5)]
     looks: list[int] = []
     logits, state = model.forward(tokens, None, lambda: looks.append(1))
@@ -143,7 +141,7 @@ def test_a_long_prompt_in_chunks_is_the_prompt_token_by_token(model) -> None:
     assert len(looks) == 3 * 3, "it may be stopped after each layer of each chunk"
 
 
-def test_whoever_looks_may_stop_it(model) -> None:
+def test_the_callback_of_forward_may_stop_it(model) -> None:
     def stop() -> None:
         raise InterruptedError
 
@@ -153,7 +151,7 @@ def test_whoever_looks_may_stop_it(model) -> None:
 
 @pytest.mark.parametrize("batch", [1, 3, 9])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.int8])
-def test_a_batch_is_its_sequences_one_by_one(tensors, batch, dtype) -> None:
+def test_a_batch_equals_its_sequences_one_by_one(tensors, batch, dtype) -> None:
     model = RWKV7(load_canonical(tensors), dtype=dtype)
     states = [model.forward(PROMPT[: i + 1])[1] for i in range(batch)]
     logits, after = model.step(list(range(batch)), State.join(states))
@@ -165,7 +163,7 @@ def test_a_batch_is_its_sequences_one_by_one(tensors, batch, dtype) -> None:
         model.step([1] * (batch + 1), State.join(states))
 
 
-def test_int8_weights_are_near_in_a_quarter_of_the_memory_by_token_and_by_prompt(tensors) -> None:
+def test_int8_weights_give_close_results_in_a_quarter_of_the_memory(tensors) -> None:
     exact, _ = RWKV7(load_canonical(tensors)).forward(PROMPT)
     small = RWKV7(load_canonical(tensors), dtype=torch.int8)
     logits, _ = small.forward(PROMPT)
@@ -182,7 +180,7 @@ def test_int8_weights_are_near_in_a_quarter_of_the_memory_by_token_and_by_prompt
     assert small.nbytes < RWKV7(load_canonical(tensors)).nbytes - 2.9 * matrices
 
 
-def test_a_row_in_int8_is_off_by_half_a_step_at_most() -> None:
+def test_the_int8_error_of_a_row_is_at_most_half_a_step() -> None:
     weight = torch.randn(50, 70, generator=torch.Generator().manual_seed(0)) * torch.logspace(
         -6, 3, 50
     ).unsqueeze(1)
@@ -221,6 +219,6 @@ def test_tokens_the_model_does_not_have_are_refused(model, tokens) -> None:
         model.forward(tokens)
 
 
-def test_a_missing_model_is_a_user_error(tmp_path) -> None:
+def test_a_missing_model_is_a_model_error(tmp_path) -> None:
     with pytest.raises(ModelError, match="there is no model at"):
         RWKV7.load(tmp_path / "nowhere")

@@ -25,7 +25,7 @@ print(json.dumps([tokenizer.encode(text) for text in json.load(sys.stdin)]))
 """
 
 
-def test_it_encodes_as_the_rwkv_package_does() -> None:
+def test_encoding_equals_that_of_the_rwkv_package() -> None:
     """Its tokenizer takes seconds to load, so: many generated texts, one process."""
     texts = [
         "",
@@ -53,20 +53,20 @@ def test_it_encodes_as_the_rwkv_package_does() -> None:
 
 
 @given(st.binary(max_size=200))
-def test_any_bytes_come_back_as_they_were(data) -> None:
+def test_decoding_restores_any_bytes(data) -> None:
     assert WORLD.decode(WORLD.encode(data)) == data
 
 
-def test_a_lone_surrogate_does_not_stop_it() -> None:
+def test_a_lone_surrogate_is_encoded() -> None:
     assert WORLD.decode(WORLD.encode("a\ud800b")) == b"a?b"
 
 
-def test_the_end_has_no_text_and_a_token_without_a_meaning_shows() -> None:
+def test_the_end_token_has_no_bytes_and_an_unknown_token_shows() -> None:
     assert WORLD.decode([0]) == b""
     assert WORLD.decode([65535]).decode() == "\ufffd"
 
 
-def test_any_vocabulary_of_that_format_works_and_a_missing_byte_is_named(tmp_path) -> None:
+def test_any_vocabulary_of_the_format_works_and_a_missing_byte_is_named(tmp_path) -> None:
     file = tmp_path / "v.txt"
     file.write_text("1 'a' 1\n2 'b' 1\n3 'aab' 3\n4 b'\\xff' 1\n")
     small = Tokenizer.load(file)
@@ -93,7 +93,7 @@ def test_any_vocabulary_of_that_format_works_and_a_missing_byte_is_named(tmp_pat
         "",
     ],
 )
-def test_a_line_that_is_no_token_is_refused_and_never_evaluated(tmp_path, line) -> None:
+def test_an_invalid_vocabulary_line_is_refused_and_never_evaluated(tmp_path, line) -> None:
     sentinel, file = tmp_path / "it-ran", tmp_path / "v.txt"
     file.write_text(line.replace("SENTINEL", str(sentinel)))
     with pytest.raises(ModelError, match="vocabulary"):
@@ -101,7 +101,7 @@ def test_a_line_that_is_no_token_is_refused_and_never_evaluated(tmp_path, line) 
     assert not sentinel.exists()
 
 
-def test_a_model_without_a_vocabulary_says_which_file_to_put_where(tmp_path) -> None:
+def test_a_missing_vocabulary_is_named_with_its_place(tmp_path) -> None:
     with pytest.raises(ModelError, match=r"no vocabulary at .*rwkv_vocab_v20230424.txt"):
         Tokenizer.load(tmp_path)
     with pytest.raises(ModelError, match=r"no vocabulary at .*rwkv_vocab_v20230424.txt"):

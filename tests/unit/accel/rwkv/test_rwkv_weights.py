@@ -43,16 +43,16 @@ def test_a_good_folder_loads_with_canonical_names_and_shapes(tmp_path) -> None:
     assert torch.equal(loaded["blocks.1.att.g2"], SMALL["blocks.1.att.g2"])
 
 
-def test_an_empty_folder(tmp_path) -> None:
+def test_an_empty_folder_is_refused(tmp_path) -> None:
     assert "no weights in" in refusal(tmp_path)
 
 
-def test_a_file_of_another_kind(tmp_path) -> None:
+def test_a_file_of_another_kind_is_refused(tmp_path) -> None:
     (tmp_path / "model.gguf").write_bytes(b"GGUF")
     assert "neither .pth nor .safetensors" in refusal(tmp_path / "model.gguf")
 
 
-def test_two_models_in_one_folder(tmp_path) -> None:
+def test_two_models_in_one_folder_are_refused(tmp_path) -> None:
     for name in ("a", "b"):
         save_file(HF, tmp_path / f"{name}.safetensors")
     assert "holds 2 .safetensors files" in refusal(tmp_path)
@@ -64,7 +64,7 @@ def test_a_missing_shard_is_named(tmp_path) -> None:
     assert "the shard model-00002-of-00003.safetensors is missing" in refusal(tmp_path)
 
 
-def test_of_shards_and_one_file_the_newest_that_is_complete_is_loaded(tmp_path) -> None:
+def test_the_newest_complete_one_of_shards_and_a_single_file_is_loaded(tmp_path) -> None:
     """As after a pull of a model that was in shards before, and is in one file now, or the other way round."""
     write_hf(tmp_path, HF, shards=3)
     whole, index = tmp_path / "model.safetensors", tmp_path / "model.safetensors.index.json"
@@ -81,7 +81,7 @@ def test_of_shards_and_one_file_the_newest_that_is_complete_is_loaded(tmp_path) 
 
 
 @pytest.mark.parametrize("keep", [0.5, 0.001, 0.0])
-def test_a_truncated_safetensors(tmp_path, keep) -> None:
+def test_a_truncated_safetensors_file_is_refused(tmp_path, keep) -> None:
     file = write_hf(tmp_path, HF) / "model.safetensors"
     file.write_bytes(file.read_bytes()[: int(file.stat().st_size * keep)])
     line = refusal(tmp_path)
@@ -90,14 +90,14 @@ def test_a_truncated_safetensors(tmp_path, keep) -> None:
 
 
 @pytest.mark.parametrize("keep", [0.5, 0.0])
-def test_a_truncated_pth(tmp_path, keep) -> None:
+def test_a_truncated_pth_is_refused(tmp_path, keep) -> None:
     file = tmp_path / "m.pth"
     torch.save(SMALL, file)
     file.write_bytes(file.read_bytes()[: int(file.stat().st_size * keep)])
     assert "Download it again" in refusal(file)
 
 
-def test_a_broken_index(tmp_path) -> None:
+def test_a_broken_index_is_refused(tmp_path) -> None:
     (tmp_path / "model.safetensors.index.json").write_text('{"weight_map": [1')
     assert "cannot read" in refusal(tmp_path)
 

@@ -39,7 +39,7 @@ def worst(
 
 @pytest.mark.parametrize("decay", [None, SLOWEST, FASTEST])
 @pytest.mark.parametrize("length", [1, 64, 65, 150])
-def test_every_form_is_the_definition(length, decay) -> None:
+def test_every_form_equals_the_definition(length, decay) -> None:
     known = sequential(*problem(length, decay))
     single = problem(length, decay, dtype=torch.float32)
     assert worst(chunked(*problem(length, decay)), known) < 1e-10
@@ -48,7 +48,7 @@ def test_every_form_is_the_definition(length, decay) -> None:
     assert worst(cpu.recurrence(*single), known) < 1e-5
 
 
-def test_one_prompt_in_two_parts_is_bit_for_bit_the_prompt_on_a_cpu() -> None:
+def test_a_prompt_in_two_parts_is_bit_identical_on_a_cpu() -> None:
     *rows, state = problem(40, dtype=torch.float32)
     whole, end = cpu.recurrence(*rows, state)
     first, between = cpu.recurrence(*(x[:, :13] for x in rows), state)
