@@ -1,4 +1,4 @@
-"""Reports that nobody asked for: written by a real process that the daemon starts, once the devices are idle, and remembered."""
+"""A real process writes automatic reports once the devices are idle, and remembers what is left."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def state(tmp_path_factory: pytest.TempPathFactory):
 
 @pytest.fixture(scope="module")
 def deck(state: Path):
-    """A daemon whose CPU always counts as idle, and a job that has ended."""
+    """Yield a daemon whose CPU always counts as idle, and a job that has ended."""
     settings.save(
         Settings(source="cpu", idle_util_percent=100.0, idle_dwell_s=0.0, model_folder=TEMPLATE)
     )

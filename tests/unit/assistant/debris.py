@@ -1,4 +1,4 @@
-"""Debris on the real file system, and what there was before."""
+"""Make debris on the real file system, and record what it was."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ DAYS = {
 
 
 class World(NamedTuple):
-    """A folder of the test's own, and what may be cleaned up in it."""
+    """Hold a folder for a test, and the scope of its scans."""
 
     root: Path
     scope: Scope
@@ -64,7 +64,7 @@ def found(world: World, watch: ScanMonitor | None = None, job=no_job) -> tuple[F
 
 
 def write(path: Path, content: bytes = b"x" * 5000, days: float = 400) -> Path:
-    """A file with this content, last used so many days ago."""
+    """Write a file whose last use was this many days ago."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(content)
     return aged(path, days)
@@ -76,7 +76,7 @@ def kernel(
     days: float = 400,
     files: Iterable[str] = ("a.cubin", "b/c.ptx"),
 ) -> Path:
-    """An entry of the kernel cache."""
+    """Write an entry of the kernel cache."""
     folder = world.cache / os.fsdecode(name)
     folder.mkdir()
     for file in files:
@@ -85,7 +85,7 @@ def kernel(
 
 
 def aged(path: Path, days: float) -> Path:
-    """All of it last used so many days ago."""
+    """Set the last use of everything to this many days ago."""
     then = time.time() - days * DAY
     for _, inner, names, fd in os.fwalk(path, topdown=False):
         for name in (*inner, *names):
@@ -95,7 +95,9 @@ def aged(path: Path, days: float) -> Path:
 
 
 def contents(*folders: Path, but: tuple[str, ...] = ()) -> dict[str, object]:
-    """All there is below: of each name what it is, with content, inode, mode and time. Names in `but` are left out."""
+    """Return everything below a folder, except `but`: type, content, inode, mode and
+    time by name.
+    """
     everything: dict[str, object] = {}
     for top in folders:
         for folder, inner, names, fd in os.fwalk(top):
@@ -111,6 +113,6 @@ def contents(*folders: Path, but: tuple[str, ...] = ()) -> dict[str, object]:
 
 
 def _read(path: Path) -> bytes:
-    """Without using it: what was read is not debris any more."""
+    """Read a file without using it: a file that was read is no debris any more."""
     with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOATIME), "rb") as f:
         return f.read()

@@ -1,4 +1,4 @@
-"""A hub on this machine: lists a model and gives its files, whole or from a byte on; breaks off, stalls or lies as a test wants."""
+"""Serve a hub on this machine, which breaks off, stalls or lies as a test wants."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ REVISION = "a" * 40
 
 
 class Hub:
-    """What it has and does; `asked` are the files and the first bytes that were asked for."""
+    """Hold what the hub has and does; `asked` lists the requested files and first bytes."""
 
     def __init__(self, files: dict[str, bytes]) -> None:
         self.files = files
         self.asked: list[tuple[str, int]] = []
         self.breaks: dict[str, int] = {}
-        """File: after so many bytes the connection is closed, once."""
+        """By file, the number of bytes after which the connection is closed once."""
         self.stalls: dict[str, int] = {}
-        """File: after so many bytes nothing more comes."""
+        """By file, the number of bytes after which the hub sends nothing more."""
         self.lies: dict[str, str] = {}
-        """File: the SHA-256 that is told of it."""
+        """By file, the false SHA-256 that the hub reports."""
         self.ended = threading.Event()
         self.url = ""
 
@@ -106,7 +106,7 @@ def serving(files: dict[str, bytes]) -> Iterator[Hub]:
 
 
 def folder_files(folder: Path) -> dict[str, bytes]:
-    """A model's folder as the hub would have it, with what must never be fetched beside it."""
+    """Return a model's folder as the hub has it, with files that must never be fetched."""
     found = {file.name: file.read_bytes() for file in folder.iterdir()}
     code = b"raise SystemExit('this was run')"
     return {

@@ -1,4 +1,4 @@
-"""Facts: exact numbers with units, sources and times; absence with its reason; foreign text made harmless."""
+"""Facts have exact numbers with units, sources and times, and reasons for absence."""
 
 from __future__ import annotations
 
@@ -183,7 +183,10 @@ def test_a_device_without_history_has_no_data_and_one_with_gaps_its_real_values(
 
 
 def test_foreign_text_cannot_steer_a_terminal_or_a_page() -> None:
-    evil = "\x1b[31m**bold** <img src=x onerror=1> [a](http://evil.example) `code` | cell\n# head\u202egpj.exe www.evil.example &lt;"
+    evil = (
+        "\x1b[31m**bold** <img src=x onerror=1> [a](http://evil.example) `code` | cell\n# "
+        "head\u202egpj.exe www.evil.example &lt;"
+    )
     text = named(job_facts(job(1, Queued(evil), evil), NOW, {}))["job1.name"].text
     assert text.isprintable()
     for mark in ("**bold", " <img", "[a](", " `", " | ", "http:", " www.", " &lt"):

@@ -1,4 +1,4 @@
-"""The first question on a machine, asked before the model's code is compiled for its CPU."""
+"""The first question on a machine is answered before the model's code is compiled."""
 
 from __future__ import annotations
 

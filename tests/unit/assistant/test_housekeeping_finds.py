@@ -1,4 +1,4 @@
-"""What is found, and what is not: caches, files of jobs, core dumps, duplicate models, shared memory."""
+"""A scan finds caches, files of jobs, core dumps, duplicate models and shared memory."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> int:
-    """Models of a size that is soon written."""
+    """Let small files count as models."""
     monkeypatch.setattr(duplicates, "LEAST", 3 * 2**20)
     return 3 * 2**20
 
@@ -79,7 +79,7 @@ def test_a_copy_stays_once_the_other_has_changed(place: World, small: int) -> No
 def test_targets_of_links_hard_links_and_spared_files_stay(
     place: World, small: int, tmp_path: Path
 ) -> None:
-    """As in a store of Hugging Face's: snapshots are links to blobs without an ending."""
+    """Snapshots in a Hugging Face store are links to blobs without an ending."""
     blob = model(tmp_path / "hub" / "models--x" / "blobs" / "c0ffee")
     model(place.models / "oldest.gguf", days=900)
     linked = model(place.models / "linked.gguf", days=800)
@@ -233,7 +233,7 @@ def segment() -> Iterator[SharedMemory]:
 def test_shared_memory_is_found_once_nobody_has_it_open(
     place: World, segment: SharedMemory
 ) -> None:
-    """A segment of this very process: mapped, then closed; then of another that maps it and has closed its file."""
+    """A mapping keeps a segment, in this process or in another that has closed its file."""
     here = place._replace(scope=replace(place.scope, memory=Path("/dev/shm")))
     file = Path("/dev/shm") / segment.name
     aged(file, 3)
@@ -247,7 +247,10 @@ def test_shared_memory_is_found_once_nobody_has_it_open(
     assert proposed()
     [find] = [find for find in found(here) if find.path == file]
     assert find.bytes >= 100_000
-    code = "import mmap, sys; f = open(sys.argv[1], 'r+b'); m = mmap.mmap(f.fileno(), 0); f.close(); print('mapped', flush=True); input()"
+    code = (
+        "import mmap, sys; f = open(sys.argv[1], 'r+b'); m = mmap.mmap(f.fileno(), 0); f.close(); "
+        "print('mapped', flush=True); input()"
+    )
     with subprocess.Popen(
         [sys.executable, "-S", "-c", code, file], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as process:
@@ -270,7 +273,7 @@ def test_missing_folders_are_reported(place: World, tmp_path: Path) -> None:
 
 
 def test_two_copies_are_never_both_moved(place: World, small: int) -> None:
-    """Neither as each other's copy, found by two scans, nor with a folder that holds the other."""
+    """Two scans may find each as the other's copy, and a folder may hold the other."""
     one, two = model(place.models / "one.pt", days=300), model(place.models / "two.pt", days=100)
     [first] = found(place)
     link = place.models / "link"

@@ -1,4 +1,4 @@
-"""What is never touched: what is open, changed, needed, mounted, another's, outside. Real races on a real file system."""
+"""Housekeeping never touches what is open, changed, needed, mounted, foreign or outside."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
 
 
 def why(receipt: Receipt) -> str:
-    """The one reason why the one thing stayed."""
+    """Return the one reason why the one item stayed."""
     assert receipt.items == ()
     [left] = receipt.left
     return left.why
@@ -46,7 +46,7 @@ def why(receipt: Receipt) -> str:
 
 @contextmanager
 def other_process(code: str, *arguments: object) -> Iterator[None]:
-    """A process that has done something, and lives."""
+    """Run a process that does something and stays alive."""
     command = [
         sys.executable,
         "-S",
@@ -62,7 +62,10 @@ def other_process(code: str, *arguments: object) -> Iterator[None]:
 
 
 OPEN = "import sys; f = open(sys.argv[1])"
-MAP = "import sys, mmap; f = open(sys.argv[1]); m = mmap.mmap(f.fileno(), 0, prot=mmap.PROT_READ); f.close()"
+MAP = (
+    "import sys, mmap; f = open(sys.argv[1]); m = mmap.mmap(f.fileno(), 0, prot=mmap.PROT_READ); "
+    "f.close()"
+)
 WORK = "import sys, os; os.chdir(sys.argv[1])"
 RUN = "import sys, os; os.open(sys.argv[1], os.O_PATH)"
 
@@ -84,7 +87,7 @@ def test_files_that_a_process_has_open_or_mapped_or_works_in_stay(
 
 
 def between(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
-    """Something happens after the check and before the renaming."""
+    """Let something happen between the check and the renaming."""
     move_item = moving.move_item
 
     def later(item: moving.Item) -> None:
@@ -168,7 +171,7 @@ def test_files_that_changed_since_the_scan_stay(place: World, change: str) -> No
         (gone / "b" / "d").mkdir()
     elif change == "renamed in":
         (gone / "a.cubin").rename(gone / "b" / "a.cubin")
-    else:  # the same content, size and time, yet another file
+    else:  # the same content, size and time, in another file
         content = file.read_bytes()
         file.rename(place.root / "kept")
         file.write_bytes(content)
@@ -228,7 +231,7 @@ def test_sizes_are_those_of_the_disk(place: World) -> None:
 
 def test_deep_trees_stay_and_are_reported(place: World) -> None:
     fd = os.open(kernel(place, "deep", files=()), os.O_RDONLY)
-    for _ in range(2 * DEEPEST):  # its path is longer than any that the kernel takes
+    for _ in range(2 * DEEPEST):  # Its path is longer than any that the kernel accepts.
         os.mkdir("d" * 100, dir_fd=fd)
         inner = os.open("d" * 100, os.O_RDONLY, dir_fd=fd)
         os.close(fd)
@@ -242,7 +245,7 @@ def test_deep_trees_stay_and_are_reported(place: World) -> None:
 
 @contextmanager
 def nobody() -> Iterator[None]:
-    """Without root's powers, where the tests are run by root."""
+    """Drop root's powers, if the tests run as root."""
     if os.geteuid() != 0:
         yield
         return
@@ -255,7 +258,7 @@ def nobody() -> Iterator[None]:
 
 @pytest.fixture
 def theirs(monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
-    """Where one without root's powers may go; to be handed over by `given`."""
+    """Return a folder for a process without root's powers; `given` hands it over."""
     base = Path("/var/tmp") / f"gpudeck-test-{os.getpid()}"
     monkeypatch.setenv("XDG_DATA_HOME", str(base / "data"))
     monkeypatch.setenv("GPUDECK_HOME", str(base / "home"))
@@ -265,7 +268,7 @@ def theirs(monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
 
 
 def given(place: World) -> None:
-    """All of it belongs to whom `nobody` is."""
+    """Give everything to the user of `nobody`."""
     if os.geteuid() == 0:
         base = place.root.parent
         for path in (base, *base.rglob("*")):
@@ -296,7 +299,7 @@ def test_unreadable_files_stay_and_are_reported(theirs: World) -> None:
 @ROOT
 @pytest.mark.parametrize("code", [OPEN, MAP])
 def test_files_open_in_a_process_of_another_user_stay(theirs: World, code: str) -> None:
-    """As in a container that runs as root: /proc tells nothing of it, and the kernel refuses a lease."""
+    """In a container, root sees nothing of the process in /proc, but the kernel refuses a lease."""
     used = kernel(theirs, "used")
     finds = found(theirs)
     given(theirs)
@@ -317,7 +320,7 @@ def test_files_of_another_user_stay(place: World) -> None:
 @ROOT
 @pytest.mark.parametrize("where", ["b", ""])
 def test_mount_points_stay(place: World, where: str, tmp_path: Path) -> None:
-    """Also one of a folder of the same file system, which has the same device."""
+    """A bind mount of the same file system has the same device."""
     gone = kernel(place, "one")
     finds = found(place)
     inside = aged(write(tmp_path / "mounted" / "c.ptx").parent, 400)
@@ -334,7 +337,7 @@ def test_mount_points_stay(place: World, where: str, tmp_path: Path) -> None:
 
 @ROOT
 def test_files_that_cannot_be_renamed_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A folder of an overlay's lower layer, as of a container's image, cannot be renamed."""
+    """A folder of an overlay's lower layer, as in a container's image, cannot be renamed."""
     base, merged = tmp_path / "base", tmp_path / "merged"
     for folder in (base, merged):
         folder.mkdir()

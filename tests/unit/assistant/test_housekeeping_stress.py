@@ -1,4 +1,4 @@
-"""Random trees and random races: what is left and what is in the trash is always all there was; after undo all is as before."""
+"""Random trees and races lose nothing, and undo restores everything."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ CORE = b"\x7fELF\x02\x01" + bytes(10) + b"\x04\x00"
 
 
 def grow(random: random.Random, folder: Path, depth: int = 0) -> None:
-    """Files, folders, links and second names of files."""
+    """Make files, folders, links and hard links."""
     folder.mkdir(exist_ok=True)
     for name in random.sample(NAMES, random.randint(1, 5)):
         path = folder / name
@@ -58,7 +58,7 @@ def grow(random: random.Random, folder: Path, depth: int = 0) -> None:
 
 
 def race(random: random.Random, place: World, files: list[BinaryIO]) -> Callable[[], None]:
-    """Something that another program does to one of the things just then; it destroys nothing itself."""
+    """Return something that another program does meanwhile; it destroys nothing itself."""
     things = [p for p in (*place.cache.rglob("*"), *place.models.rglob("*")) if not p.is_symlink()]
     chosen = random.choice(things)
     aside = place.root / "aside"
@@ -89,13 +89,13 @@ def race(random: random.Random, place: World, files: list[BinaryIO]) -> Callable
         try:
             act()
         except OSError:
-            pass  # it is gone, or another race came first
+            pass  # It is gone, or another race came first.
 
     return now
 
 
 def all_bytes(*folders: Path) -> Counter[object]:
-    """Every plain file by inode and content, wherever it is and however often it is named."""
+    """Return every regular file by inode and content."""
     inodes = {
         entry[1]: entry[0] for entry in contents(*folders).values() if isinstance(entry[0], bytes)
     }  # type: ignore[index]
@@ -106,7 +106,7 @@ def all_bytes(*folders: Path) -> Counter[object]:
 def meanwhile(
     random: random.Random, races: list[Callable[[], None]], monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[None]:
-    """Some of them right before a rename, the others at any moment from a thread of their own."""
+    """Run some races right before a rename, the others at any moment in a thread."""
     early, late = races[::2], races[1::2]
     move_item = moving.move_item
 
@@ -171,7 +171,7 @@ def test_nothing_is_lost_whatever_happens_meanwhile(
 
 
 def undo_all() -> None:
-    """Where a race took the place of something, out of the way first."""
+    """Undo everything, after moving away what a race put in the place of an item."""
     for receipt in receipts():
         for left in undo(receipt).left:
             assert (

@@ -1,4 +1,4 @@
-"""To the trash and back on a real file system: nothing is lost, whatever it is called and whenever the process is killed."""
+"""Files go to the trash and back on a real file system, and no kill loses anything."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
 
 @pytest.fixture
 def shm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A folder on another file system."""
+    """Return a folder on another file system."""
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     monkeypatch.setenv("GPUDECK_HOME", str(tmp_path / "home"))
     folder = Path("/dev/shm") / f"gpudeck-test-{os.getpid()}"
@@ -98,7 +98,7 @@ def test_files_of_any_name_are_moved_and_put_back(place: World, tmp_path: Path) 
 
 
 def test_desktops_show_moved_files_in_their_trash(place: World, tmp_path: Path) -> None:
-    """As the trash specification of freedesktop.org wants it."""
+    """See the trash specification of freedesktop.org."""
     gone = kernel(place, b"\xff odd\n")
     move(place.scope, found(place))
     [info], [file] = trash(tmp_path, "info"), trash(tmp_path)
@@ -126,7 +126,7 @@ def test_files_restored_or_deleted_by_the_desktop_are_left_out(
 
 
 def test_another_file_system_has_its_own_trash(shm: Path) -> None:
-    """A move is a rename, never a copy; the inode tells."""
+    """A move is a rename, never a copy: the inode stays the same."""
     here = world(shm / "world")
     gone = kernel(here, "far away")
     inode = gone.stat().st_ino
@@ -145,7 +145,7 @@ def test_another_file_system_has_its_own_trash(shm: Path) -> None:
 
 @pytest.fixture
 def mounted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A file system of the test's own."""
+    """Mount a file system for a test."""
     folder = tmp_path / "mounted"
     folder.mkdir()
     if subprocess.run(
@@ -294,11 +294,11 @@ MOVING = {
     "undo": ("undo", "put_back", "_link_back", "drop_note", "forget"),
     "empty": ("empty", "_delete", "_remove", "drop_note", "forget"),
 }
-"""What is killed between any two of its lines."""
+"""The functions between whose lines a process is killed."""
 
 
 def killed(act: str, lines: int, do: Callable[[], object]) -> bool:
-    """Whether a process that does it got so far as to be killed: kill -9, after so many lines of what moves."""
+    """Kill a process after this many lines; return False if it ended before."""
 
     def count(frame: FrameType, event: str, _: object) -> Callable[..., object]:
         nonlocal lines
@@ -316,7 +316,7 @@ def killed(act: str, lines: int, do: Callable[[], object]) -> bool:
         )
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of threads, which the child has no use for
+        warnings.simplefilter("ignore")  # The child does not use threads.
         pid = os.fork()
     if not pid:
         sys.settrace(trace)
@@ -328,7 +328,7 @@ def killed(act: str, lines: int, do: Callable[[], object]) -> bool:
 
 
 SOME = 23
-"""Every so many lines in `make test`; `make slow` takes each."""
+"""`make test` kills at one in this many lines, `make slow` at each."""
 
 
 @pytest.mark.parametrize("act", ["move", "undo"])

@@ -1,4 +1,4 @@
-"""A trained model in Hugging Face's layout."""
+"""A trained model is saved in Hugging Face's layout."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Models that the user has: described without loading, listed, and fetched from a hub."""
+"""Models are described without loading, listed, and fetched from a hub."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.unit.assistant.hub_server import Hub, folder_files, serving
 
 @pytest.fixture(autouse=True)
 def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A state folder of its own, and no model that comes with the program."""
+    """Use a state folder of the test's own, without the shipped model."""
     monkeypatch.setenv("GPUDECK_HOME", str(tmp_path / "home"))
     monkeypatch.setattr(paths, "shipped_model", lambda: tmp_path / "none")
     return tmp_path / "home"
@@ -60,7 +60,8 @@ def test_the_description_of_a_model_equals_the_loaded_model(tmp_path, kind):
     assert (found.layers, found.dtype) == (3, "BF16")
     assert found.dialect == ("flash-linear-attention" if kind.startswith("hf") else "BlinkDL")
     state = loaded.fresh()
-    if kind == "pth":  # tells no shapes: the first layer's unused tensors are counted, too
+    # A .pth does not list shapes, so the first layer's unused tensors are counted as well.
+    if kind == "pth":
         assert loaded.parameters <= found.parameters <= 1.02 * loaded.parameters
     else:
         assert (found.channels, found.vocabulary, found.parameters) == (128, 320, loaded.parameters)
@@ -119,7 +120,7 @@ def hub(tiny, monkeypatch):
 
 
 def status_of(pull: Pull) -> int | None:
-    """What its process ended with."""
+    """Return the exit status of the process."""
     assert pull._process is not None
     return pull._process.returncode
 
@@ -152,7 +153,9 @@ def test_a_model_is_fetched_over_a_broken_connection_without_code(hub, tiny):
 
 
 def test_a_file_of_the_right_size_with_other_bytes_is_fetched_again(hub, tiny):
-    """As of a model that was trained on since, or of a file that was damaged: the rest is not fetched twice."""
+    """A further trained model or a damaged file differs only in its bytes; the rest is not fetched
+    twice.
+    """
     folder = Pull("ada/tiny").folder
     shutil.copytree(tiny, folder)
     weights = folder / "model.safetensors"

@@ -1,4 +1,4 @@
-"""A model that is fetched again is the older revision or the newer, never some of both: whatever ends the fetching, and wherever."""
+"""A model that is fetched again is wholly the older or wholly the newer revision."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ INDEX = "model.safetensors.index.json"
 
 
 class Cut(Exception):
-    """The process ends here."""
+    """End the process here."""
 
 
 @pytest.fixture(autouse=True)
@@ -63,7 +63,7 @@ def newer(tmp_path: Path) -> dict[str, bytes]:
 def hub(newer: dict[str, bytes], monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
     with serving(dict(newer)) as made:
         monkeypatch.setenv("HF_ENDPOINT", made.url)
-        monkeypatch.setattr(constants, "ENDPOINT", made.url)  # for what is fetched in this process
+        monkeypatch.setattr(constants, "ENDPOINT", made.url)  # for a fetch in this process
         monkeypatch.setattr(
             constants,
             "HUGGINGFACE_CO_URL_TEMPLATE",
@@ -74,7 +74,7 @@ def hub(newer: dict[str, bytes], monkeypatch: pytest.MonkeyPatch) -> Iterator[Hu
 
 @pytest.fixture
 def folder(older: dict[str, bytes]) -> Path:
-    """The model as it was fetched once, with what its user put beside it."""
+    """Return the model as fetched before, with the files that its user added."""
     made = Pull("ada/tiny").folder
     (made / "runs" / "a").mkdir(parents=True)
     for name, data in {**older, "notes.txt": b"mine", "runs/a/loss": b"1.5"}.items():
@@ -83,7 +83,7 @@ def folder(older: dict[str, bytes]) -> Path:
 
 
 def fetch(folder: Path, cut: Callable[[Progress], bool] = lambda told: False) -> None:
-    """In this process; `cut` says where it ends."""
+    """Fetch in this process; `cut` sets where it ends."""
 
     def say(told: Progress) -> None:
         if cut(told):
@@ -93,7 +93,7 @@ def fetch(folder: Path, cut: Callable[[Progress], bool] = lambda told: False) ->
 
 
 def holds(folder: Path) -> dict[str, bytes]:
-    """All that is there, but what its user put there, which is always there."""
+    """Return all files except those that the user added, which must always be there."""
     found = {
         str(file.relative_to(folder)): file.read_bytes()
         for file in folder.rglob("*")
@@ -144,7 +144,7 @@ def test_a_revision_with_fewer_files_leaves_none_of_the_older_ones(hub, folder, 
 
 
 def test_a_third_revision_replaces_a_half_fetched_second(hub, folder, newer, tmp_path):
-    """What the second and the third have in common is not fetched twice; nothing else of the second is left."""
+    """Files common to both are not fetched twice; nothing else of the second revision is left."""
     with pytest.raises(Cut):
         fetch(folder, lambda told: (SHARDS[2], 0) in hub.asked)
     third = revision(tmp_path / "third", seed=4)
@@ -211,7 +211,7 @@ def test_a_disk_that_fills_up_costs_nothing(hub, older, newer, tmp_path, monkeyp
 
 
 def test_there_is_a_whole_model_at_every_moment(tmp_path):
-    """The folder itself is exchanged, many times; each look finds one whole or the other."""
+    """The folder is exchanged many times; a reader always finds one whole revision."""
     folder, found, done = tmp_path / "tiny", set[str](), threading.Event()
     folder.mkdir()
     (folder / "which").write_text("0")
@@ -236,7 +236,9 @@ def test_there_is_a_whole_model_at_every_moment(tmp_path):
 def test_an_interrupted_exchange_of_folders_is_repaired(
     hub, folder, older, newer, monkeypatch, able
 ):
-    """A file system that cannot exchange two names, such as NFS, has a moment without the folder: the next fetch puts it back."""
+    """NFS cannot exchange two names: for a moment there is no folder, and the next fetch restores
+    it.
+    """
 
     def unable(one: Path, other: Path) -> None:
         raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))

@@ -1,4 +1,4 @@
-"""The model that comes with the program: it is whole, and knows its tools."""
+"""The shipped model is whole, and knows its tools."""
 
 import pytest
 
@@ -10,7 +10,7 @@ from scheduler.protocol import paths
 
 pytestmark = pytest.mark.xdist_group(
     "rwkv"
-)  # what Numba compiles at the first use is compiled once
+)  # Numba compiles at the first use; the tests of a group share the result.
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +72,9 @@ def test_the_assistant_asks_back_if_the_model_is_not_sure(engine) -> None:
     [("canel the last job", "operate cancel job=last"), ("clear the queue", "operate resume")],
 )
 def test_the_assistant_asks_back_before_unclear_orders(engine, request_, may_mean) -> None:
-    """One that is an order once it is mended, and one that it cannot tell from another."""
+    """Try an order that is one only once it is corrected, and one that the model cannot
+    distinguish.
+    """
     found = route(request_, (), EngineAuthor(engine, lambda: False))
     assert may_mean in [call.line for call in found.choices]
 

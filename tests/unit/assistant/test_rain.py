@@ -1,4 +1,4 @@
-"""The search for a text that holds: a model whose every choice is known, greedy ways that lead nowhere, and what may never leave."""
+"""Search for a text that holds, with a model whose every choice is known."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.unit.accel.rwkv.rwkv_models import random_model, to_hf, write_hf
 
 pytestmark = pytest.mark.xdist_group(
     "rwkv"
-)  # what Numba compiles at the first use is compiled once
+)  # Numba compiles at the first use; the tests of a group share the result.
 
 ONE = gather(snapshot(CPU_STATE), (DONE,), HISTORY, NOW - 80, NOW - 30)
 
@@ -38,7 +38,9 @@ class Spot(NamedTuple):
 
 
 class Tree:
-    """A model of which all is known: after each text the sentences it may go on with, the likeliest first; nothing: the text ends there."""
+    """Act as a model with known sentences after each text, likeliest first; without any, the text
+    ends.
+    """
 
     name = "tree"
     compact = False
@@ -58,7 +60,7 @@ class Tree:
         likes_yes = next(
             (value for end, value in self.opinion.items() if after.text.endswith(end)), 1.0
         )
-        bias = 0.5  # for whatever is called A
+        bias = 0.5  # for whichever answer is called A
         return max(-1.0, min(1.0, (likes_yes if "(A) yes" in question else -likes_yes) + bias))
 
     def write(self, after: Spot, seed: int):
@@ -150,7 +152,7 @@ def test_a_large_model_judges_itself_without_preferring_the_first_answer() -> No
 
 
 def test_no_number_that_is_no_fact_is_shown_whatever_the_model_writes() -> None:
-    """Random trees of true and false sentences; every number that is shown is looked for in the facts."""
+    """Draw random trees of true and false sentences, and check every number that is shown."""
     known = set(re.findall(r"\d[\d.:]*", " ".join(fact.text for fact in ONE)))
     random, shown = Random(4), 0
     true = [

@@ -1,4 +1,6 @@
-"""Reports as pages: nothing foreign becomes markup, nothing is loaded, charts show gaps, files are private and few."""
+"""Reports as pages load nothing, show gaps in charts, and keep foreign text from
+becoming markup.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,7 @@ HOSTILE = of_job(
 
 
 class Tags(HTMLParser):
-    """What tags and attributes a page has, and whether all are closed."""
+    """Collect the tags and attributes of a page, and check that all are closed."""
 
     def __init__(self, page: str) -> None:
         super().__init__()

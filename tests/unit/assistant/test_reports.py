@@ -1,4 +1,4 @@
-"""Reports as data: every number is what a fact says, absence is said, foreign words stay words."""
+"""Reports as data: every number is a fact's, and missing values are explained."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def span(
 
 
 def watched(util: float, apart: float = 60.0) -> Columns:
-    """Ten readings so many seconds apart, with a gap in their middle."""
+    """Return ten readings at this interval, with a gap in the middle."""
     times = [NOW - 10 * apart + apart * i for i in range(10)]
     columns: dict[str, list[float | None]] = {
         "util": [util] * 10,
@@ -77,7 +77,7 @@ def composed(material: Material) -> Report:
 
 
 def texts(report: Report) -> list[str]:
-    """All its words but foreign ones."""
+    """Return all of its words except foreign ones."""
     found = [report.title]
     for block in (block for section in report.sections for block in section.blocks):
         match block:
@@ -189,7 +189,7 @@ def test_jobs_are_listed_by_the_energy_they_used_and_devices_beside_them() -> No
         ("Job 7 (attention)", "3.50 Wh"),
         ("Job 5 (attention)", "90 J"),
     ]
-    # 600 W for 7 of the 9 minutes: nothing is counted over the gap
+    # 600 W for 7 of the 9 minutes: the gap does not count.
     assert [row[:2] for row in energy.rows][2:] == [
         ("all of REPLAY GPU 0", "70.0 Wh"),
         ("all of REPLAY GPU 1", "70.0 Wh"),

@@ -1,4 +1,4 @@
-"""Looking up: the right passage word for word, with its place; nothing where there is nothing; foreign words only show themselves."""
+"""Searches return the right passage word for word, with its place, or nothing."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from scheduler.protocol import paths
 
 
 def found_at(passage: Passage) -> str:
-    """What stands in the cited lines."""
+    """Return the cited lines."""
     file = next((f for f in manual.files() if f.name == passage.file), Path(passage.file))
     return "\n".join(
         file.read_bytes().decode(errors="replace").split("\n")[passage.first - 1 : passage.last]

@@ -1,4 +1,4 @@
-"""The template writer: every number from the facts, whatever the facts are; the right answer to a question."""
+"""The template takes every number from the facts, and answers the question."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ QUESTIONS = [
 @settings(max_examples=150, deadline=None)
 @given(st.data(), st.sampled_from(QUESTIONS))
 def test_every_number_is_in_the_facts_or_the_question(data, question) -> None:
-    """Any subset of the facts, in any order, some of them contradicted."""
+    """Take any subset of the facts, in any order, some of them contradicted."""
     facts = data.draw(
         st.lists(st.sampled_from(CPU_FACTS + REPLAY_FACTS), unique_by=id, max_size=60)
     )
@@ -92,11 +92,15 @@ def test_a_brief_opens_with_what_happened_in_plain_sentences() -> None:
     when = phrases.stretch(NOW - 600, NOW)
     assert opening(template(CPU_FACTS)) == (
         f"{when[0].upper()}{when[1:]}, 3 jobs ran, of which 1 failed and 1 got lost. "
-        "Job 6 (bad.py) failed: it exited with status 3. Job 4 (adrift) was lost: its runner was killed. "
-        "Job 7 (attention) passed: its attention workload reached 0.0873 TFLOP/s with backend efficient "
+        "Job 6 (bad.py) failed: it exited with status 3. Job 4 (adrift) was lost: its runner "
+        "was killed. "
+        "Job 7 (attention) passed: its attention workload reached 0.0873 TFLOP/s with backend "
+        "efficient "
         "on CPU: AMD EPYC 9654, and took 50 s. "
-        "Job 8 (attention) has been running for 10 s on CPU, and is 30 % through (timing). It has about 23 s left. "
-        "Job 9 (train_big) has been queued for 1 min 40 s: the CPU is held by job 8. CPU is busy: job 8 runs."
+        "Job 8 (attention) has been running for 10 s on CPU, and is 30 % through (timing). It "
+        "has about 23 s left. "
+        "Job 9 (train_big) has been queued for 1 min 40 s: the CPU is held by job 8. CPU is "
+        "busy: job 8 runs."
     )
 
 
@@ -104,13 +108,19 @@ def test_a_brief_covers_every_job_and_every_device() -> None:
     text = template(CPU_FACTS)
     ended = {n: phrases.clock(NOW - ago) for n, ago in ((7, 30), (6, 79), (5, 50), (4, 20))}
     for words in (
-        "### Other jobs\n\n**Jobs queued:** job 9 (train_big): the CPU is held by job 8.\n\n**Jobs cancelled:** job 5 (unloved).\n",
-        "### Job 8: attention\n\nIt has been running for 10 s on CPU, and is 30 % through (timing). It has about 23 s left.\n",
-        "It passed: 0.0873 TFLOP/s with backend efficient, median 12.3 ms (P95 13.9 ms, P99 15.0 ms) over 320 calls. "
+        "### Other jobs\n\n**Jobs queued:** job 9 (train_big): the CPU is held by job "
+        "8.\n\n**Jobs cancelled:** job 5 (unloved).\n",
+        "### Job 8: attention\n\nIt has been running for 10 s on CPU, and is 30 % through "
+        "(timing). It has about 23 s left.\n",
+        "It passed: 0.0873 TFLOP/s with backend efficient, median 12.3 ms (P95 13.9 ms, P99 "
+        "15.0 ms) over 320 calls. "
         f"It ran for 50 s on CPU, and ended at {ended[7]}.\n",
-        f"### Job 6: bad.py\n\nIt failed: it exited with status 3. It ran for 1.0 s, and ended at {ended[6]}.\n",
-        f"### Job 4: adrift\n\nIt was lost: its runner was killed. It ran for 1 min 10 s, and ended at {ended[4]}.\n",
-        "**CPU** (AMD EPYC 9654) is busy: job 8 runs. CPU: no NVIDIA GPU found. There are readings from ",
+        "### Job 6: bad.py\n\nIt failed: it exited with status 3. It ran for 1.0 s, and "
+        f"ended at {ended[6]}.\n",
+        "### Job 4: adrift\n\nIt was lost: its runner was killed. It ran for 1 min 10 s, and "
+        f"ended at {ended[4]}.\n",
+        "**CPU** (AMD EPYC 9654) is busy: job 8 runs. CPU: no NVIDIA GPU found. There are "
+        "readings from ",
         "| Utilisation | 37 % | 46 % | 90 % |",
         "Temperature is N/A: no sensor. Power is N/A: no counter.",
     ):
@@ -160,7 +170,7 @@ def test_a_result_whose_check_failed_says_so_and_why_nothing_was_timed() -> None
 )
 @pytest.mark.parametrize("facts", [CPU_FACTS, REPLAY_FACTS])
 def test_the_prose_passes_the_checks_of_a_models_text(facts, question) -> None:
-    """Models learn from these texts: what they write alike must not be refused."""
+    """Models learn from these texts: similar texts must not be refused."""
     text = template(facts, question)
     prose = [
         part for part in text.split("\n\n") if not part.startswith(("|", "## ", "### Devices"))
@@ -199,7 +209,7 @@ def test_a_hostile_name_or_reason_adds_no_heading_row_list_or_slot() -> None:
 
 
 def test_no_list_stands_before_a_heading() -> None:
-    """Qt's reader of Markdown drops the bullet of the last item there."""
+    """Qt's Markdown reader would drop the bullet of the last item."""
     for facts in (CPU_FACTS, REPLAY_FACTS):
         assert not re.search(r"^[-*>] ", template(facts), re.MULTILINE)
 

@@ -1,4 +1,6 @@
-"""How the model of our own is made: what it learns from is true and complete, what it is judged by was never seen, and it does learn."""
+"""The model's training texts are true and complete, held-out requests are never seen, and it
+learns.
+"""
 
 from __future__ import annotations
 

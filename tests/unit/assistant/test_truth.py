@@ -32,7 +32,7 @@ from tests.unit.accel.rwkv.rwkv_models import random_model, to_hf, write_hf
 
 ASSETS = Path(__file__).parents[3] / "assets"
 TRAINED = sorted({file.parent for file in ASSETS.glob("*/model*.safetensors")})
-"""The models that come with the program."""
+"""The shipped models."""
 
 
 class Spot(NamedTuple):
@@ -41,7 +41,7 @@ class Spot(NamedTuple):
 
 
 class Inventor:
-    """Writes true sentences with slots, and among them what is not so."""
+    """Write true sentences with slots, and false ones among them."""
 
     name = "inventor"
     compact = False
@@ -63,7 +63,9 @@ class Inventor:
         yield Spot(f"{after.text} {more}", ended=True)
 
     def truth(self, first: bool) -> str:
-        """What is about no device or job comes first: it would be of the one that was named last."""
+        """State what is about no device or job first; otherwise it would be about the last one
+        named.
+        """
         values = [
             fact for fact in self.facts if fact.value is not None and (first or of(fact) != "Now")
         ]
@@ -91,7 +93,7 @@ class Inventor:
         return self.random.choice(lies)
 
     def swapped(self) -> str:
-        """What may be another's."""
+        """Return a value that may belong to another subject."""
         owners = [named for fact in self.facts if (named := of(fact)) != "Now"]
         return (
             f"{self.random.choice(owners)} there is {self.random.choice(self.facts).said}."
@@ -101,7 +103,9 @@ class Inventor:
 
 
 def of(fact: Fact) -> str:
-    """What begins a sentence about it: Of Job 7, Of REPLAY GPU 0; or Now, where it is about no device or job."""
+    """Return the beginning of a sentence: Of Job 7, Of REPLAY GPU 0, or Now for no
+    device or job.
+    """
     kind, number = re.fullmatch(r"([a-z]+)(\d*)", fact.subject).groups()
     called = {
         "gpu": f"GPU {number}",
@@ -126,7 +130,7 @@ def test_no_number_is_invented_whoever_writes(texts) -> None:
 
 @pytest.fixture(scope="module")
 def noise(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A model with random weights, whose tokens are bytes."""
+    """Return a model with random weights, whose tokens are bytes."""
     folder = write_hf(
         tmp_path_factory.mktemp("models") / "noise-7",
         to_hf(random_model(layers=1, channels=64, vocabulary=300)),
@@ -145,7 +149,7 @@ def test_no_number_of_an_untrained_model_is_shown(noise: Path, texts: int) -> No
 @pytest.mark.truth
 @pytest.mark.parametrize("folder", TRAINED, ids=lambda folder: folder.name)
 def test_no_false_number_of_a_trained_model_is_shown(folder: Path) -> None:
-    """A thousand; for ten thousand see tests/benchmarks/truth.py."""
+    """Check a thousand texts; tests/benchmarks/truth.py checks ten thousand."""
     engine = Engine(str(folder), "cpu")
     count = Count(shown(1000, 3, lambda random, facts: EngineAuthor(engine, lambda: False)))
     assert count.by_model > 0.5 * count.shown
@@ -153,7 +157,7 @@ def test_no_false_number_of_a_trained_model_is_shown(folder: Path) -> None:
 
 
 def material(random: Random) -> Material:
-    """A random machine as a report finds it: on one of its jobs, or on a day."""
+    """Return a random machine as the material of a report on a job or a day."""
     snapshot, jobs, histories = random_machines.random_machine(random)
     jobs = tuple(msgspec.structs.replace(job, usage=usage(random)) for job in jobs)
     span = (random_machines.NOW - random_machines.SPAN, random_machines.NOW)
@@ -205,7 +209,7 @@ def usage(random: Random) -> Usage | None:
 
 
 def claims(report: Report) -> str:
-    """All that it says but foreign words, and the ends of its axes; each part below what the report is about."""
+    """Return what a report states, except foreign words and axis ends, below what it is about."""
     told = []
     for block in (block for section in report.sections for block in section.blocks):
         match block:

@@ -1,4 +1,4 @@
-"""A model's text is shown only where it holds; what was refused is never shown, and the template says why it stands in."""
+"""A model's text is shown only if it holds; otherwise the template's is, with the reason."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ from assistant.writing.writer import write
 from scheduler.protocol.jobs import Done
 
 ONE = gather(snapshot(CPU_STATE), (DONE,), HISTORY, NOW - 80, NOW - 30)
-GOOD = "Job {job7.name} is {job7.state}: {job7.verdict}. The backend {job7.backend} reached {job7.tflops}."
+GOOD = (
+    "Job {job7.name} is {job7.state}: {job7.verdict}. The backend {job7.backend} reached "
+    "{job7.tflops}."
+)
 
 
 @pytest.mark.parametrize(
@@ -184,7 +187,7 @@ class Spot(NamedTuple):
 
 
 class Scripted:
-    """An author with prepared texts, what a model might write: the greedy one, then another each time it writes with a seed."""
+    """Act as an author with prepared texts: the greedy one, then another for each seed."""
 
     name = "small"
     compact = False
@@ -305,7 +308,8 @@ def test_the_template_adds_jobs_that_the_small_model_did_not_see() -> None:
     text, writer = write(gather(snapshot(CPU_STATE), jobs, {}, NOW - 600, NOW), None, author)
     assert writer == "model small, the list by the template"
     assert text.endswith(
-        "**Jobs done:** job 4 (run-4), 1.0 s; job 3 (run-3), 1.0 s; job 2 (run-2), 1.0 s; job 1 (run-1), 1.0 s."
+        "**Jobs done:** job 4 (run-4), 1.0 s; job 3 (run-3), 1.0 s; job 2 (run-2), 1.0 s; job "
+        "1 (run-1), 1.0 s."
     )
 
 

@@ -29,22 +29,24 @@ _OWNER = re.compile(
     r"\b(?:(cpu|(?:replay )?gpu ?\d+|replay\d+)|job[ #]*\d+|jobs \d+(?:(?:, | and | to )\d+)*)\b",
     re.IGNORECASE,
 )
-"""What numbers may belong to: a device or job as it is called, or as facts call it."""
+"""The owners of numbers: a device or job by its name in texts or in facts."""
 _COUNT = re.compile(
-    r"(?<![\w.,:-])(\d+) (?:more |other |further )?(?:(jobs?|times|calls?|runs?|attempts?|errors?|alerts?|GPUs|devices)\b ?)?"
-    r"(?:(?:that|have|has|are|is|were|was|got|been|still) )*(?:(ran|running|starting|queued|done|failed|cancelled|lost)\b)?"
+    r"(?<![\w.,:-])(\d+) (?:more |other |further "
+    r")?(?:(jobs?|times|calls?|runs?|attempts?|errors?|alerts?|GPUs|devices)\b ?)?"
+    r"(?:(?:that|have|has|are|is|were|was|got|been|still) "
+    r")*(?:(ran|running|starting|queued|done|failed|cancelled|lost)\b)?"
 )
 _QUESTIONS = (
     "how hot is it?", "what is the power of GPU 0?", "memory?", "which jobs failed?", "how is job 7?", "what is waiting?", "is it idle?",
     "tflops of gpu 1", "what runs?", "which gpu is it", "which jobs are done", "were any jobs cancelled?", "hello there", "",
 )  # fmt: skip
 _NOTE = "\n\nWritten from the template: "
-"""What follows says what was refused, in quotes: no claim."""
+"""The note that quotes a refused text, which makes no claim."""
 
 
 @lru_cache(100_000)
 def numbers(text: str) -> frozenset[tuple[str, str]]:
-    """With sign and unit; those that are part of what something is called are none."""
+    """Return numbers with sign and unit, except those that are part of a name."""
     return frozenset(
         ("-" * bool(sign) + number, unit)
         for sign, number, unit in _NUMBER.findall(_OWNER.sub("…", text))
@@ -52,7 +54,9 @@ def numbers(text: str) -> frozenset[tuple[str, str]]:
 
 
 def invented(text: str, facts: Facts, question: str) -> set[tuple[str, str]]:
-    """Numbers in `text` that no fact about the same device or job has, or that have another unit or count something else there."""
+    """Return the numbers in `text` that no fact about the same subject has with that
+    unit and noun.
+    """
     known = _owners("\n".join((question, *(f"{fact.subject}\n{_told(fact)}" for fact in facts))))
     found = set()
     for sentence, owners in _sentences(text.split(_NOTE, maxsplit=1)[0]):
@@ -79,7 +83,7 @@ def _told(fact: Fact) -> str:
 
 @lru_cache(100_000)
 def _owners(text: str) -> frozenset[str]:
-    """The devices and jobs that `text` names."""
+    """Return the devices and jobs that `text` names."""
     found = set[str]()
     for named in _OWNER.finditer(text.lower()):
         if device := named[1]:
@@ -112,7 +116,7 @@ def _sentences(text: str) -> Iterator[tuple[str, frozenset[str]]]:
 
 
 def _counts(sentence: str) -> list[tuple[str, str]]:
-    """Each with what it counts: `3`, `jobs failed`."""
+    """Return each number with what it counts: `3`, `jobs failed`."""
     found = (
         (number, " ".join(filter(None, words)))
         for number, *words in _COUNT.findall(_OWNER.sub("…", sentence))
@@ -121,7 +125,7 @@ def _counts(sentence: str) -> list[tuple[str, str]]:
 
 
 def _counted(number: str, what: str, told: str) -> bool:
-    """Whether a fact has this number, and the words of what it counts, in singular or plural."""
+    """Return True if a fact has the number and the counted words, in singular or plural."""
     words = {word.rstrip("s") for word in re.findall(r"[a-z]+", _OWNER.sub("…", told).lower())}
     return (number, "") in numbers(told) and {
         word.rstrip("s") for word in what.lower().split()
@@ -129,12 +133,12 @@ def _counted(number: str, what: str, told: str) -> bool:
 
 
 def _moment(fact: Fact) -> frozenset[tuple[str, str]]:
-    """A source is told with the time of its reading."""
+    """Return a source with the time of its reading."""
     return numbers(phrases.clock(fact.time)) | numbers(phrases.moment(fact.time, fact.time))
 
 
 def world(random: Random) -> tuple[Facts, str]:
-    """The facts of a random machine, and what is the matter with them: `none`, some `missing`, some `contradicted` by another source."""
+    """Return the facts of a random machine and their flaw: `none`, `missing` or `contradicted`."""
     facts, kinds = list(random_machines.random_facts(random)), []
     if random.random() < 0.05:
         return (), "none"
@@ -159,10 +163,10 @@ def world(random: Random) -> tuple[Facts, str]:
 
 
 class Text(NamedTuple):
-    """One that was shown."""
+    """Hold a text that was shown."""
 
     facts: str
-    """What was the matter with them, see `world`."""
+    """The flaw of its facts; see `world`."""
     question: str | None
     text: str
     writer: str
@@ -172,7 +176,7 @@ class Text(NamedTuple):
 def texts(
     count: int, seed: int | str, author: Callable[[Random, Facts], Author | None]
 ) -> Iterator[Text]:
-    """What is shown of `count` random machines, in briefs and answers, by who writes of each."""
+    """Yield what is shown for `count` random machines, in briefs and answers, by writer."""
     random = Random(seed)
     for _ in range(count):
         facts, kind = world(random)
@@ -185,13 +189,13 @@ def texts(
 
 
 class Count:
-    """Of the texts that were shown."""
+    """Count the texts that were shown."""
 
     def __init__(self, shown: Iterator[Text]) -> None:
         self.facts: Counter[str] = Counter()
         self.by_model = 0
         self.found: list[str] = []
-        """Texts with an invented number, and which."""
+        """Texts with an invented number, and the numbers."""
         for text in shown:
             self.facts[text.facts] += 1
             self.by_model += text.writer != "template"

@@ -1,4 +1,6 @@
-"""Small random RWKV-7 models, in every layout that can be loaded, and the `rwkv` package as their oracle."""
+"""Make small random RWKV-7 models in every loadable layout, with the `rwkv` package as their
+oracle.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ MIXES = ("x_r", "x_w", "x_k", "x_v", "x_a", "x_g")
 
 
 def vocabulary_file() -> Path:
-    """The World vocabulary that the `rwkv` package brings."""
+    """Return the World vocabulary of the `rwkv` package."""
     spec = importlib.util.find_spec("rwkv")
     assert spec is not None and spec.origin is not None
     return Path(spec.origin).with_name("rwkv_vocab_v20230424.txt")
@@ -27,7 +29,9 @@ def vocabulary_file() -> Path:
 def random_model(
     layers: int = 3, channels: int = 128, vocabulary: int = 320, seed: int = 0
 ) -> Tensors:
-    """Weights with BlinkDL's names and shapes; large enough that every part of the model shows in the logits."""
+    """Return weights with BlinkDL's names and shapes, large enough that every part shows in the
+    logits.
+    """
     g = torch.Generator().manual_seed(seed)
 
     def normal(*shape: int, scale: float = 1.0, mean: float = 0.0) -> torch.Tensor:
@@ -67,7 +71,9 @@ def random_model(
 
 
 def to_hf(tensors: Tensors, fused: bool = False) -> Tensors:
-    """The same weights with flash-linear-attention's names and shapes; `fused` with the older x_x."""
+    """Return the weights with flash-linear-attention's names and shapes; `fused` with the older
+    x_x.
+    """
     top = {"emb": "model.embeddings", "ln_out": "model.norm", "head": "lm_head"}
     part = {"ln0": "pre_norm", "ln1": "attn_norm", "ln2": "ffn_norm", "att": "attn", "ffn": "ffn"}
     att = {
@@ -102,7 +108,7 @@ def to_hf(tensors: Tensors, fused: bool = False) -> Tensors:
 
 
 def write_hf(folder: Path, tensors: Tensors, shards: int = 1) -> Path:
-    """A Hugging Face style folder, `tensors` as they are, in one file or several with their index."""
+    """Write `tensors` to a Hugging Face folder, in one file or several with their index."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "config.json").write_text(json.dumps({"model_type": "rwkv7"}))
     if shards == 1:
@@ -139,9 +145,10 @@ torch.save({"first": first, "last": logits, "tokens": tokens}, sys.argv[2])
 def oracle(
     pth: Path, prompt: list[int], steps: int
 ) -> tuple[torch.Tensor, torch.Tensor, list[int]]:
-    """What the `rwkv` package makes of a .pth: logits after the prompt, after `steps` greedy tokens, and these tokens.
+    """Return what the `rwkv` package computes from a .pth file.
 
-    In a process of its own: its import changes torch's settings, prints and warns.
+    It returns the logits after the prompt and after `steps` greedy tokens, and these tokens. It
+    runs in a process of its own, because its import changes torch's settings, prints and warns.
     """
     out = pth.with_suffix(".oracle")
     command = [

@@ -1,4 +1,6 @@
-"""Code for this CPU compiled ahead: nobody waits for it, one compiles it, and it is kept where something can be kept."""
+"""Code for this CPU is compiled ahead, by one process at a time, and kept where it can
+be written.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The GPU's kernels without a GPU: the whole step interpreted against the CPU's, and compiled for Hopper."""
+"""Test the GPU's kernels without a GPU: interpreted against the CPU's, and compiled for Hopper."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def tensors(channels: int = 64) -> Tensors:
 
 
 def step_error(dtype: torch.dtype, batch: int) -> float:
-    """Relative error of logits and states after two tokens."""
+    """Return the relative error of logits and states after two tokens."""
     model = RWKV7(tensors(), dtype=dtype)
     state = State.join(model.forward([5, 7, i])[1] for i in range(batch))
     step = gpu.Step(model._weights, batch)
@@ -54,7 +54,9 @@ def test_a_step_on_the_gpu_equals_the_step_on_the_cpu(interpreted, dtype, batch)
 
 
 def prompt_error(dtype: torch.dtype, length: int) -> float:
-    """Relative error of what the last layer makes of the last token, and of the states after."""
+    """Return the relative error of the last layer's output for the last token, and of
+    the states.
+    """
     model = RWKV7(tensors(), dtype=dtype)
     _, state = model.forward([5, 7, 3])
     ids = [(37 * i) % 80 for i in range(length)]
@@ -86,7 +88,7 @@ def test_every_kernel_compiles_for_hopper_with_few_register_spills(
 ) -> None:
     monkeypatch.setattr(gpu, "prepare", lambda call, device: lambda *tensors: None)
     monkeypatch.setattr(gpu, "overlaps", lambda device: True)
-    monkeypatch.setitem(gpu._COMPUTE, torch.float32, tl.bfloat16)  # as int8 is computed on a GPU
+    monkeypatch.setitem(gpu._COMPUTE, torch.float32, tl.bfloat16)  # A GPU computes int8 like this.
     calls = {
         source(call).hash(): call
         for call in gpu.Step(RWKV7(tensors(768), dtype=dtype)._weights, batch).calls

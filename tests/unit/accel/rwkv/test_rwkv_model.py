@@ -1,4 +1,4 @@
-"""The engine against the `rwkv` package, in every layout; states as values."""
+"""Compare the engine with the `rwkv` package in every layout, and treat states as values."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.unit.accel.rwkv.rwkv_models import Tensors, oracle, random_model, to_
 
 pytestmark = pytest.mark.xdist_group(
     "rwkv"
-)  # what Numba compiles at the first use is compiled once
+)  # Numba compiles at the first use; the tests of a group share the result.
 
 PROMPT = [5, 17, 300, 2, 2, 9, 131, 64, 255, 318, 1, 77]
 STEPS = 512

@@ -1,4 +1,4 @@
-"""The World tokenizer: equal to the `rwkv` package's, exact on any bytes, and no code in a vocabulary runs."""
+"""The World tokenizer equals the `rwkv` package's, restores any bytes, and runs no code."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ print(json.dumps([tokenizer.encode(text) for text in json.load(sys.stdin)]))
 
 
 def test_encoding_equals_that_of_the_rwkv_package() -> None:
-    """Its tokenizer takes seconds to load, so: many generated texts, one process."""
+    """Use one process for many texts, because the package's tokenizer takes seconds to load."""
     texts = [
         "",
         " ",

@@ -1,4 +1,4 @@
-"""Bad model files: each is one line that says what is wrong, and no code in them runs."""
+"""Each bad model file gives one line that says what is wrong, and no code in it runs."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_a_missing_shard_is_named(tmp_path) -> None:
 
 
 def test_the_newest_complete_one_of_shards_and_a_single_file_is_loaded(tmp_path) -> None:
-    """As after a pull of a model that was in shards before, and is in one file now, or the other way round."""
+    """A pull may replace shards with one file, or one file with shards."""
     write_hf(tmp_path, HF, shards=3)
     whole, index = tmp_path / "model.safetensors", tmp_path / "model.safetensors.index.json"
     shards = sorted(tmp_path.glob("model-*.safetensors"))

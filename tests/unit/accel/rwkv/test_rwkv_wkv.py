@@ -1,4 +1,4 @@
-"""The recurrence: its forms against the definition in float64, with decays at both ends of what a model can have."""
+"""Compare all forms of the recurrence with the definition in float64, with extreme decays."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SLOWEST, FASTEST = 1.0 - 1e-6, math.exp(-math.exp(-0.5))
 def problem(
     length: int, decay: float | None = None, batch: int = 2, heads: int = 2, dtype=torch.float64
 ):
-    """r, w, k, v, a, b and a state, as a model has them; `decay` the same for all, or anything in between."""
+    """Return r, w, k, v, a, b and a state like those of a model; `decay` for all, or random."""
     g = torch.Generator().manual_seed(length)
     r, k, v, key, rate, w = (
         torch.randn(batch, length, heads, 64, generator=g, dtype=torch.float64) for _ in range(6)
