@@ -56,7 +56,7 @@ class Row(msgspec.Struct, frozen=True):
     """The 95th percentile."""
     tflops: float
     versions: str
-    """For example "torch 2.11.0, cudnn 9.19.0, driver 580.159.04"."""
+    """The versions, such as "torch 2.11.0, cudnn 9.19.0, driver 580.159.04"."""
     date: str
 
     @property

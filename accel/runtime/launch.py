@@ -148,7 +148,7 @@ class _Slot:
         ]
         self.addresses = (ctypes.c_uint64 * len(tensors))()
         self.maps: list[tuple[int, int]] = []
-        """For each TensorBox: the index of its tensor, and the address of its tensor map."""
+        """The index of the tensor, and the address of its tensor map, of each TensorBox."""
         self.mapped: list[int] = []
         """The addresses in these maps."""
         self._kept: list[Any] = []

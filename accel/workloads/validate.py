@@ -38,7 +38,7 @@ class _Tally:
     backend: str
     reason: str
     shares: list[float] = field(default_factory=list)
-    """For each trial, the largest error as a share of its bound."""
+    """The largest error of each trial as a share of its bound."""
     milliseconds: list[float] = field(default_factory=list)
     worst: Check | None = None
     worst_seed: int = 0

@@ -68,7 +68,7 @@ class AlertEvaluator:
         self._next = next_id
         self._corrected: dict[str, deque[tuple[float, float]]] = {}
         self._progress: dict[int, tuple[float, float]] = {}
-        """For each running job: its progress, and when it last changed."""
+        """The progress of each running job, and when it last changed."""
         self._evaluated = 0.0
 
     @property

@@ -1,4 +1,4 @@
-"""What the emulated kernels answer, against the float64 computation."""
+"""Check the answers of emulated kernels against the float64 computation."""
 
 from __future__ import annotations
 
@@ -76,7 +76,8 @@ def _apart(x: Tensor, y: Tensor) -> float:
 
 
 def assert_forward(q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, **asked: Any) -> None:
-    """Out and lse are no further from the float64 answer than twice what the inputs' own precision costs."""
+    """Out and lse are no further from the float64 answer than twice what the inputs' own precision
+    costs."""
     exact, exact_lse = _answer(q, k, v, torch.float64, **asked)
     rough, rough_lse = _answer(q, k, v, q.dtype, **asked)
     blind = exact_lse == -math.inf
@@ -119,7 +120,8 @@ def gradients(
 def slip(
     dout: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, **asked: Any
 ) -> tuple[Tensor, ...]:
-    """By how much dq, dk and dv change as they are computed from a rounded `out`: dS = P (dP - sum(dout out)), in float64."""
+    """By how much dq, dk and dv change as they are computed from a rounded `out`: dS = P (dP -
+    sum(dout out)), in float64."""
     q, k, v = (x.detach().double().requires_grad_() for x in (q, k, v))
     exact, lse = _answer(q, k, v, torch.float64, **asked)
     delta = (dout.double() * (out.double() - exact.detach())).sum(-1)
@@ -135,7 +137,8 @@ def slip(
 def assert_gradients(
     got: Sequence[Tensor], dout: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, **asked: Any
 ) -> None:
-    """No further from float64 than twice what the inputs' own precision costs, and what it costs in the `out` given."""
+    """No further from float64 than twice what the inputs' own precision costs, and what it costs in
+    the `out` given."""
     exact = gradients(dout, q, k, v, torch.float64, **asked)
     rough = gradients(dout, q, k, v, q.dtype, **asked)
     given = slip(dout, q, k, v, out, **asked)
@@ -191,7 +194,8 @@ def ragged_of(
 
 
 class poisoned(torch.overrides.TorchFunctionMode):  # noqa: N801 - used like a function
-    """What `torch.empty` and `torch.empty_like` give is NaN, or nonsense where the type has none."""
+    """Fill the results of `torch.empty` and `torch.empty_like` with NaN, or with nonsense
+    integers."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         made = func(*args, **kwargs or {})

@@ -1,7 +1,8 @@
-"""As much of Gluon for Hopper, and of Triton, as the kernels of this project use, run on the CPU.
+"""Emulate the part of Gluon for Hopper, and of Triton, that the kernels use, on the CPU.
 
-What hardware may do late is done as late as the waits allow: a load (TMA) leaves poison until it lands, a product (wgmma) and a store (TMA)
-read shared memory when they are waited for. Layouts, registers and instructions are not looked at: those the compiler checks.
+What hardware may do late is done as late as the waits allow: a load (TMA) leaves poison until it
+lands, a product (wgmma) and a store (TMA) read shared memory when they are waited for. Layouts,
+registers and instructions are not looked at: those the compiler checks.
 """
 
 from __future__ import annotations
@@ -194,7 +195,8 @@ def _unpacked(x: Block) -> tuple[Block, Block]:
 
 
 def _reduce_fours(address: Block, x: Block) -> None:
-    """A vector reduction of the four registers that a thread has of each 16 x 8 piece of an accumulator of wgmma, [64,N] in all."""
+    """A vector reduction of the four registers that a thread has of each 16 x 8 piece of an
+    accumulator of wgmma, [64,N] in all."""
     current().pause()
     row, column = torch.arange(x.shape[0])[:, None], torch.arange(x.shape[1])[None]
     first = address.data[row & ~8, column & ~1]
@@ -361,7 +363,7 @@ class TensorDescriptor:
         )
 
     def check(self) -> None:
-        """What cuTensorMapEncodeTiled refuses."""
+        """Raise an error for what cuTensorMapEncodeTiled refuses."""
         size = self.base.element_size()
         if (
             self.base.data_ptr() % 16
@@ -375,7 +377,8 @@ class TensorDescriptor:
             raise Defect(f"boxes of {self.block_shape} of {self.shape}")
 
     def inside(self, at: Iterable[int]) -> tuple[Tensor, tuple[slice, ...]]:
-        """The elements of the box at these coordinates that the shape has, and where in the box they lie. Addresses have 64 bits."""
+        """The elements of the box at these coordinates that the shape has, and where in the box
+        they lie. Addresses have 64 bits."""
         at = [int(x) for x in at]
         if len(at) != len(self.shape):
             raise Defect(f"{len(at)} coordinates of {len(self.shape)} dimensions")
@@ -428,7 +431,8 @@ def tma_load(
 
 
 def tma_store(descriptor: TensorDescriptor, at: list[int], shared: Shared) -> None:
-    """Copy shared memory to a box as late as `tma.store_wait` allows; what lies outside of the tensor is not written."""
+    """Copy shared memory to a box as late as `tma.store_wait` allows; what lies outside of the
+    tensor is not written."""
     target, where = descriptor.inside(at)
     access = shared.begin("a store (TMA)", writes=False)
 
@@ -488,7 +492,8 @@ def warpgroup_mma(
 
 
 def warpgroup_mma_wait(pendings: int, deps: tuple[Block, ...]) -> Any:
-    """Wait until no more than `pendings` products are in flight; `deps` must be among the others."""
+    """Wait until no more than `pendings` products are in flight; `deps` must be among the
+    others."""
     current().pause()
     while len(current().products) > pendings:
         current().products.pop(0).finish()
@@ -542,7 +547,8 @@ class Kernel:
 
 
 class Compiled:
-    """A kernel with its compile-time values, launched as compiled[grid](...), which leaves those that are passed unread."""
+    """A kernel with its compile-time values, launched as compiled[grid](...), which leaves those
+    that are passed unread."""
 
     def __init__(self, kernel: Kernel, constants: dict[str, Any]) -> None:
         self.kernel, self.constants = kernel, constants
@@ -563,7 +569,7 @@ class Compiled:
 
 
 def argument(value: Any) -> Any:
-    """What the kernel sees of an argument that is not a compile-time value."""
+    """Return a run-time argument as the kernel receives it."""
     if isinstance(value, Tensor):
         return Pointer.to_first(value)
     if isinstance(value, TensorDescriptor):

@@ -1,7 +1,8 @@
-"""The Hopper kernels of `accel.attention.kernels.hopper`, their own source, on the emulated machine.
+"""The Hopper kernels of `accel.attention.kernels.hopper`, their own source, on the emulated
+machine.
 
-Each module is executed with imports of its own: Triton's become the emulator's, torch has a pretended GPU. With `changes` the source is
-altered first, which is how the tests plant defects.
+Each module is executed with imports of its own: Triton's become the emulator's, torch has a
+pretended GPU. With `changes` the source is altered first, which is how the tests plant defects.
 """
 
 from __future__ import annotations
@@ -34,9 +35,11 @@ _NUMBER = count()
 
 
 class Hopper:
-    """The kernels on a GPU of `processors` multiprocessors, each of which runs `resident` CTAs of a grid at a time.
+    """The kernels on a GPU of `processors` multiprocessors, each of which runs `resident` CTAs of a
+    grid at a time.
 
-    Every launch takes the order in which things happen from `seed`, counted up from launch to launch.
+    Every launch takes the order in which things happen from `seed`, counted up from launch to
+    launch.
     """
 
     def __init__(
@@ -56,7 +59,8 @@ class Hopper:
         self.backward = self.module("backward")
 
     def module(self, name: str) -> ModuleType:
-        """A module of the package, emulated. Raises ValueError where a change does not find its place."""
+        """A module of the package, emulated. Raises ValueError where a change does not find its
+        place."""
         if name not in self._modules:
             self._modules[name] = self._execute(name)
         return self._modules[name]
@@ -101,7 +105,7 @@ def _range(*bounds: int) -> Iterator[int]:
 
 
 def _foreign(machine: Callable[[], Machine], processors: int) -> dict[str, Any]:
-    """What the kernels' modules import from elsewhere."""
+    """Return the names that the kernels' modules import from elsewhere."""
     language = _Module(gluon, max=gluon.greatest, sum=gluon.total, join=gluon.join_pairs)
 
     def jit(body: Callable[..., Any] | None = None, **options: Any) -> Any:
@@ -137,7 +141,8 @@ def _foreign(machine: Callable[[], Machine], processors: int) -> dict[str, Any]:
 
 
 def _prepared(call: KernelCall, device: torch.device) -> Callable[..., None]:
-    """As `accel.runtime.launch.prepare`: a callable that takes the tensors among the kernel's arguments, in its order."""
+    """Replace `accel.runtime.launch.prepare`: return a function of the kernel's tensors in its
+    order."""
     del device
 
     def launch(*tensors: torch.Tensor) -> None:

@@ -1,7 +1,9 @@
-"""A multiprocessor as far as its kernels can tell: CTAs of partitions that take turns at random, barriers, copies that land late.
+"""A multiprocessor as far as its kernels can tell: CTAs of partitions that take turns at random,
+barriers, copies that land late.
 
-One partition runs at a time and hands over where hardware would let another one go first, so that a seed repeats a run exactly. Which
-access happens before which is kept in vector clocks (Lamport 1978, Mattern 1989): a race is found even where the run at hand went well.
+One partition runs at a time and hands over where hardware would let another one go first, so that a
+seed repeats a run exactly. Which access happens before which is kept in vector clocks (Lamport
+1978, Mattern 1989): a race is found even where the run at hand went well.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ EVENTS_AT_MOST = 1_000_000
 
 
 class Defect(AssertionError):
-    """What a kernel must not do."""
+    """Signal an error of a kernel."""
 
 
 class Race(Defect):
@@ -48,7 +50,8 @@ def join(into: Clock, other: Clock) -> None:
 
 @dataclass
 class Barrier:
-    """An mbarrier (PTX ISA, "mbarrier"): a phase ends when all arrivals and all bytes expected have come."""
+    """An mbarrier (PTX ISA, "mbarrier"): a phase ends when all arrivals and all bytes expected have
+    come."""
 
     name: str
     count: int = 0
@@ -56,7 +59,7 @@ class Barrier:
     bytes: int = 0
     phase: int = 0
     known: Clock = field(default_factory=dict)
-    """What those who pass a finished phase may rely on."""
+    """Return the clock that everyone past a finished phase may rely on."""
     arriving: Clock = field(default_factory=dict)
 
     def arrive(self, count: int, clock: Clock) -> None:
@@ -78,7 +81,7 @@ class Barrier:
         self._finish()
 
     def passed(self, parity: int) -> bool:
-        """Whether the last phase of this parity is over."""
+        """Return True if the last phase of this parity is over."""
         return self.phase & 1 != parity
 
     def _finish(self) -> None:
@@ -128,7 +131,7 @@ class Task:
             raise Killed
 
     def release(self) -> Clock:
-        """What others may rely on from here: a copy of its clock, which goes on."""
+        """Return a copy of the clock, on which others may rely, and advance it."""
         known = dict(self.clock)
         self.clock[self] += 1
         return known
@@ -191,16 +194,17 @@ class Machine:
         self.random = random.Random(seed)
         self.resident = resident
         self.hurry = self.random.choice([0.0, 0.5, 0.9])
-        """How likely a partition goes on where another one could take over."""
+        """The probability that a partition continues where another one could take over."""
         self.eager = self.random.choice([0.0, 0.1, 0.5])
-        """How likely a load lands before somebody has to wait for it."""
+        """The probability that a load completes before anything waits for it."""
         self.failed = False
         self.global_memory: list[Tensor] = []
-        """What the kernel was given pointers to."""
+        """The memory that the kernel has pointers to."""
         self._written: dict[int, Tensor] = {}
 
     def written(self, part: Tensor) -> None:
-        """A copy wrote these elements. A second one to the same place could as well have come first."""
+        """A copy wrote these elements. A second one to the same place could as well have come
+        first."""
         storage = part.untyped_storage()
         every = self._written.setdefault(
             storage.data_ptr(),
@@ -257,7 +261,7 @@ class Machine:
 
 
 def report(ctas: list[Cta]) -> str:
-    """Who waits for what."""
+    """Return a description of what each partition waits for."""
     return "\n".join(f"  {task} waits for {task.waits_for}" for cta in ctas for task in cta.tasks)
 
 

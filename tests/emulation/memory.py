@@ -1,4 +1,5 @@
-"""Shared memory whose every access is checked: is what it needs there, is nothing else done with it, was it fenced."""
+"""Shared memory whose every access is checked: is what it needs there, is nothing else done with
+it, was it fenced."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ TensorBox = tuple[tuple[int, int], ...]
 
 @dataclass(frozen=True)
 class Access:
-    """Who did what to which part, at which count of its clock; `count` 0: it is still under way."""
+    """Record an access: partition, kind, region and clock; `count` 0 means that it is under way."""
 
     what: str
     writes: bool
@@ -25,7 +26,7 @@ class Access:
     count: int = 0
 
     def meets(self, box: TensorBox) -> bool:
-        """Whether both touch one element."""
+        """Return True if both access a common element."""
         return all(
             low < end and first < high
             for (low, high), (first, end) in zip(self.box, box, strict=True)
@@ -34,19 +35,20 @@ class Access:
 
 @dataclass
 class Allocation:
-    """What one call of `allocate_shared_memory` gave."""
+    """Represent one allocation of shared memory."""
 
     name: str
     done: dict[object, Access] = field(default_factory=dict)
     """The last access of each kind."""
     flying: list[Access] = field(default_factory=list)
     unfenced: list[Access] = field(default_factory=list)
-    """What plain stores wrote and no fence has shown to the asynchronous engines."""
+    """The regions of plain stores that no fence has published to the asynchronous engines."""
 
     def check(
         self, what: str, box: TensorBox, clock: Clock, *, writes: bool, asynchronous: bool
     ) -> None:
-        """Raises `Race` unless all that this access conflicts with has happened before, as far as `clock` knows."""
+        """Raises `Race` unless all that this access conflicts with has happened before, as far as
+        `clock` knows."""
         for old in [*self.flying, *self.done.values()]:
             if (
                 (writes or old.writes)
@@ -149,7 +151,8 @@ class Shared:
         return access
 
     def begin(self, what: str, *, writes: bool) -> Access:
-        """An asynchronous access, under way until `end`. What it writes is poison from here to there."""
+        """An asynchronous access, under way until `end`. What it writes is poison from here to
+        there."""
         self.owner.check(what, self.box, current().clock, writes=writes, asynchronous=True)
         access = Access(what, writes, self.box, object())
         self.owner.flying.append(access)
@@ -163,7 +166,8 @@ class Shared:
         self.owner.finish(access, task, task.clock[task])
 
     def land(self, access: Access, value: Tensor, began: Clock) -> Clock:
-        """A copy into it is complete: what those who are told of that know. Those of one place come one after the other."""
+        """A copy into it is complete: what those who are told of that know. Those of one place come
+        one after the other."""
         who = (id(self.owner), self.box)
         count = began.get(who, 0) + 1
         self.data.copy_(value.reshape(self.data.shape))

@@ -127,7 +127,8 @@ def test_a_product_that_was_not_waited_for(end, what):
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_race_is_found_in_every_order(seed):
-    """One partition releases its buffer before it has read it; whether the other one is so fast does not matter."""
+    """One partition releases its buffer before it has read it; whether the other one is so fast
+    does not matter."""
 
     def reader(shared, full, empty):
         gl.mbarrier.wait(full, 0)
@@ -240,7 +241,8 @@ def test_a_deadlock_says_who_waits_for_what():
 
 
 def test_parities():
-    """The phase before the first counts as over; of two phases the one before last cannot be told from the next."""
+    """The phase before the first counts as over; of two phases the one before last cannot be told
+    from the next."""
 
     def kernel():
         bar = barriers(1)

@@ -1,7 +1,8 @@
-"""The Hopper kernels, their own source, on an emulated GPU: every feature, in orders of events that hardware may choose.
+"""The Hopper kernels, their own source, on an emulated GPU: every feature, in orders of events that
+hardware may choose.
 
-`make test` runs each kernel, and each feature with one of them; `make emulation` every feature with each kernel, many shapes, numbers of
-multiprocessors and orders.
+`make test` runs each kernel, and each feature with one of them; `make emulation` every feature with
+each kernel, many shapes, numbers of multiprocessors and orders.
 """
 
 import math
@@ -34,7 +35,8 @@ MAIN = pytest.mark.parametrize(
 
 
 def crossed(names, ways, features, main):
-    """Each of `ways` with each of `features`; in `make test` every feature with the way `main`, and causal with the others."""
+    """Each of `ways` with each of `features`; in `make test` every feature with the way `main`, and
+    causal with the others."""
     return pytest.mark.parametrize(
         names,
         [
@@ -70,7 +72,8 @@ PLACES = {
 
 @crossed(("dim", "rule"), {str(dim): (dim,) for dim in (64, 72, 128, 256)}, RULES, "128")
 def test_forward(dim, rule):
-    """Two batches, two query heads a key head, lengths off the tiles, more tiles than multiprocessors."""
+    """Two batches, two query heads a key head, lengths off the tiles, more tiles than
+    multiprocessors."""
     _, q, k, v = tensors(dim, (2, 1), (150, 290), batch=2, dtype=FP16 if dim == 72 else BF16)
     check_forward(Hopper(), q, k, v, scale=dim**-0.5, **rule)
 
@@ -113,7 +116,8 @@ def test_head_sizes_without_a_kernel_of_their_own(dim, dtype):
 )
 @pytest.mark.parametrize("lengths", [(1, 1), (1, 300), (129, 7), (200, 64), (64, 128)])
 def test_lengths(lengths, rule):
-    """One query, more queries than keys (some see none), whole tiles only; windows that lie beside the keys."""
+    """One query, more queries than keys (some see none), whole tiles only; windows that lie beside
+    the keys."""
     inputs = tensors(64, (1, 1), lengths)
     check_forward(Hopper(), *inputs[1:], scale=0.1, **rule)
     dq = check_backward(with_atomics(Hopper()), *inputs, scale=0.1, **rule)[0]
@@ -214,7 +218,7 @@ def test_the_order_of_events_does_not_change_a_bit(dim):
 
 
 def test_a_second_launch_uses_what_the_first_compiled():
-    """For other lengths, claimed from a counter that begins anew."""
+    """Claim tiles of other lengths from a counter that starts anew."""
     hopper = Hopper()
     for lengths in ((150, 290), (100, 300), (400, 33)):
         check_forward(hopper, *tensors(128, (2, 1), lengths)[1:], scale=0.1, **CAUSAL)

@@ -1,6 +1,8 @@
-"""Defects planted in copies of the Hopper kernels' source: the emulation must find each of them, or its word is worth nothing.
+"""Defects planted in copies of the Hopper kernels' source: the emulation must find each of them, or
+its word is worth nothing.
 
-A change whose place is gone fails with ValueError: the kernel was rewritten, and the defect has to be planted anew.
+A change whose place is gone fails with ValueError: the kernel was rewritten, and the defect has to
+be planted anew.
 """
 
 from __future__ import annotations
@@ -254,7 +256,8 @@ SHARED = {
 
 
 def examine_forward(changes, orders=ORDERS):
-    """Every kind of loop, shape and ending of the kernel. Raises AssertionError where something is wrong."""
+    """Every kind of loop, shape and ending of the kernel. Raises AssertionError where something is
+    wrong."""
     for seed in range(orders):
         for dim, rule in ((128, "full"), (64, "causal"), (256, "window"), (128, "softcap")):
             hopper = Hopper(seed=seed, processors=2, changes=changes)

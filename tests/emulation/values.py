@@ -1,4 +1,4 @@
-"""What a kernel computes with: numbers, blocks of numbers in registers, pointers into global memory."""
+"""Emulate a kernel's values: numbers, blocks in registers, and pointers into global memory."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from tests.emulation.machine import Defect, Race
 
 
 class Whole(int):
-    """A whole number known at run time only: of 32 or 64 bits, and divided as in C, towards zero. Overflow is a defect."""
+    """A whole number known at run time only: of 32 or 64 bits, and divided as in C, towards zero.
+    Overflow is a defect."""
 
     bits: int
 
@@ -154,7 +155,8 @@ for _name in ("eq", "ne", "lt", "le", "gt", "ge"):
 
 
 class Pointer:
-    """A place, or a block of places, in the memory behind a tensor. What lies outside of that memory is a defect."""
+    """A place, or a block of places, in the memory behind a tensor. What lies outside of that
+    memory is a defect."""
 
     def __init__(self, memory: Tensor, offset: Any = 0) -> None:
         self.memory, self.offset = memory, offset
@@ -177,7 +179,7 @@ class Pointer:
         return Whole(self.memory.data_ptr(), 64) + self.offset * self.memory.element_size()
 
     def load(self, mask: Any, other: Any) -> Any:
-        """What lies there; `other` where `mask` is false."""
+        """Return the values there; `other` where `mask` is false."""
         if not isinstance(self.offset, Block):
             at = self._checked(torch.tensor([int(self.offset)]))
             value = self.memory[at[0]]

@@ -1,4 +1,5 @@
-"""Stores that are really damaged: what `gpudeck doctor --repair` saves, says and keeps, and that nothing runs twice after it."""
+"""Stores that are really damaged: what `gpudeck doctor --repair` saves, says and keeps, and that
+nothing runs twice after it."""
 
 from __future__ import annotations
 
@@ -29,7 +30,8 @@ pytestmark = pytest.mark.xdist_group("doctor")
 
 @pytest.fixture(scope="module")
 def killed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The state folder of a daemon that was killed: ended jobs, one that waits, a group, and part of all that in the log alone."""
+    """The state folder of a daemon that was killed: ended jobs, one that waits, a group, and part
+    of all that in the log alone."""
     folder = tmp_path_factory.mktemp("killed")
     with state_folder(folder / "home") as home:
         settings.save(Settings(source="cpu"))
@@ -136,7 +138,8 @@ def test_what_is_whole_is_saved_and_the_rest_is_named(
 
 
 def test_a_job_that_waits_without_its_environment_is_named_and_held(home: Path) -> None:
-    """Its row is whole, and what it was to run with is not: a variable of another value, which no JSON parser would notice."""
+    """Its row is whole, and what it was to run with is not: a variable of another value, which no
+    JSON parser would notice."""
     store = Store(paths.store_file())  # takes over what the log has
     store.connection.execute("UPDATE environments SET env = replace(env, 'secret', 'sEcret')")
     store.close()
@@ -213,7 +216,8 @@ def test_the_doctor_repairs_what_the_daemon_refuses_and_the_queue_goes_on(
 def test_a_job_whose_end_was_lost_with_the_log_does_not_run_again(
     cpu_home: Path, tmp_path: Path
 ) -> None:
-    """The log held that it was started, ran and ended; the file, that it waits. Its runner's word stands."""
+    """The log held that it was started, ran and ended; the file, that it waits. Its runner's word
+    stands."""
     with Client() as deck:
         deck.pause()
         job = deck.submit(python("print('once')"), env={})

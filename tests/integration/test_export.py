@@ -80,7 +80,7 @@ def test_parquet_holds_the_same(deck: Client, tmp_path: Path) -> None:
         (["--out", "x.xls"], "must end with .csv or .parquet"),
         (["--device", "7", "--out", "x.csv"], "there is no device 7"),
         (["--fields", "utilisation", "--out", "x.csv"], "unknown field utilisation"),
-        (["--since", "20h", "--until", "19h", "--out", "x.csv"], "nothing was read"),
+        (["--since", "20h", "--until", "19h", "--out", "x.csv"], "there are no readings"),
         (["--out", "/proc/x.csv"], "cannot write /proc/x.csv"),
     ],
 )

@@ -1,4 +1,5 @@
-"""GPUs that are lost, unplugged, asleep, or without their driver, and processes on them: a real daemon and probe, NVML from recordings."""
+"""GPUs that are lost, unplugged, asleep, or without their driver, and processes on them: a real
+daemon and probe, NVML from recordings."""
 
 from __future__ import annotations
 
@@ -167,7 +168,8 @@ def test_readings_are_as_fast_as_somebody_looks(edge: Edge) -> None:
 
 @pytest.fixture
 def user_of_gpu(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """A process of ours with a GPU's file open, as far as this machine has one, which does not end when it is asked to."""
+    """A process of ours with a GPU's file open, as far as this machine has one, which does not end
+    when it is asked to."""
     node = tmp_path / "dev" / "nvidia0"
     node.parent.mkdir()
     node.touch()
@@ -203,7 +205,7 @@ def test_a_process_is_ended_by_its_pid_and_start_and_no_other(
             (reused, "is another process now. Nothing was ended"),
             (Process(2**22 + 1, "x", ticks=5), "does not use a GPU any more"),
             (Process(pid, "x"), "is another process now"),
-            (listed(deck, os.getpid()), "holds no GPU open here"),
+            (listed(deck, os.getpid()), "has no GPU open here"),
         ):
             with pytest.raises(UserError, match=words):
                 deck.kill(stranger)
@@ -231,7 +233,7 @@ def test_a_process_is_ended_by_its_pid_and_start_and_no_other(
         assert user_of_gpu.poll() is None
         monkeypatch.setattr(sys, "stdin", Terminal("y\n"))
         assert cli.main(["kill", str(pid)]) == 0
-        assert f"process {pid}" in capsys.readouterr().out
+        assert f"Process {pid}" in capsys.readouterr().out
         assert user_of_gpu.wait(10) == -signal.SIGKILL, "it would not end when asked"
 
 

@@ -17,7 +17,7 @@ from scheduler.protocol.absence import Absence, Unavailable
 from scheduler.protocol.devices import Part
 
 _ALL_LINKS = 2**32 - 1
-"""As a field's scope: the sum over all links."""
+"""The scope of a field that sums over all links."""
 
 
 class ByteCounter(NamedTuple):

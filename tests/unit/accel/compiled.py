@@ -1,4 +1,4 @@
-"""What a kernel compiled for a GPU asks of it, read without one."""
+"""Read the resources that a compiled kernel needs, without a GPU."""
 
 import re
 import subprocess
@@ -26,7 +26,8 @@ TENSOR_CORES = {
 
 
 class Needs(NamedTuple):
-    """`spilled` is in bytes a thread: whatever it keeps in local memory, as registers that were too few."""
+    """`spilled` is in bytes a thread: whatever it keeps in local memory, as registers that were too
+    few."""
 
     shared: int
     spilled: int
@@ -52,7 +53,8 @@ def needs(kernel) -> Needs:
 
 
 def serialised(kernel) -> bool:
-    """Whether ptxas made every wgmma of a kernel for sm_90 wait for the one before it, which can cost a quarter of the speed."""
+    """Return True if ptxas serialised the wgmma of a kernel for sm_90, which can cost 25 % of the
+    speed."""
     with tempfile.NamedTemporaryFile(suffix=".ptx", mode="w") as ptx:
         ptx.write(kernel.asm["ptx"])
         ptx.flush()

@@ -1,4 +1,5 @@
-"""accel.attention against an oracle of its own: explicit loops over batches, heads, queries and keys."""
+"""accel.attention against an oracle of its own: explicit loops over batches, heads, queries and
+keys."""
 
 import math
 
@@ -15,7 +16,8 @@ ON_CPU = ("flash", "math", "reference", "auto")
 
 
 def oracle(q, k, v, causal, scale):
-    """Softmax-weighted means, one query at a time; a query with no key gives zeros. Shares no code with accel."""
+    """Softmax-weighted means, one query at a time; a query with no key gives zeros. Shares no code
+    with accel."""
     batch, heads, seq_q, dim = q.shape
     kv_heads, seq_k = k.shape[1:3]
     scale = 1 / math.sqrt(dim) if scale is None else scale

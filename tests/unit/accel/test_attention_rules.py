@@ -1,4 +1,5 @@
-"""What attention is asked beyond the plain formula: windows, softcaps, biases, ragged batches, layouts, compilation, odd inputs."""
+"""Attention supports windows, softcaps, biases, ragged batches, layouts, compilation and odd
+inputs."""
 
 import math
 
@@ -16,7 +17,8 @@ ON_CPU = ("math", "reference", "auto")
 
 
 def oracle(q, k, v, *, left=None, right=None, softcap=0.0, bias=None):
-    """One query at a time, in Python floats; shares no code with accel. Returns the answers and the rows' lse."""
+    """One query at a time, in Python floats; shares no code with accel. Returns the answers and the
+    rows' lse."""
     (batch, heads, seq_q, dim), (kv_heads, seq_k) = q.shape, k.shape[1:3]
     out, lse = (
         torch.zeros(batch, heads, seq_q, dim, dtype=torch.float64),

@@ -237,7 +237,7 @@ def test_a_measured_shape_decides_alone_and_one_backend_missing_there_is_not_gue
 
 
 def test_a_neighbour_counts_more_than_a_crowd_further_off():
-    """Who is ahead at 512 is asked for 640, not who is ahead from 1024 on."""
+    """At 640 the fastest at 512 is chosen, not the fastest from 1024 on."""
     far = [
         row(name, seq=seq, tflops=rate)
         for seq in (1024, 2048)

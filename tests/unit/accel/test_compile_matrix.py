@@ -1,6 +1,7 @@
 """The portable kernels compiled for every target, on a machine without a GPU.
 
-`make test` compiles what most models run; `make matrix` all head sizes, dtypes and features, a quarter of an hour on two cores.
+`make test` compiles what most models run; `make matrix` all head sizes, dtypes and features, a
+quarter of an hour on two cores.
 """
 
 import importlib
@@ -59,7 +60,8 @@ KERNELS = [("forward", 64), ("forward", 128), ("dk_dv", 128), ("dq", 128)]
 
 
 def also_in_make_test(target, kernel, head_dim):
-    """All for each kind of tensor core; of those with the kind of sm_80, what needs most where the shared memory is less."""
+    """All for each kind of tensor core; of those with the kind of sm_80, what needs most where the
+    shared memory is less."""
     return target in (80, 90, 100) or (
         target != 86 and (kernel, head_dim) in (("forward", 128), ("dk_dv", 128))
     )

@@ -1,4 +1,5 @@
-"""The doors for other programs: PyTorch's registry, flash-attn's functions, Hugging Face's interface, FlashAttention-3 by name."""
+"""The doors for other programs: PyTorch's registry, flash-attn's functions, Hugging Face's
+interface, FlashAttention-3 by name."""
 
 import pytest
 import torch
@@ -16,7 +17,8 @@ def random(*shape, grad=True):
 
 @pytest.mark.parametrize("causal", [False, True])
 def test_the_kernels_registered_with_pytorch_keep_its_contract(causal):
-    """Called as PyTorch calls them; on CUDA they are reached through scaled_dot_product_attention (tests/gpu)."""
+    """Called as PyTorch calls them; on CUDA they are reached through scaled_dot_product_attention
+    (tests/gpu)."""
     q, k, v = random(2, 4, 6, 8), random(2, 2, 6, 8), random(2, 2, 6, 8)
     out, lse, *rest = sdpa_forward(q, k, v, 0.0, causal, False, scale=0.3)
     exact = scaled_dot_product_attention(q, k, v, is_causal=causal, scale=0.3, enable_gqa=True)

@@ -8,11 +8,13 @@ from accel.runtime.call import compiled
 from tests.unit.accel.compiled import SHARED_KIB, needs, problem, serialised
 
 SPILLED = {("queries", 256, True): 96, ("keys", 128, False): 48}
-"""Bytes a thread: descriptors of tiles that stay, where the accumulators take nearly all registers."""
+"""Bytes a thread: descriptors of tiles that stay, where the accumulators take nearly all
+registers."""
 
 
 def build(which, dim, *, deterministic=False, **rules):
-    """One of the three kernels for long sequences, which are added up atomically unless that is to be deterministic."""
+    """One of the three kernels for long sequences, which are added up atomically unless that is to
+    be deterministic."""
     g = problem(16, 8192, dim, **rules)
     lse_strides = (16 * 8192, 8192, 1)
     calls = backward_calls(g, g.q.strides, g.q.strides, lse_strides, deterministic=deterministic)
@@ -36,7 +38,8 @@ KERNELS = [
     ("queries", 256, True),
 ]
 MASKED_ALONE = (("keys", 64, False), ("queries", 64, True), ("queries", 256, True))
-"""Without a mask by `make matrix`: it is the masked kernel with less to do, and no other test compiles it."""
+"""Without a mask by `make matrix`: it is the masked kernel with less to do, and no other test
+compiles it."""
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,5 @@
-"""The Hopper forward kernel, compiled for sm_90 without a GPU, and what it says it does not take."""
+"""The Hopper forward kernel, compiled for sm_90 without a GPU, and what it says it does not
+take."""
 
 import re
 
@@ -34,7 +35,8 @@ def passed(value):
 
 
 def test_the_compiled_kernel_takes_what_is_passed():
-    """Of a box its tensor map, its shape and its strides; at the end two pointers of Triton's own."""
+    """Of a box its tensor map, its shape and its strides; at the end two pointers of Triton's
+    own."""
     asked = call(128, ragged=(3, 4000, 4000))
     entry = compiled(asked, 90).asm["ptx"].partition(".entry")[2].partition(")")[0]
     expected = [
@@ -64,7 +66,8 @@ def test_it_fits_a_multiprocessor(name):
         in asks.ptx
     )
     assert not serialised(kernel)
-    # Places and counts of a tile at most, which are needed once a tile: the running sums and weights stay in registers.
+    # Places and counts of a tile at most, which are needed once a tile: the running sums and
+    # weights stay in registers.
     assert asks.spilled <= 96
 
 

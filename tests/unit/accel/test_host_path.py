@@ -1,4 +1,5 @@
-"""Between call and launch: inputs like those before take a short way, which ends at the same launch. With a driver that does nothing."""
+"""Between call and launch: inputs like those before take a short way, which ends at the same
+launch. With a driver that does nothing."""
 
 import pytest
 import torch
@@ -11,7 +12,7 @@ SHAPE = (2, 4, 48, 64)
 
 
 class Seen:
-    """What was launched: kernels with the addresses of their tensors, and how often one was planned."""
+    """Record launched kernels with the addresses of their tensors, and the number of plans."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.launched: list[tuple[launch.Launch, tuple[torch.Tensor, ...]]] = []
@@ -66,7 +67,8 @@ def test_the_second_call_launches_the_same_kernel_on_its_own_tensors(seen, backe
 
 
 def test_what_a_kernel_depends_on_is_never_taken_from_another_call(seen):
-    """Strides, alignment, dtype, rules: each has a plan of its own, however often the others came before."""
+    """Strides, alignment, dtype, rules: each has a plan of its own, however often the others came
+    before."""
     q, k, v = tensors()
     turned = tuple(t.transpose(1, 2).contiguous().transpose(1, 2) for t in (q, k, v))
     calls = {
@@ -99,7 +101,8 @@ def test_what_a_kernel_depends_on_is_never_taken_from_another_call(seen):
 
 @pytest.mark.parametrize("backend", ["triton", "hopper"])
 def test_what_has_to_be_copied_first_is_copied_at_every_call(seen, backend):
-    """Scattered elements for both; for the copy engine also rows that begin anywhere, and head sizes that are no multiple of 8."""
+    """Scattered elements for both; for the copy engine also rows that begin anywhere, and head
+    sizes that are no multiple of 8."""
     scattered = tuple(t.transpose(2, 3) for t in tensors((2, 4, 64, 48)))
     cases = [scattered] if backend == "triton" else [scattered, sliced(3), tensors((2, 4, 48, 20))]
     for x in cases:

@@ -1,4 +1,4 @@
-"""What a kernel is specialised on, and what a graph refuses. Launching itself is tested on a GPU."""
+"""Kernels are specialised on their arguments, and graphs refuse bad inputs; launches need a GPU."""
 
 import pytest
 import torch

@@ -24,7 +24,8 @@ def gradients(dout, q, k, v, ragged=None, bias=None, **rules):
 
 
 def case(q, kv=None, dtype=torch.float32, bias=None, seed=0, **rules):
-    """Shapes of q and of k and v, of a bias before it is expanded; a float bias, or with `mask` a boolean one."""
+    """Shapes of q and of k and v, of a bias before it is expanded; a float bias, or with `mask` a
+    boolean one."""
     return {"q": q, "kv": kv or q, "dtype": dtype, "bias": bias, "seed": seed, **rules}
 
 
@@ -101,7 +102,8 @@ def exact(q, k, v, dout, bias, dtype=torch.float64, ragged=None, **rules):
 
 
 def assert_as_exact(got, truth, plain):
-    """At most twice the error of the plain computation in the inputs' dtype, and a little for what that one happens to hit."""
+    """At most twice the error of the plain computation in the inputs' dtype, and a little for what
+    that one happens to hit."""
     for name, ours, right, rough in zip(
         ("out", "lse", "dq", "dk", "dv", "dbias"), got, truth, plain, strict=True
     ):
@@ -172,7 +174,8 @@ def test_few_queries_of_sequences_end_to_end_are_packed_and_split(interpreted):
 
 
 def test_any_strides_serve(interpreted):
-    """Sequence before heads, one packed tensor, heads whose elements are not side by side, and one key for all places."""
+    """Sequence before heads, one packed tensor, heads whose elements are not side by side, and one
+    key for all places."""
     torch.manual_seed(2)
     packed = torch.randn(1, 40, 3, 2, 16)
     q, k = packed[:, :, 0].transpose(1, 2), packed[:, :, 1].transpose(1, 2)
@@ -193,7 +196,8 @@ def test_any_strides_serve(interpreted):
 
 
 def test_nan_stays_in_its_sequence_and_its_head(interpreted):
-    """33 queries and keys: the last tile is mostly beyond the sequence, where the next one's NaN lie."""
+    """33 queries and keys: the last tile is mostly beyond the sequence, where the next one's NaN
+    lie."""
     torch.manual_seed(3)
     rules = {"left": None, "right": 0, "scale": 0.25, "softcap": 0.0}
     q, k, v, dout = (torch.randn(2, 2, 33, 16) for _ in range(4))

@@ -1,4 +1,5 @@
-"""What may be asked of attention, how it is counted, and what each backend refuses. CUDA problems are described here, not run."""
+"""Problems are described and counted, and backends refuse what they cannot do; nothing runs on
+CUDA."""
 
 import math
 import sys

@@ -1,4 +1,5 @@
-"""The workloads as jobs: real processes, the progress and result protocols, and every way to fail in one line."""
+"""The workloads as jobs: real processes, the progress and result protocols, and every way to fail
+in one line."""
 
 import json
 import os

@@ -1,7 +1,9 @@
-"""NVML at the hardware's edge: answers as an H100 (driver 580.159.04) gave them, in place of the driver this machine lacks.
+"""NVML at the hardware's edge: answers as an H100 (driver 580.159.04) gave them, in place of the
+driver this machine lacks.
 
-Everything above is real: pynvml's constants, errors and structures, and our own code. A call that has no answer fails the test.
-Answers under "as documented" were not recorded: their form is pynvml's, their figures those of NVIDIA's documents for this card.
+Everything above is real: pynvml's constants, errors and structures, and our own code. A call that
+has no answer fails the test. Answers under "as documented" were not recorded: their form is
+pynvml's, their figures those of NVIDIA's documents for this card.
 """
 
 from __future__ import annotations
@@ -40,7 +42,8 @@ _TOTALS = ("CRC_FLIT", "CRC_DATA", "REPLAY", "RECOVERY")
 
 
 class RecordedNvml:
-    """`answers[name]` may be replaced by another answer, or by an error to raise; `fields` likewise, by id or (id, scope)."""
+    """`answers[name]` may be replaced by another answer, or by an error to raise; `fields`
+    likewise, by id or (id, scope)."""
 
     def __init__(self, gpus: int = 1) -> None:
         self.gpus = gpus
@@ -152,7 +155,8 @@ class RecordedNvml:
                 setattr(pynvml, name, self._call(name))
 
     def follow(self, script: Path) -> None:
-        """Before every call, do what the file says: {"gpus": 2, "errors": {"nvmlDeviceGetName": 15}, "processes": [[PID, BYTES]]}.
+        """Before every call, do what the file says: {"gpus": 2, "errors": {"nvmlDeviceGetName":
+        15}, "processes": [[PID, BYTES]]}.
 
         "hangs" names a call that never comes back, as one does that blocks in the kernel.
         """

@@ -52,7 +52,8 @@ def test_figures_are_those_of_this_machine(source: CpuSource) -> None:
 def test_power_is_energy_over_time(
     source: CpuSource, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """The kernel's files, in a folder of ours: two packages, a core of one, the whole platform, and a counter that wraps."""
+    """The kernel's files, in a folder of ours: two packages, a core of one, the whole platform, and
+    a counter that wraps."""
     monkeypatch.setattr(cpu, "_RAPL", tmp_path)
 
     def counters(package0: int, package1: int) -> None:
@@ -113,7 +114,8 @@ def test_each_core_disk_and_network_is_told_when_somebody_asks(
 def test_flows_are_those_of_real_disks_and_networks(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """The kernel's counters of a disk with a volume on it, and of a card with a bridge over it: each byte counts once."""
+    """The kernel's counters of a disk with a volume on it, and of a card with a bridge over it:
+    each byte counts once."""
     for name in ("sda", "eth0"):
         (tmp_path / name / "device").mkdir(parents=True)
     monkeypatch.setattr(machine, "_BLOCK", tmp_path)

@@ -1,4 +1,5 @@
-"""Energy beside the card's own counter: what follows from readings and looks, by the recording of a real H100."""
+"""Energy beside the card's own counter: what follows from readings and looks, by the recording of a
+real H100."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""TFLOP/s from the hardware counters, against rows measured on an H100 with cuBLAS (counted FLOPs over wall time)."""
+"""TFLOP/s from the hardware counters, against rows measured on an H100 with cuBLAS (counted FLOPs
+over wall time)."""
 
 from __future__ import annotations
 
@@ -32,7 +33,8 @@ def test_against_what_was_measured(
 
 
 def test_a_load_with_pauses() -> None:
-    """Busy every other 0.5 s at the power limit: two readings are its period. Tensor share (%), clock as looked at (MHz)."""
+    """Busy every other 0.5 s at the power limit: two readings are its period. Tensor share (%),
+    clock as looked at (MHz)."""
     period = [(65.55, 1602.0), (18.71, 1809.0)], [(65.67, 1599.0), (19.23, 1875.0)]
     for readings, counted in zip(period, (363.9, 363.3), strict=True):
         shown = [flops(counters(share, 0.0, clock), H100, 132) for share, clock in readings]
@@ -42,10 +44,11 @@ def test_a_load_with_pauses() -> None:
 
 
 def test_a_share_is_over_cycles() -> None:
-    """So the mean clock belongs to it: 0.5 s of that load, in which it fell idle, and the five times 0.1 s in them, all recorded together.
+    """So the mean clock belongs to it: 0.5 s of that load, in which it fell idle, and the five
+    times 0.1 s in them, all recorded together.
 
-    Weighted with the clock the short shares make the long one; their mean, which a share over time would be, is far above it. The memory's
-    clock is fixed, so its long share is the mean.
+    Weighted with the clock the short shares make the long one; their mean, which a share over time
+    would be, is far above it. The memory's clock is fixed, so its long share is the mean.
     """
     tensor, clocks = (93.92, 93.86, 93.82, 68.06, 0.0), (1443, 1426, 1425, 1511, 1950)
     memory = (26.57, 27.18, 27.0, 20.22, 0.0)

@@ -1,4 +1,4 @@
-"""What is told of a GPU beside the plain numbers: why its clocks are held down, its links, errors, MIG instances and processes."""
+"""Readings of a GPU include throttle reasons, links, errors, MIG instances and processes."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ def test_where_no_events_can_be_had_the_reason_is_told(h100: RecordedNvml, call:
 
 
 def test_a_gpu_that_answers_nothing_any_more_is_opened_anew(h100: RecordedNvml) -> None:
-    """As after a suspended machine or a reloaded driver: no call says that the GPU is lost, and none answers."""
+    """Reproduce a suspend or a driver reload: no call reports a lost GPU, and none answers."""
     opened = NvmlSource()
     one(opened, h100)
     for name in h100.answers:

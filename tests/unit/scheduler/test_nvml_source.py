@@ -1,4 +1,5 @@
-"""NVIDIA GPUs through NVML: every field or why not, and what happens when a GPU, the driver or a counter is gone."""
+"""NVIDIA GPUs through NVML: every field or why not, and what happens when a GPU, the driver or a
+counter is gone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a process on a device is to us: told by the marks in its environment, whatever stands there."""
+"""Processes on a device are identified by marks in their environment, whatever it contains."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_a_process_is_looked_at_once_and_a_reused_pid_anew(monkeypatch: pytest.M
 def test_an_environment_that_could_not_be_read_is_tried_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """What belongs to a job must not be taken for a stranger for ever because one look came too early."""
+    """A process that was inspected too early is inspected again."""
     known = ProcessTable()
     with monkeypatch.context() as patch:
         patch.setattr(psutil.Process, "environ", lambda self: {})

@@ -1,4 +1,5 @@
-"""The store: what is acknowledged is on disk, what is refused changed nothing, and strange files are refused in one line."""
+"""The store: what is acknowledged is on disk, what is refused changed nothing, and strange files
+are refused in one line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""A store of an older GPU Deck is taken over whole, after a copy was put aside; where that fails, it is as it was."""
+"""A store of an older GPU Deck is taken over whole, after a copy was put aside; where that fails,
+it is as it was."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The benchmark that decides how GPM's shares become FLOP/s: with made-up cards of which the truth is known, and NVML at its edge."""
+"""The benchmark that decides how GPM's shares become FLOP/s: with made-up cards of which the truth
+is known, and NVML at its edge."""
 
 from __future__ import annotations
 
@@ -39,7 +40,8 @@ def card(
 ) -> tuple[Case, float]:
     """A card that idles at REST and works at WORK: the recording, and the FLOP/s counted.
 
-    `over`: what its shares are means over. `renewed_ms`: how often its clock is told anew. `late_ms`: how late it tells WORK.
+    `over`: what its shares are means over. `renewed_ms`: how often its clock is told anew.
+    `late_ms`: how late it tells WORK.
     """
     raw = Raw(SMS, (9, 0), REST)
     ms = range(int(seconds * 1000))
@@ -239,7 +241,8 @@ def test_the_run_writes_its_tables_also_where_a_case_fails(
 
 
 def test_the_recorder_is_a_process_that_ends_when_it_is_told(tmp_path: Path) -> None:
-    """Without a driver, or where it cannot write, it says so, and the run does not go on as if it had recorded."""
+    """Without a driver, or where it cannot write, it says so, and the run does not go on as if it
+    had recorded."""
     recording = raw_counters.Recording(tmp_path / "no" / "raw.json.gz", SMS)
     with pytest.raises(subprocess.CalledProcessError):
         recording.end()

@@ -1,4 +1,5 @@
-"""A recorded trace: written, read back, played; and what is cut off, foreign or from the future is refused in one line."""
+"""A recorded trace: written, read back, played; and what is cut off, foreign or from the future is
+refused in one line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The tables that put the monitor beside nvidia-smi: what it prints is read as it is meant, and a difference is called one."""
+"""The tables that put the monitor beside nvidia-smi: what it prints is read as it is meant, and a
+difference is called one."""
 
 from __future__ import annotations
 

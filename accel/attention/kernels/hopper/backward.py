@@ -48,7 +48,7 @@ class Tiles:
     stages_of_v: int
     """Tiles of v that kernel has in flight; of k it has two."""
     atomic_from: int
-    """Where sequences have so many queries, the keys' kernel adds to dq atomically; else a kernel
+    """From so many queries on, the keys' kernel adds to dq atomically; below, a kernel
     of its own computes that.
 
     Without atomics the scores are computed once more; with them the L2 cache, which adds up about

@@ -798,8 +798,8 @@ SHAPES = {
     256: _Shape(256, 2, 64, 2, 1, 1, 240, 24, 168),
 }
 SHORT = _Shape(64, 2, 128, 3, 2, 2, 240, 24, 168)
-"""For heads of up to 64 elements where 192 queries at once leave too much of the last tile, or of
-the diagonal's blocks, unused."""
+"""The tile sizes for heads of up to 64 elements where 192 queries at once leave too much of the
+last tile, or of the diagonal's blocks, unused."""
 SHORT_KEYS = 1024
 """Up to here a tile takes so little time that a counter costs more than claiming gains, where all
 tiles are alike."""
@@ -879,7 +879,7 @@ class _Plan(NamedTuple):
     shape, a dtype and a device."""
     attend: Callable[..., None] | None
     counts: bool
-    """Whether the tiles that were claimed are counted."""
+    """True if claimed tiles are counted."""
 
     def run(self, q: Tensor, k: Tensor, v: Tensor, *starts: Tensor) -> tuple[Tensor, Tensor]:
         """Allocate the results and launch the kernel."""
