@@ -39,6 +39,7 @@ from scheduler.verbs.control import Configure, GetSnapshot, Lease, Stop, Subscri
 from scheduler.verbs.devices import GetAnnotations, GetDetails, GetFields, GetHistory, KillProcess
 from scheduler.verbs.groups import GetGroups, Pause, SetGroup
 from scheduler.verbs.jobs import WAIT_S, FindJobs, GetJob, GetTimeline, ListJobs, Wait
+from scheduler.verbs.note import AddNote
 from scheduler.verbs.request import Request, decode_reply, encode_request
 from scheduler.verbs.submit import Foresee, ForeseeJob, Submit, SubmitMany
 
@@ -198,6 +199,10 @@ class Client:
         numbers = tuple(one for one in named if not isinstance(one, range))
         ranges = tuple((one.start, one.stop - 1) for one in named if isinstance(one, range) and one)
         return self.send(CancelMany(numbers, ranges, array, group))
+
+    def note(self, job: int, text: str) -> Job:
+        """Add a note to the timeline of a job in any state. Raises NotFound, UserError."""
+        return self.send(AddNote(job, text))
 
     def job(self, job: int) -> Job:
         """Return a job. Raises NotFound."""
@@ -456,6 +461,7 @@ class AsyncVerbs(Threaded):
     set_group = as_coroutine(Client.set_group)
     cancel = as_coroutine(Client.cancel)
     cancel_many = as_coroutine(Client.cancel_many)
+    note = as_coroutine(Client.note)
     job = as_coroutine(Client.job)
     jobs = as_coroutine(Client.jobs)
     page = as_coroutine(Client.page)

@@ -85,6 +85,7 @@ COMMANDS = (
         "change a job that waits; its name, notes and tags can be changed at any time",
     ),
     Command("move", "cli.queue.move", "move a job that waits before or after another job"),
+    Command("note", "cli.queue.note", "add a note to the timeline of a job"),
     Command("groups", "cli.queue.groups", "list the groups of jobs, or set the limit of a group"),
     Command("cancel", "cli.queue.cancel", "cancel jobs that wait, and end jobs that run"),
     Command("ask", "cli.assistant.ask", 'ask the assistant, e.g. gpudeck ask "what happened?"'),

@@ -9,6 +9,7 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QFileDialog
 
 from app.jobs.requests import ReadLog
+from app.jobs.timeline import RENEW_S
 from app.report.file import WriteReport
 from scheduler.protocol.jobs import Event, Queued, Usage
 from scheduler.protocol.log_file import Output
@@ -105,6 +106,16 @@ def test_the_timeline_is_asked_for_once_a_change_and_told_in_order(fed, page):
     page.choose(6)
     assert timelines(fed) == [8, 6]
     assert "started: attempt 1" not in page.details.facts.toPlainText()
+
+
+def test_a_note_of_another_program_appears_in_the_timeline(fed, page):
+    page.choose(8)
+    fed.reply(GetTimeline(8), (Event(NOW - 30, "submitted"),))
+    fed.asked.clear()
+    fed.feed(snapshots.cpu_snapshot(NOW + 2 * RENEW_S))
+    assert timelines(fed) == [8]
+    fed.reply(GetTimeline(8), (Event(NOW - 30, "submitted"), Event(NOW, "note", "<b>good</b>")))
+    assert "note: <b>good</b>" in page.details.facts.toPlainText()
 
 
 def test_a_timeline_that_could_not_be_read_is_asked_for_again(fed, page):
