@@ -116,7 +116,10 @@ FORWARD = {
     ),
     "lse of rows past the end": ("mask=rows < seq_q)", "mask=rows < seq_q + 1)"),
     "key head of another group": ("kv_head = head // kv_group", "kv_head = head % kv_group"),
-    "halves of a pair swapped": ("[low, high], dtype=gl.int32", "[high, low], dtype=gl.int32"),
+    "halves of a pair swapped": (
+        "[low, high],\n            dtype=gl.int32",
+        "[high, low],\n            dtype=gl.int32",
+    ),
 }
 """Of forward.py: what is replaced by what."""
 
@@ -173,8 +176,8 @@ BACKWARD = {
     ),
     "keys: loads begin at the wrong tile": (
         "backward_keys.py",
-        "load_rows(q_desc, sequence, q_head, tile * BM",
-        "load_rows(q_desc, sequence, q_head, step * BM",
+        "q_desc,\n            sequence,\n            q_head,\n            tile * BM",
+        "q_desc,\n            sequence,\n            q_head,\n            step * BM",
     ),
     "wide: P read before it is there": (
         "backward_wide.py",
@@ -224,8 +227,8 @@ BACKWARD = {
     ),
     "tiles: dq's fragments in another order": (
         "backward_tiles.py",
-        "(row & 7) * 16 +",
-        "(row & 7) * 8 +",
+        "(row & 7) * 16\n",
+        "(row & 7) * 8\n",
     ),
     "tiles: cap without its derivative": ("backward_tiles.py", "1.0 - t * t", "1.0"),
     "rows: delta of the wrong sign": (
