@@ -17,28 +17,30 @@ from hypothesis import settings
 from tests.hook import Hook
 from tests.support import state_folder
 
-# Elsewhere each run tries examples that nobody has tried; there, a commit passes or fails for what is in it.
+# each run tries new examples, but in CI a commit passes or fails only for its contents
 settings.register_profile("ci", derandomize=True)
 if os.environ.get("CI"):
     settings.load_profile("ci")
 
 
 def pytest_configure() -> None:
-    """What a shell starts in the background does not hear Ctrl+C, nor would the commands that tests start, and interrupt."""
+    """Let the tests' commands receive Ctrl+C, which a shell disables for background processes."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session", autouse=True)
 def imported() -> None:
-    """What is there before the first test is not looked at again and again: by the collector, and by tests that search all objects."""
+    """Exclude what exists before the first test from garbage collection, and from searches for
+    leaked objects.
+    """
     gc.collect()
     gc.freeze()
 
 
 @pytest.fixture(scope="session")
 def one_thread() -> Iterator[None]:
-    """Torch computes with one thread: problems are small, and other tests run beside them."""
+    """Let torch compute with one thread, because problems are small and tests run in parallel."""
     import torch
 
     before = torch.get_num_threads()
@@ -49,7 +51,10 @@ def one_thread() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def interpreted() -> Iterator[Callable[..., Any]]:
-    """Runs a function in a process where Triton's kernels are interpreted: Triton decides that when they are defined."""
+    """Return a function that runs another one in a process where Triton's kernels are interpreted.
+
+    Triton decides this when the kernels are defined.
+    """
     import torch
 
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
@@ -61,7 +66,7 @@ def interpreted() -> Iterator[Callable[..., Any]]:
 
 @pytest.fixture
 def home(tmp_path: Path) -> Iterator[Path]:
-    """A state folder of the test's own. No daemon, probe or job that used it outlives the test."""
+    """Return a new state folder; no process that uses it survives the test."""
     with state_folder(tmp_path / "home") as folder:
         yield folder
 

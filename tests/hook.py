@@ -1,4 +1,4 @@
-"""A real HTTP server that gets what a webhook sends, and answers as it is told."""
+"""Run a real HTTP server that receives what a webhook sends."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 
 class Hook:
-    """A server that gets what the webhook sends; it answers as it is told."""
+    """Receive what the webhook sends, and answer with the prescribed status."""
 
     def __init__(self) -> None:
         self.got: list[dict[str, object]] = []
         self.answers: list[int] = []
-        """Status of the next answers; 200 after them. 0: it hangs."""
+        """The status of the next answers, then 200; with 0 the server does not answer."""
         self.let_go = threading.Event()
         hook = self
 

@@ -1,4 +1,7 @@
-"""A CUDA driver that accepts everything and does nothing, so that the host's side of a launch runs where there is no GPU."""
+"""Provide a CUDA driver that accepts everything and does nothing.
+
+The host's side of a launch can then run without a GPU.
+"""
 
 from __future__ import annotations
 
@@ -19,12 +22,15 @@ from accel.runtime.call import KernelCall, TensorBox, source
 
 
 class Driver:
-    """What `launch` asks of the driver's library. A launch costs what calling a function of C with as many arguments does."""
+    """Stand in for the driver's library.
+
+    A launch costs as much as calling a C function with the same number of arguments.
+    """
 
     def __init__(self) -> None:
         self.cuLaunchKernelEx = ctypes.CDLL(
             None
-        ).isascii  # looks at no memory, and answers 0 to an address
+        ).isascii  # reads no memory, and returns 0 for an address
         self.cuTensorMapEncodeTiled = self.cuTensorMapReplaceAddress = lambda *_: 0
 
 
@@ -39,7 +45,9 @@ def _function(call: KernelCall, device: int | None) -> launch._Function:
 
 @contextmanager
 def stub_driver() -> Iterator[None]:
-    """Our kernels are launched on tensors of the CPU, by a driver that does nothing: what they would compute is not computed."""
+    """Launch our kernels on tensors of the CPU with a driver that does nothing, so that nothing is
+    computed.
+    """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(launch, "_driver", Driver)
         patch.setattr(launch, "_function", _function)
@@ -57,7 +65,7 @@ def stub_driver() -> Iterator[None]:
 
 
 def _forget() -> None:
-    """All that was planned: what was planned for one driver must not serve the other."""
+    """Clear all plans, because a plan for one driver must not serve the other."""
     api._PLANS.clear()
     choose.cache_clear()
     for name in ("hopper.forward", "hopper.backward", "portable.forward", "portable.backward"):

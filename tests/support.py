@@ -1,4 +1,4 @@
-"""What tests of several rooms share: waiting for a condition, a state folder of their own, and nothing left running."""
+"""Wait for conditions, provide state folders, and find leftover processes, for all tests."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 def eventually(condition: Callable[[], T], timeout: float = 20.0) -> T:
-    """The first true value of `condition`. Fails the test where none comes in time."""
+    """Return the first true value of `condition`, or fail the test if there is none in time."""
     end = time.monotonic() + timeout
     while not (value := condition()):
         assert time.monotonic() < end, f"not within {timeout:.0f} s; last value: {value!r}"
@@ -29,13 +29,13 @@ def eventually(condition: Callable[[], T], timeout: float = 20.0) -> T:
 
 @contextmanager
 def state_folder(folder: Path) -> Iterator[Path]:
-    """GPUDECK_HOME is `folder` meanwhile; at the end every process that used it is gone."""
+    """Set GPUDECK_HOME to `folder`, and end every process that used it at the end."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("GPUDECK_HOME", str(folder))
         try:
             yield folder
         finally:
-            patch.setenv("GPUDECK_HOME", str(folder))  # a test may have moved on to another
+            patch.setenv("GPUDECK_HOME", str(folder))  # a test may have changed it
             try:
                 with Client(start=False, timeout=5.0) as deck:
                     deck.stop_daemon()
@@ -48,7 +48,7 @@ def state_folder(folder: Path) -> Iterator[Path]:
 
 
 def users_of(folder: Path) -> list[int]:
-    """Pids of all processes but this one that name `folder` in their environment or command line."""
+    """Return the PIDs of other processes with `folder` in their environment or command line."""
     needle = os.fsencode(folder)
     found = []
     for entry in Path("/proc").iterdir():
@@ -59,14 +59,14 @@ def users_of(folder: Path) -> list[int]:
                     (entry / "cmdline").read_bytes(),
                 )
             except OSError:
-                continue  # it ended
+                continue  # the process has ended
             if b"GPUDECK_HOME=" + needle in environment.split(b"\0") or needle + b"/" in command:
                 found.append(int(entry.name))
     return found
 
 
 def command_of(pid: int) -> bytes:
-    """Its command line; empty where it has ended."""
+    """Return the command line of a process, or nothing if it has ended."""
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
@@ -74,7 +74,7 @@ def command_of(pid: int) -> bytes:
 
 
 def send(pid: int, number: int) -> None:
-    """A signal to a process that may have ended."""
+    """Send a signal to a process that may have ended."""
     try:
         os.kill(pid, number)
     except ProcessLookupError:
@@ -82,7 +82,7 @@ def send(pid: int, number: int) -> None:
 
 
 def lives(pid: int) -> bool:
-    """Whether the process runs; a zombie does not."""
+    """Return True if the process runs and is not a zombie."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_bytes()
     except OSError:

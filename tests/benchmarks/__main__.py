@@ -1,4 +1,8 @@
-"""make bench: the figures of the program itself, printed beside their targets and stored as CSV. Needs no GPU; uses what there is."""
+"""Measure the program itself (make bench), print the figures beside their targets and store them as
+CSV.
+
+No GPU is needed; if there is one, it is used.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +25,7 @@ TARGETS = {
     f"{REPAINT}: P99": (12.0, "ms"),
     "submit to start": (150.0, "ms"),
 }
-"""Of the median, but where another one is named."""
+"""The target of the median, unless it names another statistic."""
 
 
 def main() -> int:
@@ -58,14 +62,15 @@ def main() -> int:
     for row in rows:
         verdict = f"target {row['target']:g}: {'met' if row['met'] else 'MISSED'}"
         print(
-            f"{row['figure']:52} {row['median']:8.4g} {row['unit']:12} (p95 {row['p95']:.4g}, p99 {row['p99']:.4g}; {verdict})"
+            f"{row['figure']:52} {row['median']:8.4g} {row['unit']:12} "
+            f"(p95 {row['p95']:.4g}, p99 {row['p99']:.4g}; {verdict})"
         )
     print(write(f"app_{kind}", rows))
     return 0
 
 
 def _device(deck: Client) -> tuple[str, str]:
-    """The kind of the devices (cpu, nvidia), and the machine in words."""
+    """Return the kind of the devices (cpu, nvidia), and a description of the machine."""
     devices = wait_for_reading(deck).devices
     names = ", ".join(s.device.name for s in devices)
     return (

@@ -1,9 +1,12 @@
-"""How long people wait for the assistant with the model that comes with the program, on the CPU, through the real host.
+"""Measure how long users wait for the assistant, with the shipped model on the CPU and the real
+host.
 
-python -m tests.benchmarks.assistant_latency [--rounds 8]
+    python -m tests.benchmarks.assistant_latency [--rounds 8]
 
-Milliseconds from the request to the first piece of the answer's text, and to its end, by who wrote it; of briefs; of the very first request
-of a state folder that has none of what was compiled, and of the first of a host that is awake. Rows go to results/assistant_latency.csv.
+The times, in milliseconds, run from the request to the first piece of the answer and to its end, by
+the writer of the answer. They are measured for briefs, too, for the first request in a new state
+folder, where nothing is compiled yet, and for the first request of a running host. The rows go to
+results/assistant_latency.csv.
 """
 
 from __future__ import annotations
@@ -36,7 +39,7 @@ TARGETS = {("an answer", "first text"): 300.0, ("a brief", "all of it"): 2000.0}
 
 
 class Waits:
-    """Milliseconds to the first text and to the end of what was asked."""
+    """Measure the milliseconds to the first text and to the end of an answer."""
 
     def __init__(self) -> None:
         self.found: dict[str, list[float]] = defaultdict(list)

@@ -1,10 +1,12 @@
-"""Attention by every backend side by side over a grid of shapes, against the targets that were set for an H100.
+"""Measure attention by every backend over a grid of shapes, against the targets for an H100.
 
     python -m tests.benchmarks.attention_grid [--seconds 0.4] [--tune] [--out DIR]
 
-16384 tokens, heads x head size = 2048, bfloat16: lengths 512 to 16384, head sizes 64, 128, 256, causal or not, forward and backward, by the
-workload `compare`, which checks every backend against float64 and then times all in turn. A matrix product is measured before and after.
-With --tune the workload `tune` measures the same grid, and shorter and fewer sequences, first, and writes the table that `auto` goes by.
+Every cell has 16384 tokens, heads x head size = 2048 and bfloat16. Lengths go from 512 to 16384,
+head sizes are 64, 128 and 256; with and without causality, forward and backward. The workload
+`compare` checks every backend against float64 and then times all of them in turn. A matrix product
+is measured before and after. With --tune, the workload `tune` first measures the same grid, with
+shorter and fewer sequences as well, and writes the table that `auto` uses.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ GRID = {"seq": "512,2048,8192,16384", "head-dim": "64,128,256", "causal": "both"
 PARTS = tuple(
     (direction, dim) for direction in ("forward", "backward") for dim in GRID["head-dim"].split(",")
 )
-"""Runs of their own, each kept when it ends."""
+"""Each part is a run of its own, which is stored when it ends."""
 TUNED = (
     {**GRID, "seq": "512,1024,2048,4096,8192,16384"},
     {
@@ -48,7 +50,7 @@ TUNED = (
 
 
 def run(workload: str, **options: str) -> Result:
-    """A workload as a job would run it; its progress stays on standard error."""
+    """Run a workload as a job would, with its progress on standard error."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "result.json"
         argv = [f"--{name}={value}" for name, value in options.items()]
@@ -66,7 +68,7 @@ def geometric_mean(values: list[float]) -> float:
 
 
 class Grid:
-    """The measured cells, by shape and contender."""
+    """Hold the measured cells, by shape and contender."""
 
     def __init__(self, cells: Sequence[Cell]) -> None:
         self._cells: dict[tuple[object, ...], dict[str, Cell]] = {}
@@ -75,7 +77,7 @@ class Grid:
             self._cells.setdefault(shape, {})[cell.contender] = cell
 
     def rate(self, shape: tuple[object, ...], name: str) -> float:
-        """TFLOP/s, 0 where it was not measured or wrong."""
+        """Return the TFLOP/s, or 0 for a cell that was not measured or failed."""
         cell = self._cells[shape].get(name)
         return cell.tflops if cell is not None and cell.passed else 0.0
 
@@ -85,20 +87,21 @@ class Grid:
         ours: Callable[[tuple[object, ...]], float],
         theirs: Callable[[tuple[object, ...]], float],
     ) -> list[float]:
-        """Of every cell of one direction where both were measured."""
+        """Return the ratio of every cell of one direction that both contenders measured."""
         shapes = [shape for shape in self._cells if shape[0] == direction]
         return [ours(shape) / theirs(shape) for shape in shapes if ours(shape) and theirs(shape)]
 
     def lines(self) -> Iterator[str]:
-        """A line a shape."""
+        """Return a line for each shape."""
         for shape in self._cells:
             rates = ", ".join(f"{name} {self.rate(shape, name):.0f}" for name in ALL)
             ran = self._cells[shape]["auto"].backend
-            yield f"{shape[0]:8} d{shape[1]:<3} {'causal' if shape[2] else 'full  '} S{shape[3]:<5} {rates} ({ran})"
+            mask = "causal" if shape[2] else "full"
+            yield f"{shape[0]:8} d{shape[1]:<3} {mask:6} S{shape[3]:<5} {rates} ({ran})"
 
 
 def targets(grid: Grid, gemm: float) -> Iterator[str]:
-    """Each target, required and aimed at, and what was measured."""
+    """Return each target, required and desired, with what was measured."""
 
     def of(name: str) -> Callable[[tuple[object, ...]], float]:
         return lambda shape: grid.rate(shape, name)
@@ -107,17 +110,22 @@ def targets(grid: Grid, gemm: float) -> Iterator[str]:
         return max(grid.rate(shape, peer) for peer in PEERS)
 
     fa4 = grid.ratios("forward", of(OURS), of("fa4"))
-    yield f"own forward / flash-attn-4, geometric mean of {len(fa4)} cells: {geometric_mean(fa4):.3f} (required 0.95, aim 1.05)"
+    mean = f"geometric mean of {len(fa4)} cells: {geometric_mean(fa4):.3f}"
+    yield f"own forward / flash-attn-4, {mean} (required 0.95, aim 1.05)"
     for dim, required in ((128, 650), (256, 715)):
         rate = grid.rate(("forward", dim, False, 16384), OURS)
-        yield f"own forward d={dim} S=16384: {rate:.0f} (required {required}, aim {0.92 * gemm:.0f})"
-    yield f"own forward causal d=128 S=16384: {grid.rate(('forward', 128, True, 16384), OURS):.0f} (required 600, aim 670)"
+        aim = 0.92 * gemm
+        yield f"own forward d={dim} S=16384: {rate:.0f} (required {required}, aim {aim:.0f})"
+    rate = grid.rate(("forward", 128, True, 16384), OURS)
+    yield f"own forward causal d=128 S=16384: {rate:.0f} (required 600, aim 670)"
     back = grid.ratios("backward", of(OURS), best)
-    yield f"own backward / best peer, geometric mean of {len(back)} cells: {geometric_mean(back):.3f} (required 0.85, aim 1.00)"
+    mean = f"geometric mean of {len(back)} cells: {geometric_mean(back):.3f}"
+    yield f"own backward / best peer, {mean} (required 0.85, aim 1.00)"
     for direction in ("forward", "backward"):
         auto = grid.ratios(direction, of("auto"), best)
         low = [r for r in auto if r < 0.98]
-        yield f"auto / best peer, {direction}: least {min(auto, default=0):.3f}, {len(low)} of {len(auto)} cells below 0.98 (required none)"
+        below = f"{len(low)} of {len(auto)} cells below 0.98 (required: none)"
+        yield f"auto / best peer, {direction}: least {min(auto, default=0):.3f}, {below}"
 
 
 def main() -> None:

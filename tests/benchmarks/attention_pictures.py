@@ -1,8 +1,8 @@
-"""What the Workloads page makes of the measured grid: its heat map and its comparison, as pictures for the README.
+"""Take pictures of the measured grid on the Workloads page: its heat map and its comparison.
 
     python -m tests.benchmarks.attention_pictures
 
-Reads results/attention_grid.csv, and writes docs/pictures/attention-*.png.
+Reads results/attention_grid.csv and writes docs/pictures/attention-*.png.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ SIZES = {"heat": (900, 430), "comparison": (1280, 560)}
 
 
 def measured(file: Path) -> Result:
-    """The Result that `app.workloads.result_export.as_csv` was given, as far as a row tells it."""
+    """Return the Result that was exported by `app.workloads.result_export.as_csv`, as far as the
+    rows hold it.
+    """
     with file.open(newline="") as f:
         rows = list(csv.DictReader(f))
     cells = tuple(map(_cell, rows))

@@ -1,11 +1,14 @@
-"""Many short sequences: what one sequence costs, with a CUDA graph and launched call by call, and what memory attention takes.
+"""Measure many short sequences: the time of one sequence, with and without a CUDA graph, and the
+memory of attention.
 
     python -m tests.benchmarks.attention_small [--out DIR]
 
-FlashCore's nine shapes: 8 heads of 64, float16, lengths 128, 256, 512, batches of 8, 16, 32. Peers are called in the cheapest way there is:
-torch's kernels as operations, below scaled_dot_product_attention, which stands beside them as users call it; flash-attn-4 by its own
-function. Contenders take turns, round by round. Inputs are random; they stay in the L2 cache, as the outputs of a layer before would.
-Eager: 200 calls are launched, and the clock stops when the last is finished.
+The shapes are FlashCore's nine: 8 heads of 64, float16, lengths 128, 256 and 512, batches of 8, 16
+and 32. Peers are called in their cheapest way: torch's kernels as operations, below
+scaled_dot_product_attention, which is measured, too, because users call it; flash-attn-4 by its own
+function. Contenders take turns, round by round. Inputs are random and stay in the L2 cache, as the
+outputs of a previous layer would. Without a graph, 200 calls are launched, and the clock stops when
+the last one has finished.
 """
 
 from __future__ import annotations
@@ -32,7 +35,7 @@ Call = Callable[[], Tensor]
 
 
 def contenders(q: Tensor, k: Tensor, v: Tensor) -> dict[str, Call]:
-    """Ours by name, peers by their operations."""
+    """Return the contenders: ours by name, peers by their operations."""
     aten = torch.ops.aten
     found: dict[str, Call] = {
         "auto": lambda: attention(q, k, v),
@@ -124,7 +127,9 @@ def shape_rows(seq: int, batch: int, about: dict[str, str]) -> list[dict[str, ob
 
 
 def memory_rows(about: dict[str, str]) -> list[dict[str, object]]:
-    """Bytes beyond inputs and outputs (and gradients), both passes, causal, 16 heads of 128."""
+    """Return the bytes beyond inputs, outputs and gradients, of both passes, causal, with 16 heads
+    of 128.
+    """
     rows = []
     for backend in ("hopper", "triton", "flash", "cudnn", "fa4", "math"):
         for seq in (4096, 8192, 16384, 32768):
@@ -148,7 +153,7 @@ def memory_rows(about: dict[str, str]) -> list[dict[str, object]]:
                 "both passes",
                 "forward",
                 "both passes",
-            ):  # the first time fills workspaces that stay
+            ):  # the first call allocates workspaces that are kept
                 torch.cuda.synchronize()
                 torch.cuda.reset_peak_memory_stats()
                 before = torch.cuda.memory_allocated()

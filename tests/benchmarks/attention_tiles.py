@@ -1,9 +1,10 @@
-"""Where the Hopper backward should add up dq atomically, and where a kernel of its own should compute it.
+"""Find the lengths from which the Hopper backward pass should add up dq atomically.
 
     python -m tests.benchmarks.attention_tiles [--out DIR]
 
-Both are measured over the grid, in turn with cuDNN and, where it is installed, flash-attn-4; every answer is held against cuDNN's. From
-which length on atomics are the faster goes into TILES of `accel.attention.kernels.hopper.backward`.
+For shorter sequences a kernel of its own computes dq. Both ways are measured over the grid, in turn
+with cuDNN and, if it is installed, flash-attn-4; every result is checked against cuDNN's. The
+lengths go into TILES of `accel.attention.kernels.hopper.backward`.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from accel.runtime.timing import measure_in_turn, timing_of
 from tests.benchmarks.rows import RESULTS, context, write
 
 OURS = {"atomic": False, "own kernel": True}
-"""Whether dq must be the same every time, which rules atomics out."""
+"""True to require the same dq every time, which rules out atomics."""
 WRONG = 5e-3
 SECONDS = 0.15
 

@@ -1,8 +1,9 @@
-"""How long commands take from the shell's view, with a daemon running: interpreter, imports, one question to it.
+"""Measure how long commands take, as a shell sees it, while a daemon runs.
 
-python -m tests.benchmarks.cli_start [--rounds 20] [GPUDECK ...]
+    python -m tests.benchmarks.cli_start [--rounds 20] [GPUDECK ...]
 
-Each GPUDECK is an installed `gpudeck`, such as one of an older version: all are run in turn. Rows go to results/cli_start.csv.
+The time covers the interpreter, the imports and one request. Each GPUDECK is an installed
+`gpudeck`, such as an older version; all of them run in turn. The rows go to results/cli_start.csv.
 """
 
 from __future__ import annotations
@@ -54,7 +55,10 @@ def main() -> int:
 
 
 def measure(programs: list[str], rounds: int) -> dict[tuple[str, str], list[float]]:
-    """Milliseconds by program and command; the first round loads files from disk, and is not counted."""
+    """Return the milliseconds by program and command.
+
+    The first round, which loads files from disk, is not counted.
+    """
     found: dict[tuple[str, str], list[float]] = {}
     for turn in range(rounds + 1):
         for command in COMMANDS:

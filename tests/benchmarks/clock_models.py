@@ -1,20 +1,28 @@
-"""Candidates for the clock that GPM's shares are to be multiplied with, each computed from the same raw recording.
+"""Compare candidates for the clock that GPM's shares are multiplied with, on one raw recording.
 
-A share is busy cycles / elapsed cycles of the SMs, so FLOP = share x cycles of the interval, and the clock's mean over the whole interval
-is right, idle moments and all. Three witnesses, from the H100 whose load was busy every other 0.5 s (LOG.md, 2026-11-22):
+A share is busy cycles / elapsed cycles of the SMs, so FLOP = share x cycles of the interval. The
+right clock is the mean over the whole interval, including idle moments. Three observations come
+from an H100 whose load was busy every other 0.5 s (LOG.md, 2026-11-22).
 
-- A share over 0.5 s is not the mean of the five shares over 0.1 s in it: it leans towards the moments of high clock, as far as NVML's
-  clocks say (`tells`: long_above_short_percent beside by_clocks_percent). The share of the memory, whose clock is fixed, is that mean.
-- So the shares alone tell how fast the SMs ran in each 0.1 s against another, and that agrees with NVML's clocks.
-- Traffic to memory per FLOP is the same for all calls of one kernel, so traffic / share tells the clock, too.
+First, a share over 0.5 s is not the mean of the five shares over 0.1 s in it: it leans towards the
+moments of high clock, as far as NVML's clocks show them (`evidence`: long_above_short_percent
+beside by_clocks_percent). The share of the memory, whose clock is constant, is that mean.
 
-What NVML tells comes late, and in steps. The shares are those of 0.1 s that ended 0.03 to 0.2 s ago, which differs from run to run. The
-clock is renewed every 0.1 s and is one moment's, not the mean since: a load that pauses in just this rhythm is seen in the same moment of
-its course each time, as by a stroboscope. `tells` has how many changes of the clock were seen while the card was busy, beside how much of
-the time it was.
+Second, the shares alone therefore show how fast the SMs ran in one 0.1 s compared with another, and
+this agrees with NVML's clocks.
 
-When work begins at the power limit the SMs are slower at once, and NVML tells a lower clock 50 ms later, as if it told what the driver
-asks for; in pauses and in lasting work the two agree. So a load with pauses reads too high by every clock that NVML tells.
+Third, the memory traffic per FLOP is the same for all calls of one kernel, so traffic / share shows
+the clock as well.
+
+NVML reports late, and in steps. The shares are those of 0.1 s that ended 0.03 to 0.2 s ago, which
+differs from run to run. The clock is updated every 0.1 s and is that of one moment, not the mean
+since the last update: a load that pauses in just this rhythm is always observed in the same phase,
+as by a stroboscope. `evidence` holds how many changes of the clock were observed while the card was
+busy, and the share of time that it was busy.
+
+When work begins at the power limit, the SMs are slower at once, but NVML reports a lower clock 50
+ms later, as if it reported what the driver requests; in pauses and in steady work both agree. A
+load with pauses therefore reads too high with every clock that NVML reports.
 """
 
 from __future__ import annotations
@@ -27,26 +35,31 @@ from statistics import mean
 from tests.benchmarks.raw_counters import Interval, Raw
 
 TENSOR, FP32 = 4096.0, 256.0
-"""FLOP per cycle and SM of Hopper's pipes, as `scheduler.devices.nvidia.gpm` has them (BF16, FP16)."""
+"""FLOP per cycle and SM of Hopper's pipes (BF16, FP16), as in `scheduler.devices.nvidia.gpm`."""
 LATE_S = 0.15
-"""By how much shares are older than the moment at which they are read, about: 0.1 to 0.2 in one recording, 0.03 to 0.13 in another."""
+"""Seconds by which shares are older than their reading: 0.1 to 0.2 in one recording, 0.03 to 0.13
+in another.
+"""
 NET_S = 0.05
-"""By how much they are older than the clocks that are read at that moment."""
+"""Seconds by which shares are older than the clocks that are read at the same moment."""
 SLACK_S = 0.05
-LOOKS = 5
-"""Of the probe an interval."""
+READINGS = 5
+"""Readings of the probe in an interval."""
 Spans = Sequence[tuple[float, float]]
-Looks = Sequence[tuple[float, float]]
-"""Clocks, (time, MHz)."""
+ClockReadings = Sequence[tuple[float, float]]
+"""Clocks as (time, MHz)."""
 
 
 def overlap(spans: Spans, start: float, end: float) -> float:
-    """Seconds of `spans` between two moments."""
+    """Return the seconds of `spans` that lie between two moments."""
     return sum(max(min(b, end) - max(a, start), 0.0) for a, b in spans)
 
 
 class Case:
-    """What was recorded while one load ran. `spans`: when the GPU was given work (s since the epoch)."""
+    """Hold what was recorded while one load ran.
+
+    `spans` holds the times at which the GPU was given work, in seconds since the epoch.
+    """
 
     def __init__(self, raw: Raw, start: float, end: float, spans: Spans) -> None:
         self.raw, self.spans = raw, spans
@@ -58,8 +71,8 @@ class Case:
         self.short, self.long = [i for i in inside if not i.long], [i for i in inside if i.long]
         self._times = [t for t, _ in raw.clocks]
 
-    def looks(self, start: float, end: float) -> Looks:
-        """Clocks that were looked at between two moments."""
+    def clocks_between(self, start: float, end: float) -> ClockReadings:
+        """Return the clock readings between two moments."""
         return self.raw.clocks[bisect_left(self._times, start) : bisect_left(self._times, end)]
 
     def busy(self, moment: float) -> bool:
@@ -67,55 +80,66 @@ class Case:
         return at >= 0 and moment <= self.spans[at][1]
 
     def work(self, interval: Interval) -> float:
-        """Which part of all its work the load did in the seconds that an interval's shares are of."""
+        """Return the part of all its work that the load did in the seconds that an interval's
+        shares cover.
+        """
         done = overlap(self.spans, interval.start - LATE_S, interval.end - LATE_S)
         return done / overlap(self.spans, self.start, self.end)
 
 
 Clock = Callable[[Case, Interval], float]
-"""MHz."""
+"""In MHz."""
 
 
 def _mean(case: Case, interval: Interval) -> float:
-    return mean(clock for _, clock in case.looks(interval.start, interval.end))
+    return mean(clock for _, clock in case.clocks_between(interval.start, interval.end))
 
 
-def _told(case: Case, interval: Interval) -> list[float]:
-    """The probe's looks."""
-    looks = case.looks(interval.start, interval.end)
-    return [looks[int(i * len(looks) / LOOKS)][1] for i in range(LOOKS)]
+def _probe_clocks(case: Case, interval: Interval) -> list[float]:
+    """Return the mean of the clocks that the probe reads."""
+    looks = case.clocks_between(interval.start, interval.end)
+    return [looks[int(i * len(looks) / READINGS)][1] for i in range(READINGS)]
 
 
-def _few(case: Case, interval: Interval) -> float:
-    """As the probe does it."""
-    return mean(_told(case, interval))
+def _probe_mean(case: Case, interval: Interval) -> float:
+    """Return the clock as the probe computes it."""
+    return mean(_probe_clocks(case, interval))
 
 
-def _before(case: Case, interval: Interval) -> float:
-    """Of the time that the shares are of."""
-    return mean(clock for _, clock in case.looks(interval.start - NET_S, interval.end - NET_S))
+def _mean_of_shares_time(case: Case, interval: Interval) -> float:
+    """Return the mean clock of the time that the shares cover."""
+    return mean(
+        clock for _, clock in case.clocks_between(interval.start - NET_S, interval.end - NET_S)
+    )
 
 
 def _while_busy(case: Case, interval: Interval) -> float:
-    """Known to the benchmark alone. Right, were shares means over time."""
-    found = [clock for t, clock in case.looks(interval.start, interval.end) if case.busy(t)]
+    """Return the mean clock of the busy time, which only the benchmark knows.
+
+    It would be right if shares were means over time.
+    """
+    found = [
+        clock for t, clock in case.clocks_between(interval.start, interval.end) if case.busy(t)
+    ]
     return mean(found) if found else _mean(case, interval)
 
 
 def _two_states(case: Case, interval: Interval) -> float:
-    """Busy SMs at the lowest of the probe's looks, others at the mean of all. The share of busy ones is of cycles: a harmonic mean.
+    """Return a clock from two states: busy SMs at the probe's lowest reading, others at the mean.
 
-    It corrects pauses, and spoils full load by 5 to 7 %: there the lowest look is but one that the controller made low.
+    The busy share is one of cycles, which makes this a harmonic mean. It corrects pauses, and is
+    wrong by 5 to 7 % at full load, where the lowest reading is only one that the controller made
+    low.
     """
-    told = _told(case, interval)
+    told = _probe_clocks(case, interval)
     busy = interval.values.get("sm_util", 0.0) / 100
     return 1 / (busy / min(told) + (1 - busy) / mean(told))
 
 
 CLOCKS: dict[str, Clock] = {
     "mean": _mean,
-    "five looks": _few,
-    "mean, before": _before,
+    "five looks": _probe_mean,
+    "mean, before": _mean_of_shares_time,
     "while busy (known)": _while_busy,
     "two states": _two_states,
 }
@@ -123,14 +147,18 @@ LENGTHS = {"0.1 s": False, "0.5 s": True}
 
 
 def error(case: Case, name: str, long: bool, flops: float) -> float | None:
-    """Percent by which a clock, by its name, makes the FLOPs of all intervals of a length too many; None where nothing was recorded.
+    """Return by how many percent a clock overestimates the FLOPs of all intervals of a length.
 
-    `flops`: FLOP/s, counted over the whole case. Compared with what was done in the seconds that the shares are of.
+    The FLOPs are compared with the work done in the seconds that the shares cover. The result is
+    None if nothing was recorded.
+
+        Args:
+            flops: FLOP/s, counted over the whole case.
     """
     shown = done = 0.0
     for interval in case.long if long else case.short:
         if (
-            len(case.looks(interval.start, interval.end)) < LOOKS
+            len(case.clocks_between(interval.start, interval.end)) < READINGS
             or "hmma_tensor_util" not in interval.values
         ):
             continue
@@ -150,7 +178,11 @@ def error(case: Case, name: str, long: bool, flops: float) -> float | None:
 
 
 def errors(case: Case, counted: float, factor: float) -> dict[str, float | None]:
-    """Of every candidate, see `error`. `factor`: what this data type does in a cycle, BF16 being 1."""
+    """Return the error of every candidate (see `error`).
+
+    Args:
+        factor: The work of this data type in a cycle, relative to BF16.
+    """
     return {
         f"{name}, {words}": error(case, name, long, counted / factor)
         for words, long in LENGTHS.items()
@@ -158,8 +190,8 @@ def errors(case: Case, counted: float, factor: float) -> dict[str, float | None]
     }
 
 
-def tells(case: Case) -> dict[str, float | None]:
-    """Mean of every raw metric, and what tells of shares and clocks what they are (percent, see above)."""
+def evidence(case: Case) -> dict[str, float | None]:
+    """Return the mean of every raw metric, and the evidence about shares and clocks, in percent."""
     names = sorted(set().union(*(i.values for i in case.short)) if case.short else ())
     found: dict[str, float | None] = {
         name: round(mean(i.values.get(name, 0.0) for i in case.short), 3) for name in names
@@ -184,7 +216,7 @@ def tells(case: Case) -> dict[str, float | None]:
     }
 
 
-def _changes(case: Case, looks: Looks) -> list[float]:
+def _changes(case: Case, looks: ClockReadings) -> list[float]:
     return [
         t
         for (_, before), (t, clock) in pairwise(looks)
@@ -193,7 +225,9 @@ def _changes(case: Case, looks: Looks) -> list[float]:
 
 
 def _apart(case: Case, long: Interval) -> tuple[float, float] | None:
-    """By which part a long share is above the mean of the short ones in it, and by which it would be, if NVML's clocks are the weights."""
+    """Return by which part a long share exceeds the mean of its short ones, measured and as
+    predicted from NVML's clocks.
+    """
     inside = [
         i
         for i in case.short
@@ -201,18 +235,20 @@ def _apart(case: Case, long: Interval) -> tuple[float, float] | None:
     ]
     shares = [i.values["hmma_tensor_util"] for i in inside]
     if (
-        len(inside) < LOOKS
+        len(inside) < READINGS
         or not sum(shares)
-        or any(not case.looks(i.start - NET_S, i.end - NET_S) for i in inside)
+        or any(not case.clocks_between(i.start - NET_S, i.end - NET_S) for i in inside)
     ):
         return None
-    clocks = [_before(case, i) for i in inside]
+    clocks = [_mean_of_shares_time(case, i) for i in inside]
     weighted = sum(s * c for s, c in zip(shares, clocks, strict=True)) / sum(clocks)
     return long.values.get("hmma_tensor_util", 0.0) / mean(shares) - 1, weighted / mean(shares) - 1
 
 
 def best(rows: Sequence[dict[str, float | None]]) -> list[tuple[str, float]]:
-    """Candidates by the largest error of any row, the best first; those without a figure for some row are left out."""
+    """Return the candidates by their largest error in any row, best first, without those that lack
+    a row.
+    """
     names = [name for name in rows[0] if all(row.get(name) is not None for row in rows)]
     return sorted(
         ((name, max(abs(row[name] or 0.0) for row in rows)) for name in names),

@@ -1,4 +1,4 @@
-"""How much of one core the daemon and its probe take while nothing happens but telemetry."""
+"""Measure the CPU time of the daemon and its probe while they only read the devices."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ from tests.benchmarks.rows import spread
 
 
 def measure(spans: int = 5, seconds: float = 4.0) -> dict[str, float]:
-    """Percent of one core, daemon and probe together, over several spans; one subscriber listens, as an open window would."""
+    """Return the percent of one core that daemon and probe use, over several spans.
+
+    One client subscribes, as an open window would.
+    """
     listener = Client()
     threading.Thread(target=listen, args=(listener,), daemon=True).start()
     pid = daemon_status().pid
@@ -36,9 +39,9 @@ def listen(client: Client) -> None:
         for _ in client.subscribe():
             pass
     except DaemonGone:
-        pass  # closed: the measurement is over
+        pass  # the measurement has closed the connection
 
 
 def spent(family: list[psutil.Process]) -> float:
-    """CPU seconds, to the clock tick (10 ms)."""
+    """Return the CPU seconds, to the clock tick (10 ms)."""
     return sum(t.user + t.system for t in (p.cpu_times() for p in family))

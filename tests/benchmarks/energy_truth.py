@@ -1,13 +1,16 @@
-"""How true energy is: what the program tells of a job and of a device against the card's own counter of energy, in the same seconds.
+"""Compare the energy that the program reports of jobs and devices with the card's own counter.
 
     python -m tests.benchmarks.energy_truth [--out DIR]
+
     python -m tests.benchmarks.energy_truth --again FILE [--out DIR]
 
-A BF16 product at full load, with pauses, and rest, run by a process of its own; the real probe is listened to at its usual pace, and what
-it read goes through the code that reckons a job's energy (`scheduler.queue.usage`) and a device's (`assistant.facts.usage`). Pauses in
-step with the probe's readings are the worst there is for power times time; others are there beside them.
+A process runs a BF16 product at full load, with pauses, and rests. The real probe reads the device
+at its usual pace, and its readings go through the code that computes a job's energy
+(`scheduler.queue.usage`) and a device's (`assistant.facts.usage`). Pauses in step with the probe's
+readings are the worst case for power times time; other pauses are measured beside them.
 
-Rows go to energy_truth.csv. What they were computed from goes to energy_truth.json.gz: --again computes them anew from it, without a GPU.
+The rows go to energy_truth.csv, the raw data to energy_truth.json.gz. With --again, the rows are
+computed from such a file, without a GPU.
 """
 
 from __future__ import annotations
@@ -35,13 +38,15 @@ from tests.benchmarks.rows import RESULTS, context, write
 
 N = 8192
 LOOK_S = 0.02
-"""Between two looks at the counter, which the driver renews every 20 to 100 ms."""
+"""Seconds between two readings of the counter, which the driver updates every 20 to 100 ms."""
 GAP_S = 1.17
-"""Between two loads: no multiple of the probe's 0.5 s, so that they begin at other moments of its course."""
+"""Seconds between two loads: no multiple of the probe's 0.5 s, so that loads begin at varying
+moments of its cycle.
+"""
 
 
 class Case(msgspec.Struct, frozen=True):
-    """A load: busy for the share `duty` of every `period` seconds; 0: rest."""
+    """Describe a load that is busy for the share `duty` of every `period` seconds; 0 means rest."""
 
     name: str
     seconds: float
@@ -59,8 +64,8 @@ CASES = (
 )
 
 
-class Look(msgspec.Struct, frozen=True, array_like=True):
-    """The counter at a moment (s since the epoch), in joules."""
+class CounterReading(msgspec.Struct, frozen=True, array_like=True):
+    """Hold the counter at a moment (s since the epoch), in joules."""
 
     time: float
     joules: float
@@ -73,28 +78,31 @@ class Ran(msgspec.Struct, frozen=True):
 
 
 class Session(msgspec.Struct, frozen=True):
-    """energy_truth.json.gz."""
+    """Hold the contents of energy_truth.json.gz."""
 
     where: dict[str, str]
-    looks: list[Look]
+    looks: list[CounterReading]
     readings: list[Reading]
     ran: list[Ran]
 
 
-# What follows from what was read
+# Analysis
 
 
-def moved(looks: Sequence[Look]) -> list[Look]:
-    """The looks that found the counter at a new value: between two of them it stands still."""
+def moved(looks: Sequence[CounterReading]) -> list[CounterReading]:
+    """Return the readings at which the counter changed, which it does in steps."""
     return [
         look
-        for before, look in zip([Look(0.0, -1.0), *looks], looks, strict=False)
+        for before, look in zip([CounterReading(0.0, -1.0), *looks], looks, strict=False)
         if look.joules != before.joules
     ]
 
 
-def joules_at(steps: Sequence[Look], at: float) -> float:
-    """What had been used by then, the counter rising evenly between two of its `steps`. Raises ValueError where none are around it."""
+def joules_at(steps: Sequence[CounterReading], at: float) -> float:
+    """Return the energy used up to a moment, interpolated between two steps of the counter.
+
+    Raises ValueError if the moment is not between two steps.
+    """
     for before, after in pairwise(steps):
         if before.time <= at <= after.time:
             return before.joules + (after.joules - before.joules) * (at - before.time) / (
@@ -104,7 +112,7 @@ def joules_at(steps: Sequence[Look], at: float) -> float:
 
 
 def of_job(readings: Sequence[Reading], start: float, end: float) -> float | None:
-    """Joules that the queue tells of a job which alone held the device meanwhile; a reading is of the jobs that run as it comes."""
+    """Return the joules that the queue reports for a job that held the device alone meanwhile."""
     usage = UsageCollector()
     job = Job(
         1,
@@ -119,7 +127,9 @@ def of_job(readings: Sequence[Reading], start: float, end: float) -> float | Non
 
 
 def of_device(readings: Sequence[Reading]) -> float | None:
-    """Joules that the program tells of the device from the first of the readings to the last."""
+    """Return the joules that the program reports for the device between the first and the last
+    reading.
+    """
     history = Columns(
         [r.time for r in readings], {"power": [r.values.get("power") for r in readings]}
     )
@@ -128,7 +138,7 @@ def of_device(readings: Sequence[Reading]) -> float | None:
 
 
 def rows(session: Session) -> Iterator[dict[str, object]]:
-    """For every load what is told of it as a job, and of the device in its readings' time; last the device from begin to end."""
+    """Return a row for each load, as a job and as a device, and one for the whole time."""
     steps, whole = (
         moved(session.looks),
         [r for r in session.readings if session.ran[0].start <= r.time <= session.ran[-1].end],
@@ -155,7 +165,7 @@ def rows(session: Session) -> Iterator[dict[str, object]]:
 
 
 def _beside(
-    steps: Sequence[Look], start: float, end: float, ours: float | None
+    steps: Sequence[CounterReading], start: float, end: float, ours: float | None
 ) -> dict[str, object]:
     counted = joules_at(steps, end) - joules_at(steps, start)
     return {
@@ -166,17 +176,17 @@ def _beside(
     }
 
 
-# On a GPU
+# Measurement on a GPU
 
 
 class Counter:
-    """Looks at the first GPU's counter all the time, in a thread."""
+    """Read the first GPU's energy counter continuously in a thread."""
 
     def __init__(self) -> None:
         nv.nvmlInit()
         self._handle = nv.nvmlDeviceGetHandleByIndex(0)
         self.name = str(nv.nvmlDeviceGetName(self._handle))
-        self.looks: list[Look] = []
+        self.looks: list[CounterReading] = []
         self._stop = threading.Event()
         self._look()
         self._thread = threading.Thread(target=self._run, name="counter", daemon=True)
@@ -189,9 +199,9 @@ class Counter:
     def _look(self) -> None:
         before = time.time()
         joules = nv.nvmlDeviceGetTotalEnergyConsumption(self._handle) / 1e3
-        self.looks.append(Look((before + time.time()) / 2, joules))
+        self.looks.append(CounterReading((before + time.time()) / 2, joules))
 
-    def end(self) -> list[Look]:
+    def end(self) -> list[CounterReading]:
         self._stop.set()
         self._thread.join()
         nv.nvmlShutdown()
@@ -199,7 +209,7 @@ class Counter:
 
 
 def work() -> None:
-    """The process of the loads: each line of standard input is a case, each of standard output what became of it."""
+    """Run the loads: read a case from each line of standard input, and print what became of it."""
     torch = torch_on_gpu()
     a, b = (torch.randn(N, N, device="cuda", dtype=torch.bfloat16) for _ in range(2))
     a @ b
@@ -218,7 +228,7 @@ def work() -> None:
 
 
 def measure() -> Session:
-    """Run all cases. Raises SystemExit where the card has no counter."""
+    """Run all cases, or raise SystemExit if the card has no counter."""
     try:
         counter = Counter()
     except nv.NVMLError as e:
@@ -239,9 +249,9 @@ def measure() -> Session:
             time.sleep(GAP_S)
             print(msgspec.json.encode(case).decode(), file=worker.stdin, flush=True)
             ran.append(msgspec.json.decode(worker.stdout.readline(), type=Ran))
-        time.sleep(GAP_S)  # the last reading is still to come, and the counter's last step
+        time.sleep(GAP_S)  # wait for the last reading and the counter's last step
     finally:
-        worker.kill()  # it has done what it was asked, or will not
+        worker.kill()  # it has finished, or never will
         worker.wait()
         probe.close()
         looks = counter.end()
@@ -278,7 +288,8 @@ def main() -> int:
         raw_counters.write(session, args.out / "energy_truth.json.gz")
     found = list(rows(session))
     for row in found:
-        told = f"counter {row['joules_counter']:9} J  ours {row['joules_ours']:9} J  {row['difference_percent']:6} %"
+        told = f"counter {row['joules_counter']:9} J  ours {row['joules_ours']:9} J"
+        told += f"  {row['difference_percent']:6} %"
         print(f"{row['case']:20} {row['of']:7} {row['seconds']:7} s  {told}")
     print(write("energy_truth", found, args.out))
     return 0

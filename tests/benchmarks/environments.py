@@ -1,6 +1,9 @@
-"""What the environments of many jobs cost the store: python -m tests.benchmarks.environments.
+"""Measure how much disk space the environments of many jobs take in the store.
 
-A batch with one environment of 4 KiB; the end of all its jobs; and a store of schema 5, where each job has its own copy, taken over.
+    python -m tests.benchmarks.environments
+
+It measures a batch with one environment of 4 KiB, the end of all its jobs, and the migration of a
+store of schema 5, in which each job has its own copy.
 """
 
 from __future__ import annotations
@@ -70,7 +73,8 @@ def _make_old(file: Path) -> None:
         _cancel(store, jobs[:ENDED])
         store.connection.executescript(
             """BEGIN;
-            UPDATE jobs SET env = coalesce((SELECT environments.env FROM environments WHERE digest = jobs.env), '{}');
+            UPDATE jobs SET env = coalesce(
+                (SELECT environments.env FROM environments WHERE digest = jobs.env), '{}');
             DROP INDEX jobs_by_env; DROP TABLE environments; PRAGMA user_version = 5; COMMIT;"""
         )
 

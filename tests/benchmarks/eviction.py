@@ -1,11 +1,14 @@
-"""How soon a GPU that the assistant has is a job's, and what that costs the job. On a machine with an NVIDIA GPU that nobody uses:
+"""Measure how soon a job gets a GPU that is leased to the assistant, and what that costs the job.
 
-python -m tests.benchmarks.eviction [--trials 100] [--pairs 10] [--out DIR]
+    python -m tests.benchmarks.eviction [--trials 100] [--pairs 10] [--out DIR]
 
-A trial: a host with a model of 3 GB (RWKV-7, 1.5 billion random weights) writes by it on the GPU, by lease, and leaves as the assistant
-does; a job for the GPU is submitted; NVML is asked every millisecond how much memory is free. A pair: the same job of some ten seconds,
-once with such a host to be evicted and once on the empty machine, in turn. Jobs ask for all GPUs, as the host gets the last. Rows go to
-results/eviction.csv; interrupted, it tells of what was done until then. This process makes no CUDA context: it would be on the GPU itself.
+Needs a machine with an NVIDIA GPU that nobody uses. In a trial, a host with a model of 3 GB
+(RWKV-7, 1.5 billion random weights) writes text on the GPU, under a lease, and leaves as the
+assistant does when a job is submitted; NVML is asked every millisecond for the free memory. In a
+pair, the same job of about ten seconds runs once with such a host and once on the idle machine, in
+turn. Jobs ask for all GPUs, because the host gets the last one. The rows go to
+results/eviction.csv; an interrupted run reports what it measured. This process creates no CUDA
+context, which would take memory on the GPU.
 """
 
 from __future__ import annotations
@@ -33,10 +36,10 @@ from tests.benchmarks.rows import RESULTS, context, spread, write
 from tests.support import eventually, state_folder
 
 SLACK = 256 * 2**20
-"""Bytes that a GPU may have less after the host than before it."""
+"""Bytes by which the free memory after the host may be less than before it."""
 PATIENCE_S = 60.0
 Samples = dict[tuple[str, str], list[float]]
-"""What was measured, by its name and unit."""
+"""The measured values, by name and unit."""
 
 HOST = """
 import os, sys, threading, time
@@ -78,7 +81,7 @@ print(time.monotonic())
 
 
 class Memory:
-    """The free memory of the last GPU, which is the one that is leased."""
+    """Read the free memory of the last GPU, which is the one that is leased."""
 
     def __init__(self) -> None:
         nv.nvmlInit()
@@ -91,7 +94,11 @@ class Memory:
 
     @contextlib.contextmanager
     def until_free(self, least: int) -> Iterator[list[float]]:
-        """A list that gets the moment (monotonic seconds) at which `least` bytes were free, looked for every millisecond in a thread."""
+        """Yield a list that receives the moment (monotonic seconds) at which `least` bytes were
+        free.
+
+        A thread asks every millisecond.
+        """
         moments: list[float] = []
 
         def look() -> None:
@@ -147,7 +154,7 @@ def main() -> int:
 
 
 class Hosts:
-    """Hosts that have imported all they need and wait to be told to begin: some are started ahead, as importing torch takes seconds."""
+    """Keep hosts ready that have imported everything, because importing torch takes seconds."""
 
     def __init__(self, ahead: int = 4) -> None:
         self._ready = deque(self._started() for _ in range(ahead))
@@ -170,7 +177,7 @@ class Hosts:
 
     @contextlib.contextmanager
     def resident(self, memory: Memory, before: int) -> Iterator[None]:
-        """One with a lease, and its memory on the GPU; it has left at the end."""
+        """Yield a host with a lease, and its memory on the GPU; it has left at the end."""
         self._ready.append(self._started())
         process = self._ready.popleft()
         assert process.stdin is not None and process.stdout is not None
@@ -188,7 +195,9 @@ class Hosts:
 
 
 def _trials(deck: Client, memory: Memory, hosts: Hosts, count: int, took: Samples) -> None:
-    """Milliseconds from the call of `submit` to: its answer, the memory free, the job's first instruction."""
+    """Return the milliseconds from `submit` to its reply, to the free memory and to the job's first
+    instruction.
+    """
     for number in range(count):
         alone = _run(deck, memory.gpus, BRIEF)
         before = memory.free()
@@ -207,13 +216,16 @@ def _trials(deck: Client, memory: Memory, hosts: Hosts, count: int, took: Sample
         for what, milliseconds in found.items():
             took.setdefault((what, "ms"), []).append(milliseconds)
         print(
-            f"trial {number + 1}: memory free after {freed_ms:.0f} ms, the job begins after {begins_ms:.0f} ms",
+            f"trial {number + 1}: memory free after {freed_ms:.0f} ms, "
+            f"the job starts after {begins_ms:.0f} ms",
             flush=True,
         )
 
 
 def _pairs(deck: Client, memory: Memory, hosts: Hosts, count: int, took: Samples) -> None:
-    """Seconds from the call of `submit` to the end of the work, with a host to be evicted and without, in turn."""
+    """Return the seconds from `submit` to the end of the work, with a host to evict and without, in
+    turn.
+    """
     for number in range(count):
         with hosts.resident(memory, memory.free()):
             evicted = _run(deck, memory.gpus, LONG) / 1e3
@@ -228,14 +240,14 @@ def _pairs(deck: Client, memory: Memory, hosts: Hosts, count: int, took: Samples
 
 
 def _run(deck: Client, gpus: int, code: str) -> float:
-    """Milliseconds from the call of `submit` to the moment that the job prints."""
+    """Return the milliseconds from `submit` to the moment that the job prints."""
     began = time.monotonic()
     job = deck.submit([sys.executable, "-c", code], gpus=gpus)
     return 1e3 * (_said(deck, job.id) - began)
 
 
 def _said(deck: Client, job: int) -> float:
-    """The moment that the job printed; it has ended."""
+    """Return the moment that the job printed, once it has ended."""
     ended = deck.wait(job, 10 * PATIENCE_S)
     if ended.status != "done":
         raise SystemExit(

@@ -1,11 +1,12 @@
-"""Which way out of a GPU is the shortest: how soon its memory is free after a process with some GiB there is told to leave.
+"""Find the fastest way for a process to free its GPU memory.
 
-On a machine with an NVIDIA GPU that nobody uses:
+    python -m tests.benchmarks.eviction_ends [--trials 6]
 
-python -m tests.benchmarks.eviction_ends [--trials 6]
-
-The ways are taken in turn. Two moments are told apart, by NVML asked every millisecond: what it allocated is free, and all is but for
-SLACK, the context among it. Rows go to results/eviction_ends.csv. This process makes no CUDA context: it would be on the GPU itself.
+Needs a machine with an NVIDIA GPU that nobody uses. A process with several GiB on the GPU is told
+to leave, in one of several ways, in turn. NVML is asked every millisecond. Two moments are
+measured: the allocated memory is free, and all but SLACK is free, including the context. The rows
+go to results/eviction_ends.csv. This process creates no CUDA context, which would take memory on
+the GPU.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ PROMPTED = ENGINE.replace("PROMPT\n", "model.forward(PROBE)\n")
 
 
 def by_driver(size: int) -> str:
-    """A process with a context and `size` bytes, and nothing else."""
+    """Hold a context and `size` bytes, and nothing else."""
     return f"""
 import ctypes, os, sys
 cuda = ctypes.CDLL("libcuda.so.1")
@@ -112,7 +113,9 @@ WAYS = {
     "exit, without torch, 1/4 GiB": (GIB // 4, by_driver(GIB // 4) + EXIT),
     "exit, without torch, 12 GiB": (12 * GIB, by_driver(12 * GIB) + EXIT),
 }
-"""By name: bytes that it holds at least, and its program. The engine is RWKV-7 with 1.5 billion weights in bf16."""
+"""By name: the bytes that the process holds at least, and its program. The engine is RWKV-7 with
+1.5 billion weights in bf16.
+"""
 
 
 def main() -> int:
@@ -146,7 +149,7 @@ def main() -> int:
 
 
 def _trial(memory: Memory, size: int, process: subprocess.Popen[str]) -> dict[str, float]:
-    """Milliseconds from the word to leave to what is watched for."""
+    """Return the milliseconds from the request to leave to each of the two moments."""
     before = memory.free()
     _tell(process, "resident")
     eventually(lambda: memory.free() < before - size, PATIENCE_S)
@@ -169,7 +172,7 @@ def _trial(memory: Memory, size: int, process: subprocess.Popen[str]) -> dict[st
 
 @contextlib.contextmanager
 def _importing() -> Iterator[dict[str, subprocess.Popen[str]]]:
-    """A process for each way that has imported what it needs, and is not on the GPU yet."""
+    """Return a process for each way that has imported what it needs, and is not on the GPU yet."""
     processes = {
         way: subprocess.Popen(
             [sys.executable, "-c", program],
@@ -195,7 +198,7 @@ def _hear(process: subprocess.Popen[str], word: str) -> None:
 
 
 def _tell(process: subprocess.Popen[str], answer: str = "") -> None:
-    """The next step; `answer`: what it says when it is done."""
+    """Start the next step of a process, and wait for `answer`."""
     assert process.stdin is not None
     process.stdin.write("\n")
     process.stdin.flush()

@@ -1,4 +1,4 @@
-"""What the benchmarks of the monitor share: the real probe, listened to, and loads of a known size on a GPU."""
+"""Run the real probe, and loads of a known size on a GPU, for the benchmarks of the monitor."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Call = Callable[[], object]
 
 
 def need_gpu() -> int:
-    """How many NVIDIA GPUs there are; ends the program in one line where there is none."""
+    """Return the number of NVIDIA GPUs, or exit with one line if there is none."""
     try:
         pynvml.nvmlInit()
         count = int(pynvml.nvmlDeviceGetCount())
@@ -32,7 +32,7 @@ def need_gpu() -> int:
 
 
 def torch_on_gpu() -> Any:
-    """torch, where it can use the GPU; ends the program in one line where it cannot."""
+    """Import torch, or exit with one line if it cannot use the GPU."""
     import torch
 
     if not torch.cuda.is_available():
@@ -43,7 +43,7 @@ def torch_on_gpu() -> Any:
 
 
 class Probe:
-    """The real probe, a process of its own, listened to. `readings` are those of the first GPU."""
+    """Run the real probe in a process of its own, and keep the readings of the first GPU."""
 
     def __init__(self, hz: float = 2.0) -> None:
         self.readings: list[Reading] = []
@@ -62,7 +62,7 @@ class Probe:
                 self.readings.append(message.readings[0])
 
     def between(self, start: float, end: float) -> list[Reading]:
-        """Readings whose interval lies within these times (seconds since the epoch)."""
+        """Return the readings whose interval lies between two times (seconds since the epoch)."""
         inside = [r for r in self.readings if start < r.time < end]
         return inside[1:]
 
@@ -77,11 +77,11 @@ class Ran(NamedTuple):
     start: float
     end: float
     spans: list[tuple[float, float]]
-    """When the GPU had work; all times are seconds since the epoch."""
+    """The times at which the GPU had work, in seconds since the epoch."""
 
 
 def loop(call: Call, seconds: float, duty: float = 1.0, period: float = 0.1) -> Ran:
-    """Run `call` over and over on the GPU, busy for the share `duty` of each `period` (s)."""
+    """Run `call` repeatedly on the GPU, busy for the share `duty` of each `period` (s)."""
     torch = torch_on_gpu()
     call()
     torch.cuda.synchronize()
@@ -100,9 +100,7 @@ def loop(call: Call, seconds: float, duty: float = 1.0, period: float = 0.1) -> 
         event = torch.cuda.Event()
         event.record()
         ahead.append(event)
-        if len(ahead) > (
-            8 if duty == 1.0 else 1
-        ):  # with pauses, nothing may be left to run in them
+        if len(ahead) > (8 if duty == 1.0 else 1):  # no work may be left to run in a pause
             ahead.popleft().synchronize()
     torch.cuda.synchronize()
     end = time.time()

@@ -1,10 +1,11 @@
-"""The history of 8 GPUs after thirty days: its size on disk, and how long zooming in it takes, through the real daemon; and how much memory
-daemon and window take after a day (tests/benchmarks/memory.py).
+"""Measure the history of 8 GPUs after thirty days: its size, the time to zoom in, and memory.
 
     python -m tests.benchmarks.history [--hours 24]
 
-The readings are those of the shipped trace over and over, every figure that moves with 1 % of noise, so that they do not compress better
-than real ones; every 10 s for thirty days, twice a second for the last two hours.
+The size on disk and the time to zoom in are measured with the real daemon, and the memory of daemon
+and window after a day by tests/benchmarks/memory.py. The readings repeat those of the shipped
+trace, and every varying value has 1 % of noise, so that they do not compress better than real ones:
+one every 10 s for thirty days, and two a second for the last two hours.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from tests.benchmarks.rows import context, spread, write
 
 DEVICES, FIELDS, POINTS, ROWS = 8, 40, 600, 600
 GROWTH, NOISE = 100_000, 2.0
-"""Moments over which nothing may grow, and megabytes that are none."""
+"""The number of readings over which memory must not grow, and the tolerance in megabytes."""
 ZOOM_MS = 100.0
 SPANS = {
     "10 min": 600.0,
@@ -85,14 +86,17 @@ def main() -> int:
             "" if target == "" else f"; target {target:g}: {'met' if figure['met'] else 'MISSED'}"
         )
         print(
-            f"{figure['figure']:60} {figure['median']:8.4g} {figure['unit']} (p95 {figure['p95']:.4g}{verdict})"
+            f"{figure['figure']:60} {figure['median']:8.4g} {figure['unit']} "
+            f"(p95 {figure['p95']:.4g}{verdict})"
         )
     print(write("history", [{**figure, **where} for figure in figures]))
     return 0
 
 
 def fill(file: Path, now: float) -> list[float]:
-    """Thirty days up to `now`, as the daemon would have written them. Gives the milliseconds that each append took."""
+    """Write thirty days of history up to `now` as the daemon would, and return the milliseconds of
+    each append.
+    """
     names, values = _trace()
     draw = np.random.default_rng(1)
     moves = values.std(axis=1, keepdims=True) > 0
@@ -126,7 +130,9 @@ def _trace() -> tuple[list[str], np.ndarray]:
 
 
 def memory(hours: float) -> list[dict[str, object]]:
-    """Resident memory of a daemon and of a window after so many hours with 8 GPUs, and how much they grew over the last 100,000 moments."""
+    """Return the resident memory of a daemon and a window after this many hours with 8 GPUs, and
+    its growth over the last 100,000 readings.
+    """
     found: list[dict[str, object]] = []
     for what, target in (("daemon", 80.0), ("window", 250.0)):
         ran = subprocess.run(
@@ -161,7 +167,7 @@ def memory(hours: float) -> list[dict[str, object]]:
 
 
 def zoom(deck: Client, now: float, seconds: float, fields: tuple[str, ...]) -> float:
-    """Milliseconds for one page: all GPUs, one after the other over one connection."""
+    """Return the milliseconds of one page: all GPUs, one after another over one connection."""
     begin = time.perf_counter()
     for device in range(DEVICES):
         found = deck.history(f"GPU-{device}", fields, now - seconds, now, POINTS)

@@ -1,10 +1,13 @@
-"""What a call of attention costs the host, layer by layer: how long before the next call can begin, whatever the GPU does meanwhile.
+"""Measure the host time of an attention call, layer by layer.
 
     python -m tests.benchmarks.host_time [--stub] [--out DIR]
 
-On a GPU, beside torch's own calls. With --stub, on any machine: our kernels are launched by a driver that does nothing, on tensors of the
-CPU; the rest is what runs on a GPU, but for what the allocator does. Layers lie inside each other: what one takes beyond the next is its
-own. Each is called a few hundred times in turn with the others, round by round. Rows go to host_time.csv.
+The host time is the time until the next call can begin, whatever the GPU does meanwhile. It is
+measured on a GPU, beside torch's own calls; or with --stub on any machine, where a driver that does
+nothing launches our kernels on tensors of the CPU. Only the allocator differs from a run on a GPU.
+The layers lie inside each other, so the cost of a layer is its time minus that of the next one.
+Each is called a few hundred times in turn with the others, round by round. The rows go to
+host_time.csv.
 """
 
 from __future__ import annotations
@@ -34,7 +37,7 @@ KERNELS = {"triton": "portable", "hopper": "hopper"}
 
 
 def layers(q: Tensor, k: Tensor, v: Tensor, backend: str) -> dict[str, Callable[[], object]]:
-    """Of one of our backends, the outermost first."""
+    """Return the layers of one of our backends, outermost first."""
     problem, x = describe(q, k, v), arrange(q, k, v, None, None, "bhsd")
     leaves = [t.detach().requires_grad_() for t in (q, k, v)]
     out, lse = forward(x, problem, backend)
@@ -55,7 +58,7 @@ def layers(q: Tensor, k: Tensor, v: Tensor, backend: str) -> dict[str, Callable[
 
 
 def peers(q: Tensor, k: Tensor, v: Tensor) -> dict[str, Callable[[], object]]:
-    """torch's, as users call it, and below."""
+    """Return torch's calls, as users call them and one level below."""
     aten = torch.ops.aten
     return {
         "scaled_dot_product_attention": partial(scaled_dot_product_attention, q, k, v),
@@ -65,7 +68,7 @@ def peers(q: Tensor, k: Tensor, v: Tensor) -> dict[str, Callable[[], object]]:
 
 
 def microseconds(call: Callable[[], object]) -> float:
-    """Host time of a call; nothing waits for the GPU meanwhile, nor it for anything."""
+    """Return the host time of a call, while neither host nor GPU waits for the other."""
     if torch.cuda.is_available():
         torch.cuda.synchronize()
     began = time.perf_counter()
@@ -78,7 +81,7 @@ def measure(device: str) -> list[dict[str, object]]:
     q, k, v = (torch.randn(SHAPE, device=device, dtype=torch.float16) for _ in range(3))
     calls: dict[tuple[str, str], Callable[[], object]] = {}
     for backend in KERNELS:
-        with contextlib.suppress(ValueError):  # not on this GPU
+        with contextlib.suppress(ValueError):  # not supported on this GPU
             choose(describe(q, k, v), backend)
             calls |= {(backend, name): call for name, call in layers(q, k, v, backend).items()}
     if device == "cuda":
@@ -87,7 +90,7 @@ def measure(device: str) -> list[dict[str, object]]:
     for number in range(ROUNDS + 1):
         for key, call in calls.items():
             found = microseconds(call)
-            if number:  # the first compiles
+            if number:  # the first call compiles
                 took[key].append(found)
     return [
         {"by": by, "layer": name, "unit": "us", **spread(found)}
@@ -104,7 +107,7 @@ def main() -> None:
     options = parser.parse_args()
     if not options.stub and not torch.cuda.is_available():
         raise SystemExit(
-            "host time is measured on a GPU, and torch can use none here; --stub measures all but its driver"
+            "torch cannot use a GPU here. To measure everything but the driver, add --stub"
         )
     torch.set_num_threads(1)
     with stub_driver() if options.stub else contextlib.nullcontext():
@@ -117,7 +120,8 @@ def main() -> None:
     where = context(device, ["torch", "triton"])
     for row in rows:
         print(
-            f"{row['by']:8} {row['layer']:34} {row['median']:7} us  (least {row['min']}, P95 {row['p95']})"
+            f"{row['by']:8} {row['layer']:34} {row['median']:7} us  "
+            f"(least {row['min']}, P95 {row['p95']})"
         )
     print(
         write(

@@ -1,8 +1,11 @@
-"""The Jobs page over a full queue: python -m tests.benchmarks.jobs_window.
+"""Measure the Jobs page with a full queue.
 
-A real daemon with 100,000 ended jobs and 10,000 that wait, and the real window, offscreen. A reader opens the page, scrolls through it by
-wheel and keys to the very end, stays there while snapshots come, searches, filters. Meanwhile a timer of the window's own event loop tells
-how late it comes. Writes results/jobs_window.csv: a row a figure, with its target.
+    python -m tests.benchmarks.jobs_window
+
+A real daemon holds 100,000 ended jobs and 10,000 that wait; the window is real, but offscreen. A
+simulated reader opens the page, scrolls to its very end by wheel and keys, stays there while
+snapshots arrive, searches, and filters. Meanwhile a timer in the window's event loop measures its
+delays. The rows go to results/jobs_window.csv: one for each figure, with its target.
 """
 
 from __future__ import annotations
@@ -32,16 +35,19 @@ from tests.benchmarks.rows import context, spread, write
 
 TICK_S = 0.005
 STALL_MS, LATE_MS = 100.0, 33.0
-"""Targets: the longest time the event loop stands still, and the 99th percentile of its lateness."""
+"""Targets in milliseconds: the longest stall of the event loop, and the 99th percentile of its
+delay.
+"""
 INPUT_S = 1 / 60
-"""Between two turns of the wheel, or two presses of a key that is held down."""
+"""Seconds between two turns of the wheel, or two repeats of a key that is held down."""
 PATIENCE_S = 600.0
 
 
 class Lateness(QObject):
-    """How late a timer of the event loop comes, and the CPU time of the thread between two of its ticks: what it worked itself.
+    """Measure how late a timer of the event loop fires, and the thread's CPU time between two
+    ticks.
 
-    A stall counts for every tick that was due in it, not once.
+    A stall counts for every tick that was missed in it, not once.
     """
 
     def __init__(self) -> None:
@@ -56,7 +62,7 @@ class Lateness(QObject):
         self._timer.start()
 
     def taken(self) -> tuple[list[float], list[float]]:
-        """Both in milliseconds, since this was asked last."""
+        """Return both measures in milliseconds, and start anew."""
         found, self._found = self._found, []
         worked, self._worked = self._worked, []
         return found, worked
@@ -73,7 +79,7 @@ class Lateness(QObject):
 
 
 class Reader:
-    """Uses the page as a person does, and keeps what was found: `rows`."""
+    """Use the page as a person does, and keep the figures in `rows`."""
 
     def __init__(self, session: Session) -> None:
         self._session, self._late = session, Lateness()
@@ -86,7 +92,7 @@ class Reader:
     def timed(
         self, name: str, act: Callable[[], object], done: Callable[[], bool], target: float
     ) -> None:
-        """Milliseconds from `act` to `done`."""
+        """Return the milliseconds from `act` to `done`."""
         self._late.taken()
         start = time.perf_counter()
         act()
@@ -95,7 +101,7 @@ class Reader:
         self.stalls(name)
 
     def stalls(self, name: str) -> None:
-        """What the event loop suffered since the last such row, and right after."""
+        """Add rows about the stalls of the event loop since the last such rows."""
         self._session.spin(0.3)
         found, worked = self._late.taken()
         for which, target in (
@@ -110,7 +116,7 @@ class Reader:
         self._add(name, [psutil.Process().memory_info().rss / 1e6], None, "MB")
 
     def held(self, event: Callable[[], None], seconds: float) -> None:
-        """Let something happen sixty times a second."""
+        """Repeat an action sixty times a second."""
         self.until(lambda: False, seconds, event)
 
     def until(
@@ -161,10 +167,10 @@ class Reader:
                 **found,
             }
         )
-        print(
-            f"{name:75} {value:9.4g} {unit:4} {'' if target is None else 'met' if met else f'MISSED ({target:g})'}",
-            flush=True,
-        )
+        verdict = ""
+        if target is not None:
+            verdict = "met" if met else f"MISSED ({target:g})"
+        print(f"{name:75} {value:9.4g} {unit:4} {verdict}", flush=True)
 
 
 def press(
@@ -183,7 +189,7 @@ def measure() -> list[dict[str, object]]:
         reader.until(
             lambda: window.state.snapshot is not None and bool(window.state.snapshot.devices)
         )
-        session.spin(4.0)  # somebody looks at the dashboard first
+        session.spin(4.0)  # the dashboard is shown first
         reader.memory("memory before the page is opened")
         reader.timed(
             "opening the page",
@@ -199,7 +205,7 @@ def measure() -> list[dict[str, object]]:
 
 
 def scroll(reader: Reader) -> None:
-    """To the oldest job, and to and fro in what has come."""
+    """Scroll to the oldest job, and back and forth in the loaded rows."""
     page = reader.page
     reader.until(lambda: len(page.model.rows) > 100)
     reader.held(reader.wheel, 10.0)
@@ -224,7 +230,7 @@ def scroll(reader: Reader) -> None:
 
 
 def search(reader: Reader) -> None:
-    """From the last keystroke to what was looked for: one job, all of them, none."""
+    """Measure the time from the last keystroke to the result: one job, all of them, none."""
     page, deep = reader.page, ENDED // 3
     for name, text, done in (
         ("a word of all jobs", "train", lambda: len(page.model.rows) >= 100),
@@ -255,7 +261,7 @@ def search(reader: Reader) -> None:
 
 
 def choose(reader: Reader) -> None:
-    """The filters; the waiting jobs read to the last."""
+    """Apply the filters, and scroll through the waiting jobs to the last."""
     page = reader.page
     reader.timed(
         "filter: Waiting",

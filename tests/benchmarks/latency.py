@@ -1,4 +1,4 @@
-"""From `submit` to the first instruction of the job, through the real daemon."""
+"""Measure the time from `submit` to the first instruction of the job, with the real daemon."""
 
 from __future__ import annotations
 
@@ -9,12 +9,16 @@ from tests.benchmarks.rows import spread
 
 
 def measure(count: int = 40) -> dict[str, float]:
-    """Milliseconds, over `count` jobs one after the other."""
+    """Return statistics of `count` jobs, one after another, in milliseconds."""
     return spread(samples(count))
 
 
 def samples(count: int = 40, pause: float = 0.0) -> list[float]:
-    """As of `measure`, one by one: the job prints the time as the first thing it does. `pause`: seconds before each submission."""
+    """Return the milliseconds of each job, which prints the time as its first action.
+
+    Args:
+        pause: Seconds before each submission.
+    """
     found = []
     with Client() as deck:
         for i in range(count + 3):
@@ -22,6 +26,6 @@ def samples(count: int = 40, pause: float = 0.0) -> list[float]:
             before = time.time()
             job = deck.submit(["date", "+%s.%N"], gpus=1)
             deck.wait(job.id, timeout=30)
-            if i >= 3:  # the first ones load the interpreter from disk
+            if i >= 3:  # the first jobs load the interpreter from disk
                 found.append((float(deck.log(job.id)) - before) * 1000)
     return found

@@ -1,10 +1,11 @@
-"""How much memory the daemon and the window take after a day with 8 GPUs at two readings a second, lived through as fast as they can.
+"""Measure the memory of the daemon and the window after a day with 8 GPUs, as fast as possible.
 
     python -m tests.benchmarks.memory daemon|window [HOURS]
 
-Each is a process of its own, with what it really imports. It prints a JSON line now and then: moments so far, and resident megabytes.
-The daemon takes every reading in as from its probe, keeps the history on disk and tells snapshots; the window takes in every snapshot,
-shows each of its pages in turn, and draws at its own pace.
+There are two readings a second. Each program runs in a process of its own, with its real imports,
+and prints a JSON line from time to time: the readings so far, and the resident megabytes. The
+daemon receives the readings as from its probe, keeps the history on disk and sends snapshots; the
+window receives every snapshot, shows each of its pages in turn, and draws at its own pace.
 """
 
 from __future__ import annotations
@@ -30,16 +31,20 @@ from scheduler.protocol.snapshot import Busy, DeviceState, Snapshot
 
 DEVICES, HZ, MARKS = 8, 2.0, 24
 FLUSH_EVERY, TELL_EVERY, TURN_EVERY = 10, 20, 600
-"""Moments between two flushes of the history, two snapshots for a window, and two pages."""
+"""The number of readings between two flushes of the history, two snapshots for a window, and two
+pages.
+"""
 
 
 def resident() -> float:
-    """Megabytes of this process."""
+    """Return the resident megabytes of this process."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE") / 1e6
 
 
 def _moments(hours: float) -> Iterator[tuple[int, float, list[Device], list[Reading]]]:
-    """Up to now; prints how large we are after each of MARKS equal parts, and after a tenth of the first."""
+    """Yield the readings, and print the memory after each of MARKS equal parts and after a tenth of
+    the first.
+    """
     count = int(hours * 3600 * HZ)
     start = time.time() - count / HZ
     source = ReplaySource(paths.assets() / "h100.trace.gz", DEVICES, start)

@@ -1,4 +1,7 @@
-"""What nvidia-smi says of the first GPU, in our fields and units: `-q -x`, `dmon`, and `dmon --gpm-metrics`."""
+"""Read what nvidia-smi reports of the first GPU, in our fields and units.
+
+The sources are `-q -x`, `dmon`, and `dmon --gpm-metrics`.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ MIB, KB, MB = 2.0**20, 1e3, 1e6
 
 
 class Place(NamedTuple):
-    """Where in the XML a field stands, and what a unit there is in ours."""
+    """Describe where a field is in the XML, and the factor to our unit."""
 
     path: str
     scale: float = 1.0
@@ -84,7 +87,7 @@ _IN_MB = frozenset({"pcie_rx", "pcie_tx", "nvlink_rx", "nvlink_tx"})
 
 
 def query() -> tuple[dict[str, float | None], set[str]]:
-    """Our fields as `-q -x` tells them (None: N/A there), and those it does not have."""
+    """Return our fields as `-q -x` reports them (None for N/A), and those that it does not have."""
     return parse_query(_run("-q", "-x", "-i", "0"))
 
 
@@ -103,7 +106,7 @@ def parse_query(text: str) -> tuple[dict[str, float | None], set[str]]:
 
 
 def parse_number(text: str) -> float | None:
-    """ "81559 MiB", "16x", "P0", "Enabled" as a number; None for what is N/A."""
+    """Read "81559 MiB", "16x", "P0" or "Enabled" as a number, and N/A as None."""
     text = text.strip()
     if text in _WORDS:
         return _WORDS[text]
@@ -115,12 +118,15 @@ def parse_number(text: str) -> float | None:
 
 
 def dmon(seconds: int) -> dict[str, list[float]]:
-    """Our fields as `dmon` tells them, a value a second."""
+    """Return our fields as `dmon` reports them, with a value for each second."""
     return parse_dmon(_run("dmon", "-s", "pucmt", "-i", "0", "-d", "1", "-c", str(seconds)), _DMON)
 
 
 def gpm(seconds: int) -> dict[str, list[float]]:
-    """Our fields as `dmon --gpm-metrics` tells them: its last columns, in the order of the metrics' numbers."""
+    """Return our fields as `dmon --gpm-metrics` reports them.
+
+    They are its last columns, in the order of the metrics' numbers.
+    """
     ordered = sorted(METRICS, key=METRICS.__getitem__)
     out = _run(
         "dmon",
@@ -146,7 +152,7 @@ def gpm(seconds: int) -> dict[str, list[float]]:
 
 
 def heading(text: str) -> list[str]:
-    """The names of dmon's columns."""
+    """Return the names of dmon's columns."""
     return next(line for line in text.splitlines() if line.startswith("#")).lstrip("# ").split()
 
 
@@ -170,8 +176,9 @@ def _run(*arguments: str) -> str:
             ["nvidia-smi", *arguments], capture_output=True, text=True, timeout=120, check=True
         ).stdout
     except FileNotFoundError as e:
-        raise SystemExit("nvidia-smi is not installed here; it comes with the driver") from e
+        raise SystemExit("nvidia-smi is not installed. It comes with the driver") from e
     except subprocess.CalledProcessError as e:
         raise SystemExit(
-            f"nvidia-smi {' '.join(arguments)} failed: {(e.stdout or e.stderr).strip().splitlines()[-1]}"
+            f"nvidia-smi {' '.join(arguments)} failed: "
+            + (e.stdout or e.stderr).strip().splitlines()[-1]
         ) from e

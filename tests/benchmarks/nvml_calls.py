@@ -1,11 +1,10 @@
-"""What each question of the probe costs: CPU time and wall time of a call, and what it adds up to at the pace of its fields.
+"""Measure what each of the probe's calls of NVML costs, in CPU time and wall time.
 
-On a machine with an NVIDIA GPU:
+    python -m tests.benchmarks.nvml_calls [--hz 2] [--out DIR]
 
-python -m tests.benchmarks.nvml_calls [--hz 2] [--out DIR]
-
-Rows go to results/nvml_calls.csv. At rest, so that a call waits for nobody; the rest of the probe's work (Python, JSON, waking up) is the
-difference to results/probe_cost.csv.
+Needs a machine with an NVIDIA GPU, which should be idle, so that no call waits. The rows go to
+results/nvml_calls.csv, with the total at the pace of the fields. The rest of the probe's work
+(Python, JSON, waking up) is the difference to results/probe_cost.csv.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ REPEATS = 30
 
 
 class Question(NamedTuple):
-    """One that the probe asks, and how often a second."""
+    """Describe a call of the probe, and how often it is made in a second."""
 
     name: str
     ask: Callable[[], object]
@@ -42,7 +41,7 @@ class Question(NamedTuple):
 
 
 def questions(handle: Any, hz: float) -> list[Question]:
-    """All that `scheduler.devices.nvidia.gpu.Gpu` asks of one GPU for a reading."""
+    """Return all calls that `scheduler.devices.nvidia.gpu.Gpu` makes for a reading of one GPU."""
     found = [
         Question(" ".join(c.fields), lambda c=c: optional(c.call, handle), _pace(c.period_s, hz))
         for c in QUERIES
@@ -87,7 +86,7 @@ def _pace(period_s: float, hz: float) -> float:
 
 
 def cost(question: Question) -> dict[str, object]:
-    """Means over REPEATS calls, a little apart as in the probe; the first call is left out."""
+    """Return means over REPEATS calls, with pauses as in the probe, without the first call."""
     cpu, wall = [], []
     for _ in range(REPEATS + 1):
         time.sleep(MIN_INTERVAL_S if question.name.startswith("GPM") else 0.005)
@@ -123,9 +122,8 @@ def main() -> None:
     )
     for row in rows:
         print(
-            "{percent_of_a_core:8} % {cpu_us:9} us of CPU {wall_us:9} us {per_second:8} a second  {question}".format(
-                **row
-            )
+            "{percent_of_a_core:8} % {cpu_us:9} us of CPU {wall_us:9} us "
+            "{per_second:8} a second  {question}".format(**row)
         )
     print(sum(float(str(row["percent_of_a_core"])) for row in rows), "% of a core together")
     print(write("nvml_calls", [row | where for row in rows], arguments.out))

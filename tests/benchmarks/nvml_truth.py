@@ -1,9 +1,10 @@
-"""Every value of the monitor beside what nvidia-smi says in the same run: a table of differences.
+"""Compare every value of the monitor with what nvidia-smi reports in the same run.
 
     python -m tests.benchmarks.nvml_truth [--out DIR]
 
-At rest and under a matrix product. Values that move are compared with the range that our readings had meanwhile: what lies outside it
-by more than nvidia-smi's own rounding and 2 % of our largest value differs. What only one of the two tells is listed, too.
+The device is idle first and then runs a matrix product. A varying value is compared with the range
+of our readings of the same time: it differs if it is outside by more than nvidia-smi's rounding and
+2 % of our largest value. Values that only one of the two reports are listed, too.
 """
 
 from __future__ import annotations
@@ -31,13 +32,17 @@ while True:
     torch.cuda.synchronize()
 """
 _ROUNDING = {"B": 2.0**20, "B/s": 1e6, "W": 1.0, "%": 1.0, "°C": 1.0, "MHz": 1.0}
-"""Of what nvidia-smi prints, by our unit."""
+"""The rounding of what nvidia-smi prints, by our unit."""
 
 
 def compare(
     phase: str, way: str, field: str, theirs: list[float], ours: list[Reading]
 ) -> dict[str, object]:
-    """One row. `theirs`: empty where nvidia-smi says N/A."""
+    """Return one row.
+
+    Args:
+        theirs: The values of nvidia-smi; empty if it reports N/A.
+    """
     values = [r.values[field] for r in ours if field in r.values]
     row: dict[str, object] = {
         "phase": phase,
@@ -69,7 +74,9 @@ def compare(
 
 
 def phase(name: str, probe: Probe) -> list[dict[str, object]]:
-    """All three ways of nvidia-smi, one after the other, each beside our readings of the same time."""
+    """Run all three kinds of nvidia-smi, one after another, each beside our readings of the same
+    time.
+    """
     rows: list[dict[str, object]] = []
     start = time.time()
     asked = [nvidia_smi.query() for _ in range(3)]
@@ -95,7 +102,7 @@ def phase(name: str, probe: Probe) -> list[dict[str, object]]:
         ours = probe.between(start, time.time())
         rows += [
             compare(name, way, field, theirs[1:], ours) for field, theirs in found.items()
-        ]  # the first covers an older span
+        ]  # the first value covers an earlier span
     compared = {row["field"] for row in rows}
     last = probe.readings[-1]
     rows += [
@@ -112,7 +119,7 @@ def main() -> None:
     need_gpu()
     name = torch_on_gpu().cuda.get_device_name()
     probe = Probe()
-    time.sleep(12)  # what is read slowly was read at least twice
+    time.sleep(12)  # long enough to read the slow fields twice
     where = context(name, ["nvidia-ml-py"])
     rows = phase("at rest", probe)
     write("nvml_truth", [row | where for row in rows], out)
@@ -125,9 +132,11 @@ def main() -> None:
     probe.close()
     for row in rows:
         if row["verdict"] not in ("same", "within rounding and noise", "both N/A"):
-            span = f"ours {row['ours_low']}..{row['ours_high']}, theirs {row['theirs_low']}..{row['theirs_high']}"
+            span = f"ours {row['ours_low']}..{row['ours_high']}, "
+            span += f"theirs {row['theirs_low']}..{row['theirs_high']}"
             print(
-                f"{row['phase']:15} {row['way']:22} {row['field']:22} {row['verdict']:12} {span} {row['reason']}"
+                f"{row['phase']:15} {row['way']:22} {row['field']:22} {row['verdict']:12} "
+                f"{span} {row['reason']}"
             )
     counts = {
         verdict: sum(r["verdict"] == verdict for r in rows)

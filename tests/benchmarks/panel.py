@@ -1,9 +1,11 @@
-"""What a streamed piece of an answer costs the assistant panel: CPU time of the window's process, with few and with 1,000 messages.
+"""Measure what a streamed piece of an answer costs the assistant's page.
 
     python -m tests.benchmarks.panel
 
-The real window, offscreen. Every piece is delivered, laid out and painted before the next one comes; in use, pieces that come within
-50 ms of each other are drawn together. Writes results/panel.csv: a row a length of the conversation, in milliseconds.
+This is the CPU time of the window's process, with few and with 1,000 messages. The window is real,
+but offscreen. Every piece is delivered, laid out and painted before the next one arrives; in use,
+pieces that arrive within 50 ms of each other are drawn together. The rows go to results/panel.csv:
+one for each length of the conversation, in milliseconds.
 """
 
 from __future__ import annotations
@@ -44,7 +46,7 @@ class RecordingLink(Link):
 
 
 def measure(length: int) -> dict[str, float]:
-    """CPU milliseconds a piece, and the widgets of messages there are."""
+    """Return the CPU milliseconds of a piece, and the number of message widgets."""
     app = theme.application()
     theme.apply(app, "light")
     link = RecordingLink()
@@ -92,7 +94,8 @@ def main() -> None:
     ]
     for row in rows:
         print(
-            f"{row['messages']} messages: {row['median']} ms (P95 {row['p95']}), {row['bubbles']} bubbles"
+            f"{row['messages']} messages: {row['median']} ms (P95 {row['p95']}), "
+            f"{row['bubbles']} bubbles"
         )
     print(write("panel", rows))
 

@@ -1,10 +1,12 @@
-"""What watching costs: CPU time of our probe, and of daemon and probe, beside nvitop's collector on the same GPU at the same time.
+"""Measure the CPU time of watching a GPU, beside nvitop's collector on the same GPU.
 
     pip install 'gpudeck[bench]'
+
     python -m tests.benchmarks.probe_cost [--hz 2] [--out DIR]
 
-nvitop's ResourceMetricCollector in a process of its own, at the same rate. Fields: what each tells of one GPU; of nvitop's, the mean,
-lowest, highest and last of one figure count as one.
+Our probe, and daemon and probe together, are measured while nvitop's ResourceMetricCollector runs
+in a process of its own at the same rate. The fields that each reports of one GPU are counted; the
+mean, lowest, highest and last value of one of nvitop's figures count as one.
 """
 
 from __future__ import annotations
@@ -49,7 +51,7 @@ while True:
 
 
 def daemon_family(hz: float) -> list[psutil.Process]:
-    """A daemon of our own with its probe, watched by one client as an open window would."""
+    """Run a daemon with its probe, and one client that subscribes as an open window would."""
     settings.save(settings.Settings(source="nvml", telemetry_hz=hz))
     client = Client()
     wait_for_reading(client)
@@ -76,7 +78,7 @@ def main() -> None:
 
 
 def measure(hz: float, out: Path) -> None:
-    """All of them over the same spans of time; the rows are written after each."""
+    """Measure all of them over the same spans of time; write the rows after each span."""
     family = daemon_family(hz)
     probe = Probe(hz)
     nvitop = subprocess.Popen(
@@ -84,7 +86,7 @@ def measure(hz: float, out: Path) -> None:
     )
     assert nvitop.stdout is not None
     fields = {"nvitop collector": int(nvitop.stdout.readline())}
-    time.sleep(8.0)  # what is read once, or slowly, was read
+    time.sleep(8.0)  # the fields that are read once or slowly have been read
     ours = len(probe.readings[-1].values)
     groups = {
         "probe": [psutil.Process(probe.pid)],
@@ -119,7 +121,7 @@ def measure(hz: float, out: Path) -> None:
 def rows_of(
     shares: Mapping[str, Sequence[float]], hz: float, fields: Mapping[str, int]
 ) -> list[dict[str, object]]:
-    """One for each that was measured; tells them."""
+    """Return a row for each that was measured, and print them."""
     peer = statistics.median(shares["nvitop collector"])
     rows: list[dict[str, object]] = []
     for name, samples in shares.items():

@@ -1,6 +1,9 @@
-"""What it takes to cancel many jobs with one order, and a job that many wait for: python -m tests.benchmarks.queue_cancel [--running N].
+"""Measure the cancelling of many jobs at once, and of a job that many others wait for.
 
-By the real daemon, with real processes. Beside each, the longest that another client waited for an answer meanwhile.
+    python -m tests.benchmarks.queue_cancel [--running N]
+
+The daemon and the processes are real. Each row also holds the longest time that another client
+waited for a reply meanwhile.
 """
 
 from __future__ import annotations
@@ -27,7 +30,9 @@ from tests.benchmarks.rows import context, write
 
 ENV = {"PATH": os.environ["PATH"], **{f"VARIABLE_{number}": "x" * 50 for number in range(64)}}
 RUNNER = 8 * 2**20
-"""Bytes that a job which runs takes at most, with its runner: of more than there is memory for, as many as there is."""
+"""Upper bound of the bytes that a running job and its runner take; fewer jobs run if memory is
+short.
+"""
 _PATIENCE_S = 600.0
 
 
@@ -65,7 +70,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _queued(deck: Client) -> dict[str, float]:
-    """A full batch that waits."""
+    """Submit a full batch of jobs that wait."""
     jobs = deck.submit_many([Spec(("true",), "waits", "/", ENV, hold=True)] * MAX_BATCH)
     what = f"{MAX_BATCH} that wait: order to answer"
     with _others() as longest:
@@ -74,7 +79,7 @@ def _queued(deck: Client) -> dict[str, float]:
 
 
 def _parent(deck: Client) -> dict[str, float]:
-    """One for whose success a full batch waits."""
+    """Submit a job that a full batch depends on."""
     first = deck.submit(["true"], hold=True, env=ENV).id
     deck.submit_many([Spec(("true",), "waits", "/", ENV, after=(first,))] * MAX_BATCH)
     what = f"one that {MAX_BATCH} wait for"
@@ -89,7 +94,7 @@ def _parent(deck: Client) -> dict[str, float]:
 
 
 def _running(deck: Client, count: int) -> dict[str, float]:
-    """An array that runs: all share the memory of one device."""
+    """Submit an array whose jobs run at once and share the memory of one device."""
 
     def start() -> tuple[Job, ...]:
         jobs = deck.submit_array(["sleep", "3600"], range(count), memory=2**20, env=ENV)
@@ -117,7 +122,9 @@ def _none_left(deck: Client) -> None:
 
 @contextmanager
 def _others() -> Iterator[Callable[[], float]]:
-    """Another client asks all the time; gives the longest that an answer took, in seconds."""
+    """Send requests continuously as another client, and return the longest wait for a reply in
+    seconds.
+    """
     over, longest = threading.Event(), [0.0]
 
     def ask() -> None:

@@ -1,8 +1,10 @@
-"""Submit and dispatch latency beside gflow (`pip install runqd`, wants tmux) and task-spooler (`apt install task-spooler`), in one run.
+"""Compare the latency of submitting and starting a job with gflow and task-spooler.
 
     PATH=/folder/with/gbatch:$PATH python -m tests.benchmarks.queue_peers
 
-The tools take turns, in an order that rotates. A job is a shell script that writes the time. What is not installed is left out, and said.
+Install them with `pip install runqd` (which needs tmux) and `apt install task-spooler`; a tool that
+is not installed is skipped with a message. The tools take turns in a rotating order. A job is a
+shell script that writes the time.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ ROUNDS = 25
 TIMEOUT_S = 30.0
 
 Submit = Callable[[Path], object]
-"""Submits this script as a job; returns once it is acknowledged."""
+"""Submits this script as a job, and returns once it is acknowledged."""
 
 
 def main() -> int:
@@ -66,8 +68,8 @@ def _measure(base: Path, tools: dict[str, tuple[str, Submit]]) -> list[dict[str,
             tools[tool][1](script)
             acknowledged = time.time()
             began = float(_wait_for(out))
-            time.sleep(0.1)  # its end is not the next one's load
-            if number:  # the first ones load programs from disk
+            time.sleep(0.1)  # its end must not slow down the next job
+            if number:  # the first jobs load programs from disk
                 found[tool, "submit acknowledged"].append((acknowledged - before) * 1000)
                 found[tool, "submit to first instruction"].append((began - before) * 1000)
     where = context(
@@ -104,7 +106,7 @@ def _gpudeck(folder: Path) -> Iterator[dict[str, tuple[str, Submit]]]:
 
 @contextlib.contextmanager
 def _gflow(folder: Path) -> Iterator[dict[str, tuple[str, Submit]]]:
-    """A daemon of its own, with its state, its port and its tmux server."""
+    """Run gflow's daemon with its own state, port and tmux server."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

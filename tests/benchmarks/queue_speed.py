@@ -1,6 +1,8 @@
-"""The queue's own figures, empty and full, beside their targets: python -m tests.benchmarks.queue_speed.
+"""Measure the speed of an empty and a full queue, beside the targets.
 
-Full means 100,000 ended jobs and 10,000 that wait for a device which a running job holds.
+    python -m tests.benchmarks.queue_speed
+
+A full queue holds 100,000 ended jobs and 10,000 that wait for a device which a running job holds.
 """
 
 from __future__ import annotations
@@ -60,7 +62,7 @@ TARGETS = {
     "full: daemon at rest, memory": (80.0, "MB"),
 }
 AT_LEAST = {"1/s"}
-"""Units of which more is better."""
+"""Units of which a higher value is better."""
 
 
 def main() -> int:
@@ -116,7 +118,11 @@ def main() -> int:
 
 
 def fill() -> None:
-    """A job that ended, one that runs and one that waits, made by the daemon; then the ended and the waiting one many times over."""
+    """Fill the queue.
+
+    The daemon makes one job that has ended, one that runs and one that waits; the first and the
+    last are then copied many times.
+    """
     with Client() as deck:
         _until(lambda: bool(deck.snapshot().devices))
         ended = deck.wait(deck.submit(["true", *_WORDS], name="pattern", gpus=1).id)
@@ -141,7 +147,7 @@ def fill() -> None:
         for job in (
             ended.id,
             waits.id,
-        ):  # the rows of the two last, as they are the patterns of the others
+        ):  # the last two rows are the patterns of the others
             db.execute(
                 f"""INSERT OR REPLACE INTO search SELECT jobs.id, outcome, one.submitted, ended, "group", devices, {words}
                 FROM jobs JOIN search AS one ON one.job = ? WHERE status = outcome ORDER BY jobs.id = ?""",
@@ -150,7 +156,10 @@ def fill() -> None:
 
 
 def _passes() -> list[float]:
-    """Milliseconds of a pass over the full queue, in this process: nothing can start, and everybody gets a reason."""
+    """Return the milliseconds of a pass over the full queue, in this process.
+
+    Nothing can start, and every job gets a reason.
+    """
     store = Store(paths.store_file())
     queue = make_queue(store)
     devices = [Device("cpu", 0, platform.processor() or "CPU", "cpu")]
@@ -166,7 +175,7 @@ def _submissions(deck: Client, count: int) -> list[float]:
 
 
 def _at_rest(spans: int = 5, seconds: float = 4.0) -> tuple[list[float], list[float]]:
-    """Percent of a core and resident MB of the daemon alone, with no window and nothing to do but telemetry."""
+    """Return the percent of a core and the resident MB of a daemon that only reads the devices."""
     daemon = psutil.Process(int(paths.daemon_lock().read_text()))
     time.sleep(2.0)
     shares, sizes = [], []
@@ -179,7 +188,7 @@ def _at_rest(spans: int = 5, seconds: float = 4.0) -> tuple[list[float], list[fl
 
 
 def _answers(deck: Client, search: Search, rounds: int = 10) -> list[float]:
-    """Milliseconds of each answer of the daemon, from the newest job to the oldest."""
+    """Return the milliseconds of each of the daemon's replies, newest job first."""
     found = []
     for _ in range(rounds):
         before: int | None = NEWEST
@@ -191,7 +200,7 @@ def _answers(deck: Client, search: Search, rounds: int = 10) -> list[float]:
 
 
 def holder(deck: Client) -> int:
-    """The job that runs, and has the device."""
+    """Return the job that runs and holds the device."""
     return next(job.id for job in deck.snapshot().jobs if job.status == "running")
 
 
@@ -233,7 +242,7 @@ def _row(name: str, samples: Sequence[float]) -> dict[str, object]:
 
 
 def _disk(folder: Path) -> str:
-    """File system of the folder, as what an fsync costs depends on it."""
+    """Return the file system of a folder, because it determines the cost of an fsync."""
     mounts = [p for p in psutil.disk_partitions(all=True) if folder.is_relative_to(p.mountpoint)]
     return max(mounts, key=lambda p: len(p.mountpoint)).fstype if mounts else "unknown"
 

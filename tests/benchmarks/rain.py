@@ -1,9 +1,11 @@
-"""The workload `rain` with the model that is shipped: texts that are rewound where they do not hold, beside texts written once, in turns.
+"""Compare the workload `rain` with texts that are written once, using the shipped model.
 
-python -m tests.benchmarks.rain [--rounds 4] [--texts 50] [--out DIR]
+    python -m tests.benchmarks.rain [--rounds 4] [--texts 50] [--out DIR]
 
-Both methods write about the same random machines, other ones each round, by the command line and the queue. Writes results/rain.csv: how
-many of the texts held (the others are the template's), and the seconds of one text, the refused ones included.
+`rain` rewinds a text when a statement in it does not hold. Both methods take turns and write about
+the same random machines, which are new in each round; both run through the command line and the
+queue. The rows go to results/rain.csv: how many texts held (the others come from the template), and
+the seconds of one text, rejected attempts included.
 """
 
 from __future__ import annotations
@@ -67,7 +69,7 @@ def main() -> int:
 
 
 def run(method: str, texts: int, seed: int) -> dict:
-    """The Result of one job."""
+    """Run one job and return its Result."""
     command = [
         _GPUDECK,
         "run",

@@ -1,10 +1,11 @@
-"""What the hardware tells of the first GPU, as raw and as often as it can be had: for deciding afterwards what follows from it.
+"""Record the raw counters of the first GPU, as often as possible, for later analysis.
 
     python -m tests.benchmarks.raw_counters FILE SMS
 
-Reads until its standard input is closed, then writes FILE (JSON, gzip): the SM clock every millisecond or so, two other calls that tell a
-clock every 5 ms (are they renewed more often?), power and throttle reasons every 20 ms, and the GPM metrics over each 0.1 s and each 0.5 s.
-What this driver refuses is left out, and kept once with its reason.
+Reads until standard input is closed, then writes FILE (JSON, gzip): the SM clock about every
+millisecond, two other calls that report a clock every 5 ms (to see whether they are updated more
+often), power and throttle reasons every 20 ms, and the GPM metrics over each 0.1 s and each 0.5 s.
+A metric or call that this driver refuses is recorded once with its reason.
 """
 
 from __future__ import annotations
@@ -26,40 +27,40 @@ METRICS = {
     for name, number in vars(nv).items()
     if name.startswith("NVML_GPM_METRIC_") and (number <= 13 or 248 <= number <= 260)
 }
-"""Utilisation of every pipe, and the counts of cycles that the driver of our H100 refused."""
+"""The utilisation of every pipe, and the counts of cycles that the driver of our H100 refused."""
 T = TypeVar("T", bound=msgspec.Struct)
 LOOK_S, OTHERS_S, SLOW_S, GPM_S, LONG = 0.001, 0.005, 0.02, 0.1, 5
 
 
 class Interval(msgspec.Struct, frozen=True):
-    """GPM between two samples, in percent or cycles."""
+    """Hold the GPM metrics between two samples, in percent or cycles."""
 
     start: float
     end: float
     long: bool
-    """Over LONG samples instead of one."""
+    """The metrics over LONG samples instead of one."""
     values: dict[str, float]
 
 
 class Raw(msgspec.Struct):
-    """Times are seconds since the epoch."""
+    """Hold all that was recorded. Times are seconds since the epoch."""
 
     sms: int = 0
     capability: tuple[int, int] = (0, 0)
     clock_max: float = 0.0
     clocks: list[tuple[float, float]] = []
-    """When, and MHz."""
+    """Pairs of time and MHz."""
     others: dict[str, list[tuple[float, float]]] = {}
-    """The same by other calls: the graphics clock, and what NVML names the current SM clock."""
+    """The same from other calls: the graphics clock, and NVML's current SM clock."""
     slow: list[tuple[float, float, int]] = []
-    """When, watts (instant), and the bits of why the clocks are held down."""
+    """Time, watts (instantaneous), and the bits of the throttle reasons."""
     intervals: list[Interval] = []
     refused: dict[str, str] = {}
-    """Metrics and calls that have no answer, and why."""
+    """Metrics and calls that fail, and why."""
 
 
 class Recorder:
-    """Looks at what is due, and keeps it in `raw`."""
+    """Read everything that is due, and keep it in `raw`."""
 
     def __init__(self, sms: int) -> None:
         self._handle = nv.nvmlDeviceGetHandleByIndex(0)
@@ -73,7 +74,7 @@ class Recorder:
         self._due = {"others": 0.0, "slow": 0.0, "gpm": 0.0}
 
     def look(self, now: float) -> None:
-        """`now`: seconds since the epoch."""
+        """Read what is due at `now` (seconds since the epoch)."""
         if (
             clock := self._told("clock", nv.nvmlDeviceGetClockInfo, self._handle, nv.NVML_CLOCK_SM)
         ) is not None:
@@ -122,7 +123,7 @@ class Recorder:
             metric = request.metrics[i]
             if metric.nvmlReturn != nv.NVML_SUCCESS:
                 self.raw.refused[name] = str(nv.NVMLError(metric.nvmlReturn))
-            elif metric.value == metric.value:  # NaN while nothing was counted
+            elif metric.value == metric.value:  # NaN if nothing was counted
                 found[name] = metric.value
         return found
 
@@ -150,7 +151,7 @@ def read(file: Path, kind: type[T]) -> T:
 
 
 class Recording:
-    """The recorder in a process of its own, so that it and the load do not wait for each other."""
+    """Run the recorder in a process of its own, so that it and the load do not delay each other."""
 
     def __init__(self, file: Path, sms: int) -> None:
         self._file = file
@@ -160,7 +161,10 @@ class Recording:
         )
 
     def end(self) -> Raw:
-        """Raises CalledProcessError where it failed; what it said is on standard error."""
+        """End the recording.
+
+        Raises CalledProcessError if the process failed; its error is on standard error.
+        """
         assert self._process.stdin is not None
         self._process.stdin.close()
         if status := self._process.wait(60):

@@ -1,4 +1,8 @@
-"""How long a repaint of the dashboard takes: 8 replayed H100s, ten minutes of history, 10 readings a second, the real window, offscreen."""
+"""Measure a repaint of the dashboard: 8 replayed H100s, ten minutes of history, 10 readings a
+second.
+
+The window is real, but offscreen.
+"""
 
 from __future__ import annotations
 
@@ -28,8 +32,14 @@ def measure(
     size: tuple[int, int] = (1280, 800),
     clock: Callable[[], float] = time.perf_counter,
 ) -> dict[str, float]:
-    """Milliseconds from a new snapshot to the painted window: each takes in the next snapshot, lays out, and paints what that changed:
-    tiles, charts, status line. `clock`: seconds; time.thread_time where others use the processors."""
+    """Return the milliseconds from a new snapshot to the painted window.
+
+    Each repaint receives the next snapshot, lays out, and paints what has changed: tiles, charts,
+    status line.
+
+        Args:
+            clock: Returns seconds; time.thread_time on a machine that others use.
+    """
     app = theme.application()
     theme.apply(app, "light")
     window = MainWindow(Link())
@@ -49,11 +59,13 @@ def measure(
         app.processEvents()
         spent.append((clock() - begin) * 1e3)
     window.close()
-    return spread(spent[10:])  # the first ones fill caches
+    return spread(spent[10:])  # the first repaints fill caches
 
 
 def _snapshots(count: int) -> list[Snapshot]:
-    """What the daemon would push of eight GPUs, each of which does what the shipped trace tells, five times as fast: all values move."""
+    """Yield snapshots of eight GPUs that replay the shipped trace five times as fast, so that all
+    values change.
+    """
     start = time.time()
     source = ReplaySource(paths.assets() / "h100.trace.gz", DEVICES, start)
     devices = source.devices()

@@ -1,4 +1,4 @@
-"""Rows of measurements as CSV, each with what they were measured on: device, versions, date."""
+"""Write rows of measurements as CSV, each with the device, the versions and the date."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ RESULTS = Path(__file__).parent / "results"
 
 
 def context(device: str, packages: Sequence[str]) -> dict[str, str]:
-    """The columns that say where and with what a row was measured."""
+    """Return the columns that describe where and with what a row was measured."""
     versions = " ".join(f"{p}={metadata.version(p)}" for p in packages)
     return {
         "date": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M"),
@@ -25,7 +25,7 @@ def context(device: str, packages: Sequence[str]) -> dict[str, str]:
 
 
 def spread(samples: Sequence[float]) -> dict[str, float]:
-    """Median, P95, P99, minimum, maximum and count, rounded to what a reader can use."""
+    """Return median, P95, P99, minimum, maximum and count, rounded."""
     ordered = sorted(samples)
     p95, p99 = (ordered[round(share * (len(ordered) - 1))] for share in (0.95, 0.99))
     found = {
@@ -39,7 +39,7 @@ def spread(samples: Sequence[float]) -> dict[str, float]:
 
 
 def write(name: str, rows: Sequence[Mapping[str, object]], folder: Path = RESULTS) -> Path:
-    """Write `rows` (all with the same keys) as NAME.csv, replacing what was there."""
+    """Write `rows` (all with the same keys) as NAME.csv, and replace an existing file."""
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / f"{name}.csv"
     with file.open("w", newline="") as f:

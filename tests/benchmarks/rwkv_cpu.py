@@ -1,10 +1,12 @@
-"""The model that is shipped, on a CPU, by our engine beside the `rwkv` package, in turn: decode, prefill, and decode of a batch.
+"""Compare our engine with the `rwkv` package, using the shipped model on a CPU.
 
     python -m tests.benchmarks.rwkv_cpu
 
-Writes results/rwkv_cpu.csv: tokens a second over the rounds with their spread, for each implementation, on one thread and, as the engine
-could, on two; how far the logits after a prompt are from the package's, and those of int8 weights from those of fp32; the longest that
-one waits who wants to stop the reading of a prompt; and what loading the World vocabulary takes.
+Decode, prefill and decode of a batch are measured in turn. The rows go to results/rwkv_cpu.csv: the
+tokens a second over the rounds with their spread, for each implementation, on one thread and, as
+the engine can, on two; the difference of the logits after a prompt from the package's, and of int8
+weights from fp32; the longest wait of a request to stop while a prompt is read; and the cost of
+loading the World vocabulary.
 """
 
 from __future__ import annotations
@@ -43,7 +45,7 @@ print(time.perf_counter() - began, resident() - before)
 
 
 def decode(forward: Callable) -> float:
-    """Greedy tokens a second from a short prompt on."""
+    """Return the greedy tokens a second after a short prompt."""
     logits, state = forward([1, 2, 3], None)
     for _ in range(WARM_UP):
         logits, state = forward([int(logits.argmax())], state)
@@ -58,7 +60,7 @@ def prompt(vocabulary: int) -> list[int]:
 
 
 def prefill(forward: Callable, vocabulary: int) -> float:
-    """Tokens a second of a prompt."""
+    """Return the tokens a second of a prompt."""
     tokens = prompt(vocabulary)
     began = time.perf_counter()
     forward(tokens, None)
@@ -74,14 +76,14 @@ def with_threads(count: int, measure: Callable[[], float]) -> float:
 
 
 def longest_wait(model) -> float:
-    """Milliseconds between two looks at whether to stop, while a prompt is read."""
+    """Return the milliseconds between two checks for a stop while a prompt is read."""
     looks = [time.perf_counter()]
     model.forward(prompt(model.vocabulary), None, lambda: looks.append(time.perf_counter()))
     return 1e3 * max(after - before for before, after in pairwise(looks))
 
 
 def batched(model) -> float:
-    """Greedy tokens a second of all sequences of a batch together."""
+    """Return the greedy tokens a second of all sequences of a batch together."""
     logits, state = model.step(list(range(BATCH)), model.fresh(BATCH))
     began = time.perf_counter()
     for _ in range(TOKENS):
@@ -90,7 +92,7 @@ def batched(model) -> float:
 
 
 def vocabulary() -> tuple[list[float], list[float]]:
-    """Seconds and MB that loading the World vocabulary takes, each time in a process of its own."""
+    """Return the seconds and MB of loading the World vocabulary, each time in a new process."""
     from tests.unit.accel.rwkv.rwkv_models import vocabulary_file
 
     command = [sys.executable, "-c", _LOADING, str(vocabulary_file())]
@@ -104,7 +106,7 @@ def vocabulary() -> tuple[list[float], list[float]]:
 def contenders(
     ours: Mapping[str, RWKV7], peer: Callable, size: int
 ) -> dict[tuple[str, str, int], Callable[[], float]]:
-    """By implementation, what it does and threads: tokens a second."""
+    """Return the tokens a second by implementation, task and threads."""
     found: dict[tuple[str, str, int], Callable[[], float]] = {}
     for threads in (1, 2):
         for name, forward in (
@@ -130,7 +132,7 @@ def distance(one: torch.Tensor, other: torch.Tensor) -> float:
 
 def main() -> None:
     torch.set_num_threads(1)
-    warnings.simplefilter("ignore")  # the package's, at import
+    warnings.simplefilter("ignore")  # raised by the package on import
     sys.path.insert(0, str(Path(__file__).parents[1] / "unit" / "assistant"))
     os.environ["RWKV_V7_ON"] = "1"
     from rwkv.model import RWKV
@@ -149,7 +151,7 @@ def main() -> None:
     for number in range(ROUNDS + 1):
         for (who, did, threads), measure in measured.items():
             rate = with_threads(threads, measure)
-            if number:  # the first round compiles
+            if number:  # the first round compiles kernels
                 rates[who, did, threads].append(rate)
     rows = [row(who, did, "tok/s", found, threads) for (who, did, threads), found in rates.items()]
     logits = {name: model.forward(prompt(size))[0] for name, model in ours.items()}
@@ -189,7 +191,8 @@ def main() -> None:
     }
     for told in rows:
         print(
-            f"{told['implementation']}, {told['what']}: {told['median']} {told['unit']} (from {told['min']} to {told['max']})"
+            f"{told['implementation']}, {told['what']}: {told['median']} {told['unit']} "
+            f"(from {told['min']} to {told['max']})"
         )
     print(write("rwkv_cpu", [told | where for told in rows]))
 

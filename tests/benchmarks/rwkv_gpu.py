@@ -1,12 +1,14 @@
-"""Our RWKV-7 on a GPU: decode and prefill with random weights in the official shapes, beside its peers (rwkv_peers.py), in turn.
+"""Compare our RWKV-7 with its peers (rwkv_peers.py) on a GPU, with random weights.
 
     python -m tests.benchmarks.rwkv_gpu [0.1B 1.5B 2.9B] [--alone] [--out DIR]
 
-Writes results/rwkv_gpu.csv, anew after every round: tokens a second of all sequences together, and for decoding the share of the limit
-that memory sets: the bytes of weights and states that a step must move, over the bandwidth that a large copy reaches in the same run. Half
-of random activations are zero after the squared ReLU; of a trained model's 86 to 90 % are, and the rows they meet are not read.
-Before, each is asked for the logits after one prompt: how far they are from ours in fp32 stands beside the speeds. A peer that fails is
-told, and left out.
+Decode and prefill are measured in turn, in the official shapes. The rows go to results/rwkv_gpu.csv
+after every round: the tokens a second of all sequences together and, for decoding, the share of the
+limit set by memory: the bytes of weights and states that a step must move, over the bandwidth of a
+large copy in the same run. Half of the random activations are zero after the squared ReLU; in a
+trained model 86 to 90 % are, and the rows that they meet are not read. Before, each contender
+computes the logits after one prompt, and their difference from ours in fp32 is recorded beside the
+speeds. A peer that fails is reported and skipped.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ SHAPES = {
     "1.5B": (24, 2048, (96, 96, 64, 256)),
     "2.9B": (32, 2560, (96, 96, 64, 320)),
 }
-"""Layers, channels, ranks of w, a, v, g."""
+"""Layers, channels, and ranks of w, a, v and g."""
 VOCABULARY, BATCHES = 65536, (1, 32, 128)
 ROUNDS, TOKENS, PROMPT = 5, 64, 4096
 PROBE = [(i * 37) % VOCABULARY for i in range(700)]
@@ -43,7 +45,7 @@ MIXES = ("x_r", "x_w", "x_k", "x_v", "x_a", "x_g")
 def random_weights(
     layers: int, channels: int, ranks: tuple[int, ...], device: str = "cuda"
 ) -> dict[str, torch.Tensor]:
-    """BlinkDL's names and shapes, in fp16."""
+    """Return random weights with BlinkDL's names and shapes, in fp16."""
 
     def normal(*shape: int, scale: float = 1.0) -> torch.Tensor:
         return torch.randn(*shape, device=device, dtype=torch.float16) * scale
@@ -81,7 +83,7 @@ def random_weights(
 
 
 def ours(tensors: dict[str, torch.Tensor], dtype: torch.dtype) -> RWKV7:
-    """Our model of the same weights."""
+    """Return our model with the same weights."""
     vectors = {
         name: t.flatten() if t.numel() == max(t.shape) else t
         for name, t in canonical(tensors).items()
@@ -90,7 +92,7 @@ def ours(tensors: dict[str, torch.Tensor], dtype: torch.dtype) -> RWKV7:
 
 
 def seconds(call: Callable[[], object]) -> float:
-    """Wall time of a call, the GPU idle before and after."""
+    """Return the wall time of a call, with an idle GPU before and after."""
     torch.cuda.synchronize()
     began = time.perf_counter()
     call()
@@ -99,7 +101,7 @@ def seconds(call: Callable[[], object]) -> float:
 
 
 def bandwidth() -> float:
-    """Bytes a second that a copy within the GPU reads and writes."""
+    """Return the bytes a second that a copy within the GPU reads and writes."""
     source = torch.empty(2**30, dtype=torch.uint8, device="cuda")
     target = torch.empty_like(source)
     target.copy_(source)
@@ -107,7 +109,7 @@ def bandwidth() -> float:
 
 
 def decode(model: RWKV7, batch: int) -> Callable[[], None]:
-    """Greedy tokens of a batch, each fed back through the host as in use."""
+    """Generate greedy tokens of a batch, each fed back through the host as in use."""
     logits, state = model.step([1] * batch, model.fresh(batch))
 
     def run() -> None:
@@ -131,12 +133,13 @@ def peers_of(tensors: dict[str, torch.Tensor]) -> list[Peer]:
             peer.logits(PROBE)
             found.append(peer)
             print(
-                f"{peer.name}: made in {made:.0f} s, first logits after {time.perf_counter() - began:.0f} s",
+                f"{peer.name}: made in {made:.0f} s, "
+                f"first logits after {time.perf_counter() - began:.0f} s",
                 flush=True,
             )
         except (RuntimeError, OSError, ImportError, AttributeError, TypeError) as error:
             print(
-                f"{make.__name__}: {str(error).splitlines()[-1] if str(error) else type(error).__name__}",
+                f"{make.__name__}: {(str(error) or type(error).__name__).splitlines()[-1]}",
                 flush=True,
             )
     return found
@@ -145,7 +148,9 @@ def peers_of(tensors: dict[str, torch.Tensor]) -> list[Peer]:
 def differences(
     name: str, known: RWKV7, asked: Mapping[str, Callable[[], torch.Tensor]]
 ) -> list[dict[str, object]]:
-    """How far each one's logits after PROBE are from those in fp32, relative to their norm."""
+    """Return the difference of each contender's logits after PROBE from those in fp32, relative to
+    their norm.
+    """
     exact = known.forward(PROBE)[0]
     rows: list[dict[str, object]] = []
     for who, logits in asked.items():
@@ -161,11 +166,11 @@ def differences(
 
 
 Runs = Mapping[tuple[str, str], tuple[Callable[[], object], int, float]]
-"""By implementation and what it does: the call, its tokens, and the least seconds that memory allows it."""
+"""By implementation and task: the call, its tokens, and the shortest time that memory allows."""
 
 
 def measure(name: str, limit: float, alone: bool) -> Iterator[list[dict[str, object]]]:
-    """The rows of one model after each round; `alone`: without peers."""
+    """Yield the rows of one model after each round; with `alone`, without peers."""
     tensors = random_weights(*SHAPES[name])
     models = {
         f"gpudeck {label}": ours(tensors, dtype)
@@ -182,7 +187,7 @@ def measure(name: str, limit: float, alone: bool) -> Iterator[list[dict[str, obj
     for number in range(ROUNDS + 1):
         for key, (run, _, _) in runs.items():
             taken = seconds(run)
-            if number:  # the first round compiles
+            if number:  # the first round compiles kernels
                 times[key].append(taken)
         if number:
             yield [*errors, *rows_of(name, runs, times)]
@@ -249,7 +254,7 @@ def main() -> None:
     options = parser.parse_args()
     if unknown := set(options.models) - set(SHAPES):
         parser.error(f"there is no shape of {', '.join(sorted(unknown))}")
-    warnings.simplefilter("ignore")  # the peers', at import
+    warnings.simplefilter("ignore")  # raised by the peers on import
     limit = bandwidth()
     print(f"a copy moves {limit / 1e12:.3g} TB/s")
     packages = [

@@ -1,10 +1,12 @@
-"""How long a big model takes from nothing to its first token on a GPU: a random RWKV-7 of 1.5B parameters, 3 GB in two shards.
+"""Measure the time from the start of a process to the first token of a large model on a GPU.
 
     python -m tests.benchmarks.rwkv_load [--model 1.5B] [--device cuda] [--out DIR]
 
-Each time a process of its own, as the assistant's is: seconds from its start to the imports done, to the weights on the GPU, to the first
-token after a prompt of 32. The first time the kernels are compiled, too; then with the files in the system's cache, and with them put out
-of it. Writes results/rwkv_load.csv.
+The model is a random RWKV-7 of 1.5B parameters, 3 GB in two shards. Each run is a process of its
+own, like the assistant's, and records the seconds until the imports are done, until the weights are
+on the GPU, and until the first token after a prompt of 32. The first run also compiles the kernels;
+later ones run with the files in the system's cache, and without. The rows go to
+results/rwkv_load.csv.
 """
 
 from __future__ import annotations
@@ -46,7 +48,7 @@ print(json.dumps(told))
 
 
 def once(folder: Path, device: str, cache: Path) -> Mapping[str, float]:
-    """Seconds since the start of a process until each mark."""
+    """Return the seconds from the start of a process to each mark."""
     ran = subprocess.run(
         [sys.executable, "-c", _CHILD, repr(time.time()), str(folder), device],
         env=os.environ | {"TRITON_CACHE_DIR": str(cache)}, capture_output=True, text=True, check=True,
@@ -55,7 +57,7 @@ def once(folder: Path, device: str, cache: Path) -> Mapping[str, float]:
 
 
 def forget(folder: Path) -> None:
-    """Put the files out of the system's cache."""
+    """Remove the files from the system's cache."""
     for file in folder.glob("*.safetensors"):
         descriptor = os.open(file, os.O_RDONLY)
         os.fsync(descriptor)
@@ -99,7 +101,8 @@ def main() -> None:
     ]
     for row in rows:
         print(
-            f"{row['how']:24} {row['until']:12} {row['median']:.4g} s (of {row['count']}: {row['min']:.4g} to {row['max']:.4g})"
+            f"{row['how']:24} {row['until']:12} {row['median']:.4g} s "
+            f"(of {row['count']}: {row['min']:.4g} to {row['max']:.4g})"
         )
     print(write("rwkv_load", rows, args.out))
 

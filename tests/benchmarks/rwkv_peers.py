@@ -1,4 +1,6 @@
-"""What our RWKV-7 is measured beside on a GPU, with the same weights: the `rwkv` package with its kernels, and flash-linear-attention."""
+"""Wrap the peers of our RWKV-7 on a GPU: the `rwkv` package with its kernels, and
+flash-linear-attention.
+"""
 
 from __future__ import annotations
 
@@ -20,13 +22,17 @@ from tests.unit.accel.rwkv.rwkv_models import Tensors, to_hf
 class Peer(NamedTuple):
     name: str
     logits: Callable[[Sequence[int]], Tensor]
-    """Of a prompt from the beginning, after its last token: [V]."""
+    """Returns the logits after the last token of a prompt: [V]."""
     decode: Callable[[int], None] | None = None
-    """So many greedy tokens of one sequence, each fed back through the host."""
+    """Generates greedy tokens of one sequence, each fed back through the host."""
 
 
 def package(tensors: Tensors) -> Peer:
-    """In fp16, with its CUDA kernels where nvcc and ninja are there to build them: a minute, once on a machine."""
+    """Return the `rwkv` package's model in fp16.
+
+    Its CUDA kernels are built if nvcc and ninja are installed, which takes a minute once on a
+    machine.
+    """
     kernels = bool(
         shutil.which("nvcc") and (shutil.which("ninja") or importlib.util.find_spec("ninja"))
     )
@@ -51,7 +57,7 @@ def package(tensors: Tensors) -> Peer:
 
 
 def flash_linear_attention(tensors: Tensors) -> Peer | None:
-    """In bf16, by its model for Hugging Face's transformers; None where it is not installed."""
+    """Return its model for Hugging Face's transformers in bf16, or None if it is not installed."""
     if not importlib.util.find_spec("fla"):
         return None
     from fla.models import RWKV7Config, RWKV7ForCausalLM

@@ -1,10 +1,13 @@
-"""Which tiles our RWKV-7 should be computed in on this GPU: each choice of `accel.rwkv.gpu` and `accel.rwkv.prompt` against others.
+"""Compare the tile sizes of our RWKV-7 on this GPU: those of `accel.rwkv.gpu` and
+`accel.rwkv.prompt` against others.
 
     python -m tests.benchmarks.rwkv_tiles [1.5B 2.9B] [--seconds 240] [--out DIR]
 
-First how long each kernel of a step of one sequence takes by itself, in a graph of many. Then the speed of the whole with one choice
-changed at a time; a later choice is tried with the best of those before it. The result must stay what it was with the choices that are in
-the code. Writes results/rwkv_tiles.csv, anew after every row, and ends with what was not tried once the time is up.
+First, each kernel of a step of one sequence is timed by itself, in a graph of many. Then the speed
+of the whole is measured with one choice changed at a time; a later choice is tried with the best of
+those before it. The result must be the same as with the choices in the code. The rows go to
+results/rwkv_tiles.csv after every measurement; when the time is up, the choices that were not tried
+are listed.
 """
 
 from __future__ import annotations
@@ -29,7 +32,7 @@ from tests.benchmarks.rows import RESULTS, context, spread, write
 
 ROUNDS, PROMPT = 5, 4096
 WRONG = {torch.bfloat16: 0.05, torch.int8: 0.05}
-"""Relative difference of the logits that another order of sums does not explain."""
+"""A relative difference of the logits that another order of sums does not explain."""
 
 
 class Choice(NamedTuple):
@@ -38,16 +41,16 @@ class Choice(NamedTuple):
     name: str
     values: tuple[object, ...]
     batch: int = 1
-    """0: of a prompt."""
+    """The number of sequences; 0 means a prompt."""
 
 
 def fixed(tile: Tile) -> Callable[[int], Tile]:
-    """In the place of a function that chooses."""
+    """Return a constant in place of a function that chooses."""
     return lambda _: tile
 
 
 def choices(channels: int) -> Iterator[Choice]:
-    """Of a model of so many channels."""
+    """Return the choices for a model with this number of channels."""
     wide = 1 << (channels - 1).bit_length()
     yield Choice("programs a processor", gpu, "AT_ONCE", (2, 3, 5, 6))
     yield Choice(
@@ -85,13 +88,19 @@ def choices(channels: int) -> Iterator[Choice]:
 
 
 def told(value: object, size: int) -> str:
-    """`size`: channels or sequences, that a function chooses by."""
+    """Return a row of the results.
+
+    Args:
+        size: The channels or sequences that the choice depends on.
+    """
     chosen = value(size) if callable(value) else value
     return str(tuple(chosen) if isinstance(chosen, tuple) else chosen)
 
 
 def rate(model: RWKV7, batch: int) -> tuple[dict[str, float], torch.Tensor]:
-    """Tokens a second, and logits after a prompt of fixed tokens (batch 0) or one step after it."""
+    """Return the tokens a second, and the logits after a prompt of fixed tokens (batch 0) or one
+    step after it.
+    """
     ids = [(i * 37) % model.vocabulary for i in range(PROMPT)]
     _, state = model.forward(ids[:64])
     if not batch:
@@ -111,7 +120,9 @@ def rate(model: RWKV7, batch: int) -> tuple[dict[str, float], torch.Tensor]:
 
 
 def kernels(model: RWKV7) -> Iterator[dict[str, object]]:
-    """Each kind of launch of a step by itself: microseconds, and how often a step has it."""
+    """Time each kind of launch of a step by itself, in microseconds, with its number of launches in
+    a step.
+    """
     model.step([1], model.fresh())
     step = model._gpu[1]
     kinds: dict[str, list[Callable[[], None]]] = defaultdict(list)
@@ -148,7 +159,7 @@ def tried(model: RWKV7, dtype: torch.dtype, end: float) -> Iterator[dict[str, ob
                     model._prompt = None
                     try:
                         found, logits = rate(model, choice.batch)
-                    except RuntimeError as error:  # more than a processor has
+                    except RuntimeError as error:  # more than a multiprocessor has
                         print(f"{choice.what} {value}: {error}", flush=True)
                         continue
                 exact = logits if exact is None else exact
@@ -202,7 +213,8 @@ def main() -> None:
                     rows.append(row)
                     write("rwkv_tiles", rows, options.out)
                     print(
-                        f"{name} {row['dtype']} {row['what']} {row['choice']}: {row['median']} {row['unit']}",
+                        f"{name} {row['dtype']} {row['what']} {row['choice']}: "
+                        f"{row['median']} {row['unit']}",
                         flush=True,
                     )
 

@@ -1,19 +1,25 @@
-"""How true the live TFLOP/s and TB/s are: the probe's hardware counters against work that was counted, on a Hopper GPU.
+"""Compare the live TFLOP/s and TB/s with work that was counted, on a Hopper GPU.
 
     python -m tests.benchmarks.tflops_truth [--whole] [--out DIR]
+
     python -m tests.benchmarks.tflops_truth --again FILE [--out DIR]
 
-Large products, which meet the card's own power limit, in BF16 and FP16, busy for 15, 30, 60 and 100 % of the time; FP8 and TF32 at 30 and
-100 %; BF16 with longer and shorter pauses: 16 cases of 3.5 s each. --whole adds FP32, small products, attention and copies, and runs all
-twice. Inputs are random. No setting of the card is touched.
+The probe's hardware counters are compared with large products, which reach the card's power limit,
+in BF16 and FP16, busy for 15, 30, 60 and 100 % of the time; in FP8 and TF32 at 30 and 100 %; and in
+BF16 with longer and shorter pauses: 16 cases of 3.5 s each. --whole adds FP32, small products,
+attention and copies, and runs all cases twice. Inputs are random. No setting of the card is
+changed.
 
-The driver renews what it tells of the clock every 0.1 s. A load with this very period is seen in one moment of its course again and again;
-one of 0.13 s is seen evenly. One case has 0.1 s nevertheless, to show what that does. What is shown is compared with what was done in the
-seconds that it is about: the counters' shares come about 0.1 s late.
+The driver updates the clock that it reports every 0.1 s. A load with this period is always observed
+in the same phase; one of 0.13 s is observed evenly. One case uses 0.1 s nevertheless, to show the
+effect. What is shown is compared with the work done in the seconds that it describes: the counters'
+shares arrive about 0.1 s late.
 
-Beside what the probe shows (tflops_truth.csv), the raw counters and clocks are recorded (tflops_raw.json.gz), and the error of every
-candidate for the clock is computed from them (tflops_clocks.csv, see clock_models.py); --again does that anew from such a file, without a
-GPU. A case that fails is told and left out; what was measured until then is written whatever happens. Exit status 1 where one failed.
+Beside what the probe shows (tflops_truth.csv), the raw counters and clocks are recorded
+(tflops_raw.json.gz), and the error of every candidate for the clock is computed from them
+(tflops_clocks.csv, see clock_models.py). --again repeats this from such a file, without a GPU. A
+case that fails is reported and skipped; what was measured before is always written. The exit status
+is 1 if a case failed.
 """
 
 from __future__ import annotations
@@ -36,13 +42,13 @@ SECONDS, ROUNDS, N, SMALL, TOKENS, WORDS = 3.5, 2, 8192, 2048, 16384, 2**30
 DUTIES = (0.15, 0.3, 0.6, 1.0)
 PERIOD, IN_STEP = 0.13, 0.1
 OTHER_PACES = ((0.6, IN_STEP), (0.6, 0.037), (0.3, 0.37), (0.5, 1.0))
-"""Busy for which share of how many seconds, besides."""
+"""Additional loads: the busy share, and the period in seconds."""
 FACTORS = {"bf16": 1.0, "fp16": 1.0, "fp8": 2.0, "tf32": 0.5}
 AIM = 0.05
 INTERVAL_S = 0.5
-"""Of the probe's readings."""
+"""The number of the probe's readings."""
 REST_S = 1.0
-"""Before the first case, so that the recording knows the idle card."""
+"""Seconds before the first case, in which the idle card is recorded."""
 
 
 class Case(NamedTuple):
@@ -50,14 +56,14 @@ class Case(NamedTuple):
     load: str
     duty: float
     field: str
-    """What is compared: tflops_gpm, or bandwidth."""
+    """The compared field: tflops_gpm or bandwidth."""
     work: float
-    """FLOP or bytes a call."""
+    """FLOP or bytes of a call."""
     call: Call
     factor: float = 1.0
-    """What a cycle of the tensor pipe does with this data type, BF16 being 1."""
+    """The work of the tensor pipe in a cycle with this data type, relative to BF16."""
     period: float = PERIOD
-    """Seconds in which it is busy once."""
+    """The period of the load in seconds."""
 
 
 def gemm_cases(torch: Any, whole: bool) -> list[Case]:
@@ -161,7 +167,7 @@ def attention_cases(torch: Any) -> list[Case]:
 
 
 def bandwidth_cases(torch: Any) -> list[Case]:
-    """Copies far larger than any cache: each byte is read once and written once."""
+    """Return copies far larger than any cache, which read and write each byte once."""
     source = torch.randn(WORDS, device="cuda", dtype=torch.float32)
     target = torch.empty_like(source)
     return [
@@ -179,20 +185,20 @@ def bandwidth_cases(torch: Any) -> list[Case]:
 
 
 class Counted(msgspec.Struct, frozen=True):
-    """What one case did, for the analysis. Times are seconds since the epoch."""
+    """Hold what one case did, for the analysis. Times are seconds since the epoch."""
 
     case: str
     load: str
     factor: float
     flops: float
-    """FLOP/s on average, counted."""
+    """The counted mean in FLOP/s."""
     start: float
     end: float
     spans: list[tuple[float, float]]
 
 
 class Session(msgspec.Struct, frozen=True):
-    """tflops_raw.json.gz."""
+    """Hold the contents of tflops_raw.json.gz."""
 
     where: dict[str, str]
     raw: raw_counters.Raw
@@ -200,12 +206,13 @@ class Session(msgspec.Struct, frozen=True):
 
 
 def measure(case: Case, probe: Probe) -> tuple[dict[str, object], Counted | None]:
-    """One row: what was counted, what was shown of the same seconds, and how far they are apart. And what the analysis needs, of FLOPs.
+    """Return a row and, for FLOPs, the data of the analysis.
 
-    Of a load that is busy once in a second or so, only whole periods are compared.
+    The row holds what was counted, what was shown of the same seconds, and the difference. Of a
+    load that is busy about once a second, only whole periods are compared.
     """
     ran = loop(case.call, SECONDS, case.duty, case.period)
-    time.sleep(0.6)  # the last interval is still being read
+    time.sleep(0.6)  # wait until the last interval has been read
     late = clock_models.LATE_S
     readings = probe.between(ran.start + late, ran.end + late)
     readings = readings[: len(readings) - len(readings) % max(round(case.period / INTERVAL_S), 1)]
@@ -214,7 +221,8 @@ def measure(case: Case, probe: Probe) -> tuple[dict[str, object], Counted | None
     shown = [r.values[case.field] / scale for r in readings if case.field in r.values]
     if not shown:
         raise RuntimeError(
-            f"the probe told no {case.field} meanwhile: {readings[-1].absent.get(case.field) if readings else 'no reading'}"
+            f"the probe reported no {case.field}: "
+            + (readings[-1].explained().get(case.field, "") if readings else "no reading")
         )
     mean = statistics.mean(shown)
     began, ended = readings[0].time - INTERVAL_S - late, readings[-1].time - late
@@ -244,7 +252,10 @@ def measure(case: Case, probe: Probe) -> tuple[dict[str, object], Counted | None
 
 
 def analyse(session: Session, out: Path) -> Path | None:
-    """Write tflops_clocks.csv, and print which candidate is best. None where nothing was counted."""
+    """Write tflops_clocks.csv, and print which candidate is best.
+
+    Returns None if nothing was counted.
+    """
     rows, off = [], []
     for done in session.counted:
         case = clock_models.Case(session.raw, done.start, done.end, done.spans)
@@ -259,7 +270,7 @@ def analyse(session: Session, out: Path) -> Path | None:
             {
                 **head,
                 **{f"error_percent: {name}": value for name, value in found.items()},
-                **clock_models.tells(case),
+                **clock_models.evidence(case),
                 **session.where,
             }
         )
@@ -280,31 +291,32 @@ def analyse(session: Session, out: Path) -> Path | None:
 
 
 class Results:
-    """What was measured until now."""
+    """Hold what has been measured so far."""
 
     def __init__(self, where: dict[str, str]) -> None:
         self.where = where
         self.rows: list[dict[str, object]] = []
-        """Of what was shown."""
+        """The number of readings shown."""
         self.counted: list[Counted] = []
         self.failed = 0
 
     def take(self, case: Case, probe: Probe, turn: int) -> None:
-        """Measure a case, and print how it went."""
+        """Measure a case, and print the outcome."""
         try:
             row, done = measure(case, probe)
         except (
             RuntimeError,
             AttributeError,
             NotImplementedError,
-        ) as e:  # torch refuses a data type or runs out of memory
+        ) as e:  # torch refuses a data type, or runs out of memory
             self.failed += 1
             print(f"{case.name:26} {case.load:22} FAILED: {e}", flush=True)
             return
         self.rows.append({"round": turn, **row, **self.where})
         self.counted += [done] if done else []
         print(
-            f"{case.name:26} {case.load:22} counted {row['counted']:9} shown {row['shown_mean']:9} {row['unit']:8}"
+            f"{case.name:26} {case.load:22} counted {row['counted']:9} "
+            f"shown {row['shown_mean']:9} {row['unit']:8}"
             f" error {row['error_percent']:6} %  at power limit {row['at_power_limit_percent']:3} %",
             flush=True,
         )

@@ -1,4 +1,4 @@
-"""What the dashboard showed while tours' jobs were timed, beside what the jobs counted, as CSV.
+"""Compare what the dashboard showed during tours with what their jobs counted, as CSV.
 
 python -m tests.benchmarks.tour_live TOUR/results.json ...
 """
@@ -14,7 +14,7 @@ from tests.benchmarks.rows import write
 
 
 def row(file: Path) -> dict[str, object]:
-    """One tour."""
+    """Return the row of one tour."""
     tour = json.loads(file.read_text())
     result, live = tour["job"]["state"]["result"], tour["live"]
     return {

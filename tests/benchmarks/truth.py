@@ -1,10 +1,13 @@
-"""How many numbers a model invents: briefs and answers of random machines, as they would be shown, judged by a checker of its own.
+"""Count the numbers that a model invents in briefs and answers about random machines.
 
-python -m tests.benchmarks.truth [--model FOLDER] [--device cuda] [--texts 10000] [--workers 1] [--seed 0] [--out DIR]
+    python -m tests.benchmarks.truth [--model FOLDER] [--device cuda] [--texts 10000] [--workers 1]
+        [--seed 0] [--out DIR]
 
-Without a model the template writes. A row goes to results/truth.csv: texts by what was the matter with their facts, how many the model
-wrote (the rest are the template's, as the model's did not hold), how many have a number that no fact has. Interrupted, it tells of the
-texts until then. Exit status 1 where there is such a number, or fewer texts than asked for.
+An independent checker judges the texts as they would be shown. Without a model, the template writes
+them. A row goes to results/truth.csv: the texts by the fault of their facts, how many the model
+wrote (the others come from the template, because the model's text did not hold), and how many
+contain a number that no fact has. An interrupted run reports the texts so far. The exit status is 1
+if there is such a number, or fewer texts than requested.
 """
 
 from __future__ import annotations
@@ -24,7 +27,7 @@ from tests.benchmarks.rows import RESULTS, context, write
 from tests.unit.assistant.truth import Count, Text, texts
 
 _PIECE = 50
-"""Texts of one seed, which a process writes at once."""
+"""The number of texts of one seed, which one process writes."""
 
 
 def main() -> int:
@@ -72,7 +75,7 @@ def main() -> int:
 
 
 def _left_to_the_first() -> None:
-    """Whoever interrupts means the whole, which then tells of what it has."""
+    """Ignore Ctrl+C, because the first process handles it and reports what there is."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 

@@ -1,6 +1,8 @@
-"""From the start of the process to the first live chart: interpreter, imports, window, daemon, first reading, painted.
+"""Measure the time from the start of the process to the first live chart.
 
-python -m tests.benchmarks.window_start      one start, in this process, as JSON
+    python -m tests.benchmarks.window_start      one start, in this process, as JSON
+
+It covers the interpreter, imports, window, daemon, first reading and painting.
 """
 
 from __future__ import annotations
@@ -18,8 +20,11 @@ from scheduler.protocol.errors import DaemonGone
 
 
 def measure(count: int = 7) -> dict[str, dict[str, float]]:
-    """Seconds, with the daemon already running (`warm`) and with none (`cold`): each start is a fresh process, in turn."""
-    from tests.benchmarks.rows import spread  # not for the start that is measured
+    """Return the seconds with the daemon already running (`warm`) and without one (`cold`).
+
+    Each start is a new process; both kinds take turns.
+    """
+    from tests.benchmarks.rows import spread  # not part of the measured start
 
     samples: dict[str, list[float]] = {"warm": [], "cold": []}
     for turn in range(count + 1):
@@ -32,7 +37,7 @@ def measure(count: int = 7) -> dict[str, dict[str, float]]:
                 check=True,
                 text=True,
             )
-            if turn:  # the first one loads the libraries from disk
+            if turn:  # the first start loads the libraries from disk
                 found.append(json.loads(run.stdout)["seconds"])
     return {kind: spread(found) for kind, found in samples.items()}
 
@@ -46,7 +51,7 @@ def _stop_daemon() -> None:
 
 
 def _age() -> float:
-    """Seconds since this process was started, by the kernel's clock (to 10 ms)."""
+    """Return the seconds since this process was started, by the kernel's clock (to 10 ms)."""
     ticks = int(Path("/proc/self/stat").read_text().rsplit(")", 1)[1].split()[19])
     return time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
 
@@ -54,7 +59,7 @@ def _age() -> float:
 def main() -> None:
     began = time.time() - _age()
     os.environ["QT_QPA_PLATFORM"] = "offscreen"
-    begin()  # as `gpudeck` does
+    begin()  # like `gpudeck`
     from app.tour.session import Session
 
     with Session() as session:

@@ -8,7 +8,7 @@ import pytest
 from scheduler.devices import trace
 from scheduler.protocol import paths
 from scheduler.protocol.devices import Reading
-from tests.benchmarks.energy_truth import Case, Look, Ran, Session, joules_at, moved, rows
+from tests.benchmarks.energy_truth import Case, CounterReading, Ran, Session, joules_at, moved, rows
 
 
 @pytest.fixture(scope="module")
@@ -19,7 +19,7 @@ def recorded() -> list[Reading]:
 
 
 def test_what_is_told_of_a_recorded_h100_is_what_its_counter_told(recorded: list[Reading]) -> None:
-    looks = [Look(r.time, r.values["energy"]) for r in recorded]
+    looks = [CounterReading(r.time, r.values["energy"]) for r in recorded]
     steps = moved(looks)
     assert 30 < len(steps) < 40
     ran = [
@@ -40,9 +40,12 @@ def test_what_is_told_of_a_recorded_h100_is_what_its_counter_told(recorded: list
 
 def test_a_counter_that_stands_still_between_its_steps_is_taken_to_rise_evenly() -> None:
     steps = moved(
-        [Look(t / 10, joules) for t, joules in enumerate((5.0, 5.0, 7.0, 7.0, 7.0, 13.0, 13.0))]
+        [
+            CounterReading(t / 10, joules)
+            for t, joules in enumerate((5.0, 5.0, 7.0, 7.0, 7.0, 13.0, 13.0))
+        ]
     )
-    assert steps == [Look(0.0, 5.0), Look(0.2, 7.0), Look(0.5, 13.0)]
+    assert steps == [CounterReading(0.0, 5.0), CounterReading(0.2, 7.0), CounterReading(0.5, 13.0)]
     assert [joules_at(steps, at) for at in (0.0, 0.1, 0.2, 0.35, 0.5)] == pytest.approx(
         [5.0, 6.0, 7.0, 10.0, 13.0]
     )
@@ -57,7 +60,7 @@ def test_pauses_in_step_with_the_readings_are_told_wrong_and_a_job_that_was_not_
         Reading("a", t / 2, {"power": 700.0}) for t in range(20)
     ]  # each as the card is busy, a third of the time
     readings += [Reading("a", at, {}, {"power": "not read"}) for at in (9.8, 9.9)]
-    looks = [Look(t / 10, 24.0 * t) for t in range(101)]
+    looks = [CounterReading(t / 10, 24.0 * t) for t in range(101)]
     ran = [Ran(Case("busy", 9.0, 0.3, 0.5), 0.4, 9.6), Ran(Case("unread", 0.3, 1.0), 9.7, 9.95)]
     found = {
         (row["case"], row["of"]): (row["joules_ours"], row["difference_percent"])
