@@ -37,9 +37,9 @@ def follow(job: Job, args: Namespace) -> int:
     Returns:
         The exit status: 0 if the job succeeded.
     """
-    if not args.json:
-        print_line(f"job {job.id} ({job.spec.name})")
     try:
+        if not args.json:
+            print_line(f"job {job.id} ({job.spec.name})")
         while job.active:
             time.sleep(POLL_S)
             job = with_retries(lambda client: client.job(job.id))  # noqa: B023
