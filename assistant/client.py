@@ -1,4 +1,4 @@
-"""How window and command line reach the assistant. Free of torch and Qt; every call blocks.
+"""The client of the assistant's process. Free of torch and Qt; every call blocks.
 
 from assistant.client import Assistant
 answer = Assistant().ask("how hot is the GPU?")
@@ -18,17 +18,7 @@ import msgspec
 from assistant import messages as m
 from assistant.idle import Cancelled
 from assistant.intents.tool_call import ToolCall
-from assistant.messages import (
-    Answer,
-    Chunk,
-    Completion,
-    DeviceChoice,
-    Event,
-    ModelSpeed,
-    State,
-    Waiting,
-    When,
-)
+from assistant.messages import Answer, Chunk, Completion, DeviceChoice, Event, ModelSpeed, When
 from assistant.tools.proposal import NEW_JOBS, Decision, Proposal
 from scheduler.background.launch import start_process
 from scheduler.client import Client
@@ -42,29 +32,38 @@ _ENCODE = msgspec.json.Encoder().encode
 _DECODE: Callable[[bytes], m.Reply] = msgspec.json.Decoder(m.Reply).decode
 
 OnEvent = Callable[[Event], None]
-
-
 R = TypeVar("R", Answer, Completion, ModelSpeed)
 
-DEATHS = 5
-"""Processes that may end under a request one after the other, without a word and with no text more, until that is an error."""
+_MAX_DEATHS = 5
+"""Processes that may end under a request, one after the other and without new text, before that
+is an error."""
 
 
 def socket_path() -> Path:
-    """The assistant's socket."""
+    """Return the path of the assistant's socket."""
     return paths.runtime() / "assistant.sock"
 
 
 class Assistant:
-    """The assistant, started on demand. One request at a time; `cancel` and `status` may come from other threads."""
+    """Talk to the assistant's process, which is started on demand.
+
+    An object handles one request at a time; `cancel`, `use_cpu` and `status` may be called from
+    other threads.
+    """
 
     def __init__(self, *, start: bool = True, timeout: float = 30.0) -> None:
-        """`timeout`: seconds of silence after which the assistant counts as gone; while it works it speaks every second."""
+        """Create a client.
+
+        Args:
+            start: Start the process if it does not run.
+            timeout: Seconds without a sign of life after which the process counts as gone; while
+                it works it sends one every second.
+        """
         self._start, self._timeout = start, timeout
         self._request = ""
-        self._told: set[type[m.Cancel | m.UseCpu]] = set()
+        self._signals: set[type[m.Cancel | m.UseCpu]] = set()
         self.allowed: set[str] = set()
-        """Tools, such as `operate cancel`, that were allowed for this session: as long as this object is used."""
+        """Tools, such as `operate cancel`, that are allowed as long as this object is used."""
 
     def ask(
         self,
@@ -74,15 +73,27 @@ class Assistant:
         device: DeviceChoice = "auto",
         meant: ToolCall | None = None,
     ) -> Answer:
-        """Answer a question. `on_event` hears what is waited for and the text piece by piece. `device`: cpu does not wait for a GPU.
+        """Answer a question, or propose what it asks for.
 
-        Where something is to be done, the answer has a proposal, for `approve`: a job that is submitted so runs in this process's folder,
-        with its environment. What was allowed for this session is done at once, where the rules read the request so, too. Where it is not
-        clear what is meant, the answer has choices: ask again, with the one that is `meant`.
+        An answer with a proposal is for `approve`. A job that is submitted runs in this process's
+        folder and with its environment. A tool that was allowed for the session is carried out at
+        once if the rules read the request the same way. An answer with choices asks what is meant:
+        call `ask` again with the chosen call as `meant`.
 
-        Raises Cancelled after `cancel`, DaemonGone where daemon or assistant are not there, UserError for what the user can put right.
+        Args:
+            text: The question.
+            when: Answer now, or once the devices are idle.
+            on_event: Called with what the request waits for, and with the text piece by piece.
+            device: `cpu` does not wait for a GPU.
+            meant: The chosen call, if an answer to the question had choices.
+
+        Raises:
+            Cancelled: `cancel` was called.
+            DaemonGone: The daemon or the assistant is not running.
+            UserError: The request cannot be answered; the message says what to do.
         """
-        answer = self._answer(m.Ask(text, when, self._new(), os.getcwd(), device, meant), on_event)
+        request = m.Ask(text, when, self._new_id(), os.getcwd(), device, meant)
+        answer = self._converse(request, on_event, Answer)
         proposal = answer.proposal
         if proposal is None or not proposal.certain or proposal.tool not in self.allowed:
             return answer
@@ -90,18 +101,26 @@ class Assistant:
         return msgspec.structs.replace(done, call=answer.call, routed=answer.routed)
 
     def approve(self, proposal: Proposal, how: Decision = "once") -> Answer:
-        """A person's word on a proposal: it is done, and the answer says so; `session`: and not asked again by this object; `never`: it
-        is not done, nor proposed again, until that is taken back (`assistant.tools.permissions.take_back`).
+        """Carry out a proposal, or refuse its tool.
 
-        Where things have changed meanwhile, nothing is done, and the answer has another proposal. Raises UserError where the proposal is
-        gone, or cannot be carried out any more, DaemonGone.
+        If things have changed, nothing is done, and the answer has another proposal.
+
+        Args:
+            proposal: From an answer.
+            how: `once` carries it out; `session` also allows the tool for this object; `never`
+                refuses the tool until `assistant.tools.permissions.forget` allows it again.
+
+        Raises:
+            DaemonGone: The daemon is not running.
+            UserError: The proposal has expired, or cannot be carried out any more.
         """
         env = make_spec((), {}).env if proposal.tool in NEW_JOBS and how != "never" else {}
         try:
-            reply = self._once(m.Approve(proposal.id, how, env))
+            reply = self._send(m.Approve(proposal.id, how, env))
         except DaemonGone as e:
             raise UserError(
-                "the assistant ended meanwhile, and its proposals with it. See gpudeck jobs for whether it was done, or ask again"
+                "the assistant ended, and its proposals with it. Check gpudeck jobs for whether "
+                "it was done, or ask again"
             ) from e
         assert isinstance(reply, Answer), reply
         if how == "session" and not proposal.once:
@@ -118,155 +137,167 @@ class Assistant:
         daily: bool = False,
         device: DeviceChoice = "auto",
     ) -> Answer:
-        """A brief of one job, or of all that happened since a time (None: ten minutes ago), and `Answer.report`, all of it.
+        """Write a report on one job, or on everything since a time; it is `Answer.report`.
 
-        `daily`: it is called the report on a day. Raises as `ask` does, and NotFound.
+        Args:
+            job: The number of the job; None for everything.
+            since: Seconds since the epoch; None: the last ten minutes.
+            when: Write it now, or once the devices are idle.
+            on_event: As for `ask`.
+            daily: Title it as the report on a day.
+            device: `cpu` does not wait for a GPU.
+
+        Raises as `ask` does, and NotFound.
         """
-        return self._answer(m.Report(job, since, daily, when, self._new(), device), on_event)
+        request = m.Report(job, since, daily, when, self._new_id(), device)
+        return self._converse(request, on_event, Answer)
 
     def complete(self, request: m.CompletionRequest, on_event: OnEvent | None = None) -> Completion:
-        """What the model makes of a prompt; its text comes to `on_event` in Chunks. Raises as `ask` does, and PromptTooLong."""
-        return self._converse(
-            msgspec.structs.replace(request, id=self._new()), on_event, Completion
-        )
+        """Continue a prompt by the model; `on_event` is called with the text as Chunks.
+
+        Raises as `ask` does, and PromptTooLong.
+        """
+        request = msgspec.structs.replace(request, id=self._new_id())
+        return self._converse(request, on_event, Completion)
 
     def benchmark(
         self, model: str, on: Literal["cpu", "cuda"] = "cpu", on_event: OnEvent | None = None
     ) -> ModelSpeed:
-        """How fast the model in that folder or file is there. Raises as `ask` does."""
-        return self._converse(m.Benchmark(model, on, self._new()), on_event, ModelSpeed)
+        """Measure the speed of the model in a folder or file. Raises as `ask` does."""
+        return self._converse(m.Benchmark(model, on, self._new_id()), on_event, ModelSpeed)
 
     def wake(self) -> None:
-        """Have its process there, which loads the model: somebody is about to ask. Raises DaemonGone, UserError."""
+        """Start the process, which loads the model, before the first request.
+
+        Raises DaemonGone and UserError.
+        """
         self._connect().close()
 
     def cancel(self) -> bool:
-        """Stop the request that `ask` or `report` waits for, between two tokens; False where there is none."""
-        return self._tell(m.Cancel(self._request))
+        """Stop the current request between two tokens. Return False if there is none."""
+        return self._signal(m.Cancel)
 
     def use_cpu(self) -> bool:
-        """Have that request wait no more, and go on with the CPU; False where there is none."""
-        return self._tell(m.UseCpu(self._request))
+        """Make the current request go on with the CPU. Return False if there is none."""
+        return self._signal(m.UseCpu)
 
-    def _tell(self, word: m.Cancel | m.UseCpu) -> bool:
-        self._told.add(type(word))  # heeded where there is no process just now
-        try:
-            reply = self._once(word)
-        except DaemonGone:
-            return False
-        return isinstance(reply, m.Ok) and reply.found
-
-    def status(self) -> State:
-        """What it does now. Raises DaemonGone where it does not run: asking does not start it."""
-        reply = self._once(m.Status())
-        assert isinstance(reply, State), reply
+    def status(self) -> m.AssistantState:
+        """Return what the assistant does now, without starting it. Raises DaemonGone."""
+        reply = self._send(m.Status())
+        assert isinstance(reply, m.AssistantState), reply
         return reply
 
-    def _new(self) -> str:
-        self._told.clear()
+    def _signal(self, kind: type[m.Cancel | m.UseCpu]) -> bool:
+        self._signals.add(kind)  # obeyed also while no process runs
+        try:
+            reply = self._send(kind(self._request))
+        except DaemonGone:
+            return False
+        return isinstance(reply, m.Acknowledged) and reply.found
+
+    def _new_id(self) -> str:
+        self._signals.clear()
         self._request = uuid.uuid4().hex
         return self._request
 
-    def _once(self, request: m.Request) -> m.Reply:
+    def _send(self, request: m.Request) -> m.Reply:
+        """Send a request that has one reply."""
         connection = Connection(socket_path(), self._timeout)
         try:
             connection.send(_ENCODE(request))
-            reply = _DECODE(connection.receive())
+            return _checked(_DECODE(connection.receive()))
         finally:
             connection.close()
-        if isinstance(reply, m.Error):
-            raise _error(reply)
-        return reply
-
-    def _answer(self, request: m.Ask | m.Report, on_event: OnEvent | None) -> Answer:
-        return self._converse(request, on_event, Answer)
 
     def _converse(self, request: m.Work, on_event: OnEvent | None, wanted: type[R]) -> R:
-        """Asked again, by the same id, where the assistant's process ended under the request, as it does when a job needs its GPU."""
-        heard, deaths = _Heard(on_event), 0.0
+        """Return the result of a request.
+
+        If the process ends under the request, as it does when a job needs its GPU, the request is
+        sent again with the same id.
+        """
+        events, deaths = _NewEvents(on_event), 0.0
         while True:
-            if m.Cancel in self._told:
+            if m.Cancel in self._signals:
                 raise Cancelled
             try:
-                reply = self._once_through(request, heard)
+                reply = self._attempt(request, events)
             except DaemonGone:
-                # one that said nothing may have been about to end when it was asked
-                deaths = (0.0 if heard.anything_new() else deaths) + (1.0 if heard.spoken else 0.2)
-                if deaths > DEATHS:
+                if events.has_new_text():
+                    deaths = 0.0
+                # a process without any event may have been about to end when it was asked
+                deaths += 1.0 if events.any_in_attempt else 0.2
+                if deaths > _MAX_DEATHS:
                     raise
                 continue
-            if isinstance(reply, m.Left):
-                heard(
-                    Waiting(f"had to leave the GPU ({reply.reason}), and goes on later", cpu=True)
-                )
+            if isinstance(reply, m.Evicted):
+                left = f"interrupted: the GPU is needed ({reply.reason})"
+                events.pass_on(m.Waiting(left, cpu=True))
                 continue
             assert isinstance(reply, wanted), reply
             return reply
 
-    def _once_through(self, request: m.Work, heard: _Heard) -> m.Reply:
+    def _attempt(self, request: m.Work, events: _NewEvents) -> m.Reply:
+        """Send a request once, pass its events on, and return its last reply."""
         connection = self._connect()
         try:
-            told = set(self._told)
-            device: DeviceChoice = "cpu" if m.UseCpu in told else request.device
+            sent = set(self._signals)
+            device: DeviceChoice = "cpu" if m.UseCpu in sent else request.device
             connection.send(_ENCODE(msgspec.structs.replace(request, device=device)))
-            heard.begin()
+            events.begin_attempt()
             while isinstance(reply := _DECODE(connection.receive()), Event):
-                for word in self._told - told:  # while the request was on its way
-                    told.add(word)
-                    self._once(word(request.id))
-                heard(reply)
+                for kind in self._signals - sent:  # came while the request was on its way
+                    sent.add(kind)
+                    self._send(kind(request.id))
+                events.pass_on(reply)
         finally:
             connection.close()
-        if isinstance(reply, m.Error):
-            raise _error(reply)
-        return reply
+        return _checked(reply)
 
     def _connect(self) -> Connection:
         try:
             return Connection(socket_path(), self._timeout)
         except (DaemonGone, FileNotFoundError) as e:
             if not self._start:
-                raise DaemonGone("the assistant does not run. It starts with: gpudeck ask") from e
-        Client().close()  # the assistant lives on the daemon's facts: that one first
-        start_process(
-            "assistant.host",
-            paths.home() / "assistant.log",
-            "the assistant",
-            env={ASSISTANT_MARK: "1"},
-        )
+                raise DaemonGone(
+                    "the assistant is not running. To start it, run: gpudeck ask"
+                ) from e
+        Client().close()  # the assistant needs the daemon: start that first
+        log, env = paths.home() / "assistant.log", {ASSISTANT_MARK: "1"}
+        start_process("assistant.host", log, "the assistant", env=env)
         return Connection(socket_path(), self._timeout)
 
 
-class _Heard:
-    """What was told of a request: each thing once, although it is told again after the process has ended."""
+class _NewEvents:
+    """Pass each event of a request on once, although a second process sends some of them again."""
 
     def __init__(self, on_event: OnEvent | None) -> None:
         self._on_event = on_event
-        self._waiting: Waiting | None = None
-        self._text = self._now = 0
-        """Characters that were passed on, and that this process has told."""
-        self._before = 0
-        self.spoken = False
-        """Whether this process has told anything."""
+        self._waiting: m.Waiting | None = None
+        self._passed_on = self._received = 0
+        """Characters passed on in all, and received from the current process."""
+        self._passed_on_before = 0
+        self.any_in_attempt = False
+        """The current process has sent an event."""
 
-    def begin(self) -> None:
-        """Another process begins to tell."""
-        self._now, self.spoken = 0, False
+    def begin_attempt(self) -> None:
+        """Prepare for the events of another process."""
+        self._received, self.any_in_attempt = 0, False
 
-    def anything_new(self) -> bool:
-        """Whether there is more text than when this was asked last."""
-        before, self._before = self._before, self._text
-        return self._text > before
+    def has_new_text(self) -> bool:
+        """Return whether there is more text than at the last call."""
+        before, self._passed_on_before = self._passed_on_before, self._passed_on
+        return self._passed_on > before
 
-    def __call__(self, event: Event) -> None:
-        self.spoken = True
+    def pass_on(self, event: Event) -> None:
+        """Call `on_event` with what is new in an event."""
+        self.any_in_attempt = True
         if isinstance(event, Chunk):
-            fresh = event.text[max(self._text - self._now, 0) :]
-            self._now += len(event.text)
-            self._text = max(self._text, self._now)
-            if not fresh:
+            new = event.text[max(self._passed_on - self._received, 0) :]
+            self._received += len(event.text)
+            self._passed_on = max(self._passed_on, self._received)
+            if not new:
                 return
-            event = Chunk(fresh)
+            event = Chunk(new)
         elif event == self._waiting:
             return
         else:
@@ -275,15 +306,18 @@ class _Heard:
             self._on_event(event)
 
 
-def _error(reply: m.Error) -> Exception:
+def _checked(reply: m.Reply) -> m.Reply:
+    """Return a reply, or raise the error that it says."""
+    if not isinstance(reply, m.Failed):
+        return reply
     match reply.kind:
         case "cancelled":
-            return Cancelled()
+            raise Cancelled
         case "missing":
-            return NotFound(reply.message)
+            raise NotFound(reply.message)
         case "too long":
-            return m.PromptTooLong(reply.message)
+            raise m.PromptTooLong(reply.message)
         case "user":
-            return UserError(reply.message)
+            raise UserError(reply.message)
         case "bug":
-            return RuntimeError(reply.message)
+            raise RuntimeError(reply.message)

@@ -1,27 +1,27 @@
-"""When the assistant may work: it waits until the devices are idle. Which GPU it may use, and until when, the daemon says (see `lease`)."""
+"""When the assistant may work: it waits until the devices are idle.
+
+Which GPU it may use, and for how long, is the daemon's decision (see `scheduler.lease`).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TypeVar
 
 from scheduler.protocol.errors import DaemonGone, UserError
 from scheduler.protocol.snapshot import Busy, Snapshot
 
-T = TypeVar("T")
-
 
 class Cancelled(UserError):
-    """Whoever asked wants no more."""
+    """Signal that the client cancelled the request."""
 
     def __init__(self) -> None:
         super().__init__("the request was cancelled")
 
 
 def why_busy(snapshot: Snapshot) -> str | None:
-    """Why the devices are not ours, for a person to read, or None where all of them are idle.
+    """Return why the assistant may not use the devices yet, or None if all of them are idle.
 
-    The device that the assistant has counts as idle: the daemon takes it back where anybody else needs it.
+    The device that the assistant leases counts as idle: the daemon takes it back if it is needed.
     """
     for state in snapshot.devices:
         if isinstance(state.use, Busy) and not (state.leased and not state.holders):
@@ -29,26 +29,32 @@ def why_busy(snapshot: Snapshot) -> str | None:
     return None if snapshot.devices else "no device has been read yet"
 
 
-def run_when_idle(
-    task: Callable[[], T],
-    idle: Iterable[Snapshot],
+def wait_until_idle(
+    snapshots: Iterable[Snapshot],
     cancelled: Callable[[], bool] = lambda: False,
-    waiting: Callable[[str], None] = lambda reason: None,
-    at_once: Callable[[], bool] = lambda: False,
-) -> T:
-    """Run `task` at the first of the snapshots in `idle` that shows idle devices, or once `at_once` says so, and return what it returns.
+    on_wait: Callable[[str], None] = lambda reason: None,
+    skip: Callable[[], bool] = lambda: False,
+) -> None:
+    """Return at the first snapshot that shows idle devices.
 
-    `idle` is what `scheduler.client.Client.subscribe` yields; `waiting` is told why it waits whenever the reason changes.
-    Raises Cancelled once `cancelled` says so, DaemonGone where the snapshots end.
+    Args:
+        snapshots: As `scheduler.client.Client.subscribe` yields them.
+        cancelled: Asked at each snapshot.
+        on_wait: Called with the reason for the wait whenever it changes.
+        skip: Asked at each snapshot; if it returns True, the wait ends although devices are busy.
+
+    Raises:
+        Cancelled: `cancelled` returned True.
+        DaemonGone: The snapshots ended.
     """
-    told = None
-    for snapshot in idle:
+    last = None
+    for snapshot in snapshots:
         if cancelled():
             raise Cancelled
         reason = why_busy(snapshot)
-        if reason is None or at_once():
-            return task()
-        if reason != told:
-            waiting(reason)
-            told = reason
-    raise DaemonGone("the daemon went away while the assistant waited for idle devices")
+        if reason is None or skip():
+            return
+        if reason != last:
+            on_wait(reason)
+            last = reason
+    raise DaemonGone("the daemon stopped while the assistant waited for idle devices")

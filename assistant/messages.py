@@ -1,4 +1,7 @@
-"""What goes over the assistant's door: JSON, one message a line. Free of torch and Qt."""
+"""Requests to the assistant's process, and its replies: JSON, one message a line.
+
+Free of torch and Qt.
+"""
 
 from __future__ import annotations
 
@@ -10,69 +13,76 @@ from assistant.facts import Fact
 from assistant.intents.choices import Choice
 from assistant.intents.roles import Role
 from assistant.intents.tool_call import ToolCall
-from assistant.reports.report import Report as Written
+from assistant.reports.report import Report as FullReport
 from assistant.tools.proposal import Decision, Proposal
 from scheduler.protocol.errors import UserError
 
 MAX_COMPLETION_TOKENS = 8192
-"""Tokens that one completion may ask for."""
 MAX_PROMPT_TOKENS = 8192
-"""Tokens of a program's prompt. A person who asks meanwhile waits until they are read: 2.4 s by the shipped model on one core of a CPU."""
+"""Tokens of a program's prompt. A person who asks meanwhile waits until they are read: 2.4 s for
+the shipped model on one CPU core."""
 
 When = Literal["now", "idle"]
 """Write now, or once the devices are idle."""
 
 DeviceChoice = Literal["auto", "cpu"]
-"""auto: where the settings have the model run, waiting for that GPU where somebody else needs it. cpu: on the CPU, without a wait."""
+"""auto: as the settings say, waiting for the GPU if somebody else needs it. cpu: without a wait."""
 
 
 def slow_note(by: str) -> str:
-    """What is to be said of what computes, where it is not the fastest there is."""
+    """Return a note if what computes is not the fastest there is, else an empty text."""
     return " (torch, until compiled for this machine)" if by == "torch" else ""
 
 
 class Ask(msgspec.Struct, frozen=True, tag="ask"):
+    """Ask a question, or for something to be done."""
+
     text: str
     when: When = "now"
     id: str = ""
-    """Made by the client; Cancel and UseCpu name it. What is asked again by the same id goes on where it was when its process ended."""
+    """Made by the client; Cancel and UseCpu name it. A request that is sent again with the same id
+    goes on where it was when the process ended."""
     folder: str = ""
-    """Where a job runs that is submitted so; empty: the user's home folder."""
+    """The folder of a job that is submitted; empty: the user's home folder."""
     device: DeviceChoice = "auto"
     meant: ToolCall | None = None
-    """What the person chose where they were asked back; None: it is to be found out."""
+    """The choice of a person who was asked what the request means."""
 
 
 class Approve(msgspec.Struct, frozen=True, tag="approve"):
-    """A person's word on a proposal. Answered by an Answer that says what was done."""
+    """Send a person's decision on a proposal. The reply is an Answer that says what was done."""
 
     proposal: str
-    """Its id."""
+    """The id of the proposal."""
     how: Decision = "once"
     env: dict[str, str] = {}
-    """Environment of a job that is submitted so; empty: the assistant's own."""
+    """The environment of a job that is submitted; empty: the assistant's own."""
 
 
 class Report(msgspec.Struct, frozen=True, tag="report"):
-    """A brief: of one job, or of all that happened since a time (seconds since the epoch; None: the last ten minutes)."""
+    """Ask for a report: on one job, or on everything since a time."""
 
     job: int | None = None
     since: float | None = None
+    """Seconds since the epoch; None: the last ten minutes."""
     daily: bool = False
-    """It is the report on a day, and called so."""
+    """It is the report on a day, and titled so."""
     when: When = "idle"
     id: str = ""
     device: DeviceChoice = "auto"
 
 
 class CompletionRequest(msgspec.Struct, frozen=True, tag="complete"):
-    """Text that follows `prompt`, by the model alone: nothing in it is checked. The pieces come as Chunks, then Completion."""
+    """Ask the model alone to continue a prompt. Its text is not checked.
+
+    The reply is Chunks, then a Completion.
+    """
 
     prompt: str
     limit: Annotated[int, msgspec.Meta(ge=1, le=MAX_COMPLETION_TOKENS)] = 256
-    """Tokens at most."""
+    """The most tokens to write."""
     temperature: Annotated[float, msgspec.Meta(ge=0, le=100)] = 0.0
-    """0: greedy."""
+    """0 is greedy."""
     top_p: Annotated[float, msgspec.Meta(gt=0, le=1)] = 1.0
     seed: int = 0
     stop: Annotated[
@@ -82,11 +92,12 @@ class CompletionRequest(msgspec.Struct, frozen=True, tag="complete"):
     id: str = ""
     device: DeviceChoice = "auto"
     program: bool = False
-    """Another program asks, not the person, whose requests go before it; of its prompt no more than MAX_PROMPT_TOKENS tokens are read."""
+    """A program asks. Requests of people go first, and the prompt is limited to MAX_PROMPT_TOKENS
+    tokens."""
 
 
 class Benchmark(msgspec.Struct, frozen=True, tag="benchmark"):
-    """How fast a model is. It is loaded in place of the one in use, which is loaded again for the next answer."""
+    """Ask for the speed of a model, which replaces the loaded one until the next answer."""
 
     model: str
     """Its folder or file."""
@@ -96,17 +107,19 @@ class Benchmark(msgspec.Struct, frozen=True, tag="benchmark"):
 
 
 class Cancel(msgspec.Struct, frozen=True, tag="cancel"):
+    """Stop a request."""
+
     id: str
 
 
 class UseCpu(msgspec.Struct, frozen=True, tag="use cpu"):
-    """The request is to wait no more, and to go on with the CPU."""
+    """Make a request go on with the CPU instead of waiting."""
 
     id: str
 
 
 class Status(msgspec.Struct, frozen=True, tag="status"):
-    pass
+    """Ask what the assistant does now."""
 
 
 Work = Ask | Report | CompletionRequest | Benchmark
@@ -114,68 +127,73 @@ Request = Work | Approve | Cancel | UseCpu | Status
 
 
 class Waiting(msgspec.Struct, frozen=True, tag="waiting"):
-    """What the answer waits for, or what is being done; said again every second as a sign of life."""
+    """Say what a request waits for or does; repeated every second as a sign of life."""
 
     reason: str
+    """A phrase such as `loading the model`."""
     cpu: bool = False
-    """Whether it would go on at once with the CPU, if UseCpu said so."""
+    """UseCpu would end the wait."""
     device: str = ""
-    """Where the model runs, cpu or cuda; empty while that is open."""
+    """The device that the model runs on, cpu or cuda; empty while it is not known."""
 
 
 class Chunk(msgspec.Struct, frozen=True, tag="chunk"):
-    """The next piece of the text; all of them together are the answer's text."""
+    """Carry the next piece of a text; all pieces together are the text."""
 
     text: str
 
 
 class Answer(msgspec.Struct, frozen=True, tag="answer"):
+    """Answer a question, a report request or a decision."""
+
     text: str
     """Markdown."""
     writer: str
-    """`template` or `model NAME`: who wrote the text."""
+    """Who wrote the text: `template` or `model NAME`."""
     role: Role
     facts: tuple[Fact, ...] = ()
     seconds: float = 0.0
-    """From the request to the answer, waiting included."""
+    """From the request to the answer, with all waits."""
     tokens: int = 0
-    """Tokens the model wrote, those of refused texts included; 0 for the template."""
-    report: Written | None = None
-    """Of the role report: all of it, with tables, charts and sources; its first words are `text`."""
+    """Tokens that the model wrote, with those of refused texts; 0 for the template."""
+    report: FullReport | None = None
+    """For the role report: all of it, with tables, charts and sources; it begins with `text`."""
     call: ToolCall | None = None
-    """The tool that the request was found to need, with its arguments; None where it was named outright."""
+    """The tool that the request needs, with its arguments; None if the request named it itself."""
     routed: str = ""
-    """Who found it: `rules` or `model NAME`."""
+    """Who recognized the tool: `rules` or `model NAME`."""
     proposal: Proposal | None = None
-    """What would be done once a person approves it. Nothing was done yet."""
+    """The action that waits for a person's approval."""
     device: str = ""
-    """Where the model ran: cpu or cuda; empty for the template."""
+    """The device that the model ran on, cpu or cuda; empty for the template."""
     by: str = ""
-    """What computed it there: compiled, torch (while a new machine's code is compiled), triton; empty for the template."""
+    """What computed it: compiled, torch (until code for this machine is compiled) or triton."""
     choices: tuple[Choice, ...] = ()
-    """The text asks back which of these is meant: ask again with `meant`. Nothing was looked up yet."""
+    """The text asks which of these is meant: ask again with `meant`."""
 
     @property
     def where(self) -> str:
-        """In words: cpu (torch, until compiled for this machine)."""
+        """Return the device in words, such as `cpu (torch, until compiled for this machine)`."""
         return self.device + slow_note(self.by)
 
 
 class Completion(msgspec.Struct, frozen=True, tag="completed"):
+    """End the text of a CompletionRequest."""
+
     model: str
     device: str
-    """Where the model ran: cpu or cuda."""
+    """The device that the model ran on, cpu or cuda."""
     by: str
-    """What computed it there, as in Answer."""
+    """What computed it, as in Answer."""
     reason: Literal["stop", "length"]
-    """It came to an end or to a stop text, or to the limit."""
+    """It ended by itself or at a stop text, or it reached the limit."""
     prompt_tokens: int
     tokens: int
     seconds: float
 
 
 class TokenRate(msgspec.Struct, frozen=True):
-    """Tokens a second: the median of some rounds, the lowest and the highest."""
+    """Hold the median, lowest and highest tokens per second of some rounds."""
 
     median: float
     low: float
@@ -184,48 +202,57 @@ class TokenRate(msgspec.Struct, frozen=True):
 
 
 class ModelSpeed(msgspec.Struct, frozen=True, tag="speed"):
-    """What a benchmark found."""
+    """Hold the result of a Benchmark."""
 
     model: str
     device: str
     parameters: int
     loaded: float
-    """Seconds to load it; near 0 where it was loaded already."""
+    """Seconds that loading took; near 0 if it was loaded already."""
     decode: TokenRate
     prefill: TokenRate
 
 
-class Left(msgspec.Struct, frozen=True, tag="left"):
-    """Somebody else needs the GPU, and the process ends. Ask again by the same id: the text goes on where it was."""
+class Evicted(msgspec.Struct, frozen=True, tag="left"):
+    """Say that the process ends because somebody else needs the GPU.
+
+    The client asks again with the same id, and the text goes on where it was.
+    """
 
     reason: str
 
 
-class State(msgspec.Struct, frozen=True, tag="state"):
+class AssistantState(msgspec.Struct, frozen=True, tag="state"):
+    """Say what the assistant does now."""
+
     answering: bool
     waiting: int
     """Requests that wait for the one being answered."""
     model: str = ""
-    """The model that is loaded, empty where none is."""
+    """The loaded model; empty if there is none."""
     error: str = ""
-    """Why the configured model could not be loaded."""
+    """The reason why the configured model could not be loaded."""
 
 
-class Ok(msgspec.Struct, frozen=True, tag="ok"):
+class Acknowledged(msgspec.Struct, frozen=True, tag="ok"):
+    """Reply to Cancel and UseCpu."""
+
     found: bool = True
-    """Whether there was such a request."""
+    """The request that they named exists."""
 
 
-class Error(msgspec.Struct, frozen=True, tag="error"):
+class Failed(msgspec.Struct, frozen=True, tag="error"):
+    """Say why a request failed."""
+
     message: str
     kind: Literal["user", "missing", "too long", "cancelled", "bug"] = "user"
 
 
 class PromptTooLong(UserError):
-    """A program's prompt has more tokens than are read."""
+    """Signal that a program's prompt has too many tokens."""
 
 
 Event = Waiting | Chunk
-Done = Answer | Completion | ModelSpeed
-"""The last word on a piece of work."""
-Reply = Waiting | Chunk | Done | Left | State | Ok | Error
+Result = Answer | Completion | ModelSpeed
+"""The last reply to a piece of work."""
+Reply = Waiting | Chunk | Result | Evicted | AssistantState | Acknowledged | Failed

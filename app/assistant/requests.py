@@ -12,7 +12,7 @@ from app.assistant.message import UNCHECKED, Curve
 from app.format.values import clock
 from app.link.call import Call
 from assistant.client import Assistant
-from assistant.engine import chat
+from assistant.engine.prompts import chat_request
 from assistant.intents.choices import Choice
 from assistant.intents.tool_call import ToolCall
 from assistant.messages import Answer, Chunk, Event, slow_note
@@ -96,7 +96,7 @@ class Chat(msgspec.Struct, frozen=True):
                 pieces.append(event.text)
             call.report(event)
 
-        request, left_out = chat.request(self.turns)
+        request, left_out = chat_request(self.turns)
         done = _assistant(call).complete(request, on_event)
         too_long = f"; the first {left_out} messages were too much to read" if left_out else ""
         return FinishedAnswer(

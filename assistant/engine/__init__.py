@@ -1,1 +1,1 @@
-"""The model as an author: generation, prompts, completions and benchmarks."""
+"""The model as an author: prompts, generation, checkpoints, and the search for likely texts."""

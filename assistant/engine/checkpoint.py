@@ -1,7 +1,8 @@
-"""What a request has come to so far, kept outside the process that works on it: after a sudden end the next one goes on from there.
+"""The progress of a request, kept on disk so that another process can go on after a sudden end.
 
-Every token is written before anybody is told of it, and now and then the model's state: the next process takes the same tokens again,
-from the state that was saved last, and chooses only what comes after them. Free of torch and Qt.
+Every token is written before anybody is told of it, and the model's state is written now and then.
+The next process takes the same tokens again, from the last saved state on, and chooses only those
+that follow. Free of torch and Qt.
 """
 
 from __future__ import annotations
@@ -23,75 +24,75 @@ T = TypeVar("T")
 
 SAVE_EVERY = 32
 """Tokens between two saved states."""
-STALE_S = 86400.0
-"""What nobody asked for again for so long is removed."""
+_STALE_S = 86400.0
+"""A checkpoint is removed if no client asks for its request for so long."""
 _BEGIN = -1
 """In the file of tokens: the digest of another prompt follows."""
 
 
 class Checkpoint(Protocol):
-    """As much as a text needs. It is read and written at one place, which moves on."""
+    """Save and restore the progress of texts. It is read and written at one position, which moves."""
 
     def begin(self, prompt: Sequence[int], model: str) -> None:
-        """What follows belongs to this prompt and model; what was written after another one is forgotten."""
+        """Move to the text after this prompt; what an earlier process wrote for others is dropped."""
         ...
 
-    def token(self) -> int | None:
-        """The token that was chosen here; None where none was yet."""
+    def next_token(self) -> int | None:
+        """Return the token that was chosen here, or None if none was chosen yet."""
         ...
 
     def add(self, token: int) -> None:
-        """A token that was chosen now."""
+        """Record a token that was chosen now."""
         ...
 
-    def due(self) -> bool:
-        """Whether it is time to save a state."""
+    def is_state_due(self) -> bool:
+        """Return whether it is time to save a state."""
         ...
 
-    def save(self, data: bytes, *, prompt: bool = False) -> None:
-        """A state at this place; `prompt`: the one after the prompt, which is kept besides the last one."""
+    def save_state(self, data: bytes, *, prompt: bool = False) -> None:
+        """Save the state at this position; the one after the prompt is kept besides the last one."""
         ...
 
-    def saved(self, *, prompt: bool = False) -> bytes | None:
-        """The state that was saved at this very place."""
+    def saved_state(self, *, prompt: bool = False) -> bytes | None:
+        """Return the state that was saved at this very position."""
         ...
 
 
 class NoCheckpoint:
-    """A checkpoint of what nobody would ask for again."""
+    """Save nothing, for requests that are not sent again."""
 
     def begin(self, prompt: Sequence[int], model: str) -> None: ...
 
-    def token(self) -> int | None:
+    def next_token(self) -> int | None:
         return None
 
     def add(self, token: int) -> None: ...
 
-    def due(self) -> bool:
+    def is_state_due(self) -> bool:
         return False
 
-    def save(self, data: bytes, *, prompt: bool = False) -> None: ...
+    def save_state(self, data: bytes, *, prompt: bool = False) -> None: ...
 
-    def saved(self, *, prompt: bool = False) -> bytes | None:
+    def saved_state(self, *, prompt: bool = False) -> bytes | None:
         return None
 
 
 class FileCheckpoint:
-    """A checkpoint in a folder of its own."""
+    """Save the progress of one request in a folder of its own."""
 
     def __init__(self, request: str) -> None:
-        """`request`: the id that it is asked again by."""
+        """Open the checkpoint of the request with this id, which may be new."""
         self._folder = folder(request)
         paths.ensure(self._folder.parent)
         paths.ensure(self._folder)
         os.utime(self._folder)
-        self._words = array.array("i", _whole(self._folder / "tokens"))
+        self._tokens = array.array("i", _read_whole_tokens(self._folder / "tokens"))
         self._file = os.open(self._folder / "tokens", os.O_WRONLY | os.O_CREAT, paths.PRIVATE_FILE)
-        os.ftruncate(self._file, len(self._words) * self._words.itemsize)
-        self._at = self._last_saved = 0
+        os.ftruncate(self._file, len(self._tokens) * self._tokens.itemsize)
+        self._position = self._last_saved = 0
 
-    def kept(self, value: T, kind: type[T]) -> T:
-        """What was kept at first; `value`, and kept now, where nothing was."""
+    def keep(self, value: T, kind: type[T]) -> T:
+        """Return the value that was kept first; keep and return this one if there is none."""
         file = self._folder / "kept"
         try:
             return msgspec.msgpack.decode(file.read_bytes(), type=kind)
@@ -100,71 +101,69 @@ class FileCheckpoint:
             return value
 
     def begin(self, prompt: Sequence[int], model: str) -> None:
-        digest = array.array(
-            "i",
-            hashlib.blake2b(
-                array.array("i", prompt).tobytes() + model.encode(), digest_size=16
-            ).digest(),
-        )
+        text = array.array("i", prompt).tobytes() + model.encode()
+        digest = array.array("i", hashlib.blake2b(text, digest_size=16).digest())
         for word in (_BEGIN, *digest):
-            if self._at < len(self._words) and self._words[self._at] == word:
-                self._at += 1
+            if self._position < len(self._tokens) and self._tokens[self._position] == word:
+                self._position += 1
             else:
                 self.add(word)
-        self._last_saved = self._at
+        self._last_saved = self._position
 
-    def token(self) -> int | None:
-        if self._at >= len(self._words) or self._words[self._at] < 0:
+    def next_token(self) -> int | None:
+        if self._position >= len(self._tokens) or self._tokens[self._position] < 0:
             return None
-        self._at += 1
-        return self._words[self._at - 1]
+        self._position += 1
+        return self._tokens[self._position - 1]
 
     def add(self, token: int) -> None:
-        if self._at < len(self._words):  # it goes another way than before
-            del self._words[self._at :]
-            os.ftruncate(self._file, self._at * self._words.itemsize)
-        self._words.append(token)
-        os.pwrite(self._file, self._words[-1:].tobytes(), self._at * self._words.itemsize)
-        self._at += 1
+        size = self._tokens.itemsize
+        if self._position < len(self._tokens):  # the text goes on differently than before
+            del self._tokens[self._position :]
+            os.ftruncate(self._file, self._position * size)
+        self._tokens.append(token)
+        os.pwrite(self._file, self._tokens[-1:].tobytes(), self._position * size)
+        self._position += 1
 
-    def due(self) -> bool:
-        return self._at - self._last_saved >= SAVE_EVERY
+    def is_state_due(self) -> bool:
+        return self._position - self._last_saved >= SAVE_EVERY
 
-    def save(self, data: bytes, *, prompt: bool = False) -> None:
-        self._last_saved = self._at
-        _write(
-            self._folder / ("prompt" if prompt else "state"), self._at.to_bytes(8, "little") + data
-        )
+    def save_state(self, data: bytes, *, prompt: bool = False) -> None:
+        self._last_saved = self._position
+        _write(self._state_file(prompt), self._position.to_bytes(8, "little") + data)
 
-    def saved(self, *, prompt: bool = False) -> bytes | None:
+    def saved_state(self, *, prompt: bool = False) -> bytes | None:
         try:
-            with (self._folder / ("prompt" if prompt else "state")).open("rb") as file:
-                here = int.from_bytes(file.read(8), "little") == self._at
+            with self._state_file(prompt).open("rb") as file:
+                here = int.from_bytes(file.read(8), "little") == self._position
                 return file.read() if here else None
         except FileNotFoundError:
             return None
 
     def close(self, *, done: bool) -> None:
-        """`done`: nobody will ask again."""
+        """Close the file; remove the checkpoint if the request is done."""
         os.close(self._file)
         if done:
             shutil.rmtree(self._folder)
 
+    def _state_file(self, prompt: bool) -> Path:
+        return self._folder / ("prompt" if prompt else "state")
+
 
 def folder(request: str) -> Path:
-    """Where the checkpoint of a request is. An id comes from a client, and is no path."""
+    """Return the folder of a request's checkpoint. The id comes from a client, so it is hashed."""
     return paths.home() / "unfinished" / hashlib.sha256(request.encode()).hexdigest()
 
 
-def sweep() -> None:
-    """Remove what was left by clients that are gone."""
-    for left in (paths.home() / "unfinished").glob("*"):
-        if time.time() - left.stat().st_mtime > STALE_S:
-            shutil.rmtree(left)
+def remove_stale() -> None:
+    """Remove the checkpoints of clients that are gone."""
+    for checkpoint in (paths.home() / "unfinished").glob("*"):
+        if time.time() - checkpoint.stat().st_mtime > _STALE_S:
+            shutil.rmtree(checkpoint)
 
 
-def _whole(file: Path) -> bytes:
-    """A file of words, without one that was cut off."""
+def _read_whole_tokens(file: Path) -> bytes:
+    """Return a file of tokens without one that was written in part."""
     try:
         data = file.read_bytes()
     except FileNotFoundError:
@@ -173,7 +172,7 @@ def _whole(file: Path) -> bytes:
 
 
 def _write(file: Path, data: bytes) -> None:
-    """All of it or nothing, wherever the process ends."""
+    """Write a file as a whole or not at all, wherever the process ends."""
     new = file.with_suffix(".new")
     fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, paths.PRIVATE_FILE)
     with os.fdopen(fd, "wb") as out:

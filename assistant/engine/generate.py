@@ -1,4 +1,4 @@
-"""Text, token by token: it can be stopped between any two tokens, and streams whole characters only."""
+"""Generate text token by token. It stops between any two tokens, and yields whole characters."""
 
 from __future__ import annotations
 
@@ -22,37 +22,43 @@ Reason = Literal["end", "stop", "length", "cancelled"]
 
 
 class DecodeState(NamedTuple):
-    """A model after some text: the logits [V] of what comes next, and the state."""
+    """Hold a model's state after some text, with the logits [V] of the next token."""
 
     logits: Tensor
     state: State
 
     def to(self, device: str | torch.device) -> DecodeState:
-        """The same on another device; bits do not change."""
+        """Return the same on another device; bits do not change."""
         return DecodeState(self.logits.to(device), self.state.to(device))
 
 
-def read(
+def prefill(
     model: RWKV7, tokens: Sequence[int], state: State | None, cancelled: Callable[[], bool]
 ) -> DecodeState:
-    """Take in a prompt of at least one token -> logits [V] and the state after it. Raises Cancelled within moments of being told."""
+    """Take in a prompt of at least one token, and return logits [V] and the state after it.
 
-    def look() -> None:
+    Raises Cancelled soon after `cancelled` returns True.
+    """
+
+    def check() -> None:
         if cancelled():
             raise Cancelled
 
-    look()
-    return DecodeState(*model.forward(tokens, state, look))
+    check()
+    return DecodeState(*model.forward(tokens, state, check))
 
 
-def saved(model: RWKV7, memory: DecodeState) -> bytes:
-    """As bytes that `restored` takes back bit for bit, in another process too."""
-    state = torch.frombuffer(bytearray(model.saved(memory.state)), dtype=torch.uint8)
-    return safetensors.save({"logits": memory.logits.cpu().contiguous(), "state": state})
+def serialize(model: RWKV7, decode_state: DecodeState) -> bytes:
+    """Return bytes that `deserialize` restores bit for bit, also in another process."""
+    state = torch.frombuffer(bytearray(model.saved(decode_state.state)), dtype=torch.uint8)
+    return safetensors.save({"logits": decode_state.logits.cpu().contiguous(), "state": state})
 
 
-def restored(model: RWKV7, data: bytes | None) -> DecodeState | None:
-    """What was saved; None where nothing was, or on a device that computes in another type: then the text is taken in again."""
+def deserialize(model: RWKV7, data: bytes | None) -> DecodeState | None:
+    """Return what was serialized, or None if there is nothing that this model can restore.
+
+    A state of another dtype, from another device, cannot be restored.
+    """
     if data is None:
         return None
     found = safetensors.load(data)
@@ -63,21 +69,24 @@ def restored(model: RWKV7, data: bytes | None) -> DecodeState | None:
     return DecodeState(found["logits"].to(state.shift.device), state)
 
 
-def begun(
+def prefill_or_restore(
     model: RWKV7, tokens: Sequence[int], checkpoint: Checkpoint, cancelled: Callable[[], bool]
 ) -> DecodeState:
-    """After a prompt, which is read once, however often the process ends. Raises Cancelled."""
+    """Return the state after a prompt, which is read once, however often the process ends.
+
+    Raises Cancelled.
+    """
     tokens = tokens or [END]
     checkpoint.begin(tokens, model.identity)
-    memory = restored(model, checkpoint.saved(prompt=True))
-    if memory is None:
-        memory = read(model, tokens, None, cancelled)
-        checkpoint.save(saved(model, memory), prompt=True)
-    return memory
+    found = deserialize(model, checkpoint.saved_state(prompt=True))
+    if found is None:
+        found = prefill(model, tokens, None, cancelled)
+        checkpoint.save_state(serialize(model, found), prompt=True)
+    return found
 
 
 class Generation:
-    """What follows `state` and its `logits`: iterate for the text; the outcome is in the attributes afterwards."""
+    """Generate the text after a state: iterate for the pieces, then read the attributes."""
 
     def __init__(
         self,
@@ -93,31 +102,41 @@ class Generation:
         checkpoint: Checkpoint | None = None,
         behind: Sequence[int] = (),
     ) -> None:
-        """`limit`: tokens at most. `cancelled` is asked before every token. `stops`: texts that it ends before.
+        """Prepare a generation.
 
-        `checkpoint`: its tokens come first, as if they were chosen now. `behind`: tokens that come before, and are not in the state yet.
+        Args:
+            model: The model that the state belongs to.
+            tokenizer: The tokenizer of the model.
+            sampler: Chooses each token.
+            logits: Logits [V] of the first token.
+            state: The state after the prompt.
+            limit: The most tokens to generate.
+            cancelled: Asked before every token.
+            stops: The text ends before the first of these.
+            checkpoint: Its tokens come first, as if they were chosen now.
+            behind: Tokens of the text so far that are not in the state yet.
         """
         self.reason: Reason | None = None
-        """Why it ended; None before that."""
+        """Why the text ended; None before that."""
         self.tokens: list[int] = []
         self.settled = True
-        """Whether all of them have been told: nothing is held back."""
+        """All tokens so far have been yielded: nothing is held back."""
         self._model, self._tokenizer, self._sampler = model, tokenizer, sampler
         self._limit, self._cancelled, self._stops = limit, cancelled, tuple(stops)
         self._checkpoint = checkpoint or NoCheckpoint()
-        self._memory, self._behind = DecodeState(logits, state), list(behind)
+        self._current, self._behind = DecodeState(logits, state), list(behind)
 
     def __iter__(self) -> Iterator[str]:
-        """Pieces of text, none empty. What might be the beginning of the stop text is held back until that is decided."""
+        """Yield pieces of text, none empty. What may begin a stop text is held back until then."""
         decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
         held = ""
-        while (token := self._next()) is not None:
+        while (token := self._next_token()) is not None:
             held += decoder.decode(self._tokenizer.piece(token))
             if found := [at for stop in self._stops if (at := held.find(stop)) >= 0]:
                 self.reason = "stop"
                 held = held[: min(found)]
                 break
-            keep = max((_begun(held, stop) for stop in self._stops), default=0)
+            keep = max((_overlap(held, stop) for stop in self._stops), default=0)
             self.settled = keep == 0 and not decoder.getstate()[0]
             if ready := held[: len(held) - keep]:
                 yield ready
@@ -128,56 +147,59 @@ class Generation:
             yield held
 
     @property
-    def memory(self) -> DecodeState | None:
-        """After the last token; None where the model has not taken all of them in, as they were chosen long before."""
-        return None if self._behind else self._memory
+    def decode_state(self) -> DecodeState | None:
+        """Return the state after the last token; None if the model has not taken all tokens in."""
+        return None if self._behind else self._current
 
     @property
     def state(self) -> State:
-        """After the last token."""
-        return self._caught_up().state
+        """Return the model's state after the last token."""
+        return self._catch_up().state
 
-    def _next(self) -> int | None:
-        """The next token, or None at the end, with the reason set."""
+    def _next_token(self) -> int | None:
+        """Return the next token, or set the reason and return None at the end."""
         if self._cancelled():
             self.reason = "cancelled"
         elif len(self.tokens) >= self._limit:
             self.reason = "length"
-        elif (token := self._taken()) == END:
+        elif (token := self._restore_or_choose()) == END:
             self.reason = "end"
         else:
             return token
         return None
 
-    def _taken(self) -> int:
-        """The checkpoint's next token, for the model to take in when there is need; or one that is chosen now, and taken in."""
-        if (found := restored(self._model, self._checkpoint.saved())) is not None:
-            self._memory, self._behind = found, []
-        token = self._checkpoint.token()
+    def _restore_or_choose(self) -> int:
+        """Return the checkpoint's next token, or choose one and take it in.
+
+        A token of the checkpoint is taken in only once its state is needed.
+        """
+        if (found := deserialize(self._model, self._checkpoint.saved_state())) is not None:
+            self._current, self._behind = found, []
+        token = self._checkpoint.next_token()
         if token is not None:
             self._behind.append(token)
         else:
-            memory = self._caught_up()
-            token = self._sampler(memory.logits, len(self.tokens))
-            if self._checkpoint.due():
-                self._checkpoint.save(saved(self._model, memory))
+            current = self._catch_up()
+            token = self._sampler(current.logits, len(self.tokens))
+            if self._checkpoint.is_state_due():
+                self._checkpoint.save_state(serialize(self._model, current))
             self._checkpoint.add(token)
             if token != END:
                 self._behind.append(token)
-                self._caught_up()
+                self._catch_up()
         if token != END:
             self.tokens.append(token)
         return token
 
-    def _caught_up(self) -> DecodeState:
+    def _catch_up(self) -> DecodeState:
         while self._behind:
-            self._memory = DecodeState(*self._model.forward(self._behind[:1], self._memory.state))
+            next_one = self._behind[:1]
+            self._current = DecodeState(*self._model.forward(next_one, self._current.state))
             del self._behind[0]
-        return self._memory
+        return self._current
 
 
-def _begun(text: str, stop: str) -> int:
-    """How many characters at the end of `text` may be the beginning of `stop`."""
-    return next(
-        (n for n in range(min(len(stop) - 1, len(text)), 0, -1) if text.endswith(stop[:n])), 0
-    )
+def _overlap(text: str, stop: str) -> int:
+    """Return how many characters at the end of the text may begin the stop text."""
+    longest = min(len(stop) - 1, len(text))
+    return next((n for n in range(longest, 0, -1) if text.endswith(stop[:n])), 0)

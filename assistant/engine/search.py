@@ -1,4 +1,4 @@
-"""The likeliest short texts that follow a place, each with its probability: best-first search, so exact as far as it goes."""
+"""Best-first search for the likeliest short texts after a prompt, each with its probability."""
 
 from __future__ import annotations
 
@@ -15,52 +15,58 @@ from accel.rwkv.tokenizer import END
 from assistant.engine.generate import DecodeState
 from assistant.idle import Cancelled
 
-LEAST = 0.02
-"""Texts that are less likely are not looked for."""
-STEPS = 256
-"""Tokens that the model takes in at most."""
+MIN_PROBABILITY = 0.02
+"""Less likely texts are not searched for."""
+MAX_STEPS = 256
+"""The most tokens that the model takes in."""
 _BRANCHES = 4
-"""Tokens that a text may go on with at most, at one place."""
+"""The most tokens that may follow at one place."""
 
 
-class _Begun(NamedTuple):
+class _Candidate(NamedTuple):
     rank: float
-    """Minus its probability: the likeliest is the first."""
+    """Minus its probability, so that the likeliest is first in the heap."""
     number: int
     tokens: tuple[int, ...]
     before: DecodeState
-    """After all its tokens but the last, which is taken in only once it is this one's turn."""
+    """The state after all its tokens but the last, which is taken in only when its turn comes."""
 
 
 def likeliest(
-    model: RWKV7, memory: DecodeState, count: int, cancelled: Callable[[], bool]
+    model: RWKV7, start: DecodeState, count: int, cancelled: Callable[[], bool]
 ) -> list[tuple[tuple[int, ...], float]]:
-    """At most `count` whole texts, tokens and probability, the likeliest first. A model that is sure costs what greedy decoding costs.
+    """Return up to `count` whole texts as tokens and probability, the likeliest first.
 
-    Raises Cancelled, and ValueError where the model computes no numbers.
+    The result is exact for texts above MIN_PROBABILITY that are found within MAX_STEPS. A model
+    that is sure costs what greedy decoding costs.
+
+    Raises:
+        Cancelled: `cancelled` returned True.
+        ValueError: The model's output is not finite.
     """
     numbers = itertools.count()
-    begun, found = [_Begun(-1.0, next(numbers), (), memory)], list[tuple[tuple[int, ...], float]]()
-    for _ in range(STEPS):
-        while begun and begun[0].tokens[-1:] == (END,):
-            ended = heapq.heappop(begun)
+    open_texts = [_Candidate(-1.0, next(numbers), (), start)]
+    found: list[tuple[tuple[int, ...], float]] = []
+    for _ in range(MAX_STEPS):
+        while open_texts and open_texts[0].tokens[-1:] == (END,):
+            ended = heapq.heappop(open_texts)
             found.append((ended.tokens[:-1], -ended.rank))
-        if not begun or len(found) >= count:
+        if not open_texts or len(found) >= count:
             break
         if cancelled():
             raise Cancelled
-        at = heapq.heappop(begun)
-        after = (
-            DecodeState(*model.forward(at.tokens[-1:], at.before.state)) if at.tokens else at.before
-        )
+        best, after = heapq.heappop(open_texts), start
+        if best.tokens:
+            after = DecodeState(*model.forward(best.tokens[-1:], best.before.state))
         chances, tokens = torch.softmax(after.logits.double(), dim=-1).topk(_BRANCHES)
         if not math.isfinite(float(chances[0])):
             raise ValueError(
-                "the model's output is not finite: its weights are damaged, or overflow in this dtype"
+                "the model's output is not finite: its weights are damaged, or overflow in this "
+                "dtype"
             )
         for chance, token in zip(chances.tolist(), tokens.tolist(), strict=True):
-            if -at.rank * chance >= LEAST:
-                heapq.heappush(
-                    begun, _Begun(at.rank * chance, next(numbers), (*at.tokens, token), after)
-                )
+            if -best.rank * chance >= MIN_PROBABILITY:
+                longer = (*best.tokens, token)
+                candidate = _Candidate(best.rank * chance, next(numbers), longer, after)
+                heapq.heappush(open_texts, candidate)
     return found[:count]

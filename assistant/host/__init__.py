@@ -1,1 +1,1 @@
-"""The assistant process: one request at a time, its lease and its checkpoint."""
+"""The assistant's process: a server, a queue of requests, and a handler for each kind of request."""

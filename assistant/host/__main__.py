@@ -3,12 +3,9 @@
 import sys
 
 from assistant.client import socket_path
-from assistant.host.server import log, serve
+from assistant.host.server import log_file, serve
 from scheduler.background.instance import Identity, serve_alone
 from scheduler.protocol import paths
 
-sys.exit(
-    serve_alone(
-        Identity("the assistant", paths.home() / "assistant.lock", socket_path(), log()), serve
-    )
-)
+lock = paths.home() / "assistant.lock"
+sys.exit(serve_alone(Identity("the assistant", lock, socket_path(), log_file()), serve))

@@ -1,54 +1,33 @@
-"""One request's line to whoever asked: what it waits for goes out; Stop, and to go on with the CPU, come in. Free of torch and Qt."""
+"""What every request handler gets besides its request."""
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable
-from typing import TypeVar
+from typing import TYPE_CHECKING, NamedTuple
 
-from assistant.engine.checkpoint import Checkpoint, FileCheckpoint, NoCheckpoint
-from assistant.idle import Cancelled
-from assistant.messages import Chunk, DeviceChoice, Event, Waiting
+from assistant.host.channel import RequestChannel
+from assistant.host.model_residency import ModelResidency
+from assistant.tools.proposal_store import ProposalStore
+from scheduler.client import Client
+from scheduler.protocol.settings import Settings
 
-T = TypeVar("T")
+if TYPE_CHECKING:
+    from assistant.engine.engine import Engine
 
 
-class RequestContext:
-    """Made by the host in its loop, used by the desk in a thread."""
+class RequestContext(NamedTuple):
+    """Give a handler the model, the proposals and the channel to the client."""
 
-    def __init__(
-        self,
-        say: Callable[[Event], None] = lambda event: None,
-        device: DeviceChoice = "auto",
-        checkpoint: FileCheckpoint | None = None,
-    ) -> None:
-        """`say` is called in the thread that works. `checkpoint`: what the request has come to before."""
-        self.checkpoint: Checkpoint = checkpoint or NoCheckpoint()
-        self._saved_checkpoint = checkpoint
-        self.device = ""
-        """Where the model runs, once that is known."""
-        self.stop, self.cpu = threading.Event(), threading.Event()
-        self._say = say
-        if device == "cpu":
-            self.cpu.set()
+    residency: ModelResidency
+    proposals: ProposalStore
+    channel: RequestChannel
 
-    def waiting(self, reason: str, *, cpu: bool = False) -> None:
-        """Tell what is waited for or done; `cpu`: it would go on at once with the CPU, if told so."""
-        self._say(Waiting(reason, cpu and not self.cpu.is_set(), self.device))
+    def must_stop(self, engine: Engine) -> bool:
+        """Return whether the request was cancelled, or its model must leave the GPU."""
+        evicted = engine.device == "cuda" and self.residency.evicted.is_set()
+        return evicted or self.channel.stop.is_set()
 
-    def wrote(self, text: str) -> None:
-        """Send the next piece of the text."""
-        self._say(Chunk(text))
 
-    def kept(self, value: T, kind: type[T]) -> T:
-        """What the request was first worked on with; `value` the first time."""
-        return (
-            self._saved_checkpoint.kept(value, kind)
-            if self._saved_checkpoint is not None
-            else value
-        )
-
-    def look(self) -> None:
-        """Raises Cancelled once whoever asked wants no more."""
-        if self.stop.is_set():
-            raise Cancelled
+def current_settings() -> Settings:
+    """Return the settings that the daemon uses now. Raises DaemonGone."""
+    with Client(start=False) as daemon:
+        return daemon.snapshot().settings

@@ -1,13 +1,14 @@
-"""Where the model is: loaded for the first request, on a GPU only by lease, and kept for the next. Brings torch in as it loads."""
+"""Keep the model loaded, on a GPU only while the daemon leases one. Torch is imported on first use."""
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from assistant.host.context import RequestContext
-from assistant.host.lease import Lease, size_of
+from assistant.host.channel import RequestChannel
 from scheduler.client import Client
 from scheduler.protocol.errors import DaemonGone, UserError
 from scheduler.protocol.settings import Settings
@@ -16,112 +17,169 @@ if TYPE_CHECKING:
     from assistant.engine.engine import Engine, EngineAuthor
 
 
+class GpuLease:
+    """Hold a GPU that the daemon leased, until the end of the process.
+
+    Only the end of the process frees all of its GPU memory.
+    """
+
+    def __init__(self, on_evicted: Callable[[str], None]) -> None:
+        """Create a lease that is not held yet.
+
+        Args:
+            on_evicted: Called with the reason, in another thread, once somebody else needs the
+                GPU. The daemon kills the process 0.1 s later.
+        """
+        self._on_evicted = on_evicted
+        self._daemon: Client | None = None
+
+    @property
+    def held(self) -> bool:
+        """Return whether this process has a GPU, or had one."""
+        return self._daemon is not None
+
+    def take(self, memory: int) -> None:
+        """Lease a GPU with so many free bytes. Must be called before CUDA is used.
+
+        Raises:
+            UserError: No GPU can be leased now; the message says why.
+        """
+        if self._daemon is not None:
+            return
+        daemon = Client(start=False, timeout=None)
+        try:
+            os.environ["CUDA_VISIBLE_DEVICES"] = daemon.lease(memory)
+        except UserError:
+            daemon.close()
+            raise
+        self._daemon = daemon
+        threading.Thread(target=self._listen, args=(daemon,), name="lease", daemon=True).start()
+
+    def _listen(self, daemon: Client) -> None:
+        try:
+            reason = daemon.evicted()
+        except DaemonGone:
+            reason = "the daemon is gone"
+        self._on_evicted(reason)
+
+
 class ModelResidency:
-    """The configured model, on the GPU, on the CPU, or on both where a request would not wait for the GPU."""
+    """Load the configured model on the GPU, or on the CPU for requests that do not wait for a GPU."""
 
     def __init__(self, on_evicted: Callable[[str], None] = lambda reason: None) -> None:
-        """`on_evicted(reason)` is called from another thread once the model must leave the GPU."""
+        """Create a residency without a model.
+
+        Args:
+            on_evicted: Called with the reason, in another thread, once the model must leave the
+                GPU.
+        """
         self.error = ""
-        """Why the configured model could not be loaded."""
+        """The reason why the configured model could not be loaded."""
         self.evicted = threading.Event()
-        """Set when the model must leave the GPU: it stops at the next token, and the process ends."""
-        self.why_evicted = ""
+        """Set once the model must leave the GPU: it stops at the next token, and the process
+        ends."""
+        self.eviction_reason = ""
         self.left_gpu = False
-        """Set when a model on the GPU was dropped, or did not fit: only the end of the process frees all of its memory."""
+        """A model on the GPU was dropped or did not fit, so the process must end to free it."""
         self._on_evicted = on_evicted
         self._engines: dict[str, Engine] = {}
-        self._of = Settings()
-        """What they were loaded by."""
-        self._lease = Lease(self.evict)
+        self._loaded_with = Settings()
+        self._lease = GpuLease(self.evict)
 
     @property
     def name(self) -> str:
-        """Of the model that is loaded; empty where none is."""
+        """Return the name of the loaded model; empty if there is none."""
         return next((engine.name for engine in self._engines.values()), "")
 
     @property
     def on_gpu(self) -> bool:
-        """Whether this process may have memory on a GPU."""
+        """Return whether this process may hold GPU memory."""
         return self._lease.held
 
     def evict(self, reason: str) -> None:
-        """May be called from any thread."""
-        self.why_evicted = reason
+        """Make the model leave the GPU. May be called from any thread."""
+        self.eviction_reason = reason
         self.evicted.set()
         self._on_evicted(reason)
 
     def drop(self) -> None:
-        """Let go of the model, and of what was wrong with it."""
+        """Forget the model and its error."""
         self.left_gpu |= "cuda" in self._engines
         self._engines, self.error = {}, ""
 
-    def at_hand(self, settings: Settings, turn: RequestContext) -> bool:
-        """Whether the model can be had without a wait for a GPU."""
-        if settings.model_device == "cpu" or turn.cpu.is_set() or self._lease.held:
+    def is_available(self, settings: Settings, channel: RequestChannel) -> bool:
+        """Return whether the model can be used without a wait for a GPU."""
+        if settings.model_device == "cpu" or channel.use_cpu.is_set() or self._lease.held:
             return True
         try:
-            self._lease.take(size_of(settings.model))
+            self._lease.take(model_bytes(settings.model))
         except UserError:
             return False
         return True
 
-    def author(self, settings: Settings, turn: RequestContext) -> EngineAuthor:
-        """Who writes one text by the model. Raises as `engine` does."""
+    def author(self, settings: Settings, channel: RequestChannel) -> EngineAuthor:
+        """Return an author for one text. Raises as `engine` does."""
         from assistant.engine.engine import EngineAuthor
 
         return EngineAuthor(
-            self.engine(settings, turn),
-            lambda: turn.stop.is_set() or self.evicted.is_set(),
-            turn.checkpoint,
-            turn.waiting,
+            self.engine(settings, channel),
+            lambda: channel.stop.is_set() or self.evicted.is_set(),
+            channel.checkpoint,
+            channel.emit_waiting,
         )
 
-    def engine(self, settings: Settings, turn: RequestContext) -> Engine:
-        """The model, where the settings want it, or on the CPU where whoever asked would not wait for the GPU.
+    def engine(self, settings: Settings, channel: RequestChannel) -> Engine:
+        """Return the loaded model on the device that the settings and the request ask for.
 
-        Raises Cancelled, and UserError saying why it cannot be had.
+        Raises Cancelled, and UserError if the model cannot be loaded.
         """
-        if (settings.model, settings.model_device) != (self._of.model, self._of.model_device):
+        previous = self._loaded_with
+        if (settings.model, settings.model_device) != (previous.model, previous.model_device):
             self.drop()
-        self._of = settings
-        device = (
-            "cuda"
-            if settings.model_device == "cuda" and self._leased(size_of(settings.model), turn)
-            else "cpu"
-        )
+        self._loaded_with = settings
+        device = "cpu"
+        if settings.model_device == "cuda" and self._wait_for_gpu(settings.model, channel):
+            device = "cuda"
         if device not in self._engines:
-            from assistant.engine.engine import (
-                Engine,  # brings torch in: only where a model is configured
-            )
+            from assistant.engine.engine import Engine  # imports torch
 
-            turn.waiting("loads the model")
+            channel.emit_waiting("loading the model")
             try:
                 self._engines[device] = Engine(settings.model, device, wait=False)
             except UserError as e:
                 self.error = str(e)
                 self.left_gpu |= device == "cuda"
                 raise
-        self.error, turn.device = "", device
+        self.error, channel.device = "", device
         self._engines[device].settle()
         return self._engines[device]
 
-    def _leased(self, memory: int, turn: RequestContext) -> bool:
-        """Wait for a GPU; False once whoever asked would rather go on with the CPU. Raises UserError where there is no GPU at all."""
-        if turn.cpu.is_set() or self._lease.held:
-            return not turn.cpu.is_set()
+    def _wait_for_gpu(self, model: str, channel: RequestChannel) -> bool:
+        """Wait for a GPU; return False once the request prefers the CPU.
+
+        Raises UserError if there is no GPU at all.
+        """
+        if channel.use_cpu.is_set() or self._lease.held:
+            return not channel.use_cpu.is_set()
+        memory = model_bytes(model)
         with Client(start=False) as daemon:
             for snapshot in daemon.subscribe():
-                turn.look()
-                if turn.cpu.is_set():
+                channel.raise_if_cancelled()
+                if channel.use_cpu.is_set():
                     return False
                 try:
                     self._lease.take(memory)
                 except UserError as e:
                     if not any(state.device.kind == "nvidia" for state in snapshot.devices):
-                        raise UserError(
-                            f"the model may use the GPU only while nothing else does; {e}"
-                        ) from e
-                    turn.waiting(f"waits for the GPU ({e})", cpu=True)
+                        raise UserError(f"the model is set to use a GPU, but {e}") from e
+                    channel.emit_waiting(f"waiting for the GPU ({e})", cpu=True)
                 else:
                     return True
-        raise DaemonGone("the daemon went away while the assistant waited for a GPU")
+        raise DaemonGone("the daemon stopped while the assistant waited for a GPU")
+
+
+def model_bytes(model: str) -> int:
+    """Return the size of a model's files: the least GPU memory that its weights take."""
+    path = Path(model).expanduser()
+    files = [path] if path.is_file() else [*path.glob("*.safetensors"), *path.glob("*.pth")]
+    return sum(file.stat().st_size for file in files)

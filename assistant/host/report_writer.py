@@ -1,11 +1,11 @@
-"""The process that writes the reports nobody has to ask for: after jobs that ran for long, and once a day, into the folder of reports.
+"""The process that writes the reports of the settings: `python -m assistant.host.report_writer`.
 
-python -m assistant.host.report_writer
-
-A process of its own, as none of the others can do it: the window may be closed and the assistant's host has ended when a job ends at
-night, and the daemon must not know the assistant. The daemon starts it, by its name, while the settings ask for it (`scheduler.services.report_service`).
-It waits for idle devices itself, so that no question of a person waits behind a report, then asks the host as any client does. It ends
-with the daemon, and when the settings want it no more. What is still to be written is on disk: neither end loses it.
+It writes a report after each long job and once a day, into the folder of reports. It is a process of
+its own because the window and the assistant's process may have ended when a job ends at night, and
+the daemon must not know the assistant. The daemon starts it while the settings ask for reports
+(`scheduler.services.report_service`), and it ends with the daemon. It waits for idle devices itself,
+so no person's question waits behind a report. The list of reports to write is on disk and survives
+the end of this process.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ import os
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 
 from assistant.client import Assistant
-from assistant.idle import Cancelled, run_when_idle
+from assistant.idle import Cancelled, wait_until_idle
 from assistant.reports import files
-from assistant.reports.report import Report
 from assistant.reports.schedule import (
     ReportBacklog,
     add_ended_jobs,
@@ -35,110 +35,103 @@ from scheduler.protocol.errors import DaemonGone, NotFound, UserError
 from scheduler.protocol.settings import Settings
 from scheduler.protocol.snapshot import Snapshot
 
-LOOK_S = 10.0
-"""How often it looks whether a job has ended."""
-AGAIN_S = 60.0
-"""After something went wrong, such as a full disk."""
+POLL_S = 10.0
+"""The time between two checks for jobs that have ended."""
+RETRY_S = 60.0
+"""The pause after an error, such as a full disk."""
 
-_TAKEN = "another one writes the reports"
-"""One that a daemon left that was killed: it goes on with the next daemon."""
-_LOG = logging.getLogger("scribe")
+_LOG = logging.getLogger("report writer")
 
 
 class ReportWriter:
-    """Looks, waits, writes. Every call blocks."""
+    """Find the reports that are due, wait for idle devices, and write them. Every call blocks."""
 
     def __init__(self) -> None:
         self._settings = Settings()
-        self._mark: ReportBacklog | None = None
 
-    def turn(self) -> bool:
-        """Look once, and write what is due; whether any is wanted at all. Raises DaemonGone, UserError."""
-        with Client(start=False) as deck:
-            self._settings = deck.snapshot().settings
+    def write_due_reports(self) -> bool:
+        """Write all reports that are due now. Return False if the settings ask for none.
+
+        Raises DaemonGone and UserError.
+        """
+        with Client(start=False) as daemon:
+            self._settings = daemon.snapshot().settings
+            backlog = load()
             if self._settings.reports:
-                self._mark = add_ended_jobs(deck, load(), self._settings, time.time())
-                save(self._mark)
-        while self._settings.reports and self._due():
-            self._write_next()
+                backlog = add_ended_jobs(daemon, backlog, self._settings, time.time())
+                save(backlog)
+        while self._settings.reports and self._is_any_due(backlog):
+            if self._wait_until_idle():
+                backlog = _write_next(backlog)
         if not self._settings.reports:
-            forget()  # what ends meanwhile is never reported on
+            forget()  # no report is written later on jobs that end while reports are off
         return self._settings.reports
 
-    def _due(self) -> bool:
-        assert self._mark is not None
-        return bool(self._mark.jobs) or is_daily_report_due(self._mark, self._settings, time.time())
+    def _is_any_due(self, backlog: ReportBacklog) -> bool:
+        return bool(backlog.jobs) or is_daily_report_due(backlog, self._settings, time.time())
 
-    def _write_next(self) -> None:
-        """One report, once the devices are idle."""
-        mark = self._mark
-        assert mark is not None
-        if not self._wait_for_idle():
-            return
-        now = time.time()
-        done = mark.without_first() if mark.jobs else mark.with_daily_report_until(now)
-        try:
-            if mark.jobs:
-                self._keep(Assistant().report(mark.jobs[0], when="now").report)
-            else:
-                self._keep(Assistant().report(since=mark.day, when="now", daily=True).report)
-        except NotFound as e:
-            _LOG.info("nothing to write: %s", e)
-        except RuntimeError:
-            save(done)  # a bug of ours is loud, and not met again and again
-            raise
-        self._mark = done
-        save(done)
+    def _wait_until_idle(self) -> bool:
+        """Wait for idle devices. Return False once the settings ask for no report any more."""
 
-    def _keep(self, report: Report | None) -> None:
-        assert report is not None, "the assistant answers a report with one"
-        _LOG.info("wrote %s", files.keep(report))
-
-    def _wait_for_idle(self) -> bool:
-        """False where the settings want no report any more."""
-
-        def heard(snapshots: Iterator[Snapshot]) -> Iterator[Snapshot]:
+        def with_settings(snapshots: Iterator[Snapshot]) -> Iterator[Snapshot]:
             for snapshot in snapshots:
                 self._settings = snapshot.settings
                 yield snapshot
 
-        with Client(start=False) as deck:
+        with Client(start=False) as daemon:
+            snapshots = with_settings(daemon.subscribe(live=False))
             try:
-                run_when_idle(
-                    lambda: None,
-                    heard(deck.subscribe(live=False)),
-                    lambda: not self._settings.reports,
-                )
+                wait_until_idle(snapshots, lambda: not self._settings.reports)
             except Cancelled:
                 return False
         return True
 
 
+def _write_next(backlog: ReportBacklog) -> ReportBacklog:
+    """Write the first report of the backlog, and return and save the backlog without it."""
+    assistant, now = Assistant(), time.time()
+    done = backlog.without_first() if backlog.jobs else backlog.with_daily_report_until(now)
+    try:
+        if backlog.jobs:
+            report = assistant.report(backlog.jobs[0], when="now").report
+        else:
+            report = assistant.report(since=backlog.day, when="now", daily=True).report
+        assert report is not None, "the assistant answers a report request with a report"
+        _LOG.info("wrote %s", files.keep(report))
+    except NotFound as e:
+        _LOG.info("nothing to write: %s", e)
+    except RuntimeError:
+        save(done)  # a bug of ours must not stop the process at the same report again and again
+        raise
+    save(done)
+    return done
+
+
 def main() -> int:
-    """Until the daemon ends, or nothing is wanted."""
+    """Write reports until the daemon ends or the settings ask for none; return the exit status."""
     os.umask(0o077)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
-    try:
-        with alone(paths.home() / "scribe.lock", _TAKEN):
-            return _work(ReportWriter())
-    except DaemonGone:
-        return 0
-    except UserError as e:
-        _LOG.info("ends: %s", e)
-        return 0 if str(e) == _TAKEN else 1
+    with ExitStack() as stack:
+        try:
+            lock = paths.home() / "scribe.lock"
+            stack.enter_context(alone(lock, "another process writes the reports"))
+        except UserError as e:
+            _LOG.info("ends: %s", e)  # a killed daemon left it; it goes on with the next daemon
+            return 0
+        return _work(ReportWriter())
 
 
 def _work(writer: ReportWriter) -> int:
     while True:
         try:
-            if not writer.turn():
+            if not writer.write_due_reports():
                 return 0
-            time.sleep(LOOK_S)
+            time.sleep(POLL_S)
         except DaemonGone:
-            raise
+            return 0
         except UserError as e:
-            _LOG.info("tried in vain: %s", e)
-            time.sleep(AGAIN_S)
+            _LOG.info("retrying in %.0f s: %s", RETRY_S, e)
+            time.sleep(RETRY_S)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Whose turn it is: one at a time, and people before programs. Free of torch and Qt."""
+"""The queue of requests: one at a time, those of people before those of programs."""
 
 from __future__ import annotations
 
@@ -9,43 +9,43 @@ from contextlib import asynccontextmanager
 
 
 class RequestQueue:
-    """Of one event loop."""
+    """Admit requests one at a time. Belongs to one event loop."""
 
     def __init__(self) -> None:
         self.busy = False
-        """Whether somebody's turn it is."""
+        """A request is being worked on."""
         self._people: deque[asyncio.Future[None]] = deque()
         self._programs: deque[asyncio.Future[None]] = deque()
 
     @asynccontextmanager
-    async def turn(self, *, program: bool = False) -> AsyncIterator[None]:
-        """Wait for it, and have it until the end of the block. People have theirs in the order in which they came; so have programs."""
+    async def admit(self, *, program: bool = False) -> AsyncIterator[None]:
+        """Wait for the turn of a request, which lasts until the end of the block.
+
+        Requests of people are admitted in the order in which they came, then those of programs.
+        """
         if self.busy:
-            await self._called(self._programs if program else self._people)
+            await self._wait(self._programs if program else self._people)
         self.busy = True
         try:
             yield
         finally:
-            self._call_next()
+            self._admit_next()
 
-    async def _called(self, line: deque[asyncio.Future[None]]) -> None:
-        call: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        line.append(call)
+    async def _wait(self, queue: deque[asyncio.Future[None]]) -> None:
+        admitted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        queue.append(admitted)
         try:
-            await call
+            await admitted
         except asyncio.CancelledError:
-            if not call.cancelled():
-                self._call_next()  # it was called, and leaves all the same
+            if not admitted.cancelled():
+                self._admit_next()  # it was admitted and cancelled at the same moment
             raise
         finally:
-            line.remove(call)
+            queue.remove(admitted)
 
-    def _call_next(self) -> None:
-        """It stays busy from one to the next, so that whoever comes meanwhile is not before those who wait."""
-        waiting = next(
-            (call for line in (self._people, self._programs) for call in line if not call.done()),
-            None,
-        )
-        self.busy = waiting is not None
-        if waiting is not None:
-            waiting.set_result(None)
+    def _admit_next(self) -> None:
+        """Admit the next request; the queue stays busy, so that no new one gets ahead of it."""
+        waiting = [one for one in (*self._people, *self._programs) if not one.done()]
+        self.busy = bool(waiting)
+        if waiting:
+            waiting[0].set_result(None)

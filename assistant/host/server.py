@@ -1,11 +1,10 @@
-"""The assistant's own process: it answers requests at its socket_path, one after the other, and can be stopped between tokens.
+"""The server of the assistant's process: `python -m assistant.host`.
 
-python -m assistant.host
-
-One a user. It starts on demand, serves window and command line alike, and ends after ten minutes without a request, when
-the daemon is gone, or when a model on the GPU has to make room: with the process goes all of its GPU memory. Then there is no time
-for a tidy end: what asked hears so and asks again, of the next process. A model on the GPU that nobody asks anything leaves it after
-the setting `model_idle_minutes`.
+There is one process per user. It starts on demand, serves the window and the command line, works on
+one request at a time, and can stop it between two tokens. It ends after ten minutes without a
+request, when the daemon is gone, or when a model on the GPU has to make room, because only the end
+of the process frees all of its GPU memory. Clients then send their requests to the next process. An
+unused model leaves the GPU after the time in the setting `model_idle_minutes`.
 """
 
 from __future__ import annotations
@@ -16,117 +15,136 @@ import os
 import socket
 import threading
 import time
-from contextlib import AsyncExitStack
+from collections.abc import Callable
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from assistant import messages as m
 from assistant.client import socket_path
-from assistant.engine.checkpoint import FileCheckpoint, sweep
-from assistant.host.benchmark import benchmark
-from assistant.host.completion import complete
-from assistant.host.context import RequestContext
-from assistant.host.desk import Desk
+from assistant.engine.checkpoint import FileCheckpoint, remove_stale
+from assistant.host.answers import handle_ask, handle_decision, handle_report
+from assistant.host.channel import RequestChannel
+from assistant.host.context import RequestContext, current_settings
+from assistant.host.model_requests import handle_benchmark, handle_completion
+from assistant.host.model_residency import ModelResidency
 from assistant.host.request_queue import RequestQueue
 from assistant.idle import Cancelled
+from assistant.tools.proposal_store import ProposalStore
 from scheduler.background.instance import say_ready
 from scheduler.client import Client
 from scheduler.protocol import paths, settings, wire
 from scheduler.protocol.errors import DaemonGone, NotFound, UserError
 
 UNUSED_S = 600.0
-"""After so long without a request the process ends."""
+"""The process ends after so long without a request."""
 STOP_S = 0.3
-"""What was stopped has so long to end: after it whoever asked is free, also of a model that is still being loaded."""
+"""A cancelled request may take this long to end before its client is released, for example while
+its model is still loading."""
 LEAVE_S = 0.02
-"""How long it may take to tell those who wait that the process ends; the daemon kills it 0.1 s after it said that the GPU is needed."""
+"""On eviction, the time to tell the clients. The daemon kills the process after 0.1 s."""
 BEAT_S = 1.0
-"""How often a waiting client hears that its request is alive; a client that is gone is noticed then."""
+"""The time between two signs of life, which also reveal that a client is gone."""
+
+Handler = Callable[[Any, RequestContext], m.Result]
+
+HANDLERS: dict[type[m.Work | m.Approve], Handler] = {
+    m.Ask: handle_ask,
+    m.Report: handle_report,
+    m.CompletionRequest: handle_completion,
+    m.Benchmark: handle_benchmark,
+    m.Approve: handle_decision,
+}
+"""The handler of each kind of request; it runs in a worker thread."""
 
 _DECODE = msgspec.json.Decoder(m.Request).decode
 _ENCODE = msgspec.json.Encoder().encode
 _LOG = logging.getLogger("assistant")
 
 
-class Host:
-    """Requests in, replies out; the work itself is done by the desk in a thread."""
+class AssistantServer:
+    """Receive requests, run their handlers, and send the replies."""
 
     def __init__(self, unused_s: float = UNUSED_S) -> None:
-        self._desk = Desk(self._evicted)
-        self._line = RequestQueue()
-        self._asked: dict[str, _Asked] = {}
+        self._residency, self._proposals = ModelResidency(self._on_evicted), ProposalStore()
+        self._queue = RequestQueue()
+        self._pending: dict[str, _PendingRequest] = {}
         self._unused_s, self._used = unused_s, time.monotonic()
         self._end = asyncio.Event()
-        self._why = ""
+        self._end_reason = ""
         self._warming: asyncio.Task[None] | None = None
-        """The model is loaded that nobody has asked for yet."""
+        """Loads the model before the first request."""
         self._loop: asyncio.AbstractEventLoop | None = None
 
     async def run(self, listening: socket.socket) -> str:
-        """Serve until there is a reason to end; returns the reason."""
+        """Serve until there is a reason to end, and return the reason."""
         self._loop = loop = asyncio.get_running_loop()
-        await asyncio.to_thread(sweep)
+        await asyncio.to_thread(remove_stale)
         server = await wire.serve(listening, self._handle)
-        watch = Client(start=False)
-        threading.Thread(target=self._watch, args=(watch, loop), name="watch", daemon=True).start()
+        daemon = Client(start=False)
+        watch = threading.Thread(
+            target=self._end_with, args=(daemon, loop), name="watch", daemon=True
+        )
+        watch.start()
         self._warming = asyncio.create_task(self._warm())
         say_ready()
         while not self._end.is_set():
+            poll_s = 1.0 if self._residency.on_gpu else 5.0
             try:
-                async with asyncio.timeout(
-                    min(1.0 if self._desk.resident.on_gpu else 5.0, self._unused_s)
-                ):
+                async with asyncio.timeout(min(poll_s, self._unused_s)):
                     await self._end.wait()
             except TimeoutError:
-                await self._end_unused()
+                await self._end_if_unused()
         server.close()
-        for asked in self._asked.values():
-            asked.stop()
+        for pending in self._pending.values():
+            pending.stop()
         if not self.evicted:
-            watch.close()
-        await self._answer_all(LEAVE_S if self.evicted else float("inf"))
-        return self._why
-
-    async def _warm(self) -> None:
-        async with self._line.turn():
-            await asyncio.to_thread(self._desk.warm)
-
-    async def _end_unused(self) -> None:
-        """End where nobody has asked anything for long: earlier, as the user set it, with a model on the GPU."""
-        unused = self._unused_s
-        if self._desk.resident.on_gpu:
-            unused = min(unused, 60 * (await asyncio.to_thread(settings.load)).model_idle_minutes)
-        if not self._asked and time.monotonic() - self._used > unused:
-            self._leave(f"unused for {unused:.0f} s")
+            daemon.close()
+        give_up = time.monotonic() + (LEAVE_S if self.evicted else float("inf"))
+        while self._pending and time.monotonic() < give_up:
+            await asyncio.sleep(0.002)
+        return self._end_reason
 
     @property
     def evicted(self) -> bool:
-        """Whether it must be off the GPU at once."""
-        return self._desk.resident.evicted.is_set()
+        """Return whether the process must leave the GPU at once."""
+        return self._residency.evicted.is_set()
 
-    async def _answer_all(self, seconds: float = float("inf")) -> None:
-        """Whoever is being answered gets the answer."""
-        end = time.monotonic() + seconds
-        while self._asked and time.monotonic() < end:
-            await asyncio.sleep(0.002)
+    async def _warm(self) -> None:
+        async with self._queue.admit():
+            await asyncio.to_thread(self._load_model)
 
-    def _leave(self, why: str) -> None:
-        self._why = self._why or why
+    def _load_model(self) -> None:
+        """Load the model if that needs no GPU. The first request reports what is wrong."""
+        with suppress(UserError):
+            settings = current_settings()
+            if settings.model and settings.model_device == "cpu":
+                self._residency.engine(settings, RequestChannel())
+
+    async def _end_if_unused(self) -> None:
+        unused_s = self._unused_s
+        if self._residency.on_gpu:
+            minutes = (await asyncio.to_thread(settings.load)).model_idle_minutes
+            unused_s = min(unused_s, 60 * minutes)
+        if not self._pending and time.monotonic() - self._used > unused_s:
+            self._leave(f"unused for {unused_s:.0f} s")
+
+    def _leave(self, reason: str) -> None:
+        self._end_reason = self._end_reason or reason
         self._end.set()
 
-    def _evicted(self, why: str) -> None:
-        """Called from the thread that listens to the daemon."""
+    def _on_evicted(self, reason: str) -> None:
+        """End the process. Called from the thread that listens to the daemon."""
         if self._loop is not None and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._leave, why)
+            self._loop.call_soon_threadsafe(self._leave, reason)
 
-    def _watch(self, daemon: Client, loop: asyncio.AbstractEventLoop) -> None:
+    def _end_with(self, daemon: Client, loop: asyncio.AbstractEventLoop) -> None:
         """End with the daemon. Runs in a thread of its own."""
-        try:
+        with suppress(DaemonGone, ValueError):  # gone, or this process closed the connection
             for _ in daemon.subscribe(live=False):
                 pass
-        except (DaemonGone, ValueError):
-            pass  # gone, or we are ending and closed the connection
         if not loop.is_closed():
             loop.call_soon_threadsafe(self._leave, "the daemon is gone")
 
@@ -134,136 +152,137 @@ class Host:
         try:
             request = _DECODE(line)
         except msgspec.MsgspecError as e:
-            await peer.send(_ENCODE(m.Error(f"that is no request this assistant knows: {e}")))
+            await peer.send(_ENCODE(m.Failed(f"the assistant does not know this request: {e}")))
             return
         match request:
             case m.Cancel(id) | m.UseCpu(id):
-                asked = self._asked.get(id)
-                if asked is not None:
-                    asked.stop() if isinstance(request, m.Cancel) else asked.turn.cpu.set()
-                await peer.send(_ENCODE(m.Ok(asked is not None)))
+                pending = self._pending.get(id)
+                if pending is not None and isinstance(request, m.Cancel):
+                    pending.stop()
+                elif pending is not None:
+                    pending.channel.use_cpu.set()
+                await peer.send(_ENCODE(m.Acknowledged(pending is not None)))
             case m.Status():
-                resident = self._desk.resident
-                await peer.send(
-                    _ENCODE(
-                        m.State(
-                            self._line.busy,
-                            max(0, len(self._asked) - 1),
-                            resident.name,
-                            resident.error,
-                        )
-                    )
-                )
+                await peer.send(_ENCODE(self._status()))
             case m.Approve():
                 await self._decide(request, peer)
             case m.Ask() | m.Report() | m.CompletionRequest() | m.Benchmark():
                 await self._serve(request, peer)
 
+    def _status(self) -> m.AssistantState:
+        waiting = max(0, len(self._pending) - 1)
+        residency = self._residency
+        return m.AssistantState(self._queue.busy, waiting, residency.name, residency.error)
+
     async def _decide(self, request: m.Approve, peer: wire.Peer) -> None:
-        """A person's word waits for no answer that is being written."""
-        work: asyncio.Task[m.Done] = asyncio.create_task(
-            asyncio.to_thread(self._desk.approve, request)
-        )
+        """Carry out a decision without waiting for the request that is being worked on."""
+        work = asyncio.create_task(self._run(request, RequestChannel()))
         await asyncio.wait((work,))
-        await peer.send(_ENCODE(_replies(work)[-1]))
+        await peer.send(_ENCODE(_last_replies(work)[-1]))
         self._used = time.monotonic()
 
+    async def _run(self, request: m.Work | m.Approve, channel: RequestChannel) -> m.Result:
+        context = RequestContext(self._residency, self._proposals, channel)
+        return await asyncio.to_thread(HANDLERS[type(request)], request, context)
+
     async def _serve(self, request: m.Work, peer: wire.Peer) -> None:
+        """Work on a request in its turn, and send its events and its result."""
         assert self._loop is not None
         key = request.id or f"unnamed {id(request)}"
-        await self._end_older(key)
+        await self._stop_older(key)
         checkpoint = FileCheckpoint(request.id) if request.id else None
-        asked = self._asked[key] = _Asked(self._loop, request.device, checkpoint)
-        before = (
-            "loads the model"
-            if self._warming and not self._warming.done()
-            else "waits until another request is answered"
-        )
-        asked.say(m.Waiting(before if self._line.busy else "gathers the facts"))
-        work = asked.work = asyncio.create_task(self._in_turn(request, asked))
+        pending = self._pending[key] = _PendingRequest(self._loop, request.device, checkpoint)
+        if self._queue.busy:
+            loading = self._warming is not None and not self._warming.done()
+            pending.add(
+                m.Waiting("loading the model" if loading else "waiting for another request")
+            )
+        work = pending.work = asyncio.create_task(self._run_in_turn(request, pending))
         try:
-            while not work.done():
-                for event in asked.news():
-                    await peer.send(_ENCODE(event))
-                if asked.turn.stop.is_set():
-                    await asyncio.wait((work,), timeout=STOP_S)
-                if self.evicted or asked.turn.stop.is_set():
-                    break
-                changed = asyncio.create_task(asked.changed.wait())
-                await asyncio.wait(
-                    (work, changed), timeout=BEAT_S, return_when=asyncio.FIRST_COMPLETED
-                )
-                changed.cancel()
-            gone = self.evicted and (not work.done() or isinstance(work.exception(), Cancelled))
-            last = [m.Left(self._desk.resident.why_evicted)] if gone else _replies(work)
-            for reply in (*asked.rest(), *last):
+            await self._send_events(pending, work, peer)
+            for reply in (*pending.take_events(), *self._result(work)):
                 await peer.send(_ENCODE(reply))
         except ConnectionError:
             _LOG.info("a client left before its answer")
         finally:
-            asked.stop()
+            pending.stop()
             await asyncio.wait((work,))
-            cut_short = isinstance(work.exception(), Cancelled) and self.evicted
+            interrupted = self.evicted and isinstance(work.exception(), Cancelled)
             if checkpoint is not None:
-                checkpoint.close(done=not cut_short)
-            del self._asked[key]
+                checkpoint.close(done=not interrupted)
+            del self._pending[key]
             self._used = time.monotonic()
-            if self._desk.resident.left_gpu:
-                self._leave("the model was changed, and its GPU memory goes with the process")
+            if self._residency.left_gpu:
+                self._leave("the model was changed, and its GPU memory is freed with the process")
 
-    async def _end_older(self, key: str) -> None:
-        """The same request, of a client that lost its connection."""
-        while older := self._asked.get(key):
+    async def _send_events(
+        self, pending: _PendingRequest, work: asyncio.Task[m.Result], peer: wire.Peer
+    ) -> None:
+        """Send events until the work has ended, was cancelled, or the process is evicted."""
+        while not work.done():
+            for event in pending.take_events() or [pending.waiting]:  # or a sign of life
+                await peer.send(_ENCODE(event))
+            if pending.channel.stop.is_set():
+                await asyncio.wait((work,), timeout=STOP_S)
+            if self.evicted or pending.channel.stop.is_set():
+                return
+            changed = asyncio.create_task(pending.changed.wait())
+            await asyncio.wait((work, changed), timeout=BEAT_S, return_when=asyncio.FIRST_COMPLETED)
+            changed.cancel()
+
+    def _result(self, work: asyncio.Task[m.Result]) -> list[m.Reply]:
+        if self.evicted and (not work.done() or isinstance(work.exception(), Cancelled)):
+            return [m.Evicted(self._residency.eviction_reason)]
+        return _last_replies(work)
+
+    async def _stop_older(self, key: str) -> None:
+        """Stop the same request of a client that lost its connection, and wait for its end."""
+        while older := self._pending.get(key):
             older.stop()
             await asyncio.sleep(0.01)
 
-    async def _in_turn(self, request: m.Work, asked: _Asked) -> m.Done:
+    async def _run_in_turn(self, request: m.Work, pending: _PendingRequest) -> m.Result:
+        program = isinstance(request, m.CompletionRequest) and request.program
         async with AsyncExitStack() as turn:
             try:
-                await turn.enter_async_context(
-                    self._line.turn(
-                        program=isinstance(request, m.CompletionRequest) and request.program
-                    )
-                )
+                await turn.enter_async_context(self._queue.admit(program=program))
             except asyncio.CancelledError:
-                raise Cancelled from None  # it is stopped before its turn has come
-            asked.begun = True
-            asked.turn.look()
-            if isinstance(request, m.CompletionRequest):
-                return await asyncio.to_thread(complete, self._desk.resident, request, asked.turn)
-            if isinstance(request, m.Benchmark):
-                return await asyncio.to_thread(benchmark, self._desk.resident, request, asked.turn)
-            asked.say(m.Waiting("gathers the facts"))
-            return await asyncio.to_thread(self._desk.answer, request, asked.turn)
+                raise Cancelled from None  # cancelled before its turn
+            pending.begun = True
+            pending.channel.raise_if_cancelled()
+            if isinstance(request, m.Ask | m.Report):
+                pending.add(m.Waiting("gathering the facts"))
+            return await self._run(request, pending.channel)
 
 
-def _replies(work: asyncio.Task[m.Done]) -> list[m.Reply]:
-    """The answer, in pieces first where it was not told so; or what went wrong, our own bugs with a trace in the log."""
+def _last_replies(work: asyncio.Task[m.Result]) -> list[m.Reply]:
+    """Return the result, or the error; an answer's text goes before it in pieces.
+
+    A bug of ours is logged with its trace.
+    """
     if not work.done():
-        return [m.Error(str(Cancelled()), "cancelled")]  # it ends by itself, where it looks next
+        return [m.Failed(str(Cancelled()), "cancelled")]  # the thread ends a little later
     match work.exception():
         case None:
-            done = work.result()
-            return (
-                [*(m.Chunk(piece) for piece in done.text.splitlines(keepends=True)), done]
-                if isinstance(done, m.Answer)
-                else [done]
-            )
+            result = work.result()
+            if not isinstance(result, m.Answer):
+                return [result]
+            return [*map(m.Chunk, result.text.splitlines(keepends=True)), result]
         case Cancelled() as e:
-            return [m.Error(str(e), "cancelled")]
+            return [m.Failed(str(e), "cancelled")]
         case NotFound() as e:
-            return [m.Error(str(e), "missing")]
+            return [m.Failed(str(e), "missing")]
         case m.PromptTooLong() as e:
-            return [m.Error(str(e), "too long")]
+            return [m.Failed(str(e), "too long")]
         case UserError() as e:
-            return [m.Error(str(e))]
+            return [m.Failed(str(e))]
         case bug:
             _LOG.error("a request failed", exc_info=bug)
-            return [m.Error(f"the assistant failed on this request; see {log()}", "bug")]
+            return [m.Failed(f"the assistant failed on this request; see {log_file()}", "bug")]
 
 
-class _Asked:
-    """A request that is being answered, and what is to be told of it."""
+class _PendingRequest:
+    """Hold a request that waits or is worked on, and its events that are not sent yet."""
 
     def __init__(
         self,
@@ -272,48 +291,48 @@ class _Asked:
         checkpoint: FileCheckpoint | None,
     ) -> None:
         self.changed = asyncio.Event()
-        self.turn = RequestContext(self._say_from_afar, device, checkpoint)
-        self.work: asyncio.Task[m.Done] | None = None
+        self.channel = RequestChannel(self._add_from_thread, device, checkpoint)
+        self.work: asyncio.Task[m.Result] | None = None
         self.begun = False
-        """Whether its turn has come."""
+        """Its turn has come."""
+        self.waiting = m.Waiting("gathering the facts")
+        """What it waits for or does now."""
         self._loop = loop
-        self._waiting = m.Waiting("")
-        self._news: list[m.Event] = []
+        self._events: list[m.Event] = []
 
     def stop(self) -> None:
-        """End it: between two tokens, or at once while others are before it."""
-        self.turn.stop.set()
+        """End it between two tokens, or at once if its turn has not come."""
+        self.channel.stop.set()
         self.changed.set()
         if self.work is not None and not self.begun:
             self.work.cancel()
 
-    def _say_from_afar(self, event: m.Event) -> None:
-        """From the thread that works."""
-        self._loop.call_soon_threadsafe(self.say, event)
-
-    def say(self, event: m.Event) -> None:
+    def add(self, event: m.Event) -> None:
+        """Add an event to those that are to be sent."""
         if isinstance(event, m.Waiting):
-            self._waiting = event
-        self._news.append(event)
+            self.waiting = event
+        self._events.append(event)
         self.changed.set()
 
-    def news(self) -> list[m.Event]:
-        """What is new; where nothing is, once more what it waits for, as a sign of life."""
-        return self.rest() or [self._waiting]
+    def _add_from_thread(self, event: m.Event) -> None:
+        self._loop.call_soon_threadsafe(self.add, event)
 
-    def rest(self) -> list[m.Event]:
+    def take_events(self) -> list[m.Event]:
+        """Return the events that are not sent yet."""
         self.changed.clear()
-        news, self._news = self._news, []
-        return news
+        events, self._events = self._events, []
+        return events
 
 
-def log() -> Path:
+def log_file() -> Path:
+    """Return the path of the log of the assistant's process."""
     return paths.home() / "assistant.log"
 
 
 async def serve() -> None:
+    """Serve until there is a reason to end."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
-    host = Host()
-    _LOG.info("ends: %s", await host.run(wire.listen(socket_path())))
-    if host.evicted:
-        os._exit(0)  # taking torch down in order takes longer than the kernel needs to free it all
+    server = AssistantServer()
+    _LOG.info("ends: %s", await server.run(wire.listen(socket_path())))
+    if server.evicted:
+        os._exit(0)  # an orderly exit of torch takes longer than the kernel needs to free it all

@@ -90,7 +90,7 @@ def numbered(asked: Sequence[Choice], answer: str) -> Choice | None:
 
 def said(call: ToolCall) -> str:
     """A call in words, such as `why job 7 waits`."""
-    return " ".join(_SAID[f"{call.role} {call.tool}"](call).split())
+    return " ".join(_SAID[call.name](call).split())
 
 
 def _job(call: ToolCall, other: str = "the last job", name: str = "job") -> str:

@@ -28,10 +28,15 @@ class ToolCall(msgspec.Struct, frozen=True):
     """Of a workload, where the request names some."""
 
     @property
+    def name(self) -> str:
+        """Return the role and the tool, such as `operate cancel`."""
+        return f"{self.role} {self.tool}"
+
+    @property
     def line(self) -> str:
         """`operate cancel job=7`"""
         said = (self.arguments | self.params).items()
-        return " ".join([self.role, self.tool, *(f"{name}={value}" for name, value in said)])
+        return " ".join([self.name, *(f"{name}={value}" for name, value in said)])
 
     @property
     def acts(self) -> bool:

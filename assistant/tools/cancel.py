@@ -1,15 +1,18 @@
-"""Ending jobs and processes: what becomes of each, of those that wait for it, and by which signals. Planned, not done.
-
-Every planner raises UserError, in one line, where it cannot be done as things are.
-"""
+"""Tools that plan to end jobs and processes, and say what happens to each and to its dependents."""
 
 from __future__ import annotations
 
 from assistant.facts import phrases
-from assistant.facts.devices import label
 from assistant.intents.tool_call import ToolCall
-from assistant.tools.job_lookup import ACTIVE, MOST, listed, meant, title
-from assistant.tools.plan import Environment, PlannedAction
+from assistant.tools.lookup import (
+    ACTIVE,
+    MAX_JOBS,
+    device_labels,
+    job_in_state,
+    list_jobs,
+    title,
+)
+from assistant.tools.tool import Environment, PlannedAction, ToolContext, Tools
 from assistant.writing.template.sentences import counted, upper
 from assistant.writing.template.sentences import listed as enumerated
 from scheduler.client import Client
@@ -18,35 +21,33 @@ from scheduler.protocol.errors import NotFound, UserError
 from scheduler.protocol.jobs import Job, Queued, Running, Starting
 from scheduler.protocol.units import numbered
 
-_TOGETHER = 50
-"""Jobs that one proposal may end."""
+_MAX_TOGETHER = 50
+"""Jobs that one proposal may cancel."""
 _SIGNALS = f"sent SIGTERM, then SIGKILL after {TERM_GRACE_S:.0f} s"
 
 
-def cancel(daemon: Client, call: ToolCall) -> PlannedAction:
-    """One job, or all of a state."""
+def cancel(context: ToolContext, call: ToolCall) -> PlannedAction:
+    """Plan to cancel one job, or all jobs in a state."""
+    daemon = context.daemon
     if state := call.text("state"):
         return _cancel_all(daemon, state)
-    job = meant(daemon, call, "cancel", ACTIVE)
-    _refuse_ended(job)
+    job = job_in_state(daemon, call, "cancel", ACTIVE)
+    if not job.active:
+        raise UserError(f"{title(job)} has ended already: {job.status}")
     if isinstance(job.state, Running) and job.state.stopping:
-        raise UserError(f"{title(job)} is being ended already")
+        raise UserError(f"{title(job)} is being cancelled already")
 
-    def act(daemon: Client, env: Environment) -> str:
-        return (
-            f"Job {job.id} is being ended."
-            if daemon.cancel(job.id).active
-            else f"Job {job.id} was taken out of the queue."
-        )
+    def carry_out(daemon: Client, env: Environment) -> str:
+        if daemon.cancel(job.id).active:
+            return f"Job {job.id} is being ended."
+        return f"Job {job.id} was taken out of the queue."
 
-    effect = " ".join(
-        filter(None, (_ended(daemon, job), _progress(daemon, job), _dependents(daemon, job)))
-    )
+    effect = (_consequence(daemon, job), _progress(job), _dependents(daemon, job))
     return PlannedAction(
         f"Cancel {title(job)}",
-        effect,
-        _situation(job),
-        act,
+        " ".join(filter(None, effect)),
+        _state_basis(job),
+        carry_out,
         (("Command", f"gpudeck cancel {job.id}"),),
         call.with_job(job.id),
         (job.id,),
@@ -57,119 +58,114 @@ def _cancel_all(daemon: Client, state: str) -> PlannedAction:
     states = {"queued": (Queued,), "running": (Starting, Running), "all": ACTIVE}.get(state)
     if states is None:
         raise UserError(f"jobs that are {state} have ended: there is nothing to cancel")
-    found = [job for job in daemon.jobs(MOST, active=True) if isinstance(job.state, states)]
+    found = [job for job in daemon.jobs(MAX_JOBS, active=True) if isinstance(job.state, states)]
     if not found:
         raise UserError("no job waits or runs" if state == "all" else f"no job is {state}")
-    if len(found) > _TOGETHER:
+    if len(found) > _MAX_TOGETHER:
         raise UserError(
-            f"{len(found)} jobs are more than I end at once ({_TOGETHER}). Pause the queue, or name a job"
+            f"{len(found)} jobs are too many to cancel together: the limit is {_MAX_TOGETHER}. "
+            "Pause the queue, or name a job"
         )
-
     jobs = tuple(job.id for job in found)
 
-    def act(daemon: Client, env: Environment) -> str:
+    def carry_out(daemon: Client, env: Environment) -> str:
         done = daemon.cancel_many(jobs)
         ended = sorted((*done.cancelled, *done.ending))
         return f"Cancelled: {numbered(ended)}." if ended else "All of them had ended already."
 
     waiting = sum(isinstance(job.state, Queued) for job in found)
-    parts = [_told(waiting, "waits and will never run", "wait and will never run")]
-    parts.append(
-        _told(len(found) - waiting, f"runs and will be {_SIGNALS}", f"run and will be {_SIGNALS}")
+    running = len(found) - waiting
+    parts = (
+        _count(waiting, "waits and will never run", "wait and will never run"),
+        _count(running, f"runs and will be {_SIGNALS}", f"run and will be {_SIGNALS}"),
     )
-    effect = f"{listed(found)}. {'; '.join(filter(None, parts))}."
-    effect = upper(effect)
     return PlannedAction(
         f"Cancel {counted(len(found), 'job')}",
-        effect,
-        frozenset(map(_situation, found)),
-        act,
+        upper(f"{list_jobs(found)}. {'; '.join(filter(None, parts))}."),
+        frozenset(map(_state_basis, found)),
+        carry_out,
         jobs=jobs,
     )
 
 
-def kill(daemon: Client, call: ToolCall) -> PlannedAction:
-    """End a process that uses a GPU."""
+def kill(context: ToolContext, call: ToolCall) -> PlannedAction:
+    """Plan to end a process that uses a GPU."""
     pid = call.integer("pid")
     if pid is None:
-        raise UserError("say which process to end by its pid. See: gpudeck processes")
-    process = next(
-        (p for detail in daemon.details() for p in detail.processes if p.pid == pid), None
-    )
-    if process is None:
-        raise NotFound(f"process {pid} uses no GPU. See: gpudeck processes")
-    found = process
+        raise UserError("name the process to end by its PID. To list them: gpudeck processes")
+    details = context.daemon.details()
+    found = [process for detail in details for process in detail.processes if process.pid == pid]
+    if not found:
+        raise NotFound(f"process {pid} uses no GPU. To list those that do: gpudeck processes")
+    process = found[0]
 
-    def act(daemon: Client, env: Environment) -> str:
-        daemon.kill(found)
+    def carry_out(daemon: Client, env: Environment) -> str:
+        daemon.kill(process)
         return f"Process {pid} has ended."
 
-    name = phrases.plain(found.name, 60)
-    whose = f" of {phrases.plain(found.user, 40)}" if found.user else ""
-    job = f" It belongs to job {found.job}, which is cancelled." if found.job is not None else ""
-    effect = (
-        f"Process {pid} ({name}){whose} will be {_SIGNALS}. What it has not saved is lost.{job}"
-    )
+    name = phrases.plain(process.name, 60)
+    owner = f" of {phrases.plain(process.user, 40)}" if process.user else ""
+    job = f" Job {process.job}, which it belongs to, is cancelled." if process.job else ""
     return PlannedAction(
         f"End process {pid} ({name})",
-        effect,
-        (pid, found.ticks),
-        act,
+        f"Process {pid} ({name}){owner} will be {_SIGNALS}. Unsaved data is lost.{job}",
+        (pid, process.ticks),
+        carry_out,
         (("Command", f"gpudeck kill {pid}"),),
     )
 
 
-def _refuse_ended(job: Job) -> None:
-    if not job.active:
-        raise UserError(f"{title(job)} has ended already: {job.status}")
-
-
-def _ended(daemon: Client, job: Job) -> str:
-    """What becomes of the job itself."""
+def _consequence(daemon: Client, job: Job) -> str:
+    """Say what happens to the job itself."""
     if isinstance(job.state, Queued):
-        return f"{upper(title(job))} waits since {phrases.clock(job.submitted)}; it will be taken out of the queue and never run."
+        since = phrases.clock(job.submitted)
+        return (
+            f"{upper(title(job))} has been waiting since {since}; it will be taken out of the "
+            "queue and never run."
+        )
     assert isinstance(job.state, Starting | Running)
-    labels = {state.device.id: label(state.device) for state in daemon.snapshot().devices}
-    where = job.spec.where or enumerated(
-        [labels.get(device, device) for device in job.state.devices]
-    )
-    on = f" {'in' if job.spec.where else 'on'} {where}" if where else ""
-    return f"{upper(title(job))} is running since {phrases.clock(job.state.at)}{on}; all of its processes will be {_SIGNALS}."
-
-
-def _progress(daemon: Client, job: Job) -> str:
-    progress = job.state.progress if isinstance(job.state, Running) else None
+    names = device_labels(daemon)
+    where = f" on {enumerated([names.get(device, device) for device in job.state.devices])}"
+    if job.spec.where:
+        where = f" in {job.spec.where}"
+    elif not job.state.devices:
+        where = ""
+    since = phrases.clock(job.state.at)
     return (
-        f"It is {100 * progress.done / progress.total:.0f} % through."
-        if progress is not None and progress.total > 0
-        else ""
+        f"{upper(title(job))} has been running since {since}{where}; all of its processes will be "
+        f"{_SIGNALS}."
     )
+
+
+def _progress(job: Job) -> str:
+    progress = job.state.progress if isinstance(job.state, Running) else None
+    if progress is None or progress.total <= 0:
+        return ""
+    return f"It is {100 * progress.done / progress.total:.0f} % done."
 
 
 def _dependents(daemon: Client, job: Job) -> str:
-    """Those that are cancelled with it, as they wait for its success."""
-    found, known = list[int](), {job.id}
-    for other in sorted(daemon.jobs(MOST, active=True), key=lambda j: j.id):
-        if known & set(other.spec.after):
-            known.add(other.id)
-            found.append(other.id)
+    """Say which jobs are cancelled with it because they wait for its success."""
+    cancelled = [job.id]
+    for other in sorted(daemon.jobs(MAX_JOBS, active=True), key=lambda other: other.id):
+        if not set(cancelled).isdisjoint(other.spec.after):
+            cancelled.append(other.id)
+    found = cancelled[1:]
     if not found:
         return ""
-    return f"{upper(numbered(found))} {'waits' if len(found) == 1 else 'wait'} for its success and will be cancelled, too."
+    wait = "waits" if len(found) == 1 else "wait"
+    return f"{upper(numbered(found))} {wait} for its success and will be cancelled, too."
 
 
-def _situation(job: Job) -> tuple[object, ...]:
-    """What the effect of ending it depends on."""
-    state = job.state
-    return (
-        job.id,
-        "queued"
-        if isinstance(state, Queued)
-        else state.attempt
-        if isinstance(state, Starting | Running)
-        else job.status,
-    )
+def _state_basis(job: Job) -> tuple[object, ...]:
+    """Return what the effect of cancelling a job depends on."""
+    if isinstance(job.state, Starting | Running):
+        return (job.id, job.state.attempt)
+    return (job.id, job.status)
 
 
-def _told(count: int, one: str, many: str) -> str:
+def _count(count: int, one: str, many: str) -> str:
     return f"{count} {one if count == 1 else many}" if count else ""
+
+
+TOOLS: Tools = {("operate", "cancel"): cancel, ("operate", "kill"): kill}

@@ -1,10 +1,9 @@
-"""What can be cleaned up: told with sizes and reasons, and proposed to be moved to the trash; and the way back."""
+"""Tools for cleaning up: find what can go and propose the trash for it, or undo a clean-up."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from assistant.facts import Fact, phrases
 from assistant.facts.fact import FactBuilder
@@ -21,154 +20,144 @@ from assistant.housekeeping import (
     undo,
 )
 from assistant.intents.tool_call import ToolCall
-from assistant.tools.plan import Environment, PlannedAction
-from assistant.tools.tool import ToolResult
+from assistant.tools.tool import Environment, PlannedAction, ToolContext, ToolResult, Tools
 from assistant.writing.template.sentences import counted, listed, sentence, table
 from scheduler.client import Client
 from scheduler.protocol.errors import NotFound
 
-TOLD = 12
-"""Finds told one by one, the largest."""
-_KINDS: dict[str, tuple[Kind, ...]] = {
-    "caches": ("cache",),
-    "logs": ("log",),
-    "dumps": ("core",),
-    "processes": ("process",),
-    "models": ("duplicate",),
-    "memory": ("memory",),
-    "results": ("artefacts",),
+_MAX_SHOWN = 12
+"""Findings shown one by one, the largest first."""
+_MAX_SKIPPED = 3
+_KINDS: dict[str, Kind] = {
+    "caches": "cache",
+    "logs": "log",
+    "dumps": "core",
+    "processes": "process",
+    "models": "duplicate",
+    "memory": "memory",
+    "results": "artefacts",
 }
-_NAMED = 3
 
 
-class Found(NamedTuple):
-    told: ToolResult
-    plan: PlannedAction | None
-    """The move to the trash; None where there is nothing to move."""
+def find_debris(context: ToolContext, call: ToolCall) -> ToolResult:
+    """List what can go, of one kind or of all, and plan the move to the trash."""
+    monitor = ScanMonitor(context.progress, context.cancelled)
+    kind = _KINDS.get(call.text("what"))
+    found = [finding for finding in scan(context.daemon, monitor) if kind in (None, finding.kind)]
+    movable = [finding for finding in found if finding.kind != "process"]
+
+    def row(index: FactIndex, number: int, finding: Finding) -> list[str]:
+        columns = ("size", "age", "where", "reason")
+        values = [index.text(f"find{number}.{column}") or "N/A" for column in columns]
+        return [TITLES[finding.kind], *values]
+
+    def render(index: FactIndex) -> list[str]:
+        rows = [row(index, i, finding) for i, finding in enumerate(found[:_MAX_SHOWN])]
+        total = index.of("finds")
+        opening = "There is nothing to clean up."
+        if found:
+            opening = f"{total('count')} can go, {total('size') or 'N/A'} in all."
+        unread = index.texts("finds.unseen")
+        return [
+            opening,
+            table(("Kind", "Size", "Unused for", "Where", "Why"), rows),
+            sentence("not searched: ", listed(unread)) if unread else "",
+            sentence(total("stopped") or ""),
+        ]
+
+    facts = _facts(found, monitor)
+    return ToolResult(facts, render, verbatim=True, action=_plan(movable) if movable else None)
 
 
-def look(daemon: Client, call: ToolCall, watch: ScanMonitor) -> Found:
-    """What may go, of the kind that is asked about or of all. Nothing is moved."""
-    wanted = _KINDS.get(call.text("what"), ())
-    finds = [find for find in scan(daemon, watch) if not wanted or find.kind in wanted]
-    movable = [find for find in finds if find.kind != "process"]
-    return Found(_told(finds, watch), _moved(movable) if movable else None)
+def undo_clean_up(context: ToolContext, call: ToolCall) -> PlannedAction:
+    """Plan to put the files of the last clean-up back. Raises NotFound."""
+    newest = receipts()
+    if not newest:
+        raise NotFound("no clean-up can be undone: the trash has no files of one")
+    receipt = newest[0]
 
-
-def put_back(daemon: Client, call: ToolCall, folder: str) -> PlannedAction:
-    """Take the last clean-up back. Raises NotFound."""
-    newest = next(iter(receipts()), None)
-    if newest is None:
-        raise NotFound("nothing of a clean-up is in the trash")
-    receipt = newest
-
-    def act(daemon: Client, env: Environment) -> str:
+    def carry_out(daemon: Client, env: Environment) -> str:
         undone = undo(receipt)
-        return f"{counted(len(undone.restored), 'thing')} back in place.{_left(undone.left)}"
+        return f"{counted(len(undone.restored), 'item')} put back.{_skipped(undone.left)}"
 
     size = phrases.quantity(receipt.bytes, "B")
     when = phrases.moment(receipt.time, time.time())
-    moved = f"{counted(len(receipt.items), 'thing')} ({size}), moved to the trash {when}"
-    effect = f"{moved}, would be put back in place, over nothing that is there now."
+    items = f"{counted(len(receipt.items), 'item')} ({size})"
     return PlannedAction(
-        "Take the last clean-up back",
-        effect,
+        "Undo the last clean-up",
+        f"{items}, moved to the trash {when}, will be put back. Nothing is overwritten.",
         receipt.id,
-        act,
+        carry_out,
         (("Command", f"gpudeck clean --undo {receipt.id}"),),
     )
 
 
-def _moved(finds: Sequence[Finding]) -> PlannedAction:
-    """Each find is looked at again as it is moved: what has changed since, is open or is needed stays."""
+def _plan(found: Sequence[Finding]) -> PlannedAction:
+    """Plan to move findings to the trash; each is checked again when it is moved."""
 
-    def act(daemon: Client, env: Environment) -> str:
-        receipt = move_to_trash(daemon, finds)
+    def carry_out(daemon: Client, env: Environment) -> str:
+        receipt = move_to_trash(daemon, found)
         size = phrases.quantity(receipt.bytes, "B")
-        moved = f"{counted(len(receipt.items), 'thing')} ({size}) moved to the trash."
-        return f"{moved}{_left(receipt.left)} To take that back, say: undo the clean-up."
+        moved = f"{counted(len(receipt.items), 'item')} ({size}) moved to the trash."
+        return f"{moved}{_skipped(receipt.left)} To put them back, say: undo the clean-up."
 
-    size = phrases.quantity(sum(find.bytes for find in finds), "B")
+    size = phrases.quantity(sum(finding.bytes for finding in found), "B")
     effect = (
-        f"{counted(len(finds), 'thing')} ({size}) would be moved to the trash, from where all can be put back; the space is free once the "
-        "trash is emptied. What has changed until then, is open, or is needed by a job stays."
+        f"{counted(len(found), 'item')} ({size}) will be moved to the trash, from where everything "
+        "can be put back. The space is free after the trash is emptied. Items that have changed, "
+        "are open, or are needed by a job stay."
     )
     details = [
-        (TITLES[find.kind], f"{find.shown}, {phrases.quantity(find.bytes, 'B')}: {find.reason}")
-        for find in finds[:TOLD]
+        (
+            TITLES[finding.kind],
+            f"{finding.shown}, {phrases.quantity(finding.bytes, 'B')}: {finding.reason}",
+        )
+        for finding in found[:_MAX_SHOWN]
     ]
-    more = (
-        [("And", f"{len(finds) - TOLD} smaller ones; all of them: gpudeck clean")]
-        if len(finds) > TOLD
-        else []
-    )
-    shown = tuple((caption, phrases.plain(words, 400)) for caption, words in (*details, *more))
+    if len(found) > _MAX_SHOWN:
+        more = len(found) - _MAX_SHOWN
+        details.append(("And", f"{more} smaller ones; to list all of them: gpudeck clean"))
     return PlannedAction(
-        f"Move {counted(len(finds), 'thing')} to the trash", effect, None, act, shown, sealed=True
+        f"Move {counted(len(found), 'item')} to the trash",
+        effect,
+        None,
+        carry_out,
+        tuple((caption, phrases.plain(text, 400)) for caption, text in details),
+        sealed=True,
     )
 
 
-def _told(finds: Sequence[Finding], watch: ScanMonitor) -> ToolResult:
+def _facts(found: Sequence[Finding], monitor: ScanMonitor) -> tuple[Fact, ...]:
     now = time.time()
     facts: list[Fact] = []
-    for i, find in enumerate(finds[:TOLD]):
-        add = FactBuilder(
-            f"find{i}",
-            "Find",
-            "the file system" if find.place else "the daemon's list of processes",
-            now,
-        )
-        add.text("where", "where", find.shown)
-        add.number("size", "size", find.bytes, "B", "not known")
-        add.value("age", "unused for", find.age, "s", phrases.duration(find.age))
-        add.text("reason", "reason", find.reason)
+    for i, finding in enumerate(found[:_MAX_SHOWN]):
+        source = "the file system" if finding.place else "the daemon's list of processes"
+        add = FactBuilder(f"find{i}", "Find", source, now)
+        add.text("where", "where", finding.shown)
+        add.number("size", "size", finding.bytes, "B", "not known")
+        add.value("age", "unused for", finding.age, "s", phrases.duration(finding.age))
+        add.text("reason", "reason", finding.reason)
         facts += add.facts
     add = FactBuilder("finds", "Finds", "the file system", now)
-    add.value("count", "in all", len(finds), "", counted(len(finds), "thing"))
-    add.number("size", "size of all", sum(find.bytes for find in finds), "B", "not known")
-    for i, line in enumerate(watch.unseen):
-        add.text(f"unseen{i}", "not looked at", line)
-    if watch.stopped:
-        add.text("stopped", "the search ended early", watch.stopped)
-
-    def say(index: FactIndex) -> list[str]:
-        rows = [
-            (
-                TITLES[find.kind],
-                *(
-                    index.text(f"find{i}.{what}") or "N/A"
-                    for what in ("size", "age", "where", "reason")
-                ),
-            )
-            for i, find in enumerate(finds[:TOLD])
-        ]
-        fact = index.of("finds")
-        opening = (
-            sentence(fact("count") or "N/A", " may go: ", fact("size") or "N/A", " in all")
-            if finds
-            else "There is nothing to clean up."
-        )
-        ending = (
-            sentence("not looked at: ", listed(index.texts("finds.unseen"))) if watch.unseen else ""
-        )
-        return [
-            opening,
-            table(("Kind", "Size", "Unused for", "Where", "Why"), rows),
-            ending,
-            sentence(fact("stopped") or ""),
-        ]
-
-    return ToolResult((*facts, *add.facts), say, quotes=True)
+    add.value("count", "in all", len(found), "", counted(len(found), "item"))
+    add.number("size", "size of all", sum(f.bytes for f in found), "B", "not known")
+    for i, line in enumerate(monitor.unseen):
+        add.text(f"unseen{i}", "not searched", line)
+    if monitor.stopped:
+        add.text("stopped", "the search ended early", monitor.stopped)
+    return (*facts, *add.facts)
 
 
-def _left(left: Sequence[Skipped]) -> str:
-    """Why some stayed where they were."""
-    if not left:
+def _skipped(skipped: Sequence[Skipped]) -> str:
+    """Return a sentence that says which items stayed, and why."""
+    if not skipped:
         return ""
-    more = f", and {len(left) - _NAMED} more" if len(left) > _NAMED else ""
-    return (
-        f" {counted(len(left), 'thing')} stayed: "
-        + "; ".join(f"{one.find.shown}: {one.why}" for one in left[:_NAMED])
-        + more
-        + "."
-    )
+    shown = "; ".join(f"{item.find.shown}: {item.why}" for item in skipped[:_MAX_SKIPPED])
+    more = f", and {len(skipped) - _MAX_SKIPPED} more" if len(skipped) > _MAX_SKIPPED else ""
+    return f" {counted(len(skipped), 'item')} stayed: {shown}{more}."
+
+
+TOOLS: Tools = {
+    ("housekeep", "scan"): find_debris,
+    ("housekeep", "undo"): undo_clean_up,
+}

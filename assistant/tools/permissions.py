@@ -1,4 +1,7 @@
-"""What a person told the assistant never to propose: the setting `assistant_never`. What is allowed for a session its client keeps."""
+"""Tools that a person refused for good, in the setting `assistant_never`.
+
+What is allowed for a session is kept by the client that asked.
+"""
 
 from __future__ import annotations
 
@@ -7,34 +10,37 @@ from scheduler.protocol.errors import NotFound, UserError
 from scheduler.protocol.settings import listed
 
 
-def check(daemon: Client, role: str, tool: str) -> None:
-    """Raises UserError where a person said never."""
-    if (named := f"{role} {tool}") in _never(daemon):
-        raise UserError(f"you told me never to do this ({named}). {taken_back(named)}")
+def check_permitted(daemon: Client, tool: str) -> None:
+    """Raise UserError if a person refused the tool, such as `operate cancel`, for good."""
+    if tool in _refused(daemon):
+        raise UserError(f"you told me never to do this ({tool}). {forget_hint(tool)}")
 
 
 def refuse(daemon: Client, *tools: str) -> None:
-    """Never propose these again, such as `operate cancel`."""
-    daemon.configure(assistant_never=", ".join(sorted(_never(daemon) | set(tools))))
+    """Never propose these tools again."""
+    daemon.configure(assistant_never=", ".join(sorted(_refused(daemon) | set(tools))))
 
 
-def take_back(daemon: Client, *tools: str) -> tuple[str, ...]:
-    """Propose these again; what is still refused is returned. Raises NotFound."""
-    refused = _never(daemon)
+def forget(daemon: Client, *tools: str) -> tuple[str, ...]:
+    """Allow these tools to be proposed again, and return those that stay refused.
+
+    Raises NotFound if one of them is not refused.
+    """
+    refused = _refused(daemon)
     if unknown := sorted(set(tools) - refused):
         raise NotFound(
             f"{unknown[0]!r} is not among what you told me never to do. See: gpudeck permissions"
         )
-    never = tuple(sorted(refused - set(tools)))
+    remaining = tuple(sorted(refused - set(tools)))
     if tools:
-        daemon.configure(assistant_never=", ".join(never))
-    return never
+        daemon.configure(assistant_never=", ".join(remaining))
+    return remaining
 
 
-def taken_back(tool: str) -> str:
-    """How that is done."""
-    return f"To take that back: gpudeck permissions --forget '{tool}'"
+def forget_hint(tool: str) -> str:
+    """Return the sentence that says how to allow a refused tool again."""
+    return f"To allow it again: gpudeck permissions --forget '{tool}'"
 
 
-def _never(daemon: Client) -> frozenset[str]:
+def _refused(daemon: Client) -> frozenset[str]:
     return listed(daemon.snapshot().settings.assistant_never)

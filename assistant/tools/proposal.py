@@ -1,4 +1,4 @@
-"""A proposal as it is sent and shown: what would be done once a person allows it."""
+"""A proposal as it is sent and shown: an action that a person may allow or refuse."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ import msgspec
 
 Decision = Literal["once", "session", "never"]
 NEW_JOBS = ("operate submit", "operate retry")
-"""Tools that queue jobs, which have the environment of who approves them."""
+"""Tools that submit jobs, which get the environment of the person who approves."""
 
 
 class Proposal(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Something that would be done, for a person to allow or refuse. All of it is plain text."""
+    """Describe an action for a person to allow or refuse. All of it is plain text."""
 
     id: str
     tool: str
-    """`operate cancel`: what a permission for a session, or a refusal for good, is about."""
+    """The tool, such as `operate cancel`, that a permission or a refusal applies to."""
     title: str
     effect: str
-    """What would come of it, in sentences; computed from the state of things, not written by a model."""
+    """The consequences, in sentences computed from the current state; no model writes them."""
     details: tuple[tuple[str, str], ...] = ()
-    """Caption and value."""
+    """Captions and values."""
     expires: float = 0.0
     """Seconds since the epoch."""
     certain: bool = False
-    """The rules read the request in the same way as who routed it: a permission for the session is enough."""
+    """The rules read the request the same way, so a permission for the session is enough."""
     once: bool = False
-    """Each time it is something else: there is no permission for a session."""
+    """The action differs each time, so it cannot be allowed for a session."""
     note: str = ""
-    """Why it is proposed once more."""
+    """The reason why it is proposed again."""

@@ -1,4 +1,4 @@
-"""What waits for a person's word. Nothing that the assistant does happens but in `ProposalStore.approve`."""
+"""Keep proposals until a person decides. The assistant acts in `ProposalStore.approve` only."""
 
 from __future__ import annotations
 
@@ -10,68 +10,70 @@ from typing import NamedTuple
 
 from assistant.intents.roles import Role
 from assistant.intents.tool_call import ToolCall
-from assistant.tools.actions import plan
-from assistant.tools.permissions import check, refuse, taken_back
-from assistant.tools.plan import Environment, PlannedAction
+from assistant.tools.permissions import check_permitted, forget_hint, refuse
 from assistant.tools.proposal import Decision, Proposal
+from assistant.tools.registry import plan_action
+from assistant.tools.tool import Environment, PlannedAction, ToolContext
 from scheduler.client import Client
 from scheduler.protocol.errors import UserError
 
 LASTS_S = 300.0
-"""After so long a proposal is void: the world has moved on, and so has the person."""
-_KEPT = 100
-_CHANGED = "Things have changed since this was proposed, so it was not done."
+"""A proposal expires after this time, because the state it was planned from is outdated by then."""
+_MAX_PENDING = 100
+_CHANGED = "Nothing was done, because things have changed since this was proposed."
 
 
-class Outcome(NamedTuple):
-    """What became of a proposal: done, or proposed anew as things have changed."""
+class DecisionResult(NamedTuple):
+    """Say what became of a proposal: it was carried out, refused, or proposed again."""
 
     role: Role
     text: str
-    """A line, plain."""
+    """A line of plain text."""
     proposal: Proposal | None = None
-
-
-class Proposed(NamedTuple):
-    proposal: Proposal
-    jobs: tuple[int, ...]
-    """Numbers of the jobs that it is about."""
 
 
 class _Pending(NamedTuple):
     proposal: Proposal
     call: ToolCall
     folder: str
-    plan: PlannedAction
+    action: PlannedAction
 
 
 class ProposalStore:
-    """May be used from several threads."""
+    """Hold the proposals that wait for a decision. Several threads may use it."""
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
         self._lock = threading.Lock()
         self._pending: dict[str, _Pending] = {}
 
-    def propose(self, daemon: Client, call: ToolCall, folder: str, certain: bool) -> Proposed:
-        """PlannedAction the call, and keep it until it is approved. A job that is submitted runs in `folder`.
+    def add(
+        self, context: ToolContext, call: ToolCall, action: PlannedAction, certain: bool
+    ) -> Proposal:
+        """Keep a planned action until it is approved.
 
-        Raises UserError where it cannot be done as things are, or was refused for good.
+        Args:
+            context: Its folder is where a job that is submitted runs.
+            call: The call that the action was planned for.
+            action: The action to carry out.
+            certain: The rules read the request as this call, too.
+
+        Raises:
+            UserError: A person refused the tool for good.
         """
-        check(daemon, call.role, call.tool)
-        made = plan(daemon, call, folder)
-        return Proposed(self._keep(call, folder, made, certain), made.jobs)
+        check_permitted(context.daemon, call.name)
+        return self._keep(call, context.folder, action, certain)
 
-    def offer(self, daemon: Client, call: ToolCall, made: PlannedAction, certain: bool) -> Proposal:
-        """Keep what was planned already. Raises UserError where it was refused for good."""
-        check(daemon, call.role, call.tool)
-        return self._keep(call, "", made, certain)
+    def approve(
+        self, daemon: Client, number: str, decision: Decision, env: Environment
+    ) -> DecisionResult:
+        """Carry out a proposal once, or refuse its tool for good.
 
-    def approve(self, daemon: Client, number: str, how: Decision, env: Environment) -> Outcome:
-        """Do what was proposed, once; with `never` it is not done, now and later. What `session` allows is kept by who asks.
+        If things have changed so that the effect would differ, nothing is done, and the action is
+        proposed again. A permission for the session is kept by the client.
 
-        Where things have changed so that the effect would be another, nothing is done, and it is proposed anew. Raises UserError where
-        the proposal is gone, or cannot be carried out any more.
+        Raises:
+            UserError: The proposal has expired, or cannot be carried out any more.
         """
         with self._lock:
             pending = self._pending.pop(number, None)
@@ -79,43 +81,39 @@ class ProposalStore:
             raise UserError(
                 "this proposal has expired or was decided already, and nothing is done. Ask again"
             )
-        role = pending.call.role
-        if how == "never":
-            tool = pending.proposal.tool
+        call, action, tool = pending.call, pending.action, pending.proposal.tool
+        if decision == "never":
             refuse(daemon, tool)
-            return Outcome(role, f"I will not propose this again ({tool}). {taken_back(tool)}")
-        made = pending.plan if pending.plan.sealed else plan(daemon, pending.call, pending.folder)
-        if made.basis != pending.plan.basis:
-            return Outcome(
-                role,
-                _CHANGED,
-                self._keep(pending.call, pending.folder, made, certain=False, note=_CHANGED),
-            )
-        return Outcome(role, made.act(daemon, env))
+            text = f"I will not propose this again ({tool}). {forget_hint(tool)}"
+            return DecisionResult(call.role, text)
+        if not action.sealed:
+            action = plan_action(ToolContext(daemon, folder=pending.folder), call)
+        if action.basis != pending.action.basis:
+            again = self._keep(call, pending.folder, action, certain=False, note=_CHANGED)
+            return DecisionResult(call.role, _CHANGED, again)
+        return DecisionResult(call.role, action.carry_out(daemon, env))
 
     def _keep(
-        self, call: ToolCall, folder: str, made: PlannedAction, certain: bool, note: str = ""
+        self, call: ToolCall, folder: str, action: PlannedAction, certain: bool, note: str = ""
     ) -> Proposal:
         now = self._clock()
-        tool = f"{call.role} {call.tool}"
         proposal = Proposal(
             uuid.uuid4().hex,
-            tool,
-            made.title,
-            made.effect,
-            made.details,
+            call.name,
+            action.title,
+            action.effect,
+            action.details,
             now + LASTS_S,
             certain,
-            made.sealed,
+            action.sealed,
             note,
         )
         with self._lock:
-            self._pending = {
+            valid = {
                 number: kept
                 for number, kept in self._pending.items()
                 if kept.proposal.expires > now
             }
-            self._pending[proposal.id] = _Pending(proposal, made.call or call, folder, made)
-            for oldest in list(self._pending)[:-_KEPT]:
-                del self._pending[oldest]
+            valid[proposal.id] = _Pending(proposal, action.call or call, folder, action)
+            self._pending = dict(list(valid.items())[-_MAX_PENDING:])
         return proposal

@@ -1,4 +1,7 @@
-"""New jobs: a workload, a command, or one that ended once more. Planned by the daemon's own forecast, not done."""
+"""Tools that plan new jobs: a workload, a command, or a job that ended run once more.
+
+The effect of each is the daemon's own forecast.
+"""
 
 from __future__ import annotations
 
@@ -12,164 +15,161 @@ import msgspec
 
 from accel.workloads import catalog
 from assistant.facts import phrases
-from assistant.facts.devices import label
 from assistant.intents.tool_call import ToolCall
-from assistant.tools.job_lookup import find_job, listed, title
-from assistant.tools.plan import Environment, PlannedAction
+from assistant.tools.lookup import device_labels, find_job, list_jobs, title
+from assistant.tools.tool import Environment, PlannedAction, ToolContext, Tools
 from assistant.writing.template.sentences import listed as enumerated
 from assistant.writing.template.sentences import upper
 from scheduler.client import Client
-from scheduler.protocol import jobs as j
 from scheduler.protocol.devices import ASSISTANT_MARK
 from scheduler.protocol.errors import UserError
 from scheduler.protocol.job_options import make_spec
+from scheduler.protocol.jobs import Job, Spec
 from scheduler.protocol.search import Search
 from scheduler.protocol.units import clock, numbered
 
-_TOGETHER = 20
+_MAX_TOGETHER = 20
 """Jobs that one proposal may run again."""
 _SHOWN = 300
 """Characters of a command."""
 
 
-def submit(daemon: Client, call: ToolCall, folder: str) -> PlannedAction:
-    """A workload with this machine's defaults, or a command, in the asker's folder and environment."""
+def submit(context: ToolContext, call: ToolCall) -> PlannedAction:
+    """Plan a workload with this machine's defaults, or a command, in the person's folder."""
     if name := call.text("workload"):
-        spec = _workload(daemon, name, call.params, folder)
-    elif command := call.text("command"):
-        spec = _command(command, call.integer("gpus") or 0, folder)
+        spec = _workload(context, name, call.params)
+        effect = f"A new job will run the workload {name} with {_parameters(spec.params)}."
+        words = ["gpudeck run", name, *(f"{key}={value}" for key, value in call.params.items())]
+        command = " ".join(words)
+    elif text := call.text("command"):
+        spec = _command(text, call.integer("gpus") or 0, context.folder)
+        effect = _runs(spec)
+        command = f"gpudeck submit --gpus {spec.gpus} -- {_shown(spec.argv)}"
     else:
         known = ", ".join(workload.name for workload in catalog.WORKLOADS)
         raise UserError(
-            f"say what to run: a workload ({known}), or a command in quotes, such as: run 'python train.py' on 1 gpu"
+            f"name what to run: a workload ({known}), or a command in quotes, for example: "
+            "run 'python train.py' on 1 gpu"
         )
 
-    def act(daemon: Client, env: Environment) -> str:
-        return f"{numbered([job.id for job in daemon.submit_many([_in(spec, env)])]).capitalize()} was queued."
+    def carry_out(daemon: Client, env: Environment) -> str:
+        return _queued(daemon.submit_many([_with_environment(spec, env)]))
 
-    told = (
-        f"A new job would run the workload {spec.workload} with {_parameters(spec.params)}."
-        if spec.workload
-        else _runs(spec)
-    )
-    effect = " ".join(filter(None, (told, _held(daemon, spec), _foretold(daemon, spec))))
-    verb = (
-        " ".join(["gpudeck run", spec.workload, *(f"{k}={v}" for k, v in call.params.items())])
-        if spec.workload
-        else f"gpudeck submit --gpus {spec.gpus} -- {_shown(spec.argv)}"
-    )
-    basis = (spec.argv, spec.cwd, spec.gpus)
-    return PlannedAction(
-        f"Run {phrases.plain(spec.name, 60)}", effect, basis, act, (("Command", verb),)
-    )
+    effect = " ".join(filter(None, (effect, _forecast(context.daemon, spec))))
+    title, basis = f"Run {phrases.plain(spec.name, 60)}", (spec.argv, spec.cwd, spec.gpus)
+    return PlannedAction(title, effect, basis, carry_out, (("Command", command),))
 
 
-def retry(daemon: Client, call: ToolCall, folder: str) -> PlannedAction:
-    """One job that ended, or all that failed, as new jobs."""
-    named = call.job()
-    if named is None and not call.text("state"):
-        raise UserError("say which job to run once more")
-    jobs = _of_state(daemon, call.text("state")) if named is None else [find_job(daemon, named)]
+def retry(context: ToolContext, call: ToolCall) -> PlannedAction:
+    """Plan to run one job that ended, or all that ended in a state, again as new jobs."""
+    daemon, named, state = context.daemon, call.job(), call.text("state")
+    if named is None and not state:
+        raise UserError("name the job to run again")
+    jobs = _jobs_in_state(daemon, state) if named is None else [find_job(daemon, named)]
     if active := [job for job in jobs if job.active]:
         raise UserError(f"{title(active[0])} has not ended: it is {active[0].status}")
-    specs = [_again(job) for job in jobs]
+    specs = [
+        msgspec.structs.replace(job.spec, kind="", after=(), after_any=(), hold=False)
+        for job in jobs
+    ]
 
-    def act(daemon: Client, env: Environment) -> str:
-        made = [job.id for job in daemon.submit_many([_in(spec, env) for spec in specs])]
-        return f"{numbered(made).capitalize()} {'was' if len(made) == 1 else 'were'} queued."
+    def carry_out(daemon: Client, env: Environment) -> str:
+        return _queued(daemon.submit_many([_with_environment(spec, env) for spec in specs]))
 
     if len(jobs) > 1:
-        effect = f"{listed(jobs)} would be queued once more, as {len(jobs)} new jobs with the same commands and needs."
-        effect = upper(effect)
+        what = f"{len(jobs)} jobs"
+        effect = upper(
+            f"{list_jobs(jobs)} will be submitted again, as {what} with the same commands "
+            "and requirements."
+        )
     else:
-        same = f"{_runs(specs[0])} It has all that job {jobs[0].id} needed."
-        effect = " ".join(
-            filter(None, (same, _held(daemon, specs[0]), _foretold(daemon, specs[0])))
-        )
-    what = title(jobs[0]) if len(jobs) == 1 else f"{len(jobs)} jobs"
-    settled = call.with_job(jobs[0].id) if named is not None else call
-    return PlannedAction(
-        f"Run {what} once more",
-        effect,
-        tuple(job.id for job in jobs),
-        act,
-        (),
-        settled,
-        tuple(job.id for job in jobs),
-    )
+        what = title(jobs[0])
+        same = f"It has all that job {jobs[0].id} needed."
+        effect = " ".join(filter(None, (_runs(specs[0]), same, _forecast(daemon, specs[0]))))
+    numbers = tuple(job.id for job in jobs)
+    resolved = call.with_job(jobs[0].id) if named is not None else call
+    return PlannedAction(f"Run {what} again", effect, numbers, carry_out, (), resolved, numbers)
 
 
-def _of_state(daemon: Client, state: str) -> Sequence[j.Job]:
+def _jobs_in_state(daemon: Client, state: str) -> Sequence[Job]:
     if state not in ("failed", "lost", "cancelled", "done"):
-        raise UserError(
-            f"jobs that are {state} have not ended: only those that ended can run once more"
-        )
-    jobs, more = daemon.find(Search(outcomes=(state,)), _TOGETHER)
+        raise UserError(f"jobs that are {state} have not ended: only jobs that ended can run again")
+    jobs, more = daemon.find(Search(outcomes=(state,)), _MAX_TOGETHER)
     if not jobs:
         raise UserError(f"no job is {state}")
     if more is not None:
-        raise UserError(f"more than {_TOGETHER} jobs are {state}: name the one to run once more")
-    return [
-        daemon.job(job.id) for job in jobs
-    ]  # all of each: a list has the beginning of a long command only
+        raise UserError(f"more than {_MAX_TOGETHER} jobs are {state}: name the one to run again")
+    return [daemon.job(job.id) for job in jobs]  # lists cut long commands off
 
 
-def _workload(daemon: Client, name: str, params: Mapping[str, str], folder: str) -> j.Spec:
+def _workload(context: ToolContext, name: str, params: Mapping[str, str]) -> Spec:
     workload = catalog.find(name)
-    devices = daemon.snapshot().devices
+    devices = context.daemon.snapshot().devices
     try:
         values = workload.complete(params, devices[0].device.kind if devices else "nvidia")
     except ValueError as e:
         raise UserError(str(e)) from e
     return make_spec(
         workload.argv(values),
-        {"name": name, "gpus": 1, "workload": name, "params": values, "cwd": folder, "env": {}},
+        {
+            "name": name,
+            "gpus": 1,
+            "workload": name,
+            "params": values,
+            "cwd": context.folder,
+            "env": {},
+        },
     )
 
 
-def _command(text: str, gpus: int, folder: str) -> j.Spec:
+def _command(text: str, gpus: int, folder: str) -> Spec:
+    needed = "type the command as in a terminal, but without a shell"
     try:
         argv = shlex.split(text)
     except ValueError as e:
-        raise UserError(f"a command is needed, as in a terminal but without a shell: {e}") from e
+        raise UserError(f"{needed}: {e}") from e
     if not argv:
-        raise UserError("a command is needed, as in a terminal but without a shell")
+        raise UserError(needed)
     return make_spec(argv, {"name": Path(argv[0]).name, "gpus": gpus, "cwd": folder, "env": {}})
 
 
-def _again(job: j.Job) -> j.Spec:
-    return msgspec.structs.replace(job.spec, kind="", after=(), after_any=(), hold=False)
+def _with_environment(spec: Spec, env: Environment) -> Spec:
+    """Return the job with the environment of who approved, else the assistant's own.
+
+    A cluster's job gets none, and none gets the assistant's mark.
+    """
+    if spec.where:
+        return spec
+    own = {name: value for name, value in os.environ.items() if name != ASSISTANT_MARK}
+    return msgspec.structs.replace(spec, env=env or own)
 
 
-def _in(spec: j.Spec, env: Environment) -> j.Spec:
-    """With its environment: of who approved, else the assistant's own, without its mark. A cluster is sent none."""
-    own = env or {name: value for name, value in os.environ.items() if name != ASSISTANT_MARK}
-    return spec if spec.where else msgspec.structs.replace(spec, env=own)
+def _queued(jobs: Sequence[Job]) -> str:
+    numbers = numbered([job.id for job in jobs]).capitalize()
+    return f"{numbers} {'was' if len(jobs) == 1 else 'were'} queued."
 
 
-def _runs(spec: j.Spec) -> str:
-    return f"A new job would run in {phrases.plain(spec.cwd, 200)}, without a shell: {_shown(spec.argv)}."
+def _runs(spec: Spec) -> str:
+    folder = phrases.plain(spec.cwd, 200)
+    return f"A new job will run in {folder}, without a shell: {_shown(spec.argv)}."
 
 
-def _held(daemon: Client, spec: j.Spec) -> str:
-    if spec.gpus:
-        return ""
-    gpus = any(state.device.kind == "nvidia" for state in daemon.snapshot().devices)
-    return "It holds no GPU and sees none; to give it one, say: on 1 gpu." if gpus else ""
-
-
-def _foretold(daemon: Client, spec: j.Spec) -> str:
-    """Where and when it would start, by the daemon's dry run. Raises UserError where it could never run here."""
+def _forecast(daemon: Client, spec: Spec) -> str:
+    """Say where and when a job would start. Raises UserError if it can never run here."""
     snapshot = daemon.snapshot()
     found = daemon.foresee_spec(spec)
-    labels = {state.device.id: label(state.device) for state in snapshot.devices}
-    where = f" on {enumerated([labels.get(d, d) for d in found.devices])}" if found.devices else ""
-    if found.wait is None:
-        return f"It would start at once{where}."
+    labels, no_gpu = device_labels(daemon), ""
+    if not spec.gpus and any(state.device.kind == "nvidia" for state in snapshot.devices):
+        no_gpu = "It gets no GPU; to give it one, add: on 1 gpu. "
+    where = ""
+    if found.devices:
+        where = f" on {enumerated([labels.get(device, device) for device in found.devices])}"
     reason = phrases.plain(found.reason)
+    if not reason:
+        return f"{no_gpu}It will start at once{where}."
     if found.at is None:
-        return f"It would wait, nobody knows how long: {reason}."
-    return f"It would start about {clock(found.at, snapshot.time)}{where}: {reason}."
+        return f"{no_gpu}It will wait, and how long is not known: {reason}."
+    return f"{no_gpu}It will start about {clock(found.at, snapshot.time)}{where}: {reason}."
 
 
 def _shown(argv: Sequence[str]) -> str:
@@ -181,6 +181,9 @@ def _parameters(params: Mapping[str, str]) -> str:
 
 
 def _quoted(word: str) -> str:
-    """As a shell would read it, in double quotes where that is easier for a person to read than what `shlex` makes of single ones."""
+    """Quote a word for a shell, in double quotes if those are easier to read than `shlex`'s."""
     plain = "'" in word and not re.search(r'["$`\\!]', word)
     return f'"{word}"' if plain else shlex.quote(word)
+
+
+TOOLS: Tools = {("operate", "submit"): submit, ("operate", "retry"): retry}

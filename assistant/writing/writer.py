@@ -123,9 +123,9 @@ def _by_model(
     waiting: Callable[[str], None],
     limits: Limits | None,
 ) -> str:
-    waiting(f"the model {author.name} reads the facts")
+    waiting(f"the model {author.name} is reading the facts")
     begin = author.begin(COMPACT if author.compact else SYSTEM, told.text)
-    waiting(f"the model {author.name} writes")
+    waiting(f"the model {author.name} is writing")
     text = _filled(
         Rain(author, lambda place: judged(place, facts, told, author), limits).text(begin), told
     )

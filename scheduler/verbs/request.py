@@ -6,6 +6,7 @@ neither the queue nor the store: a handler reaches them through the `Daemon` tha
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, get_args
@@ -115,10 +116,16 @@ def encode_request(request: Request[Any]) -> bytes:
     return line
 
 
+_BUILDING = threading.Lock()
+"""Two threads that build decoders of the same types at once crash msgspec."""
+
+
 def decode_reply(line: bytes, request: Request[R]) -> R:
     """Decode the reply to `request`. Raises UserError or NotFound where the daemon refused it."""
     try:
-        reply = _reply_decoder(type(request)).decode(line)
+        with _BUILDING:
+            decoder = _reply_decoder(type(request))
+        reply = decoder.decode(line)
     except MALFORMED as e:
         raise UserError(
             "the daemon belongs to another version of GPU Deck. "

@@ -44,12 +44,12 @@ Samples = dict[tuple[str, str], list[float]]
 HOST = """
 import os, sys, threading, time
 import torch
-from assistant.lease import Lease
+from assistant.host.model_residency import GpuLease
 from scheduler.errors import UserError
 from tests.benchmarks.rwkv_gpu import SHAPES, ours, random_weights
 sys.stdin.readline()
 evicted = threading.Event()
-lease = Lease(lambda why: evicted.set())
+lease = GpuLease(lambda why: evicted.set())
 end = time.monotonic() + 60
 while True:
     try:

@@ -17,8 +17,8 @@ from accel.rwkv.model import RWKV7
 from accel.rwkv.sampling import Sampler
 from accel.rwkv.tokenizer import END, VOCABULARY, Tokenizer
 from assistant.client import Assistant
-from assistant.engine.generate import Generation, read
-from assistant.host.server import log
+from assistant.engine.generate import Generation, prefill
+from assistant.host.server import log_file
 from assistant.idle import Cancelled
 from scheduler.client import Client
 from scheduler.devices.processes import ProcessTable
@@ -88,7 +88,7 @@ def test_the_assistant_uses_an_idle_gpu_and_its_process_is_gone_once_a_job_wants
             [sys.executable, "-c", "import time; time.sleep(60)"], name="wants it", gpus=1
         )
         eventually(lambda: not lives(pid))
-        assert f"job {job.id} " in log().read_text().split("ends: ")[1]
+        assert f"job {job.id} " in log_file().read_text().split("ends: ")[1]
         eventually(lambda: isinstance(deck.job(job.id).state, Running))
         asker = Assistant()
         again = asker.ask(
@@ -122,7 +122,7 @@ def close(here: torch.Tensor, there: torch.Tensor) -> None:
 
 def test_prefill_and_decode_give_the_cpus_logits_and_states(models: tuple[RWKV7, RWKV7]) -> None:
     (here, here_state), (there, there_state) = (
-        read(model, PROMPT, None, lambda: False) for model in models
+        prefill(model, PROMPT, None, lambda: False) for model in models
     )
     assert there.is_cuda
     close(here, there)
@@ -149,14 +149,14 @@ def test_a_text_that_is_cut_off_goes_on_in_another_process_with_the_same_bits(
     """bf16, as the assistant runs it: the state is saved on the way, and taken up by a process that has never seen the GPU before."""
     code = (
         "import sys, torch\n"
-        "from assistant.engine.generate import Generation, begun\n"
+        "from assistant.engine.generate import Generation, prefill_or_restore\n"
         "from assistant.engine.checkpoint import FileCheckpoint\n"
         "from accel.rwkv.model import RWKV7\n"
         "from accel.rwkv.sampling import Sampler\n"
         "from accel.rwkv.tokenizer import Tokenizer\n"
         "folder, request, cut = sys.argv[1], sys.argv[2], int(sys.argv[3])\n"
         "model, checkpoint, asked = RWKV7.load(folder, 'cuda', torch.bfloat16), FileCheckpoint(request), []\n"
-        "after = begun(model, list(range(1, 200)), checkpoint, lambda: False)\n"
+        "after = prefill_or_restore(model, list(range(1, 200)), checkpoint, lambda: False)\n"
         "run = Generation(model, Tokenizer.load(folder), Sampler(1.0, 0.9, 5), *after, limit=300, checkpoint=checkpoint,\n"
         "                 cancelled=lambda: asked.append(1) or len(asked) == cut)\n"
         "list(run)\n"
@@ -201,7 +201,7 @@ def test_it_is_cancelled_between_two_tokens_and_between_two_chunks_of_a_prompt(
     assert (run.reason, len(run.tokens)) == ("cancelled", 20)
     chunks: list[int] = []
     with pytest.raises(Cancelled):
-        read(models[1], PROMPT, None, lambda: chunks.append(1) or len(chunks) == 2)
+        prefill(models[1], PROMPT, None, lambda: chunks.append(1) or len(chunks) == 2)
     assert len(chunks) == 2
 
 

@@ -22,7 +22,7 @@ def test_an_answer_with_its_writer_and_sources(fed, qtbot):
     (ask,) = fed.asked
     assert isinstance(ask, Ask)
     assert ask.text == "how hot was it?"
-    fed.event(Waiting("waits for idle devices (GPU 0: utilisation 98 %)"))
+    fed.event(Waiting("waiting for idle devices (GPU 0: utilisation 98 %)"))
     qtbot.waitUntil(lambda: "utilisation 98 %" in page.messages.bubbles[1].note.text())
     fed.event(Chunk("It was **61"))
     qtbot.waitUntil(lambda: "61" in page.messages.bubbles[1].text.toPlainText())

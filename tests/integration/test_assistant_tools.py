@@ -15,10 +15,10 @@ import pytest
 from assistant.client import Assistant
 from assistant.intents.tool_call import ToolCall, tool_call
 from assistant.messages import Answer
-from assistant.tools.actions import plan
 from assistant.tools.proposal import Proposal
 from assistant.tools.proposal_store import LASTS_S, ProposalStore
-from assistant.tools.registry import look
+from assistant.tools.registry import plan_action, run_tool
+from assistant.tools.tool import ToolContext, ToolResult
 from assistant.writing.template import render
 from scheduler.client import Client
 from scheduler.protocol import paths, settings
@@ -96,6 +96,19 @@ def standing(deck: Client) -> object:
     return jobs, snapshot.paused, snapshot.settings, deck.groups()
 
 
+def run(deck: Client, call: ToolCall, question: str = "") -> ToolResult:
+    """Run a tool that answers from facts."""
+    result = run_tool(ToolContext(deck, question), call)
+    assert isinstance(result, ToolResult)
+    return result
+
+
+def propose(store: ProposalStore, deck: Client, call: ToolCall, *, certain: bool) -> Proposal:
+    """Plan an action and keep it in the store."""
+    context = ToolContext(deck)
+    return store.add(context, call, plan_action(context, call), certain)
+
+
 def told(answer: Answer, *words: str) -> None:
     for word in words:
         assert word in answer.text, answer.text
@@ -116,7 +129,9 @@ def test_history_and_states(shared: Client, world: dict[str, int], assistant: As
     told(assistant.ask("what runs now?"), f"**Job {world['holder']}** (holder) has been running")
     told(assistant.ask("how long is the queue?"), "2 jobs wait, 1 runs.")
     told(assistant.ask("max utilisation today"), "**CPU** utilisation on ", "highest")
-    assert "There is no GPU 7 here; there is CPU." in assistant.ask("how hot is gpu 7?").text
+    assert (
+        "There is no GPU 7 on this machine; it has CPU." in assistant.ask("how hot is gpu 7?").text
+    )
 
 
 def test_why_a_job_waits_with_the_queues_own_reason_and_an_estimate(
@@ -127,7 +142,7 @@ def test_why_a_job_waits_with_the_queues_own_reason_and_an_estimate(
         answer,
         f"**Job {world['first']}** (first) has been waiting",
         f"CPU is held by job {world['holder']} (holder) until",
-        "No job stands before it",
+        "No job is ahead of it",
     )
     start = next(fact for fact in answer.facts if fact.name == f"job{world['first']}.start")
     assert isinstance(start.value, float) and start.value > time.time() + 300, (
@@ -135,7 +150,7 @@ def test_why_a_job_waits_with_the_queues_own_reason_and_an_estimate(
     )
     assert start.said in answer.text
     second = assistant.ask(f"why is job {world['second']} waiting?")
-    told(second, "Jobs that stand before it: 1")
+    told(second, "Jobs ahead of it: 1")
     assert f"job{world['second']}.start" not in {
         fact.name for fact in second.facts if fact.value is not None
     }, "nobody knows when the first ends"
@@ -161,7 +176,7 @@ def test_comparisons_and_energy_that_nobody_measured(
     told(
         energy,
         "Jobs that ended: 4. The energy of none of them is known.",
-        "Unknown of 3, as it held no device",
+        "Not known for 3, because it held no device",
         "no data",
     )
 
@@ -178,8 +193,8 @@ def test_two_gpus_are_compared_and_each_difference_says_with_which(home: Path) -
                 and all(state.reading for state in states)
             )
         )
-        told = look(deck, tool_call("answer", "compare", gpu=0, other=1), "")
-    found = [fact.said for fact in told.facts if fact.subject == "difference"]
+        compared = run(deck, tool_call("answer", "compare", gpu=0, other=1))
+    found = [fact.said for fact in compared.facts if fact.subject == "difference"]
     assert found
     for said in found:
         assert said.endswith((" than REPLAY GPU 1", " as REPLAY GPU 1", "the same")), said
@@ -206,11 +221,11 @@ def test_what_used_most_energy_is_ranked_and_added_up(home: Path) -> None:
         )
     store.close()
     with Client() as deck:
-        told = look(deck, tool_call("answer", "energy", period="week"), "")
-        text = render(told.facts, told.say)
+        used = run(deck, tool_call("answer", "energy", period="week"))
+        text = render(used.facts, used.render)
     assert "Of the jobs, **Job 2 (large)** used the most energy: 1.00 kWh." in text
     assert (
-        "Jobs that ended: 3; those whose energy is known used 1.00 kWh. Unknown of 1, as it shared its device with other jobs."
+        "Jobs that ended: 3; those whose energy is known used 1.00 kWh. Not known for 1, because it shared its device with other jobs."
         in text
     )
     assert text.index("Job 2 | large") < text.index("Job 1 | small | 2.00 Wh")
@@ -222,13 +237,13 @@ PROPOSED = {
     "cancel job first": "it will be taken out of the queue and never run",
     "cancel all queued jobs": "2 wait and will never run",
     "cancel everything": "1 runs and will be sent SIGTERM",
-    "move job {second} to the front": "no job would stand before it, of 2 jobs that wait",
-    "pause the queue": "Nothing new will start until the queue is resumed. 1 job runs on; 2 jobs wait.",
+    "move job {second} to the front": "No job will be ahead of it, of 2 jobs that wait",
+    "pause the queue": "No job will start until the queue is resumed. 1 job keeps running; 2 jobs wait.",
     "hold job {first}": "it will not start until it is released",
-    "run gemm": "A new job would run the workload gemm with size",
+    "run gemm": "A new job will run the workload gemm with size",
     "run 'python train.py --lr 0.1' on 1 gpu": "python train.py --lr 0.1",
-    "retry job {broken}": "It would start at once",
-    "retry all failed jobs": "would be queued once more, as 2 new jobs",
+    "retry job {broken}": "It will start at once",
+    "retry all failed jobs": "will be submitted again, as 2 jobs",
 }
 
 
@@ -249,18 +264,18 @@ def test_what_acts_is_proposed_with_its_effect_and_nothing_is_done(
     [
         ("cancel job {train}", "has ended already: done"),
         ("cancel job 4711", "There is no job 4711"),
-        ("move job {first} to the front", "stands there already"),
-        ("move job {holder} to the front", "only jobs that wait have a place"),
+        ("move job {first} to the front", "has that place already"),
+        ("move job {holder} to the front", "only jobs that wait can be moved"),
         ("hold job {holder}", "only jobs that wait can be held"),
         ("release job {first}", "is not held"),
         ("resume the queue", "The queue is not paused"),
         ("retry job {holder}", "has not ended"),
-        ("run gemm on mars with 'quotes", "would run"),
+        ("run gemm on mars with 'quotes", "will run"),
         ("run gemm with size 1", "Size is a whole number from 16"),
-        ("run it", "Say what to run"),
+        ("run it", "Name what to run"),
         ("kill process 1", "Process 1 uses no GPU"),
-        ("undo the cleanup", "Nothing of a clean-up is in the trash"),
-        ("set the theme to dark", "That is nothing I can do"),
+        ("undo the cleanup", "No clean-up can be undone"),
+        ("set the theme to dark", "I cannot do that"),
     ],
 )
 def test_what_cannot_be_done_is_one_line(
@@ -301,17 +316,17 @@ def test_what_can_be_cleaned_up_is_shown_moved_on_a_persons_word_and_taken_back(
 ) -> None:
     cache = Path.home() / ".triton" / "cache" / STALE
     answer = assistant.ask("clean up the caches")
-    assert "1 thing may go: 1.0 MiB in all." in answer.text
+    assert "1 item can go, 1.0 MiB in all." in answer.text
     assert "operate cancel job=1" in answer.text and "\x1b" not in answer.text
     assert answer.proposal is not None and answer.proposal.tool == "housekeep scan"
     assert answer.proposal.once, "another time it is something else"
     assert cache.is_dir(), "shown, and nothing more"
-    assert "1 thing (1.0 MiB) moved to the trash." in assistant.approve(answer.proposal).text
+    assert "1 item (1.0 MiB) moved to the trash." in assistant.approve(answer.proposal).text
     assert not cache.exists()
     back = assistant.ask("undo the cleanup").proposal
-    assert back is not None and "would be put back in place" in back.effect
+    assert back is not None and "will be put back" in back.effect
     assert not cache.exists()
-    assert assistant.approve(back).text == "1 thing back in place."
+    assert assistant.approve(back).text == "1 item put back."
     assert (cache / "kernel.cubin").stat().st_size == 2**20
 
 
@@ -349,7 +364,7 @@ def test_the_world_may_change_between_proposal_and_word(
         "it was allowed to be taken out of the queue, not to be ended while it runs"
     )
     assert again.proposal is not None and "SIGTERM" in again.proposal.effect
-    assert "Things have changed" in again.proposal.note
+    assert "things have changed" in again.proposal.note
     assistant.approve(again.proposal)
     shared.wait(held.id, WAIT_S)
     assert shared.job(held.id).status == "cancelled"
@@ -377,9 +392,8 @@ def test_a_permission_for_a_session_is_for_that_session_and_for_plain_words(
 def test_what_the_rules_read_differently_is_asked_all_the_same(
     shared: Client, world: dict[str, int]
 ) -> None:
-    proposals = ProposalStore()
-    proposal, _ = proposals.propose(
-        shared, tool_call("operate", "cancel", job=world["holder"]), "/", certain=False
+    proposal = propose(
+        ProposalStore(), shared, tool_call("operate", "cancel", job=world["holder"]), certain=False
     )
     assert not proposal.certain, "and the client asks, whatever was allowed for its session"
 
@@ -391,9 +405,9 @@ def test_what_the_rules_read_differently_is_asked_all_the_same(
 def test_who_forbids_something_is_told_that_nothing_is_done(
     shared: Client, request_: str, told: bool
 ) -> None:
-    text = render((), look(shared, tool_call("answer", "other"), request_).say)
-    assert ("Nothing was changed, and nothing will be before you allow it" in text) == told
-    assert "I did not find out what this asks about" in text
+    text = render((), run(shared, tool_call("answer", "other"), request_).render)
+    assert ("Nothing was changed, and nothing is done before you allow it" in text) == told
+    assert "I did not understand the question" in text
 
 
 def test_never_is_for_good_can_be_seen_and_taken_back(
@@ -418,14 +432,14 @@ def test_never_is_for_good_can_be_seen_and_taken_back(
 
 
 def test_a_proposal_ends_with_the_assistant_that_made_it(home: Path) -> None:
-    with pytest.raises(UserError, match="ended meanwhile, and its proposals with it"):
+    with pytest.raises(UserError, match="the assistant ended, and its proposals with it"):
         Assistant().approve(Proposal("x", "operate pause", "Pause the queue", ""))
 
 
 def test_a_proposal_expires(shared: Client, world: dict[str, int]) -> None:
     now = [1000.0]
     proposals = ProposalStore(lambda: now[0])
-    proposal, _ = proposals.propose(shared, tool_call("operate", "pause"), "/", certain=True)
+    proposal = propose(proposals, shared, tool_call("operate", "pause"), certain=True)
     now[0] += LASTS_S
     with pytest.raises(UserError, match="has expired"):
         proposals.approve(shared, proposal.id, "once", {})
@@ -516,7 +530,7 @@ def test_yes_is_for_what_the_words_say_and_not_for_what_a_job_is_called(
         f"cancel job {first.id}",
     ):
         assert main(["ask", "--yes", said]) == 1, said
-        assert "nothing was done" in capsys.readouterr().out
+        assert "--yes covers only requests that are unambiguous" in capsys.readouterr().out
         assert mine.ask(said).proposal is not None, "nor is a permission for the session enough"
     assert [shared.job(job.id).status for job in (first, second, third)] == [
         "running",
@@ -534,7 +548,8 @@ def test_a_job_with_a_long_command_is_run_again_with_all_of_it(
     failed = shared.submit([*python("raise SystemExit(5)"), "x" * 2 * LISTED_ARGV], name="long")
     shared.wait(failed.id, WAIT_S)
     for how in ({"job": "last"}, {"state": "failed"}):
-        plan(shared, tool_call("operate", "retry", **how), "/").act(shared, {})
+        action = plan_action(ToolContext(shared), tool_call("operate", "retry", **how))
+        action.carry_out(shared, {})
         made = shared.job(next(job.id for job in shared.jobs(10) if job.spec.name == "long"))
         assert made.id > failed.id
         assert made.spec.argv == shared.job(failed.id).spec.argv

@@ -49,7 +49,7 @@ def test_the_backlog_is_deleted_when_the_settings_want_no_reports(
     deck: Client, state: Path
 ) -> None:
     save(ReportBacklog(0.0, 0.0, 0.0, (), (1,)))
-    assert ReportWriter().turn() is False
+    assert ReportWriter().write_due_reports() is False
     assert list((state / "reports").iterdir()) == []
     assert load().began == pytest.approx(time.time(), abs=60), (
         "what ended while it was off is not reported on later"

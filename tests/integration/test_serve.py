@@ -181,7 +181,7 @@ def test_a_prompt_that_is_too_long_is_refused_in_a_line(
         "context_length_exceeded",
     )
     assert re.fullmatch(
-        rf"the prompt has \d+ tokens, and at most {MAX_PROMPT_TOKENS} are read for a program: .*",
+        rf"the prompt has \d+ tokens; a program's prompt may have at most {MAX_PROMPT_TOKENS}\. .*",
         error["error"]["message"],
     )
 

@@ -25,6 +25,6 @@ def show_event(event: Event) -> None:
     if not isinstance(event, Waiting):
         return
     hint = f"{_CPU_HINT}; " if event.cpu else ""
-    show_progress(f"{hint}waiting: {event.reason}")
+    show_progress(f"{hint}{event.reason}")
     if hint and not sys.stderr.isatty():
         sys.stderr.write(f"{printable(event.reason)} ({_CPU_HINT})\n")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import ArgumentParser, Namespace
 
 from app.cli.output import print_result
-from assistant.tools.permissions import take_back
+from assistant.tools.permissions import forget
 from scheduler.client import Client
 
 
@@ -23,7 +23,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(args: Namespace) -> int:
     """Print the tools that must never be proposed."""
     with Client() as client:
-        never = take_back(client, *args.forget)
+        never = forget(client, *args.forget)
     if never:
         text = (
             f"Never proposed: {', '.join(never)}. "

@@ -11,7 +11,7 @@ import threading
 import time
 from pathlib import Path
 
-from assistant.host.lease import Lease
+from assistant.host.model_residency import GpuLease
 
 GPU, MANNER = Path(sys.argv[1]), sys.argv[2]
 HELD = 3 * 2**30
@@ -24,7 +24,7 @@ def hear(reason: str) -> None:
     told.set()
 
 
-Lease(hear).take(HELD)
+GpuLease(hear).take(HELD)
 (GPU / "new").write_text(str(HELD))
 (GPU / "new").rename(GPU / str(os.getpid()))
 print("leased", os.environ["CUDA_VISIBLE_DEVICES"], flush=True)

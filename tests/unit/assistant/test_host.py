@@ -18,7 +18,7 @@ import pytest
 import torch
 
 from assistant.client import Assistant, OnEvent, socket_path
-from assistant.engine import chat
+from assistant.engine.prompts import MAX_CHAT_CHARACTERS, chat_request
 from assistant.idle import Cancelled
 from assistant.messages import Chunk, CompletionRequest, Event, Waiting
 from scheduler.client import Client
@@ -254,7 +254,7 @@ def test_a_brief_that_waits_is_told_to_go_on_and_does(home) -> None:
 
 
 def test_a_completion_is_the_models_own_and_needs_a_model(home, model_folder, no_model) -> None:
-    with pytest.raises(UserError, match="the template is to write"):
+    with pytest.raises(UserError, match="only the template is in use"):
         Assistant().complete(CompletionRequest("Once"))
     configure(model_folder=str(model_folder))
     heard: list[Event] = []
@@ -326,7 +326,7 @@ def test_a_models_noise_is_refused_and_the_template_labelled(home, model_folder,
     assert answer.routed == "rules", "noise is no route"
     assert "Written from the template: the text of the model noise-7 was refused: " in answer.text
     assert "## What happened" in answer.text
-    assert any("loads the model" in r for r in reasons)
+    assert any("loading the model" in r for r in reasons)
     assert Assistant().status().model == "noise-7"
 
 
@@ -336,7 +336,7 @@ def test_a_model_at_work_is_cancelled(home, model_folder, no_model) -> None:
     works = threading.Event()
 
     def hear(event: Event) -> None:
-        if isinstance(event, Waiting) and "reads the facts" in event.reason:
+        if isinstance(event, Waiting) and "reading the facts" in event.reason:
             works.set()
 
     caught: list[BaseException] = []
@@ -395,8 +395,8 @@ def test_a_model_for_a_gpu_there_is_not_is_said(home, model_folder, no_model) ->
 
 def test_unused_it_ends_by_itself(home, tmp_path) -> None:
     code = (
-        "import asyncio, sys; from pathlib import Path; from assistant.host.server import Host; from scheduler.protocol import wire\n"
-        "async def run(): return await Host(unused_s=0.2).run(wire.listen(Path(sys.argv[1])))\n"
+        "import asyncio, sys; from pathlib import Path; from assistant.host.server import AssistantServer; from scheduler.protocol import wire\n"
+        "async def run(): return await AssistantServer(unused_s=0.2).run(wire.listen(Path(sys.argv[1])))\n"
         "print(asyncio.run(run()), file=sys.stderr)"
     )
     done = subprocess.run(
@@ -427,14 +427,14 @@ def test_there_is_one_assistant_however_many_start_it(home) -> None:
 def test_nonsense_at_the_door_is_answered_and_harms_nobody(home) -> None:
     connection = Connection(socket_path())
     connection.send(b'{"type": "dance"}')
-    assert b"no request this assistant knows" in connection.receive()
+    assert b"does not know this request" in connection.receive()
     connection.close()
     assert Assistant().ask("is it idle?").text
 
 
 def test_without_start_nothing_is_started(tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("GPUDECK_HOME", str(tmp_path / "elsewhere"))
-    with pytest.raises(DaemonGone, match="does not run"):
+    with pytest.raises(DaemonGone, match="is not running"):
         Assistant(start=False).ask("is it idle?")
     assert not (tmp_path / "elsewhere").exists()
 
@@ -461,9 +461,11 @@ def test_a_model_is_timed_in_the_assistant_and_that_can_be_stopped(home, model_f
     assert (speed.model, speed.device) == ("noise-7", "cpu")
     assert 0 < speed.decode.low <= speed.decode.median <= speed.decode.high
     assert 0 < speed.prefill.low <= speed.prefill.high
-    assert {"loads the model", "decodes, round 1 of 5", "reads a prompt, round 5 of 5"} <= {
-        e.reason for e in told
-    }
+    assert {
+        "loading the model",
+        "timing decoding, round 1 of 5",
+        "timing prefill, round 5 of 5",
+    } <= {e.reason for e in told}
     with pytest.raises(Cancelled):
         assistant.benchmark(str(model_folder), on_event=lambda event: assistant.cancel())
     with pytest.raises(UserError, match="no model at"):
@@ -473,12 +475,12 @@ def test_a_model_is_timed_in_the_assistant_and_that_can_be_stopped(home, model_f
 def test_free_chat_reads_the_whole_dialogue_and_is_stopped_before_your_next_turn(
     home, model_folder, no_model
 ) -> None:
-    asked, left_out = chat.request(("hello\r\n\r\nthere", "hi", "and now?"))
+    asked, left_out = chat_request(("hello\r\n\r\nthere", "hi", "and now?"))
     assert asked.prompt.endswith(
         "\n\nUser: hello\nthere\n\nAssistant: hi\n\nUser: and now?\n\nAssistant:"
     )
     assert left_out == 0
-    long, left_out = chat.request(("x" * chat.LONGEST, "y", "and now?"))
+    long, left_out = chat_request(("x" * MAX_CHAT_CHARACTERS, "y", "and now?"))
     assert left_out == 2
     assert "x" * 99 not in long.prompt
     configure(model_folder=str(model_folder))

@@ -1,11 +1,11 @@
-"""Waiting for idle devices, and leaving them."""
+"""Waiting for idle devices."""
 
 from __future__ import annotations
 
 import pytest
 from examples import CPU_STATE, snapshot
 
-from assistant.idle import Cancelled, run_when_idle, why_busy
+from assistant.idle import Cancelled, wait_until_idle, why_busy
 from scheduler.protocol.busy_causes import HeldByJobs, Loaded, OtherProcesses, Settling
 from scheduler.protocol.devices import Device, Process, Reading
 from scheduler.protocol.errors import DaemonGone
@@ -29,22 +29,25 @@ OTHER = snapshot(gpu(Busy(Settling(3.0, 15.0)), OTHERS), jobs=())
 IDLE = snapshot(gpu(Idle(0.0)), jobs=())
 
 
-def test_the_task_runs_at_the_first_idle_snapshot_and_the_wait_is_explained_once_a_reason() -> None:
-    told: list[str] = []
-    seen = iter([BUSY, BUSY, OTHER, IDLE, BUSY])
-    assert run_when_idle(lambda: "done", seen, waiting=told.append) == "done"
-    assert told == ["NVIDIA H100: utilisation 93 %", "NVIDIA H100: settling, quiet for 3 of 15 s"]
-    assert next(seen) is BUSY, "nothing is read after the task has begun"
+def test_the_wait_ends_at_the_first_idle_snapshot_and_reports_each_reason_once() -> None:
+    reasons: list[str] = []
+    snapshots = iter([BUSY, BUSY, OTHER, IDLE, BUSY])
+    wait_until_idle(snapshots, on_wait=reasons.append)
+    assert reasons == [
+        "NVIDIA H100: utilisation 93 %",
+        "NVIDIA H100: settling, quiet for 3 of 15 s",
+    ]
+    assert next(snapshots) is BUSY, "nothing is read after the wait has ended"
 
 
-def test_a_cancelled_wait_never_runs_the_task() -> None:
+def test_a_cancelled_wait_raises() -> None:
     with pytest.raises(Cancelled):
-        run_when_idle(lambda: pytest.fail("ran"), [BUSY, IDLE], cancelled=lambda: True)
+        wait_until_idle([BUSY, IDLE], cancelled=lambda: True)
 
 
 def test_a_daemon_that_goes_away_ends_the_wait() -> None:
     with pytest.raises(DaemonGone):
-        run_when_idle(lambda: pytest.fail("ran"), [BUSY])
+        wait_until_idle([BUSY])
 
 
 def test_one_busy_device_of_several_is_enough_to_wait() -> None:
@@ -65,5 +68,5 @@ def test_no_device_is_not_idle() -> None:
         (gpu(Idle(0.0), OWN), False),
     ],
 )
-def test_the_assistants_own_work_is_no_reason_to_wait_and_anybody_elses_is(state, waits) -> None:
+def test_only_work_of_others_is_a_reason_to_wait(state, waits) -> None:
     assert (why_busy(snapshot(state, jobs=())) is not None) == waits

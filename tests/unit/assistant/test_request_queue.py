@@ -1,4 +1,4 @@
-"""Whose turn it is, in every order in which one may come and leave."""
+"""The queue of requests, for every order in which they may come and leave."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import asyncio
 from assistant.host.request_queue import RequestQueue
 
 
-async def taken(
-    line: RequestQueue, name: str, turns: list[str], *, program: bool
+async def enqueue(
+    queue: RequestQueue, name: str, turns: list[str], *, program: bool
 ) -> asyncio.Task[None]:
-    """In the line, or having its turn, which ends at once."""
+    """Wait in the queue, or have a turn that ends at once."""
 
     async def take() -> None:
-        async with line.turn(program=program):
+        async with queue.admit(program=program):
             turns.append(name)
             await asyncio.sleep(0)
 
@@ -22,33 +22,33 @@ async def taken(
     return task
 
 
-def test_people_go_before_programs_and_else_it_is_as_they_came() -> None:
+def test_people_are_admitted_before_programs_and_else_in_order() -> None:
     async def run() -> list[str]:
-        line, turns = RequestQueue(), list[str]()
-        async with line.turn():
+        queue, turns = RequestQueue(), list[str]()
+        async with queue.admit():
             tasks = [
-                await taken(line, name, turns, program=name.startswith("program"))
+                await enqueue(queue, name, turns, program=name.startswith("program"))
                 for name in ("program 1", "program 2", "a", "b")
             ]
-        await asyncio.gather(*tasks, await taken(line, "late", turns, program=False))
-        assert not line.busy
+        await asyncio.gather(*tasks, await enqueue(queue, "late", turns, program=False))
+        assert not queue.busy
         return turns
 
     assert asyncio.run(run()) == ["a", "b", "late", "program 1", "program 2"]
 
 
-def test_who_leaves_the_line_holds_up_nobody_even_when_called_at_that_moment() -> None:
+def test_a_cancelled_request_holds_up_nobody_even_if_admitted_at_that_moment() -> None:
     async def run() -> list[str]:
-        line, turns = RequestQueue(), list[str]()
-        async with line.turn():
-            gone, called, stays = [
-                await taken(line, name, turns, program=False)
-                for name in ("gone", "called", "stays")
+        queue, turns = RequestQueue(), list[str]()
+        async with queue.admit():
+            gone, admitted, stays = [
+                await enqueue(queue, name, turns, program=False)
+                for name in ("gone", "admitted", "stays")
             ]
             gone.cancel()
-        called.cancel()  # it was called, and has not run since
-        await asyncio.gather(gone, called, stays, return_exceptions=True)
-        assert not line.busy
+        admitted.cancel()  # it was admitted, and has not run since
+        await asyncio.gather(gone, admitted, stays, return_exceptions=True)
+        assert not queue.busy
         return turns
 
     assert asyncio.run(run()) == ["stays"]

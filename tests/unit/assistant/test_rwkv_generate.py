@@ -15,7 +15,7 @@ from accel.rwkv.sampling import Sampler
 from accel.rwkv.tokenizer import Tokenizer
 from assistant.engine.checkpoint import SAVE_EVERY, FileCheckpoint, folder
 from assistant.engine.engine import EngineAuthor, TextPosition
-from assistant.engine.generate import Generation, begun, read
+from assistant.engine.generate import Generation, prefill, prefill_or_restore
 from assistant.engine.prompts import prompt
 from assistant.idle import Cancelled
 from tests.unit.accel.rwkv.rwkv_models import random_model, to_hf, write_hf
@@ -112,7 +112,7 @@ def test_a_long_prompt_is_cancelled_between_two_chunks(model) -> None:
         return len(asked) == 3
 
     with pytest.raises(Cancelled):
-        read(model, [1] * (5 * model.chunk), None, cancelled)
+        prefill(model, [1] * (5 * model.chunk), None, cancelled)
     assert len(asked) == 3
 
 
@@ -171,7 +171,7 @@ def test_an_author_goes_on_from_any_place_with_the_same_bits(model) -> None:
     way = list(islice(author.write(begin, 1), 40))
     assert author.tokens >= 40
     for place in (way[7], way[20], way[31]):
-        memory, behind = place.way()
+        memory, behind = place.nearest_state()
         assert memory is not None
         rest = [p.text for p in islice(author.write(place, 5), 20)]
         assert rest == [p.text for p in islice(author.write(place, 5), 20)]
@@ -179,7 +179,7 @@ def test_an_author_goes_on_from_any_place_with_the_same_bits(model) -> None:
         state = memory.state
         for token in behind:
             _, state = model.forward([token], state)
-        straight = begin.memory.state
+        straight = begin.state.state
         for token in written(place):
             _, straight = model.forward([token], straight)
         assert torch.equal(state.wkv, straight.wkv), "as if nothing else had been written"
@@ -200,7 +200,7 @@ def write_all(model: RWKV7, checkpoint: FileCheckpoint, cut: int | None) -> str 
         model,
         BYTES,
         sampler,
-        *begun(model, [1, 2, 3], checkpoint, lambda: False),
+        *prefill_or_restore(model, [1, 2, 3], checkpoint, lambda: False),
         limit=150,
         cancelled=cancelled,
         checkpoint=checkpoint,
@@ -242,6 +242,6 @@ def test_another_prompt_begins_anew_and_a_journal_is_gone_when_its_answer_was_gi
     checkpoint = FileCheckpoint("../../a")
     write_all(model, checkpoint, 20)
     checkpoint.begin([4, 5], model.identity)
-    assert checkpoint.token() is None
+    assert checkpoint.next_token() is None
     checkpoint.close(done=True)
     assert list((home / "unfinished").iterdir()) == []

@@ -18,9 +18,8 @@ from assistant.intents.router import route
 from assistant.intents.rules import by_rules
 from assistant.intents.table import SYSTEM, TOOLS, WORKLOADS, parse
 from assistant.intents.tool_call import ToolCall, call_from_route, checked_call, tool_call
-from assistant.tools.actions import PLANNERS
-from assistant.tools.compare import _differences
-from assistant.tools.registry import LOOKERS
+from assistant.tools.compare import Pair, difference_facts
+from assistant.tools.registry import TOOLS as FUNCTIONS
 from assistant.training.phrasings import Part
 from assistant.training.requests import example
 from assistant.writing.author import Way
@@ -383,14 +382,7 @@ def test_every_workload_can_be_asked_for() -> None:
 
 
 def test_every_tool_does_something() -> None:
-    for tool in TOOLS:
-        if tool.role == "answer":
-            assert tool.name in LOOKERS
-        elif (tool.role, tool.name) != ("housekeep", "scan") and tool.role != "report":
-            assert (tool.role, tool.name) in PLANNERS
-    assert {f"operate {tool.name}" for tool in TOOLS if tool.role == "operate"} == {
-        f"{role} {name}" for role, name in PLANNERS if role == "operate"
-    }
+    assert {(tool.role, tool.name) for tool in TOOLS} == set(FUNCTIONS)
 
 
 def test_every_route_that_is_taught_can_be_called() -> None:
@@ -470,9 +462,9 @@ def test_differences_are_those_of_the_values_beside_them(
     one: float, other: float, unit: str, difference: str
 ) -> None:
     said = phrases.duration if unit == "s" else lambda value: phrases.quantity(value, unit)
-    facts = {
-        f"{name}.x": Fact(f"{name}.x", value, unit, said(value), "", 0.0, "")
+    facts = [
+        Fact(f"{name}.x", value, unit, said(value), "", 0.0, "")
         for name, value in (("a", one), ("b", other))
-    }
-    found = _differences(facts, "a", "b", "b", {"x": "X"}, "", 0.0)
+    ]
+    found = difference_facts(facts, Pair("a", "b", "b", {"x": "X"}), "", 0.0)
     assert [fact.said for fact in found] == [difference]

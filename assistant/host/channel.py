@@ -1,0 +1,64 @@
+"""The channel of one request: its events go out; Cancel and Use CPU come in. Free of torch and Qt."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import TypeVar
+
+from assistant.engine.checkpoint import Checkpoint, FileCheckpoint, NoCheckpoint
+from assistant.idle import Cancelled
+from assistant.messages import Chunk, DeviceChoice, Event, Waiting
+
+T = TypeVar("T")
+
+
+class RequestChannel:
+    """Connect a request handler in its thread with the server that talks to the client."""
+
+    def __init__(
+        self,
+        emit: Callable[[Event], None] = lambda event: None,
+        device: DeviceChoice = "auto",
+        checkpoint: FileCheckpoint | None = None,
+    ) -> None:
+        """Create a channel.
+
+        Args:
+            emit: Called with each event in the thread of the handler.
+            device: Where the client wants the model to run.
+            checkpoint: The progress that an earlier process saved for the same request.
+        """
+        self.checkpoint: Checkpoint = checkpoint or NoCheckpoint()
+        self._file_checkpoint = checkpoint
+        self._emit = emit
+        self.device = ""
+        """The device that the model runs on, `cpu` or `cuda`, once that is known."""
+        self.stop, self.use_cpu = threading.Event(), threading.Event()
+        if device == "cpu":
+            self.use_cpu.set()
+
+    def emit_waiting(self, reason: str, *, cpu: bool = False) -> None:
+        """Send what the request waits for or does now.
+
+        Args:
+            reason: A phrase in the present participle, such as `loading the model`.
+            cpu: Use CPU would end the wait.
+        """
+        cpu_helps = cpu and not self.use_cpu.is_set()
+        self._emit(Waiting(reason, cpu_helps, self.device))
+
+    def emit_text(self, text: str) -> None:
+        """Send the next piece of the text."""
+        self._emit(Chunk(text))
+
+    def keep(self, value: T, kind: type[T]) -> T:
+        """Return the value that an earlier process kept for this request, else keep this one."""
+        if self._file_checkpoint is None:
+            return value
+        return self._file_checkpoint.keep(value, kind)
+
+    def raise_if_cancelled(self) -> None:
+        """Raise Cancelled once the client has cancelled the request."""
+        if self.stop.is_set():
+            raise Cancelled
