@@ -24,7 +24,7 @@ from app.report.file import FILTER, SaveReport
 from app.state import State
 from app.widgets import theme
 from app.widgets.controls import ask_save_path, label, set_text
-from assistant.intents.choices import Choice, numbered
+from assistant.intents.choices import Choice, choice_by_number
 from assistant.messages import Event, Waiting
 from assistant.tools.proposal import Decision
 from scheduler.protocol.errors import UserError
@@ -132,7 +132,7 @@ class Talk(QWidget):
         last = self.conversation.path[-1] if self.conversation.path and instead is None else None
         if (
             last is not None
-            and (chosen := numbered(self.conversation.tree.message(last).choices, text)) is not None
+            and (chosen := choice_by_number(self.conversation.tree.message(last).choices, text)) is not None
         ):
             self._choose(last, chosen)
         elif self.entry.free.isChecked():

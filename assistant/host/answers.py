@@ -15,7 +15,7 @@ from assistant.facts import Fact, phrases
 from assistant.host.answer_writer import AnswerWriter
 from assistant.host.context import RequestContext
 from assistant.idle import Cancelled, wait_until_idle
-from assistant.intents.choices import choices, question
+from assistant.intents.choices import clarifying_question, distinct_choices
 from assistant.intents.router import Routed, route
 from assistant.intents.tool_call import ToolCall, checked_call
 from assistant.messages import Answer, Approve, Ask, Report
@@ -116,8 +116,8 @@ def _answer_request(request: Ask, context: AnswerContext) -> Answer:
     context.request.channel.emit_waiting("finding out what you ask for")
     routed = _recognize(request, context)
     if routed.choices:
-        offered = choices(routed.choices)
-        text = question(offered)
+        offered = distinct_choices(routed.choices)
+        text = clarifying_question(offered)
         return Answer(text, "template", "answer", routed=routed.by, choices=offered)
     if routed.call is None:
         return Answer(_CANNOT, "template", "operate", routed=routed.by)

@@ -1,1 +1,1 @@
-"""What a request means: its role, its tool and its arguments."""
+"""Recognize what a request means: its role, its tool and its arguments."""

@@ -1,4 +1,4 @@
-"""What is asked back where a request may mean several things: each of them in words, for the person to choose."""
+"""Describe calls in words, and ask the person to choose if a request may mean several of them."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ import msgspec
 from assistant.facts import phrases
 from assistant.intents.tool_call import ToolCall
 
-MOST = 3
-"""Choices that are offered at most."""
+MAX_CHOICES = 3
 _LONGEST = 80
-"""Characters of a choice: a command may be long."""
+"""Characters of a choice, which may have a long command."""
 _METRICS = {
     "temp": "temperature",
     "power": "power",
@@ -47,23 +46,24 @@ _PERIODS = {
 
 
 class Choice(msgspec.Struct, frozen=True):
-    """One of the things that a request may mean."""
+    """Offer one of the calls that a request may mean."""
 
     words: str
-    """For the person: plain text of one line."""
+    """A line of plain text for the person."""
     call: ToolCall
 
 
-def choices(calls: Iterable[ToolCall]) -> tuple[Choice, ...]:
-    """Those that differ in words, in their order."""
-    told = {phrases.plain(said(call), _LONGEST): call for call in reversed(list(calls))}
-    return tuple(Choice(words, call) for words, call in reversed(told.items()))
+def distinct_choices(calls: Iterable[ToolCall]) -> tuple[Choice, ...]:
+    """Return a choice for each call whose description differs, in order."""
+    described = {phrases.plain(describe(call), _LONGEST): call for call in reversed(list(calls))}
+    return tuple(Choice(words, call) for words, call in reversed(described.items()))
 
 
-def question(asked: Sequence[Choice]) -> str:
-    """Markdown: what may be meant, numbered."""
+def clarifying_question(choices: Sequence[Choice]) -> str:
+    """Return the question which of the choices is meant, numbered, as Markdown."""
     listed = (
-        f"{number}. {phrases.escaped(choice.words, 300)}" for number, choice in enumerate(asked, 1)
+        f"{number}. {phrases.escaped(choice.words, 300)}"
+        for number, choice in enumerate(choices, 1)
     )
     return "\n".join(
         [
@@ -71,26 +71,26 @@ def question(asked: Sequence[Choice]) -> str:
             "",
             *listed,
             "",
-            "Choose one, or say it in other words.",
+            "Choose one, or rephrase your request.",
         ]
     )
 
 
-def numbered(asked: Sequence[Choice], answer: str) -> Choice | None:
-    """The one whose number was typed; None where it is no number of theirs."""
+def choice_by_number(choices: Sequence[Choice], answer: str) -> Choice | None:
+    """Return the choice whose number was typed, or None."""
     return next(
         (
             choice
-            for number, choice in enumerate(asked, 1)
+            for number, choice in enumerate(choices, 1)
             if answer.strip().rstrip(".") == str(number)
         ),
         None,
     )
 
 
-def said(call: ToolCall) -> str:
-    """A call in words, such as `why job 7 waits`."""
-    return " ".join(_SAID[call.name](call).split())
+def describe(call: ToolCall) -> str:
+    """Describe a call in words, such as `why job 7 waits`."""
+    return " ".join(_DESCRIPTIONS[call.name](call).split())
 
 
 def _job(call: ToolCall, other: str = "the last job", name: str = "job") -> str:
@@ -122,7 +122,7 @@ def _state(call: ToolCall) -> str:
 
 
 def _jobs(call: ToolCall, none: str) -> str:
-    """One job, or all in a state."""
+    """Describe one job, or all jobs in a state."""
     return _job(call) if call.job() is not None else _state(call) if call.text("state") else none
 
 
@@ -160,10 +160,10 @@ def _submit(call: ToolCall) -> str:
     return f"run {what} {'' if gpus is None else f'on {gpus} GPUs'}"
 
 
-_SAID: dict[str, Callable[[ToolCall], str]] = {
+_DESCRIPTIONS: dict[str, Callable[[ToolCall], str]] = {
     "answer device": _metric,
     "answer history": _metric,
-    "answer job": lambda call: f"how {_job(call)} stands",
+    "answer job": lambda call: f"how {_job(call)} is doing",
     "answer jobs": lambda call: f"list {_state(call)} {_when(call)}",
     "answer log": lambda call: f"what {_job(call)} printed",
     "answer waiting": lambda call: (
@@ -172,8 +172,8 @@ _SAID: dict[str, Callable[[ToolCall], str]] = {
     "answer queue": lambda call: "how long the queue is",
     "answer energy": _energy,
     "answer compare": _compare,
-    "answer alerts": lambda call: "whether anything is wrong with devices or jobs",
-    "answer docs": lambda call: "look it up in the manual",
+    "answer alerts": lambda call: "the alerts",
+    "answer docs": lambda call: "what the manual says about it",
     "answer help": lambda call: "what I can do",
     "answer other": lambda call: "something I cannot do",
     "report brief": lambda call: f"a report of what happened {_when(call)}",
@@ -184,7 +184,7 @@ _SAID: dict[str, Callable[[ToolCall], str]] = {
     "housekeep scan": lambda call: (
         f"find {_KINDS.get(call.text('what'), 'what can be cleaned up')}"
     ),
-    "housekeep undo": lambda call: "take back the last clean-up",
+    "housekeep undo": lambda call: "undo the last clean-up",
     "operate cancel": lambda call: f"cancel {_jobs(call, 'a job')}",
     "operate move": _move,
     "operate submit": _submit,

@@ -1,8 +1,10 @@
-"""What a request names, out of the model's sight: `cancel job 1234` becomes `cancel job {n1}`, and what the model says is filled in again.
+"""Mask what a request names: `cancel job 1234` becomes `cancel job {n1}`.
 
-So numbers, names and commands pass the model unread: none can be garbled, and a job's name that reads like an order is no order.
-Slots are {n1} for numbers (as digits, or as words where a number is due: `job seven`), {t1} for days and times of day, {w1} for words
-that name something: quoted text, file names and identifiers, whole commands, and the names of jobs that are passed in.
+The model never reads numbers, names or commands, so it cannot garble them, and a job whose name
+reads like a command is not taken for one. What the model answers is filled in again. The slots are
+{n1} for numbers (digits, or words where a number is expected, as in `job seven`), {t1} for days and
+times of day, and {w1} for words that name something: quoted text, file names and identifiers, whole
+commands, and the names of jobs.
 """
 
 from __future__ import annotations
@@ -22,28 +24,54 @@ NUMBER_WORDS = {
 } | {"fifteen": "15", "twenty": "20", "thirty": "30", "forty": "40", "fifty": "50"}
 _SPELT = "|".join(NUMBER_WORDS)
 _NO_NUMBER = r"(?! (?:more|last|fois|vez|mehr|mal)\b)"
-"""A number in words is none of a job's in `run the job one more time`."""
-NOUN = r"jobs?|gpus?|cards?|devices?|number|nr\.?|no\.|auftrag|grafikkarte|karte|tâche|carte|tarea|trabajo|tarjeta|pid|process|cuda"
+"""What follows a number word that does not number a job, as in `run the job one more time`."""
+NOUN = (
+    r"jobs?|gpus?|cards?|devices?|number|nr\.?|no\.|auftrag|grafikkarte|karte|tâche|carte|tarea"
+    r"|trabajo|tarjeta|pid|process|cuda"
+)
 _UNIT = (
-    r"minutes?|mins?|hours?|hrs?|days?|weeks?|gpus?|cards?|minuten|stunden|tagen?|wochen|karten|heures|jours|semaines|cartes|"
+    r"minutes?|mins?|hours?|hrs?|days?|weeks?|gpus?|cards?|minuten|stunden|tagen?|wochen"
+    r"|karten|heures|jours|semaines|cartes|"
     r"minutos|horas|d[ií]as|semanas|tarjetas"
 )
 _PART = r"[\w./~-]"
-_IDENTIFIER = rf"(?={_PART}*?[A-Za-z])(?={_PART}*?(?:[\d_]|[./]{_PART}*?[\w~]|~{_PART}*?[A-Za-z])){_PART}+(?<![./-])"
-"""A word with a digit, an underscore, a dot or a slash in it: train_big, llama3, eval.py, /data/x. One with a hyphen alone is a word."""
-_INTERPRETER = r"(?:python3?|bash|sh|torchrun|accelerate launch|deepspeed|mpirun|nohup|julia|uv run|docker run|ollama run|\./\S+)"
+_IDENTIFIER = (
+    rf"(?={_PART}*?[A-Za-z])(?={_PART}*?(?:[\d_]|[./]{_PART}*?[\w~]"
+    rf"|~{_PART}*?[A-Za-z])){_PART}+(?<![./-])"
+)
+"""A word with a digit, an underscore, a dot or a slash, such as train_big, llama3 or eval.py.
+
+A word with a hyphen alone is an ordinary word.
+"""
+_INTERPRETER = (
+    r"(?:python3?|bash|sh|torchrun|accelerate launch|deepspeed|mpirun|nohup|julia|uv run|docker"
+    r" run|ollama run|\./\S+)"
+)
 _FLAG = r"-m [\w.]+|--?[A-Za-z][\w-]*(?:[= ](?:\d[\w.-]*|[\w./~:-]*[\d_./~][\w./~:-]*))?|\w+=\S+"
 _ARGUMENT = rf"(?:{_FLAG}|{_IDENTIFIER})"
 _PARTS = (
-    ("quoted", r"\"[^\"\n]{1,300}\"|(?<!\w)'[^'\n]{1,300}'(?!\w)|`[^`\n]{1,300}`|[“„][^“”\n]{1,300}[”“]|«[^»\n]{1,300}»"),
-    ("command", rf"(?<!\S){_INTERPRETER}(?:\s+{_ARGUMENT})+|(?<!\S){_IDENTIFIER}(?:\s+(?:{_FLAG}))+(?:\s+{_ARGUMENT})*"),
+    (
+        "quoted",
+        r"\"[^\"\n]{1,300}\"|(?<!\w)'[^'\n]{1,300}'(?!\w)|`[^`\n]{1,300}`"
+        r"|[“„][^“”\n]{1,300}[”“]|«[^»\n]{1,300}»",
+    ),
+    (
+        "command",
+        rf"(?<!\S){_INTERPRETER}(?:\s+{_ARGUMENT})+"
+        rf"|(?<!\S){_IDENTIFIER}(?:\s+(?:{_FLAG}))+(?:\s+{_ARGUMENT})*",
+    ),
     ("day", r"\b\d{4}-\d\d-\d\d\b(?:[ T]\d\d:\d\d)?"),
     (
         "clock",
         r"\b(?P<hour>[01]?\d|2[0-3])"
-        r"(?:(?:[:h](?P<minute>[0-5]\d)(?:\s?(?P<half>[ap])\.?m\b\.?)?|\s?(?P<half2>[ap])m\b|\s?uhr\b)(?![\d.]))",
+        r"(?:(?:[:h](?P<minute>[0-5]\d)(?:\s?(?P<half>[ap])\.?m\b\.?)?"
+        r"|\s?(?P<half2>[ap])m\b|\s?uhr\b)(?![\d.]))",
     ),
-    ("numbered", rf"\b(?P<noun>{NOUN})(?:[ #]+(?P<spelt>{_SPELT})\b{_NO_NUMBER}|[ #:-]*(?P<digits>\d+)\b)"),
+    (
+        "numbered",
+        rf"\b(?P<noun>{NOUN})"
+        rf"(?:[ #]+(?P<spelt>{_SPELT})\b{_NO_NUMBER}|[ #:-]*(?P<digits>\d+)\b)",
+    ),
     ("counted", rf"\b(?P<count>{_SPELT})(?=[ -](?:{_UNIT})\b)"),
     ("rate", r"\bt?flops?/s\b"),
     ("measured", r"\b(?P<amount>\d+(?:\.\d+)?)(?P<unit>h|hrs?|m|mins?|d|w|s|k|gb|%|°c)(?!\w)"),
@@ -54,9 +82,13 @@ _SLOT = re.compile(r"\{([ntw]\d{1,2})\}")
 
 
 def masked(request: str, names: Iterable[str] = ()) -> tuple[str, dict[str, str]]:
-    """The request with slots, and what they stand for: numbers in digits, times as HH:MM, words as they are without their quotes.
+    """Return the request with slots, and the values of the slots.
 
-    `names` of jobs are masked as words where they stand beside the word `job`, or are no plain words.
+    Numbers are in digits, times are HH:MM, and words are without their quotes.
+
+    Args:
+        request: The request as it was typed.
+        names: The names of jobs. One that is an ordinary word is masked beside the word `job` only.
     """
     values: dict[str, str] = {}
 
@@ -110,7 +142,7 @@ def _pattern(names: Iterable[str]) -> re.Pattern[str]:
 
 
 def filled(text: str, values: dict[str, str]) -> str:
-    """Slots replaced by what they stand for. Raises ValueError for one that stands for nothing."""
+    """Replace slots by their values. Raises ValueError for a slot without a value."""
 
     def value(found: re.Match[str]) -> str:
         if found[1] not in values:

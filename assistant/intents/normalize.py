@@ -1,9 +1,10 @@
-"""A request as a small model reads it best: small letters without punctuation and most accents, and slips of the finger mended.
+"""Normalize a request for the small model: lower case, no punctuation, few accents, typos mended.
 
-A word of five letters or more that the model was not taught is taken for the commonest taught one that is typed so by one slip: a letter
-left out, struck twice, missed for its neighbour on the keyboard, or swapped with the next (Damerau, 1964). First letters are not missed,
-and words that merely look alike are left alone. The words, the commonest first, are in `words.txt`: those of the phrasings that a model
-learns from, none of what is held out (`python -m assistant.training.words` writes it).
+A word of five letters or more that the model was not taught is replaced by the most frequent taught
+word that one typo turns into it: a letter left out, typed twice, replaced by its neighbour on the
+keyboard, or swapped with the next one (Damerau, 1964). First letters are taken as typed, and words
+that merely look alike are left alone. The taught words, the most frequent first, are in `words.txt`,
+written by `python -m assistant.training.words` without the held-out phrasings.
 """
 
 from __future__ import annotations
@@ -16,26 +17,30 @@ from string import ascii_lowercase
 
 WORDS = Path(__file__).with_name("words.txt")
 SHORTEST, LONGEST = 5, 30
-"""Letters of a word that is mended: a shorter one has too many neighbours, and none that is known is longer."""
+"""Letters of a word that is mended: shorter ones have too many neighbours, and no taught word is
+longer."""
 WORD = re.compile(r"\{[^}]*\}|[^\W\d_]+")
 _ROWS = ("qwertyuiop", "asdfghjkl", "zxcvbnm")
 _APOSTROPHES = re.compile(r"['’´`]")
 _NOT_LAST = re.compile(r"[^éó\x00-\x7f]|[éó](?=\w)")
-"""What may have an accent that is not kept."""
+"""Characters whose accents are removed."""
 _CPU = re.compile(r"(?<![\d}] )\bcpu(s?)\b(?! [\d{])")
-"""A device like the others to all tools: read as a GPU, of which the phrasings speak; but none of several, nor so many of them."""
+"""The CPU is read as a GPU, which the taught phrasings speak of, unless a number is beside it."""
 _MARKS = re.compile(r"[^\w\s{}%/+°<>=#*&@-]|(?<!\w)-|-(?!\w)")
-"""All but what slots, units, paths, sums and hyphened words are made of."""
+"""All characters but those of slots, units, paths, sums and hyphenated words."""
 
 
 def plain(request: str) -> str:
-    """`What's teh TEMPERATRE of gpu {n1}??` becomes `whats teh temperature of gpu {n1}`; slots are left as they are."""
+    """Normalize a request: `What's teh TEMPERATRE of gpu {n1}??` -> `whats teh temperature of gpu {n1}`."""
     return _CPU.sub(r"gpu\1", WORD.sub(lambda word: _mended(word[0]), bare(request)))
 
 
 def bare(text: str) -> str:
-    """Without capitals and punctuation, and without accents but an acute one at the end of a word, which parts *annulé* from *annule*,
-    *résumé* from *resume* and *canceló* from *cancelo*. What only looks like a letter, a digit or a brace is made none."""
+    """Remove capitals, punctuation, and accents but an acute one at the end of a word.
+
+    That one distinguishes *annulé* from *annule* and *canceló* from *cancelo*. Look-alikes of
+    letters, digits and braces from other scripts do not pass for them.
+    """
     composed = unicodedata.normalize("NFC", _APOSTROPHES.sub("", text).casefold())
     letters = "".join(c for c in composed if not unicodedata.combining(c))
     return " ".join(
@@ -48,7 +53,7 @@ def _base(letter: str) -> str:
 
 
 def unaccented(text: str) -> str:
-    """As `bare`, and as one types it whose keyboard has no accents."""
+    """Remove what `bare` removes and all accents, as on a keyboard without them."""
     return bare(text).replace("é", "e").replace("ó", "o")
 
 
@@ -61,11 +66,11 @@ def _mended(word: str) -> str:
     ranks = _ranks()
     if not SHORTEST <= len(word) <= LONGEST or word in ranks:
         return word
-    return min(meant(word) & ranks.keys(), key=ranks.__getitem__, default=word)
+    return min(typo_candidates(word) & ranks.keys(), key=ranks.__getitem__, default=word)
 
 
-def meant(word: str) -> set[str]:
-    """What is typed like this by one slip behind its first letter."""
+def typo_candidates(word: str) -> set[str]:
+    """Return all spellings that one typo behind the first letter turns into this word."""
     inside = [(word[:i], word[i:]) for i in range(1, len(word))]
     left_out = {a + letter + b for a, b in inside for letter in ascii_lowercase}
     twice = {a + b[1:] for a, b in inside if a[-1] == b[0]}
@@ -76,7 +81,7 @@ def meant(word: str) -> set[str]:
 
 @cache
 def _beside(letter: str) -> frozenset[str]:
-    """The keys that touch a letter's."""
+    """Return the keys next to a letter on the keyboard."""
     places = {
         key: (row, column + row / 2)
         for row, keys in enumerate(_ROWS)

@@ -1,4 +1,4 @@
-"""The words that the rules know requests by (see `rules`), as regular expressions over masked text in lower case."""
+"""Regular expressions that recognize requests (see `rules`) in masked text in lower case."""
 
 from __future__ import annotations
 
@@ -49,45 +49,59 @@ STATS = {
 }
 LAST = r"(?:my |the )?(?:last|latest|newest|most recent|previous) (?:job|run|one)"
 JOB = re.compile(
-    r"(?:\b(?:jobs?|runs?|tasks?|id)|#)(?:\s+(?:number|nr\.?|no\.?|id|named|called))?\s*#?\s*(\{[nw]\d+\})|"
+    r"(?:\b(?:jobs?|runs?|tasks?|id)|#)(?:\s+(?:number|nr\.?|no\.?|id|named"
+    r"|called))?\s*#?\s*(\{[nw]\d+\})|"
     r"(\{w\d+\})(?= (?:job|run|task|one)\b)"
 )
 ANY = re.compile(r"\{[nw]\d+\}")
 GPU = re.compile(r"\b(?:gpus?|devices?|cards?)\s*(?:number|nr\.?|no\.?)?\s*#?\s*(\{n\d+\})")
 GPUS = re.compile(r"(\{n\d+\})\s*gpus?\b|\b(?:on|with|using) (a|one|the) gpu\b")
 AGO = re.compile(
-    r"(?:last|past|previous|in|of|since|for)\s+(?:the )?(?:last |past |previous )?(\{n\d+\})\s*(min|h|d|w)\w*"
+    r"(?:last|past|previous|in|of|since|for)\s+(?:the )?(?:last |past |previous"
+    r" )?(\{n\d+\})\s*(min|h|d|w)\w*"
 )
 SINCE = re.compile(r"(?:since|from|after|starting)\s+(\{t\d+\})")
 UNITS = {"min": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 WAITS = re.compile(
-    r"\b(?:why|what|when|how long)\b.*(?:\bwait(?:s|ing)?\b|\bhold(?:s|ing)? up\b|\bblock(?:s|ing)?\b|\bturn\b|\bkeeps?\b|"
-    r"\b(?:still |only )?(?:queued|pending)\b|\bnot? (?:yet )?(?:start|run|begin)|n'?t (?:it )?(?:start|run|begin)|\bahead of\b|"
-    r"\btill?\b.*\b(?:start|begin)s?\b)|\bwhen (?:will|does|do|is|can)\b.*\b(?:start|begin|run|its turn)\b|\bstuck\b"
+    r"\b(?:why|what|when|how long)\b.*(?:\bwait(?:s|ing)?\b|\bhold(?:s|ing)? up\b"
+    r"|\bblock(?:s|ing)?\b|\bturn\b|\bkeeps?\b|"
+    r"\b(?:still |only )?(?:queued|pending)\b|\bnot? (?:yet )?(?:start|run|begin)|n'?t"
+    r" (?:it )?(?:start|run|begin)|\bahead of\b|"
+    r"\btill?\b.*\b(?:start|begin)s?\b)|\bwhen (?:will|does|do|is|can)\b.*\b(?:start|begin"
+    r"|run|its turn)\b|\bstuck\b"
 )
 QUEUE = re.compile(
-    r"\bhow (?:long|full|big) is the queue\b|\bqueue (?:length|status|state)\b|\b(?:state|status|length) of the queue\b|"
-    r"\bis the queue\b|\bhow many (?:jobs )?(?:wait|are (?:waiting|queued|in the queue))\b|\bhas the queue\b"
+    r"\bhow (?:long|full|big) is the queue\b|\bqueue (?:length|status|state)\b|\b(?:state"
+    r"|status|length) of the queue\b|"
+    r"\bis the queue\b|\bhow many (?:jobs )?(?:wait|are (?:waiting|queued|in the queue))\b"
+    r"|\bhas the queue\b"
 )
 COMPARE = re.compile(
-    r"\b(?:compare[ds]?|comparison|versus|vs|side by side|differen(?:ce|t)|faster|slower|quicker|better|hotter|cooler|busier|longer)\b|"
+    r"\b(?:compare[ds]?|comparison|versus|vs|side by side|differen(?:ce|t)|faster|slower"
+    r"|quicker|better|hotter|cooler|busier|longer)\b|"
     r"\bthan (?:its|the)\b"
 )
 ENERGY = re.compile(r"\benergy\b|\bjoules?\b|\b[km]?wh\b|\belectricity\b|\bpower bill\b")
 LOG = re.compile(
-    r"\b(?:logs?|tail|output|print(?:ed|s)?|stdout|stderr|traceback|last lines?|say|said|mention(?:s|ed)?)\b"
+    r"\b(?:logs?|tail|output|print(?:ed|s)?|stdout|stderr|traceback|last lines?|say|said"
+    r"|mention(?:s|ed)?)\b"
 )
 ALERTS = re.compile(
-    r"\b(?:alerts?|alarms?|warnings?|healthy?|xid|ecc|(?:pcie|nvlink|memory) errors?|attention|everything (?:ok|okay|fine))\b"
+    r"\b(?:alerts?|alarms?|warnings?|healthy?|xid|ecc|(?:pcie|nvlink|memory) errors?"
+    r"|attention|everything (?:ok|okay|fine))\b"
 )
 HELP = re.compile(
     r"\s*(?:help|what can you do|what do you do|who are you|what are you|how can you help)\b"
 )
 DOCS = re.compile(
-    r"\b(?:how (?:do|can|would|should) (?:i|you|we|one)|which (?:command|setting|option)|what does .* mean|where (?:do|can) i)\b"
+    r"\b(?:how (?:do|can|would|should) (?:i|you|we|one)|which (?:command|setting|option)"
+    r"|what does .* mean|where (?:do|can) i)\b"
 )
 RAN = re.compile(r"\b(?:what|which|how many|any|list|show)\b.*\b(?:ran|run)\b|\bjobs\b")
 
 
-MOVES = r"move|bring|put|bump|prioriti[sz]e|urgent|jump|should go|next|first|to the (?:front|top|end|back|bottom)|(?:before|after) (?:job|#)"
+MOVES = (
+    r"move|bring|put|bump|prioriti[sz]e|urgent|jump|should go|next|first|to the (?:front|top"
+    r"|end|back|bottom)|(?:before|after) (?:job|#)"
+)

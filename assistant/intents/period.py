@@ -1,4 +1,4 @@
-"""The stretch of time that a call is about: the last hours, since a time of day, or one that has a name."""
+"""The span of time that a call is about: the last hours, since a time of day, or a named one."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from assistant.intents.tool_call import ToolCall
 
 _UNITS = {"minutes": 60.0, "hours": 3600.0, "days": 86400.0, "weeks": 7 * 86400.0}
 _NIGHT = (20, 8)
-"""Hours of the day at which a night begins and ends."""
+"""The hours of the day at which a night begins and ends."""
 
 
 class Period(NamedTuple):
-    """Seconds since the epoch, local days."""
+    """Delimit a span of time in seconds since the epoch; days are local."""
 
     since: float
     until: float
 
 
 def period(call: ToolCall, now: float) -> Period | None:
-    """None where the call names none."""
+    """Return the span of time that a call names, or None."""
     for unit, seconds in _UNITS.items():
         if (count := call.number(unit)) is not None:
             return Period(now - count * seconds, now)
@@ -30,7 +30,7 @@ def period(call: ToolCall, now: float) -> Period | None:
 
 
 def _since(text: str, now: float) -> float:
-    """The last time it was so late, or the beginning of a day."""
+    """Return the last time it was that time of day, or the beginning of a day."""
     if len(text) > 5:
         return min(datetime.fromisoformat(text).timestamp(), now)
     hour, minute = map(int, text.split(":"))
@@ -39,7 +39,10 @@ def _since(text: str, now: float) -> float:
 
 
 def _named(name: str, now: float) -> Period:
-    """A day is the last 24 hours, a week the last seven days, today since midnight; a night until it is over the one before it."""
+    """Return a named span: `day` is the last 24 hours, `week` the last seven days.
+
+    `today` is since midnight. `night` is the last one that has begun in full, until now or 8:00.
+    """
     midnight = datetime.fromtimestamp(now).replace(hour=0, minute=0, second=0, microsecond=0)
     yesterday = midnight - timedelta(days=1)
     match name:

@@ -1,12 +1,12 @@
-"""From a request to a call: by the model where one is loaded and says what `assistant.intents.table` knows, else by the rules.
+"""Recognize the call that a request asks for: by the model if it names a known tool, else by rules.
 
-Where the model is not sure, the request may mean several calls, and whoever asked is asked back.
+If the model is not sure, the request may mean several calls, and the person is asked which.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -14,10 +14,9 @@ import msgspec
 
 from accel.workloads import catalog
 from assistant.intents import doubts
-from assistant.intents.choices import MOST
+from assistant.intents.choices import MAX_CHOICES
 from assistant.intents.masks import NOUN, masked
 from assistant.intents.normalize import bare, plain
-from assistant.intents.parameters import parameters
 from assistant.intents.roles import is_order
 from assistant.intents.rules import by_rules
 from assistant.intents.table import SYSTEM, Route, parse
@@ -25,43 +24,62 @@ from assistant.intents.tool_call import ToolCall, call_from_route
 from assistant.writing.author import Author, P, Way
 
 LONGEST_REQUEST = 2000
-"""Characters; what is longer is no request, but a text."""
+"""Characters; a longer text is not a request."""
 SURE = 0.9
-"""Probability of a call from which on it is taken for what was meant, whatever the rules say (measured: tests/benchmarks/LOG.md)."""
+"""A call with at least this probability is accepted whatever the rules say.
+
+Measured in tests/benchmarks/LOG.md.
+"""
 WAYS = 6
-"""Texts of the model that are looked at; some are no calls, or the same."""
+"""Texts of the model that are considered; some are not calls, or equal others."""
 _NUMBERED = re.compile(rf"\b(?:{NOUN})[ #]+\{{n\d+\}}", re.IGNORECASE)
 _ITS = re.compile(
-    r"\b(?:its|seine[mnr]?|ihre[mnr]?) (?:own )?(?:last|latest|previous|earlier|prior|former|letzt\w+|vorig\w+|vorherig\w+|fruher\w+)"
-    r"|\b(?:son|sa) (?:dernier|precedent|execution precedente)|\bsu (?:ultim\w|ejecucion anterior|anterior)"
+    r"\b(?:its|seine[mnr]?|ihre[mnr]?) (?:own )?(?:last|latest|previous|earlier|prior"
+    r"|former|letzt\w+|vorig\w+|vorherig\w+|fruher\w+)"
+    r"|\b(?:son|sa) (?:dernier|precedent|execution precedente)|\bsu (?:ultim\w|ejecucion"
+    r" anterior|anterior)"
 )
-"""Of the thing that is compared, as `assistant.intents.normalize` leaves it."""
+"""Words for the earlier run of the compared thing, in normalized text."""
 _NAMING = ("job", "other", "command", "workload")
-"""Arguments that are words of the request as they stand there."""
+"""Arguments whose values are words of the request."""
 _OTHER = ToolCall("answer", "other")
 
 
 class Routed(NamedTuple):
+    """Hold the call that a request asks for, and how sure that is."""
+
     call: ToolCall | None
-    """None where it asks for something to be done that no tool does."""
+    """None if no tool does what the request asks for."""
     by: str
-    """`rules` or `model NAME`."""
+    """Who recognized it: `rules` or `model NAME`."""
     choices: tuple[ToolCall, ...] = ()
-    """What else it may mean, the likeliest first and `call` among them, where that is to be asked; empty where it is clear."""
+    """The calls to choose from, the likeliest first; empty if the request is clear."""
     certain: bool = True
-    """The rules read it in the same way, also without the names of jobs; it has no name of a job that the call does not name, is no
-    question, and has no condition, which no tool takes. Names are foreign text, which may settle what is proposed, but not that it is
-    done without a card, as a permission for the session allows."""
+    """A permission for the session is enough to carry it out.
+
+    The rules read the request the same way, also without the names of jobs. It contains no name of
+    a job that the call does not name, is not a question, and has no condition. Names are foreign
+    text: they may decide what is proposed, but not that it is done without a question.
+    """
 
 
 class _Meaning(NamedTuple):
     call: ToolCall
     chance: float
-    """How probable the model holds it."""
+    """Its probability, according to the model."""
 
 
 def route(request: str, names: Sequence[str] = (), author: Author[P] | None = None) -> Routed:
-    """`names`: what jobs are called. Nothing but the person's own request is read. Raises Cancelled."""
+    """Recognize what a request asks for. Nothing but the person's own text is read.
+
+    Args:
+        request: The request as it was typed.
+        names: The names of jobs.
+        author: The model, if one is available.
+
+    Raises:
+        Cancelled: The author was cancelled.
+    """
     if len(request) > LONGEST_REQUEST:
         return Routed(_OTHER, "rules")
     masking = _masking(names, request)
@@ -90,10 +108,10 @@ def route(request: str, names: Sequence[str] = (), author: Author[P] | None = No
 
 
 def _masking(names: Iterable[str], request: str) -> list[str]:
-    """The names that the request may mean: those that it has; one that reads like an order, or as a thing by its number (`job 7`), only
-    where it is called a job's.
+    """Return the names of jobs that the request may mean: those that it contains.
 
-    So no job can be called in a way that makes orders unreadable, or has them meet another job.
+    A name that reads like a command or like `job 7` counts only after the word `job`, so that no
+    job's name makes commands unreadable or directs them at another job.
     """
     text = request.casefold()
     found = {name for name in names if name.strip() and name.casefold() in text}
@@ -106,8 +124,9 @@ def _masking(names: Iterable[str], request: str) -> list[str]:
 
 
 def _overlooked(names: Iterable[str], request: str, found: ToolCall | None) -> bool:
-    """Whether the request has the name of a job that the call takes for other words: for the number 4 in `the job called job 4`, for all
-    jobs in `the job called everything`.
+    """Return whether the request contains a job's name that the call reads as other words.
+
+    For example the number 4 in `the job called job 4`, or all jobs in `the job called everything`.
     """
     given = [found.arguments.get(argument) for argument in _NAMING] if found is not None else []
     named = [
@@ -121,7 +140,7 @@ def _overlooked(names: Iterable[str], request: str, found: ToolCall | None) -> b
 
 
 def _has(text: str, name: str) -> bool:
-    """As whole words; both folded."""
+    """Return whether a text contains a name as whole words; both are folded."""
     return (
         bool(name)
         and name in text
@@ -139,18 +158,20 @@ def _orders(name: str) -> bool:
 
 
 def _completed(found: ToolCall | None, request: str) -> ToolCall | None:
-    """With the parameters of a workload that the request names."""
+    """Add the parameters of a workload that the request names."""
     if found is None or not (name := found.text("workload")):
         return found
-    return msgspec.structs.replace(found, params=dict(parameters(catalog.find(name), request)))
+    return msgspec.structs.replace(
+        found, params=dict(workload_parameters(catalog.find(name), request))
+    )
 
 
 def _by_model(text: str, values: dict[str, str], author: Author[P]) -> list[_Meaning]:
-    """What it may mean, the likeliest first. What is no route is left out: of no tool, or with slots that the request has not."""
+    """Return what the request may mean, the likeliest first, without invalid routes."""
     mended, typed = plain(text), bare(text)
     found = _read(mended, values, author)
     if found and found[0].call.acts and mended != typed:
-        # An order that is one only since a slip was mended is none that is sure.
+        # A command that is one only because a typo was mended is not sure.
         both = (*found, *_read(typed, values, author))
         return _merged(meaning._replace(chance=meaning.chance / 2) for meaning in both)
     return found
@@ -168,7 +189,7 @@ def _read(text: str, values: dict[str, str], author: Author[P]) -> list[_Meaning
 
 
 def _merged(found: Iterable[_Meaning]) -> list[_Meaning]:
-    """Of each call once, with all of its chances, the likeliest first."""
+    """Return each call once with the sum of its probabilities, the likeliest first."""
     merged: list[_Meaning] = []
     for call, chance in found:
         before = sum(other.chance for other in merged if other.call == call)
@@ -180,7 +201,7 @@ def _merged(found: Iterable[_Meaning]) -> list[_Meaning]:
 
 
 def _in_doubt(text: str, best: _Meaning, by_hand: ToolCall | None) -> bool:
-    """Whether to ask back, where the rules read something else: an order above all."""
+    """Return whether to ask what is meant if the rules read the request differently."""
     if best.chance < SURE or (by_hand is not None and by_hand.acts):
         return True
     return best.call.acts and (doubts.asks(text) or doubts.forbids(text))
@@ -190,29 +211,53 @@ def _ways(text: str, author: Author[P]) -> list[Way]:
     try:
         return author.ways(author.begin(SYSTEM, text), WAYS)
     except ValueError:
-        return []  # it computes no numbers
+        return []  # its output is not finite
 
 
 def _asked(found: Sequence[_Meaning], by_hand: ToolCall | None) -> list[ToolCall]:
-    """What to offer: the likeliest, and what the rules read; empty where there is nothing to choose, and no order to take back."""
+    """Return what to offer: the likeliest calls and that of the rules; empty for a single answer."""
     offered: list[ToolCall] = []
     for call in (
-        *(meaning.call for meaning in found[: MOST - 1]),
+        *(meaning.call for meaning in found[: MAX_CHOICES - 1]),
         by_hand,
-        *(meaning.call for meaning in found[MOST - 1 :]),
+        *(meaning.call for meaning in found[MAX_CHOICES - 1 :]),
     ):
         if call is not None and call != _OTHER and call not in offered:
             offered.append(call)
     return (
-        offered[:MOST] if len(offered) > 1 or found[0].call == _OTHER or found[0].call.acts else []
+        offered[:MAX_CHOICES]
+        if len(offered) > 1 or found[0].call == _OTHER or found[0].call.acts
+        else []
     )
 
 
 def _of_different(route: Route, text: str) -> Route:
-    """A thing is not compared with itself, and *its* last run is none of another: where the request names one only, the tool knows what to
-    compare it with."""
+    """Correct a comparison of a thing with itself, or with its own last run.
+
+    If the request names one thing only, the tool chooses what to compare it with.
+    """
     named = {key: value for key, value in route.arguments.items() if key != "other"}
     other = route.arguments.get("other")
     if other is not None and named == {"job": "last"} and _ITS.search(text):
         return route._replace(arguments={"job": other})
     return route._replace(arguments=named) if other in named.values() else route
+
+
+_VALUE = r"(?:\s*[=:]\s*|\s+(?:of|is|to)?\s*)([\w.,-]*\w)"
+
+
+def workload_parameters(workload: catalog.Workload, request: str) -> Mapping[str, str]:
+    """Return the parameters that a request names, such as `gemm with size 4096, seconds=2`.
+
+    Names and labels match in any case; values are returned as they were typed, unchecked.
+    """
+    found = {}
+    for param in workload.params:
+        spellings = {param.name, param.name.replace("_", "-"), param.label.lower()}
+        names = "|".join(re.escape(name) for name in spellings)
+        if match := re.search(rf"(?<![\w-])(?:{names})\b{_VALUE}", request, re.IGNORECASE):
+            value = match[1].lower()
+            if not any(character.isdigit() for character in value) and value not in param.choices:
+                continue  # a word that only follows the name, as in: with causal attention
+            found[param.name] = value
+    return found

@@ -1,6 +1,7 @@
-"""Which tool a request needs, by rules a person can read: of its role (see `assistant.intents.roles`), the first that matches decides.
+"""Recognize the tool of a request by rules: of its role, the first rule that matches decides.
 
-They read the request with its numbers, times and names masked (see `assistant.intents.masks`), so that a name that reads like an order is none.
+The rules read the masked request (see `assistant.intents.masks`), so a name that reads like a
+command is not taken for one.
 """
 
 from __future__ import annotations
@@ -17,18 +18,23 @@ from assistant.intents.tool_call import ToolCall, Value, tool_call
 
 
 def _topics(table: dict[str, tuple[str, tuple[str, ...]]]) -> dict[str, str]:
-    """For each topic the words that name it."""
+    """Return the words that name each topic."""
     return {name: words for name, (words, _) in table.items()}
 
 
 def by_rules(request: str, names: Iterable[str] = ()) -> ToolCall | None:
-    """The call; None where it asks for something to be done that no tool does. `names`: what jobs are called."""
+    """Return the call that a request asks for, or None if no tool does what it asks for.
+
+    Args:
+        request: The request as it was typed.
+        names: The names of jobs.
+    """
     text, values = masked(request, names)
     return _Reading(" ".join(text.lower().split()), values).call()
 
 
 class _Reading:
-    """One request, masked."""
+    """Read one masked request."""
 
     def __init__(self, text: str, values: dict[str, str]) -> None:
         self._text, self._values = text, values
@@ -54,7 +60,8 @@ class _Reading:
         if says(r"(?:process|pid)\b.*\{n\d+\}"):
             return tool_call("operate", "kill", pid=self._first(p.ANY))
         if says(
-            r"pause|hold|on ice|freeze|suspend|stop (?:starting|launching)|(?:don't|do not) start|no (?:more|new) jobs"
+            r"pause|hold|on ice|freeze|suspend|stop (?:starting|launching)|(?:don't|do not)"
+            r" start|no (?:more|new) jobs"
         ):
             return tool_call("operate", "pause", job=self._job(p.ANY))
         if says(r"resume|unpause|release|unfreeze|continue|carry on|go on|start jobs again"):
@@ -163,7 +170,7 @@ class _Reading:
         return tool_call("answer", "compare", job=job, other=other) if job is not None else None
 
     def _metric(self, gpu: str | None) -> ToolCall | None:
-        """Of a device: now, or over a time."""
+        """Return a call for a metric of devices, now or over a span of time."""
         metric = first(self._text, _topics(TOPICS))
         if metric is None:
             return None
@@ -181,7 +188,7 @@ class _Reading:
         )
 
     def _period(self) -> dict[str, Value]:
-        """The argument that names the stretch of time; none where none is named."""
+        """Return the argument that names the span of time; empty if there is none."""
         if ago := p.AGO.search(self._text):
             return {p.UNITS[ago[2]]: self._value(ago[1])}
         if since := p.SINCE.search(self._text):
@@ -194,7 +201,7 @@ class _Reading:
         return {"period": named} if named else {}
 
     def _job(self, pattern: re.Pattern[str]) -> str | None:
-        """A job that is named as one, by its number or name."""
+        """Return the number or name of the job that the request names."""
         return self._first(p.JOB) or ("last" if self._says(p.LAST) else self._first(pattern))
 
     def _first(self, pattern: re.Pattern[str]) -> str | None:

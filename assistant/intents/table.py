@@ -1,6 +1,7 @@
-"""What the assistant can be asked for: every role's tools with their arguments, and how a model says which of them a request needs.
+"""The table of what can be asked for: the tools of each role with their arguments.
 
-A route is one line: `operate move job={n1} place=first`. Slots such as {n1} are those of `assistant.intents.masks`.
+A model names a tool by a route, a line such as `operate move job={n1} place=first`. Slots such as
+{n1} are those of `assistant.intents.masks`.
 """
 
 from __future__ import annotations
@@ -9,14 +10,14 @@ import re
 from typing import NamedTuple
 
 SYSTEM = "Route."
-"""The system turn before a request to be routed."""
+"""The system turn of the prompt that asks a model for a route."""
 
 NUMBER, WORD, TIME = "n", "w", "t"
-"""Kinds of slots, see `assistant.intents.masks`."""
+"""The kinds of slots (see `assistant.intents.masks`)."""
 
 
 class Argument(NamedTuple):
-    """What may follow `name=`: one of these words, or a slot of one of these kinds."""
+    """Describe an argument: its value is one of these words, or a slot of one of these kinds."""
 
     name: str
     words: tuple[str, ...] = ()
@@ -24,7 +25,7 @@ class Argument(NamedTuple):
 
 
 class Tool(NamedTuple):
-    """A tool of a role. Every argument may be left out: what is missing is the tool's to ask for, or to take as all, now or the last."""
+    """Describe a tool. Every argument is optional; the tool asks for it or has a default."""
 
     role: str
     name: str
@@ -33,11 +34,11 @@ class Tool(NamedTuple):
 
 
 METRICS = ("temp", "power", "memory", "util", "tflops", "clock", "fan", "use", "processes", "name")
-"""Of a device: `use` is whether it is idle and who holds it, `name` which kind it is."""
+"""Metrics of a device: `use` is whether it is idle and who holds it, `name` is its model."""
 STATES = ("all", "running", "queued", "failed", "done", "cancelled", "lost")
 WORKLOADS = ("attention", "compare", "validate", "tune", "gemm", "copy", "rain")
 KINDS = ("caches", "logs", "dumps", "processes", "models", "memory", "results")
-"""Of debris: kernel caches, old logs, core dumps, orphaned processes, duplicate model files, shared memory, old results."""
+"""Kinds of debris that can be cleaned up."""
 
 _JOB = Argument("job", ("last",), NUMBER + WORD)
 _OTHER = Argument("other", (), NUMBER + WORD)
@@ -54,7 +55,7 @@ _PERIOD = (
         "period", ("hour", "today", "yesterday", "night", "day", "weekend", "week", "month", "all")
     ),
 )
-"""One of them at most: so many of them until now, since a time of day or a day, or a stretch that has a name."""
+"""At most one of these: a number of units until now, a time or day since when, or a named span."""
 
 TOOLS = (
     Tool("answer", "device", "how the devices are now", (_METRIC, _GPU)),
@@ -111,20 +112,21 @@ _SLOT = re.compile(r"\{([ntw])\d{1,2}\}")
 
 
 class Route(NamedTuple):
-    """What a request needs; arguments as they are in the line, slots unfilled."""
+    """Name a tool and its arguments as in the model's line, with slots that are not filled."""
 
     role: str
     tool: str
     arguments: dict[str, str]
 
     def line(self) -> str:
+        """Return the route as a line, such as `operate cancel job={n1}`."""
         return " ".join(
             (self.role, self.tool, *(f"{name}={value}" for name, value in self.arguments.items()))
         )
 
 
 def parse(line: str) -> Route:
-    """A model's line. Raises ValueError for one that names no tool of `TOOLS`, or an argument or a value that the tool does not have."""
+    """Parse a model's line. Raises ValueError for an unknown tool, argument or value."""
     words = line.split()
     role, name = (*words, "", "")[:2]
     if (tool := BY_NAME.get((role, name))) is None:

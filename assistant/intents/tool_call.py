@@ -1,4 +1,4 @@
-"""A tool of `assistant.intents.table`, called: its arguments read, each of its type and within its limits."""
+"""A call of a tool of `assistant.intents.table` with typed arguments within their limits."""
 
 from __future__ import annotations
 
@@ -15,17 +15,20 @@ from scheduler.protocol.errors import UserError
 
 Value = int | float | str
 MAX_TEXT = 4000
-"""Characters of a command or a name."""
+"""The most characters of a command or a name."""
 
 
 class ToolCall(msgspec.Struct, frozen=True):
-    """What a request needs. A job is its number, its name, or `last`."""
+    """Name the tool that a request needs, with its arguments.
+
+    A job is a number, a name, or `last`.
+    """
 
     role: Role
     tool: str
     arguments: dict[str, Value] = {}
     params: dict[str, str] = {}
-    """Of a workload, where the request names some."""
+    """The parameters of a workload that the request names."""
 
     @property
     def name(self) -> str:
@@ -34,39 +37,44 @@ class ToolCall(msgspec.Struct, frozen=True):
 
     @property
     def line(self) -> str:
-        """`operate cancel job=7`"""
-        said = (self.arguments | self.params).items()
-        return " ".join([self.name, *(f"{name}={value}" for name, value in said)])
+        """Return the call as a line, such as `operate cancel job=7`."""
+        values = (self.arguments | self.params).items()
+        return " ".join([self.name, *(f"{name}={value}" for name, value in values)])
 
     @property
     def acts(self) -> bool:
-        """Whether it changes something: then it is only proposed, and carried out once a person approved it."""
+        """Return whether it changes something, so that a person must approve it."""
         return self.role == "operate" or (self.role, self.tool) == ("housekeep", "undo")
 
     def with_job(self, job: int) -> ToolCall:
-        """The same of a job by its number."""
+        """Return the same call for the job with this number."""
         return msgspec.structs.replace(self, arguments=self.arguments | {"job": job})
 
     def job(self, name: str = "job") -> int | str | None:
-        """A job by number or name; None where none was named."""
+        """Return the number or name of the job, or None if the call names none."""
         value = self.arguments.get(name)
         return value if value is None or isinstance(value, int) else str(value)
 
     def integer(self, name: str) -> int | None:
+        """Return an argument that is a whole number, or None."""
         value = self.arguments.get(name)
         return value if isinstance(value, int) else None
 
     def number(self, name: str) -> float | None:
+        """Return an argument that is a number, or None."""
         value = self.arguments.get(name)
         return float(value) if isinstance(value, int | float) else None
 
     def text(self, name: str) -> str:
-        """Empty where it was not said."""
+        """Return an argument as text; empty if the call does not have it."""
         return str(self.arguments.get(name, ""))
 
 
 def tool_call(role: Role, tool: str, /, **arguments: Value | None) -> ToolCall:
-    """A call with the arguments that are not None. Raises ValueError where it has no such tool, argument or value."""
+    """Return a call with the arguments that are not None.
+
+    Raises ValueError for an unknown tool, argument or value.
+    """
     given = {name: str(value) for name, value in arguments.items() if value is not None}
     known = BY_NAME.get((role, tool))
     if known is None:
@@ -79,16 +87,19 @@ def tool_call(role: Role, tool: str, /, **arguments: Value | None) -> ToolCall:
 
 
 def checked_call(given: ToolCall) -> ToolCall:
-    """One that came from outside, read as strictly as a model's. Raises UserError."""
+    """Check a call from another process as strictly as one of a model. Raises UserError."""
     try:
         read_again = tool_call(given.role, given.tool, **given.arguments)
     except ValueError as e:
-        raise UserError(f"this cannot be asked for: {e}") from e
+        raise UserError(f"there is no such request: {e}") from e
     return msgspec.structs.replace(read_again, params=given.params)
 
 
 def call_from_route(route: Route, values: Mapping[str, str]) -> ToolCall:
-    """A route with its slots filled: each by itself, so that no value adds an argument. Raises ValueError."""
+    """Return the call of a route with its slots filled. Raises ValueError.
+
+    Each slot is filled separately, so that no value can add an argument.
+    """
     return tool_call(
         _role(route.role),
         route.tool,
@@ -102,14 +113,14 @@ def _role(text: str) -> Role:
 
 
 def read_value(name: str, text: str) -> Value:
-    """An argument's value. Raises ValueError, saying what it takes."""
+    """Parse the value of an argument. Raises ValueError, which says what it takes."""
     return _READ[name](text) if name in _READ else text
 
 
 def _whole(low: int, high: int) -> Callable[[str], int]:
     def read(text: str) -> int:
         if not re.fullmatch(r"\d{1,18}", text, re.ASCII) or not low <= int(text) <= high:
-            raise ValueError(f"a whole number from {low} to {high} is needed, not {text[:40]!r}")
+            raise ValueError(f"use a whole number from {low} to {high}, not {text[:40]!r}")
         return int(text)
 
     return read
@@ -118,7 +129,7 @@ def _whole(low: int, high: int) -> Callable[[str], int]:
 def _amount(high: float) -> Callable[[str], float]:
     def read(text: str) -> float:
         if not re.fullmatch(r"\d{1,9}(\.\d{1,6})?", text, re.ASCII) or not 0 < float(text) <= high:
-            raise ValueError(f"a number above 0, up to {high:g}, is needed, not {text[:40]!r}")
+            raise ValueError(f"use a number above 0, up to {high:g}, not {text[:40]!r}")
         return float(text) if "." in text else int(text)
 
     return read
@@ -126,7 +137,7 @@ def _amount(high: float) -> Callable[[str], float]:
 
 def _words(text: str) -> str:
     if not text.strip() or len(text) > MAX_TEXT or "\0" in text:
-        raise ValueError(f"1 to {MAX_TEXT} characters are needed")
+        raise ValueError(f"use 1 to {MAX_TEXT} characters")
     return text.strip()
 
 
@@ -141,7 +152,7 @@ def _moment(text: str) -> str:
         except ValueError:
             continue
         return text
-    raise ValueError(f"a time such as 14:30 or 2026-11-20 is needed, not {text[:40]!r}")
+    raise ValueError(f"use a time such as 14:30 or 2026-11-20, not {text[:40]!r}")
 
 
 _READ: dict[str, Callable[[str], Value]] = {

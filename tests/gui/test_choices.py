@@ -9,7 +9,7 @@ from app.assistant.bubble import Bubble
 from app.assistant.conversation import Conversation
 from app.assistant.requests import Ask, FinishedAnswer
 from app.assistant.session_requests import SessionRequest
-from assistant.intents.choices import choices, question
+from assistant.intents.choices import clarifying_question, distinct_choices
 from assistant.intents.tool_call import ToolCall
 from tests.gui.conftest import Fed
 
@@ -17,14 +17,14 @@ WAITING, HOLD = (
     ToolCall("answer", "waiting", {"job": 7}),
     ToolCall("operate", "pause", {"job": "<b>x</b> & y"}),
 )
-OFFERED = choices([WAITING, HOLD])
+OFFERED = distinct_choices([WAITING, HOLD])
 
 
 def asked_back(fed: Fed) -> Bubble:
     """The message that asks."""
     fed.window.show_page("assistant")
     fed.window.assistant.show_answer(
-        "job 7 ?!", FinishedAnswer(question(OFFERED), "template", choices=OFFERED)
+        "job 7 ?!", FinishedAnswer(clarifying_question(OFFERED), "template", choices=OFFERED)
     )
     fed.settle()
     return fed.window.assistant.talk.messages.bubbles[-1]

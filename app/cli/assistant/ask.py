@@ -17,7 +17,7 @@ from app.cli.output import (
     prompt,
 )
 from assistant.client import Assistant
-from assistant.intents.choices import Choice, numbered
+from assistant.intents.choices import Choice, choice_by_number
 from assistant.messages import Answer
 from assistant.tools.proposal import Decision, Proposal
 from scheduler.protocol.errors import UserError
@@ -79,7 +79,7 @@ def _choose(answer: Answer, args: Namespace) -> Choice | None:
     if not sys.stdin.isatty():
         print_line("Nothing was done, because there is no terminal to ask on.")
         return None
-    return numbered(answer.choices, prompt(f"Which one? [1-{len(answer.choices)}, or none]"))
+    return choice_by_number(answer.choices, prompt(f"Which one? [1-{len(answer.choices)}, or none]"))
 
 
 def _decide(assistant: Assistant, answer: Answer, args: Namespace) -> int:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assistant.intents.normalize import LONGEST, SHORTEST, WORDS, bare, meant, plain
+from assistant.intents.normalize import LONGEST, SHORTEST, WORDS, bare, plain, typo_candidates
 from assistant.training import words
 from assistant.training.phrasings import grammar, sentences
 from assistant.training.requests import LANGUAGES
@@ -56,9 +56,9 @@ def test_a_word_that_is_known_or_short_or_far_from_any_is_left_alone() -> None:
 
 def test_a_slip_is_a_letter_left_out_twice_beside_or_swapped_and_never_the_first() -> None:
     for typed in ("queeu", "quue", "quueue", "qusue"):
-        assert "queue" in meant(typed), typed
+        assert "queue" in typo_candidates(typed), typed
     for other in ("wueue", "ueue", "queuex", "quxue", "qquueue"):
-        assert "queue" not in meant(other), other
+        assert "queue" not in typo_candidates(other), other
 
 
 @pytest.mark.parametrize(
