@@ -23,7 +23,9 @@ class Choices(QFrame):
         super().__init__(parent)
         self.setProperty("card", "true")
         self.title = label("I am not sure what you mean. Did you mean:", strong=True, wrap=True)
-        self.buttons = {name: self._button(name) for name in (*map(str, range(1, MAX_CHOICES + 1)), NONE)}
+        self.buttons = {
+            name: self._button(name) for name in (*map(str, range(1, MAX_CHOICES + 1)), NONE)
+        }
         self.buttons[NONE].setText("None of these")
         self.buttons[NONE].setToolTip("Say it in other words")
         layout = QVBoxLayout(self)

@@ -132,7 +132,8 @@ class Talk(QWidget):
         last = self.conversation.path[-1] if self.conversation.path and instead is None else None
         if (
             last is not None
-            and (chosen := choice_by_number(self.conversation.tree.message(last).choices, text)) is not None
+            and (chosen := choice_by_number(self.conversation.tree.message(last).choices, text))
+            is not None
         ):
             self._choose(last, chosen)
         elif self.entry.free.isChecked():

@@ -79,7 +79,9 @@ def _choose(answer: Answer, args: Namespace) -> Choice | None:
     if not sys.stdin.isatty():
         print_line("Nothing was done, because there is no terminal to ask on.")
         return None
-    return choice_by_number(answer.choices, prompt(f"Which one? [1-{len(answer.choices)}, or none]"))
+    return choice_by_number(
+        answer.choices, prompt(f"Which one? [1-{len(answer.choices)}, or none]")
+    )
 
 
 def _decide(assistant: Assistant, answer: Answer, args: Namespace) -> int:

@@ -339,15 +339,24 @@ def test_every_call_is_told_in_words_of_its_own() -> None:
     assert len(set(told)) == len(TOOLS) - 1, "a metric is told alike, now and over a time"
     job = ToolCall("operate", "move", {"job": "a\n*b*", "place": "before", "other": 3})
     (offered,) = choices.distinct_choices([job, job])
-    assert offered.words == "run job a *b* before job 3" and "\\*b\\*" in choices.clarifying_question(
-        [offered]
+    assert (
+        offered.words == "run job a *b* before job 3"
+        and "\\*b\\*" in choices.clarifying_question([offered])
     )
     assert (
-        len(choices.distinct_choices([ToolCall("operate", "submit", {"command": "x" * 4000})])[0].words)
+        len(
+            choices.distinct_choices([ToolCall("operate", "submit", {"command": "x" * 4000})])[
+                0
+            ].words
+        )
         == 80
     )
     assert choices.choice_by_number([offered], " 1. \n") == offered
-    assert choices.choice_by_number([offered], "0") is choices.choice_by_number([offered], "one") is None
+    assert (
+        choices.choice_by_number([offered], "0")
+        is choices.choice_by_number([offered], "one")
+        is None
+    )
 
 
 def test_what_was_chosen_is_read_as_strictly_as_a_models_line() -> None:
