@@ -17,7 +17,7 @@ import pytest
 
 from scheduler.protocol.devices import Reading
 from tests.benchmarks import raw_counters, tflops_truth
-from tests.benchmarks.clock_models import LATE_S, NET_S, Case, best, error, errors, tells
+from tests.benchmarks.clock_models import LATE_S, NET_S, Case, best, error, errors, evidence
 from tests.benchmarks.gpu_probe import Ran
 from tests.benchmarks.raw_counters import GPM_S, LONG, METRICS, Interval, Raw, Recorder
 from tests.benchmarks.tflops_truth import PERIOD, Counted, Session, analyse
@@ -100,7 +100,7 @@ def test_a_load_in_step_with_the_driver_is_seen_in_one_moment_of_its_course() ->
     in_step, evenly = (card(0.6, period, renewed_ms=STEP_MS) for period in (0.1, PERIOD))
     assert abs(errors(*in_step, 1.0)["mean, 0.5 s"] or 0) > 10
     assert errors(*evenly, 1.0)["mean, 0.5 s"] == pytest.approx(0, abs=3)
-    assert tells(evenly[0])["busy_percent"] == pytest.approx(60, abs=1)
+    assert evidence(evenly[0])["busy_percent"] == pytest.approx(60, abs=1)
 
 
 def test_a_fall_of_the_clock_that_is_told_late_reads_too_high() -> None:
@@ -120,7 +120,7 @@ def test_one_run_names_the_candidate_that_is_right_whatever_the_load() -> None:
 
 
 def test_long_shares_beside_short_ones_tell_what_the_mean_is_over() -> None:
-    over_time, over_cycles = (tells(card(0.5, 1.0, over)[0]) for over in ("time", "cycles"))
+    over_time, over_cycles = (evidence(card(0.5, 1.0, over)[0]) for over in ("time", "cycles"))
     assert over_time["long_above_short_percent"] == pytest.approx(0, abs=0.01)
     assert (over_cycles["long_above_short_percent"] or 0) < -5
     assert over_cycles["long_above_short_percent"] == pytest.approx(
