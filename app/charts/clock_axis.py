@@ -30,7 +30,7 @@ class ClockAxis(pg.AxisItem):  # type: ignore[misc]
         self.enableAutoSIPrefix(False)
 
     def labels(self, width: float) -> list[tuple[float, str]]:
-        """Return the labels that an axis of `width` pixels shows whole: middles in pixels, texts."""
+        """Return middles in pixels and texts of the labels that an axis of `width` shows whole."""
         low, high = self.range
         if not high > low:
             return []

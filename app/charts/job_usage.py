@@ -1,4 +1,4 @@
-"""What the processes of running jobs have of their devices, where the driver tells it of each process: since the window was opened."""
+"""Remember the share that running jobs have of their devices, as far as the driver reports it."""
 
 from __future__ import annotations
 
@@ -10,18 +10,19 @@ from scheduler.protocol.devices import Reading
 from scheduler.protocol.snapshot import Snapshot
 
 FIELDS = ("util", "mem_used")
-"""The fields of a reading of which a process may have a share."""
-_CAPACITY = int(SECONDS * 10)  # as the history: ten minutes at the highest telemetry rate
+"""The fields of a reading that a process may have a share of."""
+_CAPACITY = int(SECONDS * 10)
+"""Ten minutes at the highest telemetry rate, as in the history."""
 
 
 class JobUsage:
-    """One ring for each job and device that it holds; forgotten with the job."""
+    """Keep one ring for each job and device that it holds, until the job is forgotten."""
 
     def __init__(self) -> None:
         self._rings: dict[tuple[int, str], Ring] = {}
 
     def update(self, snapshot: Snapshot) -> None:
-        """Take in the newest readings."""
+        """Add the newest readings."""
         known = {job.id for job in snapshot.jobs}
         self._rings = {key: ring for key, ring in self._rings.items() if key[0] in known}
         for state in snapshot.devices:
@@ -37,7 +38,11 @@ class JobUsage:
     def window(
         self, job: int, device: str, start: float, end: float
     ) -> tuple[Floats, Floats] | None:
-        """Times [n] (s since the epoch) and values [2, n] of FIELDS; None where nothing of the job's own was ever told."""
+        """Return the job's share of `FIELDS` over time; None if it was never reported.
+
+        Shapes:
+            times [n] in seconds since the epoch, values [2, n].
+        """
         ring = self._rings.get((job, device))
         if ring is None:
             return None
@@ -47,10 +52,10 @@ class JobUsage:
 
 
 def _share(reading: Reading, job: int) -> Floats:
-    """Percent of the multiprocessors, and bytes; NaN where no process of the job tells."""
+    """Return percent of the multiprocessors, and bytes; NaN if the driver reports none."""
     own = [process for process in reading.processes if process.job == job]
-    told = (
+    reported = (
         [p.sm for p in own if p.sm is not None],
         [p.memory for p in own if p.memory is not None],
     )
-    return np.array([sum(values) if values else np.nan for values in told])
+    return np.array([sum(values) if values else np.nan for values in reported])

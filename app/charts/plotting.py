@@ -1,9 +1,9 @@
-"""pyqtgraph, without a copy of everything there is in Qt, and without those of its modules that no chart of ours needs.
+"""Import pyqtgraph without its copy of all names in Qt, and without modules that no chart needs.
 
-As it is imported it copies each name of QtCore, QtGui and QtWidgets into modules of its own, so that what it changes there stays its own;
-thereby PySide makes thousands of classes that nobody asked for: half of the time of the import. The same modules, which fetch a name once
-it is asked for, do as well. And it imports all it has, image views, parameter trees and a server of remote plots among them: most of the
-other half.
+On import pyqtgraph copies each name of QtCore, QtGui and QtWidgets into modules of its own, for
+which PySide makes thousands of classes: half of the time of the import. Modules that fetch a name
+on demand do as well. It also imports image views, parameter trees and a server of remote plots,
+which takes most of the other half.
 """
 
 from __future__ import annotations
@@ -17,23 +17,27 @@ from typing import Any
 from PySide6 import QtCore, QtGui, QtWidgets
 
 _LEFT_OUT = {
-    "": "colormap colors.palette imageview SignalProxy SRTTransform SRTTransform3D ThreadsafeTimer Transform3D util.cprint Vector "
-    "WidgetGroup",
-    "graphicsItems.": "ArrowItem BarGraphItem BoxplotItem ButtonItem ColorBarItem CurvePoint DateAxisItem ErrorBarItem FillBetweenItem "
-    "GradientEditorItem GradientLegend GraphicsLayout GraphicsWidgetAnchor GraphItem GridItem HistogramLUTItem ImageItem InfiniteLine "
-    "IsocurveItem LabelItem LegendItem LinearRegionItem PColorMeshItem PlotCurveItem PlotDataItem PlotItem ROI ScaleBar ScatterPlotItem "
-    "TargetItem TextItem UIGraphicsItem ViewBox.ViewBoxMenu VTickGroup",
-    "widgets.": "BusyCursor CheckTable ColorButton ColorMapMenu ColorMapWidget ComboBox DataFilterWidget DataTreeWidget DiffTreeWidget "
-    "FeedbackButton FileDialog GradientWidget GraphicsLayoutWidget GroupBox HistogramLUTWidget JoystickButton LayoutWidget PathButton "
-    "PlotWidget ProgressDialog RawImageWidget RemoteGraphicsView ScatterPlotWidget SpinBox TableWidget TreeWidget ValueLabel VerticalLabel",
+    "": "colormap colors.palette imageview SignalProxy SRTTransform SRTTransform3D "
+    "ThreadsafeTimer Transform3D util.cprint Vector WidgetGroup",
+    "graphicsItems.": "ArrowItem BarGraphItem BoxplotItem ButtonItem ColorBarItem CurvePoint "
+    "DateAxisItem ErrorBarItem FillBetweenItem GradientEditorItem GradientLegend GraphicsLayout "
+    "GraphicsWidgetAnchor GraphItem GridItem HistogramLUTItem ImageItem InfiniteLine "
+    "IsocurveItem LabelItem LegendItem LinearRegionItem PColorMeshItem PlotCurveItem "
+    "PlotDataItem PlotItem ROI ScaleBar ScatterPlotItem TargetItem TextItem "
+    "UIGraphicsItem ViewBox.ViewBoxMenu VTickGroup",
+    "widgets.": "BusyCursor CheckTable ColorButton ColorMapMenu ColorMapWidget ComboBox "
+    "DataFilterWidget DataTreeWidget DiffTreeWidget FeedbackButton FileDialog "
+    "GradientWidget GraphicsLayoutWidget GroupBox HistogramLUTWidget JoystickButton "
+    "LayoutWidget PathButton PlotWidget ProgressDialog RawImageWidget RemoteGraphicsView "
+    "ScatterPlotWidget SpinBox TableWidget TreeWidget ValueLabel VerticalLabel",
 }
-"""Modules of pyqtgraph 0.14 that are not imported with it: `pg` lacks their names. Take out of here what is to be used."""
+"""Modules of pyqtgraph 0.14 that are not imported, so `pg` lacks their names."""
 _ABSENT = ("PySide6.QtSvg", "PySide6.QtTest")
-"""Modules without which it does."""
+"""Optional modules of Qt."""
 
 
 class _Mirror(ModuleType):
-    """A module of pyqtgraph's that has what one of Qt's has."""
+    """A module of pyqtgraph that fetches names from one of Qt."""
 
     def __init__(self, source: ModuleType) -> None:
         super().__init__(f"pyqtgraph.Qt.{source.__name__.rpartition('.')[2]}")
@@ -46,7 +50,7 @@ class _Mirror(ModuleType):
 
 
 class _Nothing(ModuleType):
-    """Stands where a module is left out: no name of it is there to be copied, and one that is asked for is None."""
+    """A module that was left out: it lists no names, and every name that is requested is None."""
 
     def __getattr__(self, name: str) -> None:
         if name.startswith("__"):
@@ -55,7 +59,7 @@ class _Nothing(ModuleType):
 
 @contextmanager
 def _mirrored(*sources: ModuleType) -> Iterator[None]:
-    """Meanwhile Qt's modules list no names to copy."""
+    """Let Qt's modules list no names to copy for a while."""
     for source in sources:
         mirror = _Mirror(source)
         sys.modules[mirror.__name__] = mirror
@@ -69,9 +73,9 @@ def _mirrored(*sources: ModuleType) -> Iterator[None]:
 
 @contextmanager
 def _replaced(modules: Mapping[str, ModuleType | None]) -> Iterator[None]:
-    """Meanwhile these stand for what is under their names, None for nothing at all; whoever imports one later gets it as it is."""
+    """Replace modules for a while; None means that a module does not exist."""
     before = {name: sys.modules[name] for name in modules if name in sys.modules}
-    sys.modules.update(modules)  # type: ignore[arg-type]  # None is what Python's import system takes for "not there"
+    sys.modules.update(modules)  # type: ignore[arg-type]  # None means "not there" to Python
     try:
         yield
     finally:

@@ -40,12 +40,12 @@ class Ring:
 
     @property
     def times(self) -> Floats:
-        """Return a view of all times, [n] seconds since the epoch, valid until the next append."""
+        """Return a view of all times in seconds, [n], valid until the next append."""
         return self._rows[0, self._end - len(self) : self._end]
 
     @property
     def values(self) -> Floats:
-        """Return a view of all values, [columns, n] with NaN for none, valid until the next append."""
+        """Return a view of all values, [columns, n], NaN for none, valid until the next append."""
         return self._rows[1:, self._end - len(self) : self._end]
 
     def append(self, time: float, values: Floats, interval: float) -> None:

@@ -85,8 +85,8 @@ def diagnostics(snapshot: Snapshot | None, alerts: tuple[Alert, ...] = ()) -> st
         (
             "Alerts",
             [
-                f"{clock(a.raised)}  {'raised' if a.cleared is None else 'over'}  {a.rule}: {a.text}"
-                for a in alerts
+                f"{clock(alert.raised)}  {_alert_state(alert)}  {alert.rule}: {alert.text}"
+                for alert in alerts
             ],
         ),
     ]
@@ -99,6 +99,10 @@ def diagnostics(snapshot: Snapshot | None, alerts: tuple[Alert, ...] = ()) -> st
     for title, body in parts:
         lines += ["", f"## {title}", *(body or ["none"])]
     return scrub("\n".join(lines)) + "\n"
+
+
+def _alert_state(alert: Alert) -> str:
+    return "raised" if alert.cleared is None else "over"
 
 
 def _machine() -> list[str]:

@@ -90,7 +90,8 @@ SETTINGS = (
         "on_job_end",
         "Command at the end",
         "A program with arguments that the daemon runs after every job, without a shell and for at "
-        "most a minute. GPUDECK_JOB, GPUDECK_STATUS and GPUDECK_NAME describe the job. Empty: none.",
+        "most a minute. GPUDECK_JOB, GPUDECK_STATUS and GPUDECK_NAME describe the job. Empty: "
+        "none.",
         "text",
         group="Jobs",
     ),
@@ -132,8 +133,9 @@ SETTINGS = (
     Setting(
         "model_folder",
         "Model folder",
-        "A folder with the .safetensors files, or a .pth file, of an RWKV-7 model. Empty: the small "
-        "model that comes with GPU Deck. template: no model; all texts are written from templates.",
+        "A folder with the .safetensors files, or a .pth file, of an RWKV-7 model. Empty: the "
+        "small model that comes with GPU Deck. template: no model; all texts are written from "
+        "templates.",
         "folder",
         group="Assistant",
     ),
@@ -272,8 +274,8 @@ SETTINGS = (
         "clean_folders",
         "Folders",
         "Folders to search for core dumps and duplicate models, separated by commas. The caches of "
-        "Triton, PyTorch and CUDA, the files of jobs and shared memory are always searched. Nothing "
-        "else is ever touched.",
+        "Triton, PyTorch and CUDA, the files of jobs and shared memory are always searched. "
+        "Nothing else is ever touched.",
         "text",
         group="Clean-up",
     ),

@@ -149,7 +149,7 @@ def filter_box(hint: str) -> QLineEdit:
 
 @dataclass(frozen=True)
 class Stretch:
-    """Give an item of a row or column the room that is left over; without an item, leave it empty."""
+    """Give an item of a row or column the remaining room; without an item, leave it empty."""
 
     item: QWidget | QLayout | None = None
     factor: int = 1

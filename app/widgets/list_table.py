@@ -1,4 +1,4 @@
-"""Show the rows of a page as a table to choose from, in a card, with a text while there are none."""
+"""Show the rows of a page as a table in a card, or a text while there are none."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ class ListTable(QTableView):
     """A table in which the user chooses one row at a time."""
 
     def selectAll(self) -> None:
-        """Ignore Ctrl+A: no page acts on all rows, and Qt would visit each of a hundred thousand."""
+        """Ignore Ctrl+A: no page acts on all rows, and Qt would visit every one of them."""
 
     def choose_row(self, row: int, column: int = 0) -> None:
         """Make a row the current one, if it is not."""

@@ -1,4 +1,4 @@
-"""Paint a chart whose marks show their values when the user points at them or moves to them by key."""
+"""Paint charts whose marks show their values when the user points at or moves to them."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ class MarkChart(QWidget):
         return min(found)[1] if found else None
 
     def mark_beside(self, step: QPointF) -> int | None:
-        """Return the index of the nearest mark in a direction; of the first if none is chosen yet."""
+        """Return the index of the nearest mark in a direction; 0 if none is chosen yet."""
         marks = self.marks()
         if self.current is None:
             return 0

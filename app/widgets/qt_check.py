@@ -1,4 +1,4 @@
-"""Says in one line which system package Qt lacks. Imports no Qt by itself, so that it works where Qt does not."""
+"""Name the system package that Qt lacks. This module imports no Qt, so it works without it."""
 
 from __future__ import annotations
 
@@ -37,28 +37,36 @@ _PACKAGES = {
     "libSM.so.6": ("libsm6", "libSM"),
     "libICE.so.6": ("libice6", "libICE"),
 }
-"""Library: its package on Debian and Ubuntu, and on Fedora."""
+"""The packages of each library on Debian and Ubuntu, and on Fedora."""
 
 _LIBRARY = re.compile(r"lib[\w+.-]+?\.so(?:\.\d+)*")
 
 
 def explain(message: str) -> str:
-    """One line that says what to install, from the message of an ImportError, of the dynamic linker, or of Qt."""
+    """Return one line that says what to install.
+
+    Args:
+        message: The message of an ImportError, of the dynamic linker, or of Qt.
+    """
     found = _LIBRARY.search(message)
     library = found.group() if found else "libxcb-cursor.so.0" if "xcb-cursor" in message else ""
     if not library:
         reason = message.strip().splitlines()[-1] if message.strip() else "no reason was given"
-        return f"the window cannot open: {reason}. Install the packages again: pip install --force-reinstall PySide6-Essentials pyqtgraph"
+        again = "pip install --force-reinstall PySide6-Essentials pyqtgraph"
+        return f"the window cannot open: {reason}. Install the packages again: {again}"
+    missing = f"the window needs {library}, which is missing."
     if library in _PACKAGES:
         debian, fedora = _PACKAGES[library]
-        return f"the window needs {library}, which is missing. Debian, Ubuntu: sudo apt install {debian}. Fedora: sudo dnf install {fedora}"
-    return f"the window needs {library}, which is missing. Find its package with: apt-file search {library}, or: dnf provides '*/{library}'"
+        install = f"Debian, Ubuntu: sudo apt install {debian}. Fedora: sudo dnf install {fedora}"
+        return f"{missing} {install}"
+    search = f"apt-file search {library}, or: dnf provides '*/{library}'"
+    return f"{missing} Find its package with: {search}"
 
 
 def problem(environ: Mapping[str, str] = os.environ) -> str | None:
-    """Why a window cannot open here, as one line; None where it can.
+    """Explain in one line why a window cannot open here; return None if it can.
 
-    Qt ends the process where a platform plugin cannot be loaded, so what the plugin needs is tried first.
+    Qt ends the process if it cannot load a platform plugin, so this tries what the plugin needs.
     """
     try:
         importlib.import_module("PySide6.QtWidgets")
@@ -70,13 +78,13 @@ def problem(environ: Mapping[str, str] = os.environ) -> str | None:
 
 
 def uses_x11(environ: Mapping[str, str]) -> bool:
-    """Whether Qt will take its xcb plugin."""
+    """Report if Qt will use its xcb plugin."""
     chosen = environ.get("QT_QPA_PLATFORM", "").split(":")[0].split(";")[0]
     return chosen == "xcb" or (not chosen and not environ.get("WAYLAND_DISPLAY"))
 
 
 def _wayland_problem(environ: Mapping[str, str]) -> str | None:
-    """Asks the compositor for a connection, as Qt will, unless another platform was named."""
+    """Try to connect to the compositor, as Qt will, unless another platform is chosen."""
     name = environ.get("WAYLAND_DISPLAY", "")
     if not name or environ.get("QT_QPA_PLATFORM", "").split(":")[0].split(";")[0] not in (
         "",
@@ -89,7 +97,10 @@ def _wayland_problem(environ: Mapping[str, str]) -> str | None:
         try:
             connection.connect(str(path))
         except OSError:
-            return f"the Wayland display {str(path)!r} does not answer. Correct WAYLAND_DISPLAY, or unset it to use DISPLAY, or none"
+            return (
+                f"the Wayland display {str(path)!r} does not answer. "
+                "Correct WAYLAND_DISPLAY, or unset it to use DISPLAY, or none"
+            )
     return None
 
 
@@ -106,7 +117,7 @@ def _plugin_problem() -> str | None:
 
 
 def _display_problem(display: str) -> str | None:
-    """Asks the X server for a connection, as Qt will."""
+    """Try to connect to the X server, as Qt will."""
     try:
         xcb = ctypes.CDLL("libxcb.so.1")
     except OSError as e:
@@ -116,5 +127,8 @@ def _display_problem(display: str) -> str | None:
     refused = xcb.xcb_connection_has_error(connection)
     xcb.xcb_disconnect(connection)
     if refused:
-        return f"the display {display!r} does not answer. Correct DISPLAY, or unset it to run without a window (gpudeck tour)"
+        return (
+            f"the display {display!r} does not answer. "
+            "Correct DISPLAY, or unset it to run without a window (gpudeck tour)"
+        )
     return None

@@ -1,4 +1,4 @@
-"""Rich text that is data: it may be read, selected and copied, and it can load, open and run nothing."""
+"""Show rich text that can be read and copied, but cannot load, open or run anything."""
 
 from __future__ import annotations
 
@@ -22,14 +22,17 @@ from PySide6.QtGui import (
 from PySide6.QtWidgets import QFrame, QSizePolicy, QTextBrowser, QWidget
 
 from app.widgets import theme
-from app.widgets.citations import Citation, Told, tooltip
+from app.widgets.citations import Citation, CitedFact, tooltip
 
 _FACTS = "fact:"
-"""What a link to facts begins with; their places follow."""
+"""The scheme of links to facts; the indices of the facts follow."""
 
 
 class SafeText(QTextBrowser):
-    """No link leads anywhere but to the facts of a text, no image or style sheet is loaded, from no place. Emits `cited` with these."""
+    """Show text whose only links lead to facts, and which loads no images and no style sheets.
+
+    Emits `cited` with the indices of the facts of a link.
+    """
 
     cited = Signal(list)
 
@@ -54,44 +57,43 @@ class SafeText(QTextBrowser):
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
         if event.oldSize().height() < self.fontMetrics().height():
-            self.verticalScrollBar().setValue(
-                0
-            )  # what was filled while it had no height was scrolled to its cursor
+            # text that was set while there was no height was scrolled to its cursor
+            self.verticalScrollBar().setValue(0)
 
     def loadResource(self, kind: int, name: QUrl | str) -> QImage:
-        # Qt would read the file itself if this returned nothing.
+        # without an image, Qt would read the file itself
         return self._nothing
 
     def show_markdown(self, text: str) -> None:
-        """Markdown as on GitHub, HTML in it as plain text."""
+        """Show GitHub's Markdown; HTML in it is shown as plain text."""
         features = (
             QTextDocument.MarkdownFeature.MarkdownDialectGitHub
             | QTextDocument.MarkdownFeature.MarkdownNoHTML
         )
-        # the joiner keeps a unit on one line: Qt would break it after the slash
+        # the joiner keeps Qt from breaking the line after the slash
         self.document().setMarkdown(text.replace("TFLOP/s", "TFLOP/\u2060s"), features)
         self._space_out()
 
-    def cite(self, citations: Sequence[Citation], facts: Sequence[Told]) -> None:
-        """Let each figure lead to its facts: a dotted line, a tooltip, and `cited` where it is clicked."""
+    def cite(self, citations: Sequence[Citation], facts: Sequence[CitedFact]) -> None:
+        """Link each value to its facts, with a dotted line and a tooltip."""
         shown = self.document().toPlainText()
         wide = not shown.isascii()  # Qt counts in UTF-16
         for citation in citations:
             start, end = (
                 (_utf16(shown, at) if wide else at) for at in (citation.start, citation.end)
             )
-            cursor, look = QTextCursor(self.document()), QTextCharFormat()
+            cursor, char_format = QTextCursor(self.document()), QTextCharFormat()
             cursor.setPosition(start)
             cursor.setPosition(end, QTextCursor.MoveMode.KeepAnchor)
-            look.setAnchor(True)
-            look.setAnchorHref(_FACTS + ",".join(map(str, citation.facts)))
-            look.setToolTip(escape(tooltip(citation, facts)).replace("\n", "<br>"))
-            look.setUnderlineStyle(QTextCharFormat.UnderlineStyle.DotLine)
-            look.setUnderlineColor(QColor(theme.tokens().muted))
-            cursor.mergeCharFormat(look)
+            char_format.setAnchor(True)
+            char_format.setAnchorHref(_FACTS + ",".join(map(str, citation.facts)))
+            char_format.setToolTip(escape(tooltip(citation, facts)).replace("\n", "<br>"))
+            char_format.setUnderlineStyle(QTextCharFormat.UnderlineStyle.DotLine)
+            char_format.setUnderlineColor(QColor(theme.tokens().muted))
+            cursor.mergeCharFormat(char_format)
 
     def mark_rows(self, rows: Sequence[int]) -> None:
-        """Set some rows of the table apart."""
+        """Highlight some rows of the first table."""
         tables = [
             frame
             for frame in self.document().rootFrame().childFrames()
@@ -100,9 +102,9 @@ class SafeText(QTextBrowser):
         for row in rows:
             for column in range(tables[0].columns() if tables and row < tables[0].rows() else 0):
                 cell = tables[0].cellAt(row, column)
-                look = cell.format()
-                look.setBackground(QColor(theme.tokens().accent_soft))
-                cell.setFormat(look)
+                char_format = cell.format()
+                char_format.setBackground(QColor(theme.tokens().accent_soft))
+                cell.setFormat(char_format)
 
     def _clicked(self, link: QUrl) -> None:
         if link.toString().startswith(_FACTS):
@@ -111,18 +113,19 @@ class SafeText(QTextBrowser):
             )
 
     def show_table(self, rows: tuple[tuple[str, str], ...]) -> None:
-        """Captions on the left, values on the right; both plain text."""
+        """Show captions on the left and values on the right, as plain text."""
         muted = theme.tokens().muted
+        style = f"color:{muted}; padding-right:16px; white-space:nowrap"
         cells = "".join(
-            f'<tr><td style="color:{muted}; padding-right:16px; white-space:nowrap">{escape(caption)}</td><td>{escape(value)}</td></tr>'
+            f'<tr><td style="{style}">{escape(caption)}</td><td>{escape(value)}</td></tr>'
             for caption, value in rows
         )
         self.setHtml(f'<table cellspacing="0" cellpadding="2">{cells}</table>')
 
     def _space_out(self) -> None:
-        """Markdown comes without any space between blocks, with large headings and heavy tables."""
+        """Add space between blocks, and reduce headings and table borders."""
         whole = QTextCursor(self.document())
-        whole.beginEditBlock()  # it is laid out once, at the end
+        whole.beginEditBlock()  # so that it is laid out only once
         block = self.document().begin()
         while block.isValid():
             _space_block(block)
@@ -143,9 +146,9 @@ def _space_block(block: QTextBlock) -> None:
     cursor, form = QTextCursor(block), block.blockFormat()
     if level := form.headingLevel():
         cursor.select(QTextCursor.SelectionType.BlockUnderCursor)
-        look = QTextCharFormat()
-        look.setProperty(QTextFormat.Property.FontSizeAdjustment, 1 if level <= 2 else 0)
-        cursor.mergeCharFormat(look)
+        char_format = QTextCharFormat()
+        char_format.setProperty(QTextFormat.Property.FontSizeAdjustment, 1 if level <= 2 else 0)
+        cursor.mergeCharFormat(char_format)
     if form.hasProperty(QTextFormat.Property.BlockCodeFence):
         form.setBackground(QColor(theme.tokens().sunken))
         last = not block.next().blockFormat().hasProperty(QTextFormat.Property.BlockCodeFence)
@@ -158,7 +161,7 @@ def _space_block(block: QTextBlock) -> None:
 
 
 class FittedText(SafeText):
-    """Wants to be as high as its text, and scrolls where there is less room."""
+    """Be as high as the text, and scroll where there is less room."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)

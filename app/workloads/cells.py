@@ -71,7 +71,7 @@ def name(cell: Cell) -> str:
 
 
 def problem(cell: Cell) -> str:
-    """Describe the shape: `batch 1, heads 16 over 4, sequence 4096, head size 128, bfloat16, ...`."""
+    """Describe the shape: `batch 1, heads 16 over 4, sequence 4096, head size 128, ...`."""
     heads = f"{cell.heads}" if cell.heads == cell.kv_heads else f"{cell.heads} over {cell.kv_heads}"
     mask = ", causal" if cell.causal else ""
     sizes = f"batch {cell.batch}, heads {heads}, sequence {cell.seq}, head size {cell.head_dim}"

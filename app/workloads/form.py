@@ -47,7 +47,8 @@ class WorkloadForm:
         match self.workload.name:
             case "gemm":
                 n, size = int(self.values["size"]), _BYTES[self.values["dtype"]]
-                return f"{scaled(2.0 * n**3, 'FLOP')} a call · {memory(3.0 * n * n * size)} of matrices"
+                matrices = memory(3.0 * n * n * size)
+                return f"{scaled(2.0 * n**3, 'FLOP')} a call · {matrices} of matrices"
             case "copy":
                 return f"{memory(2 * 2**20 * float(self.values['mib']))} of buffers"
             case "rain":

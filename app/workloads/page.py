@@ -35,7 +35,10 @@ from scheduler.protocol.jobs import Done, Failed, Job
 from scheduler.protocol.snapshot import Snapshot
 from scheduler.verbs.jobs import GetJob
 
-EMPTY = "This workload has not run yet. Fill in the form and choose Run to see progress and results here."
+EMPTY = (
+    "This workload has not run yet. "
+    "Fill in the form and choose Run to see progress and results here."
+)
 CEILINGS = ("gemm", "copy")
 """The workloads that measure the ceilings of a roofline."""
 _MOST_WHOLE = 4

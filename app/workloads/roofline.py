@@ -95,7 +95,7 @@ def attainable(intensity: float, made: Roofline) -> float:
 
 
 def ticks(low: float, high: float) -> tuple[float, ...]:
-    """Return powers of ten from `low` to `high`, and 2 and 5 times them if those are not too many."""
+    """Return powers of ten from `low` to `high`, with 2 and 5 times them if there are few."""
     steps = (1, 2, 5) if high / low < _MANY else (1,)
     first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
     every = (step * 10.0**power for power in range(first, last + 1) for step in steps)
