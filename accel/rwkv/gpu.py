@@ -26,7 +26,7 @@ _SPLITS = 16
 """The parts in which the channel mix's second matrix is summed, so that all processors
 have work.
 """
-_COMPUTE = {torch.float32: tl.float32, torch.float16: tl.float16, torch.bfloat16: tl.bfloat16}
+COMPUTE = {torch.float32: tl.float32, torch.float16: tl.float16, torch.bfloat16: tl.bfloat16}
 
 
 class Tile(NamedTuple):
@@ -338,7 +338,7 @@ class Step:
             "BLOCK_B": max(16, 1 << (self._batch - 1).bit_length()) if self._batch > 1 else 1,
             "TURNED": first.turned,
             "LANES": 32 * tile.warps * (16 // arena.element_size()) // tile.rows,
-            "COMPUTE": _COMPUTE[self._parameters.dtype],
+            "COMPUTE": COMPUTE[self._parameters.dtype],
         }
         self._launch(kernels.project, len(plan), arguments, constants, options, *tensors)
 

@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from accel.rwkv import weights, wkv
+from accel.rwkv import wkv
 from accel.rwkv.layers import Memory, Recurrence, advance, norm, project
 from accel.rwkv.parameters import arrange
 from accel.rwkv.state import State
+from accel.rwkv.weights import load
 
 if TYPE_CHECKING:
     from accel.rwkv import cpu, gpu, prompt
@@ -60,11 +61,11 @@ class RWKV7:
         self.parameters = sum(tensor.numel() for tensor in tensors.values())
         self.identity = _identity(tensors)
         """A digest of names, shapes and samples of all weights, which identifies the model."""
-        self._weights = arrange(dict(tensors), torch.device(device), dtype)
-        self.vocabulary, self.channels = self._weights.embeddings.shape
-        self.nbytes = self._weights.nbytes
+        self.weights = arrange(dict(tensors), torch.device(device), dtype)
+        self.vocabulary, self.channels = self.weights.embeddings.shape
+        self.nbytes = self.weights.nbytes
         """Bytes of the weights."""
-        self.device = self._weights.device
+        self.device = self.weights.device
         self.chunk = _LONGEST_CHUNK[self.device.type]
         """Tokens of a prompt that are computed at once. Always the same, so that results are
         reproducible.
@@ -74,9 +75,9 @@ class RWKV7:
         self._gpu: dict[int, gpu.Step] = {}
         self._prompt: prompt.Prompt | None = None
         self._together = _TOGETHER.get(dtype, 1)
-        if self._weights.device.type == "cpu" and self._weights.dtype == torch.float32 and compiled:
+        if self.weights.device.type == "cpu" and self.weights.dtype == torch.float32 and compiled:
             self.use_compiled()
-        if self._weights.device.type == "cpu":
+        if self.weights.device.type == "cpu":
             of_a_layer = sum(
                 t.numel() for name, t in tensors.items() if name.startswith("blocks.0.")
             )
@@ -105,7 +106,7 @@ class RWKV7:
         Raises:
             ModelError: The model cannot be used (see `accel.rwkv.weights.load`).
         """
-        return cls(weights.load(path), device, dtype, compiled=compiled)
+        return cls(load(path), device, dtype, compiled=compiled)
 
     def use_compiled(self) -> None:
         """Use code compiled for this CPU from now on, for weights in fp32 or int8.
@@ -114,15 +115,15 @@ class RWKV7:
         """
         from accel.rwkv import cpu
 
-        self._recurrence, self._cpu = cpu.recurrence, cpu.Step(self._weights)
+        self._recurrence, self._cpu = cpu.recurrence, cpu.Step(self.weights)
 
     def fresh(self, batch: int = 1) -> State:
         """Return the state of `batch` sequences before their first tokens."""
         return State.fresh(
-            len(self._weights.layers),
+            len(self.weights.layers),
             self.channels,
-            self._weights.device,
-            self._weights.dtype,
+            self.weights.device,
+            self.weights.dtype,
             batch,
         )
 
@@ -163,7 +164,7 @@ class RWKV7:
         for start in range(0, len(tokens), self.chunk):
             part = tokens[start : start + self.chunk]
             if self.device.type == "cpu":
-                x, before = self._rows([part], before, on_chunk)
+                x, before = self.last_layer([part], before, on_chunk)
             else:
                 x, before = self._prompt_of(len(part))(part, before)
                 torch.cuda.current_stream(
@@ -187,10 +188,10 @@ class RWKV7:
             raise ValueError(
                 f"a state of {state.batch} sequences takes as many tokens; got {len(tokens)}"
             )
-        if self._weights.device.type == "cuda":
+        if self.weights.device.type == "cuda":
             return self._on_gpu(len(tokens))(tokens, state)
         if self._cpu is None or len(tokens) >= self._together:
-            x, state = self._rows([[token] for token in tokens], state, lambda: None)
+            x, state = self.last_layer([[token] for token in tokens], state, lambda: None)
             return self._logits(x), state
         if len(tokens) == 1:
             logits, state = self._cpu(tokens[0], state)
@@ -206,9 +207,9 @@ class RWKV7:
         from accel.rwkv.prompt import Prompt
 
         if length < self.chunk:
-            return Prompt(self._weights, length)
+            return Prompt(self.weights, length)
         if self._prompt is None:
-            self._prompt = Prompt(self._weights, length, captured=True)
+            self._prompt = Prompt(self.weights, length, captured=True)
         return self._prompt
 
     def _on_gpu(self, batch: int) -> gpu.Step:
@@ -218,7 +219,7 @@ class RWKV7:
         from accel.rwkv import gpu
 
         if batch not in self._gpu:
-            self._gpu[batch] = gpu.Step(self._weights, batch)
+            self._gpu[batch] = gpu.Step(self.weights, batch)
         return self._gpu[batch]
 
     def _check(self, tokens: Sequence[int]) -> None:
@@ -229,13 +230,13 @@ class RWKV7:
                 f"tokens are from 0 to {self.vocabulary - 1}; got {min(tokens)} to {max(tokens)}"
             )
 
-    def _rows(
+    def last_layer(
         self, tokens: Sequence[Sequence[int]], before: State, on_chunk: Callable[[], None]
     ) -> tuple[Tensor, State]:
         """Process tokens [B, T]; return the last layer's output [B, C] for the last token, and the
         state.
         """
-        w = self._weights
+        w = self.weights
         x = w.embeddings[torch.tensor(tokens, device=w.device)]
         v_first: Tensor | None = None
         after = []
@@ -251,7 +252,7 @@ class RWKV7:
 
         Prompts need only the last ones: the head of a small model is expensive.
         """
-        return project(norm(x, self._weights.norm), self._weights.head)
+        return project(norm(x, self.weights.norm), self.weights.head)
 
 
 def _identity(tensors: dict[str, Tensor]) -> str:

@@ -157,7 +157,7 @@ def _fetch_all(name: str, folder: Path, say: Callable[[Progress], None]) -> None
     if taken == len(files) and not _older(folder, files):
         shutil.rmtree(new)
         return
-    _check_room(new, wanted)
+    check_room(new, wanted)
     # Small files come first, so that the model is known before gigabytes are fetched.
     for file in wanted:
         if file.name.endswith(".safetensors"):
@@ -170,7 +170,7 @@ def _fetch_all(name: str, folder: Path, say: Callable[[Progress], None]) -> None
             lambda more, f=file, d=done: say(Progress(f.name, d + more, total)),  # type: ignore[misc]
         )
         say(Progress(file.name, done + file.size, total, checking=True))
-        _accept(new, file, name)
+        accept(new, file, name)
         done += file.size
     _finish(name, folder, files)
 
@@ -249,7 +249,7 @@ def _check_small(folder: Path, files: Sequence[File], name: str) -> None:
         )
 
 
-def _check_room(folder: Path, files: list[File]) -> None:
+def check_room(folder: Path, files: list[File]) -> None:
     there = sum(_size(folder / file.partial) for file in files)
     wanted, free = sum(file.size for file in files) - there, shutil.disk_usage(folder).free
     if wanted + _SPARE > free:
@@ -313,7 +313,7 @@ def _telling(start: int, say: Callable[[int], None]) -> type:
     return Bar
 
 
-def _accept(folder: Path, file: File, name: str) -> None:
+def accept(folder: Path, file: File, name: str) -> None:
     """Move a file to its place if it has the checksum that the hub lists."""
     grown = folder / file.partial
     if not file.matches(grown):

@@ -60,7 +60,9 @@ class Pull:
         if self.cancelled:
             return None
         if not fetched:
-            raise UserError(failed or f"fetching {self.name} ended with an error; see {self._log}")
+            raise UserError(
+                failed or f"fetching {self.name} ended with an error; see {self.log_file}"
+            )
         return model_list.add(self.folder)
 
     def cancel(self) -> None:
@@ -71,7 +73,12 @@ class Pull:
                 self._process.kill()
 
     @property
-    def _log(self) -> Path:
+    def exit_status(self) -> int | None:
+        """Return the exit status of the process; None before it ended."""
+        return None if self._process is None else self._process.returncode
+
+    @property
+    def log_file(self) -> Path:
         return model_list.folder() / "pull.log"
 
     def _started(self) -> subprocess.Popen[bytes]:
@@ -81,7 +88,7 @@ class Pull:
             "HF_HUB_DISABLE_XET": "1",
             "HF_HUB_DISABLE_PROGRESS_BARS": "0",
         }
-        log = os.open(self._log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, paths.PRIVATE_FILE)
+        log = os.open(self.log_file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, paths.PRIVATE_FILE)
         try:
             with self._lock:
                 self._process = subprocess.Popen(

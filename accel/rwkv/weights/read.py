@@ -31,7 +31,7 @@ def read(source: Path) -> dict[str, Tensor]:
         try:
             raw: dict[str, Tensor] = {}
             for file in files_of(source):
-                raw |= _read_pth(file) if file.suffix == ".pth" else _read_safetensors(file)
+                raw |= _read_pth(file) if file.suffix == ".pth" else read_safetensors(file)
         except ModelError:
             if _inode(source) == began:
                 raise
@@ -45,7 +45,7 @@ def _inode(source: Path) -> int | None:
     return source.stat().st_ino if source.exists() else None
 
 
-def _read_safetensors(file: Path) -> dict[str, Tensor]:
+def read_safetensors(file: Path) -> dict[str, Tensor]:
     try:
         return load_file(file)
     except (SafetensorError, OSError) as e:

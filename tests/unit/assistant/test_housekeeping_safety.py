@@ -427,7 +427,8 @@ def test_the_settings_define_folders_and_ages(
         (str(tmp_path / "link"), "/gone"),
     )
     assert [(cache.folder.relative_to(tmp_path), cache.depth) for cache in made.caches] == [
-        (Path(".triton/cache"), 1), (Path("inductor"), 1), (Path("ext"), 1), (Path(".nv/ComputeCache"), 0),
+        (Path(".triton/cache"), 1), (Path("inductor"), 1), (Path("ext"), 1),
+        (Path(".nv/ComputeCache"), 0),
     ]  # fmt: skip
     assert made.folders == (tmp_path / "real",), (
         "links resolved, one in another left out, and never everything"

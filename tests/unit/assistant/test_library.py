@@ -119,18 +119,12 @@ def hub(tiny, monkeypatch):
         yield made
 
 
-def status_of(pull: Pull) -> int | None:
-    """Return the exit status of the process."""
-    assert pull._process is not None
-    return pull._process.returncode
-
-
 def pulled(hub: Hub) -> tuple[Pull, list[Progress]]:
     told: list[Progress] = []
     pull = Pull(f"{hub.url}/ada/tiny")
     model = pull.run(told.append)
     assert model is not None
-    assert (status_of(pull), pull._log.read_text()) == (0, ""), "it came to a clean end"
+    assert (pull.exit_status, pull.log_file.read_text()) == (0, ""), "it came to a clean end"
     assert (model.path, model.problem) == (str(pull.folder), "")
     return pull, told
 
@@ -175,12 +169,12 @@ def test_a_file_with_a_wrong_checksum_does_not_get_its_name(tmp_path):
         file = hubs.File("model.safetensors", size, checksum)
         (tmp_path / file.partial).write_bytes(b"abc")
         with pytest.raises(UserError, match=r"model\.safetensors of ada/tiny is damaged"):
-            hubs._accept(tmp_path, file, "ada/tiny")
+            hubs.accept(tmp_path, file, "ada/tiny")
         assert not list(tmp_path.iterdir())
     for checksum in (hashlib.sha256(b"abc").hexdigest(), hashlib.sha1(b"blob 3\0abc").hexdigest()):
         file = hubs.File("model.safetensors", 3, checksum)
         (tmp_path / file.partial).write_bytes(b"abc")
-        hubs._accept(tmp_path, file, "ada/tiny")
+        hubs.accept(tmp_path, file, "ada/tiny")
         assert (tmp_path / "model.safetensors").read_bytes() == b"abc"
 
 
@@ -188,7 +182,7 @@ def test_a_model_that_the_hub_lacks_ends_the_process_with_status_1(hub):
     pull = Pull("ada/other")
     with pytest.raises(UserError, match="no model ada/other"):
         pull.run(lambda told: None)
-    assert (status_of(pull), pull._log.read_text()) == (1, "")
+    assert (pull.exit_status, pull.log_file.read_text()) == (1, "")
 
 
 @pytest.mark.slow
@@ -257,6 +251,6 @@ def test_a_full_disk_is_noticed_before_anything_is_fetched(tmp_path, monkeypatch
     monkeypatch.setattr(
         hubs.shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(10**12, 0, 3 * 2**30)
     )
-    hubs._check_room(tmp_path, [hubs.File("a", 2 * 2**30, "0" * 40)])
+    hubs.check_room(tmp_path, [hubs.File("a", 2 * 2**30, "0" * 40)])
     with pytest.raises(UserError, match="must be fetched, but the disk"):
-        hubs._check_room(tmp_path, [hubs.File("a", 3 * 2**30, "0" * 40)])
+        hubs.check_room(tmp_path, [hubs.File("a", 3 * 2**30, "0" * 40)])

@@ -269,7 +269,7 @@ def test_a_model_replaced_while_loading_is_loaded_again(folder, newer, monkeypat
     loaded = []
 
     def read(
-        file: Path, load: Callable[[Path], dict[str, torch.Tensor]] = weight_files._read_safetensors
+        file: Path, load: Callable[[Path], dict[str, torch.Tensor]] = weight_files.read_safetensors
     ) -> dict[str, torch.Tensor]:
         if len(loaded) == 1:
             for name, data in newer.items():
@@ -278,7 +278,7 @@ def test_a_model_replaced_while_loading_is_loaded_again(folder, newer, monkeypat
         loaded.append(file.name)
         return load(file)
 
-    monkeypatch.setattr(weight_files, "_read_safetensors", read)
+    monkeypatch.setattr(weight_files, "read_safetensors", read)
     found = weight_files.read(folder)
     monkeypatch.undo()
     wanted = to_hf(random_model(layers=2, channels=64, vocabulary=64, seed=2))

@@ -230,8 +230,8 @@ def test_each_device_has_its_chart_with_gaps_and_the_busiest_are_chosen() -> Non
 
 def test_the_log_of_a_job_is_quoted_without_what_steers_a_terminal() -> None:
     log = (
-        b'one\n{"gpudeck": "progress", "done": 1, "total": 2}\n\x1b[31mred\x1b[0m\x07\nwas\rstands here\n'
-        + EVIL.encode()
+        b'one\n{"gpudeck": "progress", "done": 1, "total": 2}\n'
+        b"\x1b[31mred\x1b[0m\x07\nwas\rstands here\n" + EVIL.encode()
     )
     (quoted,) = (
         b for s in composed(of_job(USED, log)).sections for b in s.blocks if isinstance(b, Excerpt)

@@ -1,6 +1,6 @@
-"""No number that is no fact: random machines, briefs and answers by the template, by writers that invent, and by models; and reports.
+"""No writer invents a number: template, inventive writers, models and reports.
 
-make truth     # 10,000 texts and 2,000 reports, models besides; `make test` checks some hundred
+`make truth` checks 10,000 texts, 2,000 reports and the models; `make test` checks some hundred.
 """
 
 from __future__ import annotations

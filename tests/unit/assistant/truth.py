@@ -1,7 +1,8 @@
-"""Counts invented numbers: random machines, briefs and answers by whoever writes, judged by a checker of its own.
+"""Count invented numbers in texts about random machines, judged by a checker of its own.
 
-The checker shares nothing with `assistant.writing.verify`. Sentence by sentence, every number with its sign and unit must be told by a fact of
-a device or job that the sentence is about, or of none; and a count (`3 jobs failed`, `7 times`) by a fact that counts just that.
+The checker shares nothing with `assistant.writing.verify`. Sentence by sentence, every number with
+its sign and unit must be in a fact about the sentence's device or job, or about none, and a count
+(`3 jobs failed`, `7 times`) in a fact that counts just that.
 """
 
 from __future__ import annotations
@@ -23,7 +24,10 @@ Facts = tuple[Fact, ...]
 Author = Any
 """An `assistant.writing.author.Author`."""
 
-_UNIT = r"%|°C|TFLOP/s|GFLOP/s|[KMGT]?i?B/s|[KMGT]?i?B|MHz|GHz|kW|mW|W|ms|µs|us|ns|min|h|d|s|J|k?Wh"
+_UNIT = (
+    r"%|°C|TFLOP/s|GFLOP/s|[KMGT]?i?B/s|[KMGT]?i?B|MHz|GHz|kW|mW|W"
+    r"|ms|µs|us|ns|min|h|d|s|J|k?Wh"
+)
 _NUMBER = re.compile(rf"((?<![\w)%])[-−–])?(\d[\d.,:e+-]*\d|\d)(?:\s?({_UNIT})(?![\w/]))?")
 _OWNER = re.compile(
     r"\b(?:(cpu|(?:replay )?gpu ?\d+|replay\d+)|job[ #]*\d+|jobs \d+(?:(?:, | and | to )\d+)*)\b",
@@ -37,8 +41,10 @@ _COUNT = re.compile(
     r")*(?:(ran|running|starting|queued|done|failed|cancelled|lost)\b)?"
 )
 _QUESTIONS = (
-    "how hot is it?", "what is the power of GPU 0?", "memory?", "which jobs failed?", "how is job 7?", "what is waiting?", "is it idle?",
-    "tflops of gpu 1", "what runs?", "which gpu is it", "which jobs are done", "were any jobs cancelled?", "hello there", "",
+    "how hot is it?", "what is the power of GPU 0?", "memory?", "which jobs failed?",
+    "how is job 7?", "what is waiting?", "is it idle?",
+    "tflops of gpu 1", "what runs?", "which gpu is it", "which jobs are done",
+    "were any jobs cancelled?", "hello there", "",
 )  # fmt: skip
 _NOTE = "\n\nWritten from the template: "
 """The note that quotes a refused text, which makes no claim."""
@@ -94,8 +100,12 @@ def _owners(text: str) -> frozenset[str]:
 
 
 def _sentences(text: str) -> Iterator[tuple[str, frozenset[str]]]:
-    """Each with the devices and jobs it is about: those it names, with "it" also those of the one before, which it is about where it names
-    none. A heading begins anew. Rows of a table are about what begins them, else also about what its head names, or what stands above."""
+    """Yield each sentence with the devices and jobs that it is about.
+
+    They are those it names, and with "it", or without names, those of the one before. A heading
+    starts anew. A table row is about what begins it, else also about what its head or the text
+    above names.
+    """
     before, above = frozenset[str](), frozenset[str]()
     in_table = False
     for line in filter(None, map(str.strip, text.split("\n"))):

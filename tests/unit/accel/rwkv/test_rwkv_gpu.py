@@ -30,7 +30,7 @@ def step_error(dtype: torch.dtype, batch: int) -> float:
     """Return the relative error of logits and states after two tokens."""
     model = RWKV7(tensors(), dtype=dtype)
     state = State.join(model.forward([5, 7, i])[1] for i in range(batch))
-    step = gpu.Step(model._weights, batch)
+    step = gpu.Step(model.weights, batch)
     _, ours = step(list(range(batch)), state)
     logits, ours = step([9] * batch, ours)
     _, known = model.step(list(range(batch)), state)
@@ -60,8 +60,8 @@ def prompt_error(dtype: torch.dtype, length: int) -> float:
     model = RWKV7(tensors(), dtype=dtype)
     _, state = model.forward([5, 7, 3])
     ids = [(37 * i) % 80 for i in range(length)]
-    x, ours = Prompt(model._weights, length)(ids, state)
-    known_x, known = model._rows([ids], state, lambda: None)
+    x, ours = Prompt(model.weights, length)(ids, state)
+    known_x, known = model.last_layer([ids], state, lambda: None)
     pairs = ((x, known_x), (ours.wkv, known.wkv), (ours.shift, known.shift))
     return max(float((a - b).float().norm() / b.float().norm()) for a, b in pairs)
 
@@ -88,10 +88,10 @@ def test_every_kernel_compiles_for_hopper_with_few_register_spills(
 ) -> None:
     monkeypatch.setattr(gpu, "prepare", lambda call, device: lambda *tensors: None)
     monkeypatch.setattr(gpu, "overlaps", lambda device: True)
-    monkeypatch.setitem(gpu._COMPUTE, torch.float32, tl.bfloat16)  # A GPU computes int8 like this.
+    monkeypatch.setitem(gpu.COMPUTE, torch.float32, tl.bfloat16)  # A GPU computes int8 like this.
     calls = {
         source(call).hash(): call
-        for call in gpu.Step(RWKV7(tensors(768), dtype=dtype)._weights, batch).calls
+        for call in gpu.Step(RWKV7(tensors(768), dtype=dtype).weights, batch).calls
     }
     kernels = {
         (call.kernel.__name__, *call.constants.values()): needs(compiled(call, 90))
@@ -124,7 +124,7 @@ def test_every_kernel_compiles_for_hopper_with_few_register_spills(
 def test_every_prompt_kernel_compiles_for_hopper_with_wide_loads(monkeypatch, dtype) -> None:
     monkeypatch.setattr(prompt, "prepare", lambda call, device: lambda *tensors: None)
     model = RWKV7(tensors(768), dtype=dtype)
-    planned = Prompt(model._weights, 512)
+    planned = Prompt(model.weights, 512)
     planned([1] * 512, model.fresh())
     found = {
         (call.kernel.__name__, *call.constants.values()): needs(compiled(call, 90))
