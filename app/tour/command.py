@@ -46,9 +46,12 @@ def run(args: Namespace) -> int:
     was_running = daemon_status().running
     try:
         begin()
-        from app.tour.steps import TourSteps  # imports Qt, which `begin` checks first
+        # both import Qt, which `begin` checks first
+        from app.tour.session import Session
+        from app.tour.steps import TourSteps
 
-        with TourSteps(out, quiet=args.json) as steps:
+        with Session() as session:
+            steps = TourSteps(session, out, quiet=args.json)
             if args.pictures:
                 pictures = steps.take_pictures()
                 print_result(args, pictures, f"pictures: {len(pictures)} in {out}")

@@ -6,8 +6,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from types import TracebackType
-from typing import Self, TypeVar
+from typing import TypeVar
 
 from app import __version__
 from app.cli.output import clear_progress, print_line, show_progress
@@ -70,25 +69,12 @@ class StepPrinter:
 class TourSteps:
     """Run the steps of the tour while the window's event loop runs."""
 
-    def __init__(self, out: Path, quiet: bool) -> None:
-        self._out = out
+    def __init__(self, session: Session, out: Path, quiet: bool) -> None:
+        self._session, self._out = session, out
         self._print = StepPrinter(quiet)
-        self._session = Session()
-        self._window = self._session.window
+        self._window = session.window
         self._state = self._window.state
         self._pictures: list[Path] = []
-
-    def __enter__(self) -> Self:
-        self._session.__enter__()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._session.__exit__(kind, value, trace)
 
     def take_pictures(self) -> list[str]:
         """Take pictures of all pages as they are, and return the names of the files."""

@@ -117,7 +117,9 @@ def test_json_output_moves_files_only_with_yes(
     assert "--yes" in printed(capsys, "clean", "--json", "--empty", status=2)
     assert told("--empty", "--older-than", "1h")["items"] == 0
     assert told("--empty", "--yes") == {"items": 1, "bytes": moved["bytes"], "left": []}
-    assert "undone, or emptied" in printed(capsys, "clean", "--undo", moved["id"], status=1)
+    assert "it was undone, or the trash was emptied" in printed(
+        capsys, "clean", "--undo", moved["id"], status=1
+    )
 
 
 def test_files_of_ended_jobs_are_moved_but_not_those_of_running_jobs(deck: Client) -> None:

@@ -86,7 +86,7 @@ def test_models_are_listed_chosen_and_removed(sh: Shell, tmp_path: Path) -> None
     sh("models", "use", "rwkv7-deck-13m")
     assert re.search(r"rwkv7-deck-13m .* in use", sh("models"))
     assert settings.load().model_folder == "", "as where none was ever chosen"
-    assert "comes with the program" in sh.fails("models", "remove", "rwkv7-deck-13m")
+    assert "ships with the program" in sh.fails("models", "remove", "rwkv7-deck-13m")
     sh("models", "use", "template")
     assert "OWNER/NAME" in sh.fails("models", "pull", "tiny-7")
     assert "Example" in sh.fails("models", "benchmark", status=2)
