@@ -56,7 +56,7 @@ def stub_driver() -> Iterator[None]:
         hopper = SimpleNamespace(major=9, minor=0, multi_processor_count=132)
         patch.setattr(torch.cuda, "get_device_properties", lambda device: hopper)
         for backend in (own.Portable, own.Hopper):
-            patch.setattr(backend, "rules", lambda self, problem: iter(()))
+            patch.setattr(backend, "rules", lambda self, problem, _direction: iter(()))
         _forget()
         try:
             yield
