@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from app.assistant.message import Curve
+from app.assistant.message_tree import Curve
 from app.charts.chart_model import scale, title
 from app.format.values import device_label
 from assistant.facts import FIELDS_SPAN, Fact

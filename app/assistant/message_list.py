@@ -10,9 +10,9 @@ from PySide6.QtCore import QEvent, QSize, Qt, Signal
 from PySide6.QtGui import QKeyEvent, QResizeEvent, QShowEvent
 from PySide6.QtWidgets import QAbstractScrollArea, QFrame, QWidget
 
-from app.assistant.bubble import Bubble
 from app.assistant.conversation import Conversation
-from app.assistant.message import Message
+from app.assistant.message_tree import Message
+from app.assistant.message_view import Bubble
 from app.widgets import theme
 
 Keeps = Literal["question", "end", "place"]

@@ -9,25 +9,25 @@ from PySide6.QtCore import QEvent, QTimer
 from PySide6.QtGui import QKeySequence, QShortcut, QShowEvent
 from PySide6.QtWidgets import QFileDialog, QHBoxLayout, QStackedWidget, QWidget
 
-from app.assistant.conversation import Conversation
-from app.assistant.conversation_export import exported
+from app.assistant.conversation import Conversation, exported
+from app.assistant.conversation_view import Talk
+from app.assistant.message_tree import Saved
 from app.assistant.preset_editor import PresetEditor
-from app.assistant.requests import FinishedAnswer, Wake
-from app.assistant.session_files import PRESETS, Preset, Summary
-from app.assistant.session_list import SessionList
-from app.assistant.session_requests import (
+from app.assistant.requests import (
     DeleteSession,
     FindSessions,
+    FinishedAnswer,
     OpenSession,
     ReadPresets,
     RenameSession,
     RestoreSession,
     SavePresets,
     SaveSession,
+    Wake,
     WriteText,
 )
-from app.assistant.talk import Talk
-from app.assistant.tree import Saved
+from app.assistant.session_files import PRESETS, Preset, Summary
+from app.assistant.session_list import SessionList
 from app.link.call import Request
 from app.link.link import Link
 from app.models.model_list import chat_offer

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from app.assistant.tree import Saved, Tree
+from app.assistant.message_tree import Saved, Tree
 from scheduler.protocol import paths
 from scheduler.protocol.errors import MALFORMED, NotFound, UserError
 

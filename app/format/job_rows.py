@@ -31,7 +31,7 @@ _NAMED = 2
 
 
 @dataclass(frozen=True)
-class Row:
+class JobRow:
     """One job in the table. Every cell is text; `share` (0 to 1) asks for a progress bar behind it."""
 
     id: int
@@ -47,7 +47,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Details:
+class JobFacts:
     id: int
     title: str
     state: str
@@ -58,10 +58,10 @@ class Details:
     doing: str
 
 
-def row(job: Job, labels: dict[str, str], now: float) -> Row:
+def job_row(job: Job, labels: dict[str, str], now: float) -> JobRow:
     state, result = job.state, result_of(job)
     devices = () if isinstance(state, Queued) else state.devices
-    return Row(
+    return JobRow(
         id=job.id,
         name=job.spec.name,
         state=state_word(job),
@@ -80,9 +80,9 @@ def _together(names: Sequence[str]) -> str:
     return f"{len(names)} GPUs" if len(names) > _NAMED else ", ".join(names)
 
 
-def details(job: Job, snapshot: Snapshot) -> Details:
+def details(job: Job, snapshot: Snapshot) -> JobFacts:
     """Everything known of one job but its log."""
-    r = row(job, device_labels(snapshot), snapshot.time)
+    r = job_row(job, device_labels(snapshot), snapshot.time)
     facts = [("Command", shlex.join(job.spec.argv)), ("Folder", job.spec.cwd)]
     facts += _place(job) or _held(job, snapshot)
     facts += _needs(job)
@@ -100,7 +100,7 @@ def details(job: Job, snapshot: Snapshot) -> Details:
         ]
     elif job.spec.params:
         facts.append(("Parameters", ", ".join(f"{k} {v}" for k, v in job.spec.params.items())))
-    return Details(
+    return JobFacts(
         job.id,
         f"Job {job.id} · {job.spec.name}",
         r.state,
@@ -172,7 +172,7 @@ def describe(job: Job) -> str:
 
 def doing(job: Job) -> str:
     """Return why a job waits, its progress, or how it ended."""
-    shown = row(job, {}, time.time())
+    shown = job_row(job, {}, time.time())
     took = f"after {shown.duration}" if shown.duration and not job.active else ""
     return ", ".join(filter(None, (shown.doing, took)))
 

@@ -1,13 +1,77 @@
-"""Two jobs side by side: what they were, needed, used and found."""
+"""Two chosen jobs side by side."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from html import escape
 
-from app.format.job_rows import details, device_labels, row
+from PySide6.QtCore import QEvent
+from PySide6.QtWidgets import QCheckBox, QVBoxLayout, QWidget
+
+from app.format.job_rows import details, device_labels, job_row
 from app.format.results import result_of
+from app.widgets import theme
+from app.widgets.controls import card, column, label, row, set_text
+from app.widgets.safe_text import SafeText
 from scheduler.protocol.jobs import Job
 from scheduler.protocol.snapshot import Snapshot
+
+
+class JobCompare(QWidget):
+    """What differs stands out; what is the same can be left out."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.title = label(strong=True)
+        self.count = label(size="small", meaning="muted")
+        self.only = QCheckBox("Only what differs")
+        self.only.toggled.connect(self._paint)
+        self.text = SafeText()
+        self.text.setAccessibleName("Two jobs side by side")
+        self.text.setAccessibleName("Comparison")
+        self._pairs: tuple[Pair, ...] = ()
+        self._heads = ("", "")
+        header = row(self.title, self.count, self.only, spacing=theme.M)
+        header.setStretch(1, 1)
+        inner = QVBoxLayout()
+        inner.setSpacing(theme.S)
+        inner.addLayout(header)
+        inner.addWidget(self.text, 1)
+        self.setLayout(column(card(inner)))
+
+    def show_jobs(self, left: Job, right: Job, snapshot: Snapshot) -> None:
+        """Show two jobs of the snapshot."""
+        pairs, heads = compare(left, right, snapshot), (f"Job {left.id}", f"Job {right.id}")
+        if (pairs, heads) == (self._pairs, self._heads):
+            return
+        at = self.text.verticalScrollBar().value() if heads == self._heads else 0
+        self._pairs, self._heads = pairs, heads
+        set_text(self.title, f"Jobs {left.id} and {right.id} side by side")
+        set_text(self.count, f"{sum(p.differs for p in pairs)} of {len(pairs)} lines differ")
+        self._paint()
+        self.text.verticalScrollBar().setValue(at)
+
+    def changeEvent(self, event: QEvent) -> None:
+        if event.type() == QEvent.Type.PaletteChange:
+            self._paint()
+        super().changeEvent(event)
+
+    def _paint(self) -> None:
+        muted = theme.tokens().muted
+        heads = "".join(f'<td width="42%"><b>{escape(head)}</b></td>' for head in self._heads)
+        cells = [f'<tr><td width="16%"></td>{heads}</tr>']
+        for pair in self._pairs:
+            if pair.differs or not self.only.isChecked():
+                color = theme.tokens().text if pair.differs else muted
+                values = "".join(
+                    f'<td style="color:{color}">{escape(v)}</td>' for v in (pair.left, pair.right)
+                )
+                cells.append(
+                    f'<tr><td style="color:{muted}; white-space:nowrap">{escape(pair.caption)}</td>{values}</tr>'
+                )
+        self.text.setHtml(
+            f'<table width="100%" cellspacing="0" cellpadding="2">{"".join(cells)}</table>'
+        )
 
 
 @dataclass(frozen=True)
@@ -41,7 +105,7 @@ def compare(left: Job, right: Job, snapshot: Snapshot) -> tuple[Pair, ...]:
 
 
 def _told(job: Job, snapshot: Snapshot) -> dict[str, str]:
-    made, shown = details(job, snapshot), row(job, device_labels(snapshot), snapshot.time)
+    made, shown = details(job, snapshot), job_row(job, device_labels(snapshot), snapshot.time)
     params = {f"  {name}": value for name, value in job.spec.params.items()}
     facts = {caption: value for caption, value in made.facts if caption != "Parameters"}
     told = {

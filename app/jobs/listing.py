@@ -11,7 +11,7 @@ from typing import overload
 
 import msgspec
 
-from app.format.job_rows import Row, device_labels, row
+from app.format.job_rows import JobRow, device_labels, job_row
 from app.format.values import plural
 from app.jobs.history import JobHistory, unpack
 from scheduler.protocol.jobs import Cancelled, Job, Queued, Spec, turn
@@ -54,7 +54,7 @@ class Line:
     """One job of the table."""
 
     id: int
-    row: Row
+    row: JobRow
     kind: str
     needs: str
     priority: int
@@ -235,7 +235,7 @@ class Listing:
 
 
 def _line(job: Job, labels: dict[str, str], now: float) -> Line:
-    made = row(job, labels, now)
+    made = job_row(job, labels, now)
     return Line(job.id, made, _kind(job, made), needs(job.spec), job.spec.priority)
 
 
@@ -270,7 +270,7 @@ def needs(spec: Spec) -> str:
     return " · ".join(parts)
 
 
-def _kind(job: Job, made: Row) -> str:
+def _kind(job: Job, made: JobRow) -> str:
     if isinstance(job.state, Queued):
         return WAITING
     if job.active:

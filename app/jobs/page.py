@@ -7,11 +7,11 @@ from PySide6.QtGui import QKeySequence, QShortcut
 from PySide6.QtWidgets import QAbstractItemView, QSplitter, QTableView, QVBoxLayout, QWidget
 
 from app.format.values import plural
-from app.jobs.compare_view import JobCompare
-from app.jobs.details_view import JobDetails
+from app.jobs.compare import JobCompare
 from app.jobs.filter_view import JobFilter
 from app.jobs.form_view import JobFormView
 from app.jobs.history import JobHistory
+from app.jobs.job_details import JobDetails
 from app.jobs.listing import RUNNING, WAITING, Listing, cancel_question, elsewhere, together
 from app.jobs.requests import RepeatJob, SearchJobs
 from app.jobs.table import PROGRESS, WIDTHS, JobTable, ProgressDelegate

@@ -15,8 +15,7 @@ from app import __version__
 from app.charts.history import SECONDS
 from app.link.link import Link
 from app.link.snapshots import SnapshotFeed
-from app.shell.notifier import Herald
-from app.shell.notify import notify
+from app.shell.notifications import Herald, notify
 from app.shell.tray import Tray
 from app.shell.window import MainWindow
 from app.strip.compact import CompactStrip

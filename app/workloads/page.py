@@ -7,8 +7,7 @@ from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QButtonGroup, QGridLayout, QScrollArea, QVBoxLayout, QWidget
 
 from accel.workloads.catalog import WORKLOADS, find
-from app.format.job_rows import device_labels
-from app.format.job_rows import row as job_row
+from app.format.job_rows import device_labels, job_row
 from app.format.results import earlier_results, result_of, summarize_result
 from app.link.link import Link
 from app.state import State

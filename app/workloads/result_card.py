@@ -8,7 +8,7 @@ from PySide6.QtCore import QEvent, Signal
 from PySide6.QtWidgets import QHBoxLayout, QSizePolicy, QWidget
 
 from accel.result import Result
-from app.format.job_rows import Row
+from app.format.job_rows import JobRow
 from app.format.results import ResultSummary
 from app.widgets import theme
 from app.widgets.controls import (
@@ -39,7 +39,7 @@ class ActiveJobCard(QWidget):
         header = row(self.title, self.state, Stretch(), spacing=theme.M)
         self.setLayout(column(header, self.doing, self.progress))
 
-    def show_job(self, job: Row) -> None:
+    def show_job(self, job: JobRow) -> None:
         """Show another job, or its new state."""
         set_text(self.title, f"Job {job.id} · {job.name}")
         set_text(self.state, job.state)
@@ -88,7 +88,7 @@ class ResultCard(QWidget):
             )
         )
 
-    def show_job(self, job: Row, summary: ResultSummary | None) -> None:
+    def show_job(self, job: JobRow, summary: ResultSummary | None) -> None:
         """Show a job that has ended, and the result that it left, if any."""
         set_text(self.title, f"Job {job.id} · {job.name}")
         outcome = ": ".join(text for text in (job.state, job.doing) if text)

@@ -21,8 +21,15 @@ from PySide6.QtCore import (
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
-from app.assistant.requests import Ask, Chat, Decide, FinishedAnswer, Wake, WriteBrief
-from app.assistant.session_requests import SessionRequest
+from app.assistant.requests import (
+    Ask,
+    Chat,
+    Decide,
+    FinishedAnswer,
+    SessionRequest,
+    Wake,
+    WriteBrief,
+)
 from app.charts.past_curves import LoadPast
 from app.jobs.requests import SearchJobs
 from app.link.call import Call

@@ -29,7 +29,7 @@ from PySide6.QtCore import QCoreApplication, QEvent, QTimer
 from PySide6.QtGui import QFont, QFontDatabase, QImage
 from PySide6.QtWidgets import QApplication, QWidget
 
-from app.assistant.message import Curve
+from app.assistant.message_tree import Curve
 from app.assistant.requests import FinishedAnswer
 from app.cleanup.requests import Scan, ScanResult, TrashContents
 from app.link.call import Call

@@ -9,7 +9,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
 
 from app.alerts.page import EMPTY
-from app.shell.notifier import Herald
+from app.shell.notifications import Herald
 from scheduler.protocol.settings import Settings
 from scheduler.protocol.snapshot import Alert
 from scheduler.verbs.alerts import Acknowledge, GetAlerts

@@ -6,8 +6,8 @@ from PySide6.QtCore import Qt
 from PySide6.QtGui import QTextDocument
 from PySide6.QtTest import QTest
 
+from app.assistant.conversation_view import Talk
 from app.assistant.requests import Ask, FinishedAnswer, WriteBrief
-from app.assistant.talk import Talk
 from assistant.messages import Chunk, Waiting
 from tests.gui import snapshots
 

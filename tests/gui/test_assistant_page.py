@@ -12,22 +12,24 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QFileDialog
 
 from app.assistant.conversation import Conversation
-from app.assistant.message import Curve
-from app.assistant.requests import Ask, FinishedAnswer, UseCpu, WriteBrief
-from app.assistant.session_files import Preset, Summary
-from app.assistant.session_requests import (
+from app.assistant.conversation_view import Talk
+from app.assistant.message_tree import Curve, Saved
+from app.assistant.requests import (
+    Ask,
     DeleteSession,
     FindSessions,
+    FinishedAnswer,
     OpenSession,
     ReadPresets,
     RenameSession,
     RestoreSession,
     SavePresets,
     SaveSession,
+    UseCpu,
+    WriteBrief,
     WriteText,
 )
-from app.assistant.talk import Talk
-from app.assistant.tree import Saved
+from app.assistant.session_files import Preset, Summary
 from app.link.link import Link
 from app.report.file import SaveReport
 from app.widgets import theme

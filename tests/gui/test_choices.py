@@ -5,10 +5,9 @@ from __future__ import annotations
 from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
 
-from app.assistant.bubble import Bubble
 from app.assistant.conversation import Conversation
-from app.assistant.requests import Ask, FinishedAnswer
-from app.assistant.session_requests import SessionRequest
+from app.assistant.message_view import Bubble
+from app.assistant.requests import Ask, FinishedAnswer, SessionRequest
 from assistant.intents.choices import clarifying_question, distinct_choices
 from assistant.intents.tool_call import ToolCall
 from tests.gui.conftest import Fed

@@ -6,7 +6,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from app.jobs.charts import OWN
+from app.jobs.job_charts import OWN
 from scheduler.protocol.devices import Process
 from scheduler.protocol.jobs import Done
 from tests.gui import snapshots

@@ -8,8 +8,8 @@ from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QFileDialog
 
+from app.jobs.job_details import RENEW_S
 from app.jobs.requests import ReadLog
-from app.jobs.timeline import RENEW_S
 from app.report.file import WriteReport
 from scheduler.protocol.jobs import Event, Queued, Usage
 from scheduler.protocol.log_file import Output

@@ -11,8 +11,8 @@ from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
 
 from app.assistant.conversation import Conversation
+from app.assistant.conversation_view import Talk
 from app.assistant.requests import FinishedAnswer
-from app.assistant.talk import Talk
 from app.widgets import theme
 from assistant.messages import Chunk
 from tests.gui.conftest import Fed

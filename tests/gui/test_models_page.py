@@ -10,7 +10,7 @@ from PySide6.QtCore import QMimeData, QPointF, Qt, QUrl
 from PySide6.QtGui import QDropEvent
 from PySide6.QtTest import QTest
 
-from app.assistant.message import UNCHECKED
+from app.assistant.message_tree import UNCHECKED
 from app.assistant.requests import Chat, FinishedAnswer
 from app.link.link import Link
 from app.models.page import ModelsPage

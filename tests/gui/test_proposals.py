@@ -9,9 +9,8 @@ from PySide6.QtCore import Qt, QUrl
 from PySide6.QtTest import QTest
 
 from app.assistant.conversation import Conversation
-from app.assistant.requests import Decide, FinishedAnswer
-from app.assistant.session_requests import SessionRequest
-from app.assistant.tree import Saved
+from app.assistant.message_tree import Saved
+from app.assistant.requests import Decide, FinishedAnswer, SessionRequest
 from assistant.tools.proposal import Proposal
 from tests.gui.conftest import Fed
 

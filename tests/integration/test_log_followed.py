@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from app.cli.main import main
-from app.jobs.log import LogTail
+from app.jobs.log_view import LogTail
 from app.jobs.requests import FIRST_TAIL
 from scheduler.client import Client
 from scheduler.protocol import paths, settings

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from app.cli.output import StyledLine, StyledText
-from app.format.job_rows import row
+from app.format.job_rows import job_row
 from app.format.values import clock, plural
 from app.strip.tile_model import Tile, tiles
 from scheduler.protocol.jobs import Job, Queued
@@ -120,7 +120,7 @@ def _job_lines(snapshot: Snapshot) -> list[StyledLine]:
     labels = {tile.device: tile.title for tile in tiles(snapshot)}
 
     def render(job: Job) -> StyledLine:
-        shown = row(job, labels, snapshot.time)
+        shown = job_row(job, labels, snapshot.time)
         state = ", ".join(filter(None, (shown.state, shown.device, shown.doing)))
         waiting = "muted" if isinstance(job.state, Queued) else ""
         text = f"job {job.id} · {job.spec.name}: {state}"

@@ -13,13 +13,11 @@ import pytest
 from app.assistant import conversation as conversations
 from app.assistant import session_files
 from app.assistant.answer_curves import named_readings
-from app.assistant.conversation import Conversation
-from app.assistant.conversation_export import as_markdown, code_blocks, exported
-from app.assistant.message import Curve
+from app.assistant.captions import summary_of
+from app.assistant.conversation import Conversation, as_markdown, code_blocks, exported
+from app.assistant.message_tree import Curve, Saved
 from app.assistant.requests import FinishedAnswer
 from app.assistant.session_files import PRESETS, Preset, SessionFiles
-from app.assistant.tree import Saved
-from app.assistant.writing import summary_of
 from assistant.facts import Fact
 from scheduler.protocol.errors import NotFound, UserError
 

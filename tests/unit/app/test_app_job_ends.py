@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from app.shell.notifier import Herald
+from app.shell.notifications import Herald
 from scheduler.protocol.jobs import Cancelled, Done, Failed, State
 from scheduler.protocol.settings import Settings
 from tests.gui import snapshots

@@ -1,10 +1,10 @@
 import msgspec
 import pytest
 
-from app.format.job_rows import details, device_labels, row, time_left
+from app.format.job_rows import details, device_labels, job_row, time_left
 from app.format.results import earlier_results, summarize_result
-from app.jobs.log import LogTail
-from app.jobs.timeline import story
+from app.jobs.job_details import story
+from app.jobs.log_view import LogTail
 from scheduler.protocol.jobs import Done, Event, Failed, Progress, Running, queued
 from scheduler.protocol.log_file import dropped
 from scheduler.protocol.wait_reasons import StartsNow
@@ -15,19 +15,19 @@ SNAPSHOT = snapshots.cpu_snapshot()
 
 
 def rows(snapshot):
-    return [row(job, device_labels(snapshot), snapshot.time) for job in snapshot.jobs]
+    return [job_row(job, device_labels(snapshot), snapshot.time) for job in snapshot.jobs]
 
 
 def test_who_starts_does_not_wait_and_many_devices_are_counted_in_a_row_and_named_in_full():
     made = SNAPSHOT.jobs[0]
     assert (
-        row(msgspec.structs.replace(made, state=queued(StartsNow(), NOW)), {}, NOW).doing
+        job_row(msgspec.structs.replace(made, state=queued(StartsNow(), NOW)), {}, NOW).doing
         == "starts now"
     )
     machine = snapshots.gpu_snapshot(8)
     held = tuple(state.device.id for state in machine.devices)
     eight = msgspec.structs.replace(made, state=Running("a", held, NOW, 1, 1, "b"))
-    assert row(eight, {}, NOW).device == "8 GPUs"
+    assert job_row(eight, {}, NOW).device == "8 GPUs"
     assert dict(details(eight, machine).facts)["Devices"] == ", ".join(f"GPU {i}" for i in range(8))
 
 

@@ -1,4 +1,4 @@
-"""The charts of one job: what its devices did during its time, and what of it was its own."""
+"""Two small charts of a job's devices during its time: utilisation and memory."""
 
 from __future__ import annotations
 
@@ -6,15 +6,60 @@ from dataclasses import dataclass
 
 import msgspec
 import numpy as np
+from PySide6.QtCore import QEvent
+from PySide6.QtWidgets import QWidget
 
-from app.charts.chart_model import ChartModel, CurrentValue, chart_models, scale
+from app.charts.chart_card import ChartCard
+from app.charts.chart_model import ChartModel, CurrentValue, chart_models, scale, title
+from app.charts.chart_source import ChartContents
 from app.charts.history import SECONDS
 from app.charts.job_usage import FIELDS
 from app.charts.scales import round_up
 from app.charts.series import Floats, decimate
 from app.format.job_rows import ended, started
 from app.state import State
+from app.widgets import theme
+from app.widgets.controls import row
 from scheduler.protocol.jobs import Job, Queued
+
+_HEIGHT = 132
+
+
+class JobCharts(QWidget):
+    """Hidden where there is nothing to draw."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cards = {field: ChartCard(title(field)) for field in FIELDS}
+        self.setLayout(row(*(made.frame for made in self.cards.values())))
+        self.setFixedHeight(_HEIGHT)
+        self._recolor()
+
+    def show_job(self, job: Job, state: State) -> None:
+        """Draw what is known of it now."""
+        snapshot = state.snapshot
+        made = job_charts(job, state, min(card.view.pixels for card in self.cards.values()))
+        self.setVisible(bool(made))
+        if snapshot is None:
+            return
+        palette = theme.tokens().series
+        colors = {s.device.id: palette[i % len(palette)] for i, s in enumerate(snapshot.devices)}
+        colors |= {device + OWN: theme.tokens().text for device in list(colors)}
+        for one in made:
+            here = {name: color for name, color in colors.items() if name in one.series}
+            card = self.cards[one.chart.field]
+            card.show_chart(one.chart, here)
+            card.show_contents(one.chart, one.limits, ChartContents(one.series), here)
+
+    def changeEvent(self, event: QEvent) -> None:
+        if event.type() == QEvent.Type.PaletteChange:
+            self._recolor()
+        super().changeEvent(event)
+
+    def _recolor(self) -> None:
+        for made in self.cards.values():
+            made.view.recolor()
+
 
 _MEANING = "own: of the job's processes alone, as far as the driver tells it of each process; its share of the multiprocessors, its memory"
 OWN = "/job"
@@ -52,12 +97,12 @@ def job_charts(job: Job, state: State, pixels: int) -> tuple[JobChart, ...]:
     for device in (s.device.id for s in shown.devices):
         times, values = state.history.window(device, FIELDS, start, end, width)
         own = state.job_usage.window(job.id, device, start, end)
-        for row, field in enumerate(FIELDS):
-            series[field][device] = times, values[row] / scale(field)
-            if own is not None and not np.isnan(own[1][row]).all():
-                at, thinned = decimate(own[0], own[1][row : row + 1], width)
+        for i, field in enumerate(FIELDS):
+            series[field][device] = times, values[i] / scale(field)
+            if own is not None and not np.isnan(own[1][i]).all():
+                at, thinned = decimate(own[0], own[1][i : i + 1], width)
                 series[field][device + OWN] = at, thinned[0] / scale(field)
-                made[field] = _with_own(made[field], device, own[1][row][-1] / scale(field))
+                made[field] = _with_own(made[field], device, own[1][i][-1] / scale(field))
     if all(not len(times) for times, _ in series[FIELDS[0]].values()):
         return ()
     return tuple(JobChart(made[field], (start, end), series[field]) for field in FIELDS)

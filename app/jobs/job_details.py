@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 
 from PySide6.QtCore import QEvent, Qt, Signal
 from PySide6.QtWidgets import QSplitter, QVBoxLayout, QWidget
 
-from app.format.job_rows import details
-from app.jobs.charts_view import JobCharts
-from app.jobs.log import LogTail
-from app.jobs.log_view import LogView
+from app.format.job_rows import JobFacts, details
+from app.format.values import clock
+from app.jobs.job_charts import JobCharts
+from app.jobs.log_view import LogTail, LogView
 from app.jobs.requests import ReadLog
-from app.jobs.timeline import Chapter, chapter, story
 from app.link.link import Link
 from app.report.file import FILTER, WriteReport
 from app.state import State
 from app.widgets import theme
 from app.widgets.controls import ask_save_path, button, card, column, elided, label, row, set_text
 from app.widgets.safe_text import SafeText
-from scheduler.protocol.jobs import Changes, Event, Job, Queued
+from scheduler.protocol.jobs import Changes, Event, Job, Queued, Running, Spec
 from scheduler.protocol.log_file import Output
 from scheduler.protocol.snapshot import Snapshot
 from scheduler.verbs.change import Cancel, Edit
@@ -213,3 +213,45 @@ class JobDetails(QWidget):
                 self._retry_log,
                 background=True,
             )
+
+
+RENEW_S = 5.0
+"""Seconds after which a timeline is read again: other programs may add to it."""
+
+Chapter = tuple[int, str, int, bool, float | None, Spec, float]
+
+
+def chapter(job: Job, now: float) -> Chapter:
+    """Return a value that differs where the job's timeline may have changed."""
+    stopping = isinstance(job.state, Running) and job.state.stopping
+    return job.id, job.status, job.tries, stopping, job.place, job.spec, now // RENEW_S
+
+
+_SHORT = 240
+"""Characters of a fact that are shown before the others; the rest follows after the timeline, so that no command fills the page."""
+
+
+def story(details: JobFacts, events: Sequence[Event], now: float) -> tuple[tuple[str, str], ...]:
+    """Captions and values: why it waits or ended before all else, then the facts, then one line an event, then what is long."""
+    first = tuple(fact for fact in details.facts if fact[0] == "Reason")
+    rest = tuple((name, _beginning(text)) for name, text in details.facts if name != "Reason")
+    long = tuple(
+        (f"{name}, whole", text)
+        for name, text in details.facts
+        if name != "Reason" and len(text) > _SHORT
+    )
+    lines = [f"{clock(e.time, now)}  {e.what}" + (f": {e.text}" if e.text else "") for e in events]
+    return (
+        *first,
+        *rest,
+        *((("Timeline" if i == 0 else ""), line) for i, line in enumerate(lines)),
+        *long,
+    )
+
+
+def _beginning(text: str) -> str:
+    return (
+        text
+        if len(text) <= _SHORT
+        else f"{text[:_SHORT]}… ({len(text)} characters: whole at the end)"
+    )

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import time
+from typing import TYPE_CHECKING, NamedTuple
 
-from app.assistant.conversation import Conversation
-from app.assistant.message import Curve, Message
+from app.assistant.message_tree import Curve, Message
 from app.format.values import device_label, duration, plural, significant
 from assistant.library.describe import name_of
+from assistant.tools.proposal import Decision, Proposal
 from scheduler.protocol.snapshot import Busy, Snapshot
+
+if TYPE_CHECKING:
+    from app.assistant.conversation import Conversation
 
 _ASK = (
     "Ask what happened on your GPUs, or have a brief of the last ten minutes written.\n"
@@ -86,3 +90,41 @@ def stretch_of(curve: Curve) -> str:
         time.strftime("%H:%M:%S", time.localtime(at)) for at in (curve.times[0], curve.times[-1])
     )
     return f"{first} to {last}"
+
+
+class Choice(NamedTuple):
+    """One of the answers."""
+
+    title: str
+    help: str
+    given: str
+    """What is said once it was given."""
+
+
+ANSWERS: dict[Decision, Choice] = {
+    "once": Choice("Allow once", "Do it now, this time", "Allowed once."),
+    "session": Choice(
+        "Allow for this session",
+        "Do it now; until this window is closed, do the like at once where it is asked for in plain words",
+        "Allowed, and the like of it until this window is closed.",
+    ),
+    "never": Choice(
+        "Never",
+        "Do not do it, and never propose it again (Settings, Never proposed, takes that back)",
+        "Refused, for good.",
+    ),
+}
+
+
+def standing(proposal: Proposal, decision: str, now: float) -> str:
+    """What became of it; or that nothing is done yet."""
+    if decision in ANSWERS:
+        return next(choice.given for how, choice in ANSWERS.items() if how == decision)
+    if proposal.expires <= now:
+        return "This proposal has expired, and nothing was done. Ask again."
+    return " ".join(filter(None, (proposal.note, "Nothing is done before you allow it.")))
+
+
+def said(proposal: Proposal, how: Decision) -> str:
+    """The answer, as your words in the conversation."""
+    return f"{ANSWERS[how].title}: {proposal.title}"

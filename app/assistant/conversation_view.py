@@ -10,14 +10,13 @@ from PySide6.QtCore import Qt, QTimer, Signal
 from PySide6.QtGui import QAccessible, QAccessibleAnnouncementEvent, QGuiApplication
 from PySide6.QtWidgets import QVBoxLayout, QWidget
 
-from app.assistant.conversation import Conversation
-from app.assistant.conversation_export import code_blocks
-from app.assistant.entry import Entry
+from app.assistant.captions import opening, pace
+from app.assistant.cards import UndoLine
+from app.assistant.composer import Entry
+from app.assistant.conversation import Conversation, code_blocks
 from app.assistant.message_list import MessageList
+from app.assistant.message_tree import Cut
 from app.assistant.requests import Ask, Chat, Decide, FinishedAnswer, UseCpu, WriteBrief
-from app.assistant.tree import Cut
-from app.assistant.undo_line import UndoLine
-from app.assistant.writing import opening, pace
 from app.link.call import Call, Request
 from app.link.link import Link
 from app.report.file import FILTER, SaveReport
