@@ -199,7 +199,7 @@ def test_the_doctor_repairs_what_the_daemon_refuses_and_the_queue_goes_on(
     main(["doctor", "--repair"])
     said = capsys.readouterr().out
     assert f"{JOBS} jobs were saved" in said
-    assert "The damaged file is kept" in said
+    assert "The damaged file was kept" in said
     with Client() as deck:
         assert [job.status for job in deck.jobs(JOBS)] == ["done"] * JOBS
         assert deck.job(1).spec.name == "n0"
