@@ -156,7 +156,7 @@ def test_a_head_that_is_killed_and_restarted_runs_nothing_twice(
 def test_a_cluster_that_does_not_answer_for_a_while_changes_nothing(
     deck: Client, head: Head, tmp_path: Path
 ) -> None:
-    """Ask the cluster whether it did what was requested meanwhile, instead of requesting it again."""
+    """Ask the cluster whether it did what was requested, instead of requesting it again."""
     ran, go = tmp_path / "ran", tmp_path / "go"
     job = deck.submit(shell(HOLD, ran, go), where="ray:lab")
     eventually(lambda: up(job), WAIT_S)

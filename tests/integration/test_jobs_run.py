@@ -1,4 +1,4 @@
-"""Jobs run: what a user asks for happens, and what happened is told. One daemon for the module."""
+"""Run jobs with one daemon for the module, and check what is recorded about them."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_a_job_runs_and_its_output_is_kept(shared: Client, tmp_path: Path) -> No
         (["sh", "-c", "printf '\\033[31mred\\377\\n'; exit 2"], "exit code 2: red\ufffd", 2),
     ],
 )
-def test_a_failure_says_why(
+def test_a_failure_has_a_reason(
     shared: Client, tmp_path: Path, argv: list[str], reason: str, code: int | None
 ) -> None:
     state = shared.wait(shared.submit(argv, cwd=tmp_path).id, WAIT_S).state
@@ -69,7 +69,7 @@ def test_a_failure_says_why(
     assert state.code == code
 
 
-def test_a_folder_that_is_not_there_is_named_unless_a_job_may_make_it(
+def test_a_missing_folder_is_named_unless_an_earlier_job_may_make_it(
     shared: Client, tmp_path: Path
 ) -> None:
     made, gone = tmp_path / "made", tmp_path / "gone"
@@ -83,11 +83,15 @@ def test_a_folder_that_is_not_there_is_named_unless_a_job_may_make_it(
     assert str(gone) in states[1].reason
 
 
-def test_the_environment_reaches_the_job_and_nobody_else(shared: Client, shared_home: Path) -> None:
-    code = "import os; print(os.environ['TOKEN'], os.environ.get('HOME'), sorted(k for k in os.environ if 'DECK' in k or 'CUDA' in k))"
+def test_the_environment_reaches_only_the_job(shared: Client, shared_home: Path) -> None:
+    code = (
+        "import os; print(os.environ['TOKEN'], os.environ.get('HOME'), "
+        "sorted(k for k in os.environ if 'DECK' in k or 'CUDA' in k))"
+    )
     job = shared.submit(python(code), env={"TOKEN": "s3cr3t-ü"}, name="quiet")
     assert isinstance(shared.wait(job.id, WAIT_S).state, Done)
-    names = "['CUDA_VISIBLE_DEVICES', 'GPUDECK_ARTEFACTS', 'GPUDECK_ATTEMPT', 'GPUDECK_JOB', 'GPUDECK_RESULT', 'GPUDECK_TRY']"
+    deck = [f"GPUDECK_{name}" for name in ("ARTEFACTS", "ATTEMPT", "JOB", "RESULT", "TRY")]
+    names = ["CUDA_VISIBLE_DEVICES", *deck]
     assert log_of(job) == f"s3cr3t-ü None {names}\n", "its own environment, not the daemon's"
     for shown in (shared.job(job.id), shared.jobs(), shared.snapshot()):
         assert "s3cr3t" not in repr(shown)
@@ -102,7 +106,7 @@ def test_a_job_sees_no_gpu_it_does_not_hold(shared: Client) -> None:
     assert log_of(job) == "<>\n"
 
 
-def test_words_of_any_language_and_shape_arrive(shared: Client, tmp_path: Path) -> None:
+def test_arguments_of_any_language_and_form_arrive(shared: Client, tmp_path: Path) -> None:
     folder = tmp_path / "ä b 猫 '\"$(x)"
     folder.mkdir()
     arguments = ["ü", "", "a b", "'", '"', "\n", "-x", "$HOME", "*", "猫"]
@@ -122,7 +126,7 @@ def test_a_large_environment_and_command_arrive(shared: Client) -> None:
     assert log_of(job) == "100000 100000\n"
 
 
-def test_a_command_too_large_for_the_kernel_fails_in_words(shared: Client) -> None:
+def test_a_command_too_large_for_the_kernel_fails_with_a_reason(shared: Client) -> None:
     state = shared.wait(shared.submit(["true", *["x" * 100_000] * 80]).id, WAIT_S).state
     assert isinstance(state, Failed)
     assert state.reason.endswith("Argument list too long")
@@ -140,7 +144,7 @@ def test_a_command_too_large_for_the_kernel_fails_in_words(shared: Client) -> No
         (["true"], {"env": {"LATIN": "caf\udce9"}}, "UTF-8"),
     ],
 )
-def test_what_can_never_run_is_refused_and_not_kept(
+def test_a_job_that_can_never_run_is_refused_and_not_stored(
     shared: Client, argv: list[str], more: dict[str, object], words: str
 ) -> None:
     before = shared.jobs()
@@ -164,7 +168,7 @@ def test_a_job_that_ended_cannot_be_cancelled(shared: Client) -> None:
         shared.cancel(job.id)
 
 
-def test_progress_is_seen_while_the_job_runs(shared: Client, tmp_path: Path) -> None:
+def test_progress_is_shown_while_the_job_runs(shared: Client, tmp_path: Path) -> None:
     code = """if True:
         import sys, time, os
         print('{"gpudeck":"progress","done":1,"total":4,"note":"warm"}')
@@ -191,7 +195,8 @@ def test_hostile_output_harms_only_itself(shared: Client) -> None:
         out.write(b'{"gpudeck":"progress","done":NaN,"total":1e999}\n' + b'\0' * 3_000_000 + b'\n')
         now = time.time()
         for i, flops in enumerate((0, 1.7e308)):
-            out.write(b'{"gpudeck":"progress","done":1,"total":2,"flops":%r,"time":%r}\n' % (flops, now + i * 3e-7))
+            line = b'{"gpudeck":"progress","done":1,"total":2,"flops":%r,"time":%r}\n'
+            out.write(line % (flops, now + i * 3e-7))
         out.flush()
         time.sleep(1.2)  # over two readings"""
     job = shared.submit(python(code), gpus=1)
@@ -202,7 +207,7 @@ def test_hostile_output_harms_only_itself(shared: Client) -> None:
 RESULT = "import os, json; open(os.environ['GPUDECK_RESULT'], 'w').write({})"
 
 
-def test_a_result_is_taken_over(shared: Client) -> None:
+def test_a_result_is_stored_with_the_job(shared: Client) -> None:
     code = (
         RESULT.format("json.dumps({'tflops': 1.5}, indent=1) + chr(10)")
         + "; open(os.environ['GPUDECK_ARTEFACTS'] + '/plot.svg', 'w').write('<svg/>')"
@@ -213,7 +218,7 @@ def test_a_result_is_taken_over(shared: Client) -> None:
     assert (paths.job_folder(job.id) / "artefacts" / "plot.svg").read_text() == "<svg/>"
 
 
-def test_a_long_command_comes_with_its_job_alone_and_is_run_whole(shared: Client) -> None:
+def test_lists_cut_a_long_command_that_runs_whole(shared: Client) -> None:
     argv = ("sh", "-c", "echo $#", *("x" * 9 for _ in range(100_000)))
     job = shared.submit(argv, params={"shapes": "1," * 100_000}).job
     assert shared.wait(job.id, WAIT_S).status == "done"
@@ -225,7 +230,7 @@ def test_a_long_command_comes_with_its_job_alone_and_is_run_whole(shared: Client
     assert log_of(job) == "99999\n"
 
 
-def test_a_large_result_comes_with_its_job_alone(shared: Client) -> None:
+def test_lists_cut_a_large_result(shared: Client) -> None:
     job = shared.wait(
         shared.submit(python(RESULT.format("json.dumps({'x': 'y' * 100_000})"))).id, WAIT_S
     )
@@ -250,11 +255,13 @@ def test_a_large_result_comes_with_its_job_alone(shared: Client) -> None:
         "import os; os.symlink('/proc/self/environ', os.environ['GPUDECK_RESULT'])",
         "import os; os.mkfifo(os.environ['GPUDECK_RESULT'])",
         "import os; os.mkdir(os.environ['GPUDECK_RESULT'])",
-        "import os; r = os.path.dirname(os.environ['GPUDECK_RESULT']); os.remove(r + '/log'); os.mkfifo(r + '/log')",
+        "import os; log = os.path.dirname(os.environ['GPUDECK_RESULT']) + '/log'; "
+        "os.remove(log); os.mkfifo(log)",
     ],
-    ids=["oversized", "cut", "no object", "too deep", "deep", "no UTF-8", "link", "pipe", "folder", "log is a pipe"],
+    ids=["oversized", "cut", "no object", "too deep", "deep", "no UTF-8", "link", "pipe", "folder",
+         "log is a pipe"],
 )  # fmt: skip
-def test_what_is_no_result_is_not_taken(shared: Client, code: str) -> None:
+def test_an_invalid_result_is_ignored(shared: Client, code: str) -> None:
     job = shared.wait(shared.submit(python(code)).id, WAIT_S)
     assert isinstance(job.state, Done)
     assert bytes(job.state.result) == b"null"
@@ -265,14 +272,15 @@ def test_cancel_ends_the_whole_tree_however_it_hides(shared: Client, tmp_path: P
     code = """if True:
         import os, signal, subprocess, sys, time
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        sleep = [sys.executable, "-S", "-c", "import signal, time; signal.signal(15, 1); print(flush=True); time.sleep(600)"]
+        code = "import signal, time; signal.signal(15, 1); print(flush=True); time.sleep(600)"
+        sleep = [sys.executable, "-S", "-c", code]
         pids = [os.getpid()]
         for more in ({}, {"start_new_session": True}, {"process_group": 0}):
             child = subprocess.Popen(sleep, stdout=subprocess.PIPE, **more)
             child.stdout.readline()
             pids.append(child.pid)
         told, tell = os.pipe()
-        if (pid := os.fork()) == 0:  # a daemon of the old school: its parent ends, it is nobody's child
+        if (pid := os.fork()) == 0:  # a daemon: its parent ends
             os.setsid()
             if (pid := os.fork()) == 0:
                 os.write(tell, str(os.getpid()).encode())
@@ -299,7 +307,10 @@ def test_cancel_ends_the_whole_tree_however_it_hides(shared: Client, tmp_path: P
 def test_a_job_that_ignores_sigterm_is_killed_after_the_grace(
     shared: Client, tmp_path: Path
 ) -> None:
-    code = "import signal, time, sys; signal.signal(15, signal.SIG_IGN); open(sys.argv[1], 'w').close(); time.sleep(600)"
+    code = (
+        "import signal, time, sys; signal.signal(15, signal.SIG_IGN); "
+        "open(sys.argv[1], 'w').close(); time.sleep(600)"
+    )
     job = shared.submit(python(code, tmp_path / "up"))
     eventually((tmp_path / "up").exists)
     runner = running(shared, job).runner
@@ -321,7 +332,7 @@ def test_a_job_may_clean_up_when_it_is_cancelled(shared: Client, tmp_path: Path)
     assert log_of(job) == "saved\n"
 
 
-def test_what_a_job_leaves_behind_ends_with_it(shared: Client, tmp_path: Path) -> None:
+def test_processes_that_a_job_leaves_behind_end_with_it(shared: Client, tmp_path: Path) -> None:
     job = shared.submit(["sh", "-c", f"sleep 600 & echo $! > '{tmp_path}/pid'"])
     assert isinstance(shared.wait(job.id, WAIT_S).state, Done)
     assert not lives(int((tmp_path / "pid").read_text()))
@@ -359,7 +370,9 @@ def test_jobs_without_a_device_run_side_by_side(shared: Client, tmp_path: Path) 
     assert [int(log_of(j)) for j in jobs] == [2, 2]
 
 
-def test_a_waiting_job_says_why_and_is_cancelled_at_once(shared: Client, tmp_path: Path) -> None:
+def test_a_waiting_job_has_a_reason_and_is_cancelled_at_once(
+    shared: Client, tmp_path: Path
+) -> None:
     first = shared.submit(
         python(f"import time, os\nwhile not os.path.exists('{tmp_path}/go'): time.sleep(0.01)"),
         gpus=1,
@@ -374,7 +387,7 @@ def test_a_waiting_job_says_why_and_is_cancelled_at_once(shared: Client, tmp_pat
     assert not (tmp_path / "ran").exists()
 
 
-def test_a_paused_queue_starts_nothing_until_it_goes_on(shared: Client) -> None:
+def test_a_paused_queue_starts_nothing_until_it_is_resumed(shared: Client) -> None:
     shared.pause()
     try:
         job = shared.submit(["true"])
@@ -385,7 +398,7 @@ def test_a_paused_queue_starts_nothing_until_it_goes_on(shared: Client) -> None:
     assert isinstance(shared.wait(job.id, WAIT_S).state, Done)
 
 
-def test_wait_gives_up_in_words(shared: Client) -> None:
+def test_wait_times_out_with_a_message(shared: Client) -> None:
     job = shared.submit(["sleep", "600"])
     with pytest.raises(TimeoutError, match=f"job {job.id} is still running"):
         shared.wait(job.id, 0.0)

@@ -1,4 +1,4 @@
-"""Limits of time and further attempts, with the real daemon and runner; all of it is in the job's timeline."""
+"""Test time limits and retries with the real daemon and runner, and the job's timeline."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def words(deck: Client, job: int) -> list[str]:
     return [event.what for event in deck.timeline(job)]
 
 
-def test_a_job_over_its_time_is_ended_and_has_failed(shared: Client) -> None:
+def test_a_job_over_its_time_limit_is_ended_and_fails(shared: Client) -> None:
     state = shared.wait(
         shared.submit(["sh", "-c", "echo begun; sleep 600"], timeout="0.3s").id, WAIT_S
     ).state
@@ -32,19 +32,25 @@ def test_a_job_over_its_time_is_ended_and_has_failed(shared: Client) -> None:
     assert isinstance(inside, Done)
 
 
-def test_a_job_that_saves_its_work_at_the_end_of_its_time_has_failed_all_the_same(
+def test_a_job_that_exits_cleanly_at_its_time_limit_fails_too(
     shared: Client,
 ) -> None:
-    code = "import signal, sys, time; signal.signal(15, lambda *_: (print('saved'), sys.exit(0))); time.sleep(600)"
+    code = (
+        "import signal, sys, time; "
+        "signal.signal(15, lambda *_: (print('saved'), sys.exit(0))); time.sleep(600)"
+    )
     state = shared.wait(shared.submit(python(code), timeout=1.0).id, WAIT_S).state
     assert isinstance(state, Failed)
     assert (state.reason, state.code) == ("ran longer than its limit of 1 s: saved", 0)
 
 
-def test_a_limit_holds_while_no_daemon_runs_and_takes_the_whole_tree(
+def test_a_time_limit_holds_while_no_daemon_runs_and_ends_the_whole_tree(
     cpu_home: Path, tmp_path: Path
 ) -> None:
-    code = "import os, signal, sys, time; signal.signal(15, signal.SIG_IGN); open(sys.argv[1], 'w').write(str(os.getpid())); time.sleep(600)"
+    code = (
+        "import os, signal, sys, time; signal.signal(15, signal.SIG_IGN); "
+        "open(sys.argv[1], 'w').write(str(os.getpid())); time.sleep(600)"
+    )
     with Client() as deck:
         job = ready(deck).submit(python(code, tmp_path / "pid"), timeout=1.0)
         runner = running(deck, job).runner
@@ -57,15 +63,18 @@ def test_a_limit_holds_while_no_daemon_runs_and_takes_the_whole_tree(
         assert (state.reason, state.code) == ("ran longer than its limit of 1 s", -9)
 
 
-COUNT = "import os, sys; open(sys.argv[1], 'a').write(os.environ['GPUDECK_TRY']); print('try', os.environ['GPUDECK_TRY'])\n"
+COUNT = (
+    "import os, sys; open(sys.argv[1], 'a').write(os.environ['GPUDECK_TRY']); "
+    "print('try', os.environ['GPUDECK_TRY'])\n"
+)
 
 
 def test_a_job_is_tried_again_until_it_succeeds_and_keeps_its_artefacts(
     shared: Client, tmp_path: Path
 ) -> None:
     code = (
-        COUNT
-        + "p = os.environ['GPUDECK_ARTEFACTS'] + '/checkpoint'; ok = os.path.exists(p); open(p, 'w').close(); sys.exit(not ok)"
+        COUNT + "p = os.environ['GPUDECK_ARTEFACTS'] + '/checkpoint'; ok = os.path.exists(p); "
+        "open(p, 'w').close(); sys.exit(not ok)"
     )
     job = shared.submit(python(code, tmp_path / "tries"), retries=3, backoff=0.05)
     ended = shared.wait(job.id, WAIT_S)
@@ -85,7 +94,7 @@ def test_a_job_is_tried_again_until_it_succeeds_and_keeps_its_artefacts(
     assert [p.name for p in shared.artefacts(job.id)] == ["checkpoint"]
 
 
-def test_attempts_come_to_an_end(shared: Client, tmp_path: Path) -> None:
+def test_a_job_is_retried_as_often_as_requested(shared: Client, tmp_path: Path) -> None:
     job = shared.submit(python(COUNT + "sys.exit(7)", tmp_path / "tries"), retries=2, backoff=0.02)
     state = shared.wait(job.id, WAIT_S).state
     assert isinstance(state, Failed)
@@ -93,7 +102,9 @@ def test_attempts_come_to_an_end(shared: Client, tmp_path: Path) -> None:
     assert words(shared, job.id).count("failed") == 3
 
 
-def test_a_job_that_rests_says_so_holds_up_nobody_and_can_be_cancelled(shared: Client) -> None:
+def test_a_job_between_attempts_shows_why_delays_no_other_and_can_be_cancelled(
+    shared: Client,
+) -> None:
     job = shared.submit(["false"], gpus=1, retries=1, backoff=3000)
     eventually(lambda: shared.job(job.id).tries)
     eventually(
@@ -108,7 +119,9 @@ def test_a_job_that_rests_says_so_holds_up_nobody_and_can_be_cancelled(shared: C
     assert shared.job(job.id).status == "cancelled"
 
 
-def test_an_attempt_that_is_due_after_a_crash_runs_once(cpu_home: Path, tmp_path: Path) -> None:
+def test_an_attempt_whose_delay_ended_during_a_crash_runs_once(
+    cpu_home: Path, tmp_path: Path
+) -> None:
     with Client() as deck:
         job = ready(deck).submit(
             python(COUNT + "sys.exit(1)", tmp_path / "tries"), retries=1, backoff=1.5
@@ -120,15 +133,17 @@ def test_an_attempt_that_is_due_after_a_crash_runs_once(cpu_home: Path, tmp_path
     assert (tmp_path / "tries").read_text() == "12"
 
 
-def test_a_job_that_lacked_memory_gets_more_until_it_has_the_device(
+def test_a_job_that_ran_out_of_memory_gets_more_until_it_has_the_device(
     shared: Client, tmp_path: Path
 ) -> None:
     eventually(lambda: shared.snapshot().devices[0].reading)
     code = (
         COUNT
         + """if True:
-        much = "Tried to allocate 900.00 GiB. Including non-PyTorch memory, this process has 99.00 GiB memory in use."
-        print("torch.OutOfMemoryError: CUDA out of memory.", much if os.environ["GPUDECK_TRY"] == "2" else "")
+        much = "Tried to allocate 900.00 GiB. Including non-PyTorch memory, "
+        much += "this process has 99.00 GiB memory in use."
+        second = os.environ["GPUDECK_TRY"] == "2"
+        print("torch.OutOfMemoryError: CUDA out of memory.", much if second else "")
         sys.exit(1)"""
     )
     job = shared.submit(python(code, tmp_path / "tries"), memory="1GiB")
@@ -166,7 +181,8 @@ def test_a_bar_of_tqdm_is_progress(shared: Client, tmp_path: Path) -> None:
     code = r"""if True:
         import os, sys, time
         for i in range(3):
-            sys.stderr.write(f"\rtrain:  {i * 25:3d}%|##        | {i * 25}/100 [00:01<00:03, 25.0it/s]")
+            done = i * 25
+            sys.stderr.write(f"\rtrain:  {done:3d}%|##        | {done}/100 [00:01<00:03, 25.0it/s]")
         sys.stderr.write("\r")
         sys.stderr.flush()
         while not os.path.exists(sys.argv[1]): time.sleep(0.01)"""

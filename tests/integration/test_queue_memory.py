@@ -1,4 +1,4 @@
-"""Jobs that reserve memory share a device of the real daemon; each that waits says for what, and tells later what it went through."""
+"""Share a device of the real daemon by memory, with a reason for each job that waits."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ UNTIL = "import os, sys, time\nwhile not os.path.exists(sys.argv[1]): time.sleep
 
 @pytest.fixture
 def deck(shared: Client) -> Iterator[Client]:
-    """Once the memory of the device is known; with nothing left running at the end."""
+    """Provide a client once the device's memory is known; cancel all jobs at the end."""
     eventually(lambda: shared.snapshot().devices[0].reading)
     yield shared
     for job in shared.jobs(active=True):
@@ -67,7 +67,7 @@ def test_two_jobs_share_the_device_and_a_third_that_does_not_fit_waits(
     )
 
 
-def test_more_than_the_machine_has_is_refused(deck: Client) -> None:
+def test_a_job_for_more_memory_than_the_machine_has_is_refused(deck: Client) -> None:
     with pytest.raises(
         UserError,
         match=r"^the job cannot run: needs 1048576 GiB of memory; the largest has ",
@@ -75,7 +75,7 @@ def test_more_than_the_machine_has_is_refused(deck: Client) -> None:
         deck.submit(["true"], memory="1024TiB")
 
 
-def test_a_drained_device_gets_no_job_until_it_is_given_back(deck: Client) -> None:
+def test_a_drained_device_gets_no_job_until_it_is_restored(deck: Client) -> None:
     deck.configure(drained="cpu, 7")
     try:
         job = deck.submit(["true"], gpus=1)
@@ -85,7 +85,7 @@ def test_a_drained_device_gets_no_job_until_it_is_given_back(deck: Client) -> No
     assert isinstance(deck.wait(job.id, WAIT_S).state, Done)
 
 
-def test_the_command_line_reserves_and_tells_what_a_job_went_through(
+def test_the_command_line_reserves_memory_and_shows_the_timeline(
     deck: Client, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert (

@@ -1,6 +1,7 @@
-"""make torture [SEED=n]: over a thousand faults, a table of them by kind, and how many jobs they cost. A quarter of an hour on two cores.
+"""make torture [SEED=n]: inject over a thousand faults, and print how many jobs they cost.
 
-Ends with status 1 where a job was lost, ran twice, or left a process behind.
+It takes a quarter of an hour on two cores, and ends with status 1 if a job was lost, ran twice, or
+left a process behind.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from tests.integration.torture.verdict import NEVER_RAN
 
 
 def main() -> int:
+    """Run all parts, and return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m tests.integration.torture")
     parser.add_argument("--seed", type=int, default=secrets.randbelow(2**31))
     parser.add_argument("--campaigns", type=int, default=6, help="of 110 rounds each")
@@ -47,7 +49,8 @@ def main() -> int:
         for done in as_completed(waiting):
             outcomes.append(done.result())
             print(
-                f"{time.monotonic() - started:6.0f} s  {outcomes[-1].what}: {outcomes[-1].injected.total()} faults",
+                f"{time.monotonic() - started:6.0f} s  {outcomes[-1].what}: "
+                f"{outcomes[-1].injected.total()} faults",
                 flush=True,
             )
             for line in outcomes[-1].violations:
@@ -56,7 +59,7 @@ def main() -> int:
 
 
 def _pool() -> ProcessPoolExecutor:
-    """Each part in a process of its own, as each has a GPUDECK_HOME of its own. More than there are cores: a part mostly waits."""
+    """Return a pool with more processes than cores, one for each part, as parts mostly wait."""
     return ProcessPoolExecutor(
         min(4, 2 * (os.cpu_count() or 1)),
         mp_context=multiprocessing.get_context("spawn"),

@@ -1,4 +1,4 @@
-"""A campaign: many rounds of faults against one state folder, with real daemons, runners and jobs; then the verdict."""
+"""Run many rounds of faults against one state folder, with real daemons, runners and jobs."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ from tests.support import eventually, lives
 
 HERE = Path(__file__).parent
 SETTLE_S = 600.0
-"""After so long in which no job has ended, none will."""
+"""Seconds without the end of a job after which none is expected."""
 BACKLOG = 10
-"""Jobs that may wait or run when a round begins."""
+"""The most jobs that wait or run when a round begins."""
 MEMBERS = 3
-"""Jobs of one array."""
-_WISHES: dict[str, JobOptions] = {
+"""Jobs in one array."""
+_OPTIONS: dict[str, JobOptions] = {
     "flaky": {"retries": 1, "backoff": 0.1},
     "hopeless": {"retries": 2, "backoff": 0.1},
     "overtime": {"timeout": 0.3},
@@ -47,7 +47,10 @@ T = TypeVar("T")
 
 
 class Campaign:
-    """Against the state folder that GPUDECK_HOME names; ledger and plans lie in `folder`, which is on another disk."""
+    """Run rounds against the state folder in GPUDECK_HOME.
+
+    The ledger and the plans are in `folder`, which is on another disk.
+    """
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -62,11 +65,11 @@ class Campaign:
         self.excused: set[int] = set()
         self._struck = 0
         self.bystander = 0
-        """Pid of a process that is not ours, and must not be harmed."""
+        """Pid of a process that is not ours, and must survive."""
 
     @contextlib.contextmanager
     def sabotaged(self) -> Iterator[None]:
-        """Daemons that start meanwhile carry the faults that rounds arm."""
+        """Let daemons that start meanwhile be hit by the faults that rounds arm."""
         path = os.pathsep.join(
             [str(HERE / "sabotage"), *filter(None, [os.environ.get("PYTHONPATH")])]
         )
@@ -83,7 +86,7 @@ class Campaign:
                 bystander.kill()
 
     def run(self, rounds: list[Round]) -> list[str]:
-        """All rounds, then peace until every job has ended. Returns the violations."""
+        """Run all rounds, wait until every job has ended, and return the violations."""
         with self.sabotaged():
             self.insist(lambda deck: deck.set_group("narrow", limit=NARROW))
             for number, planned in enumerate(rounds):
@@ -92,7 +95,7 @@ class Campaign:
             return self.settle()
 
     def crowd(self, count: int, kills: int) -> list[str]:
-        """`count` jobs at once, from two clients at once, while the daemon dies `kills` times. Returns the violations."""
+        """Submit `count` jobs while the daemon is killed `kills` times; return the violations."""
         with self.sabotaged():
             self.insist(lambda deck: deck.pause())
             clients = [
@@ -112,7 +115,7 @@ class Campaign:
             return self.settle()
 
     def flood(self, size: int) -> list[str]:
-        """A job prints `size` bytes as fast as it can, and the daemon dies in the middle. Returns the violations."""
+        """Kill the daemon while a job prints `size` bytes, and return the violations."""
         with self.sabotaged():
             job = self.submit("flood", size)
             assert job is not None
@@ -129,8 +132,8 @@ class Campaign:
     def submit(
         self, kind: str, *arguments: object, gpus: int = 0, after: tuple[int, ...] = ()
     ) -> Job | None:
-        """As a user's script would: again where it was refused. None where it never was acknowledged."""
-        options: JobOptions = {**_WISHES.get(kind, {}), "gpus": gpus}
+        """Submit a job, again if it is refused. Return None if it was never acknowledged."""
+        options: JobOptions = {**_OPTIONS.get(kind, {}), "gpus": gpus}
         if after:
             options["after" if kind == "child" else "after_any"] = after
         jobs = self._insist_on([self._spec(kind, options, *arguments)])
@@ -139,7 +142,7 @@ class Campaign:
         return jobs[0] if jobs else None
 
     def submit_array(self) -> tuple[Job, ...]:
-        """An array in one transaction: all of its members are acknowledged, or none."""
+        """Submit an array, of which all members are acknowledged, or none."""
         specs = [
             msgspec.structs.replace(self._spec("member", {}, index), index=index)
             for index in range(0, 2 * MEMBERS, 2)
@@ -173,7 +176,7 @@ class Campaign:
         return ()
 
     def settle(self) -> list[str]:
-        """Take all faults away, let every job end, and judge."""
+        """Disarm all faults, let every job end, and return the violations."""
         for name in ("plan", "clock"):
             (self.folder / name).unlink(missing_ok=True)
         self.insist(lambda deck: deck.pause(False))
@@ -199,7 +202,7 @@ class Campaign:
         return found + ([f"the daemon crashed:\n{log[-3000:]}"] if "Traceback" in log else [])
 
     def arm(self, kind: str, at: str, n: int, number: int = 0) -> None:
-        """See sabotage/sitecustomize.py; `number` tells this plan from the last one."""
+        """Arm a fault of sabotage/sitecustomize.py; `number` makes it differ from the last one."""
         new = self.folder / "plan.new"
         new.write_text(json.dumps({"kind": kind, "at": at, "n": n, "number": number}))
         new.rename(self.folder / "plan")
@@ -257,7 +260,7 @@ class Campaign:
             time.sleep(0.05)
 
     def _end_stubborn(self, active: tuple[Job, ...]) -> None:
-        """All of them with one order."""
+        """Cancel all of them with one request."""
         if stubborn := [
             job.id for job in active if job.spec.name == "stubborn" and not stopping(job)
         ]:
@@ -265,7 +268,7 @@ class Campaign:
                 deck.cancel_many(stubborn)
 
     def _note_strikes(self) -> None:
-        """Count what struck since the last look; the job of a runner that was killed is excused."""
+        """Count the faults that struck since the last call; excuse jobs whose runner was killed."""
         try:
             lines = (self.folder / "struck").read_text().splitlines()
         except FileNotFoundError:
@@ -294,5 +297,5 @@ class Campaign:
 
 
 def stopping(job: Job) -> bool:
-    """Whether it was told to end."""
+    """Return whether the job was asked to end."""
     return isinstance(job.state, Running) and job.state.stopping

@@ -1,4 +1,4 @@
-"""Damaged stores: the daemon must serve one, or refuse it in one line; it must not hang, crash, or half work."""
+"""Damage stores: the daemon must serve one or refuse it in one line, and neither hang nor crash."""
 
 from __future__ import annotations
 
@@ -18,11 +18,14 @@ DAMAGES = ("cut", "bytes changed", "page zeroed", "log cut", "log bytes changed"
 
 
 JOBS, WAITING = 40, 8
-"""Jobs that have ended, and that are held, each with an environment of its own."""
+"""How many jobs have ended, and how many are held, each with an environment of its own."""
 
 
 def sound_stores(folder: Path) -> dict[str, Path]:
-    """State folders with these jobs: of a daemon that was `stopped` (all is in the store), and `killed` (all is in its log)."""
+    """Make state folders with these jobs, of a daemon that was `stopped` and one that was `killed`.
+
+    In the former all is in the store, in the latter all is in its write-ahead log.
+    """
     made = {}
     for end in ("stopped", "killed"):
         with state_folder(folder / "home") as home:
@@ -46,7 +49,7 @@ def sound_stores(folder: Path) -> dict[str, Path]:
 
 
 def damage(home: Path, how: str, draw: random.Random) -> None:
-    """Spoil the store in `home`, or its write-ahead log, which a killed daemon left there."""
+    """Damage the store in `home`, or its write-ahead log, which a killed daemon left there."""
     file = home / ("gpudeck.sqlite-wal" if how.startswith("log") else "gpudeck.sqlite")
     if how == "log gone":
         file.unlink()
@@ -65,7 +68,10 @@ def damage(home: Path, how: str, draw: random.Random) -> None:
 
 
 def verdict(sound: dict[str, Path], folder: Path, how: str, draw: random.Random) -> tuple[str, str]:
-    """What the daemon makes of a copy so damaged: serves, serves what is left, refuses, crashes or deceives; and its words."""
+    """Return what the daemon does with a damaged copy, and its message.
+
+    That is serves, serves what is left, refuses, crashes or deceives.
+    """
     with state_folder(folder / "home") as home:
         shutil.copytree(sound["killed" if how.startswith("log") else "stopped"], home)
         damage(home, how, draw)
@@ -75,8 +81,8 @@ def verdict(sound: dict[str, Path], folder: Path, how: str, draw: random.Random)
                 for job in found:
                     deck.job(job.id)
                 new = deck.submit(["true"], env={})
-                if said := eventually(lambda: _said_of(deck, new.id)).strip():
-                    return "refuses", said
+                if message := eventually(lambda: _message_about(deck, new.id)).strip():
+                    return "refuses", message
                 if deceived := [
                     words
                     for job in found
@@ -85,10 +91,10 @@ def verdict(sound: dict[str, Path], folder: Path, how: str, draw: random.Random)
                 ]:
                     return "deceives", ", ".join(deceived)
         except DaemonGone as e:
-            return "crashes", f"{e}\n{_last_words()}"
+            return "crashes", f"{e}\n{_log_end()}"
         except UserError as e:
             return (
-                ("crashes", f"{e}\n{_last_words()}")
+                ("crashes", f"{e}\n{_log_end()}")
                 if "ended with an error" in str(e) or "\n" in str(e)
                 else ("refuses", str(e))
             )
@@ -101,8 +107,8 @@ def verdict(sound: dict[str, Path], folder: Path, how: str, draw: random.Random)
     )
 
 
-def _said_of(deck: Client, job: int) -> str:
-    """A blank once the job has ended, or what is said of the damage that keeps it from being started. Empty before."""
+def _message_about(deck: Client, job: int) -> str:
+    """Return a blank once the job has ended, or a message that it cannot start; empty before."""
     state = deck.job(job).state
     waits = [state.reason] if isinstance(state, Queued) else []
     return next(
@@ -116,7 +122,7 @@ def _token(number: int) -> str:
 
 
 def _run(deck: Client, job: Job) -> list[str]:
-    """What is wrong with how a held job goes on once it is let go: with the environment it was submitted with, or not at all."""
+    """Release a held job, and return the errors: it must run with its own environment, or not."""
     deck.hold(job.id, False)
     eventually(
         lambda: (
@@ -124,15 +130,15 @@ def _run(deck: Client, job: Job) -> list[str]:
             or "damaged" in f"{deck.job(job.id).state} {deck.snapshot().notices}"
         )
     )
-    said, wanted = log_of(job), _token(int(job.spec.name.split()[1]))
+    printed, wanted = log_of(job), _token(int(job.spec.name.split()[1]))
     return (
         []
-        if said in ("", wanted + "\n")
-        else [f"job {job.id} ran with {said[:20]!r} for {wanted[:20]!r}"]
+        if printed in ("", wanted + "\n")
+        else [f"job {job.id} ran with {printed[:20]!r} for {wanted[:20]!r}"]
     )
 
 
-def _last_words() -> str:
+def _log_end() -> str:
     return (
         paths.daemon_log().read_text(errors="replace")[-1500:]
         if paths.daemon_log().exists()

@@ -1,4 +1,4 @@
-"""Faults that are not armed inside the daemon: signals, falsified records, wrong clocks, full disks, failing system calls."""
+"""Inject faults from outside the daemon: signals, false records, clocks, disks, system calls."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ DAY_S = 86400
 
 
 def inject(campaign: Campaign, fault: Fault) -> bool:
-    """Whether it struck: what it is aimed at may have ended just before."""
+    """Inject the fault, and return whether it struck, as its target may have ended just before."""
     match fault.kind, fault.at:
         case "at random", "daemon":
             done = shoot_daemon()
@@ -57,7 +57,7 @@ def inject(campaign: Campaign, fault: Fault) -> bool:
 
 
 def shoot_daemon() -> bool:
-    """Kill it without waiting for anything; False where there is none at this moment."""
+    """Kill the daemon without waiting for anything, and return whether there was one."""
     try:
         pid = daemon_pid()
         if b"scheduler.daemon" not in Path(f"/proc/{pid}/cmdline").read_bytes():
@@ -80,7 +80,7 @@ def _kill_host() -> bool:
 
 
 def _with_running(campaign: Campaign, act: Callable[[int, Running], bool]) -> bool:
-    """`act` on a job that runs, where there is one soon."""
+    """Call `act` with a job that runs, and return its result; False if none runs soon."""
     end = time.monotonic() + 1.0
     while time.monotonic() < end:
         for job in campaign.insist(lambda deck: deck.jobs(1000, active=True)):
@@ -99,7 +99,7 @@ def _kill_runner(campaign: Campaign, job: int, state: Running) -> bool:
 
 
 def _falsify(campaign: Campaign, job: int, what: str) -> bool:
-    """The daemon dies, and meanwhile the pid, or the boot, of its runner comes to mean another."""
+    """Kill the daemon, and let the recorded pid or boot of a runner name another process."""
     campaign.excused.add(job)
     kill_daemon()
     value = {
@@ -121,7 +121,7 @@ def _falsify(campaign: Campaign, job: int, what: str) -> bool:
 
 
 def _at_system_call(campaign: Campaign, fault: Fault) -> bool:
-    """Real errors and deaths inside a commit, by strace(1) at the daemon's system calls."""
+    """Make the daemon's system calls inside a commit fail or kill it, with strace(1)."""
     if shutil.which("strace") is None:
         return False
     what, call = fault.at.split(" in ") if " in " in fault.at else fault.at.split(" from ")
@@ -195,7 +195,7 @@ def _fill_disk(campaign: Campaign, how: str) -> bool:
 
 
 def detach(strace: subprocess.Popen[bytes]) -> None:
-    """End a strace; one that waits for a child in the middle of its start does not hear the polite signal."""
+    """End a strace, by SIGKILL if it waits for a child that is being started."""
     strace.terminate()
     try:
         strace.wait(1.0)
@@ -211,7 +211,7 @@ def _struck(trace: Path) -> bool:
 
 @contextlib.contextmanager
 def small_disk(folder: Path, size: str = "16m") -> Iterator[Path]:
-    """A file system of its own at `folder`. Raises PermissionError for who may not mount one."""
+    """Mount a small file system at `folder`. Raises PermissionError without that permission."""
     folder.mkdir(parents=True)
     mount = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)]
     if os.getuid() != 0 or subprocess.run(mount, capture_output=True, check=False).returncode:

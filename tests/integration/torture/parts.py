@@ -1,4 +1,4 @@
-"""The parts of `make torture`: each in a process of its own, with a state folder of its own."""
+"""The parts of `make torture`, each for a process and a state folder of its own."""
 
 from __future__ import annotations
 
@@ -21,10 +21,12 @@ from tests.integration.torture.witness import read_ledger
 from tests.support import state_folder
 
 FLOOD = 10 * 2**30
-"""Bytes; what the disk has room for is printed where that is less."""
+"""Bytes that are printed, or fewer on a smaller disk."""
 
 
 class Outcome(NamedTuple):
+    """Describe what a part did and found."""
+
     what: str
     injected: Counter[str]
     acknowledged: int
@@ -33,18 +35,21 @@ class Outcome(NamedTuple):
 
 
 def plain(folder: Path, seed: int) -> Outcome:
+    """Run a campaign of faults of all kinds."""
     return _campaign(
         f"campaign {seed}", folder / "home", folder, lambda c: c.run(rounds(seed, 110))
     )
 
 
 def crowd(folder: Path, seed: int) -> Outcome:
+    """Submit a thousand jobs while the daemon is killed."""
     return _campaign(
         "1000 jobs at once", folder / "home", folder, lambda c: c.crowd(1000, kills=10)
     )
 
 
 def flood(folder: Path, seed: int) -> Outcome:
+    """Let a job print gigabytes while the daemon is killed."""
     folder.mkdir(parents=True)
     size = min(FLOOD, shutil.disk_usage(folder).free // 4)
     return _campaign(
@@ -53,6 +58,7 @@ def flood(folder: Path, seed: int) -> Outcome:
 
 
 def small(folder: Path, seed: int) -> Outcome:
+    """Run a campaign on a small disk that is full at times."""
     try:
         with small_disk(folder / "disk") as disk:
             return _campaign(
@@ -66,6 +72,7 @@ def small(folder: Path, seed: int) -> Outcome:
 
 
 def damaged(folder: Path, seed: int) -> Outcome:
+    """Open sixty damaged stores."""
     folder.mkdir(parents=True)
     draw, found, answers = random.Random(seed), [], Counter[str]()
     sound = sound_stores(folder)
@@ -79,7 +86,7 @@ def damaged(folder: Path, seed: int) -> Outcome:
 
 
 def older(folder: Path, seed: int) -> Outcome:
-    """A store that an older GPU Deck left, with jobs that wait and run."""
+    """Open a store of an older GPU Deck, with jobs that wait and run."""
     folder.mkdir(parents=True)
     found = []
     with state_folder(folder / "home") as home:

@@ -1,4 +1,4 @@
-"""What is done to the queue, from a seed: the same seed asks for the same faults, in the same order. Values only."""
+"""Plan rounds of faults from a seed: the same seed plans the same faults in the same order."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class Fault(NamedTuple):
-    """`kind` at a place `at`, the n-th time that this place is reached (see sabotage/sitecustomize.py for armed ones)."""
+    """A fault at a place, the n-th time that it is reached (see sabotage/sitecustomize.py)."""
 
     kind: str
     at: str
@@ -15,7 +15,7 @@ class Fault(NamedTuple):
 
 
 class Round(NamedTuple):
-    """One fault while these jobs are submitted, by two clients in turn."""
+    """A fault while two clients submit these jobs."""
 
     fault: Fault
     jobs: tuple[str, ...]
@@ -92,11 +92,12 @@ _JOBS = (
     ),
     *(("child", 3), ("follower", 2), ("narrow", 4), ("array", 1)),
 )
-"""Kinds, and how often each is drawn. A child runs after its parent succeeded, a follower after it ended; an array has several members."""
+"""Kinds, and how often each is drawn. A child runs after its parent succeeded, a follower after it
+ended; an array has several members."""
 
 
 def rounds(seed: int, count: int, disk: str = "plain") -> list[Round]:
-    """`count` rounds on a `disk` of DISKS. The first ones take each fault there is once, so that a short run leaves none out."""
+    """Return `count` rounds on a `disk` of DISKS; the first ones inject each fault once."""
     draw = random.Random(f"{seed} {disk}")
     every = [(weight, place) for weight, places in _MIXES[disk] for place in places]
     first = draw.sample([place for _, place in every], len(every))

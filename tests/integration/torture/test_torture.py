@@ -1,4 +1,4 @@
-"""The queue under torture, in short; `make torture` does it at length. What is right is judged from what the jobs themselves wrote."""
+"""Torture the queue briefly; `make torture` does it at length."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.integration.torture.damage import DAMAGES, sound_stores, verdict
 from tests.integration.torture.faults import detach, small_disk
 from tests.integration.torture.parts import older
 from tests.integration.torture.plan import rounds
-from tests.integration.torture.verdict import NEVER_RAN, Evidence, Line, Row, violations
+from tests.integration.torture.verdict import NEVER_RAN, Evidence, LedgerLine, StoredJob, violations
 from tests.integration.torture.witness import processes_with
 from tests.support import eventually, state_folder
 
@@ -58,14 +58,14 @@ def test_many_jobs_at_once_all_run_once(cpu_home: Path, tmp_path: Path) -> None:
     assert len(campaign.acknowledged) == 24
 
 
-def test_a_flood_of_output_drowns_nobody(cpu_home: Path, tmp_path: Path) -> None:
+def test_a_flood_of_output_disturbs_no_other_job(cpu_home: Path, tmp_path: Path) -> None:
     assert Campaign(tmp_path / "torture").flood(200 * 2**20) == []
 
 
-def test_a_daemon_killed_before_the_gate_opens_runs_the_job_when_it_is_back(
+def test_a_daemon_killed_before_it_releases_a_runner_runs_the_job_after_its_restart(
     cpu_home: Path, tmp_path: Path
 ) -> None:
-    """Killed after it committed who runs, before it let that runner go: the job never ran, and everybody can know."""
+    """Kill the daemon after it committed the runner and before it released it: nothing ran."""
     campaign = Campaign(tmp_path / "torture")
     with campaign.sabotaged():
         with Client() as deck:
@@ -85,7 +85,7 @@ def test_a_daemon_killed_before_the_gate_opens_runs_the_job_when_it_is_back(
 def test_a_daemon_killed_while_it_cancels_many_has_cancelled_all_or_none(
     cpu_home: Path, tmp_path: Path, at: str
 ) -> None:
-    """Asked again it is done, and holds however often it is killed: nothing is lost, runs on or runs again."""
+    """Cancel again, and kill the daemon again: no job is lost, runs on or runs again."""
     campaign, runs = Campaign(tmp_path / "torture"), tmp_path / "runs"
     job = ["sh", "-c", f"echo $GPUDECK_JOB >> {runs}; sleep 600; :"]
     with campaign.sabotaged():
@@ -126,7 +126,7 @@ def test_damaged_stores_are_served_or_refused_in_one_line(tmp_path: Path) -> Non
     [("spec", "'{'"), ("spec", "CAST(x'7bff' AS TEXT)"), ("spec", "NULL"), ("state", "'{}'")],
     ids=["cut", "utf-8", "null", "type"],
 )
-def test_a_garbled_job_is_told_in_one_line(cpu_home: Path, column: str, value: str) -> None:
+def test_a_garbled_job_is_reported_in_one_line(cpu_home: Path, column: str, value: str) -> None:
     with Client() as deck:
         deck.wait(deck.submit(["true"], env={}).id, 30.0)
         deck.stop_daemon()
@@ -142,7 +142,7 @@ def test_a_garbled_job_is_told_in_one_line(cpu_home: Path, column: str, value: s
     assert "\n" not in str(caught.value)
 
 
-def test_a_store_of_an_older_version_is_taken_over_and_its_jobs_run(tmp_path: Path) -> None:
+def test_a_store_of_an_older_version_is_opened_and_its_jobs_run(tmp_path: Path) -> None:
     outcome = older(tmp_path / "older", SEED)
     assert outcome.violations == []
     assert outcome.ran == 3
@@ -152,7 +152,7 @@ def test_a_store_of_an_older_version_is_taken_over_and_its_jobs_run(tmp_path: Pa
     shutil.which("strace") is None, reason="strace looks at the daemon's system calls"
 )
 def test_no_job_is_acknowledged_before_it_is_synced(cpu_home: Path, tmp_path: Path) -> None:
-    """A power cut cannot be had here; that each answer follows an fdatasync of its own can be seen."""
+    """Check that each answer follows an fdatasync of its own, as no power cut can be made here."""
     calls = tmp_path / "calls"
     with Client() as deck:
         deck.pause()
@@ -192,20 +192,20 @@ def test_no_job_is_acknowledged_before_it_is_synced(cpu_home: Path, tmp_path: Pa
 GOOD = Evidence(
     {1: "quick", 2: "stubborn"},
     frozenset(),
-    {1: Row("quick", "done"), 2: Row("stubborn", "cancelled")},
-    [Line(1, "a")],
+    {1: StoredJob("quick", "done"), 2: StoredJob("stubborn", "cancelled")},
+    [LedgerLine(1, "a")],
     [],
 )
-ONE, AGAIN = Line(1, "a"), Line(1, "b")
+ONE, AGAIN = LedgerLine(1, "a"), LedgerLine(1, "b")
 
 
-def family(parent: str, child: str, kind: str = "child") -> dict[int, Row]:
-    """A parent and one job after it, with these ends."""
+def family(parent: str, child: str, kind: str = "child") -> dict[int, StoredJob]:
+    """Return a parent and one job after it, with these ends."""
     after = {"after": (1,)} if kind == "child" else {"after_any": (1,)}
-    return {1: Row("quick", parent), 2: Row(kind, child, **after)}  # type: ignore[arg-type]
+    return {1: StoredJob("quick", parent), 2: StoredJob(kind, child, **after)}  # type: ignore[arg-type]
 
 
-NARROWS = {number: Row("narrow", "done") for number in (1, 2, 3)}
+NARROWS = {number: StoredJob("narrow", "done") for number in (1, 2, 3)}
 
 
 @pytest.mark.parametrize(
@@ -217,59 +217,77 @@ NARROWS = {number: Row("narrow", "done") for number in (1, 2, 3)}
         ({"ledger": [ONE, AGAIN], "excused": frozenset({1})}, ["job 1 ran 2 times"]),
         ({"ledger": []}, ["job 1 (quick) is done and never ran"]),
         ({"ledger": [ONE, ONE]}, ["attempt a of job 1 ran 2 times", "job 1 ran 2 times"]),
-        ({"ledger": [ONE, AGAIN], "store": {**GOOD.store, 1: Row("flaky", "done")}}, []),
-        ({"ledger": [ONE, Line(7, "a")]}, ["job 7 ran and is not in the store"]),
+        ({"ledger": [ONE, AGAIN], "store": {**GOOD.store, 1: StoredJob("flaky", "done")}}, []),
+        ({"ledger": [ONE, LedgerLine(7, "a")]}, ["job 7 ran and is not in the store"]),
         ({"orphans": ["sleep 600"]}, ["left behind: sleep 600"]),
         (
-            {"store": {**GOOD.store, 1: Row("quick", "running")}},
+            {"store": {**GOOD.store, 1: StoredJob("quick", "running")}},
             ["job 1 (quick) never ended: running"],
         ),
         (
-            {"store": {**GOOD.store, 1: Row("quick", "lost")}},
+            {"store": {**GOOD.store, 1: StoredJob("quick", "lost")}},
             ["job 1 (quick) is lost, and nobody touched its runner"],
         ),
         (
-            {"store": {**GOOD.store, 1: Row("quick", "lost")}, "ledger": []},
+            {"store": {**GOOD.store, 1: StoredJob("quick", "lost")}, "ledger": []},
             [f"job 1 (quick) {NEVER_RAN}"],
         ),
-        ({"store": {**GOOD.store, 1: Row("quick", "lost")}, "excused": frozenset({1})}, []),
+        ({"store": {**GOOD.store, 1: StoredJob("quick", "lost")}, "excused": frozenset({1})}, []),
         (
-            {"store": {**GOOD.store, 1: Row("overtime", "running")}},
+            {"store": {**GOOD.store, 1: StoredJob("overtime", "running")}},
             ["job 1 (overtime) never ended: running"],
         ),
         (
-            {"store": {**GOOD.store, 1: Row("overtime", "done")}},
+            {"store": {**GOOD.store, 1: StoredJob("overtime", "done")}},
             ["job 1 (overtime) is done, and nobody touched its runner"],
         ),
-        ({"store": family("done", "done"), "ledger": [ONE, Line(1, "a", True), Line(2, "b")]}, []),
         (
-            {"store": family("done", "done"), "ledger": [ONE, Line(2, "b"), Line(1, "a", True)]},
+            {
+                "store": family("done", "done"),
+                "ledger": [ONE, LedgerLine(1, "a", True), LedgerLine(2, "b")],
+            },
+            [],
+        ),
+        (
+            {
+                "store": family("done", "done"),
+                "ledger": [ONE, LedgerLine(2, "b"), LedgerLine(1, "a", True)],
+            },
             ["job 2 ran before job 1 had ended"],
         ),
         (
-            {"store": family("done", "done", "follower"), "ledger": [Line(2, "b"), ONE]},
+            {"store": family("done", "done", "follower"), "ledger": [LedgerLine(2, "b"), ONE]},
             ["job 2 ran before job 1 had ended"],
         ),
         ({"store": family("cancelled", "cancelled"), "excused": frozenset({1})}, []),
         (
             {
                 "store": family("failed", "done"),
-                "ledger": [ONE, Line(2, "b")],
+                "ledger": [ONE, LedgerLine(2, "b")],
                 "excused": frozenset({1, 2}),
             },
             ["job 2 (child) ran, and what it was to run after did not succeed"],
         ),
-        ({"store": NARROWS, "ledger": [ONE, Line(2, "b"), Line(1, "a", True), Line(3, "c")]}, []),
         (
-            {"store": NARROWS, "ledger": [ONE, Line(2, "b"), Line(3, "c"), Line(1, "a", True)]},
+            {
+                "store": NARROWS,
+                "ledger": [ONE, LedgerLine(2, "b"), LedgerLine(1, "a", True), LedgerLine(3, "c")],
+            },
+            [],
+        ),
+        (
+            {
+                "store": NARROWS,
+                "ledger": [ONE, LedgerLine(2, "b"), LedgerLine(3, "c"), LedgerLine(1, "a", True)],
+            },
             ["3 jobs of a group with limit 2 ran at once: [1, 2, 3]"],
         ),
     ],
 )
-def test_the_verdict_sees_each_violation(change: dict[str, object], words: list[str]) -> None:
+def test_the_verdict_finds_each_violation(change: dict[str, object], words: list[str]) -> None:
     assert violations(GOOD._replace(**change)) == words  # type: ignore[arg-type]
 
 
-def test_a_seed_asks_for_the_same_faults_and_each_kind_of_them() -> None:
+def test_a_seed_plans_the_same_faults_and_all_kinds_of_them() -> None:
     assert rounds(1, 200) == rounds(1, 200) != rounds(2, 200)
     assert len(Counter(r.fault[:2] for r in rounds(1, 31))) >= 28

@@ -1,4 +1,4 @@
-"""What must hold after a campaign, judged from what the jobs themselves wrote and what the store says. Values in, violations out."""
+"""Judge a campaign from what the jobs themselves wrote and what the store holds."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _GOOD = {
     "stubborn": "cancelled",
 }
 _RUNS = {"flaky": 2, "hopeless": 3}
-"""How often a job of the kind runs at most; the others run once."""
+"""The most runs of a job of these kinds; the others run once."""
 NARROW = 2
 """How many jobs of the kind narrow, which are a group, may run at once."""
 
 
-class Row(NamedTuple):
-    """A job as the store has it in the end."""
+class StoredJob(NamedTuple):
+    """Describe a job as the store holds it in the end."""
 
     kind: str
     status: str
@@ -32,38 +32,40 @@ class Row(NamedTuple):
     """Jobs that must have ended before it runs."""
 
 
-class Line(NamedTuple):
-    """What a job wrote of itself."""
+class LedgerLine(NamedTuple):
+    """Describe what a job wrote about itself."""
 
     job: int
     attempt: str
     ends: bool = False
-    """It is about to end by itself, rather than that it was begun."""
+    """True where it is about to end by itself, and False where it begins."""
 
 
 class Evidence(NamedTuple):
+    """Describe all that is known after a campaign."""
+
     acknowledged: Mapping[int, str]
-    """Kind of each job that a client was told is safe."""
+    """Kind of each job that was acknowledged."""
     excused: frozenset[int]
-    """Jobs whose runner we killed, or whose record of it we falsified: any end is right, once."""
-    store: Mapping[int, Row]
-    ledger: Sequence[Line]
-    """In the order in which it was written."""
+    """Jobs whose runner was killed, or whose record was falsified: they may end in any way."""
+    store: Mapping[int, StoredJob]
+    ledger: Sequence[LedgerLine]
+    """Lines in the order in which they were written."""
     orphans: Iterable[str]
-    """Processes of jobs that are still there."""
+    """Processes of jobs that still run."""
 
 
-def violations(seen: Evidence) -> list[str]:
-    """One line each; empty where nothing was lost, nothing ran twice, and nothing was left behind."""
-    begun = [line for line in seen.ledger if not line.ends]
+def violations(evidence: Evidence) -> list[str]:
+    """Return a line for each job that was lost or ran twice, and each process left behind."""
+    begun = [line for line in evidence.ledger if not line.ends]
     ran, attempts = (
         Counter(line.job for line in begun),
         Counter((line.job, line.attempt) for line in begun),
     )
     found = [
         f"job {job} ({kind}) was acknowledged and is lost"
-        for job, kind in seen.acknowledged.items()
-        if job not in seen.store
+        for job, kind in evidence.acknowledged.items()
+        if job not in evidence.store
     ]
     found += [
         f"attempt {attempt} of job {job} ran {times} times"
@@ -73,55 +75,62 @@ def violations(seen: Evidence) -> list[str]:
     found += [
         f"job {job} ran {ran[job]} times"
         for job in ran
-        if job in seen.store and ran[job] > _RUNS.get(seen.store[job].kind, 1)
+        if job in evidence.store and ran[job] > _RUNS.get(evidence.store[job].kind, 1)
     ]
-    found += [f"job {job} ran and is not in the store" for job in ran if job not in seen.store]
-    found += [f"left behind: {process}" for process in seen.orphans]
-    found += [words for job, row in seen.store.items() if (words := _end(job, row, seen, ran[job]))]
-    return found + _too_early(seen) + _too_many(seen)
+    found += [f"job {job} ran and is not in the store" for job in ran if job not in evidence.store]
+    found += [f"left behind: {process}" for process in evidence.orphans]
+    found += [
+        words
+        for job, row in evidence.store.items()
+        if (words := _end(job, row, evidence, ran[job]))
+    ]
+    return found + _too_early(evidence) + _too_many(evidence)
 
 
-def _end(job: int, row: Row, seen: Evidence, ran: int) -> str:
-    """What is wrong with the way a job ended; empty where nothing is."""
+def _end(job: int, row: StoredJob, evidence: Evidence, ran: int) -> str:
+    """Return what is wrong with how a job ended; empty if nothing is."""
     good = _GOOD[row.kind]
-    if any(seen.store[parent].status != "done" for parent in row.after if parent in seen.store):
+    if any(
+        evidence.store[parent].status != "done" for parent in row.after if parent in evidence.store
+    ):
         good = "cancelled"
     if row.status not in ENDS:
         return f"job {job} ({row.kind}) never ended: {row.status}"
     if good == "cancelled" and row.after and ran:
         return f"job {job} ({row.kind}) ran, and what it was to run after did not succeed"
-    if job in seen.excused:
+    if job in evidence.excused:
         return ""
     if row.status == "lost" and not ran:
         return f"job {job} ({row.kind}) {NEVER_RAN}"
     if row.status != good:
         return f"job {job} ({row.kind}) is {row.status}, and nobody touched its runner"
-    if (
-        good == "cancelled" or row.kind == "overtime"
-    ):  # its time may be over before it has written anything
+    if good == "cancelled" or row.kind == "overtime":  # its time may be up before it wrote anything
         return ""
     return "" if ran else f"job {job} ({row.kind}) is {row.status} and never ran"
 
 
-def _too_early(seen: Evidence) -> list[str]:
-    """Jobs that began before those ended that they were to run after."""
-    last = {line.job: place for place, line in enumerate(seen.ledger)}
+def _too_early(evidence: Evidence) -> list[str]:
+    """Return the jobs that began before those ended that they were to run after."""
+    last = {line.job: place for place, line in enumerate(evidence.ledger)}
     found = []
-    for place, line in enumerate(seen.ledger):
-        row = seen.store.get(line.job)
+    for place, line in enumerate(evidence.ledger):
+        row = evidence.store.get(line.job)
         for parent in () if row is None else (*row.after, *row.after_any):
             if last.get(parent, -1) > place:
                 found.append(f"job {line.job} ran before job {parent} had ended")
     return found
 
 
-def _too_many(seen: Evidence) -> list[str]:
-    """Moments at which more of the narrow group ran than its limit. Those whose runner was killed cannot say when they ended."""
+def _too_many(evidence: Evidence) -> list[str]:
+    """Return the moments at which more of the narrow group ran than its limit.
+
+    Jobs whose runner was killed do not count, as they write no line when they end.
+    """
     running: set[int] = set()
     found = []
-    for line in seen.ledger:
-        row = seen.store.get(line.job)
-        if row is None or row.kind != "narrow" or line.job in seen.excused:
+    for line in evidence.ledger:
+        row = evidence.store.get(line.job)
+        if row is None or row.kind != "narrow" or line.job in evidence.excused:
             continue
         (running.discard if line.ends else running.add)(line.job)
         if len(running) > NARROW:

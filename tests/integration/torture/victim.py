@@ -1,8 +1,10 @@
-"""A job under torture: it appends its number and attempt to the ledger, synced, before anything else; then does as its kind says.
+"""Run as a job under torture: append the job's number and attempt to the ledger, then act its kind.
 
-One that is about to end by itself appends a line with a third word. What stands before what in the ledger happened before it.
+The ledger is synced before anything else happens. A job that is about to end by itself appends a
+line with a third word. The order of the lines is the order of the events.
 
-python -S victim.py KIND LEDGER NONCE [ARGUMENT], where NONCE marks all its processes on their command lines.
+python -S victim.py KIND LEDGER NONCE [ARGUMENT], where NONCE marks the command lines of all its
+processes.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ KIND, LEDGER, NONCE = sys.argv[1:4]
 
 
 def record(*words: str) -> None:
-    """One write(2) of one line: appends of several jobs cannot mix."""
+    """Append a line by one write(2), so that those of several jobs cannot mix."""
     fd = os.open(LEDGER, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     os.write(
         fd,
@@ -29,13 +31,13 @@ def record(*words: str) -> None:
 
 
 def attempts() -> int:
-    """How often this job was begun."""
+    """Return how often this job began."""
     lines = [line.split() for line in Path(LEDGER).read_text().splitlines()]
     return sum(line[0] == os.environ["GPUDECK_JOB"] and len(line) == 2 for line in lines)
 
 
 def fork_away() -> None:
-    """A child in a session of its own whose parent ends: nobody's child any more, and in no hurry."""
+    """Leave a process behind in a session of its own whose parent has ended."""
     if os.fork() == 0:
         os.setsid()
         if os.fork() == 0:
@@ -45,12 +47,13 @@ def fork_away() -> None:
 
 
 def flood(size: int) -> None:
+    """Print this many bytes, or as many as the disk holds."""
     line = b"\x1b]0;owned\x07" + b"x" * 1000 + b"\n"
     block = line * (2**20 // len(line))
     while size > 0:
         try:
             size -= os.write(1, block)
-        except OSError:  # the disk is full: what a flood may do
+        except OSError:  # the disk is full
             return
 
 

@@ -1,4 +1,4 @@
-"""Clusters without a cluster: what is decided of an attempt, how its output comes home, and its runner there, which is run for real."""
+"""Test clusters without one: decisions about attempts, copies of output, and the remote runner."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ from tests.unit.scheduler.own_queue import make_queue, wait_reason
 
 NONCE = "0123456789abcdef"
 BEGIN, END = remote_runner.begin_line(NONCE), remote_runner.end_mark(NONCE)
-WORD = output_copy.FinalReport(1.0, 2.0, 3, "", 0.0, '{"x": 1}')
-LAST = END + b", " + msgspec.json.encode(WORD)[1:] + b"\n"
+REPORT = output_copy.FinalReport(1.0, 2.0, 3, "", 0.0, '{"x": 1}')
+LAST_LINE = END + b", " + msgspec.json.encode(REPORT)[1:] + b"\n"
 RUNNING = Running(NONCE, (), 1.0, 0, 0, "session-a")
 
 
 class FakeHub:
-    """What a daemon would be told, written down."""
+    """Record what a daemon would be called with."""
 
     def __init__(self, state: Running) -> None:
         self.job = Job(7, Spec(("x",), "x", "/", where="ray:lab"), 1.0, state)
@@ -88,7 +88,7 @@ class FakeHub:
         ),
     ],
 )
-def test_an_attempt_the_cluster_does_not_know_is_asked_for_again_only_where_it_cannot_have_run(
+def test_a_missing_attempt_is_submitted_again_only_if_it_cannot_have_run(
     home: Path, state: Running, session: str, verdict: object
 ) -> None:
     assert decide_missing(state, session) == verdict
@@ -98,7 +98,7 @@ def test_an_attempt_the_cluster_does_not_know_is_asked_for_again_only_where_it_c
     assert [type(c) for c in hub.sent] == ([a.SubmitAttempt] if verdict == "submit" else [])
 
 
-def test_a_cluster_that_is_away_is_told_and_all_is_asked_again_once_it_answers(home: Path) -> None:
+def test_attempts_are_followed_again_once_an_unavailable_cluster_answers(home: Path) -> None:
     hub = FakeHub(msgspec.structs.replace(RUNNING, known=True, stopping=True))
     with pytest.raises(
         UserError, match=r"ray:lab has not answered since .*: its agent has not reported yet"
@@ -117,7 +117,7 @@ def test_a_cluster_that_is_away_is_told_and_all_is_asked_again_once_it_answers(h
     assert hub.sent[3:] == [a.Follow(7, NONCE), a.Halt(NONCE)]
 
 
-def test_words_of_another_attempt_change_nothing(home: Path) -> None:
+def test_reports_on_another_attempt_change_nothing(home: Path) -> None:
     hub = FakeHub(RUNNING)
     for report in (
         a.Acknowledged(7, "old"),
@@ -133,7 +133,7 @@ def test_words_of_another_attempt_change_nothing(home: Path) -> None:
 
 
 class ClusterQueue(FakeHub):
-    """A queue on a real store, with a cluster of which nothing answers but what the test says."""
+    """Connect a queue on a real store with a cluster whose reports the test makes."""
 
     def __init__(self, store: Store) -> None:
         super().__init__(RUNNING)
@@ -154,7 +154,7 @@ class ClusterQueue(FakeHub):
         self.queue.reap([job_id])
 
 
-def test_an_attempt_is_on_disk_before_the_cluster_is_asked_and_stays_the_same_for_the_next_daemon(
+def test_an_attempt_is_on_disk_before_it_is_submitted_and_is_the_same_for_the_next_daemon(
     home: Path,
 ) -> None:
     store = Store(paths.store_file())
@@ -196,7 +196,7 @@ def test_an_attempt_is_on_disk_before_the_cluster_is_asked_and_stays_the_same_fo
     store.close()
 
 
-def test_a_job_that_the_cluster_was_not_asked_for_waits_again_as_a_new_attempt(home: Path) -> None:
+def test_a_job_that_was_not_submitted_waits_for_a_new_attempt(home: Path) -> None:
     store = Store(paths.store_file())
     hub = ClusterQueue(store)
     hub.cluster.receive(a.Available("session-a"))
@@ -210,7 +210,7 @@ def test_a_job_that_the_cluster_was_not_asked_for_waits_again_as_a_new_attempt(h
     store.close()
 
 
-def test_a_cluster_is_given_so_many_jobs_and_they_take_no_place_of_those_here(
+def test_the_jobs_given_to_a_cluster_are_limited_and_do_not_count_here(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(policy, "MAX_PER_CLUSTER", 2)
@@ -241,7 +241,7 @@ def test_a_cluster_is_given_so_many_jobs_and_they_take_no_place_of_those_here(
     store.close()
 
 
-def test_what_ran_in_a_cluster_that_is_not_in_the_settings_any_more_is_lost(home: Path) -> None:
+def test_jobs_in_a_cluster_that_is_no_longer_in_the_settings_are_lost(home: Path) -> None:
     store = Store(paths.store_file())
     hub = ClusterQueue(store)
     hub.cluster.receive(a.Available("session-a"))
@@ -253,24 +253,24 @@ def test_what_ran_in_a_cluster_that_is_not_in_the_settings_any_more_is_lost(home
     store.close()
 
 
-class Mute:
-    """The network between an agent and its cluster: cut."""
+class UnreachableCluster:
+    """Stand for a cluster that cannot be reached."""
 
     def session(self) -> str:
         raise a.Unreachable("no route")
 
 
 @pytest.mark.parametrize("again", [False, True])
-def test_an_agent_says_that_nothing_was_sent_only_of_an_attempt_that_was_never_sent(
+def test_an_agent_reports_not_submitted_only_for_an_attempt_that_was_never_sent(
     home: Path, again: bool
 ) -> None:
-    """Else the queue would start another attempt, and the cluster might run both."""
-    said: list[a.Report] = []
-    agent = Agent(Mute(), "deck", said.append)  # type: ignore[arg-type]
+    """Check that the queue starts no other attempt while the cluster may run this one."""
+    reports: list[a.Report] = []
+    agent = Agent(UnreachableCluster(), "deck", reports.append)  # type: ignore[arg-type]
     agent.execute(
         a.SubmitAttempt(7, NONCE, "session-a", Spec(("x",), "x", "/"), {}, str(home), again)
     )
-    assert said == [
+    assert reports == [
         *([] if again else [a.NotSubmitted(7, NONCE, "no route")]),
         a.Unavailable("no route"),
     ]
@@ -286,11 +286,11 @@ def test_an_agent_says_that_nothing_was_sent_only_of_an_attempt_that_was_never_s
     cuts=st.lists(st.integers(1, 40), max_size=40),
     break_at=st.integers(0, 400),
 )
-def test_what_is_printed_comes_home_byte_for_byte_however_it_is_cut_and_begun_anew(
+def test_output_is_copied_byte_for_byte_in_any_pieces_and_after_restarts(
     tmp_path_factory: pytest.TempPathFactory, printed: bytes, cuts: list[int], break_at: int
 ) -> None:
     log = tmp_path_factory.mktemp("sink") / "log"
-    whole = b"words of the cluster\n" + BEGIN + printed + LAST
+    whole = b"words of the cluster\n" + BEGIN + printed + LAST_LINE
     pieces, rest = [], whole
     for cut in cuts:
         pieces.append(rest[:cut])
@@ -299,20 +299,20 @@ def test_what_is_printed_comes_home_byte_for_byte_however_it_is_cut_and_begun_an
     assert printed.startswith(log.read_bytes())
     read = output_copy.copy([*pieces, rest], log, NONCE)
     assert log.read_bytes() == printed
-    assert read.report == WORD
+    assert read.report == REPORT
 
 
-def test_a_flood_from_a_cluster_keeps_its_ends_within_the_limit_however_often_it_is_read(
+def test_output_over_the_limit_keeps_its_beginning_and_its_end(
     tmp_path: Path,
 ) -> None:
     log, limit = tmp_path / "log", 2**20
     printed = b"".join(b"%1023d\n" % i for i in range(8 * 1024))
-    whole = BEGIN + printed + LAST
+    whole = BEGIN + printed + LAST_LINE
     pieces = [whole[at : at + 2**16] for at in range(0, len(whole), 2**16)]
     output_copy.copy(pieces[:50], log, NONCE, limit, whole=False)
     for _ in range(2):
         read = output_copy.copy(pieces, log, NONCE, limit)
-        assert (read.report, read.uncapped) == (WORD, "")
+        assert (read.report, read.uncapped) == (REPORT, "")
         assert (log.stat().st_size, log.stat().st_blocks * 512 <= limit + 2**16) == (
             len(printed),
             True,
@@ -324,19 +324,19 @@ def test_a_flood_from_a_cluster_keeps_its_ends_within_the_limit_however_often_it
         )
 
 
-def test_where_no_command_began_the_words_of_the_cluster_are_the_log(tmp_path: Path) -> None:
+def test_the_output_of_the_cluster_is_the_log_if_no_command_began(tmp_path: Path) -> None:
     assert output_copy.copy([b"no such ", b"machine\n"], tmp_path / "log", NONCE).report is None
     assert (tmp_path / "log").read_bytes() == b"no such machine\n"
 
 
-def test_an_exit_record_and_its_result_are_found_by_the_queue(home: Path) -> None:
+def test_an_exit_record_and_its_result_are_written_for_the_queue(home: Path) -> None:
     folder = paths.ensure(paths.job_folder(7))
     write_records(folder, Exit(NONCE, 1.0, 2.0, 3, ""), '{"x": 1}')
     assert exit_record(7, NONCE) == Exit(NONCE, 1.0, 2.0, 3, "")
     assert (folder / "result.json").read_text() == '{"x": 1}'
 
 
-def run_away(tmp_path: Path, *argv: str, timeout: float = 0.0) -> subprocess.Popen[bytes]:
+def run_remotely(tmp_path: Path, *argv: str, timeout: float = 0.0) -> subprocess.Popen[bytes]:
     launch = {
         "attempt": NONCE,
         "cwd": str(tmp_path),
@@ -355,40 +355,40 @@ def run_away(tmp_path: Path, *argv: str, timeout: float = 0.0) -> subprocess.Pop
     )
 
 
-def home_of(output: bytes, tmp_path: Path) -> tuple[bytes, output_copy.FinalReport | None]:
+def copy_of(output: bytes, tmp_path: Path) -> tuple[bytes, output_copy.FinalReport | None]:
     read = output_copy.copy([output], tmp_path / "log", NONCE)
     return (tmp_path / "log").read_bytes(), read.report
 
 
-def test_the_runner_there_says_all_in_its_output(tmp_path: Path) -> None:
+def test_the_remote_runner_reports_in_its_output(tmp_path: Path) -> None:
     script = 'echo $MINE "$0"; pwd >&2; printf "{}" > $GPUDECK_RESULT; exit 3'
-    with run_away(tmp_path, "sh", "-c", script, "a b") as process:
+    with run_remotely(tmp_path, "sh", "-c", script, "a b") as process:
         output, _ = process.communicate(timeout=60)
-    printed, word = home_of(output, tmp_path)
+    printed, report = copy_of(output, tmp_path)
     assert printed == f"1 a b\n{tmp_path}\n".encode()
-    assert word is not None
-    assert (process.returncode, word.code, word.result, word.over) == (3, 3, "{}", 0.0)
+    assert report is not None
+    assert (process.returncode, report.code, report.result, report.over) == (3, 3, "{}", 0.0)
 
 
-def test_the_runner_there_ends_the_tree_at_its_limit(tmp_path: Path) -> None:
-    with run_away(
+def test_the_remote_runner_ends_the_tree_at_its_time_limit(tmp_path: Path) -> None:
+    with run_remotely(
         tmp_path, "sh", "-c", "setsid sleep 600 & echo $! > pid; wait", timeout=0.5
     ) as process:
         output, _ = process.communicate(timeout=60)
-    _, word = home_of(output, tmp_path)
-    assert word is not None
-    assert (process.returncode, word.over, word.code) == (124, 0.5, -signal.SIGTERM)
+    _, report = copy_of(output, tmp_path)
+    assert report is not None
+    assert (process.returncode, report.over, report.code) == (124, 0.5, -signal.SIGTERM)
     assert not lives(int((tmp_path / "pid").read_text()))
 
 
-def test_the_runner_there_ends_its_command_when_told_to(tmp_path: Path) -> None:
-    with run_away(tmp_path, "sh", "-c", "touch up; exec sleep 600") as process:
+def test_the_remote_runner_ends_its_command_on_request(tmp_path: Path) -> None:
+    with run_remotely(tmp_path, "sh", "-c", "touch up; exec sleep 600") as process:
         eventually((tmp_path / "up").exists)
         process.terminate()
         output, _ = process.communicate(timeout=60)
-    _, word = home_of(output, tmp_path)
-    assert word is not None
-    assert word.code == -signal.SIGTERM
+    _, report = copy_of(output, tmp_path)
+    assert report is not None
+    assert report.code == -signal.SIGTERM
 
 
 def test_a_second_copy_of_an_attempt_runs_nothing_where_the_file_system_is_shared(
@@ -398,7 +398,9 @@ def test_a_second_copy_of_an_attempt_runs_nothing_where_the_file_system_is_share
     (folder / "artefacts").mkdir()
     (folder / "attempt").write_text(NONCE)
     for status in (0, 1):
-        with run_away(tmp_path, "sh", "-c", "echo ran >> ran; echo $GPUDECK_ARTEFACTS") as process:
+        with run_remotely(
+            tmp_path, "sh", "-c", "echo ran >> ran; echo $GPUDECK_ARTEFACTS"
+        ) as process:
             output, _ = process.communicate(timeout=60)
         assert process.returncode == status
         assert (str(folder / "artefacts").encode() in output) is (status == 0)

@@ -1,4 +1,4 @@
-"""Reading a log out of whose middle something was dropped: on a real file with a real hole."""
+"""Read a log whose middle is missing: a real file with a real hole."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_a_part_is_read_without_the_hole(
         assert logfile.read(f, offset, limit) == (start, data, end)
 
 
-def test_however_a_log_is_read_on_each_byte_and_the_line_come_once(log: Path) -> None:
+def test_each_byte_and_the_line_are_read_once_in_pieces_of_any_size(log: Path) -> None:
     for step in (1000, BLOCK, 3 * BLOCK):
         at, found = 0, b""
         with log.open("rb") as f:
@@ -75,13 +75,13 @@ def test_zeros_that_a_job_wrote_are_its_output(log: Path) -> None:
         assert logfile.read(f, 0, 2**21).data == b"\0" * 2**20
 
 
-def test_output_that_is_dropped_to_its_end_is_told(log: Path) -> None:
+def test_output_that_is_missing_to_its_end_is_marked(log: Path) -> None:
     os.truncate(log, len(FIRST + MIDDLE))
     with log.open("rb") as f:
         assert logfile.read(f, 0, 2**20) == (0, FIRST + LINE, len(FIRST + MIDDLE))
 
 
-def test_what_is_dropped_between_two_looks_hides_no_progress(log: Path) -> None:
+def test_output_that_is_dropped_between_two_reads_hides_no_progress(log: Path) -> None:
     tail = ProgressReader(log)
     tail.read(1.0)
     said = b'{"gpudeck":"progress","done":%d,"total":9}\n'
@@ -93,7 +93,7 @@ def test_what_is_dropped_between_two_looks_hides_no_progress(log: Path) -> None:
     assert tail.read(3.0) == []
 
 
-def test_the_last_words_are_those_of_the_job(log: Path) -> None:
+def test_the_last_line_is_one_that_the_job_printed(log: Path) -> None:
     assert last_text(log, 7) == "cccend\n"
     assert last_text(log, 2**20) == (LINE + LAST).decode().replace("2.5", "0.9")
     with log.open("ab") as f:

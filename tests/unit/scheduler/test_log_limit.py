@@ -1,4 +1,4 @@
-"""The limit of a log: a real runner and a real flood, on the file systems there are. Only the one that refuses is played."""
+"""Limit logs with a real runner and much output, on the file systems there are."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Refuses:
 log_cap.LIBC = Refuses()"""
 
 
-def flooded() -> bytes:
+def expected_output() -> bytes:
     return b"".join(b"%1023d\n" % i for i in range(LINES))
 
 
@@ -48,7 +48,7 @@ def code(prelude: str) -> list[str]:
 
 
 def run(folder: Path, code_: str, limit: int, prelude: str = "", **more: object) -> dict[str, Any]:
-    """What a runner says of a job in Python, at its end."""
+    """Run a job in Python, and return its exit record."""
     argv = [sys.executable, "-S", "-u", "-c", code_]
     launch = {
         "attempt": "nonce",
@@ -67,8 +67,8 @@ def run(folder: Path, code_: str, limit: int, prelude: str = "", **more: object)
         check=True,
     )
     assert done.returncode == 0
-    said: dict[str, Any] = json.loads((folder / "exit.json").read_text())
-    return said
+    record: dict[str, Any] = json.loads((folder / "exit.json").read_text())
+    return record
 
 
 def allocated(log: Path) -> int:
@@ -84,10 +84,10 @@ def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
             yield Path(made)
 
 
-def test_of_a_flood_the_first_and_the_newest_is_kept_to_the_byte(folder: Path) -> None:
-    said = run(folder, FLOOD, MIB)
-    assert (said["code"], said["error"], said["uncapped"]) == (0, "", "")
-    log, whole = folder / "log", flooded()
+def test_a_log_over_its_limit_keeps_its_beginning_and_its_end_to_the_byte(folder: Path) -> None:
+    record = run(folder, FLOOD, MIB)
+    assert (record["code"], record["error"], record["uncapped"]) == (0, "", "")
+    log, whole = folder / "log", expected_output()
     assert log.stat().st_size == len(whole)
     assert MIB // 2 <= allocated(log) <= MIB
     with log.open("rb") as f:
@@ -100,18 +100,18 @@ def test_of_a_flood_the_first_and_the_newest_is_kept_to_the_byte(folder: Path) -
 
 
 @pytest.mark.parametrize("limit", [0, 20 * MIB, 10**18])
-def test_within_its_limit_or_without_one_a_log_is_kept_whole(tmp_path: Path, limit: int) -> None:
+def test_a_log_within_its_limit_or_without_one_is_kept_whole(tmp_path: Path, limit: int) -> None:
     assert run(tmp_path, FLOOD, limit)["uncapped"] == ""
-    assert (tmp_path / "log").read_bytes() == flooded()
+    assert (tmp_path / "log").read_bytes() == expected_output()
     assert allocated(tmp_path / "log") >= 20 * MIB
 
 
-def test_a_limit_smaller_than_a_block_keeps_a_few(tmp_path: Path) -> None:
+def test_a_limit_below_a_block_keeps_a_few_blocks(tmp_path: Path) -> None:
     assert run(tmp_path, FLOOD, 1)["uncapped"] == ""
     assert 0 < allocated(tmp_path / "log") <= 4 * (tmp_path / "log").stat().st_blksize
 
 
-def test_a_log_is_kept_small_while_the_job_runs_and_after_somebody_emptied_it(
+def test_a_log_is_kept_small_while_the_job_runs_and_after_it_was_emptied(
     tmp_path: Path,
 ) -> None:
     grow = """if True:
@@ -129,24 +129,30 @@ def test_a_log_is_kept_small_while_the_job_runs_and_after_somebody_emptied_it(
         assert logfile.read(f, -12, 12).data == b"small twice\n"
 
 
-def test_nothing_waits_for_the_next_look(tmp_path: Path) -> None:
-    """The ends of jobs, limits of time and signals are met though the next look is far away: else the runner is still there at 60 s."""
+def test_nothing_waits_for_the_next_check_of_the_log(tmp_path: Path) -> None:
+    """End jobs by themselves, by time limits and by signals while the next check is far away."""
     never = "runner.CHECK_S = 1e6"
     assert run(tmp_path, "", MIB, never)["code"] == 0
     late = run(tmp_path, "import time; time.sleep(600)", MIB, never, timeout=0.2)
     assert (late["code"], late["over"]) == (-15, 0.2)
-    told = run(
+    asked = run(
         tmp_path,
         "import os, signal, time; os.kill(os.getppid(), signal.SIGTERM); time.sleep(600)",
         MIB,
         never,
     )
-    assert (told["code"], told["over"]) == (-15, 0)
-    orphans = "import os\nfor _ in range(50):\n  if not os.fork():\n    if not os.fork(): print(end='x')\n    os._exit(0)\nos.wait()"
+    assert (asked["code"], asked["over"]) == (-15, 0)
+    orphans = """if True:
+        import os
+        for _ in range(50):
+            if not os.fork():
+                if not os.fork(): print(end="x")
+                os._exit(0)
+        os.wait()"""
     assert run(tmp_path, orphans, MIB, never)["code"] == 0
 
 
-def test_where_the_file_system_refuses_all_is_kept_and_the_timeline_says_so(
+def test_a_log_is_kept_whole_and_noted_in_the_timeline_if_no_hole_can_be_made(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refusing() -> subprocess.Popen[bytes]:
@@ -175,5 +181,5 @@ def test_where_the_file_system_refuses_all_is_kept_and_the_timeline_says_so(
         == "all of it was kept, as nothing could be dropped: Operation not supported"
     )
     assert list(itertools.islice(reversed(events), 2)) == ["done", "log over its limit"]
-    assert (paths.job_folder(job.id) / "log").read_bytes() == flooded()
+    assert (paths.job_folder(job.id) / "log").read_bytes() == expected_output()
     store.close()

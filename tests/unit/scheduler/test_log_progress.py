@@ -1,4 +1,4 @@
-"""Following a log that somebody else writes: in pieces, in bulk, in binary, or not at all."""
+"""Follow a log that another process writes: in pieces, in bulk, in binary, or not at all."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def progress(reader: ProgressReader) -> list[int]:
     return [int(p.done) for p in reader.read(1.0)]
 
 
-def test_each_line_is_heard_once(log: Path) -> None:
+def test_each_line_is_read_once(log: Path) -> None:
     reader = ProgressReader(log)
     assert progress(reader) == [], "no log yet"
     add(log, report(1) + b"output\n" + report(2))
@@ -38,7 +38,7 @@ def test_each_line_is_heard_once(log: Path) -> None:
     assert progress(reader) == [3]
 
 
-def test_a_line_is_heard_when_its_end_has_come(log: Path) -> None:
+def test_a_line_is_read_once_it_is_complete(log: Path) -> None:
     reader = ProgressReader(log)
     whole = report(7)
     for cut in range(0, len(whole), 9):
@@ -47,7 +47,7 @@ def test_a_line_is_heard_when_its_end_has_come(log: Path) -> None:
     assert progress(reader) == [7]
 
 
-def test_of_a_flood_the_newest_is_heard(log: Path) -> None:
+def test_the_newest_lines_of_much_output_are_read(log: Path) -> None:
     reader = ProgressReader(log)
     add(log, b"".join(report(i) for i in range(CHUNK // 20)))
     found = progress(reader)
@@ -55,7 +55,7 @@ def test_of_a_flood_the_newest_is_heard(log: Path) -> None:
     assert found == list(range(found[0], CHUNK // 20)), "and nothing but whole lines in their order"
 
 
-def test_a_line_without_end_is_not_kept_in_memory_and_what_follows_is_heard(log: Path) -> None:
+def test_an_endless_line_is_not_kept_in_memory_and_the_next_one_is_read(log: Path) -> None:
     reader = ProgressReader(log)
     for _ in range(20):
         add(log, b"\0\xff\x1b[" * 10_000)
@@ -75,7 +75,9 @@ def test_a_log_that_was_emptied_is_read_from_its_start(log: Path) -> None:
     assert progress(reader) == [2]
 
 
-def test_what_stands_in_place_of_the_log_does_not_block_or_raise(log: Path, tmp_path: Path) -> None:
+def test_a_folder_or_pipe_in_place_of_the_log_does_not_block_or_raise(
+    log: Path, tmp_path: Path
+) -> None:
     os.mkfifo(log)
     assert progress(ProgressReader(log)) == []
     assert last_line(log) == ""

@@ -1,4 +1,4 @@
-"""The progress protocol takes what jobs print: foreign data, that may be anything and must never raise."""
+"""Parse what jobs print: foreign data, which may be anything and must never raise."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def line(**fields: object) -> bytes:
     return json.dumps({"gpudeck": "progress", "done": 1, "total": 4, **fields}).encode()
 
 
-def test_what_is_said_is_heard() -> None:
+def test_reported_progress_is_parsed() -> None:
     said = line(done=3, total=10, note="timing", flops=1.2e13, time=NOW - 1)
     assert parse(said, NOW) == Progress(3.0, 10.0, "timing", 1.2e13, NOW - 1)
     assert parse(line(), NOW) == Progress(1.0, 4.0, "", 0.0, NOW)
@@ -32,30 +32,45 @@ def test_what_is_said_is_heard() -> None:
 @pytest.mark.parametrize(
     "output",
     [
-        b"", b"\n", b"epoch 3", b'{"gpudeck": "progress"}', b'{"gpudeck": "other", "done": 1, "total": 2}',
-        b'["gpudeck"]', b'"gpudeck"', b'{"gpudeck": "progress", "done": "1", "total": 2}',
-        b'{"gpudeck":"progress","done":NaN,"total":1}', b'{"gpudeck":"progress","done":1,"total":Infinity}',
-        b'{"gpudeck":"progress","done":1e400,"total":2}', b'{"gpudeck":"progress","done":' + b"9" * 3000 + b',"total":2}',
-        b'{"gpudeck":"progress","done":1,"total":2,"note":"\xff\xfe"}', b'{"gpudeck":"progress","done":1,"total":2,"note":"\\ud800"}',
-        b'{"gpudeck":"progress","done":1,"total":2,"x":' + b"[" * 3000, b'{"gpudeck":"progress","done":1,"total":2,"x":' + b'{"":' * 900,
-        line(total=0), line(total=-1), line(done=None), line(note=3), line(note="x" * MAX_LINE), line()[:-1],
+        b"",
+        b"\n",
+        b"epoch 3",
+        b'{"gpudeck": "progress"}',
+        b'{"gpudeck": "other", "done": 1, "total": 2}',
+        b'["gpudeck"]',
+        b'"gpudeck"',
+        b'{"gpudeck": "progress", "done": "1", "total": 2}',
+        b'{"gpudeck":"progress","done":NaN,"total":1}',
+        b'{"gpudeck":"progress","done":1,"total":Infinity}',
+        b'{"gpudeck":"progress","done":1e400,"total":2}',
+        b'{"gpudeck":"progress","done":' + b"9" * 3000 + b',"total":2}',
+        b'{"gpudeck":"progress","done":1,"total":2,"note":"\xff\xfe"}',
+        b'{"gpudeck":"progress","done":1,"total":2,"note":"\\ud800"}',
+        b'{"gpudeck":"progress","done":1,"total":2,"x":' + b"[" * 3000,
+        b'{"gpudeck":"progress","done":1,"total":2,"x":' + b'{"":' * 900,
+        line(total=0),
+        line(total=-1),
+        line(done=None),
+        line(note=3),
+        line(note="x" * MAX_LINE),
+        line()[:-1],
     ],
-)  # fmt: skip
+)
 def test_anything_else_is_ordinary_output(output: bytes) -> None:
     assert parse(output, NOW) is None
 
 
-def test_figures_are_held_within_reason() -> None:
+def test_figures_are_limited_to_their_ranges() -> None:
     assert parse(line(done=9), NOW) == Progress(4.0, 4.0, "", 0.0, NOW)
     assert parse(line(done=-9, flops=-1), NOW) == Progress(0.0, 4.0, "", 0.0, NOW)
 
 
 @pytest.mark.parametrize("time", [0, -5, NOW + 3600, NOW * 1000])
-def test_a_clock_that_is_wrong_does_not_reach_into_the_future(time: float) -> None:
+def test_a_time_in_the_future_is_replaced_by_now(time: float) -> None:
     assert parse(line(time=time), NOW) == Progress(1.0, 4.0, "", 0.0, NOW)
 
 
-def test_a_note_cannot_steer_the_terminal() -> None:
+def test_a_note_cannot_control_the_terminal() -> None:
     said = parse(line(note="\x1b]0;owned\x07\x1b[31mred\r\n\u202e\u2028" + "x" * 500), NOW)
     assert said is not None
     assert said.note.isprintable()
@@ -82,7 +97,7 @@ pieces = st.sampled_from(
 @settings(deadline=None)
 @given(st.one_of(st.binary(max_size=200), st.lists(pieces, max_size=30).map(b"".join)))
 @example(b'"gpudeck"' + b"[" * 4000)
-def test_no_bytes_raise_and_what_comes_out_can_be_sent(output: bytes) -> None:
+def test_no_output_raises_and_every_progress_can_be_encoded(output: bytes) -> None:
     said = parse(output, NOW)
     if said is not None:
         assert math.isfinite(said.done + said.total)
@@ -133,13 +148,13 @@ def test_a_bar_of_tqdm(line: bytes, done: float, total: float, note: str) -> Non
         b" 5%| | x/9 [",
     ],
 )
-def test_what_is_no_bar(line: bytes) -> None:
+def test_lines_that_are_no_bar(line: bytes) -> None:
     assert parse_bar(line, 5.0) is None
 
 
 @settings(deadline=None)
 @given(st.binary(max_size=200))
-def test_any_bytes_may_stand_where_a_bar_might(data: bytes) -> None:
+def test_no_bytes_make_the_parser_of_bars_raise(data: bytes) -> None:
     for line in (data, b" 45%|" + data, b"x" + data + b"%|##| 45/100 [" + data):
         found = parse_bar(line, 5.0)
         assert found is None or (0 <= found.done <= found.total and found.note.isprintable())

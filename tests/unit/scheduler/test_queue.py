@@ -1,4 +1,4 @@
-"""The queue on a real store, with real runners: what a daemon's loop would drive, driven by hand."""
+"""Drive the queue by hand, as a daemon's loop would, on a real store with real runners."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_a_job_submitted_before_the_devices_are_known_is_for_the_first_that_are(
 
 
 class Clock:
-    """Stands still until a test sets it: that of the delays before a start is tried again."""
+    """Stop the clock by which a failed start is tried again, until a test sets it."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 0.0
@@ -45,7 +45,7 @@ class Clock:
 
 @pytest.fixture
 def immovable(home: Path) -> Iterator[Callable[[int], None]]:
-    """Makes a job's folder one that cannot be moved: another file system is mounted there."""
+    """Return a function that mounts a file system on a job's folder, which then cannot be moved."""
     mounted: list[Path] = []
 
     def mount(job: int) -> None:
@@ -60,7 +60,7 @@ def immovable(home: Path) -> Iterator[Callable[[int], None]]:
         subprocess.run(["umount", "-l", folder], check=True)
 
 
-def test_a_job_whose_folder_is_in_the_way_fails_and_holds_up_nobody(
+def test_a_job_whose_folder_cannot_be_moved_fails_and_delays_no_other(
     store: Store, immovable: Callable[[int], None]
 ) -> None:
     queue = make_queue(store)
@@ -78,7 +78,7 @@ def test_a_job_whose_folder_is_in_the_way_fails_and_holds_up_nobody(
 def test_a_job_that_cannot_be_watched_never_runs_and_is_tried_again_later(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As when the daemon has no descriptor left: the runner is sent away from its gate, the job waits, the others go on."""
+    """Refuse to watch a runner, as when the daemon has no descriptor left."""
     runners: list[int] = []
 
     def watch(job: int, runner: int) -> None:
@@ -135,7 +135,9 @@ def test_a_job_that_is_prepared_again_leaves_no_folder_behind(
 
 
 @pytest.mark.parametrize("active", [True, False])
-def test_a_list_is_bounded(store: Store, monkeypatch: pytest.MonkeyPatch, active: bool) -> None:
+def test_the_length_of_a_list_is_limited(
+    store: Store, monkeypatch: pytest.MonkeyPatch, active: bool
+) -> None:
     monkeypatch.setattr(queries, "MAX_LISTED", 2)
     queue = make_queue(store)
     ids = [queue.submit([Spec(("true",), "a", "/")], [CPU])[0].id for _ in range(4)]

@@ -1,4 +1,4 @@
-"""What goes wrong around the queue: stopped and killed runners, lost jobs, refusals, ends nobody steps for. Real store, real runners."""
+"""Break what surrounds the queue: runners, stored jobs and the disk. The store is real."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def refuse(patch: pytest.MonkeyPatch, store: Store, state: type) -> None:
     patch.setattr(store, "update_all", refusing)
 
 
-def test_a_job_after_one_that_a_repair_could_not_save_is_cancelled_and_holds_up_nobody(
+def test_a_job_after_one_that_a_repair_lost_is_cancelled_and_delays_no_other(
     store: Store,
 ) -> None:
     queue = make_queue(store)
@@ -72,8 +72,8 @@ def test_a_job_whose_environment_is_damaged_is_held_and_never_runs_with_another(
     store: Store, tmp_path: Path
 ) -> None:
     queue = make_queue(store)
-    said = tmp_path / "said"
-    command = ("/bin/sh", "-c", f'echo "$WHO" >> {said}')
+    printed = tmp_path / "printed"
+    command = ("/bin/sh", "-c", f'echo "$WHO" >> {printed}')
     bereft, other = (
         submit(queue, *command, env={"WHO": "first"}),
         submit(queue, *command, env={"WHO": "second"}),
@@ -93,17 +93,17 @@ def test_a_job_whose_environment_is_damaged_is_held_and_never_runs_with_another(
         "edited",
         "held",
     ]
-    assert said.read_text() == "second\n"
+    assert printed.read_text() == "second\n"
     again = submit(queue, *command, env={"WHO": "first"})
     queue.edit(bereft, Changes(hold=False), [CPU])
     queue.step([CPU])
     eventually(lambda: ended(queue, again) and ended(queue, bereft))
-    assert said.read_text() == "second\nfirst\nfirst\n", (
+    assert printed.read_text() == "second\nfirst\nfirst\n", (
         "it was submitted again, and is there again"
     )
 
 
-def test_a_line_of_jobs_after_one_that_failed_is_cancelled_at_once(
+def test_a_chain_of_jobs_after_one_that_failed_is_cancelled_at_once(
     queue: Queue, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     jobs = [submit(queue, "false")]
@@ -134,10 +134,10 @@ def test_a_line_of_jobs_after_one_that_failed_is_cancelled_at_once(
     assert isinstance(queue.get(spared).state, Queued)
 
 
-def test_many_that_can_never_run_are_cancelled_in_pieces_and_none_starts_meanwhile(
+def test_many_jobs_that_can_never_run_are_cancelled_in_batches_and_none_starts(
     queue: Queue, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also where the daemon is killed between two pieces: the next one goes on."""
+    """Replace the daemon between two batches: the next one goes on."""
     monkeypatch.setattr(cancellation, "MAX_CHECKED", 4)
     monkeypatch.setattr(os, "cpu_count", lambda: 100)
     first = submit(queue, hold=True)
@@ -152,7 +152,7 @@ def test_many_that_can_never_run_are_cancelled_in_pieces_and_none_starts_meanwhi
     assert queue.unfinished
     reason = f"job {first}, which had to succeed first, was cancelled"
     assert wait_reason(queue, after[4]) == DependencyFailed(first, "cancelled"), (
-        "why it waits, until it is cancelled"
+        "the reason, until it is cancelled"
     )
     queue = make_queue(store)
     queue.recover()
@@ -166,10 +166,10 @@ def test_many_that_can_never_run_are_cancelled_in_pieces_and_none_starts_meanwhi
     )
 
 
-def test_many_ends_are_one_look_at_the_processes_and_one_commit(
+def test_many_ends_take_one_scan_of_the_processes_and_one_commit(
     queue: Queue, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And what a killed runner left behind of one of them is found among the others."""
+    """Kill runners, and find what they left behind of each of their jobs."""
     monkeypatch.setattr(os, "cpu_count", lambda: 100)
     jobs = [submit(queue, "sleep", "600") for _ in range(4)]
     good = submit(queue, "true")
@@ -179,10 +179,10 @@ def test_many_ends_are_one_look_at_the_processes_and_one_commit(
     for runner in runners[:4]:
         os.kill(runner, signal.SIGKILL)
     eventually(lambda: not any(map(lives, runners)))
-    looks, commits = [], []
+    scans, commits = [], []
     find, update = local_module.find_remains, store.update_all
     monkeypatch.setattr(
-        local_module, "find_remains", lambda *given: (looks.append(given), find(*given))[1]
+        local_module, "find_remains", lambda *given: (scans.append(given), find(*given))[1]
     )
     monkeypatch.setattr(
         store,
@@ -191,13 +191,13 @@ def test_many_ends_are_one_look_at_the_processes_and_one_commit(
     )
     queue.reap([*jobs, good])
     assert commits == [5]
-    assert len(looks) <= 4, "until one finds nobody, and once more"
+    assert len(scans) <= 4, "until one finds nothing, and once more"
     eventually(lambda: not any(map(lives, left)))
     assert [queue.get(n).status for n in (*jobs, good)] == ["lost"] * 4 + ["done"]
 
 
 @pytest.mark.parametrize("abandoned", [False, True])
-def test_a_runner_that_was_stopped_while_it_stood_by_goes_on_or_is_sent_away(
+def test_a_spare_runner_that_was_stopped_is_continued_or_killed(
     store: Store, abandoned: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     local = Local(lambda job, runner: None)
@@ -230,7 +230,7 @@ def test_a_job_whose_runner_was_stopped_can_be_cancelled(queue: Queue) -> None:
     assert isinstance(queue.get(job).state, Cancelled)
 
 
-def test_a_forecast_takes_no_job_its_next_attempt(queue: Queue) -> None:
+def test_a_forecast_does_not_use_up_the_next_attempt_of_a_job(queue: Queue) -> None:
     job = submit(queue, "false", retries=1, backoff=0.05)
     queue.step([CPU])
     eventually(lambda: ended(queue, job) or queue.get(job).tries)
@@ -239,7 +239,7 @@ def test_a_forecast_takes_no_job_its_next_attempt(queue: Queue) -> None:
     assert queue.retry_is_ready(time.time())
 
 
-def test_what_a_job_was_refused_for_once_is_said_no_more_where_it_waits_for_something_else(
+def test_a_failed_start_is_no_longer_the_reason_once_the_job_is_held(
     queue: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(job_index, "RETRY_S", 0.05)
@@ -254,7 +254,9 @@ def test_what_a_job_was_refused_for_once_is_said_no_more_where_it_waits_for_some
     assert wait_reason(queue, job) == Held(job)
 
 
-def test_a_job_for_gpus_is_edited_while_they_are_gone_and_not_run_on_the_cpu(queue: Queue) -> None:
+def test_a_job_for_gpus_that_is_edited_while_they_are_gone_does_not_run_on_the_cpu(
+    queue: Queue,
+) -> None:
     job = queue.submit([Spec(("true",), "x", "/", gpus=1)], [GPU])[0].id
     queue.edit(job, Changes(notes="mind the seed", priority=3), [CPU])
     queue.step([CPU])
@@ -298,25 +300,25 @@ def test_orphans_of_a_job_that_ended_are_reaped_while_it_runs(queue: Queue) -> N
         eventually(lambda: ended(queue, job))
 
 
-def test_a_forecast_looks_at_a_bounded_number_of_lanes(
+def test_a_forecast_reads_a_limited_number_of_lanes(
     queue: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The daemon answers nobody meanwhile: jobs that all need something else cost the most."""
+    """Forecast behind jobs that all need something else, which cost the most."""
     monkeypatch.setattr(os, "cpu_count", lambda: 1)
     for number in range(40):
         submit(queue, timeout=60.0, group=f"group {number}")
     queue.step([CPU])
-    looks: list[int] = []
+    scans: list[int] = []
 
     def count(going: object, lanes: dict[object, object], *rest: object) -> object:
-        looks.append(len(lanes))
+        scans.append(len(lanes))
         return make_plan(going, lanes, *rest)  # type: ignore[arg-type]
 
     make_plan = forecast.make_plan
     monkeypatch.setattr(forecast, "make_plan", count)
     monkeypatch.setattr(forecast, "MAX_LANES", 200)
-    assert queue.forecast(Spec(("true",), "y", "/"), [CPU]).at is None, "nobody knows"
-    assert 40 < sum(looks) <= 200
+    assert queue.forecast(Spec(("true",), "y", "/"), [CPU]).at is None, "unknown"
+    assert 40 < sum(scans) <= 200
     queue.cancel(1)
     eventually(lambda: ended(queue, 1))
 
@@ -325,8 +327,10 @@ def test_a_forecast_looks_at_a_bounded_number_of_lanes(
 def test_a_further_attempt_that_the_store_lost_is_not_run_twice(
     store: Store, tmp_path: Path, last: str
 ) -> None:
-    """As after a repair, which gives the job back as it was before its second attempt."""
-    code = f"echo $GPUDECK_TRY >> {tmp_path / 'tries'}; [ $GPUDECK_TRY = 2 ] && exec sleep {600 * (last == 'runs')}; exit 1"
+    """Restore a job as it was before its second attempt, as a repair does."""
+    seconds = 600 if last == "runs" else 0
+    second = f"[ $GPUDECK_TRY = 2 ] && exec sleep {seconds}"
+    code = f"echo $GPUDECK_TRY >> {tmp_path / 'tries'}; {second}; exit 1"
     local = Local(lambda job, runner: None)
     queue = make_queue(store, local=local)
     job = submit(queue, "sh", "-c", code, retries=1, backoff=0.0, env={"PATH": os.environ["PATH"]})
@@ -354,13 +358,13 @@ def test_a_further_attempt_that_the_store_lost_is_not_run_twice(
     assert (tmp_path / "tries").read_text() == "1\n2\n"
 
 
-def test_no_more_are_submitted_at_once_than_the_daemon_can_take_in_a_moment(queue: Queue) -> None:
+def test_the_number_of_jobs_in_one_submission_is_limited(queue: Queue) -> None:
     with pytest.raises(UserError, match="up to 10000 jobs"):
         queue.submit([Spec(("true",), "x", "/")] * 10_001, [CPU])
     assert queue.queries.overview() == ()
 
 
-def test_many_are_cancelled_in_one_commit_and_again_is_no_error(
+def test_many_jobs_are_cancelled_in_one_commit_and_a_second_cancel_is_no_error(
     queue: Queue, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
@@ -395,7 +399,7 @@ def test_many_are_cancelled_in_one_commit_and_again_is_no_error(
         "submitted",
         "started",
         "asked to end",
-    ], "told once: its time to end goes on"
+    ], "asked once: its grace period goes on"
     assert queue.cancel_many((), (), None, "g") == Cancelling((grouped,))
     eventually(lambda: all(ended(queue, n) for n in array))
     assert {queue.get(n).status for n in array} == {"cancelled"}
@@ -416,7 +420,7 @@ def test_many_are_cancelled_in_one_commit_and_again_is_no_error(
         ((), (), 2**70, "", "there is no job"),
     ],
 )
-def test_what_cannot_be_meant_cancels_nothing(
+def test_an_invalid_cancel_request_cancels_nothing(
     queue: Queue,
     jobs: tuple[int, ...],
     ranges: tuple[tuple[int, int], ...],
@@ -430,7 +434,7 @@ def test_what_cannot_be_meant_cancels_nothing(
     assert queue.get(job).status == "queued"
 
 
-def test_numbers_of_no_job_are_told_and_do_no_harm(queue: Queue) -> None:
+def test_unknown_job_numbers_are_reported_and_ignored(queue: Queue) -> None:
     job = submit(queue, hold=True)
     wrong = (0, -1, job + 1, 2**63, 2**70)
     assert queue.cancel_many((*wrong, job, job), ((2**70, 2**71),), None, "nobody") == Cancelling(
@@ -439,10 +443,10 @@ def test_numbers_of_no_job_are_told_and_do_no_harm(queue: Queue) -> None:
     assert queue.cancel_many(range(100_000), (), None, "").ended == (job,)
 
 
-def test_on_a_full_disk_those_that_run_are_ended_and_those_that_wait_are_as_they_were(
+def test_a_cancel_on_a_full_disk_ends_running_jobs_and_keeps_waiting_ones(
     queue: Queue, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The one that fills it may be among them. What was not stored was not acknowledged."""
+    """Cancel on a full disk, which one of the jobs may fill."""
     monkeypatch.setattr(os, "cpu_count", lambda: 1)
     runs, waits = submit(queue, "sleep", "600"), submit(queue)
     queue.step([CPU])

@@ -1,4 +1,4 @@
-"""What users, clocks and disks do to a queue that works: folders deleted, clocks set back, full disks. Real store, real runners."""
+"""Delete folders, set clocks back and fill disks under a queue with a real store and runners."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_a_clock_that_is_set_back_does_not_make_a_job_wait_longer(
     assert remaining_delay(waits, now - back) <= 8.1
 
 
-def test_a_folder_that_was_deleted_before_the_start_is_named_and_not_the_command(
+def test_a_working_folder_that_was_deleted_is_named_in_the_failure(
     queue: Queue, tmp_path: Path
 ) -> None:
     folder = tmp_path / "project"
@@ -85,8 +85,8 @@ def test_a_folder_that_was_deleted_before_the_start_is_named_and_not_the_command
     )
 
 
-def test_what_no_process_can_be_given_is_refused_when_it_is_submitted(queue: Queue) -> None:
-    """As the kernel would refuse it, to the byte."""
+def test_arguments_that_the_kernel_refuses_are_refused_on_submission(queue: Queue) -> None:
+    """Compare the limit with that of the kernel, to the byte."""
     longest = "x" * (MAX_ARGUMENT - 1)
     for argument in (longest + "x", "ü" * (MAX_ARGUMENT // 2)):
         with pytest.raises(
@@ -100,10 +100,10 @@ def test_what_no_process_can_be_given_is_refused_when_it_is_submitted(queue: Que
 
 
 @pytest.mark.parametrize("why", ["folder", "environment"])
-def test_a_job_that_cannot_be_started_for_good_leaves_its_place_to_the_next_at_once(
+def test_the_place_of_a_job_that_cannot_start_goes_to_the_next_in_the_same_pass(
     queue: Queue, store: Store, why: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In the same pass: there may be no other for hours."""
+    """Start the other job in the same pass, as there may be no other for hours."""
     monkeypatch.setattr(os, "cpu_count", lambda: 1)
     first, second = submit(queue, env={"A": "1"}), submit(queue)
     if why == "environment":
@@ -123,10 +123,10 @@ def test_a_job_that_cannot_be_started_for_good_leaves_its_place_to_the_next_at_o
     assert isinstance(queue.get(second).state, Done)
 
 
-def test_ends_of_one_moment_are_settled_together_and_a_full_disk_does_not_multiply_the_tries(
+def test_simultaneous_ends_are_reaped_together_and_retried_slowly_on_a_full_disk(
     home: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each try looks at all processes of the machine, and the daemon answers nobody meanwhile."""
+    """Count the tries, as each scans all processes while the daemon answers nobody."""
     tried: list[list[int]] = []
     full = True
 
@@ -167,7 +167,7 @@ def test_ends_of_one_moment_are_settled_together_and_a_full_disk_does_not_multip
     asyncio.run(look())
 
 
-def test_what_the_last_daemon_left_is_all_adopted_though_nothing_can_be_stored(
+def test_all_running_jobs_are_adopted_on_a_full_disk(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     last = Local(lambda job, runner: None)
@@ -184,7 +184,7 @@ def test_what_the_last_daemon_left_is_all_adopted_though_nothing_can_be_stored(
     for _ in range(3):
         with pytest.raises(UserError, match="the disk is full"):
             again.recover()
-    assert watched == [runs], "looked after, once, behind one that could not be stored"
+    assert watched == [runs], "watched once, after one that could not be stored"
     monkeypatch.undo()
     again.recover()
     assert isinstance(again.get(ran).state, Done)

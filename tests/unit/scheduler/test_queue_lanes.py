@@ -1,4 +1,4 @@
-"""The waiting jobs in their turn, whatever happens to them: as if they were sorted anew each time."""
+"""Compare the order of waiting jobs with sorting them anew after each change."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ STATES: tuple[State, ...] = (Queued(), Running("n", (), 0.0, 1, 1, "b"), Cancell
         max_size=40,
     )
 )
-def test_the_line_is_what_sorting_gives(
+def test_the_order_of_waiting_jobs_is_what_sorting_gives(
     changes: list[tuple[int, int, float | None, State]],
 ) -> None:
     lanes, jobs = Lanes(), {}
@@ -49,7 +49,7 @@ def test_the_line_is_what_sorting_gives(
     ),
     st.integers(0, 4),
 )
-def test_lanes_hold_each_job_once_and_the_next_show_one_that_needs_a_device(
+def test_lanes_hold_each_job_once_and_next_includes_one_that_needs_a_device(
     changes: list[tuple[int, int, int, bool]], count: int
 ) -> None:
     lanes, jobs = Lanes(), {}
@@ -83,7 +83,7 @@ def test_lanes_hold_each_job_once_and_the_next_show_one_that_needs_a_device(
         )
     )
 )
-def test_who_waits_for_others_is_known_without_looking_at_all(
+def test_dependents_know_which_jobs_wait_for_others(
     changes: list[tuple[int, set[int], State]],
 ) -> None:
     dependents, active, jobs = Dependents(), {}, {}

@@ -1,4 +1,4 @@
-"""Sharing GPUs by memory: no two jobs count on the same bytes, nobody starves, and each that waits is told why."""
+"""Share GPUs by memory: no two jobs count on the same bytes, none starves, each has a reason."""
 
 from __future__ import annotations
 
@@ -45,18 +45,18 @@ def gib(number: int, size: float, *devices: str, gpus: int = 1) -> Job:
     return on(made, *devices) if devices else made
 
 
-def seen(
+def use(
     free: float, used: dict[int, float] | None = None, *others: Process, total: float = TOTAL
 ) -> DeviceUse:
     return DeviceUse(total * GIB, free * GIB, {k: v * GIB for k, v in (used or {}).items()}, others)
 
 
-def around(*found: DeviceUse, **more: object) -> Conditions:
+def conditions(*found: DeviceUse, **more: object) -> Conditions:
     return Conditions(Availability({f"GPU-{i}": s for i, s in enumerate(found)}), **more)  # type: ignore[arg-type]
 
 
 class Machine:
-    """GPUs whose memory is really allocated, late and in steps, by jobs that never take more than they reserved."""
+    """Simulate GPUs whose memory jobs allocate late, in steps, and within their reservation."""
 
     def __init__(self, data: st.DataObject, gpus: int) -> None:
         self.data, self.devices = data, GPUS[:gpus]
@@ -66,7 +66,7 @@ class Machine:
         self.started: list[int] = []
 
     def read(self) -> Availability:
-        """As NVML tells it; of some drivers, without the memory of each process."""
+        """Return what NVML reports; some drivers omit the memory of each process."""
         found = {}
         for device in self.devices:
             used = {n: a for (n, d), a in self.allocated.items() if d == device.id}
@@ -107,20 +107,20 @@ class Machine:
             ), "alone means alone"
 
     def allocate(self) -> None:
-        going = [
+        running_jobs = [
             (j, d)
             for j in self.jobs.values()
             if isinstance(j.state, Running)
             for d in j.state.devices
         ]
-        if going:
-            found, device = self.data.draw(st.sampled_from(going))
+        if running_jobs:
+            found, device = self.data.draw(st.sampled_from(running_jobs))
             self.allocated[found.id, device] = self.data.draw(st.integers(0, found.spec.memory))
 
     def end(self) -> None:
-        going = [j.id for j in self.jobs.values() if isinstance(j.state, Running)]
-        if going:
-            self.remove(self.data.draw(st.sampled_from(going)))
+        running_jobs = [j.id for j in self.jobs.values() if isinstance(j.state, Running)]
+        if running_jobs:
+            self.remove(self.data.draw(st.sampled_from(running_jobs)))
 
     def remove(self, number: int) -> None:
         del self.jobs[number]
@@ -129,7 +129,7 @@ class Machine:
 
 @settings(deadline=None)
 @given(st.data(), st.integers(1, 3))
-def test_no_two_jobs_count_on_the_same_memory_and_everyone_runs(
+def test_no_two_jobs_count_on_the_same_memory_and_every_job_runs(
     data: st.DataObject, gpus: int
 ) -> None:
     machine = Machine(data, gpus)
@@ -146,9 +146,7 @@ def test_no_two_jobs_count_on_the_same_memory_and_everyone_runs(
                 data.draw(st.one_of(st.just(0), st.integers(1, int(TOTAL)))),
             )
             machine.jobs[submitted] = job(submitted, *needs, priority=data.draw(st.integers(0, 1)))
-        elif (
-            action == "foreign"
-        ):  # comes only where nobody of ours is: what others take from a running job cannot be helped
+        elif action == "foreign":  # only beside none of our jobs, from which others could take
             empty = [
                 d.id
                 for d in machine.devices
@@ -169,14 +167,16 @@ def test_no_two_jobs_count_on_the_same_memory_and_everyone_runs(
 @settings(deadline=None)
 @given(st.lists(st.integers(0, 60), max_size=8))
 def test_a_job_is_not_starved_by_those_that_come_after_it(small: list[int]) -> None:
-    """An endless stream of small jobs shares the GPUs; the large one before them starts once the three that ran have ended."""
+    """Start a large job before a stream of small ones, once the three that ran have ended."""
     devices = GPUS[:3]
     running = [on(job(n, 1, 10), d.id) for n, d in enumerate(devices, 1)]
     big = job(10, 2)
     waiting = [job(100 + i, 1, memory) for i, memory in enumerate(small)]
-    sight = Availability({d.id: DeviceUse(TOTAL, TOTAL, {}) for d in devices})
+    availability = Availability({d.id: DeviceUse(TOTAL, TOTAL, {}) for d in devices})
     for again in range(4):
-        starts = decide([*running, big, *waiting], devices, False, 1, Conditions(sight)).starts
+        starts = decide(
+            [*running, big, *waiting], devices, False, 1, Conditions(availability)
+        ).starts
         if any(start.job.id == big.id for start in starts):
             return
         running = [*running[1:], *(on(start.job, *start.devices) for start in starts)]
@@ -190,39 +190,43 @@ def test_a_job_is_not_starved_by_those_that_come_after_it(small: list[int]) -> N
 
 def test_a_reservation_counts_before_it_is_allocated() -> None:
     running = gib(1, 40, "GPU-0")
-    decided = decide([running, gib(2, 41), gib(3, 40)], GPUS[:1], False, 1, around(seen(80.0)))
+    decided = decide([running, gib(2, 41), gib(3, 40)], GPUS[:1], False, 1, conditions(use(80.0)))
     assert decided.starts == []
     assert decided.reasons[2] == "needs 41 GiB on one GPU; GPU 0 has 40 GiB free until job 1 ends"
     assert decided.reasons[3] == "job 2 is before it"
 
 
-def test_a_job_that_takes_more_than_it_reserved_counts_with_what_it_takes() -> None:
+def test_a_job_that_allocates_more_than_it_reserved_counts_with_what_it_allocates() -> None:
     decided = decide(
-        [gib(1, 10, "GPU-0"), gib(2, 40)], GPUS[:1], False, 1, around(seen(30.0, {1: 50.0}))
+        [gib(1, 10, "GPU-0"), gib(2, 40)], GPUS[:1], False, 1, conditions(use(30.0, {1: 50.0}))
     )
     assert decided.reasons == {2: "needs 40 GiB on one GPU; GPU 0 has 30 GiB free until job 1 ends"}
 
 
-def test_the_reason_says_when() -> None:
+def test_the_reason_includes_when_memory_comes_free() -> None:
     now = 1_000_000.0
     ends = {12: End(now + 600), 13: End(now + 60)}
     active = [gib(12, 30, "GPU-0"), gib(13, 19, "GPU-0"), gib(14, 60)]
     decided = decide(
-        active, GPUS[:1], False, 1, around(seen(31.0, {12: 30.0, 13: 19.0}), ends=ends, now=now)
+        active, GPUS[:1], False, 1, conditions(use(31.0, {12: 30.0, 13: 19.0}), ends=ends, now=now)
     )
     assert decided.reasons == {
-        14: f"needs 60 GiB on one GPU; GPU 0 has 31 GiB free until job 12 ends, about {clock(now + 600, now)}"
+        14: "needs 60 GiB on one GPU; GPU 0 has 31 GiB free until job 12 ends, "
+        f"about {clock(now + 600, now)}"
     }
     alone = decide(
         [on(job(12), "GPU-0"), job(2)], GPUS[:1], False, 1, Conditions(ends=ends, now=now)
     )
     assert alone.reasons == {
-        2: f"needs 1 GPU; 0 free: GPU 0 is held by job 12 (job12) until about {clock(now + 600, now)}"
+        2: "needs 1 GPU; 0 free: GPU 0 is held by job 12 (job12) "
+        f"until about {clock(now + 600, now)}"
     }
 
 
 def test_jobs_are_spread_over_the_gpus() -> None:
-    decided = decide([gib(i, 10) for i in range(1, 6)], GPUS, False, 1, around(*[seen(80.0)] * 4))
+    decided = decide(
+        [gib(i, 10) for i in range(1, 6)], GPUS, False, 1, conditions(*[use(80.0)] * 4)
+    )
     assert [s.devices for s in decided.starts] == [
         ("GPU-0",),
         ("GPU-1",),
@@ -234,33 +238,33 @@ def test_jobs_are_spread_over_the_gpus() -> None:
 
 def test_a_job_that_shares_may_pass_one_that_waits_for_another_gpu() -> None:
     active = [on(job(1), "GPU-0"), gib(2, 60, "GPU-1"), gib(3, 70), gib(4, 20)]
-    decided = decide(active, GPUS[:2], False, 1, around(seen(79.0), seen(20.0, {2: 60.0})))
+    decided = decide(active, GPUS[:2], False, 1, conditions(use(79.0), use(20.0, {2: 60.0})))
     assert "GPU 1 has 20 GiB free until job 2 ends" in decided.reasons[3]
     assert decided.reasons[4] == "job 3 is before it", (
         "GPU 1 is what job 3 waits for: it shrinks no further"
     )
 
 
-def test_processes_of_others_keep_a_job_from_having_a_gpu_for_itself() -> None:
-    decided = decide([job(1), gib(2, 50)], GPUS[:1], False, 1, around(seen(60.0, None, OTHER)))
+def test_processes_of_others_keep_a_job_from_having_a_gpu_to_itself() -> None:
+    decided = decide([job(1), gib(2, 50)], GPUS[:1], False, 1, conditions(use(60.0, None, OTHER)))
     assert decided.reasons[1] == "needs 1 GPU; 0 free: GPU 0 is used by pid 4711 (python, of ada)"
     assert [
         s.job.id
-        for s in decide([gib(2, 50)], GPUS[:1], False, 1, around(seen(60.0, None, OTHER))).starts
+        for s in decide([gib(2, 50)], GPUS[:1], False, 1, conditions(use(60.0, None, OTHER))).starts
     ] == [2]
     short = decide(
         [gib(2, 70)],
         GPUS[:1],
         False,
         1,
-        around(seen(60.0, None, msgspec.structs.replace(OTHER, memory=20.0 * GIB))),
+        conditions(use(60.0, None, msgspec.structs.replace(OTHER, memory=20.0 * GIB))),
     )
     assert short.reasons == {
         2: "needs 70 GiB on one GPU; GPU 0 has 60 GiB free; pid 4711 (python, of ada) uses 20 GiB"
     }
 
 
-def test_who_is_on_a_device() -> None:
+def test_device_use_tells_jobs_from_other_processes() -> None:
     reading = Reading(
         "GPU-0",
         1.0,
@@ -283,21 +287,21 @@ def test_who_is_on_a_device() -> None:
     assert device_use(None, [7]) is UNREAD
 
 
-def test_what_cannot_be_read_is_not_free() -> None:
-    blind = decide([job(1), gib(2, 1)], GPUS[:1], False, 1, around(UNREAD))
+def test_a_device_that_cannot_be_read_is_not_free() -> None:
+    blind = decide([job(1), gib(2, 1)], GPUS[:1], False, 1, conditions(UNREAD))
     assert blind.reasons[1] == "needs 1 GPU; 0 free: GPU 0 has no current reading"
-    assert decide([gib(2, 1)], GPUS[:1], False, 1, around(UNREAD)).reasons == {
+    assert decide([gib(2, 1)], GPUS[:1], False, 1, conditions(UNREAD)).reasons == {
         2: "needs 1 GiB on one GPU; GPU 0 has no current reading"
     }
     unread = decide(
-        [gib(2, 1)], GPUS[:1], False, 1, around(DeviceUse(None, None, {})._replace(others=()))
+        [gib(2, 1)], GPUS[:1], False, 1, conditions(DeviceUse(None, None, {})._replace(others=()))
     )
     assert unread.starts == []
 
 
-def test_a_drained_gpu_gets_no_new_job_and_holds_up_nobody() -> None:
-    sight = Availability({d.id: seen(80.0) for d in GPUS}, frozenset({"GPU-0", "GPU-1"}))
-    decided = decide([job(1, 3), job(2, 2), gib(3, 1)], GPUS, False, 1, Conditions(sight))
+def test_a_drained_gpu_gets_no_new_job_and_delays_no_other() -> None:
+    availability = Availability({d.id: use(80.0) for d in GPUS}, frozenset({"GPU-0", "GPU-1"}))
+    decided = decide([job(1, 3), job(2, 2), gib(3, 1)], GPUS, False, 1, Conditions(availability))
     assert decided.reasons == {
         1: "needs 3 GPUs; drained: GPU 0, GPU 1",
         3: "needs 1 GiB on one GPU; " + ALONE,
@@ -305,12 +309,14 @@ def test_a_drained_gpu_gets_no_new_job_and_holds_up_nobody() -> None:
     assert [(s.job.id, s.devices) for s in decided.starts] == [(2, ("GPU-2", "GPU-3"))]
 
 
-def test_a_gpu_divided_by_mig_is_given_to_nobody_as_a_whole() -> None:
+def test_a_gpu_divided_by_mig_runs_no_job_as_a_whole() -> None:
     divided = msgspec.structs.replace(GPUS[0], mig=True)
-    sight = Availability({d.id: seen(80.0) for d in GPUS}, frozenset({"GPU-0"}))
-    alone = decide([job(1, 1)], [divided], False, 1, Conditions(sight))
+    availability = Availability({d.id: use(80.0) for d in GPUS}, frozenset({"GPU-0"}))
+    alone = decide([job(1, 1)], [divided], False, 1, Conditions(availability))
     assert alone.reasons == {1: "needs 1 GPU; drained or divided by MIG: GPU 0"}
-    decided = decide([job(1, 3), job(2, 1)], [divided, *GPUS[1:]], False, 1, Conditions(sight))
+    decided = decide(
+        [job(1, 3), job(2, 1)], [divided, *GPUS[1:]], False, 1, Conditions(availability)
+    )
     assert [(s.job.id, s.devices) for s in decided.starts] == [(1, ("GPU-1", "GPU-2", "GPU-3"))]
     assert "GPU 0 is divided by MIG" in decided.reasons[2]
 
@@ -330,9 +336,9 @@ def test_a_type_of_gpu() -> None:
         (1, ("GPU-0", "GPU-1")),
         (3, ("GPU-2",)),
     ]
-    assert (
-        decided.reasons[4]
-        == "needs 3 GPUs of the type 'A100'; this machine has 2 (its GPUs: NVIDIA A100, NVIDIA H100 80GB HBM3)"
+    assert decided.reasons[4] == (
+        "needs 3 GPUs of the type 'A100'; this machine has 2 "
+        "(its GPUs: NVIDIA A100, NVIDIA H100 80GB HBM3)"
     )
     assert decided.reasons[2].startswith(
         "needs 1 GPU of the type 'h100'; 0 free: GPU 0 is held by job 1 (job1), "
@@ -351,34 +357,34 @@ def test_a_higher_priority_goes_first_and_equals_as_they_came() -> None:
 
 
 def test_more_memory_than_any_gpu_has_is_refused() -> None:
-    sight = Availability({d.id: seen(80.0) for d in GPUS})
+    availability = Availability({d.id: use(80.0) for d in GPUS})
     with pytest.raises(
         UserError, match=r"^the job cannot run: needs 81 GiB on one GPU; the largest has 80 GiB$"
     ):
-        check_spec(gib(1, 81).spec, GPUS, sight)
-    assert isinstance(device_obstacle(gib(1, 81).spec, GPUS, sight), TooLittleMemory)
-    assert device_obstacle(gib(1, 80).spec, GPUS, sight) is None
+        check_spec(gib(1, 81).spec, GPUS, availability)
+    assert isinstance(device_obstacle(gib(1, 81).spec, GPUS, availability), TooLittleMemory)
+    assert device_obstacle(gib(1, 80).spec, GPUS, availability) is None
     assert device_obstacle(gib(1, 81).spec, GPUS, Availability({"GPU-0": UNREAD})) is None
-    waits = decide([gib(1, 81), gib(2, 1)], GPUS[:1], False, 1, around(seen(80.0)))
+    waits = decide([gib(1, 81), gib(2, 1)], GPUS[:1], False, 1, conditions(use(80.0)))
     assert waits.reasons == {1: "needs 81 GiB on one GPU; the largest has 80 GiB"}
     assert [s.job.id for s in waits.starts] == [2], "it holds up nobody"
 
 
-def test_of_many_needs_that_no_device_has_room_for_no_device_is_looked_at(
+def test_devices_are_not_searched_for_jobs_that_fit_on_none(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    looks: list[Spec] = []
+    searched: list[Spec] = []
     monkeypatch.setattr(
-        policy, "choose", lambda spec, *rest: looks.append(spec) or choose(spec, *rest)
+        policy, "choose", lambda spec, *rest: searched.append(spec) or choose(spec, *rest)
     )
     held = [gib(n, 70, f"GPU-{n}") for n in range(4)]
     wanting = [gib(n, n, gpus=1 + n % 2) for n in range(11, 60)]
-    going, lanes = laned([*held, *wanting, gib(60, 10)])
-    decided = policy.make_plan(going, lanes, GPUS, around(*[seen(80)] * 4))
+    running_jobs, lanes = laned([*held, *wanting, gib(60, 10)])
+    decided = policy.make_plan(running_jobs, lanes, GPUS, conditions(*[use(80)] * 4))
     assert (
         [start.job.id for start in decided.starts],
         len(lanes),
-        [spec.name for spec in looks],
+        [spec.name for spec in searched],
     ) == ([60], 50, ["job60"])
     assert decided.reservations() == {"GPU-0": 11, "GPU-1": 11}
     assert render(decided.reason(wanting[0]), 0.0).startswith(
@@ -386,7 +392,7 @@ def test_of_many_needs_that_no_device_has_room_for_no_device_is_looked_at(
     )
 
 
-def test_who_waits_first_of_a_type_is_told_of_those_before_it_and_not_of_itself() -> None:
+def test_the_first_job_for_a_type_of_gpu_waits_for_others_and_not_for_itself() -> None:
     jobs = [
         on(job(9), "GPU-0"),
         job(1, 4),
@@ -394,7 +400,7 @@ def test_who_waits_first_of_a_type_is_told_of_those_before_it_and_not_of_itself(
         job(3, gpu_type="A100"),
         job(4, 1, GIB),
     ]
-    waits = decide(jobs, GPUS, False, 1, around(*[seen(80)] * 4))
+    waits = decide(jobs, GPUS, False, 1, conditions(*[use(80)] * 4))
     assert waits.reasons == {
         1: "needs 4 GPUs; 3 free: GPU 0 is held by job 9 (job9)",
         2: "job 1 is before it",
@@ -405,9 +411,9 @@ def test_who_waits_first_of_a_type_is_told_of_those_before_it_and_not_of_itself(
 
 def test_an_end_is_expected_by_the_pace_so_far() -> None:
     state = Running("nonce", (), 100.0, 1, 1, "boot", Progress(1.0, 4.0, time=110.0))
-    going = msgspec.structs.replace(job(1), state=state)
-    assert expected_end(going, 120.0) == End(140.0)
-    assert expected_end(going, 500.0) == End(500.0), "late: any moment now"
+    running_jobs = msgspec.structs.replace(job(1), state=state)
+    assert expected_end(running_jobs, 120.0) == End(140.0)
+    assert expected_end(running_jobs, 500.0) == End(500.0), "late: any moment now"
     for unknown in (None, Progress(0.0, 4.0, time=110.0), Progress(1.0, 4.0, time=100.0)):
         assert (
             expected_end(

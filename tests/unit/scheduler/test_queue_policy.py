@@ -1,4 +1,4 @@
-"""What starts next, on what, and why the rest waits: true for every queue, not only for examples."""
+"""Check the policy for arbitrary queues: what starts, on which device, and why the rest waits."""
 
 from __future__ import annotations
 
@@ -119,13 +119,13 @@ def test_a_job_that_needs_more_gpus_than_are_left_does_not_hold_up_the_others() 
     assert decided.reasons == {1: "needs 4 GPUs; this machine has 2"}
 
 
-def test_a_job_for_gpus_that_waits_as_a_replay_is_shown_is_told_so() -> None:
+def test_a_job_for_gpus_waits_while_a_replay_is_shown() -> None:
     decided = decide([queued(1, 1), queued(2, 0)], [REPLAY], False, 2)
     assert [s.job.id for s in decided.starts] == [2], "what needs no GPU runs"
     assert "a recording is shown (REPLAY), which runs no GPU jobs" in decided.reasons[1]
 
 
-def test_reasons_name_the_holder_the_pause_and_the_blindness() -> None:
+def test_reasons_name_the_holder_the_pause_and_missing_devices() -> None:
     held = running(queued(1, 1), ("cpu",))
     assert decide([held, queued(2, 1)], [CPU], False, 2).reasons == {
         2: "needs the CPU; 0 free: CPU is held by job 1 (job1)"
@@ -171,7 +171,7 @@ def test_a_job_waits_for_the_kind_of_device_it_was_submitted_for(
         (0, GPUS, ""),
     ],
 )
-def test_a_job_is_bound_to_what_is_there_whatever_the_client_says(
+def test_a_job_is_bound_to_the_devices_there_are_whatever_the_client_sends(
     gpus: int, devices: list[Device], kind: str
 ) -> None:
     assert bound(Spec(("true",), "a", "/", gpus=gpus, kind="abacus"), devices).kind == kind
@@ -215,7 +215,7 @@ SPEC = Spec(("true",), "a", "/")
         ),
     ],
 )
-def test_what_can_never_run_is_refused_in_one_line(
+def test_a_job_that_can_never_run_is_refused_in_one_line(
     spec: Spec, devices: list[Device], words: str
 ) -> None:
     with pytest.raises(UserError, match=words) as caught:
@@ -229,5 +229,5 @@ def test_what_can_never_run_is_refused_in_one_line(
     [(0, [REPLAY]), (1, [CPU]), (4, GPUS), (8, [])],
     ids=["none", "CPU", "all", "devices unknown"],
 )
-def test_what_may_run_later_is_taken(gpus: int, devices: list[Device]) -> None:
+def test_a_job_that_may_run_later_is_accepted(gpus: int, devices: list[Device]) -> None:
     check_spec(msgspec.structs.replace(SPEC, gpus=gpus), devices)

@@ -1,4 +1,4 @@
-"""What becomes of a job that was active when the daemon ended: every case there is."""
+"""Check what becomes of a job that was active when the daemon ended, in every case."""
 
 from __future__ import annotations
 
@@ -63,7 +63,9 @@ def ended(code: int | None, error: str = "") -> Exit:
         (RUNNING, UNSTARTED, False, Queued()),
     ],
 )
-def test_verdict(state: Starting | Running, outcome: Outcome, alive: bool, becomes: object) -> None:
+def test_the_state_of_each_outcome(
+    state: Starting | Running, outcome: Outcome, alive: bool, becomes: object
+) -> None:
     verdict = decide(state, outcome, alive, RESULT, "last words", 20.0)
     assert type(verdict) is type(becomes)
     assert msgspec.json.encode(verdict) == msgspec.json.encode(becomes)
@@ -97,7 +99,7 @@ def test_a_runner_with_the_same_pid_after_a_reboot_is_not_ours(home: Path) -> No
         ),
     ],
 )
-def test_a_failure_says_why(found: Exit, words: str) -> None:
+def test_a_failure_has_a_reason(found: Exit, words: str) -> None:
     verdict = decide(RUNNING, found, False, NO_RESULT, "last words", 20.0)
     assert isinstance(verdict, Failed)
     assert verdict.reason == words

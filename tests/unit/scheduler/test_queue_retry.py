@@ -1,4 +1,4 @@
-"""What becomes of a job that failed: another attempt later, one with more memory, or none."""
+"""Check what becomes of a job that failed: a later attempt, one with more memory, or none."""
 
 from __future__ import annotations
 
@@ -20,9 +20,11 @@ from scheduler.queue.retry import (
 
 FAILED = Failed(1.0, 2.0, "exit code 1", 1)
 TORCH = (
-    "Traceback (most recent call last):\ntorch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total "
-    "capacity of 79.19 GiB of which 1.06 GiB is free. Process 12 has 40.00 GiB memory in use. Including non-PyTorch memory, this "
-    "process has 21.50 GiB memory in use. Of the allocated memory 20.1 GiB is allocated by PyTorch\n"
+    "Traceback (most recent call last):\ntorch.OutOfMemoryError: CUDA out of memory. "
+    "Tried to allocate 2.00 GiB. "
+    "GPU 0 has a total capacity of 79.19 GiB of which 1.06 GiB is free. "
+    "Process 12 has 40.00 GiB memory in use. Including non-PyTorch memory, this process has "
+    "21.50 GiB memory in use. Of the allocated memory 20.1 GiB is allocated by PyTorch\n"
 )
 
 
@@ -35,10 +37,12 @@ def job(tries: int = 0, **more: object) -> Job:
     "log",
     [
         TORCH,
-        "RuntimeError: CUDA error: out of memory\nCUDA kernel errors might be asynchronously reported",
+        "RuntimeError: CUDA error: out of memory\n"
+        "CUDA kernel errors might be asynchronously reported",
         "RuntimeError: CUDA out of memory. Tried to allocate 20.00 MiB",
         "Error: CUDA_ERROR_OUT_OF_MEMORY: out of memory",
-        "jaxlib.xla_extension.XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying to allocate 17179869184 bytes.",
+        "jaxlib.xla_extension.XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying to "
+        "allocate 17179869184 bytes.",
         "RuntimeError: CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`",
     ],
 )
@@ -59,7 +63,7 @@ def test_out_of_memory_is_recognised(log: str) -> None:
         "CUDA error: invalid argument",
     ],
 )
-def test_other_failures_are_not(log: str) -> None:
+def test_other_failures_are_not_taken_for_it(log: str) -> None:
     assert not out_of_memory(log)
     assert next_attempt(job(memory=4 * GIB), FAILED, log, 80 * GIB, 100.0) is None
 
@@ -82,7 +86,9 @@ def test_the_next_attempt_reserves_what_this_one_needed() -> None:
 
 @settings(deadline=None)
 @given(st.integers(1, 2**40), st.floats(0, 2**41), st.integers(2**30, 2**38))
-def test_memory_grows_until_the_gpu_is_its_own(reserved: int, need: float, largest: int) -> None:
+def test_memory_grows_until_the_job_has_the_gpu_to_itself(
+    reserved: int, need: float, largest: int
+) -> None:
     steps = 0
     while reserved:
         new = next_memory(reserved, need, largest)
@@ -108,7 +114,7 @@ def test_an_attempt_that_lacked_memory_takes_no_retry() -> None:
     assert next_attempt(found[0], FAILED, "", None, 9.0) is not None, "and its retry is still there"
 
 
-def test_a_job_with_a_gpu_for_itself_gets_no_more_of_it() -> None:
+def test_a_job_with_a_gpu_to_itself_gets_no_more_memory() -> None:
     assert next_attempt(job(), FAILED, TORCH, 80 * GIB, 1.0) is None
 
 
@@ -128,5 +134,5 @@ def test_retries_come_later_and_later_and_end() -> None:
 @pytest.mark.parametrize(
     ("now", "left"), [(990.0, 10.0), (1000.0, 0.0), (2000.0, 0.0), (1000.0 - 86400, 0.0)]
 )
-def test_a_clock_that_was_set_does_not_keep_it_waiting(now: float, left: float) -> None:
+def test_a_clock_that_was_set_back_does_not_delay_the_retry(now: float, left: float) -> None:
     assert remaining_delay(msgspec.structs.replace(job(), state=Queued(until=1000.0)), now) == left

@@ -1,4 +1,4 @@
-"""Dependencies, changes, places, groups and forecasts: pure rules, and the queue that follows them on a real store."""
+"""Check dependencies, edits, moves, groups and forecasts, as pure rules and on a real store."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_between_two_places_there_is_always_another() -> None:
     assert len({j.place if j.place is not None else j.id for j in line}) == 3
 
 
-def test_what_may_be_changed_and_until_when() -> None:
+def test_which_fields_may_be_changed_and_until_when() -> None:
     changes = Changes(priority=5, memory=GIB, notes="new")
     spec = edited(job(1, gpus=1), changes)
     assert (spec.priority, spec.memory, spec.notes, spec.gpus) == (5, GIB, "new", 1)
@@ -103,7 +103,7 @@ def test_what_may_be_changed_and_until_when() -> None:
         assert edited(job(1, state), Changes(name="n", notes="x", tags=("a",))).tags == ("a",)
 
 
-def test_groups_limit_and_pause_and_hold_up_nobody_else() -> None:
+def test_groups_limit_and_pause_their_jobs_only() -> None:
     active = [
         job(1, RUNNING, group="a"),
         *(job(n, group="a") for n in (2, 3)),
@@ -122,7 +122,7 @@ def test_groups_limit_and_pause_and_hold_up_nobody_else() -> None:
     }
 
 
-def test_a_job_waits_for_those_before_it_and_is_cancelled_where_one_fails(queue: Queue) -> None:
+def test_a_job_waits_for_its_dependencies_and_is_cancelled_if_one_fails(queue: Queue) -> None:
     first = submit(queue)
     good, any_end = submit(queue, after=(first,)), submit(queue, after_any=(first,))
     chain = submit(queue, after=(good,))
@@ -156,7 +156,7 @@ def state_at(queue: Queue, number: int) -> float:
 
 @pytest.mark.parametrize("field", ["after", "after_any"])
 @pytest.mark.parametrize("number", [1, 99, 0, -1, 2**70])
-def test_nobody_waits_for_a_job_that_is_not_there_or_for_itself(
+def test_a_job_cannot_depend_on_itself_or_on_one_that_does_not_exist(
     queue: Queue, field: str, number: int
 ) -> None:
     with pytest.raises(NotFound):
@@ -164,7 +164,7 @@ def test_nobody_waits_for_a_job_that_is_not_there_or_for_itself(
     assert queue.queries.newest(9, active=True) == ()
 
 
-def test_what_waits_for_others_waits_on_after_a_restart(queue: Queue, store: Store) -> None:
+def test_dependencies_survive_a_restart(queue: Queue, store: Store) -> None:
     first = submit(queue)
     second = submit(queue, after=(first,), after_any=(first,))
     again = make_queue(store)
@@ -177,7 +177,7 @@ def test_what_waits_for_others_waits_on_after_a_restart(queue: Queue, store: Sto
     assert once_more.get(second).status == "cancelled", "also where the daemon ended in between"
 
 
-def test_many_are_submitted_whole_or_not_at_all(queue: Queue) -> None:
+def test_all_jobs_of_a_submission_are_accepted_or_none(queue: Queue) -> None:
     good = Spec(("true",), "x", "/")
     with pytest.raises(UserError, match="no command"):
         queue.submit([good, msgspec.structs.replace(good, argv=())], [CPU])
@@ -263,13 +263,13 @@ def test_the_indices_of_an_array(text: str, found: list[int]) -> None:
 @pytest.mark.parametrize(
     "text", ["", "a", "3-1", "0-9:0", "-1", "1,1", "0-999999999", "1-", "٣", "1;2"]
 )
-def test_what_are_no_indices(text: str) -> None:
+def test_invalid_indices_are_refused(text: str) -> None:
     with pytest.raises(UserError) as caught:
         parse_indices(text)
     assert "\n" not in str(caught.value)
 
 
-def test_wishes_have_defaults() -> None:
+def test_job_options_have_defaults() -> None:
     assert make_spec(["/bin/true"], {"env": {}, "cwd": "/"}) == Spec(("/bin/true",), "true", "/")
     asked = make_spec(
         ["x"],

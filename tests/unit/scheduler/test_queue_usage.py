@@ -1,4 +1,4 @@
-"""What a job used, from readings as a GPU gives them."""
+"""Check what a job used, from readings as a GPU gives them."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_two_devices_count_together() -> None:
     assert usage.take(one) == Usage(2.0, 7.0, 80.0, 50.0, {})
 
 
-def test_who_shared_is_not_told_what_was_not_its_own() -> None:
+def test_energy_and_utilisation_of_a_shared_device_are_absent() -> None:
     usage, one, two = UsageCollector(), job(1, "a"), job(2, "a")
     for at in (0.0, 1.0):
         usage.add([reading("a", at, {1: 5.0, 2: 6.0}, util=90.0, power=100.0)], [one, two])
@@ -74,7 +74,7 @@ def test_who_shared_is_not_told_what_was_not_its_own() -> None:
     assert used.absent == dict.fromkeys(("energy", "util"), "it shared its device with other jobs")
 
 
-def test_what_is_not_read_is_absent_with_its_reason() -> None:
+def test_a_figure_that_is_not_read_is_absent_with_its_reason() -> None:
     usage, one = UsageCollector(), job(1, "a")
     usage.add([reading("a", 0.0, {1: None})], [one])
     assert set(usage.take(one).absent) == {"memory", "energy", "util"}  # type: ignore[union-attr]

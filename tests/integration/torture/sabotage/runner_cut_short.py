@@ -1,4 +1,4 @@
-"""The real runner, killed at one of its steps: python runner_cut_short.py RUNNER STEP TORTURE_FOLDER."""
+"""Kill the real runner at a step: python runner_cut_short.py RUNNER STEP TORTURE_FOLDER."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CALLS: dict[str, tuple[Any, str, bool]] = {
     "before rename": (Path, "rename", False),
     "after rename": (Path, "rename", True),
 }
-"""By step: the call at which the runner dies, and whether after it rather than before."""
+"""For each step, the call at which the runner dies, and whether it dies after it."""
 
 
 def die() -> None:

@@ -1,7 +1,8 @@
-"""Found through PYTHONPATH by the daemon under torture, before any of its own modules: faults at its edges, none inside it.
+"""Inject faults at the edges of the daemon under torture, which finds this module by PYTHONPATH.
 
-`$TORTURE_FOLDER/plan` arms one fault, `{"kind": .., "at": .., "n": ..}`; it strikes at the n-th time that its place is reached, says
-so on a line of `$TORTURE_FOLDER/struck` and disarms itself. `$TORTURE_FOLDER/clock` holds seconds by which the clock is wrong.
+`$TORTURE_FOLDER/plan` arms one fault, `{"kind": .., "at": .., "n": ..}`. It strikes the n-th time
+that its place is reached, appends a line to `$TORTURE_FOLDER/struck` and disarms itself.
+`$TORTURE_FOLDER/clock` holds the seconds by which the clock is wrong.
 """
 
 from __future__ import annotations
@@ -21,16 +22,16 @@ RUNNER = Path(__file__).with_name("runner_cut_short.py")
 
 
 class _Plan:
-    """The armed fault, and how often its place was reached since it was armed."""
+    """Keep the armed fault, and count how often its place was reached."""
 
     def __init__(self) -> None:
         self._armed = ""
         self._reached = 0
         self.gate_shut = False
-        """Who runs a job was written, and not committed yet."""
+        """True once the runner of a job was written, and before that is committed."""
 
-    def due(self, kind: str, at: str) -> bool:
-        """Whether the fault strikes here and now; then it is noted and disarmed."""
+    def strikes(self, kind: str, at: str) -> bool:
+        """Return whether the fault strikes here and now, and disarm it if so."""
         try:
             text = (FOLDER / "plan").read_text()
             plan = json.loads(text)
@@ -47,7 +48,7 @@ class _Plan:
         return True
 
     def kill(self, kind: str, at: str) -> None:
-        if self.due(kind, at):
+        if self.strikes(kind, at):
             strike(f"{kind} {at}")
             os.kill(os.getpid(), signal.SIGKILL)
 
@@ -59,7 +60,7 @@ def strike(words: str) -> None:
 
 
 def sabotage() -> None:
-    """Put the faults between this process and SQLite, its children and its clock."""
+    """Wrap SQLite, the start of children and the clock of this process."""
     plan = _Plan()
     connect, popen, clock = sqlite3.connect, subprocess.Popen, time.time
 
@@ -97,7 +98,7 @@ def sabotage() -> None:
                 "before rename",
                 "after rename",
             ):
-                if plan.due("runner", at):
+                if plan.strikes("runner", at):
                     args = [
                         *args[:number],
                         str(RUNNER),

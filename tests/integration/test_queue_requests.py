@@ -1,4 +1,4 @@
-"""What users order their jobs about with: dependencies, groups, holds, edits, arrays, forecasts; by the client and the command line."""
+"""Request dependencies, groups, holds, edits, arrays and forecasts, by client and command line."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ UNTIL = "import os, sys, time\nwhile not os.path.exists(sys.argv[1]): time.sleep
 
 @pytest.fixture
 def deck(shared: Client) -> Iterator[Client]:
-    """With nothing left at the end."""
+    """Provide a client; cancel all jobs at the end."""
     yield shared
     for job in shared.jobs(1000, active=True):
         shared.cancel(job.id)
@@ -50,7 +50,7 @@ def test_a_job_runs_after_another_has_succeeded(deck: Client, tmp_path: Path) ->
     assert starts == sorted(starts)
 
 
-def test_what_was_to_run_after_a_job_that_failed_is_cancelled_with_a_reason(
+def test_a_job_after_one_that_failed_is_cancelled_with_a_reason(
     deck: Client, tmp_path: Path
 ) -> None:
     go = tmp_path / "go"
@@ -69,7 +69,7 @@ def test_what_was_to_run_after_a_job_that_failed_is_cancelled_with_a_reason(
         deck.submit(["true"], after=[99999])
 
 
-def test_dependants_outlive_a_crash(cpu_home: Path, tmp_path: Path) -> None:
+def test_dependencies_survive_a_crash(cpu_home: Path, tmp_path: Path) -> None:
     go = tmp_path / "go"
     with Client() as deck:
         first = ready(deck).submit(python(UNTIL, go))
@@ -100,7 +100,7 @@ def test_a_group_runs_no_more_at_once_than_its_limit(deck: Client, tmp_path: Pat
     assert all(isinstance(deck.wait(j.id, WAIT_S).state, Done) for j in jobs)
 
 
-def test_a_job_that_is_held_waits_until_it_is_let_go(deck: Client) -> None:
+def test_a_job_on_hold_waits_until_it_is_released(deck: Client) -> None:
     job = deck.submit(["true"], hold=True)
     assert reason(deck, job.id) == f"is on hold; to release it: gpudeck resume {job.id}"
     deck.hold(job.id, False)
@@ -153,7 +153,7 @@ def sh(capsys: pytest.CaptureFixture[str], deck: Client) -> Shell:
     return Shell(capsys)
 
 
-def test_the_command_line_orders_jobs_about(sh: Shell, deck: Client, tmp_path: Path) -> None:
+def test_the_command_line_changes_waiting_jobs(sh: Shell, deck: Client, tmp_path: Path) -> None:
     go = tmp_path / "go"
     first = sh.json("submit", "--gpus", "1", "--timeout", "1h", "--", *python(UNTIL, go))["id"]
     eventually(lambda: deck.job(first).status == "running")
@@ -211,5 +211,7 @@ def test_the_command_line_orders_jobs_about(sh: Shell, deck: Client, tmp_path: P
         (("groups", "", "--limit", "2"), 1),
     ],
 )
-def test_what_is_wrong_is_told(sh: Shell, words: tuple[str, ...], status: int) -> None:
+def test_errors_are_one_line_with_their_exit_status(
+    sh: Shell, words: tuple[str, ...], status: int
+) -> None:
     assert "gpudeck" in sh(*words, status=status)
