@@ -90,6 +90,7 @@ class ChartView(pg.GraphicsView):  # type: ignore[misc]
         self.box.addItem(self.curves, ignoreBounds=True)
         self._scale = (0.0, 0)
         self._tokens: theme.Tokens | None = None
+        self.axis_labels: list[str] = []
         self.box.sigResized.connect(self._fit_ticks)
         self.show_empty(True)
 
@@ -122,7 +123,8 @@ class ChartView(pg.GraphicsView):  # type: ignore[misc]
         scale = (self._scale[0], min(max(int(self.box.height()) // _LABEL, 1), _STEPS))
         if scale != self._scale:
             self._scale = scale
-            self.axis.setTicks([[(at, f"{at:g}") for at in ticks(*scale)]])
+            self.axis_labels = [f"{at:g}" for at in ticks(*scale)]
+            self.axis.setTicks([list(zip(ticks(*scale), self.axis_labels, strict=True))])
 
     def show_empty(self, empty: bool) -> None:
         """Hide the axis and the grid while there are no values: their range would mean nothing."""

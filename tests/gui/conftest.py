@@ -1,4 +1,7 @@
-"""The real window, offscreen, fed with snapshots. A test fails on a Qt warning, and on a thread that outlives it."""
+"""Provide the real window, offscreen, fed with snapshots.
+
+A test fails on a Qt warning, and on a thread that is still running afterwards.
+"""
 
 from __future__ import annotations
 
@@ -42,12 +45,12 @@ from scheduler.protocol.errors import UserError
 from tests.gui import snapshots
 
 OFFSCREEN = "This plugin does not support raise()"
-"""Said by the platform without a screen, of every window that is to stay on top."""
+"""A warning of the platform without a screen about windows that stay on top."""
 
 
 @pytest.fixture(autouse=True)
 def clean_qt(qapp: QApplication) -> Iterator[None]:
-    """Fails where Qt warned, or a QThread still runs."""
+    """Fail if Qt warned, or a QThread still runs."""
     said: list[str] = []
     before = qInstallMessageHandler(
         lambda kind, _, text: said.append(text) if kind != QtMsgType.QtDebugMsg else None
@@ -65,7 +68,7 @@ def clean_qt(qapp: QApplication) -> Iterator[None]:
 
 
 class RecordingLink(Link):
-    """A link that carries nothing out: the test replies to what the window sent."""
+    """Record requests without carrying them out; the test replies to them."""
 
     started = Signal(object)
     """Carries each `Call`."""
@@ -90,12 +93,12 @@ class RecordingLink(Link):
 
 
 class Fed:
-    """A window that was fed, and what it asked for."""
+    """A window with snapshots, and the requests that it sent."""
 
     def __init__(self, qapp: QApplication) -> None:
         self.app = qapp
         self.asked: list[Any] = []
-        """All but what pages ask for in their own time: the jobs page its history, the charts their past, the assistant its files."""
+        """All requests except those that pages send by themselves."""
         self.files: list[SessionRequest] = []
         self.models: list[ListModels] = []
         self.finds: list[SearchJobs] = []

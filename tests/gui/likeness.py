@@ -1,9 +1,9 @@
-"""Whether two pictures of a window show the same: by what a person sees from afar, however its edges were smoothed.
+"""Compare two pictures of a window by what a person sees from afar.
 
-A picture is reduced to blocks of 8x8 pixels, each of which keeps its mean colour, and those are averaged with the blocks around them.
-Other antialiasing, hinting and a text that is a little longer give blocks that are a little lighter or darker; a panel, a chart's curves or
-a legend that is missing leaves many blocks without any ink. Measured on these pictures: without antialiasing at most 6 blocks differ by
-TOLERANCE or more, without the line of buttons above the charts 61.
+A picture is reduced to blocks of 8x8 pixels with their mean colours, which are averaged with the
+blocks around them. Another antialiasing or hinting and slightly longer texts change blocks a
+little; a missing panel, curve or legend changes many. Measured on these pictures: without
+antialiasing at most 6 blocks differ by TOLERANCE or more, without the buttons above the charts 61.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ BLOCK = 8
 TOLERANCE = 10.0
 """Levels of 255 by which a block may differ."""
 _HIGH, _WIDE = 1, 3
-"""Blocks around one that count as at its place."""
+"""Distance in blocks that still counts as the same place."""
 Values = NDArray[np.float64]
 
 
 def thumbnail(picture: QImage) -> QImage:
-    """The mean colour of each block."""
+    """Return the mean colour of each block."""
     flat = picture.convertToFormat(QImage.Format.Format_RGB32)
     size = -(-flat.width() // BLOCK), -(-flat.height() // BLOCK)
     return flat.scaled(
@@ -36,7 +36,7 @@ def thumbnail(picture: QImage) -> QImage:
 
 
 def unlike(picture: QImage, reference: QImage) -> int:
-    """How many blocks of a thumbnail show something else than the reference; all of them where the sizes differ."""
+    """Count the blocks that differ from the reference; all of them if the sizes differ."""
     one, other = _smooth(_values(picture)), _smooth(_values(reference))
     if one.shape != other.shape:
         return int(one.shape[0] * one.shape[1])
@@ -46,19 +46,19 @@ def unlike(picture: QImage, reference: QImage) -> int:
 
 
 def most(reference: QImage) -> int:
-    """How many blocks may be unlike: fewer of a small picture."""
+    """Return the number of blocks that may differ, which depends on the size."""
     return max(4, min(24, reference.width() * reference.height() // 25))
 
 
 def _values(picture: QImage) -> Values:
-    """Blocks as numbers, [high, wide, 3], 0 to 255."""
+    """Return the blocks as numbers from 0 to 255, [height, width, 3]."""
     flat = picture.convertToFormat(QImage.Format.Format_RGB888)
     lines = np.frombuffer(flat.constBits(), np.uint8).reshape(flat.height(), flat.bytesPerLine())
     return lines[:, : 3 * flat.width()].reshape(flat.height(), flat.width(), 3).astype(np.float64)
 
 
 def _around(values: Values) -> Iterator[Values]:
-    """The values as seen from each place around: _WIDE to the sides, _HIGH up and down."""
+    """Yield the values shifted by up to _WIDE blocks sideways and _HIGH up and down."""
     high, wide, _ = values.shape
     padded = np.pad(values, ((_HIGH, _HIGH), (_WIDE, _WIDE), (0, 0)), mode="edge")
     for y in range(2 * _HIGH + 1):
@@ -71,12 +71,12 @@ def _smooth(values: Values) -> Values:
 
 
 def _nearest(values: Values, other: Values) -> Values:
-    """How far each block is from the most similar one around its place in the other picture, in its most different colour, [high, wide]."""
+    """Return the distance of each block from the most similar one nearby, [height, width]."""
     return np.min([np.abs(values - there).max(axis=2) for there in _around(other)], axis=0)
 
 
 def sheet(pictures: Mapping[str, QImage], across: int = 4, width: int = 640) -> QImage:
-    """All pictures on one, each under its name."""
+    """Combine all pictures on one sheet, each below its name."""
     height, line = width * 5 // 8, 18
     made = QImage(
         across * width, -(-len(pictures) // across) * (height + line), QImage.Format.Format_RGB32

@@ -1,12 +1,13 @@
-"""Pictures of every page of the real window, with the real daemon on the recorded trace, at a moment that does not pass.
+"""Make pictures of every page of the real window, with the real daemon and the recorded trace.
 
     python -m tests.gui.pictures [--out DIR]
 
-makes the references anew that `test_pictures.py` compares with, and writes the pictures and one sheet of all of them to DIR, to be
-looked at. What is on them: an hour of H100s that do what the shipped trace tells, jobs of every end, alerts, a conversation.
+This renews the references of `test_pictures.py` and writes all pictures and a sheet of them to
+DIR. They show an hour of H100s that follow the trace, jobs with every outcome, alerts and a
+conversation.
 
-The clocks of the window, the daemon and its probe nearly stand still (a thousandth of their speed, so that no two readings have the same
-time): however slow the machine is, the charts end at the same moment, and the trace is played at the same place.
+The clocks of the window, the daemon and its probe run at a thousandth of their speed, so the
+charts end at the same moment on every machine, and no two readings have the same time.
 """
 
 from __future__ import annotations
@@ -58,14 +59,18 @@ from tests.support import eventually, state_folder
 SIZE = (1280, 800)
 SCHEMES: tuple[theme.Scheme, ...] = ("light", "dark")
 FLEETS = (1, 8, 72)
-"""How many GPUs: one, as many as have tiles, a map."""
+"""Numbers of GPUs: one, several tiles, and a map."""
 PATIENCE_S = 60.0
 FONT = "DejaVu Sans"
-"""With other fonts lines break elsewhere, and pages get another height."""
+"""The font, since line breaks and heights depend on it."""
 _SPEED = 1e-3
 _BEGIN_S, _PAST_S, _MAP_PAST_S, _GAP_S = 96.0, 900.0, 30.0, (300.0, 345.0)
-"""Where the trace is at that moment (attention runs), how long it has been played, and when nothing was read (s ago)."""
-_CLOCK = "import time\nreal, began = time.time, {began!r}\ntime.time = lambda: {now!r} + (real() - began) * {speed!r}\n"
+"""Seconds: the position in the trace, the time played before it, and a gap in the readings."""
+_CLOCK = (
+    "import time\n"
+    "real, began = time.time, {began!r}\n"
+    "time.time = lambda: {now!r} + (real() - began) * {speed!r}\n"
+)
 
 
 _TRAIN = Process(
@@ -123,7 +128,7 @@ SCANNED = (
 
 @contextmanager
 def moment() -> Iterator[Path]:
-    """A state folder in which it is NOW, for this process and those that it starts, in UTC."""
+    """Provide a state folder in which the time is NOW in UTC, also for child processes."""
     with tempfile.TemporaryDirectory() as made, pytest.MonkeyPatch.context() as patch:
         began, real = time.time(), time.time
         (Path(made) / "sitecustomize.py").write_text(
@@ -144,7 +149,7 @@ def moment() -> Iterator[Path]:
 
 
 def fill(home: Path, count: int) -> None:
-    """What a daemon that ran for a while would have left: readings, jobs, alerts."""
+    """Write readings, jobs and alerts, as a daemon that ran for a while leaves them."""
     header, moments = trace.read(paths.assets() / "h100.trace.gz")
     start = next(i for i, m in enumerate(moments) if m.time - moments[0].time >= _BEGIN_S)
     length = moments[-1].time - moments[0].time + 0.5
@@ -211,9 +216,9 @@ def _alert(number: int, device: str) -> Alert:
 
 
 class Stage:
-    """A window with its feeds on a machine whose clock stands, and what is still to be answered of what it asked for.
+    """A window on a machine whose clock nearly stands still.
 
-    Once all that the daemon knows has come, the feed ends: nothing changes any more but by what the window is told to show.
+    The feed ends once everything has arrived, so that only the shown page changes.
     """
 
     def __init__(self, app: QApplication) -> None:
@@ -254,7 +259,7 @@ class Stage:
             time.sleep(0.002)
 
     def settle(self) -> None:
-        """Let the window live until all is answered and drawn."""
+        """Process events until everything is answered and drawn."""
         for _ in range(3):
             self.app.processEvents()
             self._until(lambda: self._open == 0)
@@ -271,7 +276,7 @@ class Stage:
 
 @contextmanager
 def stage(app: QApplication, count: int) -> Iterator[Stage]:
-    """The window of a machine with `count` GPUs, in FONT."""
+    """Open the window of a machine with `count` GPUs."""
     if FONT not in QFontDatabase.families():
         raise UserError(
             f"the pictures are drawn in {FONT}, which is not installed here. On Debian: apt install fonts-dejavu-core"
@@ -297,7 +302,7 @@ def stage(app: QApplication, count: int) -> Iterator[Stage]:
 
 
 def pictures(made: Stage, count: int) -> Iterator[tuple[str, QWidget]]:
-    """Every view of that machine, by the name of its picture. It is shown until the next one is asked for."""
+    """Show every view of that machine in turn, and yield the name of its picture."""
     for scheme in SCHEMES:
         theme.apply(made.app, scheme)
         for name, show in VIEWS[count].items():
@@ -355,7 +360,7 @@ def _device(number: int) -> Callable[[Stage], None]:
 
 
 def _compared(on: Stage) -> None:
-    """Two stretches and a cursor."""
+    """Show a comparison of two stretches of time, and a cursor."""
     on.window.show_page("dashboard")
     page = on.window.dashboard
     page.show_last(300)
@@ -400,7 +405,7 @@ VIEWS: dict[int, dict[str, Callable[[Stage], QWidget | None]]] = {
 
 
 def _refer(name: str, picture: QImage) -> None:
-    """Keep it as the reference, where the one that there is shows something else."""
+    """Save a picture as the reference if it differs from the present one."""
     file = REFERENCES / f"{name}.png"
     known = QImage(str(file))
     if known.isNull() or unlike(picture, known):

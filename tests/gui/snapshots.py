@@ -1,4 +1,4 @@
-"""Snapshots as a daemon would send them, for the window's tests and pictures: every kind of device, value and job state."""
+"""Make snapshots of every kind of device, value and job state for tests and pictures."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def gpu_reading(
     temp: float | None = None,
     throttle: str = "none",
 ) -> Reading:
-    """A plausible H100: busy or at rest, waving a little so that curves can be told apart."""
+    """Return a reading of a busy or idle H100, with small waves that tell curves apart."""
     wave = math.sin(time / 17 + device.index)
     values = {
         "util": 92 + 6 * wave if busy else 0.0,
@@ -119,7 +119,7 @@ CONTENDERS = {"auto": 1.0, "flash": 0.52, "cudnn": 0.93, "hopper": 1.01, "triton
 def grid(
     workload: str = "compare", contenders: tuple[str, ...] = tuple(CONTENDERS), at: float = NOW
 ) -> Result:
-    """A grid as an H100 might leave it, with made-up figures; flash refuses the longest sequences of head size 256."""
+    """Return an invented grid of an H100; flash refuses the longest sequences of head size 256."""
     cells = tuple(
         cell(dim, causal, seq, direction, contender)
         for direction in ("forward", "backward")
@@ -176,7 +176,7 @@ def cell(dim: int, causal: bool, seq: int, direction: str, contender: str) -> Ce
 
 
 def ceilings(number: int = 20, dtype: str = "bfloat16") -> tuple[Job, ...]:
-    """What the roofline lies below: a matrix product and a copy."""
+    """Return the jobs that measured the ceilings of the roofline."""
     gemm = msgspec.structs.replace(
         result(number, 712.0, workload="gemm"), device=H100, params={"size": 8192, "dtype": dtype}
     )
@@ -217,7 +217,7 @@ def job(
 
 
 def jobs(device: str) -> tuple[Job, ...]:
-    """One of every state, newest first."""
+    """Return a job in every state, newest first."""
     progress = Progress(42, 100, "timing", 3e12, NOW - 0.4)
     return (
         job(9, Queued("GPU 0 is held by job 8")),
@@ -269,7 +269,7 @@ def cpu_snapshot(time: float = NOW, with_jobs: bool = True, **rest: object) -> S
 def gpu_snapshot(
     count: int = 1, time: float = NOW, replay: bool = False, **rest: object
 ) -> Snapshot:
-    """`count` GPUs; the first is held by job 8, the others are busy and idle in turn."""
+    """Return `count` GPUs; job 8 holds the first, the others are busy and idle in turn."""
     states = []
     for index in range(count):
         device = gpu(index, "replay" if replay else "nvidia", REPLAY_NOTE if replay else "")
@@ -285,7 +285,11 @@ def gpu_snapshot(
 def history(
     made: Snapshot, seconds: float = 600, hz: float = 2.0, gap: tuple[float, float] | None = None
 ) -> dict[str, Columns]:
-    """Ten minutes of the snapshot's devices up to its moment; `gap`: a stretch (s before now) with no readings."""
+    """Return ten minutes of the devices before the snapshot.
+
+    Args:
+        gap: Seconds before the snapshot between which there are no readings.
+    """
     found = {}
     times = [made.time - seconds + i / hz for i in range(int(seconds * hz))]
     if gap:

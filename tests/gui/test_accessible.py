@@ -35,7 +35,7 @@ def test_every_control_of_every_page_has_a_name(fed, count):
     assert [f"{page}: {name}" for page, names in found.items() for name in names] == []
 
 
-def test_the_tab_key_goes_through_the_window_and_comes_round(fed):
+def test_the_tab_key_reaches_every_control_and_returns(fed):
     fed.feed(snapshots.gpu_snapshot(2), history=True)
     seen: list[QWidget] = []
     at: QWidget = fed.window
@@ -55,7 +55,7 @@ def test_the_tab_key_goes_through_the_window_and_comes_round(fed):
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_a_box_that_is_checked_is_told_by_a_tick_and_not_by_its_colour_alone(qtbot, scheme) -> None:
+def test_a_checked_box_has_a_tick(qtbot, scheme) -> None:
     app = QApplication.instance()
     before = app.property("scheme")
     theme.apply(app, scheme)

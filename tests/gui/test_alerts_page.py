@@ -1,4 +1,4 @@
-"""The alerts page, the badge of the rail, and what the desktop is told."""
+"""Test the alerts page, its badge in the rail, and desktop notifications."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def cells(fed) -> list[list[str]]:
     ]
 
 
-def test_alerts_are_listed_counted_acknowledged_and_led_to(fed):
+def test_alerts_are_listed_acknowledged_and_opened(fed):
     show(fed, HOT, STUCK)
     button = fed.window.rail.buttons["alerts"]
     assert (button.badge, button.accessibleName()) == (2, "Alerts, 2 new")
@@ -77,7 +77,7 @@ def test_alerts_are_listed_counted_acknowledged_and_led_to(fed):
     assert fed.asked[-1] == Acknowledge(3)
     show(fed, msgspec.structs.replace(HOT, acknowledged=True), STUCK, time=NOW + 1)
     assert cells(fed)[1][0] == "Acknowledged"
-    assert page.chosen().key == 3, "what was chosen stays chosen"
+    assert page.chosen().key == 3, "the selection stays"
     assert button.badge == 1
     assert not page.acknowledge.isEnabled()
     page.acknowledge_all.click()
@@ -88,7 +88,7 @@ def test_alerts_are_listed_counted_acknowledged_and_led_to(fed):
     assert "Job 8" in fed.window.jobs.details.title.text()
 
 
-def test_the_log_is_asked_for_when_something_changed_and_not_with_every_reading(fed):
+def test_the_log_is_requested_only_when_alerts_change(fed):
     show(fed, HOT)
     fed.window.show_page("alerts")
     for second in range(1, 5):
@@ -101,14 +101,14 @@ def test_the_log_is_asked_for_when_something_changed_and_not_with_every_reading(
     assert fed.window.rail.buttons["alerts"].badge == 0
 
 
-def test_where_nothing_was_the_matter_the_page_says_so(fed):
+def test_the_page_without_alerts_explains_where_to_set_them_up(fed):
     fed.window.show_page("alerts")
     show(fed)
     assert fed.window.alerts.empty.text() == EMPTY
     assert fed.window.alerts.empty.isVisible()
 
 
-def test_the_desktop_is_told_once_of_what_is_new_and_not_in_quiet_hours():
+def test_new_alerts_are_notified_once_outside_quiet_hours():
     told: list[tuple[str, str]] = []
     herald = Herald(lambda title, text: told.append((title, text)))
     now = time.time() + 5

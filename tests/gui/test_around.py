@@ -1,4 +1,4 @@
-"""Around the window: the tray, the compact strip, the first page, diagnostics in the clipboard."""
+"""Test the tray, the compact strip, the welcome page and copied diagnostics."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.gui import snapshots
 ALERT = Alert(1, "too hot", snapshots.gpu(0).id, None, "hot", 0.0, 0.0)
 
 
-def test_the_tray_shows_the_busiest_device_and_turns_when_something_is_raised(qapp):
+def test_the_tray_shows_the_busiest_device_and_alerts(qapp):
     made = snapshots.gpu_snapshot(3)
     now = summarize(made)
     assert now.figure == f"{max(s.reading.values['util'] for s in made.devices):.0f}"
@@ -46,7 +46,7 @@ def test_the_tray_shows_the_busiest_device_and_turns_when_something_is_raised(qa
     assert chosen == ["open", "compact", "quit"]
 
 
-def test_a_replay_is_called_one_in_the_tray_and_the_strip_and_the_tray_is_told_only_what_is_new(
+def test_a_replay_is_labelled_in_the_tray_and_the_strip(
     qapp,
 ):
     now = summarize(snapshots.gpu_snapshot(2, replay=True))
@@ -59,7 +59,7 @@ def test_a_replay_is_called_one_in_the_tray_and_the_strip_and_the_tray_is_told_o
     assert len(told) == 1
 
 
-def test_what_cannot_be_read_is_no_zero(qapp):
+def test_a_missing_value_is_not_shown_as_zero(qapp):
     made = snapshots.gpu_snapshot(1)
     nothing = summarize(
         msgspec.structs.replace(
@@ -94,7 +94,7 @@ def test_the_compact_strip_stays_small_and_on_top(qapp, count):
     strip.deleteLater()
 
 
-def test_the_first_page_names_the_devices_and_leads_on(fed):
+def test_the_welcome_page_names_the_devices(fed):
     fed.window.show_welcome()
     assert "Looking for your devices" in fed.window.welcome.devices.text()
     fed.feed(snapshots.gpu_snapshot(2))
@@ -107,7 +107,7 @@ def test_the_first_page_names_the_devices_and_leads_on(fed):
     assert fed.window.rail.buttons["settings"].isChecked()
 
 
-def test_diagnostics_go_to_the_clipboard(fed):
+def test_diagnostics_are_copied_to_the_clipboard(fed):
     fed.feed(snapshots.cpu_snapshot(settings=Settings(webhook="https://example.org/s3cret")))
     fed.window.show_page("settings")
     fed.window.settings.copy.click()
@@ -118,7 +118,7 @@ def test_diagnostics_go_to_the_clipboard(fed):
     QGuiApplication.clipboard().clear()
 
 
-def test_everything_is_as_large_as_the_settings_ask_for(home):
+def test_the_size_setting_scales_everything(home):
     settings.save(Settings(scale=1.5))
     code = (
         "from app.shell import desktop; desktop.scale();"

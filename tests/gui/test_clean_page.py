@@ -1,4 +1,4 @@
-"""The clean-up page: what may go is chosen by a person, goes to the trash, and comes back; with the real daemon and files at the end."""
+"""The clean-up page moves chosen items to the trash and puts them back."""
 
 from __future__ import annotations
 
@@ -92,13 +92,13 @@ def settle() -> None:
 
 
 def rows(page) -> dict[str, tuple[object, ...]]:
-    """The kinds, by title, with size and box."""
+    """Return size and check box of each kind, by title."""
     model = page.tree.rows
     tops = [[model.index(row, column) for column in range(2)] for row in range(model.rowCount())]
     return {what.data(): (size.data(), what.data(BOX)) for what, size in tops}
 
 
-def test_all_is_shown_and_only_what_nobody_made_on_purpose_is_chosen(page, asked, link):
+def test_all_findings_are_shown_and_only_harmless_ones_are_selected(page, asked, link):
     link.call(Scan).progress("looking at ~/.triton/cache/K1")
     assert page.progress.text() == "looking at ~/.triton/cache/K1"
     assert page.stop.isVisible()
@@ -127,7 +127,7 @@ def test_all_is_shown_and_only_what_nobody_made_on_purpose_is_chosen(page, asked
     assert nameless(page) == []
 
 
-def test_a_kind_and_each_of_it_can_be_chosen_by_the_keyboard(page, asked, link):
+def test_kinds_and_findings_can_be_selected_by_keyboard(page, asked, link):
     scanned(link, *FINDS)
     tree, model = page.tree, page.tree.rows
     assert tree.hasFocus()
@@ -151,7 +151,7 @@ def test_a_kind_and_each_of_it_can_be_chosen_by_the_keyboard(page, asked, link):
     assert len(asked) == 1
 
 
-def test_what_was_moved_leaves_the_list_and_can_be_brought_back(page, asked, link):
+def test_moved_items_leave_the_list_and_can_be_put_back(page, asked, link):
     scanned(link, *FINDS)
     assert not page.undo.isVisible()
     page.move_button.click()
@@ -179,7 +179,7 @@ def test_what_was_moved_leaves_the_list_and_can_be_brought_back(page, asked, lin
     assert not page.undo.isVisible()
 
 
-def test_the_trash_is_emptied_only_after_a_person_was_asked(page, asked, link):
+def test_emptying_the_trash_asks_for_confirmation(page, asked, link):
     scanned(link, trash=TrashContents(3, GIB, "one"))
     assert page.empty.text() == NOTHING
     asked.clear()
@@ -198,7 +198,7 @@ def test_the_trash_is_emptied_only_after_a_person_was_asked(page, asked, link):
     assert page.outcome.text() == "Deleted 3 items, 1.0 GiB"
 
 
-def test_a_refusal_is_told_and_a_search_stopped(page, asked, link):
+def test_a_failure_is_reported_and_a_search_can_be_stopped(page, asked, link):
     link.call(Scan).fail("the daemon does not answer")
     assert page.outcome.text() == "the daemon does not answer"
     page.again.click()
@@ -207,7 +207,7 @@ def test_a_refusal_is_told_and_a_search_stopped(page, asked, link):
     assert link.call(Scan).cancelled
 
 
-def test_real_files_go_and_come_back(
+def test_real_files_are_moved_and_put_back(
     qapp, clean_qt, tmp_path: Path, qtbot, monkeypatch: pytest.MonkeyPatch
 ):
     for name in (
@@ -246,7 +246,7 @@ def test_real_files_go_and_come_back(
         desktop.window.deleteLater()
 
 
-def test_the_model_keeps_the_rules_of_qt(page, qtmodeltester):
+def test_the_tree_model_follows_the_rules_of_qt(page, qtmodeltester):
     page.tree.show_finds(FINDS)
     qtmodeltester.check(page.tree.rows)
     page.tree.show_finds(())

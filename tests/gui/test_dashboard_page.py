@@ -1,4 +1,4 @@
-"""The dashboard charts every device over one time axis."""
+"""The dashboard shows charts of every device over one time axis."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.gui.snapshots import NOW
 GPU0 = snapshots.gpu(0).id
 
 
-def test_charts_show_values_methods_and_reasons(fed):
+def test_charts_show_values_methods_and_reasons_for_missing_values(fed):
     fed.feed(snapshots.cpu_snapshot(), history=True)
     charts = fed.window.dashboard.charts
     assert charts["util"].values.text == "55 %"
@@ -27,7 +27,7 @@ def test_charts_show_values_methods_and_reasons(fed):
     assert charts["mem_used"].view.curves.limit == pytest.approx(79.6)
 
 
-def test_one_curve_a_device_and_a_gap_where_nothing_was_read(fed):
+def test_each_device_has_a_curve_with_gaps(fed):
     fed.feed(snapshots.gpu_snapshot(3), history=True, gap=(200, 230))
     view = fed.window.dashboard.charts["util"].view
     assert list(view.curves.paths) == [snapshots.gpu(i).id for i in range(3)]
@@ -89,7 +89,7 @@ def test_the_legend_hides_a_device(fed):
     assert dashboard.legend.chips == {}
 
 
-def test_times_below_the_charts_are_whole(fed):
+def test_time_labels_are_not_cut_off(fed):
     fed.feed(snapshots.gpu_snapshot(1), history=True)
     fed.window.dashboard.show_last(60)
     axis = fed.window.dashboard.charts["util"].view.clock
@@ -113,7 +113,7 @@ def test_times_below_the_charts_are_whole(fed):
         ("util", 100),
     ],
 )
-def test_every_value_lies_inside_its_chart(fed, field, peak):
+def test_every_value_is_inside_its_chart(fed, field, peak):
     made = snapshots.gpu_snapshot(1)
     fed.feed(made, history=True)
     columns = snapshots.history(made)[GPU0]
@@ -129,7 +129,7 @@ def test_every_value_lies_inside_its_chart(fed, field, peak):
     assert chart.box.sceneBoundingRect().top() < at.top()
 
 
-def test_the_band_says_which_job_ran_when(fed):
+def test_the_band_shows_when_each_job_ran(fed):
     fed.feed(snapshots.gpu_snapshot(2), history=True)
     band, view = fed.window.dashboard.jobs, fed.window.dashboard.charts["util"].view
     found = {span.job: (box, span) for box, span in band.boxes()}
@@ -167,12 +167,12 @@ def test_a_curve_at_zero_can_be_seen(fed):
     assert high > 100
 
 
-def test_figures_beside_a_low_chart_do_not_overlap(fed):
+def test_axis_labels_of_a_low_chart_do_not_overlap(fed):
     fed.window.resize(1024, 680)
     fed.feed(snapshots.gpu_snapshot(8), history=True)
     fed.window.refresh()
     for made in fed.window.dashboard.charts.values():
-        (figures,) = made.view.axis._tickLevels
+        figures = made.view.axis_labels
         high, figure = (
             made.view.box.height(),
             QFontMetricsF(made.view.axis.style["tickFont"]).ascent(),
@@ -180,7 +180,7 @@ def test_figures_beside_a_low_chart_do_not_overlap(fed):
         assert len(figures) >= 2 and high / (len(figures) - 1) > figure, made.title.text()
 
 
-def test_values_that_do_not_fit_are_told_from_lowest_to_highest(fed):
+def test_values_that_do_not_fit_are_shown_as_a_range(fed):
     values = ValueLine()
     values.show_values([(text, "#000000") for text in ("35.4", "N/A", "9.5", "120.1")], "GiB")
     values.resize(values.sizeHint())

@@ -1,4 +1,4 @@
-"""One, eight and 72 devices stay legible: tiles, the map that takes their place, and the page of one device."""
+"""Many devices are shown as a map, and each device has a page."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def choose(box, text: str) -> None:
 @pytest.mark.parametrize(
     ("count", "width", "height"), [(17, 1280, 800), (72, 1920, 1080), (72, 1024, 680)]
 )
-def test_every_cell_of_many_is_seen_whole(fed, count, width, height):
+def test_every_cell_of_the_map_is_visible(fed, count, width, height):
     fed.window.resize(width, height)
     fed.feed(snapshots.gpu_snapshot(count, replay=True))
     strip = fed.window.strip
@@ -46,7 +46,7 @@ def test_every_cell_of_many_is_seen_whole(fed, count, width, height):
     assert not any(one.box.intersects(other.box) for one, other in pairwise(marks))
 
 
-def test_from_tiles_to_the_map_and_back(fed):
+def test_tiles_become_a_map_and_tiles_again(fed):
     fed.feed(snapshots.gpu_snapshot(MANY))
     assert not fed.window.strip.many
     fed.feed(snapshots.gpu_snapshot(MANY + 1, NOW + 1))
@@ -79,7 +79,7 @@ def test_the_map_is_sorted_filtered_and_charted(fed):
     assert fleet.count.text() == "0 of 24 devices"
 
 
-def test_a_cells_colour_says_how_much_and_its_edge_what_is_the_matter(fed):
+def test_a_cell_has_the_colour_of_its_value_and_the_edge_of_its_meaning(fed):
     devices = [snapshots.gpu(i) for i in range(20)]
     states = [
         snapshots.DeviceState(
@@ -99,11 +99,11 @@ def test_a_cells_colour_says_how_much_and_its_edge_what_is_the_matter(fed):
         theme.luminance(theme.shade(1.0))
         < theme.luminance(theme.shade(0.5))
         < theme.luminance(theme.shade(0.0))
-    ), "darker is more, also for who sees no colours"
+    ), "darker cells have higher values, even without colours"
     assert "Temperature 86 °C" in fleet.map.marks()[3].tooltip
 
 
-def test_a_device_is_opened_by_mouse_and_by_keyboard(fed):
+def test_a_device_can_be_opened_by_mouse_and_by_keyboard(fed):
     fed.feed(snapshots.gpu_snapshot(24))
     fleet, window = fed.window.strip.fleet, fed.window
     QTest.mouseClick(
@@ -128,10 +128,10 @@ def test_a_device_is_opened_by_mouse_and_by_keyboard(fed):
     assert window.device.title.text() == "GPU 1"
 
 
-# all about one device
+# the page of one device
 
 
-def test_all_values_of_a_device_are_there_with_their_reasons(fed):
+def test_the_page_shows_all_values_with_reasons_for_missing_ones(fed):
     fed.feed(snapshots.cpu_snapshot())
     fed.window.show_device("cpu")
     fed.settle()
@@ -148,7 +148,7 @@ def test_all_values_of_a_device_are_there_with_their_reasons(fed):
     assert "no temperature sensor" in heat.accessibleDescription()
 
 
-def test_its_parts_are_asked_for_while_the_page_is_shown(fed):
+def test_parts_are_requested_while_the_page_is_visible(fed):
     fed.feed(snapshots.gpu_snapshot(1))
     device = snapshots.gpu(0).id
     fed.window.show_device(device)
@@ -180,14 +180,14 @@ def test_every_field_belongs_to_a_group():
     assert next(iter(FIELDS)) in FIRST_FIELDS
 
 
-def test_a_device_that_went_away_is_told(fed):
+def test_a_device_that_disappeared_is_reported(fed):
     fed.feed(snapshots.gpu_snapshot(2))
     fed.window.show_device(snapshots.gpu(1).id)
     fed.feed(snapshots.gpu_snapshot(1, NOW + 1))
     assert fed.window.device.read.text() == "This device is no longer available"
 
 
-def test_hot_and_throttled_have_their_colour_on_the_page(fed):
+def test_hot_and_throttled_values_are_coloured_on_the_page(fed):
     device = snapshots.gpu(0)
     reading = snapshots.gpu_reading(device, temp=86, throttle="power limit")
     fed.feed(snapshots.snapshot((snapshots.DeviceState(device, reading, snapshots.Idle(0)),)))

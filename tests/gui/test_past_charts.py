@@ -1,4 +1,4 @@
-"""The charts far back: what the daemon's history holds is what they draw, with its gaps, its marks and its jobs."""
+"""Charts of the past show the daemon's history with its gaps, events and jobs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ GAP = (NOW - 50_000, NOW - 40_000)
 
 @pytest.fixture(scope="module")
 def keeper(tmp_path_factory):
-    """A day of two GPUs, every 20 s, with a gap, a job, an alert and a span of throttling."""
+    """Keep a day of two GPUs with a gap, two jobs, an alert and throttling."""
     made = HistoryKeeper(tmp_path_factory.mktemp("past") / "home" / "history.sqlite", pytest.fail)
     times = [t for t in NOW - 86_400 + 20 * np.arange(4320) if not GAP[0] <= t <= GAP[1]]
     for device in GPUS:
@@ -57,8 +57,8 @@ def keeper(tmp_path_factory):
 
 
 @pytest.fixture
-def seen(fed, keeper):
-    """A window whose charts get their past from a real history."""
+def with_past(fed, keeper):
+    """Open a window whose charts load their past from a real history."""
 
     def answer(call):
         request = call.request
@@ -75,15 +75,15 @@ def seen(fed, keeper):
     return fed
 
 
-def show(seen, seconds=86_400.0):
-    seen.window.dashboard.show_last(seconds)
+def show(with_past, seconds=86_400.0):
+    with_past.window.dashboard.show_last(seconds)
     for _ in range(5):
-        seen.settle()
-    return seen.window.dashboard
+        with_past.settle()
+    return with_past.window.dashboard
 
 
-def test_a_day_is_drawn_from_the_history_with_bands_and_its_gap(seen):
-    dashboard = show(seen)
+def test_a_day_has_bands_and_a_gap(with_past):
+    dashboard = show(with_past)
     drawn = dashboard.source.contents(
         ("util",), GPUS, dashboard.axis.limits, None, {"util": dashboard.charts["util"].view.pixels}
     )["util"]
@@ -98,8 +98,8 @@ def test_a_day_is_drawn_from_the_history_with_bands_and_its_gap(seen):
     assert len(times) <= dashboard.charts["util"].view.pixels
 
 
-def test_jobs_marks_and_lines_stand_on_the_axis(seen):
-    dashboard = show(seen)
+def test_jobs_and_events_are_on_the_time_axis(with_past):
+    dashboard = show(with_past)
     assert [span.job for span in dashboard.jobs.spans] == [76, 77]
     assert dashboard.jobs.spans[1].meaning == "failed"
     assert [mark.meaning for mark in dashboard.events.marks] == ["throttled", "hot"]
@@ -110,12 +110,12 @@ def test_jobs_marks_and_lines_stand_on_the_axis(seen):
     assert not dashboard.events.isVisible()
 
 
-def test_the_cursor_shows_the_values_at_one_moment_in_all_charts(seen):
-    dashboard = show(seen)
+def test_the_cursor_shows_the_values_at_one_moment(with_past):
+    dashboard = show(with_past)
     view = dashboard.charts["power"].view
     at = view.mapFromScene(view.box.mapViewToScene(QPointF(NOW - 25_000, 100)))
     QTest.mouseMove(view.viewport(), at)
-    seen.settle()
+    with_past.settle()
     assert [text for text, _ in dashboard.charts["power"].values.values] == ["300", "300"]
     assert [text for text, _ in dashboard.charts["tflops"].values.values] == ["N/A", "N/A"]
     expected = 50 + 40 * np.sin((NOW - 25_000) / 3000)
@@ -132,19 +132,19 @@ def test_the_cursor_shows_the_values_at_one_moment_in_all_charts(seen):
     assert dashboard.charts["power"].view.curves.cursor == pytest.approx(before - 864, abs=1)
 
 
-def test_going_to_a_job_and_comparing_with_it(seen):
-    dashboard = show(seen)
+def test_a_job_can_be_shown_and_compared(with_past):
+    dashboard = show(with_past)
     labels = [dashboard.bar.jobs.itemText(i) for i in range(dashboard.bar.jobs.count())]
     (index,) = [i for i, text in enumerate(labels) if text.startswith("77 (train)")]
     dashboard.bar.jobs.activated.emit(index)
     for _ in range(5):
-        seen.settle()
+        with_past.settle()
     assert dashboard.axis.limits == (NOW - 30_500, NOW - 19_500)
     QTest.keyClick(dashboard, Qt.Key.Key_B)
     assert dashboard.bar.compare.isChecked()
     QTest.keyClick(dashboard, Qt.Key.Key_J, Qt.KeyboardModifier.ShiftModifier)
     for _ in range(5):
-        seen.settle()
+        with_past.settle()
     assert dashboard.axis.limits == (NOW - 80_500, NOW - 69_500)
     ghosts = dashboard.source.contents(
         ("util",), GPUS[:1], dashboard.axis.limits, dashboard.compared, {"util": 500}
@@ -158,7 +158,7 @@ def test_going_to_a_job_and_comparing_with_it(seen):
     assert dashboard.charts["util"].view.curves.ghosts == []
 
 
-def test_what_was_refused_is_asked_again_later_and_what_is_hidden_asks_nothing(fed, monkeypatch):
+def test_a_failed_request_is_repeated_later_and_hidden_charts_request_nothing(fed, monkeypatch):
     fed.feed(snapshots.gpu_snapshot(2), history=True)
     dashboard = fed.window.dashboard
     dashboard.show_last(86_400.0)
@@ -178,8 +178,8 @@ def test_what_was_refused_is_asked_again_later_and_what_is_hidden_asks_nothing(f
     assert len(fed.remember) == before
 
 
-def test_a_month_is_reached_by_wheel_and_keys_and_named_by_dates(seen):
-    dashboard = show(seen)
+def test_a_month_can_be_shown_with_dates(with_past):
+    dashboard = show(with_past)
     for _ in range(30):
         dashboard.charts["util"].view.box.zoomed.emit(1.25, NOW - 1000)
     assert dashboard.axis.seconds == 30 * 86_400
@@ -192,21 +192,21 @@ def test_a_month_is_reached_by_wheel_and_keys_and_named_by_dates(seen):
     assert dashboard.charts["util"].view.curves.bands == []
 
 
-def test_what_is_shown_is_exported(seen, tmp_path):
-    dashboard = show(seen)
+def test_the_shown_values_are_exported(with_past, tmp_path):
+    dashboard = show(with_past)
     said = []
     dashboard.message.connect(said.append)
     dashboard.save(str(tmp_path / "x.png"))
     assert QImage(str(tmp_path / "x.png")).size() == dashboard.size()
     dashboard.legend.chips[GPUS[0]].click()
     dashboard.save(str(tmp_path / "x.csv"))
-    (request,) = [r for r in seen.asked if isinstance(r, ExportHistory)]
+    (request,) = [r for r in with_past.asked if isinstance(r, ExportHistory)]
     assert ([d.id for d in request.devices], request.since, request.until) == (
         [GPUS[1]],
         *dashboard.axis.limits,
     )
-    seen.reply(request)
-    seen.fail(request, "the disk is full")
+    with_past.reply(request)
+    with_past.fail(request, "the disk is full")
     assert said == [
         f"Saved to {tmp_path}/x.png",
         f"Saved to {tmp_path}/x.csv",

@@ -1,6 +1,6 @@
-"""Every page as a picture, light and dark, of the real window with the real daemon on the recorded trace, beside a reference of it.
+"""Compare every page of the real window with a reference picture, in both schemes.
 
-Where a page is to look different from now on: `python -m tests.gui.pictures`, and look at each picture.
+After an intended change, run `python -m tests.gui.pictures` and look at each picture.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from tests.gui.pictures import FLEETS, FONT, SCHEMES, VIEWS, Stage, pictures, st
 def drawn_alike(qapp: QApplication) -> None:
     if FONT not in QFontDatabase.families():
         pytest.skip(
-            f"the references are drawn in {FONT}, which is not installed here. On Debian: apt install fonts-dejavu-core"
+            f"the references need {FONT}, which is not installed. "
+            "On Debian: apt install fonts-dejavu-core"
         )
 
 
@@ -32,7 +33,7 @@ def reference(name: str) -> QImage:
 
 
 @pytest.mark.parametrize("count", FLEETS)
-def test_every_page_looks_as_it_did(
+def test_every_page_looks_like_its_reference(
     qapp: QApplication, clean_qt: None, tmp_path: Path, count: int
 ) -> None:
     wrong = []
@@ -45,7 +46,7 @@ def test_every_page_looks_as_it_did(
     assert not wrong, f"{wrong}; the pictures are in {tmp_path}"
 
 
-def test_there_is_a_reference_of_every_picture_and_no_other() -> None:
+def test_references_and_pictures_have_the_same_names() -> None:
     names = {
         f"{count}-{view}-{scheme}"
         for count in FLEETS
@@ -57,7 +58,7 @@ def test_there_is_a_reference_of_every_picture_and_no_other() -> None:
 
 
 def faults(on: Stage) -> Iterator[tuple[str, Callable[[], object], Callable[[], object]]]:
-    """What may be wrong with a dashboard of eight GPUs: its name, how to bring it about, and how to undo it."""
+    """Yield faults of a dashboard of eight GPUs: their names, and how to cause and undo them."""
     page, app = on.window.dashboard, on.app
     sheet = app.styleSheet()
     for field, chart in page.charts.items():
@@ -75,7 +76,7 @@ def faults(on: Stage) -> Iterator[tuple[str, Callable[[], object], Callable[[], 
     yield "no tile of the last GPU", tile.hide, tile.show
     yield (
         "no bars of jobs",
-        lambda: page.jobs.show_spans((), page.span.limits, {}),
+        lambda: page.jobs.show_spans((), page.axis.limits, {}),
         on.window.refresh,
     )
     yield (
@@ -91,9 +92,7 @@ def hidden() -> str:
 
 
 @pytest.mark.slow
-def test_what_is_wrong_is_seen_and_what_is_smoothed_otherwise_is_not(
-    qapp: QApplication, clean_qt: None
-) -> None:
+def test_faults_are_found_and_other_antialiasing_is_not(qapp: QApplication, clean_qt: None) -> None:
     with stage(qapp, 8) as on:
         VIEWS[8]["dashboard"](on)
         on.settle()

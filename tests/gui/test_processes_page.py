@@ -1,4 +1,4 @@
-"""The processes page: who uses the GPUs, sorted and filtered; a process is ended only after a person was asked."""
+"""The processes page lists the processes on GPUs and ends one after confirmation."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ FIELDS = ("Device", "PID", "User", "Job", "Memory", "SM", "Age", "Kind", "Contai
 
 @pytest.fixture
 def page(fed):
-    """The page of a machine with two GPUs, three processes listed."""
+    """Open the page of a machine with two GPUs and three processes."""
     fed.feed(snapshots.gpu_snapshot(2))
     fed.window.show_page("processes")
     ids = [state.device.id for state in fed.window.state.snapshot.devices]
@@ -68,7 +68,7 @@ def column(page, name):
     return [row[FIELDS.index(name)] for row in shown(page)]
 
 
-def test_all_about_each_process(page):
+def test_each_process_is_described(page):
     train, draw, stranger = shown(page)
     assert train == [
         "GPU 0", "4711", "ada", "3", "40.0 GiB", "87 %", "1 h 00 min", "compute", "0123456789ab", "python train.py --epochs 3",
@@ -81,7 +81,7 @@ def test_all_about_each_process(page):
     )
 
 
-def test_it_is_sorted_by_its_headings_and_filtered(page, fed):
+def test_the_table_can_be_sorted_and_filtered(page, fed):
     assert column(page, "PID") == ["4711", "812", "99"], "most memory first"
     header = page.table.horizontalHeader()
     at = QPoint(header.sectionViewportPosition(FIELDS.index("PID")) + 40, 10)
@@ -111,7 +111,7 @@ def test_it_is_sorted_by_its_headings_and_filtered(page, fed):
     assert page.empty.text() == NOTHING_FOUND
 
 
-def test_it_looks_only_while_it_is_shown_and_once_at_a_time(page, fed, qtbot):
+def test_processes_are_read_only_while_the_page_is_visible(page, fed, qtbot):
     fed.fail(GetDetails, "the devices do not answer at the moment")
     assert page.count.text() == "the devices do not answer at the moment"
     fed.asked.clear()
@@ -124,7 +124,7 @@ def test_it_looks_only_while_it_is_shown_and_once_at_a_time(page, fed, qtbot):
     assert not page.poller.isActive()
 
 
-def test_a_process_is_ended_only_after_a_person_was_asked(page, fed):
+def test_ending_a_process_asks_for_confirmation(page, fed):
     page.table.selectRow(1)
     fed.asked.clear()
     page.end.click()
@@ -144,7 +144,7 @@ def test_a_process_is_ended_only_after_a_person_was_asked(page, fed):
     assert fed.asked[-1] == GetDetails(), "the table tells at once"
 
 
-def test_one_that_was_refused_or_cannot_be_seen_is_said_so(page, fed):
+def test_a_process_that_cannot_be_ended_is_reported(page, fed):
     page.table.selectRow(2)
     assert not page.end.isEnabled(), "of another container: nobody knows which process that is here"
     page.table.selectRow(1)
@@ -157,7 +157,7 @@ def test_one_that_was_refused_or_cannot_be_seen_is_said_so(page, fed):
     assert "belongs to root" in fed.window.status.message.text()
 
 
-def test_the_selection_follows_the_process_and_the_question_ends_with_it(page, fed):
+def test_the_selection_and_the_question_follow_the_process(page, fed):
     page.table.selectRow(1)
     page.end.click()
     grown = msgspec.structs.replace(DRAW, memory=50 * 2**30)

@@ -1,4 +1,4 @@
-"""The settings page shows the settings in force and requests changes."""
+"""The settings page shows the current settings and requests changes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.gui import snapshots
 from tests.gui.snapshots import NOW
 
 
-def test_settings_show_what_is_in_force(fed):
+def test_the_page_shows_the_current_settings(fed):
     fed.window.show_page("settings")
     fed.feed(snapshots.cpu_snapshot(settings=Settings(telemetry_hz=5, source="cpu")))
     rows = fed.window.settings.rows
@@ -20,7 +20,7 @@ def test_settings_show_what_is_in_force(fed):
     assert "GPU Deck 0." in fed.window.settings.about.toPlainText()
 
 
-def test_a_change_is_asked_for_and_a_wrong_one_is_explained(fed):
+def test_a_change_is_requested_and_an_error_is_explained(fed):
     fed.window.show_page("settings")
     fed.feed(snapshots.cpu_snapshot())
     row = fed.window.settings.rows["telemetry_hz"]
@@ -43,7 +43,7 @@ def test_a_change_is_asked_for_and_a_wrong_one_is_explained(fed):
     assert not row.error.isVisible()
 
 
-def test_a_choice_is_asked_for(fed):
+def test_a_choice_is_requested(fed):
     fed.window.show_page("settings")
     fed.feed(snapshots.cpu_snapshot())
     fed.window.settings.rows["theme"].box.textActivated.emit("dark")
@@ -53,7 +53,7 @@ def test_a_choice_is_asked_for(fed):
     assert fed.asked == [Configure({"theme": "dark"})]
 
 
-def test_without_a_daemon_a_change_says_so(fed):
+def test_a_change_without_a_daemon_is_reported(fed):
     fed.window.show_page("settings")
     row = fed.window.settings.rows["telemetry_hz"]
     row.line.setText("4")

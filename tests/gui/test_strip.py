@@ -1,4 +1,4 @@
-"""The strip of GPUs shows each device whole, in its colours."""
+"""The strip shows every device completely, with its colours."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.gui.snapshots import NOW
 GPU0 = snapshots.gpu(0).id
 
 
-def test_the_cpu_tile(fed):
+def test_the_tile_of_a_cpu_explains_missing_values(fed):
     fed.feed(snapshots.cpu_snapshot())
     tile = fed.window.strip.tiles["cpu"]
     seen = [cell.text for cell in tile.texts]
@@ -41,7 +41,7 @@ ORDERS = [
 
 @pytest.mark.parametrize("sizes", ORDERS, ids=lambda sizes: "-".join(f"{w}x{h}" for w, h in sizes))
 @pytest.mark.parametrize("count", [1, 2, 3, 4, 6, 8])
-def test_every_device_is_seen_whole_whatever_the_size_was_before(fed, count, sizes):
+def test_every_device_is_visible_after_any_resizing(fed, count, sizes):
     for width, height in sizes:
         fed.window.resize(width, height)
         fed.feed(snapshots.gpu_snapshot(count, replay=True))
@@ -67,7 +67,7 @@ def test_every_device_is_seen_whole_whatever_the_size_was_before(fed, count, siz
 
 
 def too_narrow(cell: TileText) -> bool:
-    """Whether its text needs more room than there is."""
+    """Report if a text needs more room than it has."""
     metrics = QFontMetricsF(cell.font)
     return (
         metrics.horizontalAdvance(cell.text) > cell.box.width()
@@ -91,7 +91,7 @@ def test_the_largest_values_fit_their_tile(fed, width, height):
             assert [cell.text for cell in tile.texts if too_narrow(cell)] == []
 
 
-def test_many_devices_scroll_by_whole_tiles_and_leave_room_for_the_page(fed, monkeypatch):
+def test_many_tiles_scroll_and_leave_room_for_the_page(fed, monkeypatch):
     fed.window.resize(1024, 680)
     fed.feed(snapshots.gpu_snapshot(16))
     strip = fed.window.strip
@@ -112,7 +112,7 @@ def test_many_devices_scroll_by_whole_tiles_and_leave_room_for_the_page(fed, mon
 
 
 class Painted(QObject):
-    """Collects what of a widget is painted."""
+    """Collect the regions of a widget that are painted."""
 
     def __init__(self, widget: QWidget) -> None:
         super().__init__()
@@ -125,7 +125,7 @@ class Painted(QObject):
         return False
 
 
-def test_a_tile_paints_what_changed_and_no_more(fed):
+def test_a_tile_paints_only_what_changed(fed):
     fed.feed(snapshots.gpu_snapshot(2))
     tile = fed.window.strip.tiles[GPU0]
     old, painted = [*tile.values], Painted(tile)
@@ -139,7 +139,7 @@ def test_a_tile_paints_what_changed_and_no_more(fed):
     assert tile.grab().toImage().pixelColor(6, 12) == QColor(theme.DARK.surface)
 
 
-def test_devices_come_and_go(fed):
+def test_devices_can_appear_and_disappear(fed):
     fed.feed(snapshots.gpu_snapshot(8))
     fed.feed(snapshots.gpu_snapshot(2, NOW + 1))
     assert len(fed.window.strip.tiles) == 2
@@ -149,7 +149,7 @@ def test_devices_come_and_go(fed):
     assert list(fed.window.strip.tiles) == ["cpu"]
 
 
-def test_hot_and_throttled_have_their_colour(fed):
+def test_hot_and_throttled_values_are_coloured(fed):
     device = snapshots.gpu(0)
     reading = snapshots.gpu_reading(device, temp=86, throttle="power limit")
     fed.feed(snapshots.snapshot((snapshots.DeviceState(device, reading, snapshots.Idle(0)),)))

@@ -1,6 +1,6 @@
-"""A person goes through the window by mouse and keys: events come in through the platform's window, and find who is under the pointer.
+"""Use the window by mouse and keys, with events that come through the platform's window.
 
-Offscreen in `make test`, on a real X11 server in `make xvfb`.
+The tests run offscreen in `make test`, and on a real X11 server in `make xvfb`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ CTRL, SHIFT = Qt.KeyboardModifier.ControlModifier, Qt.KeyboardModifier.ShiftModi
 
 
 class Person:
-    """Knows only what is on the screen: everything goes to the window, by where it is."""
+    """A person who knows only the screen, and acts on places of the window."""
 
     def __init__(self, fed) -> None:
         self.fed, self.window = fed, fed.window
@@ -83,7 +83,7 @@ def person(fed) -> Person:
     return Person(fed)
 
 
-def test_every_page_is_gone_to_by_mouse_and_by_keys_and_tabbed_through(person):
+def test_every_page_can_be_opened_by_mouse_and_keys(person):
     window = person.window
     for number, name in enumerate(PAGES, 1):
         person.click(window.rail.buttons[name])
@@ -98,7 +98,7 @@ def test_every_page_is_gone_to_by_mouse_and_by_keys_and_tabbed_through(person):
         person.key(Qt.Key.Key_Tab, SHIFT)
 
 
-def test_the_charts_are_dragged_zoomed_and_pointed_at(person):
+def test_charts_can_be_dragged_zoomed_and_pointed_at(person):
     dashboard = person.window.dashboard
     plot, before = dashboard.charts["util"].view, dashboard.axis.limits
     person.drag(plot, 0.4, 0.7)
@@ -116,7 +116,7 @@ def test_the_charts_are_dragged_zoomed_and_pointed_at(person):
     assert "Cursor at " in dashboard.bar.position.text()
 
 
-def test_a_tile_leads_to_its_device_and_the_rail_back(person):
+def test_a_tile_opens_its_device(person):
     window = person.window
     tile = window.strip.tiles[snapshots.gpu(1).id]
     person.click(tile)
@@ -126,7 +126,7 @@ def test_a_tile_leads_to_its_device_and_the_rail_back(person):
     assert window.pages.currentWidget() is window.dashboard
 
 
-def test_jobs_are_chosen_filtered_and_cancelled(person, qtbot):
+def test_jobs_can_be_selected_filtered_and_cancelled(person, qtbot):
     window, page = person.window, person.window.jobs
     person.click(window.rail.buttons["jobs"])
     table = page.table
@@ -148,8 +148,8 @@ def test_jobs_are_chosen_filtered_and_cancelled(person, qtbot):
     assert 0 < len(page.model.rows) < len(window.state.snapshot.jobs)
 
 
-def test_pages_that_come_and_go_leave_no_thread_timer_or_file_behind(person):
-    """Fifty pages and two thousand readings after the first round."""
+def test_opening_pages_leaks_no_thread_timer_or_file(person):
+    """Open fifty pages and feed two thousand readings after a first round."""
     window = person.window
 
     def held() -> tuple[int, int, int]:

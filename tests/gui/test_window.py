@@ -28,9 +28,7 @@ def test_hidden_pages_cost_nothing(fed):
 
 
 @pytest.mark.parametrize(("away", "back"), [("hide", "show"), ("showMinimized", "showNormal")])
-def test_a_window_that_nobody_sees_draws_nothing_and_catches_up_when_it_is_seen(
-    fed, qtbot, away, back
-):
+def test_a_hidden_window_draws_nothing_until_it_is_shown(fed, qtbot, away, back):
     fed.feed(snapshots.gpu_snapshot(1), history=True)
     box = fed.window.dashboard.charts["util"].view.box
     getattr(fed.window, away)()
@@ -47,7 +45,7 @@ def test_a_window_that_nobody_sees_draws_nothing_and_catches_up_when_it_is_seen(
     assert len(drawn) <= 2
 
 
-def test_ten_repaints_a_second_at_most(fed, qtbot):
+def test_the_window_repaints_at_most_ten_times_a_second(fed, qtbot):
     fed.feed(snapshots.gpu_snapshot(1), history=True)
     drawn = []
     refresh = fed.window.dashboard.refresh
@@ -87,7 +85,7 @@ def test_the_keyboard_reaches_every_page(fed):
     assert fed.window.pages.currentWidget() is fed.window.jobs
 
 
-def test_the_link_and_errors_are_one_line_at_the_bottom(fed):
+def test_the_status_line_shows_the_connection_and_errors(fed):
     fed.window.show_link(False, "the daemon is gone; reconnecting")
     assert "reconnecting" in fed.window.status.link.text()
     fed.feed(snapshots.cpu_snapshot(notices=("the probe is being replaced",)))
@@ -100,7 +98,7 @@ def test_the_link_and_errors_are_one_line_at_the_bottom(fed):
     assert fed.window.status.source.text() == "source: cpu"
 
 
-def test_settings_ask_for_a_theme_once(fed):
+def test_settings_request_a_theme_once(fed):
     asked = []
     fed.window.themed.connect(asked.append)
     fed.feed(snapshots.cpu_snapshot(settings=Settings(theme="dark")))
@@ -108,7 +106,7 @@ def test_settings_ask_for_a_theme_once(fed):
     assert asked == ["dark"]
 
 
-def test_the_theme_switches_live_charts_included(fed):
+def test_the_theme_changes_charts_immediately(fed):
     fed.feed(snapshots.gpu_snapshot(2), history=True)
     theme.apply(fed.app, "dark")
     fed.settle()
@@ -121,7 +119,7 @@ def test_the_theme_switches_live_charts_included(fed):
 
 
 @pytest.mark.parametrize("t", [theme.LIGHT, theme.DARK], ids=lambda t: t.scheme)
-def test_text_and_curves_can_be_read(t):
+def test_text_and_curves_are_readable(t):
     for color in (t.text, t.muted, t.accent, t.warm, t.hot, t.throttled, t.failed):
         assert contrast(color, t.surface) >= 4.5
         assert contrast(color, t.window) >= 4.5

@@ -26,7 +26,7 @@ GPU0 = snapshots.gpu(0).id
 
 @pytest.fixture
 def compared(fed):
-    """The workloads page with a comparison whose Result is too large for a snapshot."""
+    """Show a comparison whose Result is too large for a snapshot."""
     whole = snapshots.job(
         30,
         Done(NOW - 300, NOW - 20, (GPU0,), snapshots.raw(snapshots.grid())),
@@ -40,7 +40,7 @@ def compared(fed):
     return fed, whole
 
 
-def test_a_large_result_is_asked_for_once_and_then_shown(compared):
+def test_a_large_result_is_requested_once_and_then_shown(compared):
     fed, whole = compared
     page = fed.window.workloads
     assert (
@@ -55,7 +55,7 @@ def test_a_large_result_is_asked_for_once_and_then_shown(compared):
     assert page.result.unit.text() == "TFLOP/s at best"
 
 
-def test_a_result_that_cannot_be_fetched_says_so(compared):
+def test_a_result_that_cannot_be_loaded_is_reported(compared):
     fed, _ = compared
     fed.fail(GetJob(30), "there is no job 30. See: gpudeck jobs")
     assert "there is no job 30" in texts(fed.window.workloads.result)
@@ -113,7 +113,7 @@ def test_a_mark_is_reached_by_keyboard_and_by_mouse(compared):
     assert "sequence 16384, head size 256, bfloat16, causal, forward" in cells.selected.text()
 
 
-def test_every_cell_of_a_chart_is_reached_by_arrow_keys(compared):
+def test_every_cell_of_a_chart_can_be_reached_by_arrow_keys(compared):
     fed, whole = compared
     fed.reply(GetJob(30), whole)
     fed.settle()
@@ -133,7 +133,7 @@ def test_every_cell_of_a_chart_is_reached_by_arrow_keys(compared):
         assert len(reached) == len(chart.marks()), name
 
 
-def test_figures_in_the_heat_map_can_be_read(qapp):
+def test_values_in_the_heat_map_are_readable(qapp):
     for scheme in ("light", "dark"):
         theme.apply(qapp, scheme)
         for share in np.linspace(0, 1, 21):
@@ -177,7 +177,7 @@ def test_selectors_choose_what_is_shown(compared):
     )
 
 
-def test_a_roofline_without_ceilings_says_what_to_run(fed):
+def test_a_roofline_without_ceilings_names_the_workloads_to_run(fed):
     made = snapshots.gpu_snapshot(1)
     small = msgspec.structs.replace(
         snapshots.grid("attention", ("auto",)), cells=snapshots.grid().cells[:1]
@@ -194,7 +194,7 @@ def test_a_roofline_without_ceilings_says_what_to_run(fed):
     assert clipped(fed.window) == []
 
 
-def test_save_asks_for_a_file_and_says_where_it_went(compared, qtbot, monkeypatch):
+def test_save_asks_for_a_file_and_reports_the_outcome(compared, qtbot, monkeypatch):
     fed, _ = compared
     monkeypatch.setattr(
         QFileDialog, "open", lambda self: None

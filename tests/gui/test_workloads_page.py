@@ -23,7 +23,7 @@ def test_the_form_has_the_defaults_of_the_device(fed):
     assert "2.20 TFLOP a call" in page.estimate.text()
 
 
-def test_what_is_wrong_is_said_beside_the_field_as_it_is_typed(fed):
+def test_errors_are_shown_beside_the_field_while_typing(fed):
     fed.window.show_page("workloads")
     fed.feed(snapshots.cpu_snapshot())
     page = fed.window.workloads
@@ -56,7 +56,7 @@ def test_run_submits_the_form(fed, qtbot):
     ) == ("attention", 1, "512")
 
 
-def test_progress_then_the_result_then_the_earlier_ones(fed):
+def test_the_page_shows_progress_the_result_and_earlier_results(fed):
     fed.window.show_page("workloads")
     fed.feed(snapshots.cpu_snapshot())
     page = fed.window.workloads
@@ -73,7 +73,7 @@ def test_progress_then_the_result_then_the_earlier_ones(fed):
 
 
 @pytest.mark.parametrize(("width", "height"), [(1280, 800), (2560, 1440)])
-def test_cards_are_as_large_as_what_is_in_them(fed, width, height):
+def test_cards_are_as_large_as_their_contents(fed, width, height):
     fed.window.resize(width, height)
     fed.window.show_page("workloads")
     fed.feed(snapshots.gpu_snapshot(1))
@@ -111,7 +111,7 @@ def test_a_failed_verdict_is_marked(fed):
     assert fed.window.workloads.result.verdict.property("meaning") == "failed"
 
 
-def test_a_replay_runs_no_workload_and_says_why(fed):
+def test_a_replay_explains_why_it_runs_no_workload(fed):
     fed.window.show_page("workloads")
     fed.feed(snapshots.gpu_snapshot(2, replay=True))
     page = fed.window.workloads

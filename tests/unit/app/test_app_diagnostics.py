@@ -1,4 +1,4 @@
-"""Diagnostics tell what a bug report needs, and no secret."""
+"""Diagnostics contain what a bug report needs, and no secrets."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ SECRETS = [
         "https://hooks.example.org/{}/x?y={}",
     ],
 )
-def test_tokens_are_hidden_wherever_they_stand(secret: str, form: str) -> None:
+def test_tokens_are_hidden_everywhere(secret: str, form: str) -> None:
     assert secret.split(".", maxsplit=1)[0] not in scrub(form.format(secret, secret))
 
 
@@ -60,14 +60,14 @@ def test_passwords_and_addresses_are_hidden(line: str) -> None:
     ]
 
 
-def test_what_a_report_needs_stays() -> None:
+def test_harmless_text_is_kept() -> None:
     line = 'File "scheduler/store/store.py", line 211, in _transaction: NVMLError_GpuIsLost at 2026-11-21 15:00:00, CUDA 13.0, 80GB HBM3'
     assert scrub(line) == line
 
 
 @given(st.text(alphabet="abcdefghijklmnopqrstuvwxyzABCDEFGH0123456789", min_size=24, max_size=64).filter(
     lambda t: any(c.isdigit() for c in t) and any(c.isalpha() for c in t)))  # fmt: skip
-def test_a_long_word_with_digits_is_taken_for_a_token(word: str) -> None:
+def test_a_long_word_with_digits_is_hidden(word: str) -> None:
     assert word not in scrub(f"got {word}, then failed")
 
 
@@ -79,7 +79,7 @@ def test_paths_and_names_are_hidden(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     assert getpass.getuser() == "adalovelace"
 
 
-def test_the_text_tells_of_versions_devices_settings_and_logs(home: Path) -> None:
+def test_the_text_has_versions_devices_settings_and_logs(home: Path) -> None:
     paths.ensure(home)
     paths.daemon_log().write_text(
         "\n".join(f"line {i}" for i in range(500)) + "\nOSError: token=s3cret\x1b[31m\n"
@@ -110,7 +110,7 @@ def test_the_text_tells_of_versions_devices_settings_and_logs(home: Path) -> Non
         assert hidden not in text
 
 
-def test_without_a_daemon_it_says_what_it_can_and_starts_none(
+def test_diagnostics_work_without_starting_a_daemon(
     home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["diagnostics"]) == 0

@@ -23,7 +23,7 @@ def test_the_defaults_can_be_sent(workload, kind):
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "says"),
+    ("name", "value", "message"),
     [
         ("seq", "", "whole number"),
         ("seq", "12.5", "whole number"),
@@ -34,11 +34,11 @@ def test_the_defaults_can_be_sent(workload, kind):
         ("kv_heads", "3", "must divide"),
     ],
 )
-def test_what_is_wrong_is_said_at_its_field(name, value, says):
+def test_errors_are_reported_for_their_field(name, value, message):
     form = WorkloadForm(find("attention"), "nvidia")
     form.set(name, value)
     assert list(form.errors()) == [name]
-    assert says in form.errors()[name]
+    assert message in form.errors()[name]
     assert form.estimate() is None
     with pytest.raises(ValueError, match=r"whole|number|one of|divide"):
         form.submission()
@@ -52,7 +52,7 @@ def test_no_text_breaks_the_form(text):
     assert form.errors() or form.estimate()
 
 
-def test_the_estimate_counts_as_the_workload_does():
+def test_the_estimate_agrees_with_the_workload():
     form = WorkloadForm(find("attention"), "nvidia")
     assert form.estimate() == "2.20 TFLOP a call · 256 MiB of tensors"
     form.set("causal", "yes")
@@ -64,7 +64,7 @@ def test_the_estimate_counts_as_the_workload_does():
 
 
 @pytest.mark.parametrize("setting", SETTINGS, ids=lambda s: s.name)
-def test_what_the_form_shows_is_what_is_set(setting):
+def test_the_form_shows_the_current_value(setting):
     settings = Settings()
     assert change(settings, setting, text_of(settings, setting)) is None
 
@@ -85,7 +85,7 @@ def test_a_change_is_one_request():
     ("name", "text"),
     [("telemetry_hz", "fast"), ("telemetry_hz", "11"), ("idle_dwell_s", "-1"), ("theme", "pink")],
 )
-def test_a_wrong_setting_says_why(name, text):
+def test_a_wrong_setting_is_explained(name, text):
     setting = next(s for s in SETTINGS if s.name == name)
     with pytest.raises(UserError, match=r"number|setting"):
         change(Settings(), setting, text)

@@ -1,4 +1,4 @@
-"""Curves and cells are told apart by people who see fewer colours."""
+"""Colours are distinguishable with every kind of colour blindness."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _WHITE = np.array([0.95047, 1.0, 1.08883])
 
 
 def lab(color: str, sight: NDArray[np.float64]) -> NDArray[np.float64]:
-    """CIE L*a*b* of `#rrggbb` as somebody sees it."""
+    """Return CIE L*a*b* of `#rrggbb` as a person with this vision sees it."""
     rgb = np.array([int(color[i : i + 2], 16) / 255 for i in (1, 3, 5)])
     linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
     xyz = _TO_XYZ @ np.clip(sight @ linear, 0, 1) / _WHITE
@@ -49,7 +49,7 @@ def lab(color: str, sight: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def nearest(colors: tuple[str, ...], sight: NDArray[np.float64]) -> float:
-    """The smallest distance of two of them; 2.3 is just noticeable side by side."""
+    """Return the smallest distance of two colours; 2.3 is just noticeable."""
     return min(
         float(np.linalg.norm(lab(a, sight) - lab(b, sight))) for a, b in combinations(colors, 2)
     )
@@ -57,13 +57,13 @@ def nearest(colors: tuple[str, ...], sight: NDArray[np.float64]) -> float:
 
 @pytest.mark.parametrize("sight", SIGHT)
 @pytest.mark.parametrize("t", [LIGHT, DARK], ids=lambda t: t.scheme)
-def test_eight_curves_are_told_apart(t: Tokens, sight: str) -> None:
+def test_eight_curves_are_distinguishable(t: Tokens, sight: str) -> None:
     assert nearest(t.series, SIGHT[sight]) > 12
 
 
 @pytest.mark.parametrize("sight", SIGHT)
 @pytest.mark.parametrize("t", [LIGHT, DARK], ids=lambda t: t.scheme)
-def test_what_is_the_matter_is_told_from_what_is_not(t: Tokens, sight: str) -> None:
+def test_meanings_are_distinguishable_from_text(t: Tokens, sight: str) -> None:
     for meaning in (t.warm, t.hot, t.throttled, t.failed):
         assert nearest((meaning, t.text), SIGHT[sight]) > 20
         assert nearest((meaning, t.muted), SIGHT[sight]) > 9

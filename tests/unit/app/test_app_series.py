@@ -18,32 +18,32 @@ def ring_of(times, interval=1.0, capacity=100):
     return ring
 
 
-def test_readings_that_come_in_time_make_no_gap():
+def test_readings_on_time_make_no_gap():
     assert not np.isnan(ring_of([0, 1, 2, 4.4]).values).any()
 
 
-def test_a_reading_that_is_late_makes_one_gap():
+def test_a_late_reading_makes_one_gap():
     ring = ring_of([0, 1, 4.5])
     assert ring.times.tolist() == [0, 1, 2, 4.5]
     assert np.isnan(ring.values[0]).tolist() == [False, False, True, False]
 
 
-def test_the_slow_readings_while_nobody_looks_are_no_gaps():
+def test_slow_readings_without_a_window_are_no_gaps():
     assert not np.isnan(ring_of([0, 0.5, 2.5, 4.5, 5.0], interval=0.5).values).any()
     assert np.isnan(ring_of([0, 0.5, 3.6], interval=0.5).values).any()
 
 
-def test_the_same_reading_twice_is_one():
+def test_a_repeated_reading_is_ignored():
     assert ring_of([5, 5, 5]).times.tolist() == [5]
 
 
-def test_a_clock_set_back_takes_its_future_away():
+def test_a_clock_that_is_set_back_removes_later_rows():
     ring = ring_of([0, 1, 2, 3, 1.5])
     assert ring.times.tolist() == [0, 1, 1.5]
 
 
 @given(st.lists(st.floats(0, 50), max_size=200), st.integers(1, 20))
-def test_times_rise_and_the_ring_is_bounded_whatever_comes(times, capacity):
+def test_times_rise_and_the_ring_is_bounded(times, capacity):
     ring = ring_of(times, capacity=capacity)
     assert len(ring) <= capacity
     assert (np.diff(ring.times) > 0).all()
@@ -83,7 +83,7 @@ def test_nothing_to_decimate():
     assert (len(x), y.shape) == (0, (2, 0))
 
 
-def test_history_is_filled_from_the_daemon_then_by_snapshots():
+def test_history_is_loaded_and_then_extended_by_snapshots():
     made = snapshots.gpu_snapshot(2)
     history = History()
     for device, columns in snapshots.history(made, seconds=60).items():
@@ -97,7 +97,7 @@ def test_history_is_filled_from_the_daemon_then_by_snapshots():
     assert y[1].max() > 500
 
 
-def test_a_field_without_value_is_a_gap_and_an_unknown_column_is_left_alone():
+def test_a_missing_value_is_a_gap_and_an_unknown_column_is_ignored():
     history = History()
     history.load("d", [1.0, 2.0], {"util": [5.0, None], "novel": [1.0, 2.0]})
     _, y = history.window("d", ["util"], 0, 3, 0.001)
@@ -125,7 +125,7 @@ def test_ten_thousand_snapshots_do_not_grow_the_history():
     assert end - start == pytest.approx(SECONDS, abs=0.2)
 
 
-def test_the_axis_fits_what_there_is_until_the_user_chooses():
+def test_the_axis_grows_until_the_user_chooses():
     span = TimeAxis()
     span.extend(100, 110)
     assert span.limits == (110 - FIRST, 110)
@@ -136,7 +136,7 @@ def test_the_axis_fits_what_there_is_until_the_user_chooses():
     assert span.limits == (440, 500)
 
 
-def test_panning_leaves_live_and_comes_back_at_the_end():
+def test_panning_back_to_the_end_makes_the_axis_live():
     span = TimeAxis()
     span.extend(0, 600)
     span.go_live(60)
@@ -151,7 +151,7 @@ def test_panning_leaves_live_and_comes_back_at_the_end():
 
 
 @given(st.lists(st.tuples(st.sampled_from(["pan", "zoom"]), st.floats(-3000, 3000)), max_size=30))
-def test_the_axis_stays_on_what_is_known(moves):
+def test_the_axis_stays_within_the_known_time(moves):
     span = TimeAxis()
     span.extend(0, 600)
     for kind, amount in moves:
@@ -196,7 +196,7 @@ def test_axes_without_values():
     ),
     st.sampled_from([0.7, 2.0, 13.0]),
 )
-def test_what_is_kept_while_scrolling_is_what_a_fresh_start_gives(steps, width):
+def test_scrolling_gives_the_same_values_as_a_fresh_start(steps, width):
     ring, now = Ring(2, 40), 1000.0
     kept = Decimated(ring, [1])
     for step, value, back in steps:
@@ -217,7 +217,7 @@ def test_what_is_kept_while_scrolling_is_what_a_fresh_start_gives(steps, width):
     st.lists(st.just(0.0) | st.floats(1e-6, 5000), min_size=1, max_size=30),
     st.sampled_from([None, 100.0, 728.0]),
 )
-def test_an_axis_holds_every_value_and_is_calm(values, ceiling):
+def test_an_axis_includes_every_value_and_changes_seldom(values, ceiling):
     axis = AxisTop()
     for value in values:
         top = axis.fit(value, ceiling)
@@ -230,7 +230,7 @@ def test_an_axis_holds_every_value_and_is_calm(values, ceiling):
     assert axis.fit(0.0, ceiling) == (ceiling or 1.0)
 
 
-def test_peaks_above_the_limit_raise_the_axis_until_they_are_gone():
+def test_peaks_above_the_limit_raise_the_axis_for_a_while():
     axis = AxisTop()
     assert [axis.fit(power, 728.0) for power in (71, 728, 770, 700, 640)] == [
         728,

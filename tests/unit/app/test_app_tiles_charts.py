@@ -8,7 +8,7 @@ from scheduler.protocol.snapshot import Busy, DeviceState, Idle
 from tests.gui import snapshots
 
 
-def test_a_cpu_tile_says_what_it_is_and_why_values_are_missing():
+def test_a_cpu_tile_explains_missing_values():
     (tile,) = tiles(snapshots.cpu_snapshot())
     assert (tile.title, tile.note, tile.replay) == ("CPU", "CPU: no NVIDIA GPU found", False)
     assert [m.text for m in tile.metrics][2:] == ["N/A", "N/A", "N/A"]
@@ -25,7 +25,7 @@ def test_a_gpu_tile_has_all_values_and_the_method_of_tflops():
     assert 0 < tile.metrics[0].share <= 1
 
 
-def test_who_has_the_device():
+def test_a_tile_names_the_holder():
     held, busy, idle = tiles(snapshots.gpu_snapshot(3))
     assert (held.holder, busy.holder, idle.holder) == ("job 8 · attention", "in use", "idle")
     assert held.holder_tooltip == "held by this job alone"
@@ -74,7 +74,7 @@ def test_before_the_first_reading():
 @pytest.mark.parametrize(
     ("temperature", "meaning"), [(60, ""), (72, "warm"), (81.9, "warm"), (82, "hot"), (95, "hot")]
 )
-def test_warm_and_hot_are_measured_against_the_device_own_limit(temperature, meaning):
+def test_warm_and_hot_depend_on_the_limit_of_the_device(temperature, meaning):
     assert temperature_meaning(snapshots.gpu_reading(snapshots.gpu(0), temp=temperature)) == meaning
 
 
@@ -99,7 +99,7 @@ def test_throttling_is_marked_on_power():
     assert (power.meaning, power.tooltip) == ("throttled", "clocks held down: power limit")
 
 
-def test_charts_say_values_limits_and_methods():
+def test_charts_have_values_limits_and_methods():
     util, memory, tflops, temperature, power = chart_models(snapshots.gpu_snapshot(2))
     assert [v.label for v in util.values] == ["GPU 0", "GPU 1"]
     assert (util.ceiling, memory.limit, temperature.limit, power.limit) == (
@@ -113,7 +113,7 @@ def test_charts_say_values_limits_and_methods():
     assert not any(c.absent for c in (util, memory, tflops, temperature, power))
 
 
-def test_a_chart_without_any_value_says_why_once():
+def test_a_chart_without_values_explains_it_once():
     made = snapshots.cpu_snapshot()
     twice = msgspec.structs.replace(made, devices=made.devices * 2)
     assert chart_models(twice)[3].absent == "the kernel exposes no temperature sensor here"
