@@ -13,7 +13,7 @@ from assistant.messages import ModelSpeed
 from scheduler.protocol.snapshot import Snapshot
 
 if TYPE_CHECKING:
-    from assistant.library.hub import Progress
+    from assistant.library.hub import FetchProgress
 
 _AT_ONCE_S = 0.05
 CAN = (
@@ -105,10 +105,10 @@ def speed_text(speed: ModelSpeed) -> str:
 class Download:
     """Measure how far a download is, and how long it will still take."""
 
-    def __init__(self, first: Progress) -> None:
+    def __init__(self, first: FetchProgress) -> None:
         self._began, self._first, self._now = time.monotonic(), first.done, first
 
-    def update(self, progress: Progress) -> None:
+    def update(self, progress: FetchProgress) -> None:
         """Take the newest progress."""
         self._now = progress
 

@@ -30,7 +30,7 @@ from scheduler.protocol.settings import TEMPLATE
 from scheduler.verbs.control import Configure
 
 if TYPE_CHECKING:
-    from assistant.library.hub import Progress
+    from assistant.library.hub import FetchProgress
 
 T = TypeVar("T")
 
@@ -154,7 +154,7 @@ class ModelsPage(QWidget):
         self.list_models(again=True)
         self.refresh()
 
-    def _show_progress(self, progress: Progress) -> None:
+    def _show_progress(self, progress: FetchProgress) -> None:
         self._downloaded = self._downloaded or Download(progress)
         self._downloaded.update(progress)
         self.refresh()

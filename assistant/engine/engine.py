@@ -19,7 +19,7 @@ from assistant.engine.search import likeliest
 from assistant.idle import Cancelled
 from assistant.library.describe import model_errors
 from assistant.messages import slow_note
-from assistant.writing.author import Way
+from assistant.writing.author import Continuation
 from assistant.writing.compact import trained_for
 from scheduler.protocol.errors import UserError
 
@@ -200,7 +200,7 @@ class EngineAuthor:
         start = prefill_or_restore(model, tokens, self._checkpoint, self._cancelled)
         return TextPosition("", start.to("cpu"))
 
-    def ways(self, after: TextPosition, count: int) -> list[Way]:
+    def continuations(self, after: TextPosition, count: int) -> list[Continuation]:
         """Return the likeliest short texts after a prompt. Raises Cancelled and ValueError."""
         model, tokenizer = self._engine.model, self._engine.tokenizer
         state, behind = after.nearest_state()
@@ -208,11 +208,13 @@ class EngineAuthor:
         found = likeliest(model, state.to(model.device), count, self._cancelled)
         self.tokens += len(found[0][0]) if found else 0
         return [
-            Way(tokenizer.decode(tokens).decode(errors="replace"), chance)
+            Continuation(tokenizer.decode(tokens).decode(errors="replace"), chance)
             for tokens, chance in found
         ]
 
-    def leaning(self, after: TextPosition, question: str, answers: tuple[str, str]) -> float | None:
+    def preference(
+        self, after: TextPosition, question: str, answers: tuple[str, str]
+    ) -> float | None:
         """Return 1 for the first answer, -1 for the second; None if the model is too small."""
         model = self._engine.model
         if model.parameters < JUDGES:

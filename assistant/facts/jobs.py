@@ -136,19 +136,19 @@ def _inputs(result: results.Result) -> str:
     """
     known = next((w.params for w in catalog.WORKLOADS if w.name == result.workload), ())
     labels = {param.name: param.label for param in known}
-    told = []
+    parts = []
     for name, value in result.params.items():
         title = labels.get(name, name.replace("_", " "))
         title = title if title[:2].isupper() or "/" in title else title[:1].lower() + title[1:]
         if name in ("batch", "heads", "kv_heads") and value == 0:
             continue  # Zero means that it follows from the others.
         if name not in _NOT_INPUTS:
-            told.append(
+            parts.append(
                 (title if value else f"not {title}")
                 if isinstance(value, bool)
                 else f"{title} {value}"
             )
-    return ", ".join(told)
+    return ", ".join(parts)
 
 
 def _measured(add: FactBuilder, result: results.Result) -> None:

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable
 
 from assistant.housekeeping.emptying import EmptyResult, empty
 from assistant.housekeeping.findings import KINDS, TITLES, Finding, Kind, ScanMonitor, StaysError
-from assistant.housekeeping.journal import Item, Receipt, Skipped, load, receipts
+from assistant.housekeeping.journal import Receipt, Skipped, TrashItem, load, receipts
 from assistant.housekeeping.moving import move
 from assistant.housekeeping.restoring import UndoResult, undo
 from assistant.housekeeping.scanning import find_debris
@@ -36,12 +36,12 @@ __all__ = [
     "TITLES",
     "EmptyResult",
     "Finding",
-    "Item",
     "Kind",
     "Receipt",
     "ScanMonitor",
     "Skipped",
     "StaysError",
+    "TrashItem",
     "UndoResult",
     "empty",
     "load",

@@ -13,8 +13,8 @@ import msgspec
 
 from assistant.housekeeping.findings import StaysError, decoded
 from assistant.housekeeping.journal import (
-    Item,
     Skipped,
+    TrashItem,
     all_receipts,
     forget,
     locked,
@@ -63,7 +63,7 @@ def empty(older_than: float = 0.0, now: float | None = None) -> EmptyResult:
     return EmptyResult(count, freed, tuple(left))
 
 
-def _delete(item: Item, mounts: Mounts) -> bool:
+def _delete(item: TrashItem, mounts: Mounts) -> bool:
     """Delete an item, and return False if it was no longer in the trash."""
     trash, name = decoded(item.trash), str(decoded(item.name))
     try:

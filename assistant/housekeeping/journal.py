@@ -27,7 +27,7 @@ _ENDING = ".jsonl"
 _ENCODE = msgspec.json.Encoder().encode
 
 
-class Item(msgspec.Struct, frozen=True):
+class TrashItem(msgspec.Struct, frozen=True):
     """Record something to be moved, and its place in the trash."""
 
     find: Finding
@@ -46,7 +46,7 @@ class Item(msgspec.Struct, frozen=True):
         return os.path.lexists(decoded(self.trash) / FILES / decoded(self.name))
 
 
-_DECODE = msgspec.json.Decoder(Item).decode
+_DECODE = msgspec.json.Decoder(TrashItem).decode
 
 
 class Skipped(msgspec.Struct, frozen=True):
@@ -62,7 +62,7 @@ class Receipt(msgspec.Struct, frozen=True):
     id: str
     time: float
     """Seconds since the epoch."""
-    items: tuple[Item, ...]
+    items: tuple[TrashItem, ...]
     """The items that are in the trash now."""
     left: tuple[Skipped, ...] = ()
     """What was approved but stays; only `move_to_trash` fills it in."""
@@ -93,7 +93,7 @@ class MoveJournal:
         except OSError as e:
             raise self._failed(e) from e
 
-    def append(self, items: Iterable[Item]) -> None:
+    def append(self, items: Iterable[TrashItem]) -> None:
         """Write items; they are on disk when this returns."""
         lines = memoryview(b"".join(_ENCODE(item) + b"\n" for item in items))
         try:
@@ -134,7 +134,7 @@ def locked() -> Iterator[None]:
         os.close(fd)
 
 
-def recorded_items(receipt: str) -> tuple[Item, ...]:
+def recorded_items(receipt: str) -> tuple[TrashItem, ...]:
     """Return all items that a journal names, in the trash or not.
 
     A line that was not finished was never acted on.

@@ -23,7 +23,7 @@ from assistant.housekeeping.findings import (
     within,
 )
 from assistant.housekeeping.in_use import Needs, OpenFiles, check_unused
-from assistant.housekeeping.journal import Item, MoveJournal, Receipt, Skipped, forget, locked
+from assistant.housekeeping.journal import MoveJournal, Receipt, Skipped, TrashItem, forget, locked
 from assistant.housekeeping.restoring import put_back
 from assistant.housekeeping.scope import Scope
 from assistant.housekeeping.trash import (
@@ -56,7 +56,7 @@ def move(
     Raises:
         UserError: Another clean-up is running.
     """
-    finds, left, moved = tuple(finds), list[Skipped](), list[Item]()
+    finds, left, moved = tuple(finds), list[Skipped](), list[TrashItem]()
     began, checks = (
         time.time(),
         _Checks(scope, frozenset(find.path for find in finds if find.place)),
@@ -117,7 +117,7 @@ class _Checks:
 
 def _plan(
     checks: _Checks, finds: Sequence[Finding], now: float, left: list[Skipped]
-) -> Iterator[Item]:
+) -> Iterator[TrashItem]:
     holders, mounts = OpenFiles(), Mounts()
     known: dict[tuple[Path, str], TrashFolder] = {}
     for find in finds:
@@ -130,7 +130,7 @@ def _plan(
             left.append(_left(find, e))
         else:
             found, name = known[where], name_for(find.path, secrets.token_hex(6))
-            yield Item(
+            yield TrashItem(
                 find,
                 encoded(found.path),
                 encoded(name),
@@ -139,7 +139,7 @@ def _plan(
             )
 
 
-def _take(planned: Sequence[Item], left: list[Skipped]) -> Iterator[Item]:
+def _take(planned: Sequence[TrashItem], left: list[Skipped]) -> Iterator[TrashItem]:
     for item in planned:
         try:
             move_item(item)
@@ -149,7 +149,7 @@ def _take(planned: Sequence[Item], left: list[Skipped]) -> Iterator[Item]:
             yield item
 
 
-def move_item(item: Item) -> None:
+def move_item(item: TrashItem) -> None:
     """Write the trash's own note, and rename the file. Raises OSError."""
     path, trash, name = (
         item.find.path,
@@ -176,7 +176,7 @@ def move_item(item: Item) -> None:
             raise
 
 
-def _keep_back(taken: Sequence[Item], left: list[Skipped]) -> Iterator[Item]:
+def _keep_back(taken: Sequence[TrashItem], left: list[Skipped]) -> Iterator[TrashItem]:
     """Check the items again where nobody can open them any more, and put back what changed.
 
     Yield the items that stay in the trash.

@@ -10,9 +10,9 @@ import msgspec
 
 from assistant.housekeeping.findings import Finding, StaysError, decoded
 from assistant.housekeeping.journal import (
-    Item,
     Receipt,
     Skipped,
+    TrashItem,
     forget,
     load,
     locked,
@@ -63,7 +63,7 @@ def undo(receipt: Receipt | str) -> UndoResult:
     return UndoResult(name, tuple(restored), tuple(left))
 
 
-def put_back(item: Item) -> None:
+def put_back(item: TrashItem) -> None:
     """Put one item back. Raises StaysError or OSError if it must stay in the trash."""
     name = str(decoded(item.name))
     try:
@@ -105,7 +105,7 @@ def _stat(folder: int, name: str) -> os.stat_result:
     return os.stat(name, dir_fd=folder, follow_symlinks=False)
 
 
-def drop_note(item: Item) -> None:
+def drop_note(item: TrashItem) -> None:
     """Delete the trash's note on an item that is no longer in the trash."""
     try:
         with inside(decoded(item.trash), INFO) as info:

@@ -21,7 +21,7 @@ from assistant.intents.roles import is_order
 from assistant.intents.rules import by_rules
 from assistant.intents.table import SYSTEM, Route, parse
 from assistant.intents.tool_call import ToolCall, call_from_route
-from assistant.writing.author import Author, P, Way
+from assistant.writing.author import Author, Continuation, P
 
 LONGEST_REQUEST = 2000
 """Characters; a longer text is not a request."""
@@ -207,9 +207,9 @@ def _in_doubt(text: str, best: _Meaning, by_hand: ToolCall | None) -> bool:
     return best.call.acts and (doubts.asks(text) or doubts.forbids(text))
 
 
-def _ways(text: str, author: Author[P]) -> list[Way]:
+def _ways(text: str, author: Author[P]) -> list[Continuation]:
     try:
-        return author.ways(author.begin(SYSTEM, text), WAYS)
+        return author.continuations(author.begin(SYSTEM, text), WAYS)
     except ValueError:
         return []  # its output is not finite
 

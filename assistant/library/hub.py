@@ -56,7 +56,7 @@ _PIECE = 2**16
 _PATIENCE_S = 30.0
 
 
-class Progress(msgspec.Struct, frozen=True, tag="progress"):
+class FetchProgress(msgspec.Struct, frozen=True, tag="progress"):
     """Report how far a download is."""
 
     file: str
@@ -71,14 +71,14 @@ class Fetched(msgspec.Struct, frozen=True, tag="fetched"):
     folder: str
 
 
-class Failed(msgspec.Struct, frozen=True, tag="failed"):
+class FetchFailed(msgspec.Struct, frozen=True, tag="failed"):
     message: str
 
 
-HubMessage = Progress | Fetched | Failed
+HubMessage = FetchProgress | Fetched | FetchFailed
 
 
-class File(msgspec.Struct, frozen=True):
+class HubFile(msgspec.Struct, frozen=True):
     """Describe a file of the model as the hub lists it."""
 
     name: str
@@ -116,7 +116,7 @@ class File(msgspec.Struct, frozen=True):
         return digest.hexdigest() == self.checksum
 
 
-def fetch(name: str, folder: Path, say: Callable[[Progress], None]) -> None:
+def fetch(name: str, folder: Path, say: Callable[[FetchProgress], None]) -> None:
     """Fetch the newest revision of the model OWNER/NAME into `folder`.
 
     An older revision stays until the new one is complete.
@@ -139,13 +139,13 @@ def fetch(name: str, folder: Path, say: Callable[[Progress], None]) -> None:
             ) from e
 
 
-def _fetch_all(name: str, folder: Path, say: Callable[[Progress], None]) -> None:
+def _fetch_all(name: str, folder: Path, say: Callable[[FetchProgress], None]) -> None:
     revision, files = _listed(name)
     new = staging.begin(folder, {file.name for file in files} | {file.partial for file in files})
     total, done = sum(file.size for file in files), 0
-    wanted, taken = list[File](), 0
+    wanted, taken = list[HubFile](), 0
     for file in files:
-        checking = partial(say, Progress(file.name, done, total, checking=True))
+        checking = partial(say, FetchProgress(file.name, done, total, checking=True))
         if not file.is_in(new, checking):
             (new / file.name).unlink(missing_ok=True)
             if not file.is_in(folder, checking):
@@ -167,15 +167,15 @@ def _fetch_all(name: str, folder: Path, say: Callable[[Progress], None]) -> None
             revision,
             new,
             file,
-            lambda more, f=file, d=done: say(Progress(f.name, d + more, total)),  # type: ignore[misc]
+            lambda more, f=file, d=done: say(FetchProgress(f.name, d + more, total)),  # type: ignore[misc]
         )
-        say(Progress(file.name, done + file.size, total, checking=True))
+        say(FetchProgress(file.name, done + file.size, total, checking=True))
         accept(new, file, name)
         done += file.size
     _finish(name, folder, files)
 
 
-def _older(folder: Path, files: Sequence[File]) -> list[Path]:
+def _older(folder: Path, files: Sequence[HubFile]) -> list[Path]:
     """Return what older revisions left in the folder."""
     return [
         entry
@@ -184,7 +184,7 @@ def _older(folder: Path, files: Sequence[File]) -> list[Path]:
     ]
 
 
-def _finish(name: str, folder: Path, files: Sequence[File]) -> None:
+def _finish(name: str, folder: Path, files: Sequence[HubFile]) -> None:
     """Replace the model by what was fetched, with the files that the user added.
 
     A model that works is not given up for one that does not.
@@ -203,7 +203,7 @@ def _finish(name: str, folder: Path, files: Sequence[File]) -> None:
     staging.replace(folder)
 
 
-def _listed(name: str) -> tuple[str, list[File]]:
+def _listed(name: str) -> tuple[str, list[HubFile]]:
     """Return the newest revision and its wanted files, smallest first."""
     from huggingface_hub import HfApi
 
@@ -222,7 +222,7 @@ def _listed(name: str) -> tuple[str, list[File]]:
     return info.sha, sorted(files, key=lambda file: (file.size, file.name))
 
 
-def _file(sibling: RepoSibling) -> File:
+def _file(sibling: RepoSibling) -> HubFile:
     checksum = sibling.lfs.sha256 if sibling.lfs else sibling.blob_id
     if (
         sibling.size is None
@@ -232,10 +232,10 @@ def _file(sibling: RepoSibling) -> File:
         raise UserError(
             f"the hub lists no size or checksum of {sibling.rfilename}, so it is not fetched"
         )
-    return File(sibling.rfilename, sibling.size, checksum)
+    return HubFile(sibling.rfilename, sibling.size, checksum)
 
 
-def _check_small(folder: Path, files: Sequence[File], name: str) -> None:
+def _check_small(folder: Path, files: Sequence[HubFile], name: str) -> None:
     """Refuse another kind of model, or an index of files that the hub lacks, before fetching
     weights.
     """
@@ -249,7 +249,7 @@ def _check_small(folder: Path, files: Sequence[File], name: str) -> None:
         )
 
 
-def check_room(folder: Path, files: list[File]) -> None:
+def check_room(folder: Path, files: list[HubFile]) -> None:
     there = sum(_size(folder / file.partial) for file in files)
     wanted, free = sum(file.size for file in files) - there, shutil.disk_usage(folder).free
     if wanted + _SPARE > free:
@@ -263,7 +263,9 @@ def _size(path: Path) -> int:
     return path.stat().st_size if path.is_file() else 0
 
 
-def _fetch(name: str, revision: str, folder: Path, file: File, say: Callable[[int], None]) -> None:
+def _fetch(
+    name: str, revision: str, folder: Path, file: HubFile, say: Callable[[int], None]
+) -> None:
     """Fetch the bytes that the partial file still lacks."""
     from huggingface_hub import constants, hf_hub_url
     from huggingface_hub.file_download import http_get
@@ -313,7 +315,7 @@ def _telling(start: int, say: Callable[[int], None]) -> type:
     return Bar
 
 
-def accept(folder: Path, file: File, name: str) -> None:
+def accept(folder: Path, file: HubFile, name: str) -> None:
     """Move a file to its place if it has the checksum that the hub lists."""
     grown = folder / file.partial
     if not file.matches(grown):
@@ -362,11 +364,11 @@ def _line(error: Exception) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
 
 
-def _paced(say: Callable[[HubMessage], None]) -> Callable[[Progress], None]:
+def _paced(say: Callable[[HubMessage], None]) -> Callable[[FetchProgress], None]:
     """Report at most once in each half percent of the whole, and at each new file."""
-    last = Progress("", -1, 0)
+    last = FetchProgress("", -1, 0)
 
-    def tell(now: Progress) -> None:
+    def tell(now: FetchProgress) -> None:
         nonlocal last
         if (now.file, now.checking) != (
             last.file,
@@ -401,7 +403,7 @@ def main(argv: list[str]) -> int:
     try:
         fetch(name, Path(folder), _paced(say))
     except UserError as e:
-        say(Failed(str(e)))
+        say(FetchFailed(str(e)))
         return 1
     say(Fetched(folder))
     return 0

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from assistant.library import model_list
 from assistant.library.describe import Model
-from assistant.library.hub import NAME, Failed, Fetched, Progress, read_messages
+from assistant.library.hub import NAME, Fetched, FetchFailed, FetchProgress, read_messages
 from scheduler.protocol import paths
 from scheduler.protocol.errors import UserError
 
@@ -40,7 +40,7 @@ class Pull:
     def folder(self) -> Path:
         return model_list.folder() / self.name.replace("/", "--")
 
-    def run(self, on_progress: Callable[[Progress], None]) -> Model | None:
+    def run(self, on_progress: Callable[[FetchProgress], None]) -> Model | None:
         """Fetch the model and add it to the list; return None if it was cancelled.
 
         What was fetched before is not fetched again. Raises UserError.
@@ -49,12 +49,12 @@ class Pull:
         failed, fetched = "", False
         with self._started() as process:
             assert process.stdout is not None
-            for said in read_messages(process.stdout):
-                match said:
-                    case Progress():
-                        on_progress(said)
-                    case Failed(message=message):
-                        failed = message
+            for message in read_messages(process.stdout):
+                match message:
+                    case FetchProgress():
+                        on_progress(message)
+                    case FetchFailed(message=reason):
+                        failed = reason
                     case Fetched():
                         fetched = True
         if self.cancelled:

@@ -94,7 +94,7 @@ def _span_sections(material: Material, cells: Cells) -> tuple[Section, ...]:
     )
     if len(states) > len(charted):
         blocks.append(
-            Prose("Only the busiest devices have a chart of their own; the table tells of all.")
+            Prose("Only the busiest devices have a chart of their own; the table lists all.")
         )
     return (
         Section("Jobs", (tables.jobs(material.jobs, cells),)),
@@ -128,5 +128,5 @@ def _by_field(
 
 
 def _log(material: Material) -> Excerpt:
-    told = [line for line in phrases.log_lines(material.log) if line][-MOST_LINES:]
-    return Excerpt("", "\n".join(told), f"log of job {material.jobs[0].id}")
+    lines = [line for line in phrases.log_lines(material.log) if line][-MOST_LINES:]
+    return Excerpt("", "\n".join(lines), f"log of job {material.jobs[0].id}")

@@ -78,7 +78,7 @@ def of_job(daemon: Client, number: int) -> Material:
         daemon.timeline(number),
         daemon.log(number, -LOG_BYTES, LOG_BYTES),
     )
-    return _told(daemon, found)
+    return _with_histories(daemon, found)
 
 
 def of_span(
@@ -95,7 +95,7 @@ def of_span(
     until = snapshot.time if until is None or until > snapshot.time - NOW_S else until
     since = min(max(since, until - TIERS[LAST].keep), until)
     jobs, _ = daemon.find(Search(since=since, until=until), MOST_JOBS)
-    return _told(
+    return _with_histories(
         daemon, Material(kind, since, until, snapshot, jobs, {}, _alerts(daemon, since, until))
     )
 
@@ -147,7 +147,7 @@ def _alerts(daemon: Client, since: float, until: float) -> tuple[Alert, ...]:
     )
 
 
-def _told(daemon: Client, found: Material) -> Material:
+def _with_histories(daemon: Client, found: Material) -> Material:
     """Return the material with the devices' history and the facts."""
     devices = found.snapshot.devices
     histories = {

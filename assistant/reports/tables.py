@@ -46,13 +46,13 @@ MOST_JOBS = 100
 def outcome(job: j.Job, cells: Cells) -> Table:
     """Return all figures of one job."""
     mine = f"job{job.id}"
-    told = [
+    shown = [
         (caption, name)
         for caption, name in _OUTCOME
         if name in _ALWAYS or cells.given(f"{mine}.{name}")
     ]
-    rows = tuple((caption, cells.said(f"{mine}.{name}")) for caption, name in told)
-    lacking = [(caption.lower(), f"{mine}.{name}") for caption, name in told]
+    rows = tuple((caption, cells.said(f"{mine}.{name}")) for caption, name in shown)
+    lacking = [(caption.lower(), f"{mine}.{name}") for caption, name in shown]
     return Table("Outcome", ("", ""), rows, cells.why_not(lacking))
 
 
@@ -71,9 +71,7 @@ def jobs(found: Sequence[j.Job], cells: Cells) -> Table:
     """Return what ran, failed and waits, newest first."""
     rows = tuple(_job_row(job, cells) for job in found[:MOST_JOBS])
     more = (
-        "There are more jobs than are listed here: `gpudeck jobs` lists all of them."
-        if len(found) > MOST_JOBS
-        else ""
+        "There are more jobs: `gpudeck jobs` lists all of them." if len(found) > MOST_JOBS else ""
     )
     note = more if rows else "No job waited, ran or ended in this time."
     return Table("Jobs", ("Job", "Name", "State", "Waited", "Took", "On", "Why"), rows, note)
@@ -116,14 +114,14 @@ def energy(found: Sequence[j.Job], states: Sequence[DeviceState], cells: Cells) 
         if not isinstance(job.state, j.Queued)
     ]
     lacking += [(label(s.device), f"{subject(s.device)}.energy") for s in states]
-    told = (
+    remark = (
         "A job's energy covers its whole run, including any part before this time." if used else ""
     )
     return Table(
         "Energy",
         ("Of", "Energy", "Mean utilisation", "Most memory"),
         tuple(rows),
-        " ".join(filter(None, (told, cells.why_not(lacking)))),
+        " ".join(filter(None, (remark, cells.why_not(lacking)))),
     )
 
 
@@ -185,11 +183,12 @@ def alerts(found: Sequence[Alert], cells: Cells) -> Table:
 
 def sources(facts: Sequence[Fact]) -> Table:
     """Return every source, and the subjects it reported on."""
-    told: dict[str, list[str]] = {}
+    subjects_of: dict[str, list[str]] = {}
     for fact in facts:
-        told.setdefault(fact.source, []).append(fact.subject)
+        subjects_of.setdefault(fact.source, []).append(fact.subject)
     rows = tuple(
-        (source, ", ".join(_listed(dict.fromkeys(subjects)))) for source, subjects in told.items()
+        (source, ", ".join(_listed(dict.fromkeys(subjects))))
+        for source, subjects in subjects_of.items()
     )
     return Table("Sources", ("Source", "Told of"), rows)
 
@@ -230,7 +229,7 @@ class Cells:
         facts = self._named.get(name, [])
         if any(fact.value is not None for fact in facts):
             return None
-        return facts[-1].said.removeprefix("N/A (").removesuffix(")") if facts else "nobody told"
+        return facts[-1].said.removeprefix("N/A (").removesuffix(")") if facts else "nobody shown"
 
     def number(self, name: str) -> float | None:
         """Return the value itself, for sorting only."""

@@ -21,7 +21,7 @@ AROUND = 2
 """Lines that are quoted before and after a hit."""
 
 
-class Log(NamedTuple):
+class JobLog(NamedTuple):
     """Hold what was read of a job's log."""
 
     job: int
@@ -42,13 +42,13 @@ def newest() -> list[int]:
     return sorted(numbers, reverse=True)[:NEWEST]
 
 
-def read(job: int, limit: int) -> Log:
+def read(job: int, limit: int) -> JobLog:
     """Return the end of a job's log; without lines if it cannot be read."""
     try:
         with paths.open_plain(paths.job_folder(job) / "log") as f:
             part = logfile.read(f, -limit, limit)
     except OSError:
-        return Log(job, [], 0, [])
+        return JobLog(job, [], 0, [])
     data, offset = part.data, part.start
     if (
         len(data) != part.end - part.start
@@ -62,10 +62,10 @@ def read(job: int, limit: int) -> Log:
     for raw in data.split(b"\n"):
         starts.append(at)
         at += len(raw) + 1
-    return Log(job, phrases.log_lines(data), offset, starts)
+    return JobLog(job, phrases.log_lines(data), offset, starts)
 
 
-def passage(log: Log, line: int, score: float) -> Passage:
+def passage(log: JobLog, line: int, score: float) -> Passage:
     """Return a line of a log with those around it."""
     first, last = max(line - AROUND, 0), min(line + AROUND, len(log.lines) - 1)
     text = "\n".join(log.lines[first : last + 1])

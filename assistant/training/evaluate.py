@@ -128,7 +128,7 @@ def evaluate(
 def _routed(engine: Engine, request: str, wanted: str, language: str) -> Routing:
     author = EngineAuthor(engine, lambda: False)
     place = author.begin(table.SYSTEM, plain(request))
-    ways = author.ways(place, WAYS)
+    ways = author.continuations(place, WAYS)
     return Routing(
         request, wanted, _greedy(author, place), language, bool(ways) and ways[0].chance >= SURE
     )

@@ -68,9 +68,12 @@ class _Tally:
     """Count texts and their outcomes."""
 
     def __init__(self, engine: Engine, *, greedy: bool) -> None:
-        from assistant.writing.rain import Limits
+        from assistant.writing.rain import SearchLimits
 
-        self._engine, self._limits = engine, Limits(steps=1, children=1) if greedy else Limits()
+        self._engine, self._limits = (
+            engine,
+            SearchLimits(steps=1, children=1) if greedy else SearchLimits(),
+        )
         self.took: list[float] = []
         """The seconds of each text."""
         self.held = self.tokens = self.invented = 0
@@ -92,7 +95,7 @@ class _Tally:
         self.tokens += author.tokens
         if writer != "template":
             self.held += 1
-            self.invented += bool(_numbers(text) - _told(facts))
+            self.invented += bool(_numbers(text) - _known_numbers(facts))
 
     def story(self) -> str:
         count, seconds = len(self.took), sum(self.took)
@@ -107,7 +110,7 @@ def _numbers(text: str) -> set[str]:
     return set(_NUMBER.findall(text))
 
 
-def _told(facts: tuple[Fact, ...]) -> set[str]:
+def _known_numbers(facts: tuple[Fact, ...]) -> set[str]:
     return set().union(*(_numbers(f"{fact.text} {fact.said} {fact.subject}") for fact in facts))
 
 

@@ -163,8 +163,8 @@ def _worn(random: Random, facts: tuple[Fact, ...], gaps: float) -> tuple[Fact, .
             fact for fact in facts if random.random() < there or fact.name.endswith(_KEPT)
         )
     if random.random() < 0.25:
-        told = [fact for fact in facts if fact.value is not None and fact.name.endswith(_DISPUTED)]
-        for fact in random.sample(told, min(len(told), random.choice((1, 1, 2)))):
+        known = [fact for fact in facts if fact.value is not None and fact.name.endswith(_DISPUTED)]
+        for fact in random.sample(known, min(len(known), random.choice((1, 1, 2)))):
             said = phrases.quantity(random.uniform(1, 90), fact.unit)
             text = f"{fact.text.rpartition(': ')[0]}: {said}"
             facts += (

@@ -29,7 +29,7 @@ class Place(Protocol):
 P = TypeVar("P", bound=Place)
 
 
-class Way(NamedTuple):
+class Continuation(NamedTuple):
     """Hold a whole text that may follow, and its probability."""
 
     text: str
@@ -62,7 +62,7 @@ class Author(Protocol[P]):
         """
         ...
 
-    def ways(self, after: P, count: int) -> list[Way]:
+    def continuations(self, after: P, count: int) -> list[Continuation]:
         """Return the likeliest short texts that may follow, likeliest first.
 
         Raises:
@@ -71,7 +71,7 @@ class Author(Protocol[P]):
         """
         ...
 
-    def leaning(self, after: P, question: str, answers: tuple[str, str]) -> float | None:
+    def preference(self, after: P, question: str, answers: tuple[str, str]) -> float | None:
         """Ask the model about the text so far, and return which answer it prefers.
 
         1 is the first answer, -1 the second. The text continues as if nobody had asked. None means

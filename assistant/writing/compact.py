@@ -91,21 +91,21 @@ def _subject(fact: Fact) -> str:
 
 def compact(facts: Sequence[Fact], question: str | None) -> Compact:
     """Return the input for a brief of `facts` (no question), or for the answer to `question`."""
-    told = _Telling(facts)
+    writer = _CompactWriter(facts)
     if question is None:
-        return told.brief()
+        return writer.brief()
     if asked := asked_jobs(question):
-        return told.asked_jobs(asked)
+        return writer.asked_jobs(asked)
     of_devices, of_jobs = topics(question)
     if of_devices:
-        return told.asked_devices(asked_devices(question, facts), of_devices)
+        return writer.asked_devices(asked_devices(question, facts), of_devices)
     if of_jobs:
-        return told.asked_states({state for topic in of_jobs for state in JOB_TOPICS[topic][1]})
+        return writer.asked_states({state for topic in of_jobs for state in JOB_TOPICS[topic][1]})
     # The model was not taught this kind of question.
-    return told.brief()._replace(covers=frozenset())
+    return writer.brief()._replace(covers=frozenset())
 
 
-class _Telling:
+class _CompactWriter:
     def __init__(self, facts: Sequence[Fact]) -> None:
         self._by: dict[str, dict[str, list[Fact]]] = {}
         """By subject and name: what the sources report, newest first."""
@@ -138,20 +138,20 @@ class _Telling:
     def brief(self) -> Compact:
         for subject, names in _OTHERS.items():
             self._line(subject, subject, "", names)
-        required = self._told_jobs(self._jobs)
+        required = self._job_lines(self._jobs)
         for i, device in enumerate(self._devices[:MOST_DEVICES], 1):
             self._line(f"d{i}", device, self._use(device), _DEVICE)
         return self._done("brief", required)
 
     def asked_jobs(self, jobs: Iterable[str]) -> Compact:
         known = [job for job in jobs if job in self._jobs]
-        return self._done("job" if known else "job unknown", self._told_jobs(known))
+        return self._done("job" if known else "job unknown", self._job_lines(known))
 
     def asked_states(self, states: set[str]) -> Compact:
         found = [job for job in self._jobs if self._word(job, "state") in states]
         return self._done(
             f"jobs {' '.join(state for state in _STATES if state in states)}",
-            self._told_jobs(found),
+            self._job_lines(found),
         )
 
     def asked_devices(self, devices: Sequence[str], asked: set[str]) -> Compact:
@@ -181,7 +181,7 @@ class _Telling:
             " ".join(["device", *([] if devices else ["unknown"]), *wanted]), required
         )
 
-    def _told_jobs(self, jobs: Sequence[str]) -> list[str]:
+    def _job_lines(self, jobs: Sequence[str]) -> list[str]:
         """Add the lines of jobs; return what must be mentioned of them."""
         required = []
         for i, job in enumerate(jobs[:MOST_JOBS], 1):
@@ -191,9 +191,9 @@ class _Telling:
                     None, (self._word(job, "state"), verdict if verdict in ("pass", "fail") else "")
                 )
             )
-            told = self._line(f"j{i}", job, stands, ("state", *_JOB))
-            measured = f"j{i}.verdict" in told
-            required += [name for name in told if name.partition(".")[2] in _NEEDED]
+            names = self._line(f"j{i}", job, stands, ("state", *_JOB))
+            measured = f"j{i}.verdict" in names
+            required += [name for name in names if name.partition(".")[2] in _NEEDED]
             required += [] if measured else [f"j{i}.state"]
         if len(jobs) > MOST_JOBS:
             self._lines.append("more")

@@ -38,7 +38,7 @@ class Verdict(NamedTuple):
     """Why the text cannot stand, whatever follows; empty if it can."""
 
 
-class Limits(NamedTuple):
+class SearchLimits(NamedTuple):
     """Hold the parameters of the paper."""
 
     steps: int = 8
@@ -90,12 +90,12 @@ class Rain(Generic[P]):
     """Run one search; `written` counts its sentences."""
 
     def __init__(
-        self, author: Author[P], judge: Callable[[P], Verdict], limits: Limits | None = None
+        self, author: Author[P], judge: Callable[[P], Verdict], limits: SearchLimits | None = None
     ) -> None:
         self.written = 0
         self.rewound = 0
         """How often the text returned to its root other than for the next sentence."""
-        self._author, self._judge, self._limits = author, judge, limits or Limits()
+        self._author, self._judge, self._limits = author, judge, limits or SearchLimits()
         self._seeds = itertools.count(1)
         self._why = "it was never written"
 

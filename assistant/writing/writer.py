@@ -15,7 +15,7 @@ from assistant.facts.index import FactIndex
 from assistant.writing.author import Author, P
 from assistant.writing.compact import SYSTEM as COMPACT
 from assistant.writing.compact import Compact, compact
-from assistant.writing.rain import LONGEST, Limits, Rain, Verdict
+from assistant.writing.rain import LONGEST, Rain, SearchLimits, Verdict
 from assistant.writing.template import render, template
 from assistant.writing.template.brief import others
 from assistant.writing.verify import Refused, fill, last_end, verify
@@ -51,7 +51,7 @@ def write(
     waiting: Callable[[str], None] = lambda reason: None,
     sections: Sections | None = None,
     required: Sequence[str] = (),
-    limits: Limits | None = None,
+    limits: SearchLimits | None = None,
 ) -> Written:
     """Return a brief of `facts`, or the answer to `question`, as Markdown.
 
@@ -72,22 +72,22 @@ def write(
     if author is None:
         return Written(_template(facts, question, sections), "template")
     needed = required_facts(facts) if question is None else required
-    told = (
+    source = (
         compact(facts, question)
         if author.compact
         else Compact(request(facts, question), tuple(facts), needed)
     )
-    if author.compact and question is not None and not set(required) <= told.covers:
+    if author.compact and question is not None and not set(required) <= source.covers:
         return Written(
             _template(facts, question, sections), "template"
         )  # The small model has not learnt this kind of answer.
     try:
-        text = _by_model(facts, told, author, waiting, limits)
+        text = _by_model(facts, source, author, waiting, limits)
     except Refused as e:
         return by_template(
             facts, question, f"the text of the model {author.name} was refused: {e}", sections
         )
-    left = _untold(facts, told) if author.compact and question is None else []
+    left = _jobs_left_out(facts, source) if author.compact and question is None else []
     return Written(
         "\n\n".join([text, *left]),
         f"model {author.name}{', the list by the template' if left else ''}",
@@ -109,33 +109,33 @@ def _template(facts: Sequence[Fact], question: str | None, sections: Sections | 
     return template(facts, question) if sections is None else render(facts, sections)
 
 
-def _untold(facts: Sequence[Fact], told: Compact) -> list[str]:
-    """Return the paragraphs on jobs that a small model was not told about."""
-    covered = {name.partition(".")[0] for name in told.covers}
+def _jobs_left_out(facts: Sequence[Fact], source: Compact) -> list[str]:
+    """Return the paragraphs on jobs that a small model was not source about."""
+    covered = {name.partition(".")[0] for name in source.covers}
     index = FactIndex(facts)
     return others(index, [job for job in index.jobs() if job not in covered])
 
 
 def _by_model(
     facts: Sequence[Fact],
-    told: Compact,
+    source: Compact,
     author: Author[P],
     waiting: Callable[[str], None],
-    limits: Limits | None,
+    limits: SearchLimits | None,
 ) -> str:
     waiting(f"the model {author.name} is reading the facts")
-    begin = author.begin(COMPACT if author.compact else SYSTEM, told.text)
+    begin = author.begin(COMPACT if author.compact else SYSTEM, source.text)
     waiting(f"the model {author.name} is writing")
     text = _filled(
-        Rain(author, lambda place: judged(place, facts, told, author), limits).text(begin), told
+        Rain(author, lambda place: judged(place, facts, source, author), limits).text(begin), source
     )
     verify(
-        text, facts, told.needed
+        text, facts, source.needed
     )  # Whoever judged its parts, a text is shown only after it was checked as a whole.
     return text
 
 
-def judged(place: P, facts: Sequence[Fact], told: Compact, author: Author[P]) -> Verdict:
+def judged(place: P, facts: Sequence[Fact], source: Compact, author: Author[P]) -> Verdict:
     """Return the value of the text up to a place.
 
     It is -1 if a check refuses it; otherwise a model that is large enough judges its own text.
@@ -143,12 +143,16 @@ def judged(place: P, facts: Sequence[Fact], told: Compact, author: Author[P]) ->
     try:
         if len(place.text) - last_end(place.text.rstrip()) > LONGEST:
             raise Refused(f"a sentence of it is longer than {LONGEST} characters")
-        text = _filled(place, told)
+        text = _filled(place, source)
         if text or place.ended:
             verify(
                 text,
                 facts,
-                told.needed if place.ended else told.overdue(place.text) if author.compact else (),
+                source.needed
+                if place.ended
+                else source.overdue(place.text)
+                if author.compact
+                else (),
             )
     except Refused as e:
         return Verdict(-1.0, str(e))
@@ -161,7 +165,7 @@ def _own_opinion(place: P, author: Author[P]) -> float:
     As in the paper's self-evaluation, this cancels a preference for the first answer.
     """
     asked = [
-        author.leaning(place, _QUESTION.format(*order), (" A", " B"))
+        author.preference(place, _QUESTION.format(*order), (" A", " B"))
         for order in (("yes", "no"), ("no", "yes"))
     ]
     if asked[0] is None or asked[1] is None:
@@ -169,8 +173,8 @@ def _own_opinion(place: P, author: Author[P]) -> float:
     return (asked[0] - asked[1]) / 2
 
 
-def _filled(place: P, told: Compact) -> str:
-    return fill(place.text, told.slots).strip()
+def _filled(place: P, source: Compact) -> str:
+    return fill(place.text, source.slots).strip()
 
 
 def required_facts(facts: Sequence[Fact]) -> list[str]:

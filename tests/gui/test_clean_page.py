@@ -19,7 +19,7 @@ from app.cleanup.requests import (
     TrashContents,
 )
 from app.shell.desktop import Desktop
-from assistant.housekeeping import EmptyResult, Finding, Item, Receipt, Skipped, UndoResult
+from assistant.housekeeping import EmptyResult, Finding, Receipt, Skipped, TrashItem, UndoResult
 from assistant.housekeeping.findings import encoded
 from scheduler.protocol import settings
 from scheduler.protocol.devices import Process
@@ -155,7 +155,7 @@ def test_moved_items_leave_the_list_and_can_be_put_back(page, asked, link):
     scanned(link, *FINDS)
     assert not page.undo.isVisible()
     page.move_button.click()
-    moved = tuple(Item(kernel, "", "", 0.0) for kernel in KERNELS)
+    moved = tuple(TrashItem(kernel, "", "", 0.0) for kernel in KERNELS)
     left = Skipped(DUMP, "python (pid 4711) has it open")
     model = page.tree.rows
     model.setData(model.index(2, 0), OFF, BOX)

@@ -23,7 +23,7 @@ from app.models.requests import (
 )
 from app.widgets import theme
 from assistant.library.describe import Model
-from assistant.library.hub import Progress
+from assistant.library.hub import FetchProgress
 from assistant.messages import Chunk, ModelSpeed, TokenRate
 from scheduler.protocol.errors import UserError
 from scheduler.protocol.settings import TEMPLATE, Settings
@@ -145,7 +145,7 @@ def test_a_model_is_fetched_with_progress_and_stopped(fed):
     QTest.keyClicks(page.name, "ada/tiny")
     QTest.keyClick(page.name, Qt.Key.Key_Return)
     assert fed.asked == [DownloadModel("ada/tiny")]
-    fed.progress(DownloadModel, Progress("model.safetensors", 2**30, 4 * 2**30))
+    fed.progress(DownloadModel, FetchProgress("model.safetensors", 2**30, 4 * 2**30))
     assert (page.bar.share, page.fetch.isEnabled()) == (0.25, False)
     assert "1.0 GiB of 4.0 GiB" in page.progress.text()
     page.stop.click()
@@ -165,7 +165,7 @@ def test_nothing_is_clipped_or_nameless(fed, scheme, size):
     page = opened(fed)
     page.name.setText("ada/tiny")
     page.fetch.click()
-    fed.progress(DownloadModel, Progress("model-00001-of-00002.safetensors", 2**30, 4 * 2**30))
+    fed.progress(DownloadModel, FetchProgress("model-00001-of-00002.safetensors", 2**30, 4 * 2**30))
     page.cards[USED.path].time.click()
     fed.reply(BenchmarkModel, SPEED)
     page.cards[LARGE.path].use.click()

@@ -20,7 +20,7 @@ from assistant.client import Assistant
 from assistant.idle import Cancelled
 from assistant.library import model_list
 from assistant.library.describe import Model
-from assistant.library.hub import Progress
+from assistant.library.hub import FetchProgress
 from assistant.library.pull import Pull
 from assistant.messages import Event, Waiting
 from scheduler.client import Client
@@ -140,7 +140,7 @@ def _pull(args: Namespace) -> int:
     return _print_model(models[0], args, f"is in {pull.folder}")
 
 
-def _show_download(progress: Progress) -> None:
+def _show_download(progress: FetchProgress) -> None:
     doing = "checking" if progress.checking else "downloading"
     size = f"{memory(progress.done)} of {memory(progress.total)}"
     percent = 100 * progress.done / max(progress.total, 1)

@@ -17,13 +17,13 @@ from assistant.writing.template.brief import brief
 
 __all__ = ["render", "template"]
 
-_NOT_UNDERSTOOD = "I did not find out what this asks about, so here is all there is to tell."
+_NOT_UNDERSTOOD = "I did not understand the question, so here is everything I know."
 
 
 def template(facts: Sequence[Fact], question: str | None = None) -> str:
     """Return a brief of all `facts`, or the answer to `question`, as Markdown."""
     if not facts:
-        return "There is nothing to tell: no facts were gathered."
+        return "There is nothing to report: no facts were gathered."
     index = FactIndex(facts)
     parts = (
         brief(index)

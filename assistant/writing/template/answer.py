@@ -46,10 +46,10 @@ def _jobs(index: FactIndex, states: set[str]) -> list[str]:
 
 def _devices(index: FactIndex, question: str, about: set[str]) -> list[str]:
     asked = asked_devices(question, index.facts)
-    told = [
+    sentences = [
         of_device(index, device, topic) for device in asked for topic in TOPICS if topic in about
     ]
-    return told or ["There is no such device here."]
+    return sentences or ["There is no such device here."]
 
 
 def of_device(index: FactIndex, device: str, topic: str) -> str:
@@ -59,7 +59,7 @@ def of_device(index: FactIndex, device: str, topic: str) -> str:
         return _use(index, device, who)
     if topic == "name":
         notes = given("; {}", index.text(f"{device}.note"))
-        return sentence(who, " is ", index.text(f"{device}.name") or "of a kind nobody told", notes)
+        return sentence(who, " is ", index.text(f"{device}.name") or "of an unknown kind", notes)
     metric = TOPICS[topic][1][0]
     return sentence(who, f" {devices.in_sentence(metric)}: ", _values(index, device, metric))
 

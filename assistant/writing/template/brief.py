@@ -22,10 +22,10 @@ _NAMED = 3
 def brief(index: FactIndex) -> list[str]:
     """Return the whole brief, part by part."""
     known = index.jobs()
-    told = [job for job in known if len(known) <= _FEW or _notable(index, job)][:_TOLD]
-    chapters = [part for job in told for part in jobs.chapter(index, job)]
-    rest = others(index, [job for job in known if job not in told])
-    heading = ["### Other jobs"] if rest and told else []
+    described = [job for job in known if len(known) <= _FEW or _notable(index, job)][:_TOLD]
+    chapters = [part for job in described for part in jobs.chapter(index, job)]
+    rest = others(index, [job for job in known if job not in described])
+    heading = ["### Other jobs"] if rest and described else []
     return [
         "## What happened",
         opening(index),
@@ -49,16 +49,12 @@ def others(index: FactIndex, left: Sequence[str]) -> list[str]:
             runs.setdefault(
                 (index.text(f"{job}.name") or "", index.text(f"{job}.reason") or ""), []
             ).append(job)
-        told = "; ".join(
+        text = "; ".join(
             _runs(index, same, name, reason)
             for (name, reason), same in islice(runs.items(), _LINED)
         )
-        more = (
-            "There are more than are told here; `gpudeck jobs` lists all of them."
-            if len(runs) > _LINED
-            else ""
-        )
-        parts.append(paragraph(sentence(f"**Jobs {state}:** {told}"), more))
+        more = "There are more; `gpudeck jobs` lists all of them." if len(runs) > _LINED else ""
+        parts.append(paragraph(sentence(f"**Jobs {state}:** {text}"), more))
     return parts
 
 

@@ -62,7 +62,7 @@ def use(index: FactIndex, device: str) -> str:
     """Return `has been idle for 1 min` or `is busy: utilisation 93 %`."""
     words = index.text(f"{device}.use")
     if words is None:
-        return "is busy or not: nobody told"
+        return "is in an unknown state"
     return f"has been {words}" if index.is_idle(device) else f"is {words}"
 
 

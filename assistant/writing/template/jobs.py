@@ -78,7 +78,7 @@ def standing(index: FactIndex, job: str, who: str) -> str:
         case str(state):  # done, starting, stopping
             return sentence(who, f" is {state}", given(", with the verdict {}", fact("verdict")))
         case None:
-            return sentence(who, " is in a state nobody told")
+            return sentence(who, " is in an unknown state")
 
 
 def _running(index: FactIndex, job: str, who: str) -> str:

@@ -90,7 +90,7 @@ def between(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
     """Let something happen between the check and the renaming."""
     move_item = moving.move_item
 
-    def later(item: moving.Item) -> None:
+    def later(item: moving.TrashItem) -> None:
         act()
         move_item(item)
 

@@ -110,7 +110,7 @@ def meanwhile(
     early, late = races[::2], races[1::2]
     move_item = moving.move_item
 
-    def later(item: moving.Item) -> None:
+    def later(item: moving.TrashItem) -> None:
         if early:
             early.pop()()
         move_item(item)

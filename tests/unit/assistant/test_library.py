@@ -15,7 +15,7 @@ from accel.rwkv.model import RWKV7
 from assistant.library import hub as hubs
 from assistant.library import model_list
 from assistant.library.describe import describe
-from assistant.library.hub import Progress
+from assistant.library.hub import FetchProgress
 from assistant.library.pull import Pull
 from assistant.library.staging import beside
 from scheduler.background.instance import alone
@@ -119,8 +119,8 @@ def hub(tiny, monkeypatch):
         yield made
 
 
-def pulled(hub: Hub) -> tuple[Pull, list[Progress]]:
-    told: list[Progress] = []
+def pulled(hub: Hub) -> tuple[Pull, list[FetchProgress]]:
+    told: list[FetchProgress] = []
     pull = Pull(f"{hub.url}/ada/tiny")
     model = pull.run(told.append)
     assert model is not None
@@ -166,13 +166,13 @@ def test_a_file_with_a_wrong_checksum_does_not_get_its_name(tmp_path):
         (3, "0" * 40),
         (4, hashlib.sha1(b"blob 3\0abc").hexdigest()),
     ):
-        file = hubs.File("model.safetensors", size, checksum)
+        file = hubs.HubFile("model.safetensors", size, checksum)
         (tmp_path / file.partial).write_bytes(b"abc")
         with pytest.raises(UserError, match=r"model\.safetensors of ada/tiny is damaged"):
             hubs.accept(tmp_path, file, "ada/tiny")
         assert not list(tmp_path.iterdir())
     for checksum in (hashlib.sha256(b"abc").hexdigest(), hashlib.sha1(b"blob 3\0abc").hexdigest()):
-        file = hubs.File("model.safetensors", 3, checksum)
+        file = hubs.HubFile("model.safetensors", 3, checksum)
         (tmp_path / file.partial).write_bytes(b"abc")
         hubs.accept(tmp_path, file, "ada/tiny")
         assert (tmp_path / "model.safetensors").read_bytes() == b"abc"
@@ -204,7 +204,7 @@ def test_a_cancelled_fetch_continues_in_another_process(hub):
     stopper.start()
     partial = 0
 
-    def watch(told: Progress) -> None:
+    def watch(told: FetchProgress) -> None:
         nonlocal partial
         if told.file == "model.safetensors" and told.done > 100_000:
             half.set()
@@ -251,6 +251,6 @@ def test_a_full_disk_is_noticed_before_anything_is_fetched(tmp_path, monkeypatch
     monkeypatch.setattr(
         hubs.shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(10**12, 0, 3 * 2**30)
     )
-    hubs.check_room(tmp_path, [hubs.File("a", 2 * 2**30, "0" * 40)])
+    hubs.check_room(tmp_path, [hubs.HubFile("a", 2 * 2**30, "0" * 40)])
     with pytest.raises(UserError, match="must be fetched, but the disk"):
-        hubs.check_room(tmp_path, [hubs.File("a", 3 * 2**30, "0" * 40)])
+        hubs.check_room(tmp_path, [hubs.HubFile("a", 3 * 2**30, "0" * 40)])

@@ -19,7 +19,7 @@ from accel.rwkv.weights import read as weight_files
 from assistant.library import hub as hubs
 from assistant.library import staging
 from assistant.library.describe import describe
-from assistant.library.hub import Progress
+from assistant.library.hub import FetchProgress
 from assistant.library.pull import Pull
 from scheduler.protocol import paths
 from scheduler.protocol.errors import UserError
@@ -82,10 +82,10 @@ def folder(older: dict[str, bytes]) -> Path:
     return made
 
 
-def fetch(folder: Path, cut: Callable[[Progress], bool] = lambda told: False) -> None:
+def fetch(folder: Path, cut: Callable[[FetchProgress], bool] = lambda told: False) -> None:
     """Fetch in this process; `cut` sets where it ends."""
 
-    def say(told: Progress) -> None:
+    def say(told: FetchProgress) -> None:
         if cut(told):
             raise Cut
 
@@ -189,7 +189,7 @@ def test_a_disk_that_fills_up_costs_nothing(hub, older, newer, tmp_path, monkeyp
             for name, data in older.items():
                 (folder / name).write_bytes(data)
 
-            def fill(told: Progress) -> bool:
+            def fill(told: FetchProgress) -> bool:
                 if hub.asked and not (disk / "ballast").exists():
                     with (disk / "ballast").open("wb", buffering=0) as f:
                         while f.write(b"x" * 4096) == 4096 and shutil.disk_usage(disk).free:

@@ -144,7 +144,7 @@ def test_a_plain_or_polite_order_is_clear(engine, request_) -> None:
 
 def test_the_likeliest_texts_have_their_probabilities(engine) -> None:
     author = EngineAuthor(engine, lambda: False)
-    ways = author.ways(author.begin(SYSTEM, "stop or hold job {n1}, whatever"), 4)
+    ways = author.continuations(author.begin(SYSTEM, "stop or hold job {n1}, whatever"), 4)
     *_, greedy = author.write(author.begin(SYSTEM, "stop or hold job {n1}, whatever"), 0)
     assert greedy.text in [way.text for way in ways]
     assert [way.chance for way in ways] == sorted(

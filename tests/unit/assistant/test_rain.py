@@ -18,7 +18,7 @@ from assistant.engine.engine import Engine, EngineAuthor
 from assistant.facts import gather
 from assistant.workloads.rain import work
 from assistant.writing.compact import Compact
-from assistant.writing.rain import Limits, Rain, Verdict, sentence
+from assistant.writing.rain import Rain, SearchLimits, Verdict, sentence
 from assistant.writing.verify import Refused
 from assistant.writing.writer import judged, write
 from scheduler.protocol import settings
@@ -54,7 +54,7 @@ class Tree:
     def begin(self, system: str, user: str) -> Spot:
         return Spot("")
 
-    def leaning(self, after: Spot, question: str, answers: tuple[str, str]) -> float | None:
+    def preference(self, after: Spot, question: str, answers: tuple[str, str]) -> float | None:
         if self.opinion is None:
             return None
         likes_yes = next(
@@ -98,7 +98,7 @@ def test_if_the_greedy_text_fails_a_faithful_branch_is_found_further_back() -> N
     rain = Rain(author, holds)
     assert rain.text(Spot("")).text == "True. So it is. Done."
     assert rain.rewound > 0
-    assert author.began.count("Nice.") == Limits().children, (
+    assert author.began.count("Nice.") == SearchLimits().children, (
         "all its ways were tried before it was given up"
     )
 
@@ -120,7 +120,7 @@ def test_if_nothing_holds_the_search_ends_with_the_reason() -> None:
     )
     with pytest.raises(Refused):
         rain.text(Spot(""))
-    assert rain.written <= Limits().sentences
+    assert rain.written <= SearchLimits().sentences
 
 
 def test_a_sentence_ends_before_white_space_and_not_within_a_number_or_slot() -> None:
@@ -207,11 +207,11 @@ def test_judging_does_not_change_how_a_large_model_continues(tmp_path, monkeypat
     (folder / VOCABULARY).write_text("".join(f"{i + 1} {bytes([i])!r} 1\n" for i in range(256)))
     author = EngineAuthor(Engine(str(folder), "cpu"), lambda: False)
     place = next(author.write(author.begin("", "x"), 3))
-    assert author.leaning(place, "well?", (" A", " B")) is None
+    assert author.preference(place, "well?", (" A", " B")) is None
     before = [p.text for p in islice(author.write(place, 4), 9)]
     monkeypatch.setattr("assistant.engine.engine.JUDGES", 1)
-    leaning = author.leaning(place, "well?", ("A", "B"))
-    assert leaning is not None
-    assert -1 <= leaning <= 1
-    assert author.leaning(place, "well?", ("B", "A")) == pytest.approx(-leaning)
+    preference = author.preference(place, "well?", ("A", "B"))
+    assert preference is not None
+    assert -1 <= preference <= 1
+    assert author.preference(place, "well?", ("B", "A")) == pytest.approx(-preference)
     assert [p.text for p in islice(author.write(place, 4), 9)] == before

@@ -283,7 +283,7 @@ def test_a_question_about_one_gpu_is_answered_about_that_one() -> None:
 
 def test_a_question_it_does_not_understand_gets_a_brief() -> None:
     text = template(CPU_FACTS, "sing me a song")
-    assert text.startswith("I did not find out what this asks about")
+    assert text.startswith("I did not understand the question")
     assert "## What happened" in text
 
 

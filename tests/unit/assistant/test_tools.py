@@ -22,7 +22,7 @@ from assistant.tools.compare import Pair, difference_facts
 from assistant.tools.registry import TOOLS as FUNCTIONS
 from assistant.training.phrasings import Part
 from assistant.training.requests import example
-from assistant.writing.author import Way
+from assistant.writing.author import Continuation
 from scheduler.protocol.errors import UserError
 
 REQUESTS = {
@@ -187,11 +187,11 @@ class Model:
         self.asked = system, user
         return Spot("")
 
-    def leaning(self, after: Spot, question: str, answers: tuple[str, str]) -> float | None:
+    def preference(self, after: Spot, question: str, answers: tuple[str, str]) -> float | None:
         return None
 
-    def ways(self, after: Spot, count: int) -> list[Way]:
-        return list(map(Way, self.texts, self.chances))
+    def continuations(self, after: Spot, count: int) -> list[Continuation]:
+        return list(map(Continuation, self.texts, self.chances))
 
     def write(self, after: Spot, seed: int) -> Iterator[Spot]:
         raise NotImplementedError

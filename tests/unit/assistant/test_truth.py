@@ -52,7 +52,7 @@ class Inventor:
     def begin(self, system: str, user: str) -> Spot:
         return Spot("")
 
-    def leaning(self, after: Spot, question: str, answers: tuple[str, str]) -> float | None:
+    def preference(self, after: Spot, question: str, answers: tuple[str, str]) -> float | None:
         return None
 
     def write(self, after: Spot, seed: int):

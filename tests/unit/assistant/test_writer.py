@@ -199,7 +199,7 @@ class Scripted:
         self.prompt = user
         return Spot("")
 
-    def leaning(self, after: Spot, question: str, answers: tuple[str, str]) -> float | None:
+    def preference(self, after: Spot, question: str, answers: tuple[str, str]) -> float | None:
         return None
 
     def write(self, after: Spot, seed: int):
