@@ -58,7 +58,8 @@ h1{{font-size:20px}}h2{{font-size:15px;margin-top:18px}}h3{{font-size:13px}}
 table{{border-collapse:collapse;margin-top:4px;margin-bottom:8px}}
 td,th{{padding:3px 10px 3px 0;border-bottom:1px solid {LIGHT.line};text-align:left;font-size:11px}}
 th{{color:{LIGHT.muted};font-weight:normal}}
-pre,code{{font-family:'DejaVu Sans Mono',monospace;font-size:10px}}pre{{background-color:{LIGHT.window};white-space:pre-wrap}}
+pre,code{{font-family:'DejaVu Sans Mono',monospace;font-size:10px}}
+pre{{background-color:{LIGHT.window};white-space:pre-wrap}}
 """
 
 
@@ -106,7 +107,7 @@ def as_pdf(report: Report) -> bytes:
 
 
 def _application() -> QGuiApplication:
-    """Return the application, which Qt needs for its fonts; start one without a display if needed."""
+    """Return the application that Qt needs for its fonts, or start one without a display."""
     if isinstance(running := QGuiApplication.instance(), QGuiApplication):
         return running
     os.environ["QT_QPA_PLATFORM"] = "offscreen"

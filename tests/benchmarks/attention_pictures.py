@@ -37,9 +37,24 @@ def measured(file: Path) -> Result:
         "dtype": best.dtype,
     }
     return Result(
-        "compare", rows[0]["device"], best.backend, f"the fastest of {len(cells)} cells", params, "pass", (), best.timing, best.flops,
-        best.tflops, best.tflops, at, at, {"torch": rows[0]["torch_version"]}, at, at, cells=cells,
-    )  # fmt: skip
+        "compare",
+        rows[0]["device"],
+        best.backend,
+        f"the fastest of {len(cells)} cells",
+        params,
+        "pass",
+        (),
+        best.timing,
+        best.flops,
+        best.tflops,
+        best.tflops,
+        at,
+        at,
+        {"torch": rows[0]["torch_version"]},
+        at,
+        at,
+        cells=cells,
+    )
 
 
 def _cell(row: dict[str, str]) -> Cell:

@@ -82,7 +82,8 @@ cuda = ctypes.CDLL("libcuda.so.1")
 print("imported", flush=True)
 sys.stdin.readline()
 device, context, weights = ctypes.c_int(), ctypes.c_void_p(), ctypes.c_uint64()
-for code in (cuda.cuInit(0), cuda.cuDeviceGet(ctypes.byref(device), 0), cuda.cuCtxCreate_v2(ctypes.byref(context), 0, device),
+for code in (cuda.cuInit(0), cuda.cuDeviceGet(ctypes.byref(device), 0),
+             cuda.cuCtxCreate_v2(ctypes.byref(context), 0, device),
              cuda.cuMemAlloc_v2(ctypes.byref(weights), ctypes.c_size_t({size}))):
     assert code == 0, code
 print("resident", flush=True)

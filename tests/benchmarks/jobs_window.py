@@ -137,9 +137,15 @@ class Reader:
     def wheel(self) -> None:
         at = QPointF(self.page.table.viewport().rect().center())
         turn = QWheelEvent(
-            at, self.page.table.viewport().mapToGlobal(at), QPoint(), QPoint(0, -360), Qt.MouseButton.NoButton,
-            Qt.KeyboardModifier.NoModifier, Qt.ScrollPhase.NoScrollPhase, False,
-        )  # fmt: skip
+            at,
+            self.page.table.viewport().mapToGlobal(at),
+            QPoint(),
+            QPoint(0, -360),
+            Qt.MouseButton.NoButton,
+            Qt.KeyboardModifier.NoModifier,
+            Qt.ScrollPhase.NoScrollPhase,
+            False,
+        )
         QApplication.sendEvent(self.page.table.viewport(), turn)
 
     def key(self, key: Qt.Key, held: Qt.KeyboardModifier = Qt.KeyboardModifier.NoModifier) -> None:

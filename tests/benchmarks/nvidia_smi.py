@@ -78,10 +78,22 @@ PLACES: dict[str, Place] = {
     "mig": Place("mig_mode/current_mig"),
 }
 _DMON = {
-    "pwr": ("power", 1.0), "gtemp": ("temp", 1.0), "mtemp": ("temp_mem", 1.0), "sm": ("util", 1.0), "mem": ("mem_util", 1.0),
-    "enc": ("encoder", 1.0), "dec": ("decoder", 1.0), "jpg": ("jpeg", 1.0), "ofa": ("ofa", 1.0), "mclk": ("clock_mem", 1.0),
-    "pclk": ("clock_sm", 1.0), "fb": ("mem_used", MIB), "bar1": ("bar1_used", MIB), "rxpci": ("pcie_rx", MB), "txpci": ("pcie_tx", MB),
-}  # fmt: skip
+    "pwr": ("power", 1.0),
+    "gtemp": ("temp", 1.0),
+    "mtemp": ("temp_mem", 1.0),
+    "sm": ("util", 1.0),
+    "mem": ("mem_util", 1.0),
+    "enc": ("encoder", 1.0),
+    "dec": ("decoder", 1.0),
+    "jpg": ("jpeg", 1.0),
+    "ofa": ("ofa", 1.0),
+    "mclk": ("clock_mem", 1.0),
+    "pclk": ("clock_sm", 1.0),
+    "fb": ("mem_used", MIB),
+    "bar1": ("bar1_used", MIB),
+    "rxpci": ("pcie_rx", MB),
+    "txpci": ("pcie_tx", MB),
+}
 _WORDS = {"Enabled": 1.0, "Disabled": 0.0, "Active": 1.0, "Not Active": 0.0, "Yes": 1.0, "No": 0.0}
 _IN_MB = frozenset({"pcie_rx", "pcie_tx", "nvlink_rx", "nvlink_tx"})
 

@@ -149,8 +149,10 @@ def fill() -> None:
             waits.id,
         ):  # the last two rows are the patterns of the others
             db.execute(
-                f"""INSERT OR REPLACE INTO search SELECT jobs.id, outcome, one.submitted, ended, "group", devices, {words}
-                FROM jobs JOIN search AS one ON one.job = ? WHERE status = outcome ORDER BY jobs.id = ?""",
+                f"""INSERT OR REPLACE INTO search
+                SELECT jobs.id, outcome, one.submitted, ended, "group", devices, {words}
+                FROM jobs JOIN search AS one ON one.job = ? WHERE status = outcome
+                ORDER BY jobs.id = ?""",
                 (job, job),
             )
 

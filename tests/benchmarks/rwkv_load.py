@@ -51,8 +51,11 @@ def once(folder: Path, device: str, cache: Path) -> Mapping[str, float]:
     """Return the seconds from the start of a process to each mark."""
     ran = subprocess.run(
         [sys.executable, "-c", _CHILD, repr(time.time()), str(folder), device],
-        env=os.environ | {"TRITON_CACHE_DIR": str(cache)}, capture_output=True, text=True, check=True,
-    )  # fmt: skip
+        env=os.environ | {"TRITON_CACHE_DIR": str(cache)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     return json.loads(ran.stdout)
 
 

@@ -317,7 +317,8 @@ class Results:
         print(
             f"{case.name:26} {case.load:22} counted {row['counted']:9} "
             f"shown {row['shown_mean']:9} {row['unit']:8}"
-            f" error {row['error_percent']:6} %  at power limit {row['at_power_limit_percent']:3} %",
+            f" error {row['error_percent']:6} %  "
+            f"at power limit {row['at_power_limit_percent']:3} %",
             flush=True,
         )
 

@@ -1,4 +1,4 @@
-"""The wheel holds what the program needs at run time, and not what only training needs."""
+"""Test that the wheel holds what the program needs at run time, and no training."""
 
 from __future__ import annotations
 

@@ -80,7 +80,11 @@ def test_jobs_lists_the_newest_first_up_to_the_limit(sh: Shell, shared: Client) 
 
 
 def test_logs_follow_a_job_to_its_end(sh: Shell, shared: Client, tmp_path: Path) -> None:
-    code = "import os, sys, time\nprint('first')\nwhile not os.path.exists(sys.argv[1]): time.sleep(0.01)\nprint('last')"
+    code = """if True:
+        import os, sys, time
+        print('first')
+        while not os.path.exists(sys.argv[1]): time.sleep(0.01)
+        print('last')"""
     job = shared.submit(python(code, tmp_path / "go"))
     eventually(lambda: log_of(job))
     threading.Timer(0.6, (tmp_path / "go").touch).start()
