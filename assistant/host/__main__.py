@@ -4,8 +4,10 @@ import sys
 
 from assistant.client import socket_path
 from assistant.host.server import log_file, serve
-from scheduler.background.instance import Identity, serve_alone
+from scheduler.background.instance import BackgroundProcess, run_single_instance
 from scheduler.protocol import paths
 
 lock = paths.home() / "assistant.lock"
-sys.exit(serve_alone(Identity("the assistant", lock, socket_path(), log_file()), serve))
+sys.exit(
+    run_single_instance(BackgroundProcess("the assistant", lock, socket_path(), log_file()), serve)
+)

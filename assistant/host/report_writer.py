@@ -28,7 +28,7 @@ from assistant.reports.schedule import (
     load,
     save,
 )
-from scheduler.background.instance import alone
+from scheduler.background.instance import hold_lock
 from scheduler.client import Client
 from scheduler.protocol import paths
 from scheduler.protocol.errors import DaemonGone, NotFound, UserError
@@ -114,7 +114,7 @@ def main() -> int:
     with ExitStack() as stack:
         try:
             lock = paths.home() / "scribe.lock"
-            stack.enter_context(alone(lock, "another process writes the reports"))
+            stack.enter_context(hold_lock(lock, "another process writes the reports"))
         except UserError as e:
             _LOG.info("ends: %s", e)  # a killed daemon left it; it goes on with the next daemon
             return 0

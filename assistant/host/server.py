@@ -33,7 +33,7 @@ from assistant.host.model_residency import ModelResidency
 from assistant.host.request_queue import RequestQueue
 from assistant.idle import Cancelled
 from assistant.tools.proposal_store import ProposalStore
-from scheduler.background.instance import say_ready
+from scheduler.background.instance import report_ready
 from scheduler.client import Client
 from scheduler.protocol import paths, settings, wire
 from scheduler.protocol.errors import DaemonGone, NotFound, UserError
@@ -89,7 +89,7 @@ class AssistantServer:
         )
         watch.start()
         self._warming = asyncio.create_task(self._warm())
-        say_ready()
+        report_ready()
         while not self._end.is_set():
             poll_s = 1.0 if self._residency.on_gpu else 5.0
             try:

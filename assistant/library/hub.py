@@ -30,7 +30,7 @@ import msgspec
 from accel.rwkv.weights.find import check_config, shards_of
 from assistant.library import staging
 from assistant.library.describe import describe, model_errors
-from scheduler.background.instance import alone
+from scheduler.background.instance import hold_lock
 from scheduler.protocol import paths
 from scheduler.protocol.errors import NotFound, UserError
 from scheduler.protocol.units import amount
@@ -126,7 +126,7 @@ def fetch(name: str, folder: Path, say: Callable[[FetchProgress], None]) -> None
         UserError: It cannot be fetched. What was fetched is kept, and is not fetched again.
     """
     paths.ensure(folder.parent)
-    with alone(
+    with hold_lock(
         folder.parent / f".{folder.name}.lock",
         f"{name} is being fetched already, by another window or command",
     ):

@@ -1,1 +1,1 @@
-"""Background processes of ours: one instance each, started and watched."""
+"""Background processes: one instance of each, started on demand."""

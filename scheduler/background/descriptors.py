@@ -1,17 +1,20 @@
-"""How many files a background process of ours may have open: each client, and each job that runs, takes one."""
+"""The limit of open files: each client and each running job takes one."""
 
 from __future__ import annotations
 
 import resource
 
-_GIVEN = resource.getrlimit(resource.RLIMIT_NOFILE)
+_INHERITED = resource.getrlimit(resource.RLIMIT_NOFILE)
 
 
 def raise_limit() -> None:
-    """As many as this user may have at all. The usual limit of 1024 is there for programs that use select(2), which we do not."""
-    resource.setrlimit(resource.RLIMIT_NOFILE, (_GIVEN[1], _GIVEN[1]))
+    """Raise the limit to this user's maximum.
+
+    The usual limit of 1024 protects programs that use select(2), which we do not.
+    """
+    resource.setrlimit(resource.RLIMIT_NOFILE, (_INHERITED[1], _INHERITED[1]))
 
 
-def give_back(pid: int) -> None:
-    """Let a process that we started, and what it starts, have the limit that we were given. Raises ProcessLookupError where it ended."""
-    resource.prlimit(pid, resource.RLIMIT_NOFILE, _GIVEN)
+def restore_limit(pid: int) -> None:
+    """Give a child, and its children, the limit that we inherited. Raises ProcessLookupError."""
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, _INHERITED)

@@ -1,4 +1,4 @@
-"""Being a background process of ours: the only one of its kind, and telling who started it that it answers (see `launch`)."""
+"""The background process's side: be the only instance, and report when requests can be sent."""
 
 from __future__ import annotations
 
@@ -20,54 +20,60 @@ from scheduler.protocol import paths, wire
 from scheduler.protocol.errors import DaemonGone, UserError
 
 _TRIES, _PAUSE_S = 200, 0.05
-LOOK_S = 1.0
-"""How often a background process looks whether it can still be found."""
+CHECK_S = 1.0
+"""How often a background process checks that it can still be found."""
 
 
-class Identity(NamedTuple):
-    """What makes a background process the only one of its user."""
+class BackgroundProcess(NamedTuple):
+    """Describe a background process, of which a user has one."""
 
-    what: str
-    """In words: `the daemon`."""
+    name: str
+    """Its name in messages: `the daemon`."""
     lock: Path
-    """Held for as long as the process lives; holds its pid."""
-    door: Path
+    """A file that it locks for as long as it lives, and that holds its pid."""
+    socket: Path
     log: Path
 
 
-def serve_alone(identity: Identity, serve: Callable[[], Coroutine[Any, Any, object]]) -> int:
-    """Run `serve` to its end unless another process answers already; `serve` calls `say_ready`. Returns the exit status."""
+def run_single_instance(
+    process: BackgroundProcess, serve: Callable[[], Coroutine[Any, Any, object]]
+) -> int:
+    """Run `serve`, which calls `report_ready`, unless another instance answers already.
+
+    Returns the exit status.
+    """
     os.umask(0o077)
     raise_limit()
     try:
-        if (lock := _become_the_only(identity)) is None:
-            say_ready()
+        if (lock := _lock(process)) is None:
+            report_ready()
         else:
-            asyncio.run(_serve_while_found(identity, lock, serve()))
+            asyncio.run(_serve_while_found(process, lock, serve()))
     except UserError as e:
-        say_ready(str(e))
+        report_ready(str(e))
         return 1
     return 0
 
 
-def say_ready(word: str = READY) -> None:
-    """Tell who started us, if that one still listens, then let go of the standard output."""
-    with contextlib.suppress(BrokenPipeError):  # it was interrupted, or has ended: others will come
-        os.write(1, f"{word}\n".encode())
+def report_ready(message: str = READY) -> None:
+    """Report to the process that started us, then release the standard output."""
+    with contextlib.suppress(BrokenPipeError):  # that process has ended
+        os.write(1, f"{message}\n".encode())
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, 1)
     os.close(null)
 
 
 async def _serve_while_found(
-    identity: Identity, lock: int, serving: Coroutine[Any, Any, object]
+    process: BackgroundProcess, lock: int, serving: Coroutine[Any, Any, object]
 ) -> None:
-    """Serve to the end; it comes early where nobody can find us any more, as another process will start in our place."""
+    """Serve until the end, or until nobody can find us: another instance will start then."""
     task = asyncio.ensure_future(serving)
-    while not (await asyncio.wait((task,), timeout=LOOK_S))[0]:
-        if not _found(identity, lock):
+    while not (await asyncio.wait((task,), timeout=CHECK_S))[0]:
+        if not _can_be_found(process, lock):
             sys.stderr.write(
-                f"{identity.what} ends: {identity.door} or {identity.lock} was deleted, so nobody can find it\n"
+                f"{process.name} ends: {process.socket} or {process.lock} was deleted, "
+                "so nobody can find it\n"
             )
             sys.stderr.flush()
             os.kill(os.getpid(), signal.SIGTERM)
@@ -75,24 +81,26 @@ async def _serve_while_found(
     await task
 
 
-def _found(identity: Identity, lock: int) -> bool:
-    """Whether who looks for us finds our door, and our lock."""
+def _can_be_found(process: BackgroundProcess, lock: int) -> bool:
     try:
-        identity.door.stat()
-        return os.path.samestat(os.fstat(lock), identity.lock.stat())
+        process.socket.stat()
+        return os.path.samestat(os.fstat(lock), process.lock.stat())
     except OSError:
         return False
 
 
-def _become_the_only(identity: Identity) -> int | None:
-    """The descriptor of our lock. None where another one answers already. One that is just ending, or just starting, is waited for."""
-    paths.ensure(identity.lock.parent)
-    fd = os.open(identity.lock, os.O_RDWR | os.O_CREAT, paths.PRIVATE_FILE)
+def _lock(process: BackgroundProcess) -> int | None:
+    """Return the descriptor of our lock, or None where another instance answers.
+
+    An instance that is just ending, or just starting, is waited for.
+    """
+    paths.ensure(process.lock.parent)
+    fd = os.open(process.lock, os.O_RDWR | os.O_CREAT, paths.PRIVATE_FILE)
     for _ in range(_TRIES):
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            if _answers(identity.door):
+            if _answers(process.socket):
                 os.close(fd)
                 return None
             time.sleep(_PAUSE_S)
@@ -101,13 +109,17 @@ def _become_the_only(identity: Identity) -> int | None:
             os.write(fd, f"{os.getpid()}\n".encode())
             return fd
     raise UserError(
-        f"{identity.what} runs already (it holds {identity.lock}) and does not answer. See its log: {identity.log}"
+        f"{process.name} runs already (it holds {process.lock}) and does not answer. "
+        f"See its log: {process.log}"
     )
 
 
 @contextmanager
-def alone(lock: Path, taken: str) -> Iterator[None]:
-    """Keep the process whose lock this is from starting. Raises UserError, saying `taken`, where it runs."""
+def hold_lock(lock: Path, taken: str) -> Iterator[None]:
+    """Keep the process whose lock this is from starting.
+
+    Raises UserError with the message `taken` where it runs.
+    """
     paths.ensure(lock.parent)
     fd = os.open(lock, os.O_RDWR | os.O_CREAT, paths.PRIVATE_FILE)
     try:
@@ -120,9 +132,9 @@ def alone(lock: Path, taken: str) -> Iterator[None]:
         os.close(fd)
 
 
-def _answers(door: Path) -> bool:
+def _answers(socket: Path) -> bool:
     try:
-        wire.Connection(door, timeout=1.0).close()
+        wire.Connection(socket, timeout=1.0).close()
     except DaemonGone:
         return False
     return True

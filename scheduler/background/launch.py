@@ -1,4 +1,4 @@
-"""Starting a background process of ours and learning whether it came up."""
+"""The starter's side: start a background process, and wait until it answers."""
 
 from __future__ import annotations
 
@@ -14,38 +14,47 @@ from scheduler.protocol import paths
 from scheduler.protocol.errors import UserError
 
 READY = "ready"
-"""What a background process prints on its standard output, alone on a line, once its door is open; anything else is why not."""
+"""The only line that a background process prints once it answers; another line is an error."""
 STILL_S, LONGEST_S = 10.0, 120.0
-"""A process that is starting is given up where it computed nothing for so long, or did not answer in so long."""
+"""A starting process is given up after it used no CPU for the first time, or for the second."""
 MAX_LOG = 2**20
-"""Bytes of a log, after which it is put aside as the old one."""
+"""Bytes of a log, after which it is renamed to `.old`."""
 
 
 def open_log(file: Path) -> int:
-    """A descriptor that appends to the log. Raises OSError."""
+    """Return a descriptor that appends to the log. Raises OSError."""
     if file.exists() and file.stat().st_size > MAX_LOG:
         file.replace(file.with_name(file.name + ".old"))
     return os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, paths.PRIVATE_FILE)
 
 
 def start_daemon() -> None:
-    """Start the daemon and wait until it answers. Raises UserError with the daemon's own words where it could not start."""
+    """Start the daemon and wait until it answers. Raises UserError with its own message."""
     start_process("scheduler.daemon", paths.daemon_log(), "the daemon")
 
 
-def start_process(module: str, log: Path, what: str, env: Mapping[str, str] | None = None) -> None:
-    """Run `python -m module` in a session of its own, its errors going to `log`, and wait for its READY line.
+def start_process(module: str, log: Path, name: str, env: Mapping[str, str] | None = None) -> None:
+    """Run `python -m module` in a session of its own, and wait until it answers.
 
-    `env` is added to the environment, and the state folder: a relative GPUDECK_HOME would mean another one to a process in `/`.
-    A process that finds another one running already says READY once that one answers. Raises UserError where it does not come up.
+    A process that finds another instance reports READY once that one answers. The state folder is
+    passed on as a whole path, as the process runs in `/`.
+
+    Args:
+        module: The module to run.
+        log: Takes its standard error.
+        name: Its name in messages.
+        env: Variables to add to the environment.
+
+    Raises:
+        UserError: It did not start.
     """
     paths.ensure(log.parent)
     try:
         fd = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, paths.PRIVATE_FILE)
     except OSError as e:
-        raise UserError(f"{what} cannot write its log {log}: {e.strerror}") from e
+        raise UserError(f"{name} cannot write its log {log}: {e.strerror}") from e
     try:
-        # -P: what lies in the caller's working directory must not be imported in place of our modules
+        # -P: files in the caller's working directory must not be imported in place of our modules
         process = subprocess.Popen(
             [sys.executable, "-P", "-m", module],
             stdin=subprocess.DEVNULL,
@@ -57,30 +66,30 @@ def start_process(module: str, log: Path, what: str, env: Mapping[str, str] | No
         )
     finally:
         os.close(fd)
-    said = _first_line(process)
-    if said == READY:
-        # it lives on after us: there is nobody to wait for, so tell Popen not to complain about it
-        process.returncode = 0
+    line = _first_line(process)
+    if line == READY:
+        process.returncode = 0  # it outlives us, and Popen must not complain about that
         return
     process.kill()
     process.wait()
-    raise UserError(f"{what} did not start: {said or f'it ended with an error; see {log}'}")
+    raise UserError(f"{name} did not start: {line or f'it ended with an error; see {log}'}")
 
 
 def _first_line(process: subprocess.Popen[bytes]) -> str:
-    """What it says first; that it says nothing where it hangs. One that gets on is only slow, on a machine that has much to do."""
-    import psutil  # only who starts a process needs it
+    """Return the first line that it prints, or an error where it hangs.
+
+    A process that uses the CPU is not hung but slow, on a machine that is busy.
+    """
+    import psutil  # needed only here
 
     began, before = time.monotonic(), 0.0
     assert process.stdout is not None
-    with process.stdout as out, selectors.DefaultSelector() as waiting:
-        waiting.register(out, selectors.EVENT_READ)
-        while not waiting.select(STILL_S):
-            waited, computed = (
-                time.monotonic() - began,
-                sum(psutil.Process(process.pid).cpu_times()[:2]),
-            )
-            if computed == before or waited > LONGEST_S:
+    with process.stdout as out, selectors.DefaultSelector() as selector:
+        selector.register(out, selectors.EVENT_READ)
+        while not selector.select(STILL_S):
+            waited = time.monotonic() - began
+            used = sum(psutil.Process(process.pid).cpu_times()[:2])
+            if used == before or waited > LONGEST_S:
                 return f"no answer within {waited:.0f} s"
-            before = computed
+            before = used
         return out.readline().decode(errors="replace").strip()

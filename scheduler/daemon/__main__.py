@@ -2,13 +2,15 @@
 
 import sys
 
-from scheduler.background.instance import Identity, serve_alone
+from scheduler.background.instance import BackgroundProcess, run_single_instance
 from scheduler.daemon.daemon import serve
 from scheduler.protocol import paths
 
 sys.exit(
-    serve_alone(
-        Identity("the daemon", paths.daemon_lock(), paths.daemon_socket(), paths.daemon_log()),
+    run_single_instance(
+        BackgroundProcess(
+            "the daemon", paths.daemon_lock(), paths.daemon_socket(), paths.daemon_log()
+        ),
         serve,
     )
 )

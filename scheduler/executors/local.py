@@ -20,7 +20,7 @@ from scheduler.attempts import (
     attempt_of,
     running,
 )
-from scheduler.background.descriptors import give_back
+from scheduler.background.descriptors import restore_limit
 from scheduler.background.process_stat import boot_id, read_proc, start_time, stat_fields
 from scheduler.executors.attempt_folder import ARTEFACTS, EXIT_FILE, exit_record, next_folder
 from scheduler.executors.launch import identity, launch_request
@@ -172,7 +172,9 @@ def start_runner() -> subprocess.Popen[bytes]:
         )
     except OSError as e:
         raise UserError(f"no process can be started: {e.strerror}") from e
-    give_back(process.pid)  # also works on a zombie; a runner that ended at once is noticed later
+    restore_limit(
+        process.pid
+    )  # also works on a zombie; a runner that ended at once is noticed later
     return process
 
 

@@ -66,8 +66,8 @@ async def daemon(hours: float) -> None:
     made = Daemon(Store(paths.store_file()))
     for i, now, devices, readings in _moments(hours):
         if i == 0:
-            made._hello(Hello("replay of h100.trace.gz", tuple(devices)))
-        made._readings(Readings(now, tuple(readings)))
+            made.probe_started(Hello("replay of h100.trace.gz", tuple(devices)))
+        made.add_readings(Readings(now, tuple(readings)))
         if i % TELL_EVERY == 0:
             msgspec.json.encode(made.snapshot())
         if i % FLUSH_EVERY == 0:

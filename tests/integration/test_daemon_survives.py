@@ -324,11 +324,11 @@ def test_a_second_daemon_says_that_one_answers_already(cpu_home: Path) -> None:
 def test_an_error_of_ours_ends_the_daemon_with_that_error_in_its_log(cpu_home: Path) -> None:
     code = """if True:
         import sys
-        from scheduler.background.instance import Identity, serve_alone
+        from scheduler.background.instance import BackgroundProcess, run_single_instance
         from scheduler.daemon import daemon
         from scheduler.protocol import paths
         daemon.Monitor.set_devices = lambda self, devices: 1 / 0
-        sys.exit(serve_alone(Identity("the daemon", paths.daemon_lock(), paths.daemon_socket(), paths.daemon_log()), daemon.serve))"""
+        sys.exit(run_single_instance(BackgroundProcess("the daemon", paths.daemon_lock(), paths.daemon_socket(), paths.daemon_log()), daemon.serve))"""
     ended = subprocess.run(
         [sys.executable, "-P", "-c", code], capture_output=True, text=True, timeout=30, check=False
     )

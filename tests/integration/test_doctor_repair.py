@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from app.cli.main import main
-from scheduler.background.instance import alone
+from scheduler.background.instance import hold_lock
 from scheduler.client import Client
 from scheduler.protocol import paths, settings
 from scheduler.protocol.errors import UserError
@@ -208,7 +208,7 @@ def test_the_doctor_repairs_what_the_daemon_refuses_and_the_queue_goes_on(
         assert (group.group.limit, group.group.paused) == (3, True)
         with (
             pytest.raises(UserError, match="the daemon has it"),
-            alone(paths.daemon_lock(), "the daemon has it"),
+            hold_lock(paths.daemon_lock(), "the daemon has it"),
         ):
             pass
 

@@ -18,7 +18,7 @@ from app import __version__
 from app.cli.connection import daemon_status, wait_for_reading
 from app.cli.output import print_result
 from assistant.library.describe import describe
-from scheduler.background.instance import alone
+from scheduler.background.instance import hold_lock
 from scheduler.client import Client
 from scheduler.protocol import paths, settings
 from scheduler.protocol.errors import UserError
@@ -129,7 +129,7 @@ def _repair_store() -> str:
     from scheduler.store.repair import examine, numbers, rebuild
 
     in_use = "the daemon is running and uses the store. Stop it first: gpudeck daemon stop"
-    with alone(paths.daemon_lock(), in_use):
+    with hold_lock(paths.daemon_lock(), in_use):
         file = paths.store_file()
         damage = examine(file, _job_folders()) if file.exists() else ""
         if not damage:

@@ -18,7 +18,7 @@ from assistant.library.describe import describe
 from assistant.library.hub import FetchProgress
 from assistant.library.pull import Pull
 from assistant.library.staging import beside
-from scheduler.background.instance import alone
+from scheduler.background.instance import hold_lock
 from scheduler.protocol import paths
 from scheduler.protocol.errors import NotFound, UserError
 from tests.unit.accel.rwkv.rwkv_models import random_model, to_hf, vocabulary_file, write_hf
@@ -229,7 +229,7 @@ def test_a_failed_fetch_says_why(hub, monkeypatch):
         Pull("ada/other").run(lambda told: None)
     assert hub.url in str(refused.value)
     with (
-        alone(model_list.folder() / ".ada--tiny.lock", "taken"),
+        hold_lock(model_list.folder() / ".ada--tiny.lock", "taken"),
         pytest.raises(UserError, match="fetched already"),
     ):
         Pull("ada/tiny").run(lambda told: None)

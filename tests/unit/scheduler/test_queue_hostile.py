@@ -13,8 +13,6 @@ from pathlib import Path
 import pytest
 
 from scheduler import attempts
-from scheduler.daemon import daemon
-from scheduler.daemon.daemon import Daemon
 from scheduler.executors import local
 from scheduler.executors.local import Local
 from scheduler.protocol import paths
@@ -23,6 +21,9 @@ from scheduler.protocol.jobs import Done, Failed, Job, Lost, Queued, Running, Sp
 from scheduler.queue.admission import MAX_ARGUMENT
 from scheduler.queue.queue import Queue
 from scheduler.queue.retry import remaining_delay
+from scheduler.services import runner_watch
+from scheduler.services.notices import NoticeBoard
+from scheduler.services.runner_watch import RunnerWatch
 from scheduler.store import Store
 from tests.support import eventually, lives
 from tests.unit.scheduler.own_queue import CPU, ended, make_queue, submit
@@ -124,7 +125,7 @@ def test_the_place_of_a_job_that_cannot_start_goes_to_the_next_in_the_same_pass(
 
 
 def test_simultaneous_ends_are_reaped_together_and_retried_slowly_on_a_full_disk(
-    home: object, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Count the tries, as each scans all processes while the daemon answers nobody."""
     tried: list[list[int]] = []
@@ -135,36 +136,32 @@ def test_simultaneous_ends_are_reaped_together_and_retried_slowly_on_a_full_disk
         if full:
             raise UserError("the disk is full")
 
-    async def look() -> None:
+    async def end_thirty() -> None:
         nonlocal full
-        found = Daemon(Store(paths.store_file()))
-        monkeypatch.setattr(found.queue, "reap", reap)
-        monkeypatch.setattr(Local, "start_spare", lambda local: None)
-        monkeypatch.setattr(daemon, "AGAIN_S", 3600.0)
-        monkeypatch.setattr(daemon, "ENDS", 20)
-        monkeypatch.setattr(daemon, "BREATH_S", 0.0)
+        runners = RunnerWatch(reap, NoticeBoard(lambda: None), lambda: None)
+        monkeypatch.setattr(runner_watch, "RETRY_S", 3600.0)
+        monkeypatch.setattr(runner_watch, "BATCH", 20)
+        monkeypatch.setattr(runner_watch, "PAUSE_S", 0.0)
         for job in range(30):
-            found._runner_ended(job)
-        while found._over:
+            runners.runner_ended(job)
+        while len(tried) < 2:
             await asyncio.sleep(0)
-        assert tried == [list(range(20)), list(range(20, 30))], (
-            "each once, and the others are answered in between"
-        )
+        assert tried == [list(range(20)), list(range(20, 30))], "others are answered in between"
         for _ in range(5):
-            found._look()
-        assert len(tried) == 2, "then not before some time has passed"
-        monkeypatch.setattr(daemon, "AGAIN_S", 0.0)
-        found._again = 0.0
+            runners.retry()
+        assert len(tried) == 2, "not before some time has passed"
+        monkeypatch.setattr(runner_watch, "RETRY_S", 0.0)
+        runners.reap(range(20))
         for _ in range(5):
-            found._look()
-        assert tried[2:] == [list(range(20))] * 5
+            runners.retry()
+        assert tried[2:] == [list(range(20))] * 6
         full = False
-        found._look()
-        found._look()
-        assert tried[-1] == list(range(20, 30)) and not found._unstored
-        found._store.close()
+        runners.retry()
+        runners.retry()
+        assert tried[-1] == list(range(20, 30))
+        assert not runners.unstored
 
-    asyncio.run(look())
+    asyncio.run(end_thirty())
 
 
 def test_all_running_jobs_are_adopted_on_a_full_disk(
