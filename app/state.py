@@ -1,4 +1,4 @@
-"""What the window knows: the newest snapshot, the history and the link to the daemon."""
+"""Hold what the window knows: the newest snapshot, the history and the link to the daemon."""
 
 from __future__ import annotations
 
@@ -27,20 +27,21 @@ class State:
         self.job_usage = JobUsage()
         self.link = LinkStatus(connected=False, text="connecting to the daemon")
         self.details: tuple[Detail, ...] | None = None
-        """What was read of parts and processes last; None before."""
+        """The links, parts and processes of the devices; None until they are read."""
 
     def update(self, snapshot: Snapshot) -> None:
+        """Take the newest snapshot."""
         self.snapshot = snapshot
         self.history.update(snapshot)
         self.job_usage.update(snapshot)
 
     def job(self, number: int | None) -> Job | None:
-        """A job of the snapshot; None where it is not there (any more)."""
+        """Return a job of the snapshot, or None if the snapshot does not hold it."""
         jobs = self.snapshot.jobs if self.snapshot else ()
         return next((job for job in jobs if job.id == number), None)
 
     @property
     def device_kind(self) -> str:
-        """The kind of the first device; `cpu` while none is known."""
+        """Return the kind of the first device; `cpu` while none is known."""
         devices = self.snapshot.devices if self.snapshot else ()
         return devices[0].device.kind if devices else "cpu"

@@ -1,4 +1,4 @@
-"""Requests of the window, carried out in threads. A reply goes to the widget that sent the request."""
+"""Carry out requests of the window in threads. A reply goes to the widget that sent the request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Snapshots from the daemon to the window: a thread that waits, and a mailbox that holds the newest."""
+"""Receive snapshots from the daemon in a thread, and keep the newest for the window."""
 
 from __future__ import annotations
 
@@ -13,21 +13,23 @@ from scheduler.protocol.fields import HEADLINE
 from scheduler.protocol.snapshot import Snapshot
 
 _FIRST_DELAY, _LONGEST_DELAY = 0.5, 8.0
-"""Seconds before the daemon is tried again."""
+"""Seconds before the next attempt to reach the daemon."""
 _PATIENCE_MS = int(1000 * (LONGEST_S + 5))
-"""A daemon may just be being started."""
+"""Milliseconds to wait for the thread, which may be starting the daemon."""
 
 
 class SnapshotFeed(QThread):
-    """Connects (starting the daemon where none runs), fetches ten minutes of history, then follows; connects again when it breaks,
-    and where there are other devices."""
+    """Subscribe to the daemon, starting it if necessary, after loading the recent history.
+
+    The feed connects again when the connection breaks and when there are new devices.
+    """
 
     arrived = Signal()
-    """A snapshot waits to be taken. A newer one replaces it, without a second signal."""
+    """A snapshot waits to be taken. A newer one replaces it without a second signal."""
     history = Signal(str, object)
-    """A device's id and its `Columns`."""
+    """Carries the id of a device and its `Columns`."""
     linked = Signal(bool, str)
-    """Whether the daemon answers now, and a text for the status line."""
+    """Carries whether the daemon answers, and a text for the status line."""
 
     def __init__(self, history_s: float = 600.0) -> None:
         super().__init__()
@@ -38,8 +40,8 @@ class SnapshotFeed(QThread):
         self._newest: Snapshot | None = None
         self._live = True
 
-    def look(self, live: bool) -> None:
-        """Whether anybody sees what arrives: if not, the daemon need not read the devices for our sake."""
+    def set_live(self, live: bool) -> None:
+        """Have the devices read at the full rate; if nobody sees the window, that is not needed."""
         with self._lock:
             if live != self._live:
                 self._live = live
@@ -48,7 +50,7 @@ class SnapshotFeed(QThread):
                     self._client = None
 
     def take(self) -> Snapshot | None:
-        """The newest snapshot, once."""
+        """Return the newest snapshot, or None if it was taken before."""
         with self._lock:
             newest, self._newest = self._newest, None
         return newest
@@ -62,6 +64,7 @@ class SnapshotFeed(QThread):
         self.wait(_PATIENCE_MS)
 
     def run(self) -> None:
+        """Follow the daemon until `stop`; runs in the thread."""
         delay = _FIRST_DELAY
         while not self._stop.is_set():
             try:
@@ -78,21 +81,20 @@ class SnapshotFeed(QThread):
                 delay = min(delay * 2, _LONGEST_DELAY)
 
     def _follow(self) -> None:
-        told: set[str] = set()
+        loaded: set[str] = set()
         new = True
         while (client := self._connect()) is not None:
             live = self._live
             try:
                 if new:
-                    told = self._fetch(client)
+                    loaded = self._load_history(client)
                 for snapshot in client.subscribe(live):
                     self._put(snapshot)
                     here = {state.device.id for state in snapshot.devices}
-                    if (
-                        new := not here <= told
-                    ):  # a daemon that has just started knows none yet: their past is still to be told
+                    new = not here <= loaded
+                    if new:  # a daemon that has just started knows no devices yet
                         break
-                    told = here
+                    loaded = here
             except DaemonGone:
                 with self._lock:
                     if self._client is client:
@@ -103,7 +105,7 @@ class SnapshotFeed(QThread):
                 client.close()
 
     def _connect(self) -> Client | None:
-        """A connection, None where we are to stop."""
+        """Return a connection, or None once the feed is stopped."""
         client = Client()
         with self._lock:
             if self._stop.is_set():
@@ -112,8 +114,8 @@ class SnapshotFeed(QThread):
             self._client = client
         return client
 
-    def _fetch(self, client: Client) -> set[str]:
-        """History first, so that the charts begin full. Returns the devices there are."""
+    def _load_history(self, client: Client) -> set[str]:
+        """Deliver the history of each device before the snapshot. Return the ids of the devices."""
         snapshot = client.snapshot()
         for state in snapshot.devices:
             self.history.emit(

@@ -1,4 +1,4 @@
-"""The window on a display: wired to the daemon, remembered, and ended cleanly."""
+"""Connect the window to the daemon and the desktop, and end everything cleanly."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from app import __version__
 from app.charts.history import SECONDS
 from app.link.link import Link
 from app.link.snapshots import SnapshotFeed
-from app.shell.notifications import Herald, notify
+from app.shell.notifications import Notifier, notify
 from app.shell.tray import Tray
 from app.shell.window import MainWindow
 from app.strip.compact import CompactStrip
@@ -24,34 +24,34 @@ from app.widgets import theme
 from scheduler.protocol import paths, settings
 from scheduler.protocol.errors import UserError
 
-_AHEAD_MS = 2500
-"""After the start, once the first charts are there."""
+_PRELOAD_MS = 2500
+"""Milliseconds after the start, when the first charts have been drawn."""
 
 
 class Desktop(QObject):
-    """A window with its feeds. `start` shows it; `stop` ends the feeds and waits for them."""
+    """Hold the window, its feed, its link, the tray icon and the compact strip."""
 
     def __init__(self, app: QApplication) -> None:
         super().__init__()
         self._app = app
         self._theme = "system"
-        self._seen: set[str] = set()
-        """What of ours can be seen now."""
-        self._herald = Herald(self._notify)
-        self._ahead = QTimer(self)
-        self._ahead.setSingleShot(True)
-        self._ahead.setInterval(_AHEAD_MS)
+        self._visible: set[str] = set()
+        """Which of "window" and "strip" the user can see."""
+        self._notifier = Notifier(self._notify)
+        self._preload_timer = QTimer(self)
+        self._preload_timer.setSingleShot(True)
+        self._preload_timer.setInterval(_PRELOAD_MS)
         self.tray, self.compact = Tray(), CompactStrip()
         self.link, self.feed = Link(), SnapshotFeed(SECONDS)
         self.window = MainWindow(self.link)
         self.feed.arrived.connect(self._take)
-        self._ahead.timeout.connect(self._settle)
+        self._preload_timer.timeout.connect(self._preload)
         self.feed.history.connect(self.window.load_history)
         self.feed.linked.connect(self.window.show_link)
         self.window.themed.connect(self._use_theme)
         self.window.closed.connect(self._remember)
-        self.window.seen.connect(lambda seen: self._look("window", seen))
-        self.compact.closed.connect(lambda: self._look("strip", False))
+        self.window.visibility_changed.connect(lambda on: self._set_visible("window", on))
+        self.compact.closed.connect(lambda: self._set_visible("strip", False))
         self.window.compacted.connect(self._toggle_compact)
         self.compact.opened.connect(self._raise)
         self.tray.opened.connect(self._raise)
@@ -70,18 +70,19 @@ class Desktop(QObject):
         if isinstance(geometry, QByteArray):
             self.window.restoreGeometry(geometry)
         self.window.show()
-        self._ahead.start()
+        self._preload_timer.start()
         self.tray.start()
         self.feed.start()
 
     def greet(self) -> None:
-        """Show the first page to who opens the window for the first time."""
+        """Show the welcome page when the window is opened for the first time."""
         if _store().value("welcomed") is None:
             _store().setValue("welcomed", __version__)
             self.window.show_welcome()
 
     def stop(self) -> None:
-        self._ahead.stop()
+        """End the feed and all requests, and wait for them."""
+        self._preload_timer.stop()
         gc.enable()
         gc.unfreeze()
         self.window.hide()
@@ -93,28 +94,22 @@ class Desktop(QObject):
     def _take(self) -> None:
         if (snapshot := self.feed.take()) is not None:
             self.window.show_snapshot(snapshot)
-            self._herald.hear(snapshot)
+            self._notifier.update(snapshot)
             now = summarize(snapshot)
             self.tray.show_summary(now)
             self.compact.show_summary(now)
 
-    def _settle(self) -> None:
-        """What is better done before somebody waits for it."""
+    def _preload(self) -> None:
+        """Make the jobs page, which takes longest, and let the garbage collector skip all objects."""
         gc.enable()
-        _ = self.window.jobs  # it takes longest to make
+        _ = self.window.jobs
         gc.collect()
-        gc.freeze()  # what is there now stays: to look through it again and again would hold up the window for 40 ms each time
+        gc.freeze()  # visiting all objects again would block the window for 40 ms each time
 
     def _use_theme(self, name: str) -> None:
         self._theme = name
-        theme.apply(
-            self._app,
-            "dark"
-            if name == "dark"
-            else "light"
-            if name == "light"
-            else theme.system_scheme(self._app),
-        )
+        schemes: dict[str, theme.Scheme] = {"dark": "dark", "light": "light"}
+        theme.apply(self._app, schemes.get(name) or theme.system_scheme(self._app))
 
     def _notify(self, title: str, text: str) -> None:
         if not notify(title, text):
@@ -125,15 +120,18 @@ class Desktop(QObject):
             self.compact.close()
         else:
             self.compact.show()
-            self._look("strip", True)
+            self._set_visible("strip", True)
 
-    def _look(self, what: str, seen: bool) -> None:
-        """The devices are read fast while the window or the strip can be seen."""
-        self._seen = self._seen | {what} if seen else self._seen - {what}
-        self.feed.look(bool(self._seen))
+    def _set_visible(self, part: str, visible: bool) -> None:
+        """Have the devices read at the full rate while the window or the strip is visible."""
+        if visible:
+            self._visible.add(part)
+        else:
+            self._visible.discard(part)
+        self.feed.set_live(bool(self._visible))
 
     def _raise(self) -> None:
-        """Bring the window before the others."""
+        """Bring the window to the front."""
         self.window.setWindowState(self.window.windowState() & ~Qt.WindowState.WindowMinimized)
         self.window.show()
         self.window.raise_()
@@ -144,7 +142,7 @@ class Desktop(QObject):
 
 
 def open_window() -> int:
-    """Open the window and stay until it is closed. Returns the exit status."""
+    """Open the window and wait until it is closed. Return the exit status."""
     scale()
     app = theme.application()
     app.setApplicationName("gpudeck")
@@ -162,17 +160,20 @@ def open_window() -> int:
 
 
 def scale() -> None:
-    """Make everything as large as the settings ask for: Qt reads it when the application is made."""
+    """Apply the size of the settings, which Qt reads when the application is made."""
     try:
         wanted = settings.load().scale
     except UserError:
-        return  # told when the window is shown
+        return  # `start` shows the error
     if wanted != 1.0:
         os.environ.setdefault("QT_SCALE_FACTOR", f"{wanted:g}")
 
 
 class _Signals:
-    """SIGINT and SIGTERM close the window. Python runs its handlers only when it runs at all, so a byte on a socket wakes it."""
+    """Close the window on SIGINT and SIGTERM.
+
+    Python runs signal handlers only while it runs itself, so a byte on a socket wakes it.
+    """
 
     def __init__(self, window: MainWindow) -> None:
         self._window = window
@@ -188,7 +189,7 @@ class _Signals:
         }
 
     def close(self) -> None:
-        """As it was before."""
+        """Restore the previous handlers."""
         for number, handler in self._old.items():
             signal.signal(number, handler)
         signal.set_wakeup_fd(self._old_fd)

@@ -1,4 +1,4 @@
-"""The rail's icons, drawn as strokes in a box of 24 x 24."""
+"""Draw the icons of the rail as strokes in a box of 24 x 24."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Opens the window, where that is possible."""
+"""Open the window if Qt and a display are available."""
 
 from __future__ import annotations
 
@@ -14,49 +14,51 @@ from scheduler.protocol.errors import DaemonGone, UserError
 
 
 def run() -> int:
-    """Open the window on the display and stay until it is closed. Returns the exit status.
+    """Open the window and wait until it is closed. Return the exit status.
 
-    Raises UserError with one line where Qt's system libraries or the display are missing.
+    Raises:
+        UserError: Qt's system libraries or the display are missing.
     """
     begin()
-    from app.shell.desktop import open_window  # not before it is known that Qt can be loaded
+    from app.shell.desktop import open_window  # after the check that Qt can be loaded
 
     return open_window()
 
 
 def begin() -> None:
-    """Have the daemon started, if none runs, while this process goes on loading the window's libraries; and load those for less.
+    """Start the daemon, if none runs, while this process loads the window's libraries.
 
-    Nothing that is loaded becomes garbage: collections are off until the window is up (see `Desktop`). Raises UserError where Qt cannot be
-    loaded.
+    Garbage collection is off until the window is shown (see `Desktop`): nothing that is loaded
+    becomes garbage.
+
+    Raises:
+        UserError: Qt cannot be loaded.
     """
-    waking = threading.Thread(target=_connect, name="wake daemon", daemon=True)
-    waking.start()
+    starter = threading.Thread(target=_connect, name="wake daemon", daemon=True)
+    starter.start()
     gc.disable()
     _load_numpy()
     if (problem := qt_check.problem()) is not None:
-        waking.join()  # a daemon that is being started gets there
+        starter.join()  # let the daemon finish its start
         raise UserError(problem)
 
 
 def _load_numpy() -> None:
-    """Without a thread a core of its OpenBLAS, which take a tenth of a second of CPU time to start: the window multiplies no matrices."""
-    if threads := "OPENBLAS_NUM_THREADS" not in os.environ:
-        os.putenv(
-            "OPENBLAS_NUM_THREADS", "1"
-        )  # not in os.environ, of which the daemon and jobs that are submitted get a copy
+    """Import NumPy without OpenBLAS threads, which take 0.1 s of CPU time to start.
+
+    The window multiplies no matrices.
+    """
+    unset = "OPENBLAS_NUM_THREADS" not in os.environ
+    if unset:  # not in os.environ, which the daemon and submitted jobs inherit
+        os.putenv("OPENBLAS_NUM_THREADS", "1")
     try:
-        import numpy  # noqa: F401 - here, while that is set
+        import numpy  # noqa: F401 - it reads the variable when it is imported
     finally:
-        if threads:
+        if unset:
             os.unsetenv("OPENBLAS_NUM_THREADS")
 
 
 def _connect() -> None:
-    with (
-        contextlib.suppress(UserError, DaemonGone),
-        Client() as deck,
-    ):  # the window's own connection meets the same error, and shows it
-        deck.annotations(
-            time.time()
-        )  # one that has just started loads what it keeps the past with when it is first asked for it
+    """Start the daemon; the window's own connection meets the same errors and shows them."""
+    with contextlib.suppress(UserError, DaemonGone), Client() as client:
+        client.annotations(time.time())  # a new daemon loads its history with the first request

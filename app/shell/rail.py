@@ -1,4 +1,4 @@
-"""The rail on the left: one button a page."""
+"""Show the rail on the left, with one button for each page."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ _HEIGHT = 62
 
 
 class RailButton(QAbstractButton):
-    """An icon over a word; the page that is shown has the accent."""
+    """Show an icon over the name of a page; the current page has the accent colour."""
 
     def __init__(self, name: str, shortcut: str) -> None:
         super().__init__()
         self.name = name
         self.badge = 0
-        """How many things of the page wait to be seen; painted where there are any."""
+        """The number of new things on the page, painted unless it is 0."""
         self.setText(name.capitalize())
         self.setCheckable(True)
         self.setToolTip(f"{name.capitalize()} ({shortcut})")
@@ -29,6 +29,7 @@ class RailButton(QAbstractButton):
         self.setFixedSize(WIDTH, _HEIGHT)
 
     def show_badge(self, count: int) -> None:
+        """Show how many things on the page are new."""
         if count != self.badge:
             self.badge = count
             self.setAccessibleName(f"{self.text()}, {count} new" if count else self.text())
@@ -56,7 +57,7 @@ class RailButton(QAbstractButton):
 
 
 def _draw_badge(painter: QPainter, text: str) -> None:
-    """Over the icon's right shoulder."""
+    """Draw a number at the upper right of the icon."""
     t = theme.tokens()
     painter.setFont(theme.font(theme.SMALL, strong=True))
     width = max(painter.fontMetrics().horizontalAdvance(text) + 8, 16)
@@ -71,9 +72,10 @@ def _draw_badge(painter: QPainter, text: str) -> None:
 
 
 class Rail(QWidget):
-    """Emits `chosen` with the name of the page."""
+    """Show the buttons of all pages."""
 
     chosen = Signal(str)
+    """The user chose the page with this name."""
 
     def __init__(self, names: tuple[str, ...]) -> None:
         super().__init__()
@@ -90,6 +92,7 @@ class Rail(QWidget):
         group.buttonClicked.connect(self._clicked)
 
     def show_chosen(self, name: str) -> None:
+        """Mark the button of a page."""
         self.buttons[name].setChecked(True)
 
     def paintEvent(self, event: QPaintEvent) -> None:

@@ -1,4 +1,4 @@
-"""The line at the bottom: the daemon, what the user should know, where the readings come from."""
+"""Show the line at the bottom: the link to the daemon, a message, the source of the readings."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from app.widgets import theme
 from app.widgets.controls import button, elided, label, row, set_text, set_tooltip
 
 
-class Dot(QWidget):
-    """Filled while the daemon answers, a ring while it does not."""
+class LinkDot(QWidget):
+    """Show a filled circle while the daemon answers, and a ring while it does not."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -29,20 +29,20 @@ class Dot(QWidget):
 
 
 class StatusLine(QWidget):
-    """A message stays until it is dismissed or another one comes; notices stay as long as the daemon has them."""
+    """Show one message until it is dismissed or replaced, and otherwise the daemon's notices."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.dot = Dot()
+        self.dot = LinkDot()
         self.link = label(size="small")
         self.message = elided(size="small")
-        self.dismiss = button("Dismiss", kind="quiet", tooltip="Take this message away")
+        self.dismiss = button("Dismiss", kind="quiet", tooltip="Hide this message")
         self.dismiss.clicked.connect(lambda: self.show_message(""))
         self.source = label(size="small", meaning="muted")
         self.compact = button(
             "Compact",
             kind="quiet",
-            tooltip="A small strip that stays on top of all windows (Ctrl+T)",
+            tooltip="Show a small strip that stays on top of all windows (Ctrl+T)",
         )
         layout = row(self.dot, self.link, self.message, self.dismiss, self.source, self.compact)
         layout.setContentsMargins(theme.M, 0, theme.M, 0)
@@ -54,6 +54,7 @@ class StatusLine(QWidget):
         self.dismiss.hide()
 
     def refresh(self, state: State) -> None:
+        """Show the link, the source and the notices of the newest snapshot."""
         if self.dot.on != state.link.connected:
             self.dot.on = state.link.connected
             self.dot.update()
@@ -69,7 +70,7 @@ class StatusLine(QWidget):
         theme.mark(self.message, "meaning", self._meaning if self._message else "warm")
 
     def show_message(self, text: str, failed: bool = True) -> None:
-        """One line: what failed, or what was done; empty: none."""
+        """Show one line about what failed or was done; an empty text hides the message."""
         self._message, self._meaning = text, "failed" if failed else ""
         set_text(self.message, text)
         set_tooltip(self.message, text)

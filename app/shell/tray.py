@@ -1,4 +1,4 @@
-"""The icon in the desktop's tray: the utilisation of the busiest GPU, and a menu."""
+"""Show the utilisation of the busiest GPU in the desktop's tray, with a menu."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SIZE = 64
 
 
 class Tray(QObject):
-    """Emits what was chosen. Where the desktop has no tray, `show` does nothing that is seen."""
+    """Show the icon. Nothing is visible if the desktop has no tray."""
 
     opened = Signal()
     compacted = Signal()
@@ -34,23 +34,24 @@ class Tray(QObject):
         self._painted: tuple[str, bool, str] | None = None
 
     def start(self) -> None:
-        """Show it, where the desktop has a tray."""
+        """Show the icon if the desktop has a tray."""
         if QSystemTrayIcon.isSystemTrayAvailable():
             self._paint("–", alarm=False)
             self.icon.show()
 
     def stop(self) -> None:
+        """Remove the icon."""
         self.icon.hide()
 
     def show_summary(self, summary: StripSummary) -> None:
-        """The figure now; it is painted where it changed."""
+        """Show the newest figure; the icon is painted only when it changed."""
         text = f"GPU Deck\n{summary.text}"
         if self.icon.toolTip() != text:
             self.icon.setToolTip(text)
         self._paint(summary.figure, summary.alarm)
 
     def notify(self, title: str, text: str) -> None:
-        """A notification by the tray, for desktops that have no command for it."""
+        """Show a notification on desktops that have no command for it."""
         if self.icon.isVisible():
             self.icon.showMessage(title, text)
 
@@ -66,7 +67,7 @@ class Tray(QObject):
 
 
 def picture(figure: str, alarm: bool) -> QPixmap:
-    """The figure on the accent; on the colour of heat while something is raised that nobody has seen."""
+    """Return the icon: a figure on the accent colour, or on the alarm colour for new alerts."""
     t = theme.tokens()
     made = QPixmap(_SIZE, _SIZE)
     made.fill(Qt.GlobalColor.transparent)

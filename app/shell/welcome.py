@@ -1,4 +1,4 @@
-"""The first page of somebody who opens the window for the first time."""
+"""Welcome a user who opens the window for the first time, and lead to the pages."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ _WIDEST, _BUTTON = 760, 110
 
 
 class Welcome(QWidget):
-    """Emits `chosen` with the page to go to."""
+    """Show what there is to do on each page."""
 
     chosen = Signal(str)
+    """The user chose the page with this name."""
 
     def __init__(self, state: State) -> None:
         super().__init__()
@@ -42,7 +43,7 @@ class Welcome(QWidget):
         inner.addWidget(label("Welcome to GPU Deck", size="large", strong=True))
         inner.addWidget(self.devices)
         inner.addLayout(grid)
-        inner.addWidget(label(background(), size="small", meaning="muted", wrap=True))
+        inner.addWidget(label(background_text(), size="small", meaning="muted", wrap=True))
         frame = card(inner)
         inner.setContentsMargins(theme.XL, theme.XL, theme.XL, theme.XL)
         frame.setMaximumWidth(_WIDEST)
@@ -55,13 +56,15 @@ class Welcome(QWidget):
         layout.setColumnStretch(1, 1000)
 
     def refresh(self) -> None:
-        set_text(self.devices, found(self._state))
+        """Show the devices that were found."""
+        set_text(self.devices, device_text(self._state))
 
 
 @dataclass(frozen=True)
 class Step:
+    """Describe a page and the button that leads to it."""
+
     page: str
-    """Where its button leads."""
     button: str
     text: str
 
@@ -70,33 +73,33 @@ STEPS = (
     Step(
         "dashboard",
         "Watch",
-        "What every GPU does, live, and what it did. Click a GPU for all that is known of it.",
+        "See what every GPU does now and did before. Click a GPU to see its details.",
     ),
     Step(
         "workloads",
         "Run",
-        "Accelerated attention on your GPU: checked against a reference, measured, compared.",
+        "Run accelerated attention on your GPU: checked against a reference, and measured.",
     ),
     Step(
         "jobs",
         "Queue",
-        "Any command, when GPUs are free. Jobs outlive this window, and a crash of anything but the machine.",
+        "Queue any command until GPUs are free. Jobs keep running when you close this window.",
     ),
     Step(
         "assistant",
         "Ask",
-        "What happened, and why; on this machine, only while nothing else uses the GPU.",
+        "Ask what happened, and why. Answers are computed on this machine, while the GPU is idle.",
     ),
     Step(
         "settings",
         "Set up",
-        "Alerts and their thresholds, which GPUs take jobs, theme, the assistant's model.",
+        "Choose alert thresholds, the GPUs that take jobs, the theme and the assistant's model.",
     ),
 )
 
 
-def found(state: State) -> str:
-    """Which devices there are."""
+def device_text(state: State) -> str:
+    """Return a sentence that names the devices."""
     snapshot = state.snapshot
     if snapshot is None:
         return f"Looking for your devices: {state.link.text}."
@@ -106,16 +109,14 @@ def found(state: State) -> str:
     names = list(dict.fromkeys(s.device.name for s in devices))
     note = next((s.device.note for s in devices if s.device.note), "")
     if devices[0].device.kind == "cpu":
-        return (
-            f"No NVIDIA GPU was found, so this machine's CPU is the device, for real: {names[0]}."
-        )
+        return f"No NVIDIA GPU was found, so this machine's CPU is the device: {names[0]}."
     return f"{plural(len(devices), 'GPU')}: {', '.join(names)}." + (f" {note}." if note else "")
 
 
-def background() -> str:
-    """What goes on running when the window is closed."""
+def background_text() -> str:
+    """Return a text about the process that keeps running when the window is closed."""
     return (
-        f"A small process in the background reads the devices and runs the queue; it goes on when you close this window. "
-        f"End it with: gpudeck daemon stop. All it keeps is in {paths.home()}, readable by you alone; nothing leaves this machine "
-        "unless you ask."
+        "A small background process reads the devices and runs the queue. It keeps running when "
+        "you close this window; to end it, run: gpudeck daemon stop. All its data is in "
+        f"{paths.home()}, readable by you alone, and leaves this machine only if you ask for it."
     )

@@ -1,9 +1,9 @@
-"""The one window: rail, strip of devices, page, status line."""
+"""Show the main window: the rail, the strip of devices, a page and the status line."""
 
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TYPE_CHECKING, Protocol, TypeVar, cast
 
 from PySide6.QtCore import QEvent, QSize, QTimer, Signal
 from PySide6.QtGui import QCloseEvent, QHideEvent, QKeySequence, QShortcut, QShowEvent
@@ -21,7 +21,7 @@ from app.widgets import theme
 from scheduler.protocol.settings import Settings as SchedulerSettings
 from scheduler.protocol.snapshot import Columns, Snapshot
 
-if TYPE_CHECKING:  # each is imported when it is first gone to, too
+if TYPE_CHECKING:  # a page is imported when it is first shown
     from app.alerts.page import AlertsPage
     from app.assistant.page import AssistantPage
     from app.cleanup.page import CleanupPage
@@ -32,46 +32,32 @@ if TYPE_CHECKING:  # each is imported when it is first gone to, too
     from app.shell.welcome import Welcome
     from app.workloads.page import WorkloadsPage
 
-    Page = (
-        DashboardPage
-        | JobsPage
-        | WorkloadsPage
-        | AssistantPage
-        | AlertsPage
-        | ProcessesPage
-        | SettingsPage
-        | DevicePage
-        | CleanupPage
-    )
-    P = TypeVar(
-        "P",
-        DashboardPage,
-        JobsPage,
-        WorkloadsPage,
-        AssistantPage,
-        AlertsPage,
-        ProcessesPage,
-        SettingsPage,
-        DevicePage,
-        CleanupPage,
-    )
+P = TypeVar("P", bound=QWidget)
+
+
+class Page(Protocol):
+    """Describe what the window needs of the page that is shown."""
+
+    def refresh(self) -> None: ...
+    def setFocus(self) -> None: ...
+
 
 PAGES = ("dashboard", "jobs", "workloads", "assistant", "alerts", "processes", "settings")
 _REPAINT_MS = 100
-"""At most ten repaints a second, however fast snapshots come."""
+"""Milliseconds between two repaints, however fast snapshots come."""
 SMALLEST = QSize(1024, 680)
 
 
 class MainWindow(QWidget):
-    """Shows the pages. Snapshots come by method calls, requests go out through the link."""
+    """Show the pages. Snapshots come by method calls, and requests leave through the link."""
 
     themed = Signal(str)
-    """The theme that the settings ask for changed: system, light or dark."""
+    """The theme of the settings changed: system, light or dark."""
     closed = Signal()
     compacted = Signal()
-    """The compact strip is to be shown, or hidden."""
-    seen = Signal(bool)
-    """Whether anybody can see the window: it was shown, hidden, minimised or brought back."""
+    """The user wants the compact strip shown or hidden."""
+    visibility_changed = Signal(bool)
+    """The window was shown or restored (True), hidden or minimised (False)."""
 
     def __init__(self, link: Link) -> None:
         super().__init__()
@@ -79,7 +65,7 @@ class MainWindow(QWidget):
         self.rail, self.strip, self.status = Rail(PAGES), Strip(), StatusLine()
         self.pages = QStackedWidget()
         self._theme = ""
-        self._dirty = self._watched = False
+        self._dirty = self._visible = False
         self._pace = QTimer(self)
         self._pace.setSingleShot(True)
         self._pace.setInterval(_REPAINT_MS)
@@ -98,11 +84,11 @@ class MainWindow(QWidget):
         self.show_page("dashboard")
         self.status.refresh(self.state)
 
-    # The pages: each is made when it is first gone to, so that the window is there soon
+    # The pages: each is made when it is first shown, so that the window opens sooner
 
     @cached_property
     def dashboard(self) -> DashboardPage:
-        page = self._added("dashboard", DashboardPage(self.state, self.link))
+        page = self._add_page("dashboard", DashboardPage(self.state, self.link))
         page.job_chosen.connect(self._show_job)
         page.message.connect(self.status.show_message)
         return page
@@ -111,25 +97,25 @@ class MainWindow(QWidget):
     def jobs(self) -> JobsPage:
         from app.jobs.page import JobsPage
 
-        return self._added("jobs", JobsPage(self.state, self.link))
+        return self._add_page("jobs", JobsPage(self.state, self.link))
 
     @cached_property
     def workloads(self) -> WorkloadsPage:
         from app.workloads.page import WorkloadsPage
 
-        return self._added("workloads", WorkloadsPage(self.state, self.link))
+        return self._add_page("workloads", WorkloadsPage(self.state, self.link))
 
     @cached_property
     def assistant(self) -> AssistantPage:
         from app.assistant.page import AssistantPage
 
-        return self._added("assistant", AssistantPage(self.state, self.link))
+        return self._add_page("assistant", AssistantPage(self.state, self.link))
 
     @cached_property
     def alerts(self) -> AlertsPage:
         from app.alerts.page import AlertsPage
 
-        page = self._added("alerts", AlertsPage(self.state, self.link))
+        page = self._add_page("alerts", AlertsPage(self.state, self.link))
         page.job_chosen.connect(self._show_job)
         page.device_chosen.connect(self.show_device)
         return page
@@ -138,13 +124,13 @@ class MainWindow(QWidget):
     def processes(self) -> ProcessesPage:
         from app.processes.page import ProcessesPage
 
-        return self._added("processes", ProcessesPage(self.state, self.link))
+        return self._add_page("processes", ProcessesPage(self.state, self.link))
 
     @cached_property
     def settings(self) -> SettingsPage:
         from app.settings.page import SettingsPage
 
-        page = self._added("settings", SettingsPage(self.state, self.link))
+        page = self._add_page("settings", SettingsPage(self.state, self.link))
         page.configured.connect(self._take_settings)
         page.cleaning.connect(self.show_clean)
         return page
@@ -153,7 +139,7 @@ class MainWindow(QWidget):
     def device(self) -> DevicePage:
         from app.devices.page import DevicePage
 
-        page = self._added("device", DevicePage(self.state, self.link))
+        page = self._add_page("device", DevicePage(self.state, self.link))
         page.left.connect(lambda: self.show_page("dashboard"))
         return page
 
@@ -161,13 +147,13 @@ class MainWindow(QWidget):
     def clean(self) -> CleanupPage:
         from app.cleanup.page import CleanupPage
 
-        page = self._added("clean up", CleanupPage(self.link))
+        page = self._add_page("clean up", CleanupPage(self.link))
         page.left.connect(lambda: self.show_page("settings"))
         return page
 
     @cached_property
     def welcome(self) -> Welcome:
-        """What is seen when the window is opened for the first time."""
+        """Return the page of a window that is opened for the first time."""
         from app.shell.welcome import Welcome
 
         page = Welcome(self.state)
@@ -176,21 +162,21 @@ class MainWindow(QWidget):
         self.pages.addWidget(page)
         return page
 
-    def _added(self, name: str, page: P) -> P:
+    def _add_page(self, name: str, page: P) -> P:
         page.setAccessibleName(name.capitalize())
         self.pages.addWidget(page)
         return page
 
     def load_history(self, device: str, history: Columns) -> None:
-        """What the daemon remembers of a device."""
+        """Take the history of a device."""
         self.state.history.load(device, history.times, history.columns)
-        self._soon()
+        self._refresh_soon()
 
     def show_snapshot(self, snapshot: Snapshot) -> None:
-        """Take in the newest state; it is drawn within a tenth of a second."""
+        """Take the newest snapshot, which is drawn within a tenth of a second."""
         self.state.update(snapshot)
         self._take_settings(snapshot.settings)
-        self._soon()
+        self._refresh_soon()
 
     def show_link(self, connected: bool, text: str) -> None:
         """Show whether the daemon answers."""
@@ -198,34 +184,34 @@ class MainWindow(QWidget):
         self.status.refresh(self.state)
 
     def show_page(self, name: str) -> None:
-        """Go to one of PAGES."""
+        """Show one of PAGES."""
         self.rail.show_chosen(name)
         self.pages.setCurrentWidget(getattr(self, name))
         self._page.setFocus()
         self.refresh()
 
     def show_device(self, device: str) -> None:
-        """Show all about one device."""
+        """Show the page of one device."""
         self.rail.show_chosen("dashboard")
         self.pages.setCurrentWidget(self.device)
         self.device.show_device(device)
         self.device.setFocus()
 
     def show_clean(self) -> None:
-        """Show what may be cleaned up."""
+        """Show the clean-up page."""
         self.rail.show_chosen("settings")
         self.pages.setCurrentWidget(self.clean)
         self.clean.setFocus()
 
     def show_welcome(self) -> None:
-        """What is seen when the window is opened for the first time."""
+        """Show the welcome page."""
         self.rail.show_chosen("dashboard")
         self.pages.setCurrentWidget(self.welcome)
         self.welcome.steps["dashboard"].setFocus()
         self.refresh()
 
     def refresh(self) -> None:
-        """Draw the strip, the page that is shown, and the status line from the state now. Hidden pages cost nothing."""
+        """Draw the strip, the current page and the status line. Hidden pages cost nothing."""
         if self.state.snapshot is not None:
             self.strip.show_tiles(
                 tiles(self.state.snapshot), self.state.snapshot.settings.telemetry_hz
@@ -238,22 +224,22 @@ class MainWindow(QWidget):
         if event.type() == QEvent.Type.PaletteChange:
             self.refresh()
         elif event.type() == QEvent.Type.WindowStateChange:
-            self._look(self.isVisible() and not self.isMinimized())
+            self._set_visible(self.isVisible() and not self.isMinimized())
         super().changeEvent(event)
 
     def showEvent(self, event: QShowEvent) -> None:
-        self._look(not self.isMinimized())
+        self._set_visible(not self.isMinimized())
         super().showEvent(event)
 
     def hideEvent(self, event: QHideEvent) -> None:
-        self._look(False)
+        self._set_visible(False)
         super().hideEvent(event)
 
-    def _look(self, can_be_seen: bool) -> None:
-        """What came while nobody could see it is drawn as soon as somebody can."""
-        self._watched = can_be_seen
+    def _set_visible(self, visible: bool) -> None:
+        """Draw what came while the window was not visible."""
+        self._visible = visible
         self._catch_up()
-        self.seen.emit(can_be_seen)
+        self.visibility_changed.emit(visible)
 
     def closeEvent(self, event: QCloseEvent) -> None:
         self._pace.stop()
@@ -261,24 +247,24 @@ class MainWindow(QWidget):
         super().closeEvent(event)
 
     @property
-    def _page(self) -> Page | Welcome:
-        return cast("Page | Welcome", self.pages.currentWidget())  # nothing else is ever added
+    def _page(self) -> Page:
+        return cast("Page", self.pages.currentWidget())  # only pages are added
 
     def _take_settings(self, settings: SchedulerSettings) -> None:
-        """Have the theme changed at once where it is another one."""
+        """Change the theme at once if the settings name another one."""
         if settings.theme != self._theme:
             self._theme = settings.theme
             self.themed.emit(self._theme)
 
-    def _soon(self) -> None:
-        if self._pace.isActive() or not self._watched:
+    def _refresh_soon(self) -> None:
+        if self._pace.isActive() or not self._visible:
             self._dirty = True
         else:
             self.refresh()
             self._pace.start()
 
     def _catch_up(self) -> None:
-        if self._dirty and self._watched:
+        if self._dirty and self._visible:
             self._dirty = False
             self.refresh()
             self._pace.start()

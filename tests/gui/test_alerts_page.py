@@ -9,7 +9,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
 
 from app.alerts.page import EMPTY
-from app.shell.notifications import Herald
+from app.shell.notifications import Notifier
 from scheduler.protocol.settings import Settings
 from scheduler.protocol.snapshot import Alert
 from scheduler.verbs.alerts import Acknowledge, GetAlerts
@@ -110,7 +110,7 @@ def test_the_page_without_alerts_explains_where_to_set_them_up(fed):
 
 def test_new_alerts_are_notified_once_outside_quiet_hours():
     told: list[tuple[str, str]] = []
-    herald = Herald(lambda title, text: told.append((title, text)))
+    notifier = Notifier(lambda title, text: told.append((title, text)))
     now = time.time() + 5
     old, new = (
         msgspec.structs.replace(HOT, raised=now - 60),
@@ -118,7 +118,7 @@ def test_new_alerts_are_notified_once_outside_quiet_hours():
     )
 
     def hear(**settings: object) -> None:
-        herald.hear(
+        notifier.update(
             snapshots.gpu_snapshot(
                 2, now, alerts=(old, new), settings=msgspec.structs.replace(Settings(), **settings)
             )

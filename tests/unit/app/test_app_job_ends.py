@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from app.shell.notifications import Herald
+from app.shell.notifications import Notifier
 from scheduler.protocol.jobs import Cancelled, Done, Failed, State
 from scheduler.protocol.settings import Settings
 from tests.gui import snapshots
@@ -17,12 +17,12 @@ FAILED = Failed(NOW - 400, NOW, "exited with status 1", 1)
 def ending(state: State, settings: Settings) -> list[tuple[str, str]]:
     """What is told where job 8 runs and then ends so, while many jobs have ended before."""
     told: list[tuple[str, str]] = []
-    herald = Herald(lambda title, text: told.append((title, text)))
+    notifier = Notifier(lambda title, text: told.append((title, text)))
     made = msgspec.structs.replace(snapshots.cpu_snapshot(), settings=settings)
-    herald.hear(made)
+    notifier.update(made)
     over = tuple(msgspec.structs.replace(j, state=state) if j.id == 8 else j for j in made.jobs)
-    herald.hear(msgspec.structs.replace(made, jobs=over, time=NOW + 1))
-    herald.hear(msgspec.structs.replace(made, jobs=over, time=NOW + 2))
+    notifier.update(msgspec.structs.replace(made, jobs=over, time=NOW + 1))
+    notifier.update(msgspec.structs.replace(made, jobs=over, time=NOW + 2))
     return told
 
 
