@@ -118,7 +118,7 @@ def test_what_the_assistant_proposes_is_done_once_it_is_allowed(desktop, qtbot):
     talk.messages.bubbles[-1].proposal.buttons["once"].click()
     qtbot.waitUntil(lambda: window.state.snapshot.paused, timeout=PATIENCE_MS)
     qtbot.waitUntil(
-        lambda: talk.conversation.messages[-1].text == "The queue is paused: nothing new starts.",
+        lambda: talk.conversation.messages[-1].text == "The queue is paused: no job will start.",
         timeout=PATIENCE_MS,
     )
     assert talk.conversation.messages[1].decision == "once"
