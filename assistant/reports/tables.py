@@ -229,7 +229,11 @@ class Cells:
         facts = self._named.get(name, [])
         if any(fact.value is not None for fact in facts):
             return None
-        return facts[-1].said.removeprefix("N/A (").removesuffix(")") if facts else "nobody shown"
+        return (
+            facts[-1].said.removeprefix("N/A (").removesuffix(")")
+            if facts
+            else "nothing reported it"
+        )
 
     def number(self, name: str) -> float | None:
         """Return the value itself, for sorting only."""

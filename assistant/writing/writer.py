@@ -110,7 +110,7 @@ def _template(facts: Sequence[Fact], question: str | None, sections: Sections | 
 
 
 def _jobs_left_out(facts: Sequence[Fact], source: Compact) -> list[str]:
-    """Return the paragraphs on jobs that a small model was not source about."""
+    """Return the paragraphs on jobs that a small model did not see."""
     covered = {name.partition(".")[0] for name in source.covers}
     index = FactIndex(facts)
     return others(index, [job for job in index.jobs() if job not in covered])
