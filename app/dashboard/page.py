@@ -354,9 +354,9 @@ class DashboardPage(QWidget):
         if moment is not None:
             parts.append(f"Cursor at {clock(moment, now)}")
         if self.compared is not None:
-            parts.append(f"Pale curves from {clock(self.compared, now)}")
+            parts.append(f"Pale: from {clock(self.compared, now)}")
         if not self.axis.live:
-            parts.append("Paused; press L to follow the newest reading")
+            parts.append("Paused; press L to resume")
         return " · ".join(parts)
 
     def _list_jobs(self, spans: tuple[JobSpan, ...]) -> None:
