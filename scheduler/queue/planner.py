@@ -17,7 +17,7 @@ from scheduler.queue.forecast import forecast, make_forecast
 from scheduler.queue.job_index import JobIndex
 from scheduler.queue.placement import Availability
 from scheduler.queue.policy import EMPTY_PLAN, Conditions, JobsByLane, make_plan
-from scheduler.queue.retry import remaining_delay, retry_reason
+from scheduler.queue.retry import remaining_delay
 from scheduler.store import Store, environments
 
 MAX_LIMIT = 1_000_000
@@ -111,7 +111,7 @@ class Planner:
         if job.id in index.suspects:
             return failed_dependency(job.spec, index.outcome) or w.NotConsidered()
         if job.id in index.delayed and remaining_delay(job, now):
-            return retry_reason(job)
+            return w.RetryLater(job.tries, now + remaining_delay(job, now))
         return self.latest.reason(job)
 
     def _conditions(self, availability: Availability) -> Conditions:

@@ -65,7 +65,8 @@ class Recovery:
             state = attempt_of(job)
             alive = isinstance(state, Running) and executor.alive(state)
             outcome = executor.outcome(job)  # after `alive`: a runner that is gone wrote its record
-            decision = self._decide(job, state, outcome, alive)
+            result, line = result_record(job.id), last_line(log_file(job))
+            decision = decide(state, outcome, alive, result, line, time.time())
             if decision is not None:
                 over.append((job, outcome, decision))
                 continue
@@ -82,12 +83,6 @@ class Recovery:
         self._inherited.difference_update(job.id for job in ended)
         if problem is not None:
             raise problem
-
-    def _decide(
-        self, job: Job, state: Starting | Running, outcome: Outcome, alive: bool
-    ) -> Ended | Queued | None:
-        result, line = result_record(job.id), last_line(log_file(job))
-        return decide(state, outcome, alive, result, line, time.time())
 
     def _adopt(self, jobs: Sequence[Job]) -> None:
         """Follow jobs that run on."""

@@ -9,7 +9,7 @@ import msgspec
 
 from scheduler.protocol.jobs import Event, Failed, Job, Queued, Spec, queued
 from scheduler.protocol.units import GIB, amount, parse_bytes, span
-from scheduler.protocol.wait_reasons import NotConsidered, RetryLater
+from scheduler.protocol.wait_reasons import NotConsidered
 from scheduler.queue.transitions import Change
 
 MAX_WAIT_S = 3600.0
@@ -72,12 +72,6 @@ def remaining_delay(job: Job, now: float) -> float:
     left = job.state.until - now
     longest = retry_delay(job.spec, max(job.tries - 1, 0)) + _ROUNDING_S
     return left if 0 < left <= longest else 0.0
-
-
-def retry_reason(job: Job) -> RetryLater:
-    """Return why a job waits that must not start yet."""
-    assert isinstance(job.state, Queued)
-    return RetryLater(job.tries, job.state.until)
 
 
 def out_of_memory(log: str) -> bool:
