@@ -31,10 +31,10 @@ _BEGIN = -1
 
 
 class Checkpoint(Protocol):
-    """Save and restore the progress of texts. It is read and written at one position, which moves."""
+    """Save and restore the progress of texts, at one position, which moves."""
 
     def begin(self, prompt: Sequence[int], model: str) -> None:
-        """Move to the text after this prompt; what an earlier process wrote for others is dropped."""
+        """Move to the text after this prompt. The text after another prompt is dropped."""
         ...
 
     def next_token(self) -> int | None:
@@ -50,7 +50,7 @@ class Checkpoint(Protocol):
         ...
 
     def save_state(self, data: bytes, *, prompt: bool = False) -> None:
-        """Save the state at this position; the one after the prompt is kept besides the last one."""
+        """Save the state at this position; that after the prompt is kept besides the last one."""
         ...
 
     def saved_state(self, *, prompt: bool = False) -> bytes | None:

@@ -76,7 +76,7 @@ class Engine:
             )
 
     def encode(self, text: str) -> list[int]:
-        """Return the tokens of a text. Raises UserError if the vocabulary lacks one of its bytes."""
+        """Return the tokens of a text. Raises UserError if the vocabulary lacks a byte of it."""
         with model_errors():
             return self.tokenizer.encode(text)
 

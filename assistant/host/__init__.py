@@ -1,1 +1,1 @@
-"""The assistant's process: a server, a queue of requests, and a handler for each kind of request."""
+"""The assistant's process: a server, a queue, and a handler for each kind of request."""

@@ -1,4 +1,4 @@
-"""The channel of one request: its events go out; Cancel and Use CPU come in. Free of torch and Qt."""
+"""The channel of one request: events go out; Cancel and Use CPU come in. Free of torch and Qt."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keep the model loaded, on a GPU only while the daemon leases one. Torch is imported on first use."""
+"""Keep the model loaded, on a GPU only while the daemon leases one. Imports torch on first use."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class GpuLease:
 
 
 class ModelResidency:
-    """Load the configured model on the GPU, or on the CPU for requests that do not wait for a GPU."""
+    """Load the configured model on the GPU, or on the CPU for requests that do not wait."""
 
     def __init__(self, on_evicted: Callable[[str], None] = lambda reason: None) -> None:
         """Create a residency without a model.

@@ -1,11 +1,11 @@
 """The process that writes the reports of the settings: `python -m assistant.host.report_writer`.
 
-It writes a report after each long job and once a day, into the folder of reports. It is a process of
-its own because the window and the assistant's process may have ended when a job ends at night, and
-the daemon must not know the assistant. The daemon starts it while the settings ask for reports
-(`scheduler.services.report_service`), and it ends with the daemon. It waits for idle devices itself,
-so no person's question waits behind a report. The list of reports to write is on disk and survives
-the end of this process.
+It writes a report after each long job and once a day, into the folder of reports. It is a process
+of its own because the window and the assistant's process may have ended when a job ends at night,
+and the daemon must not know the assistant. The daemon starts it while the settings ask for reports
+(`scheduler.services.report_service`), and it ends with the daemon. It waits for idle devices
+itself, so no person's question waits behind a report. The list of reports to write is on disk and
+survives the end of this process.
 """
 
 from __future__ import annotations

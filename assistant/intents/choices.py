@@ -113,7 +113,8 @@ def _when(call: ToolCall) -> str:
 
 def _metric(call: ToolCall) -> str:
     gpu = _gpu(call)
-    return f"the {_STATS.get(call.text('stat'), '')}{_METRICS.get(call.text('metric'), 'state')} of {gpu or 'the devices'} {_when(call)}"
+    stat, metric = _STATS.get(call.text("stat"), ""), _METRICS.get(call.text("metric"), "state")
+    return f"the {stat}{metric} of {gpu or 'the devices'} {_when(call)}"
 
 
 def _state(call: ToolCall) -> str:

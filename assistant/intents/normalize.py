@@ -3,8 +3,8 @@
 A word of five letters or more that the model was not taught is replaced by the most frequent taught
 word that one typo turns into it: a letter left out, typed twice, replaced by its neighbour on the
 keyboard, or swapped with the next one (Damerau, 1964). First letters are taken as typed, and words
-that merely look alike are left alone. The taught words, the most frequent first, are in `words.txt`,
-written by `python -m assistant.training.words` without the held-out phrasings.
+that merely look alike are left alone. The taught words, the most frequent first, are in
+`words.txt`, written by `python -m assistant.training.words` without the held-out phrasings.
 """
 
 from __future__ import annotations
@@ -31,7 +31,10 @@ _MARKS = re.compile(r"[^\w\s{}%/+°<>=#*&@-]|(?<!\w)-|-(?!\w)")
 
 
 def plain(request: str) -> str:
-    """Normalize a request: `What's teh TEMPERATRE of gpu {n1}??` -> `whats teh temperature of gpu {n1}`."""
+    """Normalize a request, for example `The TEMPERATRE, please??` to `the temperature please`.
+
+    Slots such as {n1} stay as they are.
+    """
     return _CPU.sub(r"gpu\1", WORD.sub(lambda word: _mended(word[0]), bare(request)))
 
 

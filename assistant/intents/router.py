@@ -215,7 +215,7 @@ def _ways(text: str, author: Author[P]) -> list[Continuation]:
 
 
 def _asked(found: Sequence[_Meaning], by_hand: ToolCall | None) -> list[ToolCall]:
-    """Return what to offer: the likeliest calls and that of the rules; empty for a single answer."""
+    """Return the likeliest calls and that of the rules; empty if there is no choice to offer."""
     offered: list[ToolCall] = []
     for call in (
         *(meaning.call for meaning in found[: MAX_CHOICES - 1]),

@@ -1,1 +1,1 @@
-"""The assistant's model for editors and scripts: an endpoint that speaks the language of OpenAI's, on this machine alone."""
+"""An endpoint for editors and scripts on this machine, compatible with OpenAI's API."""

@@ -1,7 +1,8 @@
 """The endpoint: `/v1/models`, `/v1/chat/completions`, `/v1/completions`. Free of torch and Qt.
 
-It is for this user's programs. A web page that the user visits, too, can reach a port of the same machine: what does not name this machine
-as its host, or has not the token, is turned away before its body is read.
+It is for this user's programs. A web page that the user visits can reach a port of the same
+machine, too, so a request that does not name this machine as its host, or lacks the token, is
+refused before its body is read.
 """
 
 from __future__ import annotations
@@ -21,72 +22,79 @@ from starlette.routing import Route
 from assistant.library.describe import name_of
 from assistant.messages import Chunk, DeviceChoice, PromptTooLong
 from assistant.serve import replies
-from assistant.serve.requests import MAX_BODY, Chat, Prose, Refusal, parse
+from assistant.serve.requests import MAX_BODY, ChatRequest, RequestRefused, TextRequest, parse
 from assistant.serve.running_completion import MAX_REQUESTS, RunningCompletion
 from scheduler.client import Client
 from scheduler.protocol.errors import DaemonGone, UserError
 
 HOSTS = frozenset({"127.0.0.1", "localhost", "[::1]"})
 BODY_S = 10.0
-"""A request must have come within this time."""
-RETRY_S = "5"
+"""The time for the body of a request."""
+_RETRY_S = "5"
 
 RequestHandler = Callable[[Request], Awaitable[Response]]
 T = TypeVar("T")
 
 
 class OpenAIEndpoint:
-    """What the endpoints share."""
+    """Answer the requests of programs that speak OpenAI's API."""
 
     def __init__(self, token: str, device: DeviceChoice, patience_s: float) -> None:
-        """`patience_s`: how long a request may wait for a GPU that others use."""
+        """Create an endpoint.
+
+        Args:
+            token: The token that requests must have.
+            device: Where the model runs, unless a request has the header X-GPUDeck-Device.
+            patience_s: How long a request may wait for a GPU that others use.
+        """
         self._token, self._device, self._patience_s = token.encode(), device, patience_s
-        self._room = MAX_REQUESTS
+        self._free_places = MAX_REQUESTS
 
     def app(self) -> Starlette:
+        """Return the endpoint as an ASGI application."""
         routes = [
             Route("/v1/models", self._guarded(self._models)),
             Route("/v1/models/{name:path}", self._guarded(self._model)),
             Route("/v1/chat/completions", self._guarded(self._chat), methods=["POST"]),
             Route("/v1/completions", self._guarded(self._text), methods=["POST"]),
         ]
-        return Starlette(
-            routes=routes, exception_handlers={HTTPException: _not_here, Exception: _bug}
-        )
+        handlers = {HTTPException: _unknown_url, Exception: _bug}
+        return Starlette(routes=routes, exception_handlers=handlers)
 
-    def _guarded(self, endpoint: RequestHandler) -> RequestHandler:
+    def _guarded(self, handler: RequestHandler) -> RequestHandler:
+        """Check the host and the token first, and turn errors into replies."""
+
         async def guarded(request: Request) -> Response:
             try:
                 self._admit(request)
-                return await endpoint(request)
+                return await handler(request)
             except ClientDisconnect:
-                return Response(status_code=499)  # nobody hears it
-            except Refusal as e:
-                return _failed(e.status, str(e), e.param, e.code)
+                return Response(status_code=499)  # nobody receives it
+            except RequestRefused as e:
+                return _failure(e.status, str(e), e.param, e.code)
             except PromptTooLong as e:
-                return _failed(400, str(e), code="context_length_exceeded")
-            except DaemonGone as e:
-                return _failed(503, str(e), code="daemon_gone")
+                return _failure(400, str(e), code="context_length_exceeded")
             except UserError as e:
-                return _failed(503, str(e), code="model_unavailable")
+                return _failure(503, str(e), code=_error_code(e))
 
         return guarded
 
     def _admit(self, request: Request) -> None:
-        """Raises Refusal."""
+        """Raise RequestRefused if the host or the token is wrong."""
         host = request.headers.get("host", "")
         if len(request.headers.getlist("host")) != 1 or not {host, host.rpartition(":")[0]} & HOSTS:
-            raise Refusal(
-                "this endpoint is for programs of this machine: ask it as 127.0.0.1 or localhost",
+            raise RequestRefused(
+                "this endpoint is for programs on this machine: address it as 127.0.0.1 or "
+                "localhost",
                 status=403,
                 code="wrong_host",
             )
-        scheme, _, given = request.headers.get("authorization", "").partition(" ")
-        if scheme.lower() != "bearer" or not hmac.compare_digest(
-            given.strip().encode(), self._token
-        ):
-            raise Refusal(
-                "a token is needed: Authorization: Bearer ...; see: gpudeck serve --help",
+        scheme, _, token = request.headers.get("authorization", "").partition(" ")
+        is_bearer = scheme.lower() == "bearer"
+        if not is_bearer or not hmac.compare_digest(token.strip().encode(), self._token):
+            raise RequestRefused(
+                "the token is missing or wrong: send Authorization: Bearer TOKEN. "
+                "See: gpudeck serve --help",
                 status=401,
                 code="invalid_api_key",
             )
@@ -101,82 +109,77 @@ class OpenAIEndpoint:
         return _json(replies.model(name))
 
     async def _chat(self, request: Request) -> Response:
-        return await self._answer(request, Chat)
+        return await self._answer(request, ChatRequest)
 
     async def _text(self, request: Request) -> Response:
-        return await self._answer(request, Prose)
+        return await self._answer(request, TextRequest)
 
-    async def _answer(self, request: Request, kind: type[Chat | Prose]) -> Response:
+    async def _answer(self, request: Request, kind: type[ChatRequest | TextRequest]) -> Response:
         wanted = parse(await _body(request), kind)
         await _check_model(wanted.model)
-        if self._room == 0:
-            raise Refusal(
-                f"{MAX_REQUESTS} requests wait already; ask later",
-                status=429,
-                code="too_many_requests",
-            )
+        if self._free_places == 0:
+            waiting = f"{MAX_REQUESTS} requests wait already. Try again later"
+            raise RequestRefused(waiting, status=429, code="too_many_requests")
         async with AsyncExitStack() as stack:
-            self._room -= 1
+            self._free_places -= 1
             stack.callback(self._leave)
-            running = await stack.enter_async_context(
-                RunningCompletion(wanted.complete(self._where(request)))
-            )
-            first = await _unless_gone(request, running.begun(self._patience_s))
-            style = replies.ReplyFormat(wanted.model, chat=kind is Chat)
-            if kind is Chat:
+            completion = RunningCompletion(wanted.complete(self._device_for(request)))
+            running = await stack.enter_async_context(completion)
+            first = await _unless_gone(request, running.first_text(self._patience_s))
+            reply = replies.ReplyFormat(wanted.model, chat=kind is ChatRequest)
+            if kind is ChatRequest:
                 first = first.lstrip()
             if wanted.stream:
-                headers = {**_told(running), "cache-control": "no-store"}
-                stream = _stream(stack.pop_all(), running, style, first, wanted)
+                headers = {**_headers(running), "cache-control": "no-store"}
+                stream = _stream(stack.pop_all(), running, reply, first, wanted.wants_usage)
                 return StreamingResponse(stream, media_type="text/event-stream", headers=headers)
             text = await _unless_gone(request, _whole(running, first))
-            return _json(style.whole(text, await running.done()), _told(running))
+            return _json(reply.whole(text, await running.result()), _headers(running))
 
     def _leave(self) -> None:
-        self._room += 1
+        self._free_places += 1
 
-    def _where(self, request: Request) -> DeviceChoice:
-        asked = request.headers.get("x-gpudeck-device", self._device)
-        if asked == "cpu":
-            return "cpu"
-        if asked == "auto":
-            return "auto"
-        raise Refusal(f"the header X-GPUDeck-DeviceChoice is auto or cpu; got {asked!r}")
+    def _device_for(self, request: Request) -> DeviceChoice:
+        device = request.headers.get("x-gpudeck-device", self._device)
+        if device not in ("cpu", "auto"):
+            raise RequestRefused(f"the header X-GPUDeck-Device is auto or cpu, not {device!r}")
+        return "cpu" if device == "cpu" else "auto"
 
 
 async def _stream(
     stack: AsyncExitStack,
     running: RunningCompletion,
-    style: replies.ReplyFormat,
+    reply: replies.ReplyFormat,
     first: str,
-    wanted: Chat | Prose,
+    with_usage: bool,
 ) -> AsyncIterator[bytes]:
-    """Pieces as they come. An error is the last of them, as the status was told long before; who leaves stops the model."""
+    """Yield pieces as they come. A client that leaves stops the model.
+
+    An error is the last piece, because the status was sent long before.
+    """
     async with stack:
-        yield style.piece(first, running.device, first=True)
+        yield reply.piece(first, running.device, first=True)
         try:
-            while (event := await running.event()) is not None:
+            while (event := await running.next_event()) is not None:
                 if isinstance(event, Chunk):
-                    yield style.piece(event.text, running.device, first=False)
+                    yield reply.piece(event.text, running.device, first=False)
                 else:
                     yield replies.comment(event.reason)
-            yield style.end(await running.done(), with_usage=wanted.wants_usage)
-        except DaemonGone as e:
-            yield replies.error_event(503, str(e), "daemon_gone")
+            yield reply.end(await running.result(), with_usage=with_usage)
         except UserError as e:
-            yield replies.error_event(503, str(e), "model_unavailable")
+            yield replies.error_event(503, str(e), _error_code(e))
 
 
 async def _whole(running: RunningCompletion, text: str) -> str:
-    """All of the text."""
-    while (event := await running.event()) is not None:
+    """Return the whole text, which begins with `text`."""
+    while (event := await running.next_event()) is not None:
         if isinstance(event, Chunk):
             text += event.text
     return text
 
 
 async def _unless_gone(request: Request, work: Coroutine[None, None, T]) -> T:
-    """What the work comes to. Raises ClientDisconnect, and ends it, where nobody waits for it any more."""
+    """Return the result of the work, or end it and raise ClientDisconnect if the client leaves."""
     working, gone = asyncio.create_task(work), asyncio.create_task(_disconnected(request))
     try:
         await asyncio.wait((working, gone), return_when=asyncio.FIRST_COMPLETED)
@@ -194,31 +197,29 @@ async def _disconnected(request: Request) -> None:
 
 
 async def _body(request: Request) -> bytes:
-    """Raises Refusal for one that is too long, or too slow to come."""
+    """Return the body. Raises RequestRefused if it is too long or too slow."""
     body = b""
     try:
         async with asyncio.timeout(BODY_S):
             async for part in request.stream():
                 body += part
                 if len(body) > MAX_BODY:
-                    raise Refusal(
-                        f"a request has at most {MAX_BODY} bytes",
-                        status=413,
-                        code="request_too_large",
-                    )
+                    too_long = f"a request may have at most {MAX_BODY} bytes"
+                    raise RequestRefused(too_long, status=413, code="request_too_large")
     except TimeoutError:
-        raise Refusal(
-            f"the request did not come within {BODY_S:.0f} s", status=408, code="timeout"
-        ) from None
+        late = f"the request did not arrive within {BODY_S:.0f} s"
+        raise RequestRefused(late, status=408, code="timeout") from None
     return body
 
 
 async def _check_model(name: str) -> None:
-    """Raises Refusal for a model that there is not."""
-    there = await asyncio.to_thread(configured_model)
-    if name != there:
-        known = f"there is: {there}" if there else "none is in use; choose one: gpudeck models"
-        raise Refusal(
+    """Raise RequestRefused for a model that is not in use."""
+    used = await asyncio.to_thread(configured_model)
+    if name != used:
+        known = f"the model in use is {used}"
+        if not used:
+            known = "none is in use. Choose one: gpudeck models"
+        raise RequestRefused(
             f"the model {name!r} does not exist here; {known}",
             status=404,
             param="model",
@@ -227,46 +228,42 @@ async def _check_model(name: str) -> None:
 
 
 def configured_model() -> str:
-    """Name of the model that the settings name; empty where they name none."""
+    """Return the name of the model in the settings; empty if there is none."""
     with Client() as daemon:
         return name_of(daemon.snapshot().settings.model)
 
 
-def _told(running: RunningCompletion) -> dict[str, str]:
-    """Where it is computed, and how many seconds it waited for that: at the head of every answer."""
+def _headers(running: RunningCompletion) -> dict[str, str]:
+    """Return headers with the device, and the seconds that the request waited for it."""
     return {"x-gpudeck-device": running.device, "x-gpudeck-waited": f"{running.waited:.3f}"}
 
 
-def _json(content: bytes, headers: dict[str, str] | None = None) -> Response:
-    return Response(content, media_type="application/json", headers=headers)
+def _json(content: bytes, headers: dict[str, str] | None = None, status: int = 200) -> Response:
+    return Response(content, status, headers, media_type="application/json")
 
 
-def _failed(
+def _error_code(error: UserError) -> str:
+    return "daemon_gone" if isinstance(error, DaemonGone) else "model_unavailable"
+
+
+def _failure(
     status: int, message: str, param: str | None = None, code: str | None = None
 ) -> Response:
-    headers = {
-        401: {"www-authenticate": "Bearer"},
-        429: {"retry-after": RETRY_S},
-        503: {"retry-after": RETRY_S},
-    }.get(status, {})
+    headers = {}
+    if status == 401:
+        headers["www-authenticate"] = "Bearer"
+    if status in (429, 503):
+        headers["retry-after"] = _RETRY_S
     if status in (401, 403, 408, 413):
-        headers = {**headers, "connection": "close"}  # what more it sends is not read
-    return Response(
-        replies.error(status, message, param, code),
-        status,
-        media_type="application/json",
-        headers=headers,
-    )
+        headers["connection"] = "close"  # the rest of the request is not read
+    return _json(replies.error(status, message, param, code), headers, status)
 
 
-async def _not_here(request: Request, error: Exception) -> Response:
+async def _unknown_url(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    return _failed(
-        error.status_code,
-        f"{request.method} {request.url.path}: {error.detail.lower()}",
-        code="unknown_url",
-    )
+    message = f"{request.method} {request.url.path}: {error.detail.lower()}"
+    return _failure(error.status_code, message, code="unknown_url")
 
 
 async def _bug(request: Request, error: Exception) -> Response:
-    return _failed(500, "the endpoint failed on this request; what it printed says more")
+    return _failure(500, "the endpoint failed on this request; see its output")

@@ -1,6 +1,7 @@
-"""What is asked at the endpoint, as OpenAI's API reference has it, and what that means for the model. Free of torch and Qt.
+"""Requests to the endpoint, as OpenAI's API reference defines them. Free of torch and Qt.
 
-What is not understood is refused by name, never passed over: a client that asks for tools or several answers is to know that it gets none.
+An option that is not supported is refused by its name and never ignored, so that a client that asks
+for tools or for several answers knows that it does not get them.
 """
 
 from __future__ import annotations
@@ -14,11 +15,10 @@ from assistant.engine.prompts import STOP, Speaker, conversation
 from assistant.messages import MAX_COMPLETION_TOKENS, CompletionRequest, DeviceChoice
 from scheduler.protocol.errors import UserError
 
-CHAT_TOKENS, TEXT_TOKENS = 512, 16
-"""Tokens where none are named; 16 is the reference's."""
 MAX_BODY = 2**20
 """Bytes."""
-
+_CHAT_TOKENS, _TEXT_TOKENS = 512, 16
+"""Tokens if a request names no limit; 16 is the reference's default."""
 _SPEAKERS: dict[str, Speaker] = {
     "system": "System",
     "developer": "System",
@@ -26,21 +26,15 @@ _SPEAKERS: dict[str, Speaker] = {
     "assistant": "Assistant",
 }
 
-Temperature = Annotated[float, msgspec.Meta(ge=0, le=2)]
-TopP = Annotated[float, msgspec.Meta(gt=0, le=1)]
 Count = Annotated[int, msgspec.Meta(ge=1, le=MAX_COMPLETION_TOKENS)]
-Seed = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 Text = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
 Zero = Annotated[float, msgspec.Meta(ge=0, le=0)]
 No = Literal[False]
-Stop = Text | Annotated[list[Text], msgspec.Meta(max_length=8)] | None
+R = TypeVar("R", bound="CompletionOptions")
 
 
-R = TypeVar("R", bound="Common")
-
-
-class Refusal(UserError):
-    """A request that cannot be served as it is: a line, and where there is one the parameter at fault."""
+class RequestRefused(UserError):
+    """Signal a request that cannot be served, with the HTTP status and the parameter at fault."""
 
     def __init__(
         self, message: str, *, status: int = 400, param: str | None = None, code: str | None = None
@@ -49,15 +43,19 @@ class Refusal(UserError):
         self.status, self.param, self.code = status, param, code
 
 
-class Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class TextPart(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Hold a part of a message; only text is supported."""
+
     text: str
     type: Literal["text"] = "text"
 
 
-class Turn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class ChatMessage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Hold one message of a chat."""
+
     role: Literal["system", "developer", "user", "assistant"]
-    content: str | list[Part] | None
-    """None: the assistant said nothing, as its messages have it in other programs."""
+    content: str | list[TextPart] | None
+    """None: a message of the assistant without text, as other programs have it."""
     name: str | None = None
     refusal: None = None
     tool_calls: None = None
@@ -68,25 +66,39 @@ class Turn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         if self.content is None and self.role != "assistant":
             raise ValueError(f"`content` is null in a message of the role {self.role}")
 
+    @property
+    def text(self) -> str:
+        """Return the content as one text."""
+        if isinstance(self.content, str):
+            return self.content
+        return "\n".join(part.text for part in self.content or ())
+
 
 class StreamOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Hold the options of a streamed answer."""
+
     include_usage: bool = False
     include_obfuscation: No = False
 
 
-class Format(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class TextFormat(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Hold the format of an answer; only text is supported."""
+
     type: Literal["text"]
 
 
-class Common(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What both kinds of request may have. Of what is fixed only the value that changes nothing is understood."""
+class CompletionOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Hold the options of both kinds of request.
+
+    Of an option that cannot be changed, only the value that changes nothing is accepted.
+    """
 
     model: str
     max_tokens: Count | None = None
-    temperature: Temperature | None = None
-    top_p: TopP | None = None
-    seed: Seed | None = None
-    stop: Stop = None
+    temperature: Annotated[float, msgspec.Meta(ge=0, le=2)] | None = None
+    top_p: Annotated[float, msgspec.Meta(gt=0, le=1)] | None = None
+    seed: Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)] | None = None
+    stop: Text | Annotated[list[Text], msgspec.Meta(max_length=8)] | None = None
     stream: bool | None = None
     stream_options: StreamOptions | None = None
     n: Literal[1] | None = None
@@ -98,34 +110,36 @@ class Common(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     service_tier: Literal["auto", "default"] | None = None
     metadata: None = None
     user: str | None = None
-    """Told by some clients; nobody here needs it."""
+    """Sent by some clients, and not used here."""
 
     @property
     def wants_usage(self) -> bool:
-        """Whether a stream ends with what it used."""
+        """Return whether a stream ends with the counts of tokens."""
         return self.stream_options is not None and self.stream_options.include_usage
 
-    def asked(
+    def to_completion(
         self, prompt: str, limit: int, stops: tuple[str, ...], device: DeviceChoice
     ) -> CompletionRequest:
-        """For the model. A seed that is not named is drawn."""
-        given = (self.stop,) if isinstance(self.stop, str) else tuple(self.stop or ())
+        """Return the request to the assistant. If no seed is named, one is drawn."""
+        more = (self.stop,) if isinstance(self.stop, str) else tuple(self.stop or ())
         return CompletionRequest(
             prompt,
             limit,
             1.0 if self.temperature is None else self.temperature,
             1.0 if self.top_p is None else self.top_p,
             secrets.randbits(32) if self.seed is None else self.seed,
-            stops + given,
+            stops + more,
             device=device,
             program=True,
         )
 
 
-class Chat(Common, frozen=True):
-    messages: Annotated[list[Turn], msgspec.Meta(min_length=1, max_length=1000)]
+class ChatRequest(CompletionOptions, frozen=True):
+    """Ask for the next message of a chat."""
+
+    messages: Annotated[list[ChatMessage], msgspec.Meta(min_length=1, max_length=1000)]
     max_completion_tokens: Count | None = None
-    response_format: Format | None = None
+    response_format: TextFormat | None = None
     top_logprobs: Literal[0] | None = None
     modalities: Annotated[list[Literal["text"]], msgspec.Meta(max_length=1)] | None = None
     tool_choice: Literal["none"] | None = None
@@ -136,34 +150,31 @@ class Chat(Common, frozen=True):
     prediction: None = None
 
     def complete(self, device: DeviceChoice) -> CompletionRequest:
-        turns = [(_SPEAKERS[turn.role], _plain(turn.content)) for turn in self.messages]
-        return self.asked(
-            conversation(turns),
-            self.max_completion_tokens or self.max_tokens or CHAT_TOKENS,
-            (STOP,),
-            device,
-        )
+        """Return the request to the assistant."""
+        prompt = conversation([(_SPEAKERS[turn.role], turn.text) for turn in self.messages])
+        limit = self.max_completion_tokens or self.max_tokens or _CHAT_TOKENS
+        return self.to_completion(prompt, limit, (STOP,), device)
 
 
-class Prose(Common, frozen=True):
+class TextRequest(CompletionOptions, frozen=True):
+    """Ask for the continuation of a text."""
+
     prompt: str | Annotated[list[str], msgspec.Meta(min_length=1, max_length=1)]
     echo: No | None = None
     best_of: Literal[1] | None = None
     suffix: None = None
 
     def complete(self, device: DeviceChoice) -> CompletionRequest:
+        """Return the request to the assistant."""
         prompt = self.prompt if isinstance(self.prompt, str) else self.prompt[0]
-        return self.asked(prompt, self.max_tokens or TEXT_TOKENS, (), device)
+        return self.to_completion(prompt, self.max_tokens or _TEXT_TOKENS, (), device)
 
 
 def parse(body: bytes, kind: type[R]) -> R:
-    """Raises Refusal, naming what is wrong."""
+    """Parse the body of a request. Raises RequestRefused, which names what is wrong."""
     try:
         return msgspec.json.decode(body, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as e:
-        where = str(e).rpartition(" - at `$.")[2].rstrip("`") if " - at `$." in str(e) else None
-        raise Refusal(f"this request cannot be served: {e}", param=where) from e
-
-
-def _plain(content: str | list[Part] | None) -> str:
-    return content if isinstance(content, str) else "\n".join(part.text for part in content or ())
+        _, found, where = str(e).rpartition(" - at `$.")
+        param = where.rstrip("`") if found else None
+        raise RequestRefused(f"this request cannot be served: {e}", param=param) from e

@@ -1,4 +1,7 @@
-"""One completion as an asyncio program sees it: the assistant's client in a thread, its events in a queue. Free of torch and Qt."""
+"""One completion for asyncio: the assistant's client in a thread, its events in a queue.
+
+Free of torch and Qt.
+"""
 
 from __future__ import annotations
 
@@ -9,17 +12,18 @@ from types import TracebackType
 
 from assistant.client import Assistant
 from assistant.messages import Chunk, Completion, CompletionRequest, Event, Waiting
-from assistant.serve.requests import Refusal
+from assistant.serve.requests import RequestRefused
 
 MAX_REQUESTS = 8
-"""Requests that are worked on or wait their turn."""
-_AGAIN_S = 0.2
+"""Requests that are worked on or wait."""
+_RETRY_S = 0.2
 _WORKERS = ThreadPoolExecutor(MAX_REQUESTS, "completion")
-"""asyncio's own threads may be fewer, and are for what is quick: an end that is asked for must not wait behind what it is to end."""
+"""Separate from asyncio's own threads, of which there may be fewer: a cancellation must not wait
+for the work that it is to end."""
 
 
 class RunningCompletion:
-    """A completion that is being worked on; stopped, between two tokens, at the end of the `async with`."""
+    """Run a completion, and stop it between two tokens at the end of the `async with`."""
 
     def __init__(self, request: CompletionRequest) -> None:
         self._request, self._assistant = request, Assistant()
@@ -27,9 +31,9 @@ class RunningCompletion:
         self._loop = asyncio.get_running_loop()
         self._began = time.monotonic()
         self.device = ""
-        """Where the model runs, once that is known."""
+        """The device that the model runs on, once that is known."""
         self.waited = 0.0
-        """Seconds until the first piece of text, or the end."""
+        """Seconds until the first piece of text, or until the end."""
 
     async def __aenter__(self) -> RunningCompletion:
         self._work = self._loop.run_in_executor(_WORKERS, self._complete)
@@ -41,53 +45,50 @@ class RunningCompletion:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._end = asyncio.create_task(self._stop())
-        await asyncio.shield(
-            self._end
-        )  # a stream whose client left is cancelled at every await: the end goes on without it
+        # a stream whose client left is cancelled at every await; stopping must go on all the same
+        self._stopping = asyncio.create_task(self._stop())
+        await asyncio.shield(self._stopping)
 
     async def _stop(self) -> None:
         while not self._work.done():
             await asyncio.to_thread(self._assistant.cancel)
-            await asyncio.wait(
-                (self._work,), timeout=_AGAIN_S
-            )  # and again: of a request that had not begun nobody knew
+            # try again: the assistant may not have known the request yet
+            await asyncio.wait((self._work,), timeout=_RETRY_S)
         if not self._work.cancelled():
-            self._work.exception()  # whoever asked was told, or is gone
+            self._work.exception()  # retrieved, because the client was told of it or is gone
 
     def _complete(self) -> Completion:
         try:
-            return self._assistant.complete(self._request, self._hear)
+            return self._assistant.complete(self._request, self._put)
         finally:
-            self._loop.call_soon_threadsafe(self._events.put_nowait, None)
+            self._put(None)
 
-    def _hear(self, event: Event) -> None:
+    def _put(self, event: Event | None) -> None:
         self._loop.call_soon_threadsafe(self._events.put_nowait, event)
 
-    async def begun(self, patience_s: float) -> str:
-        """Wait for the first piece of text, which is returned, or the end (empty).
+    async def first_text(self, patience_s: float) -> str:
+        """Wait for the first piece of text and return it; empty if the text has ended.
 
-        Raises Refusal, as there is nobody to wait any longer, where the GPU is not free within `patience_s`; what the work raises.
+        Raises:
+            RequestRefused: The GPU was not free within `patience_s`.
+            UserError: The completion failed.
         """
         text, reason = "", ""
         try:
             async with asyncio.timeout(None) as patience:
-                while not text and (event := await self._next()) is not None:
+                while not text and (event := await self.next_event()) is not None:
                     if isinstance(event, Chunk):
                         text = event.text
-                    else:
-                        self._note(event)
-                        reason = event.reason
-                        if (
-                            not event.cpu
-                        ):  # it is at work, or waits its turn: that takes what it takes
-                            patience.reschedule(None)
-                        elif patience.when() is None:
-                            patience.reschedule(self._loop.time() + patience_s)
+                        continue
+                    reason = event.reason
+                    if not event.cpu:  # the model is working, or other requests go first
+                        patience.reschedule(None)
+                    elif patience.when() is None:
+                        patience.reschedule(self._loop.time() + patience_s)
         except TimeoutError:
-            raise Refusal(
-                f"the model {reason}, and did not get it within {patience_s:.0f} s. Ask later, or have it computed on the CPU, by the "
-                "header X-GPUDeck-DeviceChoice: cpu",
+            raise RequestRefused(
+                f"no GPU became free within {patience_s:.0f} s ({reason}). Try again later, or use "
+                "the CPU with the header X-GPUDeck-Device: cpu",
                 status=503,
                 code="gpu_busy",
             ) from None
@@ -96,26 +97,17 @@ class RunningCompletion:
             await self._work
         return text
 
-    async def event(self) -> Event | None:
-        """What is told next; None at the end."""
-        event = await self._next()
-        if isinstance(event, Waiting):
-            self._note(event)
-        return event
-
-    async def done(self) -> Completion:
-        """How it ended, or what went wrong."""
-        completed = await self._work
-        self.device = completed.device
-        return completed
-
-    async def _next(self) -> Event | None:
+    async def next_event(self) -> Event | None:
+        """Return the next event; None at the end, however often it is asked for."""
         event = await self._events.get()
         if event is None:
-            self._events.put_nowait(
-                None
-            )  # an answer without a text ends while its beginning is waited for, and is asked for its end again
+            self._events.put_nowait(None)
+        elif isinstance(event, Waiting):
+            self.device = event.device or self.device
         return event
 
-    def _note(self, waiting: Waiting) -> None:
-        self.device = waiting.device or self.device
+    async def result(self) -> Completion:
+        """Return how the completion ended. Raises UserError if it failed."""
+        completion = await self._work
+        self.device = completion.device
+        return completion

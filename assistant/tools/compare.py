@@ -1,4 +1,4 @@
-"""Tool that compares two jobs, a job with its earlier run, or two devices, and computes the differences."""
+"""Tool that compares two jobs, a job with its earlier run, or two devices."""
 
 from __future__ import annotations
 

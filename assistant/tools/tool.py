@@ -65,7 +65,7 @@ class ToolResult(NamedTuple):
 
 
 Tool = Callable[[ToolContext, ToolCall], ToolResult | PlannedAction | Material]
-"""Run one tool. Raises NotFound and UserError, in one line, if the call cannot be answered or done."""
+"""Run one tool. Raises NotFound and UserError, in one line, if it cannot answer or act."""
 
 Tools = dict[tuple[str, str], Tool]
 """The tools of a family by role and name, as `assistant.intents.table` declares them."""

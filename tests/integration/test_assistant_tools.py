@@ -650,7 +650,7 @@ def test_what_was_chosen_is_answered_and_read_strictly(
     assert acts is not None and not acts.certain, (
         "what acts is proposed, and no permission for the session is enough"
     )
-    with pytest.raises(UserError, match="cannot be asked for"):
+    with pytest.raises(UserError, match="there is no such request"):
         assistant.ask("hm, that one", meant=ToolCall("operate", "cancel", {"pid": 1}))
 
 
