@@ -1,1 +1,1 @@
-"""What both sides of the socket know: jobs, requests and replies, snapshots, settings, units and errors."""
+"""What both sides of the socket share: jobs, snapshots, settings, units and errors."""

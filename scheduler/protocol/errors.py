@@ -1,18 +1,18 @@
-"""The two families of failure: what the user or the machine can put right, and our own bugs (any other exception)."""
+"""Errors that the user or the environment can correct; any other exception is a bug."""
 
 from __future__ import annotations
 
 MALFORMED = (ValueError, RecursionError)
-"""What decoding foreign JSON can raise: wrong syntax, types or UTF-8 (all ValueErrors), or nesting deeper than the stack."""
+"""Errors of decoding foreign JSON: wrong syntax, types or UTF-8 (ValueError), or deep nesting."""
 
 
 class UserError(Exception):
-    """Something the user or the environment can put right. The message is one line: what is wrong, what to do."""
+    """Report what is wrong and what to do, in one line, for the user to correct."""
 
 
 class NotFound(UserError):
-    """The thing that was named (a job, a file, a workload) does not exist."""
+    """Report that a job, a file or a workload that was named does not exist."""
 
 
 class DaemonGone(UserError):
-    """The daemon does not answer, or went away in the middle of a request."""
+    """Report that the daemon does not answer, or ended during a request."""

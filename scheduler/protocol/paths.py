@@ -1,4 +1,4 @@
-"""Where GPU Deck keeps its things. `GPUDECK_HOME` moves all of it, the sockets included."""
+"""The files of GPU Deck. GPUDECK_HOME moves all of them, the sockets included."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ _OPEN = stat.S_IWGRP | stat.S_IWOTH
 
 
 def home() -> Path:
-    """The state folder: `$GPUDECK_HOME`, else `$XDG_STATE_HOME/gpudeck`, else `~/.local/state/gpudeck`."""
+    """Return the state folder.
+
+    It is $GPUDECK_HOME, else $XDG_STATE_HOME/gpudeck, else ~/.local/state/gpudeck.
+    """
     if chosen := os.environ.get("GPUDECK_HOME"):
         return Path(chosen).expanduser().absolute()
     base = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
@@ -26,25 +29,26 @@ def home() -> Path:
 
 
 def runtime() -> Path:
-    """The folder of the sockets: the state folder.
+    """Return the folder of the sockets, which is the state folder.
 
-    Not `$XDG_RUNTIME_DIR`: it is emptied at logout, while the daemon lives on, and cron and containers have none. All who find the
-    store must find the door.
+    $XDG_RUNTIME_DIR is emptied at logout, while the daemon lives on, and cron and containers have
+    none. Whoever finds the store must find the socket.
     """
     return home()
 
 
 def ensure(folder: Path) -> Path:
-    """Create `folder`, readable by its owner only; one that exists stays as it is.
+    """Create `folder`, readable by its owner only, if it does not exist.
 
-    Raises UserError where that is impossible, or where others may put files into it.
+    Raises UserError where that is impossible, or other users may write to it.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=PRIVATE_DIR)
         found = folder.stat()
     except OSError as e:
         raise UserError(
-            f"cannot use the folder {folder}: {e.strerror}. Set GPUDECK_HOME to a folder you can write to."
+            f"cannot use the folder {folder}: {e.strerror}. "
+            "Set GPUDECK_HOME to a folder you can write to."
         ) from e
     if found.st_uid != os.getuid() or found.st_mode & _OPEN:
         raise UserError(
@@ -54,7 +58,7 @@ def ensure(folder: Path) -> Path:
 
 
 def replace_file(file: Path, data: bytes) -> None:
-    """Write all of it or nothing, readable by its owner only; it is on disk when this returns. Raises OSError."""
+    """Replace the file at once by one that is on disk, readable by its owner. Raises OSError."""
     new = file.with_suffix(".new")
     with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, PRIVATE_FILE), "wb") as f:
         f.write(data)
@@ -64,7 +68,7 @@ def replace_file(file: Path, data: bytes) -> None:
 
 
 def sync(path: Path) -> None:
-    """What a file holds, or which names a folder holds, is on disk when this returns. Raises OSError."""
+    """Wait until a file's contents, or a folder's names, are on disk. Raises OSError."""
     fd = os.open(path, os.O_RDONLY)
     try:
         os.fsync(fd)
@@ -73,14 +77,17 @@ def sync(path: Path) -> None:
 
 
 def store_file() -> Path:
+    """Return the store of jobs and alerts."""
     return home() / "gpudeck.sqlite"
 
 
 def history_file() -> Path:
+    """Return the store of readings."""
     return home() / "history.sqlite"
 
 
 def settings_file() -> Path:
+    """Return the file of the settings."""
     return home() / "settings.json"
 
 
@@ -90,15 +97,17 @@ def daemon_socket() -> Path:
 
 
 def daemon_lock() -> Path:
+    """Return the file that a running daemon locks."""
     return home() / "daemon.lock"
 
 
 def daemon_log() -> Path:
+    """Return the log of the daemon."""
     return home() / "daemon.log"
 
 
 def callback_log() -> Path:
-    """What the commands printed that are run at the end of jobs."""
+    """Return the log of the commands that run at the end of jobs."""
     return home() / "on_job_end.log"
 
 
@@ -108,19 +117,22 @@ def report_writer_log() -> Path:
 
 
 def job_folder(job_id: int) -> Path:
-    """Log, result and artefacts of one job."""
+    """Return the folder of a job's log, result and artefacts."""
     return home() / "jobs" / str(job_id)
 
 
 def assets() -> Path:
-    """The shipped assets: beside the packages in a checkout, `gpudeck_assets` in an installed wheel."""
+    """Return the folder of the assets, in a checkout or in an installed wheel."""
     root = Path(__file__).resolve().parents[2]
     checkout = root / "assets"
     return checkout if checkout.is_dir() else root / "gpudeck_assets"
 
 
 def open_plain(file: Path) -> BinaryIO:
-    """Open a file that a job may have put there. Raises OSError where it is a link, a pipe (which would block us), or no file at all."""
+    """Open a file that a job may have made.
+
+    Raises OSError where it is a link, a pipe, which would block us, or does not exist.
+    """
     fd = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     if not stat.S_ISREG(os.fstat(fd).st_mode):
         os.close(fd)
@@ -129,13 +141,13 @@ def open_plain(file: Path) -> BinaryIO:
 
 
 def shipped_model() -> Path:
-    """The assistant's small model, which comes with the program."""
+    """Return the folder of the assistant's small model, which comes with the program."""
     return assets() / "rwkv7-deck-13m"
 
 
 @contextmanager
 def short(path: Path) -> Iterator[str]:
-    """A name for `path` short enough for a Unix socket (the kernel allows 107 bytes), whatever the folder's depth."""
+    """Yield a name of `path` that is short enough for a Unix socket: 107 bytes."""
     fd = os.open(path.parent, os.O_PATH | os.O_DIRECTORY)
     try:
         yield f"/proc/self/fd/{fd}/{path.name}"

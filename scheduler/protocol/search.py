@@ -1,4 +1,4 @@
-"""What jobs are found by: the words in them, and what became of them. Pure."""
+"""The search for jobs, by their words, outcome, group, device and time. Pure."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from scheduler.protocol.jobs import (
 )
 
 REJECTED = "rejected"
-"""What became of a job that is done, and whose Result says that it did not pass."""
+"""The outcome of a job that is done, and whose Result says that it did not pass."""
 ACTIVE = ("queued", "starting", "running")
 ENDED = ("done", REJECTED, "failed", "cancelled", "lost")
 OUTCOMES = (*ACTIVE, *ENDED)
-MOST_SEARCHED = 2000
-"""Characters of a job that a search looks through: of a longer command the beginning."""
+MAX_SEARCHED = 2000
+"""Characters of a job that are searched; of a longer command, the beginning."""
 FOREVER = 1e18
 MAX_LISTED = 1000
 """Jobs in one reply."""
@@ -32,27 +32,28 @@ NEWEST = 2**62
 
 
 class Search(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Which jobs are looked for; what is left out does not matter."""
+    """Describe the jobs to find; a field that is left out does not matter."""
 
     text: str = ""
-    """Words, in any case, each of them in the job's name, notes, tags, command or parameters; a number may be the job's own."""
+    """Words, all of which are in the name, notes, tags, command or parameters; or a number."""
     outcomes: tuple[str, ...] = ()
-    """Of OUTCOMES."""
+    """Any of OUTCOMES."""
     group: str | None = None
     device: str = ""
-    """A device that it held: its id."""
+    """The id of a device that the job held."""
     since: float = 0.0
-    """Not ended before then, seconds since the epoch."""
+    """The job had not ended by then, in seconds since the epoch."""
     until: float = FOREVER
-    """Submitted before then."""
+    """The job was submitted before then."""
 
     @property
     def words(self) -> tuple[str, ...]:
+        """Return the words of the text, folded."""
         return tuple(self.text.casefold().split())
 
 
 class _Verdict(msgspec.Struct):
-    """Of a Result, what says whether it passed (see `accel.result`)."""
+    """Decode the verdict of a Result (see `accel.result`)."""
 
     verdict: str = ""
 
@@ -61,29 +62,29 @@ _RESULT = msgspec.json.Decoder(_Verdict).decode
 
 
 def searched(spec: Spec) -> str:
-    """What the words of a search are looked for in."""
-    said = (spec.name, spec.notes, *spec.tags, *spec.params.values(), *spec.argv)
-    return " ".join(said)[:MOST_SEARCHED].casefold()
+    """Return the text of a job in which words are searched."""
+    texts = (spec.name, spec.notes, *spec.tags, *spec.params.values(), *spec.argv)
+    return " ".join(texts)[:MAX_SEARCHED].casefold()
 
 
 def outcome(state: State) -> str:
-    """One of OUTCOMES."""
+    """Return which of OUTCOMES this state is."""
     if isinstance(state, Done):
         try:
             verdict = _RESULT(bytes(state.result)).verdict
-        except MALFORMED:  # it left none, or a strange one
+        except MALFORMED:  # there is no Result, or not one of ours
             verdict = ""
         return REJECTED if verdict and verdict.partition(":")[0].strip() != "pass" else "done"
     return status_of(state)
 
 
 def ended(state: State) -> float | None:
-    """Seconds since the epoch; None while it waits or runs."""
+    """Return when a job ended, in seconds since the epoch; None while it waits or runs."""
     return state.at if isinstance(state, Done | Failed | Cancelled | Lost) else None
 
 
 def matches(search: Search, job: Job) -> bool:
-    """Whether this is a job that is looked for; the store finds the same ones."""
+    """Return True where the job matches; the store finds the same jobs."""
     found, end = searched(job.spec), ended(job.state)
     return (
         all(word in found or word == str(job.id) for word in search.words)
@@ -96,5 +97,5 @@ def matches(search: Search, job: Job) -> bool:
 
 
 def devices(state: State) -> tuple[str, ...]:
-    """Ids of the devices that it holds, or held last."""
+    """Return the ids of the devices that a job holds, or held last."""
     return () if isinstance(state, Queued) else state.devices

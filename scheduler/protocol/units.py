@@ -1,4 +1,4 @@
-"""Amounts of memory and spans of time as people write and read them. Pure."""
+"""Read and write numbers, amounts of memory and spans of time. Pure."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ def parse_count(text: str) -> int:
 
 
 def parse_bytes(text: str | int) -> int:
-    """Bytes of an amount such as 20GiB, 512M, 1.5 GB or 1073741824. Raises UserError."""
+    """Read an amount such as 20GiB, 512M, 1.5 GB or 1073741824, in bytes. Raises UserError."""
     return round(
         _parse(str(text), _BYTES, MAX_BYTES, "an amount of memory such as 20GiB or 512MiB")
     )
 
 
 def parse_seconds(text: str | float) -> float:
-    """Seconds of a span such as 90, 30s, 45min, 2h or 1d. Raises UserError."""
+    """Read a span such as 90, 30s, 45min, 2h or 1d, in seconds. Raises UserError."""
     return _parse(str(text), _SECONDS, MAX_SECONDS, "a time such as 90s, 45min, 2h or 1d")
 
 
@@ -66,7 +66,11 @@ def _parse(text: str, units: dict[str, int], most: float, wanted: str) -> float:
 
 
 def parse_moment(text: str, now: float) -> float:
-    """Seconds since the epoch: of 7d or 45min, so long before `now`; of 2026-11-20 or 2026-11-20T14:30, local time. Raises UserError."""
+    """Read a moment, in seconds since the epoch. Raises UserError.
+
+    It is a span before `now`, such as 7d or 45min, or a local date such as 2026-11-20 or
+    2026-11-20T14:30.
+    """
     try:
         return datetime.fromisoformat(text.strip()).timestamp()
     except ValueError:
@@ -75,19 +79,20 @@ def parse_moment(text: str, now: float) -> float:
         return now - parse_seconds(text)
     except UserError as e:
         raise UserError(
-            f"a span such as 7d or 2h, or a date such as 2026-11-20 or 2026-11-20T14:30, is needed; got {text!r}"
+            "a span such as 7d or 2h, or a date such as 2026-11-20 or 2026-11-20T14:30, is needed; "
+            f"got {text!r}"
         ) from e
 
 
 def amount(count: float) -> str:
-    """Bytes as 31 GiB, 1.5 GiB or 512 MiB. Rounded down: what is said to be free is."""
+    """Write bytes as 31 GiB, 1.5 GiB or 512 MiB, rounded down so that free memory is free."""
     unit, name = (GIB, "GiB") if count >= GIB else (2**20, "MiB")
     tenths = math.floor(10 * max(count, 0.0) / unit)
     return f"{tenths // 10 if tenths >= 100 or not tenths % 10 else tenths / 10} {name}"
 
 
 def energy(joules: float) -> str:
-    """As the bill counts it, where there is enough of it: 81 J, 0.25 Wh, 4.50 Wh, 1.24 kWh."""
+    """Write an energy as 81 J, 0.25 Wh, 4.50 Wh or 1.24 kWh."""
     hours = joules / 3600
     if abs(hours) < 0.1:
         return f"{joules:.0f} J"
@@ -100,13 +105,13 @@ def energy(joules: float) -> str:
 
 
 def numbered(jobs: Sequence[int]) -> str:
-    """job 3; jobs 3 and 4; jobs 3, 4 and 5."""
+    """Write numbers as job 3; jobs 3 and 4; jobs 3, 4 and 5."""
     first = ", ".join(map(str, jobs[:-1]))
     return f"jobs {first} and {jobs[-1]}" if first else f"job {jobs[-1]}"
 
 
 def span(seconds: float) -> str:
-    """A span in its largest whole unit: 2 h, 90 s, 45 min."""
+    """Write a span in its largest whole unit: 2 h, 90 s, 45 min."""
     for name, size in (("d", 86400), ("h", 3600), ("min", 60)):
         if seconds >= size and seconds % size == 0:
             return f"{seconds / size:.0f} {name}"
@@ -114,7 +119,7 @@ def span(seconds: float) -> str:
 
 
 def clock(at: float, now: float) -> str:
-    """Local time of day, with the day where it is more than twelve hours away."""
+    """Write a moment as local time, with the day where it is over twelve hours away."""
     return time.strftime(
         "%H:%M" if abs(at - now) < 43200 else "%a %d %b, %H:%M", time.localtime(at)
     )

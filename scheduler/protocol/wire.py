@@ -1,7 +1,7 @@
-"""Messages over a Unix socket: one JSON document a line, both ways, between processes of one user.
+"""Messages over a Unix socket: JSON, one message a line, between processes of one user.
 
-A server listens on a 0600 socket and refuses peers of another user (SO_PEERCRED). Used by the daemon and by the
-assistant host.
+A server listens on a 0600 socket and refuses peers of other users (SO_PEERCRED). The daemon and
+the assistant use it.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from scheduler.protocol import paths
 from scheduler.protocol.errors import DaemonGone, UserError
 
 if TYPE_CHECKING:
-    import asyncio  # a client, which wants to be started fast, does without
+    import asyncio  # clients start faster without
 
 MAX_MESSAGE = 64 * 2**20
-"""Bytes; a longer line is refused. A history of ten minutes is under one MiB."""
+"""Bytes of a message; a longer one is refused."""
 
 BACKLOG = 4096
-"""Clients that may wait to be heard while the server is busy: of a Unix socket, one more is turned away at once, as if nobody answered."""
+"""Clients that may wait for a busy server; one more is refused, as if nobody listened."""
 
 Handler = Callable[[bytes, "Peer"], Awaitable[None]]
 
 
 class _Listening(socket.socket):
-    """A socket whose line of waiting clients stays BACKLOG long.
+    """A socket that always listens with BACKLOG.
 
-    asyncio sets it to how often it accepts in a row: many of these, each of which fails for want of a descriptor, flood the loop, and few
-    turn clients away.
+    asyncio uses its `backlog` also for how many connections it accepts in a row: a large number
+    floods the loop where descriptors run out, and a small one turns clients away.
     """
 
     def listen(self, backlog: int = BACKLOG, /) -> None:
@@ -41,27 +41,28 @@ class _Listening(socket.socket):
 
 
 class Peer:
-    """One connected client of a server."""
+    """A connected client, as its server sees it."""
 
     def __init__(self, writer: asyncio.StreamWriter, pid: int) -> None:
         self._writer = writer
         self.pid = pid
-        """Of the process that connected."""
+        """The process that connected."""
 
     async def send(self, message: bytes) -> None:
-        """Send one message; waits while the client reads slowly. Raises ConnectionError when it is gone."""
+        """Send a message, waiting for a slow reader. Raises ConnectionError where it is gone."""
         self.write(message)
         await self._writer.drain()
 
     def write(self, message: bytes) -> None:
-        """Send one message at once, as far as the client reads; what it does not read yet is kept for it."""
+        """Send a message without waiting; what the client does not read yet is buffered."""
         self._writer.write(message + b"\n")
 
 
 def listen(path: Path) -> socket.socket:
-    """A listening socket at `path`, mode 0600 from the first moment. The caller holds the lock that makes it the only one.
+    """Return a listening socket at `path`, with mode 0600 from the first moment.
 
-    Raises UserError where the folder cannot hold a socket.
+    The caller holds the lock that makes it the only instance. Raises UserError where the folder
+    cannot hold a socket.
     """
     paths.ensure(path.parent)
     sock = _Listening(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -73,7 +74,8 @@ def listen(path: Path) -> socket.socket:
     except OSError as e:
         sock.close()
         raise UserError(
-            f"no socket can be opened at {path}: {e.strerror}. Set GPUDECK_HOME to a folder on a local disk."
+            f"no socket can be opened at {path}: {e.strerror}. "
+            "Set GPUDECK_HOME to a folder on a local disk."
         ) from e
     finally:
         os.umask(mask)
@@ -82,7 +84,7 @@ def listen(path: Path) -> socket.socket:
 
 
 async def serve(sock: socket.socket, handle: Handler) -> asyncio.Server:
-    """Serve every connection of this user: `handle(line, peer)` once a message, in order."""
+    """Serve the connections of this user: await `handle(line, peer)` for each message in order."""
     import asyncio
 
     async def connection(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -93,7 +95,7 @@ async def serve(sock: socket.socket, handle: Handler) -> asyncio.Server:
                 while line := await _line(reader):
                     await handle(line, peer)
         except (ConnectionError, asyncio.CancelledError):
-            pass  # the client left, or we are ending
+            pass  # the client is gone, or the server ends
         finally:
             writer.close()
 
@@ -101,7 +103,7 @@ async def serve(sock: socket.socket, handle: Handler) -> asyncio.Server:
 
 
 async def _line(reader: asyncio.StreamReader) -> bytes:
-    """The next; empty at the end, which a line over the limit is, too."""
+    """Return the next line; an empty one at the end, and where a line is too long."""
     try:
         return await reader.readline()
     except ValueError:
@@ -109,7 +111,7 @@ async def _line(reader: asyncio.StreamReader) -> bytes:
 
 
 def _credentials(sock: socket.socket) -> tuple[int, int]:
-    """Pid and user of the process at the other end."""
+    """Return pid and user of the process at the other end."""
     pid, uid, _ = struct.unpack(
         "3i", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
     )
@@ -117,10 +119,10 @@ def _credentials(sock: socket.socket) -> tuple[int, int]:
 
 
 class Connection:
-    """The client's end: blocking, one thread at a time."""
+    """The client's end, which blocks; for one thread at a time."""
 
     def __init__(self, path: Path, timeout: float | None = 10.0) -> None:
-        """Raises DaemonGone where nobody listens at `path`."""
+        """Connect. Raises DaemonGone where nobody listens at `path`."""
         self._sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._sock.settimeout(timeout)
         try:
@@ -136,11 +138,11 @@ class Connection:
 
     @property
     def lost(self) -> bool:
-        """Whether the other side ended, or did not answer: nothing more is to be said over it. One that was closed here is not lost."""
+        """Return True where the other side ended or did not answer, unless `close` was called."""
         return not self.closed and (self._over or bool(self._end.poll(0)))
 
     def send(self, message: bytes) -> None:
-        """Raises DaemonGone."""
+        """Send a message. Raises DaemonGone."""
         try:
             self._sock.sendall(message + b"\n")
         except OSError as e:
@@ -148,13 +150,14 @@ class Connection:
             raise DaemonGone("the connection broke while a request was sent") from e
 
     def receive(self) -> bytes:
-        """The next message. Raises DaemonGone when the other side is gone or silent for longer than the timeout."""
+        """Return the next message.
+
+        Raises DaemonGone where the other side is gone, or silent for longer than the timeout.
+        """
         try:
             line = self._file.readline()
         except TimeoutError as e:
-            self._over = (
-                True  # an answer that comes late would be taken for that to another request
-            )
+            self._over = True  # a late reply would be taken for that to the next request
             raise DaemonGone(f"no answer within {self._sock.gettimeout():.0f} s") from e
         except (OSError, ValueError) as e:
             self._over = True
@@ -165,11 +168,11 @@ class Connection:
         return line
 
     def close(self) -> None:
-        """May be called from another thread to end a blocked `receive`."""
+        """Close the connection; another thread may do so to end a blocked `receive`."""
         self.closed = True
         try:
             self._sock.shutdown(socket.SHUT_RDWR)
         except OSError:
             pass  # already closed by the other side
         self._sock.close()
-        self._file.close()  # only now is the socket really closed; a `receive` that was blocked has seen its end
+        self._file.close()  # closes the descriptor; a blocked `receive` has returned

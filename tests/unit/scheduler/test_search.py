@@ -10,7 +10,7 @@ import pytest
 
 from scheduler.protocol.errors import UserError
 from scheduler.protocol.jobs import Cancelled, Done, Failed, Job, Lost, Queued, Running, Spec, State
-from scheduler.protocol.search import ENDED, MOST_SEARCHED, NEWEST, Search, matches
+from scheduler.protocol.search import ENDED, MAX_SEARCHED, NEWEST, Search, matches
 from scheduler.protocol.units import parse_moment
 from scheduler.store import Store
 from scheduler.store import store as module
@@ -45,7 +45,7 @@ JOBS: list[tuple[Spec, State]] = [
     (Spec(("sleep",), "lost", "/"), Lost(1.0, 70.0, "power cut")),
     (Spec(("sleep",), "strange", "/"), Done(1.0, 80.0, (), msgspec.Raw(b'{"verdict": 7}'))),
     (
-        Spec(("python", "-c", "x" * MOST_SEARCHED, "beyond"), "big", "/"),
+        Spec(("python", "-c", "x" * MAX_SEARCHED, "beyond"), "big", "/"),
         Running("a", ("GPU-1",), 85.0, 1, 2, "boot"),
     ),
     (Spec(("python", "train.py"), "waits", "/", group="night"), Queued("GPU 0 is held by job 8")),
