@@ -25,7 +25,7 @@ _MARGIN = 0.5
 _SIMILAR = 1.7
 """Bins that are so many times too wide or too narrow are still shown."""
 _FRESH_S = 3.0
-_RETRY_S = 2.0
+RETRY_S = 2.0
 """Seconds until the next request after a failure."""
 
 
@@ -136,7 +136,7 @@ class PastLoader:
         """
         start, end = limits
         step = round_up((end - start) / pixels * PIXELS_A_BIN)
-        if self._pending is not None or time.monotonic() - self._failed_at < _RETRY_S:
+        if self._pending is not None or time.monotonic() - self._failed_at < RETRY_S:
             return None
         if self._suffices(devices, fields, start, min(end, newest), step):
             return None

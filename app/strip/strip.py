@@ -19,7 +19,7 @@ from app.widgets.controls import clear_panel, label, set_up_scroll
 if TYPE_CHECKING:
     from app.strip.fleet_view import FleetView
 
-_MOST_OF_WINDOW = 0.45
+MOST_OF_WINDOW = 0.45
 _MOST_OF_ROOM = 0.6
 """Tiles that would fill more of their room become slim."""
 
@@ -81,7 +81,7 @@ class Strip(QStackedWidget):
         """Be as high as the content needs, but less than half of the window; the rest scrolls."""
         room = theme.XL
         if self.window() is not self:
-            room = int(_MOST_OF_WINDOW * self.window().height())
+            room = int(MOST_OF_WINDOW * self.window().height())
         if self.many:
             height = min(self.fleet.height_for(self.width()), room)
         else:

@@ -27,8 +27,7 @@ from app.widgets.controls import (
 )
 from app.workloads.form import WorkloadForm
 from app.workloads.form_view import WorkloadFormView
-from app.workloads.result_bars import ResultBars
-from app.workloads.result_card import ActiveJobCard, ResultCard
+from app.workloads.result_card import ActiveJobCard, ResultBars, ResultCard
 from app.workloads.result_export import SaveResult
 from scheduler.protocol.jobs import Done, Failed, Job
 from scheduler.protocol.snapshot import Snapshot

@@ -41,7 +41,7 @@ class Roofline:
     peak_label: str
     slope_label: str
     missing: tuple[str, ...]
-    """What was not measured, with advice."""
+    """Ceilings that were not measured, with advice."""
     x: tuple[float, float]
     y: tuple[float, float]
     """The ranges of both axes."""

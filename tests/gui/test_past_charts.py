@@ -169,7 +169,7 @@ def test_a_failed_request_is_repeated_later_and_hidden_charts_request_nothing(fe
     fed.fail(asked[0], "the daemon is gone")
     dashboard.refresh()
     assert [r for r in fed.remember if r.fields] == asked, "not at once"
-    monkeypatch.setattr("app.charts.past_curves._RETRY_S", 0.0)
+    monkeypatch.setattr("app.charts.past_curves.RETRY_S", 0.0)
     dashboard.refresh()
     assert len([r for r in fed.remember if r.fields]) == 2
     fed.window.show_page("jobs")

@@ -98,7 +98,7 @@ def test_many_tiles_scroll_and_leave_room_for_the_page(fed, monkeypatch):
     assert (strip.grid.verticalScrollBar().maximum(), fed.window.height()) == (0, 680), (
         "low tiles have room"
     )
-    monkeypatch.setattr(strip_module, "_MOST_OF_WINDOW", 0.2)
+    monkeypatch.setattr(strip_module, "MOST_OF_WINDOW", 0.2)
     fed.feed(snapshots.gpu_snapshot(16))
     assert strip.grid.verticalScrollBar().maximum() > 0
     assert strip.height() < 0.2 * 680
