@@ -36,6 +36,7 @@ LAYER_EPS, GROUP_EPS, FALL = (
 
 @triton.jit
 def sigmoid(x):
+    """Return the logistic function of x."""
     return 1.0 / (1.0 + tl.exp(-x))
 
 
@@ -85,6 +86,7 @@ def mix(
 
 @triton.jit
 def activated(x, activation):
+    """Return x after the product's activation."""
     if activation == _TANH:
         x = 2.0 * sigmoid(2.0 * x) - 1.0
     elif activation == _SIGMOID:

@@ -81,6 +81,7 @@ class Parameters(NamedTuple):
 
     @property
     def device(self) -> torch.device:
+        """Return the device of the weights."""
         return self.vectors.device
 
     @property
@@ -137,6 +138,7 @@ class _Arranger:
         self._scales = Arena(rows if self._int8 else (), device, torch.float32)
 
     def parameters(self) -> Parameters:
+        """Arrange all weights."""
         w = self._w
         count = 1 + max(int(name.split(".")[1]) for name in w if name.startswith("blocks."))
         first = Norm(

@@ -91,6 +91,7 @@ def vector(ptr, at):
 
 @triton.jit
 def rows(ptr, here, there):
+    """Load rows of one head, [TOKENS, HEAD]."""
     return tl.load(ptr + here, mask=there, other=0.0).to(tl.float32)
 
 

@@ -57,6 +57,7 @@ class Matrix(NamedTuple):
 
     @property
     def nbytes(self) -> int:
+        """Return the bytes of values and scales."""
         return self.values.nbytes + (0 if self.scales is None else self.scales.nbytes)
 
     def dense(self, dtype: torch.dtype) -> Tensor:

@@ -24,6 +24,7 @@ label = called
 
 
 def subject(device: Device) -> str:
+    """Return the subject of a device's facts: gpu0, cpu, replay0."""
     return {"nvidia": f"gpu{device.index}", "cpu": "cpu", "replay": f"replay{device.index}"}[
         device.kind
     ]

@@ -27,6 +27,7 @@ class Fact(msgspec.Struct, frozen=True):
 
     @property
     def subject(self) -> str:
+        """Return the part of the name before the first dot."""
         return self.name.split(".", 1)[0]
 
 
@@ -41,6 +42,7 @@ class FactBuilder:
     def value(
         self, name: str, title: str, value: float | int | str | None, unit: str, said: str
     ) -> None:
+        """Add a value with its text; the whole fact reads `TITLE: SAID`."""
         text = f"{self._title} {title}: {said}".strip()
         self.facts.append(
             Fact(
@@ -68,6 +70,7 @@ class FactBuilder:
             self.absent(name, title, otherwise)
 
     def absent(self, name: str, title: str, reason: str) -> None:
+        """Add that there is no value, and why."""
         self.value(name, title, None, "", f"N/A ({phrases.escaped(reason)})")
 
 

@@ -55,13 +55,14 @@ class Finding(msgspec.Struct, frozen=True):
     another.
     """
     twin: str = ""
-    """For a duplicate, the file that stays, percent-encoded."""
+    """The file that stays, percent-encoded, if this is a duplicate."""
     twin_seal: str = ""
     process: Process | None = None
     """The process, if this is one. `Client.kill` ends it; it is never moved."""
 
     @property
     def path(self) -> Path:
+        """Return the path, decoded."""
         return decoded(self.place)
 
     @property
@@ -78,6 +79,7 @@ def encoded(path: str | Path) -> str:
 
 
 def decoded(place: str) -> Path:
+    """Return the path that `encoded` wrote."""
     return Path(os.fsdecode(unquote_to_bytes(place)))
 
 
@@ -135,7 +137,7 @@ class ScanMonitor:
         self.stopped = ""
         """Why the scan ended early; empty if it did not."""
         self.unseen: list[str] = []
-        """What could not be read and why, as lines for a person."""
+        """Lines for a person on everything that could not be read."""
 
     def must_stop(self, path: Path | None = None) -> bool:
         """Return True if the scan must end now. `path` is the one being searched."""

@@ -65,7 +65,7 @@ class Receipt(msgspec.Struct, frozen=True):
     items: tuple[TrashItem, ...]
     """The items that are in the trash now."""
     left: tuple[Skipped, ...] = ()
-    """What was approved but stays; only `move_to_trash` fills it in."""
+    """The findings that were approved but stay; only `move_to_trash` fills them in."""
 
     @property
     def bytes(self) -> int:

@@ -36,6 +36,7 @@ _CORE, _AT = 4, 16
 def find_core_dumps(
     scope: Scope, files: Iterable[Candidate], monitor: ScanMonitor
 ) -> Iterator[Finding]:
+    """Yield old core dumps, recognised by name and content."""
     oldest, now = scope.age_of("core"), time.time()
     if oldest is None:
         return

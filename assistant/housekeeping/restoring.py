@@ -32,7 +32,7 @@ class UndoResult(msgspec.Struct, frozen=True):
     """The name of the move that was undone."""
     restored: tuple[Finding, ...] = ()
     left: tuple[Skipped, ...] = ()
-    """What is still in the trash, and why."""
+    """The items that are still in the trash, and why."""
 
 
 def undo(receipt: Receipt | str) -> UndoResult:

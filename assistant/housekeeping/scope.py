@@ -27,10 +27,11 @@ class Cache:
     program: str
     folder: Path
     depth: int
-    """How many folders down its pieces are; 0 if the folder is one piece."""
+    """The depth of its pieces in folders; 0 if the folder is one piece."""
 
     @property
     def root(self) -> Path:
+        """Return the folder below which its pieces lie."""
         return self.folder if self.depth else self.folder.parent
 
 

@@ -30,6 +30,8 @@ _LONGEST = 150
 
 
 class TrashFolder(NamedTuple):
+    """Describe a trash folder and the paths in its notes."""
+
     path: Path
     top: Path | None
     """The folder that the paths in its notes are relative to; None for the root."""

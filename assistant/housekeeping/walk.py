@@ -24,6 +24,8 @@ _FOLDER = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class Entry(NamedTuple):
+    """Describe an entry of a folder during a walk."""
+
     folder: int
     """A handle of its folder, open until the next entry is requested."""
     name: str
@@ -33,6 +35,7 @@ class Entry(NamedTuple):
 
     @property
     def plain(self) -> bool:
+        """Return True for a regular file."""
         return stat.S_ISREG(self.info.st_mode)
 
 
@@ -156,6 +159,8 @@ def measured(path: Path) -> Measure:
 
 
 class Candidate(NamedTuple):
+    """Describe a file that finders look at."""
+
     path: Path
     root: Path
     info: os.stat_result
@@ -182,6 +187,7 @@ class _Search:
     monitor: ScanMonitor
 
     def below(self, above: int, name: str, folder: Path, depth: int) -> Iterator[Candidate]:
+        """Yield all files and links in a folder and below it."""
         if folder == self.spared or self.monitor.must_stop(folder):
             return
         try:

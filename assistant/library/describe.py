@@ -47,6 +47,7 @@ class Model(msgspec.Struct, frozen=True):
 
     @property
     def large(self) -> bool:
+        """Return True if the model can chat."""
         return self.parameters >= LARGE
 
 

@@ -68,10 +68,14 @@ class FetchProgress(msgspec.Struct, frozen=True, tag="progress"):
 
 
 class Fetched(msgspec.Struct, frozen=True, tag="fetched"):
+    """Report that the model was fetched."""
+
     folder: str
 
 
 class FetchFailed(msgspec.Struct, frozen=True, tag="failed"):
+    """Report that the model was not fetched, and why."""
+
     message: str
 
 
@@ -250,6 +254,7 @@ def _check_small(folder: Path, files: Sequence[HubFile], name: str) -> None:
 
 
 def check_room(folder: Path, files: list[HubFile]) -> None:
+    """Raise UserError if the disk lacks room for the files."""
     there = sum(_size(folder / file.partial) for file in files)
     wanted, free = sum(file.size for file in files) - there, shutil.disk_usage(folder).free
     if wanted + _SPARE > free:
@@ -392,6 +397,7 @@ def _until_alone() -> None:
 
 
 def main(argv: list[str]) -> int:
+    """Fetch a model and report on standard output; return the exit status."""
     name, folder = argv
     logging.disable(logging.WARNING)  # Retries are logged as warnings; the progress shows more.
 

@@ -38,6 +38,7 @@ class Pull:
 
     @property
     def folder(self) -> Path:
+        """Return the folder that the model is fetched into."""
         return model_list.folder() / self.name.replace("/", "--")
 
     def run(self, on_progress: Callable[[FetchProgress], None]) -> Model | None:
@@ -79,6 +80,7 @@ class Pull:
 
     @property
     def log_file(self) -> Path:
+        """Return the log of the process."""
         return model_list.folder() / "pull.log"
 
     def _started(self) -> subprocess.Popen[bytes]:

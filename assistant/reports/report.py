@@ -21,11 +21,15 @@ Values = tuple[float | None, ...]
 
 
 class Prose(msgspec.Struct, frozen=True, tag="prose"):
+    """Represent running text."""
+
     text: str
     """Markdown."""
 
 
 class Table(msgspec.Struct, frozen=True, tag="table"):
+    """Represent a table with a title and a note."""
+
     title: str
     head: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
@@ -46,6 +50,8 @@ class Curve(msgspec.Struct, frozen=True):
 
 
 class Chart(msgspec.Struct, frozen=True, tag="chart"):
+    """Represent a chart over time, with a curve for each device."""
+
     title: str
     unit: str
     since: float
@@ -77,11 +83,15 @@ Block = Prose | Table | Chart | Excerpt
 
 
 class Section(msgspec.Struct, frozen=True):
+    """Represent a section: a title and its blocks."""
+
     title: str
     blocks: tuple[Block, ...]
 
 
 class Report(msgspec.Struct, frozen=True):
+    """Represent a whole report."""
+
     kind: Kind
     title: str
     since: float

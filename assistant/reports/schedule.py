@@ -39,6 +39,7 @@ class ReportBacklog(msgspec.Struct, frozen=True):
     """Jobs still to be reported on, in this order."""
 
     def without_first(self) -> Self:
+        """Return the backlog without its first job."""
         return msgspec.structs.replace(self, jobs=self.jobs[1:])
 
     def with_daily_report_until(self, until: float) -> Self:

@@ -49,10 +49,12 @@ class Scale:
         self._since, self._length = chart.since, max(chart.until - chart.since, 1e-3)
 
     def x(self, at: float) -> float:
+        """Return the horizontal place of a time."""
         share = min(max((at - self._since) / self._length, 0.0), 1.0)
         return round(_LEFT + share * (WIDTH - _LEFT - _RIGHT), 1)
 
     def y(self, value: float) -> float:
+        """Return the vertical place of a value."""
         return round(
             HEIGHT - _BOTTOM - min(max(value / self.top, 0.0), 1.0) * (HEIGHT - _TOP - _BOTTOM), 1
         )

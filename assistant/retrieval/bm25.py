@@ -63,7 +63,7 @@ _PREFIX = 5
 """The least length of a stem that also stands for longer words: depend, dependencies."""
 
 Terms = tuple[frozenset[str], ...]
-"""For each word of a question, the stems that count as it."""
+"""The stems that count as each word of a question."""
 
 
 def stems(text: str) -> list[str]:

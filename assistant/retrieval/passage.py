@@ -13,6 +13,8 @@ Where = Literal["docs", "logs"]
 
 
 class Passage(msgspec.Struct, frozen=True):
+    """Quote a part of the manual or of a log."""
+
     where: Where
     file: str
     """`README.md`, or the path of a job's log."""

@@ -154,6 +154,7 @@ def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
 
 
 def main() -> None:
+    """Write the card of the model in a folder."""
     parser = argparse.ArgumentParser(description="Write the card of a trained model.")
     parser.add_argument("folder", type=Path)
     folder: Path = parser.parse_args().folder

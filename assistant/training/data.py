@@ -76,11 +76,13 @@ class Pool:
 
     @classmethod
     def join(cls, pools: Iterable[Pool]) -> Pool:
+        """Join pools of samples into one."""
         parts = zip(*((p.tokens, p.lengths, p.begins) for p in pools), strict=True)
         return cls(*(np.concatenate(part) for part in parts))
 
     @classmethod
     def load(cls, file: Path) -> Pool:
+        """Return the samples stored in a file."""
         with np.load(file, allow_pickle=False) as stored:
             return cls(
                 stored["tokens"],
@@ -89,6 +91,7 @@ class Pool:
             )
 
     def save(self, file: Path) -> None:
+        """Store the samples in a file."""
         np.savez_compressed(
             file,
             tokens=self.tokens,
@@ -193,6 +196,7 @@ def _piece(folder: Path, briefs: float, longest: int, work: tuple[int, int]) -> 
 
 
 def main() -> None:
+    """Make the samples, and print how many they are."""
     parser = argparse.ArgumentParser(description="Make the samples that a model learns from.")
     parser.add_argument("folder", type=Path)
     for name, default in {

@@ -229,6 +229,7 @@ def judged(engine: Engine, facts: tuple[Fact, ...], question: str | None) -> Jud
 
 
 def main() -> None:
+    """Evaluate the model in a folder, and store the results there."""
     parser = argparse.ArgumentParser(description="Evaluate a trained model on what it never saw.")
     parser.add_argument("folder", type=Path)
     parser.add_argument("--routings", type=int, default=600)

@@ -55,14 +55,17 @@ class Phrasing(NamedTuple):
 
 
 class Grammar(NamedTuple):
+    """Hold the lists, phrasings and replaceable words of a language."""
+
     lists: dict[str, list[Phrasing]]
     sections: dict[tuple[str, str], list[Phrasing]]
     same: dict[str, list[str]]
-    """For a word or several, what may stand in their place."""
+    """The replacements of a word or of several."""
 
 
 @cache
 def grammar(language: str) -> Grammar:
+    """Read the grammar of a language."""
     found, at = Grammar({}, {}, {}), list[Phrasing]()
     files = sorted((_GRAMMARS / language).glob("*.txt"))
     for voice, raw in (

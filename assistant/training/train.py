@@ -116,6 +116,7 @@ class Trainer:
 
     @property
     def seconds(self) -> float:
+        """Return the seconds trained so far."""
         return self.earlier + time.monotonic() - self._began
 
     def run(self) -> None:
@@ -288,6 +289,7 @@ def _in_order(pool: Pool, tokens: int) -> Iterator[np.ndarray[tuple[int], np.dty
 
 
 def main() -> None:
+    """Train a model from the command line."""
     parser = argparse.ArgumentParser(description="Train the assistant's own model.")
     parser.add_argument("folder", type=Path)
     for name, default in vars(Plan()).items():

@@ -11,10 +11,12 @@ from assistant.intents.masks import NUMBER_WORDS
 
 
 def words(text: str) -> tuple[str, ...]:
+    """Return the words of a text."""
     return tuple(text.split())
 
 
 def number(random: Random, least: int, most: int, spelt: float) -> str:
+    """Draw a number, sometimes spelt out."""
     number = str(random.randint(least, most))
     words = [word for word, meaning in NUMBER_WORDS.items() if meaning == number]
     return random.choice(words) if words and random.random() < spelt else number

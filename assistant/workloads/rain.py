@@ -84,6 +84,7 @@ class _Tally:
         return 2.0 * self._engine.model.parameters * self.tokens
 
     def write(self, random: Random) -> None:
+        """Write one text about a random machine, and time it."""
         from assistant.engine.engine import EngineAuthor
         from assistant.workloads.random_machines import random_facts
         from assistant.writing.writer import write
@@ -98,6 +99,7 @@ class _Tally:
             self.invented += bool(_numbers(text) - _known_numbers(facts))
 
     def story(self) -> str:
+        """Return the counts and rates in a line."""
         count, seconds = len(self.took), sum(self.took)
         return (
             f"the configured model {self._engine.name}: {self.held} of {count} texts held, "

@@ -59,6 +59,8 @@ def trained_for(path: str | Path) -> bool:
 
 
 class Compact(NamedTuple):
+    """Hold the input of a small model, and what its slots stand for."""
+
     text: str
     """The user's part of the prompt."""
     slots: tuple[Fact, ...]
@@ -136,6 +138,7 @@ class _CompactWriter:
         self._covered: set[str] = set()
 
     def brief(self) -> Compact:
+        """Return the input for a brief."""
         for subject, names in _OTHERS.items():
             self._line(subject, subject, "", names)
         required = self._job_lines(self._jobs)
@@ -144,10 +147,12 @@ class _CompactWriter:
         return self._done("brief", required)
 
     def asked_jobs(self, jobs: Iterable[str]) -> Compact:
+        """Return the input for an answer about the jobs named by number."""
         known = [job for job in jobs if job in self._jobs]
         return self._done("job" if known else "job unknown", self._job_lines(known))
 
     def asked_states(self, states: set[str]) -> Compact:
+        """Return the input for an answer about jobs in some states."""
         found = [job for job in self._jobs if self._word(job, "state") in states]
         return self._done(
             f"jobs {' '.join(state for state in _STATES if state in states)}",
@@ -155,6 +160,7 @@ class _CompactWriter:
         )
 
     def asked_devices(self, devices: Sequence[str], asked: set[str]) -> Compact:
+        """Return the input for an answer about topics of devices."""
         wanted = [topic for topic in TOPICS if topic in asked]
         required = []
         for i, device in enumerate(devices[:MOST_DEVICES], 1):

@@ -32,6 +32,8 @@ _ENDS = (".", "!", "?")
 
 
 class Verdict(NamedTuple):
+    """Judge a text up to a place."""
+
     value: float
     """From -1 to 1."""
     refused: str = ""
@@ -61,9 +63,9 @@ class Node(Generic[P]):
     parent: Node[P] | None = None
     children: list[Node[P]] = field(default_factory=list)
     tried: int = 0
-    """How often a child was written, in other words or the same."""
+    """The number of children written, in other words or the same."""
     weight: int = 1
-    """How often this sentence was written."""
+    """The number of times this sentence was written."""
     visits: int = 0
     total: float = 0.0
     verdict: Verdict | None = None
@@ -94,7 +96,7 @@ class Rain(Generic[P]):
     ) -> None:
         self.written = 0
         self.rewound = 0
-        """How often the text returned to its root other than for the next sentence."""
+        """The number of returns to the root other than for the next sentence."""
         self._author, self._judge, self._limits = author, judge, limits or SearchLimits()
         self._seeds = itertools.count(1)
         self._why = "it was never written"

@@ -35,6 +35,8 @@ SYSTEM = (
 
 
 class Written(NamedTuple):
+    """Hold a text, and who wrote it."""
+
     text: str
     writer: str
     """`template` or `model NAME`."""

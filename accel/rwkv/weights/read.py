@@ -46,6 +46,7 @@ def _inode(source: Path) -> int | None:
 
 
 def read_safetensors(file: Path) -> dict[str, Tensor]:
+    """Return all tensors in a .safetensors file. Raises ModelError if it is damaged."""
     try:
         return load_file(file)
     except (SafetensorError, OSError) as e:

@@ -30,6 +30,7 @@ def counted(count: int, noun: str) -> str:
 
 
 def paragraph(*sentences: str) -> str:
+    """Join the sentences that are not empty."""
     return " ".join(filter(None, sentences))
 
 
@@ -39,6 +40,7 @@ def listed(things: Sequence[str]) -> str:
 
 
 def are(things: Sequence[str]) -> str:
+    """Return `is` for one thing, otherwise `are`."""
     return "is" if len(things) == 1 else "are"
 
 
