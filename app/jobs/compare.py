@@ -1,4 +1,4 @@
-"""Two chosen jobs side by side."""
+"""Compare two jobs side by side."""
 
 from __future__ import annotations
 
@@ -18,18 +18,17 @@ from scheduler.protocol.snapshot import Snapshot
 
 
 class JobCompare(QWidget):
-    """What differs stands out; what is the same can be left out."""
+    """Show two jobs. Lines that differ stand out, and the others can be hidden."""
 
     def __init__(self) -> None:
         super().__init__()
         self.title = label(strong=True)
         self.count = label(size="small", meaning="muted")
-        self.only = QCheckBox("Only what differs")
+        self.only = QCheckBox("Only differences")
         self.only.toggled.connect(self._paint)
         self.text = SafeText()
-        self.text.setAccessibleName("Two jobs side by side")
         self.text.setAccessibleName("Comparison")
-        self._pairs: tuple[Pair, ...] = ()
+        self._pairs: tuple[JobPair, ...] = ()
         self._heads = ("", "")
         header = row(self.title, self.count, self.only, spacing=theme.M)
         header.setStretch(1, 1)
@@ -40,7 +39,7 @@ class JobCompare(QWidget):
         self.setLayout(column(card(inner)))
 
     def show_jobs(self, left: Job, right: Job, snapshot: Snapshot) -> None:
-        """Show two jobs of the snapshot."""
+        """Compare two jobs of the snapshot."""
         pairs, heads = compare(left, right, snapshot), (f"Job {left.id}", f"Job {right.id}")
         if (pairs, heads) == (self._pairs, self._heads):
             return
@@ -66,17 +65,16 @@ class JobCompare(QWidget):
                 values = "".join(
                     f'<td style="color:{color}">{escape(v)}</td>' for v in (pair.left, pair.right)
                 )
-                cells.append(
-                    f'<tr><td style="color:{muted}; white-space:nowrap">{escape(pair.caption)}</td>{values}</tr>'
-                )
+                style = f"color:{muted}; white-space:nowrap"
+                cells.append(f'<tr><td style="{style}">{escape(pair.caption)}</td>{values}</tr>')
         self.text.setHtml(
             f'<table width="100%" cellspacing="0" cellpadding="2">{"".join(cells)}</table>'
         )
 
 
 @dataclass(frozen=True)
-class Pair:
-    """One thing of both; empty where one has none of it."""
+class JobPair:
+    """Hold one fact of both jobs; empty for a job without it."""
 
     caption: str
     left: str
@@ -84,19 +82,20 @@ class Pair:
 
     @property
     def differs(self) -> bool:
+        """Return whether the jobs differ here."""
         return self.left != self.right
 
 
-def compare(left: Job, right: Job, snapshot: Snapshot) -> tuple[Pair, ...]:
-    """Everything that is known of either, in the order of a job's details; each parameter by itself."""
-    one, other = _told(left, snapshot), _told(right, snapshot)
+def compare(left: Job, right: Job, snapshot: Snapshot) -> tuple[JobPair, ...]:
+    """Return all facts of both jobs in the order of a job's details; each parameter is a fact."""
+    one, other = _facts(left, snapshot), _facts(right, snapshot)
     captions = dict.fromkeys([*one, *other])
-    pairs = [Pair(c, one.get(c, ""), other.get(c, "")) for c in captions]
+    pairs = [JobPair(c, one.get(c, ""), other.get(c, "")) for c in captions]
     results = result_of(left), result_of(right)
     if results[0] is not None and results[1] is not None and results[0].tflops > 0:
         change = 100 * (results[1].tflops / results[0].tflops - 1)
         pairs = [
-            Pair(p.caption, p.left, f"{p.right} ({change:+.1f} %)")
+            JobPair(p.caption, p.left, f"{p.right} ({change:+.1f} %)")
             if p.caption == "TFLOP/s" and p.differs
             else p
             for p in pairs
@@ -104,15 +103,15 @@ def compare(left: Job, right: Job, snapshot: Snapshot) -> tuple[Pair, ...]:
     return tuple(pairs)
 
 
-def _told(job: Job, snapshot: Snapshot) -> dict[str, str]:
+def _facts(job: Job, snapshot: Snapshot) -> dict[str, str]:
     made, shown = details(job, snapshot), job_row(job, device_labels(snapshot), snapshot.time)
     params = {f"  {name}": value for name, value in job.spec.params.items()}
     facts = {caption: value for caption, value in made.facts if caption != "Parameters"}
-    told = {
+    rows = {
         "Name": job.spec.name,
         "State": shown.state,
         "Ran for": shown.duration,
         **params,
         **facts,
     }
-    return {caption: value for caption, value in told.items() if value}
+    return {caption: value for caption, value in rows.items() if value}

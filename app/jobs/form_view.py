@@ -1,4 +1,4 @@
-"""The form that queues any command: while it is filled in, it says where and when the job would start."""
+"""Edit a job, with a forecast of where and when it would start."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from scheduler.protocol.jobs import Forecast, Job, Spec
 from scheduler.protocol.snapshot import Snapshot
 from scheduler.verbs.submit import Foresee
 
-NO_COMMAND = "Type a command: it runs as it is, without a shell."
+NO_COMMAND = "Enter a command. It runs without a shell."
 _TYPING_MS = 250
 _RENEW_S = 2.0
 """Seconds after which a forecast is renewed, since the queue changes."""
 
 
 class JobFormView(QWidget):
-    """Edits a job and queues it. Ctrl+Return queues the job, Esc closes the form."""
+    """Edit and queue a job. Ctrl+Return queues the job, Esc closes the form."""
 
     queued = Signal(int)
     """Carries the number of the job that was queued."""
@@ -43,7 +43,7 @@ class JobFormView(QWidget):
             lambda: self._put("where", self.where.currentData() or "")
         )
         self._away: list[QWidget] = []
-        """What is seen where there are clusters."""
+        """The widgets that are shown if there are clusters."""
         self.said = label(NO_COMMAND, meaning="muted", wrap=True)
         self.said.setAccessibleName("Where and when it would start")
         self.queue = button("Queue job", kind="primary", tooltip="Ctrl+Return")
@@ -88,9 +88,9 @@ class JobFormView(QWidget):
             self._request_forecast()
 
     def _offer(self, places: list[str]) -> None:
-        """Let these be chosen from: clusters by name. Where there are none, it is no question."""
+        """Offer these places; without clusters there is no choice to show."""
         if places != [self.where.itemData(at) for at in range(self.where.count())]:
-            blocked = self.where.blockSignals(True)  # what is chosen stays
+            blocked = self.where.blockSignals(True)  # the choice stays
             self.where.clear()
             for place in places:
                 self.where.addItem(place or HERE, place)
@@ -100,7 +100,7 @@ class JobFormView(QWidget):
             widget.setVisible(len(places) > 1)
 
     def _check(self) -> None:
-        """Show what is wrong, and ask about the rest once nobody types any more."""
+        """Show errors now, and a forecast when the user stops typing."""
         self.editors["env"].setEnabled(bool(self.form.values["where"]))
         wrong = self.form.errors()
         for name, editor in self.editors.items():
@@ -110,9 +110,11 @@ class JobFormView(QWidget):
         self.queue.setEnabled(spec is not None)
         if wrong:
             name, message = next(iter(wrong.items()))
-            self._say(f"{next(f.label for f in FIELDS if f.name == name)}: {message}", "failed")
+            self._show_message(
+                f"{next(f.label for f in FIELDS if f.name == name)}: {message}", "failed"
+            )
         elif spec is None:
-            self._say(NO_COMMAND, "muted")
+            self._show_message(NO_COMMAND, "muted")
         self._typing.start()
 
     def _spec(self, errors: dict[str, str]) -> Spec | None:
@@ -138,20 +140,22 @@ class JobFormView(QWidget):
         """Show the forecast, unless the form was changed since it was requested."""
         if spec is self._forecast and self._snapshot is not None:
             text = forecast_text(forecast, device_labels(self._snapshot), self._snapshot.time)
-            self._say(f"Queued now, {text}.", "" if forecast.wait is None else "muted")
+            self._show_message(f"Queued now, {text}.", "" if forecast.wait is None else "muted")
 
     def _show_refusal(self, spec: Spec, message: str) -> None:
         if spec is self._forecast:
-            self._say(message, "failed")
+            self._show_message(message, "failed")
 
     def _send(self) -> None:
         if self.queue.isEnabled() and (request := self.form.submission()) is not None:
-            self._link.send(self, request, self._close, lambda text: self._say(text, "failed"))
+            self._link.send(
+                self, request, self._close, lambda text: self._show_message(text, "failed")
+            )
 
     def _close(self, reply: Job | tuple[Job, ...]) -> None:
         self.queued.emit((reply if isinstance(reply, Job) else reply[0]).id)
 
-    def _say(self, text: str, meaning: str) -> None:
+    def _show_message(self, text: str, meaning: str) -> None:
         set_text(self.said, text)
         theme.mark(self.said, "meaning", meaning)
 

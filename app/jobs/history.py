@@ -1,4 +1,4 @@
-"""The jobs that the daemon found for the table, page by page: far more ended than a snapshot can show, and more may wait."""
+"""Hold the jobs that the daemon found for the table, page by page: more than a snapshot shows."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from scheduler.protocol.jobs import Job
 from scheduler.protocol.search import NEWEST, Search, matches
 
 PATIENCE_S = 5.0
-"""Seconds after which a page that could not be read is asked for again."""
+"""Seconds after which a page that could not be read is requested again."""
 pack, unpack = msgspec.json.Encoder().encode, msgspec.json.Decoder(Job).decode
 
 
 class JobHistory:
-    """Holds the pages of one search at a time."""
+    """Hold the pages of one search at a time."""
 
     def __init__(self) -> None:
         self.search: Search | None = None
         self.ended: dict[int, bytes] = {}
-        """As JSON: a hundred thousand jobs as objects are several times as large, and hold up the garbage collector and so the window."""
+        """Ended jobs as JSON: a hundred thousand objects would slow the garbage collector down."""
         self.numbers: list[int] = []
-        """Of those in `ended`, the newest first."""
+        """The keys of `ended`, highest first."""
         self.edition = 0
-        """One more whenever one of `ended` has become another."""
+        """A count of the changes of jobs in `ended`."""
         self.active: dict[int, Job] = {}
-        """Those that waited when they were found."""
+        """Jobs that had not ended when they were found."""
         self._changed: set[int] = set()
-        self.asked = False
-        """A page is on its way."""
+        self.loading = False
+        """A page was requested and has not come."""
         self._before: int | None = NEWEST
         self._failed: float | None = None
         self._now = 0.0
@@ -40,36 +40,36 @@ class JobHistory:
 
     @property
     def more(self) -> bool:
-        """Whether there may be another page, and nobody has asked for it."""
+        """Return whether another page can be requested."""
         return (
             self.search is not None
-            and not self.asked
+            and not self.loading
             and self._before is not None
             and self._failed is None
         )
 
     @property
-    def unread(self) -> bool:
-        """Whether nobody has asked for the first page yet."""
+    def is_new(self) -> bool:
+        """Return whether the first page was not requested yet."""
         return self.more and self._before == NEWEST
 
     @property
-    def whole(self) -> bool:
-        """Whether all that there is has come."""
+    def complete(self) -> bool:
+        """Return whether all pages have come."""
         return self._before is None
 
-    def look_for(self, search: Search | None) -> None:
-        """Begin anew, with these; None: the snapshots have them all."""
+    def start(self, search: Search | None) -> None:
+        """Forget all jobs and start another search; None if the snapshots hold all of its jobs."""
         self.search, self._before = search, NEWEST
         self._changed.update(self.active)
         self.ended, self.active, self.numbers = {}, {}, []
-        self.asked, self._failed = False, None
+        self.loading, self._failed = False, None
 
-    def ask(self) -> SearchJobs | None:
-        """The request for the next page, where there is one to ask for."""
+    def next_request(self) -> SearchJobs | None:
+        """Return the request for the next page, or None if there is none."""
         if self.search is None or not self.more:
             return None
-        self.asked = True
+        self.loading = True
         return SearchJobs(self.search, self._before or NEWEST)
 
     def take(self, request: SearchJobs, jobs: Iterable[Job], before: int | None) -> None:
@@ -79,32 +79,33 @@ class JobHistory:
             before: Where the next page begins; None if this is the last one.
         """
         if request.search == self.search and request.before == self._before:
-            self.asked, self._before = False, before
+            self.loading, self._before = False, before
             for job in jobs:
                 self._put(job)
 
     def add(self, job: Job) -> None:
-        """One that was fetched by its number."""
+        """Add a job that was requested by its number."""
         self._put(job)
 
     def job(self, number: int) -> Job | None:
-        """One that was found."""
+        """Return a job that was found."""
         packed = self.ended.get(number)
         return self.active.get(number) if packed is None else unpack(packed)
 
     def changed(self) -> set[int]:
-        """The numbers of those in `active` that came, went or became another since this was asked last."""
+        """Return the numbers of the jobs in `active` that changed since the last call."""
         changed, self._changed = self._changed, set()
         return changed
 
     def fail(self) -> None:
-        """The page could not be read."""
-        self.asked, self._failed = False, self._now
+        """Note that the page could not be read."""
+        self.loading, self._failed = False, self._now
 
-    def keep(self, jobs: Iterable[Job], now: float) -> None:
-        """What a snapshot tells: the jobs that have ended stay, also where the next ones tell of others.
+    def update(self, jobs: Iterable[Job], now: float) -> None:
+        """Take the jobs of a snapshot, and keep those that ended.
 
-        Where none is among those of the last snapshot, some ended of which no snapshot told: what is known has gaps, and is asked for anew.
+        If none of them was in the last snapshot, others ended that no snapshot held: then all
+        pages are loaded again.
         """
         self._now = now
         if self._failed is not None and not 0 <= now - self._failed < PATIENCE_S:
@@ -114,9 +115,9 @@ class JobHistory:
             if not job.active:
                 ended[job.id] = job
             if job.id in self.active:
-                self._put_active(job)  # it may run by now
+                self._put_active(job)  # the job may run now
         if self._last and not self._last & ended.keys():
-            self.look_for(self.search)
+            self.start(self.search)
         self._last = frozenset(ended)
         for job in ended.values():
             if (
@@ -128,9 +129,7 @@ class JobHistory:
 
     def _put(self, job: Job) -> None:
         if job.active:
-            if (
-                job.id not in self.ended
-            ):  # what a page says of it may be older than what a snapshot said
+            if job.id not in self.ended:  # a page may be older than a snapshot
                 self._put_active(job)
         else:
             if self.active.pop(job.id, None) is not None:

@@ -1,4 +1,4 @@
-"""Two small charts of a job's devices during its time: utilisation and memory."""
+"""Draw the utilisation and the memory of a job's devices while it runs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _HEIGHT = 132
 
 
 class JobCharts(QWidget):
-    """Hidden where there is nothing to draw."""
+    """Show both charts; hidden while there is nothing to draw."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -36,7 +36,7 @@ class JobCharts(QWidget):
         self._recolor()
 
     def show_job(self, job: Job, state: State) -> None:
-        """Draw what is known of it now."""
+        """Draw the charts of a job."""
         snapshot = state.snapshot
         made = job_charts(job, state, min(card.view.pixels for card in self.cards.values()))
         self.setVisible(bool(made))
@@ -61,22 +61,28 @@ class JobCharts(QWidget):
             made.view.recolor()
 
 
-_MEANING = "own: of the job's processes alone, as far as the driver tells it of each process; its share of the multiprocessors, its memory"
+_OWN_HELP = "own: what the job's processes alone use, if the driver reports it for each process"
 OWN = "/job"
-"""Ends the name of a curve of the job's own share of a device."""
+"""The ending of the name of a curve of the job's own usage."""
 
 
 @dataclass(frozen=True)
 class JobChart:
+    """Hold one chart of a job."""
+
     chart: ChartModel
     limits: tuple[float, float]
-    """Both ends of the time axis, seconds since the epoch."""
+    """Both ends of the time axis, in seconds since the epoch."""
     series: dict[str, tuple[Floats, Floats]]
-    """Times (s) and values (the chart's unit), [n] each: of each device, by its id, and of the job's own share, by that with OWN."""
+    """Times (s) and values (the chart's unit), [n] each, by device id, or that with OWN."""
 
 
 def job_charts(job: Job, state: State, pixels: int) -> tuple[JobChart, ...]:
-    """One for each of FIELDS, about as many points as `pixels`; none where it held no device in the time that is remembered."""
+    """Return a chart for each of FIELDS, or none if the job held no device in the known time.
+
+    Args:
+        pixels: The approximate number of points.
+    """
     snapshot, began = state.snapshot, started(job)
     held = () if isinstance(job.state, Queued) else job.state.devices
     if snapshot is None or began is None or not held:
@@ -109,9 +115,9 @@ def job_charts(job: Job, state: State, pixels: int) -> tuple[JobChart, ...]:
 
 
 def _with_own(chart: ChartModel, device: str, value: float) -> ChartModel:
-    """The chart with what the job itself has now, beside the value of its device; of a job that has ended nothing is now."""
+    """Return the chart with the job's own current value beside the value of its device."""
     text = (
         "" if np.isnan(value) else f"own {value:.1f}" if chart.unit == "GiB" else f"own {value:.0f}"
     )
     values = (*chart.values, CurrentValue(device + OWN, "", text)) if chart.values else ()
-    return msgspec.structs.replace(chart, values=values, tooltip=f"{chart.tooltip}\n{_MEANING}")
+    return msgspec.structs.replace(chart, values=values, tooltip=f"{chart.tooltip}\n{_OWN_HELP}")

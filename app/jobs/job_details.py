@@ -1,4 +1,4 @@
-"""Everything about one job, its log, and what can be done with it."""
+"""Show one job with its facts, charts, timeline and log."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from scheduler.verbs.jobs import GetTimeline
 
 
 class JobDetails(QWidget):
-    """Shows one job, its log and its timeline, and cancels, holds or reports on it."""
+    """Show one job, and cancel, hold, move, repeat or report on it."""
 
     repeated = Signal(int)
     """The user wants the job with this number to run again."""
@@ -40,27 +40,29 @@ class JobDetails(QWidget):
         super().__init__()
         self._state, self._link = state, link
         self._shown: Job | None = None
-        self._story: tuple[tuple[str, str], ...] = ()
+        self._table: tuple[tuple[str, str], ...] = ()
         self._events: tuple[Event, ...] = ()
-        self._read: Chapter | None = None
+        self._timeline_key: TimelineKey | None = None
         self._tail: LogTail | None = None
-        self._asked = False
+        self._loading = False
         self.title = label(strong=True)
         self.state = label()
         self.doing = elided(meaning="muted")
-        self.earlier = button("Earlier", tooltip="Before the job above it (Alt+Up)")
-        self.later = button("Later", tooltip="After the job below it (Alt+Down)")
+        self.earlier = button("Earlier", tooltip="Move it before the job above it (Alt+Up)")
+        self.later = button("Later", tooltip="Move it after the job below it (Alt+Down)")
         self.hold = button("Hold", tooltip="Do not start it until it is released (Ctrl+H)")
-        self.cancel = button("Cancel", tooltip="Take it from the queue, or end its processes (Del)")
+        self.cancel = button(
+            "Cancel", tooltip="Remove it from the queue, or end its processes (Del)"
+        )
         self.report = button(
             "Report", tooltip="Save a report on this job: HTML, PDF or Markdown (Ctrl+Shift+R)"
         )
-        self.again = button("Run again", tooltip="Queue the same command once more (Ctrl+R)")
+        self.again = button("Run again", tooltip="Queue the same command again (Ctrl+R)")
         self.earlier.clicked.connect(lambda: self.moved.emit(-1))
         self.later.clicked.connect(lambda: self.moved.emit(1))
         self.hold.clicked.connect(self._hold)
         self.cancel.clicked.connect(self._cancel)
-        self.again.clicked.connect(self._again)
+        self.again.clicked.connect(self._repeat)
         self.report.clicked.connect(self._report)
         self.facts = SafeText()
         self.facts.setAccessibleName("About the job")
@@ -93,10 +95,10 @@ class JobDetails(QWidget):
         self.setLayout(column(card(inner)))
 
     def show_job(self, job: Job, snapshot: Snapshot) -> None:
-        """Show a job of the snapshot. What is not in there is asked for, once for each change."""
+        """Show a job of the snapshot; request its log and timeline after each change."""
         if self._tail is None or self._tail.job != job.id:
-            self._tail, self._asked, self._events = LogTail(job.id), False, ()
-            self._story = ()
+            self._tail, self._loading, self._events = LogTail(job.id), False, ()
+            self._table = ()
             self.output.clear()
         ended = (
             self._shown is not None
@@ -106,7 +108,7 @@ class JobDetails(QWidget):
         )
         self._shown = job
         shown = details(job, snapshot)
-        self._tell(story(shown, self._events, snapshot.time))
+        self._show_table(fact_table(shown, self._events, snapshot.time))
         set_text(self.title, shown.title)
         set_text(self.state, shown.state)
         theme.mark(self.state, "meaning", shown.meaning)
@@ -116,8 +118,8 @@ class JobDetails(QWidget):
             one.setVisible(isinstance(job.state, Queued))
         self.hold.setText("Release" if job.spec.hold else "Hold")
         self.cancel.setVisible(job.active)
-        if self._read != (now := chapter(job, snapshot.time)):
-            self._read = now
+        if self._timeline_key != (now := timeline_key(job, snapshot.time)):
+            self._timeline_key = now
             self._link.send(
                 self,
                 GetTimeline(job.id),
@@ -126,7 +128,7 @@ class JobDetails(QWidget):
                 background=True,
             )
         if job.active or ended or self._tail.offset is None:
-            self._want()
+            self._load_log()
 
     def draw(self, job: Job) -> None:
         """Draw the charts of the job."""
@@ -139,20 +141,20 @@ class JobDetails(QWidget):
 
     def _retry_events(self, message: str) -> None:
         """Read the timeline again at the next refresh."""
-        self._read = None
+        self._timeline_key = None
         self._report_failure(message)
 
     def _take_log(self, job: int, piece: Output) -> None:
         """Add a piece of the log. Follow its end, unless the user scrolled away from it."""
         if self._tail is None or job != self._tail.job:
             return
-        self._asked = False
+        self._loading = False
         if text := self._tail.feed(*piece):
             self.output.add(text)
 
     def _retry_log(self, message: str) -> None:
         """Read the log again at the next refresh."""
-        self._asked = False
+        self._loading = False
         self._report_failure(message)
 
     def _report_failure(self, message: str) -> None:
@@ -161,16 +163,16 @@ class JobDetails(QWidget):
 
     def changeEvent(self, event: QEvent) -> None:
         if event.type() == QEvent.Type.PaletteChange and self._shown is not None:
-            self.facts.show_table(self._story)
+            self.facts.show_table(self._table)
         super().changeEvent(event)
 
-    def _tell(self, rows: tuple[tuple[str, str], ...]) -> None:
-        """Where the same job's facts changed, the reader stays where they are."""
-        if rows == self._story:
+    def _show_table(self, rows: tuple[tuple[str, str], ...]) -> None:
+        """Show other facts, and keep the reader's place."""
+        if rows == self._table:
             return
         bar = self.facts.verticalScrollBar()
-        at = bar.value() if self._story else 0
-        self._story = rows
+        at = bar.value() if self._table else 0
+        self._table = rows
         self.facts.show_table(rows)
         bar.setValue(at)
 
@@ -183,7 +185,7 @@ class JobDetails(QWidget):
         if self._shown is not None and self._shown.active:
             self._link.send(self, Cancel(self._shown.id))
 
-    def _again(self) -> None:
+    def _repeat(self) -> None:
         if self._shown is not None:
             self.repeated.emit(self._shown.id)
 
@@ -202,9 +204,9 @@ class JobDetails(QWidget):
         done = f"Report written to {file}"
         self._link.send(self, WriteReport(job, file), lambda _: self._link.succeeded.emit(done))
 
-    def _want(self) -> None:
-        if self._tail is not None and not self._asked:
-            self._asked = True
+    def _load_log(self) -> None:
+        if self._tail is not None and not self._loading:
+            self._loading = True
             job = self._tail.job
             self._link.send(
                 self,
@@ -218,21 +220,23 @@ class JobDetails(QWidget):
 RENEW_S = 5.0
 """Seconds after which a timeline is read again: other programs may add to it."""
 
-Chapter = tuple[int, str, int, bool, float | None, Spec, float]
+TimelineKey = tuple[int, str, int, bool, float | None, Spec, float]
 
 
-def chapter(job: Job, now: float) -> Chapter:
+def timeline_key(job: Job, now: float) -> TimelineKey:
     """Return a value that differs where the job's timeline may have changed."""
     stopping = isinstance(job.state, Running) and job.state.stopping
     return job.id, job.status, job.tries, stopping, job.place, job.spec, now // RENEW_S
 
 
 _SHORT = 240
-"""Characters of a fact that are shown before the others; the rest follows after the timeline, so that no command fills the page."""
+"""Characters of a fact that are shown at once; a longer fact is repeated whole at the end."""
 
 
-def story(details: JobFacts, events: Sequence[Event], now: float) -> tuple[tuple[str, str], ...]:
-    """Captions and values: why it waits or ended before all else, then the facts, then one line an event, then what is long."""
+def fact_table(
+    details: JobFacts, events: Sequence[Event], now: float
+) -> tuple[tuple[str, str], ...]:
+    """Return captions and values: the reason, the other facts, the events, and long facts."""
     first = tuple(fact for fact in details.facts if fact[0] == "Reason")
     rest = tuple((name, _beginning(text)) for name, text in details.facts if name != "Reason")
     long = tuple(
@@ -253,5 +257,5 @@ def _beginning(text: str) -> str:
     return (
         text
         if len(text) <= _SHORT
-        else f"{text[:_SHORT]}… ({len(text)} characters: whole at the end)"
+        else f"{text[:_SHORT]}… ({len(text)} characters; the whole text is at the end)"
     )

@@ -1,4 +1,4 @@
-"""The jobs as the table lists them: what runs, what waits in its turn, what has ended; searched and filtered."""
+"""List, search and filter jobs: running ones first, then waiting ones in order, then ended ones."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ TIMES = {
     "Last week": 7 * 86400.0,
     "Last 30 days": 30 * 86400.0,
 }
-"""Seconds back; 0: from the beginning."""
-_LOOKED_AT = 5000
-"""Lines of ended jobs that are kept."""
+"""The time of each choice in seconds; 0 for all jobs."""
+_CACHED = 5000
+"""The number of lines of ended jobs that are kept."""
 
 
 @dataclass(frozen=True)
-class Line:
-    """One job of the table."""
+class JobLine:
+    """Hold what the table shows of one job."""
 
     id: int
     row: JobRow
@@ -61,20 +61,26 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
-    """A job that waits, and what was made of it."""
+class _WaitingJob:
+    """Hold a waiting job with its line and its place in the queue."""
 
     job: Job
     turn: tuple[int, float, int]
-    line: Line
+    line: JobLine
 
 
-def _nothing(number: int) -> Line:
+def _no_line(number: int) -> JobLine:
     raise KeyError(number)
 
 
-def search_for(text: str, kind: str, seconds: float, snapshot: Snapshot) -> Search:
-    """What was typed and chosen as a search: words, group:NAME and gpu:INDEX; `kind` is EVERY or one of KINDS, `seconds` one of TIMES."""
+def parse_search(text: str, kind: str, seconds: float, snapshot: Snapshot) -> Search:
+    """Return the search that the user typed and chose.
+
+    Args:
+        text: Words, group:NAME and gpu:INDEX.
+        kind: EVERY or one of KINDS.
+        seconds: One of TIMES.
+    """
     words, group, device = [], None, ""
     for word in text.split():
         name, colon, value = word.partition(":")
@@ -100,8 +106,11 @@ def search_for(text: str, kind: str, seconds: float, snapshot: Snapshot) -> Sear
     )
 
 
-def elsewhere(search: Search) -> Search | None:
-    """What to ask the daemon for: a snapshot has all jobs that run, and those that are next, which are enough where all are shown."""
+def history_search(search: Search) -> Search | None:
+    """Return what the daemon must be asked for.
+
+    A snapshot holds all running jobs and the next waiting ones, which suffice without a filter.
+    """
     if search.outcomes == OUTCOMES_OF[RUNNING]:
         return None
     idle = (search.text, search.group, search.device) == ("", None, "")
@@ -109,35 +118,41 @@ def elsewhere(search: Search) -> Search | None:
     return msgspec.structs.replace(search, outcomes=wanted)
 
 
-class Lines(Sequence[Line]):
-    """The lines of the table, by their places. Those of jobs that ended are made as they are looked at: few of many ever are."""
+class JobLines(Sequence[JobLine]):
+    """Hold the lines of the table in order. JobLines of ended jobs are made when they are read."""
 
     def __init__(
         self,
-        active: Sequence[Line] = (),
+        active: Sequence[JobLine] = (),
         ended: Sequence[int] = (),
-        make: Callable[[int], Line] = _nothing,
+        make: Callable[[int], JobLine] = _no_line,
         edition: int = 0,
     ) -> None:
-        """`ended`: numbers, the highest first, of which `make` makes lines; `edition` is another where one of these has become another."""
+        """Hold lines.
+
+        Args:
+            ended: Numbers of ended jobs, highest first.
+            make: Makes the line of an ended job.
+            edition: Differs if an ended job has changed.
+        """
         self.ids = [*(line.id for line in active), *ended]
         self.active = {line.id: line for line in active}
         self.edition = edition
         self._make = make
 
-    def line(self, number: int) -> Line:
-        """That of a job."""
+    def line(self, number: int) -> JobLine:
+        """Return the line of a job."""
         return self.active.get(number) or self._make(number)
 
     def place(self, number: int | None) -> int | None:
-        """The row of a job; None where it has none."""
+        """Return the row of a job, or None."""
         try:
             return self.ids.index(number)  # type: ignore[arg-type]  # None is in no list
         except ValueError:
             return None
 
-    def within(self, ids: list[int]) -> Lines:
-        """The same lines in other places: `ids` itself, which may go on changing."""
+    def ordered(self, ids: list[int]) -> JobLines:
+        """Return these lines in another order. `ids` itself is kept, and may change later."""
         made = copy(self)
         made.ids = ids
         return made
@@ -146,12 +161,12 @@ class Lines(Sequence[Line]):
         return len(self.ids)
 
     @overload
-    def __getitem__(self, at: int) -> Line: ...
+    def __getitem__(self, at: int) -> JobLine: ...
 
     @overload
-    def __getitem__(self, at: slice) -> list[Line]: ...
+    def __getitem__(self, at: slice) -> list[JobLine]: ...
 
-    def __getitem__(self, at: int | slice) -> Line | list[Line]:
+    def __getitem__(self, at: int | slice) -> JobLine | list[JobLine]:
         return (
             self.line(self.ids[at])
             if isinstance(at, int)
@@ -159,40 +174,37 @@ class Lines(Sequence[Line]):
         )
 
 
-class Listing:
-    """Remembers what it made of each job: of a hundred thousand, few change between two snapshots."""
+class JobList:
+    """Make the lines of all jobs. JobLines are kept, since few jobs change between two snapshots."""
 
     def __init__(self) -> None:
-        self._running: dict[int, Line] = {}
-        self._waiting: dict[int, _Known] = {}
-        self._in_turn: list[Line] | None = []
-        """Those that wait, the next first; None: to be put in order anew."""
-        self._told: set[int] = set()
+        self._running: dict[int, JobLine] = {}
+        self._waiting: dict[int, _WaitingJob] = {}
+        self._in_turn: list[JobLine] | None = []
+        """The waiting jobs in order; None if they must be sorted again."""
+        self._in_snapshot: set[int] = set()
         """The jobs of the last snapshot."""
-        self._ended: dict[int, tuple[bytes, Line]] = {}
-        """Those that were looked at, and what they were made of."""
+        self._ended: dict[int, tuple[bytes, JobLine]] = {}
+        """The JSON and the line of each ended job that was read."""
         self._made_for: tuple[dict[str, str], Search | None, JobHistory | None] = ({}, None, None)
 
-    def lines(self, snapshot: Snapshot, search: Search, history: JobHistory) -> Lines:
-        """Running jobs, newest first; waiting ones, the next first; then those that ended, newest first: all that `search` looks for.
+    def lines(self, snapshot: Snapshot, search: Search, history: JobHistory) -> JobLines:
+        """Return the jobs that match `search`.
 
-        `history`: what was found of that search, and has been told of the snapshot.
+        Args:
+            history: The jobs that the daemon found, updated with the snapshot.
         """
-        labels, told = device_labels(snapshot), {job.id: job for job in snapshot.jobs}
-        changed = history.changed() | self._told | told.keys()
+        labels, current = device_labels(snapshot), {job.id: job for job in snapshot.jobs}
+        changed = history.changed() | self._in_snapshot | current.keys()
         if self._made_for != (labels, search, history):
-            self._made_for, self._running, self._waiting, self._in_turn, self._ended = (
-                (labels, search, history),
-                {},
-                {},
-                None,
-                {},
-            )
-            changed = history.active.keys() | told.keys()
-        self._told = set(told)
+            self._made_for = (labels, search, history)
+            self._running, self._waiting, self._ended = {}, {}, {}
+            self._in_turn = None
+            changed = history.active.keys() | current.keys()
+        self._in_snapshot = set(current)
         for number in changed:
-            job = told.get(number) or history.active.get(number)
-            self._look_at(
+            job = current.get(number) or history.active.get(number)
+            self._update(
                 number,
                 job if job is not None and job.active and matches(search, job) else None,
                 labels,
@@ -204,10 +216,10 @@ class Listing:
             ]
         running = sorted(self._running.values(), key=lambda line: -line.id)
         make = partial(self._line_of, ended=history.ended, labels=labels)
-        return Lines([*running, *self._in_turn], history.numbers, make, history.edition)
+        return JobLines([*running, *self._in_turn], history.numbers, make, history.edition)
 
-    def _look_at(self, number: int, job: Job | None, labels: dict[str, str], now: float) -> None:
-        """What became of a job; None: it does not belong to the list, or not any more."""
+    def _update(self, number: int, job: Job | None, labels: dict[str, str], now: float) -> None:
+        """Take the newest state of a job; None if the job does not belong to the list."""
         before = self._waiting.get(number)
         if before is not None and job is not None and (before.job is job or before.job == job):
             return
@@ -219,33 +231,37 @@ class Listing:
             return
         line = _line(job, labels, now)
         if line.kind == WAITING:
-            self._waiting[number], self._in_turn = _Known(job, turn(job), line), None
+            self._waiting[number], self._in_turn = _WaitingJob(job, turn(job), line), None
         else:
             self._running[number] = line
 
-    def _line_of(self, number: int, ended: Mapping[int, bytes], labels: dict[str, str]) -> Line:
-        """Of one that ended."""
+    def _line_of(self, number: int, ended: Mapping[int, bytes], labels: dict[str, str]) -> JobLine:
+        """Return the line of an ended job."""
         packed = ended[number]
         old = self._ended.get(number)
         if old is None or old[0] is not packed:
-            if len(self._ended) >= _LOOKED_AT:
+            if len(self._ended) >= _CACHED:
                 self._ended.clear()
             old = self._ended[number] = (packed, _line(unpack(packed), labels, 0.0))
         return old[1]
 
 
-def _line(job: Job, labels: dict[str, str], now: float) -> Line:
+def _line(job: Job, labels: dict[str, str], now: float) -> JobLine:
     made = job_row(job, labels, now)
-    return Line(job.id, made, _kind(job, made), needs(job.spec), job.spec.priority)
+    return JobLine(job.id, made, _kind(job, made), needs(job.spec), job.spec.priority)
 
 
-def together(one: Line, other: Line) -> bool:
-    """Whether both wait, and have the same priority: a job is moved among those of its own."""
+def can_swap(one: JobLine, other: JobLine) -> bool:
+    """Return whether both jobs wait with the same priority, so that they can change places."""
     return one.kind == other.kind == WAITING and one.priority == other.priority
 
 
-def neighbour(lines: Lines, job: int, row: int) -> tuple[int, bool] | None:
-    """Beside which job one that waits stands where it is put before `row`, and whether after that one; None: nowhere."""
+def drop_target(lines: JobLines, job: int, row: int) -> tuple[int, bool] | None:
+    """Return where a waiting job goes when it is dropped before `row`.
+
+    Returns:
+        The job beside it, and whether it goes after that job; None if it cannot go there.
+    """
     moved = lines.active.get(job)
     beside = (
         (lines[at], after) for at, after in ((row, False), (row - 1, True)) if 0 <= at < len(lines)
@@ -254,14 +270,14 @@ def neighbour(lines: Lines, job: int, row: int) -> tuple[int, bool] | None:
         (
             (other.id, after)
             for other, after in beside
-            if moved and other is not moved and together(moved, other)
+            if moved and other is not moved and can_swap(moved, other)
         ),
         None,
     )
 
 
 def needs(spec: Spec) -> str:
-    """What it asked for, in a few words: "2 × h100 · 20 GiB · priority 5"."""
+    """Return what a job requests, such as "2 × h100 · 20 GiB · priority 5"."""
     noun = spec.gpu_type or ("CPU" if spec.kind == "cpu" else "GPU")
     parts = [f"{spec.gpus} × {noun}" if spec.gpus > 1 else noun] if spec.gpus else []
     parts += [amount(spec.memory)] if spec.memory else []

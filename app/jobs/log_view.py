@@ -1,4 +1,4 @@
-"""A job's log: it follows its end, and can be searched."""
+"""Show and search the log of a job."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MOST_MARKED = 1000
 
 
 class LogView(QWidget):
-    """Text comes through `add`; nothing in it is interpreted. Enter in the box finds the next, Shift+Enter the previous."""
+    """Show the log as plain text, follow its end, and find text in it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -27,8 +27,8 @@ class LogView(QWidget):
         self.text.setMaximumBlockCount(_MOST_LINES)
         self.text.setPlaceholderText("No output yet")
         self.text.setAccessibleName("Log")
-        self.box = _Box()
-        self.box.textChanged.connect(self._search_anew)
+        self.box = _SearchBox()
+        self.box.textChanged.connect(self._search_again)
         self.box.stepped.connect(self.step)
         self.found = label(size="small", meaning="muted")
         self.back = button("Previous", kind="quiet", tooltip="Previous match (Shift+F3)")
@@ -56,13 +56,13 @@ class LogView(QWidget):
         self.clear()
 
     def clear(self) -> None:
-        """Another log: it is followed, and what was searched for is searched for in it, too."""
+        """Start another log, with the same search."""
         self.text.clear()
         self.follow.setChecked(True)
         self._mark()
 
     def add(self, text: str) -> None:
-        """Append; a reader who scrolled away from the end stays where they are."""
+        """Append text, and keep the place of a reader who scrolled away from the end."""
         bar = self.text.verticalScrollBar()
         follows, at = self.follow.isChecked(), bar.value()
         cursor = QTextCursor(self.text.document())
@@ -73,7 +73,7 @@ class LogView(QWidget):
             self._mark()
 
     def step(self, direction: int) -> None:
-        """Go to the next match (1) or the previous one (-1), beyond the last to the first."""
+        """Go to the next match (1) or the previous one (-1); the first one follows the last."""
         self._mark()
         if not self._matches:
             return
@@ -90,21 +90,21 @@ class LogView(QWidget):
             )
         self.text.setTextCursor(goal)
         self.text.centerCursor()
-        self._say()
+        self._show_count()
 
     def changeEvent(self, event: QEvent) -> None:
         if event.type() == QEvent.Type.PaletteChange:
             self._mark()
         super().changeEvent(event)
 
-    def _search_anew(self) -> None:
+    def _search_again(self) -> None:
         cursor = self.text.textCursor()
         cursor.setPosition(cursor.selectionStart())
         self.text.setTextCursor(cursor)
         self.step(1)
 
     def _mark(self) -> None:
-        """Find and colour all matches, whatever their case."""
+        """Find and colour all matches in any case."""
         self._matches, document = [], self.text.document()
         match = (
             document.find(self.box.text(), 0, QTextDocument.FindFlag(0))
@@ -123,9 +123,9 @@ class LogView(QWidget):
             mark.format.setBackground(color)
             marks.append(mark)
         self.text.setExtraSelections(marks)
-        self._say()
+        self._show_count()
 
-    def _say(self) -> None:
+    def _show_count(self) -> None:
         total, here = len(self._matches), self.text.textCursor()
         at = next(
             (
@@ -160,10 +160,11 @@ class LogView(QWidget):
         self.text.setFont(font)
 
 
-class _Box(QLineEdit):
-    """Emits `stepped` with 1 for Enter and -1 for Shift+Enter."""
+class _SearchBox(QLineEdit):
+    """Edit the text to find."""
 
     stepped = Signal(int)
+    """The user pressed Enter (1) or Shift+Enter (-1)."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -179,7 +180,7 @@ class _Box(QLineEdit):
 
 
 class LogTail:
-    """Follows one job's log. `offset` is where to read on, None before the first piece."""
+    """Turn the bytes of a log into text. `offset` is where to read on, if a piece came."""
 
     def __init__(self, job: int) -> None:
         self.job = job
@@ -188,7 +189,12 @@ class LogTail:
         self._rest = ""
 
     def feed(self, start: int, data: bytes, end: int) -> str:
-        """The text that `data` adds, found from `start` to `end`. A piece that does not begin where the last one ended is ignored."""
+        """Return the text of a piece of the log; one that does not follow the last one adds none.
+
+        Args:
+            start: Where the piece begins, in bytes.
+            end: Where to read on.
+        """
         if self.offset is not None and start != self.offset:
             return ""
         first = self.offset is None
@@ -198,7 +204,7 @@ class LogTail:
         return self._lines(data)
 
     def _lines(self, data: bytes) -> str:
-        """What `data` adds, progress reports left out; what may become one is held back until its line is whole."""
+        """Return the text without progress reports; keep an unfinished line that may be a report."""
         *lines, rest = (self._rest + self._decoder.decode(data)).split("\n")
         self._rest = rest if rest.startswith("{") and len(rest) < MAX_LINE else ""
         kept = [line for line in lines if not (line.startswith("{") and parse(line.encode(), 0.0))]

@@ -1,4 +1,4 @@
-"""The jobs page: the table on top, the chosen job below."""
+"""Show the jobs in a table, with the chosen job below."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from app.jobs.filter_view import JobFilter
 from app.jobs.form_view import JobFormView
 from app.jobs.history import JobHistory
 from app.jobs.job_details import JobDetails
-from app.jobs.listing import RUNNING, WAITING, Listing, cancel_question, elsewhere, together
+from app.jobs.listing import RUNNING, WAITING, JobList, can_swap, cancel_question, history_search
 from app.jobs.requests import RepeatJob, SearchJobs
 from app.jobs.table import PROGRESS, WIDTHS, JobTable, ProgressDelegate
 from app.link.link import Link
@@ -34,26 +34,29 @@ from scheduler.verbs.change import CancelMany, Move
 from scheduler.verbs.groups import Pause
 from scheduler.verbs.jobs import GetJob
 
-EMPTY = "No jobs yet. Start one here (Ctrl+N), on the Workloads page (Ctrl+3), or from a terminal:  gpudeck submit -- python train.py"
+EMPTY = (
+    "No jobs yet. Start one here (Ctrl+N), on the Workloads page (Ctrl+3), or in a terminal: "
+    "gpudeck submit -- python train.py"
+)
 NOTHING_FOUND = "No job matches the filter."
 SEARCHING = "Searching…"
 _TYPING_MS = 150
-"""So long after a keystroke the daemon is asked."""
+"""Milliseconds after the last keystroke, when the search starts."""
 
 
 class JobsPage(QWidget):
-    """Lists the jobs, shows the chosen one, and queues, moves and cancels jobs."""
+    """List the jobs, show the chosen one, and queue, move and cancel jobs."""
 
     def __init__(self, state: State, link: Link) -> None:
         super().__init__()
         self._state, self._link = state, link
         self._chosen: int | None = None
         self._sought: int | None = None
-        """A job that was asked for by its number."""
+        """The number of a job that was requested from the daemon."""
         self.chooser = JobFilter()
-        self.chooser.changed.connect(self._look_anew)
+        self.chooser.changed.connect(self._search_again)
         self.filter, self.kinds = self.chooser.box, self.chooser.kinds
-        self._listing, self._history = Listing(), JobHistory()
+        self._listing, self._history = JobList(), JobHistory()
         self._search: Search | None = None
         self._typing = QTimer(self)
         self._typing.setSingleShot(True)
@@ -61,11 +64,11 @@ class JobsPage(QWidget):
         self._typing.timeout.connect(self._load_page)
         self.count = label(size="small", meaning="muted")
         self.pause = button(
-            "Pause queue", tooltip="Start nothing new; running jobs run on", checkable=True
+            "Pause queue", tooltip="Start no more jobs; running jobs continue", checkable=True
         )
         self.pause.clicked.connect(lambda on: link.send(self, Pause(on)))
         self.model = JobTable()
-        self.model.wanted.connect(self._load_page)
+        self.model.end_reached.connect(self._load_page)
         self.model.moved.connect(lambda *where: link.send(self, Move(*where)))
         self.table = _table(self.model)
         self.table.selectionModel().currentRowChanged.connect(self._choose)
@@ -73,14 +76,14 @@ class JobsPage(QWidget):
         self.table.selectionModel().selectionChanged.connect(self._show_details)
         self.details, self.compared = JobDetails(state, link), JobCompare()
         self.form = JobFormView(link)
-        self.several = button("", tooltip="Cancel all that are selected and have not ended (Del)")
+        self.several = button("", tooltip="Cancel all selected jobs that have not ended (Del)")
         self.several.clicked.connect(self._ask_to_cancel)
         self.several.hide()
         self._cancelling: tuple[int, ...] = ()
         """The jobs that the user is asked about."""
-        self.asking = QuestionCard("Cancel them", "Keep them", self._cancel_many, self._keep_many)
+        self.asking = QuestionCard("Cancel jobs", "Keep jobs", self._cancel_many, self._keep_many)
         add_shortcuts(self.asking, {"Esc": self.asking.no.click})
-        self.new = button("New job", kind="primary", tooltip="Queue any command (Ctrl+N)")
+        self.new = button("New job", kind="primary", tooltip="Queue a command (Ctrl+N)")
         self.new.clicked.connect(lambda: self._open_form(True))
         self.form.closed.connect(lambda: self._open_form(False))
         self.form.queued.connect(self._show_queued)
@@ -105,6 +108,7 @@ class JobsPage(QWidget):
             QShortcut(QKeySequence(keys), self, slot)
 
     def refresh(self) -> None:
+        """Show the newest snapshot."""
         snapshot = self._state.snapshot
         if snapshot is None:
             set_text(self.empty, self._state.link.text)
@@ -115,16 +119,16 @@ class JobsPage(QWidget):
         search = self._search
         if search is None:
             search = self._search = self.chooser.search(snapshot)
-            self._history.look_for(elsewhere(search))
+            self._history.start(history_search(search))
         if self.form.isVisible():
             self.form.show_snapshot(snapshot)
-        self._history.keep(snapshot.jobs, snapshot.time)
-        if self._history.unread and not self._typing.isActive():
+        self._history.update(snapshot.jobs, snapshot.time)
+        if self._history.is_new and not self._typing.isActive():
             self._typing.start()
         shown = self._listing.lines(snapshot, search, self._history)
         self.model.more = self._history.more and not self._typing.isActive()
         self.model.show_rows(shown)
-        searching = self._history.search is not None and not self._history.whole
+        searching = self._history.search is not None and not self._history.complete
         beyond = (
             snapshot.waiting - sum(line.kind == WAITING for line in shown.active.values())
             if search == Search()
@@ -139,7 +143,7 @@ class JobsPage(QWidget):
         )
         self._stack.setCurrentIndex(0 if shown else 1)
         self.pause.setChecked(snapshot.paused)
-        self.pause.setText("Queue is paused: resume" if snapshot.paused else "Pause queue")
+        self.pause.setText("Resume queue" if snapshot.paused else "Pause queue")
         if shown.place(self._chosen) is None:
             self._chosen = shown.ids[0] if shown else None
         self.choose(self._chosen)
@@ -161,7 +165,7 @@ class JobsPage(QWidget):
         )
 
     def show_job(self, number: int) -> None:
-        """Show the details of a job, whatever the filter hides, and however long ago it ended."""
+        """Show a job even if the filter hides it, or it ended long ago."""
         self.chooser.clear()
         if self._job(number) is None:
             self._sought = number
@@ -182,7 +186,7 @@ class JobsPage(QWidget):
         self._open_form(False)
 
     def chosen(self) -> list[int]:
-        """The jobs that are selected, from the top of the table down."""
+        """Return the selected jobs from the top of the table down."""
         ranges = self.table.selectionModel().selection()
         return [
             self.model.rows.ids[at]
@@ -192,14 +196,14 @@ class JobsPage(QWidget):
         ]
 
     def _selected(self, kind: str) -> list[int]:
-        """The selected jobs that wait, or that run."""
+        """Return the selected jobs of a kind."""
         active = self.model.rows.active
         return [
             number for number in self.chosen() if number in active and active[number].kind == kind
         ]
 
     def _cancel(self) -> None:
-        """The chosen job, or, once asked about them, all that are selected."""
+        """Cancel the chosen job, or ask about all selected ones."""
         (self.details.cancel if self.several.isHidden() else self.several).click()
 
     def _ask_to_cancel(self) -> None:
@@ -217,7 +221,7 @@ class JobsPage(QWidget):
         self.table.setFocus()
 
     def _show_details(self) -> None:
-        """Of the current job; of two that are selected, both side by side."""
+        """Show the current job, or two selected jobs side by side."""
         snapshot, chosen = self._state.snapshot, self.chosen()
         active = sum(number in self.model.rows.active for number in chosen)
         self.several.setVisible(active > 1)
@@ -244,10 +248,10 @@ class JobsPage(QWidget):
             self._show_details()
 
     def _move(self, step: int) -> None:
-        """Let the chosen job change places with the one of its priority that waits above it (-1) or below it (1)."""
+        """Swap the chosen job with the one above it (-1) or below it (1), at the same priority."""
         rows = self.model.rows
         at = rows.place(self._chosen)
-        if at is not None and 0 <= at + step < len(rows) and together(rows[at], rows[at + step]):
+        if at is not None and 0 <= at + step < len(rows) and can_swap(rows[at], rows[at + step]):
             self._link.send(self, Move(rows[at].id, rows[at + step].id, step > 0))
 
     def _repeat(self, number: int) -> None:
@@ -259,15 +263,15 @@ class JobsPage(QWidget):
     def _job(self, number: int | None) -> Job | None:
         return self._state.job(number) or (None if number is None else self._history.job(number))
 
-    def _look_anew(self) -> None:
-        """The filter changed: at once for what is known, and for the daemon once nobody types any more."""
+    def _search_again(self) -> None:
+        """Apply the filter to known jobs now, and search the others when the user stops typing."""
         self._search = None
         self._typing.start()
         self.refresh()
 
     def _load_page(self) -> None:
         """Request the next page of the history."""
-        if (request := self._history.ask()) is not None:
+        if (request := self._history.next_request()) is not None:
             self.model.more = False
             self._link.send(
                 self,
@@ -289,7 +293,7 @@ class JobsPage(QWidget):
             self._link.failed.emit(message)
 
     def _open_form(self, wanted: bool) -> None:
-        """In place of what is told of the chosen job."""
+        """Show or hide the form in place of the chosen job."""
         self.form.setVisible(wanted)
         self._show_details()
         if wanted:

@@ -1,4 +1,4 @@
-"""The jobs as a Qt table model, and how its cells are painted."""
+"""Show the jobs as a Qt table model, with a bar under the progress."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from PySide6.QtCore import (
     QAbstractTableModel,
     QMimeData,
     QModelIndex,
-    QPersistentModelIndex,
     QRectF,
     Qt,
     Signal,
@@ -17,57 +16,54 @@ from PySide6.QtCore import (
 from PySide6.QtGui import QColor, QPainter
 from PySide6.QtWidgets import QStyledItemDelegate, QStyleOptionViewItem
 
-from app.jobs.listing import WAITING, Line, Lines, neighbour
+from app.jobs.listing import WAITING, JobLine, JobLines, drop_target
 from app.widgets import theme
-
-Index = QModelIndex | QPersistentModelIndex
-_NOWHERE = QModelIndex()
+from app.widgets.controls import draw_share
+from app.widgets.list_table import LEFT, NO_PARENT, RIGHT, Index
 
 HEADINGS = ("Job", "Name", "State", "Device", "Needs", "Progress", "Duration", "TFLOP/s")
 WIDTHS = (58, 150, 88, 76, 140, 0, 84, 76)
-"""Pixels; 0: what is left."""
+"""Pixels; 0 for all the width that is left."""
 PROGRESS = HEADINGS.index("Progress")
 _RIGHT = (HEADINGS.index("Duration"), HEADINGS.index("TFLOP/s"))
 _STATE = HEADINGS.index("State")
 _NEEDS = HEADINGS.index("Needs")
 SHARE = Qt.ItemDataRole.UserRole
-_TOLD = (
-    Qt.ItemDataRole.DisplayRole, Qt.ItemDataRole.ToolTipRole, Qt.ItemDataRole.ForegroundRole, Qt.ItemDataRole.TextAlignmentRole, SHARE,
-)  # fmt: skip
+_ROLES = (
+    Qt.ItemDataRole.DisplayRole,
+    Qt.ItemDataRole.ToolTipRole,
+    Qt.ItemDataRole.ForegroundRole,
+    Qt.ItemDataRole.TextAlignmentRole,
+    SHARE,
+)
 _FIXED = Qt.ItemFlag.ItemIsSelectable | Qt.ItemFlag.ItemIsEnabled | Qt.ItemFlag.ItemNeverHasChildren
 _MOVABLE = _FIXED | Qt.ItemFlag.ItemIsDragEnabled
-_LEFT_ALIGNED, _RIGHT_ALIGNED = (
-    int(side | Qt.AlignmentFlag.AlignVCenter)
-    for side in (Qt.AlignmentFlag.AlignLeft, Qt.AlignmentFlag.AlignRight)
-)
 _MIME = "application/x-gpudeck-job"
 
 
 class JobTable(QAbstractTableModel):
-    """Rows that change in place keep their selection; only rows that come, go and move are told as such.
+    """List the jobs. Rows that come, go or move keep the selection of the others."""
 
-    Emits `wanted` when the reader comes to the last row, and `more` says that there is more; `moved` with a job that waits, the one
-    beside which it was dropped, and whether after that one.
-    """
-
-    wanted = Signal()
+    end_reached = Signal()
+    """The user came to the last row, while `more` rows can be loaded."""
     moved = Signal(int, int, bool)
+    """The user dropped a waiting job beside another one, and after it (True) or before it."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.rows = Lines()
+        self.rows = JobLines()
         self.more = False
 
-    def show_rows(self, lines: Lines) -> None:
-        """Show these lines, in this order."""
+    def show_rows(self, lines: JobLines) -> None:
+        """Show these lines in this order."""
         old = self.rows
         if old.ids != lines.ids:
-            start, end = _alike(old.ids, lines.ids)
+            start, end = _common_ends(old.ids, lines.ids)
             middle = lines.ids[start : len(lines) - end]
             places = {number: at for at, number in enumerate(middle)}
-            self.rows = old.within(list(old.ids))
+            self.rows = old.ordered(list(old.ids))
             self._remove(places, start, len(old) - end)
-            self.rows = lines.within(self.rows.ids)
+            self.rows = lines.ordered(self.rows.ids)
             self._sort(places, start, len(self.rows) - end)
             self._insert(middle, start, len(self.rows) - end)
         self.rows = lines
@@ -88,23 +84,21 @@ class JobTable(QAbstractTableModel):
             )
 
     def _remove(self, places: dict[int, int], start: int, end: int) -> None:
-        """Of the rows from `start` to before `end`, take out what has no place any more, run by run from the end."""
+        """Remove rows from `start` to before `end` that have no place, run by run from the end."""
         ids = self.rows.ids
-        whole = places.keys().isdisjoint(
-            ids[start:end]
-        )  # another search: of a hundred thousand rows one run, which is not looked for
+        whole = places.keys().isdisjoint(ids[start:end])  # after another search: all are one run
         while end > start:
             first = start if whole else end
             while first > start and ids[first - 1] not in places:
                 first -= 1
             if first < end:
-                self.beginRemoveRows(_NOWHERE, first, end - 1)
+                self.beginRemoveRows(NO_PARENT, first, end - 1)
                 del ids[first:end]
                 self.endRemoveRows()
             end = first - 1
 
     def _sort(self, places: dict[int, int], start: int, end: int) -> None:
-        """Bring what is left of them into its new order; what is selected stays selected."""
+        """Sort the remaining rows, and keep the selection."""
         ids = self.rows.ids
         ordered = sorted(ids[start:end], key=places.__getitem__)
         if ordered == ids[start:end]:
@@ -118,7 +112,7 @@ class JobTable(QAbstractTableModel):
         self.layoutChanged.emit()
 
     def _insert(self, wanted: Sequence[int], start: int, end: int) -> None:
-        """Put in between what is new, run by run from the beginning."""
+        """Insert the new rows, run by run from the beginning."""
         ids = self.rows.ids
         known, at = set(ids[start:end]), 0
         while at < len(wanted):
@@ -126,23 +120,22 @@ class JobTable(QAbstractTableModel):
             while last < len(wanted) and wanted[last] not in known:
                 last += 1
             if at < last:
-                self.beginInsertRows(_NOWHERE, start + at, start + last - 1)
+                self.beginInsertRows(NO_PARENT, start + at, start + last - 1)
                 ids[start + at : start + at] = wanted[at:last]
                 self.endInsertRows()
             at = last + 1
 
-    def rowCount(self, parent: Index = _NOWHERE) -> int:
+    def rowCount(self, parent: Index = NO_PARENT) -> int:
         return 0 if parent.isValid() else len(self.rows)
 
-    def columnCount(self, parent: Index = _NOWHERE) -> int:
+    def columnCount(self, parent: Index = NO_PARENT) -> int:
         return 0 if parent.isValid() else len(HEADINGS)
 
     def flags(self, index: Index) -> Qt.ItemFlag:
         if not index.isValid():
             return Qt.ItemFlag.ItemIsDropEnabled
-        line = self.rows.active.get(
-            self.rows.ids[index.row()]
-        )  # of one that ended none is made: Qt asks for each that is selected
+        # Qt asks for each selected row, so that no line of an ended job is made here
+        line = self.rows.active.get(self.rows.ids[index.row()])
         return _MOVABLE if line is not None and line.kind == WAITING else _FIXED
 
     def supportedDropActions(self) -> Qt.DropAction:
@@ -159,28 +152,28 @@ class JobTable(QAbstractTableModel):
     def canDropMimeData(
         self, data: QMimeData, action: Qt.DropAction, row: int, column: int, parent: Index
     ) -> bool:
-        return self._goal(data, row, parent) is not None
+        return self._target(data, row, parent) is not None
 
     def dropMimeData(
         self, data: QMimeData, action: Qt.DropAction, row: int, column: int, parent: Index
     ) -> bool:
-        """Nothing moves here: the next snapshot tells what became of it."""
-        if (goal := self._goal(data, row, parent)) is not None:
-            self.moved.emit(*goal)
+        """Report the move; the rows move with the next snapshot."""
+        if (target := self._target(data, row, parent)) is not None:
+            self.moved.emit(*target)
         return False
 
-    def _goal(self, data: QMimeData, row: int, parent: Index) -> tuple[int, int, bool] | None:
+    def _target(self, data: QMimeData, row: int, parent: Index) -> tuple[int, int, bool] | None:
         job = bytes(data.data(_MIME).data()).decode()
         if not job.isdecimal():
             return None
-        found = neighbour(self.rows, int(job), parent.row() if parent.isValid() else row)
+        found = drop_target(self.rows, int(job), parent.row() if parent.isValid() else row)
         return None if found is None else (int(job), *found)
 
     def canFetchMore(self, parent: Index) -> bool:
         return self.more
 
     def fetchMore(self, parent: Index) -> None:
-        self.wanted.emit()
+        self.end_reached.emit()
 
     def headerData(
         self, section: int, orientation: Qt.Orientation, role: int = Qt.ItemDataRole.DisplayRole
@@ -192,7 +185,7 @@ class JobTable(QAbstractTableModel):
         return _alignment(section) if role == Qt.ItemDataRole.TextAlignmentRole else None
 
     def data(self, index: Index, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
-        if role not in _TOLD:
+        if role not in _ROLES:
             return None
         line, column = self.rows.line(self.rows.ids[index.row()]), index.column()
         row = line.row
@@ -214,14 +207,14 @@ class JobTable(QAbstractTableModel):
         return row.share if role == SHARE and column == PROGRESS else None
 
 
-def _alike(old: Sequence[int], new: Sequence[int]) -> tuple[int, int]:
-    """How many from the first on, and how many of the others from the last back, are the same: of a long history nearly all."""
+def _common_ends(old: Sequence[int], new: Sequence[int]) -> tuple[int, int]:
+    """Return how many items are the same at the beginning and at the end of both sequences."""
     start = _first_other(old, new)
     return start, min(_first_other(old[::-1], new[::-1]), len(old) - start, len(new) - start)
 
 
 def _first_other(old: Sequence[int], new: Sequence[int]) -> int:
-    """Halved again and again: comparing lists is far quicker than a step in Python a row."""
+    """Return where the sequences first differ, by bisection: comparing slices is fast."""
     low, high = 0, min(len(old), len(new))
     while low < high:
         middle = (low + high + 1) // 2
@@ -233,7 +226,7 @@ def _first_other(old: Sequence[int], new: Sequence[int]) -> int:
 
 
 class ProgressDelegate(QStyledItemDelegate):
-    """The cell's text with a thin bar under it while there is progress."""
+    """Paint a thin bar under the text of a job that reports progress."""
 
     def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: Index) -> None:
         super().paint(painter, option, index)
@@ -242,16 +235,14 @@ class ProgressDelegate(QStyledItemDelegate):
             return
         box: Any = option
         line = QRectF(box.rect.left() + 10, box.rect.bottom() - 5, box.rect.width() - 20, 3)
-        painter.fillRect(line, QColor(theme.tokens().line))
-        line.setWidth(line.width() * share)
-        painter.fillRect(line, QColor(theme.tokens().accent))
+        draw_share(painter, line, share)
 
 
 def _alignment(column: int) -> int:
-    return _RIGHT_ALIGNED if column in _RIGHT else _LEFT_ALIGNED
+    return RIGHT if column in _RIGHT else LEFT
 
 
-def _color(line: Line, column: int) -> str:
+def _color(line: JobLine, column: int) -> str:
     t, row = theme.tokens(), line.row
     if row.meaning and column in (_STATE, PROGRESS):
         return theme.meaning_color(row.meaning)

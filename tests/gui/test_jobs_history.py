@@ -7,7 +7,7 @@ import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
 
-from app.jobs.listing import search_for
+from app.jobs.listing import parse_search
 from app.jobs.requests import PAGE, ReadLog, RepeatJob, SearchJobs
 from app.link.link import Link
 from scheduler.client import Client
@@ -142,11 +142,11 @@ def test_all_that_wait_are_read_as_a_page_between_them_would_be_missing(fed, pag
 
 def test_words_group_device_and_time_become_a_search():
     made = snapshots.gpu_snapshot(2)
-    found = search_for("lr  group:night gpu:1 x:y", "Failed", 3600.0, made)
+    found = parse_search("lr  group:night gpu:1 x:y", "Failed", 3600.0, made)
     assert found == Search(
         "lr x:y", ("failed", "lost", "rejected"), "night", made.devices[1].device.id, NOW - 3600.0
     )
-    assert search_for("gpu:7 group:", "Every state", 0.0, made) == Search(group="", device="7")
+    assert parse_search("gpu:7 group:", "Every state", 0.0, made) == Search(group="", device="7")
 
 
 def test_where_snapshots_missed_ends_the_history_is_read_anew(fed, page, qtbot):

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from app.jobs.history import JobHistory
-from app.jobs.listing import EVERY, WAITING, Listing, elsewhere, search_for
+from app.jobs.listing import EVERY, WAITING, JobList, history_search, parse_search
 from scheduler.protocol.jobs import Cancelled, Queued, Running
 from tests.gui import snapshots
 from tests.gui.snapshots import NOW, job
@@ -18,9 +18,9 @@ from tests.gui.snapshots import NOW, job
 def test_a_list_that_is_kept_up_is_the_list_made_anew(kind) -> None:
     draw = random.Random(7)
     empty = snapshots.cpu_snapshot(with_jobs=False)
-    search = search_for("", kind, 0.0, empty)
-    history, kept = JobHistory(), Listing()
-    history.look_for(elsewhere(search))
+    search = parse_search("", kind, 0.0, empty)
+    history, kept = JobHistory(), JobList()
+    history.start(history_search(search))
     state = {number: Queued() for number in range(60)}
 
     def now(number):
@@ -33,15 +33,15 @@ def test_a_list_that_is_kept_up_is_the_list_made_anew(kind) -> None:
         )
         told = [now(each) for each in draw.sample(range(60), 12)]
         snapshot = msgspec.structs.replace(empty, jobs=tuple(told), time=NOW + step)
-        history.keep(snapshot.jobs, snapshot.time)
-        if (asked := history.ask()) is not None:
+        history.update(snapshot.jobs, snapshot.time)
+        if (asked := history.next_request()) is not None:
             history.take(
                 asked, tuple(now(each) for each in draw.sample(range(60), 10)), asked.before
             )
         if step % 50 == 49:
-            history.look_for(elsewhere(search))  # there was a gap: all is asked for anew
+            history.start(history_search(search))  # there was a gap: all is asked for anew
         lines = kept.lines(snapshot, search, history)
-        anew = Listing().lines(snapshot, search, history)
+        anew = JobList().lines(snapshot, search, history)
         assert lines.ids == anew.ids
         shown = [(line.id, line.row.state, line.row.doing) for line in lines]
         assert shown == [(line.id, line.row.state, line.row.doing) for line in anew]

@@ -3,7 +3,7 @@ import pytest
 
 from app.format.job_rows import details, device_labels, job_row, time_left
 from app.format.results import earlier_results, summarize_result
-from app.jobs.job_details import story
+from app.jobs.job_details import fact_table
 from app.jobs.log_view import LogTail
 from scheduler.protocol.jobs import Done, Event, Failed, Progress, Running, queued
 from scheduler.protocol.log_file import dropped
@@ -151,9 +151,9 @@ def test_no_fact_is_told_twice_and_a_long_command_leaves_room_for_the_others():
     long = msgspec.structs.replace(
         made, spec=msgspec.structs.replace(made.spec, argv=("python", "x" * 5000))
     )
-    rows = story(details(long, SNAPSHOT), (Event(NOW, "submitted"),), NOW)
+    rows = fact_table(details(long, SNAPSHOT), (Event(NOW, "submitted"),), NOW)
     assert len(dict(rows)["Command"]) < 300
     assert rows[-1] == ("Command, whole", "python " + "x" * 5000)
-    assert [name for name, _ in story(details(made, SNAPSHOT), (), NOW)].count(
+    assert [name for name, _ in fact_table(details(made, SNAPSHOT), (), NOW)].count(
         "Command, whole"
     ) == 0
