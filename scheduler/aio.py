@@ -1,12 +1,13 @@
-"""The client for programs that run in an asyncio loop: `scheduler.client.Client` as coroutines.
+"""Provide `scheduler.client.Client` as coroutines, for programs that run in an asyncio loop.
 
     from scheduler.aio import AsyncClient
     async with AsyncClient() as deck:
         jobs = [await deck.submit(["python", "train.py", str(i)], gpus=1) for i in range(8)]
         await asyncio.gather(*(job.wait() for job in jobs))
 
-Each client has one connection and one thread that sends the requests in turn. A call that waits
-for a job or for snapshots has a connection in the loop instead, so that a thousand may wait.
+Each client has one connection and one thread, which sends the requests one after another. A call
+that waits for a job or for snapshots opens a connection of its own in the loop instead, so a
+thousand of them can wait at once.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ R = TypeVar("R")
 
 
 class AsyncClient(AsyncVerbs):
-    """A client for one loop, opened by `async with`; it raises what `Client` raises."""
+    """A client for one loop, opened by `async with`. It raises the errors that `Client` raises."""
 
     def __init__(self, *, start: bool = True, timeout: float = 30.0) -> None:
         self._open = partial(Client, start=start, timeout=timeout)
@@ -58,24 +59,24 @@ class AsyncClient(AsyncVerbs):
 
     def _blocking(self) -> Client:
         if self._client is None:
-            raise RuntimeError("an AsyncClient is opened by: async with AsyncClient() as deck")
+            raise RuntimeError("open an AsyncClient with: async with AsyncClient() as deck")
         return self._client
 
     async def _run(self, call: Callable[[], R]) -> R:
         return await asyncio.get_running_loop().run_in_executor(self._thread, call)
 
     async def submit(self, argv: Sequence[str], **options: Unpack[JobOptions]) -> AsyncJobHandle:
-        """Queue a command as `Client.submit` does."""
+        """Queue a command, as `Client.submit` does."""
         return AsyncJobHandle(
             self, await self._run(partial(self._blocking().submit, argv, **options))
         )
 
     async def wait(self, job: int, timeout: float | None = None) -> Job:
-        """Return the job once it has ended, also where the daemon restarts meanwhile.
+        """Return the job once it has ended, even if the daemon restarts meanwhile.
 
         Raises:
             NotFound: There is no such job.
-            TimeoutError: It did not end within `timeout` seconds.
+            TimeoutError: The job did not end within `timeout` seconds.
             DaemonGone: No daemon answered for GONE_S.
         """
         answered = time.monotonic()
@@ -94,21 +95,21 @@ class AsyncClient(AsyncVerbs):
                 await self._restart_daemon()
 
     async def _restart_daemon(self) -> None:
-        """Start the daemon where none answers and this client may."""
+        """Start the daemon if none answers and this client may start one."""
         try:
             await self._run(lambda: self._open().close())
         except DaemonGone:
             pass  # another process may start it
 
     async def subscribe(self) -> AsyncIterator[Snapshot]:
-        """Yield snapshots as they come. Raises DaemonGone where the daemon ended."""
+        """Yield snapshots as they arrive. Raises DaemonGone if the daemon ends."""
         async with aclosing(_replies(Subscribe())) as replies:
             async for snapshot in replies:
                 yield snapshot
 
 
 async def _replies(request: Request[R]) -> AsyncGenerator[R, None]:
-    """Yield the replies on a new connection: to one subscription, or to repeated Wait requests."""
+    """Yield the replies on a new connection, to one subscription or to repeated Wait requests."""
     try:
         with paths.short(paths.daemon_socket()) as name:
             reader, writer = await asyncio.open_unix_connection(name, limit=MAX_MESSAGE)
@@ -116,7 +117,7 @@ async def _replies(request: Request[R]) -> AsyncGenerator[R, None]:
         raise DaemonGone("the daemon does not run (start it with: gpudeck daemon start)") from e
     try:
         writer.write(encode_request(request) + b"\n")
-        # a daemon that is killed may leave a part of a line
+        # A daemon that is killed may leave an incomplete line.
         while (line := await reader.readline()).endswith(b"\n"):
             yield decode_reply(line, request)
             if isinstance(request, Wait):
@@ -129,7 +130,7 @@ async def _replies(request: Request[R]) -> AsyncGenerator[R, None]:
 
 
 class AsyncJobHandle(JobView, Threaded):
-    """A job with the client to follow it by: `JobHandle` as coroutines."""
+    """A job and the client that follows it: `JobHandle` as coroutines."""
 
     def __init__(self, client: AsyncClient, handle: JobHandle) -> None:
         super().__init__(handle.job)
@@ -142,7 +143,7 @@ class AsyncJobHandle(JobView, Threaded):
         return await self._client._run(call)
 
     async def refresh(self) -> Self:
-        """Request the job's present state."""
+        """Request the current state of the job."""
         self.job = await self._client.job(self.id)
         return self
 
@@ -152,7 +153,7 @@ class AsyncJobHandle(JobView, Threaded):
         return self
 
     async def cancel(self) -> Self:
-        """Cancel the waiting job, or end its processes. Raises UserError where it has ended."""
+        """Cancel the waiting job, or end its processes. Raises UserError if it has ended."""
         self.job = await self._client.cancel(self.id)
         return self
 

@@ -1,4 +1,5 @@
-"""Offer FlashCore: attention of many short sequences with low latency, by our portable kernels."""
+"""Compute attention of many short sequences with low latency, by the portable kernels
+(FlashCore)."""
 
 from __future__ import annotations
 
@@ -22,12 +23,12 @@ def attention(
 
     Shapes: q is [B,H,Sq,D], k and v are [B,Hkv,Sk,D].
 
-    A tile has `block_m` queries and `block_n` keys, each 16, 32, 64 or 128; None chooses by head
-    size, lengths and GPU. `validate` and `compare` run the same kernels as backend `triton`.
-    `accel.runtime.graphs.Replay` saves the cost of launching them.
+    A tile has `block_m` queries and `block_n` keys, each 16, 32, 64 or 128; None chooses them by
+    head size, lengths and GPU. `validate` and `compare` run the same kernels as the backend
+    `triton`. `accel.runtime.graphs.Replay` saves the cost of launching them.
 
     Raises:
-        ValueError: for inputs that backend `triton` refuses, and for other tile sizes.
+        ValueError: for inputs that the backend `triton` refuses, and for other tile sizes.
         RuntimeError: if a tile does not fit into the GPU's shared memory.
     """
     from accel.attention.kernels.portable.forward import forward

@@ -12,11 +12,11 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Ragged:
-    """The position of each sequence in q [Tq,H,D] and in k and v [Tk,Hkv,D].
+    """Hold the position of each sequence in q [Tq,H,D] and in k and v [Tk,Hkv,D].
 
     Sequence i has the queries starts_q[i] to starts_q[i+1] - 1, and its keys likewise. The starts
-    are int32 [N+1] on the tensors' device, begin with 0 and never fall; sequences of length 0 are
-    allowed. The lengths are known on the host, so that no kernel waits for the device.
+    are int32 [N+1] on the tensors' device, begin with 0 and never decrease; sequences of length 0
+    are allowed. The host knows the lengths, so no kernel waits for the device.
     """
 
     starts_q: Tensor
@@ -24,7 +24,7 @@ class Ragged:
     longest_q: int
     longest_k: int
     total_q: int | None = None
-    """The number of all queries; None if the host does not know it.
+    """The total number of queries; None if the host does not know it.
 
     The last start must then be the length of the tensors: rows beyond it are not computed.
     """

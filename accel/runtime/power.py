@@ -1,6 +1,6 @@
 """Read the device's clock, power and temperature while work is timed.
 
-torch asks NVML. From Ampere on NVML's power is an average over the last second, so a reading is
+torch asks NVML. From Ampere on, NVML reports power averaged over the last second, so a reading is
 valid only for work that has lasted longer.
 """
 
@@ -17,14 +17,15 @@ import torch
 from accel.result import Sensors
 
 POWER_AVERAGE_S = 1.0
-"""The span over which the card averages its power."""
+"""The time over which the card averages its power."""
 _EVERY_S = 0.1
 _PATIENCE_S = 2.0
-"""The longest wait for a last reading: NVML may hang on a faulty GPU."""
+"""How long to wait for the last reading: NVML may hang on a faulty GPU."""
 _NO_SENSORS = "the sensors of a CPU are not read"
 
 SensorReading = tuple[float | None, float | None, float | None]
-"""MHz, W and °C; None for a sensor that cannot be read."""
+"""The clock in MHz, the power in W and the temperature in °C; None for a sensor that cannot be
+read."""
 
 
 class SensorWatch:
@@ -52,7 +53,8 @@ class SensorWatch:
             self._thread.join(_PATIENCE_S)
 
     def sensors(self, tflops: float = 0.0) -> Sensors:
-        """Return the averages; `tflops`, the rate of the work in TFLOP/s, gives its energy."""
+        """Return the averages. `tflops`, the rate of the work in TFLOP/s, serves to compute its
+        energy."""
         if self._device.type != "cuda":
             return Sensors(absent=_NO_SENSORS)
         late = round(POWER_AVERAGE_S / _EVERY_S)
@@ -73,8 +75,10 @@ class SensorWatch:
 
 
 def in_turn(readings: list[SensorReading], device: torch.device) -> Sensors:
-    """Return the averages over one contender's turns, without power, which is averaged for
-    longer."""
+    """Return the averages over one contender's turns, without power.
+
+    The card averages its power over a longer time than a turn.
+    """
     if device.type != "cuda":
         return Sensors(absent=_NO_SENSORS)
     return Sensors(
@@ -87,7 +91,7 @@ def in_turn(readings: list[SensorReading], device: torch.device) -> Sensors:
 
 
 def read(device: torch.device) -> SensorReading:
-    """Return the sensors of a CUDA device now."""
+    """Return what the sensors of a CUDA device read now."""
     mhz = _ask(lambda: float(torch.cuda.clock_rate(device)))
     watts = _ask(lambda: torch.cuda.power_draw(device) / 1e3)
     return mhz, watts, _ask(lambda: float(torch.cuda.temperature(device)))
@@ -99,7 +103,8 @@ def _ask(sensor: Callable[[], float]) -> float | None:
     except (RuntimeError, ModuleNotFoundError):  # NVML cannot be started, or is not installed
         return None
     except Exception as e:
-        # this card has no such sensor; only the daemon's probe imports NVML's module
+        # This card has no such sensor. Only the daemon's probe imports NVML's module, so the class
+        # is compared by name.
         if any(kind.__name__ == "NVMLError" for kind in type(e).__mro__):
             return None
         raise

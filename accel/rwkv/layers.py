@@ -1,7 +1,7 @@
 """Compute a layer over many tokens in torch, on any device, in any dtype, for any number of
 sequences.
 
-It reads as the paper does, and is the reference that all kernels are tested against.
+It follows the paper closely, and is the reference that all kernels are tested against.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from accel.rwkv.storage import Matrix
 from accel.rwkv.weights import HEAD
 
 DECAY = math.exp(-0.5)
-"""A decay is exp(-DECAY * sigmoid(...)): never below 0.545."""
+"""The constant of the decay exp(-DECAY * sigmoid(...)), which is therefore never below 0.545."""
 GROUP_EPS = 64e-5
 
 Recurrence = Callable[
@@ -68,7 +68,7 @@ def norm(x: Tensor, by: Norm) -> Tensor:
 
 
 def project(x: Tensor, matrix: Matrix) -> Tensor:
-    """Multiply: [..., columns] -> [..., rows]."""
+    """Multiply the last dimension by a matrix: [..., columns] -> [..., rows]."""
     return functional.linear(x, matrix.dense(x.dtype))
 
 
@@ -125,5 +125,5 @@ def _low_rank(inner: Tensor, rank: Rank) -> Tensor:
 
 
 def _shifted(x: Tensor, last: Tensor) -> Tensor:
-    """Return the token before each: x [B, T, C], last [B, C] -> [B, T, C]."""
+    """Return the token before each token: x [B, T, C], last [B, C] -> [B, T, C]."""
     return torch.cat((last.unsqueeze(1), x[:, :-1]), dim=1)

@@ -73,11 +73,11 @@ class Param(msgspec.Struct, frozen=True):
 
 
 MOST_LISTED = 32
-"""The most values in a list."""
+"""The most values that a list may have."""
 
 
 def split(value: str) -> tuple[str, ...]:
-    """Return the parts of a list as a user types it: 512, 1024,2048."""
+    """Return the parts of a list that a user typed, such as "512, 1024,2048"."""
     return tuple(part.strip() for part in value.split(","))
 
 
@@ -91,7 +91,7 @@ class Workload(msgspec.Struct, frozen=True):
     params: tuple[Param, ...]
 
     def complete(self, given: Mapping[str, str], device_kind: str) -> dict[str, str]:
-        """Return `given` with the defaults filled in, all checked. Raises ValueError for bad
+        """Return `given` completed by the defaults, and checked. Raises ValueError for bad
         values."""
         known = {p.name: p for p in self.params}
         for name in given:
@@ -120,10 +120,10 @@ BACKENDS = ("flash", "cudnn", "efficient", "math", "reference", "hopper", "trito
 """The names of `accel.attention`'s backends, for forms; each may refuse a shape or a device."""
 
 TOKENS = 16384
-"""The tokens of all sequences together if the batch is not given."""
+"""The tokens of all sequences together, from which the batch is computed if it is not given."""
 WIDTH = 2048
-"""heads x head size if the heads are not given, as in FlashAttention-2 (arXiv 2307.08691), section
-4.1."""
+"""Heads x head size, from which the heads are computed if they are not given, as in
+FlashAttention-2 (arXiv 2307.08691), section 4.1."""
 
 _DTYPES = ("bfloat16", "float16", "float32")
 _DTYPE = Param(
@@ -148,7 +148,10 @@ def _seconds(what: str, default: str, cpu_default: str) -> Param:
 def _shape(
     batch: str, heads: str, seq: str, head_dim: str, causal: str, *, cpu: tuple[str, str, str, str]
 ) -> tuple[Param, ...]:
-    """Return the parameters that span a grid of attention problems; `cpu` has four defaults."""
+    """Return the parameters that span a grid of attention problems.
+
+    `cpu` has the defaults of batch, heads, seq and head_dim on a CPU.
+    """
     grouped = "key/value heads; 0: as many as query heads"
     many = "or several: 512,1024,2048"
     return (

@@ -23,7 +23,7 @@ class TimedLoop:
 
 
 def limit(count: int) -> None:
-    """Raise ValueError if so many cells do not fit into a Result."""
+    """Raise ValueError if this many cells do not fit into a Result."""
     if count > MOST_CELLS:
         raise ValueError(
             f"these parameters span {count} cells, and one job measures up to {MOST_CELLS}:"
@@ -34,7 +34,8 @@ def limit(count: int) -> None:
 def headline(
     cells: tuple[Cell, ...], stretches: Sequence[TimedLoop], failures: tuple[str, ...] = ()
 ) -> Outcome:
-    """Return the summary. Raises ValueError, with the first reason, if no backend could run."""
+    """Return the summary. Raises ValueError, with the first cell's note, if no backend could
+    run."""
     ran = [cell for cell in cells if cell.backend]
     if not ran:
         raise ValueError(cells[0].note)

@@ -1,1 +1,1 @@
-"""The daemon: its loop and the wiring."""
+"""The daemon: its event loop and the wiring of its parts."""

@@ -13,7 +13,7 @@ from scheduler.protocol import paths
 from scheduler.protocol.devices import ASSISTANT_MARK, Process
 
 MOST_COMMAND = 400
-"""Characters of a command line that are kept."""
+"""The most characters of a command line that are kept."""
 _CONTAINER = re.compile(r"[-/:]([0-9a-f]{64})(?:\.scope)?(?:/|$)")
 _LXC = re.compile(r"/lxc(?:\.payload)?[./]([^/]+)")
 
@@ -30,11 +30,11 @@ class ProcessTable:
     def describe(
         self, memory: Mapping[int, float | None], full: bool = False
     ) -> tuple[Process, ...]:
-        """Return the processes of these pids.
+        """Return the processes with these pids.
 
         Args:
             memory: The bytes of the device that each process has, by pid.
-            full: Include command line and container.
+            full: Include the command line and the container.
         """
         known: dict[tuple[int, int], Process] = {}
         found = []
@@ -54,7 +54,9 @@ class ProcessTable:
 
 
 def _ticks(pid: int) -> int:
-    """Return its start in ticks since boot, 0 where it is not visible, as in another container.
+    """Return the start of a process in ticks since boot.
+
+    It is 0 if the process is not visible, as in another container.
 
     Source: proc_pid_stat(5), field 22.
     """
@@ -66,7 +68,7 @@ def _ticks(pid: int) -> int:
 
 
 def _inspect(pid: int, ticks: int) -> tuple[Process, bool]:
-    """Return the process as far as it can be read, and True if that is final.
+    """Return as much of the process as can be read, and True if that is final.
 
     Processes of other containers and users cannot be read. An empty environment is not final: the
     process may just have started.
@@ -84,7 +86,7 @@ def _inspect(pid: int, ticks: int) -> tuple[Process, bool]:
         return found, True
     except (psutil.Error, OSError):
         environment = {}
-    # the assistant of another state folder does not make room for our jobs
+    # The assistant of another state folder does not make room for our jobs.
     assistant = ASSISTANT_MARK in environment and environment.get("GPUDECK_HOME") == str(
         paths.home()
     )
@@ -101,7 +103,8 @@ def _job(environment: dict[str, str]) -> int | None:
 
 
 def _command(pid: int) -> str:
-    """Return its command line without control characters, empty where it cannot be read."""
+    """Return a process's command line without control characters, or an empty text if it is
+    unreadable."""
     try:
         words = psutil.Process(pid).cmdline()
     except (psutil.Error, OSError):
@@ -112,7 +115,7 @@ def _command(pid: int) -> str:
 
 
 def _container(pid: int) -> str:
-    """Return the short id of its container, empty where it is in none."""
+    """Return the short id of a process's container, or an empty text if it is in none."""
     try:
         return container_of(Path(f"/proc/{pid}/cgroup").read_text())
     except (OSError, UnicodeDecodeError):
@@ -120,9 +123,9 @@ def _container(pid: int) -> str:
 
 
 def container_of(cgroup: str) -> str:
-    """Return the container that a /proc/PID/cgroup names, empty where it names none.
+    """Return the container that a /proc/PID/cgroup names, or an empty text if it names none.
 
-    That is 12 digits for Docker, Podman, containerd, CRI-O and Kubernetes, and the name for LXC.
+    It has 12 digits for Docker, Podman, containerd, CRI-O and Kubernetes, and is the name for LXC.
     """
     for line in cgroup.splitlines():
         path = line.split(":", 2)[-1]

@@ -1,4 +1,4 @@
-"""The clusters of the settings, each with its agent process, which is replaced when it dies."""
+"""Run an agent process for each cluster in the settings, and replace it when it dies."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from scheduler.protocol.errors import MALFORMED, UserError
 from scheduler.protocol.settings import ClusterSettings
 
 SILENCE_S = 120.0
-"""An agent that reports nothing for this long hangs, and is replaced."""
+"""The time after which an agent that reports nothing counts as hung, and is replaced."""
 _LIMIT = 2**26
 _REPORT = msgspec.json.Decoder(a.Report).decode
 _ENCODE = msgspec.json.Encoder().encode
@@ -29,17 +29,17 @@ class Clusters(Mapping[str, Cluster]):
     def __init__(
         self, hub: Hub, wanted: Mapping[str, ClusterSettings], log_limit: Callable[[], int]
     ) -> None:
-        """Start nothing yet. Must be called in the daemon's loop.
+        """Create the agents without starting them. Must be called in the daemon's loop.
 
         Args:
-            log_limit: returns how many bytes of a log are kept; called once for each agent.
+            log_limit: returns how many bytes of a log are kept; called whenever an agent starts.
         """
         self._hub, self._log_limit, self._lock = hub, log_limit, asyncio.Lock()
         self._agents = {
             where: AgentProcess(where, found, hub, log_limit) for where, found in wanted.items()
         }
         self.crashed = asyncio.get_running_loop().create_future()
-        """Ends with the error where a report of an agent led to one."""
+        """A future that fails with the error that the report of an agent caused."""
 
     def __getitem__(self, where: str) -> Cluster:
         return self._agents[where].cluster
@@ -51,12 +51,12 @@ class Clusters(Mapping[str, Cluster]):
         return len(self._agents)
 
     async def serve(self, wanted: Mapping[str, ClusterSettings]) -> None:
-        """Have agents for these clusters only. Jobs that run in any other cluster are lost."""
+        """Run agents for these clusters only. Jobs that run in any other cluster are lost."""
         async with self._lock:
             for where, agent in tuple(self._agents.items()):
                 if agent.settings != wanted.get(where):
                     await agent.stop()
-                    # the next agent has to be told again which attempts to follow
+                    # The next agent must be told again which attempts to follow.
                     agent.cluster.set_unavailable("its settings were changed")
                 if where not in wanted:
                     agent.cluster.remove()
@@ -67,7 +67,7 @@ class Clusters(Mapping[str, Cluster]):
                 ).start(found, self._ended)
 
     async def stop(self) -> None:
-        """End all agents. The attempts they follow run on."""
+        """End all agents. The attempts that they follow keep running."""
         await asyncio.gather(*(agent.stop() for agent in self._agents.values()))
 
     def _ended(self, task: asyncio.Task[None]) -> None:
@@ -91,14 +91,14 @@ class AgentProcess:
         self._task: asyncio.Task[None] | None = None
 
     def start(self, found: ClusterSettings, on_end: Callable[[asyncio.Task[None]], None]) -> None:
-        """Keep an agent alive, unless one is kept already."""
+        """Keep an agent alive, unless one is kept alive already."""
         if self._task is None:
             self.settings = found
             self._task = asyncio.create_task(self._keep())
             self._task.add_done_callback(on_end)
 
     async def stop(self) -> None:
-        """End the agent, and start no other."""
+        """End the agent, and do not replace it."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -147,7 +147,7 @@ class AgentProcess:
 
 
 def deck() -> str:
-    """Return the name of this state folder in clusters, which stays the same. Raises UserError."""
+    """Return the permanent name of this state folder in clusters. Raises UserError."""
     file = paths.home() / "deck.id"
     try:
         if not file.exists():

@@ -1,9 +1,9 @@
-"""A Slurm cluster, driven through its own commands, which know where it is and who we are.
+"""Drive a Slurm cluster through its own commands, which know its address and the user.
 
-They are found by PATH: sbatch, squeue, scancel. Slurm accepts one job twice, and forgets jobs
-minutes after their end (MinJobAge). Neither does harm, as its machines share our file system: the
-runner there runs no second copy of an attempt (see `remote_runner`), and what it printed is in the
-job's folder.
+The commands sbatch, squeue and scancel are found in PATH. Slurm accepts the same job twice, and
+forgets jobs minutes after their end (MinJobAge). Neither does harm, because its machines share our
+file system: the runner there starts no second copy of an attempt (see `remote_runner`), and the
+output stays in the job's folder.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from scheduler.executors.agent_protocol import PREFIX, Refused, Status, SubmitAt
 from scheduler.executors.launch import remote_command, remote_environment
 
 TIMEOUT_S = 60.0
-"""Seconds. The commands themselves try for a while where the controller does not answer."""
+"""The time limit of a command. The commands themselves retry if the controller does not answer."""
 FRESH_S = 5.0
-"""Seconds that a list of the jobs is used: the controller serves everybody."""
+"""How long a list of the jobs is used: the controller serves every user of the cluster."""
 CHUNK = 2**16
 LOG_PAUSE_S = 0.5
 _UNREACHED = (
@@ -54,15 +54,16 @@ class Slurm:
         self._session = ""
         self._listed = float("-inf")
         self._jobs: dict[str, SlurmJob] = {}
-        """By attempt."""
+        """The jobs in Slurm's list, by attempt."""
 
     def session(self) -> str:
-        """Return the cluster's name: a controller that is restarted remembers its jobs."""
+        """Return the cluster's name. It identifies the session, as a restarted controller keeps
+        its jobs."""
         if time.monotonic() - self._listed > FRESH_S:
             self.refresh()
         if not self._session:
             lines = [
-                line.partition("=") for line in _output(["scontrol", "show", "config"]).splitlines()
+                line.partition("=") for line in _run(["scontrol", "show", "config"]).splitlines()
             ]
             self._session = next(
                 (value.strip() for key, _, value in lines if key.strip() == "ClusterName"), "slurm"
@@ -71,7 +72,7 @@ class Slurm:
 
     def refresh(self) -> None:
         """Read the list of our jobs from the controller."""
-        text = _output(["squeue", "--me", "--states=all", "--noheader", "--format=%j|%T|%k|%r"])
+        text = _run(["squeue", "--me", "--states=all", "--noheader", "--format=%j|%T|%k|%r"])
         rows = [
             line.strip().split("|", 3)
             for line in text.splitlines()
@@ -79,7 +80,7 @@ class Slurm:
         ]
         rows.sort(
             key=lambda row: (row[1] in _WAITS) + 2 * (row[1] in _RUNS)
-        )  # of two copies the one counts that runs
+        )  # If there are two copies, the one that runs counts.
         self._jobs = {
             name.removeprefix(PREFIX): SlurmJob(state, deck, reason)
             for name, state, deck, reason in rows
@@ -103,10 +104,10 @@ class Slurm:
             *(f"export {name}={shlex.quote(value)}" for name, value in variables),
             remote_command(request),
         ]
-        output = _out(Path(request.folder), request.attempt, escape=True)
+        output = _output_file(Path(request.folder), request.attempt, escape=True)
         gpus = [f"--gpus={request.spec.gpus}"] if request.spec.gpus else []
-        self._listed = float("-inf")  # whether it succeeds or not
-        _output(
+        self._listed = float("-inf")  # The list is out of date even if sbatch fails.
+        _run(
             [
                 "sbatch", "--no-requeue", "--chdir=/", "--ntasks=1", "--open-mode=append",
                 f"--job-name={PREFIX}{request.attempt}", f"--comment={deck}",
@@ -125,20 +126,20 @@ class Slurm:
         if job.state in _WAITS:
             return Status("pending", f"waits in Slurm: {job.reason}")
         if job.state in _RUNS:
-            return Status("running" if _out(folder, attempt).exists() else "pending", "")
+            return Status("running" if _output_file(folder, attempt).exists() else "pending", "")
         why = f" ({job.reason})" if job.reason not in ("", "None") else ""
         state = job.state.lower().replace("_", " ")
         return Status("over", f"Slurm reports {state}{why}", job.state != "COMPLETED")
 
     def halt(self, attempt: str) -> None:
         self._listed = float("-inf")
-        _output(["scancel", "--me", "--quiet", f"--name={PREFIX}{attempt}"])
+        _run(["scancel", "--me", "--quiet", f"--name={PREFIX}{attempt}"])
 
-    def output(self, attempt: str, folder: Path, follow: bool) -> _Output:
-        return _Output(_out(folder, attempt), follow)
+    def output(self, attempt: str, folder: Path, follow: bool) -> _OutputReader:
+        return _OutputReader(_output_file(folder, attempt), follow)
 
 
-class _Output:
+class _OutputReader:
     """Iterate over the file that Slurm writes the output to."""
 
     def __init__(self, file: Path, follow: bool) -> None:
@@ -161,13 +162,13 @@ class _Output:
         self._follow = False
 
 
-def _out(folder: Path, attempt: str, escape: bool = False) -> Path:
-    """Return the file for an attempt's output, with percent signs escaped for sbatch if asked."""
+def _output_file(folder: Path, attempt: str, escape: bool = False) -> Path:
+    """Return the file for an attempt's output; `escape` doubles percent signs for sbatch."""
     return Path(str(folder).replace("%", "%%") if escape else folder) / f"{attempt}.out"
 
 
-def _output(command: list[str], given: str | None = None) -> str:
-    """Return what a command of Slurm prints.
+def _run(command: list[str], given: str | None = None) -> str:
+    """Return the output of a Slurm command.
 
     Raises:
         Refused: Slurm has not done it, and will not.

@@ -32,25 +32,25 @@ class Process(msgspec.Struct, frozen=True):
     name: str
     user: str = ""
     memory: float | None = None
-    """Bytes of the device's memory; None where the driver does not report it."""
+    """Bytes of the device's memory; None if the driver does not report it."""
     job: int | None = None
     """The id of the job that it belongs to."""
     assistant: bool = False
     """True for our assistant, which leaves when anybody else needs the device."""
     start: float = 0.0
-    """Its start, in seconds since the epoch; 0.0 where it is not visible from here."""
+    """Its start, in seconds since the epoch; 0.0 if it is not visible from here."""
     ticks: int = 0
-    """Its start in ticks since boot: with the pid it identifies a process, though pids are
+    """Its start in ticks since boot. Together with the pid it identifies a process, as pids are
     reused."""
     command: str = ""
-    """Its command line; set in a Detail only, like all that follows."""
+    """Its command line. This field and those that follow are set in a Detail only."""
     container: str = ""
-    """The short id or name of its container; empty where there is none, or it is not visible."""
+    """The short id or name of its container; empty if it is in none, or not visible."""
     kind: Literal["compute", "graphics", "both"] = "compute"
     sm: float | None = None
-    """Percent of the multiprocessors in the last two seconds; None where it is not reported."""
+    """Its percentage of the multiprocessors in the last two seconds; None if it is not reported."""
     instance: int | None = None
-    """The GPU instance of MIG that it runs on."""
+    """The number of the MIG GPU instance that it runs on."""
     part: str = ""
     """The name of that instance."""
 
@@ -66,41 +66,42 @@ class Instance(msgspec.Struct, frozen=True):
     uuid: str
     name: str
     gpu_instance: int | None = None
-    """Its number on the GPU, to which processes refer."""
+    """Its number on the GPU, which processes refer to."""
     sms: int | None = None
     memory: float | None = None
-    """Bytes."""
+    """The size of its memory in bytes."""
 
 
 class Device(msgspec.Struct, frozen=True):
     """Describe one device."""
 
     id: str
-    """Stable over reboots: the GPU's UUID, or `cpu`."""
+    """The GPU's UUID, or `cpu`; the same after a reboot."""
     index: int
     name: str
     kind: Literal["nvidia", "cpu", "replay"]
     note: str = ""
-    """Shown beside the device, e.g. "CPU: no NVIDIA GPU found" or "REPLAY of h100.trace.gz"."""
+    """Text shown beside the device, e.g. "CPU: no NVIDIA GPU found" or "REPLAY of
+    h100.trace.gz"."""
     facts: dict[str, str] = {}
     """Constant properties: driver, VBIOS, number of SMs."""
     mig: bool = False
-    """True in MIG mode: programs can use its instances, but never all of it."""
+    """True in MIG mode: programs can use single instances, but never the whole GPU."""
     instances: tuple[Instance, ...] = ()
     """The MIG instances it is divided into."""
     silent: str | None = None
-    """The driver's error where the device does not answer; None where it does."""
+    """The driver's error if the device does not answer; None if it does."""
 
 
 class Reading(msgspec.Struct, frozen=True):
-    """Hold all that was read of one device at one moment.
+    """Hold everything that was read from one device at one moment.
 
     The names and units of the fields are in `scheduler.protocol.fields`.
     """
 
     device: str
     time: float
-    """Seconds since the epoch."""
+    """When it was read, in seconds since the epoch."""
     values: dict[str, float]
     absent: Mapping[str, Absence] = {}
     """The cause of each field that has no value."""
@@ -113,7 +114,7 @@ class Reading(msgspec.Struct, frozen=True):
     since: dict[str, float] = {}
     """The start of each throttle reason in force, by its name."""
     otherwise: Absence = Unavailable("unreported")
-    """The cause of fields that are neither in `values` nor in `absent`."""
+    """The cause of every field that is neither in `values` nor in `absent`."""
     drawing: tuple[str, ...] = ()
     """The names of the programs that draw on it."""
 
@@ -124,7 +125,7 @@ class Reading(msgspec.Struct, frozen=True):
         return NA(self.absent.get(field, self.otherwise))
 
     def explained(self) -> dict[str, str]:
-        """Return the fields in `absent`, each with the sentence that says why."""
+        """Return the fields in `absent`, each with a sentence that says why."""
         return {field: explain(cause) for field, cause in self.absent.items()}
 
 
@@ -139,21 +140,21 @@ class Part(msgspec.Struct, frozen=True):
 
 
 class Detail(msgspec.Struct, frozen=True):
-    """Hold what is read of a device on request only."""
+    """Hold the data of a device that is read on request only."""
 
     device: str
     time: float
-    """Seconds since the epoch."""
+    """When it was read, in seconds since the epoch."""
     parts: tuple[Part, ...] = ()
     processes: tuple[Process, ...] = ()
-    """All processes, with command line, container and share."""
+    """All its processes, each with command line, container and share of the multiprocessors."""
 
 
 class Source:
     """Provide readings of hardware, or of a recorded trace. Only the probe process uses it."""
 
     def devices(self) -> list[Device]:
-        """Return the devices that exist now; called again after DevicesChanged."""
+        """Return the devices that exist now. It is called again after DevicesChanged."""
         raise NotImplementedError
 
     def read(self, now: float) -> list[Reading]:
@@ -165,18 +166,23 @@ class Source:
         raise NotImplementedError
 
     def occupancy(self, now: float) -> list[Reading]:
-        """Return memory and processes of every device: cheap, and at any moment.
+        """Return the memory and processes of every device. This is cheap, and allowed at any
+        moment.
 
         Raises:
-            DevicesChanged: As `read` does.
+            DevicesChanged: The devices are no longer those that `devices` returned.
         """
         return []
 
     def sample(self) -> None:
-        """Take a sample; called several times between two readings, for means over the interval."""
+        """Take a sample. It is called several times between two readings, which report means."""
 
     def details(self, now: float) -> list[Detail]:
-        """Return what costs too much to read all the time. Raises DevicesChanged as `read` does."""
+        """Return the details that are too expensive to read all the time.
+
+        Raises:
+            DevicesChanged: The devices are no longer those that `devices` returned.
+        """
         return []
 
     def close(self) -> None:

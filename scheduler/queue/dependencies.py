@@ -1,6 +1,6 @@
-"""Jobs that run after others.
+"""Track the jobs that run after others.
 
-A job can only name jobs that exist when it is submitted, so that no two wait for each other.
+A job can only name jobs that exist when it is submitted, so jobs never wait for each other.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from scheduler.protocol.jobs import Job, Queued, Spec
 from scheduler.protocol.wait_reasons import AfterJobs, DependencyFailed, End
 
 Outcomes = Callable[[int], str | None]
-"""Returns the status that a job ended with; None while it has not ended."""
+"""A function that returns the status with which a job ended, or None if it has not ended."""
 
 
 def failed_dependency(spec: Spec, outcomes: Outcomes) -> DependencyFailed | None:
-    """Return which job had to succeed first and did not; None while the job may still run."""
+    """Return the job that had to succeed first and did not; None while this job may still run."""
     for number in spec.after:
         status = outcomes(number)
         if status not in (None, "done"):
@@ -26,7 +26,7 @@ def failed_dependency(spec: Spec, outcomes: Outcomes) -> DependencyFailed | None
 def open_dependencies(
     spec: Spec, active: Mapping[int, Job], ends: Mapping[int, End]
 ) -> AfterJobs | None:
-    """Return the jobs that have to end first; None where there are none."""
+    """Return the jobs that have to end first; None if there are none."""
     left = tuple(dict.fromkeys(n for n in (*spec.after, *spec.after_any) if n in active))
     if not left:
         return None
@@ -36,13 +36,16 @@ def open_dependencies(
 
 
 class Dependents:
-    """Keep the jobs that wait for others to end. The work for one end is independent of the rest."""
+    """Keep track of the jobs that wait for others to end.
+
+    Handling the end of a job takes no longer when unrelated jobs wait.
+    """
 
     def __init__(self) -> None:
         self._open: dict[int, set[int]] = {}
-        """For each job that waits: the jobs that have to end first."""
+        """The jobs that have to end first, by the job that waits for them."""
         self._waiting: dict[int, set[int]] = {}
-        """For each job that is waited for: the jobs that wait."""
+        """The jobs that wait, by the job that they wait for."""
 
     def ids(self) -> Set[int]:
         """Return the numbers of the jobs that wait for others."""
@@ -53,10 +56,10 @@ class Dependents:
         return {waiting for number in jobs for waiting in self._waiting.get(number, ())}
 
     def update(self, job: Job, active: Container[int]) -> set[int]:
-        """Take over a change of the job.
+        """Record that a job changed.
 
-        Returns the jobs that waited for it, where it has ended: they may never run now, or wait
-        for nothing more.
+        If it has ended, return the jobs that waited for it: they may now wait for nothing more, or
+        never run.
         """
         for number in self._open.pop(job.id, ()):
             self._waiting[number].discard(job.id)

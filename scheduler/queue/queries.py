@@ -1,4 +1,4 @@
-"""Questions about jobs: single ones, lists, searches and their timelines."""
+"""Answer questions about jobs: single jobs, lists, searches and timelines."""
 
 from __future__ import annotations
 
@@ -15,11 +15,14 @@ from scheduler.queue.planner import Planner
 from scheduler.store import Store
 
 NEXT = 200
-"""How many waiting jobs a snapshot shows: those that are served first."""
+"""The number of waiting jobs that a snapshot shows: those that are served first."""
 
 
 class JobQueries:
-    """Answer questions. Why a job waits is not stored: after a crash it is worked out anew."""
+    """Answer questions about jobs.
+
+    The reason why a job waits is not stored but computed for each answer.
+    """
 
     def __init__(self, store: Store, index: JobIndex, planner: Planner) -> None:
         self._store, self._index, self._planner = store, index, planner
@@ -31,13 +34,14 @@ class JobQueries:
         return self._store.get(job_id)
 
     def overview(self) -> tuple[Job, ...]:
-        """Return the jobs that run, are served next, or ended last, as listed; newest first."""
+        """Return the jobs that run, are served next or ended last, in the short form of a list,
+        newest first."""
         ids = (*self._index.running, *self._index.waiting.next(NEXT))
         active = (listed(self._current(number)) for number in ids)
         return tuple(sorted((*active, *self._index.ended), key=lambda job: -job.id))
 
     def newest(self, limit: int, active: bool) -> tuple[Job, ...]:
-        """Return the newest jobs, MAX_LISTED at most, as they are listed."""
+        """Return the newest jobs, at most MAX_LISTED, in the short form of a list."""
         limit = max(0, min(limit, MAX_LISTED))
         if active:
             numbers = nlargest(limit, self._index.active)
@@ -58,7 +62,7 @@ class JobQueries:
         return tuple(listed(self._current(job.id)) if job.id in active else job for job in stored)
 
     def _current(self, job_id: int) -> Job:
-        """Return a job that has not ended; with the reason, if it waits."""
+        """Return a job that has not ended, with the reason if it waits."""
         job, now = self._index.active[job_id], time.time()
         if not isinstance(job.state, Queued):
             return job

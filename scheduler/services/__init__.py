@@ -1,1 +1,1 @@
-"""Services of the daemon beside the queue: alerts, polling, snapshots, reports and notices."""
+"""Services of the daemon besides the queue: alerts, polling, snapshots, reports and notices."""

@@ -1,4 +1,5 @@
-"""Alerts sent to a URL of the user's as JSON, each by a small process that may hang alone.
+"""Send alerts as JSON to the user's URL, each from a small process, so that a hang stops nothing
+else.
 
 A thread cannot be ended while it resolves a name; a process can. The URL may hold a secret: the
 process reads it from standard input, and no log, notice or error contains it.
@@ -16,9 +17,9 @@ from scheduler.background import children
 ATTEMPTS_S = (0.0, 2.0, 10.0)
 """Delays before the attempts to deliver one message."""
 TIMEOUT_S = 10.0
-"""An attempt that takes longer is given up, and its process killed."""
+"""The time limit of an attempt, after which its process is killed."""
 MAX_WAITING = 100
-"""Messages that wait; where there are more, the oldest are dropped."""
+"""The most messages that wait; if there are more, the oldest is dropped."""
 _USER_AGENT = "gpudeck"
 
 
@@ -26,7 +27,7 @@ class Webhook:
     """Send messages one after the other.
 
     Args:
-        notify: Takes the problem where a message was not delivered, and None where one was.
+        notify: receives the problem if a message was not delivered, and None if one was.
         attempts: Delays before the attempts.
         timeout: Seconds for one attempt.
     """
@@ -74,7 +75,7 @@ class Webhook:
             self._notify(problem)
 
     async def _try(self, url: str, body: bytes) -> str | None:
-        """Make one attempt; return the problem where it failed."""
+        """Make one attempt; return the problem if it failed."""
         try:
             sender = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-P", "-m", "scheduler.services.webhook", str(self._timeout)),
@@ -99,13 +100,13 @@ class Webhook:
 
 
 def post(url: str, body: bytes, timeout: float) -> str | None:
-    """Send `body`; return the problem, without the URL, where that failed."""
-    import urllib.error  # the daemon, which does not send by itself, starts without
+    """Send `body`; return the problem, without the URL, if that failed."""
+    import urllib.error  # Only the small process sends; the daemon does not need this import.
     import urllib.request
 
     headers = {"Content-Type": "application/json", "User-Agent": _USER_AGENT}
     try:
-        # the settings allow http and https only
+        # The settings allow http and https only.
         request = urllib.request.Request(url, body, headers, method="POST")  # noqa: S310
         with urllib.request.urlopen(request, timeout=timeout):  # noqa: S310
             return None

@@ -1,6 +1,6 @@
-"""Answer questions about the past, from the tiers that answer them best.
+"""Answer questions about the past from the stored tiers of history that suit them best.
 
-An answer has at most so many buckets, and gaps where nothing was read.
+An answer has a limited number of buckets, and gaps for the times when nothing was read.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from scheduler.telemetry.history_table import (
 )
 
 MAX_VALUES = 1_000_000
-"""Values in one answer: more would keep the daemon and the connection busy for seconds."""
+"""The most values in one answer: more would keep the daemon and the connection busy for seconds."""
 
 
 def past(
@@ -42,12 +42,12 @@ def past(
 
     Args:
         archive: The history on disk.
-        newest: The rows that are in no block yet.
+        newest: The rows that are not yet in a block of the archive.
         device: The id of the device.
         fields: The fields of the answer.
         since: The first moment, seconds since the epoch.
         until: The last moment.
-        points: The most rows of the answer; None: every row there is.
+        points: The most rows of the answer; None for every row there is.
 
     Raises:
         UserError: The answer would be too large.
@@ -62,7 +62,7 @@ def past(
     table, steps = _gather(archive, newest, device, fields, since, until, tier)
     if not points and len(table) * max(len(fields), 1) > MAX_VALUES:
         raise UserError(
-            "that is too much for one answer: name fewer fields, a shorter time, or how many points"
+            "that is too much for one answer: ask for fewer fields, a shorter time or fewer points"
         )
     return _answer(table, steps, since, until, points)
 
@@ -76,8 +76,10 @@ def _gather(
     until: float,
     tier: int,
 ) -> tuple[HistoryTable, Floats]:
-    """Return all rows: of `tier` as far back as it goes, then of the coarser ones; and each
-    step."""
+    """Return all rows and the step of each.
+
+    The rows are those of `tier` as far back as it goes, and before that those of coarser tiers.
+    """
     end = math.nextafter(until, math.inf)
     pieces, begins = [(newest.cut(since, end), 0.0)], math.inf
     for number in range(tier, LAST + 1):
@@ -99,14 +101,14 @@ def _gather(
 def _answer(
     table: HistoryTable, steps: Floats, since: float, until: float, points: int | None
 ) -> Columns:
-    """Return the rows in `points` buckets of one width; None: each row as it is.
+    """Return the rows in `points` buckets of equal width, or each row as it is for None.
 
-    A bucket without readings is left out, except for the first one of a gap, which has no values.
+    Buckets without readings are left out, except for the first one of a gap, which has no values.
 
     Args:
         table: The rows.
-        steps: The seconds per row, [n]; 0 as it was read.
-        since: The begin of the first bucket.
+        steps: The seconds that each row covers, [n]; 0 for a single reading.
+        since: The start of the first bucket.
         until: The end of the last one.
         points: The number of buckets.
     """
@@ -137,7 +139,7 @@ def _gaps(table: HistoryTable, steps: Floats, read: NDArray[np.bool_]) -> NDArra
 def _columns(
     table: HistoryTable, places: NDArray[np.int64], times: NDArray[np.floating]
 ) -> Columns:
-    """Return the table with a row of no values before each of `places`, at `times`."""
+    """Return the table with an empty row inserted before each of `places`, at `times`."""
 
     def column(values: Floats) -> list[float | None]:
         numbers = np.insert(values, places, np.nan) if len(places) else values

@@ -1,9 +1,10 @@
-"""Raise and clear alerts with hysteresis. Pure: state, level and thresholds in, state out.
+"""Raise and clear alerts with hysteresis. The functions are pure: they map a state, a level and
+thresholds to the next state.
 
-An alert is raised once the level stood at or above `raise_at` for `raise_s` without a break, and
-cleared once it stood below `clear_at` for `clear_s`. Between the two nothing changes, so a level
-that wavers about the limit is one alert. An unknown level and a gap between two evaluations (a
-suspended laptop, a probe that was replaced) count for neither side.
+An alert is raised once the level has been at or above `raise_at` for `raise_s` without a break, and
+cleared once it has been below `clear_at` for `clear_s`. Between the two nothing changes, so a level
+that wavers around the limit causes one alert only. An unknown level changes nothing. After a gap
+between two evaluations (a suspended laptop, a replaced probe) both times are counted anew.
 """
 
 from __future__ import annotations
@@ -12,11 +13,11 @@ from typing import NamedTuple
 
 
 class Thresholds(NamedTuple):
-    """Set when an alert is raised, and when it is cleared."""
+    """Define when an alert is raised, and when it is cleared."""
 
     raise_at: float
     clear_at: float
-    """At most `raise_at`."""
+    """The level below which the alert is cleared, at most `raise_at`."""
     raise_s: float = 0.0
     clear_s: float = 0.0
 
@@ -27,7 +28,7 @@ class Calm(NamedTuple):
     over: float | None = None
     """When the level reached the limit; None while it is below."""
     evaluated: float = 0.0
-    """When the level was known last."""
+    """When the level was last known."""
 
 
 class Raised(NamedTuple):
@@ -50,10 +51,10 @@ def advance(
 
     Args:
         state: The state before.
-        level: The level now; None where it is not known.
+        level: The level now; None if it is not known.
         now: Seconds of any clock.
         thresholds: The limits of the rule.
-        gap_s: The longest time between two evaluations without a gap.
+        gap_s: The longest time between two evaluations that does not count as a gap.
     """
     if level is None:
         return state

@@ -8,7 +8,7 @@ from scheduler.verbs.request import Daemon, Request
 
 
 class Pause(Request[None], frozen=True, tag="pause"):
-    """Start no more jobs, or resume. Running jobs continue."""
+    """Start no more jobs, or start them again. Running jobs continue."""
 
     paused: bool
 
@@ -25,7 +25,7 @@ class GetGroups(Request[tuple[GroupState, ...]], frozen=True, tag="groups"):
 
 
 class SetGroup(Request[tuple[GroupState, ...]], frozen=True, tag="group"):
-    """Limit or pause a group; None leaves that as it is. Returns all groups."""
+    """Limit or pause a group; None leaves the limit or the pause as it is. Returns all groups."""
 
     name: str
     limit: int | None = None

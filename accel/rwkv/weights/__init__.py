@@ -2,7 +2,7 @@
 squeezed.
 
 It reads `.safetensors` (one file, or shards named by an index; flash-linear-attention's names or
-BlinkDL's) and BlinkDL's `.pth` (tensors only). Everything else is a ModelError of one line.
+BlinkDL's) and BlinkDL's `.pth` (tensors only). Everything else raises a ModelError of one line.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def load(path: str | Path) -> dict[str, Tensor]:
         ModelNotFoundError: There is no model.
         ModelError: The model cannot be used.
     """
-    # This imports torch, which describing a model does not need.
+    # This imports torch, which is not needed to describe a model.
     from accel.rwkv.weights import read
 
     source = Path(path).expanduser().absolute()

@@ -11,9 +11,9 @@ from scheduler.devices.nvidia.errors import optional, refusal, text
 from scheduler.protocol.absence import Absence
 
 _MOST = 64
-"""Events taken per reading; the others wait for the next."""
+"""The most events taken in one reading; the others wait for the next."""
 _FRESH_S = 10.0
-"""An older Xid does not explain why a GPU has just been lost."""
+"""How recent an Xid must be to explain why a GPU has just been lost."""
 MEANINGS = {
     13: "graphics engine exception (a program's error, such as an address out of bounds)",
     31: "memory page fault of a program",
@@ -34,11 +34,11 @@ MEANINGS = {
     119: "the GPU's system processor does not answer",
     120: "error of the GPU's system processor",
 }
-"""The Xids that people meet most; NVIDIA documents all of them."""
+"""The most common Xids; NVIDIA documents all of them."""
 
 
 class XidEvents:
-    """Count the Xids of all GPUs since the set was opened."""
+    """Count the Xids of all GPUs since this object was created."""
 
     def __init__(self, handles: dict[str, Any]) -> None:
         """Register every GPU for events.
@@ -84,7 +84,7 @@ class XidEvents:
         absent: dict[str, Absence],
         texts: dict[str, str],
     ) -> None:
-        """Add the last Xid of a GPU, its meaning and the count."""
+        """Add the last Xid of a GPU, its meaning and the number of Xids."""
         if uuid in self._absent:
             absent.update(dict.fromkeys(("xid", "xid_count"), self._absent[uuid]))
             return
@@ -94,7 +94,7 @@ class XidEvents:
             texts["xid"] = describe_xid(number)
 
     def recent(self) -> str:
-        """Return the Xids of the last seconds in one line, empty where there were none."""
+        """Return the Xids of the last seconds in one line, or an empty text if there were none."""
         return ", ".join(
             describe_xid(self._last[uuid])
             for uuid, received in self._received.items()
@@ -109,6 +109,6 @@ class XidEvents:
 
 
 def describe_xid(number: int) -> str:
-    """Return an Xid with its meaning, as far as it is known."""
+    """Return an Xid with its meaning, if that is known."""
     meaning = MEANINGS.get(number)
     return f"Xid {number}: {meaning}" if meaning else f"Xid {number}"

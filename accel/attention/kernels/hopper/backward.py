@@ -1,7 +1,7 @@
 """Compute the gradients of attention on NVIDIA Hopper: choose the kernels and their tiles.
 
-Source: FlashAttention-2 and -3 (arXiv 2307.08691, 2407.08608). The scores are computed anew; a CTA
-owns a tile of keys and iterates over the queries that see them, and adds to dq in float32. For
+Source: FlashAttention-2 and -3 (arXiv 2307.08691, 2407.08608). The scores are recomputed. Each CTA
+owns a tile of keys, iterates over the queries that see them, and adds to dq in float32. For
 deterministic gradients a separate kernel computes dq.
 """
 
@@ -32,7 +32,7 @@ LOG2_E = math.log2(math.e)
 
 
 GRID_LIMIT = 65535
-"""CTAs in the second and third dimension of a grid."""
+"""The most CTAs in the second and third dimension of a grid."""
 
 
 @dataclass(frozen=True)
@@ -40,20 +40,20 @@ class Tiles:
     """Hold the tile sizes for one head size."""
 
     queries: int
-    """Rows of a query tile, where keys are owned."""
+    """Rows of a query tile in the kernel whose CTAs own keys."""
     keys: int
-    """Rows of a key tile, there."""
+    """Rows of a key tile in the same kernel."""
     keys_of_dq: int
-    """Rows of a key tile, where queries are owned."""
+    """Rows of a key tile in the kernel whose CTAs own queries, which computes dq."""
     stages_of_v: int
-    """Tiles of v that kernel has in flight; of k it has two."""
+    """Tiles of v that the dq kernel loads ahead; of k it always loads two."""
     atomic_from: int
-    """From so many queries on, the keys' kernel adds to dq atomically; below, a kernel
-    of its own computes that.
+    """The number of queries from which the keys' kernel adds to dq atomically; with fewer
+    queries the dq kernel computes it.
 
-    Without atomics the scores are computed once more; with them the L2 cache, which adds up about
-    1.7 TB/s on an H100, keeps the tensor cores waiting. Mixtures of the two were never the fastest
-    (results/attention_tiles.csv).
+    The dq kernel computes the scores once more. Atomic additions are limited by the L2 cache, which
+    sustains about 1.7 TB/s of them on an H100, while the tensor cores wait. Mixtures of the two
+    were never the fastest (results/attention_tiles.csv).
     """
 
 
@@ -93,9 +93,9 @@ def backward(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return dq, dk and dv in the shapes of q, k and v.
 
-    Shapes: q is [B,H,Sq,D], k and v are [B,Hkv,Sk,D] as `supports` accepts them; query i sees
-    the keys from i + Sk - Sq - left to i + Sk - Sq + right. out and dout have any strides; lse
-    is float32 [B,H,Sq], the natural logarithm.
+    Shapes: q is [B,H,Sq,D], k and v are [B,Hkv,Sk,D] as `supports` accepts them; query i sees the
+    keys from i + Sk - Sq - left to i + Sk - Sq + right. out and dout may have any strides; lse is
+    float32 [B,H,Sq], the natural logarithm.
 
     Args:
         deterministic: repeats are bit-identical; otherwise the order of float32 additions
@@ -129,18 +129,17 @@ Kernel = TypeVar("Kernel", KernelCall, Callable[..., None])
 
 
 class Kernels(NamedTuple, Generic[Kernel]):
-    """List the kernels of one backward pass in their order, planned or ready to launch, and
-    their extra buffers.
-    """
+    """List the kernels of one backward pass in their order, planned or ready to launch, and the
+    sizes of their extra buffers."""
 
     rows: Kernel
     keys: Kernel
     queries: Kernel
-    """`backward_sums` where the keys' kernel adds to dq."""
+    """The dq kernel, or `backward_sums` if the keys' kernel adds to dq."""
     rows_size: int
-    """Elements, float32: two numbers for each query of a tile."""
+    """The float32 elements that hold two numbers for each query of a tile."""
     sums_size: int
-    """Elements, float32: dq as it is added up, if it is."""
+    """The float32 elements of the sum for dq; 0 if no kernel adds to it."""
 
 
 @lru_cache(maxsize=4096)

@@ -1,6 +1,6 @@
 """Import Gluon's functions under one name each: Triton renamed some between 3.6 and 3.9.
 
-Kernels import everything of Gluon that differs from here, and the rest from Triton itself.
+Kernels import from here everything that Gluon renamed, and the rest from Triton itself.
 """
 
 from __future__ import annotations
