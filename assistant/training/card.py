@@ -50,7 +50,8 @@ in `assets/h100.trace.gz` with random jobs. No text is from the internet or from
 Large language models wrote most phrasings, without seeing what was held out before.
 
     python -m assistant.training.data FOLDER --samples {asked}
-    python -m assistant.training.train FOLDER --device cuda --minutes {minutes:g} --rows {rows}{start}
+    python -m assistant.training.train FOLDER --device cuda \\
+        --minutes {minutes:g} --rows {rows}{start}
     python -m assistant.training.evaluate FOLDER
     python -m assistant.training.card FOLDER
 
