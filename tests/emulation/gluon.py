@@ -275,7 +275,8 @@ def warp_specialize(
     """All partitions at once: the first on the kernel's own warps, the others on `warps`."""
     if not len(parts) - 1 == len(warps) == len(registers):
         raise Defect(
-            f"{len(parts)} partitions, {len(warps)} numbers of warps and {len(registers)} of registers beside the first"
+            f"{len(parts)} partitions, {len(warps)} numbers of warps and {len(registers)} of"
+            " registers beside the first"
         )
     names = [part.__name__ for part, _ in parts]
     labels = [f"{name}[{i}]" if names.count(name) > 1 else name for i, name in enumerate(names)]

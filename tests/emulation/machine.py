@@ -68,7 +68,8 @@ class Barrier:
             raise Defect(f"{self.name} is used before it is initialised")
         if count > self.pending:
             raise Defect(
-                f"{count} arrivals at {self.name}, which lacks {self.pending} of {self.count} in phase {self.phase}"
+                f"{count} arrivals at {self.name}, which lacks {self.pending} of {self.count} in"
+                f" phase {self.phase}"
             )
         self.pending -= count
         join(self.arriving, clock)
@@ -92,7 +93,10 @@ class Barrier:
             self.arriving = {}
 
     def __str__(self) -> str:
-        return f"{self.name} (phase {self.phase}, lacks {self.pending} of {self.count} arrivals and {self.bytes} bytes)"
+        return (
+            f"{self.name} (phase {self.phase}, lacks {self.pending} of {self.count} arrivals and"
+            f" {self.bytes} bytes)"
+        )
 
 
 class Task:

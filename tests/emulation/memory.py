@@ -56,7 +56,8 @@ class Allocation:
                 and (not old.count or old.count > clock.get(old.who, 0))
             ):
                 raise Race(
-                    f"{what} of {self.place(box)} while {old.what} of {self.place(old.box)} may be under way"
+                    f"{what} of {self.place(box)} while {old.what} of {self.place(old.box)} may be"
+                    " under way"
                 )
         if asynchronous and any(old.meets(box) for old in self.unfenced):
             raise Race(f"{what} of {self.place(box)}, stored to without fence_async_shared")
@@ -115,7 +116,8 @@ class Shared:
         start = int(start)
         if not 0 <= start <= start + length <= self.data.shape[dim]:
             raise Defect(
-                f"{start} to {start + length} of {self.owner.name}, which has {self.data.shape[dim]} there"
+                f"{start} to {start + length} of {self.owner.name}, which has"
+                f" {self.data.shape[dim]} there"
             )
         box = list(self.box)
         first = box[self.dims[dim]][0] + start
@@ -137,7 +139,8 @@ class Shared:
         """From registers."""
         if value.dtype != self.dtype or value.shape != self.shape:
             raise Defect(
-                f"{value.dtype} {value.shape} is stored to {self.owner.name}, {self.dtype} {self.shape}"
+                f"{value.dtype} {value.shape} is stored to {self.owner.name}, {self.dtype}"
+                f" {self.shape}"
             )
         access = self._at_once("a store", writes=True)
         self.owner.unfenced.append(access)

@@ -231,12 +231,12 @@ def test_a_deadlock_says_who_waits_for_what():
         launch(kernel, grid=(2,))
     said = str(found.value)
     assert (
-        "CTA (1, 0, 0), first waits for the end of parity 0 of made[1] (phase 0, lacks 1 of 1 arrivals and 0 bytes)"
-        in said
+        "CTA (1, 0, 0), first waits for the end of parity 0 of made[1] (phase 0, lacks 1 of 1"
+        " arrivals and 0 bytes)" in said
     )
     assert (
-        "second waits for the end of parity 0 of made[0] (phase 0, lacks 2 of 2 arrivals and 0 bytes)"
-        in said
+        "second waits for the end of parity 0 of made[0] (phase 0, lacks 2 of 2 arrivals and 0"
+        " bytes)" in said
     )
 
 

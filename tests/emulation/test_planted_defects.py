@@ -28,8 +28,14 @@ ORDERS = 2
 FORWARD = {
     "scores not waited for": ("s = warpgroup_mma_wait(1, deps=(s,))\n    mbarrier", "mbarrier"),
     "keys released before their product": (
-        "    s = warpgroup_mma_wait(1, deps=(s,))\n    mbarrier.arrive(k_empty.index(k_slot), count=1)\n",
-        "    mbarrier.arrive(k_empty.index(k_slot), count=1)\n    s = warpgroup_mma_wait(1, deps=(s,))\n",
+        (
+            "    s = warpgroup_mma_wait(1, deps=(s,))\n    mbarrier.arrive(k_empty.index(k_slot),"
+            " count=1)\n"
+        ),
+        (
+            "    mbarrier.arrive(k_empty.index(k_slot), count=1)\n    s = warpgroup_mma_wait(1,"
+            " deps=(s,))\n"
+        ),
     ),
     "keys never released": ("mbarrier.arrive(k_empty.index(k_slot), count=1)", "pass"),
     "keys released twice": (
@@ -62,7 +68,10 @@ FORWARD = {
         "mbarrier.arrive(v_empty.index((step + i) % STAGES), count=1)",
     ),
     "output scaled before it was waited for": (
-        "        acc = warpgroup_mma_wait(0, deps=(acc,))\n        mbarrier.arrive(v_empty.index((step + i - 1)",
+        (
+            "        acc = warpgroup_mma_wait(0, deps=(acc,))\n       "
+            " mbarrier.arrive(v_empty.index((step + i - 1)"
+        ),
         "        mbarrier.arrive(v_empty.index((step + i - 1)",
     ),
     "nobody's turn": ("mbarrier.arrive(turn.index((CID + 1) % C), count=1)", "pass"),
@@ -80,7 +89,10 @@ FORWARD = {
     ),
     "queries released twice": (
         "        state = (gl.zeros([ROWS, D]",
-        "        mbarrier.arrive(q_empty.index(q_slot), count=1)\n        state = (gl.zeros([ROWS, D]",
+        (
+            "        mbarrier.arrive(q_empty.index(q_slot), count=1)\n        state ="
+            " (gl.zeros([ROWS, D]"
+        ),
     ),
     "a tile claimed twice": ("return gl.num_programs(0) + t", "return gl.num_programs(0) - 1 + t"),
     "a tile never claimed": ("return gl.num_programs(0) + t", "return gl.num_programs(0) + 1 + t"),
@@ -126,8 +138,14 @@ FORWARD = {
 BACKWARD = {
     "keys: queries released before their product": (
         "backward_keys.py",
-        "    dk, dv = warpgroup_mma_wait(0, deps=(dk, dv))\n    mbarrier.arrive(q_empty.index(stage), count=1)\n",
-        "    mbarrier.arrive(q_empty.index(stage), count=1)\n    dk, dv = warpgroup_mma_wait(0, deps=(dk, dv))\n",
+        (
+            "    dk, dv = warpgroup_mma_wait(0, deps=(dk, dv))\n   "
+            " mbarrier.arrive(q_empty.index(stage), count=1)\n"
+        ),
+        (
+            "    mbarrier.arrive(q_empty.index(stage), count=1)\n    dk, dv = warpgroup_mma_wait(0,"
+            " deps=(dk, dv))\n"
+        ),
     ),
     "keys: queries never released": (
         "backward_keys.py",
@@ -191,8 +209,14 @@ BACKWARD = {
     ),
     "wide: dout released before its product": (
         "backward_wide.py",
-        "        dv = warpgroup_mma_wait(0, deps=(dv,))\n        mbarrier.arrive(do_empty.index(stage), count=1)\n",
-        "        mbarrier.arrive(do_empty.index(stage), count=1)\n        dv = warpgroup_mma_wait(0, deps=(dv,))\n",
+        (
+            "        dv = warpgroup_mma_wait(0, deps=(dv,))\n       "
+            " mbarrier.arrive(do_empty.index(stage), count=1)\n"
+        ),
+        (
+            "        mbarrier.arrive(do_empty.index(stage), count=1)\n        dv ="
+            " warpgroup_mma_wait(0, deps=(dv,))\n"
+        ),
     ),
     "wide: no fence before dk is stored": (
         "backward_wide.py",
@@ -201,8 +225,14 @@ BACKWARD = {
     ),
     "queries: keys released before their product": (
         "backward_queries.py",
-        "        dq = warpgroup_mma_wait(0, deps=(dq,))\n        mbarrier.arrive(k_empty.index(k_stage), count=1)\n",
-        "        mbarrier.arrive(k_empty.index(k_stage), count=1)\n        dq = warpgroup_mma_wait(0, deps=(dq,))\n",
+        (
+            "        dq = warpgroup_mma_wait(0, deps=(dq,))\n       "
+            " mbarrier.arrive(k_empty.index(k_stage), count=1)\n"
+        ),
+        (
+            "        mbarrier.arrive(k_empty.index(k_stage), count=1)\n        dq ="
+            " warpgroup_mma_wait(0, deps=(dq,))\n"
+        ),
     ),
     "queries: wrong parity of values": (
         "backward_queries.py",

@@ -2,9 +2,10 @@
 
     python -m tests.gpu [--minutes 25] [--only NAME ...] [--out FOLDER] [--list]
 
-Uses all GPUs that CUDA_VISIBLE_DEVICES leaves, or all there are. Begins nothing that could not end in time. FOLDER gets verdicts.txt and
-all logs, rows and models as campaign.tar.gz in parts (`cat campaign.tar.gz.* | tar xz`); the same command with the same FOLDER, here or
-on another machine, goes on with what is still to do. Exit status 0: every step passed.
+Uses all GPUs that CUDA_VISIBLE_DEVICES leaves, or all there are. Begins nothing that could not end
+in time. FOLDER gets verdicts.txt and all logs, rows and models as campaign.tar.gz in parts (`cat
+campaign.tar.gz.* | tar xz`); the same command with the same FOLDER, here or on another machine,
+goes on with what is still to do. Exit status 0: every step passed.
 """
 
 from __future__ import annotations

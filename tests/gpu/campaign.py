@@ -1,7 +1,9 @@
-"""Runs steps on all GPUs of this machine until they are done or the time is up, and keeps whatever they leave.
+"""Runs steps on all GPUs of this machine until they are done or the time is up, and keeps
+whatever they leave.
 
-Every step is a process group with a folder of its own, which holds its log; it is interrupted (SIGINT) at its limit, and killed after a
-grace with all that it started. What ended is noted at once, and all folders are packed: a killed campaign loses what ran, no more.
+Every step is a process group with a folder of its own, which holds its log; it is interrupted
+(SIGINT) at its limit, and killed after a grace with all that it started. What ended is noted at
+once, and all folders are packed: a killed campaign loses what ran, no more.
 """
 
 from __future__ import annotations
@@ -113,7 +115,8 @@ class Process:
 
 
 class Campaign:
-    """Steps, what is known of each, and what runs. `work` gets a folder a step; `out` what is to be carried away."""
+    """Steps, what is known of each, and what runs. `work` gets a folder a step; `out` what is to
+    be carried away."""
 
     def __init__(self, steps: Sequence[Step], work: Path, out: Path, gpus: Sequence[str]) -> None:
         self.steps, self.work, self.out, self.gpus = steps, work, out, gpus
@@ -212,7 +215,10 @@ class Campaign:
     def table(self) -> str:
         """What runs, and how far all is."""
         done = sum(state in DONE for state in self.states.values())
-        head = f"== {time.strftime('%H:%M:%S')}: {done} of {len(self.steps)} steps done, {len(self.running)} running"
+        head = (
+            f"== {time.strftime('%H:%M:%S')}: {done} of {len(self.steps)} steps done,"
+            f" {len(self.running)} running"
+        )
         rows = [_row(p.step.name, str(gpu), "runs", p.seconds, p.said()) for p, gpu in self.running]
         return "\n".join([head, *rows])
 
@@ -232,7 +238,8 @@ class Campaign:
                 )
                 if note["state"] != "passed":
                     tails.append(
-                        f"---- {step.name}: {step.name}/log.txt in {PACK}\n{_tail(self.work / step.name / 'log.txt')}"
+                        f"---- {step.name}: {step.name}/log.txt in"
+                        f" {PACK}\n{_tail(self.work / step.name / 'log.txt')}"
                     )
             else:
                 why = (
@@ -252,7 +259,8 @@ def missing(step: Step) -> list[str]:
 
 
 def pack(work: Path, out: Path) -> None:
-    """All that steps left, as one archive in parts that are small enough to be carried: `cat campaign.tar.gz.* | tar xz`."""
+    """All that steps left, as one archive in parts that are small enough to be carried: `cat
+    campaign.tar.gz.* | tar xz`."""
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w:gz", compresslevel=3) as archive:
         for file in sorted(work.rglob("*")):

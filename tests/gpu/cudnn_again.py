@@ -1,10 +1,11 @@
-"""Looks again for what was seen once: cuDNN's backward, after the memory-efficient forward, with a relative error of 0.7 in dq.
+"""Looks again for what was seen once: cuDNN's backward, after the memory-efficient forward, with
+a relative error of 0.7 in dq.
 
     python -m tests.gpu.cudnn_again [--seconds 60]
 
-The shape and dtypes of that test (batch 2, 4 heads, 256 queries, head size 64, causal, bf16), new inputs every time; every other time in
-memory that was NaN before, which would show what reads what nobody wrote. Says which gradient was wrong, and by which seed. Exit status 1:
-it was wrong again.
+The shape and dtypes of that test (batch 2, 4 heads, 256 queries, head size 64, causal, bf16), new
+inputs every time; every other time in memory that was NaN before, which would show what reads what
+nobody wrote. Says which gradient was wrong, and by which seed. Exit status 1: it was wrong again.
 """
 
 from __future__ import annotations
@@ -60,12 +61,14 @@ def main() -> int:
             if not error < WRONG:
                 wrong[f"{name} after {first}{', in memory that was NaN' if poisoned else ''}"] += 1
                 print(
-                    f"seed {seed}: {name} is off by {error:.3g} after {first}, poisoned: {poisoned}",
+                    f"seed {seed}: {name} is off by {error:.3g} after {first}, poisoned:"
+                    f" {poisoned}",
                     flush=True,
                 )
         seed += 1
     print(
-        f"{seed} problems, {wrong.total()} gradients wrong {dict(wrong)}, cuDNN {torch.backends.cudnn.version()}"
+        f"{seed} problems, {wrong.total()} gradients wrong {dict(wrong)}, cuDNN"
+        f" {torch.backends.cudnn.version()}"
     )
     return 1 if wrong else 0
 

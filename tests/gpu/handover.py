@@ -1,7 +1,9 @@
-"""A kernel in which a producer hands tiles to a consumer as our Hopper kernels do, and next to nothing else happens.
+"""A kernel in which a producer hands tiles to a consumer as our Hopper kernels do, and next to
+nothing else happens.
 
-Two kinds of hand-over: boxes that the copy engine loads, and words that threads store; both by memory barriers (mbarrier). What the race
-checker says of this it says of every kernel with warps of several kinds; so what else it says of ours is the part to look at.
+Two kinds of hand-over: boxes that the copy engine loads, and words that threads store; both by
+memory barriers (mbarrier). What the race checker says of this it says of every kernel with warps of
+several kinds; so what else it says of ours is the part to look at.
 """
 
 from __future__ import annotations

@@ -1,11 +1,13 @@
-"""The assistant panel on a GPU while jobs come and go: the real window offscreen, the real daemon, real jobs, the model that ships.
+"""The assistant panel on a GPU while jobs come and go: the real window offscreen, the real
+daemon, real jobs, the model that ships.
 
     python -m tests.gpu.panel_live [--questions 12] [--device cuda] [--out DIR]
 
-One question after another, while every few seconds a job takes the GPU for itself and the assistant must leave it. Writes panel_live.csv, a
-row a question: where it was answered, by whom, how long it waited for the GPU and took; and a picture of the panel each time something is
-to be seen: writing, waiting for the GPU, the conversation at its end, light and dark. Exit status 1 where a question stayed without an
-answer or a job did not end well.
+One question after another, while every few seconds a job takes the GPU for itself and the assistant
+must leave it. Writes panel_live.csv, a row a question: where it was answered, by whom, how long it
+waited for the GPU and took; and a picture of the panel each time something is to be seen: writing,
+waiting for the GPU, the conversation at its end, light and dark. Exit status 1 where a question
+stayed without an answer or a job did not end well.
 """
 
 from __future__ import annotations
@@ -52,7 +54,8 @@ time.sleep({JOB_S})
 
 
 class Jobs(threading.Thread):
-    """Submits one job after another that has the GPU for JOB_S, each PAUSE_S after the one before has ended, until `stop`."""
+    """Submits one job after another that has the GPU for JOB_S, each PAUSE_S after the one
+    before has ended, until `stop`."""
 
     def __init__(self) -> None:
         super().__init__(daemon=True)
@@ -159,7 +162,8 @@ def main() -> int:
     print(write("panel_live", [{**row, **context(device, ["torch"])} for row in rows], args.out))
     good = sum(isinstance(job.state, Done) for job in jobs)
     print(
-        f"{sum(row['state'] == 'done' for row in rows)} of {len(rows)} questions answered; {good} of {len(jobs)} jobs done"
+        f"{sum(row['state'] == 'done' for row in rows)} of {len(rows)} questions answered; {good}"
+        f" of {len(jobs)} jobs done"
     )
     return 0 if good == len(jobs) and all(row["state"] == "done" for row in rows) else 1
 

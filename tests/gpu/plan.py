@@ -1,4 +1,5 @@
-"""What there is to run on a machine with GPUs, and which of it begins now. Pure: no process is started here."""
+"""What there is to run on a machine with GPUs, and which of it begins now. Pure: no process is
+started here."""
 
 from __future__ import annotations
 
@@ -6,15 +7,16 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 Room = Literal["machine", "gpu", "half", "light"]
-"""What a step needs: the whole machine, as any other would disturb what it measures; a GPU of its own; or room on one that others use,
-too, as it shows what is right and not how fast it is.
-"""
+"""What a step needs: the whole machine, as any other would disturb what it measures; a GPU of
+its own; or room on one that others use, too, as it shows what is right and not how fast it
+is."""
 PARTS = {"light": 1, "half": 2, "gpu": 4}
 """Of a GPU that has four."""
 
 
 class Step(NamedTuple):
-    """One thing to run. `argv` is what follows `python`; {out} in it is the step's own folder, {work} that of all steps."""
+    """One thing to run. `argv` is what follows `python`; {out} in it is the step's own folder,
+    {work} that of all steps."""
 
     name: str
     shows: str
@@ -28,7 +30,8 @@ class Step(NamedTuple):
     after: tuple[str, ...] = ()
     """Steps that must have passed."""
     makes: str = ""
-    """A file in {work} that later steps read, too large to be kept: it is made again where it is gone."""
+    """A file in {work} that later steps read, too large to be kept: it is made again where it is
+    gone."""
 
     @property
     def limit(self) -> float:
@@ -51,7 +54,8 @@ class Running(NamedTuple):
 def remaining(
     steps: Sequence[Step], states: Mapping[str, State], gone: Collection[str] = ()
 ) -> list[Step]:
-    """What is still to do: what was never tried first, then what was cut off. Files in `gone` are made again where a step awaits them."""
+    """What is still to do: what was never tried first, then what was cut off. Files in `gone`
+    are made again where a step awaits them."""
     todo = [step for step in steps if states.get(step.name) not in DONE]
     awaited = {name for step in todo for name in step.after}
     again = [
@@ -78,9 +82,11 @@ def held_up(step: Step, states: Mapping[str, State]) -> str:
 def next_start(
     todo: Sequence[Step], running: Sequence[Running], gpus: int, now: float, end: float
 ) -> tuple[Step, int] | None:
-    """The step that begins now, and on which GPU; None where all must wait. None begins that could not end before `end`.
+    """The step that begins now, and on which GPU; None where all must wait. None begins that
+    could not end before `end`.
 
-    In the order of `todo`, but while one waits for an empty machine, those after it may begin if they end before it could.
+    In the order of `todo`, but while one waits for an empty machine, those after it may begin if
+    they end before it could.
     """
     empty = max((now, *(r.ends for r in running)))
     waits = False

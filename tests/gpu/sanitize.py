@@ -1,16 +1,19 @@
-"""Our kernels under NVIDIA's compute-sanitizer, on small shapes: out-of-bounds and misaligned accesses (memcheck), races in shared memory
-(racecheck). On a machine with a GPU and the CUDA toolkit:
+"""Our kernels under NVIDIA's compute-sanitizer, on small shapes: out-of-bounds and misaligned
+accesses (memcheck), races in shared memory (racecheck). On a machine with a GPU and the CUDA
+toolkit:
 
     python -m tests.gpu.sanitize [--tools memcheck,racecheck] [--families control,triton] [--limit 60]
 
-Each kernel family, head size and tool is a process of its own, several at once, and tells what it found when it ends; one that outlives
-the limit counts as a failure.
+Each kernel family, head size and tool is a process of its own, several at once, and tells what it
+found when it ends; one that outlives the limit counts as a failure.
 
-The race checker knows nothing of hand-overs between warps of several kinds: it calls those of a minimal kernel races, too
-(`tests.gpu.handover`), and those within cuDNN's own attention. So what it reports is told apart by the lines of the source that write
-and read: `entry`, where Triton's code sends warps to their parts of the kernel; `hand-over`, a word that an mbarrier guards, in the
-functions named in HAND_OVERS; anything else is a failure. That the barriers are right is shown by `make emulation`, which runs the same
-source under every order of events that it draws, and finds the defects that are planted.
+The race checker knows nothing of hand-overs between warps of several kinds: it calls those of a
+minimal kernel races, too (`tests.gpu.handover`), and those within cuDNN's own attention. So what it
+reports is told apart by the lines of the source that write and read: `entry`, where Triton's code
+sends warps to their parts of the kernel; `hand-over`, a word that an mbarrier guards, in the
+functions named in HAND_OVERS; anything else is a failure. That the barriers are right is shown by
+`make emulation`, which runs the same source under every order of events that it draws, and finds
+the defects that are planted.
 """
 
 from __future__ import annotations
@@ -43,7 +46,8 @@ AT_ONCE = 6
 
 
 def shapes(dim: int) -> list[tuple[tuple[torch.Tensor, ...], dict[str, object]]]:
-    """Lengths off the tiles, grouped heads, causal, windows, and a ragged batch with an empty sequence."""
+    """Lengths off the tiles, grouped heads, causal, windows, and a ragged batch with an empty
+    sequence."""
 
     def tensors(*sizes: tuple[int, ...]) -> tuple[torch.Tensor, ...]:
         return tuple(torch.randn(size, device="cuda", dtype=torch.bfloat16) for size in sizes)
@@ -154,11 +158,15 @@ def kind_of(file: str, line: str, other_file: str, other_line: str) -> str:
     )
     if "entry" in (first, second):
         return "entry"
-    return f"{'hand-over' if (first, second) in HAND_OVERS else 'race'}: {first} ({file}:{line}) and {second} ({other_file}:{other_line})"
+    return (
+        f"{'hand-over' if (first, second) in HAND_OVERS else 'race'}: {first} ({file}:{line}) and"
+        f" {second} ({other_file}:{other_line})"
+    )
 
 
 def _function(name: str, line: int) -> str:
-    """The function of our kernels at that line; `entry` for the kernels themselves, which only set up and send their warps off."""
+    """The function of our kernels at that line; `entry` for the kernels themselves, which only
+    set up and send their warps off."""
     for file in (*Path(hopper.__file__).parent.glob("*.py"), Path(handover.__file__)):
         if file.name == name:
             for node in ast.parse(file.read_text()).body:

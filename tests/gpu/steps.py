@@ -1,4 +1,5 @@
-"""What is to be shown on an H100, the dearest first. Seconds are what each should take there, most of them guessed from shorter runs."""
+"""What is to be shown on an H100, the dearest first. Seconds are what each should take there,
+most of them guessed from shorter runs."""
 
 from __future__ import annotations
 
@@ -236,4 +237,5 @@ STEPS: tuple[Step, ...] = (
         110,
     ),
 )
-"""Not here: the GPU tests with another Triton. Install it, and run `--only` the tests into a folder of their own."""
+"""Not here: the GPU tests with another Triton. Install it, and run `--only` the tests into a
+folder of their own."""

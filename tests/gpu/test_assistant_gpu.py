@@ -1,4 +1,5 @@
-"""The assistant's model on a GPU: the CPU's logits, stopping between tokens, and leaving the GPU. On a machine with a GPU:
+"""The assistant's model on a GPU: the CPU's logits, stopping between tokens, and leaving the
+GPU. On a machine with a GPU:
 
 python -m pytest tests/gpu -n 0
 """
@@ -48,7 +49,8 @@ def folder(tmp_path: Path) -> Path:
     return folder
 
 
-# Before the others: a process that has computed on the GPU is on it until it ends, and then the GPU is never idle.
+# Before the others: a process that has computed on the GPU is on it until it ends, and then the GPU
+# is never idle.
 def test_the_assistant_uses_an_idle_gpu_and_its_process_is_gone_once_a_job_wants_it(
     home: Path, folder: Path
 ) -> None:
@@ -146,21 +148,18 @@ def test_a_kept_state_gives_the_same_logits_again(models: tuple[RWKV7, RWKV7]) -
 def test_a_text_that_is_cut_off_goes_on_in_another_process_with_the_same_bits(
     home: Path, folder: Path
 ) -> None:
-    """bf16, as the assistant runs it: the state is saved on the way, and taken up by a process that has never seen the GPU before."""
+    """bf16, as the assistant runs it: the state is saved on the way, and taken up by a process
+    that has never seen the GPU before."""
     code = (
-        "import sys, torch\n"
-        "from assistant.engine.generate import Generation, prefill_or_restore\n"
-        "from assistant.engine.checkpoint import FileCheckpoint\n"
-        "from accel.rwkv.model import RWKV7\n"
-        "from accel.rwkv.sampling import Sampler\n"
-        "from accel.rwkv.tokenizer import Tokenizer\n"
-        "folder, request, cut = sys.argv[1], sys.argv[2], int(sys.argv[3])\n"
-        "model, checkpoint, asked = RWKV7.load(folder, 'cuda', torch.bfloat16), FileCheckpoint(request), []\n"
-        "after = prefill_or_restore(model, list(range(1, 200)), checkpoint, lambda: False)\n"
-        "run = Generation(model, Tokenizer.load(folder), Sampler(1.0, 0.9, 5), *after, limit=300, checkpoint=checkpoint,\n"
-        "                 cancelled=lambda: asked.append(1) or len(asked) == cut)\n"
-        "list(run)\n"
-        "print(run.tokens)\n"
+        "import sys, torch\nfrom assistant.engine.generate import Generation,"
+        " prefill_or_restore\nfrom assistant.engine.checkpoint import FileCheckpoint\nfrom"
+        " accel.rwkv.model import RWKV7\nfrom accel.rwkv.sampling import Sampler\nfrom"
+        " accel.rwkv.tokenizer import Tokenizer\nfolder, request, cut = sys.argv[1], sys.argv[2],"
+        " int(sys.argv[3])\nmodel, checkpoint, asked = RWKV7.load(folder, 'cuda', torch.bfloat16),"
+        " FileCheckpoint(request), []\nafter = prefill_or_restore(model, list(range(1, 200)),"
+        " checkpoint, lambda: False)\nrun = Generation(model, Tokenizer.load(folder), Sampler(1.0,"
+        " 0.9, 5), *after, limit=300, checkpoint=checkpoint,\n                 cancelled=lambda:"
+        " asked.append(1) or len(asked) == cut)\nlist(run)\nprint(run.tokens)\n"
     )
 
     def tokens(request: str, cut: int) -> list[int]:

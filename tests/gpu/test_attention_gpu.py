@@ -1,4 +1,5 @@
-"""Every backend on a GPU against the float64 reference, and through every door. Run on a machine with one:
+"""Every backend on a GPU against the float64 reference, and through every door. Run on a machine
+with one:
 
 python -m pytest tests/gpu -n 0
 """
@@ -61,7 +62,8 @@ def skip_unless_able(backend, problem, direction="forward"):
 
 
 def assert_twice_as_good(got, exact, others, what):
-    """At most twice the error of the plain computation in the same dtype, or of torch's flash where that is further off."""
+    """At most twice the error of the plain computation in the same dtype, or of torch's flash
+    where that is further off."""
     assert got.isfinite().all(), what
     if not got.numel():
         return
@@ -261,15 +263,17 @@ def test_both_layouts_and_slices_of_a_projection(backend):
 def test_what_kernels_cannot_load_is_copied(backend, kind):
     make = {
         "elements apart": lambda: torch.randn(2, 4, 64, 70, device=CUDA, dtype=torch.float16).mT,
-        "odd address": lambda: torch.randn(2 * 4 * 70 * 64 + 1, device=CUDA, dtype=torch.float16)[
-            1:
-        ].view(2, 4, 70, 64),
+        "odd address": (
+            lambda: torch.randn(2 * 4 * 70 * 64 + 1, device=CUDA, dtype=torch.float16)[1:].view(
+                2, 4, 70, 64
+            )
+        ),
         "odd strides": lambda: torch.randn(2, 4, 70, 67, device=CUDA, dtype=torch.float16)[
             ..., :64
         ],
-        "expanded heads": lambda: torch.randn(
-            2, 1, 70, 64, device=CUDA, dtype=torch.float16
-        ).expand(2, 4, 70, 64),
+        "expanded heads": (
+            lambda: torch.randn(2, 1, 70, 64, device=CUDA, dtype=torch.float16).expand(2, 4, 70, 64)
+        ),
         "expanded gradient": lambda: torch.randn(2, 4, 70, 64, device=CUDA, dtype=torch.float16),
     }[kind]
     odd = [make().detach().requires_grad_() for _ in range(3)]
@@ -288,7 +292,8 @@ def test_what_kernels_cannot_load_is_copied(backend, kind):
 @pytest.mark.parametrize("backend", FUSED)
 @pytest.mark.parametrize("seq", [70, 200])
 def test_a_nan_stays_in_its_sequence_and_its_head(backend, seq):
-    """Tiles reach beyond the end of a sequence; what they find there must not count, not even as 0 x NaN."""
+    """Tiles reach beyond the end of a sequence; what they find there must not count, not even as
+    0 x NaN."""
     q, k, v = inputs(((3, 4, seq, 64), (3, 4, seq, 64)), torch.bfloat16)
     skip_unless_able(backend, describe(q, k, v))
     clean = attention(q, k, v, backend=backend)
@@ -306,7 +311,8 @@ def test_a_nan_stays_in_its_sequence_and_its_head(backend, seq):
 )
 @pytest.mark.parametrize("backend", OURS)
 def test_calls_in_a_row_wait_for_each_other(backend, batch, seq, causal, launched):
-    """Hopper's begins while the kernel before it ends, be that its own or torch's: each here reads what the one before wrote."""
+    """Hopper's begins while the kernel before it ends, be that its own or torch's: each here
+    reads what the one before wrote."""
     q, k, v = inputs(((batch, 8, seq, 64), (batch, 8, seq, 64)), torch.float16)
 
     def chain(wait):
@@ -420,7 +426,8 @@ def test_the_operation_keeps_the_rules_of_torch(backend):
     skip_unless_able(
         backend if backend != "auto" else "math", describe(q, k, v, causal=True), "backward"
     )
-    # Gradients by atomic additions differ between two runs: only the rules are checked here, and what they are worth elsewhere.
+    # Gradients by atomic additions differ between two runs: only the rules are checked here, and
+    # what they are worth elsewhere.
     tests = ("test_schema", "test_autograd_registration", "test_faketensor")
     opcheck(
         torch.ops.gpudeck.attention_forward.default,

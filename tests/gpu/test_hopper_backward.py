@@ -1,4 +1,5 @@
-"""The Hopper backward kernels against the float64 computation. Run on a machine with an H100 or H200:
+"""The Hopper backward kernels against the float64 computation. Run on a machine with an H100 or
+H200:
 
 python -m pytest tests/gpu/test_hopper_backward.py -n 0
 """
@@ -24,7 +25,8 @@ BOTH = pytest.mark.parametrize("deterministic", [False, True], ids=["fused", "de
 
 @pytest.fixture(autouse=True)
 def atomics(monkeypatch):
-    """The keys add to dq atomically unless asked to be deterministic, whatever the sizes would do by themselves."""
+    """The keys add to dq atomically unless asked to be deterministic, whatever the sizes would
+    do by themselves."""
     _plan.cache_clear()
     for size in (64, 128):
         monkeypatch.setitem(TILES, size, replace(TILES[size], atomic_from=0))
@@ -33,7 +35,8 @@ def atomics(monkeypatch):
 def plain(dout, q, k, v, *, left, right, scale, softcap, dtype, out_as=None):
     """out, lse (float64), dq, dk and dv of attention over q [B,H,Sq,D], every step in `dtype`.
 
-    With `out_as` the gradients come from an `out` rounded to that type, which is all that a backward pass is given.
+    With `out_as` the gradients come from an `out` rounded to that type, which is all that a
+    backward pass is given.
     """
     q, k, v = (x.detach().to(dtype).requires_grad_() for x in (q, k, v))
     seq_q, seq_k = q.shape[2], k.shape[2]
@@ -60,7 +63,8 @@ def plain(dout, q, k, v, *, left, right, scale, softcap, dtype, out_as=None):
 
 
 def assert_close(got, dout, q, k, v, what="", **asked):
-    """No further from the float64 answer than twice what the inputs' own precision costs, and what it costs in the given `out`."""
+    """No further from the float64 answer than twice what the inputs' own precision costs, and
+    what it costs in the given `out`."""
     exact = plain(dout, q, k, v, **asked, dtype=torch.float64)[2:]
     rough = plain(dout, q, k, v, **asked, dtype=q.dtype)[2:]
     given = plain(dout, q, k, v, **asked, dtype=torch.float64, out_as=q.dtype)[2:]
@@ -170,7 +174,8 @@ def test_outliers(dim, deterministic):
 @BOTH
 @pytest.mark.parametrize("dim", [64, 128, 256])
 def test_strides(dim, deterministic):
-    """Slices of a packed tensor, and gradients in the layout of their inputs; a dout that no box fits."""
+    """Slices of a packed tensor, and gradients in the layout of their inputs; a dout that no box
+    fits."""
     packed = torch.randn(2, 100, 3, 4, dim, device="cuda").to(BF16)
     q, k, v = (packed[:, :, i].transpose(1, 2) for i in range(3))
     dout = torch.randn(2, 4, dim, 100, device="cuda").to(BF16).mT

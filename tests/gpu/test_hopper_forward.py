@@ -42,7 +42,8 @@ def plain(q, k, v, *, left, right, scale, softcap, dtype=torch.float64):
 
 
 def check(q, k, v, out, lse, **asked):
-    """Out and lse are no further from the float64 answer than twice what the inputs' own precision costs."""
+    """Out and lse are no further from the float64 answer than twice what the inputs' own
+    precision costs."""
     if not lse.numel():
         return
     exact, exact_lse = plain(q, k, v, **asked)
@@ -153,7 +154,8 @@ def test_ragged(dim, kind):
 
 @pytest.mark.parametrize("dim", [64, 128, 256])
 def test_many_ragged_sequences(dim):
-    """More tiles than multiprocessors, many of them past the end of their sequence: each is claimed or passed over, none is left."""
+    """More tiles than multiprocessors, many of them past the end of their sequence: each is
+    claimed or passed over, none is left."""
     at = random.Random(dim)
     lengths = [at.choice([0, 1, at.randint(2, 64), at.randint(65, 700)]) for _ in range(120)]
     q, k, v = tensors((1, 4, sum(lengths), dim), (1, 2, sum(lengths), dim), BF16)
@@ -187,7 +189,8 @@ def test_a_neighbours_nan_does_not_leak(kind):
 
 
 def test_strides_need_no_copy():
-    """[B,S,H,D], a packed qkv, a batch that repeats one tensor, a slice along the sequence: bit for bit as of contiguous tensors."""
+    """[B,S,H,D], a packed qkv, a batch that repeats one tensor, a slice along the sequence: bit
+    for bit as of contiguous tensors."""
     asked = {**CAUSAL, "scale": 0.1, "ragged": None}
     packed = torch.randn(2, 150, 3, 4, 64, device="cuda").to(BF16)
     one = torch.randn(1, 1, 150, 64, device="cuda").to(BF16)
@@ -230,7 +233,8 @@ def test_nothing_to_attend_to(seq_k):
 
 @pytest.mark.parametrize("dim", [64, 128, 256])
 def test_outliers(dim):
-    """The distribution of the FlashAttention-3 paper, section 4.3: N(0, 1) + N(0, 100) with a chance of 0.001."""
+    """The distribution of the FlashAttention-3 paper, section 4.3: N(0, 1) + N(0, 100) with a
+    chance of 0.001."""
     shape = (1, 4, 1000, dim)
     q, k, v = (
         (torch.randn(shape) + 10 * torch.randn(shape) * (torch.rand(shape) < 0.001)).to(

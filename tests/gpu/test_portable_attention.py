@@ -1,4 +1,5 @@
-"""The portable Triton kernels, the launcher and the graph replay on a GPU. Run on a machine with a GPU:
+"""The portable Triton kernels, the launcher and the graph replay on a GPU. Run on a machine with
+a GPU:
 
 python -m pytest tests/gpu/test_portable_attention.py -n 8
 """

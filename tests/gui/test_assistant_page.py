@@ -1,4 +1,5 @@
-"""The assistant panel: long conversations, branches, deletion with undo, and the conversations that are kept."""
+"""The assistant panel: long conversations, branches, deletion with undo, and the conversations
+that are kept."""
 
 from __future__ import annotations
 

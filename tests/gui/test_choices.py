@@ -1,4 +1,5 @@
-"""What the assistant asks back: its choices by mouse, by their number and by keyboard, and what is asked then."""
+"""What the assistant asks back: its choices by mouse, by their number and by keyboard, and what
+is asked then."""
 
 from __future__ import annotations
 

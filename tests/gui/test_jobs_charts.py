@@ -1,4 +1,5 @@
-"""A job's charts: its devices during its time, and its own share where the driver tells it of each process."""
+"""A job's charts: its devices during its time, and its own share where the driver tells it of
+each process."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ GPU = snapshots.gpu(0).id
 def shared(
     at: float, memory: float | None = 10 * GIB, sm: float | None = 30.0
 ) -> snapshots.Snapshot:
-    """GPU 0 is held by jobs 7 and 8, and somebody else is on it, too; job 8 has run for a minute."""
+    """GPU 0 is held by jobs 7 and 8, and somebody else is on it, too; job 8 has run for a
+    minute."""
     made = snapshots.gpu_snapshot(2, at)
     first, second = made.devices
     own = [

@@ -1,4 +1,5 @@
-"""The form that queues any command: by keyboard alone, with a forecast while it is filled in; against the real daemon, too."""
+"""The form that queues any command: by keyboard alone, with a forecast while it is filled in;
+against the real daemon, too."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The history: pages come from the daemon as the reader scrolls, and the filters ask it; against the real daemon, too."""
+"""The history: pages come from the daemon as the reader scrolls, and the filters ask it; against
+the real daemon, too."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Jobs are held, moved and queued again from the page, by keyboard; against the real daemon, too."""
+"""Jobs are held, moved and queued again from the page, by keyboard; against the real daemon,
+too."""
 
 from __future__ import annotations
 

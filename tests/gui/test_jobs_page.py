@@ -1,4 +1,5 @@
-"""What the jobs page tells of a job: why it waits, what it went through and used; its log, searched."""
+"""What the jobs page tells of a job: why it waits, what it went through and used; its log,
+searched."""
 
 from __future__ import annotations
 

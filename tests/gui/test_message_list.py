@@ -1,4 +1,5 @@
-"""The list of messages under a random walk: they stand one below the other, each as high as it needs, and fill the view."""
+"""The list of messages under a random walk: they stand one below the other, each as high as it
+needs, and fill the view."""
 
 from __future__ import annotations
 

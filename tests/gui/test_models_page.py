@@ -1,4 +1,5 @@
-"""The models page: dropped, chosen, timed, fetched and forgotten models; why one cannot be used; what each needs."""
+"""The models page: dropped, chosen, timed, fetched and forgotten models; why one cannot be used;
+what each needs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What the assistant proposes, as a card: what it says, its three answers by mouse and keyboard, and that nothing else allows anything."""
+"""What the assistant proposes, as a card: what it says, its three answers by mouse and keyboard,
+and that nothing else allows anything."""
 
 from __future__ import annotations
 

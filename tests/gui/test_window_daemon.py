@@ -1,4 +1,5 @@
-"""The window against the real daemon: feeds, verbs, reconnection, and an end that leaves nothing running."""
+"""The window against the real daemon: feeds, verbs, reconnection, and an end that leaves nothing
+running."""
 
 from __future__ import annotations
 

@@ -44,7 +44,8 @@ def kill_daemon() -> None:
 
 
 def answers() -> bool:
-    """Whether anybody listens; a thread of a killed daemon may hold the door for a moment longer."""
+    """Whether anybody listens; a thread of a killed daemon may hold the door for a moment
+    longer."""
     try:
         Client(start=False).close()
     except DaemonGone:

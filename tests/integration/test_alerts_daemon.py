@@ -1,4 +1,5 @@
-"""Alerts of the real daemon: raised and cleared by a recorded GPU, logged, acknowledged, and sent to a real server."""
+"""Alerts of the real daemon: raised and cleared by a recorded GPU, logged, acknowledged, and
+sent to a real server."""
 
 from __future__ import annotations
 

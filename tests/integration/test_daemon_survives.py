@@ -1,4 +1,5 @@
-"""What nobody may lose: crashes of the daemon, of runners, of the machine; full disks; two daemons; strange stores."""
+"""What nobody may lose: crashes of the daemon, of runners, of the machine; full disks; two
+daemons; strange stores."""
 
 from __future__ import annotations
 
@@ -52,7 +53,8 @@ def test_a_daemon_whose_starter_has_ended_serves_and_stops(cpu_home: Path) -> No
 def test_kill_9_with_jobs_queued_and_running_loses_none_and_runs_none_twice(
     cpu_home: Path, tmp_path: Path
 ) -> None:
-    """Again and again in the middle of submitting and starting. Every job says on disk that it ran: each exactly once."""
+    """Again and again in the middle of submitting and starting. Every job says on disk that it
+    ran: each exactly once."""
     ran, go = tmp_path / "ran", tmp_path / "go"
     ids: list[int] = []
     with Client() as deck:
@@ -223,7 +225,8 @@ def test_a_pause_survives_a_restart(cpu_home: Path) -> None:
 def test_after_a_power_cut_what_ran_is_lost_and_what_waited_runs(
     cpu_home: Path, tmp_path: Path
 ) -> None:
-    """The stored boot id is another: then even a process with the right pid and start time is not ours."""
+    """The stored boot id is another: then even a process with the right pid and start time is
+    not ours."""
     with Client() as deck:
         job = ready(deck).submit(["sleep", "600"], gpus=1)
         waiting = deck.submit(["true"], gpus=1)
@@ -246,7 +249,8 @@ def test_after_a_power_cut_what_ran_is_lost_and_what_waited_runs(
 def test_a_start_that_was_cut_short_is_made_again_and_runs_once(
     cpu_home: Path, tmp_path: Path
 ) -> None:
-    """The daemon dies between starting the runner and opening its gate: that runner ends without having run anything."""
+    """The daemon dies between starting the runner and opening its gate: that runner ends without
+    having run anything."""
     ran = tmp_path / "ran"
     with Client() as deck:
         job = ready(deck).submit(python(RECORD, ran), gpus=1, hold=True)

@@ -1,4 +1,5 @@
-"""The assistant's place on a GPU: a real daemon, probe, runners and jobs; a GPU and a tenant's memory played at the hardware's edge."""
+"""The assistant's place on a GPU: a real daemon, probe, runners and jobs; a GPU and a tenant's
+memory played at the hardware's edge."""
 
 from __future__ import annotations
 
@@ -48,7 +49,8 @@ def lives(pid):
         return False
 print([name for name in os.listdir(sys.argv[1]) if name.isdigit() and lives(name)])
 """
-"""A job that prints which processes are on the GPU as it starts; the fake's way to run out of memory."""
+"""A job that prints which processes are on the GPU as it starts; the fake's way to run out of
+memory."""
 
 
 @pytest.fixture(scope="module")
@@ -292,7 +294,8 @@ def test_a_text_whose_process_is_killed_again_and_again_is_the_one_it_would_have
         assert asked.result().tokens == expected
     assert heard.text == whole.text
     assert killed > 2
-    # A kill after the last word, and before its journal is gone, leaves that for a day: nobody asks for it again.
+    # A kill after the last word, and before its journal is gone, leaves that for a day: nobody asks
+    # for it again.
     shutil.rmtree(paths.home() / "unfinished", ignore_errors=True)
 
 

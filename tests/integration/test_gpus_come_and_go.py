@@ -173,7 +173,10 @@ def user_of_gpu(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
     node = tmp_path / "dev" / "nvidia0"
     node.parent.mkdir()
     node.touch()
-    code = "import signal, sys, time; signal.signal(15, signal.SIG_IGN); f = open(sys.argv[1]); print('up', flush=True); time.sleep(600)"
+    code = (
+        "import signal, sys, time; signal.signal(15, signal.SIG_IGN); f = open(sys.argv[1]);"
+        " print('up', flush=True); time.sleep(600)"
+    )
     with subprocess.Popen(
         [sys.executable, "-S", "-c", code, str(node), "\x1b[2J"], stdout=subprocess.PIPE
     ) as process:

@@ -1,4 +1,5 @@
-"""The command at the end of a job: told which, without a shell, ended when it takes too long, its failure noticed."""
+"""The command at the end of a job: told which, without a shell, ended when it takes too long,
+its failure noticed."""
 
 from __future__ import annotations
 
@@ -16,7 +17,10 @@ from scheduler.services.job_end import JobEndCommand
 from tests.integration.deck import kill_daemon, ready
 from tests.support import eventually, lives
 
-TELL = "import os, sys; open(sys.argv[1], 'a').write(' '.join(os.environ['GPUDECK_' + n] for n in ('JOB', 'STATUS', 'NAME')) + chr(10))"
+TELL = (
+    "import os, sys; open(sys.argv[1], 'a').write(' '.join(os.environ['GPUDECK_' + n] for n in"
+    " ('JOB', 'STATUS', 'NAME')) + chr(10))"
+)
 
 
 def test_every_end_is_told_to_the_command(cpu_home: Path, tmp_path: Path) -> None:
@@ -45,7 +49,8 @@ def test_every_end_is_told_to_the_command(cpu_home: Path, tmp_path: Path) -> Non
         )
         assert (
             notice
-            == f"the command on_job_end failed for job {last.id}: it ended with status 7. Its log: {paths.callback_log()}"
+            == f"the command on_job_end failed for job {last.id}: it ended with status 7. Its log:"
+            f" {paths.callback_log()}"
         )
         assert paths.callback_log().read_text() == "6\n"
         assert paths.callback_log().stat().st_mode & 0o777 == 0o600

@@ -100,7 +100,8 @@ def test_a_loop_waits_for_many_jobs_and_answers_meanwhile(cpu_home: Path) -> Non
 
 
 def test_who_waits_goes_on_over_a_crash_of_the_daemon(cpu_home: Path, tmp_path: Path) -> None:
-    """One waits in a thread, one in a loop; the daemon is killed, and started again by who waits. Both clients are good for more then."""
+    """One waits in a thread, one in a loop; the daemon is killed, and started again by who
+    waits. Both clients are good for more then."""
     go = tmp_path / "go"
 
     async def use() -> None:
@@ -152,7 +153,8 @@ def test_who_waits_is_told_when_no_daemon_comes_back(
 def test_who_is_turned_away_while_waiting_asks_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A line of waiting clients that is full: asyncio calls that connected, and fails as it writes."""
+    """A line of waiting clients that is full: asyncio calls that connected, and fails as it
+    writes."""
     monkeypatch.setenv("GPUDECK_HOME", str(tmp_path))
     paths.ensure(paths.daemon_socket().parent)
     with (
@@ -180,7 +182,8 @@ def test_who_is_turned_away_while_waiting_asks_again(
 def test_an_answer_of_which_a_part_came_is_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A daemon that is killed while it answers: who waits asks the next one, as where nothing came."""
+    """A daemon that is killed while it answers: who waits asks the next one, as where nothing
+    came."""
     monkeypatch.setenv("GPUDECK_HOME", str(tmp_path))
 
     def answer() -> None:

@@ -1,4 +1,5 @@
-"""Strangers and hostile words: the files and the door are the user's alone; a command is run, not interpreted."""
+"""Strangers and hostile words: the files and the door are the user's alone; a command is run,
+not interpreted."""
 
 from __future__ import annotations
 
@@ -23,7 +24,10 @@ WAIT_S = 30.0
 
 def test_all_that_is_kept_is_closed_to_others(shared: Client, shared_home: Path) -> None:
     """Whatever mask the caller has: it is the daemon's and the runner's own that counts."""
-    code = "import os; [open(f, 'w').close() for f in (os.environ['GPUDECK_RESULT'], os.environ['GPUDECK_ARTEFACTS'] + '/a')]"
+    code = (
+        "import os; [open(f, 'w').close() for f in (os.environ['GPUDECK_RESULT'],"
+        " os.environ['GPUDECK_ARTEFACTS'] + '/a')]"
+    )
     mask = os.umask(0)
     try:
         job = shared.submit(python(code), env={"TOKEN": "s3cr3t"})
@@ -91,7 +95,10 @@ def test_no_shell_reads_what_a_job_is_made_of(shared: Client, tmp_path: Path, te
     hostile = text.format(mark=mark)
     folder = tmp_path / hostile.replace("/", "_")
     folder.mkdir()
-    code = "import os, sys; print(ascii([sys.argv[1], os.getcwd(), os.environ['V'], os.environ[sys.argv[1]]]))"
+    code = (
+        "import os, sys; print(ascii([sys.argv[1], os.getcwd(), os.environ['V'],"
+        " os.environ[sys.argv[1]]]))"
+    )
     job = shared.submit(
         python(code, hostile), name=hostile, cwd=folder, env={"V": hostile, hostile: "named"}
     )
@@ -114,7 +121,8 @@ def test_a_command_of_one_word_is_the_name_of_a_program(
 
 
 def test_a_link_in_place_of_a_log_shows_no_other_file(shared: Client, tmp_path: Path) -> None:
-    """A job may do what it likes to its own folder; who reads its log is not led to somebody's keys."""
+    """A job may do what it likes to its own folder; who reads its log is not led to somebody's
+    keys."""
     (tmp_path / "key").write_text("private")
     code = """if True:
         import os, sys

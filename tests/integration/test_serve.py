@@ -1,4 +1,5 @@
-"""`gpudeck serve` as a program that other programs call: a real endpoint, daemon and assistant; clients that mean well, and that do not."""
+"""`gpudeck serve` as a program that other programs call: a real endpoint, daemon and assistant;
+clients that mean well, and that do not."""
 
 from __future__ import annotations
 
@@ -415,7 +416,8 @@ def test_who_leaves_stops_the_model_and_nonsense_harms_nobody(served: Served) ->
 def test_a_full_line_keeps_nobody_from_looking_and_who_leaves_it_makes_room(
     served: Served, stream: bool
 ) -> None:
-    """As many as there is room for: more than asyncio has threads of its own on a machine of two cores."""
+    """As many as there is room for: more than asyncio has threads of its own on a machine of two
+    cores."""
     served.ask("/v1/chat/completions", {**ASKED, "max_tokens": 2})  # the assistant runs now
     asked = raw(
         served,

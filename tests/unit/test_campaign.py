@@ -1,4 +1,5 @@
-"""The campaign on a GPU: what begins when, and real processes that end, fail, hang or are left for the next run."""
+"""The campaign on a GPU: what begins when, and real processes that end, fail, hang or are left
+for the next run."""
 
 from __future__ import annotations
 
@@ -65,7 +66,8 @@ def test_what_is_left_to_do():
 
 
 def test_the_steps_hold_together():
-    """Names are folders, what one waits for is there and comes before it, and each may end within a call of ten minutes."""
+    """Names are folders, what one waits for is there and comes before it, and each may end
+    within a call of ten minutes."""
     names = [step.name for step in STEPS]
     assert len(set(names)) == len(names)
     for i, step in enumerate(STEPS):
@@ -102,8 +104,14 @@ def python(name: str, code: str, seconds: float = 30.0, **more) -> Step:
     return Step(name, "", ("-c", code), seconds, **more)
 
 
-IGNORES = "import signal, time; signal.signal(signal.SIGINT, signal.SIG_IGN); print('deaf', flush=True); time.sleep(60)"
-LEAVES = "import subprocess, sys; p = subprocess.Popen(['sleep', '60'], start_new_session=True); print(p.pid)"
+IGNORES = (
+    "import signal, time; signal.signal(signal.SIGINT, signal.SIG_IGN); print('deaf', flush=True);"
+    " time.sleep(60)"
+)
+LEAVES = (
+    "import subprocess, sys; p = subprocess.Popen(['sleep', '60'], start_new_session=True);"
+    " print(p.pid)"
+)
 
 
 def test_steps_pass_fail_hang_and_leave_nothing_behind(tmp_path, monkeypatch, capsys):
@@ -148,7 +156,8 @@ def test_steps_pass_fail_hang_and_leave_nothing_behind(tmp_path, monkeypatch, ca
 
 
 def test_it_goes_on_from_what_was_carried_away(tmp_path, monkeypatch):
-    """In parts, on another machine: what is done is not done again, and its files are there for later steps."""
+    """In parts, on another machine: what is done is not done again, and its files are there for
+    later steps."""
     monkeypatch.setattr(campaign, "PART_BYTES", 300)
     out = tmp_path / "out"
     steps = [

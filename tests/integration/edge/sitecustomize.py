@@ -1,6 +1,8 @@
-"""Read by every Python that a test starts with this folder on its path: in the probe, NVML answers from recordings, as a file says.
+"""Read by every Python that a test starts with this folder on its path: in the probe, NVML
+answers from recordings, as a file says.
 
-The daemon, the probe and pynvml's structures are real; see `RecordedNvml.follow` for the file, which RECORDED_NVML names.
+The daemon, the probe and pynvml's structures are real; see `RecordedNvml.follow` for the file,
+which RECORDED_NVML names.
 """
 
 import importlib

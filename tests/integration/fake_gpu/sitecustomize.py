@@ -1,7 +1,9 @@
-"""Found through PYTHONPATH by the probe and the assistant under test, before any of their own modules: a GPU at the hardware's edge.
+"""Found through PYTHONPATH by the probe and the assistant under test, before any of their own
+modules: a GPU at the hardware's edge.
 
-NVML answers as an H100 did (see `recorded_nvml`), but for who is on it: a process has the memory that the file `$FAKE_GPU/PID` names in
-bytes, from the moment the file is there until the process has ended. Who only draws stands in `drawing`.
+NVML answers as an H100 did (see `recorded_nvml`), but for who is on it: a process has the memory
+that the file `$FAKE_GPU/PID` names in bytes, from the moment the file is there until the process
+has ended. Who only draws stands in `drawing`.
 """
 
 from __future__ import annotations
@@ -53,7 +55,8 @@ def install() -> None:
 
 
 def install_engine() -> None:
-    """What was meant for CUDA runs on the CPU, slowly, while the process counts as one that is on the GPU."""
+    """What was meant for CUDA runs on the CPU, slowly, while the process counts as one that is
+    on the GPU."""
     from assistant.engine import engine
 
     class Engine(engine.Engine):

@@ -1,4 +1,5 @@
-"""A tenant as the assistant is one, with a lease and memory on the fake GPU: python tenant.py FAKE_GPU MANNER.
+"""A tenant as the assistant is one, with a lease and memory on the fake GPU: python tenant.py
+FAKE_GPU MANNER.
 
 MANNER: `obeys` ends when it is told to, `ignores` goes on.
 """

@@ -181,7 +181,10 @@ def test_a_named_backend_is_never_replaced():
         attention(q, q, q, softcap=2.0, backend="flash")
     with pytest.raises(
         ValueError,
-        match=r"backend cudnn cannot do this: it needs a CUDA GPU; the tensors are on cpu; takes float16 and bfloat16, not float32\.",
+        match=(
+            r"backend cudnn cannot do this: it needs a CUDA GPU; the tensors are on cpu; takes"
+            r" float16 and bfloat16, not float32\."
+        ),
     ):
         attention(*random((1, 1, 8, 8)), backend="cudnn")
     every = "auto, hopper, flash, cudnn, fa4, triton, efficient, math, reference"

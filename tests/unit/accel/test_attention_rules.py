@@ -309,7 +309,10 @@ def test_a_mask_that_hides_all_keys_of_a_row_gives_zeros():
     [
         (
             {"window": (-1, None)},
-            r"window must be \(left, right\), each a number of keys from 0 on or None; got \(-1, None\)",
+            (
+                r"window must be \(left, right\), each a number of keys from 0 on or None; got"
+                r" \(-1, None\)"
+            ),
         ),
         (
             {"window": (3,)},
@@ -358,7 +361,10 @@ def test_ragged_starts_are_checked():
     starts = torch.tensor([0, 3])
     with pytest.raises(
         ValueError,
-        match=r"starts_q must be contiguous int32 \[sequences \+ 1\] on cpu; got int64 \[2\] with strides",
+        match=(
+            r"starts_q must be contiguous int32 \[sequences \+ 1\] on cpu; got int64 \[2\] with"
+            r" strides"
+        ),
     ):
         attention(q, q, q, seqlens=Ragged(starts, starts, 3, 3))
     apart = torch.zeros(4, dtype=torch.int32)[::2]

@@ -271,7 +271,10 @@ def test_a_table_that_cannot_be_read_is_warned_of_and_the_shipped_ones_go_on(own
     forget()
     with pytest.warns(
         UserWarning,
-        match=r"goes by the tables that came with the program: .*attention\.csv, line 2.*`gpudeck run tune`",
+        match=(
+            r"goes by the tables that came with the program: .*attention\.csv, line 2.*`gpudeck run"
+            r" tune`"
+        ),
     ):
         assert choose(problem()).backend == "cudnn"
     assert choose(problem(), "flash").backend == "flash"
@@ -283,7 +286,10 @@ def test_a_spoiled_table_says_where_and_what_to_do(own):
     file.write_text(file.read_text().replace("600.0", "fast"))
     with pytest.raises(
         ValueError,
-        match=r"attention\.csv, line 2: .*tflops.*\. Remove the file, or measure again with `gpudeck run tune`",
+        match=(
+            r"attention\.csv, line 2: .*tflops.*\. Remove the file, or measure again with `gpudeck"
+            r" run tune`"
+        ),
     ):
         table.read(file)
 

@@ -126,7 +126,10 @@ def test_more_queries_than_keys_stand_as_in_sdpa_and_odd_masks_are_refused():
     )
     with pytest.raises(
         ValueError,
-        match=r"attention_mask must be bool or of a floating-point dtype, which is added; got torch\.int64",
+        match=(
+            r"attention_mask must be bool or of a floating-point dtype, which is added; got"
+            r" torch\.int64"
+        ),
     ):
         attention_forward(Decoder(), q, k, v, torch.ones(1, 1, 7, 4, dtype=torch.int64))
 
@@ -176,7 +179,10 @@ def test_flash_attention_3_is_never_something_else():
     q = random(1, 2, 3, 8)
     with pytest.raises(
         ValueError,
-        match=r"backend hopper cannot do this: it needs a CUDA GPU; the tensors are on cpu.* These can: flash",
+        match=(
+            r"backend hopper cannot do this: it needs a CUDA GPU; the tensors are on cpu.* These"
+            r" can: flash"
+        ),
     ):
         accel.FlashAttention3()(q, q, q)
     with pytest.raises(ValueError, match=r"precision is one of fp16, bf16; got 'fp4'"):

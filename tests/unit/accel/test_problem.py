@@ -44,13 +44,19 @@ def tensors(q=(1, 4, 5, 8), k=(1, 2, 7, 8), v=(1, 2, 7, 8), dtype=torch.float32)
         ),
         (
             {"v": (1, 2, 6, 8)},
-            r"k and v must have one shape; got q \[1, 4, 5, 8\], k \[1, 2, 7, 8\], v \[1, 2, 6, 8\]",
+            (
+                r"k and v must have one shape; got q \[1, 4, 5, 8\], k \[1, 2, 7, 8\], v \[1, 2,"
+                r" 6, 8\]"
+            ),
         ),
         ({"q": (2, 4, 5, 8)}, r"one batch size; got q \[2, 4, 5, 8\]"),
         ({"q": (1, 4, 5, 9)}, r"one head size; got q \[1, 4, 5, 9\]"),
         (
             {"q": (1, 3, 5, 8)},
-            r"the key/value heads must divide the query heads, at least 1 each; got 2 for 3 query heads",
+            (
+                r"the key/value heads must divide the query heads, at least 1 each; got 2 for 3"
+                r" query heads"
+            ),
         ),
         ({"k": (1, 0, 7, 8), "v": (1, 0, 7, 8)}, r"at least 1 each; got 0 for 4 query heads"),
         (
@@ -255,7 +261,10 @@ def test_a_backward_pass_that_must_repeat_itself_is_refused_by_those_that_cannot
         choose(p, name)
         with pytest.raises(
             ValueError,
-            match=f"^backend {name} cannot do the backward pass of this: it adds gradients in an order that var",
+            match=(
+                f"^backend {name} cannot do the backward pass of this: it adds gradients in an"
+                " order that var"
+            ),
         ):
             choose(p, name, "backward")
     assert choose(p, direction="backward").backend == "hopper"

@@ -70,13 +70,16 @@ def test_the_device_is_named(monkeypatch):
     assert device.units >= 1 and device.free_memory() > 0
     if device.kind == "cpu":
         assert (
-            str(device)
-            == f"CPU: {device.name}, {torch.get_num_threads()} thread{'s'[: torch.get_num_threads() != 1]}"
+            str(device) == f"CPU: {device.name}, {torch.get_num_threads()}"
+            f" thread{'s'[: torch.get_num_threads() != 1]}"
         )
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-0815")
         with pytest.raises(
             RuntimeError,
-            match=r"CUDA_VISIBLE_DEVICES names GPU GPU-0815, and torch cannot use it: .* Set it to an empty text to compute on the CPU",
+            match=(
+                r"CUDA_VISIBLE_DEVICES names GPU GPU-0815, and torch cannot use it: .* Set it to an"
+                r" empty text to compute on the CPU"
+            ),
         ):
             capability.current()
 
@@ -85,11 +88,17 @@ def test_the_device_is_named(monkeypatch):
     ("text", "version"),
     [
         (
-            "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.183.01  Sun May 12 19:39:15 UTC 2024\nGCC version:  gcc version 12.3.0",
+            (
+                "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.183.01  Sun May 12 19:39:15"
+                " UTC 2024\nGCC version:  gcc version 12.3.0"
+            ),
             "535.183.01",
         ),
         (
-            "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.95.05  Release Build  (x)  Tue Sep 23 2025\n",
+            (
+                "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.95.05  Release Build "
+                " (x)  Tue Sep 23 2025\n"
+            ),
             "580.95.05",
         ),
         ("something else\n", None),

@@ -1,4 +1,5 @@
-"""Each figure of a shown text leads to the fact that it is from: the right one, where several say the same."""
+"""Each figure of a shown text leads to the fact that it is from: the right one, where several
+say the same."""
 
 from __future__ import annotations
 
@@ -27,7 +28,10 @@ def test_a_figure_leads_to_its_fact_by_the_subject_named_before_it() -> None:
 
 
 def test_the_longest_value_counts_and_names_are_no_figures() -> None:
-    text = "Job 7 failed: it exited with status 3_x. It took 1 min 5 s, at 612 TFLOP/\u2060s; 7 failed."
+    text = (
+        "Job 7 failed: it exited with status 3_x. It took 1 min 5 s, at 612 TFLOP/\u2060s; 7"
+        " failed."
+    )
     assert cited(text) == [
         ("it exited with status 3_x", (3,)),
         ("1 min 5 s", (2,)),

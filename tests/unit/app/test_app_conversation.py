@@ -1,4 +1,5 @@
-"""A conversation: answers in pieces, branches, deletion with undo, and the files that keep it all."""
+"""A conversation: answers in pieces, branches, deletion with undo, and the files that keep it
+all."""
 
 from __future__ import annotations
 

@@ -61,7 +61,10 @@ def test_passwords_and_addresses_are_hidden(line: str) -> None:
 
 
 def test_harmless_text_is_kept() -> None:
-    line = 'File "scheduler/store/store.py", line 211, in _transaction: NVMLError_GpuIsLost at 2026-11-21 15:00:00, CUDA 13.0, 80GB HBM3'
+    line = (
+        'File "scheduler/store/store.py", line 211, in _transaction: NVMLError_GpuIsLost at'
+        " 2026-11-21 15:00:00, CUDA 13.0, 80GB HBM3"
+    )
     assert scrub(line) == line
 
 

@@ -1,4 +1,5 @@
-"""The end of a long job is told to the desktop, once; short jobs, old ones and those of quiet hours are not."""
+"""The end of a long job is told to the desktop, once; short jobs, old ones and those of quiet
+hours are not."""
 
 from __future__ import annotations
 

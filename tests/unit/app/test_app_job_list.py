@@ -1,4 +1,5 @@
-"""The table's list is kept up with what changes: it must be what one that looks at everything makes."""
+"""The table's list is kept up with what changes: it must be what one that looks at everything
+makes."""
 
 from __future__ import annotations
 

@@ -15,7 +15,8 @@ def test_the_command_gets_title_and_text_and_no_markup(
 ) -> None:
     command = tmp_path / COMMAND
     command.write_text(
-        f'#!/bin/sh\nprintf "%s\\n" "$@" > "{tmp_path}/told.new"; mv "{tmp_path}/told.new" "{tmp_path}/told"\n'
+        f'#!/bin/sh\nprintf "%s\\n" "$@" > "{tmp_path}/told.new"; mv "{tmp_path}/told.new"'
+        f' "{tmp_path}/told"\n'
     )
     command.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")

@@ -21,7 +21,10 @@ from app.widgets import qt_check
         ),
         ("libxcb-icccm.so.4: cannot open shared object file", ("libxcb-icccm4", "xcb-util-wm")),
         (
-            "qt.qpa.plugin: From 6.5.0, xcb-cursor0 or libxcb-cursor0 is needed to load the Qt xcb platform plugin.",
+            (
+                "qt.qpa.plugin: From 6.5.0, xcb-cursor0 or libxcb-cursor0 is needed to load the Qt"
+                " xcb platform plugin."
+            ),
             ("libxcb-cursor0", "xcb-util-cursor"),
         ),
         ("libglib-2.0.so.0: cannot open shared object file", ("libglib2.0-0", "glib2")),
@@ -89,7 +92,10 @@ def test_the_models_are_free_of_qt():
     models = [*contract["source_modules"], "app.widgets.qt_check"]
     assert len(models) > 40
     code = f"import sys, {', '.join(models)}\n"
-    code += "print([n for n in sys.modules if n.split('.')[0] in ('PySide6', 'pyqtgraph', 'torch', 'triton', 'pynvml')])"
+    code += (
+        "print([n for n in sys.modules if n.split('.')[0] in ('PySide6', 'pyqtgraph', 'torch',"
+        " 'triton', 'pynvml')])"
+    )
     assert (
         subprocess.run(
             [sys.executable, "-c", code], capture_output=True, text=True, check=True

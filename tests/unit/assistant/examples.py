@@ -1,4 +1,5 @@
-"""Values as a daemon tells them: a deck with a CPU or with replayed GPUs, and a job in every state."""
+"""Values as a daemon tells them: a deck with a CPU or with replayed GPUs, and a job in every
+state."""
 
 from __future__ import annotations
 

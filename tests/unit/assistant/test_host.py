@@ -272,7 +272,10 @@ def test_a_completion_is_the_models_own_and_needs_a_model(home, model_folder, no
 
 
 def test_a_client_that_vanishes_while_it_waits_makes_room(home) -> None:
-    code = "from assistant.client import Assistant; Assistant().report(when='idle', on_event=lambda e: print(e, flush=True))"
+    code = (
+        "from assistant.client import Assistant; Assistant().report(when='idle', on_event=lambda e:"
+        " print(e, flush=True))"
+    )
     with subprocess.Popen(
         [sys.executable, "-c", code], stdout=subprocess.PIPE, text=True
     ) as process:
@@ -395,9 +398,10 @@ def test_a_model_for_a_gpu_there_is_not_is_said(home, model_folder, no_model) ->
 
 def test_unused_it_ends_by_itself(home, tmp_path) -> None:
     code = (
-        "import asyncio, sys; from pathlib import Path; from assistant.host.server import AssistantServer; from scheduler.protocol import wire\n"
-        "async def run(): return await AssistantServer(unused_s=0.2).run(wire.listen(Path(sys.argv[1])))\n"
-        "print(asyncio.run(run()), file=sys.stderr)"
+        "import asyncio, sys; from pathlib import Path; from assistant.host.server import"
+        " AssistantServer; from scheduler.protocol import wire\nasync def run(): return await"
+        " AssistantServer(unused_s=0.2).run(wire.listen(Path(sys.argv[1])))\nprint(asyncio.run(run()),"
+        " file=sys.stderr)"
     )
     done = subprocess.run(
         [sys.executable, "-c", code, str(tmp_path / "a.sock")],

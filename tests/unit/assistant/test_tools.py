@@ -1,4 +1,5 @@
-"""From a request to a call: rules, strict reading of what a model says, stretches of time; and every tool there is does something."""
+"""From a request to a call: rules, strict reading of what a model says, stretches of time; and
+every tool there is does something."""
 
 from __future__ import annotations
 
@@ -29,7 +30,9 @@ REQUESTS = {
     "how hot is gpu 1?": "answer device metric=temp gpu=1",
     "how much memory is used?": "answer device metric=memory",
     "is it idle?": "answer device metric=use",
-    "max temperature of gpu 0 in the last 3 hours": "answer history metric=temp gpu=0 stat=max hours=3",
+    "max temperature of gpu 0 in the last 3 hours": (
+        "answer history metric=temp gpu=0 stat=max hours=3"
+    ),
     "how hot was it last night?": "answer history metric=temp period=night",
     "what failed today?": "answer jobs state=failed period=today",
     "what ran last night?": "answer jobs state=all period=night",
@@ -129,7 +132,8 @@ def test_a_job_called_like_an_order_is_meant_where_it_is_called_a_job() -> None:
     "piece", ["a_", "_", "/", "1 ", "a.b ", "why ", "'", "what start", "python -", "{", "job "]
 )
 def test_no_request_keeps_it_busy(piece: str) -> None:
-    """Expressions that take cubic time would take minutes at this length: the timeout of the tests would end them."""
+    """Expressions that take cubic time would take minutes at this length: the timeout of the
+    tests would end them."""
     assert by_rules((piece * 2000)[:2000]) is not None or piece == "python -"
     assert route(piece * 2000).call == ToolCall("answer", "other")
 

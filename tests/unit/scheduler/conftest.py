@@ -1,4 +1,5 @@
-"""An H100 at NVML's edge, for tests of what stands above it; a queue with a real store and real runners."""
+"""An H100 at NVML's edge, for tests of what stands above it; a queue with a real store and real
+runners."""
 
 from __future__ import annotations
 

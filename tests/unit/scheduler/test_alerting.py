@@ -1,4 +1,5 @@
-"""Alerts on their way out: the log's bound, quiet hours, and a webhook that refuses, fails, hangs or is not there."""
+"""Alerts on their way out: the log's bound, quiet hours, and a webhook that refuses, fails,
+hangs or is not there."""
 
 from __future__ import annotations
 

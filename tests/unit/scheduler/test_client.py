@@ -1,4 +1,5 @@
-"""What the client refuses by itself, and a daemon of another version, played by a socket that answers in its own words."""
+"""What the client refuses by itself, and a daemon of another version, played by a socket that
+answers in its own words."""
 
 from __future__ import annotations
 
@@ -80,7 +81,9 @@ def test_what_a_newer_client_asks_for_is_not_left_out_without_a_word(
     """A job would run without what was asked for it."""
     with pytest.raises(
         UserError,
-        match=r"^this daemon does not know the request: .*\. Client and daemon may differ in version",
+        match=(
+            r"^this daemon does not know the request: .*\. Client and daemon may differ in version"
+        ),
     ):
         decode_request(request_of_another_version)
 

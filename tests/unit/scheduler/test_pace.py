@@ -22,12 +22,18 @@ def test_the_rate_falls_while_nobody_watches_and_never_exceeds_the_setting() -> 
     ("status", "can"),
     [
         (
-            "Runtime D3 status:          Enabled (fine-grained)\nVideo Memory:               Active\n",
+            (
+                "Runtime D3 status:          Enabled (fine-grained)\nVideo Memory:              "
+                " Active\n"
+            ),
             True,
         ),
         ("Runtime D3 status:          Enabled (coarse-grained)\n", True),
         (
-            "Runtime D3 status:          Disabled by default\nVideo Memory:  Active\nSelf Refresh: Enabled\n",
+            (
+                "Runtime D3 status:          Disabled by default\nVideo Memory:  Active\nSelf"
+                " Refresh: Enabled\n"
+            ),
             False,
         ),
         ("Runtime D3 status:          Not supported\n", False),

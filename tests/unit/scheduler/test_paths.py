@@ -1,4 +1,5 @@
-"""The state folder: made for its owner alone, never changed where it exists, and refused where others may write."""
+"""The state folder: made for its owner alone, never changed where it exists, and refused where
+others may write."""
 
 from __future__ import annotations
 

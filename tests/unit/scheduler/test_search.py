@@ -1,4 +1,5 @@
-"""Jobs are found by words and by what became of them, page by page; the store and the plain rule find the same ones."""
+"""Jobs are found by words and by what became of them, page by page; the store and the plain rule
+find the same ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Starting a process of ours: one that is slow is waited for, one that hangs is given up, and what one says is passed on."""
+"""Starting a process of ours: one that is slow is waited for, one that hangs is given up, and
+what one says is passed on."""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ def test_one_that_computes_is_waited_for(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(launch, "STILL_S", 1.0)
     start(
         tmp_path,
-        "import time\nend = time.monotonic() + 1.6\nwhile time.monotonic() < end: pass\nprint('ready', flush=True)",
+        "import time\nend = time.monotonic() + 1.6\nwhile time.monotonic() < end:"
+        " pass\nprint('ready', flush=True)",
     )
 
 

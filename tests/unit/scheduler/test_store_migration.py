@@ -49,7 +49,8 @@ def old(tmp_path: Path) -> Path:
         ("cancelled", b'{"type":"cancelled","at":9.0}'),
     ):
         db.execute(
-            'INSERT INTO jobs (submitted, status, spec, env, state) VALUES (5.0, ?, ?, \'{"A":"b"}\', ?)',
+            "INSERT INTO jobs (submitted, status, spec, env, state) VALUES (5.0, ?, ?,"
+            ' \'{"A":"b"}\', ?)',
             (status, spec, state),
         )
     db.commit()
@@ -123,7 +124,10 @@ def test_a_garbled_job_of_an_older_store_keeps_no_other_from_being_found(old: Pa
 
 def test_environments_of_an_older_store_are_stored_once_from_then_on(old: Path) -> None:
     with sqlite3.connect(old) as db:
-        many = "INSERT INTO jobs (submitted, status, spec, env, state) SELECT submitted, status, spec, ?, state FROM jobs WHERE id = 1"
+        many = (
+            "INSERT INTO jobs (submitted, status, spec, env, state) SELECT submitted, status, spec,"
+            " ?, state FROM jobs WHERE id = 1"
+        )
         for env in ['{"A":"ü"}'] * 3 + ['{"B": "spaces"}', b"\x7b\xff"]:
             db.execute(many, (env,))
     db.close()

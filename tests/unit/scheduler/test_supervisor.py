@@ -1,4 +1,5 @@
-"""The probe's watcher: whatever stands in the probe's place, the devices' trouble is told and another probe is started."""
+"""The probe's watcher: whatever stands in the probe's place, the devices' trouble is told and
+another probe is started."""
 
 from __future__ import annotations
 

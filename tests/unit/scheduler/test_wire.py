@@ -1,4 +1,5 @@
-"""The socket: for its owner alone, at any path, and unmoved by what strangers and cut connections send."""
+"""The socket: for its owner alone, at any path, and unmoved by what strangers and cut
+connections send."""
 
 from __future__ import annotations
 
@@ -190,7 +191,8 @@ def test_a_socket_left_by_a_crash_is_replaced(tmp_path: Path) -> None:
 
 
 def test_no_client_is_turned_away_while_a_server_begins(tmp_path: Path) -> None:
-    """asyncio asks for a line of one as it begins to serve; who comes in that moment waits all the same."""
+    """asyncio asks for a line of one as it begins to serve; who comes in that moment waits all
+    the same."""
     with wire.listen(tmp_path / "door.sock") as listening:
         listening.listen(1)
         clients = [wire.Connection(tmp_path / "door.sock") for _ in range(50)]
