@@ -62,7 +62,8 @@ def past(
     table, steps = _gather(archive, newest, device, fields, since, until, tier)
     if not points and len(table) * max(len(fields), 1) > MAX_VALUES:
         raise UserError(
-            "that is too much for one answer: ask for fewer fields, a shorter time or fewer points"
+            "that is too much for one answer: ask for fewer fields or a shorter time, or limit the"
+            " number of points"
         )
     return _answer(table, steps, since, until, points)
 
