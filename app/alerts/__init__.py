@@ -1,1 +1,1 @@
-"""The Alerts page and desktop notifications."""
+"""The Alerts page: which alerts are raised, and past ones."""

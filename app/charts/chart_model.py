@@ -17,7 +17,7 @@ LIMITS = {"mem_used": "mem_total", "temp": "temp_limit", "power": "power_limit"}
 
 
 class CurrentValue(msgspec.Struct, frozen=True):
-    """The newest value of one curve."""
+    """Hold the newest value of one curve."""
 
     device: str
     label: str
@@ -27,7 +27,7 @@ class CurrentValue(msgspec.Struct, frozen=True):
 
 
 class ChartModel(msgspec.Struct, frozen=True):
-    """All of a chart but its curves. Values are in the chart's unit."""
+    """Describe a chart without its curves. Values are in the chart's unit."""
 
     field: str
     title: str
@@ -36,7 +36,7 @@ class ChartModel(msgspec.Struct, frozen=True):
     limit: float | None
     floor: float
     ceiling: float | None
-    """Top of the axis while no value is higher; None to follow the values."""
+    """The top of the axis while no value is higher; None to follow the values."""
     tooltip: str
     absent: str | None
     """Why no device has a value; None if one has."""

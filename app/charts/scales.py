@@ -10,7 +10,7 @@ _NOTHING = 1e-9
 
 
 def ticks(top: float, steps: int = 5) -> list[float]:
-    """Return round values from 0 to `top`, at most `steps` steps: three to six values for five."""
+    """Return round values from 0 to `top` in at most `steps` steps; five give 3 to 6 values."""
     if not top > 0:
         return []
     power = 10.0 ** math.floor(math.log10(top))
@@ -20,7 +20,7 @@ def ticks(top: float, steps: int = 5) -> list[float]:
 
 
 class AxisTop:
-    """Keep the end of one value axis above all values, and change it seldom.
+    """Keep the end of one value axis above all values, and change it rarely.
 
     It grows at once, but shrinks only when values 10 % higher would still fit the lower end.
     """
@@ -61,9 +61,10 @@ def round_top(highest: float) -> float:
 
 
 def round_up(value: float) -> float:
-    """Return the next number of two digits.
+    """Round up to two significant digits.
 
-    Bins are that wide, so that a small change of the range does not change all of them.
+    The width of a bin is rounded like this, so that a small change of the range does not change
+    all bins.
     """
     power = 10.0 ** (math.floor(math.log10(value)) - 1)
     return math.ceil(value / power - 1e-6) * power

@@ -1,4 +1,4 @@
-"""Paint the bands above the charts: the jobs that ran, and below them what else happened."""
+"""Paint the bands above the charts: one of the jobs that ran, and below it one of other events."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ from app.widgets.mark_chart import show_tooltip
 _JOB_HEIGHT, _EVENT_HEIGHT = 16, 5
 _GAP = 1
 _NARROWEST = 3
-"""Pixels that every item is wide at least, so that a short one can be seen."""
+"""The least width of an item in pixels, so that a short one can be seen."""
 _PALE = 0.16
 _WITH_TEXT = 13
-"""Pixels of height from which a lane has room for a label."""
+"""The least height of a lane, in pixels, that leaves room for a label."""
 _REACH = 3
-"""Pixels beside an event that still belong to it."""
+"""The tooltip of an event is also shown this many pixels beside it."""
 
 
 class TimeBand(QWidget):
     """Place items on the time axis of the charts; subclasses paint them."""
 
     def __init__(self, name: str, height: int, left: int, right: int) -> None:
-        """Leave `left` and `right` pixels at both sides free, which the charts need for axes."""
+        """Leave `left` and `right` pixels free at the sides, where the charts have their axes."""
         super().__init__()
         self._left, self._right = left, right
         self.limits = (0.0, 1.0)
-        """Both ends of the time axis, seconds since the epoch."""
+        """The two ends of the time axis, in seconds since the epoch."""
         self.setFixedHeight(height)
         self.setAccessibleName(name)
 
     def box(self, start: float, end: float) -> QRectF:
-        """Return the rectangle of a stretch of time."""
+        """Return the rectangle of a period."""
         first, last = self.limits
         width = self.width() - self._left - self._right
         x, right = (
@@ -53,9 +53,9 @@ class TimeBand(QWidget):
 
 
 class JobBand(TimeBand):
-    """Paint a bar a job, in the colour of its device or of failure.
+    """Paint one bar for each job, in the colour of its device or of failure.
 
-    Emits `chosen` with the id of a job that is clicked.
+    A click on a job emits `chosen` with its id.
     """
 
     chosen = Signal(int)
@@ -120,7 +120,7 @@ class JobBand(TimeBand):
 
 
 class EventBand(TimeBand):
-    """Paint throttling, alerts and Xid events. Hidden while there are none."""
+    """Paint throttling, alerts and Xid events. The band is hidden while there are none."""
 
     def __init__(self, left: int, right: int) -> None:
         super().__init__("Events over time", _EVENT_HEIGHT, left, right)

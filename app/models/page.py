@@ -1,4 +1,4 @@
-"""The models that can write: on the list, dropped here, or fetched; chosen, timed and forgotten."""
+"""Show the language models, and let the user add, fetch, benchmark, choose and remove them."""
 
 from __future__ import annotations
 
@@ -35,17 +35,17 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 EMPTY = (
-    "No models yet: the template writes the answers, from the same facts.\n"
-    "Drop a folder or a file of an RWKV-7 here, add one, or fetch one from Hugging Face."
+    "No models yet: answers are written from templates, with the same facts.\n"
+    "Drop the folder or file of an RWKV-7 model here, add one, or fetch one from Hugging Face."
 )
 
 
 class ModelsPage(QWidget):
-    """Lists, downloads, benchmarks and chooses language models. Emits `left` to go back."""
+    """List the models, with a card for each. Emit `left` when the user wants to go back."""
 
     left = Signal()
     listed = Signal()
-    """The list of models was read again."""
+    """Emitted when the list of models was read again."""
 
     def __init__(self, state: State, link: Link) -> None:
         super().__init__()
@@ -56,7 +56,7 @@ class ModelsPage(QWidget):
         self._listed_for: str | None = None
         """The model in use when the list was requested."""
         self._timing = ("", "")
-        """The path of the model that is being measured, and what the benchmark does now."""
+        """The path of the model that is being measured, and the progress of the benchmark."""
         self._benchmark: Call | None = None
         self._download: Call | None = None
         self._downloaded: Download | None = None
@@ -67,28 +67,28 @@ class ModelsPage(QWidget):
         self.name.returnPressed.connect(self._fetch)
         self.fetch = button(
             "Fetch",
-            tooltip="Weights as .safetensors, configuration and vocabulary; nothing that could be run",
+            tooltip="Fetch the .safetensors weights, configuration and vocabulary, but no code",
         )
         self.fetch.clicked.connect(self._fetch)
         self.stop = button(
-            "Stop", tooltip="What was fetched is kept, and gone on with the next time"
+            "Stop", tooltip="Keep what was fetched; fetching this model again continues from there"
         )
         self.stop.clicked.connect(self._stop_download)
         self.add_folder = button(
             "Add folder…",
-            tooltip="A folder of .safetensors; files and folders can also be dropped here",
+            tooltip="Add a folder of .safetensors files; you can also drop files and folders here",
         )
         self.add_folder.clicked.connect(self._browse)
-        self.add_file = button("Add file…", tooltip="A .safetensors or .pth file")
+        self.add_file = button("Add file…", tooltip="Add a .safetensors or .pth file")
         self.add_file.clicked.connect(self._browse_file)
-        self.back = button("Back to the conversation", tooltip="(Esc)")
+        self.back = button("Back to the conversation", tooltip="Esc")
         self.back.setShortcut("Esc")
         self.back.clicked.connect(self.left)
         self.bar = ProgressLine()
         self.progress = elided(size="small", meaning="muted")
         self.said = label(size="small", wrap=True)
         self.none = label(
-            "No model is in use: templates write all texts, from the same facts.",
+            "No model is in use: all texts are written from templates, with the same facts.",
             size="small",
             meaning="muted",
             wrap=True,
@@ -119,7 +119,7 @@ class ModelsPage(QWidget):
         self.said.setVisible(bool(self.said.text()))
 
     def list_models(self, again: bool = False) -> None:
-        """Read the list of models, unless it was read for the model in use before."""
+        """Read the list of models, unless it was already read with the same model in use."""
         if again or self._listed_for != self._used:
             self._listed_for = self._used
             self._send(ListModels(self._used), self._show)
@@ -142,15 +142,15 @@ class ModelsPage(QWidget):
         self._link.send(self, request, on_reply, self._fail)
 
     def _fail(self, message: str) -> None:
-        self._say(message, failed=True)
+        self._show_message(message, failed=True)
         self.refresh()
 
     def _add(self, path: str) -> None:
         self._send(AddModel(path), self._show_change)
 
     def _show_change(self, message: str) -> None:
-        """Show what was done, and the list as it is now."""
-        self._say(message)
+        """Show the reply to a change, and the new list."""
+        self._show_message(message)
         self.list_models(again=True)
         self.refresh()
 
@@ -187,7 +187,7 @@ class ModelsPage(QWidget):
             self._fail(message)
 
         device = cast("Literal['cpu', 'cuda']", self.cards[path].device.currentText())
-        self._timing = (path, "asks the assistant")
+        self._timing = (path, "waiting for the assistant")
         request = BenchmarkModel(path, device)
         self._benchmark = self._link.send(self, request, on_reply, on_error, on_progress)
 
@@ -195,7 +195,7 @@ class ModelsPage(QWidget):
         self._link.send(self, Configure({"model_folder": folder}), on_error=self._fail)
 
     def _show(self, found: tuple[Model, ...]) -> None:
-        """Cards for what is on the list now; the others go."""
+        """Show a card for each model on the list, and remove all others."""
         if found == self.found and self.cards:
             return
         self.found = found
@@ -228,7 +228,7 @@ class ModelsPage(QWidget):
 
     def _fetch(self) -> None:
         if self._download is None and (name := self.name.text().strip()):
-            self._say("")
+            self._show_message("")
             self._download = self._link.send(
                 self,
                 DownloadModel(name),
@@ -239,17 +239,17 @@ class ModelsPage(QWidget):
             self.refresh()
 
     def _browse(self) -> None:
-        if folder := QFileDialog.getExistingDirectory(self, "A folder with an RWKV-7 model"):
+        if folder := QFileDialog.getExistingDirectory(self, "Choose the folder of an RWKV-7 model"):
             self._add(folder)
 
     def _browse_file(self) -> None:
         file, _ = QFileDialog.getOpenFileName(
-            self, "An RWKV-7 model", "", "Models (*.safetensors *.pth)"
+            self, "Choose an RWKV-7 model", "", "Models (*.safetensors *.pth)"
         )
         if file:
             self._add(file)
 
-    def _say(self, text: str, failed: bool = False) -> None:
+    def _show_message(self, text: str, failed: bool = False) -> None:
         set_text(self.said, text)
         theme.mark(self.said, "meaning", "failed" if failed else "muted")
 

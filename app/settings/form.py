@@ -1,4 +1,4 @@
-"""List the settings with their titles, help and editors, and convert their texts."""
+"""List the settings with titles, help and editors, and convert their values from and to text."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from scheduler.verbs.control import Configure
 
 @dataclass(frozen=True)
 class Setting:
-    """One setting in the form."""
+    """Describe one setting in the form."""
 
     name: str
     title: str
@@ -55,8 +55,8 @@ SETTINGS = (
     Setting(
         "drained",
         "Drained GPUs",
-        "GPUs that start no new jobs, by index or UUID, separated by commas. Jobs that already run "
-        "there continue.",
+        "GPUs on which no new jobs start, by index or UUID, separated by commas. Jobs that already "
+        "run there continue.",
         "open choice",
         group="Jobs",
     ),
@@ -177,15 +177,15 @@ SETTINGS = (
     Setting(
         "report_daily",
         "Daily report",
-        "When to write a report on everything since the last one, such as 08:00, or as soon as the "
-        "devices are idle then. Empty: never.",
+        "When to write a report on everything since the last one, such as 08:00. While the devices "
+        "are busy, the report waits. Empty: never.",
         "text",
         group="Assistant",
     ),
     Setting(
         "alert_temperature",
         "Too hot",
-        "Alert at this distance from the card's own slow-down temperature, after 10 s. Each of "
+        "Alert when a card has been this close to its own slow-down temperature for 10 s. Each of "
         "these thresholds is a number, or off.",
         "threshold",
         unit="°C",
@@ -194,7 +194,7 @@ SETTINGS = (
     Setting(
         "alert_memory",
         "Memory nearly full",
-        "Alert at this share of the memory, after a minute.",
+        "Alert when this share of the memory has been in use for a minute.",
         "threshold",
         unit="%",
         group="Alerts",
@@ -265,8 +265,8 @@ SETTINGS = (
     Setting(
         "webhook",
         "Webhook",
-        "An http or https address that receives each alert as JSON by POST, also without a window. "
-        "Chat services show its text. Empty: none.",
+        "An http or https address that receives each alert as JSON by POST, even while no window is "
+        "open. Chat services show its text. Empty: none.",
         "text",
         group="Alerts",
     ),
@@ -282,8 +282,8 @@ SETTINGS = (
     Setting(
         "clean_caches",
         "Unused kernels",
-        "Propose compiled kernels that were not used for this long. They are compiled again when "
-        "they are needed. Each of these ages is a number, or off.",
+        "Propose compiled kernels that have not been used for this long. They are compiled again "
+        "when they are needed. Each of these ages is a number, or off.",
         "threshold",
         unit="days",
         group="Clean-up",
@@ -291,7 +291,7 @@ SETTINGS = (
     Setting(
         "clean_logs",
         "Logs of jobs",
-        "Propose logs that were not read or written for this long.",
+        "Propose logs that have not been read or written for this long.",
         "threshold",
         unit="days",
         group="Clean-up",
@@ -299,7 +299,7 @@ SETTINGS = (
     Setting(
         "clean_artefacts",
         "Artefacts of jobs",
-        "Propose files of jobs that were not read or written for this long.",
+        "Propose files of jobs that have not been read or written for this long.",
         "threshold",
         unit="days",
         group="Clean-up",
@@ -315,8 +315,8 @@ SETTINGS = (
     Setting(
         "clean_duplicates",
         "Duplicate models",
-        "Propose second copies of large model files that were not used for this long. The first "
-        "copy and the targets of links are kept.",
+        "Propose second copies of large model files that have not been used for this long. The "
+        "first copy and the targets of links are kept.",
         "threshold",
         unit="days",
         group="Clean-up",
@@ -356,7 +356,7 @@ def text_of(settings: Settings, setting: Setting) -> str:
 
 
 def change(settings: Settings, setting: Setting, text: str) -> Configure | None:
-    """Return the request that sets the value of `text`; None if it is the current value.
+    """Return the request that sets the value in `text`; None if the value is the current one.
 
     Raises:
         UserError: The text is not valid.

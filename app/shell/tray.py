@@ -44,7 +44,7 @@ class Tray(QObject):
         self.icon.hide()
 
     def show_summary(self, summary: StripSummary) -> None:
-        """Show the newest figure; the icon is painted only when it changed."""
+        """Show the newest figure; the icon is painted only if it has changed."""
         text = f"GPU Deck\n{summary.text}"
         if self.icon.toolTip() != text:
             self.icon.setToolTip(text)

@@ -1,4 +1,4 @@
-"""Describe what the strip's tiles show of each device. `METRICS` lists the values of a tile."""
+"""Describe the strip's tiles, one for each device. `METRICS` lists the values of a tile."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from scheduler.protocol.snapshot import Busy, DeviceState, Snapshot
 from scheduler.protocol.units import amount, numbered
 
 Usage = Literal["held", "in use", "idle", "recorded"]
-"""A device is held by our jobs, used by others, idle, or a recording that knows no users."""
+"""Held by our jobs, in use by others, idle, or a recording, which does not contain its users."""
 
 WARM_BELOW_LIMIT, HOT_BELOW_LIMIT = 15.0, 5.0
-"""°C below the slow-down temperature from which a device is warm, or hot."""
+"""A device is warm, or hot, within this many °C of its slow-down temperature."""
 USUAL_LIMIT = 90.0
-"""°C; the slow-down temperature of devices that do not report their own."""
+"""The slow-down temperature assumed for devices that do not report their own, in °C."""
 _NO_THROTTLE = ("", "none", "idle", "application clocks", "sync boost", "display clocks")
 
 
 class TileMetric(msgspec.Struct, frozen=True):
-    """One value of a tile."""
+    """Describe one value of a tile."""
 
     caption: str
     text: str
     tooltip: str
     meaning: Meaning = ""
     share: float | None = None
-    """Share of the whole, 0 to 1; None if it is not known."""
+    """The share of the whole, 0 to 1; None if it is not known."""
     slim_text: str = ""
     """The text in a slim tile, which has no room for all values."""
     bar: bool = False
@@ -40,7 +40,7 @@ class TileMetric(msgspec.Struct, frozen=True):
 
 
 class Tile(msgspec.Struct, frozen=True):
-    """All that a tile shows of its device."""
+    """Describe everything that a tile shows of its device."""
 
     device: str
     title: str
@@ -55,7 +55,7 @@ class Tile(msgspec.Struct, frozen=True):
 
     @property
     def quiet(self) -> bool:
-        """Report if the tile need not draw attention to its holder."""
+        """Return True if the tile need not draw attention to its holder."""
         return self.usage in ("idle", "recorded")
 
     @property
@@ -67,13 +67,13 @@ class Tile(msgspec.Struct, frozen=True):
 
 
 def tiles(snapshot: Snapshot) -> tuple[Tile, ...]:
-    """Return one tile a device."""
+    """Return a tile for each device."""
     jobs = {job.id: job for job in snapshot.jobs}
     return tuple(_tile(state, jobs) for state in snapshot.devices)
 
 
 def temperature_meaning(reading: Reading) -> Meaning:
-    """Judge the temperature by the device's own slow-down temperature."""
+    """Return how serious the temperature is, given the device's own slow-down temperature."""
     temperature = reading.get("temp")
     if isinstance(temperature, NA):
         return ""

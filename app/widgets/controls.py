@@ -116,7 +116,7 @@ def button(
     """Return a button that calls or emits `clicked`.
 
     Args:
-        kind: "primary" (one a page), "quiet", or "" for the usual look.
+        kind: "primary" (one per page), "quiet", or "" for the usual look.
     """
     made = QPushButton(text)
     made.setProperty("kind", kind)
@@ -129,7 +129,7 @@ def button(
 
 
 def choice_box(name: str, choices: Iterable[str] = ()) -> QComboBox:
-    """Return a box to choose one of several texts from; `name` is its tooltip, too."""
+    """Return a box in which the user chooses one of several texts; `name` is also its tooltip."""
     made = QComboBox()
     made.addItems(list(choices))
     made.setAccessibleName(name)
@@ -241,7 +241,7 @@ def add_shortcuts(page: QWidget, slots: Mapping[str, Callable[..., object]]) -> 
 
 
 class QuestionCard(QFrame):
-    """Ask for a confirmation in one line, with a button for each answer. Hidden until asked."""
+    """Ask for a confirmation in one line, with two buttons. The card is hidden until `ask`."""
 
     def __init__(
         self,

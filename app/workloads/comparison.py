@@ -1,4 +1,4 @@
-"""Compare contenders side by side, and `auto` with the best of them."""
+"""Compare the contenders with each other, and `auto` with the best of them."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ TARGET = 0.98
 
 @dataclass(frozen=True)
 class ComparisonBar:
-    """One contender at one sequence length."""
+    """Describe one contender at one sequence length."""
 
     contender: str
     tflops: float
     """0 if nothing was measured."""
     low: float
     high: float
-    """TFLOP/s at P95 and P5 of the times; equal to `tflops` if the spread is not known."""
+    """The TFLOP/s at P95 and P5 of the times; equal to `tflops` if the spread is not known."""
     failed: bool
     tooltip: str
 
 
 @dataclass(frozen=True)
 class ComparisonGroup:
-    """All contenders at one sequence length."""
+    """Describe all contenders at one sequence length."""
 
     label: str
     bars: tuple[ComparisonBar, ...]
@@ -40,12 +40,12 @@ class ComparisonGroup:
 
 @dataclass(frozen=True)
 class Comparison:
-    """All contenders in one row of the grid."""
+    """Describe all contenders in one row of the grid."""
 
     contenders: tuple[str, ...]
     groups: tuple[ComparisonGroup, ...]
     highest: float
-    """TFLOP/s."""
+    """The end of the highest bar, in TFLOP/s."""
     summary: str
 
 
@@ -59,7 +59,7 @@ def compare(cells: Sequence[Cell], row: c.GridRow, direction: str) -> Comparison
 
 
 def ratios(cells: Sequence[Cell]) -> list[tuple[float, Cell]]:
-    """Divide the speed of `auto` by the best single backend's, where both were measured."""
+    """Return the speed of `auto` divided by the best single backend's, where both were measured."""
     problems: dict[str, list[Cell]] = {}
     for cell in cells:
         problems.setdefault(c.problem(cell), []).append(cell)

@@ -1,4 +1,4 @@
-"""Write a Result as CSV, one row a cell, or as JSON with everything."""
+"""Write a Result as CSV, with one row for each cell, or as JSON with all fields."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from scheduler.protocol.jobs import Job
 
 
 class SaveResult(msgspec.Struct, frozen=True):
-    """Request a file with the result of a job."""
+    """Save the result of a job to a file."""
 
     job: int
     file: str
 
     def carry_out(self, call: Call) -> None:
-        """Read the whole job, and save its result."""
+        """Read the whole job and save its result."""
         with call.client() as client:
             save_result(client.job(self.job), Path(self.file))
 
@@ -57,10 +57,10 @@ def as_json(result: Result) -> bytes:
 
 
 def as_csv(result: Result) -> str:
-    """Return a header and a row a cell; one row for a Result without cells.
+    """Return a header and a row for each cell, or a single row for a Result without cells.
 
-    What was not measured is empty. Versions and device are in every row, so that the rows of
-    several files can be combined.
+    A value that was not measured is empty. Every row contains the versions and the device, so
+    that the rows of several files can be combined.
     """
     rows = [_cell(cell) for cell in result.cells] or [_single(result)]
     common = {

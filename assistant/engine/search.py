@@ -1,4 +1,4 @@
-"""Best-first search for the likeliest short texts after a prompt, each with its probability."""
+"""Search for the likeliest short texts after a prompt, best first, with their probabilities."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from assistant.engine.generate import DecodeState
 from assistant.idle import Cancelled
 
 MIN_PROBABILITY = 0.02
-"""Less likely texts are not searched for."""
+"""The search ignores texts that are less likely."""
 MAX_STEPS = 256
-"""The most tokens that the model takes in."""
+"""The search ends after this many steps; the model processes at most one token in each."""
 _BRANCHES = 4
-"""The most tokens that may follow at one place."""
+"""The search considers this many of the likeliest next tokens."""
 
 
 class _Candidate(NamedTuple):
@@ -29,7 +29,7 @@ class _Candidate(NamedTuple):
     number: int
     tokens: tuple[int, ...]
     before: DecodeState
-    """The state after all its tokens but the last, which is taken in only when its turn comes."""
+    """The state before the last token, which is processed only when the candidate is extended."""
 
 
 def likeliest(
@@ -37,8 +37,8 @@ def likeliest(
 ) -> list[tuple[tuple[int, ...], float]]:
     """Return up to `count` whole texts as tokens and probability, the likeliest first.
 
-    The result is exact for texts above MIN_PROBABILITY that are found within MAX_STEPS. A model
-    that is sure costs what greedy decoding costs.
+    The result is exact for texts above MIN_PROBABILITY that are found within MAX_STEPS. If
+    the model is certain, the search takes as long as greedy decoding.
 
     Raises:
         Cancelled: `cancelled` returned True.

@@ -1,14 +1,15 @@
-"""Find files that are no longer needed, move them to the trash once a person approved, and back.
+"""Find files that are no longer needed, move them to the trash, and restore them.
 
-This package needs neither torch nor Qt. Every call blocks:
+Nothing is moved without a person's approval. This package needs neither torch nor Qt. Every call
+blocks:
 
-from assistant.housekeeping import ScanMonitor, move_to_trash, scan, undo
-from scheduler.client import Client
+    from assistant.housekeeping import ScanMonitor, move_to_trash, scan, undo
+    from scheduler.client import Client
 
-with Client() as deck:
-findings = scan(deck, ScanMonitor(report=print))
-receipt = move_to_trash(deck, findings)  # after a person approved these findings
-undo(receipt)
+    with Client() as deck:
+        findings = scan(deck, ScanMonitor(report=print))
+        receipt = move_to_trash(deck, findings)  # after a person has approved these findings
+        undo(receipt)
 
 Only `empty` deletes, and it deletes only what `move_to_trash` took. Processes are only reported:
 `deck.kill(finding.process)` ends one.
@@ -52,11 +53,11 @@ __all__ = [
 ]
 
 _RECENT = 1000
-"""The newest jobs whose working folders are searched for core dumps."""
+"""Core dumps are searched for in the working folders of this many of the newest jobs."""
 
 
 def scan(deck: Client, monitor: ScanMonitor | None = None) -> tuple[Finding, ...]:
-    """Return everything that may go, largest first; see `scanning.find_debris`.
+    """Return everything that can be removed, largest first; see `scanning.find_debris`.
 
     Raises:
         DaemonGone: The daemon does not answer.
@@ -67,16 +68,16 @@ def scan(deck: Client, monitor: ScanMonitor | None = None) -> tuple[Finding, ...
     except UserError as e:
         details = ()
         monitor.unseen.append(f"processes on GPUs: {e}")
-    return find_debris(_grounds(deck), monitor, deck.job, details)
+    return find_debris(_read_scope(deck), monitor, deck.job, details)
 
 
 def move_to_trash(
     deck: Client, finds: Iterable[Finding], report: Callable[[int], None] = lambda done: None
 ) -> Receipt:
-    """Move what a person approved to the trash.
+    """Move the findings that a person has approved to the trash.
 
-    What changed since the scan, is open, or is needed by a job stays where it is, and the receipt
-    says why.
+    A file that has changed since the scan, is open, or is needed by a job stays where it is, and
+    the receipt gives the reason.
 
     Args:
         deck: A client of the daemon: only the queue knows what jobs need.
@@ -87,16 +88,15 @@ def move_to_trash(
         UserError: Another clean-up is running.
         DaemonGone: The daemon does not answer.
     """
-    return move(_grounds(deck), finds, report)
+    return move(_read_scope(deck), finds, report)
 
 
-def _grounds(deck: Client) -> Scope:
+def _read_scope(deck: Client) -> Scope:
     recent, active, before = deck.jobs(_RECENT), list[Job](), NEWEST
     while before:
         found, on = deck.find(Search(outcomes=ACTIVE), _RECENT, before)
-        active += [
-            deck.job(job.id) if job.cut else job for job in found
-        ]  # A list of jobs holds only the beginning of a long command.
+        # A list of jobs holds only the beginning of a long command.
+        active += [deck.job(job.id) if job.cut else job for job in found]
         before = on or 0
     ran = dict.fromkeys(job.spec.cwd for job in recent if not job.spec.where)
     return scope_from(settings.load(), tuple(ran), tuple(active))

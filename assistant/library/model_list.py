@@ -28,8 +28,9 @@ def folder() -> Path:
 
 
 def listed_models(used: str = "") -> tuple[Model, ...]:
-    """Return all models as they are now: the `used` one (setting `model_folder`) first,
-    ours last.
+    """Return all models as they are now.
+
+    The `used` one (setting `model_folder`) is first, and the one that ships with the program last.
     """
     listed = _read().paths
     first = [str(Path(used).expanduser().absolute())] if used else []
@@ -63,13 +64,18 @@ def remove(path: str) -> None:
 
 
 def setting_of(model: Model) -> str:
-    """Return the value of `model_folder` for a model; our own has none, as its path may change."""
+    """Return the value of `model_folder` for a model.
+
+    It is empty for the model that ships with the program, because the path of that may change.
+    """
     return "" if Path(model.path) == paths.shipped_model() else model.path
 
 
 def find(word: str, used: str = "") -> Model:
-    """Return the model on the list with this name or path, or the one at a path. Raises
-    NotFound.
+    """Return the model on the list with this name or path, or else the one at this path.
+
+    Raises:
+        NotFound: There is no such model, or several have this name.
     """
     models = listed_models(used)
     path = str(Path(word).expanduser().absolute())
@@ -103,7 +109,7 @@ def _read() -> _List:
 
 @contextmanager
 def _changing() -> Iterator[_List]:
-    """Yield the list, and write it back. Window and command line take turns."""
+    """Yield the list and write it back, while a lock keeps other processes from changing it."""
     paths.ensure(paths.home())
     lock = os.open(
         paths.home() / "models.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, paths.PRIVATE_FILE

@@ -1,5 +1,6 @@
-"""Render a report as Markdown: charts as lines of blocks, foreign text in fences it
-cannot close.
+"""Render a report as Markdown.
+
+A chart becomes lines of block characters. Foreign text is put in a fence that it cannot close.
 """
 
 from __future__ import annotations
@@ -9,15 +10,15 @@ from collections.abc import Sequence
 from assistant.facts import phrases
 from assistant.reports.report import Block, Chart, Curve, Excerpt, Prose, Report, Section, Table
 from assistant.reports.svg import Scale
-from assistant.writing.template.sentences import table as made
+from assistant.writing.template.sentences import table
 
 _BLOCKS = "▁▂▃▄▅▆▇█"
-_WIDE = 60
-"""Characters of a chart."""
+_WIDTH = 60
+"""The width of a chart in characters."""
 
 
 def markdown(report: Report) -> str:
-    """Return the whole text."""
+    """Return the whole report as Markdown."""
     parts = [
         f"# {phrases.escaped(report.title)}",
         phrases.escaped(report.about),
@@ -39,7 +40,7 @@ def _block(block: Block, above: str) -> str:
             return text
         case Table():
             title = f"### {block.title}" if block.title != above else ""
-            return "\n\n".join(filter(None, (title, made(block.head, block.rows), block.note)))
+            return "\n\n".join(filter(None, (title, table(block.head, block.rows), block.note)))
         case Chart():
             return _chart(block)
         case Excerpt(text=text):
@@ -59,12 +60,12 @@ def _chart(chart: Chart) -> str:
 
 
 def _blocks(line: Curve, chart: Chart, top: float) -> str:
-    """Return the mean of each part of the time as the height of a block; a space is a gap."""
-    found: list[list[float]] = [[] for _ in range(_WIDE)]
+    """Return a block for each part of the time, as high as its mean; a space marks a gap."""
+    found: list[list[float]] = [[] for _ in range(_WIDTH)]
     length = max(chart.until - chart.since, 1e-3)
     for at, value in zip(line.times, line.mean, strict=True):
         if value is not None:
-            found[min(max(int((at - chart.since) / length * _WIDE), 0), _WIDE - 1)].append(value)
+            found[min(max(int((at - chart.since) / length * _WIDTH), 0), _WIDTH - 1)].append(value)
     return "".join(_height(values, top) for values in found).rstrip()
 
 

@@ -14,11 +14,11 @@ PAGES = ("manual/*.md", "commands.md", "settings.md")
 """The pages of the manual, as patterns in its folder; other documents are not searched."""
 _HEADING = re.compile(r"#{1,6} +(.*?) *#*$")
 _BEGINS = re.compile(r"\s{0,3}(?:[-*+] |\d+\. |\|)")
-"""A list item or a row of a table: a passage of its own."""
+"""A list item or a row of a table, which becomes a passage of its own."""
 _RULE = re.compile(r"\s*\|[\s|:-]+\|\s*$")
 """The line below a table's head, which has no meaning by itself."""
 _IGNORED = re.compile(r"\s*(?:!\[.*|<[^>]*>|\|? *!\[.*)\s*$")
-"""Pictures and anchors."""
+"""A line that contains only a picture or an anchor."""
 
 
 @cache
@@ -32,7 +32,7 @@ def whole() -> tuple[Passage, ...]:
 
 
 def files() -> list[Path]:
-    """List the pages: among the assets of an installed package, in `docs` of a checkout."""
+    """Return the files of the pages, from an installed package's assets or a checkout's `docs`."""
     shipped = paths.assets() / "docs"
     folder = shipped if shipped.is_dir() else paths.assets().parent / "docs"
     return [page for pattern in PAGES for page in sorted(folder.glob(pattern))]

@@ -72,7 +72,7 @@ def run(args: Namespace) -> int:
 
 
 def _choose(answer: Answer, args: Namespace) -> Choice | None:
-    """Return the meaning that the user chooses, or None for none of them."""
+    """Return the meaning that the user chooses, or None if the user chooses none."""
     print_result(args, answer, *answer.text.splitlines())
     if args.json:
         return None
@@ -117,7 +117,7 @@ def _print_proposal(proposal: Proposal, answer: Answer) -> None:
 
 
 def _ask_permission() -> Decision | None:
-    """Return the user's decision, or None if it is no."""
+    """Return the user's decision, or None if the user declines."""
     decision = prompt("Do it? [y/N/never]")
     if decision in ("y", "yes"):
         return "once"

@@ -11,7 +11,7 @@ from scheduler.client import Client
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """Add the jobs or the group; without them, the whole queue is meant."""
+    """Add the jobs or the group; without either, the command applies to the whole queue."""
     parser.add_argument(
         "jobs", type=arguments.count, nargs="*", metavar="JOB", help="numbers of jobs"
     )

@@ -11,7 +11,7 @@ from scheduler.protocol.errors import DaemonGone
 
 
 def run(args: Namespace) -> int:
-    """Print the diagnostics; without a daemon, those that need none."""
+    """Print the diagnostics; if no daemon runs, leave out what only a daemon knows."""
     try:
         with Client(start=False, timeout=5.0) as client:
             text = diagnostics(client.snapshot(), client.alerts(20))
