@@ -265,8 +265,8 @@ SETTINGS = (
     Setting(
         "webhook",
         "Webhook",
-        "An http or https address that receives each alert as JSON by POST, even while no window is "
-        "open. Chat services show its text. Empty: none.",
+        "An http or https address that receives each alert as JSON by POST, even while no window "
+        "is open. Chat services show its text. Empty: none.",
         "text",
         group="Alerts",
     ),
