@@ -14,7 +14,7 @@ import shutil
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import msgspec
 
@@ -30,54 +30,35 @@ _BEGIN = -1
 """In the file of tokens: the digest of another prompt follows."""
 
 
-class Checkpoint(Protocol):
-    """Save and restore the progress of texts, at one position, which moves."""
+class Checkpoint:
+    """Save nothing, for requests that are not sent again; `FileCheckpoint` saves their progress.
+
+    It is read and written at one position in the text, which moves.
+    """
 
     def begin(self, prompt: Sequence[int], model: str) -> None:
         """Move to the text after this prompt. The text after another prompt is dropped."""
-        ...
 
     def next_token(self) -> int | None:
         """Return the token that was chosen here, or None if none was chosen yet."""
-        ...
+        return None
 
     def add(self, token: int) -> None:
         """Record a token that was chosen now."""
-        ...
 
     def is_state_due(self) -> bool:
         """Return whether it is time to save a state."""
-        ...
+        return False
 
     def save_state(self, data: bytes, *, prompt: bool = False) -> None:
         """Save the state at this position; that after the prompt is kept besides the last one."""
-        ...
 
     def saved_state(self, *, prompt: bool = False) -> bytes | None:
         """Return the state that was saved at this very position."""
-        ...
-
-
-class NoCheckpoint:
-    """Save nothing, for requests that are not sent again."""
-
-    def begin(self, prompt: Sequence[int], model: str) -> None: ...
-
-    def next_token(self) -> int | None:
-        return None
-
-    def add(self, token: int) -> None: ...
-
-    def is_state_due(self) -> bool:
-        return False
-
-    def save_state(self, data: bytes, *, prompt: bool = False) -> None: ...
-
-    def saved_state(self, *, prompt: bool = False) -> bytes | None:
         return None
 
 
-class FileCheckpoint:
+class FileCheckpoint(Checkpoint):
     """Save the progress of one request in a folder of its own."""
 
     def __init__(self, request: str) -> None:

@@ -12,7 +12,7 @@ import torch
 from accel.rwkv.model import RWKV7
 from accel.rwkv.sampling import Sampler
 from accel.rwkv.tokenizer import Tokenizer
-from assistant.engine.checkpoint import Checkpoint, NoCheckpoint
+from assistant.engine.checkpoint import Checkpoint
 from assistant.engine.generate import DecodeState, Generation, prefill, prefill_or_restore
 from assistant.engine.prompts import prompt
 from assistant.engine.search import likeliest
@@ -191,7 +191,7 @@ class EngineAuthor:
         self.tokens = 0
         """Tokens written so far."""
         self._engine, self._cancelled = engine, cancelled
-        self._checkpoint = checkpoint or NoCheckpoint()
+        self._checkpoint = checkpoint or Checkpoint()
         self._speed = WritingSpeed(engine.name + slow_note(engine.by), report)
 
     def begin(self, system: str, user: str) -> TextPosition:

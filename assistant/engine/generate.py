@@ -14,7 +14,7 @@ from accel.rwkv.errors import ModelError
 from accel.rwkv.model import RWKV7, State
 from accel.rwkv.sampling import Sampler
 from accel.rwkv.tokenizer import END, Tokenizer
-from assistant.engine.checkpoint import Checkpoint, NoCheckpoint
+from assistant.engine.checkpoint import Checkpoint
 from assistant.engine.prompts import STOP
 from assistant.idle import Cancelled
 
@@ -123,7 +123,7 @@ class Generation:
         """All tokens so far have been yielded: nothing is held back."""
         self._model, self._tokenizer, self._sampler = model, tokenizer, sampler
         self._limit, self._cancelled, self._stops = limit, cancelled, tuple(stops)
-        self._checkpoint = checkpoint or NoCheckpoint()
+        self._checkpoint = checkpoint or Checkpoint()
         self._current, self._behind = DecodeState(logits, state), list(behind)
 
     def __iter__(self) -> Iterator[str]:

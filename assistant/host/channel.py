@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 from typing import TypeVar
 
-from assistant.engine.checkpoint import Checkpoint, FileCheckpoint, NoCheckpoint
+from assistant.engine.checkpoint import Checkpoint, FileCheckpoint
 from assistant.idle import Cancelled
 from assistant.messages import Chunk, DeviceChoice, Event, Waiting
 
@@ -29,7 +29,7 @@ class RequestChannel:
             device: Where the client wants the model to run.
             checkpoint: The progress that an earlier process saved for the same request.
         """
-        self.checkpoint: Checkpoint = checkpoint or NoCheckpoint()
+        self.checkpoint: Checkpoint = checkpoint or Checkpoint()
         self._file_checkpoint = checkpoint
         self._emit = emit
         self.device = ""

@@ -1,4 +1,4 @@
-"""`gpudeck serve` as a process, and a client of it."""
+"""Run `gpudeck serve` as a process, and send it requests."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Served(NamedTuple):
     home: Path
 
     def ask(self, path: str, body: Any = None, **headers: str) -> tuple[int, dict[str, str], Any]:
-        """Status, headers and body: JSON, or the lines of a stream."""
+        """Return status, headers and body: JSON, or the lines of a stream."""
         sent = body if isinstance(body, bytes | None) else json.dumps(body).encode()
         with closing(HTTPConnection("127.0.0.1", self.port, timeout=60)) as connection:
             connection.request(
@@ -39,7 +39,7 @@ class Served(NamedTuple):
 
 
 class serving:  # noqa: N801 - a context manager
-    """The command, until the end of the block."""
+    """Run the command until the end of the block."""
 
     def __init__(self, home: Path, *options: str) -> None:
         self._home, self._options = home, options

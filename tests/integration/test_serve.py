@@ -1,5 +1,4 @@
-"""`gpudeck serve` as a program that other programs call: a real endpoint, daemon and assistant;
-clients that mean well, and that do not."""
+"""`gpudeck serve` with a real daemon and assistant, for clients of good and bad intent."""
 
 from __future__ import annotations
 
@@ -38,7 +37,7 @@ ASKED = {
 
 
 def noise() -> Tensors:
-    """Of a small model that knows single bytes."""
+    """Return the weights of a small random model whose tokens are single bytes."""
     return random_model(layers=1, channels=64, vocabulary=300)
 
 
@@ -59,7 +58,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
             yield found
 
 
-def test_a_chat_is_answered_repeatably_whole_and_in_pieces_with_what_it_used(
+def test_a_chat_answers_the_same_whole_and_streamed_with_its_usage(
     served: Served,
 ) -> None:
     status, headers, whole = served.ask("/v1/chat/completions", ASKED)
@@ -90,7 +89,7 @@ def test_a_chat_is_answered_repeatably_whole_and_in_pieces_with_what_it_used(
     assert events[-1]["usage"] == whole["usage"]
 
 
-def test_a_completion_stops_where_it_is_told_to(served: Served) -> None:
+def test_a_completion_ends_at_a_stop_text(served: Served) -> None:
     plain = {"model": "noise-7", "prompt": "Once", "temperature": 0, "max_tokens": 12}
     _, _, whole = served.ask("/v1/completions", plain)
     text = whole["choices"][0]["text"]
@@ -102,7 +101,7 @@ def test_a_completion_stops_where_it_is_told_to(served: Served) -> None:
 
 @pytest.fixture
 def silent(served: Served, tmp_path: Path) -> Iterator[str]:
-    """The model in use, meanwhile: the first thing that it says is that the text has ended."""
+    """Use a model that ends its text at once."""
     weights = noise()
     weights["head.weight"].zero_()  # all are as likely, and a greedy text takes the first of them
     with Client(start=False) as daemon:
@@ -113,7 +112,7 @@ def silent(served: Served, tmp_path: Path) -> Iterator[str]:
 
 
 def said(served: Served, path: str, asked: dict[str, Any]) -> tuple[str, str]:
-    """The text and why it ended: the same whole and in pieces."""
+    """Return the text and why it ended, which must be the same whole and streamed."""
     _, _, answer = served.ask(path, asked)
     _, _, lines = served.ask(path, {**asked, "stream": True})
     assert lines[-2:] == ["data: [DONE]", ""]
@@ -129,7 +128,7 @@ def said(served: Served, path: str, asked: dict[str, Any]) -> tuple[str, str]:
 
 
 def _text(choice: dict[str, Any]) -> str:
-    """Of a choice in one of the four shapes."""
+    """Return the text of a choice in any of the four shapes."""
     return (
         choice["text"]
         if "text" in choice
@@ -148,7 +147,7 @@ BOTH = pytest.mark.parametrize(
 
 
 @BOTH
-def test_a_stop_text_at_the_very_beginning_ends_the_answer(
+def test_a_stop_text_at_the_beginning_ends_the_answer(
     served: Served, path: str, asked: dict[str, Any]
 ) -> None:
     greedy = {"model": "noise-7", "temperature": 0, "max_tokens": 12, **asked}
@@ -157,7 +156,7 @@ def test_a_stop_text_at_the_very_beginning_ends_the_answer(
 
 
 @BOTH
-def test_a_model_that_says_nothing_answers_nothing(
+def test_a_model_without_text_gives_an_empty_answer(
     served: Served, silent: str, path: str, asked: dict[str, Any]
 ) -> None:
     assert said(served, path, {"model": silent, "temperature": 0, "max_tokens": 12, **asked}) == (
@@ -187,7 +186,7 @@ def test_a_prompt_that_is_too_long_is_refused_in_a_line(
     )
 
 
-def test_the_longest_prompt_is_read_and_a_person_may_have_longer_ones(served: Served) -> None:
+def test_the_limit_of_prompts_is_for_programs_only(served: Served) -> None:
     longest = "x" * MAX_PROMPT_TOKENS
     _, _, answer = served.ask(
         "/v1/completions",
@@ -200,7 +199,7 @@ def test_the_longest_prompt_is_read_and_a_person_may_have_longer_ones(served: Se
     )
 
 
-def test_models_are_listed_and_another_does_not_exist(served: Served) -> None:
+def test_models_are_listed_and_others_do_not_exist(served: Served) -> None:
     _, _, found = served.ask("/v1/models")
     assert [model["id"] for model in found["data"]] == ["noise-7"]
     assert served.ask("/v1/models/noise-7")[0] == 200
@@ -243,7 +242,7 @@ def test_models_are_listed_and_another_does_not_exist(served: Served) -> None:
         ),
     ],
 )
-def test_what_it_does_not_do_it_refuses_by_name(
+def test_unsupported_options_are_refused_by_name(
     served: Served, changes: dict[str, Any], named: str
 ) -> None:
     status, _, error = served.ask("/v1/chat/completions", {**ASKED, **changes})
@@ -296,7 +295,7 @@ SAME: tuple[dict[str, Any], ...] = (
     ],
     ids=" ".join,
 )
-def test_what_changes_nothing_in_a_chat_is_accepted(
+def test_options_that_change_nothing_in_a_chat_are_accepted(
     served: Served, changes: dict[str, Any]
 ) -> None:
     assert (
@@ -308,7 +307,7 @@ def test_what_changes_nothing_in_a_chat_is_accepted(
 @pytest.mark.parametrize(
     "changes", [*SAME, {"echo": False, "best_of": 1, "suffix": None}], ids=" ".join
 )
-def test_what_changes_nothing_in_a_completion_is_accepted(
+def test_options_that_change_nothing_in_a_completion_are_accepted(
     served: Served, changes: dict[str, Any]
 ) -> None:
     asked = {"model": "noise-7", "prompt": "Once", "seed": 5}
@@ -318,7 +317,7 @@ def test_what_changes_nothing_in_a_completion_is_accepted(
     )
 
 
-def test_what_the_assistant_did_not_say_is_empty_and_its_messages_can_be_sent_back(
+def test_messages_of_the_assistant_can_be_sent_back(
     served: Served,
 ) -> None:
     def told(said: dict[str, Any]) -> Any:
@@ -338,7 +337,7 @@ def test_what_the_assistant_did_not_say_is_empty_and_its_messages_can_be_sent_ba
 @pytest.mark.parametrize(
     "body", [b"", b"{", b"[[" * 50_000, b'{"model": "\xff"}', b"null", b'{"model": 1e999}']
 )
-def test_bodies_that_are_no_request_are_refused(served: Served, body: bytes) -> None:
+def test_invalid_bodies_are_refused(served: Served, body: bytes) -> None:
     status, _, error = served.ask("/v1/chat/completions", body)
     assert (status, error["error"]["type"]) == (400, "invalid_request_error")
 
@@ -351,7 +350,7 @@ def test_a_body_that_is_too_long_is_not_read_to_its_end(served: Served) -> None:
 @pytest.mark.parametrize(
     "given", ["", "Bearer", "Bearer wrong", "Basic {token}", "Bearer {token}x", "Bearer \xe9"]
 )
-def test_without_the_token_nothing_is_told(served: Served, given: str) -> None:
+def test_requests_without_the_token_are_refused(served: Served, given: str) -> None:
     status, headers, error = served.ask(
         "/v1/models", Authorization=given.format(token=served.token)
     )
@@ -363,24 +362,24 @@ def test_without_the_token_nothing_is_told(served: Served, given: str) -> None:
     "host",
     ["evil.example", "evil.example:80", "127.0.0.1.evil.example", "localhost.evil.example:80", ""],
 )
-def test_a_page_that_has_its_own_name_point_here_is_turned_away(served: Served, host: str) -> None:
+def test_requests_for_other_hosts_are_refused(served: Served, host: str) -> None:
     assert served.ask("/v1/models", Host=host)[0] == 403
     assert served.ask("/v1/models", Host=f"localhost:{served.port}")[0] == 200
 
 
-def test_it_listens_on_this_machine_alone_and_its_token_is_the_users(served: Served) -> None:
+def test_it_listens_on_loopback_and_its_token_is_private(served: Served) -> None:
     mine = Path("/proc/net/tcp").read_text() + Path("/proc/net/tcp6").read_text()
     assert re.findall(rf"\s(\S+):{served.port:04X} \S+ 0A ", mine) == ["0100007F"]
     assert (served.home / "serve.token").stat().st_mode & 0o777 == 0o600
 
 
-def test_other_addresses_and_methods_are_no_part_of_it(served: Served) -> None:
+def test_other_addresses_and_methods_do_not_exist(served: Served) -> None:
     assert served.ask("/")[2]["error"]["code"] == "unknown_url"
     assert served.ask("/v1/chat/completions")[0] == 405
 
 
 def raw(served: Served, body: dict[str, Any]) -> bytes:
-    """A whole request, as it goes over the line."""
+    """Return the bytes of a whole request."""
     sent = json.dumps(body).encode()
     head = [
         "POST /v1/completions HTTP/1.1",
@@ -392,14 +391,14 @@ def raw(served: Served, body: dict[str, Any]) -> bytes:
 
 
 def answering() -> bool:
-    """Whether the assistant does; it is started by the first request."""
+    """Return whether the assistant is answering; the first request starts it."""
     try:
         return Assistant(start=False).status().answering
     except DaemonGone:
         return False
 
 
-def test_who_leaves_stops_the_model_and_nonsense_harms_nobody(served: Served) -> None:
+def test_a_client_that_leaves_stops_the_model(served: Served) -> None:
     with socket.create_connection(("127.0.0.1", served.port)) as nonsense:
         nonsense.sendall(b"\x16\x03\x01\x02\x00 no HTTP\r\n\r\n")
         assert b"400" in nonsense.recv(100)
@@ -413,11 +412,10 @@ def test_who_leaves_stops_the_model_and_nonsense_harms_nobody(served: Served) ->
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_a_full_line_keeps_nobody_from_looking_and_who_leaves_it_makes_room(
+def test_a_full_queue_blocks_no_other_request_and_leaving_frees_a_place(
     served: Served, stream: bool
 ) -> None:
-    """As many as there is room for: more than asyncio has threads of its own on a machine of two
-    cores."""
+    """The queue holds more requests than asyncio has threads on a machine with two cores."""
     served.ask("/v1/chat/completions", {**ASKED, "max_tokens": 2})  # the assistant runs now
     asked = raw(
         served,
@@ -436,7 +434,7 @@ def test_a_full_line_keeps_nobody_from_looking_and_who_leaves_it_makes_room(
 
 
 @pytest.mark.slow
-def test_more_requests_than_can_wait_are_told_so_and_slow_ones_are_cut_off(served: Served) -> None:
+def test_too_many_requests_are_refused_and_slow_ones_cut_off(served: Served) -> None:
     idle = [socket.create_connection(("127.0.0.1", served.port)) for _ in range(20)]
     for connection in idle:
         connection.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: loc")
@@ -447,7 +445,8 @@ def test_more_requests_than_can_wait_are_told_so_and_slow_ones_are_cut_off(serve
 import concurrent.futures, http.client, json
 def ask(_):
     c = http.client.HTTPConnection("127.0.0.1", {served.port}, timeout=100)
-    c.request("POST", "/v1/completions", json.dumps({{"model": "noise-7", "prompt": "x", "max_tokens": 400, "temperature": 0}}),
+    body = {{"model": "noise-7", "prompt": "x", "max_tokens": 400, "temperature": 0}}
+    c.request("POST", "/v1/completions", json.dumps(body),
               {{"Authorization": "Bearer {served.token}"}})
     return c.getresponse().status
 with concurrent.futures.ThreadPoolExecutor(16) as pool:
@@ -473,20 +472,23 @@ with concurrent.futures.ThreadPoolExecutor(16) as pool:
 
 
 @pytest.mark.slow
-def test_openais_own_client_understands_it(served: Served) -> None:
+def test_the_openai_client_works_with_it(served: Served) -> None:
     code = f"""
 from openai import OpenAI, AuthenticationError, NotFoundError, BadRequestError
-client = OpenAI(base_url="http://127.0.0.1:{served.port}/v1", api_key={served.token!r}, max_retries=0)
+url = "http://127.0.0.1:{served.port}/v1"
+client = OpenAI(base_url=url, api_key={served.token!r}, max_retries=0)
 assert [m.id for m in client.models.list()] == ["noise-7"]
 said = [{{"role": "system", "content": "Be brief."}}, {{"role": "user", "content": "Hi"}}]
 ask = dict(model="noise-7", messages=said, seed=1, max_tokens=20)
 whole = client.chat.completions.create(**ask)
-pieces = [e.choices[0].delta.content or "" for e in client.chat.completions.create(**ask, stream=True)]
+stream = client.chat.completions.create(**ask, stream=True)
+pieces = [event.choices[0].delta.content or "" for event in stream]
 assert "".join(pieces) == whole.choices[0].message.content
 assert whole.usage.completion_tokens == 20
 raw = client.chat.completions.with_raw_response.create(**ask)
 assert raw.headers["x-gpudeck-device"] == "cpu"
-assert client.completions.create(model="noise-7", prompt="x", max_tokens=3).usage.completion_tokens <= 3
+short = client.completions.create(model="noise-7", prompt="x", max_tokens=3)
+assert short.usage.completion_tokens <= 3
 for wrong, change in ((NotFoundError, {{"model": "other"}}), (BadRequestError, {{"n": 3}})):
     try:
         client.chat.completions.create(**{{**ask, **change}})
@@ -505,7 +507,7 @@ except AuthenticationError:
 
 
 @pytest.mark.slow
-def test_the_token_is_shown_when_it_is_made_and_never_again(tmp_path: Path) -> None:
+def test_the_token_is_shown_only_when_it_is_created(tmp_path: Path) -> None:
     with state_folder(tmp_path / "home") as home:
         settings.save(Settings(source="cpu", model_folder=TEMPLATE))
         first = serving(home)

@@ -1,4 +1,4 @@
-"""The real assistant process beside a real daemon: answers, labels, cancelling, and how it ends."""
+"""The assistant's process beside a real daemon: answers, writers, cancellation and its end."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ pytestmark = pytest.mark.xdist_group("rwkv")
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory):
-    """A daemon of its own; it and the assistant are gone afterwards."""
+    """Start a daemon, and end it and the assistant afterwards."""
     folder = tmp_path_factory.mktemp("home")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("GPUDECK_HOME", str(folder))
@@ -71,7 +71,7 @@ def no_model(home):
 
 @pytest.fixture(scope="module")
 def model_folder(tmp_path_factory) -> Path:
-    """A random model with the whole World vocabulary: what it writes is noise."""
+    """Write a random model with the whole World vocabulary; its texts are noise."""
     folder = tmp_path_factory.mktemp("models") / "noise-7"
     write_hf(folder, to_hf(random_model(layers=1, channels=64, vocabulary=65536)))
     shutil.copy(vocabulary_file(), folder)
@@ -83,7 +83,7 @@ def configure(**changes: str) -> None:
         daemon.configure(**changes)
 
 
-def test_it_starts_on_demand_answers_from_the_devices_readings_and_has_no_torch(home) -> None:
+def test_it_starts_on_demand_and_answers_from_readings_without_torch(home) -> None:
     events: list[Event] = []
     answer = Assistant().ask("how much memory is used?", on_event=events.append)
     assert answer.role == "answer"
@@ -99,7 +99,7 @@ def test_it_starts_on_demand_answers_from_the_devices_readings_and_has_no_torch(
 
 
 def holder() -> int:
-    """Pid of the assistant: whoever holds its lock."""
+    """Return the PID of the assistant, which holds the lock."""
     inode = (paths.home() / "assistant.lock").stat().st_ino
     found = [
         line.split()[4]
@@ -109,7 +109,7 @@ def holder() -> int:
     return int(found[0])
 
 
-def test_the_brief_of_a_job_tells_how_it_went(home) -> None:
+def test_a_report_on_a_job_says_how_it_ended(home) -> None:
     with Client() as daemon:
         done = daemon.wait(
             daemon.submit([sys.executable, "-c", "print('hi')"], name="greet *all*").id, timeout=30
@@ -125,20 +125,20 @@ def test_the_brief_of_a_job_tells_how_it_went(home) -> None:
     assert f"Job {failed.id}" in Assistant().ask("what happened?").text
 
 
-def test_a_job_there_is_not(home) -> None:
+def test_a_job_that_does_not_exist(home) -> None:
     with pytest.raises(NotFound):
         Assistant().report(job=4711, when="now")
     assert "There is no job 4711" in Assistant().ask("what about job 4711?").text
 
 
-def test_a_brief_waits_for_idle_says_why_and_is_cancelled_while_another_request_waits_its_turn(
+def test_a_report_waits_for_idle_devices_and_is_cancelled_while_another_request_waits(
     home,
 ) -> None:
     assistant, other = Assistant(), Assistant()
     waits, second_waits, ended = threading.Event(), threading.Event(), threading.Event()
     reasons: list[str] = []
 
-    def hear(event: Event) -> None:
+    def on_event(event: Event) -> None:
         assert isinstance(event, Waiting)
         reasons.append(event.reason)
         if "idle" in event.reason:
@@ -146,7 +146,7 @@ def test_a_brief_waits_for_idle_says_why_and_is_cancelled_while_another_request_
 
     def brief() -> None:
         with pytest.raises(Cancelled):
-            assistant.report(when="idle", on_event=hear)
+            assistant.report(when="idle", on_event=on_event)
         ended.set()
 
     answers: list[str] = []
@@ -178,7 +178,7 @@ def test_a_brief_waits_for_idle_says_why_and_is_cancelled_while_another_request_
     assert not assistant.cancel(), "there is nothing left to cancel"
 
 
-def test_who_waits_behind_another_request_is_stopped_at_once(home) -> None:
+def test_a_request_that_waits_for_another_is_cancelled_at_once(home) -> None:
     first, second = Assistant(), Assistant()
     waits, behind = threading.Event(), threading.Event()
     ended: list[str] = []
@@ -207,12 +207,12 @@ def test_who_waits_behind_another_request_is_stopped_at_once(home) -> None:
     assert "busy" in Assistant().ask("is it idle?").text, "the turn was handed on"
 
 
-def test_a_persons_request_goes_before_those_of_programs_that_wait(home) -> None:
+def test_requests_of_people_go_before_requests_of_programs(home) -> None:
     first, second = Assistant(), Assistant()
     threads: list[threading.Thread] = []
 
     def begin(work: Callable[[OnEvent], object], waits: str) -> list[str]:
-        """Asked in a thread, and heard to wait so -> what it waits for."""
+        """Send a request in a thread until it waits for this; return its reasons."""
         reasons: list[str] = []
 
         def run() -> None:
@@ -224,12 +224,13 @@ def test_a_persons_request_goes_before_those_of_programs_that_wait(home) -> None
         eventually(lambda: any(waits in reason for reason in reasons))
         return reasons
 
-    begin(lambda hear: first.report(on_event=hear), "idle")
+    begin(lambda on_event: first.report(on_event=on_event), "idle")
     for _ in range(2):
         begin(
-            lambda hear: Assistant().complete(CompletionRequest("x", program=True), hear), "another"
+            lambda on_event: Assistant().complete(CompletionRequest("x", program=True), on_event),
+            "another",
         )
-    reasons = begin(lambda hear: second.report(on_event=hear), "another")
+    reasons = begin(lambda on_event: second.report(on_event=on_event), "another")
     assert first.cancel()
     eventually(lambda: any("idle" in reason for reason in reasons))
     waiting = first.status().waiting
@@ -240,20 +241,20 @@ def test_a_persons_request_goes_before_those_of_programs_that_wait(home) -> None
         assert not thread.is_alive()
 
 
-def test_a_brief_that_waits_is_told_to_go_on_and_does(home) -> None:
+def test_a_report_that_waits_goes_on_with_the_cpu_when_asked_to(home) -> None:
     assistant = Assistant()
     told: list[bool] = []
 
-    def hear(event: Event) -> None:
+    def on_event(event: Event) -> None:
         if isinstance(event, Waiting) and event.cpu:
             told.append(assistant.use_cpu())
 
-    assert assistant.report(when="idle", on_event=hear).writer == "template"
+    assert assistant.report(when="idle", on_event=on_event).writer == "template"
     assert told == [True]
     assert not assistant.use_cpu(), "there is nothing left that waits"
 
 
-def test_a_completion_is_the_models_own_and_needs_a_model(home, model_folder, no_model) -> None:
+def test_a_completion_needs_a_model_and_stops_at_a_stop_text(home, model_folder, no_model) -> None:
     with pytest.raises(UserError, match="only the template is in use"):
         Assistant().complete(CompletionRequest("Once"))
     configure(model_folder=str(model_folder))
@@ -271,10 +272,10 @@ def test_a_completion_is_the_models_own_and_needs_a_model(home, model_folder, no
     assert "".join(e.text for e in again if isinstance(e, Chunk)) == text[: text.index(text[3:6])]
 
 
-def test_a_client_that_vanishes_while_it_waits_makes_room(home) -> None:
+def test_a_killed_client_does_not_block_the_queue(home) -> None:
     code = (
-        "from assistant.client import Assistant; Assistant().report(when='idle', on_event=lambda e:"
-        " print(e, flush=True))"
+        "from assistant.client import Assistant\n"
+        "Assistant().report(when='idle', on_event=lambda e: print(e, flush=True))"
     )
     with subprocess.Popen(
         [sys.executable, "-c", code], stdout=subprocess.PIPE, text=True
@@ -283,10 +284,10 @@ def test_a_client_that_vanishes_while_it_waits_makes_room(home) -> None:
         while "idle" not in process.stdout.readline():
             pass
         process.send_signal(signal.SIGKILL)
-    assert "busy" in Assistant().ask("is it idle?").text  # it would wait for ever behind the brief
+    assert "busy" in Assistant().ask("is it idle?").text  # it would wait for ever behind the report
 
 
-def test_out_of_the_box_the_model_that_comes_with_it_answers_on_the_cpu(home, no_model) -> None:
+def test_by_default_the_shipped_model_answers_on_the_cpu(home, no_model) -> None:
     configure(model_folder="")
     assistant = Assistant()
     asked = assistant.ask("how busy is the CPU?")
@@ -302,7 +303,7 @@ def test_out_of_the_box_the_model_that_comes_with_it_answers_on_the_cpu(home, no
     )
 
 
-def test_awake_it_loads_the_model_and_stop_waits_for_no_loading(tmp_path, monkeypatch) -> None:
+def test_wake_loads_the_model_and_cancel_does_not_wait_for_that(tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("GPUDECK_HOME", str(tmp_path))
     settings.save(Settings(source="cpu"))
     assistant = Assistant()
@@ -310,14 +311,16 @@ def test_awake_it_loads_the_model_and_stop_waits_for_no_loading(tmp_path, monkey
     with pytest.raises(Cancelled):
         assistant.ask("how busy is the CPU?", on_event=lambda event: assistant.cancel())
     assert eventually(lambda: assistant.status().model, 60) == "rwkv7-deck-13m", (
-        "although nobody waits for it"
+        "although no request waits for it"
     )
     with Client(start=False) as daemon:
         daemon.stop_daemon()
     gone()
 
 
-def test_a_models_noise_is_refused_and_the_template_labelled(home, model_folder, no_model) -> None:
+def test_a_text_that_does_not_hold_is_refused_and_the_template_answers(
+    home, model_folder, no_model
+) -> None:
     configure(model_folder=str(model_folder))
     reasons: list[str] = []
     answer = Assistant().ask(
@@ -333,12 +336,12 @@ def test_a_models_noise_is_refused_and_the_template_labelled(home, model_folder,
     assert Assistant().status().model == "noise-7"
 
 
-def test_a_model_at_work_is_cancelled(home, model_folder, no_model) -> None:
+def test_a_model_that_is_writing_is_cancelled(home, model_folder, no_model) -> None:
     configure(model_folder=str(model_folder))
     assistant = Assistant()
     works = threading.Event()
 
-    def hear(event: Event) -> None:
+    def on_event(event: Event) -> None:
         if isinstance(event, Waiting) and "reading the facts" in event.reason:
             works.set()
 
@@ -346,7 +349,7 @@ def test_a_model_at_work_is_cancelled(home, model_folder, no_model) -> None:
 
     def ask() -> None:
         try:
-            assistant.ask("what happened?", on_event=hear)
+            assistant.ask("what happened?", on_event=on_event)
         except Cancelled as e:
             caught.append(e)
 
@@ -359,7 +362,7 @@ def test_a_model_at_work_is_cancelled(home, model_folder, no_model) -> None:
 
 
 @pytest.mark.parametrize("problem", ["missing", "truncated", "code"])
-def test_a_model_that_does_not_load_is_named_and_the_template_stands_in(
+def test_if_a_model_does_not_load_the_template_answers_and_says_why(
     home, model_folder, no_model, tmp_path, problem
 ) -> None:
     folder = tmp_path / "broken"
@@ -384,7 +387,7 @@ def test_a_model_that_does_not_load_is_named_and_the_template_stands_in(
     assert Assistant().status().error
 
 
-def test_a_model_for_a_gpu_there_is_not_is_said(home, model_folder, no_model) -> None:
+def test_without_a_gpu_the_template_answers_and_says_why(home, model_folder, no_model) -> None:
     if torch.cuda.is_available():
         pytest.skip("there is a GPU")
     configure(model_folder=str(model_folder), model_device="cuda")
@@ -396,12 +399,15 @@ def test_a_model_for_a_gpu_there_is_not_is_said(home, model_folder, no_model) ->
     assert "GPU" in text.split("Written from the template: ")[1]
 
 
-def test_unused_it_ends_by_itself(home, tmp_path) -> None:
+def test_an_unused_process_ends(home, tmp_path) -> None:
     code = (
-        "import asyncio, sys; from pathlib import Path; from assistant.host.server import"
-        " AssistantServer; from scheduler.protocol import wire\nasync def run(): return await"
-        " AssistantServer(unused_s=0.2).run(wire.listen(Path(sys.argv[1])))\nprint(asyncio.run(run()),"
-        " file=sys.stderr)"
+        "import asyncio, sys\n"
+        "from pathlib import Path\n"
+        "from assistant.host.server import AssistantServer\n"
+        "from scheduler.protocol import wire\n"
+        "async def run():\n"
+        "    return await AssistantServer(unused_s=0.2).run(wire.listen(Path(sys.argv[1])))\n"
+        "print(asyncio.run(run()), file=sys.stderr)"
     )
     done = subprocess.run(
         [sys.executable, "-c", code, str(tmp_path / "a.sock")],
@@ -413,7 +419,7 @@ def test_unused_it_ends_by_itself(home, tmp_path) -> None:
     assert done.stderr.startswith("unused for")
 
 
-def test_there_is_one_assistant_however_many_start_it(home) -> None:
+def test_only_one_process_runs_however_often_it_is_started(home) -> None:
     Assistant().ask("is it idle?")
     pid = holder()
     done = subprocess.run(
@@ -428,7 +434,7 @@ def test_there_is_one_assistant_however_many_start_it(home) -> None:
     assert holder() == pid
 
 
-def test_nonsense_at_the_door_is_answered_and_harms_nobody(home) -> None:
+def test_an_unknown_request_gets_an_error_and_does_no_harm(home) -> None:
     connection = Connection(socket_path())
     connection.send(b'{"type": "dance"}')
     assert b"does not know this request" in connection.receive()
@@ -436,14 +442,14 @@ def test_nonsense_at_the_door_is_answered_and_harms_nobody(home) -> None:
     assert Assistant().ask("is it idle?").text
 
 
-def test_without_start_nothing_is_started(tmp_path, monkeypatch) -> None:
+def test_a_client_without_start_starts_nothing(tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("GPUDECK_HOME", str(tmp_path / "elsewhere"))
     with pytest.raises(DaemonGone, match="is not running"):
         Assistant(start=False).ask("is it idle?")
     assert not (tmp_path / "elsewhere").exists()
 
 
-def test_it_ends_with_the_daemon_and_says_so_in_its_log(tmp_path, monkeypatch) -> None:
+def test_it_ends_with_the_daemon_and_logs_that(tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("GPUDECK_HOME", str(tmp_path))
     settings.save(Settings(source="cpu", model_folder=TEMPLATE))
     Assistant().ask("is it idle?")
@@ -459,7 +465,7 @@ def test_it_ends_with_the_daemon_and_says_so_in_its_log(tmp_path, monkeypatch) -
     assert "ends: the daemon is gone" in (tmp_path / "assistant.log").read_text()
 
 
-def test_a_model_is_timed_in_the_assistant_and_that_can_be_stopped(home, model_folder) -> None:
+def test_a_benchmark_measures_a_model_and_can_be_cancelled(home, model_folder) -> None:
     assistant, told = Assistant(), []
     speed = assistant.benchmark(str(model_folder), on_event=told.append)
     assert (speed.model, speed.device) == ("noise-7", "cpu")
@@ -476,7 +482,7 @@ def test_a_model_is_timed_in_the_assistant_and_that_can_be_stopped(home, model_f
         assistant.benchmark("/nowhere")
 
 
-def test_free_chat_reads_the_whole_dialogue_and_is_stopped_before_your_next_turn(
+def test_a_free_chat_reads_the_conversation_and_stops_before_the_next_turn(
     home, model_folder, no_model
 ) -> None:
     asked, left_out = chat_request(("hello\r\n\r\nthere", "hi", "and now?"))

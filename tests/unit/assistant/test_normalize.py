@@ -1,4 +1,4 @@
-"""What a small model is given to read of a request."""
+"""Requests as the small model reads them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from assistant.training.requests import LANGUAGES
         ("   ", ""),
     ],
 )
-def test_a_request_is_read_without_capitals_marks_most_accents_and_slips(request_, read) -> None:
+def test_capitals_punctuation_accents_and_typos_are_removed(request_, read) -> None:
     assert plain(request_) == read
 
 
@@ -42,19 +42,19 @@ _PIECES = [*"aeot {}%/.'-ÄÉÓßİ℡｛①½\u0301\u0308\u0345日 ", "{n1}", "
 
 
 @given(st.lists(st.sampled_from(_PIECES), max_size=30).map("".join))
-def test_whatever_comes_slots_stay_and_a_second_reading_changes_nothing(text) -> None:
+def test_slots_stay_and_normalizing_twice_changes_nothing(text) -> None:
     read = plain(text)
     assert re.findall(r"\{[nwt]\d\}", read) == re.findall(r"\{[nwt]\d\}", text)
     assert plain(read) == read == read.strip() and not set(read) & set("?!.,;'ÄÉ")
 
 
-def test_a_word_that_is_known_or_short_or_far_from_any_is_left_alone() -> None:
+def test_taught_short_and_distant_words_are_left_alone() -> None:
     for word in ("queue", "queued", "hto", "qqqqqqq", "{temprature}", "temprature" * 200):
         assert plain(word) == word
     assert len("hto") < SHORTEST
 
 
-def test_a_slip_is_a_letter_left_out_twice_beside_or_swapped_and_never_the_first() -> None:
+def test_a_typo_is_one_wrong_letter_and_never_the_first() -> None:
     for typed in ("queeu", "quue", "quueue", "qusue"):
         assert "queue" in typo_candidates(typed), typed
     for other in ("wueue", "ueue", "queuex", "quxue", "qquueue"):
@@ -76,12 +76,12 @@ def test_a_slip_is_a_letter_left_out_twice_beside_or_swapped_and_never_the_first
         "germinate",
     ],
 )
-def test_a_word_that_only_looks_like_an_order_is_none(word) -> None:
+def test_a_word_that_resembles_a_command_is_not_one(word) -> None:
     assert plain(word) == word
 
 
-def test_no_sentence_reads_like_one_of_another_tool() -> None:
-    """What is held out, too: a slip is never mended into the opposite."""
+def test_no_two_tools_share_a_normalized_phrasing() -> None:
+    """Held-out phrasings, too: a typo is never mended into the opposite."""
     for language in LANGUAGES:
         tools: dict[str, tuple[str, tuple[str, str]]] = {}
         for name, section in grammar(language).sections.items():
@@ -91,7 +91,7 @@ def test_no_sentence_reads_like_one_of_another_tool() -> None:
                     assert tool == name, (language, sentence, other, tool)
 
 
-def test_the_words_are_those_of_the_phrasings_that_are_learnt() -> None:
+def test_the_taught_words_are_those_of_the_phrasings() -> None:
     assert words.taught() == WORDS.read_text(encoding="utf-8").split(), (
         "renew them: python -m assistant.training.words"
     )

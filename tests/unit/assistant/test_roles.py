@@ -1,4 +1,4 @@
-"""Which role a request needs, on the ways people put it."""
+"""The role of a request, in the ways people word it."""
 
 from __future__ import annotations
 

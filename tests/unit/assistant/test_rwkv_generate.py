@@ -1,4 +1,4 @@
-"""Text token by token: stops, cancelling, whole characters; choosing tokens."""
+"""Generation of text: stop texts, cancellation, whole characters, sampling and checkpoints."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ pytestmark = pytest.mark.xdist_group(
 
 torch.set_num_threads(1)
 BYTES = Tokenizer({i + 1: bytes([i]) for i in range(256)})
-"""Token i + 1 is the byte i: every text, cut anywhere."""
+"""A vocabulary whose token i + 1 is the byte i, so that a text can be cut anywhere."""
 
 
 class Script(Sampler):
-    """Chooses the tokens of a given text, whatever the logits are."""
+    """Choose the tokens of a given text, whatever the logits are."""
 
     def __init__(self, text: str | bytes, end: bool = False) -> None:
         super().__init__()
@@ -63,14 +63,14 @@ def test_the_prompt_has_the_format_the_models_were_trained_on() -> None:
     )
 
 
-def test_it_stops_before_the_users_next_turn_and_holds_back_its_beginning(model) -> None:
+def test_it_stops_before_the_users_next_turn(model) -> None:
     run = generation(model, Script("All is well.\n\nUser: and"))
     pieces = list(run)
     assert "".join(pieces) == "All is well."
     assert run.reason == "stop"
 
 
-def test_what_only_looked_like_the_stop_is_told(model) -> None:
+def test_text_that_only_resembles_the_stop_text_is_yielded(model) -> None:
     run = generation(model, Script("a\n\nUs\n\nb\n", end=True))
     assert "".join(run) == "a\n\nUs\n\nb\n"
     assert run.reason == "end"
@@ -83,14 +83,14 @@ def test_characters_are_never_split(model) -> None:
     assert all("\ufffd" not in piece and piece for piece in pieces)
 
 
-def test_a_character_cut_off_at_the_limit_shows_as_one_replacement(model) -> None:
+def test_a_character_cut_off_at_the_limit_becomes_one_replacement_character(model) -> None:
     run = generation(model, Script("é" * 9), limit=3)
     assert "".join(run) == "é\ufffd"
     assert run.reason == "length"
     assert len(run.tokens) == 3
 
 
-def test_it_is_cancelled_between_two_tokens_and_its_state_goes_on_from_there(model) -> None:
+def test_it_is_cancelled_between_two_tokens_and_can_go_on_from_its_state(model) -> None:
     told: list[str] = []
     run = generation(model, Script("abcdefgh"), cancelled=lambda: len(told) == 3)
     told += (piece for piece in run)  # consumed lazily: the check sees three pieces
@@ -116,7 +116,7 @@ def test_a_long_prompt_is_cancelled_between_two_chunks(model) -> None:
     assert len(asked) == 3
 
 
-def test_greedy_takes_the_largest_and_the_same_seed_the_same_tokens() -> None:
+def test_greedy_takes_the_largest_and_a_seed_repeats_its_tokens() -> None:
     logits = torch.randn(50, generator=torch.Generator().manual_seed(1))
     assert Sampler()(logits, 0) == int(logits.argmax())
     one, two, other = (Sampler(temperature=1.5, seed=s) for s in (7, 7, 8))
@@ -124,7 +124,7 @@ def test_greedy_takes_the_largest_and_the_same_seed_the_same_tokens() -> None:
     assert draws[0] == draws[1] != draws[2]
 
 
-def test_top_p_keeps_just_the_tokens_that_reach_it() -> None:
+def test_top_p_keeps_only_the_tokens_that_reach_it() -> None:
     logits = torch.log(torch.tensor([0.5, 0.3, 0.15, 0.05]))
     sampler = Sampler(temperature=1.0, top_p=0.75, seed=3)
     assert {sampler(logits, n) for n in range(300)} == {0, 1}
@@ -133,7 +133,7 @@ def test_top_p_keeps_just_the_tokens_that_reach_it() -> None:
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
-def test_a_model_that_computes_no_numbers_is_an_error_not_a_token(temperature) -> None:
+def test_output_that_is_not_finite_is_an_error(temperature) -> None:
     with pytest.raises(ValueError, match="not finite"):
         Sampler(temperature)(torch.tensor([1.0, math.nan]), 0)
 
@@ -161,11 +161,11 @@ class LoadedModel(NamedTuple):
 
 
 def written(place: TextPosition) -> list[int]:
-    """All tokens from the prompt on."""
+    """Return all tokens since the prompt."""
     return [] if place.before is None else [*written(place.before), *place.tokens]
 
 
-def test_an_author_goes_on_from_any_place_with_the_same_bits(model) -> None:
+def test_an_author_goes_on_from_any_position_with_the_same_bits(model) -> None:
     author = EngineAuthor(LoadedModel("noise", model, BYTES), lambda: False)
     begin = author.begin("system", "user")
     way = list(islice(author.write(begin, 1), 40))
@@ -186,7 +186,7 @@ def test_an_author_goes_on_from_any_place_with_the_same_bits(model) -> None:
 
 
 def write_all(model: RWKV7, checkpoint: FileCheckpoint, cut: int | None) -> str | None:
-    """Some of a text; None where it was cut off before its token number `cut`."""
+    """Return a text, or None if it was cut off before its token number `cut`."""
     left = cut
 
     def cancelled() -> bool:
@@ -209,7 +209,7 @@ def write_all(model: RWKV7, checkpoint: FileCheckpoint, cut: int | None) -> str 
     return None if run.reason == "cancelled" else text
 
 
-def test_however_often_the_process_ends_the_text_is_the_same_and_little_is_done_twice(
+def test_a_text_is_the_same_however_often_the_process_ends_and_little_is_repeated(
     model, home, monkeypatch
 ) -> None:
     whole = write_all(model, FileCheckpoint("uninterrupted"), None)
@@ -236,9 +236,7 @@ def test_however_often_the_process_ends_the_text_is_the_same_and_little_is_done_
     assert steps < 3 + 150 + cuts * (SAVE_EVERY + 1)
 
 
-def test_another_prompt_begins_anew_and_a_journal_is_gone_when_its_answer_was_given(
-    model, home
-) -> None:
+def test_another_prompt_begins_anew_and_a_finished_checkpoint_is_removed(model, home) -> None:
     checkpoint = FileCheckpoint("../../a")
     write_all(model, checkpoint, 20)
     checkpoint.begin([4, 5], model.identity)

@@ -1,4 +1,4 @@
-"""The endpoint's server, and clients that do not behave."""
+"""The endpoint's server and clients that misbehave."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ with server.listen(0) as sock:
 """
 
 
-def test_the_stream_of_a_client_that_never_reads_is_ended() -> None:
+def test_a_stream_to_a_client_that_never_reads_is_ended() -> None:
     with subprocess.Popen(
         [sys.executable, "-c", ENDLESS], stdout=subprocess.PIPE, text=True
     ) as process:
