@@ -279,7 +279,8 @@ def stage(app: QApplication, count: int) -> Iterator[Stage]:
     """Open the window of a machine with `count` GPUs."""
     if FONT not in QFontDatabase.families():
         raise UserError(
-            f"the pictures are drawn in {FONT}, which is not installed here. On Debian: apt install fonts-dejavu-core"
+            f"the pictures are drawn in {FONT}, which is not installed here. On Debian: apt install"
+            " fonts-dejavu-core"
         )
     before = app.font()
     app.setFont(QFont(FONT))
@@ -343,7 +344,10 @@ def _assistant(on: Stage) -> None:
             ("job 6", "done, 0.0852 TFLOP/s", "store, 15:58:48"),
             ("GPU 0 temperature", "61 °C at most", "history, 16:00:00"),
         )
-        text = "Job 6 is **done**: 0.0852 TFLOP/s. GPU 0 was at most 61 °C warm.\n\n```sh\ngpudeck jobs 6\n```\n"
+        text = (
+            "Job 6 is **done**: 0.0852 TFLOP/s. GPU 0 was at most 61 °C warm.\n\n```sh\ngpudeck"
+            " jobs 6\n```\n"
+        )
         page.show_answer(
             "How did job 6 go?",
             FinishedAnswer(text, "template", facts, curves=(curve,), seconds=0.2),

@@ -67,7 +67,10 @@ def test_a_failure_is_said_in_the_conversation(fed, qtbot):
 def test_an_answer_is_data_and_loads_nothing(fed, tmp_path):
     secret = tmp_path / "secret.png"
     fed.window.grab().save(str(secret))
-    evil = f"![x](file://{secret})\n\n<img src='file://{secret}'>\n\n[go](file:///etc/passwd) <script>1</script>"
+    evil = (
+        f"![x](file://{secret})\n\n<img src='file://{secret}'>\n\n[go](file:///etc/passwd)"
+        " <script>1</script>"
+    )
     fed.window.show_page("assistant")
     fed.window.assistant.show_answer("q", FinishedAnswer(evil, "model tiny"))
     fed.settle()

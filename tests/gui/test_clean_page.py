@@ -168,7 +168,8 @@ def test_moved_items_leave_the_list_and_can_be_put_back(page, asked, link):
     assert model.chosen() == (ARTEFACTS,), "what was chosen and left stays so"
     assert (
         page.outcome.text()
-        == "Moved 12 items, 174 MiB, to the trash · 1 skipped: /data/core.\\x1b[31m1: python (pid 4711) has it open"
+        == "Moved 12 items, 174 MiB, to the trash · 1 skipped: /data/core.\\x1b[31m1: python (pid"
+        " 4711) has it open"
     )
     assert "12 items, 174 MiB" in page.trash.text()
     asked.clear()
@@ -184,8 +185,8 @@ def test_emptying_the_trash_asks_for_confirmation(page, asked, link):
     assert page.empty.text() == NOTHING
     asked.clear()
     page.empty_trash.click()
-    assert page.question.text.text() == (
-        "Permanently delete 3 items, 1.0 GiB? This cannot be undone."
+    assert (
+        page.question.text.text() == "Permanently delete 3 items, 1.0 GiB? This cannot be undone."
     )
     assert page.question.no.hasFocus()
     QTest.keyClick(page.question.no, Qt.Key.Key_Escape)

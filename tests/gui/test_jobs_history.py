@@ -208,9 +208,10 @@ def test_a_job_that_was_found_waiting_is_gone_from_those_that_wait_once_a_snapsh
     assert ids(page) == [1009, 1020]
     fed.feed(msgspec.structs.replace(made, time=NOW + 2))
     fed.reply(finds(fed)[1], ((snapshots.job(1010, Queued("later")),), None))
-    assert ids(page) == [1009, 1020], (
-        "no snapshot tells of it any more, and a page that came late is of long ago"
-    )
+    assert ids(page) == [
+        1009,
+        1020,
+    ], "no snapshot tells of it any more, and a page that came late is of long ago"
 
 
 def test_a_job_that_had_ended_is_told_anew_in_its_place(fed, page):
@@ -219,9 +220,11 @@ def test_a_job_that_had_ended_is_told_anew_in_its_place(fed, page):
     page.model.dataChanged.connect(lambda first, last: changed.append((first.row(), last.row())))
     made = shifted(1000)
     other = tuple(
-        msgspec.structs.replace(j, spec=msgspec.structs.replace(j.spec, name="renamed"))
-        if j.id == 1004
-        else j
+        (
+            msgspec.structs.replace(j, spec=msgspec.structs.replace(j.spec, name="renamed"))
+            if j.id == 1004
+            else j
+        )
         for j in made.jobs
     )
     fed.feed(msgspec.structs.replace(made, time=NOW + 1, jobs=other))

@@ -129,8 +129,9 @@ def test_ending_a_process_asks_for_confirmation(page, fed):
     fed.asked.clear()
     page.end.click()
     assert fed.asked == []
-    assert page.question.text.text() == (
-        "End Xorg (PID 812, root)? Unsaved work of this process will be lost."
+    assert (
+        page.question.text.text()
+        == "End Xorg (PID 812, root)? Unsaved work of this process will be lost."
     )
     page.question.no.click()
     assert not page.question.isVisible()

@@ -155,7 +155,10 @@ def test_the_daemon_is_told_whether_anybody_sees_the_window(desktop, qtbot, monk
 
 def test_a_grid_too_large_for_a_snapshot_is_fetched_shown_and_saved(desktop, qtbot, tmp_path):
     window, page = desktop.window, desktop.window.workloads
-    code = "import os, pathlib, sys; pathlib.Path(os.environ['GPUDECK_RESULT']).write_bytes(pathlib.Path(sys.argv[1]).read_bytes())"
+    code = (
+        "import os, pathlib, sys;"
+        " pathlib.Path(os.environ['GPUDECK_RESULT']).write_bytes(pathlib.Path(sys.argv[1]).read_bytes())"
+    )
     (tmp_path / "made.json").write_bytes(msgspec.json.encode(snapshots.grid()))
     with Client() as client:
         job = client.submit(
