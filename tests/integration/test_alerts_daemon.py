@@ -23,7 +23,7 @@ from tests.support import eventually, users_of
 
 @pytest.fixture
 def recording(tmp_path: Path) -> Path:
-    """The shipped trace cut down to 1.5 s at the power limit and 1.5 s at rest."""
+    """Yield a state folder with 1.5 s at the power limit and 1.5 s at rest of the shipped trace."""
     header, moments = trace.read(paths.assets() / "h100.trace.gz")
     capped = [m for m in moments if m.readings[0].texts["throttle"] == "power limit"][10:25]
     quiet = [m for m in moments if m.readings[0].texts["throttle"] == "idle"][:15]
@@ -86,7 +86,7 @@ def test_a_recorded_gpu_raises_an_alert_that_is_logged_sent_and_cleared(
     assert "no alert" in capsys.readouterr().err
 
 
-def test_a_webhook_that_hangs_holds_nobody_up(capped_home: Path, hook: Hook) -> None:
+def test_a_webhook_that_hangs_delays_nobody(capped_home: Path, hook: Hook) -> None:
     hook.answers = [0] * 9
     with Client() as deck:
         deck.configure(webhook=hook.url)
@@ -109,6 +109,6 @@ def test_a_webhook_that_hangs_holds_nobody_up(capped_home: Path, hook: Hook) -> 
 
 @pytest.mark.parametrize("changes", [{"webhook": "file:///etc/passwd"}, {"webhook": "ftp://x/y"}, {"quiet_hours": "25:00-07:00"},
                                      {"alert_memory": -1.0}, {"alert_memory": "often"}])  # fmt: skip
-def test_settings_that_make_no_sense_are_refused(changes: dict[str, str | float]) -> None:
+def test_meaningless_settings_are_refused(changes: dict[str, str | float]) -> None:
     with pytest.raises(UserError):
         settings.changed(Settings(), dict(changes))

@@ -36,8 +36,8 @@ RECORD = """if True:
     print("ended")"""
 
 
-def test_a_daemon_whose_starter_has_ended_serves_and_stops(cpu_home: Path) -> None:
-    """Nobody reads its word that it is ready: who started it was interrupted."""
+def test_a_daemon_serves_though_the_process_that_started_it_has_ended(cpu_home: Path) -> None:
+    """Nobody reads its report that it is ready."""
     nobody, told = os.pipe()
     os.close(nobody)
     argv = [sys.executable, "-P", "-m", "scheduler.daemon"]
@@ -50,9 +50,7 @@ def test_a_daemon_whose_starter_has_ended_serves_and_stops(cpu_home: Path) -> No
     assert daemon.wait(WAIT_S) == 0
 
 
-def test_kill_9_with_jobs_queued_and_running_loses_none_and_runs_none_twice(
-    cpu_home: Path, tmp_path: Path
-) -> None:
+def test_a_killed_daemon_loses_no_job_and_runs_none_twice(cpu_home: Path, tmp_path: Path) -> None:
     """Again and again in the middle of submitting and starting. Every job says on disk that it
     ran: each exactly once."""
     ran, go = tmp_path / "ran", tmp_path / "go"
@@ -82,7 +80,7 @@ def test_kill_9_with_jobs_queued_and_running_loses_none_and_runs_none_twice(
     assert log_of(long) == "ended\n"
 
 
-def test_a_job_that_ends_while_no_daemon_runs_is_taken_over_with_all_it_said(
+def test_a_job_that_ends_while_no_daemon_runs_is_stored_with_its_output(
     cpu_home: Path, tmp_path: Path
 ) -> None:
     code = """if True:
@@ -112,7 +110,9 @@ def test_a_job_that_ends_while_no_daemon_runs_is_taken_over_with_all_it_said(
     assert done.at <= time.time()
 
 
-def test_stop_lets_jobs_run_on_and_start_adopts_them(cpu_home: Path, tmp_path: Path) -> None:
+def test_jobs_outlive_a_stopped_daemon_and_are_adopted_by_the_next(
+    cpu_home: Path, tmp_path: Path
+) -> None:
     go = tmp_path / "go"
     code = RECORD.replace(
         "while", """print('{"gpudeck":"progress","done":1,"total":2}', flush=True)\n    while"""
@@ -184,10 +184,10 @@ def test_a_killed_runner_means_lost_and_its_processes_are_gone(
         assert isinstance(deck.wait(waiting.id, WAIT_S).state, Done), "the device is free again"
 
 
-def test_a_killed_runner_leaves_nobody_behind_who_cleared_the_environment(
+def test_a_killed_runner_leaves_no_process_that_cleared_its_environment(
     cpu_home: Path, tmp_path: Path
 ) -> None:
-    """Neither while a daemon watches, nor while none does."""
+    """Test with and without a running daemon."""
     pid_file = tmp_path / "pid"
     command = [
         "env",
@@ -222,7 +222,7 @@ def test_a_pause_survives_a_restart(cpu_home: Path) -> None:
         assert isinstance(deck.wait(job.id, WAIT_S).state, Done)
 
 
-def test_after_a_power_cut_what_ran_is_lost_and_what_waited_runs(
+def test_after_a_power_cut_running_jobs_are_lost_and_waiting_jobs_run(
     cpu_home: Path, tmp_path: Path
 ) -> None:
     """The stored boot id is another: then even a process with the right pid and start time is
@@ -246,7 +246,7 @@ def test_after_a_power_cut_what_ran_is_lost_and_what_waited_runs(
         assert isinstance(deck.wait(waiting.id, WAIT_S).state, Done)
 
 
-def test_a_start_that_was_cut_short_is_made_again_and_runs_once(
+def test_an_interrupted_start_is_repeated_and_the_job_runs_once(
     cpu_home: Path, tmp_path: Path
 ) -> None:
     """The daemon dies between starting the runner and opening its gate: that runner ends without
@@ -294,7 +294,9 @@ def test_clients_that_start_the_daemon_at_the_same_moment_get_one(cpu_home: Path
         assert len(deck.jobs()) == 4
 
 
-def test_the_daemon_may_open_all_it_can_and_its_jobs_what_it_was_given(cpu_home: Path) -> None:
+def test_the_daemon_raises_its_limit_of_files_and_jobs_get_the_inherited_one(
+    cpu_home: Path,
+) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft // 2, hard))
@@ -310,7 +312,7 @@ def test_the_daemon_may_open_all_it_can_and_its_jobs_what_it_was_given(cpu_home:
         assert resource.prlimit(daemon_pid(), resource.RLIMIT_NOFILE) == (hard, hard)
 
 
-def test_a_second_daemon_says_that_one_answers_already(cpu_home: Path) -> None:
+def test_a_second_daemon_reports_that_one_answers_already(cpu_home: Path) -> None:
     with Client():
         first = daemon_pid()
         second = subprocess.run(
@@ -325,7 +327,7 @@ def test_a_second_daemon_says_that_one_answers_already(cpu_home: Path) -> None:
     assert lives(first)
 
 
-def test_an_error_of_ours_ends_the_daemon_with_that_error_in_its_log(cpu_home: Path) -> None:
+def test_a_bug_ends_the_daemon_and_is_logged(cpu_home: Path) -> None:
     code = """if True:
         import sys
         from scheduler.background.instance import BackgroundProcess, run_single_instance
@@ -342,7 +344,7 @@ def test_an_error_of_ours_ends_the_daemon_with_that_error_in_its_log(cpu_home: P
         ready(deck)
 
 
-def test_a_daemon_that_hangs_is_told_and_not_doubled(cpu_home: Path) -> None:
+def test_a_daemon_that_hangs_is_reported_and_no_second_one_starts(cpu_home: Path) -> None:
     with Client():
         os.kill(daemon_pid(), signal.SIGSTOP)
     try:
@@ -373,7 +375,7 @@ def test_the_state_folder_may_have_any_name(tmp_path: Path, name: str) -> None:
         ("gpudeck.sqlite", None, "cannot be used"),
     ],
 )
-def test_what_stands_in_the_way_of_the_daemon_is_told_in_one_line(
+def test_an_error_at_the_start_is_reported_in_one_line(
     home: Path, file: str, content: bytes | None, words: str
 ) -> None:
     paths.ensure(home)
@@ -387,7 +389,7 @@ def test_what_stands_in_the_way_of_the_daemon_is_told_in_one_line(
     assert content is None or (home / file).read_bytes() == content
 
 
-def test_a_damaged_history_is_put_aside_and_keeps_nobody_from_working(cpu_home: Path) -> None:
+def test_a_damaged_history_is_put_aside_and_the_daemon_works(cpu_home: Path) -> None:
     paths.ensure(cpu_home)
     paths.history_file().write_bytes(b"no history")
     with Client() as deck:
@@ -410,7 +412,7 @@ def test_readings_survive_a_stop(cpu_home: Path) -> None:
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 1 MiB."""
+    """Yield a state folder on a file system of 1 MiB."""
     folder = tmp_path / "disk"
     folder.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(folder)]
@@ -425,7 +427,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 def fill(file: Path) -> None:
-    """To the last byte."""
+    """Fill the file system to its last byte."""
     with file.open("wb", buffering=0) as f:
         for size in (65536, 4096, 1):
             try:
@@ -435,7 +437,7 @@ def fill(file: Path) -> None:
                 continue
 
 
-def test_a_full_disk_refuses_in_one_line_loses_nothing_and_recovers(
+def test_a_full_disk_is_reported_in_one_line_and_nothing_is_lost(
     small_disk: Path, tmp_path: Path
 ) -> None:
     ballast = small_disk.parent / "ballast"
@@ -455,7 +457,7 @@ def test_a_full_disk_refuses_in_one_line_loses_nothing_and_recovers(
                 deck.submit(["true", "x" * 10_000])
         assert "\n" not in str(caught.value)
         fill(ballast.with_name("more"))
-        with pytest.raises(UserError, match="as before"):
+        with pytest.raises(UserError, match="unchanged"):
             deck.configure(theme="dark")
         deck.cancel(hog.id)  # stopping what may be filling the disk must work
         go.touch()
@@ -502,7 +504,7 @@ def test_a_relative_state_folder_is_the_same_for_the_daemon(
 
 
 @pytest.mark.parametrize("name", ["daemon.sock", "daemon.lock"])
-def test_a_daemon_that_cannot_be_found_ends_and_the_next_adopts_its_jobs(
+def test_a_daemon_whose_socket_is_deleted_ends_and_the_next_adopts_its_jobs(
     cpu_home: Path, tmp_path: Path, name: str
 ) -> None:
     go = tmp_path / "go"
@@ -519,7 +521,7 @@ def test_a_daemon_that_cannot_be_found_ends_and_the_next_adopts_its_jobs(
         assert isinstance(deck.wait(job.id, WAIT_S).state, Done)
 
 
-def test_a_state_folder_that_is_gone_is_left_by_its_daemon_and_not_by_its_jobs(
+def test_a_deleted_state_folder_ends_its_daemon_and_not_its_jobs(
     cpu_home: Path, tmp_path: Path
 ) -> None:
     with Client() as deck:

@@ -35,7 +35,7 @@ WAIT_S = 30.0
 
 
 class Feed:
-    """A subscription, read by a thread of its own."""
+    """Read a subscription in a thread."""
 
     def __init__(self) -> None:
         self.seen: list[Snapshot] = []
@@ -64,7 +64,7 @@ def feed() -> Iterator[Feed]:
         found.close()
 
 
-def test_readings_come_live_and_stay_in_the_history(shared: Client) -> None:
+def test_readings_are_published_and_kept_in_the_history(shared: Client) -> None:
     first = eventually(lambda: (d := shared.snapshot().devices) and d[0].reading)
     later = eventually(
         lambda: (r := shared.snapshot().devices[0].reading) and r.time > first.time and r
@@ -112,7 +112,7 @@ def test_the_first_subscriber_of_a_daemon_that_has_just_started_is_served(cpu_ho
                 other.stop_daemon()
 
 
-def test_a_slow_subscriber_holds_up_nobody_and_gets_the_newest(shared: Client) -> None:
+def test_a_slow_subscriber_delays_nobody_and_gets_the_newest_snapshot(shared: Client) -> None:
     shared.pause()
     jobs = [
         shared.submit(["true", "x" * 20_000], env={}) for _ in range(30)
@@ -145,7 +145,7 @@ def test_a_slow_subscriber_holds_up_nobody_and_gets_the_newest(shared: Client) -
         shared.pause(False)
 
 
-def test_garbage_is_answered_and_the_connection_lives(shared: Client) -> None:
+def test_a_malformed_request_gets_an_error_and_the_connection_lives(shared: Client) -> None:
     connection = Connection(paths.daemon_socket(), timeout=10.0)
     hostile = [
         b"", b"hello", b"\xff\xfe", b"{}", b"[]", b'{"type":"nonsense"}', b'{"type":"submit"}', b'{"type":"job","job":"x"}',
@@ -161,7 +161,7 @@ def test_garbage_is_answered_and_the_connection_lives(shared: Client) -> None:
     connection.close()
 
 
-def test_settings_are_checked_stored_and_in_force(shared: Client, shared_home: Path) -> None:
+def test_settings_are_checked_stored_and_put_in_force(shared: Client, shared_home: Path) -> None:
     before = msgspec.json.decode((shared_home / "settings.json").read_bytes())
     assert shared.configure(idle_dwell_s=3.0).idle_dwell_s == 3.0
     for changes, words in (
@@ -178,7 +178,7 @@ def test_settings_are_checked_stored_and_in_force(shared: Client, shared_home: P
     shared.configure(idle_dwell_s=15.0)
 
 
-def test_a_killed_probe_is_replaced_and_the_gap_is_told(cpu_home: Path) -> None:
+def test_a_killed_probe_is_replaced_and_the_gap_is_recorded(cpu_home: Path) -> None:
     with Client() as deck, feed() as mine:
         eventually(lambda: (d := deck.snapshot().devices) and d[0].reading)
         old = eventually(lambda: probe_pid(cpu_home))
@@ -197,7 +197,7 @@ def test_a_killed_probe_is_replaced_and_the_gap_is_told(cpu_home: Path) -> None:
         assert new != old
 
 
-def test_a_hung_probe_is_replaced_and_its_device_is_not_idle_meanwhile(cpu_home: Path) -> None:
+def test_a_hung_probe_is_replaced_and_its_device_is_busy_meanwhile(cpu_home: Path) -> None:
     with Client() as deck, feed() as mine:
         deck.configure(idle_dwell_s=0.0, idle_util_percent=100.0)
         eventually(
@@ -216,7 +216,7 @@ def test_a_hung_probe_is_replaced_and_its_device_is_not_idle_meanwhile(cpu_home:
         eventually(lambda: not (s := deck.snapshot()).notices and s.devices[0].reading)
 
 
-def test_a_replay_is_labelled_and_runs_no_jobs(cpu_home: Path, tmp_path: Path) -> None:
+def test_a_replay_is_labelled_and_accepts_no_jobs(cpu_home: Path, tmp_path: Path) -> None:
     file = tmp_path / "h100.trace.gz"
     gpu = Device("nvidia-0", 0, "NVIDIA H100", "nvidia")
     with trace.TraceWriter(file, (gpu,), 0.0, {}) as out:
@@ -252,7 +252,7 @@ def test_a_replay_is_labelled_and_runs_no_jobs(cpu_home: Path, tmp_path: Path) -
         )
 
 
-def test_a_daemon_that_is_stopped_leaves_nothing_behind(cpu_home: Path) -> None:
+def test_a_stopped_daemon_leaves_no_processes(cpu_home: Path) -> None:
 
     with Client() as deck:
         ready(deck)
@@ -261,7 +261,7 @@ def test_a_daemon_that_is_stopped_leaves_nothing_behind(cpu_home: Path) -> None:
     assert paths.daemon_log().read_text() == "", "and said nothing in its log"
 
 
-def test_sigterm_ends_it_as_cleanly(cpu_home: Path) -> None:
+def test_sigterm_ends_the_daemon_cleanly(cpu_home: Path) -> None:
 
     with Client() as deck:
         ready(deck)

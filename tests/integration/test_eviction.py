@@ -55,7 +55,7 @@ memory."""
 
 @pytest.fixture(scope="module")
 def gpu(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A folder that is the GPU of the module's daemon; who has a file there is on it."""
+    """Return the folder that is the GPU of this module's daemon: processes on it have a file there."""
     folder = tmp_path_factory.mktemp("gpu")
     with (
         pytest.MonkeyPatch.context() as patch,
@@ -81,7 +81,7 @@ def state(deck: Client) -> DeviceState:
 
 
 def configure(deck: Client, **changes: str | float) -> None:
-    """With a reading that was taken since: another rate needs another probe."""
+    """Change settings, and wait for a reading that was taken since."""
     now = time.time()
     deck.configure(**changes)
     eventually(
@@ -91,7 +91,7 @@ def configure(deck: Client, **changes: str | float) -> None:
 
 @contextmanager
 def tenant(deck: Client, gpu: Path, manner: str = "obeys") -> Iterator[subprocess.Popen[str]]:
-    """One that has a lease, and memory on the GPU."""
+    """Start a process that has a lease and memory on the GPU."""
     eventually(lambda: isinstance(state(deck).use, Idle))
     environment = {**os.environ, ASSISTANT_MARK: "1"}
     command = [sys.executable, str(HERE / "tenant.py"), str(gpu), manner]
@@ -106,13 +106,13 @@ def tenant(deck: Client, gpu: Path, manner: str = "obeys") -> Iterator[subproces
 
 
 def alone(gpu: Path, job: Job) -> bool:
-    """Whether the job found nobody on the GPU."""
+    """Return True where the job found no process on the GPU."""
     return log_of(job) == "[]\n"
 
 
 @pytest.mark.parametrize("manner", ["obeys", "ignores", "is stopped"])
 @pytest.mark.parametrize("memory", ["", "78GiB"], ids=["alone", "shared"])
-def test_a_job_makes_the_assistant_leave_and_starts_when_it_is_gone(
+def test_a_job_evicts_the_assistant_and_starts_when_it_is_gone(
     deck: Client, gpu: Path, manner: str, memory: str
 ) -> None:
     with tenant(deck, gpu, manner) as held:
@@ -130,7 +130,7 @@ def test_a_job_makes_the_assistant_leave_and_starts_when_it_is_gone(
         assert not state(deck).leased
 
 
-def test_a_job_that_cannot_start_yet_leaves_the_assistant_in_peace_and_one_without_a_gpu_too(
+def test_a_job_that_cannot_start_or_needs_no_gpu_does_not_evict_the_assistant(
     deck: Client, gpu: Path
 ) -> None:
     with tenant(deck, gpu) as held:
@@ -157,9 +157,7 @@ def test_a_job_cancelled_at_its_gate_never_runs(deck: Client, gpu: Path) -> None
     assert deck.wait(deck.submit(python(LISTS, gpu), gpus=1).id, 30.0).status == "done"
 
 
-def test_a_daemon_killed_while_a_job_stands_at_its_gate_runs_it_once_when_it_is_back(
-    deck: Client, gpu: Path
-) -> None:
+def test_a_job_at_its_gate_runs_once_after_a_crash_of_the_daemon(deck: Client, gpu: Path) -> None:
     with tenant(deck, gpu, "ignores") as held:
         job = deck.submit(python(LISTS, gpu), gpus=1)
         kill_daemon()
@@ -172,7 +170,7 @@ def test_a_daemon_killed_while_a_job_stands_at_its_gate_runs_it_once_when_it_is_
     assert alone(gpu, job)
 
 
-def test_a_tenant_that_dies_leaves_the_gpu_to_the_next(deck: Client, gpu: Path) -> None:
+def test_a_lease_ends_with_its_process(deck: Client, gpu: Path) -> None:
     with tenant(deck, gpu) as held:
         held.kill()
         eventually(lambda: not state(deck).leased)
@@ -182,7 +180,7 @@ def test_a_tenant_that_dies_leaves_the_gpu_to_the_next(deck: Client, gpu: Path) 
 
 @pytest.fixture(scope="module")
 def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A random model whose tokens are bytes: what it writes is noise."""
+    """Return the folder of a random model whose tokens are bytes."""
     folder = write_hf(
         tmp_path_factory.mktemp("models") / "noise-7",
         to_hf(random_model(layers=1, channels=64, vocabulary=300)),
@@ -193,7 +191,7 @@ def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def model(deck: Client, gpu: Path, model_folder: Path) -> Iterator[None]:
-    """The assistant has a model for the GPU, which is idle; it has left it at the end."""
+    """Give the assistant a model for the idle GPU, and wait at the end until it has left."""
     configure(deck, model_folder=str(model_folder), model_device="cuda")
     eventually(lambda: isinstance(state(deck).use, Idle))
     yield
@@ -202,7 +200,7 @@ def model(deck: Client, gpu: Path, model_folder: Path) -> Iterator[None]:
 
 
 class Listener:
-    """What one who asks hears."""
+    """Record the events of a request."""
 
     def __init__(self) -> None:
         self.text, self.reasons = "", [""]
@@ -221,7 +219,7 @@ ASKED = CompletionRequest("Once upon a time", limit=80, temperature=1.0, seed=7)
 
 @contextmanager
 def ending(assistant: Assistant) -> Iterator[None]:
-    """Nobody waits for an answer that a failed test left behind."""
+    """Cancel an answer that a failed test left behind."""
     try:
         yield
     finally:
@@ -229,14 +227,14 @@ def ending(assistant: Assistant) -> Iterator[None]:
 
 
 def on_gpu(gpu: Path) -> int:
-    """Pid of the assistant that is on the GPU; 0 where none is."""
+    """Return the pid of the assistant on the GPU, or 0."""
     return next((int(f.name) for f in gpu.iterdir() if f.name.isdigit() and lives(int(f.name))), 0)
 
 
 @pytest.mark.parametrize(
     "goes_on", ["on the GPU", pytest.param("on the CPU", marks=pytest.mark.slow)]
 )
-def test_a_text_whose_gpu_is_needed_in_the_middle_goes_on_later_with_the_same_words(
+def test_an_evicted_text_is_continued_later_and_has_the_same_words(
     deck: Client, gpu: Path, model: None, tmp_path: Path, goes_on: str
 ) -> None:
     assistant, heard, whole = Assistant(), Listener(), Listener()
@@ -275,7 +273,7 @@ def test_a_text_whose_gpu_is_needed_in_the_middle_goes_on_later_with_the_same_wo
 
 
 @pytest.mark.slow
-def test_a_text_whose_process_is_killed_again_and_again_is_the_one_it_would_have_been(
+def test_a_text_is_the_same_though_its_process_is_killed_repeatedly(
     deck: Client, gpu: Path, model: None
 ) -> None:
     random, heard, killed = Random(3), Listener(), 0
@@ -300,7 +298,7 @@ def test_a_text_whose_process_is_killed_again_and_again_is_the_one_it_would_have
 
 
 @pytest.mark.slow
-def test_an_answer_whose_process_is_killed_goes_on_from_its_tokens_and_facts(
+def test_an_answer_is_continued_from_its_tokens_and_facts_after_a_kill(
     deck: Client, gpu: Path, model: None
 ) -> None:
     before: list[tuple[bytes, bytes]] = []
@@ -329,7 +327,7 @@ def test_an_answer_whose_process_is_killed_goes_on_from_its_tokens_and_facts(
 
 
 def unfinished() -> tuple[bytes, bytes]:
-    """Tokens and facts of the only request there is."""
+    """Return tokens and facts of the only request."""
     folder = next((paths.home() / "unfinished").glob("*"), Path("/nowhere"))
     return tuple(
         (folder / name).read_bytes() if (folder / name).exists() else b""
@@ -338,7 +336,7 @@ def unfinished() -> tuple[bytes, bytes]:
 
 
 @pytest.mark.slow
-def test_the_endpoint_waits_for_the_gpu_as_long_as_it_was_told_or_uses_the_cpu(
+def test_the_endpoint_waits_for_the_gpu_or_uses_the_cpu(
     deck: Client, gpu: Path, model: None, tmp_path: Path
 ) -> None:
     go = tmp_path / "go"
@@ -368,7 +366,7 @@ def test_the_endpoint_waits_for_the_gpu_as_long_as_it_was_told_or_uses_the_cpu(
 
 @contextmanager
 def program(name: Path) -> Iterator[int]:
-    """A process of others that is called so; its pid."""
+    """Start a process with this name that belongs to no job, and return its pid."""
     name.symlink_to("/bin/sleep")
     with subprocess.Popen([name, "600"]) as process:
         try:
@@ -388,7 +386,7 @@ def draws(gpu: Path, pid: int) -> None:
 @pytest.mark.parametrize(
     ("use", "why"), [(computes, "1 process of others"), (draws, "blender runs")]
 )
-def test_it_leaves_for_processes_of_others_however_rarely_readings_come(
+def test_the_assistant_leaves_for_other_processes_even_if_readings_are_rare(
     deck: Client, gpu: Path, tmp_path: Path, use: Callable[[Path, int], None], why: str
 ) -> None:
     configure(deck, exclusive_programs="game, blender", telemetry_hz=0.1)
@@ -402,7 +400,7 @@ def test_it_leaves_for_processes_of_others_however_rarely_readings_come(
         assert held.wait() == 0
 
 
-def test_quiet_hours_end_the_lease_and_who_left_waits_longer(deck: Client, gpu: Path) -> None:
+def test_quiet_hours_end_the_lease_and_the_next_wait_is_longer(deck: Client, gpu: Path) -> None:
     with tenant(deck, gpu) as held:
         deck.configure(idle_hours_off="00:00-23:59")
         assert held.wait() == 0
@@ -420,7 +418,7 @@ def test_quiet_hours_end_the_lease_and_who_left_waits_longer(deck: Client, gpu: 
 @pytest.mark.skipif(
     Path("/proc/driver/nvidia").exists(), reason="there may be a GPU, and it would be measured"
 )
-def test_the_benchmark_says_in_one_line_that_there_is_no_gpu() -> None:
+def test_the_benchmark_reports_a_missing_gpu_in_one_line() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "tests.benchmarks.eviction"],
         cwd=ROOT,
@@ -434,7 +432,7 @@ def test_the_benchmark_says_in_one_line_that_there_is_no_gpu() -> None:
     assert done.stderr.count("\n") == 1
 
 
-def test_what_cannot_be_leased_says_why(deck: Client, gpu: Path) -> None:
+def test_a_refused_lease_says_why(deck: Client, gpu: Path) -> None:
     eventually(lambda: isinstance(state(deck).use, Idle))
     with pytest.raises(UserError, match="not enough memory is free"):
         deck.lease(100 * GIB)

@@ -23,7 +23,7 @@ TELL = (
 )
 
 
-def test_every_end_is_told_to_the_command(cpu_home: Path, tmp_path: Path) -> None:
+def test_the_command_runs_after_every_job(cpu_home: Path, tmp_path: Path) -> None:
     told = tmp_path / "told here; touch not"
     with Client() as deck:
         ready(deck).configure(on_job_end=f'{sys.executable} -S -c "{TELL}" "{told}"')
@@ -54,11 +54,11 @@ def test_every_end_is_told_to_the_command(cpu_home: Path, tmp_path: Path) -> Non
         )
         assert paths.callback_log().read_text() == "6\n"
         assert paths.callback_log().stat().st_mode & 0o777 == 0o600
-        with pytest.raises(UserError, match="no command"):
+        with pytest.raises(UserError, match="not a command"):
             deck.configure(on_job_end="sh -c 'unclosed")
 
 
-def test_a_command_that_hangs_is_ended_with_all_it_started_and_the_others_go_on(home: Path) -> None:
+def test_a_command_that_hangs_is_killed_with_its_children(home: Path) -> None:
     home.mkdir(mode=0o700, exist_ok=True)
     pids, said = home / "pids", list[str | None]()
     hangs = f"sh -c 'sleep 1000 & echo $! $$ >> {pids}; wait'"

@@ -1,4 +1,4 @@
-"""Jobs from Python: a handle that waits and knows its result, and the same in an asyncio loop."""
+"""Test the Python API: job handles, and the same in an asyncio loop."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ LEAVES = """if True:
 UNTIL = "import os, sys, time\nwhile not os.path.exists(sys.argv[1]): time.sleep(0.01)"
 
 
-def test_a_handle_waits_and_knows_what_the_job_left(cpu_home: Path) -> None:
+def test_a_handle_waits_and_returns_what_the_job_left(cpu_home: Path) -> None:
     with Client() as deck:
         job = ready(deck).submit(python(LEAVES), gpus=1, name="train")
         assert job.result is None
@@ -51,7 +51,7 @@ def test_a_handle_waits_and_knows_what_the_job_left(cpu_home: Path) -> None:
         assert (failed.status, failed.result) == ("failed", None)
 
 
-def test_who_waits_hears_of_the_end_at_once_and_not_before(cpu_home: Path, tmp_path: Path) -> None:
+def test_wait_returns_at_the_end_of_the_job_and_not_before(cpu_home: Path, tmp_path: Path) -> None:
     go = tmp_path / "go"
     with Client(timeout=1.0) as deck:
         job = ready(deck).submit(python(UNTIL, go))
@@ -64,7 +64,7 @@ def test_who_waits_hears_of_the_end_at_once_and_not_before(cpu_home: Path, tmp_p
             deck.wait(99)
 
 
-def test_a_loop_waits_for_many_jobs_and_answers_meanwhile(cpu_home: Path) -> None:
+def test_a_loop_waits_for_many_jobs_without_blocking(cpu_home: Path) -> None:
     async def use() -> None:
         async with AsyncClient() as deck:
             jobs = [await deck.submit(python(LEAVES), name=f"job{i}") for i in range(5)]
@@ -99,7 +99,7 @@ def test_a_loop_waits_for_many_jobs_and_answers_meanwhile(cpu_home: Path) -> Non
     asyncio.run(use())
 
 
-def test_who_waits_goes_on_over_a_crash_of_the_daemon(cpu_home: Path, tmp_path: Path) -> None:
+def test_wait_survives_a_crash_of_the_daemon(cpu_home: Path, tmp_path: Path) -> None:
     """One waits in a thread, one in a loop; the daemon is killed, and started again by who
     waits. Both clients are good for more then."""
     go = tmp_path / "go"
@@ -126,7 +126,7 @@ def test_who_waits_goes_on_over_a_crash_of_the_daemon(cpu_home: Path, tmp_path: 
     asyncio.run(use())
 
 
-def test_who_waits_is_told_when_no_daemon_comes_back(
+def test_wait_fails_if_no_daemon_comes_back(
     cpu_home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(client, "GONE_S", 0.2)
@@ -150,9 +150,7 @@ def test_who_waits_is_told_when_no_daemon_comes_back(
             deck.wait(job)
 
 
-def test_who_is_turned_away_while_waiting_asks_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_wait_retries_a_refused_connection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A line of waiting clients that is full: asyncio calls that connected, and fails as it
     writes."""
     monkeypatch.setenv("GPUDECK_HOME", str(tmp_path))
@@ -179,9 +177,7 @@ def test_who_is_turned_away_while_waiting_asks_again(
         asyncio.run(use())
 
 
-def test_an_answer_of_which_a_part_came_is_none(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_truncated_reply_is_ignored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A daemon that is killed while it answers: who waits asks the next one, as where nothing
     came."""
     monkeypatch.setenv("GPUDECK_HOME", str(tmp_path))
@@ -201,7 +197,7 @@ def test_an_answer_of_which_a_part_came_is_none(
         killed.result()
 
 
-def test_an_async_client_says_how_it_is_opened() -> None:
+def test_an_async_client_that_is_not_open_reports_how_to_open_it() -> None:
     async def use() -> None:
         with pytest.raises(RuntimeError, match="async with AsyncClient"):
             await AsyncClient().jobs()

@@ -22,8 +22,8 @@ from tests.support import eventually
 WAIT_S = 30.0
 
 
-def test_all_that_is_kept_is_closed_to_others(shared: Client, shared_home: Path) -> None:
-    """Whatever mask the caller has: it is the daemon's and the runner's own that counts."""
+def test_all_files_are_private(shared: Client, shared_home: Path) -> None:
+    """The umask of the caller does not matter."""
     code = (
         "import os; [open(f, 'w').close() for f in (os.environ['GPUDECK_RESULT'],"
         " os.environ['GPUDECK_ARTEFACTS'] + '/a')]"
@@ -42,10 +42,10 @@ def test_all_that_is_kept_is_closed_to_others(shared: Client, shared_home: Path)
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
-def test_the_daemon_does_not_hear_another_user_who_got_at_its_door(
+def test_another_user_is_refused_even_if_the_socket_is_open(
     shared: Client, shared_home: Path
 ) -> None:
-    """Somebody opened the folder and the socket to all: the daemon looks who asks."""
+    """The daemon checks the credentials of each peer."""
     before = [job.id for job in shared.jobs()]
     modes = {path: path.stat().st_mode for path in (shared_home, paths.daemon_socket())}
     try:
@@ -89,8 +89,8 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize("text", HOSTILE)
-def test_no_shell_reads_what_a_job_is_made_of(shared: Client, tmp_path: Path, text: str) -> None:
-    """Not its arguments, name, folder, or the names and values of its environment."""
+def test_no_shell_interprets_any_part_of_a_job(shared: Client, tmp_path: Path, text: str) -> None:
+    """Test arguments, name, folder, and names and values of the environment."""
     mark = tmp_path / "mark"
     hostile = text.format(mark=mark)
     folder = tmp_path / hostile.replace("/", "_")
@@ -111,7 +111,7 @@ def test_no_shell_reads_what_a_job_is_made_of(shared: Client, tmp_path: Path, te
 def test_a_command_of_one_word_is_the_name_of_a_program(
     shared: Client, tmp_path: Path, text: str
 ) -> None:
-    """`submit -- "rm -rf x"` does not run rm: that is what `sh -c` is for."""
+    """`submit -- "rm -rf x"` does not run rm."""
     job = shared.submit([text.format(mark=tmp_path / "mark")], cwd=tmp_path)
     state = shared.wait(job.id, WAIT_S).state
     assert isinstance(state, Failed)
@@ -120,7 +120,7 @@ def test_a_command_of_one_word_is_the_name_of_a_program(
     assert not (tmp_path / "mark").exists()
 
 
-def test_a_link_in_place_of_a_log_shows_no_other_file(shared: Client, tmp_path: Path) -> None:
+def test_a_log_that_is_a_link_is_not_followed(shared: Client, tmp_path: Path) -> None:
     """A job may do what it likes to its own folder; who reads its log is not led to somebody's
     keys."""
     (tmp_path / "key").write_text("private")
@@ -141,10 +141,10 @@ def test_a_link_in_place_of_a_log_shows_no_other_file(shared: Client, tmp_path: 
 @pytest.mark.parametrize(
     "words", ["\x1b]0;owned\x07", "\x1b[2J", "\r\n\x08", "\u202egnp.exe", "\x9b31m", "\u2028"]
 )
-def test_hostile_words_of_a_job_only_show_themselves(
+def test_hostile_texts_of_a_job_are_printed_harmlessly(
     shared: Client, capsys: pytest.CaptureFixture[str], words: str
 ) -> None:
-    """Its name, its note and its last line, wherever the command line prints them."""
+    """Test name, note and last line, wherever the command line prints them."""
     code = """if True:
         import json, sys, time
         print(json.dumps({"gpudeck": "progress", "done": 1, "total": 2, "note": sys.argv[1]}), flush=True)

@@ -35,7 +35,7 @@ def alert(number: int, cleared: float | None = None) -> Alert:
     return Alert(number, "too hot", "GPU-0", None, "hot", 1.0, 2.0, cleared)
 
 
-def test_the_log_is_bounded_and_keeps_what_is_raised(store: Store) -> None:
+def test_the_log_is_bounded_and_keeps_active_alerts(store: Store) -> None:
     store.put_alerts([alert(1), *(alert(i, 5.0) for i in range(2, KEPT_ALERTS + 102))])
     kept = store.alerts(10 * KEPT_ALERTS)
     assert len(kept) == KEPT_ALERTS + 1
@@ -67,9 +67,7 @@ def hot(now: float, temp: float) -> dict[str, Reading]:
     return {GPU.id: Reading(GPU.id, now, {"temp": temp, "temp_limit": 89.0})}
 
 
-def test_what_quiet_hours_kept_back_is_told_after_them_where_it_lasts(
-    store: Store, hook: Hook
-) -> None:
+def test_an_alert_that_outlasts_quiet_hours_is_sent_after_them(store: Store, hook: Hook) -> None:
     settings = msgspec.structs.replace(Settings(), webhook=hook.url, quiet_hours="22:00-07:00")
     annotated: list[Annotation] = []
 
@@ -96,7 +94,7 @@ def test_what_quiet_hours_kept_back_is_told_after_them_where_it_lasts(
 
 
 def deliver(url: str, count: int = 1, timeout: float = 5.0) -> list[str | None]:
-    """What the webhook said of each message that was sent, or dropped."""
+    """Send messages, and return what the webhook reported about each."""
     said: list[str | None] = []
 
     async def run() -> None:
@@ -111,7 +109,7 @@ def deliver(url: str, count: int = 1, timeout: float = 5.0) -> list[str | None]:
     return said
 
 
-def test_a_message_is_tried_again_and_a_refusal_is_told(hook: Hook) -> None:
+def test_a_message_is_retried_and_a_refusal_is_reported(hook: Hook) -> None:
     hook.answers = [503]
     assert deliver(hook.url) == [None]
     assert [m["id"] for m in hook.got] == [0]
@@ -121,14 +119,14 @@ def test_a_message_is_tried_again_and_a_refusal_is_told(hook: Hook) -> None:
     ]
 
 
-def test_a_server_that_hangs_is_given_up(hook: Hook) -> None:
+def test_a_request_to_a_server_that_hangs_times_out(hook: Hook) -> None:
     hook.answers = [0, 0]
     assert deliver(hook.url, timeout=0.4) == [
         "an alert could not be sent to the webhook: no answer within 0.4 s"
     ]
 
 
-def test_what_cannot_be_reached_is_told_without_its_secret() -> None:
+def test_an_unreachable_url_is_reported_without_its_secret() -> None:
     (told,) = deliver("http://127.0.0.1:9/hook?token=s3cret")
     assert "refused" in told
     assert "s3cret" not in told
@@ -137,7 +135,7 @@ def test_what_cannot_be_reached_is_told_without_its_secret() -> None:
     assert "s3cret" not in told
 
 
-def test_a_storm_of_alerts_is_bounded() -> None:
+def test_the_number_of_waiting_alerts_is_bounded() -> None:
     said: list[str | None] = []
 
     async def storm() -> None:

@@ -24,7 +24,7 @@ JOB = Job(7, Spec(("true",), "true", "/"), 0.0, Done(0.0, 1.0))
 
 @pytest.fixture
 def answer(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[list[bytes]]:
-    """What the daemon in the state folder answers to one request."""
+    """Yield a list for the reply of a fake daemon to one request."""
     monkeypatch.setenv("GPUDECK_HOME", str(tmp_path / "home"))
     answers: list[bytes] = []
     with wire.listen(paths.daemon_socket()) as listening:
@@ -51,13 +51,13 @@ def answer(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[list[byt
         b"\xff",
     ],
 )
-def test_a_daemon_of_another_version_is_told(answer: list[bytes], line: bytes) -> None:
+def test_a_reply_of_another_version_is_reported(answer: list[bytes], line: bytes) -> None:
     answer.append(line)
     with Client(start=False) as deck, pytest.raises(UserError, match="another version of GPU Deck"):
         deck.job(1)
 
 
-def test_a_subscriber_of_another_version_is_told(answer: list[bytes]) -> None:
+def test_a_snapshot_of_another_version_is_reported(answer: list[bytes]) -> None:
     answer.append(b'{"type":"value","value":{}}')
     with Client(start=False) as deck, pytest.raises(UserError, match="another version of GPU Deck"):
         next(deck.subscribe())
@@ -75,10 +75,10 @@ def test_a_subscriber_of_another_version_is_told(answer: list[bytes]) -> None:
         b'{"type":"what comes in ten years"}',
     ],
 )
-def test_what_a_newer_client_asks_for_is_not_left_out_without_a_word(
+def test_a_request_with_an_unknown_field_is_refused(
     request_of_another_version: bytes,
 ) -> None:
-    """A job would run without what was asked for it."""
+    """A job must not run without what was asked for."""
     with pytest.raises(
         UserError,
         match=(
@@ -88,7 +88,7 @@ def test_what_a_newer_client_asks_for_is_not_left_out_without_a_word(
         decode_request(request_of_another_version)
 
 
-def test_what_this_client_asks_for_is_known() -> None:
+def test_encoded_requests_are_decoded_unchanged() -> None:
     spec = Spec(
         ("true",), "true", "/", {"A": "b"}, params={"seq": "128"}, after=(1,), tags=("a",), index=3
     )
@@ -102,7 +102,7 @@ def test_what_this_client_asks_for_is_known() -> None:
         assert decode_request(encode_request(request)) == request
 
 
-def test_a_request_that_is_too_large_is_refused_by_its_size_and_the_daemon_is_still_there(
+def test_a_request_that_is_too_large_is_refused_and_the_connection_lives(
     answer: list[bytes],
 ) -> None:
     answer.append(encode_reply(JOB))
@@ -116,7 +116,7 @@ def test_a_request_that_is_too_large_is_refused_by_its_size_and_the_daemon_is_st
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
-def test_what_is_no_number_is_refused_by_name(answer: list[bytes], value: float) -> None:
+def test_a_setting_that_is_not_finite_is_refused_by_name(answer: list[bytes], value: float) -> None:
     with (
         Client(start=False) as deck,
         pytest.raises(UserError, match=f"^telemetry_hz must be a number, not {value}$"),
@@ -125,7 +125,7 @@ def test_what_is_no_number_is_refused_by_name(answer: list[bytes], value: float)
 
 
 @pytest.mark.parametrize("variable", [("TOKEN", "s3cret\udce9"), ("TOKEN\udce9", "s3cret")])
-def test_a_variable_that_cannot_be_sent_is_named_without_its_value(
+def test_a_variable_that_is_not_utf8_is_named_without_its_value(
     answer: list[bytes], variable: tuple[str, str]
 ) -> None:
     with (

@@ -16,17 +16,17 @@ def mode(folder: Path) -> int:
     return folder.stat().st_mode & 0o7777
 
 
-def test_what_is_made_is_the_owners_alone(tmp_path: Path) -> None:
+def test_a_new_folder_is_private(tmp_path: Path) -> None:
     assert mode(paths.ensure(tmp_path / "a" / "b")) == 0o700
 
 
-def test_a_folder_that_exists_keeps_its_mode(tmp_path: Path) -> None:
+def test_an_existing_folder_keeps_its_mode(tmp_path: Path) -> None:
     tmp_path.chmod(0o755)
     assert mode(paths.ensure(tmp_path)) == 0o755
 
 
 @pytest.mark.parametrize("bits", [0o1777, 0o777, 0o775, 0o702])
-def test_a_folder_that_is_open_to_others_is_refused_and_left_as_it_is(
+def test_a_folder_that_others_may_write_to_is_refused_and_not_changed(
     tmp_path: Path, bits: int
 ) -> None:
     tmp_path.chmod(bits)

@@ -68,7 +68,7 @@ def every(store: Store) -> list[Job]:
 
 
 def found_in(store: Store, search: Search) -> list[int]:
-    """All of it: an answer may be cut short on a slow machine."""
+    """Return all pages: one may be short on a slow machine."""
     found, before = list[int](), NEWEST
     while before:
         page, on = store.find(search, before, 100)
@@ -109,7 +109,7 @@ def test_the_store_and_the_rule_find_the_same_jobs(
     assert found_in(store, search) == found
 
 
-def test_pages_follow_each_other_without_a_gap_also_where_the_time_is_up(
+def test_pages_have_no_gaps_even_if_the_search_times_out(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for limit, seconds, window in ((2, 9.0, 2048), (2, 9.0, 3), (100, 0.0, 2), (1, 0.0, 1)):
@@ -127,7 +127,7 @@ def test_pages_follow_each_other_without_a_gap_also_where_the_time_is_up(
         assert answers > 1
 
 
-def test_a_job_is_found_by_what_it_became(store: Store) -> None:
+def test_a_job_is_found_by_its_outcome(store: Store) -> None:
     job = store.get(9)
     spec = msgspec.structs.replace(job.spec, notes="now noted", group="day")
     store.update(
@@ -142,7 +142,7 @@ def test_a_job_is_found_by_what_it_became(store: Store) -> None:
     assert found_in(store, Search(outcomes=("queued",))) == []
 
 
-def test_moments_are_spans_ago_or_dates() -> None:
+def test_a_moment_is_a_span_before_now_or_a_date() -> None:
     assert parse_moment("7d", 1e9) == 1e9 - 7 * 86400
     assert parse_moment("2026-11-20T14:30+00:00", 0.0) == 1795185000.0
     assert parse_moment("2026-11-21", 0.0) - parse_moment("2026-11-20", 0.0) == 86400

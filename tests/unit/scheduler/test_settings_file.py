@@ -1,4 +1,4 @@
-"""The settings file: what is in it holds, what is wrong with it is said in one line."""
+"""Test the settings file: how it is stored, read and validated."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def one_line(error: pytest.ExceptionInfo[UserError]) -> str:
     return str(error.value)
 
 
-def test_defaults_without_a_file_and_what_was_saved_comes_back(home: Path) -> None:
+def test_settings_are_the_defaults_until_they_are_saved(home: Path) -> None:
     assert settings.load() == Settings()
     changed = settings.changed(Settings(), {"source": "cpu", "telemetry_hz": 4, "theme": "dark"})
     settings.save(changed)
@@ -33,7 +33,7 @@ def test_defaults_without_a_file_and_what_was_saved_comes_back(home: Path) -> No
         b'{"theme": "pink"}', b'{"idle_dwell_s": -1}', b'{"idle_dwell_s": 301}', b"\xff\xfe", b'{"source": "\xff"}', b"[" * 100_000,
     ],
 )  # fmt: skip
-def test_a_file_that_does_not_parse_is_named_with_what_to_do(home: Path, content: bytes) -> None:
+def test_a_file_that_does_not_parse_is_reported_with_advice(home: Path, content: bytes) -> None:
     paths.ensure(home)
     paths.settings_file().write_bytes(content)
     with pytest.raises(UserError) as caught:
@@ -43,7 +43,7 @@ def test_a_file_that_does_not_parse_is_named_with_what_to_do(home: Path, content
     assert "delete it" in words
 
 
-def test_a_file_that_cannot_be_read(home: Path) -> None:
+def test_a_file_that_cannot_be_read_is_reported(home: Path) -> None:
     paths.ensure(home)
     paths.settings_file().mkdir()
     with pytest.raises(UserError, match="Is a directory"):
@@ -60,7 +60,7 @@ def test_a_file_that_cannot_be_read(home: Path) -> None:
         ({"theme": True}, "theme"),
     ],
 )
-def test_a_bad_change_is_refused_by_name(changes: dict[str, object], named: str) -> None:
+def test_a_wrong_change_is_refused_by_name(changes: dict[str, object], named: str) -> None:
     with pytest.raises(UserError, match=named) as caught:
         settings.changed(Settings(), changes)
     one_line(caught)
@@ -69,17 +69,19 @@ def test_a_bad_change_is_refused_by_name(changes: dict[str, object], named: str)
 def test_a_folder_that_cannot_be_written_leaves_the_old_settings(home: Path) -> None:
     settings.save(Settings(theme="dark"))
     paths.settings_file().with_suffix(".new").mkdir()
-    with pytest.raises(UserError, match="as before"):
+    with pytest.raises(UserError, match="unchanged"):
         settings.save(Settings(theme="light"))
     assert settings.load() == Settings(theme="dark")
 
 
-def test_only_what_differs_from_the_defaults_is_stored(home: Path) -> None:
+def test_only_settings_that_differ_from_the_defaults_are_stored(home: Path) -> None:
     settings.save(Settings(source="cpu"))
     assert msgspec.json.decode(paths.settings_file().read_bytes()) == {"source": "cpu"}
 
 
-def test_home_follows_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_state_folder_follows_the_environment(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv("GPUDECK_HOME", str(tmp_path / "a"))
     assert paths.home() == paths.runtime() == tmp_path / "a"
     monkeypatch.delenv("GPUDECK_HOME")
@@ -94,7 +96,7 @@ def test_home_follows_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path:
     assert paths.home() == tmp_path / ".local/state/gpudeck"
 
 
-def test_a_home_that_is_a_file_is_refused_with_what_to_do(
+def test_a_state_folder_that_is_a_file_is_refused_with_advice(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     (tmp_path / "file").touch()

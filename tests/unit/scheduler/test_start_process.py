@@ -18,7 +18,7 @@ def start(folder: Path, code: str) -> None:
     )
 
 
-def test_one_that_computes_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_process_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(launch, "STILL_S", 1.0)
     start(
         tmp_path,
@@ -27,13 +27,13 @@ def test_one_that_computes_is_waited_for(tmp_path: Path, monkeypatch: pytest.Mon
     )
 
 
-def test_one_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_that_hangs_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(launch, "STILL_S", 0.5)
     with pytest.raises(UserError, match="the process did not start: no answer within "):
         start(tmp_path, "import time\ntime.sleep(600)")
 
 
-def test_one_that_computes_for_ever_is_ended(
+def test_a_process_that_never_answers_is_killed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(launch, "STILL_S", 0.2)
@@ -42,7 +42,7 @@ def test_one_that_computes_for_ever_is_ended(
         start(tmp_path, "while True: pass")
 
 
-def test_why_one_does_not_start_is_said(tmp_path: Path) -> None:
+def test_the_error_of_a_process_is_reported(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"^the process did not start: the disk is full$"):
         start(tmp_path, "print('the disk is full')")
     with pytest.raises(

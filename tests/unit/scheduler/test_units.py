@@ -1,4 +1,4 @@
-"""Memory and time as people write them."""
+"""Test how amounts of memory and spans of time are read and written."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from scheduler.protocol.units import GIB, amount, parse_bytes, parse_seconds, sp
         (4096, 4096),
     ],
 )
-def test_memory(text: str | int, count: int) -> None:
+def test_amounts_of_memory_are_read(text: str | int, count: int) -> None:
     assert parse_bytes(text) == count
 
 
@@ -38,14 +38,14 @@ def test_memory(text: str | int, count: int) -> None:
         (0.5, 0.5),
     ],
 )
-def test_time(text: str | float, seconds: float) -> None:
+def test_spans_of_time_are_read(text: str | float, seconds: float) -> None:
     assert parse_seconds(text) == seconds
 
 
 @pytest.mark.parametrize(
     "text", ["", "GiB", "-1G", "0", "1e9", "20 GiB of it", "20XiB", "nan", "inf", "9" * 400, "1\n2"]
 )
-def test_what_is_neither(text: str) -> None:
+def test_other_texts_are_refused(text: str) -> None:
     for parse in (parse_bytes, parse_seconds):
         with pytest.raises(UserError, match="is needed; got"):
             parse(text)
@@ -53,7 +53,7 @@ def test_what_is_neither(text: str) -> None:
 
 @settings(deadline=None)
 @given(st.integers(1, 2**50))
-def test_an_amount_that_is_said_is_there(count: int) -> None:
+def test_a_written_amount_is_not_more_than_the_real_one(count: int) -> None:
     text = amount(count)
     if not text.startswith("0"):
         assert parse_bytes(text) <= count
@@ -63,5 +63,5 @@ def test_an_amount_that_is_said_is_there(count: int) -> None:
     ("seconds", "words"),
     [(7200, "2 h"), (90, "90 s"), (2700, "45 min"), (86400, "1 d"), (0.5, "0.5 s")],
 )
-def test_a_span(seconds: float, words: str) -> None:
+def test_spans_of_time_are_written(seconds: float, words: str) -> None:
     assert span(seconds) == words

@@ -18,7 +18,7 @@ from scheduler.protocol.errors import DaemonGone, UserError
 
 
 class Server:
-    """Answers each line with itself, in capitals, from a thread of its own."""
+    """Reply to each line with the line in capitals, in a thread."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -72,7 +72,7 @@ def ask(path: Path, message: bytes) -> bytes:
         connection.close()
 
 
-def test_the_socket_is_the_owners_alone(server: Server) -> None:
+def test_the_socket_is_readable_by_its_owner_only(server: Server) -> None:
     assert server.path.stat().st_mode & 0o777 == 0o600
     assert server.path.parent.stat().st_mode & 0o777 == 0o700
 
@@ -92,7 +92,7 @@ def test_a_large_message_arrives_whole(server: Server) -> None:
 @pytest.mark.parametrize(
     "folder", ["a" * 60 + "/" + "b" * 60, "with a blank", "ünïcödé-猫", "%s{}$HOME;'"]
 )
-def test_any_path_will_do(tmp_path: Path, folder: str) -> None:
+def test_the_socket_works_at_any_path(tmp_path: Path, folder: str) -> None:
     found = Server(tmp_path / folder / "door.sock")
     assert ask(found.path, b"hello") == b"HELLO\n"
     found.stop()
@@ -113,7 +113,7 @@ def test_a_line_over_the_limit_ends_its_connection_and_no_other(
     assert server.heard == [b"still here\n"]
 
 
-def test_a_bug_in_the_server_is_in_its_log_and_ends_one_connection(
+def test_a_bug_in_the_handler_is_logged_and_ends_one_connection(
     server: Server, caplog: pytest.LogCaptureFixture
 ) -> None:
     with pytest.raises(DaemonGone, match="closed the connection"):
@@ -122,7 +122,7 @@ def test_a_bug_in_the_server_is_in_its_log_and_ends_one_connection(
     assert "ValueError: a bug of ours" in caplog.text
 
 
-def test_a_client_that_leaves_in_the_middle_harms_nobody(server: Server) -> None:
+def test_a_client_that_leaves_during_a_request_does_no_harm(server: Server) -> None:
     for message in (b"", b"half a message", b"whole\n"):
         with socket.socket(socket.AF_UNIX) as rude:
             with paths.short(server.path) as name:
@@ -131,7 +131,7 @@ def test_a_client_that_leaves_in_the_middle_harms_nobody(server: Server) -> None
     assert ask(server.path, b"hello") == b"HELLO\n"
 
 
-def test_a_silent_server_is_told_from_one_that_is_gone(tmp_path: Path) -> None:
+def test_a_silent_server_and_a_missing_one_have_different_errors(tmp_path: Path) -> None:
     listening = wire.listen(tmp_path / "door.sock")
     connection = wire.Connection(tmp_path / "door.sock", timeout=0.05)
     connection.send(b"hello")
@@ -168,7 +168,7 @@ def test_close_from_another_thread_ends_a_blocked_receive(server: Server) -> Non
     assert len(ended) == 1
 
 
-def test_a_cut_answer_is_no_answer(tmp_path: Path) -> None:
+def test_a_truncated_reply_is_an_error(tmp_path: Path) -> None:
     listening = wire.listen(tmp_path / "door.sock")
     connection = wire.Connection(tmp_path / "door.sock", timeout=10.0)
     peer, _ = listening.accept()
@@ -190,7 +190,7 @@ def test_a_socket_left_by_a_crash_is_replaced(tmp_path: Path) -> None:
     server.stop()
 
 
-def test_no_client_is_turned_away_while_a_server_begins(tmp_path: Path) -> None:
+def test_no_client_is_refused_while_a_server_starts(tmp_path: Path) -> None:
     """asyncio asks for a line of one as it begins to serve; who comes in that moment waits all
     the same."""
     with wire.listen(tmp_path / "door.sock") as listening:
@@ -200,7 +200,7 @@ def test_no_client_is_turned_away_while_a_server_begins(tmp_path: Path) -> None:
             client.close()
 
 
-def test_clients_that_come_while_the_server_is_busy_wait_for_it(server: Server) -> None:
+def test_clients_wait_for_a_busy_server(server: Server) -> None:
     clients: list[wire.Connection] = []
     busy = threading.Event()
     server.loop.call_soon_threadsafe(busy.wait, 30.0)
@@ -216,10 +216,10 @@ def test_clients_that_come_while_the_server_is_busy_wait_for_it(server: Server) 
             client.close()
 
 
-def test_a_server_without_descriptors_answers_those_it_has_and_later_the_others(
+def test_a_server_without_descriptors_serves_the_others_later(
     server: Server,
 ) -> None:
-    """Each failure to accept is told once a second, and does not flood the loop."""
+    """A failure to accept is logged once a second and does not flood the loop."""
     told: list[object] = []
     server.loop.set_exception_handler(lambda loop, context: told.append(context))
     known = wire.Connection(server.path, timeout=10.0)
@@ -245,7 +245,7 @@ def test_a_server_without_descriptors_answers_those_it_has_and_later_the_others(
     late.close()
 
 
-def test_a_folder_in_its_place_is_told_in_one_line(tmp_path: Path) -> None:
+def test_a_folder_at_the_path_is_reported_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "door.sock").mkdir()
     with pytest.raises(UserError, match="no socket can be opened") as caught:
         wire.listen(tmp_path / "door.sock")
@@ -253,7 +253,7 @@ def test_a_folder_in_its_place_is_told_in_one_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
-def test_another_user_is_not_heard_even_where_the_file_lets_it_in(server: Server) -> None:
+def test_another_user_is_refused_even_if_the_mode_permits_it(server: Server) -> None:
     server.path.parent.chmod(0o755)
     server.path.chmod(0o777)
     child = os.fork()
