@@ -85,7 +85,7 @@ class ProposalCard(QFrame):
 NONE = "none"
 
 
-class Choices(QFrame):
+class ChoiceCard(QFrame):
     """Emits `chosen` with the number of a choice, from "1", or with "none". Plain text only: names in it are foreign."""
 
     chosen = Signal(str)

@@ -13,7 +13,7 @@ from app.widgets import theme
 from app.widgets.controls import button, elided, label, row, set_text, set_tooltip
 
 
-class Entry(QWidget):
+class Composer(QWidget):
     """Emits `asked` with what was typed; its buttons are the page's to connect."""
 
     asked = Signal(str)
@@ -22,7 +22,7 @@ class Entry(QWidget):
 
     def __init__(self) -> None:
         super().__init__()
-        self.input = Prompt()
+        self.input = PromptBox()
         self.input.setPlaceholderText("Ask something, e.g. how hot did the GPU get?")
         self.input.setAccessibleName("Question")
         self.input.setAccessibleDescription("Enter asks, Shift+Enter begins another line")
@@ -37,7 +37,7 @@ class Entry(QWidget):
             tooltip="A report of the last ten minutes, written once the devices are idle",
         )
         self.free = button("Free chat", checkable=True)
-        """Talk to the model as it is, without tools and facts."""
+        """ConversationView to the model as it is, without tools and facts."""
         self.menu = QMenu(self)
         self.presets = button("Presets", tooltip="Prompts that you use often")
         self.presets.setMenu(self.menu)
@@ -137,7 +137,7 @@ _AROUND = 14
 """Border and padding above and below the text together, in pixels."""
 
 
-class Prompt(QPlainTextEdit):
+class PromptBox(QPlainTextEdit):
     """As high as what is typed, up to a limit."""
 
     entered = Signal()

@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from app.assistant.captions import said
-from app.assistant.message_tree import ROOT, Cut, Message, Node, Saved, Tree, Wanted
+from app.assistant.message_tree import (
+    ROOT,
+    Message,
+    MessageNode,
+    MessageTree,
+    RemovedMessages,
+    SavedConversation,
+    Wanted,
+)
 from assistant.intents.tool_call import ToolCall
 from assistant.reports.files import write_private
 from assistant.tools.proposal import Decision
@@ -48,12 +56,12 @@ _NUMBERS = itertools.count(1)
 class Conversation:
     """A tree of messages, of which one way down is shown; at most the last one of those is being written."""
 
-    def __init__(self, saved: Saved | None = None) -> None:
+    def __init__(self, saved: SavedConversation | None = None) -> None:
         """Raises ValueError where the messages of `saved` are no tree."""
         self.key = saved.key if saved else uuid.uuid4().hex
         self.title = saved.title if saved else NEW
         self.changed = saved.changed if saved else time.time()
-        self.tree = Tree(map(_ended, saved.nodes), saved.chosen) if saved else Tree()
+        self.tree = MessageTree(map(_ended, saved.nodes), saved.chosen) if saved else MessageTree()
         self.number, self._answer = 0, 0
         """By which the answer is told that was awaited last."""
         self._pieces = (0, 0.0, 0.0)
@@ -156,7 +164,7 @@ class Conversation:
         siblings = self.tree.siblings(number)
         self.tree.choose(siblings[(siblings.index(number) + by) % len(siblings)])
 
-    def cut(self, number: int) -> Cut:
+    def cut(self, number: int) -> RemovedMessages:
         """Take a message out, with all that followed it. Raises UserError where that is being written."""
         if self.busy:
             raise UserError("stop the answer that is being written first")
@@ -183,8 +191,8 @@ class Conversation:
     def failed(self, reason: str, number: int) -> None:
         self._change(number, state="failed", note=reason, cpu=False)
 
-    def saved(self) -> Saved:
-        return Saved(self.key, self.title, self.changed, *self.tree.saved())
+    def saved(self) -> SavedConversation:
+        return SavedConversation(self.key, self.title, self.changed, *self.tree.saved())
 
     def _check(self) -> None:
         if self.busy:
@@ -216,11 +224,11 @@ class Conversation:
             )
 
 
-def _ended(node: Node) -> Node:
+def _ended(node: MessageNode) -> MessageNode:
     """An answer that was being written when the window went is one that was stopped."""
     if not node.message.pending:
         return node
-    return Node(
+    return MessageNode(
         node.id,
         node.parent,
         msgspec.structs.replace(

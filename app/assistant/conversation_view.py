@@ -12,10 +12,10 @@ from PySide6.QtWidgets import QVBoxLayout, QWidget
 
 from app.assistant.captions import opening, pace
 from app.assistant.cards import UndoLine
-from app.assistant.composer import Entry
+from app.assistant.composer import Composer
 from app.assistant.conversation import Conversation, code_blocks
 from app.assistant.message_list import MessageList
-from app.assistant.message_tree import Cut
+from app.assistant.message_tree import RemovedMessages
 from app.assistant.requests import Ask, Chat, Decide, FinishedAnswer, UseCpu, WriteBrief
 from app.link.call import Call, Request
 from app.link.link import Link
@@ -31,7 +31,7 @@ from scheduler.protocol.errors import UserError
 _REDRAW_MS = 50
 
 
-class Talk(QWidget):
+class ConversationView(QWidget):
     """Shows the open conversation and asks the assistant."""
 
     changed = Signal(object)
@@ -45,7 +45,7 @@ class Talk(QWidget):
         """The open conversation."""
         self.asked = self.conversation
         """The conversation that asked last: its answer goes there, whichever is open."""
-        self.messages, self.entry, self.undo = MessageList(), Entry(), UndoLine()
+        self.messages, self.composer, self.undo = MessageList(), Composer(), UndoLine()
         self.empty = label(opening(None), meaning="muted", wrap=True)
         self.empty.setAlignment(Qt.AlignmentFlag.AlignCenter)
         self._redraw = QTimer(self)
@@ -53,15 +53,20 @@ class Talk(QWidget):
         self._redraw.setInterval(_REDRAW_MS)
         self._redraw.timeout.connect(self.refresh)
         self.messages.acted.connect(self._act)
-        self.entry.asked.connect(self.ask)
-        self.entry.stop.clicked.connect(self._stop)
-        self.entry.happened.clicked.connect(lambda: self.ask("What happened?"))
-        self.entry.brief.clicked.connect(self.write_brief)
-        self.entry.input.recalled.connect(self._edit_last)
+        self.composer.asked.connect(self.ask)
+        self.composer.stop.clicked.connect(self._stop)
+        self.composer.happened.clicked.connect(lambda: self.ask("What happened?"))
+        self.composer.brief.clicked.connect(self.write_brief)
+        self.composer.input.recalled.connect(self._edit_last)
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.setSpacing(theme.S)
-        for part, stretch in ((self.empty, 1), (self.messages, 1), (self.undo, 0), (self.entry, 0)):
+        for part, stretch in (
+            (self.empty, 1),
+            (self.messages, 1),
+            (self.undo, 0),
+            (self.composer, 0),
+        ):
             layout.addWidget(part, stretch)
 
     def refresh(self) -> None:
@@ -71,7 +76,7 @@ class Talk(QWidget):
         self.messages.setVisible(bool(path))
         self.messages.show_conversation(self.conversation)
         elsewhere = busy and self.asked is not self.conversation
-        self.entry.show_state(
+        self.composer.show_state(
             busy,
             f"“{self.asked.title}” is being answered"
             if elsewhere
@@ -112,8 +117,8 @@ class Talk(QWidget):
                 self.asked
             )  # perhaps it is being answered: its file does not know how far
         self.conversation = conversation
-        self.entry.leave_edit()
-        self.entry.say("")
+        self.composer.leave_edit()
+        self.composer.say("")
         self.messages.keeps = "end"
         self.refresh()
 
@@ -127,7 +132,7 @@ class Talk(QWidget):
 
     def ask(self, text: str) -> None:
         """Ask a question, as if it had been typed; to the model itself where free chat is on."""
-        instead = self.entry.instead
+        instead = self.composer.instead
         last = self.conversation.path[-1] if self.conversation.path and instead is None else None
         if (
             last is not None
@@ -135,7 +140,7 @@ class Talk(QWidget):
             is not None
         ):
             self._choose(last, chosen)
-        elif self.entry.free.isChecked():
+        elif self.composer.free.isChecked():
             self._await(lambda: self.conversation.ask(text, "chat", instead))
         else:
             self._await(
@@ -199,12 +204,12 @@ class Talk(QWidget):
                 raise UserError("one answer at a time: stop the one that is being written first")
             number = make_room()
         except UserError as e:
-            self.entry.say(str(e))
+            self.composer.say(str(e))
             return
         self.asked = self.conversation
-        self.entry.leave_edit()
-        self.entry.input.clear()
-        self.entry.say("")
+        self.composer.leave_edit()
+        self.composer.input.clear()
+        self.composer.say("")
         self.undo.clear()
         self.messages.keeps = "question"
         self.refresh()
@@ -238,13 +243,13 @@ class Talk(QWidget):
             case "cpu":
                 self._link.send(self, UseCpu())
             case "edit":
-                self.entry.edit(number, message.text)
+                self.composer.edit(number, message.text)
             case "once" | "session" | "never":
                 self._decide(number, what)
             case "1" | "2" | "3":
                 self._choose(number, message.choices[int(what) - 1])
             case "none":
-                self.entry.edit(
+                self.composer.edit(
                     self.conversation.tree.parent(number), self.conversation.question(number).text
                 )
             case "delete":
@@ -254,7 +259,7 @@ class Talk(QWidget):
 
     def _copy(self, text: str, what: str) -> None:
         QGuiApplication.clipboard().setText(text)
-        self.entry.say(f"{what} is in the clipboard")
+        self.composer.say(f"{what} is in the clipboard")
 
     def _save_report(self, report: bytes, at: float) -> None:
         name = time.strftime("report-%Y-%m-%d-%H%M.html", time.localtime(at))
@@ -275,12 +280,12 @@ class Talk(QWidget):
         for number in reversed(self.conversation.path):
             message = self.conversation.tree.message(number)
             if message.author == "you" and message.wants in ("answer", "chat"):
-                self.entry.edit(number, message.text)
+                self.composer.edit(number, message.text)
                 return
 
     def _step(self, number: int, by: int) -> None:
         if self.conversation.busy:
-            self.entry.say("stop the answer that is being written first")
+            self.composer.say("stop the answer that is being written first")
             return
         self.conversation.step(number, by)
         self._changed()
@@ -290,9 +295,9 @@ class Talk(QWidget):
         try:
             cut = conversation.cut(number)
         except UserError as e:
-            self.entry.say(str(e))
+            self.composer.say(str(e))
             return
-        self.entry.leave_edit()
+        self.composer.leave_edit()
         self._changed()
         said = (
             "A message was deleted."
@@ -301,11 +306,11 @@ class Talk(QWidget):
         )
         self.undo.offer(said, lambda: self._mend(conversation, cut))
 
-    def _mend(self, conversation: Conversation, cut: Cut) -> None:
+    def _mend(self, conversation: Conversation, cut: RemovedMessages) -> None:
         try:
             conversation.tree.mend(cut)
         except ValueError as e:
-            self.entry.say(f"this cannot be brought back: {e}")
+            self.composer.say(f"this cannot be brought back: {e}")
             return
         self._changed(conversation)
 

@@ -12,7 +12,7 @@ from PySide6.QtWidgets import QAbstractScrollArea, QFrame, QWidget
 
 from app.assistant.conversation import Conversation
 from app.assistant.message_tree import Message
-from app.assistant.message_view import Bubble
+from app.assistant.message_view import MessageView
 from app.widgets import theme
 
 Keeps = Literal["question", "end", "place"]
@@ -39,8 +39,8 @@ class MessageList(QAbstractScrollArea):
         self._tops: list[int] = [0]
         self._anchor = (0, 0)
         """A message, and how far below its top the view begins."""
-        self._used: dict[int, Bubble] = {}
-        self._free: list[Bubble] = []
+        self._used: dict[int, MessageView] = {}
+        self._free: list[MessageView] = []
         self._width, self._arranging = 0, False
         self.setProperty("clear", "true")
         self.setAccessibleName("Conversation")
@@ -51,7 +51,7 @@ class MessageList(QAbstractScrollArea):
         self.verticalScrollBar().actionTriggered.connect(self._scrolled)
 
     @property
-    def bubbles(self) -> list[Bubble]:
+    def views(self) -> list[MessageView]:
         """Those that there are now, the first message first."""
         return [self._used[number] for number in self._numbers if number in self._used]
 
@@ -76,8 +76,8 @@ class MessageList(QAbstractScrollArea):
         """Draw all anew: the colours have changed."""
         while self._free:
             self._free.pop().deleteLater()  # what is hidden gets its new style only as it is shown, too late to be measured
-        for bubble in self._used.values():
-            bubble.recolor()
+        for message_view in self._used.values():
+            message_view.recolor()
         self._arrange()
 
     def sizeHint(self) -> QSize:
@@ -196,11 +196,14 @@ class MessageList(QAbstractScrollArea):
         """Whether a message that can be seen has another height than it was thought to have."""
         changed = len(self._numbers)
         for number in self._seen():
-            message, bubble = self._conversation.tree.message(number), self._bubble(number)
-            bubble.show_message(message, *self._branch(number))
-            if self._measured.get(number) is not message or bubble.stale:
+            message, message_view = (
+                self._conversation.tree.message(number),
+                self._message_view(number),
+            )
+            message_view.show_message(message, *self._branch(number))
+            if self._measured.get(number) is not message or message_view.stale:
                 self._measured[number] = message
-                high = bubble.fit(self._width)
+                high = message_view.fit(self._width)
                 if high != self._heights[number]:
                     self._heights[number] = high
                     changed = min(changed, self._numbers.index(number))
@@ -237,31 +240,31 @@ class MessageList(QAbstractScrollArea):
         order = [number for number in self._numbers if number in self._used]
         for number in order:
             top = self._tops[self._numbers.index(number)] - start
-            bubble = self._used[number]
-            bubble.setGeometry(0, top, self._width, self._heights[number])
+            message_view = self._used[number]
+            message_view.setGeometry(0, top, self._width, self._heights[number])
         controls = [control for number in order for control in self._used[number].controls]
         for before, after in pairwise(controls):
             if before.nextInFocusChain() is not after:
                 QWidget.setTabOrder(before, after)
         self.setAccessibleDescription(f"{len(self._numbers)} messages")
 
-    def _bubble(self, number: int) -> Bubble:
+    def _message_view(self, number: int) -> MessageView:
         if number not in self._used:
-            bubble = self._free.pop() if self._free else self._new()
-            bubble.number = number
-            bubble.setGeometry(0, -1, self._width, 1)
-            bubble.show()  # what was never shown tells no height
-            self._used[number] = bubble
+            message_view = self._free.pop() if self._free else self._new()
+            message_view.number = number
+            message_view.setGeometry(0, -1, self._width, 1)
+            message_view.show()  # what was never shown tells no height
+            self._used[number] = message_view
         return self._used[number]
 
-    def _new(self) -> Bubble:
-        bubble = Bubble(self.viewport())
-        bubble.acted.connect(lambda what: self.acted.emit(what, bubble.number))
-        return bubble
+    def _new(self) -> MessageView:
+        message_view = MessageView(self.viewport())
+        message_view.acted.connect(lambda what: self.acted.emit(what, message_view.number))
+        return message_view
 
-    def _release(self, numbers: list[int] | dict[int, Bubble]) -> None:
+    def _release(self, numbers: list[int] | dict[int, MessageView]) -> None:
         for number in list(numbers):
-            bubble = self._used.pop(number)
-            bubble.hide()
-            bubble.close_sources()
-            self._free.append(bubble)
+            message_view = self._used.pop(number)
+            message_view.hide()
+            message_view.close_sources()
+            self._free.append(message_view)

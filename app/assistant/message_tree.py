@@ -15,7 +15,7 @@ ROOT = 0
 """What the first messages follow; no message itself."""
 
 
-class Node(msgspec.Struct, frozen=True):
+class MessageNode(msgspec.Struct, frozen=True):
     """A message and what it follows."""
 
     id: int
@@ -23,7 +23,7 @@ class Node(msgspec.Struct, frozen=True):
     message: Message
 
 
-class Saved(msgspec.Struct, frozen=True):
+class SavedConversation(msgspec.Struct, frozen=True):
     """A conversation as it is kept in a file."""
 
     key: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{32}$")]
@@ -31,24 +31,26 @@ class Saved(msgspec.Struct, frozen=True):
     title: str
     changed: float
     """When something was said in it last, seconds since the epoch."""
-    nodes: tuple[Node, ...]
+    nodes: tuple[MessageNode, ...]
     chosen: dict[int, int] = {}
 
 
-class Cut(NamedTuple):
+class RemovedMessages(NamedTuple):
     """A message that was taken out, with all that followed it, and its place."""
 
-    nodes: tuple[Node, ...]
+    nodes: tuple[MessageNode, ...]
     place: int
     chosen: dict[int, int]
 
 
-class Tree:
+class MessageTree:
     """Every message has a number that is its own for good."""
 
-    def __init__(self, nodes: Iterable[Node] = (), chosen: dict[int, int] | None = None) -> None:
+    def __init__(
+        self, nodes: Iterable[MessageNode] = (), chosen: dict[int, int] | None = None
+    ) -> None:
         """`chosen`: of what follows a message, which one is shown. Raises ValueError where the nodes are no tree."""
-        self._nodes: dict[int, Node] = {}
+        self._nodes: dict[int, MessageNode] = {}
         self._after: dict[int, list[int]] = {ROOT: []}
         self._chosen = dict(chosen or {})
         self._path: list[int] | None = None
@@ -84,12 +86,12 @@ class Tree:
     def add(self, parent: int, message: Message) -> int:
         """Let a message follow another one, and show it. Returns its number."""
         number = max(self._nodes, default=ROOT) + 1
-        self._put(Node(number, parent, message), len(self._after[parent]))
+        self._put(MessageNode(number, parent, message), len(self._after[parent]))
         self.choose(number)
         return number
 
     def replace(self, number: int, message: Message) -> None:
-        self._nodes[number] = Node(number, self._nodes[number].parent, message)
+        self._nodes[number] = MessageNode(number, self._nodes[number].parent, message)
 
     def siblings(self, number: int) -> list[int]:
         """All that stand where this one does, itself among them, the oldest first."""
@@ -100,7 +102,7 @@ class Tree:
         self._chosen[self._nodes[number].parent] = number
         self._path = None
 
-    def cut(self, number: int) -> Cut:
+    def cut(self, number: int) -> RemovedMessages:
         """Take a message out, and all that followed it."""
         place, under = self.siblings(number).index(number), self._under(number)
         nodes = tuple(self._nodes[n] for n in under)
@@ -114,9 +116,9 @@ class Tree:
             if parent not in under and child not in under
         }
         self._path = None
-        return Cut(nodes, place, chosen)
+        return RemovedMessages(nodes, place, chosen)
 
-    def mend(self, cut: Cut) -> None:
+    def mend(self, cut: RemovedMessages) -> None:
         """Put back what was taken out. Raises ValueError where that which it followed is gone."""
         if cut.nodes[0].parent not in self._after:
             raise ValueError("what it followed is gone")
@@ -126,11 +128,11 @@ class Tree:
         self._chosen |= cut.chosen
         self._path = None
 
-    def saved(self) -> tuple[tuple[Node, ...], dict[int, int]]:
+    def saved(self) -> tuple[tuple[MessageNode, ...], dict[int, int]]:
         """What the constructor takes."""
         return tuple(self._nodes[n] for n in self._under(ROOT)[1:]), dict(self._chosen)
 
-    def _put(self, node: Node, place: int) -> None:
+    def _put(self, node: MessageNode, place: int) -> None:
         self._nodes[node.id] = node
         self._after[node.id] = []
         self._after[node.parent].insert(place, node.id)

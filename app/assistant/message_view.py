@@ -7,7 +7,7 @@ from PySide6.QtGui import QColor, QPainter, QPaintEvent, QPen, QPolygonF
 from PySide6.QtWidgets import QFrame, QVBoxLayout, QWidget
 
 from app.assistant.captions import stretch_of, summary_of, told
-from app.assistant.cards import Choices, ProposalCard
+from app.assistant.cards import ChoiceCard, ProposalCard
 from app.assistant.conversation import code_blocks
 from app.assistant.message_tree import UNCHECKED, Curve, Message
 from app.format.values import plural
@@ -20,7 +20,7 @@ _FOOTER = 20
 """Height of the line of buttons, in pixels."""
 
 
-class Bubble(QFrame):
+class MessageView(QFrame):
     """Emits `acted` with what is wanted.
 
     copy, code, report, edit, again, delete, earlier, later, cpu; of a proposal once, session, never; of choices 1, 2, 3, none.
@@ -40,7 +40,7 @@ class Bubble(QFrame):
         self.curves = Sparklines()
         self.proposal = ProposalCard()
         self.proposal.decided.connect(self.acted)
-        self.choices = Choices()
+        self.choices = ChoiceCard()
         self.choices.chosen.connect(self.acted)
         self.note = label(size="small", meaning="muted", wrap=True)
         self.use_cpu = button(

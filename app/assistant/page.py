@@ -10,8 +10,8 @@ from PySide6.QtGui import QKeySequence, QShortcut, QShowEvent
 from PySide6.QtWidgets import QFileDialog, QHBoxLayout, QStackedWidget, QWidget
 
 from app.assistant.conversation import Conversation, exported
-from app.assistant.conversation_view import Talk
-from app.assistant.message_tree import Saved
+from app.assistant.conversation_view import ConversationView
+from app.assistant.message_tree import SavedConversation
 from app.assistant.preset_editor import PresetEditor
 from app.assistant.requests import (
     DeleteSession,
@@ -51,7 +51,11 @@ class AssistantPage(QWidget):
         self._unread = False
         """The presets there are could not be read: these are not the user's."""
         self._listed = False
-        self.talk, self.sessions, self.presets = Talk(state, link), SessionList(), PresetEditor()
+        self.view, self.sessions, self.presets = (
+            ConversationView(state, link),
+            SessionList(),
+            PresetEditor(),
+        )
         self.models = ModelsPage(state, link)
         self.stack = QStackedWidget()
         self._connect()
@@ -59,13 +63,13 @@ class AssistantPage(QWidget):
         self.refresh()
 
     def refresh(self) -> None:
-        self.talk.refresh()
-        self.sessions.show_sessions(self._found, self.talk.conversation.key)
+        self.view.refresh()
+        self.sessions.show_sessions(self._found, self.view.conversation.key)
         used = self._state.snapshot.settings.model if self._state.snapshot else ""
         if self.isVisible():
             self.models.list_models()
         self.models.refresh()
-        self.talk.entry.offer_chat(*chat_offer(self.models.found, used))
+        self.view.composer.offer_chat(*chat_offer(self.models.found, used))
 
     def _find(self, words: str = "") -> None:
         self._send(FindSessions(words), lambda reply: self._show_found(words, *reply))
@@ -74,18 +78,18 @@ class AssistantPage(QWidget):
         if words == self.sessions.search.text():
             self._found = found
         if notice:
-            self.talk.entry.say(notice)
+            self.view.composer.say(notice)
         self.refresh()
 
-    def _show_conversation(self, saved: Saved) -> None:
-        self.talk.open(Conversation(saved))
-        self.talk.reveal(self.sessions.search.text())
-        self.stack.setCurrentWidget(self.talk)
+    def _show_conversation(self, saved: SavedConversation) -> None:
+        self.view.open(Conversation(saved))
+        self.view.reveal(self.sessions.search.text())
+        self.stack.setCurrentWidget(self.view)
         self.refresh()
 
     def _show_presets(self, presets: tuple[Preset, ...]) -> None:
         self._presets, self._unread = presets, False
-        self.talk.entry.show_presets(presets)
+        self.view.composer.show_presets(presets)
         self.refresh()
 
     def _read_presets(self) -> None:
@@ -93,17 +97,17 @@ class AssistantPage(QWidget):
 
     def _fail_presets(self, message: str) -> None:
         self._unread = True
-        self.talk.entry.say(message)
+        self.view.composer.say(message)
         self.refresh()
 
     def _send(self, request: Request[T], on_reply: Callable[[T], object] | None = None) -> None:
         """Send a request for the files of conversations."""
-        self._link.send(self, request, on_reply, self.talk.entry.say)
+        self._link.send(self, request, on_reply, self.view.composer.say)
 
     def changeEvent(self, event: QEvent) -> None:
         if event.type() == QEvent.Type.PaletteChange:
             QTimer.singleShot(
-                0, self, self.talk.messages.recolor
+                0, self, self.view.messages.recolor
             )  # once all in it have the new style, and their heights
         super().changeEvent(event)
 
@@ -117,38 +121,38 @@ class AssistantPage(QWidget):
 
     def show_answer(self, question: str, answer: FinishedAnswer) -> None:
         """Put a question and its answer, which came some other way, into the conversation."""
-        self.talk.show_answer(question, answer)
+        self.view.show_answer(question, answer)
 
     def save(self, file: str) -> None:
         """Have the conversation written to a file, as its name's ending says."""
         try:
-            request = WriteText(file, exported(self.talk.conversation, file))
+            request = WriteText(file, exported(self.view.conversation, file))
         except UserError as e:
-            self.talk.entry.say(str(e))
+            self.view.composer.say(str(e))
             return
-        self._send(request, lambda _: self.talk.entry.say(f"written to {file}"))
+        self._send(request, lambda _: self.view.composer.say(f"written to {file}"))
 
     def _begin(self) -> None:
-        self.talk.open(Conversation())
+        self.view.open(Conversation())
         self.refresh()
         self.show_talk()
 
     def _open(self, key: str) -> None:
-        if key == self.talk.asked.key:
-            self.talk.open(self.talk.asked)
-            self.stack.setCurrentWidget(self.talk)
+        if key == self.view.asked.key:
+            self.view.open(self.view.asked)
+            self.stack.setCurrentWidget(self.view)
             self.refresh()
-        elif key != self.talk.conversation.key:
+        elif key != self.view.conversation.key:
             self._send(OpenSession(key), self._show_conversation)
         else:
-            self.stack.setCurrentWidget(self.talk)
+            self.stack.setCurrentWidget(self.view)
 
     def _rename(self, key: str, title: str) -> None:
         title = " ".join(title.split())
         if not title:
             self._find(self.sessions.search.text())
             return
-        for known in (self.talk.conversation, self.talk.asked):
+        for known in (self.view.conversation, self.view.asked):
             if known.key == key:
                 known.title = title
         self._found = tuple(
@@ -157,16 +161,16 @@ class AssistantPage(QWidget):
         self._send(RenameSession(key, title))
 
     def _drop(self, key: str) -> None:
-        if self.talk.asked.busy and self.talk.asked.key == key:
-            self.talk.entry.say("stop the answer that is being written first")
+        if self.view.asked.busy and self.view.asked.key == key:
+            self.view.composer.say("stop the answer that is being written first")
             return
         dropped = next(summary for summary in self._found if summary.key == key)
         self._found = tuple(summary for summary in self._found if summary.key != key)
         self._send(DeleteSession(key))
-        if self.talk.conversation.key == key:
-            self.talk.asked = self.talk.conversation = Conversation()
+        if self.view.conversation.key == key:
+            self.view.asked = self.view.conversation = Conversation()
         self.refresh()
-        self.talk.undo.offer(f"“{dropped.title}” was deleted.", lambda: self._bring_back(dropped))
+        self.view.undo.offer(f"“{dropped.title}” was deleted.", lambda: self._bring_back(dropped))
 
     def _bring_back(self, summary: Summary) -> None:
         self._found = tuple(sorted((*self._found, summary), key=lambda s: -s.changed))
@@ -179,13 +183,13 @@ class AssistantPage(QWidget):
         if not self.sessions.search.text():
             mine = Summary(conversation.key, conversation.title, conversation.changed)
             self._found = (mine, *(s for s in self._found if s.key != mine.key))
-            self.sessions.show_sessions(self._found, self.talk.conversation.key)
+            self.sessions.show_sessions(self._found, self.view.conversation.key)
         self._send(SaveSession(conversation.saved()))
 
     def _edit_presets(self) -> None:
         if self._unread:
             self._read_presets()
-            self.talk.entry.say(
+            self.view.composer.say(
                 "Your presets could not be read, so these cannot be edited; they are read once more now."
             )
             return
@@ -194,7 +198,7 @@ class AssistantPage(QWidget):
 
     def _keep_presets(self, presets: tuple[Preset, ...]) -> None:
         self._presets = presets
-        self.talk.entry.show_presets(presets)
+        self.view.composer.show_presets(presets)
         self._send(SavePresets(presets))
         self.show_talk()
 
@@ -206,13 +210,13 @@ class AssistantPage(QWidget):
 
     def show_talk(self) -> None:
         """Go to the conversation."""
-        self.stack.setCurrentWidget(self.talk)
-        self.talk.entry.input.setFocus()
+        self.stack.setCurrentWidget(self.view)
+        self.view.composer.input.setFocus()
 
     def _export(self) -> None:
         name = (
             "".join(
-                c if c.isalnum() or c in " -_" else "" for c in self.talk.conversation.title
+                c if c.isalnum() or c in " -_" else "" for c in self.view.conversation.title
             ).strip()
             or "conversation"
         )
@@ -223,9 +227,9 @@ class AssistantPage(QWidget):
             self.save(file)
 
     def _connect(self) -> None:
-        self.talk.changed.connect(self._keep)
-        self.talk.entry.edit_presets.triggered.connect(self._edit_presets)
-        self.talk.entry.export.clicked.connect(self._export)
+        self.view.changed.connect(self._keep)
+        self.view.composer.edit_presets.triggered.connect(self._edit_presets)
+        self.view.composer.export.clicked.connect(self._export)
         self.sessions.created.connect(self._begin)
         self.sessions.opened.connect(self._open)
         self.sessions.renamed.connect(self._rename)
@@ -237,15 +241,15 @@ class AssistantPage(QWidget):
         self.models.listed.connect(self.refresh)
         for keys, slot in (
             ("Ctrl+N", self._begin),
-            ("Ctrl+R", self.talk.again_last),
+            ("Ctrl+R", self.view.again_last),
             ("Ctrl+F", self.sessions.search.setFocus),
-            ("Ctrl+L", self.talk.entry.input.setFocus),
+            ("Ctrl+L", self.view.composer.input.setFocus),
             ("Ctrl+M", self.show_models),
         ):
             QShortcut(QKeySequence(keys), self, slot)
 
     def _lay_out(self) -> None:
-        self.stack.addWidget(self.talk)
+        self.stack.addWidget(self.view)
         self.stack.addWidget(self.presets)
         self.stack.addWidget(self.models)
         self.stack.setMaximumWidth(_WIDEST)

@@ -12,7 +12,7 @@ import msgspec
 
 from app.assistant.answer_curves import find_curves
 from app.assistant.conversation import write_text
-from app.assistant.message_tree import UNCHECKED, Curve, Saved
+from app.assistant.message_tree import UNCHECKED, Curve, SavedConversation
 from app.assistant.session_files import Preset, SessionFiles, Summary
 from app.format.values import clock
 from app.link.call import Call
@@ -87,7 +87,7 @@ class Decide(msgspec.Struct, frozen=True):
 
 
 class Chat(msgspec.Struct, frozen=True):
-    """Talk to a large model, whose replies are not checked."""
+    """ConversationView to a large model, whose replies are not checked."""
 
     turns: tuple[str, ...]
     """Messages of the user and the model in turn; the first and the last are the user's."""
@@ -184,7 +184,7 @@ class OpenSession(SessionRequest, frozen=True):
 
     key: str
 
-    def carry_out(self, call: Call) -> Saved:
+    def carry_out(self, call: Call) -> SavedConversation:
         """Return the conversation."""
         return call.service(SessionFiles).open(self.key)
 
@@ -192,7 +192,7 @@ class OpenSession(SessionRequest, frozen=True):
 class SaveSession(SessionRequest, frozen=True):
     """Write a conversation to its file."""
 
-    saved: Saved
+    saved: SavedConversation
 
     def carry_out(self, call: Call) -> None:
         """Write the file."""

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from app.assistant.message_tree import Saved, Tree
+from app.assistant.message_tree import MessageTree, SavedConversation
 from scheduler.protocol import paths
 from scheduler.protocol.errors import MALFORMED, NotFound, UserError
 
@@ -78,13 +78,13 @@ class SessionFiles:
         ]
         return tuple(sorted(found, key=lambda s: -s.changed))
 
-    def open(self, key: str) -> Saved:
+    def open(self, key: str) -> SavedConversation:
         """Raises NotFound where it is gone, or cannot be read."""
         if (saved := self._read(self._file(key))) is None:
             raise NotFound(self.notice or "this conversation is gone")
         return saved
 
-    def save(self, saved: Saved) -> None:
+    def save(self, saved: SavedConversation) -> None:
         data = msgspec.json.encode(saved)
         if len(data) > LARGEST:
             raise UserError(
@@ -159,15 +159,15 @@ class SessionFiles:
     def _aside(self, key: str) -> Path:
         return self.folder / "deleted" / f"{key}.json"
 
-    def _read(self, file: Path) -> Saved | None:
+    def _read(self, file: Path) -> SavedConversation | None:
         """None where it is gone, or is none: then it is set aside, and the notice says so."""
         try:
             with paths.open_plain(file) as f:
                 data = f.read(LARGEST + 1)
             if len(data) > LARGEST:
                 raise ValueError(f"it is larger than {LARGEST >> 20} MiB")
-            saved = msgspec.json.decode(data, type=Saved)
-            Tree(saved.nodes, saved.chosen)
+            saved = msgspec.json.decode(data, type=SavedConversation)
+            MessageTree(saved.nodes, saved.chosen)
             if saved.key != file.stem:
                 raise ValueError("it holds another conversation than its name says")
         except FileNotFoundError:
@@ -233,7 +233,7 @@ def _set_aside(file: Path, error: Exception) -> str:
     return f"{file.name} cannot be read ({error}); it was set aside as {aside}"
 
 
-def _summary(saved: Saved, words: list[str]) -> Summary | None:
+def _summary(saved: SavedConversation, words: list[str]) -> Summary | None:
     """None where not all of the words are in it."""
     texts = [saved.title, *(node.message.text for node in saved.nodes)] if words else []
     lower = [text.lower() for text in texts]

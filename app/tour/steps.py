@@ -176,7 +176,7 @@ class TourSteps:
             f"(or after {IDLE_S:.0f} s)"
         )
         self._window.show_page("assistant")
-        page = self._window.assistant.talk
+        page = self._window.assistant.view
         conversation = page.conversation
         page.write_brief()
         started = time.monotonic()
@@ -191,7 +191,7 @@ class TourSteps:
         clear_progress()
         if not idle:
             self._print.detail(f"not idle within {IDLE_S:.0f} s; writing the brief now")
-            page.entry.stop.click()
+            page.composer.stop.click()
             self._session.show_brief(Assistant().report(when="now"))
         message = conversation.messages[-1]
         if message.state != "done":

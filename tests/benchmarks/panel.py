@@ -54,21 +54,21 @@ def measure(length: int) -> dict[str, float]:
     window.show_link(True, "connected")
     window.show()
     window.show_page("assistant")
-    talk = window.assistant.talk
-    talk.open(_conversation(length))
-    talk.ask("and now?")
+    view = window.assistant.view
+    view.open(_conversation(length))
+    view.ask("and now?")
     (call,) = (c for c in link.calls if isinstance(c.request, Ask))
     app.processEvents()
     spent = []
     for i in range(PIECES + WARM_UP):
         begin = time.process_time()
         call.progress(Chunk("word " if i % 12 else "word.\n\n"))
-        talk.refresh()
+        view.refresh()
         app.processEvents()
         spent.append((time.process_time() - begin) * 1e3)
-    bubbles = len(talk.messages.bubbles)
+    views = len(view.messages.views)
     window.close()
-    return {**spread(spent[WARM_UP:]), "bubbles": bubbles}
+    return {**spread(spent[WARM_UP:]), "views": views}
 
 
 def _conversation(length: int) -> Conversation:
@@ -95,7 +95,7 @@ def main() -> None:
     for row in rows:
         print(
             f"{row['messages']} messages: {row['median']} ms (P95 {row['p95']}), "
-            f"{row['bubbles']} bubbles"
+            f"{row['views']} views"
         )
     print(write("panel", rows))
 

@@ -75,11 +75,11 @@ class Jobs(threading.Thread):
 
 def answered(session: Session, question: str, number: int, out: Path) -> dict[str, object]:
     """Ask it in the panel, and look until it is answered."""
-    talk = session.window.assistant.talk
-    conversation = talk.conversation
+    view = session.window.assistant.view
+    conversation = view.conversation
     began, first, waited, last = time.monotonic(), 0.0, 0.0, time.monotonic()
     seen: set[str] = set()
-    talk.ask(question)
+    view.ask(question)
 
     def look() -> bool:
         nonlocal first, waited, last

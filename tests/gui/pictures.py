@@ -333,7 +333,7 @@ def _assistant(on: Stage) -> None:
     on.window.show_page("assistant")
     page = on.window.assistant
     page.show_talk()
-    if not page.talk.conversation.messages:
+    if not page.view.conversation.messages:
         curve = Curve(
             "GPU 0 temperature",
             "°C",

@@ -6,7 +6,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtGui import QTextDocument
 from PySide6.QtTest import QTest
 
-from app.assistant.conversation_view import Talk
+from app.assistant.conversation_view import ConversationView
 from app.assistant.requests import Ask, FinishedAnswer, WriteBrief
 from assistant.messages import Chunk, Waiting
 from tests.gui import snapshots
@@ -15,53 +15,51 @@ from tests.gui import snapshots
 def test_an_answer_with_its_writer_and_sources(fed, qtbot):
     fed.feed(snapshots.cpu_snapshot())
     fed.window.show_page("assistant")
-    page = fed.window.assistant.talk
+    page = fed.window.assistant.view
     assert page.empty.isVisible()
-    QTest.keyClicks(page.entry.input, "how hot was it?")
-    QTest.keyClick(page.entry.input, Qt.Key.Key_Return)
+    QTest.keyClicks(page.composer.input, "how hot was it?")
+    QTest.keyClick(page.composer.input, Qt.Key.Key_Return)
     (ask,) = fed.asked
     assert isinstance(ask, Ask)
     assert ask.text == "how hot was it?"
     fed.event(Waiting("waiting for idle devices (GPU 0: utilisation 98 %)"))
-    qtbot.waitUntil(lambda: "utilisation 98 %" in page.messages.bubbles[1].note.text())
+    qtbot.waitUntil(lambda: "utilisation 98 %" in page.messages.views[1].note.text())
     fed.event(Chunk("It was **61"))
-    qtbot.waitUntil(lambda: "61" in page.messages.bubbles[1].text.toPlainText())
-    assert page.entry.stop.isVisible()
-    assert not page.entry.send.isEnabled()
+    qtbot.waitUntil(lambda: "61" in page.messages.views[1].text.toPlainText())
+    assert page.composer.stop.isVisible()
+    assert not page.composer.send.isEnabled()
     fed.answer(
         FinishedAnswer("It was **61 °C**.", "template", (("Temperature", "61 °C", "reading"),))
     )
-    qtbot.waitUntil(
-        lambda: page.messages.bubbles[1].writer.text().startswith("written by template")
-    )
-    assert page.messages.bubbles[1].text.toPlainText() == "It was 61 °C."
-    page.messages.bubbles[1].sources.click()
-    assert "61 °C (reading)" in page.messages.bubbles[1].facts.toPlainText()
-    assert page.entry.send.isEnabled()
+    qtbot.waitUntil(lambda: page.messages.views[1].writer.text().startswith("written by template"))
+    assert page.messages.views[1].text.toPlainText() == "It was 61 °C."
+    page.messages.views[1].sources.click()
+    assert "61 °C (reading)" in page.messages.views[1].facts.toPlainText()
+    assert page.composer.send.isEnabled()
 
 
 def test_the_two_buttons_and_stop(fed, qtbot):
     fed.feed(snapshots.cpu_snapshot())
     fed.window.show_page("assistant")
-    page = fed.window.assistant.talk
-    page.entry.happened.click()
-    page.entry.stop.click()
-    page.entry.brief.click()
+    page = fed.window.assistant.view
+    page.composer.happened.click()
+    page.composer.stop.click()
+    page.composer.brief.click()
     QTest.keyClick(fed.window, Qt.Key.Key_Escape)
-    qtbot.waitUntil(lambda: not fed.window.assistant.talk.conversation.busy)
+    qtbot.waitUntil(lambda: not fed.window.assistant.view.conversation.busy)
     assert [type(r) for r in fed.asked] == [Ask, WriteBrief]
     assert fed.link.call(Ask).cancelled and fed.link.call(WriteBrief).cancelled
-    assert [b.note.text() for b in page.messages.bubbles[1::2]] == ["stopped", "stopped"]
+    assert [b.note.text() for b in page.messages.views[1::2]] == ["stopped", "stopped"]
 
 
 def test_a_failure_is_said_in_the_conversation(fed, qtbot):
     fed.window.show_page("assistant")
-    fed.window.assistant.talk.entry.happened.click()
+    fed.window.assistant.view.composer.happened.click()
     fed.fail(fed.asked[0], "the model folder /m has no config.json")
     qtbot.waitUntil(
-        lambda: "no config.json" in fed.window.assistant.talk.messages.bubbles[1].note.text()
+        lambda: "no config.json" in fed.window.assistant.view.messages.views[1].note.text()
     )
-    assert fed.window.assistant.talk.messages.bubbles[1].note.property("meaning") == "failed"
+    assert fed.window.assistant.view.messages.views[1].note.property("meaning") == "failed"
 
 
 def test_an_answer_is_data_and_loads_nothing(fed, tmp_path):
@@ -74,13 +72,13 @@ def test_an_answer_is_data_and_loads_nothing(fed, tmp_path):
     fed.window.show_page("assistant")
     fed.window.assistant.show_answer("q", FinishedAnswer(evil, "model tiny"))
     fed.settle()
-    text = fed.window.assistant.talk.messages.bubbles[1].text
+    text = fed.window.assistant.view.messages.views[1].text
     loaded = text.document().resource(QTextDocument.ResourceType.ImageResource, f"file://{secret}")
     assert loaded.width() == 1
     assert not text.openLinks()
     assert not text.openExternalLinks()
     assert "<script>" in text.toPlainText()
-    assert fed.window.assistant.talk.messages.bubbles[1].height() < 300
+    assert fed.window.assistant.view.messages.views[1].height() < 300
 
 
 LONG = "# Much\n\n" + "word " * 3000
@@ -89,7 +87,7 @@ LONG = "# Much\n\n" + "word " * 3000
 def test_a_long_answer_is_read_from_its_beginning(fed):
     fed.feed(snapshots.cpu_snapshot())
     fed.window.show_page("assistant")
-    page = fed.window.assistant.talk
+    page = fed.window.assistant.view
     for _ in range(2):
         page.show_answer("What happened?", FinishedAnswer(LONG, "template"))
         fed.settle()
@@ -99,9 +97,9 @@ def test_a_long_answer_is_read_from_its_beginning(fed):
 def test_what_is_written_is_followed_only_from_the_end(fed, qtbot):
     fed.feed(snapshots.cpu_snapshot())
     fed.window.show_page("assistant")
-    page = fed.window.assistant.talk
+    page = fed.window.assistant.view
     page.show_answer("What happened?", FinishedAnswer(LONG, "template"))
-    page.entry.happened.click()
+    page.composer.happened.click()
     bar = page.messages.verticalScrollBar()
 
     def write() -> None:
@@ -122,6 +120,6 @@ def test_what_is_written_is_followed_only_from_the_end(fed, qtbot):
     assert bar.value() == place
 
 
-def on_top(page: Talk) -> int | None:
+def on_top(page: ConversationView) -> int | None:
     """The number of the message at the top of the view."""
-    return next((b.number for b in page.messages.bubbles if b.y() == 0), None)
+    return next((b.number for b in page.messages.views if b.y() == 0), None)

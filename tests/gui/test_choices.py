@@ -7,7 +7,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
 
 from app.assistant.conversation import Conversation
-from app.assistant.message_view import Bubble
+from app.assistant.message_view import MessageView
 from app.assistant.requests import Ask, FinishedAnswer, SessionRequest
 from assistant.intents.choices import clarifying_question, distinct_choices
 from assistant.intents.tool_call import ToolCall
@@ -20,14 +20,14 @@ WAITING, HOLD = (
 OFFERED = distinct_choices([WAITING, HOLD])
 
 
-def asked_back(fed: Fed) -> Bubble:
+def asked_back(fed: Fed) -> MessageView:
     """The message that asks."""
     fed.window.show_page("assistant")
     fed.window.assistant.show_answer(
         "job 7 ?!", FinishedAnswer(clarifying_question(OFFERED), "template", choices=OFFERED)
     )
     fed.settle()
-    return fed.window.assistant.talk.messages.bubbles[-1]
+    return fed.window.assistant.view.messages.views[-1]
 
 
 def sent(fed: Fed) -> list[object]:
@@ -35,36 +35,36 @@ def sent(fed: Fed) -> list[object]:
 
 
 def test_each_choice_is_a_button_that_asks_the_same_with_what_was_meant(fed: Fed) -> None:
-    bubble = asked_back(fed)
-    shown = [made for made in bubble.choices.buttons.values() if made.isVisible()]
+    message_view = asked_back(fed)
+    shown = [made for made in message_view.choices.buttons.values() if made.isVisible()]
     assert [made.text() for made in shown] == [
         "1  why job 7 waits",
         "2  hold job <b>x</b> && y",
         "None of these",
     ]
-    assert not bubble.text.isVisible(), "the card says it all"
-    assert bubble.height() >= bubble.choices.height() > 3 * shown[0].height()
+    assert not message_view.text.isVisible(), "the card says it all"
+    assert message_view.height() >= message_view.choices.height() > 3 * shown[0].height()
     shown[1].click()
     fed.settle()
-    talk = fed.window.assistant.talk
+    view = fed.window.assistant.view
     assert sent(fed) == [Ask("job 7 ?!", HOLD)]
-    assert talk.conversation.messages[-2].text == "hold job <b>x</b> & y"
+    assert view.conversation.messages[-2].text == "hold job <b>x</b> & y"
     fed.answer(FinishedAnswer("It is held.", "template"))
-    talk.again_last()
+    view.again_last()
     assert sent(fed)[1:] == [Ask("job 7 ?!", HOLD)], "it is not asked back again"
 
 
 def test_a_choice_is_made_by_its_number_and_anything_else_is_a_request(fed: Fed) -> None:
     asked_back(fed)
-    talk = fed.window.assistant.talk
-    talk.ask("1")
+    view = fed.window.assistant.view
+    view.ask("1")
     assert sent(fed) == [Ask("job 7 ?!", WAITING)]
     fed.answer(FinishedAnswer("It waits.", "template"))
-    talk.ask("1")
+    view.ask("1")
     assert sent(fed)[1:] == [Ask("1")], "nothing is asked any more"
     fed.answer(FinishedAnswer("Job 1.", "template"))
     asked_back(fed)
-    talk.ask("3")
+    view.ask("3")
     assert sent(fed)[2:] == [Ask("3")], "two were offered"
 
 
@@ -77,15 +77,15 @@ def test_by_keyboard_each_choice_has_a_name_and_is_reached(fed: Fed) -> None:
     assert card.buttons["2"].hasFocus()
     QTest.keyClick(card.buttons["2"], Qt.Key.Key_Tab)
     QTest.keyClick(card.buttons["none"], Qt.Key.Key_Space)
-    entry = fed.window.assistant.talk.entry
+    entry = fed.window.assistant.view.composer
     assert sent(fed) == [] and entry.input.text() == "job 7 ?!" and entry.instead is not None, (
         "it can be put another way"
     )
 
 
 def test_what_was_asked_back_and_chosen_is_kept(fed: Fed) -> None:
-    bubble = asked_back(fed)
-    bubble.choices.buttons["2"].click()
-    kept = Conversation(fed.window.assistant.talk.conversation.saved())
+    message_view = asked_back(fed)
+    message_view.choices.buttons["2"].click()
+    kept = Conversation(fed.window.assistant.view.conversation.saved())
     assert kept.messages[1].choices == OFFERED
     assert kept.asked(kept.path[-1]) == ("job 7 ?!", HOLD)

@@ -12,7 +12,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
 
 from app.assistant.conversation import Conversation
-from app.assistant.conversation_view import Talk
+from app.assistant.conversation_view import ConversationView
 from app.assistant.requests import FinishedAnswer
 from app.widgets import theme
 from assistant.messages import Chunk
@@ -36,32 +36,32 @@ def conversation(pairs: int, random: Random) -> Conversation:
     return made
 
 
-def deeds(fed: Fed, talk: Talk, random: Random) -> list[Callable[[], object]]:
+def deeds(fed: Fed, view: ConversationView, random: Random) -> list[Callable[[], object]]:
     """What a user and the assistant do."""
     kept = [conversation(60, random), conversation(3, random), Conversation()]
-    bubbles = lambda: talk.messages.bubbles  # noqa: E731
+    views = lambda: view.messages.views  # noqa: E731
 
     def stream() -> None:
-        if talk.asked.busy:
+        if view.asked.busy:
             fed.event(Chunk("word " * random.randint(1, 80) + "\n\n"))
 
     def press(name: str) -> None:
-        if bubbles():
-            getattr(random.choice(bubbles()), name).click()
+        if views():
+            getattr(random.choice(views()), name).click()
 
     return [
-        lambda: QTest.keyClick(talk.messages, random.choice(KEYS)),
+        lambda: QTest.keyClick(view.messages, random.choice(KEYS)),
         lambda: fed.window.resize(random.randint(1024, 1800), random.randint(680, 1200)),
         stream,
         stream,
-        lambda: talk.ask("why " * random.randint(1, 40)),
-        talk.entry.stop.click,
+        lambda: view.ask("why " * random.randint(1, 40)),
+        view.composer.stop.click,
         lambda: press("remove"),
-        talk.undo.undo.click,
-        talk.again_last,
+        view.undo.undo.click,
+        view.again_last,
         lambda: press("later"),
         lambda: press("sources"),
-        lambda: talk.open(random.choice(kept)),
+        lambda: view.open(random.choice(kept)),
         lambda: theme.apply(fed.app, random.choice(["light", "dark"])),
     ]
 
@@ -71,29 +71,29 @@ def deeds(fed: Fed, talk: Talk, random: Random) -> list[Callable[[], object]]:
 def test_messages_stand_where_they_belong_whatever_was_done(fed, seed):
     random = Random(seed)
     fed.window.show_page("assistant")
-    talk = fed.window.assistant.talk
-    todo = deeds(fed, talk, random)
-    talk.open(conversation(40, random))
+    view = fed.window.assistant.view
+    todo = deeds(fed, view, random)
+    view.open(conversation(40, random))
     for _ in range(STEPS):
         random.choice(todo)()
-        talk.refresh()
+        view.refresh()
         fed.settle()
-        check(talk)
+        check(view)
 
 
-def check(talk: Talk) -> None:
+def check(view: ConversationView) -> None:
     """What must hold whenever nothing is to be drawn any more."""
-    view, path = talk.messages, talk.conversation.path
-    assert view.isVisible() == bool(path)
+    messages, path = view.messages, view.conversation.path
+    assert messages.isVisible() == bool(path)
     if not path:
         return
-    high = view.viewport().height()
-    seen = [b for b in view.bubbles if b.y() < high and b.y() + b.height() > 0]
+    high = messages.viewport().height()
+    seen = [b for b in messages.views if b.y() < high and b.y() + b.height() > 0]
     places = [path.index(b.number) for b in seen]
     assert places == list(range(places[0], places[0] + len(places)))
     assert all(below.y() == above.y() + above.height() + theme.S for above, below in pairwise(seen))
-    assert [b.height() for b in seen] == [b.fit(view.viewport().width()) for b in seen]
-    if view.verticalScrollBar().maximum():
+    assert [b.height() for b in seen] == [b.fit(messages.viewport().width()) for b in seen]
+    if messages.verticalScrollBar().maximum():
         assert seen[0].y() <= theme.S
         assert seen[-1].y() + seen[-1].height() >= high - theme.S
-    assert len(view.bubbles) < 40
+    assert len(messages.views) < 40

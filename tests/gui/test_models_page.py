@@ -199,36 +199,36 @@ def test_the_list_is_kept_and_the_files_of_a_forgotten_model_stay(home, tmp_path
 def test_free_chat_is_offered_with_a_large_model_and_says_that_it_is_not_checked(fed, qtbot):
     page = opened(fed)
     page.left.emit()
-    talk = fed.window.assistant.talk
-    assert talk.entry.free.isEnabled()
-    assert "nothing it says is checked" in talk.entry.free.toolTip()
-    talk.entry.free.click()
-    talk.ask("tell me a joke")
+    view = fed.window.assistant.view
+    assert view.composer.free.isEnabled()
+    assert "nothing it says is checked" in view.composer.free.toolTip()
+    view.composer.free.click()
+    view.ask("tell me a joke")
     asked = fed.asked[-1]
     assert asked == Chat(("tell me a joke",))
     for i in range(20):
         fed.event(Chunk(f"word{i} "))
-    qtbot.waitUntil(lambda: "about" in talk.entry.where.text())
-    assert "not checked against facts" in talk.messages.bubbles[1].note.text()
+    qtbot.waitUntil(lambda: "about" in view.composer.where.text())
+    assert "not checked against facts" in view.messages.views[1].note.text()
     fed.answer(FinishedAnswer("a joke", "model rwkv7-g1-0.1B", note=UNCHECKED))
     assert (
-        talk.messages.bubbles[1].note.text(),
-        talk.messages.bubbles[1].note.property("meaning"),
+        view.messages.views[1].note.text(),
+        view.messages.views[1].note.property("meaning"),
     ) == (UNCHECKED, "warm")
-    talk.again_last()
+    view.again_last()
     fed.event(Chunk("half of a"))
-    talk.entry.stop.click()
-    assert talk.messages.bubbles[1].note.text() == f"stopped  ({UNCHECKED})"
-    talk.messages.bubbles[1].earlier.click()
-    talk.entry.free.click()
-    talk.ask("how hot?")
+    view.composer.stop.click()
+    assert view.messages.views[1].note.text() == f"stopped  ({UNCHECKED})"
+    view.messages.views[1].earlier.click()
+    view.composer.free.click()
+    view.ask("how hot?")
     fed.answer(FinishedAnswer("66 °C", "template"))
-    talk.entry.free.click()
-    talk.ask("another one")
+    view.composer.free.click()
+    view.ask("another one")
     assert fed.asked[-1].turns == ("tell me a joke", "a joke", "another one"), (
         "what was answered from facts is no part of the chat"
     )
     fed.reply(ListModels, (msgspec.structs.replace(USED, parameters=14_000_000),))
-    assert not talk.entry.free.isEnabled()
-    assert not talk.entry.free.isChecked()
-    assert "It answers what it has tools for" in talk.entry.free.toolTip()
+    assert not view.composer.free.isEnabled()
+    assert not view.composer.free.isChecked()
+    assert "It answers what it has tools for" in view.composer.free.toolTip()

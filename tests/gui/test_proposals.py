@@ -10,7 +10,7 @@ from PySide6.QtCore import Qt, QUrl
 from PySide6.QtTest import QTest
 
 from app.assistant.conversation import Conversation
-from app.assistant.message_tree import Saved
+from app.assistant.message_tree import SavedConversation
 from app.assistant.requests import Decide, FinishedAnswer, SessionRequest
 from assistant.tools.proposal import Proposal
 from tests.gui.conftest import Fed
@@ -29,7 +29,7 @@ PROPOSAL = Proposal(
 def proposed(fed: Fed, proposal: Proposal = PROPOSAL) -> int:
     """The number of the message that proposes it."""
     fed.window.show_page("assistant")
-    talk = fed.window.assistant.talk
+    view = fed.window.assistant.view
     fed.window.assistant.show_answer(
         "stop job 7",
         FinishedAnswer(
@@ -37,7 +37,7 @@ def proposed(fed: Fed, proposal: Proposal = PROPOSAL) -> int:
         ),
     )
     fed.settle()
-    return talk.conversation.path[-1]
+    return view.conversation.path[-1]
 
 
 def asked(fed: Fed) -> list[object]:
@@ -46,34 +46,34 @@ def asked(fed: Fed) -> list[object]:
 
 def test_the_card_says_what_would_be_done_and_an_answer_is_sent_once(fed: Fed) -> None:
     number = proposed(fed)
-    talk = fed.window.assistant.talk
-    card = talk.messages.bubbles[-1].proposal
+    view = fed.window.assistant.view
+    card = view.messages.views[-1].proposal
     assert card.title.text() == "Cancel job 7 (train)?"
     assert card.effect.text() == PROPOSAL.effect
     assert "gpudeck cancel 7" in card.details.text()
     assert card.standing.text() == "Nothing is done before you allow it."
-    assert "operate cancel job=7 (by rules)" in talk.messages.bubbles[-1].writer.text()
+    assert "operate cancel job=7 (by rules)" in view.messages.views[-1].writer.text()
     assert asked(fed) == [], "it is shown, and nothing more"
     card.buttons["once"].click()
     fed.settle()
     (request,) = asked(fed)
     assert request == Decide(PROPOSAL, "once")
-    assert talk.conversation.messages[-2].text == "Allow once: Cancel job 7 (train)"
+    assert view.conversation.messages[-2].text == "Allow once: Cancel job 7 (train)"
     fed.answer(FinishedAnswer("Job 7 was taken out of the queue.", "template"))
     fed.settle()
-    shown = talk.messages.bubbles[-3].proposal
+    shown = view.messages.views[-3].proposal
     assert shown.standing.text() == "Allowed once."
     assert not any(made.isVisible() for made in shown.buttons.values())
-    talk._act("once", number)
+    view._act("once", number)
     fed.settle()
     assert asked(fed) == [request], "decided once and for all"
-    talk.again_last()
+    view.again_last()
     assert asked(fed) == [request], "what was done is not done again"
 
 
 def test_by_keyboard_each_answer_has_a_name_and_is_reached(fed: Fed) -> None:
     proposed(fed)
-    card = fed.window.assistant.talk.messages.bubbles[-1].proposal
+    card = fed.window.assistant.view.messages.views[-1].proposal
     names = [made.accessibleName() for made in card.buttons.values()]
     assert names == [
         f"{word}: Cancel job 7 (train)"
@@ -92,7 +92,7 @@ def test_hostile_names_are_shown_as_they_are(fed: Fed) -> None:
     proposed(
         fed, msgspec.structs.replace(PROPOSAL, title=EVIL, effect=EVIL, details=((EVIL, EVIL),))
     )
-    card = fed.window.assistant.talk.messages.bubbles[-1].proposal
+    card = fed.window.assistant.view.messages.views[-1].proposal
     for part in (card.title, card.effect, card.details, card.standing):
         assert part.textFormat() == Qt.TextFormat.PlainText
     assert "<b>x</b>" in card.title.text()
@@ -100,25 +100,25 @@ def test_hostile_names_are_shown_as_they_are(fed: Fed) -> None:
 
 def test_one_that_expired_cannot_be_allowed(fed: Fed) -> None:
     proposed(fed, msgspec.structs.replace(PROPOSAL, expires=time.time() - 1))
-    card = fed.window.assistant.talk.messages.bubbles[-1].proposal
+    card = fed.window.assistant.view.messages.views[-1].proposal
     assert "has expired, and nothing was done" in card.standing.text()
     assert not any(made.isVisible() for made in card.buttons.values())
 
 
 def test_what_is_something_else_each_time_is_allowed_once_or_never(fed: Fed) -> None:
     proposed(fed, msgspec.structs.replace(PROPOSAL, once=True))
-    shown = fed.window.assistant.talk.messages.bubbles[-1].proposal.buttons
+    shown = fed.window.assistant.view.messages.views[-1].proposal.buttons
     assert [how for how, made in shown.items() if made.isVisible()] == ["once", "never"]
 
 
 def test_a_refusal_is_told_where_the_answer_would_stand(fed: Fed) -> None:
     proposed(fed)
-    talk = fed.window.assistant.talk
-    talk.messages.bubbles[-1].proposal.buttons["once"].click()
+    view = fed.window.assistant.view
+    view.messages.views[-1].proposal.buttons["once"].click()
     (request,) = asked(fed)
     fed.fail(request, "job 7 (train) has ended already: done")
     fed.settle()
-    assert talk.messages.bubbles[-1].note.text() == "job 7 (train) has ended already: done"
+    assert view.messages.views[-1].note.text() == "job 7 (train) has ended already: done"
 
 
 def test_it_is_kept_with_the_conversation() -> None:
@@ -127,7 +127,9 @@ def test_it_is_kept_with_the_conversation() -> None:
         FinishedAnswer("x", "template", proposal=PROPOSAL), conversation.ask("stop job 7")
     )
     conversation.decide(conversation.path[-1], "never")
-    again = Conversation(msgspec.json.decode(msgspec.json.encode(conversation.saved()), type=Saved))
+    again = Conversation(
+        msgspec.json.decode(msgspec.json.encode(conversation.saved()), type=SavedConversation)
+    )
     kept = again.messages[1]
     assert (kept.proposal, kept.decision) == (PROPOSAL, "never")
 
@@ -142,17 +144,17 @@ def test_a_figure_in_an_answer_leads_to_its_source(fed: Fed) -> None:
         "how hot?", FinishedAnswer("😀 **GPU 0** temperature: now 71 °C.", "template", facts)
     )
     fed.settle()
-    bubble = fed.window.assistant.talk.messages.bubbles[-1]
-    cursor = bubble.text.textCursor()
-    cursor.setPosition(bubble.text.document().toRawText().index("71") + 2)
+    message_view = fed.window.assistant.view.messages.views[-1]
+    cursor = message_view.text.textCursor()
+    cursor.setPosition(message_view.text.document().toRawText().index("71") + 2)
     look = cursor.charFormat()
     assert look.isAnchor()
     assert "NVML readings, 18:03:20" in look.toolTip()
-    bubble.text.anchorClicked.emit(QUrl(look.anchorHref()))
+    message_view.text.anchorClicked.emit(QUrl(look.anchorHref()))
     fed.settle()
-    assert bubble.facts.isVisible()
-    table = bubble.facts.document().rootFrame().childFrames()[0]
+    assert message_view.facts.isVisible()
+    table = message_view.facts.document().rootFrame().childFrames()[0]
     assert table.cellAt(1, 0).format().background().style() != Qt.BrushStyle.NoBrush
     assert table.cellAt(0, 0).format().background().style() == Qt.BrushStyle.NoBrush
-    bubble.text.anchorClicked.emit(QUrl("http://evil"))
-    bubble.text.anchorClicked.emit(QUrl("fact:99,x"))
+    message_view.text.anchorClicked.emit(QUrl("http://evil"))
+    message_view.text.anchorClicked.emit(QUrl("fact:99,x"))

@@ -106,23 +106,23 @@ def test_what_the_assistant_proposes_is_done_once_it_is_allowed(desktop, qtbot):
     window = desktop.window
     qtbot.waitUntil(lambda: window.state.snapshot is not None, timeout=PATIENCE_MS)
     window.show_page("assistant")
-    talk = window.assistant.talk
-    talk.ask("pause the queue")
+    view = window.assistant.view
+    view.ask("pause the queue")
     qtbot.waitUntil(
-        lambda: talk.conversation.messages[-1].proposal is not None, timeout=PATIENCE_MS
+        lambda: view.conversation.messages[-1].proposal is not None, timeout=PATIENCE_MS
     )
     qtbot.waitUntil(
-        lambda: talk.messages.bubbles[-1].proposal.buttons["once"].isVisible() is True,
+        lambda: view.messages.views[-1].proposal.buttons["once"].isVisible() is True,
         timeout=PATIENCE_MS,
     )
     assert not window.state.snapshot.paused
-    talk.messages.bubbles[-1].proposal.buttons["once"].click()
+    view.messages.views[-1].proposal.buttons["once"].click()
     qtbot.waitUntil(lambda: window.state.snapshot.paused, timeout=PATIENCE_MS)
     qtbot.waitUntil(
-        lambda: talk.conversation.messages[-1].text == "The queue is paused: no job will start.",
+        lambda: view.conversation.messages[-1].text == "The queue is paused: no job will start.",
         timeout=PATIENCE_MS,
     )
-    assert talk.conversation.messages[1].decision == "once"
+    assert view.conversation.messages[1].decision == "once"
 
 
 def test_the_daemon_is_told_whether_anybody_sees_the_window(desktop, qtbot, monkeypatch):

@@ -16,52 +16,59 @@ from app.assistant import session_files
 from app.assistant.answer_curves import named_readings
 from app.assistant.captions import summary_of
 from app.assistant.conversation import Conversation, as_markdown, code_blocks, exported
-from app.assistant.message_tree import Curve, Saved
+from app.assistant.message_tree import Curve, SavedConversation
 from app.assistant.requests import FinishedAnswer
 from app.assistant.session_files import PRESETS, Preset, SessionFiles
 from assistant.facts import Fact
 from scheduler.protocol.errors import NotFound, UserError
 
 
-def said(talk: Conversation) -> list[str]:
-    return [m.text for m in talk.messages]
+def said(conversation: Conversation) -> list[str]:
+    return [m.text for m in conversation.messages]
 
 
-def asked(talk: Conversation, question: str, answer: str, instead: int | None = None) -> None:
-    talk.answered(FinishedAnswer(answer, "template"), talk.ask(question, instead=instead))
+def asked(
+    conversation: Conversation, question: str, answer: str, instead: int | None = None
+) -> None:
+    conversation.answered(
+        FinishedAnswer(answer, "template"), conversation.ask(question, instead=instead)
+    )
 
 
 def test_an_answer_comes_in_pieces():
-    talk = Conversation()
-    number = talk.ask("why?")
-    talk.waits("idle: GPU 0 at 98 %", number)
-    assert (talk.messages[-1].state, talk.messages[-1].note) == ("waiting", "idle: GPU 0 at 98 %")
-    talk.wrote("be", number)
-    talk.wrote("cause", number)
-    assert talk.messages[-1].text == "because"
-    talk.answered(FinishedAnswer("because.", "template", (("a", "1", "here"),)), number)
-    assert (talk.busy, talk.messages[-1].writer) == (False, "template")
+    conversation = Conversation()
+    number = conversation.ask("why?")
+    conversation.waits("idle: GPU 0 at 98 %", number)
+    assert (conversation.messages[-1].state, conversation.messages[-1].note) == (
+        "waiting",
+        "idle: GPU 0 at 98 %",
+    )
+    conversation.wrote("be", number)
+    conversation.wrote("cause", number)
+    assert conversation.messages[-1].text == "because"
+    conversation.answered(FinishedAnswer("because.", "template", (("a", "1", "here"),)), number)
+    assert (conversation.busy, conversation.messages[-1].writer) == (False, "template")
 
 
 def test_one_answer_at_a_time():
-    talk = Conversation()
-    talk.ask("one")
+    conversation = Conversation()
+    conversation.ask("one")
     with pytest.raises(UserError, match="one answer at a time"):
-        talk.ask("two")
+        conversation.ask("two")
 
 
 def test_what_comes_after_stop_is_dropped_even_when_the_next_question_runs():
-    talk = Conversation()
-    first = talk.ask("one")
-    talk.wrote("half", first)
-    talk.stopped()
-    second = talk.ask("two")
-    talk.wrote(" late", first)
-    talk.answered(FinishedAnswer("late", "template"), first)
-    talk.failed("late", first)
-    assert [m.text for m in talk.messages] == ["one", "half", "two", ""]
-    talk.failed("the model folder is gone", second)
-    assert (talk.messages[-1].state, talk.messages[-1].note) == (
+    conversation = Conversation()
+    first = conversation.ask("one")
+    conversation.wrote("half", first)
+    conversation.stopped()
+    second = conversation.ask("two")
+    conversation.wrote(" late", first)
+    conversation.answered(FinishedAnswer("late", "template"), first)
+    conversation.failed("late", first)
+    assert [m.text for m in conversation.messages] == ["one", "half", "two", ""]
+    conversation.failed("the model folder is gone", second)
+    assert (conversation.messages[-1].state, conversation.messages[-1].note) == (
         "failed",
         "the model folder is gone",
     )
@@ -69,77 +76,84 @@ def test_what_comes_after_stop_is_dropped_even_when_the_next_question_runs():
 
 def test_a_full_conversation_takes_no_more_and_loses_nothing(monkeypatch):
     monkeypatch.setattr(conversations, "MOST", 4)
-    talk = Conversation()
-    asked(talk, "one", "1")
-    asked(talk, "two", "2")
+    conversation = Conversation()
+    asked(conversation, "one", "1")
+    asked(conversation, "two", "2")
     with pytest.raises(UserError, match="begin a new one"):
-        talk.ask("three")
-    assert said(talk) == ["one", "1", "two", "2"]
+        conversation.ask("three")
+    assert said(conversation) == ["one", "1", "two", "2"]
 
 
 def test_edits_and_second_answers_are_branches_that_can_be_gone_through():
-    talk = Conversation()
-    asked(talk, "one", "1")
-    asked(talk, "two", "2")
-    talk.answered(FinishedAnswer("1, again", "template"), talk.again(talk.path[1]))
-    assert said(talk) == ["one", "1, again"]
-    talk.step(talk.path[1], -1)
-    assert said(talk) == ["one", "1", "two", "2"], "what followed the first answer is still there"
-    asked(talk, "TWO", "22", instead=talk.path[2])
-    assert said(talk) == ["one", "1", "TWO", "22"]
-    talk.step(talk.path[2], 1)
-    assert said(talk) == ["one", "1", "two", "2"], "after the last one comes the first"
-    assert Conversation(talk.saved()).saved() == talk.saved()
+    conversation = Conversation()
+    asked(conversation, "one", "1")
+    asked(conversation, "two", "2")
+    conversation.answered(
+        FinishedAnswer("1, again", "template"), conversation.again(conversation.path[1])
+    )
+    assert said(conversation) == ["one", "1, again"]
+    conversation.step(conversation.path[1], -1)
+    assert said(conversation) == ["one", "1", "two", "2"], (
+        "what followed the first answer is still there"
+    )
+    asked(conversation, "TWO", "22", instead=conversation.path[2])
+    assert said(conversation) == ["one", "1", "TWO", "22"]
+    conversation.step(conversation.path[2], 1)
+    assert said(conversation) == ["one", "1", "two", "2"], "after the last one comes the first"
+    assert Conversation(conversation.saved()).saved() == conversation.saved()
 
 
 def test_what_was_deleted_comes_back_as_it_was():
-    talk = Conversation()
-    asked(talk, "one", "1")
-    asked(talk, "two", "2")
-    asked(talk, "TWO", "22", instead=talk.path[2])
-    before = talk.saved()
-    cut = talk.cut(talk.path[1])
-    assert said(talk) == ["one"]
-    talk.tree.mend(cut)
-    assert talk.saved() == before
-    talk.ask("three")
+    conversation = Conversation()
+    asked(conversation, "one", "1")
+    asked(conversation, "two", "2")
+    asked(conversation, "TWO", "22", instead=conversation.path[2])
+    before = conversation.saved()
+    cut = conversation.cut(conversation.path[1])
+    assert said(conversation) == ["one"]
+    conversation.tree.mend(cut)
+    assert conversation.saved() == before
+    conversation.ask("three")
     with pytest.raises(UserError, match="stop"):
-        talk.cut(talk.path[0])
+        conversation.cut(conversation.path[0])
 
 
 def test_nothing_that_a_file_says_makes_a_tree_of_what_is_none():
     node = {"id": 1, "parent": 0, "message": {"author": "you", "text": "x"}}
     for nodes in ([node, node], [{**node, "parent": 1}], [{**node, "parent": 7}]):
         saved = msgspec.convert(
-            {"key": "0" * 32, "title": "t", "changed": 0.0, "nodes": nodes}, Saved
+            {"key": "0" * 32, "title": "t", "changed": 0.0, "nodes": nodes}, SavedConversation
         )
         with pytest.raises(ValueError, match="message"):
             Conversation(saved)
 
 
 def test_an_answer_that_was_being_written_is_stopped_when_it_is_read_again():
-    talk = Conversation()
-    talk.wrote("half", talk.ask("one"))
-    again = Conversation(talk.saved())
+    conversation = Conversation()
+    conversation.wrote("half", conversation.ask("one"))
+    again = Conversation(conversation.saved())
     assert not again.busy
     assert (again.messages[-1].state, again.messages[-1].text) == ("stopped", "half")
 
 
 def test_export():
-    talk = Conversation()
-    number = talk.ask("how hot?\nreally")
-    talk.answered(
+    conversation = Conversation()
+    number = conversation.ask("how hot?\nreally")
+    conversation.answered(
         FinishedAnswer(
             "**66 °C**", "model tiny", (("GPU 0 temp: 66 °C", "66 °C", "NVML readings"),)
         ),
         number,
     )
-    text = as_markdown(talk)
+    text = as_markdown(conversation)
     assert "> how hot?\n> really\n\n**66 °C**\n\n*written by model tiny" in text
     assert "- GPU 0 temp: 66 °C (NVML readings)" in text
-    assert json.loads(exported(talk, "x.json"))["nodes"][1]["message"]["writer"] == "model tiny"
+    assert (
+        json.loads(exported(conversation, "x.json"))["nodes"][1]["message"]["writer"]
+        == "model tiny"
+    )
     with pytest.raises(UserError, match=r"\.md or \.json"):
-        exported(talk, "x.doc")
+        exported(conversation, "x.doc")
 
 
 @pytest.mark.parametrize(
@@ -197,10 +211,10 @@ def test_conversations_are_kept_private_searched_and_renamed(files):
     for i, (question, answer) in enumerate(
         [("how hot?", "It was 66 °C in the HALL."), ("which jobs?", "Job 7.")]
     ):
-        talk = Conversation()
-        talk.changed = float(i)
-        asked(talk, question, answer)
-        files.save(talk.saved())
+        conversation = Conversation()
+        conversation.changed = float(i)
+        asked(conversation, question, answer)
+        files.save(conversation.saved())
     found = files.find("")
     assert [s.title for s in found] == ["which jobs?", "how hot?"]
     assert files.folder.stat().st_mode & 0o777 == 0o700
@@ -217,11 +231,11 @@ def test_deleted_conversations_come_back_and_only_the_newest_are_kept(files, mon
     monkeypatch.setattr(session_files, "ASIDE", 1)
     keys = []
     for i in range(4):
-        talk = Conversation()
-        asked(talk, str(i), "x")
-        files.save(talk.saved())
-        os.utime(files.folder / f"{talk.key}.json", (i, i))
-        keys.append(talk.key)
+        conversation = Conversation()
+        asked(conversation, str(i), "x")
+        files.save(conversation.saved())
+        os.utime(files.folder / f"{conversation.key}.json", (i, i))
+        keys.append(conversation.key)
     assert {s.key for s in files.find("")} == set(keys[2:])
     files.restore(keys[1])
     with pytest.raises(NotFound):
@@ -233,12 +247,12 @@ def test_deleted_conversations_come_back_and_only_the_newest_are_kept(files, mon
 
 @pytest.mark.parametrize("damage", [b"{", b"[" * 100_000, b'{"key": "x"}', b"\xff\xfe"])
 def test_a_damaged_file_is_set_aside_with_a_line(files, damage):
-    talk = Conversation()
-    asked(talk, "one", "1")
-    files.save(talk.saved())
+    conversation = Conversation()
+    asked(conversation, "one", "1")
+    files.save(conversation.saved())
     (files.folder / f"{'a' * 32}.json").write_bytes(damage)
     (files.folder / f"{'b' * 32}.json").write_bytes(
-        msgspec.json.encode(talk.saved())
+        msgspec.json.encode(conversation.saved())
     )  # another one's
     assert [s.title for s in files.find("")] == ["one"]
     assert "set aside" in files.notice
@@ -249,58 +263,58 @@ def test_a_damaged_file_is_set_aside_with_a_line(files, damage):
 
 def test_what_cannot_be_read_for_a_moment_stays_where_it_is(files):
     """As where too many files are open: neither the conversation nor the prompts are damaged."""
-    talk = Conversation()
-    asked(talk, "one", "1")
-    files.save(talk.saved())
+    conversation = Conversation()
+    asked(conversation, "one", "1")
+    files.save(conversation.saved())
     files.save_presets((Preset("a", "b"),))
     limits, spare = resource.getrlimit(resource.RLIMIT_NOFILE), os.dup(0)
     os.close(spare)
     resource.setrlimit(resource.RLIMIT_NOFILE, (spare, limits[1]))
     try:
         with pytest.raises(NotFound, match="Too many open files"):
-            files.open(talk.key)
+            files.open(conversation.key)
         with pytest.raises(UserError, match="Too many open files"):
             files.presets()
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
     with pytest.raises(UserError, match="not written over"):
         files.save_presets(PRESETS)  # whoever edits these never saw the user's own
-    assert files.open(talk.key) == talk.saved()
+    assert files.open(conversation.key) == conversation.saved()
     assert files.presets() == (Preset("a", "b"),)
     files.save_presets((Preset("a", "c"),))
     assert files.presets() == (Preset("a", "c"),)
 
 
 def test_what_is_too_large_to_be_read_again_is_not_written_over_what_was(files, monkeypatch):
-    talk = Conversation()
-    asked(talk, "one", "1")
-    files.save(kept := talk.saved())
+    conversation = Conversation()
+    asked(conversation, "one", "1")
+    files.save(kept := conversation.saved())
     monkeypatch.setattr(session_files, "LARGEST", len(msgspec.json.encode(kept)))
-    asked(talk, "two", "2")
+    asked(conversation, "two", "2")
     with pytest.raises(UserError, match="begin a new one"):
-        files.save(talk.saved())
-    assert files.open(talk.key) == kept
+        files.save(conversation.saved())
+    assert files.open(conversation.key) == kept
 
 
 def test_a_link_is_not_followed(files, tmp_path):
-    talk = Conversation()
-    asked(talk, "one", "1")
-    (tmp_path / "elsewhere").write_bytes(msgspec.json.encode(talk.saved()))
+    conversation = Conversation()
+    asked(conversation, "one", "1")
+    (tmp_path / "elsewhere").write_bytes(msgspec.json.encode(conversation.saved()))
     files.folder.mkdir(parents=True)
-    (files.folder / f"{talk.key}.json").symlink_to(tmp_path / "elsewhere")
+    (files.folder / f"{conversation.key}.json").symlink_to(tmp_path / "elsewhere")
     assert files.find("") == ()
 
 
 def test_a_second_window_reads_and_does_not_write(files):
-    talk = Conversation()
-    asked(talk, "one", "1")
-    files.save(talk.saved())
+    conversation = Conversation()
+    asked(conversation, "one", "1")
+    files.save(conversation.saved())
     second = SessionFiles()
-    assert second.open(talk.key) == talk.saved()
+    assert second.open(conversation.key) == conversation.saved()
     with pytest.raises(UserError, match="another window"):
-        second.save(talk.saved())
+        second.save(conversation.saved())
     files.close()
-    second.save(talk.saved())
+    second.save(conversation.saved())
     second.close()
 
 
