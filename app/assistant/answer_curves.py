@@ -1,4 +1,5 @@
-"""How the values that an answer tells went: read from the daemon's history of the same device over the same time."""
+"""How the values that an answer tells went: read from the daemon's history of the same device
+over the same time."""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ SPAN_S = 600.0
 
 
 def named_readings(facts: Iterable[Fact], text: str) -> tuple[tuple[str, str], ...]:
-    """Subject and field of the readings whose values stand in the text, in its order, at most MOST."""
+    """Subject and field of the readings whose values stand in the text, in its order, at most
+    MOST."""
     places: dict[tuple[str, str], int] = {}
     for fact in facts:
         parts = fact.name.split(".")

@@ -1,4 +1,5 @@
-"""What is said beside an answer: who wrote it and how fast, where the model is, from where to where a curve went."""
+"""What is said beside an answer: who wrote it and how fast, where the model is, from where to
+where a curve went."""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ _ASK = (
 
 
 def told(message: Message) -> str:
-    """written by model tiny · 84 tokens in 2.1 s on cpu · 12:03 · answer device. What is last is cut off first."""
+    """written by model tiny · 84 tokens in 2.1 s on cpu · 12:03 · answer device. What is last is
+    cut off first."""
     parts = [f"written by {message.writer}"] if message.writer else []
     if message.tokens and message.seconds > 0:
         where = f" on {message.device}" if message.device else ""
@@ -54,7 +56,10 @@ def whereabouts(snapshot: Snapshot | None) -> str:
         return "templates write; no model is in use"
     leased = [device_label(state.device) for state in snapshot.devices if state.leased]
     if leased:
-        return f"the assistant has {', '.join(leased)} by lease; a job that needs it takes it back at once"
+        return (
+            f"the assistant has {', '.join(leased)} by lease; a job that needs it takes it back at"
+            " once"
+        )
     if settings.model_device == "cuda":
         busy = [state.use.reason for state in snapshot.devices if isinstance(state.use, Busy)]
         return (
@@ -71,7 +76,10 @@ def opening(snapshot: Snapshot | None) -> str:
     writes = (
         f"{name_of(model)} writes what it can, a template the rest; each answer says which."
         if model
-        else "No model is in use (Models, Ctrl+M): the answers are written from templates, and say so."
+        else (
+            "No model is in use (Models, Ctrl+M): the answers are written from templates, and"
+            " say so."
+        )
     )
     return f"{_ASK}\n{writes}"
 
@@ -105,7 +113,8 @@ ANSWERS: dict[Decision, Choice] = {
     "once": Choice("Allow once", "Do it now, this time", "Allowed once."),
     "session": Choice(
         "Allow for this session",
-        "Do it now; until this window is closed, do the like at once where it is asked for in plain words",
+        "Do it now; until this window is closed, do the like at once where it is asked for in plain"
+        " words",
         "Allowed, and the like of it until this window is closed.",
     ),
     "never": Choice(

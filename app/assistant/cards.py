@@ -1,4 +1,5 @@
-"""The card of a proposal: what would be done, what would come of it, and the three answers a person can give."""
+"""The card of a proposal: what would be done, what would come of it, and the three answers a
+person can give."""
 
 from __future__ import annotations
 
@@ -86,7 +87,8 @@ NONE = "none"
 
 
 class ChoiceCard(QFrame):
-    """Emits `chosen` with the number of a choice, from "1", or with "none". Plain text only: names in it are foreign."""
+    """Emits `chosen` with the number of a choice, from "1", or with "none". Plain text only:
+    names in it are foreign."""
 
     chosen = Signal(str)
 

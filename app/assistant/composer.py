@@ -1,4 +1,5 @@
-"""Below the conversation: the prompt, what can be asked with one press, and where the answer is being written."""
+"""Below the conversation: the prompt, what can be asked with one press, and where the answer is
+being written."""
 
 from __future__ import annotations
 

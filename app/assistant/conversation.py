@@ -1,4 +1,5 @@
-"""A conversation with the assistant: what was said, by whom, in which branches, and how far the answer is."""
+"""A conversation with the assistant: what was said, by whom, in which branches, and how far the
+answer is."""
 
 from __future__ import annotations
 
@@ -54,7 +55,8 @@ _NUMBERS = itertools.count(1)
 
 
 class Conversation:
-    """A tree of messages, of which one way down is shown; at most the last one of those is being written."""
+    """A tree of messages, of which one way down is shown; at most the last one of those is being
+    written."""
 
     def __init__(self, saved: SavedConversation | None = None) -> None:
         """Raises ValueError where the messages of `saved` are no tree."""
@@ -96,8 +98,9 @@ class Conversation:
     ) -> int:
         """Your words, and room for the answer, by whose number it is told (not the message's).
 
-        `instead`: they branch off where this message of yours stands. `meant`: they choose what was asked back. Raises UserError while
-        another answer is awaited, and where there is no room for more.
+        `instead`: they branch off where this message of yours stands. `meant`: they choose what was
+        asked back. Raises UserError while another answer is awaited, and where there is no room for
+        more.
         """
         self._check()
         parent = (
@@ -123,7 +126,8 @@ class Conversation:
         return self.tree.message(self.tree.parent(answer))
 
     def asked(self, answer: int) -> tuple[str, ToolCall | None]:
-        """What an answer is asked for by: your words; where you chose what they mean, those before the choice, and what you chose."""
+        """What an answer is asked for by: your words; where you chose what they mean, those
+        before the choice, and what you chose."""
         question = self.tree.parent(answer)
         message = self.tree.message(question)
         return (
@@ -133,7 +137,8 @@ class Conversation:
         )
 
     def turns(self) -> tuple[str, ...]:
-        """What was chatted before the answer that is awaited, yours and the model's in turn: what is no chat stays out of it."""
+        """What was chatted before the answer that is awaited, yours and the model's in turn:
+        what is no chat stays out of it."""
         *before, (question, _) = zip(self.messages[::2], self.messages[1::2], strict=True)
         chatted = [
             (said.text, answer.text)
@@ -144,14 +149,16 @@ class Conversation:
 
     @property
     def rate(self) -> float | None:
-        """Pieces a second of the answer that is being written; None while too few have come to tell."""
+        """Pieces a second of the answer that is being written; None while too few have come to
+        tell."""
         count, first, last = self._pieces
         return (
             (count - 1) / (last - first) if self.busy and count > _FEWEST and last > first else None
         )
 
     def decide(self, answer: int, how: Decision) -> int:
-        """Your word on what an answer proposes, and room for what comes of it; as `ask`. Raises UserError where it was given already."""
+        """Your word on what an answer proposes, and room for what comes of it; as `ask`. Raises
+        UserError where it was given already."""
         message = self.tree.message(answer)
         if message.proposal is None or message.decision:
             raise UserError("this was decided already")
@@ -165,7 +172,8 @@ class Conversation:
         self.tree.choose(siblings[(siblings.index(number) + by) % len(siblings)])
 
     def cut(self, number: int) -> RemovedMessages:
-        """Take a message out, with all that followed it. Raises UserError where that is being written."""
+        """Take a message out, with all that followed it. Raises UserError where that is being
+        written."""
         if self.busy:
             raise UserError("stop the answer that is being written first")
         return self.tree.cut(number)
@@ -238,14 +246,16 @@ def _ended(node: MessageNode) -> MessageNode:
 
 
 def exported(conversation: Conversation, file: str) -> str:
-    """The text of a file by what its name ends with. Raises UserError for another ending than .md and .json."""
+    """The text of a file by what its name ends with. Raises UserError for another ending than
+    .md and .json."""
     suffix = Path(file).suffix.lower()
     if suffix == ".md":
         return as_markdown(conversation)
     if suffix == ".json":
         return as_json(conversation)
     raise UserError(
-        f"the file's name must end with .md or .json, which says the format; got {Path(file).name!r}"
+        "the file's name must end with .md or .json, which says the format; got"
+        f" {Path(file).name!r}"
     )
 
 
@@ -280,7 +290,8 @@ def _markdown(message: Message) -> str:
 
 
 def code_blocks(markdown: str) -> tuple[str, ...]:
-    """The fenced code in a text, without its fences. A fence that is not closed yet goes to the end."""
+    """The fenced code in a text, without its fences. A fence that is not closed yet goes to the
+    end."""
     found: list[list[str]] = []
     fence = ""
     for line in markdown.splitlines():

@@ -1,4 +1,5 @@
-"""The conversation, however long: only the messages that can be seen have widgets, and these are used again for others."""
+"""The conversation, however long: only the messages that can be seen have widgets, and these are
+used again for others."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ from app.widgets import theme
 
 Keeps = Literal["question", "end", "place"]
 _GUESS, _LINE, _CHARACTER = 64, 18, 7
-"""Height of a message without its text, and of a line; width of a character: until it is seen, in pixels."""
+"""Height of a message without its text, and of a line; width of a character: until it is seen,
+in pixels."""
 _TRIES = 8
 _STEP = 60
 
@@ -30,7 +32,8 @@ class MessageList(QAbstractScrollArea):
     def __init__(self) -> None:
         super().__init__()
         self.keeps: Keeps = "question"
-        """What stays in view while the conversation grows: the last question on top, its end, or what the user scrolled to."""
+        """What stays in view while the conversation grows: the last question on top, its end, or
+        what the user scrolled to."""
         self._conversation = Conversation()
         self._numbers: list[int] = []
         self._heights: dict[int, int] = {}
@@ -75,7 +78,8 @@ class MessageList(QAbstractScrollArea):
     def recolor(self) -> None:
         """Draw all anew: the colours have changed."""
         while self._free:
-            self._free.pop().deleteLater()  # what is hidden gets its new style only as it is shown, too late to be measured
+            # what is hidden gets its new style only as it is shown, too late to be measured
+            self._free.pop().deleteLater()
         for message_view in self._used.values():
             message_view.recolor()
         self._arrange()
@@ -138,7 +142,8 @@ class MessageList(QAbstractScrollArea):
             self.verticalScrollBar().setValue(position)
 
     def _arrange(self) -> None:
-        """Measure what can be seen until nothing changes any more, then put every message in its place."""
+        """Measure what can be seen until nothing changes any more, then put every message in its
+        place."""
         if self._arranging or not self.isVisible():
             return
         self._arranging = True
@@ -182,7 +187,8 @@ class MessageList(QAbstractScrollArea):
         return next((n for n in reversed(self._numbers) if tree.message(n).author == "you"), 0)
 
     def _seen(self) -> list[int]:
-        """Which messages can be seen, with one before and one after them, so that the Tab key finds these."""
+        """Which messages can be seen, with one before and one after them, so that the Tab key
+        finds these."""
         if not self._numbers:
             return []
         start = self.verticalScrollBar().value()
@@ -217,7 +223,8 @@ class MessageList(QAbstractScrollArea):
         return siblings.index(number) + 1, len(siblings)
 
     def _stack(self, since: int) -> None:
-        """Sum up the heights from a message on; those never seen are guessed from the length of their text."""
+        """Sum up the heights from a message on; those never seen are guessed from the length of
+        their text."""
         tops = self._tops[: since + 1]
         for number in self._numbers[since:]:
             if number not in self._heights:

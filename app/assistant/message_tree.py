@@ -1,4 +1,5 @@
-"""Messages as a tree: an edited question and a second answer are siblings of the first, and one way down is shown."""
+"""Messages as a tree: an edited question and a second answer are siblings of the first, and one
+way down is shown."""
 
 from __future__ import annotations
 
@@ -49,7 +50,8 @@ class MessageTree:
     def __init__(
         self, nodes: Iterable[MessageNode] = (), chosen: dict[int, int] | None = None
     ) -> None:
-        """`chosen`: of what follows a message, which one is shown. Raises ValueError where the nodes are no tree."""
+        """`chosen`: of what follows a message, which one is shown. Raises ValueError where the
+        nodes are no tree."""
         self._nodes: dict[int, MessageNode] = {}
         self._after: dict[int, list[int]] = {ROOT: []}
         self._chosen = dict(chosen or {})
@@ -57,7 +59,8 @@ class MessageTree:
         for node in nodes:
             if node.id in self._after or node.parent not in self._after:
                 raise ValueError(
-                    f"message {node.id} follows message {node.parent}, which is not there, or is there twice"
+                    f"message {node.id} follows message {node.parent}, which is not there, or is"
+                    " there twice"
                 )
             self._put(node, len(self._after[node.parent]))
 
@@ -157,7 +160,8 @@ UNCHECKED = "free chat, not checked against facts"
 
 
 class Curve(msgspec.Struct, frozen=True):
-    """How a value that an answer tells went over the time that it tells of: the device's own readings, decimated."""
+    """How a value that an answer tells went over the time that it tells of: the device's own
+    readings, decimated."""
 
     title: str
     unit: str

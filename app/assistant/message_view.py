@@ -1,4 +1,5 @@
-"""One message of the conversation: its text, who wrote it, what it rests on, and what can be done with it."""
+"""One message of the conversation: its text, who wrote it, what it rests on, and what can be
+done with it."""
 
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ _FOOTER = 20
 class MessageView(QFrame):
     """Emits `acted` with what is wanted.
 
-    copy, code, report, edit, again, delete, earlier, later, cpu; of a proposal once, session, never; of choices 1, 2, 3, none.
+    copy, code, report, edit, again, delete, earlier, later, cpu; of a proposal once, session,
+    never; of choices 1, 2, 3, none.
     """
 
     acted = Signal(str)
@@ -227,7 +229,8 @@ class MessageView(QFrame):
 
 
 def _note(message: Message) -> str:
-    """Why it waits or failed; and of whatever free chat wrote, though it was stopped, that nothing checked it."""
+    """Why it waits or failed; and of whatever free chat wrote, though it was stopped, that
+    nothing checked it."""
     note = message.note or ("writes …" if message.state == "writing" else "")
     if message.wants != "chat" or message.author == "you" or not message.text or UNCHECKED in note:
         return note

@@ -190,7 +190,8 @@ class AssistantPage(QWidget):
         if self._unread:
             self._read_presets()
             self.view.composer.say(
-                "Your presets could not be read, so these cannot be edited; they are read once more now."
+                "Your presets could not be read, so these cannot be edited; they are read once more"
+                " now."
             )
             return
         self.stack.setCurrentWidget(self.presets)

@@ -1,6 +1,8 @@
-"""The files of conversations: one a conversation, readable by their owner only, written whole or not at all.
+"""The files of conversations: one a conversation, readable by their owner only, written whole or
+not at all.
 
-The first window of a user keeps them; a second one reads and does not write, so that neither overwrites what the other was told.
+The first window of a user keeps them; a second one reads and does not write, so that neither
+overwrites what the other was told.
 """
 
 from __future__ import annotations
@@ -61,7 +63,8 @@ class SessionFiles:
         self.notice = ""
         self._lock: int | None = None
         self._unread = ""
-        """Why the presets could not be read: whoever edits others must not have them written over these."""
+        """Why the presets could not be read: whoever edits others must not have them written
+        over these."""
 
     @property
     def folder(self) -> Path:
@@ -88,7 +91,8 @@ class SessionFiles:
         data = msgspec.json.encode(saved)
         if len(data) > LARGEST:
             raise UserError(
-                f"this conversation is larger than {LARGEST >> 20} MiB, and what is said now is not kept; begin a new one"
+                f"this conversation is larger than {LARGEST >> 20} MiB, and what is said now is not"
+                " kept; begin a new one"
             )
         self._write(self._file(saved.key), data)
         files = self._files()
@@ -128,7 +132,8 @@ class SessionFiles:
     def save_presets(self, presets: tuple[Preset, ...]) -> None:
         if self._unread:
             raise UserError(
-                f"{self._unread}. Your presets in it are not written over by others; try again later"
+                f"{self._unread}. Your presets in it are not written over by others; try again"
+                " later"
             )
         self._write(self.folder / "presets.json", msgspec.json.format(msgspec.json.encode(presets)))
 
@@ -202,7 +207,8 @@ class SessionFiles:
         except BlockingIOError as e:
             os.close(fd)
             raise UserError(
-                "another window of GPU Deck keeps the conversations; what is said in this one is not kept"
+                "another window of GPU Deck keeps the conversations; what is said in this one is"
+                " not kept"
             ) from e
         self._lock = fd
 

@@ -32,7 +32,8 @@ _NAMED = 2
 
 @dataclass(frozen=True)
 class JobRow:
-    """One job in the table. Every cell is text; `share` (0 to 1) asks for a progress bar behind it."""
+    """One job in the table. Every cell is text; `share` (0 to 1) asks for a progress bar behind
+    it."""
 
     id: int
     name: str

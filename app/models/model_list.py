@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 _AT_ONCE_S = 0.05
 CAN = (
-    "It answers what it has tools for: the GPUs and jobs now and in the past, why a job waits, energy, reports, housekeeping, and what is "
-    "to be done with jobs, as proposals."
+    "It answers what it has tools for: the GPUs and jobs now and in the past, why a job waits,"
+    " energy, reports, housekeeping, and what is to be done with jobs, as proposals."
 )
 """What a small model can do."""
 
@@ -56,7 +56,10 @@ def needs(model: Model, snapshot: Snapshot | None) -> str:
     ]
     if not free:
         return text
-    return f"{text} ({memory(max(free))} is free there now{'' if max(free) > model.needs['cuda'] else ': too little'})"
+    return (
+        f"{text} ({memory(max(free))} is free there"
+        f" now{'' if max(free) > model.needs['cuda'] else ': too little'})"
+    )
 
 
 def details(model: Model) -> str:
@@ -75,7 +78,10 @@ def chat_offer(models: Sequence[Model], used: str) -> tuple[bool, str]:
     if model is None or model.problem:
         return (
             False,
-            f"Free chat needs a model of {significant(LARGE / 1e6)} M parameters or more; choose one under Models.",
+            (
+                f"Free chat needs a model of {significant(LARGE / 1e6)} M parameters or more;"
+                " choose one under Models."
+            ),
         )
     if not model.large:
         return (
@@ -84,14 +90,18 @@ def chat_offer(models: Sequence[Model], used: str) -> tuple[bool, str]:
         )
     return (
         True,
-        f"Talk to {model.name} as it is. It sees nothing of this machine, and nothing it says is checked against facts.",
+        (
+            f"Talk to {model.name} as it is. It sees nothing of this machine, and nothing it says"
+            " is checked against facts."
+        ),
     )
 
 
 def speed_text(speed: ModelSpeed) -> str:
     """What a benchmark found, in a line."""
     rates = [
-        f"{what} {significant(rate.median)} tok/s (from {significant(rate.low)} to {significant(rate.high)})"
+        f"{what} {significant(rate.median)} tok/s (from {significant(rate.low)} to"
+        f" {significant(rate.high)})"
         for what, rate in (("decodes", speed.decode), ("reads prompts at", speed.prefill))
     ]
     loaded = (

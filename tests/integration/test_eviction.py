@@ -55,7 +55,8 @@ memory."""
 
 @pytest.fixture(scope="module")
 def gpu(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Return the folder that is the GPU of this module's daemon: processes on it have a file there."""
+    """Return the folder that is the GPU of this module's daemon: processes on it have a file
+    there."""
     folder = tmp_path_factory.mktemp("gpu")
     with (
         pytest.MonkeyPatch.context() as patch,
