@@ -1,6 +1,6 @@
 """The progress protocol: a job may print a line that holds nothing but a JSON object like
 
-    {"gpudeck": "progress", "done": 3, "total": 10, "note": "timing", "flops": 1.2e13, "time": 1.7e9}
+    {"gpudeck": "progress", "done": 3, "total": 10, "note": "time", "flops": 1.2e13, "time": 1.7e9}
 
 `flops` counts up over the job's life; `time` is in seconds since the epoch. All fields but
 `gpudeck`, `done` and `total` are optional. The bars of tqdm are read, too, for jobs that do not use

@@ -14,7 +14,7 @@ sends warps to their parts of the kernel; `hand-over`, a word that an mbarrier g
 functions named in HAND_OVERS; anything else is a failure. That the barriers are right is shown by
 `make emulation`, which runs the same source under every order of events that it draws, and finds
 the defects that are planted.
-"""
+"""  # noqa: E501
 
 from __future__ import annotations
 

@@ -196,7 +196,7 @@ def test_the_daemon_gives_page_after_page(clean_qt, qtbot, tmp_path):
         link.stop()
 
 
-def test_a_job_that_was_found_waiting_is_gone_from_those_that_wait_once_a_snapshot_told_that_it_ended(
+def test_a_job_that_was_found_waiting_is_gone_from_those_that_wait_once_a_snapshot_told_that_it_ended(  # noqa: E501
     fed, page, qtbot
 ):
     page.kinds.setCurrentText("Waiting")

@@ -154,8 +154,8 @@ def test_parts_are_requested_while_the_page_is_visible(fed):
     fed.window.show_device(device)
     assert fed.asked == [GetDetails()]
     parts = (
-        Part("link", "NVLink 0", {"nvlink_rx": 2.5e9, "nvlink_errors": 3.0}, {"nvlink_tx": "not known yet"}, {"state": "up"}),
-        Part("instance", "MIG 1g.10gb", {"mem_used": 2**30, "mem_total": 10 * 2**30}, {}, {"uuid": "MIG-1"}),
+        Part("link", "NVLink 0", {"nvlink_rx": 2.5e9, "nvlink_errors": 3.0}, {"nvlink_tx": "not known yet"}, {"state": "up"}),  # noqa: E501
+        Part("instance", "MIG 1g.10gb", {"mem_used": 2**30, "mem_total": 10 * 2**30}, {}, {"uuid": "MIG-1"}),  # noqa: E501
         *(Part("core", f"core {i}", {"util": 10.0 * i}) for i in range(10)),
         Part("sensor", "coretemp Package", {"temp": 61.0}),
     )  # fmt: skip

@@ -71,7 +71,7 @@ def column(page, name):
 def test_each_process_is_described(page):
     train, draw, stranger = shown(page)
     assert train == [
-        "GPU 0", "4711", "ada", "3", "40.0 GiB", "87 %", "1 h 00 min", "compute", "0123456789ab", "python train.py --epochs 3",
+        "GPU 0", "4711", "ada", "3", "40.0 GiB", "87 %", "1 h 00 min", "compute", "0123456789ab", "python train.py --epochs 3",  # noqa: E501
     ]  # fmt: skip
     assert draw[:5] == ["GPU 0", "812", "root", "", "200 MiB"]
     assert stranger[:7] == ["GPU 1", "99", "?", "", "N/A", "N/A", "?"]

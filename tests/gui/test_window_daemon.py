@@ -157,7 +157,7 @@ def test_a_grid_too_large_for_a_snapshot_is_fetched_shown_and_saved(desktop, qtb
     window, page = desktop.window, desktop.window.workloads
     code = (
         "import os, pathlib, sys;"
-        " pathlib.Path(os.environ['GPUDECK_RESULT']).write_bytes(pathlib.Path(sys.argv[1]).read_bytes())"
+        " pathlib.Path(os.environ['GPUDECK_RESULT']).write_bytes(pathlib.Path(sys.argv[1]).read_bytes())"  # noqa: E501
     )
     (tmp_path / "made.json").write_bytes(msgspec.json.encode(snapshots.grid()))
     with Client() as client:

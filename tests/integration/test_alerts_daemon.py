@@ -107,8 +107,8 @@ def test_a_webhook_that_hangs_delays_nobody(capped_home: Path, hook: Hook) -> No
     ] == []
 
 
-@pytest.mark.parametrize("changes", [{"webhook": "file:///etc/passwd"}, {"webhook": "ftp://x/y"}, {"quiet_hours": "25:00-07:00"},
-                                     {"alert_memory": -1.0}, {"alert_memory": "often"}])  # fmt: skip
+@pytest.mark.parametrize("changes", [{"webhook": "file:///etc/passwd"}, {"webhook": "ftp://x/y"}, {"quiet_hours": "25:00-07:00"},  # noqa: E501
+                                     {"alert_memory": -1.0}, {"alert_memory": "often"}])  # fmt: skip  # noqa: E501
 def test_meaningless_settings_are_refused(changes: dict[str, str | float]) -> None:
     with pytest.raises(UserError):
         settings.changed(Settings(), dict(changes))

@@ -171,7 +171,7 @@ def test_a_killed_runner_means_lost_and_its_processes_are_gone(
         import os, subprocess, sys, time
         child = subprocess.Popen([sys.executable, "-S", "-c", "import time; time.sleep(600)"], start_new_session=True)
         print(os.getpid(), child.pid, flush=True)
-        time.sleep(600)"""
+        time.sleep(600)"""  # noqa: E501
     with Client() as deck:
         job = ready(deck).submit(python(code), gpus=1)
         waiting = deck.submit(["true"], gpus=1)
@@ -334,7 +334,7 @@ def test_a_bug_ends_the_daemon_and_is_logged(cpu_home: Path) -> None:
         from scheduler.daemon import daemon
         from scheduler.protocol import paths
         daemon.Monitor.set_devices = lambda self, devices: 1 / 0
-        sys.exit(run_single_instance(BackgroundProcess("the daemon", paths.daemon_lock(), paths.daemon_socket(), paths.daemon_log()), daemon.serve))"""
+        sys.exit(run_single_instance(BackgroundProcess("the daemon", paths.daemon_lock(), paths.daemon_socket(), paths.daemon_log()), daemon.serve))"""  # noqa: E501
     ended = subprocess.run(
         [sys.executable, "-P", "-c", code], capture_output=True, text=True, timeout=30, check=False
     )

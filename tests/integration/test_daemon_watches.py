@@ -148,7 +148,7 @@ def test_a_slow_subscriber_delays_nobody_and_gets_the_newest_snapshot(shared: Cl
 def test_a_malformed_request_gets_an_error_and_the_connection_lives(shared: Client) -> None:
     connection = Connection(paths.daemon_socket(), timeout=10.0)
     hostile = [
-        b"", b"hello", b"\xff\xfe", b"{}", b"[]", b'{"type":"nonsense"}', b'{"type":"submit"}', b'{"type":"job","job":"x"}',
+        b"", b"hello", b"\xff\xfe", b"{}", b"[]", b'{"type":"nonsense"}', b'{"type":"submit"}', b'{"type":"job","job":"x"}',  # noqa: E501
         b'{"type":"job","job":1.5}', b'{"type":"configure","changes":{"a":null}}', b"[" * 100_000,
         b'{"type":"job","job":1,"x":' + b"[" * 100_000, b'{"type":"job","job":"\xff"}',
     ]  # fmt: skip

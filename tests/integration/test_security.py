@@ -148,7 +148,7 @@ def test_hostile_texts_of_a_job_are_printed_harmlessly(
     code = """if True:
         import json, sys, time
         print(json.dumps({"gpudeck": "progress", "done": 1, "total": 2, "note": sys.argv[1]}), flush=True)
-        time.sleep(0.5); print("bad " + sys.argv[1]); sys.exit(3)"""
+        time.sleep(0.5); print("bad " + sys.argv[1]); sys.exit(3)"""  # noqa: E501
     job = shared.submit(python(code, words), name=f"x{words}y")
     eventually(lambda: "progress" in log_of(job))
     shown = ""

@@ -43,8 +43,8 @@ def runs(*steps: Step, gpu: int = 0, ends: float = 60.0) -> list[Running]:
         ([WHOLE, A], runs(LIGHT), 2, 150, (A, 1)),
     ],
     ids=[
-        "in their order", "no room", "another GPU", "what fits into the time", "its own is its own", "the fullest that has room",
-        "no room for a half", "an empty machine", "alone is alone", "nothing overtakes who waits for an empty machine",
+        "in their order", "no room", "another GPU", "what fits into the time", "its own is its own", "the fullest that has room",  # noqa: E501
+        "no room for a half", "an empty machine", "alone is alone", "nothing overtakes who waits for an empty machine",  # noqa: E501
         "but what ends before it could begin", "who waits in vain holds nobody up",
     ],
 )  # fmt: skip

@@ -361,10 +361,10 @@ def test_the_largest_grid_fits_into_the_file_the_daemon_reads(run):
 
 def test_results_from_before_there_were_cells_are_read():
     old = {
-        "workload": "gemm", "device": "d", "backend": "b", "reason": "r", "params": {"size": 8}, "verdict": "pass",
+        "workload": "gemm", "device": "d", "backend": "b", "reason": "r", "params": {"size": 8}, "verdict": "pass",  # noqa: E501
         "checks": [{"name": "c", "error": 0.1, "bound": 0.2}],
-        "timing": {"median": 1.0, "p50": 1.0, "p95": 2.0, "p99": 3.0, "minimum": 0.5, "maximum": 4.0, "count": 7},
-        "flops": 1.0, "tflops": 1.0, "sustained_tflops": 1.0, "sustained_from": 0.0, "sustained_to": 1.0, "versions": {},
+        "timing": {"median": 1.0, "p50": 1.0, "p95": 2.0, "p99": 3.0, "minimum": 0.5, "maximum": 4.0, "count": 7},  # noqa: E501
+        "flops": 1.0, "tflops": 1.0, "sustained_tflops": 1.0, "sustained_from": 0.0, "sustained_to": 1.0, "versions": {},  # noqa: E501
         "started": 0.0, "ended": 1.0,
     }  # fmt: skip
     read = results.read(msgspec.json.encode(old))

@@ -68,7 +68,7 @@ def test_harmless_text_is_kept() -> None:
     assert scrub(line) == line
 
 
-@given(st.text(alphabet="abcdefghijklmnopqrstuvwxyzABCDEFGH0123456789", min_size=24, max_size=64).filter(
+@given(st.text(alphabet="abcdefghijklmnopqrstuvwxyzABCDEFGH0123456789", min_size=24, max_size=64).filter(  # noqa: E501
     lambda t: any(c.isdigit() for c in t) and any(c.isalpha() for c in t)))  # fmt: skip
 def test_a_long_word_with_digits_is_hidden(word: str) -> None:
     assert word not in scrub(f"got {word}, then failed")

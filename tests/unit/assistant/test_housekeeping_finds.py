@@ -126,7 +126,7 @@ def test_core_dumps_are_recognised_by_name_and_content(place: World) -> None:
     (place.models / "core.pipe").parent.mkdir(exist_ok=True)
     os.mkfifo(place.models / "core.pipe")
     assert names(found(place)) == sorted(
-        ["core", "core.4711", "vgcore.12", "python.core", "core-python-11", "core.big", "kernel.nvcudmp"]
+        ["core", "core.4711", "vgcore.12", "python.core", "core-python-11", "core.big", "kernel.nvcudmp"]  # noqa: E501
     )  # fmt: skip
 
 

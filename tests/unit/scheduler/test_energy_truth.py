@@ -53,7 +53,7 @@ def test_a_counter_that_stands_still_between_its_steps_is_taken_to_rise_evenly()
         joules_at(steps, 0.6)
 
 
-def test_pauses_in_step_with_the_readings_are_told_wrong_and_a_job_that_was_not_read_is_not_told() -> (
+def test_pauses_in_step_with_the_readings_are_told_wrong_and_a_job_that_was_not_read_is_not_told() -> (  # noqa: E501
     None
 ):
     readings = [

@@ -29,8 +29,8 @@ def test_settings_are_the_defaults_until_they_are_saved(home: Path) -> None:
 @pytest.mark.parametrize(
     "content",
     [
-        b"", b"{", b"[]", b"null", b'{"sourec": "cpu"}', b'{"telemetry_hz": "fast"}', b'{"telemetry_hz": 1000}', b'{"telemetry_hz": 0}',
-        b'{"theme": "pink"}', b'{"idle_dwell_s": -1}', b'{"idle_dwell_s": 301}', b"\xff\xfe", b'{"source": "\xff"}', b"[" * 100_000,
+        b"", b"{", b"[]", b"null", b'{"sourec": "cpu"}', b'{"telemetry_hz": "fast"}', b'{"telemetry_hz": 1000}', b'{"telemetry_hz": 0}',  # noqa: E501
+        b'{"theme": "pink"}', b'{"idle_dwell_s": -1}', b'{"idle_dwell_s": 301}', b"\xff\xfe", b'{"source": "\xff"}', b"[" * 100_000,  # noqa: E501
     ],
 )  # fmt: skip
 def test_a_file_that_does_not_parse_is_reported_with_advice(home: Path, content: bytes) -> None:

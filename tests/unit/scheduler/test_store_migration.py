@@ -26,7 +26,7 @@ CREATE INDEX samples_by_time ON samples (time);
 CREATE TABLE queue (paused INTEGER NOT NULL);
 INSERT INTO queue VALUES (1);
 PRAGMA user_version = 1;
-"""
+"""  # noqa: E501
 
 
 @pytest.fixture(autouse=True)
@@ -43,7 +43,7 @@ def old(tmp_path: Path) -> Path:
     file = folder / "gpudeck.sqlite"
     db = sqlite3.connect(file)
     db.executescript(SCHEMA_1)
-    spec = b'{"argv":["true"],"name":"old","cwd":"/","env":{},"gpus":1,"workload":null,"params":{},"kind":"nvidia"}'
+    spec = b'{"argv":["true"],"name":"old","cwd":"/","env":{},"gpus":1,"workload":null,"params":{},"kind":"nvidia"}'  # noqa: E501
     for status, state in (
         ("queued", b'{"type":"queued","reason":"x"}'),
         ("cancelled", b'{"type":"cancelled","at":9.0}'),

@@ -16,7 +16,7 @@ XML = """<?xml version="1.0" ?><!DOCTYPE nvidia_smi_log SYSTEM "nvsmi_device_v12
 <fan_speed>N/A</fan_speed><performance_state>P2</performance_state><ecc_mode><current_ecc>Enabled</current_ecc></ecc_mode>
 <fb_memory_usage><total>81559 MiB</total><used>6382 MiB</used></fb_memory_usage>
 <pci><pci_gpu_link_info><link_widths><current_link_width>16x</current_link_width></link_widths></pci_gpu_link_info>
-<rx_util>2000 KB/s</rx_util></pci></gpu></nvidia_smi_log>"""
+<rx_util>2000 KB/s</rx_util></pci></gpu></nvidia_smi_log>"""  # noqa: E501
 DMON = """# gpu    pwr  gtemp     sm   mclk  rxpci
 # Idx      W      C      %    MHz   MB/s
     0    146     54      -   2619     12
