@@ -1,1 +1,1 @@
-"""The Assistant page: conversations, answers and proposals."""
+"""Show the assistant page: conversations, answers and proposals."""

@@ -1,5 +1,4 @@
-"""How the values that an answer tells went: read from the daemon's history of the same device
-over the same time."""
+"""Find the readings behind the values of an answer in the daemon's history."""
 
 from __future__ import annotations
 
@@ -15,31 +14,29 @@ from scheduler.client import Client
 from scheduler.protocol.devices import Device
 from scheduler.protocol.fields import FIELDS
 
-MOST = 4
+MAX_CURVES = 4
 """Curves below one answer."""
 POINTS = 120
 SPAN_S = 600.0
-"""How far back a curve goes where the answer is about no stretch of time."""
+"""Length of a curve, in seconds, if the answer names no time."""
 
 
 def named_readings(facts: Iterable[Fact], text: str) -> tuple[tuple[str, str], ...]:
-    """Subject and field of the readings whose values stand in the text, in its order, at most
-    MOST."""
+    """Return the subject and the field of the readings in a text, in its order."""
     places: dict[tuple[str, str], int] = {}
     for fact in facts:
         parts = fact.name.split(".")
         if len(parts) < 2 or parts[1] not in FIELDS_SPAN or not isinstance(fact.value, int | float):
             continue
-        if found := re.search(
-            rf"(?<![\w.]){re.escape(fact.said)}(?!\w)", text
-        ):  # 0 % does not stand in 100 %
+        # 0 % is no part of 100 %
+        if found := re.search(rf"(?<![\w.]){re.escape(fact.said)}(?!\w)", text):
             key = parts[0], parts[1]
             places[key] = min(found.start(), places.get(key, found.start()))
-    return tuple(sorted(places, key=places.__getitem__))[:MOST]
+    return tuple(sorted(places, key=places.__getitem__))[:MAX_CURVES]
 
 
 def find_curves(client: Client, facts: Sequence[Fact], text: str) -> tuple[Curve, ...]:
-    """One for each of those of which the daemon keeps readings of that time."""
+    """Return a curve for each reading in the text of which the daemon has a history."""
     wanted = named_readings(facts, text)
     if not wanted:
         return ()

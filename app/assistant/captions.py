@@ -1,5 +1,4 @@
-"""What is said beside an answer: who wrote it and how fast, where the model is, from where to
-where a curve went."""
+"""Write the texts beside messages: writers, speeds, sources, and the answers to a proposal."""
 
 from __future__ import annotations
 
@@ -16,14 +15,13 @@ if TYPE_CHECKING:
     from app.assistant.conversation import Conversation
 
 _ASK = (
-    "Ask what happened on your GPUs, or have a brief of the last ten minutes written.\n"
-    "Every number in an answer comes from what was measured; its sources can be opened below it."
+    "Ask what happened on your GPUs, or for a brief of the last ten minutes.\n"
+    "Every number in an answer was measured; its sources are listed below it."
 )
 
 
-def told(message: Message) -> str:
-    """written by model tiny · 84 tokens in 2.1 s on cpu · 12:03 · answer device. What is last is
-    cut off first."""
+def writer_text(message: Message) -> str:
+    """Return a line such as "written by model tiny · 84 tokens in 2.1 s on cpu · 12:03"."""
     parts = [f"written by {message.writer}"] if message.writer else []
     if message.tokens and message.seconds > 0:
         where = f" on {message.device}" if message.device else ""
@@ -41,99 +39,92 @@ def told(message: Message) -> str:
 
 
 def pace(conversation: Conversation, snapshot: Snapshot | None) -> str:
-    """How fast it writes, and where."""
+    """Return how fast the model writes, and where."""
     rate = conversation.rate
-    where = whereabouts(snapshot)
+    where = _model_text(snapshot)
     return where if rate is None else f"about {significant(rate)} tok/s · {where}"
 
 
-def whereabouts(snapshot: Snapshot | None) -> str:
-    """Who writes, on what, and what becomes of it when a job comes."""
+def _model_text(snapshot: Snapshot | None) -> str:
+    """Return which model writes, and on which device."""
     if snapshot is None:
         return "the daemon does not answer yet"
     settings = snapshot.settings
     if not settings.model:
-        return "templates write; no model is in use"
+        return "no model is in use; templates write the answers"
     leased = [device_label(state.device) for state in snapshot.devices if state.leased]
     if leased:
-        return (
-            f"the assistant has {', '.join(leased)} by lease; a job that needs it takes it back at"
-            " once"
-        )
+        return f"the assistant uses {', '.join(leased)} until a job needs it"
     if settings.model_device == "cuda":
         busy = [state.use.reason for state in snapshot.devices if isinstance(state.use, Busy)]
         return (
             f"the GPU is busy ({busy[0]})"
             if busy and len(busy) == len(snapshot.devices)
-            else "holds no GPU; leased when it is asked"
+            else "uses a GPU while it answers"
         )
-    return f"{name_of(settings.model)} on the CPU; holds no GPU"
+    return f"{name_of(settings.model)} on the CPU"
 
 
-def opening(snapshot: Snapshot | None) -> str:
-    """What an empty conversation says."""
+def empty_text(snapshot: Snapshot | None) -> str:
+    """Return the text of an empty conversation."""
     model = snapshot.settings.model if snapshot is not None else ""
     writes = (
-        f"{name_of(model)} writes what it can, a template the rest; each answer says which."
+        f"{name_of(model)} writes the answers, or else templates; each answer says which."
         if model
-        else (
-            "No model is in use (Models, Ctrl+M): the answers are written from templates, and"
-            " say so."
-        )
+        else "No model is in use, so templates write the answers. Choose a model with Ctrl+M."
     )
     return f"{_ASK}\n{writes}"
 
 
-def summary_of(curve: Curve) -> str:
-    """33 to 66 °C."""
+def curve_range(curve: Curve) -> str:
+    """Return the lowest and the highest value, such as "33 to 66 °C"."""
     known = [v for v in curve.values if v is not None]
     low, high = min(known), max(known)
     words = significant(low) if low == high else f"{significant(low)} to {significant(high)}"
     return f"{words} {curve.unit}".strip()
 
 
-def stretch_of(curve: Curve) -> str:
-    """12:03:05 to 12:13:05."""
+def curve_time(curve: Curve) -> str:
+    """Return the time of a curve, such as "12:03:05 to 12:13:05"."""
     first, last = (
         time.strftime("%H:%M:%S", time.localtime(at)) for at in (curve.times[0], curve.times[-1])
     )
     return f"{first} to {last}"
 
 
-class Choice(NamedTuple):
-    """One of the answers."""
+class ProposalAnswer(NamedTuple):
+    """Describe a decision that the user can make."""
 
     title: str
     help: str
-    given: str
-    """What is said once it was given."""
+    result: str
+    """The text that is shown after the decision."""
 
 
-ANSWERS: dict[Decision, Choice] = {
-    "once": Choice("Allow once", "Do it now, this time", "Allowed once."),
-    "session": Choice(
+ANSWERS: dict[Decision, ProposalAnswer] = {
+    "once": ProposalAnswer("Allow once", "Do it now", "Allowed once."),
+    "session": ProposalAnswer(
         "Allow for this session",
-        "Do it now; until this window is closed, do the like at once where it is asked for in plain"
-        " words",
-        "Allowed, and the like of it until this window is closed.",
+        "Do it now, and do the same at once when you ask for it plainly, until the window closes",
+        "Allowed until this window is closed.",
     ),
-    "never": Choice(
+    "never": ProposalAnswer(
         "Never",
-        "Do not do it, and never propose it again (Settings, Never proposed, takes that back)",
-        "Refused, for good.",
+        "Do not do it, and never propose it again. To undo this, see Settings, Never proposed",
+        "Refused for good.",
     ),
 }
 
 
 def standing(proposal: Proposal, decision: str, now: float) -> str:
-    """What became of it; or that nothing is done yet."""
+    """Return what became of a proposal, or that nothing was done yet."""
     if decision in ANSWERS:
-        return next(choice.given for how, choice in ANSWERS.items() if how == decision)
+        return next(answer.result for name, answer in ANSWERS.items() if name == decision)
     if proposal.expires <= now:
-        return "This proposal has expired, and nothing was done. Ask again."
-    return " ".join(filter(None, (proposal.note, "Nothing is done before you allow it.")))
+        return "This proposal has expired. Nothing was done. Ask again."
+    return " ".join(filter(None, (proposal.note, "Nothing is done until you allow it.")))
 
 
-def said(proposal: Proposal, how: Decision) -> str:
-    """The answer, as your words in the conversation."""
-    return f"{ANSWERS[how].title}: {proposal.title}"
+def decision_text(proposal: Proposal, decision: Decision) -> str:
+    """Return the decision as a message of the user."""
+    return f"{ANSWERS[decision].title}: {proposal.title}"

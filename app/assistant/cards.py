@@ -1,5 +1,4 @@
-"""The card of a proposal: what would be done, what would come of it, and the three answers a
-person can give."""
+"""Show cards below a message: a proposal to decide on, meanings to choose from, an undo."""
 
 from __future__ import annotations
 
@@ -17,9 +16,10 @@ from assistant.tools.proposal import Decision, Proposal
 
 
 class ProposalCard(QFrame):
-    """Emits `decided` with once, session or never. Plain text only: names in it are foreign."""
+    """Show what the assistant proposes, as plain text, with the three possible decisions."""
 
     decided = Signal(str)
+    """The user decided: once, session or never."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -29,7 +29,7 @@ class ProposalCard(QFrame):
         self.effect = label(wrap=True)
         self.details = label(size="small", meaning="muted", wrap=True)
         self.standing = label(size="small", meaning="muted", wrap=True)
-        self.buttons = {how: self._answer(how) for how in ANSWERS}
+        self.buttons = {decision: self._make_button(decision) for decision in ANSWERS}
         self._expiry = QTimer(self)
         self._expiry.setSingleShot(True)
         self._expiry.timeout.connect(lambda: self.show_proposal(self._proposal, ""))
@@ -44,7 +44,7 @@ class ProposalCard(QFrame):
         self.hide()
 
     def show_proposal(self, proposal: Proposal | None, decision: str) -> None:
-        """`decision`: the answer that was given; empty until there is one."""
+        """Show a proposal; `decision` is empty before the user decides."""
         self._proposal = proposal
         self._expiry.stop()
         self.setVisible(proposal is not None)
@@ -68,18 +68,18 @@ class ProposalCard(QFrame):
             self._expiry.start(round(1000 * left) + 100)
 
     def settle(self) -> None:
-        """Lay itself out at once: its height is asked for before Qt gets to it."""
+        """Lay out the card now, since its height is needed before Qt does it."""
         layout = self.layout()
         assert layout is not None
         layout.activate()
 
-    def _answer(self, how: Decision) -> QPushButton:
+    def _make_button(self, decision: Decision) -> QPushButton:
         made = button(
-            ANSWERS[how].title,
-            kind="primary" if how == "once" else "quiet" if how == "never" else "",
-            tooltip=ANSWERS[how].help,
+            ANSWERS[decision].title,
+            kind={"once": "primary", "never": "quiet"}.get(decision, ""),
+            tooltip=ANSWERS[decision].help,
         )
-        made.clicked.connect(lambda: self.decided.emit(how))
+        made.clicked.connect(lambda: self.decided.emit(decision))
         return made
 
 
@@ -87,10 +87,10 @@ NONE = "none"
 
 
 class ChoiceCard(QFrame):
-    """Emits `chosen` with the number of a choice, from "1", or with "none". Plain text only:
-    names in it are foreign."""
+    """Show what a question may mean, as plain text, with a button for each meaning."""
 
     chosen = Signal(str)
+    """The user chose a meaning by its number, or "none"."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -100,7 +100,7 @@ class ChoiceCard(QFrame):
             name: self._button(name) for name in (*map(str, range(1, MAX_CHOICES + 1)), NONE)
         }
         self.buttons[NONE].setText("None of these")
-        self.buttons[NONE].setToolTip("Say it in other words")
+        self.buttons[NONE].setToolTip("Rephrase the question")
         layout = QVBoxLayout(self)
         layout.setContentsMargins(theme.M, theme.M, theme.M, theme.M)
         layout.setSpacing(theme.S)
@@ -110,19 +110,19 @@ class ChoiceCard(QFrame):
         self.hide()
 
     def show_choices(self, choices: Sequence[Choice]) -> None:
-        """None of them: it is hidden."""
+        """Show these meanings, or hide the card if there are none."""
         self.setVisible(bool(choices))
-        said = {str(number): choice.words for number, choice in enumerate(choices, 1)}
-        self.setAccessibleName("Did you mean: " + "; ".join(said.values()))
+        texts = {str(number): choice.words for number, choice in enumerate(choices, 1)}
+        self.setAccessibleName("Did you mean: " + "; ".join(texts.values()))
         for name, made in self.buttons.items():
-            made.setVisible(name in said or name == NONE)
-            if name in said:
-                made.setText(f"{name}  {said[name]}".replace("&", "&&"))
-                made.setAccessibleName(f"Choose {name}: {said[name]}")
-                made.setToolTip(f"You can type {name}, too")
+            made.setVisible(name in texts or name == NONE)
+            if name in texts:
+                made.setText(f"{name}  {texts[name]}".replace("&", "&&"))
+                made.setAccessibleName(f"Choose {name}: {texts[name]}")
+                made.setToolTip(f"You can also type {name}")
 
     def settle(self) -> None:
-        """Lay itself out at once: its height is asked for before Qt gets to it."""
+        """Lay out the card now, since its height is needed before Qt does it."""
         layout = self.layout()
         assert layout is not None
         layout.activate()
@@ -134,32 +134,33 @@ class ChoiceCard(QFrame):
 
 
 class UndoLine(QWidget):
-    """Hidden until something was deleted."""
+    """Offer to undo the last deletion; hidden before the first one."""
 
     def __init__(self) -> None:
         super().__init__()
         self._undo: Callable[[], None] | None = None
-        self.said = elided(size="small", meaning="muted")
-        self.undo = button("Undo", kind="quiet", tooltip="Bring back what was deleted")
-        self.undo.clicked.connect(self._bring_back)
-        layout = row(self.said, self.undo)
+        self.text = elided(size="small", meaning="muted")
+        self.undo = button("Undo", kind="quiet", tooltip="Restore what was deleted")
+        self.undo.clicked.connect(self._restore)
+        layout = row(self.text, self.undo)
         layout.setStretch(0, 1)
         self.setLayout(layout)
         self.hide()
 
-    def offer(self, said: str, undo: Callable[[], None]) -> None:
-        """Only the last deletion can be undone here."""
+    def offer(self, text: str, undo: Callable[[], None]) -> None:
+        """Show what was deleted; only the last deletion can be undone."""
         self._undo = undo
-        self.said.setText(said)
-        set_tooltip(self.said, said)
+        self.text.setText(text)
+        set_tooltip(self.text, text)
         self.show()
         self.undo.setFocus()
 
     def clear(self) -> None:
+        """Forget the last deletion."""
         self._undo = None
         self.hide()
 
-    def _bring_back(self) -> None:
+    def _restore(self) -> None:
         undo, self._undo = self._undo, None
         self.hide()
         if undo is not None:

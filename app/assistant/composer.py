@@ -1,5 +1,4 @@
-"""Below the conversation: the prompt, what can be asked with one press, and where the answer is
-being written."""
+"""Edit a question below the conversation, and show where the answer is written."""
 
 from __future__ import annotations
 
@@ -15,51 +14,49 @@ from app.widgets.controls import button, elided, label, row, set_text, set_toolt
 
 
 class Composer(QWidget):
-    """Emits `asked` with what was typed; its buttons are the page's to connect."""
+    """Edit a question. The conversation view connects the buttons."""
 
     asked = Signal(str)
-    left = Signal()
-    """A message is not to be edited after all."""
+    """The user asked this question."""
 
     def __init__(self) -> None:
         super().__init__()
         self.input = PromptBox()
-        self.input.setPlaceholderText("Ask something, e.g. how hot did the GPU get?")
+        self.input.setPlaceholderText("Ask a question, such as: how hot did the GPU get?")
         self.input.setAccessibleName("Question")
-        self.input.setAccessibleDescription("Enter asks, Shift+Enter begins another line")
+        self.input.setAccessibleDescription("Enter asks, Shift+Enter starts a new line")
         self.input.entered.connect(self._enter)
         self.send = button("Ask", kind="primary")
         self.send.clicked.connect(self._enter)
-        self.stop = button("Stop", tooltip="End the answer that is being written (Esc)")
+        self.stop = button("Stop", tooltip="Stop the current answer (Esc)")
         self.stop.setShortcut("Esc")
-        self.happened = button("What happened?", tooltip="Ask what went on lately")
+        self.happened = button("What happened?", tooltip="Ask what happened recently")
         self.brief = button(
             "Write a brief",
-            tooltip="A report of the last ten minutes, written once the devices are idle",
+            tooltip="Write a report of the last ten minutes once the devices are idle",
         )
         self.free = button("Free chat", checkable=True)
         """ConversationView to the model as it is, without tools and facts."""
         self.menu = QMenu(self)
-        self.presets = button("Presets", tooltip="Prompts that you use often")
+        self.presets = button("Presets", tooltip="Insert a prompt that you use often")
         self.presets.setMenu(self.menu)
         self.edit_presets = QAction("Edit presets…", self)
-        self.export = button(
-            "Export…", tooltip="Write this conversation to a file: Markdown or JSON"
-        )
+        self.export = button("Export…", tooltip="Save this conversation as Markdown or JSON")
         self.where = elided(size="small", meaning="muted")
-        self.said = elided(size="small", meaning="muted")
-        self.keep_as_it_was = button(
-            "Leave it as it was", kind="quiet", tooltip="Do not edit (Esc)"
+        self.message = elided(size="small", meaning="muted")
+        self.cancel_edit = button(
+            "Cancel editing", kind="quiet", tooltip="Keep the message as it is (Esc)"
         )
-        self.keep_as_it_was.clicked.connect(self.leave_edit)
-        self.keep_as_it_was.setShortcut("Esc")
+        self.cancel_edit.clicked.connect(self.leave_edit)
+        self.cancel_edit.setShortcut("Esc")
         self.editing = QWidget()
         self.instead: int | None = None
-        """The message of yours that is being edited."""
+        """The number of the message that is edited."""
         self._lay_out()
         self.show_presets(PRESETS)
 
     def show_state(self, busy: bool, where: str, exportable: bool) -> None:
+        """Enable what is possible now; `where` describes the model and its device."""
         self.stop.setVisible(busy)
         for made in (self.send, self.happened, self.brief):
             made.setEnabled(not busy)
@@ -69,30 +66,32 @@ class Composer(QWidget):
             set_tooltip(self.where, where)
 
     def offer_chat(self, offered: bool, why: str) -> None:
-        """Free chat is there for large models; `why` it is or is not is told by its tooltip."""
+        """Enable free chat for large models; the tooltip explains `why`."""
         self.free.setEnabled(offered)
         set_tooltip(self.free, why)
         self.free.setAccessibleDescription(why)
         if not offered:
             self.free.setChecked(False)
 
-    def say(self, text: str) -> None:
-        """A line about what was done or could not be done."""
-        set_text(self.said, text)
-        set_tooltip(self.said, text)
-        self.said.setVisible(bool(text))
+    def show_message(self, text: str) -> None:
+        """Show a line about what was done or failed; an empty text hides it."""
+        set_text(self.message, text)
+        set_tooltip(self.message, text)
+        self.message.setVisible(bool(text))
 
     def edit(self, number: int, text: str) -> None:
-        """Let a message of yours be put another way."""
+        """Edit a message of the user."""
         self.instead = number
-        self.take(text)
+        self.insert(text)
         self.editing.show()
 
-    def take(self, text: str) -> None:
+    def insert(self, text: str) -> None:
+        """Put a text into the prompt."""
         self.input.setText(text)
         self.input.setFocus()
 
     def leave_edit(self) -> None:
+        """Stop editing a message."""
         if self.instead is not None:
             self.instead = None
             self.editing.hide()
@@ -100,9 +99,10 @@ class Composer(QWidget):
             self.input.setFocus()
 
     def show_presets(self, presets: tuple[Preset, ...]) -> None:
+        """Offer these presets."""
         self.menu.clear()
         for preset in presets:
-            self.menu.addAction(preset.name.replace("&", "&&"), partial(self.take, preset.text))
+            self.menu.addAction(preset.name.replace("&", "&&"), partial(self.insert, preset.text))
         self.menu.addSeparator()
         self.menu.addAction(self.edit_presets)
 
@@ -112,13 +112,13 @@ class Composer(QWidget):
 
     def _lay_out(self) -> None:
         line = row(
-            label("What you ask now takes another branch there.", size="small", meaning="muted"),
-            self.keep_as_it_was,
+            label("Your new question starts another branch.", size="small", meaning="muted"),
+            self.cancel_edit,
         )
         line.addStretch()
         self.editing.setLayout(line)
         self.editing.hide()
-        self.said.hide()
+        self.message.hide()
         ask = row(self.input, self.stop, self.send)
         ask.setStretch(0, 1)
         below = row(self.happened, self.brief, self.presets, self.export, self.free)
@@ -126,7 +126,7 @@ class Composer(QWidget):
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.setSpacing(theme.S)
-        layout.addWidget(self.said)
+        layout.addWidget(self.message)
         layout.addWidget(self.editing)
         layout.addLayout(ask)
         layout.addLayout(below)
@@ -135,15 +135,15 @@ class Composer(QWidget):
 
 _MOST_LINES = 6
 _AROUND = 14
-"""Border and padding above and below the text together, in pixels."""
+"""Pixels of border and padding above and below the text together."""
 
 
 class PromptBox(QPlainTextEdit):
-    """As high as what is typed, up to a limit."""
+    """Edit text in a box that grows with it, up to a limit."""
 
     entered = Signal()
     recalled = Signal()
-    """The Up key in an empty prompt."""
+    """The user pressed Up in the empty box."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -156,9 +156,11 @@ class PromptBox(QPlainTextEdit):
         self._grow()
 
     def text(self) -> str:
+        """Return the text."""
         return self.toPlainText()
 
     def setText(self, text: str) -> None:
+        """Replace the text, with the cursor at its end."""
         self.setPlainText(text)
         self.moveCursor(self.textCursor().MoveOperation.End)
 

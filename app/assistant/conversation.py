@@ -1,5 +1,4 @@
-"""A conversation with the assistant: what was said, by whom, in which branches, and how far the
-answer is."""
+"""Hold a conversation with the assistant, and export it."""
 
 from __future__ import annotations
 
@@ -11,15 +10,15 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from app.assistant.captions import said
+from app.assistant.captions import decision_text
 from app.assistant.message_tree import (
     ROOT,
+    AnswerKind,
     Message,
     MessageNode,
     MessageTree,
     RemovedMessages,
     SavedConversation,
-    Wanted,
 )
 from assistant.intents.tool_call import ToolCall
 from assistant.reports.files import write_private
@@ -30,11 +29,11 @@ if TYPE_CHECKING:
     from app.assistant.requests import FinishedAnswer
 
 
-MOST = 2000
-"""Messages of one conversation, all branches together."""
-LONGEST_TITLE = 80
+MAX_MESSAGES = 2000
+"""Messages of one conversation, in all branches."""
+MAX_TITLE = 80
 NEW = "New conversation"
-_TOLD = (
+_ANSWER_FIELDS = (
     "text",
     "writer",
     "facts",
@@ -48,59 +47,65 @@ _TOLD = (
     "note",
     "choices",
 )
-"""What a message takes from its answer."""
-_FEWEST = 8
-"""Pieces from which on there is a rate."""
+"""The fields that a message takes from its answer."""
+_MIN_PIECES = 8
+"""Pieces of text before a rate is shown."""
 _NUMBERS = itertools.count(1)
 
 
 class Conversation:
-    """A tree of messages, of which one way down is shown; at most the last one of those is being
-    written."""
+    """Hold a tree of messages, of which one path is shown. At most the last one is unfinished."""
 
     def __init__(self, saved: SavedConversation | None = None) -> None:
-        """Raises ValueError where the messages of `saved` are no tree."""
+        """Begin a conversation, or open a saved one.
+
+        Raises:
+            ValueError: The saved messages are not a tree.
+        """
         self.key = saved.key if saved else uuid.uuid4().hex
         self.title = saved.title if saved else NEW
         self.changed = saved.changed if saved else time.time()
         self.tree = MessageTree(map(_ended, saved.nodes), saved.chosen) if saved else MessageTree()
         self.number, self._answer = 0, 0
-        """By which the answer is told that was awaited last."""
+        """The number of the last request, and of the message that awaits its answer."""
         self._pieces = (0, 0.0, 0.0)
-        """How many of it came, and when the first and the last did."""
+        """The count of pieces of text, and the times of the first and the last."""
 
     @property
     def path(self) -> list[int]:
-        """The numbers of the messages that are shown, the first one first."""
+        """Return the numbers of the messages that are shown, in order."""
         return self.tree.path
 
     @property
     def messages(self) -> list[Message]:
-        """Those that are shown, the first one first."""
+        """Return the messages that are shown, in order."""
         return [self.tree.message(number) for number in self.path]
 
     @property
     def busy(self) -> bool:
-        """Whether an answer is awaited."""
+        """Return whether an answer is awaited."""
         return self._answer in self.tree and self.tree.message(self._answer).pending
 
     @property
     def writing(self) -> Message | None:
-        """The answer that is awaited."""
+        """Return the answer that is awaited."""
         return self.tree.message(self._answer) if self.busy else None
 
     def ask(
         self,
         text: str,
-        wants: Wanted = "answer",
+        wants: AnswerKind = "answer",
         instead: int | None = None,
         meant: ToolCall | None = None,
     ) -> int:
-        """Your words, and room for the answer, by whose number it is told (not the message's).
+        """Add a question and an empty answer. Return the number of the request.
 
-        `instead`: they branch off where this message of yours stands. `meant`: they choose what was
-        asked back. Raises UserError while another answer is awaited, and where there is no room for
-        more.
+        Args:
+            instead: The message of the user that the question replaces in a new branch.
+            meant: The meaning that the user chose.
+
+        Raises:
+            UserError: Another answer is awaited, or the conversation is full.
         """
         self._check()
         parent = (
@@ -111,23 +116,22 @@ class Conversation:
             else ROOT
         )
         if not len(self.tree):
-            self.title = " ".join(text.split())[:LONGEST_TITLE] or NEW
+            self.title = " ".join(text.split())[:MAX_TITLE] or NEW
         return self._await(
             self.tree.add(parent, Message("you", text, wants=wants, at=time.time(), meant=meant))
         )
 
     def again(self, answer: int) -> int:
-        """Room for another answer beside one there is; as `ask`."""
+        """Add another answer beside an existing one, as `ask` does."""
         self._check()
         return self._await(self.tree.parent(answer))
 
     def question(self, answer: int) -> Message:
-        """What an answer answers."""
+        """Return the question of an answer."""
         return self.tree.message(self.tree.parent(answer))
 
     def asked(self, answer: int) -> tuple[str, ToolCall | None]:
-        """What an answer is asked for by: your words; where you chose what they mean, those
-        before the choice, and what you chose."""
+        """Return the words that an answer responds to, and the meaning that the user chose."""
         question = self.tree.parent(answer)
         message = self.tree.message(question)
         return (
@@ -137,8 +141,7 @@ class Conversation:
         )
 
     def turns(self) -> tuple[str, ...]:
-        """What was chatted before the answer that is awaited, yours and the model's in turn:
-        what is no chat stays out of it."""
+        """Return the free chat before the awaited answer: the user and the model in turn."""
         *before, (question, _) = zip(self.messages[::2], self.messages[1::2], strict=True)
         chatted = [
             (said.text, answer.text)
@@ -149,40 +152,44 @@ class Conversation:
 
     @property
     def rate(self) -> float | None:
-        """Pieces a second of the answer that is being written; None while too few have come to
-        tell."""
+        """Return the pieces of text a second; None before enough pieces have come."""
         count, first, last = self._pieces
         return (
-            (count - 1) / (last - first) if self.busy and count > _FEWEST and last > first else None
+            (count - 1) / (last - first)
+            if self.busy and count > _MIN_PIECES and last > first
+            else None
         )
 
-    def decide(self, answer: int, how: Decision) -> int:
-        """Your word on what an answer proposes, and room for what comes of it; as `ask`. Raises
-        UserError where it was given already."""
+    def decide(self, answer: int, decision: Decision) -> int:
+        """Add the user's decision on a proposal and an empty answer, as `ask` does.
+
+        Raises:
+            UserError: It was decided before.
+        """
         message = self.tree.message(answer)
         if message.proposal is None or message.decision:
             raise UserError("this was decided already")
-        number = self.ask(said(message.proposal, how), "decision")
-        self.tree.replace(answer, msgspec.structs.replace(message, decision=how))
+        number = self.ask(decision_text(message.proposal, decision), "decision")
+        self.tree.replace(answer, msgspec.structs.replace(message, decision=decision))
         return number
 
     def step(self, number: int, by: int) -> None:
-        """Show another one of a message's siblings."""
+        """Show another sibling of a message."""
         siblings = self.tree.siblings(number)
         self.tree.choose(siblings[(siblings.index(number) + by) % len(siblings)])
 
-    def cut(self, number: int) -> RemovedMessages:
-        """Take a message out, with all that followed it. Raises UserError where that is being
-        written."""
+    def remove(self, number: int) -> RemovedMessages:
+        """Remove a message and its descendants. Raises UserError while an answer is awaited."""
         if self.busy:
-            raise UserError("stop the answer that is being written first")
-        return self.tree.cut(number)
+            raise UserError("stop the current answer first")
+        return self.tree.remove(number)
 
     def waits(self, reason: str, number: int, cpu: bool = False) -> None:
-        """`cpu`: it would go on at once with the CPU."""
+        """Show why the answer waits; `cpu`: it could be written on the CPU at once."""
         self._change(number, state="waiting", note=reason, cpu=cpu)
 
     def wrote(self, text: str, number: int) -> None:
+        """Append a piece of the answer."""
         if number == self.number and (message := self.writing):
             count, first, _ = self._pieces
             now = time.monotonic()
@@ -190,23 +197,27 @@ class Conversation:
             self._change(number, state="writing", note="", cpu=False, text=message.text + text)
 
     def answered(self, answer: FinishedAnswer, number: int) -> None:
-        told = {name: getattr(answer, name) for name in _TOLD}
-        self._change(number, state="done", cpu=False, at=time.time(), **told)
+        """Show the finished answer."""
+        fields = {name: getattr(answer, name) for name in _ANSWER_FIELDS}
+        self._change(number, state="done", cpu=False, at=time.time(), **fields)
 
     def stopped(self) -> None:
+        """Mark the awaited answer as stopped."""
         self._change(self.number, state="stopped", note="stopped", cpu=False)
 
     def failed(self, reason: str, number: int) -> None:
+        """Mark the answer as failed."""
         self._change(number, state="failed", note=reason, cpu=False)
 
     def saved(self) -> SavedConversation:
+        """Return what its file holds."""
         return SavedConversation(self.key, self.title, self.changed, *self.tree.saved())
 
     def _check(self) -> None:
         if self.busy:
-            raise UserError("one answer at a time: stop the one that is being written first")
-        if len(self.tree) + 2 > MOST:
-            raise UserError(f"this conversation is full ({MOST} messages); begin a new one")
+            raise UserError("stop the current answer first: there is one answer at a time")
+        if len(self.tree) + 2 > MAX_MESSAGES:
+            raise UserError(f"this conversation is full ({MAX_MESSAGES} messages); start a new one")
 
     def _await(self, question: int) -> int:
         self._answer = self.tree.add(
@@ -215,7 +226,7 @@ class Conversation:
                 "assistant",
                 "",
                 "waiting",
-                "asks the assistant",
+                "asking the assistant",
                 wants=self.tree.message(question).wants,
             ),
         )
@@ -225,7 +236,7 @@ class Conversation:
         return self.number
 
     def _change(self, number: int, **changes: object) -> None:
-        """What comes after Stop, for an answer nobody waits for any more, is dropped."""
+        """Change the awaited answer; ignore what comes for an answer that was stopped."""
         if self.busy and number == self.number:
             self.tree.replace(
                 self._answer, msgspec.structs.replace(self.tree.message(self._answer), **changes)
@@ -233,66 +244,65 @@ class Conversation:
 
 
 def _ended(node: MessageNode) -> MessageNode:
-    """An answer that was being written when the window went is one that was stopped."""
+    """Mark an answer that was unfinished when the window closed as stopped."""
     if not node.message.pending:
         return node
     return MessageNode(
         node.id,
         node.parent,
         msgspec.structs.replace(
-            node.message, state="stopped", note="the window was closed meanwhile", cpu=False
+            node.message, state="stopped", note="the window was closed", cpu=False
         ),
     )
 
 
 def exported(conversation: Conversation, file: str) -> str:
-    """The text of a file by what its name ends with. Raises UserError for another ending than
-    .md and .json."""
+    """Return the text of a file, in the format of its name's ending: .md or .json.
+
+    Raises:
+        UserError: The name has another ending.
+    """
     suffix = Path(file).suffix.lower()
     if suffix == ".md":
         return as_markdown(conversation)
     if suffix == ".json":
         return as_json(conversation)
-    raise UserError(
-        "the file's name must end with .md or .json, which says the format; got"
-        f" {Path(file).name!r}"
-    )
+    raise UserError(f"the file's name must end with .md or .json, not {Path(file).name!r}")
 
 
 def as_json(conversation: Conversation) -> str:
-    """The key, title and all messages with what each follows."""
+    """Return the key, the title and all messages as JSON."""
     return msgspec.json.format(msgspec.json.encode(conversation.saved())).decode() + "\n"
 
 
 def as_markdown(conversation: Conversation) -> str:
-    """Questions as quotes, answers as they are, with who wrote each and what it rests on."""
+    """Return questions as quotes and answers with their writers and sources as Markdown."""
     return "\n\n".join([f"# {conversation.title}", *map(_markdown, conversation.messages)]) + "\n"
 
 
 def write_text(file: Path, text: str) -> None:
-    """For its owner's eyes, and never half of it. Raises UserError where that is impossible."""
+    """Write a file atomically, readable by its owner only. Raises UserError."""
     write_private(file, text.encode(errors="replace"))
 
 
 def _markdown(message: Message) -> str:
     if message.author == "you":
         return "\n".join(f"> {line}".rstrip() for line in message.text.splitlines())
-    told = [f"written by {message.writer}"] if message.writer else []
-    told += [time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(message.at))] if message.at else []
-    told += [message.note] if message.note else []
+    notes = [f"written by {message.writer}"] if message.writer else []
+    notes += [time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(message.at))] if message.at else []
+    notes += [message.note] if message.note else []
     facts = [f"- {name} ({source})" if source else f"- {name}" for name, _, source in message.facts]
     parts = [
         message.text,
-        f"*{', '.join(told)}*" if told else "",
+        f"*{', '.join(notes)}*" if notes else "",
         "Sources:\n" + "\n".join(facts) if facts else "",
     ]
     return "\n\n".join(part for part in parts if part)
 
 
 def code_blocks(markdown: str) -> tuple[str, ...]:
-    """The fenced code in a text, without its fences. A fence that is not closed yet goes to the
-    end."""
-    found: list[list[str]] = []
+    """Return the fenced code in a text, without fences. An open fence goes to the end."""
+    blocks: list[list[str]] = []
     fence = ""
     for line in markdown.splitlines():
         stripped = line.strip()
@@ -300,8 +310,8 @@ def code_blocks(markdown: str) -> tuple[str, ...]:
             if stripped.startswith(fence) and not stripped.strip(fence[0]):
                 fence = ""
             else:
-                found[-1].append(line)
+                blocks[-1].append(line)
         elif stripped.startswith(("```", "~~~")):
             fence = stripped[: len(stripped) - len(stripped.lstrip(stripped[0]))]
-            found.append([])
-    return tuple("\n".join(lines) for lines in found)
+            blocks.append([])
+    return tuple("\n".join(lines) for lines in blocks)

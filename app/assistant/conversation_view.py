@@ -1,4 +1,4 @@
-"""The open conversation: its messages, and asking."""
+"""Show the open conversation, and ask the assistant."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from PySide6.QtCore import Qt, QTimer, Signal
 from PySide6.QtGui import QAccessible, QAccessibleAnnouncementEvent, QGuiApplication
 from PySide6.QtWidgets import QVBoxLayout, QWidget
 
-from app.assistant.captions import opening, pace
+from app.assistant.captions import empty_text, pace
 from app.assistant.cards import UndoLine
 from app.assistant.composer import Composer
 from app.assistant.conversation import Conversation, code_blocks
@@ -32,7 +32,7 @@ _REDRAW_MS = 50
 
 
 class ConversationView(QWidget):
-    """Shows the open conversation and asks the assistant."""
+    """Show the open conversation and ask the assistant."""
 
     changed = Signal(object)
     """Carries a `Conversation` that should be saved."""
@@ -44,9 +44,9 @@ class ConversationView(QWidget):
         self.conversation = Conversation()
         """The open conversation."""
         self.asked = self.conversation
-        """The conversation that asked last: its answer goes there, whichever is open."""
+        """The conversation that awaits an answer, whichever is open."""
         self.messages, self.composer, self.undo = MessageList(), Composer(), UndoLine()
-        self.empty = label(opening(None), meaning="muted", wrap=True)
+        self.empty = label(empty_text(None), meaning="muted", wrap=True)
         self.empty.setAlignment(Qt.AlignmentFlag.AlignCenter)
         self._redraw = QTimer(self)
         self._redraw.setSingleShot(True)
@@ -70,8 +70,9 @@ class ConversationView(QWidget):
             layout.addWidget(part, stretch)
 
     def refresh(self) -> None:
+        """Show the newest state of the conversation."""
         path, busy = self.conversation.path, self.asked.busy
-        set_text(self.empty, opening(self._state.snapshot))
+        set_text(self.empty, empty_text(self._state.snapshot))
         self.empty.setVisible(not path)
         self.messages.setVisible(bool(path))
         self.messages.show_conversation(self.conversation)
@@ -104,26 +105,23 @@ class ConversationView(QWidget):
     def _ended(self) -> None:
         self.changed.emit(self.asked)
         if QAccessible.isActive() and self.asked is self.conversation and self.asked.path:
-            said = self.asked.messages[-1]
-            QAccessible.updateAccessibility(
-                QAccessibleAnnouncementEvent(self, said.text or said.note)
-            )  # screen readers read it out
+            last = self.asked.messages[-1]  # screen readers read it out
+            announcement = QAccessibleAnnouncementEvent(self, last.text or last.note)
+            QAccessible.updateAccessibility(announcement)
         self.refresh()
 
     def open(self, conversation: Conversation) -> None:
-        """Show another conversation, from its end."""
+        """Show the end of another conversation."""
         if conversation.key == self.asked.key:
-            conversation = (
-                self.asked
-            )  # perhaps it is being answered: its file does not know how far
+            conversation = self.asked  # its file lacks the answer that is being written
         self.conversation = conversation
         self.composer.leave_edit()
-        self.composer.say("")
-        self.messages.keeps = "end"
+        self.composer.show_message("")
+        self.messages.goal = "end"
         self.refresh()
 
     def reveal(self, words: str) -> None:
-        """Go to the first message that is shown with one of these words."""
+        """Scroll to the first message with one of these words."""
         wanted = words.lower().split()
         for number in self.conversation.path:
             if any(word in self.conversation.tree.message(number).text.lower() for word in wanted):
@@ -131,7 +129,7 @@ class ConversationView(QWidget):
                 return
 
     def ask(self, text: str) -> None:
-        """Ask a question, as if it had been typed; to the model itself where free chat is on."""
+        """Ask a question as if the user had typed it; in free chat, talk to the model."""
         instead = self.composer.instead
         last = self.conversation.path[-1] if self.conversation.path and instead is None else None
         if (
@@ -149,10 +147,11 @@ class ConversationView(QWidget):
             )
 
     def write_brief(self) -> None:
+        """Request a brief of the last ten minutes."""
         self._await(lambda: self.conversation.ask("Write a brief.", "brief"), WriteBrief())
 
     def again(self, answer: int) -> None:
-        """Have another answer written beside one there is."""
+        """Request another answer beside an existing one."""
         question, (text, meant) = (
             self.conversation.question(answer),
             self.conversation.asked(answer),
@@ -162,34 +161,33 @@ class ConversationView(QWidget):
         self._await(lambda: self.conversation.again(answer), request)
 
     def _choose(self, answer: int, choice: Choice) -> None:
-        """Which of the meanings that were asked back is yours."""
+        """Ask again with the meaning that the user chose."""
         text = self.conversation.question(answer).text
         self._await(
             lambda: self.conversation.ask(choice.words, meant=choice.call),
             Ask(text, choice.call),
         )
 
-    def _decide(self, answer: int, how: Decision) -> None:
-        """Your word on what was proposed."""
+    def _decide(self, answer: int, decision: Decision) -> None:
+        """Send the user's decision on a proposal."""
         proposal = self.conversation.tree.message(answer).proposal
         if proposal is not None:
             self._await(
-                lambda: self.conversation.decide(answer, how),
-                Decide(proposal, how),
+                lambda: self.conversation.decide(answer, decision),
+                Decide(proposal, decision),
             )
 
     def again_last(self) -> None:
+        """Request another last answer; a decision is not made twice."""
         last = self.conversation.messages[-1] if self.conversation.path else None
-        if (
-            last is not None and last.author == "assistant" and last.wants != "decision"
-        ):  # what was decided is not decided again
+        if last is not None and last.author == "assistant" and last.wants != "decision":
             self.again(self.conversation.path[-1])
 
     def show_answer(self, question: str, answer: FinishedAnswer) -> None:
-        """Put a question and its answer, which came some other way, into the conversation."""
+        """Add a question and its finished answer to the conversation."""
         self.asked = self.conversation
         self.asked.answered(answer, self.asked.ask(question))
-        self.messages.keeps = "question"
+        self.messages.goal = "question"
         self.refresh()
 
     def _await(
@@ -201,17 +199,17 @@ class ConversationView(QWidget):
         """
         try:
             if self.asked.busy:
-                raise UserError("one answer at a time: stop the one that is being written first")
+                raise UserError("stop the current answer first: there is one answer at a time")
             number = make_room()
         except UserError as e:
-            self.composer.say(str(e))
+            self.composer.show_message(str(e))
             return
         self.asked = self.conversation
         self.composer.leave_edit()
         self.composer.input.clear()
-        self.composer.say("")
+        self.composer.show_message("")
         self.undo.clear()
-        self.messages.keeps = "question"
+        self.messages.goal = "question"
         self.refresh()
         self.changed.emit(self.asked)
         self._call = self._link.send(
@@ -233,9 +231,9 @@ class ConversationView(QWidget):
         message = self.conversation.tree.message(number)
         match what:
             case "copy":
-                self._copy(message.text, "the message")
+                self._copy(message.text, "The message")
             case "code":
-                self._copy("\n\n".join(code_blocks(message.text)), "the code")
+                self._copy("\n\n".join(code_blocks(message.text)), "The code")
             case "report":
                 self._save_report(message.report, message.at)
             case "again":
@@ -259,7 +257,7 @@ class ConversationView(QWidget):
 
     def _copy(self, text: str, what: str) -> None:
         QGuiApplication.clipboard().setText(text)
-        self.composer.say(f"{what} is in the clipboard")
+        self.composer.show_message(f"{what} was copied")
 
     def _save_report(self, report: bytes, at: float) -> None:
         name = time.strftime("report-%Y-%m-%d-%H%M.html", time.localtime(at))
@@ -276,7 +274,7 @@ class ConversationView(QWidget):
         self._link.send(self, SaveReport(report, file), lambda _: self._link.succeeded.emit(done))
 
     def _edit_last(self) -> None:
-        """The Up key in an empty prompt, as in a shell."""
+        """Edit the last question, as the Up key does in a shell."""
         for number in reversed(self.conversation.path):
             message = self.conversation.tree.message(number)
             if message.author == "you" and message.wants in ("answer", "chat"):
@@ -285,7 +283,7 @@ class ConversationView(QWidget):
 
     def _step(self, number: int, by: int) -> None:
         if self.conversation.busy:
-            self.composer.say("stop the answer that is being written first")
+            self.composer.show_message("Stop the current answer first.")
             return
         self.conversation.step(number, by)
         self._changed()
@@ -293,28 +291,28 @@ class ConversationView(QWidget):
     def _delete(self, number: int) -> None:
         conversation = self.conversation
         try:
-            cut = conversation.cut(number)
+            removed = conversation.remove(number)
         except UserError as e:
-            self.composer.say(str(e))
+            self.composer.show_message(str(e))
             return
         self.composer.leave_edit()
         self._changed()
-        said = (
+        text = (
             "A message was deleted."
-            if len(cut.nodes) == 1
-            else f"{len(cut.nodes)} messages were deleted."
+            if len(removed.nodes) == 1
+            else f"{len(removed.nodes)} messages were deleted."
         )
-        self.undo.offer(said, lambda: self._mend(conversation, cut))
+        self.undo.offer(text, lambda: self._restore(conversation, removed))
 
-    def _mend(self, conversation: Conversation, cut: RemovedMessages) -> None:
+    def _restore(self, conversation: Conversation, removed: RemovedMessages) -> None:
         try:
-            conversation.tree.mend(cut)
+            conversation.tree.restore(removed)
         except ValueError as e:
-            self.composer.say(f"this cannot be brought back: {e}")
+            self.composer.show_message(f"The messages cannot be restored: {e}.")
             return
         self._changed(conversation)
 
     def _changed(self, conversation: Conversation | None = None) -> None:
-        self.messages.keeps = "place"
+        self.messages.goal = "place"
         self.changed.emit(conversation or self.conversation)
         self.refresh()

@@ -1,5 +1,4 @@
-"""The conversation, however long: only the messages that can be seen have widgets, and these are
-used again for others."""
+"""Show a conversation of any length: only visible messages have widgets, which are used again."""
 
 from __future__ import annotations
 
@@ -16,32 +15,31 @@ from app.assistant.message_tree import Message
 from app.assistant.message_view import MessageView
 from app.widgets import theme
 
-Keeps = Literal["question", "end", "place"]
+ScrollGoal = Literal["question", "end", "place"]
 _GUESS, _LINE, _CHARACTER = 64, 18, 7
-"""Height of a message without its text, and of a line; width of a character: until it is seen,
-in pixels."""
+"""Pixels of an empty message, a line and a character, to guess the height of unseen messages."""
 _TRIES = 8
 _STEP = 60
 
 
 class MessageList(QAbstractScrollArea):
-    """Emits `acted` with what a button of a message asks for, and the message's number."""
+    """Show the messages of a conversation."""
 
     acted = Signal(str, int)
+    """The user pressed a button (see `MessageView.acted`) of the message with this number."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.keeps: Keeps = "question"
-        """What stays in view while the conversation grows: the last question on top, its end, or
-        what the user scrolled to."""
+        self.goal: ScrollGoal = "question"
+        """The part that stays in view while the conversation grows."""
         self._conversation = Conversation()
         self._numbers: list[int] = []
         self._heights: dict[int, int] = {}
         self._measured: dict[int, Message] = {}
-        """The message of which the height is known, at the width there is."""
+        """The messages whose heights were measured at the current width."""
         self._tops: list[int] = [0]
         self._anchor = (0, 0)
-        """A message, and how far below its top the view begins."""
+        """A message, and how far below its top the view begins, in pixels."""
         self._used: dict[int, MessageView] = {}
         self._free: list[MessageView] = []
         self._width, self._arranging = 0, False
@@ -55,11 +53,11 @@ class MessageList(QAbstractScrollArea):
 
     @property
     def views(self) -> list[MessageView]:
-        """Those that there are now, the first message first."""
+        """Return the widgets in the order of their messages."""
         return [self._used[number] for number in self._numbers if number in self._used]
 
     def show_conversation(self, conversation: Conversation) -> None:
-        """Draw what changed."""
+        """Show what changed in the conversation, or another conversation."""
         if conversation is not self._conversation:
             self._conversation, self._numbers = conversation, []
             self._heights.clear()
@@ -67,18 +65,15 @@ class MessageList(QAbstractScrollArea):
             self._release(self._used)
         self._arrange()
 
-    def keep(self, what: Keeps) -> None:
-        self.keeps = what
-
     def reveal(self, number: int) -> None:
-        """Bring a message to the top of the view."""
-        self._anchor, self.keeps = (number, 0), "place"
+        """Scroll to a message."""
+        self._anchor, self.goal = (number, 0), "place"
         self._arrange()
 
     def recolor(self) -> None:
-        """Draw all anew: the colours have changed."""
+        """Draw all messages again in other colours."""
         while self._free:
-            # what is hidden gets its new style only as it is shown, too late to be measured
+            # a hidden widget gets its style only when it is shown, too late to be measured
             self._free.pop().deleteLater()
         for message_view in self._used.values():
             message_view.recolor()
@@ -100,7 +95,7 @@ class MessageList(QAbstractScrollArea):
 
     def viewportEvent(self, event: QEvent) -> bool:
         if event.type() == QEvent.Type.LayoutRequest:
-            self._arrange()  # sources were opened: a message has another height
+            self._arrange()  # a message has another height
         return super().viewportEvent(event)
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
@@ -122,9 +117,9 @@ class MessageList(QAbstractScrollArea):
         return moved
 
     def _scrolled(self) -> None:
-        """The user moved the view: to the end, to follow it, or elsewhere, to read there."""
+        """Follow the end if the user scrolled to it; otherwise keep the place."""
         bar = self.verticalScrollBar()
-        self.keeps = "end" if bar.sliderPosition() >= bar.maximum() else "place"
+        self.goal = "end" if bar.sliderPosition() >= bar.maximum() else "place"
         self._drop_anchor(bar.sliderPosition())
 
     def _drop_anchor(self, position: int) -> None:
@@ -137,20 +132,19 @@ class MessageList(QAbstractScrollArea):
         by = min(top, 0) + max(top + widget.height() - self.viewport().height(), 0)
         if by:
             position = self.verticalScrollBar().value() + by
-            self.keeps = "place"
+            self.goal = "place"
             self._drop_anchor(position)
             self.verticalScrollBar().setValue(position)
 
     def _arrange(self) -> None:
-        """Measure what can be seen until nothing changes any more, then put every message in its
-        place."""
+        """Measure the visible messages until nothing changes, then place every widget."""
         if self._arranging or not self.isVisible():
             return
         self._arranging = True
         try:
             self._take_path()
             for _ in range(_TRIES):
-                self._take_width()  # it changes where a scroll bar comes or goes
+                self._take_width()  # a scroll bar that comes or goes changes it
                 self._set_range()
                 if not self._measure() and self._width == self.viewport().width():
                     break
@@ -175,10 +169,10 @@ class MessageList(QAbstractScrollArea):
         bar, high = self.verticalScrollBar(), self.viewport().height()
         bar.setPageStep(high)
         bar.setRange(0, max(self._tops[-1] - high, 0))
-        if self.keeps == "end":
+        if self.goal == "end":
             bar.setValue(bar.maximum())
             return
-        number, offset = (self._last_question(), 0) if self.keeps == "question" else self._anchor
+        number, offset = (self._last_question(), 0) if self.goal == "question" else self._anchor
         if number in self._heights and number in self._numbers:
             bar.setValue(self._tops[self._numbers.index(number)] + offset)
 
@@ -186,9 +180,8 @@ class MessageList(QAbstractScrollArea):
         tree = self._conversation.tree
         return next((n for n in reversed(self._numbers) if tree.message(n).author == "you"), 0)
 
-    def _seen(self) -> list[int]:
-        """Which messages can be seen, with one before and one after them, so that the Tab key
-        finds these."""
+    def _visible(self) -> list[int]:
+        """Return the visible messages, and one more at both ends for the Tab key."""
         if not self._numbers:
             return []
         start = self.verticalScrollBar().value()
@@ -199,9 +192,9 @@ class MessageList(QAbstractScrollArea):
         return min(max(bisect_right(self._tops, position) - 1, 0), len(self._numbers) - 1)
 
     def _measure(self) -> bool:
-        """Whether a message that can be seen has another height than it was thought to have."""
+        """Measure the visible messages. Return whether a height has changed."""
         changed = len(self._numbers)
-        for number in self._seen():
+        for number in self._visible():
             message, message_view = (
                 self._conversation.tree.message(number),
                 self._message_view(number),
@@ -223,8 +216,7 @@ class MessageList(QAbstractScrollArea):
         return siblings.index(number) + 1, len(siblings)
 
     def _stack(self, since: int) -> None:
-        """Sum up the heights from a message on; those never seen are guessed from the length of
-        their text."""
+        """Sum up the heights from a message on; heights of unseen messages are guessed."""
         tops = self._tops[: since + 1]
         for number in self._numbers[since:]:
             if number not in self._heights:
@@ -235,7 +227,7 @@ class MessageList(QAbstractScrollArea):
         self._tops = tops
 
     def _place(self) -> None:
-        seen, start = self._seen(), self.verticalScrollBar().value()
+        seen, start = self._visible(), self.verticalScrollBar().value()
         focused = self.focusWidget()
         self._release(
             [
@@ -260,7 +252,7 @@ class MessageList(QAbstractScrollArea):
             message_view = self._free.pop() if self._free else self._new()
             message_view.number = number
             message_view.setGeometry(0, -1, self._width, 1)
-            message_view.show()  # what was never shown tells no height
+            message_view.show()  # a widget that was never shown has no height
             self._used[number] = message_view
         return self._used[number]
 

@@ -1,5 +1,4 @@
-"""One message of the conversation: its text, who wrote it, what it rests on, and what can be
-done with it."""
+"""Show one message of a conversation with its curves, cards, sources and buttons."""
 
 from __future__ import annotations
 
@@ -7,7 +6,7 @@ from PySide6.QtCore import QPointF, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QColor, QPainter, QPaintEvent, QPen, QPolygonF
 from PySide6.QtWidgets import QFrame, QVBoxLayout, QWidget
 
-from app.assistant.captions import stretch_of, summary_of, told
+from app.assistant.captions import curve_range, curve_time, writer_text
 from app.assistant.cards import ChoiceCard, ProposalCard
 from app.assistant.conversation import code_blocks
 from app.assistant.message_tree import UNCHECKED, Curve, Message
@@ -18,24 +17,22 @@ from app.widgets.controls import button, elided, label, row, set_text, set_toolt
 from app.widgets.safe_text import SafeText
 
 _FOOTER = 20
-"""Height of the line of buttons, in pixels."""
+"""Pixels of the height of the line of buttons."""
 
 
 class MessageView(QFrame):
-    """Emits `acted` with what is wanted.
-
-    copy, code, report, edit, again, delete, earlier, later, cpu; of a proposal once, session,
-    never; of choices 1, 2, 3, none.
-    """
+    """Show a message. A view is used for one message after another."""
 
     acted = Signal(str)
+    """The user pressed a button: copy, code, report, edit, again, delete, earlier, later or cpu;
+    once, session or never on a proposal; the number of a meaning, or none."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.number = 0
         self.message = Message("assistant", "")
         self.stale = False
-        """Its height is another one than when it was last fitted."""
+        """The height has changed since the last `fit`."""
         self._branch = (1, 1)
         self.text = SafeText()
         self.text.setAccessibleName("Message")
@@ -46,15 +43,15 @@ class MessageView(QFrame):
         self.choices.chosen.connect(self.acted)
         self.note = label(size="small", meaning="muted", wrap=True)
         self.use_cpu = button(
-            "Answer on the CPU now", tooltip="Wait for no GPU: slower, and it disturbs nobody"
+            "Answer on the CPU now", tooltip="Do not wait for a GPU. This is slower"
         )
         self.use_cpu.clicked.connect(lambda: self.acted.emit("cpu"))
         self.writer = elided(size="small", meaning="muted")
         self.sources = button(
-            "", kind="quiet", checkable=True, tooltip="The facts that this text rests on"
+            "", kind="quiet", checkable=True, tooltip="Show the facts that this text rests on"
         )
         self.facts = SafeText()
-        self.facts.setAccessibleName("Facts it rests on")
+        self.facts.setAccessibleName("Sources")
         for part in (self.text, self.facts):
             part.setVerticalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
             part.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
@@ -62,24 +59,26 @@ class MessageView(QFrame):
         self.text.cited.connect(self._cite)
         self.sources.toggled.connect(self._open)
         self._footer = QWidget()
-        self.earlier = self._action("‹", "earlier", "The version before this one")
+        self.earlier = self._action("‹", "earlier", "Previous version")
         self.branch = label(size="small", meaning="muted")
-        self.later = self._action("›", "later", "The version after this one")
+        self.later = self._action("›", "later", "Next version")
         self.copy = self._action("Copy", "copy", "Copy this message")
         self.code = self._action("Copy code", "code", "Copy the code in this message")
         self.save = self._action(
-            "Save report", "report", "Save all of it, with tables and charts: HTML, PDF or Markdown"
+            "Save report",
+            "report",
+            "Save the whole report with tables and charts: HTML, PDF or Markdown",
         )
         self.again = self._action(
             "Again",
             "again",
-            "Have another answer written; this one stays beside it (Ctrl+R for the last one)",
+            "Write another answer; this one stays (Ctrl+R for the last one)",
         )
         self.edit = self._action(
-            "Edit", "edit", "Ask something else here; what follows stays as another branch"
+            "Edit", "edit", "Change the question; the messages after it stay as another branch"
         )
         self.remove = self._action(
-            "Delete", "delete", "Delete this message and what follows it; can be undone"
+            "Delete", "delete", "Delete this message and those after it; you can undo this"
         )
         self.controls: list[QWidget] = [
             self.text,
@@ -93,18 +92,18 @@ class MessageView(QFrame):
             self.code,
         ]
         self.controls += [self.save, self.again, self.edit, self.remove, self.facts]
-        """What the Tab key goes through."""
+        """The widgets in the order of the Tab key."""
         self._lay_out()
         self._show()
 
     def show_message(self, message: Message, place: int = 1, of: int = 1) -> None:
-        """`place`: which one it is of so many siblings."""
+        """Show a message, which is number `place` of `of` siblings."""
         if message is not self.message or self._branch != (place, of):
             self.message, self._branch = message, (place, of)
             self._show()
 
     def fit(self, width: int) -> int:
-        """The height it needs where it is so wide."""
+        """Lay out the message for a width. Return its height."""
         inside = width - 2 * theme.L
         for part in (self.text, self.facts):
             part.document().setTextWidth(inside)
@@ -122,10 +121,11 @@ class MessageView(QFrame):
         )
 
     def close_sources(self) -> None:
+        """Hide the sources."""
         self.sources.setChecked(False)
 
     def recolor(self) -> None:
-        """Colours inside rich text do not follow the palette by themselves."""
+        """Draw the text again, since colours in rich text do not follow the palette."""
         self._show()
 
     def _show(self) -> None:
@@ -134,9 +134,8 @@ class MessageView(QFrame):
         theme.mark(self, "bubble", message.author)
         self.setAccessibleName("You" if you else "Assistant")
         if you:
-            self.text.document().setPlainText(
-                message.text
-            )  # the widget would keep the font of what it showed before
+            # the widget's own setPlainText would keep the font of the last message
+            self.text.document().setPlainText(message.text)
         else:
             self.text.show_markdown(message.text)
             if message.state == "done" and message.facts:
@@ -147,7 +146,7 @@ class MessageView(QFrame):
         self.choices.show_choices(message.choices)
         self.text.setVisible(
             bool(message.text) and message.proposal is None and not message.choices
-        )  # the card says it all
+        )
         self.curves.show_curves(message.curves)
         set_text(self.note, _note(message))
         self.note.setVisible(bool(self.note.text()))
@@ -162,8 +161,8 @@ class MessageView(QFrame):
             else "muted",
         )
         ended = not message.pending
-        set_text(self.writer, told(message))
-        set_tooltip(self.writer, told(message))
+        set_text(self.writer, writer_text(message))
+        set_tooltip(self.writer, writer_text(message))
         self._footer.setVisible(ended or bool(message.text))
         place, of = self._branch
         set_text(self.branch, f"{place}/{of}")
@@ -196,7 +195,7 @@ class MessageView(QFrame):
         self.updateGeometry()
 
     def _cite(self, facts: list[int]) -> None:
-        """Open the sources at the facts that a figure is from."""
+        """Show the sources of a figure."""
         self.sources.setChecked(True)
         self._open(True)
         self.facts.mark_rows(facts)
@@ -214,9 +213,7 @@ class MessageView(QFrame):
         for made in (self.copy, self.code, self.save, self.again, self.edit, self.remove):
             footer.addWidget(made)
         footer.setStretch(3, 1)
-        self._footer.setFixedHeight(
-            _FOOTER
-        )  # what is in it comes and goes, and gets its style when it is shown
+        self._footer.setFixedHeight(_FOOTER)  # its buttons come and go
         self._footer.setLayout(footer)
         layout = QVBoxLayout(self)
         layout.setContentsMargins(theme.L, theme.M, theme.L, theme.S)
@@ -229,9 +226,8 @@ class MessageView(QFrame):
 
 
 def _note(message: Message) -> str:
-    """Why it waits or failed; and of whatever free chat wrote, though it was stopped, that
-    nothing checked it."""
-    note = message.note or ("writes …" if message.state == "writing" else "")
+    """Return why the message waits or failed, and that free chat is not checked."""
+    note = message.note or ("writing…" if message.state == "writing" else "")
     if message.wants != "chat" or message.author == "you" or not message.text or UNCHECKED in note:
         return note
     return f"{note}  ({UNCHECKED})" if note else UNCHECKED
@@ -241,7 +237,7 @@ _HIGH, _CAPTION, _NARROWEST, _GAP = 62, 16, 190, 16
 
 
 class Sparklines(QWidget):
-    """As many beside each other as there is room for."""
+    """Show small charts of readings, as many side by side as there is room for."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -249,13 +245,14 @@ class Sparklines(QWidget):
         self.hide()
 
     def show_curves(self, curves: tuple[Curve, ...]) -> None:
+        """Show these curves, or hide the charts if there are none."""
         if curves != self.curves:
             self.curves = curves
             self.setAccessibleName("Charts" if curves else "")
             self.setAccessibleDescription(
-                "; ".join(f"{c.title}: {summary_of(c)}, {stretch_of(c)}" for c in curves)
+                "; ".join(f"{c.title}: {curve_range(c)}, {curve_time(c)}" for c in curves)
             )
-            self.setToolTip("\n".join(f"{c.title}: readings of {stretch_of(c)}" for c in curves))
+            self.setToolTip("\n".join(f"{c.title}: readings of {curve_time(c)}" for c in curves))
             self.updateGeometry()
             self.update()
         self.setVisible(bool(curves))
@@ -291,7 +288,7 @@ def _draw(painter: QPainter, curve: Curve, box: QRectF) -> None:
     t = theme.tokens()
     painter.setFont(theme.font(theme.SMALL))
     caption = QRectF(box.left(), box.top(), box.width(), _CAPTION)
-    said = summary_of(curve)
+    said = curve_range(curve)
     room = box.width() - painter.fontMetrics().horizontalAdvance(said) - theme.S
     painter.setPen(QColor(t.muted))
     title = painter.fontMetrics().elidedText(curve.title, Qt.TextElideMode.ElideRight, int(room))
@@ -305,15 +302,15 @@ def _draw(painter: QPainter, curve: Curve, box: QRectF) -> None:
     plot = box.adjusted(0, _CAPTION + 4, 0, -2)
     painter.fillRect(QRectF(plot.left(), plot.bottom(), plot.width(), 1), QColor(t.line))
     painter.setPen(QPen(QColor(t.accent), 1.2))
-    for stretch in _stretches(curve, plot):
-        if len(stretch) == 1:
-            painter.drawPoint(stretch[0])
+    for segment in _segments(curve, plot):
+        if len(segment) == 1:
+            painter.drawPoint(segment[0])
         else:
-            painter.drawPolyline(QPolygonF(stretch))
+            painter.drawPolyline(QPolygonF(segment))
 
 
-def _stretches(curve: Curve, plot: QRectF) -> list[list[QPointF]]:
-    """The readings between the gaps; the lowest value at the bottom, the highest on top."""
+def _segments(curve: Curve, plot: QRectF) -> list[list[QPointF]]:
+    """Return the lines between the gaps, scaled to the plot."""
     known = [v for v in curve.values if v is not None]
     low, high = min(known), max(known)
     begin, span = curve.times[0], (curve.times[-1] - curve.times[0]) or 1.0
@@ -329,4 +326,4 @@ def _stretches(curve: Curve, plot: QRectF) -> list[list[QPointF]]:
                 plot.bottom() - height * plot.height(),
             )
         )
-    return [stretch for stretch in found if stretch]
+    return [segment for segment in found if segment]

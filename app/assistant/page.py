@@ -1,4 +1,4 @@
-"""The assistant page: the conversations that are kept, and the one that is open."""
+"""Show the assistant page: the saved conversations, the open one, presets and models."""
 
 from __future__ import annotations
 
@@ -41,15 +41,15 @@ T = TypeVar("T")
 
 
 class AssistantPage(QWidget):
-    """Shows the open conversation beside the list of saved ones, and the models."""
+    """Show the open conversation beside the list of saved ones; or the presets, or the models."""
 
     def __init__(self, state: State, link: Link) -> None:
         super().__init__()
         self._state, self._link = state, link
         self._found: tuple[Summary, ...] = ()
         self._presets: tuple[Preset, ...] = PRESETS
-        self._unread = False
-        """The presets there are could not be read: these are not the user's."""
+        self._presets_failed = False
+        """The user's presets could not be read, so those of the program are shown."""
         self._listed = False
         self.view, self.sessions, self.presets = (
             ConversationView(state, link),
@@ -63,6 +63,7 @@ class AssistantPage(QWidget):
         self.refresh()
 
     def refresh(self) -> None:
+        """Show the newest state."""
         self.view.refresh()
         self.sessions.show_sessions(self._found, self.view.conversation.key)
         used = self._state.snapshot.settings.model if self._state.snapshot else ""
@@ -78,7 +79,7 @@ class AssistantPage(QWidget):
         if words == self.sessions.search.text():
             self._found = found
         if notice:
-            self.view.composer.say(notice)
+            self.view.composer.show_message(notice)
         self.refresh()
 
     def _show_conversation(self, saved: SavedConversation) -> None:
@@ -88,7 +89,7 @@ class AssistantPage(QWidget):
         self.refresh()
 
     def _show_presets(self, presets: tuple[Preset, ...]) -> None:
-        self._presets, self._unread = presets, False
+        self._presets, self._presets_failed = presets, False
         self.view.composer.show_presets(presets)
         self.refresh()
 
@@ -96,13 +97,13 @@ class AssistantPage(QWidget):
         self._link.send(self, ReadPresets(), self._show_presets, self._fail_presets)
 
     def _fail_presets(self, message: str) -> None:
-        self._unread = True
-        self.view.composer.say(message)
+        self._presets_failed = True
+        self.view.composer.show_message(message)
         self.refresh()
 
     def _send(self, request: Request[T], on_reply: Callable[[T], object] | None = None) -> None:
         """Send a request for the files of conversations."""
-        self._link.send(self, request, on_reply, self.view.composer.say)
+        self._link.send(self, request, on_reply, self.view.composer.show_message)
 
     def changeEvent(self, event: QEvent) -> None:
         if event.type() == QEvent.Type.PaletteChange:
@@ -120,22 +121,22 @@ class AssistantPage(QWidget):
             self._link.send(self, Wake(), on_error=lambda _: None)
 
     def show_answer(self, question: str, answer: FinishedAnswer) -> None:
-        """Put a question and its answer, which came some other way, into the conversation."""
+        """Add a question and its finished answer to the conversation."""
         self.view.show_answer(question, answer)
 
     def save(self, file: str) -> None:
-        """Have the conversation written to a file, as its name's ending says."""
+        """Export the conversation to a file, in the format of its name's ending."""
         try:
             request = WriteText(file, exported(self.view.conversation, file))
         except UserError as e:
-            self.view.composer.say(str(e))
+            self.view.composer.show_message(str(e))
             return
-        self._send(request, lambda _: self.view.composer.say(f"written to {file}"))
+        self._send(request, lambda _: self.view.composer.show_message(f"Saved to {file}"))
 
-    def _begin(self) -> None:
+    def _start(self) -> None:
         self.view.open(Conversation())
         self.refresh()
-        self.show_talk()
+        self.show_view()
 
     def _open(self, key: str) -> None:
         if key == self.view.asked.key:
@@ -160,26 +161,26 @@ class AssistantPage(QWidget):
         )
         self._send(RenameSession(key, title))
 
-    def _drop(self, key: str) -> None:
+    def _delete(self, key: str) -> None:
         if self.view.asked.busy and self.view.asked.key == key:
-            self.view.composer.say("stop the answer that is being written first")
+            self.view.composer.show_message("Stop the current answer first.")
             return
-        dropped = next(summary for summary in self._found if summary.key == key)
+        deleted = next(summary for summary in self._found if summary.key == key)
         self._found = tuple(summary for summary in self._found if summary.key != key)
         self._send(DeleteSession(key))
         if self.view.conversation.key == key:
             self.view.asked = self.view.conversation = Conversation()
         self.refresh()
-        self.view.undo.offer(f"“{dropped.title}” was deleted.", lambda: self._bring_back(dropped))
+        self.view.undo.offer(f"“{deleted.title}” was deleted.", lambda: self._restore(deleted))
 
-    def _bring_back(self, summary: Summary) -> None:
+    def _restore(self, summary: Summary) -> None:
         self._found = tuple(sorted((*self._found, summary), key=lambda s: -s.changed))
         self._send(RestoreSession(summary.key))
         self._send(OpenSession(summary.key), self._show_conversation)
         self.refresh()
 
-    def _keep(self, conversation: Conversation) -> None:
-        """Have it written, and show it first in the list."""
+    def _save(self, conversation: Conversation) -> None:
+        """Save a conversation, and show it first in the list."""
         if not self.sessions.search.text():
             mine = Summary(conversation.key, conversation.title, conversation.changed)
             self._found = (mine, *(s for s in self._found if s.key != mine.key))
@@ -187,30 +188,29 @@ class AssistantPage(QWidget):
         self._send(SaveSession(conversation.saved()))
 
     def _edit_presets(self) -> None:
-        if self._unread:
+        if self._presets_failed:
             self._read_presets()
-            self.view.composer.say(
-                "Your presets could not be read, so these cannot be edited; they are read once more"
-                " now."
+            self.view.composer.show_message(
+                "Your presets could not be read, so they cannot be edited. Try again."
             )
             return
         self.stack.setCurrentWidget(self.presets)
         self.presets.show_presets(self._presets)
 
-    def _keep_presets(self, presets: tuple[Preset, ...]) -> None:
+    def _save_presets(self, presets: tuple[Preset, ...]) -> None:
         self._presets = presets
         self.view.composer.show_presets(presets)
         self._send(SavePresets(presets))
-        self.show_talk()
+        self.show_view()
 
     def show_models(self) -> None:
-        """Go to the models."""
+        """Show the models."""
         self.stack.setCurrentWidget(self.models)
         self.models.refresh()
         self.models.name.setFocus()
 
-    def show_talk(self) -> None:
-        """Go to the conversation."""
+    def show_view(self) -> None:
+        """Show the conversation."""
         self.stack.setCurrentWidget(self.view)
         self.view.composer.input.setFocus()
 
@@ -228,20 +228,20 @@ class AssistantPage(QWidget):
             self.save(file)
 
     def _connect(self) -> None:
-        self.view.changed.connect(self._keep)
+        self.view.changed.connect(self._save)
         self.view.composer.edit_presets.triggered.connect(self._edit_presets)
         self.view.composer.export.clicked.connect(self._export)
-        self.sessions.created.connect(self._begin)
+        self.sessions.created.connect(self._start)
         self.sessions.opened.connect(self._open)
         self.sessions.renamed.connect(self._rename)
-        self.sessions.dropped.connect(self._drop)
+        self.sessions.deleted.connect(self._delete)
         self.sessions.searched.connect(self._find)
-        self.presets.kept.connect(self._keep_presets)
-        self.sessions.modelled.connect(self.show_models)
-        self.models.left.connect(self.show_talk)
+        self.presets.finished.connect(self._save_presets)
+        self.sessions.models_opened.connect(self.show_models)
+        self.models.left.connect(self.show_view)
         self.models.listed.connect(self.refresh)
         for keys, slot in (
-            ("Ctrl+N", self._begin),
+            ("Ctrl+N", self._start),
             ("Ctrl+R", self.view.again_last),
             ("Ctrl+F", self.sessions.search.setFocus),
             ("Ctrl+L", self.view.composer.input.setFocus),

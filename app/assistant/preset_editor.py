@@ -1,4 +1,4 @@
-"""The presets as a table: names and prompts, edited in place."""
+"""Edit the presets in a table of names and prompts."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from app.widgets.controls import button, label, row
 
 
 class PresetEditor(QWidget):
-    """Emits `kept` with the presets as they are when it is left."""
+    """Edit the presets."""
 
-    kept = Signal(object)
+    finished = Signal(object)
+    """The user has finished; carries a tuple of `Preset`."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -30,12 +31,12 @@ class PresetEditor(QWidget):
             Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter
         )
         self.table.setColumnWidth(0, 180)
-        self.add = button("Add", tooltip="Another preset")
+        self.add = button("Add", tooltip="Add a preset")
         self.add.clicked.connect(self._add)
-        self.remove = button("Remove", tooltip="Remove the chosen preset")
+        self.remove = button("Remove", tooltip="Remove the selected preset")
         self.remove.clicked.connect(self._remove)
-        self.done = button("Done", kind="primary", tooltip="Keep them as they are here")
-        self.done.clicked.connect(lambda: self.kept.emit(self.presets()))
+        self.done = button("Done", kind="primary", tooltip="Save the presets")
+        self.done.clicked.connect(lambda: self.finished.emit(self.presets()))
         buttons = row(self.add, self.remove, self.done)
         buttons.insertStretch(2, 1)
         layout = QVBoxLayout(self)
@@ -44,7 +45,7 @@ class PresetEditor(QWidget):
         layout.addWidget(label("Presets", size="large"))
         layout.addWidget(
             label(
-                "Prompts that you use often, under names. Enter or F2 edits a cell.",
+                "Prompts that you use often. Press Enter or F2 to edit a cell.",
                 meaning="muted",
                 wrap=True,
             )
@@ -53,6 +54,7 @@ class PresetEditor(QWidget):
         layout.addLayout(buttons)
 
     def show_presets(self, presets: tuple[Preset, ...]) -> None:
+        """Show these presets."""
         self.table.setRowCount(0)
         for preset in presets:
             self._put(preset)
@@ -60,7 +62,7 @@ class PresetEditor(QWidget):
         self.table.setFocus()
 
     def presets(self) -> tuple[Preset, ...]:
-        """Those with a prompt; one without a name is called by its first words."""
+        """Return the presets that have a prompt; the first words name one without a name."""
         found = []
         for line in range(self.table.rowCount()):
             name, text = (

@@ -1,8 +1,7 @@
-"""The files of conversations: one a conversation, readable by their owner only, written whole or
-not at all.
+"""Keep each conversation in a file, written atomically and readable by its owner only.
 
-The first window of a user keeps them; a second one reads and does not write, so that neither
-overwrites what the other was told.
+The first window of a user writes the files. A second one only reads them, so that no window
+overwrites what the other one saved.
 """
 
 from __future__ import annotations
@@ -19,12 +18,12 @@ from app.assistant.message_tree import MessageTree, SavedConversation
 from scheduler.protocol import paths
 from scheduler.protocol.errors import MALFORMED, NotFound, UserError
 
-MOST = 500
-"""Conversations that are kept; beyond that the one that was changed longest ago is put aside."""
-ASIDE = 50
-"""Conversations that were put aside and can be brought back; older ones are deleted."""
-LARGEST = 64 * 2**20
-"""Bytes of a file that is read, and written."""
+MAX_SESSIONS = 500
+"""Conversations that are kept; the least recent others are deleted."""
+MAX_DELETED = 50
+"""Deleted conversations that can be restored."""
+MAX_BYTES = 64 * 2**20
+"""The largest file that is read or written."""
 _AROUND = 40
 _NAME = re.compile(r"[0-9a-f]{32}\.json")
 
@@ -57,21 +56,21 @@ PRESETS: tuple[Preset, ...] = (
 
 
 class SessionFiles:
-    """Not for several threads at once. `notice`: what the last listing found amiss."""
+    """Read and write the files, for one thread at a time. `notice` describes damaged files."""
 
     def __init__(self) -> None:
         self.notice = ""
         self._lock: int | None = None
         self._unread = ""
-        """Why the presets could not be read: whoever edits others must not have them written
-        over these."""
+        """Why the presets could not be read; then they must not be overwritten."""
 
     @property
     def folder(self) -> Path:
+        """Return the folder of the files."""
         return paths.home() / "sessions"
 
     def find(self, words: str) -> tuple[Summary, ...]:
-        """All that hold each of the words somewhere, in any case, the newest first."""
+        """Return the conversations that contain all of the words, in any case, newest first."""
         self.notice = ""
         wanted = words.lower().split()
         found = [
@@ -82,40 +81,43 @@ class SessionFiles:
         return tuple(sorted(found, key=lambda s: -s.changed))
 
     def open(self, key: str) -> SavedConversation:
-        """Raises NotFound where it is gone, or cannot be read."""
+        """Return a conversation. Raises NotFound if it is gone or cannot be read."""
         if (saved := self._read(self._file(key))) is None:
-            raise NotFound(self.notice or "this conversation is gone")
+            raise NotFound(self.notice or "this conversation no longer exists")
         return saved
 
     def save(self, saved: SavedConversation) -> None:
+        """Write a conversation, and delete the least recent one if there are too many."""
         data = msgspec.json.encode(saved)
-        if len(data) > LARGEST:
+        if len(data) > MAX_BYTES:
             raise UserError(
-                f"this conversation is larger than {LARGEST >> 20} MiB, and what is said now is not"
-                " kept; begin a new one"
+                f"this conversation is larger than {MAX_BYTES >> 20} MiB and cannot be saved; "
+                "start a new one"
             )
         self._write(self._file(saved.key), data)
         files = self._files()
-        for file in files[MOST:]:
-            self._put_aside(file)
+        for file in files[MAX_SESSIONS:]:
+            self._move_to_deleted(file)
 
     def rename(self, key: str, title: str) -> None:
+        """Change the title of a conversation."""
         saved = self.open(key)
         self._write(
             self._file(key), msgspec.json.encode(msgspec.structs.replace(saved, title=title))
         )
 
     def delete(self, key: str) -> None:
-        """Put it aside. Raises NotFound where it is gone."""
+        """Move a conversation to the deleted ones. Raises NotFound."""
         self._claim()
-        self._put_aside(self._file(key))
+        self._move_to_deleted(self._file(key))
 
     def restore(self, key: str) -> None:
+        """Move a deleted conversation back. Raises NotFound."""
         self._claim()
-        _move(self._aside(key), self._file(key))
+        _move(self._deleted_file(key), self._file(key))
 
     def presets(self) -> tuple[Preset, ...]:
-        """Those that were kept, or those that come with the program."""
+        """Return the user's presets, or those of the program. Raises UserError."""
         file = self.folder / "presets.json"
         self._unread = ""
         try:
@@ -130,20 +132,22 @@ class SessionFiles:
             return PRESETS
 
     def save_presets(self, presets: tuple[Preset, ...]) -> None:
+        """Write the presets. Raises UserError."""
         if self._unread:
             raise UserError(
-                f"{self._unread}. Your presets in it are not written over by others; try again"
-                " later"
+                f"{self._unread}. It is not overwritten, since it may hold your presets; "
+                "try again later"
             )
         self._write(self.folder / "presets.json", msgspec.json.format(msgspec.json.encode(presets)))
 
     def close(self) -> None:
+        """Let another window write the files."""
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
 
     def _files(self) -> list[Path]:
-        """The newest first. Raises UserError where the folder cannot be read."""
+        """Return the files, newest first. Raises UserError."""
         found: list[tuple[float, Path]] = []
         try:
             with os.scandir(self.folder) as entries:
@@ -151,7 +155,7 @@ class SessionFiles:
                     if _NAME.fullmatch(entry.name):
                         found.append((entry.stat(follow_symlinks=False).st_mtime, Path(entry.path)))
         except FileNotFoundError:
-            pass  # none yet, or one that another window put aside just now
+            pass  # there are none yet, or another window has just deleted one
         except OSError as e:
             raise UserError(
                 f"the conversations in {self.folder} cannot be read: {e.strerror}"
@@ -161,23 +165,23 @@ class SessionFiles:
     def _file(self, key: str) -> Path:
         return self.folder / f"{key}.json"
 
-    def _aside(self, key: str) -> Path:
+    def _deleted_file(self, key: str) -> Path:
         return self.folder / "deleted" / f"{key}.json"
 
     def _read(self, file: Path) -> SavedConversation | None:
-        """None where it is gone, or is none: then it is set aside, and the notice says so."""
+        """Return a conversation, or None. A damaged file is set aside, and `notice` names it."""
         try:
             with paths.open_plain(file) as f:
-                data = f.read(LARGEST + 1)
-            if len(data) > LARGEST:
-                raise ValueError(f"it is larger than {LARGEST >> 20} MiB")
+                data = f.read(MAX_BYTES + 1)
+            if len(data) > MAX_BYTES:
+                raise ValueError(f"it is larger than {MAX_BYTES >> 20} MiB")
             saved = msgspec.json.decode(data, type=SavedConversation)
             MessageTree(saved.nodes, saved.chosen)
             if saved.key != file.stem:
-                raise ValueError("it holds another conversation than its name says")
+                raise ValueError("its name belongs to another conversation")
         except FileNotFoundError:
             return None
-        except OSError as e:  # nothing is known of what is in it: another time it may be read
+        except OSError as e:  # the content is unknown, and may be readable later
             self.notice = f"{file} cannot be read now: {e.strerror}"
             return None
         except MALFORMED as e:
@@ -186,15 +190,15 @@ class SessionFiles:
         return saved
 
     def _write(self, file: Path, data: bytes) -> None:
-        """Atomically. Raises UserError."""
+        """Write a file atomically. Raises UserError."""
         self._claim()
         try:
             paths.replace_file(file, data)
         except OSError as e:
-            raise UserError(f"the conversation cannot be kept in {file}: {e.strerror}") from e
+            raise UserError(f"the conversation cannot be saved in {file}: {e.strerror}") from e
 
     def _claim(self) -> None:
-        """Be the one that writes. Raises UserError where another window is."""
+        """Become the window that writes. Raises UserError if another window writes."""
         if self._lock is not None:
             return
         fd = os.open(
@@ -207,16 +211,15 @@ class SessionFiles:
         except BlockingIOError as e:
             os.close(fd)
             raise UserError(
-                "another window of GPU Deck keeps the conversations; what is said in this one is"
-                " not kept"
+                "another window of GPU Deck saves the conversations; this one is not saved"
             ) from e
         self._lock = fd
 
-    def _put_aside(self, file: Path) -> None:
+    def _move_to_deleted(self, file: Path) -> None:
         aside = paths.ensure(self.folder / "deleted")
         _move(file, aside / file.name)
         os.utime(aside / file.name)
-        for old in sorted(aside.glob("*.json"), key=lambda f: -f.stat().st_mtime)[ASIDE:]:
+        for old in sorted(aside.glob("*.json"), key=lambda f: -f.stat().st_mtime)[MAX_DELETED:]:
             old.unlink()
 
 
@@ -224,23 +227,23 @@ def _move(source: Path, target: Path) -> None:
     try:
         source.rename(target)
     except FileNotFoundError as e:
-        raise NotFound("this conversation is gone") from e
+        raise NotFound("this conversation no longer exists") from e
     except OSError as e:
         raise UserError(f"{source} cannot be moved: {e.strerror}") from e
 
 
 def _set_aside(file: Path, error: Exception) -> str:
-    """Out of the way of the next reading; returns a line that says so."""
+    """Rename a damaged file. Return a message about it."""
     aside = file.with_suffix(f".damaged-{time.time():.0f}")
     try:
         file.rename(aside)
     except OSError as e:
-        return f"{file} cannot be read ({error}), nor moved away: {e.strerror}"
-    return f"{file.name} cannot be read ({error}); it was set aside as {aside}"
+        return f"{file} is damaged ({error}) and cannot be renamed: {e.strerror}"
+    return f"{file.name} is damaged ({error}); it was set aside as {aside}"
 
 
 def _summary(saved: SavedConversation, words: list[str]) -> Summary | None:
-    """None where not all of the words are in it."""
+    """Return the summary, or None if a word is missing."""
     texts = [saved.title, *(node.message.text for node in saved.nodes)] if words else []
     lower = [text.lower() for text in texts]
     if not all(any(word in text for text in lower) for word in words):

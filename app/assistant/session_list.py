@@ -1,4 +1,4 @@
-"""The conversations that are kept: searched, opened, renamed (F2) and deleted (Del)."""
+"""List the saved conversations, to search, open, rename and delete them."""
 
 from __future__ import annotations
 
@@ -26,36 +26,37 @@ _SEARCH_MS = 200
 
 
 class SessionList(QWidget):
-    """Emits what is wanted; the page does it."""
+    """Show the conversations. The page carries out what the user asks for."""
 
     opened = Signal(str)
     renamed = Signal(str, str)
-    dropped = Signal(str)
+    deleted = Signal(str)
     created = Signal()
     searched = Signal(str)
-    modelled = Signal()
-    """The models are wanted."""
+    models_opened = Signal()
 
     def __init__(self) -> None:
         super().__init__()
         self.found: tuple[Summary, ...] = ()
         self._key = ""
-        self.new = button("New", tooltip="Begin another conversation (Ctrl+N)")
+        self.new = button("New", tooltip="Start a new conversation (Ctrl+N)")
         self.new.clicked.connect(self.created)
         self.rename = button(
-            "Rename", kind="quiet", tooltip="Give the chosen conversation another name (F2)"
+            "Rename", kind="quiet", tooltip="Rename the selected conversation (F2)"
         )
         self.rename.clicked.connect(self._rename)
         self.remove = button(
-            "Delete", kind="quiet", tooltip="Put the chosen conversation aside (Del); can be undone"
+            "Delete",
+            kind="quiet",
+            tooltip="Delete the selected conversation (Del); you can undo this",
         )
         self.remove.clicked.connect(self._drop)
         self.models = button(
             "Models…",
             kind="quiet",
-            tooltip="Which model writes the answers; add, fetch and time models (Ctrl+M)",
+            tooltip="Choose, add, download and benchmark models (Ctrl+M)",
         )
-        self.models.clicked.connect(self.modelled)
+        self.models.clicked.connect(self.models_opened)
         self.search = filter_box("Search")
         self.search.setMinimumWidth(0)
         self.search.setAccessibleName("Search the conversations")
@@ -64,19 +65,21 @@ class SessionList(QWidget):
         self._pause.setInterval(_SEARCH_MS)
         self._pause.timeout.connect(lambda: self.searched.emit(self.search.text()))
         self.search.textChanged.connect(self._pause.start)
-        self.list = _List()
+        self.list = _ConversationList()
         self.list.setAccessibleName("Conversations")
-        self.list.setItemDelegate(_TwoLines(self.list))
+        self.list.setItemDelegate(_TwoLineDelegate(self.list))
         self.list.itemActivated.connect(self._open)
         self.list.itemClicked.connect(self._open)
         self.list.itemChanged.connect(self._changed)
-        self.list.deleted.connect(self._drop)
-        self.empty = label("Conversations are kept here.", size="small", meaning="muted", wrap=True)
+        self.list.delete_pressed.connect(self._drop)
+        self.empty = label(
+            "Your conversations appear here.", size="small", meaning="muted", wrap=True
+        )
         self._lay_out()
         self.show_sessions((), "")
 
     def show_sessions(self, found: tuple[Summary, ...], key: str) -> None:
-        """`key`: the one that is open."""
+        """Show these conversations, of which the one with this key is open."""
         if (found, key) == (self.found, self._key) and self.list.count() == len(found):
             return
         self.found, self._key = found, key
@@ -98,7 +101,7 @@ class SessionList(QWidget):
             self.empty,
             "Nothing found."
             if self.search.text()
-            else "Conversations are kept here."
+            else "Your conversations appear here."
             if not found
             else "",
         )
@@ -119,7 +122,7 @@ class SessionList(QWidget):
 
     def _drop(self) -> None:
         if (item := self.list.currentItem()) is not None:
-            self.dropped.emit(item.data(_KEY))
+            self.deleted.emit(item.data(_KEY))
 
     def _lay_out(self) -> None:
         layout = QVBoxLayout(self)
@@ -136,8 +139,10 @@ class SessionList(QWidget):
         layout.addLayout(below)
 
 
-class _List(QListWidget):
-    deleted = Signal()
+class _ConversationList(QListWidget):
+    """List the conversations."""
+
+    delete_pressed = Signal()
 
     def __init__(self) -> None:
         super().__init__()
@@ -147,13 +152,13 @@ class _List(QListWidget):
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         if event.key() == Qt.Key.Key_Delete:
-            self.deleted.emit()
+            self.delete_pressed.emit()
         else:
             super().keyPressEvent(event)
 
 
-class _TwoLines(QStyledItemDelegate):
-    """The name, and below it where the words stand, or when it was changed."""
+class _TwoLineDelegate(QStyledItemDelegate):
+    """Paint the title, and below it an excerpt or the time of the last change."""
 
     def sizeHint(
         self, option: QStyleOptionViewItem, index: QModelIndex | QPersistentModelIndex

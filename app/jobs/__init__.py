@@ -1,1 +1,1 @@
-"""The Jobs page: every job there ever was, its details, its log and the submit form."""
+"""Show the jobs page: all jobs, their details, their logs and the form of a new job."""

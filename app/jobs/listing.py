@@ -175,8 +175,7 @@ class JobLines(Sequence[JobLine]):
 
 
 class JobList:
-    """Make the lines of all jobs. JobLines are kept, since few jobs change between two
-    snapshots."""
+    """Make the lines of all jobs, and keep them: few jobs change between two snapshots."""
 
     def __init__(self) -> None:
         self._running: dict[int, JobLine] = {}

@@ -204,8 +204,7 @@ class LogTail:
         return self._lines(data)
 
     def _lines(self, data: bytes) -> str:
-        """Return the text without progress reports; keep an unfinished line that may be a
-        report."""
+        """Return the text without progress reports; keep a line that may become a report."""
         *lines, rest = (self._rest + self._decoder.decode(data)).split("\n")
         self._rest = rest if rest.startswith("{") and len(rest) < MAX_LINE else ""
         kept = [line for line in lines if not (line.startswith("{") and parse(line.encode(), 0.0))]

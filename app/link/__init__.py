@@ -1,1 +1,1 @@
-"""Threads that subscribe to the daemon and send requests for the window."""
+"""Connect the window to the daemon: snapshots come in, requests go out, in threads."""

@@ -1,1 +1,1 @@
-"""The Models page: language models on disk and on the hub."""
+"""Show the page of the language models on disk and on the hub."""

@@ -1,4 +1,4 @@
-"""One model of the list: what it is, what it needs, and what can be done with it."""
+"""Show one model: its size, its needs, its speed, and buttons."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from assistant.library.describe import Model
 
 
 class ModelCard(QFrame):
-    """Emits what is wanted: use, leave, time, stop, forget."""
+    """Show a model of the list."""
 
     acted = Signal(str)
+    """The user pressed a button: use, leave, time, stop or forget."""
 
     def __init__(self, model: Model) -> None:
         super().__init__()
@@ -29,26 +30,33 @@ class ModelCard(QFrame):
         self.needs = label(size="small", meaning="muted", wrap=True)
         self.problem = label(model.problem, size="small", meaning="failed", wrap=True)
         self.speed = label(size="small", wrap=True)
-        self.use = self._action("Use", "use", "Have this model write the answers")
-        self.leave = self._action("Stop using", "leave", "Have the template write the answers")
+        self.use = self._action("Use", "use", "Let this model write the answers")
+        self.leave = self._action("Stop using", "leave", "Let templates write the answers")
         self.time = self._action(
             "Benchmark",
             "time",
-            "Tokens a second, measured in the assistant's process; the model is loaded for it",
+            "Load the model and measure its tokens a second",
         )
-        self.stop = self._action("Stop", "stop", "End the benchmark")
+        self.stop = self._action("Stop", "stop", "Stop the benchmark")
         self.device = QComboBox()
         self.device.addItems(["cpu", "cuda"])
-        self.device.setAccessibleName(f"Where to time {model.name}")
+        self.device.setAccessibleName(f"Device of the benchmark of {model.name}")
         self.forget = self._action(
-            "Remove from the list", "forget", "Its files stay where they are"
+            "Remove from list", "forget", "Remove the model from the list; its files stay"
         )
         self._lay_out()
 
     def show_state(
         self, used: bool, listed: bool, needs: str, timing: str, speed: str, busy: bool
     ) -> None:
-        """`timing`: how far its benchmark is; `busy`: one runs somewhere."""
+        """Show the state of the model.
+
+        Args:
+            used: The model writes the answers.
+            listed: The model can be removed from the list.
+            timing: What its benchmark does now, if it runs.
+            busy: Some benchmark runs.
+        """
         usable = not self.model.problem
         self.use_mark.setVisible(used)
         set_text(self.needs, needs)

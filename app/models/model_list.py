@@ -1,4 +1,4 @@
-"""The models at hand as the page and the command line tell of them."""
+"""Describe models for the page and the command line."""
 
 from __future__ import annotations
 
@@ -15,16 +15,17 @@ from scheduler.protocol.snapshot import Snapshot
 if TYPE_CHECKING:
     from assistant.library.hub import FetchProgress
 
-_AT_ONCE_S = 0.05
-CAN = (
-    "It answers what it has tools for: the GPUs and jobs now and in the past, why a job waits,"
-    " energy, reports, housekeeping, and what is to be done with jobs, as proposals."
+_LOADED_BEFORE_S = 0.05
+"""A shorter time to load means that the model was loaded before."""
+SMALL_MODEL_HELP = (
+    "It answers questions about GPUs, jobs, waiting, energy, reports and housekeeping, and "
+    "proposes actions on jobs."
 )
-"""What a small model can do."""
+"""The tasks of a small model."""
 
 
 def parameters(model: Model) -> str:
-    """14.2 M, 1.53 B; – where that is not known."""
+    """Return the number of parameters, such as "14.2 M"; "–" if it is unknown."""
     count = model.parameters
     if not count:
         return "–"
@@ -32,16 +33,17 @@ def parameters(model: Model) -> str:
 
 
 def is_used(model: Model, used: str) -> bool:
+    """Return whether `used`, a path of the settings, is this model."""
     return bool(used) and model.path == str(Path(used).expanduser().absolute())
 
 
 def state(model: Model, used: str) -> str:
-    """in use; or why it cannot be."""
+    """Return whether the model is in use, or why it cannot be used."""
     return model.problem or ("in use" if is_used(model, used) else "")
 
 
 def needs(model: Model, snapshot: Snapshot | None) -> str:
-    """What it takes on each device, and whether a GPU has that free now."""
+    """Return the memory that the model needs, and how much a GPU has free."""
     if not model.needs:
         return ""
     text = f"needs {memory(model.needs['cpu'])} on the CPU, {memory(model.needs['cuda'])} on a GPU"
@@ -56,14 +58,12 @@ def needs(model: Model, snapshot: Snapshot | None) -> str:
     ]
     if not free:
         return text
-    return (
-        f"{text} ({memory(max(free))} is free there"
-        f" now{'' if max(free) > model.needs['cuda'] else ': too little'})"
-    )
+    enough = "" if max(free) > model.needs["cuda"] else ": too little"
+    return f"{text} ({memory(max(free))} is free there now{enough})"
 
 
 def details(model: Model) -> str:
-    """What it consists of, in a line."""
+    """Return the size and the format of the model in a line."""
     parts = [f"{parameters(model)} parameters"]
     parts += [f"{model.layers} layers"] if model.layers else []
     parts += [f"{model.channels} channels"] if model.channels else []
@@ -73,40 +73,37 @@ def details(model: Model) -> str:
 
 
 def chat_offer(models: Sequence[Model], used: str) -> tuple[bool, str]:
-    """Whether the model in use is large enough for free chat, and why, or why not."""
+    """Return whether the model in use is large enough for free chat, and an explanation."""
     model = next((model for model in models if is_used(model, used)), None)
     if model is None or model.problem:
         return (
             False,
-            (
-                f"Free chat needs a model of {significant(LARGE / 1e6)} M parameters or more;"
-                " choose one under Models."
-            ),
+            f"Free chat needs a model of at least {significant(LARGE / 1e6)} M parameters. "
+            "Choose one under Models.",
         )
     if not model.large:
         return (
             False,
-            f"{model.name} has {parameters(model)} parameters: too few for free chat. {CAN}",
+            f"{model.name} has {parameters(model)} parameters, too few for free chat. "
+            + SMALL_MODEL_HELP,
         )
     return (
         True,
-        (
-            f"Talk to {model.name} as it is. It sees nothing of this machine, and nothing it says"
-            " is checked against facts."
-        ),
+        f"Talk to {model.name} itself. It knows nothing of this machine, and nothing it says is "
+        "checked against facts.",
     )
 
 
 def speed_text(speed: ModelSpeed) -> str:
-    """What a benchmark found, in a line."""
+    """Return the result of a benchmark in a line."""
     rates = [
-        f"{what} {significant(rate.median)} tok/s (from {significant(rate.low)} to"
-        f" {significant(rate.high)})"
+        f"{what} {significant(rate.median)} tok/s "
+        f"(from {significant(rate.low)} to {significant(rate.high)})"
         for what, rate in (("decodes", speed.decode), ("reads prompts at", speed.prefill))
     ]
     loaded = (
         f"loaded in {duration(speed.loaded)}"
-        if speed.loaded >= _AT_ONCE_S
+        if speed.loaded >= _LOADED_BEFORE_S
         else "it was loaded already"
     )
     return f"on {speed.device}: {', '.join(rates)}; {loaded}"
@@ -132,7 +129,7 @@ class Download:
         """Return the file, the bytes and the time left."""
         now = self._now
         if now.checking:
-            return f"checks {now.file}: its SHA-256 is computed"
+            return f"Checking {now.file}"
         rate = (now.done - self._first) / max(time.monotonic() - self._began, 0.1)
         left = f", about {duration((now.total - now.done) / rate)} left" if rate > 0 else ""
-        return f"fetches {now.file}: {memory(now.done)} of {memory(now.total)}{left}"
+        return f"Downloading {now.file}: {memory(now.done)} of {memory(now.total)}{left}"

@@ -34,7 +34,7 @@ class AddModel(msgspec.Struct, frozen=True):
 
     def carry_out(self, call: Call) -> str:
         """Return a message for the user."""
-        return f"{model_list.add(self.path).name} is on the list"
+        return f"{model_list.add(self.path).name} was added"
 
 
 class RemoveModel(msgspec.Struct, frozen=True):
@@ -45,7 +45,7 @@ class RemoveModel(msgspec.Struct, frozen=True):
     def carry_out(self, call: Call) -> str:
         """Return a message for the user."""
         model_list.remove(self.path)
-        return f"{name_of(self.path)} is off the list; its files stay in {self.path}"
+        return f"{name_of(self.path)} was removed from the list; its files stay in {self.path}"
 
 
 class DownloadModel(msgspec.Struct, frozen=True):
@@ -60,8 +60,8 @@ class DownloadModel(msgspec.Struct, frozen=True):
         pull = Pull(self.name)
         call.on_cancel(pull.cancel)
         if pull.run(call.report):
-            return f"{pull.name} is in {pull.folder}"
-        return f"stopped; what was fetched of {pull.name} is kept"
+            return f"{pull.name} was downloaded to {pull.folder}"
+        return f"stopped; the files of {pull.name} so far are kept"
 
 
 class BenchmarkModel(msgspec.Struct, frozen=True):

@@ -1,1 +1,1 @@
-"""The window itself: rail, status line, tray icon and start-up."""
+"""Open the main window with its rail, status line and tray icon."""

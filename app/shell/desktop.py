@@ -100,8 +100,7 @@ class Desktop(QObject):
             self.compact.show_summary(now)
 
     def _preload(self) -> None:
-        """Make the jobs page, which takes longest, and let the garbage collector skip all
-        objects."""
+        """Make the jobs page, which takes longest, and freeze the garbage collector."""
         gc.enable()
         _ = self.window.jobs
         gc.collect()

@@ -56,7 +56,7 @@ def _show(window: MainWindow, view: str) -> None:
         window.assistant.show_models()
     else:
         window.show_page(view)
-        window.assistant.show_talk()
+        window.assistant.show_view()
 
 
 def save_picture(window: MainWindow, file: Path) -> None:

@@ -332,7 +332,7 @@ def _workload(name: str) -> Callable[[Stage], None]:
 def _assistant(on: Stage) -> None:
     on.window.show_page("assistant")
     page = on.window.assistant
-    page.show_talk()
+    page.show_view()
     if not page.view.conversation.messages:
         curve = Curve(
             "GPU 0 temperature",

@@ -166,7 +166,7 @@ def test_copy_delete_and_undo(fed):
     assert QGuiApplication.clipboard().text() == "gpudeck jobs 8"
     answer.remove.click()
     assert shown(view) == ["one"]
-    assert "3 messages" in view.undo.said.text()
+    assert "3 messages" in view.undo.text.text()
     view.undo.undo.click()
     assert shown(view) == ["one", CODE, "two", "2"]
     assert not view.undo.isVisible()
@@ -303,7 +303,7 @@ def test_nothing_is_clipped_or_nameless_whatever_is_open(fed, scheme, size):
         view.conversation.number,
     )
     view.composer.edit(1, "one\ntwo")
-    view.composer.say("the message is in the clipboard")
+    view.composer.show_message("the message is in the clipboard")
     view.undo.offer("A message was deleted.", lambda: None)
     view.messages.views[1].sources.click()
     view.refresh()

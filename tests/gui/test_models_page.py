@@ -183,7 +183,7 @@ def test_the_list_is_kept_and_the_files_of_a_forgotten_model_stay(home, tmp_path
     shutil.copy(vocabulary_file(), folder)
     link = Link()
     added = exchange(qtbot, link, AddModel(str(folder)))
-    assert added == "tiny is on the list"
+    assert added == "tiny was added"
     listed, ours = exchange(qtbot, link, ListModels())
     assert (listed.layers, listed.problem) == (1, "")
     exchange(qtbot, link, RemoveModel(str(folder)))
@@ -231,4 +231,4 @@ def test_free_chat_is_offered_with_a_large_model_and_says_that_it_is_not_checked
     fed.reply(ListModels, (msgspec.structs.replace(USED, parameters=14_000_000),))
     assert not view.composer.free.isEnabled()
     assert not view.composer.free.isChecked()
-    assert "It answers what it has tools for" in view.composer.free.toolTip()
+    assert "It answers questions about GPUs" in view.composer.free.toolTip()

@@ -51,7 +51,7 @@ def test_the_card_says_what_would_be_done_and_an_answer_is_sent_once(fed: Fed) -
     assert card.title.text() == "Cancel job 7 (train)?"
     assert card.effect.text() == PROPOSAL.effect
     assert "gpudeck cancel 7" in card.details.text()
-    assert card.standing.text() == "Nothing is done before you allow it."
+    assert card.standing.text() == "Nothing is done until you allow it."
     assert "operate cancel job=7 (by rules)" in view.messages.views[-1].writer.text()
     assert asked(fed) == [], "it is shown, and nothing more"
     card.buttons["once"].click()
@@ -101,7 +101,7 @@ def test_hostile_names_are_shown_as_they_are(fed: Fed) -> None:
 def test_one_that_expired_cannot_be_allowed(fed: Fed) -> None:
     proposed(fed, msgspec.structs.replace(PROPOSAL, expires=time.time() - 1))
     card = fed.window.assistant.view.messages.views[-1].proposal
-    assert "has expired, and nothing was done" in card.standing.text()
+    assert "has expired. Nothing was done" in card.standing.text()
     assert not any(made.isVisible() for made in card.buttons.values())
 
 

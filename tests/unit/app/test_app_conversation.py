@@ -14,7 +14,7 @@ import pytest
 from app.assistant import conversation as conversations
 from app.assistant import session_files
 from app.assistant.answer_curves import named_readings
-from app.assistant.captions import summary_of
+from app.assistant.captions import curve_range
 from app.assistant.conversation import Conversation, as_markdown, code_blocks, exported
 from app.assistant.message_tree import Curve, SavedConversation
 from app.assistant.requests import FinishedAnswer
@@ -75,7 +75,7 @@ def test_what_comes_after_stop_is_dropped_even_when_the_next_question_runs():
 
 
 def test_a_full_conversation_takes_no_more_and_loses_nothing(monkeypatch):
-    monkeypatch.setattr(conversations, "MOST", 4)
+    monkeypatch.setattr(conversations, "MAX_MESSAGES", 4)
     conversation = Conversation()
     asked(conversation, "one", "1")
     asked(conversation, "two", "2")
@@ -109,13 +109,13 @@ def test_what_was_deleted_comes_back_as_it_was():
     asked(conversation, "two", "2")
     asked(conversation, "TWO", "22", instead=conversation.path[2])
     before = conversation.saved()
-    cut = conversation.cut(conversation.path[1])
+    cut = conversation.remove(conversation.path[1])
     assert said(conversation) == ["one"]
-    conversation.tree.mend(cut)
+    conversation.tree.restore(cut)
     assert conversation.saved() == before
     conversation.ask("three")
     with pytest.raises(UserError, match="stop"):
-        conversation.cut(conversation.path[0])
+        conversation.remove(conversation.path[0])
 
 
 def test_nothing_that_a_file_says_makes_a_tree_of_what_is_none():
@@ -196,7 +196,7 @@ def test_curves_are_of_what_the_text_tells():
         ("gpu0", "power"),
         ("gpu0", "temp"),
     )
-    assert summary_of(Curve("x", "°C", (1.0, 2.0, 3.0), (33.0, None, 66.0))) == "33.0 to 66.0 °C"
+    assert curve_range(Curve("x", "°C", (1.0, 2.0, 3.0), (33.0, None, 66.0))) == "33.0 to 66.0 °C"
 
 
 @pytest.fixture
@@ -227,8 +227,8 @@ def test_conversations_are_kept_private_searched_and_renamed(files):
 
 
 def test_deleted_conversations_come_back_and_only_the_newest_are_kept(files, monkeypatch):
-    monkeypatch.setattr(session_files, "MOST", 2)
-    monkeypatch.setattr(session_files, "ASIDE", 1)
+    monkeypatch.setattr(session_files, "MAX_SESSIONS", 2)
+    monkeypatch.setattr(session_files, "MAX_DELETED", 1)
     keys = []
     for i in range(4):
         conversation = Conversation()
@@ -289,7 +289,7 @@ def test_what_is_too_large_to_be_read_again_is_not_written_over_what_was(files, 
     conversation = Conversation()
     asked(conversation, "one", "1")
     files.save(kept := conversation.saved())
-    monkeypatch.setattr(session_files, "LARGEST", len(msgspec.json.encode(kept)))
+    monkeypatch.setattr(session_files, "MAX_BYTES", len(msgspec.json.encode(kept)))
     asked(conversation, "two", "2")
     with pytest.raises(UserError, match="begin a new one"):
         files.save(conversation.saved())
