@@ -79,7 +79,7 @@ def test_a_full_conversation_takes_no_more_and_loses_nothing(monkeypatch):
     conversation = Conversation()
     asked(conversation, "one", "1")
     asked(conversation, "two", "2")
-    with pytest.raises(UserError, match="begin a new one"):
+    with pytest.raises(UserError, match="start a new one"):
         conversation.ask("three")
     assert said(conversation) == ["one", "1", "two", "2"]
 
@@ -277,7 +277,7 @@ def test_what_cannot_be_read_for_a_moment_stays_where_it_is(files):
             files.presets()
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
-    with pytest.raises(UserError, match="not written over"):
+    with pytest.raises(UserError, match="not overwritten"):
         files.save_presets(PRESETS)  # whoever edits these never saw the user's own
     assert files.open(conversation.key) == conversation.saved()
     assert files.presets() == (Preset("a", "b"),)
@@ -291,7 +291,7 @@ def test_what_is_too_large_to_be_read_again_is_not_written_over_what_was(files, 
     files.save(kept := conversation.saved())
     monkeypatch.setattr(session_files, "MAX_BYTES", len(msgspec.json.encode(kept)))
     asked(conversation, "two", "2")
-    with pytest.raises(UserError, match="begin a new one"):
+    with pytest.raises(UserError, match="start a new one"):
         files.save(conversation.saved())
     assert files.open(conversation.key) == kept
 
