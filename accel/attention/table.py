@@ -17,6 +17,8 @@ from pathlib import Path
 
 import msgspec
 
+from accel.runtime.state_folder import state_folder
+
 SHIPPED = Path(__file__).parent / "measured"
 
 Place = tuple[float, float, float]
@@ -99,18 +101,8 @@ def place(heads: int, seq_q: int, seq_k: int) -> Place:
 
 
 def user_file() -> Path:
-    """Return the path of the user's table.
-
-    It is `attention.csv` in `$GPUDECK_HOME`, else in `$XDG_STATE_HOME/gpudeck` or
-    `~/.local/state/gpudeck`.
-    """
-    if home := os.environ.get("GPUDECK_HOME"):
-        return Path(home).expanduser().absolute() / "attention.csv"
-    return (
-        Path(os.environ.get("XDG_STATE_HOME") or "~/.local/state").expanduser().absolute()
-        / "gpudeck"
-        / "attention.csv"
-    )
+    """Return the path of the user's table, `attention.csv` in the state folder."""
+    return state_folder() / "attention.csv"
 
 
 def read(file: Path) -> list[Row]:

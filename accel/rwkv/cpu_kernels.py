@@ -11,12 +11,10 @@ tests.
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
-
 import numpy as np
 from numba import config, njit
 
+from accel.runtime.state_folder import state_folder
 from accel.rwkv.layers import DECAY, GROUP_EPS
 from accel.rwkv.weights import HEAD
 
@@ -30,21 +28,12 @@ _part = njit(no_cpython_wrapper=True, no_cfunc_wrapper=True, **_OPTIONS)
 """Compile a function that only compiled code calls, without wrappers for Python."""
 
 
-def _state_folder() -> Path:
-    """Return GPU Deck's state folder, which `scheduler.protocol.paths.home` names by
-    the same rule.
-    """
-    base = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
-    chosen = os.environ.get("GPUDECK_HOME") or Path(base) / "gpudeck"
-    return Path(chosen).expanduser().absolute()
-
-
 def _entry(function):
     """Compile a function that Python calls, and keep it on disk."""
     try:
         return njit(cache=True, **_OPTIONS)(function)
     except RuntimeError:  # Numba found no cache folder that it can write.
-        chosen, config.CACHE_DIR = config.CACHE_DIR, str(_state_folder() / "compiled")
+        chosen, config.CACHE_DIR = config.CACHE_DIR, str(state_folder() / "compiled")
         try:
             return njit(cache=True, **_OPTIONS)(function)
         finally:
