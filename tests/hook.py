@@ -14,11 +14,21 @@ class Hook:
         self.got: list[dict[str, object]] = []
         self.answers: list[int] = []
         """The status of the next answers, then 200; with 0 the server does not answer."""
+        self.location = ""
+        """The address that an answer names, for a redirect."""
+        self.requests: list[str] = []
+        """The method and path of all requests."""
         self.let_go = threading.Event()
         hook = self
 
         class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                hook.requests.append(f"GET {self.path}")
+                self.send_response(200)
+                self.end_headers()
+
             def do_POST(self) -> None:
+                hook.requests.append(f"POST {self.path}")
                 body = self.rfile.read(int(self.headers["Content-Length"]))
                 status = hook.answers.pop(0) if hook.answers else 200
                 if status == 0:
@@ -27,6 +37,8 @@ class Hook:
                 if status == 200:
                     hook.got.append({"path": self.path, **json.loads(body)})
                 self.send_response(status)
+                if hook.location:
+                    self.send_header("Location", hook.location)
                 self.end_headers()
 
             def log_message(self, *args: object) -> None:

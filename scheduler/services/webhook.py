@@ -100,17 +100,27 @@ class Webhook:
 
 
 def post(url: str, body: bytes, timeout: float) -> str | None:
-    """Send `body`; return the problem, without the URL, if that failed."""
+    """Send `body`; return the problem, without the URL, if that failed.
+
+    No redirect is followed: it would lead to a server that the user did not name, and most
+    redirects turn the message into a request without a body.
+    """
     import urllib.error  # Only the small process sends; the daemon does not need this import.
     import urllib.request
+
+    class NoRedirect(urllib.request.HTTPRedirectHandler):
+        def redirect_request(self, *_: object) -> None:
+            return None
 
     headers = {"Content-Type": "application/json", "User-Agent": _USER_AGENT}
     try:
         # The settings allow http and https only.
         request = urllib.request.Request(url, body, headers, method="POST")  # noqa: S310
-        with urllib.request.urlopen(request, timeout=timeout):  # noqa: S310
+        with urllib.request.build_opener(NoRedirect).open(request, timeout=timeout):
             return None
     except urllib.error.HTTPError as e:
+        if 300 <= e.code < 400:
+            return f"it answered {e.code} {e.reason}. Name the address it redirects to"
         return f"it answered {e.code} {e.reason}"
     except urllib.error.URLError as e:
         return f"it cannot be reached ({e.reason})"

@@ -144,3 +144,25 @@ def test_cancel_several_jobs_arrays_and_groups(sh: Shell, shared: Client, tmp_pa
     assert "no cluster is called ray:lab. To add it" in sh.fails(
         "submit", "--on", "ray:lab", "true"
     )
+
+
+def test_a_token_that_would_cross_the_network_unencrypted_is_warned_about(
+    sh: Shell, tmp_path: Path
+) -> None:
+    token = tmp_path / "token"
+    token.write_text("secret")
+    token.chmod(0o600)
+    words = "sent unencrypted"
+    for name, address, exposed in (
+        ("ray:lab", "http://head.invalid:8265", True),
+        ("ray:near", "http://127.0.0.1:9", False),
+        ("ray:safe", "https://head.invalid", False),
+    ):
+        sh("cluster", "add", name, address, "--token-file", str(token))
+        row = next(row for row in sh("cluster").splitlines() if row.startswith(name))
+        assert (words in row) is exposed
+    shown = sh("cluster", "add", "ray:lab", "http://head.invalid:8265", "--token-file", str(token))
+    assert words in shown and "https://" in shown
+    assert words not in sh("cluster", "add", "ray:lab", "http://head.invalid:8265")
+    for name in ("ray:lab", "ray:near", "ray:safe"):
+        sh("cluster", "remove", name)

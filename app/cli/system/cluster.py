@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 from argparse import ArgumentParser, Namespace
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -16,6 +18,10 @@ from scheduler.protocol.jobs import Running
 from scheduler.protocol.settings import CLUSTER, ClusterSettings
 
 _ADD_EXAMPLE = "gpudeck cluster add ray:lab http://head:8265 --token-file ~/.ray/auth_token"
+_EXPOSED = (
+    "Warning: the token is sent unencrypted, and everybody on the network path can read it. "
+    "Use an address with https://, or an SSH tunnel to a local port."
+)
 _EXAMPLES = {"add": _ADD_EXAMPLE, "remove": "gpudeck cluster remove ray:lab"}
 
 
@@ -58,15 +64,19 @@ def run(args: Namespace) -> int:
             raise UsageError(f"missing cluster. Example: {_EXAMPLES[args.action]}")
         known = dict(client.snapshot().settings.clusters)
         if args.action == "add":
-            client.configure(clusters={**known, args.name: _cluster(args)})
+            cluster = _cluster(args)
+            client.configure(clusters={**known, args.name: cluster})
             text = f"Submit a job to it with: gpudeck submit --on {args.name} -- COMMAND"
+            if _exposes_token(cluster):
+                text = f"{_EXPOSED}\n{text}"
         else:
             _check_removable(client, args, known)
             del known[args.name]
             client.configure(clusters=known)
             text = f"{args.name} was removed."
     if not args.json:
-        print_line(text)
+        for line in text.splitlines():
+            print_line(line)
     return 0
 
 
@@ -95,6 +105,17 @@ def _cluster(args: Namespace) -> ClusterSettings:
     return cluster
 
 
+def _exposes_token(cluster: ClusterSettings) -> bool:
+    """Return True if the cluster's token is sent over a network without encryption."""
+    address = urlsplit(cluster.address)
+    if not cluster.token_file or address.scheme != "http" or address.hostname == "localhost":
+        return False
+    try:
+        return not ip_address(address.hostname or "").is_loopback
+    except ValueError:  # the name of another machine
+        return True
+
+
 def _check_removable(client: Client, args: Namespace, known: dict[str, ClusterSettings]) -> None:
     """Raise an error if the cluster is unknown, or if its jobs would be lost."""
     if args.name not in known:
@@ -120,7 +141,10 @@ def _list(client: Client, args: Namespace) -> int:
         rows = []
         for name, cluster in clusters.items():
             notices = (n for n in snapshot.notices if n.startswith(f"{name} "))
-            rows.append((name, cluster.address, next(notices, "reachable")))
+            state = next(notices, "reachable")
+            if _exposes_token(cluster):
+                state += "; its token is sent unencrypted"
+            rows.append((name, cluster.address, state))
         print_table([("CLUSTER", "ADDRESS", "STATE"), *rows])
     else:
         print_line(f"No clusters. Add one with: {_ADD_EXAMPLE}")

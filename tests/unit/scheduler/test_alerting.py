@@ -119,6 +119,19 @@ def test_a_message_is_retried_and_a_refusal_is_reported(hook: Hook) -> None:
     ]
 
 
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_no_redirect_to_another_server_is_followed(hook: Hook, status: int) -> None:
+    other = Hook()
+    try:
+        hook.answers, hook.location = [status, status], other.url
+        (problem,) = deliver(hook.url)
+        assert other.requests == []
+        assert problem is not None and "Name the address it redirects to" in problem
+        assert "s3cret" not in problem
+    finally:
+        other.close()
+
+
 def test_a_request_to_a_server_that_hangs_times_out(hook: Hook) -> None:
     hook.answers = [0, 0]
     assert deliver(hook.url, timeout=0.4) == [
