@@ -10,13 +10,32 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from assistant.facts import phrases
-from assistant.facts.devices import FIELDS_SPAN, device_facts, history_facts, label
+from assistant.facts.devices import (
+    FIELDS_SPAN,
+    device_facts,
+    history_facts,
+    identity_facts,
+    label,
+)
 from assistant.facts.fact import Fact, FactBuilder, named
-from assistant.facts.jobs import count_facts, during, job_facts
+from assistant.facts.jobs import count_facts, during, job_facts, without_progress
 from scheduler.protocol import jobs as j
 from scheduler.protocol.snapshot import Columns, Snapshot
 
-__all__ = ["FIELDS_SPAN", "Fact", "during", "gather", "history_facts", "job_facts", "named"]
+__all__ = [
+    "FIELDS_SPAN",
+    "NOW_S",
+    "Fact",
+    "during",
+    "gather",
+    "history_facts",
+    "job_facts",
+    "named",
+]
+
+
+NOW_S = 10.0
+"""Seconds within which the end of a span counts as now."""
 
 
 def gather(
@@ -28,30 +47,37 @@ def gather(
 ) -> tuple[Fact, ...]:
     """Return all facts about a snapshot, jobs, and each device's history between two times.
 
+    If the span ended before the snapshot, nothing that was read at the time of the snapshot is
+    included: of devices only their names, of jobs that have not ended only their state.
+
     Args:
         snapshot: The state of the machine.
         jobs: The jobs to describe.
         histories: The histories by device id.
         since, until: The ends of the span, seconds since the epoch.
     """
-    facts = [*_deck(snapshot), *_span(since, until)]
+    present = until >= snapshot.time - NOW_S
+    facts = [*_deck(snapshot, present), *_span(since, until)]
     for state in snapshot.devices:
-        facts += device_facts(state, snapshot.time)
+        facts += (device_facts if present else identity_facts)(state, snapshot.time)
         facts += history_facts(state.device, histories.get(state.device.id), until)
     facts += count_facts(jobs, snapshot.time)
     names = {state.device.id: label(state.device) for state in snapshot.devices}
     for job in jobs:
-        facts += job_facts(job, snapshot.time, names)
+        found = job_facts(job, snapshot.time, names)
+        facts += found if present or not job.active else without_progress(found)
     return tuple(facts)
 
 
-def _deck(snapshot: Snapshot) -> list[Fact]:
-    """Return the source of the readings, whether the queue is paused, and notices for the user."""
+def _deck(snapshot: Snapshot, present: bool) -> list[Fact]:
+    """Return the source of the readings and, of the present, a paused queue and notices."""
     add = FactBuilder("deck", "", "daemon", snapshot.time)
     if not snapshot.devices:
         add.absent("devices", "Devices", "no device has been read yet")
     kind, _, file = snapshot.source.partition(" ")
     add.text("source", "Readings come from", f"{kind.upper()} {file}")
+    if not present:
+        return add.facts
     if snapshot.paused:
         add.text("paused", "Queue", "paused, nothing new starts")
     for i, notice in enumerate(snapshot.notices):

@@ -30,8 +30,12 @@ def subject(device: Device) -> str:
     ]
 
 
-def device_facts(state: DeviceState, now: float, fields: Sequence[str] = FIELDS_NOW) -> list[Fact]:
-    """Return the facts about one device as it is now."""
+def identity_facts(state: DeviceState, now: float) -> list[Fact]:
+    """Return the facts about one device that do not change: its names and its note."""
+    return _identity(state, now).facts
+
+
+def _identity(state: DeviceState, now: float) -> FactBuilder:
     device, reading = state.device, state.reading
     add = FactBuilder(
         subject(device), label(device), source(device), reading.time if reading else now
@@ -40,6 +44,12 @@ def device_facts(state: DeviceState, now: float, fields: Sequence[str] = FIELDS_
     add.text("label", "called", label(device))
     if device.note:
         add.text("note", "note", device.note)
+    return add
+
+
+def device_facts(state: DeviceState, now: float, fields: Sequence[str] = FIELDS_NOW) -> list[Fact]:
+    """Return the facts about one device as it is now."""
+    reading, add = state.reading, _identity(state, now)
     if isinstance(state.use, Idle):
         add.value("use", "use", IDLE, "", f"idle for {phrases.duration(now - state.use.since)}")
     else:

@@ -18,6 +18,10 @@ class FactIndex:
         self.facts = facts
         self._named = named(facts)
 
+    def has(self, name: str) -> bool:
+        """Return True if there is such a fact, with or without a value."""
+        return name in self._named
+
     def text(self, name: str) -> str | None:
         """Return a fact's value in words; None if the fact is missing or has no value."""
         fact = self._named.get(name)

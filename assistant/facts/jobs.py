@@ -18,6 +18,7 @@ from scheduler.protocol import jobs as j
 _COUNTED = ("running", "starting", "queued", "done", "failed", "cancelled", "lost")
 _NOT_INPUTS = ("backend", "backends", "seconds", "power", "trials", "seed")
 """Parameters that describe how a measurement was made, not its inputs."""
+_PROGRESS = ("waiting", "running", "reason", "progress", "doing", "left")
 
 
 def during(jobs: Sequence[j.Job], since: float, until: float) -> tuple[j.Job, ...]:
@@ -68,6 +69,11 @@ def job_facts(job: j.Job, now: float, devices: Mapping[str, str]) -> list[Fact]:
     if job.result is not None:
         _result(add, job.result)
     return add.facts
+
+
+def without_progress(facts: Sequence[Fact]) -> list[Fact]:
+    """Return the facts about a job that has not ended without those that change as it goes on."""
+    return [fact for fact in facts if fact.name.partition(".")[2] not in _PROGRESS]
 
 
 def _times(add: FactBuilder, job: j.Job, now: float) -> None:

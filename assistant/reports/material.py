@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
-from assistant.facts import FIELDS_SPAN, Fact, gather, usage
+from assistant.facts import FIELDS_SPAN, NOW_S, Fact, gather, usage
 from assistant.facts.devices import label
 from assistant.reports.report import Kind
 from scheduler.client import Client
@@ -21,8 +21,6 @@ POINTS = 240
 time.
 """
 FIRST_READING_S = 3.0
-NOW_S = 10.0
-"""Seconds within which an end counts as now."""
 LOG_BYTES = 8 * 1024
 """Bytes of the end of a job's log."""
 MOST_JOBS = 500

@@ -7,6 +7,7 @@ never shown.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -24,6 +25,12 @@ _QUESTION = (
     "Does the text sections only what the facts sections, clearly and without repeating "
     "itself?\n(A) {0}\n(B) {1}\nAnswer with A or B."
 )
+
+_OF_SPAN = re.compile(
+    r"\b(?:mean|average|highest|lowest|peak|at (?:most|least)|never (?:above|below))\b",
+    re.IGNORECASE,
+)
+"""Words about values over a span of time."""
 
 _REQUIRED = ("reason", "verdict", "backend", "tflops")
 
@@ -91,7 +98,7 @@ def write(
         )
     left = _jobs_left_out(facts, source) if author.compact and question is None else []
     return Written(
-        "\n\n".join([text, *left]),
+        "\n\n".join([_with_span(text, facts), *left]),
         f"model {author.name}{', the list by the template' if left else ''}",
     )
 
@@ -108,7 +115,16 @@ def by_template(
 
 
 def _template(facts: Sequence[Fact], question: str | None, sections: Sections | None) -> str:
-    return template(facts, question) if sections is None else render(facts, sections)
+    text = template(facts, question) if sections is None else render(facts, sections)
+    return _with_span(text, facts)
+
+
+def _with_span(text: str, facts: Sequence[Fact]) -> str:
+    """Return the text, with the span of its mean and extreme values if it does not name it."""
+    when = FactIndex(facts).text("span.when")
+    if when is None or when.lower() in text.lower() or not _OF_SPAN.search(text):
+        return text
+    return f"{text}\n\nMean, highest and lowest values are for the time {when}."
 
 
 def _jobs_left_out(facts: Sequence[Fact], source: Compact) -> list[str]:

@@ -152,7 +152,7 @@ def _standing(index: FactIndex, job: str) -> str:
 
 def _use(index: FactIndex) -> str:
     """Return which devices are idle now."""
-    found = index.devices()
+    found = [device for device in index.devices() if index.has(f"{device}.use")]
     if len(found) == 1:
         return sentence(devices.called(index, found[0]), " ", devices.use(index, found[0]))
     idle = [devices.called(index, device) for device in found if index.is_idle(device)]

@@ -69,9 +69,11 @@ def use(index: FactIndex, device: str) -> str:
 def _account(index: FactIndex, device: str, common: str) -> str:
     """Return the account of a device, without the note that `common` already gave."""
     fact = index.of(device)
-    stands = sentence(
-        f"**{called(index, device)}**", given(" ({})", fact("name")), " ", use(index, device)
-    )
+    if index.has(f"{device}.use"):
+        how = given(" ({})", fact("name")) + f" {use(index, device)}"
+    else:
+        how = given(" is {}", fact("name"))
+    stands = sentence(f"**{called(index, device)}**", how)
     gaps = (
         sentence(given("there are readings {} only", fact("covered")))
         if _partial(index, device)
@@ -86,22 +88,33 @@ def _partial(index: FactIndex, device: str) -> bool:
 
 
 def _by_metric(index: FactIndex, device: str) -> str:
+    when = _when(index, [device])
     return table(
-        ("Metric", *WHEN),
-        [(name, *_cells(index, device, metric)) for metric, name in METRICS.items()],
+        ("Metric", *when),
+        [(name, *_cells(index, device, metric, when)) for metric, name in METRICS.items()],
     )
 
 
 def _by_device(index: FactIndex, devices: list[str]) -> str:
+    when = _when(index, devices)
     rows = [
-        (called(index, device), *(" / ".join(_cells(index, device, metric)) for metric in METRICS))
+        (
+            called(index, device),
+            *(" / ".join(_cells(index, device, metric, when)) for metric in METRICS),
+        )
         for device in devices
     ]
-    return table((" / ".join(WHEN), *METRICS.values()), rows)
+    return table((" / ".join(when), *METRICS.values()), rows)
 
 
-def _cells(index: FactIndex, device: str, metric: str) -> list[str]:
-    return [index.text(f"{device}.{metric}{suffix}") or "N/A" for suffix in WHEN.values()]
+def _when(index: FactIndex, devices: list[str]) -> dict[str, str]:
+    """Return the columns of values: without `now` if there are only facts about the past."""
+    now = any(index.has(f"{device}.{metric}") for device in devices for metric in METRICS)
+    return {word: suffix for word, suffix in WHEN.items() if suffix or now}
+
+
+def _cells(index: FactIndex, device: str, metric: str, when: dict[str, str]) -> list[str]:
+    return [index.text(f"{device}.{metric}{suffix}") or "N/A" for suffix in when.values()]
 
 
 def _absences(index: FactIndex, devices: list[str]) -> str:

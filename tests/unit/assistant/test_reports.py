@@ -142,6 +142,20 @@ def test_every_number_of_a_report_is_in_a_fact(material: Material) -> None:
     assert {row[0] for row in sources.rows} == {fact.source for fact in report.facts}
 
 
+def test_a_report_on_the_past_has_no_reading_of_the_present() -> None:
+    """The readings of the snapshot are 71 and 72 °C, those of the history all 65 °C."""
+    past = Columns([NOW - 7200, NOW - 3600], {"util": [50.0, 50.0], "temp": [65.0, 65.0]})
+    shown = snapshot(replayed(0), replayed(1), source="replay h100.trace.gz", paused=True)
+    histories = {"g0": past, "g1": past}
+    facts = gather(shown, JOBS, histories, NOW - 7200, NOW - 3600)
+    read = Material("span", NOW - 7200, NOW - 3600, shown, JOBS, histories, (), facts=facts)
+    told = "\n".join(texts(composed(read)))
+    assert "65 °C" in told and "NVIDIA H100" in told
+    for present in ("71 °C", "72 °C", "657 W", "633 TFLOP/s", "30 %", "idle", "paused", "now"):
+        assert present not in told
+    assert "unknown state" not in told
+
+
 def test_missing_values_are_given_with_their_reasons() -> None:
     used = tables(composed(of_job(UNUSED)))["Outcome"]
     assert ("Energy", "no data") in used.rows

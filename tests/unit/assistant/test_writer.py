@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
 
 import pytest
@@ -275,6 +276,16 @@ def test_a_model_with_infinite_output_is_not_tried_again() -> None:
 def test_a_cancelled_author_ends_the_request() -> None:
     with pytest.raises(Cancelled):
         write(ONE, None, Scripted(Cancelled()))
+
+
+def test_a_mean_or_a_highest_value_names_its_span_whoever_writes() -> None:
+    when = next(fact.said for fact in CPU_FACTS if fact.name == "span.when")
+    for text in ("The CPU had a mean utilisation of {cpu.util.mean}.", "The CPU is at {cpu.util}."):
+        shown = write(CPU_FACTS, "how busy is it?", Scripted(text)).text
+        assert shown.count(when) == ("mean" in text), shown
+    assert write(CPU_FACTS, "utilisation?").text.count(when) == 1
+    assert write(CPU_FACTS, "is it idle?").text.count(when) == 0
+    assert len(re.findall(when, write(CPU_FACTS, None).text, re.IGNORECASE)) == 1
 
 
 def test_without_a_model_the_template_gives_no_reason() -> None:
