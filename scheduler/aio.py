@@ -65,11 +65,12 @@ class AsyncClient(AsyncVerbs):
     async def _run(self, call: Callable[[], R]) -> R:
         return await asyncio.get_running_loop().run_in_executor(self._thread, call)
 
-    async def submit(self, argv: Sequence[str], **options: Unpack[JobOptions]) -> AsyncJobHandle:
+    async def submit(
+        self, argv: Sequence[str], *, token: str | None = None, **options: Unpack[JobOptions]
+    ) -> AsyncJobHandle:
         """Queue a command, as `Client.submit` does."""
-        return AsyncJobHandle(
-            self, await self._run(partial(self._blocking().submit, argv, **options))
-        )
+        submit = partial(self._blocking().submit, argv, token=token, **options)
+        return AsyncJobHandle(self, await self._run(submit))
 
     async def wait(self, job: int, timeout: float | None = None) -> Job:
         """Return the job once it has ended, even if the daemon restarts meanwhile.

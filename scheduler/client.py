@@ -24,7 +24,7 @@ from scheduler.protocol import log_file as logfile
 from scheduler.protocol import paths
 from scheduler.protocol.annotation import Annotation
 from scheduler.protocol.devices import Detail, Process
-from scheduler.protocol.errors import DaemonGone, UserError
+from scheduler.protocol.errors import DaemonGone, OutcomeUnknown, UserError
 from scheduler.protocol.job_options import JobOptions, make_spec
 from scheduler.protocol.jobs import Cancelling, Changes, Event, Forecast, GroupState, Job, Spec
 from scheduler.protocol.log_file import Output
@@ -41,12 +41,15 @@ from scheduler.verbs.groups import GetGroups, Pause, SetGroup
 from scheduler.verbs.jobs import WAIT_S, FindJobs, GetJob, GetTimeline, ListJobs, Wait
 from scheduler.verbs.note import AddNote
 from scheduler.verbs.request import Request, decode_reply, encode_request
-from scheduler.verbs.submit import Foresee, ForeseeJob, Submit, SubmitMany
+from scheduler.verbs.submit import Foresee, ForeseeJob, GetSubmission, Submit, SubmitMany, new_token
 
 GONE_S = 30.0
 """A call that waits for a job fails after the daemon has not answered for this long."""
 RECONNECT_S = 0.5
 """The pause between two attempts to reach the daemon meanwhile."""
+
+AGAIN_S, ANSWER_S = 10.0, 5.0
+"""A submission without an answer is sent again for this long, and each time waited for so long."""
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -61,7 +64,7 @@ class Client:
         Raises DaemonGone where none runs and `start` is not set, UserError where it cannot start.
         """
         self._start, self._timeout = start, timeout
-        self._connection = self._connect()
+        self._connection = self._connect(timeout)
 
     def __enter__(self) -> Self:
         return self
@@ -79,16 +82,47 @@ class Client:
         self._connection.close()
 
     def send(self, request: Request[R]) -> R:
-        """Send one of the requests in `scheduler.verbs`; return its reply, or raise its error."""
+        """Send one of the requests in `scheduler.verbs`; return its reply, or raise its error.
+
+        Raises:
+            DaemonGone: The daemon did not answer.
+            OutcomeUnknown: It did not answer a submission, not even when it was asked again.
+        """
         request.check()
         line = encode_request(request)
         if self._connection.lost:  # found before anything is sent: no request is sent twice
-            old, self._connection = self._connection, self._connect()
+            old, self._connection = self._connection, self._connect(self._timeout)
             old.close()
-        self._connection.send(line)
-        return decode_reply(self._connection.receive(), request)
+        try:
+            return _exchange(self._connection, request, line)
+        except DaemonGone as e:
+            token = request.token if isinstance(request, Submit | SubmitMany) else None
+            if token is None:
+                raise
+            self._connection.hang_up()  # the daemon drops what it has not read yet
+            return self._send_again(request, line, token, e)
 
-    def submit(self, argv: Sequence[str], **options: Unpack[JobOptions]) -> JobHandle:
+    def _send_again(self, request: Request[R], line: bytes, token: str, why: DaemonGone) -> R:
+        """Send a submission again, whose token has the daemon queue it at most once."""
+        end = time.monotonic() + AGAIN_S
+        while not self._connection.closed and time.monotonic() < end:
+            try:
+                connection = self._connect(min(self._timeout or ANSWER_S, ANSWER_S))
+            except UserError as e:  # a daemon that cannot start refuses no job
+                why = DaemonGone(str(e))
+                time.sleep(RECONNECT_S)
+                continue
+            try:
+                return _exchange(connection, request, line)
+            except DaemonGone as e:
+                why = e
+            finally:
+                connection.close()
+        raise OutcomeUnknown(str(why), token) from why
+
+    def submit(
+        self, argv: Sequence[str], *, token: str | None = None, **options: Unpack[JobOptions]
+    ) -> JobHandle:
         """Queue a command. Returns the job, which is on disk by then.
 
         With `memory` (bytes, or "20GiB") the job reserves that much on each of its GPUs (one,
@@ -97,25 +131,43 @@ class Client:
 
         Args:
             argv: The command and its arguments; no shell is involved.
+            token: A name of this submission. Whoever submits with it again gets the same job.
             **options: See `scheduler.protocol.job_options.JobOptions`.
 
         Raises:
-            UserError: The job can never run here.
+            UserError: The job can never run here, or the token belongs to another submission.
+            OutcomeUnknown: The daemon does not answer, and may have queued the job.
         """
-        return JobHandle(self, self.send(Submit(make_spec(argv, options))))
+        return JobHandle(self, self.send(Submit(make_spec(argv, options), token or new_token())))
 
     def submit_array(
-        self, argv: Sequence[str], indices: Iterable[int], **options: Unpack[JobOptions]
+        self,
+        argv: Sequence[str],
+        indices: Iterable[int],
+        *,
+        token: str | None = None,
+        **options: Unpack[JobOptions],
     ) -> tuple[Job, ...]:
         """Queue the command once for each index: all of these jobs, or none.
 
-        A job finds its index in the environment variable GPUDECK_ARRAY_INDEX.
+        A job finds its index in the environment variable GPUDECK_ARRAY_INDEX. For `token` see
+        `submit`.
         """
-        return self.send(SubmitMany.array(make_spec(argv, options), indices))
+        return self.send(SubmitMany.array(make_spec(argv, options), indices, token))
 
-    def submit_many(self, specs: Sequence[Spec]) -> tuple[Job, ...]:
-        """Queue several jobs, all or none (see `scheduler.protocol.job_options.make_spec`)."""
-        return self.send(SubmitMany.of(specs))
+    def submit_many(self, specs: Sequence[Spec], *, token: str | None = None) -> tuple[Job, ...]:
+        """Queue several jobs, all or none (see `scheduler.protocol.job_options.make_spec`).
+
+        For `token` see `submit`.
+        """
+        return self.send(SubmitMany.of(specs, token))
+
+    def submission(self, token: str) -> tuple[Job, ...]:
+        """Return the jobs that were submitted with a token, oldest first.
+
+        Raises NotFound where nothing was queued with it.
+        """
+        return self.send(GetSubmission(token))
 
     def foresee(self, argv: Sequence[str], **options: Unpack[JobOptions]) -> Forecast:
         """Forecast where and when a job would start. Raises what `submit` raises."""
@@ -402,9 +454,9 @@ class Client:
         folder = paths.job_folder(job) / "artefacts"
         return sorted(path for path in folder.rglob("*") if path.is_file())
 
-    def _connect(self) -> Connection:
+    def _connect(self, timeout: float | None) -> Connection:
         try:
-            return Connection(paths.daemon_socket(), self._timeout)
+            return Connection(paths.daemon_socket(), timeout)
         except DaemonGone as e:
             if not self._start:
                 raise DaemonGone(
@@ -413,7 +465,13 @@ class Client:
         from scheduler.background.launch import start_daemon  # seldom needed
 
         start_daemon()
-        return Connection(paths.daemon_socket(), self._timeout)
+        return Connection(paths.daemon_socket(), timeout)
+
+
+def _exchange(connection: Connection, request: Request[R], line: bytes) -> R:
+    """Send a request and return its reply."""
+    connection.send(line)
+    return decode_reply(connection.receive(), request)
 
 
 class Threaded:
@@ -452,6 +510,7 @@ class AsyncVerbs(Threaded):
 
     submit_many = as_coroutine(Client.submit_many)
     submit_array = as_coroutine(Client.submit_array)
+    submission = as_coroutine(Client.submission)
     foresee = as_coroutine(Client.foresee)
     foresee_job = as_coroutine(Client.foresee_job)
     edit = as_coroutine(Client.edit)

@@ -1,6 +1,7 @@
 """Run the command line: `gpudeck` opens the window, `gpudeck COMMAND` runs one command.
 
-The exit status is 0 for success, 1 for failure and 2 for wrong usage.
+The exit status is 0 for success, 1 for failure, 2 for wrong usage, and 3 where it is not known
+whether a job was queued.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Any, NoReturn, Self
 from app import __version__
 from app.cli.catalog import COMMANDS, TOUR_FOLDER, Command
 from app.cli.output import UsageError, clear_progress, print_error
-from scheduler.protocol.errors import DaemonGone, UserError
+from scheduler.protocol.errors import DaemonGone, OutcomeUnknown, UserError
 
 MAX_ERROR = 120
 """A longer usage error is shortened by its list of choices, which --help shows, too."""
@@ -45,12 +46,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         return status
     except UsageError as e:
         return _fail(str(e), 2)
+    except OutcomeUnknown as e:
+        return _fail(str(e), 3)
     except DaemonGone as e:
-        return _fail(
-            f"{e}. Nothing is lost: running jobs continue, and the next command restarts "
-            "the daemon.",
-            1,
-        )
+        return _fail(f"{e}. Running jobs continue. See: gpudeck daemon status", 1)
     except (UserError, TimeoutError) as e:
         return _fail(str(e), 1)
     except BrokenPipeError:  # the reader of a pipe has closed it, as `head` does

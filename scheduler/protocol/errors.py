@@ -16,3 +16,14 @@ class NotFound(UserError):
 
 class DaemonGone(UserError):
     """Report that the daemon does not answer, or ended during a request."""
+
+
+class OutcomeUnknown(DaemonGone):
+    """Report that a submission was sent and not answered: it may or may not be in the queue."""
+
+    def __init__(self, why: str, token: str) -> None:
+        super().__init__(
+            f"{why}, so it is not known whether the job was queued. "
+            f"To find out: gpudeck jobs --token {token}"
+        )
+        self.token = token

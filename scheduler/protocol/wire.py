@@ -48,6 +48,13 @@ class Peer:
         self.pid = pid
         """The process that connected."""
 
+    @property
+    def gone(self) -> bool:
+        """Return True where the client closed the connection, so that no reply reaches it."""
+        end = select.poll()
+        end.register(self._writer.get_extra_info("socket"), 0)  # POLLHUP is always reported
+        return bool(end.poll(0))
+
     async def send(self, message: bytes) -> None:
         """Send a message, waiting for a slow reader. Raises ConnectionError where it is gone."""
         self.write(message)
@@ -170,6 +177,11 @@ class Connection:
     def close(self) -> None:
         """Close the connection; another thread may do so to end a blocked `receive`."""
         self.closed = True
+        self.hang_up()
+
+    def hang_up(self) -> None:
+        """Give up on this connection, which is then `lost`."""
+        self._over = True
         try:
             self._sock.shutdown(socket.SHUT_RDWR)
         except OSError:

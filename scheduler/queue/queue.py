@@ -103,9 +103,14 @@ class Queue:
         specs: Sequence[Spec],
         devices: Sequence[Device],
         availability: Availability = UNKNOWN,
+        token: str = "",
     ) -> list[Job]:
         """Submit all of the jobs, or none; see `Submission.submit`."""
-        return self._submission.submit(specs, devices, availability)
+        return self._submission.submit(specs, devices, availability, token)
+
+    def submitted(self, token: str) -> list[Job]:
+        """Return the jobs that were submitted with this token. Raises NotFound."""
+        return self._submission.submitted(token)
 
     def forecast(
         self, spec: Spec, devices: Sequence[Device], availability: Availability = UNKNOWN

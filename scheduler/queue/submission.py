@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Sequence
 
@@ -9,7 +10,7 @@ import msgspec
 
 from scheduler.attempts import Executors
 from scheduler.protocol.devices import Device
-from scheduler.protocol.errors import UserError
+from scheduler.protocol.errors import NotFound, UserError
 from scheduler.protocol.job_options import MAX_BATCH
 from scheduler.protocol.jobs import Changes, Event, Forecast, Job, Queued, Spec, listed
 from scheduler.protocol.wait_reasons import render
@@ -47,14 +48,29 @@ class Submission:
         self._planner, self._executors = planner, executors
 
     def submit(
-        self, specs: Sequence[Spec], devices: Sequence[Device], availability: Availability
+        self,
+        specs: Sequence[Spec],
+        devices: Sequence[Device],
+        availability: Availability,
+        token: str,
     ) -> list[Job]:
         """Submit all of the jobs in one transaction, or none of them.
 
+        Jobs that were submitted with this token before are returned as they are now.
+
         Raises:
-            UserError: one of them can never run here, or they cannot be stored.
+            UserError: one of them can never run here, or they cannot be stored, or the token
+                belongs to another submission.
             NotFound: one of them is to run after a job that does not exist.
         """
+        contents = digest_of(specs) if token else ""
+        if token and (found := self._store.submission(token)) is not None:
+            if found[0] != contents:
+                raise UserError(
+                    f"the token {token} belongs to another submission. To see its jobs: "
+                    f"gpudeck jobs --token {token}"
+                )
+            return self.submitted(token)
         if len(specs) > MAX_BATCH:
             raise UserError(f"up to {MAX_BATCH} jobs can be submitted at once")
         distinct = {(id(spec.env), spec.where): spec for spec in specs}  # mostly one for all
@@ -63,10 +79,17 @@ class Submission:
         for spec in specs:
             self._check(spec, devices, availability)
         specs = [bound(spec, devices) for spec in specs]
-        jobs = self._store.insert_all(specs, time.time(), Queued())
+        jobs = self._store.insert_all(specs, time.time(), Queued(), token, contents)
         for job in jobs:
             self._index.update(job)
         return jobs
+
+    def submitted(self, token: str) -> list[Job]:
+        """Return the jobs that were submitted with this token. Raises NotFound."""
+        found = self._store.submission(token)
+        if found is None or not found[1]:
+            raise NotFound(f"no job was queued with the token {token}")
+        return [self._index.active.get(job.id, job) for job in found[1]]
 
     def _check(self, spec: Spec, devices: Sequence[Device], availability: Availability) -> None:
         check_spec(spec, devices, availability)
@@ -144,6 +167,14 @@ class Submission:
         jobs = [self._index.active[job_id] for job_id in sorted(self._index.unbound)]
         specs = [(job, bound(job.spec, devices)) for job in jobs]
         self._index.commit_all([(with_spec(job, spec), ()) for job, spec in specs if spec.kind])
+
+
+def digest_of(specs: Sequence[Spec]) -> str:
+    """Return a digest of what is submitted, without environments: those of shells differ."""
+    digest = hashlib.sha256()
+    for spec in specs:
+        digest.update(msgspec.json.encode(msgspec.structs.replace(spec, env={})))
+    return digest.hexdigest()
 
 
 def edited(job: Job, changes: Changes) -> Spec:

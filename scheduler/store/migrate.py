@@ -9,7 +9,7 @@ from pathlib import Path
 from scheduler.protocol import paths
 from scheduler.store.environments import digest
 
-SCHEMA_VERSION = 6
+SCHEMA_VERSION = 7
 
 
 def sql(name: str) -> str:

@@ -1,6 +1,18 @@
 -- name: insert_job
 INSERT INTO jobs (id, submitted, status, spec, env, state) VALUES (?, ?, ?, ?, ?, ?);
 
+-- name: add_submission
+INSERT INTO submissions (token, digest, first, count) VALUES (?, ?, ?, ?);
+
+-- name: prune_submissions
+DELETE FROM submissions WHERE id <= (SELECT max(id) FROM submissions) - ?;
+
+-- name: get_submission
+SELECT digest, first, count FROM submissions WHERE token = ?;
+
+-- name: get_jobs
+SELECT id, spec, submitted, state, place, tries, usage FROM jobs WHERE id >= ? AND id < ? ORDER BY id;
+
 -- name: last_number
 SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'jobs';
 

@@ -1,4 +1,4 @@
--- Schema 6. One writing process and one connection (see store.py); every transition of a job is one transaction.
+-- Schema 7. One writing process and one connection (see store.py); every transition of a job is one transaction.
 CREATE TABLE jobs (
     id        INTEGER PRIMARY KEY AUTOINCREMENT,
     submitted REAL NOT NULL,
@@ -46,6 +46,14 @@ CREATE TABLE search (                  -- what jobs are found by: narrow rows, s
     "group"   TEXT NOT NULL,
     devices   TEXT NOT NULL,           -- ids, each between blanks
     words     TEXT NOT NULL            -- see search.searched
+);
+
+CREATE TABLE submissions (             -- the newest, so that one that is sent again is not queued again; written with its jobs
+    id     INTEGER PRIMARY KEY,
+    token  TEXT NOT NULL UNIQUE,       -- chosen by the client
+    digest TEXT NOT NULL,              -- of what was submitted (see submission.digest_of)
+    first  INTEGER NOT NULL,           -- the lowest number of its jobs
+    count  INTEGER NOT NULL            -- of its jobs, whose numbers follow each other
 );
 
 CREATE TABLE queue (

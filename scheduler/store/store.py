@@ -27,6 +27,8 @@ _SPEC = msgspec.json.Decoder(Spec).decode
 _STATE = msgspec.json.Decoder(State).decode
 _USAGE = msgspec.json.Decoder(Usage | None).decode
 T = TypeVar("T")
+KEPT_SUBMISSIONS = 100_000
+"""The number of submissions that are recognised where they are sent again."""
 KEPT_ALERTS = 1000
 """The number of alerts that the log keeps."""
 FIND_S = 0.005
@@ -75,8 +77,23 @@ class Store(Database):
         """Add a job; it is on disk when this returns."""
         return self.insert_all([spec], submitted, state)[0]
 
-    def insert_all(self, specs: Sequence[Spec], submitted: float, state: State) -> list[Job]:
-        """Add jobs in one transaction: all of them are on disk when this returns, or none."""
+    def insert_all(
+        self,
+        specs: Sequence[Spec],
+        submitted: float,
+        state: State,
+        token: str = "",
+        contents: str = "",
+    ) -> list[Job]:
+        """Add jobs in one transaction: all of them are on disk when this returns, or none.
+
+        Args:
+            specs: The jobs.
+            submitted: When they were submitted.
+            state: The state of each.
+            token: The token of the submission, which no other has; empty where it has none.
+            contents: The digest of the submission.
+        """
         bare, envs = [_bare(spec) for spec in specs], _texts([spec.env for spec in specs])
         named = _named(envs)
         texts, status = [_encode(spec) for spec in bare], status_of(state)
@@ -98,7 +115,20 @@ class Store(Database):
             self.connection.executemany(
                 self._q["add_event"], ((job.id, submitted, "submitted", "") for job in jobs)
             )
+            if token:
+                row = (token, contents, last + 1, len(jobs))
+                self.connection.execute(self._q["add_submission"], row)
+                self.connection.execute(self._q["prune_submissions"], (KEPT_SUBMISSIONS,))
         return jobs
+
+    def submission(self, token: str) -> tuple[str, list[Job]] | None:
+        """Return the digest of a submission and its jobs, oldest first; None where none has it."""
+        with self._translated():
+            found = self.connection.execute(self._q["get_submission"], (token,)).fetchone()
+        if found is None:
+            return None
+        contents, first, count = found
+        return contents, list(self._rows("get_jobs", first, first + count))
 
     def _put_envs(self, named: Mapping[str, str]) -> None:
         """Store environments, each under its digest."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Self
@@ -10,7 +12,7 @@ import msgspec
 
 from scheduler.protocol.errors import UserError
 from scheduler.protocol.job_options import check_indices
-from scheduler.protocol.jobs import Forecast, Job, Spec
+from scheduler.protocol.jobs import Forecast, Job, Spec, listed
 from scheduler.protocol.wire import Peer
 from scheduler.verbs.request import Daemon, Request
 
@@ -26,51 +28,83 @@ def check_folders(specs: Iterable[Spec]) -> None:
             raise UserError(f"there is no folder {folder} for the job to run in")
 
 
+def new_token() -> str:
+    """Return a token that no other submission has."""
+    return os.urandom(16).hex()
+
+
+def check_token(token: str) -> None:
+    """Raise UserError where a token is too long, or has characters that a shell would change."""
+    if token and not re.fullmatch(r"[A-Za-z0-9._:@%+,=/-]{1,128}", token):
+        raise UserError(
+            f"a token has up to 128 letters, digits and any of ._:@%+,=/- and not {token!r}"
+        )
+
+
 class Submit(Request[Job], frozen=True, tag="submit"):
-    """Queue one job."""
+    """Queue one job. With a token that was used before, return the job of that submission."""
 
     spec: Spec
+    token: str = msgspec.field(default_factory=new_token)
 
     def check(self) -> None:
+        check_token(self.token)
         check_folders([self.spec])
 
     async def handle(self, daemon: Daemon, peer: Peer) -> Job:
-        return _submit(daemon, [self.spec])[0]
+        return _submit(daemon, peer, [self.spec], self.token)[0]
 
 
 class SubmitMany(Request[tuple[Job, ...]], frozen=True, tag="submit_many"):
-    """Queue several jobs in one transaction, all or none. Returns them, oldest first."""
+    """Queue several jobs in one transaction, all or none. Returns them, oldest first.
+
+    With a token that was used before, return the jobs of that submission.
+    """
 
     specs: tuple[Spec, ...]
     env: dict[str, str] = msgspec.field(default_factory=dict)
     """The environment of each job that has none of its own."""
+    token: str = msgspec.field(default_factory=new_token)
 
     @classmethod
-    def of(cls, specs: Sequence[Spec]) -> Self:
+    def of(cls, specs: Sequence[Spec], token: str | None = None) -> Self:
         """Return the request for these jobs, with the environment that they share sent once."""
         check_indices(range(len(specs)))
         env = specs[0].env
         return cls(
-            tuple(msgspec.structs.replace(s, env={}) if s.env == env else s for s in specs), env
+            tuple(msgspec.structs.replace(s, env={}) if s.env == env else s for s in specs),
+            env,
+            token or new_token(),
         )
 
     @classmethod
-    def array(cls, spec: Spec, indices: Iterable[int]) -> Self:
+    def array(cls, spec: Spec, indices: Iterable[int], token: str | None = None) -> Self:
         """Return the request for one job an index."""
         return cls.of(
             [
                 msgspec.structs.replace(spec, index=i, name=f"{spec.name}[{i}]")
                 for i in check_indices(indices)
-            ]
+            ],
+            token,
         )
 
     def check(self) -> None:
+        check_token(self.token)
         check_folders(self.specs)
 
     async def handle(self, daemon: Daemon, peer: Peer) -> tuple[Job, ...]:
         env = self.env
         specs = [msgspec.structs.replace(spec, env=spec.env or env) for spec in self.specs]
-        return tuple(_submit(daemon, specs))
+        return tuple(_submit(daemon, peer, specs, self.token))
+
+
+class GetSubmission(Request[tuple[Job, ...]], frozen=True, tag="submission"):
+    """Return the jobs that were submitted with a token, oldest first."""
+
+    token: str
+
+    async def handle(self, daemon: Daemon, peer: Peer) -> tuple[Job, ...]:
+        return tuple(listed(job) for job in daemon.queue.submitted(self.token))
 
 
 class Foresee(Request[Forecast], frozen=True, tag="foresee"):
@@ -94,7 +128,10 @@ class ForeseeJob(Request[Forecast], frozen=True, tag="foresee_job"):
         return daemon.queue.forecast_job(self.job, daemon.monitor.devices, daemon.availability())
 
 
-def _submit(daemon: Daemon, specs: list[Spec]) -> list[Job]:
-    jobs = daemon.queue.submit(specs, daemon.monitor.devices, daemon.availability())
+def _submit(daemon: Daemon, peer: Peer, specs: list[Spec], token: str) -> list[Job]:
+    if peer.gone:  # it gave up, perhaps while this process was stopped, and may submit again
+        raise ConnectionAbortedError("the client is gone")
+    check_token(token)
+    jobs = daemon.queue.submit(specs, daemon.monitor.devices, daemon.availability(), token)
     daemon.queue_changed()
     return [daemon.queue.get(job.id) for job in jobs]

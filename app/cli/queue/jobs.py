@@ -54,6 +54,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         metavar="WHEN",
         help="list jobs that had not ended at this time: 7d ago, or a date (2026-11-20T14:30)",
     )
+    add("--token", metavar="NAME", help="list only the jobs of this submission")
     add("--until", type=arguments.moment, metavar="WHEN", help="list jobs submitted before")
     add(
         "--limit",
@@ -70,7 +71,9 @@ def run(args: Namespace) -> int:
         return _show_job(args)
     search = _search(args)
     with Client() as client:
-        if search in (Search(), Search(outcomes=ACTIVE)) and args.limit <= MAX_LISTED:
+        if args.token is not None:
+            found = client.submission(args.token)
+        elif search in (Search(), Search(outcomes=ACTIVE)) and args.limit <= MAX_LISTED:
             found = client.jobs(args.limit, args.active)
         else:
             found = client.find(search, args.limit)[0]

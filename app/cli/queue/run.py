@@ -8,7 +8,8 @@ from collections.abc import Mapping
 
 from accel.workloads import catalog
 from app.cli.output import UsageError
-from app.cli.queue.submit import report_submission
+from app.cli.queue.submit import add_token, report_submission
+from app.cli.queue.unanswered import submission_token
 from scheduler.client import Client
 from scheduler.protocol.errors import UserError
 from scheduler.protocol.jobs import Job
@@ -28,6 +29,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         metavar="NAME=VALUE",
         help="parameters of the workload; the others get good defaults for this machine",
     )
+    add_token(parser)
     parser.add_argument(
         "--wait", action="store_true", help="wait for the job to end, and print its result"
     )
@@ -41,16 +43,25 @@ def run(args: Namespace) -> int:
     except ValueError as e:
         raise UsageError(str(e)) from e
     with Client() as client:
-        return report_submission(client, submit_workload(client, workload, given), args)
+        argv = (args.workload, *args.params)
+        with submission_token(args.token, argv, {}) as token:
+            job = submit_workload(client, workload, given, token)
+        return report_submission(client, job, args)
 
 
-def submit_workload(client: Client, workload: catalog.Workload, given: Mapping[str, str]) -> Job:
+def submit_workload(
+    client: Client,
+    workload: catalog.Workload,
+    given: Mapping[str, str],
+    token: str | None = None,
+) -> Job:
     """Queue a workload and return its job.
 
     Args:
         client: The connection to the daemon.
         workload: The workload to run.
         given: Values of parameters; the others get this machine's defaults.
+        token: A name of this submission (see `Client.submit`).
 
     Raises:
         UsageError: A parameter is unknown or has a wrong value.
@@ -60,7 +71,12 @@ def submit_workload(client: Client, workload: catalog.Workload, given: Mapping[s
     except ValueError as e:
         raise UsageError(str(e)) from e
     return client.submit(
-        workload.argv(values), name=workload.name, gpus=1, workload=workload.name, params=values
+        workload.argv(values),
+        token=token,
+        name=workload.name,
+        gpus=1,
+        workload=workload.name,
+        params=values,
     ).job
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import time
 from argparse import REMAINDER, ArgumentParser, Namespace
+from collections.abc import Sequence
 
 from app.cli import arguments
 from app.cli.output import UsageError, print_result
+from app.cli.queue.unanswered import submission_token
 from app.cli.queue.wait import follow
 from app.format.job_rows import describe, device_labels, forecast_text
 from scheduler.client import Client
@@ -26,6 +28,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         metavar="0-9",
         help="submit one job for each index; the job reads it from GPUDECK_ARRAY_INDEX",
     )
+    add_token(parser)
     parser.add_argument(
         "--dry-run", action="store_true", help="submit nothing; print where and when it would start"
     )
@@ -35,6 +38,16 @@ def add_arguments(parser: ArgumentParser) -> None:
         help="wait for the job to end; the exit status is 0 if it succeeded",
     )
     parser.add_argument("command", nargs=REMAINDER, metavar="COMMAND", help="the command to run")
+
+
+def add_token(parser: ArgumentParser) -> None:
+    """Add the token of a submission."""
+    parser.add_argument(
+        "--token",
+        metavar="NAME",
+        help="name this submission; with the same name again, the same job is returned and "
+        "nothing new is queued",
+    )
 
 
 def run(args: Namespace) -> int:
@@ -55,9 +68,13 @@ def run(args: Namespace) -> int:
             labels = device_labels(client.snapshot())
             print_result(args, forecast, forecast_text(forecast, labels, time.time()))
             return 0
+        with submission_token(args.token, command, options, args.array) as token:
+            if args.array is None:
+                jobs: Sequence[Job] = [client.submit(command, token=token, **options).job]
+            else:
+                jobs = client.submit_array(command, args.array, token=token, **options)
         if args.array is None:
-            return report_submission(client, client.submit(command, **options).job, args)
-        jobs = client.submit_array(command, args.array, **options)
+            return report_submission(client, jobs[0], args)
     ids = f"job {jobs[0].id}" if len(jobs) == 1 else f"jobs {jobs[0].id} to {jobs[-1].id}"
     print_result(args, jobs, f"{ids} ({len(jobs)} of {args.name or jobs[0].spec.argv[0]})")
     return 0

@@ -1,0 +1,114 @@
+"""Remember submissions that got no answer, so that a loop over `gpudeck submit` doubles no job.
+
+Each process that submits locks a file whose name holds a digest of what it submits, and the token.
+It deletes the file once it has the answer. A file that nobody locks is of a submission without an
+answer: the next process that submits the same uses its token, and so gets the same job.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+
+from app.cli.output import UsageError, print_error
+from scheduler.protocol import paths
+from scheduler.protocol.errors import OutcomeUnknown, UserError
+from scheduler.protocol.job_options import JobOptions, make_spec
+from scheduler.verbs.submit import new_token
+
+FORGET_S = 3600.0
+"""A submission without an answer is not repeated after so long: the same command is a new one."""
+_REPEATED = (
+    "the last submission of this command got no answer. This one repeats it and queues no second "
+    "job"
+)
+
+
+@contextmanager
+def submission_token(
+    name: str | None,
+    argv: Sequence[str],
+    options: JobOptions,
+    indices: Iterable[int] | None = None,
+) -> Iterator[str]:
+    """Yield the token to submit with, and remember it unless the answer arrives.
+
+    Args:
+        name: The token that the user chose, about which nothing is remembered; None for none.
+        argv: The command.
+        options: The options of the job.
+        indices: The indices of an array.
+    """
+    if name is not None:
+        yield name
+        return
+    spec = msgspec.structs.replace(make_spec(argv, options), env={})
+    about = msgspec.json.encode((spec, None if indices is None else list(indices)))
+    file, lock = _file(hashlib.sha256(about).hexdigest()[:32])
+    try:
+        try:
+            yield file.suffix[1:]
+        except OutcomeUnknown:
+            raise
+        except (UserError, UsageError):  # refused, or never sent
+            file.unlink(missing_ok=True)
+            raise
+        file.unlink(missing_ok=True)
+    finally:
+        os.close(lock)
+
+
+def _file(digest: str) -> tuple[Path, int]:
+    """Return the file of a submission without an answer, or a new one, and its locked descriptor.
+
+    Raises UserError.
+    """
+    folder = paths.ensure(paths.home() / "submissions")
+    try:
+        for file in folder.iterdir():
+            forgotten = _is_old(file)
+            if (forgotten or file.stem == digest) and (lock := _lock(file, 0)) is not None:
+                if not forgotten:
+                    print_error(_REPEATED)
+                    return file, lock
+                file.unlink(missing_ok=True)
+                os.close(lock)
+        while True:
+            file = folder / f"{digest}.{new_token()}"
+            if (lock := _lock(file, os.O_CREAT | os.O_EXCL)) is not None:
+                return file, lock
+    except OSError as e:
+        raise UserError(
+            f"the submission cannot be noted in {folder}: {e.strerror}. To submit without that, "
+            "choose a name for it: --token NAME"
+        ) from e
+
+
+def _is_old(file: Path) -> bool:
+    try:
+        return time.time() - file.stat().st_mtime > FORGET_S
+    except FileNotFoundError:  # its process has its answer
+        return False
+
+
+def _lock(file: Path, flags: int) -> int | None:
+    """Return the locked descriptor of a file; None where another process has it, or deleted it."""
+    try:
+        fd = os.open(file, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | flags, paths.PRIVATE_FILE)
+    except FileNotFoundError:
+        return None
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if os.path.samestat(os.fstat(fd), file.stat()):
+            return fd
+    except (BlockingIOError, FileNotFoundError):
+        pass
+    os.close(fd)
+    return None
