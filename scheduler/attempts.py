@@ -7,6 +7,7 @@ committed; only then it is released.
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol
@@ -23,6 +24,10 @@ LOG_FILE = "log"
 RESULT_FILE = "result.json"
 MAX_RESULT = 2**20
 """Bytes of a Result file; a larger one is not read."""
+_ABSENT = frozenset(
+    (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.ENXIO, errno.EINVAL)
+)
+"""Errors of a file that does not exist, or is a link, a pipe, a socket or a folder."""
 _SPARE_DEPTH = 500
 """Levels by which a result must still decode, as replies and the store embed it deeper."""
 
@@ -53,11 +58,32 @@ class Untraceable(NamedTuple):
     why: str
 
 
-Outcome = Exit | NeverRan | Untraceable
+class Unreadable(NamedTuple):
+    """A folder that cannot be read now, so that nothing is known of what is in it."""
+
+    why: str
+    forbidden: bool = False
+    """True where permissions are the reason."""
+
+
+Outcome = Exit | NeverRan | Untraceable | Unreadable
+
+
+class Ending(NamedTuple):
+    """The end of an attempt with the Result that goes with it."""
+
+    outcome: Outcome
+    result: msgspec.Raw = NO_RESULT
+    result_problem: str = ""
+    """Why there is a Result that can never be read; empty where there is none."""
 
 
 class FolderError(UserError):
     """The job's own folder cannot be used, so that another try would fail, too."""
+
+
+class FolderUnusable(UserError):
+    """The job's folder cannot be used now, and may be usable later."""
 
 
 class Executor:
@@ -72,6 +98,7 @@ class Executor:
 
         Raises:
             FolderError: the job's folder is in the way.
+            FolderUnusable: the job's folder cannot be used now.
             UserError: the attempt cannot be made now. Nothing is left of it.
         """
         raise NotImplementedError
@@ -101,7 +128,7 @@ class Executor:
         """Return how an attempt ended that is not alive any more."""
         raise NotImplementedError
 
-    def unrecorded_attempt(self, job: Job) -> str | None:
+    def unrecorded_attempt(self, job: Job) -> str | Unreadable | None:
         """Return the attempt of this job that ran although the store has no record of it."""
         return None
 
@@ -121,19 +148,40 @@ def log_file(job: Job) -> Path:
     return paths.job_folder(job.id) / LOG_FILE
 
 
-def result_record(job_id: int) -> msgspec.Raw:
+def folder_problem(error: OSError) -> Unreadable | None:
+    """Return what an error means that a file in a job's folder raised.
+
+    None where there is no such file, or something else in its place, which the job made.
+    """
+    if error.errno in _ABSENT:
+        return None
+    why = f"{error.strerror} ({error.filename})" if error.filename else str(error.strerror)
+    return Unreadable(why, isinstance(error, PermissionError))
+
+
+def read_file(job_id: int, name: str, limit: int) -> bytes | Unreadable | None:
+    """Return the first `limit` bytes of a file in the job's folder; None where there is none."""
+    try:
+        with paths.open_plain(paths.job_folder(job_id) / name) as f:
+            return f.read(limit)
+    except OSError as e:
+        return folder_problem(e)
+
+
+def result_record(job_id: int) -> msgspec.Raw | Unreadable:
     """Return the Result file the job left, where it is a JSON object of at most MAX_RESULT bytes.
 
     Returns NO_RESULT otherwise.
     """
+    data = read_file(job_id, RESULT_FILE, MAX_RESULT + 1)
+    if isinstance(data, Unreadable):
+        return data
+    if data is None or len(data) > MAX_RESULT:
+        return NO_RESULT
     try:
-        with paths.open_plain(paths.job_folder(job_id) / RESULT_FILE) as f:
-            data = f.read(MAX_RESULT + 1)
         msgspec.json.decode(data, type=dict[str, object])
         msgspec.json.decode(b"[" * _SPARE_DEPTH + data + b"]" * _SPARE_DEPTH)
-    except (OSError, *MALFORMED):
-        return NO_RESULT
-    if len(data) > MAX_RESULT:
+    except MALFORMED:
         return NO_RESULT
     # in one line, as it is embedded in messages that end with their line
     return msgspec.Raw(msgspec.json.format(data, indent=0))

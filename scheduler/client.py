@@ -449,10 +449,18 @@ class Client:
             raise UserError(f"the log of job {job} cannot be read: {e.strerror}") from e
 
     def artefacts(self, job: int) -> list[Path]:
-        """Return the files that the job left in its GPUDECK_ARTEFACTS folder. Raises NotFound."""
+        """Return the files that the job left in its GPUDECK_ARTEFACTS folder.
+
+        Raises NotFound, and UserError where the folder cannot be read.
+        """
         self.job(job)
         folder = paths.job_folder(job) / "artefacts"
-        return sorted(path for path in folder.rglob("*") if path.is_file())
+        try:
+            return sorted(path for path in folder.rglob("*") if path.is_file())
+        except OSError as e:
+            raise UserError(
+                f"the artifacts of job {job} cannot be listed: {e.strerror} ({e.filename})"
+            ) from e
 
     def _connect(self, timeout: float | None) -> Connection:
         try:

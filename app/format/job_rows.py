@@ -24,7 +24,7 @@ from scheduler.protocol.jobs import (
 )
 from scheduler.protocol.snapshot import Snapshot
 from scheduler.protocol.units import amount, energy
-from scheduler.protocol.wait_reasons import Standalone
+from scheduler.protocol.wait_reasons import FolderUnreadable, Standalone, render
 
 _NAMED = 2
 """Devices whose names a column has room for."""
@@ -89,7 +89,7 @@ def details(job: Job, snapshot: Snapshot) -> JobFacts:
     facts += _needs(job)
     facts += _times(job, snapshot.time)
     facts += _used(job)
-    facts += [("Reason", reason)] if (reason := _reason(job)) else []
+    facts += [("Reason", reason)] if (reason := _reason(job, snapshot.time)) else []
     if made := summarize_result(job):
         timing = ", ".join(f"{caption} {value}" for caption, value in made.timing)
         known = dict(facts)
@@ -202,6 +202,8 @@ def _doing(job: Job, now: float) -> str:
             text = _waits(state)
         case Starting():
             text = "is being started"
+        case Running(unreadable=FolderUnreadable() as unreadable):
+            text = f"{'ended' if state.over else 'runs'}; {render(unreadable, now)}"
         case Running(note=note) if note:
             text = note
         case Running(progress=None):
@@ -230,7 +232,7 @@ def _pace(progress: Progress, started: float, now: float) -> str:
     return " · ".join(p for p in parts if p)
 
 
-def _reason(job: Job) -> str:
+def _reason(job: Job, now: float) -> str:
     state = job.state
     if isinstance(state, Queued):
         return _waits(state)
@@ -240,6 +242,8 @@ def _reason(job: Job) -> str:
             if state.code is not None and "exit code" not in state.reason
             else ""
         )
+    if isinstance(state, Running) and state.unreadable is not None:
+        return render(state.unreadable, now)
     return state.reason if isinstance(state, Lost | Cancelled) else ""
 
 

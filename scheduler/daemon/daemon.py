@@ -48,6 +48,8 @@ from scheduler.verbs.request import Error, encode_message, encode_reply
 
 PROGRESS_S = 0.25
 """The interval at which the logs of running jobs are read for progress."""
+FOLDERS_S = 3.0
+"""The interval at which folders of jobs that could not be read are checked again."""
 SPARE_S = 0.02
 """The pause between the start of jobs and that of a spare runner: the jobs get the CPU first."""
 START_RETRY_S = 0.1
@@ -67,6 +69,8 @@ class Daemon:
         """The newest reading of each device; empty while the probe does not answer."""
         self._recover_at = 0.0
         """When a recovery that failed is tried again, in monotonic seconds."""
+        self._folders_at = 0.0
+        """When the folders of jobs are checked again, in monotonic seconds."""
         self._start = asyncio.Event()
         """The queue changed, so that jobs may start."""
         self._stop = asyncio.Event()
@@ -207,11 +211,24 @@ class Daemon:
                 self.monitor.forget({job.id for job in self.queue.running})
                 self.touch()
             self.runners.retry()
+            self._check_folders()
             if "recover" in self._notices and time.monotonic() >= self._recover_at:
                 self._recover()
             self._lease_service.review(self._latest, self._settings)
             if "queue" in self._notices or self.queue.retry_is_ready(time.time()):
                 self._step()
+
+    def _check_folders(self) -> None:
+        if time.monotonic() < self._folders_at:
+            return
+        self._folders_at = time.monotonic() + FOLDERS_S
+        try:
+            text = self.queue.check_folders()
+        except UserError as e:
+            text = str(e)
+        if text is not None or "folders" in self._notices:
+            self.start_soon()
+        self._notices.set("folders", text)
 
     async def _flush_history(self) -> None:
         """Write readings to disk, for ever.

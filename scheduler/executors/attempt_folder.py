@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 import time
 from pathlib import Path
 
 import msgspec
 
-from scheduler.attempts import LOG_FILE, MAX_RESULT, RESULT_FILE, Exit, FolderError
+from scheduler.attempts import (
+    LOG_FILE,
+    MAX_RESULT,
+    RESULT_FILE,
+    Exit,
+    FolderError,
+    FolderUnusable,
+    Unreadable,
+    read_file,
+)
 from scheduler.protocol import paths
 from scheduler.protocol.errors import MALFORMED
 from scheduler.protocol.jobs import Job
@@ -17,18 +28,62 @@ EXIT_FILE = "exit.json"
 ATTEMPT_FILE = "attempt"
 """Names the attempt that a cluster was given."""
 ARTEFACTS = "artefacts"
+_TEMPORARY = frozenset(
+    (
+        *(errno.EIO, errno.ESTALE, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.ENOMEM),
+        *(errno.EMFILE, errno.ENFILE, errno.ETIMEDOUT, errno.ENODEV, errno.ENOTCONN),
+    )
+)
+"""Errors of a disk or of this machine, which are no property of the job's folder."""
 
 
 def next_folder(job: Job) -> Path:
-    """Return the folder of the job, ready for its next attempt. Raises FolderError."""
+    """Return the folder of the job, ready for its next attempt.
+
+    Raises:
+        FolderError: The job's own folder is in the way, and will be.
+        FolderUnusable: The folder cannot be used now, as on a disk that is full or gone.
+    """
     folder = paths.job_folder(job.id)
-    (_move_records if job.tries else _move_folder)(job, folder)
-    paths.ensure(paths.ensure(folder) / ARTEFACTS)
+    try:
+        paths.ensure(folder.parent.parent)
+        folder.parent.mkdir(mode=paths.PRIVATE_DIR, exist_ok=True)
+    except OSError as e:
+        raise _unusable(folder.parent, e) from e
+    what = f"the files of the last attempt in {folder} cannot be renamed"
+    if not job.tries:
+        what = f"the folder {folder} holds an older job of this number, and cannot be moved"
+    try:
+        (_move_records if job.tries else _move_folder)(job, folder)
+        what = f"the folder {folder} cannot be used"
+        for place in (folder, folder / ARTEFACTS):
+            place.mkdir(mode=paths.PRIVATE_DIR, exist_ok=True)
+            _check_private(place)
+    except OSError as e:
+        if e.errno in _TEMPORARY or not os.access(folder.parent, os.R_OK | os.W_OK | os.X_OK):
+            raise _unusable(folder, e) from e
+        raise FolderError(f"{what}: {e.strerror}") from e
     return folder
 
 
+def _unusable(folder: Path, error: OSError) -> FolderUnusable:
+    return FolderUnusable(f"{error.strerror} ({error.filename or folder})")
+
+
+def _check_private(folder: Path) -> None:
+    """Raise FolderError where others may write to a folder of the job, or it is no folder."""
+    found = folder.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
+        raise FolderError(f"{folder} is not a folder of yours any more, so the job cannot start")
+    if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise FolderError(
+            f"other users may write to {folder}, so no further attempt is started. "
+            f"Submit the job again without changing the permissions of that folder"
+        )
+
+
 def _move_folder(job: Job, folder: Path) -> None:
-    """Move aside what lies in the job's folder before its first attempt.
+    """Move aside what lies in the job's folder before its first attempt. Raises OSError.
 
     An attempt that is prepared has never run: what lies there belongs to another job of this
     number, from a store that was deleted.
@@ -38,38 +93,41 @@ def _move_folder(job: Job, folder: Path) -> None:
             left.rmdir()  # of an attempt that got no further than this
         except OSError:
             pass  # there is none, or it holds something
-    try:
-        if os.path.lexists(folder):
-            folder.rename(folder.with_name(f"{job.id}.old-{time.time_ns()}"))
-    except OSError as e:
-        raise FolderError(
-            f"the folder {folder} holds an older job of this number, and cannot be moved: "
-            f"{e.strerror}"
-        ) from e
+    if _exists(folder):
+        folder.rename(folder.with_name(f"{job.id}.old-{time.time_ns()}"))
 
 
 def _move_records(job: Job, folder: Path) -> None:
-    """Rename the records of the last attempt after its number; its artefacts stay."""
+    """Rename the records of the last attempt after its number. Raises OSError.
+
+    Its artefacts stay.
+    """
+    for name in (LOG_FILE, EXIT_FILE, RESULT_FILE):
+        if _exists(folder / name):
+            (folder / name).rename(folder / f"{name}.{job.tries}")
+
+
+def _exists(path: Path) -> bool:
+    """Return whether there is anything at the path. Raises OSError where that is unknown."""
     try:
-        for name in (LOG_FILE, EXIT_FILE, RESULT_FILE):
-            if os.path.lexists(folder / name):
-                (folder / name).rename(folder / f"{name}.{job.tries}")
-    except OSError as e:
-        raise FolderError(
-            f"the files of the last attempt in {folder} cannot be renamed: {e.strerror}"
-        ) from e
+        path.lstat()
+    except FileNotFoundError:
+        return False
+    return True
 
 
-def exit_record(job_id: int, attempt: str, name: str = EXIT_FILE) -> Exit | None:
+def exit_record(job_id: int, attempt: str, name: str = EXIT_FILE) -> Exit | Unreadable | None:
     """Return the record of how this attempt ended; None where its runner has written none.
 
     Args:
         name: the file's name, where an earlier attempt's record was renamed.
     """
+    data = read_file(job_id, name, MAX_RESULT)
+    if not isinstance(data, bytes):
+        return data
     try:
-        with paths.open_plain(paths.job_folder(job_id) / name) as f:
-            found = msgspec.json.decode(f.read(MAX_RESULT), type=Exit)
-    except (OSError, *MALFORMED):
+        found = msgspec.json.decode(data, type=Exit)
+    except MALFORMED:
         return None
     return found if found.attempt == attempt else None
 

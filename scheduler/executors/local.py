@@ -14,10 +14,14 @@ from pathlib import Path
 from scheduler.attempts import (
     RESULT_FILE,
     Executor,
+    Exit,
     NeverRan,
     Outcome,
+    Unreadable,
     Untraceable,
     attempt_of,
+    folder_problem,
+    read_file,
     running,
 )
 from scheduler.background.descriptors import restore_limit
@@ -30,6 +34,8 @@ from scheduler.protocol.errors import UserError
 from scheduler.protocol.jobs import Job, Running, Starting
 
 LOCK_FILE = "runner.lock"
+MAX_NONCE = 100
+"""Bytes of an attempt's nonce in that file; one of ours is shorter."""
 MAX_SCANS = 20
 """A process stuck in the kernel stays visible after its SIGKILL: then it is not waited for."""
 
@@ -119,7 +125,8 @@ class Local(Executor):
         for state in attempts.values():
             if (child := self._released.pop(state.attempt, None)) is not None:
                 child.wait()
-        recorded = all(exit_record(number, state.attempt) for number, state in attempts.items())
+        records = (exit_record(number, state.attempt) for number, state in attempts.items())
+        recorded = all(isinstance(record, Exit) for record in records)
         kill_remains(attempts.values(), recorded)
 
     def outcome(self, job: Job) -> Outcome:
@@ -128,13 +135,19 @@ class Local(Executor):
             return found
         if isinstance(state, Running) and state.boot != boot_id():
             return Untraceable("the machine was restarted while it ran")
-        if _passed_gate(job.id, state.attempt):
+        lock = read_file(job.id, LOCK_FILE, MAX_NONCE)
+        if isinstance(lock, Unreadable):
+            return lock
+        if lock == state.attempt.encode():  # the runner writes it before it runs anything
             return Untraceable("its runner was killed before it could record how the job ended")
-        if not (paths.job_folder(job.id) / ARTEFACTS).is_dir():  # prepare made it
-            return Untraceable("its folder was deleted while it ran, with the record of its end")
+        try:
+            (paths.job_folder(job.id) / ARTEFACTS).lstat()  # prepare made it
+        except OSError as e:
+            deleted = "its folder was deleted while it ran, with the record of its end"
+            return folder_problem(e) or Untraceable(deleted)
         return NeverRan("its runner ended before it ran anything")
 
-    def unrecorded_attempt(self, job: Job) -> str | None:
+    def unrecorded_attempt(self, job: Job) -> str | Unreadable | None:
         """Return the attempt that ran although the store lost its newest changes; None if none did.
 
         A job that waits for its first attempt has none: what is older than the job in its folder
@@ -146,14 +159,19 @@ class Local(Executor):
         folder = paths.job_folder(job.id)
         try:
             with paths.open_plain(folder / LOCK_FILE) as f:
-                attempt, written = f.read(100).decode(), os.fstat(f.fileno()).st_mtime
-        except (OSError, UnicodeDecodeError):
+                attempt, written = f.read(MAX_NONCE).decode(), os.fstat(f.fileno()).st_mtime
+        except UnicodeDecodeError:
             return None
+        except OSError as e:
+            return folder_problem(e)
         if not job.tries:
             return attempt if attempt and written > job.submitted else None
         renamed = f"{EXIT_FILE}.{job.tries}"
-        name = renamed if os.path.lexists(folder / renamed) else EXIT_FILE
-        return attempt if attempt and exit_record(job.id, attempt, name) is None else None
+        name = EXIT_FILE if read_file(job.id, renamed, 1) is None else renamed
+        record = exit_record(job.id, attempt, name)
+        if isinstance(record, Unreadable):
+            return record
+        return attempt if attempt and record is None else None
 
 
 def start_runner() -> subprocess.Popen[bytes]:
@@ -200,15 +218,6 @@ def _environment(
         "GPUDECK_RESULT": str(folder / RESULT_FILE),
         "GPUDECK_ARTEFACTS": str(folder / ARTEFACTS),
     }
-
-
-def _passed_gate(job_id: int, attempt: str) -> bool:
-    """Return whether the attempt's runner passed its gate, which it records before it runs."""
-    try:
-        with paths.open_plain(paths.job_folder(job_id) / LOCK_FILE) as f:
-            return f.read(2 * len(attempt)) == attempt.encode()
-    except OSError:
-        return False
 
 
 def kill_remains(states: Collection[Starting | Running], recorded: bool) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from scheduler.protocol.wait_reasons import NotConsidered, WaitReason, render
+from scheduler.protocol.wait_reasons import FolderUnreadable, NotConsidered, WaitReason, render
 
 NO_RESULT = msgspec.Raw(b"null")
 """The JSON of a missing result, as msgspec has no union of Raw and None."""
@@ -152,6 +152,11 @@ class Running(msgspec.Struct, frozen=True, gc=False, tag="running"):
     """True once its cluster has acknowledged it."""
     note: str = ""
     """What holds it up in its cluster, for display."""
+    unreadable: FolderUnreadable | None = None
+    """Why its folder cannot be read now, with the record of its end; None where it can."""
+    over: bool = False
+    """True where its processes have ended and the record of its end is unreadable: it holds
+    nothing any more."""
 
 
 class Done(msgspec.Struct, frozen=True, gc=False, tag="done"):
@@ -307,7 +312,12 @@ def turn(job: Job) -> tuple[int, float, int]:
 
 def held_devices(job: Job) -> tuple[str, ...]:
     """Return the ids of the devices this job holds now."""
-    return job.state.devices if isinstance(job.state, Starting | Running) else ()
+    return job.state.devices if isinstance(job.state, Starting | Running) and not over(job) else ()
+
+
+def over(job: Job) -> bool:
+    """Return whether the job's processes have ended, and how it ended cannot be read yet."""
+    return isinstance(job.state, Running) and job.state.over
 
 
 def listed(job: Job) -> Job:

@@ -90,6 +90,13 @@ class StartFailed(_Value, frozen=True):
     problem: str
 
 
+class FolderUnreadable(_Value, frozen=True):
+    """The folder of the job cannot be read or written, so that nothing is known of it for now."""
+
+    since: float
+    problem: str
+
+
 class GroupPaused(_Value, frozen=True):
     """The user paused the job's group."""
 
@@ -260,7 +267,8 @@ Unsatisfiable = TooFewGpus | TooFewOfType | TooLittleMemory | AllDrained
 
 WaitReason = (
     NotConsidered | StartsNow | QueuePaused | Held | EnvironmentMissing | AfterJobs
-    | DependencyFailed | RetryLater | StartFailed | GroupPaused | GroupFull | NoProcessor
+    | DependencyFailed | RetryLater | StartFailed | FolderUnreadable | GroupPaused | GroupFull
+    | NoProcessor
     | ClusterUnavailable | ClusterMissing | ClusterFull | Behind | NoDevices | ReplayShown
     | OtherDevices | Unsatisfiable | NoRoom
 )  # fmt: skip
@@ -303,6 +311,8 @@ def render(reason: WaitReason, now: float) -> str:  # noqa: PLR0912 - one line a
             return f"attempt {attempt} failed; the next one starts at {at_clock}"
         case StartFailed(problem):
             return problem
+        case FolderUnreadable(since, problem):
+            return f"its folder has been unreadable since {clock(since, now)}: {problem}"
         case GroupPaused(group):
             return f"group {group} is paused"
         case GroupFull(group, running):

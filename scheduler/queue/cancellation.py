@@ -14,7 +14,12 @@ from scheduler.protocol.wait_reasons import render
 from scheduler.queue.dependencies import failed_dependency
 from scheduler.queue.job_index import JobIndex
 from scheduler.queue.queries import JobQueries
-from scheduler.queue.transitions import cancelled_before_start, cancelled_for_dependency, stopping
+from scheduler.queue.transitions import (
+    cancelled_before_start,
+    cancelled_for_dependency,
+    cancelled_unreadable,
+    stopping,
+)
 from scheduler.store import Store
 
 MAX_NAMED = 100_000
@@ -83,10 +88,15 @@ class Canceller:
         running = [
             stopping(job, job.state, now)
             for job in jobs
-            if isinstance(job.state, Running) and not job.state.stopping
+            if isinstance(job.state, Running) and not job.state.stopping and not job.state.over
         ]
         waiting = [
             cancelled_before_start(job, now) for job in jobs if not isinstance(job.state, Running)
+        ]
+        waiting += [
+            cancelled_unreadable(job, job.state, now)
+            for job in jobs
+            if isinstance(job.state, Running) and job.state.over
         ]
         problem: UserError | None = None
         try:

@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 
 from scheduler.protocol.errors import NotFound
-from scheduler.protocol.jobs import Event, Job, Queued, Running, listed
-from scheduler.protocol.wait_reasons import End, StartFailed
+from scheduler.protocol.jobs import Event, Job, Queued, Running, Starting, listed, over
+from scheduler.protocol.wait_reasons import End, FolderUnreadable, StartFailed
 from scheduler.queue.dependencies import Dependents
 from scheduler.queue.lanes import Lanes
 from scheduler.queue.transitions import Change
@@ -42,8 +42,12 @@ class JobIndex:
         """Jobs for devices of a kind that was not known when they were submitted."""
         self.delayed: set[int] = set()
         """Jobs that failed and wait a while before their next attempt."""
-        self.not_started: dict[int, tuple[float, StartFailed]] = {}
+        self.not_started: dict[int, tuple[float, StartFailed | FolderUnreadable]] = {}
         """Jobs that could not be started: when to try again (monotonic seconds), and why."""
+        self.unknown: dict[int, FolderUnreadable] = {}
+        """Jobs that wait, and may have run, as their folders cannot be read: none is started."""
+        self._unusable: dict[int, float] = {}
+        """When the folders of waiting jobs were first found to be unusable."""
         self._outcomes: dict[int, str] = {}
         """How jobs ended after which others were to run."""
         self.ended: list[Job] = []
@@ -88,11 +92,25 @@ class JobIndex:
             self.delayed.add(job.id)
         if not waits:
             self.not_started.pop(job.id, None)
+            self.unknown.pop(job.id, None)
+        if not isinstance(job.state, Queued | Starting):
+            self._unusable.pop(job.id, None)
         self.suspects |= self.dependents.update(job, self.active)
+
+    @property
+    def occupying(self) -> list[Job]:
+        """Return the running jobs without those whose processes are known to have ended."""
+        return [job for job in self.running.values() if not over(job)]
 
     def delay_start(self, job_id: int, problem: str) -> None:
         """Try the job again later, as it could not be started now."""
         self.not_started[job_id] = (time.monotonic() + RETRY_S, StartFailed(problem))
+
+    def delay_folder(self, job_id: int, problem: str) -> None:
+        """Try the job again later, as its folder could not be used now."""
+        since = self._unusable.setdefault(job_id, time.time())
+        found = FolderUnreadable(since, problem)
+        self.not_started[job_id] = (time.monotonic() + RETRY_S, found)
 
     def outcome(self, job_id: int) -> str | None:
         """Return the status that a job ended with; None while it has not ended.

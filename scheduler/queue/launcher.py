@@ -6,7 +6,7 @@ import secrets
 import time
 from collections.abc import Callable, Sequence
 
-from scheduler.attempts import Executors, FolderError, running
+from scheduler.attempts import Executors, FolderError, FolderUnusable, running
 from scheduler.protocol.devices import Device
 from scheduler.protocol.errors import UserError
 from scheduler.protocol.jobs import Job, Starting
@@ -72,6 +72,8 @@ class Launcher:
             try:
                 self._start(start, devices, availability)
                 vacated |= start.job.id not in self._index.running
+            except FolderUnusable as e:
+                self._index.delay_folder(start.job.id, str(e))
             except UserError as e:
                 self._index.delay_start(start.job.id, str(e))
         return vacated

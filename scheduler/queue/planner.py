@@ -67,7 +67,7 @@ class Planner:
 
     def plan(self, devices: Sequence[Device], availability: Availability) -> None:
         """Make a plan; nothing is started."""
-        running, conditions = self._index.running.values(), self._conditions(availability)
+        running, conditions = self._index.occupying, self._conditions(availability)
         self.latest = make_plan(running, self._lanes(), devices, conditions)
 
     def forecast(self, job: Job, devices: Sequence[Device], availability: Availability) -> Forecast:
@@ -76,7 +76,7 @@ class Planner:
         after = open_dependencies(job.spec, self._index.active, conditions.ends)
         if after is not None:
             return make_forecast((), None, after, conditions.now)
-        running = list(self._index.running.values())
+        running = self._index.occupying
         return forecast(job, running, self._lanes(), devices, conditions)
 
     def end_delays(self) -> None:
@@ -99,6 +99,8 @@ class Planner:
             now: seconds since the epoch.
         """
         index = self._index
+        if job.id in index.unknown:
+            return index.unknown[job.id]
         if job.id in index.not_started:
             return index.not_started[job.id][1]
         if environments.is_held(job):
@@ -131,7 +133,7 @@ class Planner:
         now, moment, index = time.time(), time.monotonic(), self._index
         delayed = {n for n in index.delayed if remaining_delay(index.active[n], now)}
         delayed |= {n for n, (until, _) in index.not_started.items() if moment < until}
-        kept = index.dependents.ids() | index.suspects | delayed
+        kept = index.dependents.ids() | index.suspects | delayed | index.unknown.keys()
 
         def ready(lane: Iterable[int]) -> Iterable[Job]:
             return (index.active[number] for number in lane if number not in kept)

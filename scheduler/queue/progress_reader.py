@@ -9,13 +9,14 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from scheduler.attempts import log_file
+from scheduler.attempts import Unreadable, folder_problem, log_file, running
 from scheduler.protocol import log_file as logs
 from scheduler.protocol import paths
 from scheduler.protocol.jobs import Job, Progress, Running
 from scheduler.protocol.progress import MAX_LINE, parse, parse_bar, printable, unescaped
+from scheduler.protocol.wait_reasons import FolderUnreadable
 from scheduler.queue.job_index import JobIndex
-from scheduler.queue.transitions import with_progress
+from scheduler.queue.transitions import with_folder, with_progress
 
 _LINE_ENDS = re.compile(rb"[\r\n]")
 """A bar that is redrawn ends its line with a carriage return."""
@@ -32,6 +33,8 @@ class ProgressReader:
         self._rest = b""
         self._uses_protocol = False
         """True once the job used the protocol, so that its bars are for people alone."""
+        self.unreadable: Unreadable | None = None
+        """Why the last read failed; None where it did not, or there is no output yet."""
 
     def read(self, now: float) -> list[Progress]:
         """Return what the job reported since the last read, oldest first."""
@@ -43,8 +46,10 @@ class ProgressReader:
                 if size - self._offset > CHUNK:
                     self._offset, self._rest = size - CHUNK, b""
                 _, data, self._offset = logs.read(f, self._offset, CHUNK)
-        except OSError:
-            return []  # no output yet
+                self.unreadable = None
+        except OSError as e:
+            self.unreadable = folder_problem(e)
+            return []
         *lines, self._rest = _LINE_ENDS.split(self._rest + data)
         self._rest = self._rest[-MAX_LINE - 1 :]
         reports = [p for line in lines if (p := parse(line, now)) is not None]
@@ -72,11 +77,23 @@ class ProgressFollower:
             job = self._index.running.get(job_id)
             if job is None or not isinstance(job.state, Running):
                 del self._readers[job_id]
-            elif reports := self._readers[job_id].read(now):
+                continue
+            reader = self._readers[job_id]
+            if reports := reader.read(now):
                 found[job_id] = reports
                 # for display: read again from the log after a crash, so it need not be stored
-                self._index.update(with_progress(job, job.state, reports[-1]))
+                job = with_progress(job, job.state, reports[-1])
+                self._index.update(job)
+            self._show_folder(job, reader.unreadable, now)
         return found
+
+    def _show_folder(self, job: Job, unreadable: Unreadable | None, now: float) -> None:
+        """Show that the job's folder cannot be read, or that it can be again."""
+        state = running(job)
+        if unreadable is None and state.unreadable is not None:
+            self._index.update(with_folder(job, state, None))
+        elif unreadable is not None and state.unreadable is None:
+            self._index.update(with_folder(job, state, FolderUnreadable(now, unreadable.why)))
 
 
 def last_text(file: Path, size: int) -> str:

@@ -22,7 +22,8 @@ from scheduler.protocol.jobs import (
     Running,
     Spec,
 )
-from scheduler.protocol.wait_reasons import render
+from scheduler.protocol.units import numbered
+from scheduler.protocol.wait_reasons import StartFailed, render
 from scheduler.queue.cancellation import Canceller
 from scheduler.queue.job_index import JobIndex
 from scheduler.queue.launcher import Launcher
@@ -37,6 +38,8 @@ from scheduler.queue.transitions import acknowledged, with_note
 from scheduler.queue.usage import UsageCollector
 from scheduler.store import Store
 
+NAMED = 5
+"""Jobs that a notice names."""
 UNKNOWN = Availability()
 """All devices are taken to be free."""
 
@@ -159,6 +162,26 @@ class Queue:
         """Decide what becomes of the jobs that the last daemon left; see `Recovery.recover`."""
         self._recovery.recover()
 
+    def check_folders(self) -> str | None:
+        """Look again at folders that could not be read, and return which still cannot.
+
+        Raises UserError where what was found cannot be stored.
+        """
+        if self._index.unknown:
+            self._recovery.recover()
+        self._reaper.recheck()
+        running = self._index.running.values()
+        states = ((job.id, job.state) for job in running)
+        unread = {n for n, state in states if isinstance(state, Running) and state.unreadable}
+        if not (unread := unread | self._index.unknown.keys()):
+            return None
+        some = sorted(unread)[:NAMED]
+        more = f" and {len(unread) - NAMED} more" if len(unread) > NAMED else ""
+        return (
+            f"the folder of {numbered(some)}{more} cannot be read; it is checked again every few "
+            f"seconds. For details: gpudeck jobs {some[0]}"
+        )
+
     def reap(self, job_ids: Iterable[int]) -> None:
         """Take over how the attempts of these jobs ended; see `Reaper.reap`."""
         self._reaper.reap(job_ids)
@@ -185,8 +208,9 @@ class Queue:
         while self._launcher.start_planned(devices, availability):
             self._canceller.cancel_unable()
             self.plan(devices, availability)
-        for _, problem in self._index.not_started.values():
-            raise UserError(render(problem, time.time()))
+        for number, (_, problem) in self._index.not_started.items():
+            text = render(problem, time.time())
+            raise UserError(text if isinstance(problem, StartFailed) else f"job {number}: {text}")
 
     @property
     def unfinished(self) -> bool:

@@ -5,23 +5,24 @@ However many they are, that takes one scan of the machine's processes and one tr
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable
 from itertools import groupby
+from time import time as now
 
 import msgspec
 
 from scheduler.attempts import (
+    Ending,
     Executors,
     Exit,
     NeverRan,
-    Outcome,
+    Unreadable,
     attempt_of,
     log_file,
     result_record,
     running,
 )
-from scheduler.protocol.jobs import Ended, Failed, Job, Running
+from scheduler.protocol.jobs import NO_RESULT, Ended, Failed, Job, Running, over
 from scheduler.queue import transitions
 from scheduler.queue.job_index import JobIndex
 from scheduler.queue.launcher import Launcher
@@ -59,8 +60,19 @@ class Reaper:
         for job in jobs:
             self._launcher.abandon(job)
         self.kill(jobs)
-        self._progress.read(time.time())
-        self._index.commit_all([self._reaped(self._index.active[job.id]) for job in jobs])
+        self._progress.read(now())
+        self._commit([self._index.active[job.id] for job in jobs])
+
+    def recheck(self) -> None:
+        """Look again at the folders of jobs that ended and left no readable record.
+
+        Raises UserError where that cannot be stored.
+        """
+        self._commit([job for job in self._index.running.values() if over(job)])
+
+    def _commit(self, jobs: Iterable[Job]) -> None:
+        changes = (self._reaped(job) for job in jobs)
+        self._index.commit_all([change for change in changes if change is not None])
 
     def kill(self, jobs: Iterable[Job]) -> None:
         """Kill what the attempts of these jobs left behind."""
@@ -68,28 +80,48 @@ class Reaper:
         for where, group in groupby(ordered, key=lambda job: job.spec.where):
             self._executors.of(where).kill(list(group))
 
-    def _reaped(self, job: Job) -> Change:
-        state, outcome = running(job), self._executors.of(job.spec.where).outcome(job)
+    def _reaped(self, job: Job) -> Change | None:
+        """Return the job after its attempt; None where that is as unknown as before."""
+        state, ending = running(job), self.ending(job)
+        outcome = ending.outcome
+        if isinstance(outcome, Unreadable) and not state.stopping:
+            return self.unreadable(job, outcome.why)
         if isinstance(outcome, NeverRan) and not state.stopping:
             self._index.delay_start(job.id, outcome.why)
-            return transitions.not_started(job, outcome.why, time.time())
+            return transitions.not_started(job, outcome.why, now())
         if isinstance(outcome, Exit):
-            return self.conclude(job, self.end_state(job, outcome), outcome)
-        return self.conclude(job, transitions.vanished(state, outcome.why, time.time()), outcome)
+            return self.conclude(job, self.end_state(job, outcome, ending.result), ending)
+        return self.conclude(job, transitions.vanished(state, outcome.why, now()), ending)
 
-    def end_state(self, job: Job, record: Exit) -> Ended:
+    def unreadable(self, job: Job, why: str) -> Change | None:
+        """Return the job as over while its end is unreadable; None where it is that already."""
+        state = running(job)
+        return None if state.over else transitions.unreadable(job, state, why, now())
+
+    def ending(self, job: Job) -> Ending:
+        """Return how the attempt ended, with its Result.
+
+        A Result on a disk that fails now makes the end unreadable. One that the job protected from
+        us is given up.
+        """
+        outcome = self._executors.of(job.spec.where).outcome(job)
+        result = result_record(job.id) if isinstance(outcome, Exit) else NO_RESULT
+        if not isinstance(result, Unreadable):
+            return Ending(outcome, result)
+        return Ending(outcome, result_problem=result.why) if result.forbidden else Ending(result)
+
+    def end_state(self, job: Job, record: Exit, result: msgspec.Raw) -> Ended:
         """Return the state of the job after its runner's record."""
-        result, line = result_record(job.id), last_line(log_file(job))
-        return transitions.ended(attempt_of(job), record, result, line)
+        return transitions.ended(attempt_of(job), record, result, last_line(log_file(job)))
 
-    def conclude(self, job: Job, state: Ended, outcome: Outcome) -> Change:
+    def conclude(self, job: Job, state: Ended, ending: Ending) -> Change:
         """Return the job as it ended with its attempt, or as it waits for another one."""
         job = msgspec.structs.replace(job, usage=self._usage.take(job))
         self._index.update(job)  # it keeps what it used, until its end can be stored
-        events = (*transitions.log_events(outcome), transitions.end_event(state))
+        events = (*transitions.record_events(ending), transitions.end_event(state))
         if isinstance(state, Failed):
             log, largest = last_text(log_file(job), OOM_TAIL), self._usage.largest_memory
-            again = next_attempt(job, state, log, largest, time.time())
+            again = next_attempt(job, state, log, largest, now())
             if again is not None:
                 return again[0], (*events, *again[1])
         return with_state(job, state), events

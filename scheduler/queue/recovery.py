@@ -4,27 +4,42 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import msgspec
 
 from scheduler.attempts import (
+    Ending,
     Executors,
     Exit,
     NeverRan,
     Outcome,
+    Unreadable,
     attempt_of,
     log_file,
-    result_record,
     running,
 )
 from scheduler.protocol.errors import UserError
-from scheduler.protocol.jobs import Ended, Job, Lost, Queued, Running, Starting
+from scheduler.protocol.jobs import Ended, Job, Lost, Queued, Running, Starting, over
+from scheduler.protocol.wait_reasons import FolderUnreadable
 from scheduler.queue import transitions
 from scheduler.queue.cancellation import Canceller
 from scheduler.queue.job_index import JobIndex
 from scheduler.queue.progress_reader import ProgressFollower, last_line
 from scheduler.queue.reaper import Reaper
 from scheduler.queue.transitions import Change, with_state
+
+
+class _Findings(NamedTuple):
+    """Collect what became of the jobs that the last daemon left."""
+
+    adopted: list[Job]
+    unrecorded: list[Job]
+    """Jobs at attempts that ran although the store has no record of them."""
+    unreadable: list[tuple[Job, str]]
+    """Jobs whose processes ended, and why how they ended cannot be read now."""
+    over: list[tuple[Job, Ending, Ended | Queued]]
+    problems: list[UserError]
 
 
 class Recovery:
@@ -49,40 +64,53 @@ class Recovery:
         Raises UserError where some of them cannot be watched or stored now, so that it must be
         called again: those jobs stay as they were, and keep their devices.
         """
-        adopted: list[Job] = []
-        unrecorded: list[Job] = []
-        over: list[tuple[Job, Outcome, Ended | Queued]] = []
-        problem: UserError | None = None
+        found = _Findings([], [], [], [], [])
         for number in sorted(self._inherited & self._index.active.keys()):
-            job = self._index.active[number]
-            executor = self._executors.of(job.spec.where)
-            if (attempt := executor.unrecorded_attempt(job)) is not None:
-                unrecorded.append(self._reopened(job, attempt))
-                continue
-            if isinstance(job.state, Queued):
-                self._inherited.discard(job.id)
-                continue
-            state = attempt_of(job)
-            alive = isinstance(state, Running) and executor.alive(state)
-            outcome = executor.outcome(job)  # after `alive`: a runner that is gone wrote its record
-            result, line = result_record(job.id), last_line(log_file(job))
-            decision = decide(state, outcome, alive, result, line, time.time())
-            if decision is not None:
-                over.append((job, outcome, decision))
-                continue
-            try:
-                executor.adopt(job)
-                adopted.append(job)
-            except UserError as e:
-                problem = e
-        self._adopt(adopted)
-        ended = [*unrecorded, *(job for job, _, _ in over)]
-        self._reaper.kill(ended)
-        changes = [*map(self._unrecorded_end, unrecorded), *(self._end(*found) for found in over)]
-        self._index.commit_all(changes)
-        self._inherited.difference_update(job.id for job in ended)
-        if problem is not None:
-            raise problem
+            self._examine(self._index.active[number], found)
+        self._adopt(found.adopted)
+        unread = [job for job, _ in found.unreadable]
+        ended = [*found.unrecorded, *(job for job, _, _ in found.over)]
+        self._reaper.kill([*ended, *(job for job in unread if not over(job))])
+        changes = [self._reaper.unreadable(job, why) for job, why in found.unreadable]
+        changes += [self._unrecorded_end(job) for job in found.unrecorded]
+        changes += [self._end(*end) for end in found.over]
+        self._index.commit_all([change for change in changes if change is not None])
+        decided = (job.id for job in (*ended, *unread) if job.id not in self._index.unknown)
+        self._inherited.difference_update(decided)
+        if found.problems:
+            raise found.problems[0]
+
+    def _examine(self, job: Job, found: _Findings) -> None:
+        """Find what became of a job, and add it to the findings."""
+        executor = self._executors.of(job.spec.where)
+        attempt = executor.unrecorded_attempt(job)
+        if isinstance(attempt, Unreadable):
+            self._hold_back(job, attempt.why)
+            return
+        if attempt is not None:
+            found.unrecorded.append(self._reopened(job, attempt))
+            return
+        if isinstance(job.state, Queued):
+            self._inherited.discard(job.id)
+            self._index.unknown.pop(job.id, None)
+            return
+        state = attempt_of(job)
+        alive = isinstance(state, Running) and executor.alive(state)
+        # after `alive`: a runner that is gone wrote its record
+        ending, line = self._reaper.ending(job), last_line(log_file(job))
+        ran = isinstance(state, Running) and not alive and not state.stopping
+        if ran and isinstance(ending.outcome, Unreadable):
+            found.unreadable.append((job, ending.outcome.why))
+            return
+        decision = decide(state, ending.outcome, alive, ending.result, line, time.time())
+        if decision is not None:
+            found.over.append((job, ending, decision))
+            return
+        try:
+            executor.adopt(job)
+            found.adopted.append(job)
+        except UserError as e:
+            found.problems.append(e)
 
     def _adopt(self, jobs: Sequence[Job]) -> None:
         """Follow jobs that run on."""
@@ -95,10 +123,18 @@ class Recovery:
             pass  # a full disk must not keep the daemon from following them
         self._canceller.end_later(job for job in jobs if running(job).stopping)
 
-    def _end(self, job: Job, outcome: Outcome, decision: Ended | Queued) -> Change:
+    def _end(self, job: Job, ending: Ending, decision: Ended | Queued) -> Change:
         if isinstance(decision, Queued):
             return transitions.never_released(job, time.time())
-        return self._reaper.conclude(job, decision, outcome)
+        return self._reaper.conclude(job, decision, ending)
+
+    def _hold_back(self, job: Job, why: str) -> None:
+        """Keep a job from starting that may have run: its folder cannot be read now."""
+        last = self._index.unknown.get(job.id)
+        if not isinstance(job.state, Queued):
+            self._index.update(with_state(job, Queued()))
+        since = last.since if last is not None else time.time()
+        self._index.unknown[job.id] = FolderUnreadable(since, why)
 
     def _reopened(self, job: Job, attempt: str) -> Job:
         """Return the job at an attempt that ran and that the store lost, as after a repair.
@@ -109,13 +145,20 @@ class Recovery:
         self._index.update(job)
         return job
 
-    def _unrecorded_end(self, job: Job) -> Change:
-        """Return how such an attempt ended, of which nothing runs any more."""
-        outcome = self._executors.of(job.spec.where).outcome(job)
-        if isinstance(outcome, Exit):
-            return self._reaper.conclude(job, self._reaper.end_state(job, outcome), outcome)
+    def _unrecorded_end(self, job: Job) -> Change | None:
+        """Return how such an attempt ended, of which nothing runs any more.
+
+        None where its record cannot be read now.
+        """
+        ending = self._reaper.ending(job)
+        if isinstance(ending.outcome, Unreadable):
+            self._hold_back(job, ending.outcome.why)
+            return None
+        if isinstance(ending.outcome, Exit):
+            state = self._reaper.end_state(job, ending.outcome, ending.result)
+            return self._reaper.conclude(job, state, ending)
         why = "it was started, and the store lost the record of it"
-        return self._reaper.conclude(job, Lost(job.submitted, time.time(), why), outcome)
+        return self._reaper.conclude(job, Lost(job.submitted, time.time(), why), ending)
 
 
 def decide(

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from scheduler.attempts import Exit, Outcome
+from scheduler.attempts import Ending, Exit
 from scheduler.protocol.devices import Device
 from scheduler.protocol.jobs import (
     Cancelled,
@@ -27,7 +27,13 @@ from scheduler.protocol.jobs import (
 )
 from scheduler.protocol.snapshot import label
 from scheduler.protocol.units import amount, span
-from scheduler.protocol.wait_reasons import NotConsidered, StartFailed, WaitReason
+from scheduler.protocol.wait_reasons import (
+    FolderUnreadable,
+    NotConsidered,
+    StartFailed,
+    WaitReason,
+    render,
+)
 
 Change = tuple[Job, Sequence[Event]]
 """A job as it is now, and the events that are added to its timeline."""
@@ -153,9 +159,32 @@ def end_event(state: Ended) -> Event:
     return Event(state.at, status_of(state), reason)
 
 
-def log_events(outcome: Outcome) -> tuple[Event, ...]:
-    """Return an event if the log of an attempt exceeds its limit, as nothing could be dropped."""
-    if not isinstance(outcome, Exit) or not outcome.uncapped:
-        return ()
-    text = f"all of it was kept, as nothing could be dropped: {outcome.uncapped}"
-    return (Event(outcome.ended, "log over its limit", text),)
+def unreadable(job: Job, state: Running, why: str, now: float) -> Change:
+    """Return the job after its processes ended, while how it ended cannot be read."""
+    found = FolderUnreadable(state.unreadable.since if state.unreadable else now, why)
+    state = msgspec.structs.replace(state, unreadable=found, over=True)
+    return with_state(job, state), (Event(now, "unreadable", render(found, now)),)
+
+
+def with_folder(job: Job, state: Running, unreadable: FolderUnreadable | None) -> Job:
+    """Return the job with what is known of its folder."""
+    return with_state(job, msgspec.structs.replace(state, unreadable=unreadable))
+
+
+def cancelled_unreadable(job: Job, state: Running, now: float) -> Change:
+    """Return the job as it was cancelled after its processes ended without a readable record."""
+    why = "how it ended could not be read"
+    ended = Cancelled(now, state.at, state.devices, why)
+    return with_state(job, ended), (Event(now, "cancelled", why),)
+
+
+def record_events(ending: Ending) -> tuple[Event, ...]:
+    """Return events for a log that could not be kept in its limit, and for a lost Result."""
+    events = []
+    if isinstance(ending.outcome, Exit) and ending.outcome.uncapped:
+        text = f"all of it was kept, as nothing could be dropped: {ending.outcome.uncapped}"
+        events.append(Event(ending.outcome.ended, "log over its limit", text))
+    if isinstance(ending.outcome, Exit) and ending.result_problem:
+        text = f"the job left one that cannot be read: {ending.result_problem}"
+        events.append(Event(ending.outcome.ended, "without result", text))
+    return tuple(events)

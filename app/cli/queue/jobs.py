@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import time
 from argparse import ArgumentParser, Namespace
+from pathlib import Path
 
 from app.cli import arguments
 from app.cli.output import UsageError, print_json, print_line, print_table
 from app.format.job_rows import details, doing, state_word
 from app.format.values import clock
 from scheduler.client import Client
+from scheduler.protocol.errors import UserError
 from scheduler.protocol.jobs import Job
 from scheduler.protocol.search import ACTIVE, FOREVER, MAX_LISTED, OUTCOMES, Search
 
@@ -115,15 +117,23 @@ def _search(args: Namespace) -> Search:
 def _show_job(args: Namespace) -> int:
     with Client() as client:
         job, events = client.job(args.job), client.timeline(args.job)
-        snapshot, files = client.snapshot(), client.artefacts(args.job)
+        snapshot, files, problem = client.snapshot(), list[Path](), ""
+        try:
+            files = client.artefacts(args.job)
+        except UserError as e:
+            problem = str(e)
     if args.json:
-        print_json({"job": job, "timeline": events, "artefacts": [str(file) for file in files]})
+        found: dict[str, object] = {"job": job, "timeline": events}
+        found["artefacts"] = [str(file) for file in files]
+        print_json({**found, "artefacts_problem": problem} if problem else found)
         return 0
     shown = details(job, snapshot)
     print_line(f"{shown.title}: {shown.state}" + (f", {shown.doing}" if shown.doing else ""))
     print_table(shown.facts)
     for file in files:
         print_line(f"artifact: {file}")
+    if problem:
+        print_line(problem)
     print_line("Timeline")
     for event in events:
         text = f": {event.text}" if event.text else ""
