@@ -9,7 +9,7 @@ from typing import Literal
 from app.format.values import Meaning, clock, duration
 from scheduler.protocol.snapshot import Alert, Snapshot
 
-AlertState = Literal["raised", "acknowledged", "over"]
+AlertState = Literal["active", "acknowledged", "resolved"]
 _MEANINGS: dict[str, Meaning] = {
     "too hot": "hot",
     "slowed down": "throttled",
@@ -59,10 +59,10 @@ def newly_raised(snapshot: Snapshot, known: Iterable[int], since: float) -> tupl
 
 
 def _row(alert: Alert, now: float) -> AlertRow:
-    state: AlertState = "acknowledged" if alert.acknowledged else "raised"
+    state: AlertState = "acknowledged" if alert.acknowledged else "active"
     meaning = _MEANINGS.get(alert.rule, "warm")
     if alert.cleared is not None:
-        state, meaning = "over", ""
+        state, meaning = "resolved", ""
     lasted = duration((now if alert.cleared is None else alert.cleared) - alert.since)
     return AlertRow(
         alert.id,

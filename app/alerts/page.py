@@ -43,9 +43,9 @@ class AlertTable(RowTable[AlertRow]):
     """Colour the state and the text of each alert that is raised."""
 
     def color(self, row: AlertRow, column: int) -> str:
-        if row.state == "raised" and column in (0, len(COLUMNS) - 1):
+        if row.state == "active" and column in (0, len(COLUMNS) - 1):
             return theme.meaning_color(row.meaning)
-        return theme.tokens().muted if row.state == "over" else theme.tokens().text
+        return theme.tokens().muted if row.state == "resolved" else theme.tokens().text
 
 
 class AlertsPage(QWidget):
@@ -124,15 +124,15 @@ class AlertsPage(QWidget):
 
     def _enable(self) -> None:
         alert = self.chosen()
-        self.acknowledge.setEnabled(alert is not None and alert.state == "raised")
-        self.acknowledge_all.setEnabled(any(r.state == "raised" for r in self.model.rows))
+        self.acknowledge.setEnabled(alert is not None and alert.state == "active")
+        self.acknowledge_all.setEnabled(any(r.state == "active" for r in self.model.rows))
         self.go.setEnabled(
             alert is not None and (alert.job is not None or alert.device is not None)
         )
 
     def _acknowledge(self, alerts: Iterable[AlertRow | None]) -> None:
         for alert in alerts:
-            if alert is not None and alert.state == "raised":
+            if alert is not None and alert.state == "active":
                 self._link.send(self, Acknowledge(alert.key))
 
     def _show_subject(self) -> None:

@@ -110,7 +110,7 @@ ANSWERS: dict[Decision, ProposalAnswer] = {
     ),
     "never": ProposalAnswer(
         "Never",
-        "Do not do it, and never propose it again. To undo this, see Settings, Never proposed",
+        "Do not do it, and never propose it again. To undo this, see Settings, Blocked actions",
         "Refused for good.",
     ),
 }

@@ -149,12 +149,12 @@ def _used(job: Job) -> list[tuple[str, str]]:
         "energy": energy(usage.energy),
         "util": f"{usage.util:.0f} %",
     }
-    captions = {"memory": "Most memory", "energy": "Energy", "util": "Mean utilisation"}
+    captions = {"memory": "Peak memory", "energy": "Energy", "util": "Avg utilisation"}
     found = [
         (captions[f], f"N/A: {usage.absent[f]}" if f in usage.absent else text)
         for f, text in shown.items()
     ]
-    return [*found, ("Watched", duration(usage.seconds))]
+    return [*found, ("Sampled for", duration(usage.seconds))]
 
 
 def device_labels(snapshot: Snapshot) -> dict[str, str]:
@@ -207,7 +207,7 @@ def _doing(job: Job, now: float) -> str:
         case Running(note=note) if note:
             text = note
         case Running(progress=None):
-            text = "runs; reports no progress"
+            text = "Running"
         case Running(progress=Progress() as progress):
             text = _pace(progress, state.at, now)
         case Failed() | Lost() | Cancelled():

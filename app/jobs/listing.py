@@ -19,7 +19,7 @@ from scheduler.protocol.search import ENDED, REJECTED, Search, matches
 from scheduler.protocol.snapshot import Snapshot
 from scheduler.protocol.units import amount
 
-EVERY = "Every state"
+EVERY = "All states"
 RUNNING, WAITING, SUCCEEDED, FAILED, CANCELLED = KINDS = (
     "Running",
     "Waiting",

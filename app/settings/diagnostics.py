@@ -102,7 +102,7 @@ def diagnostics(snapshot: Snapshot | None, alerts: tuple[Alert, ...] = ()) -> st
 
 
 def _alert_state(alert: Alert) -> str:
-    return "raised" if alert.cleared is None else "over"
+    return "active" if alert.cleared is None else "resolved"
 
 
 def _machine() -> list[str]:

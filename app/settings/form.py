@@ -45,7 +45,7 @@ SETTINGS = (
     ),
     Setting(
         "laptop_sleep",
-        "Let GPUs sleep",
+        "Allow GPU sleep",
         "Stop reading the GPUs while no window is open and no job for a GPU waits or runs. auto: "
         "only if the driver switches unused GPUs off, as on laptops.",
         "choice",
@@ -79,7 +79,7 @@ SETTINGS = (
     ),
     Setting(
         "log_limit",
-        "Largest log",
+        "Max log size",
         "If a job prints more, only the first and the newest output is kept, and a line in the log "
         "says how much was dropped. Applies to jobs that start later. off: keep everything.",
         "threshold",
@@ -88,7 +88,7 @@ SETTINGS = (
     ),
     Setting(
         "on_job_end",
-        "Command at the end",
+        "Run after each job",
         "A program with arguments that the daemon runs after every job, without a shell and for at "
         "most a minute. GPUDECK_JOB, GPUDECK_STATUS and GPUDECK_NAME describe the job. Empty: "
         "none.",
@@ -115,7 +115,7 @@ SETTINGS = (
     ),
     Setting(
         "idle_hours_off",
-        "Hours off",
+        "Assistant quiet hours",
         "When the assistant must not use a GPU, such as 09:00-18:00 or 22:00-07:00. It may still "
         "write on the CPU. Empty: never.",
         "text",
@@ -149,7 +149,7 @@ SETTINGS = (
     ),
     Setting(
         "assistant_never",
-        "Never propose",
+        "Blocked actions",
         "Actions that the assistant must not propose, such as operate cancel, operate submit, "
         "separated by commas. The Never button below a proposal adds to this list. The assistant "
         "does nothing that you have not allowed.",
@@ -233,7 +233,7 @@ SETTINGS = (
     ),
     Setting(
         "alert_idle_job",
-        "Held and idle",
+        "GPU reserved but idle",
         "Alert when a job holds a GPU that has been idle for this long.",
         "threshold",
         unit="min",
@@ -339,7 +339,7 @@ SETTINGS = (
     ),
     Setting(
         "scale",
-        "Size",
+        "UI scale",
         "The size of text and everything else, 0.75 to 3. Applies when the window is opened again.",
         "number",
         group="Appearance",

@@ -128,7 +128,7 @@ def _power(reading: Reading) -> TileMetric:
     meaning: Meaning = "throttled" if reasons else ""
     tooltip = shown.reason or "current power draw"
     if reasons:
-        tooltip = f"clocks held down: {', '.join(reasons)}"
+        tooltip = f"Throttled: {', '.join(reasons)}"
     share = _share(reading, "power", reading.values.get("power_limit", 0.0))
     return TileMetric("Power", str(shown), tooltip, meaning, share, str(shown))
 

@@ -39,7 +39,7 @@ def cancel(context: ToolContext, call: ToolCall) -> PlannedAction:
 
     def carry_out(daemon: Client, env: Environment) -> str:
         if daemon.cancel(job.id).active:
-            return f"Job {job.id} is being ended."
+            return f"Stopping job {job.id}."
         return f"Job {job.id} was taken out of the queue."
 
     effect = (_consequence(daemon, job), _progress(job), _dependents(daemon, job))
@@ -76,8 +76,8 @@ def _cancel_all(daemon: Client, state: str) -> PlannedAction:
     waiting = sum(isinstance(job.state, Queued) for job in found)
     running = len(found) - waiting
     parts = (
-        _count(waiting, "waits and will never run", "wait and will never run"),
-        _count(running, f"runs and will be {_SIGNALS}", f"run and will be {_SIGNALS}"),
+        _count(waiting, "queued job will be removed", "queued jobs will be removed"),
+        _count(running, f"running job will be {_SIGNALS}", f"running jobs will be {_SIGNALS}"),
     )
     return PlannedAction(
         f"Cancel {counted(len(found), 'job')}",

@@ -107,4 +107,4 @@ def explain(cause: BusyCause) -> str:
         case Loaded(percent):
             return f"utilisation {percent:.0f} %"
         case Settling(quiet_s, dwell_s):
-            return f"settling, quiet for {quiet_s:.0f} of {dwell_s:.0f} s"
+            return f"idle in {max(0, dwell_s - quiet_s):.0f} s"

@@ -192,11 +192,11 @@ JOB_OPTIONS = (
         parse_time, "TIME", limits=(0, MAX_SECONDS), shown=False, editable=False,
     ),
     JobOption(
-        "after", "After success of", "start after these jobs have succeeded", _parse_jobs,
+        "after", "After (success)", "start after these jobs have succeeded", _parse_jobs,
         "JOB,...", hint="jobs, e.g. 12, 13", write=_enumerate, editable=False,
     ),
     JobOption(
-        "after_any", "After any end of",
+        "after_any", "After (any outcome)",
         "start after these jobs have ended, whether or not they succeeded",
         _parse_jobs, "JOB,...", hint="jobs, e.g. 12, 13", write=_enumerate, editable=False,
     ),

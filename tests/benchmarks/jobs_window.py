@@ -282,7 +282,7 @@ def choose(reader: Reader) -> None:
     reader.stalls("filter: Waiting, End held down to the last of them")
     reader.held(lambda: None, 10.0)
     reader.stalls("all that wait, as snapshots come")
-    for kind in ("Succeeded", "Failed", "Running", "Every state"):
+    for kind in ("Succeeded", "Failed", "Running", "All states"):
         wanted = {
             "Failed": lambda: "Searching" not in page.empty.text(),
             "Running": lambda: len(page.model.rows) == 1,

@@ -67,9 +67,9 @@ def test_alerts_are_listed_acknowledged_and_opened(fed):
     assert fed.asked == [GetAlerts()]
     fed.reply(GetAlerts, (STUCK, HOT, OVER))
     assert [(c[0], c[2]) for c in cells(fed)] == [
-        ("Raised", "31 min 40 s"),
-        ("Raised", "20 s"),
-        ("Over", "3 min 20 s"),
+        ("Active", "31 min 40 s"),
+        ("Active", "20 s"),
+        ("Resolved", "3 min 20 s"),
     ]
     assert "job 8" in cells(fed)[0][3]
     QTest.keyClick(page.table, Qt.Key.Key_Down)
@@ -97,7 +97,7 @@ def test_the_log_is_requested_only_when_alerts_change(fed):
     show(fed, time=NOW + 9)
     assert fed.asked == [GetAlerts(), GetAlerts()]
     fed.reply(GetAlerts, (msgspec.structs.replace(HOT, cleared=NOW + 9),))
-    assert [c[0] for c in cells(fed)] == ["Over"]
+    assert [c[0] for c in cells(fed)] == ["Resolved"]
     assert fed.window.rail.buttons["alerts"].badge == 0
 
 

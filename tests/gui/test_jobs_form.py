@@ -164,7 +164,7 @@ def test_the_forecast_is_told_while_it_is_typed(fed, page, qtbot):
         ("memory", "much", "Memory: an amount of memory such as 20GiB"),
         ("cwd", "no/such", "Folder: enter a whole path"),
         ("gpus", "two", "GPUs: expected a whole number, 0 or more; got 'two'"),
-        ("after", "3 x", "After success of: expected a whole number"),
+        ("after", "3 x", "After (success): expected a whole number"),
         ("array", "9-", "Array: indices such as"),
         ("timeout", "-1h", "Time limit: a time such as"),
         ("env", "A='", "Environment there: enter NAME=VALUE"),

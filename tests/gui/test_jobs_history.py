@@ -147,7 +147,7 @@ def test_words_group_device_and_time_become_a_search():
     assert found == Search(
         "lr x:y", ("failed", "lost", "rejected"), "night", made.devices[1].device.id, NOW - 3600.0
     )
-    assert parse_search("gpu:7 group:", "Every state", 0.0, made) == Search(group="", device="7")
+    assert parse_search("gpu:7 group:", "All states", 0.0, made) == Search(group="", device="7")
 
 
 def test_where_snapshots_missed_ends_the_history_is_read_anew(fed, page, qtbot):

@@ -291,7 +291,7 @@ def test_a_search_looks_into_commands_notes_tags_and_parameters(fed, page, searc
         ("Succeeded", [6, 1]),
         ("Failed", [5, 4, 2]),
         ("Cancelled", [3]),
-        ("Every state", None),
+        ("All states", None),
     ],
 )
 def test_the_states_are_filtered_by_keyboard(fed, page, kind, found):

@@ -245,8 +245,8 @@ def test_jobs_are_ranked_by_energy_and_added_up(home: Path) -> None:
 PROPOSED = {
     "cancel job {holder}": "will be sent SIGTERM, then SIGKILL after 5 s",
     "cancel job first": "it will be taken out of the queue and never run",
-    "cancel all queued jobs": "2 wait and will never run",
-    "cancel everything": "1 runs and will be sent SIGTERM",
+    "cancel all queued jobs": "2 queued jobs will be removed",
+    "cancel everything": "1 running job will be sent SIGTERM",
     "move job {second} to the front": "No job will be ahead of it, of 2 jobs that wait",
     "pause the queue": (
         "No job will start until the queue is resumed. 1 job keeps running; 2 jobs wait."
@@ -435,7 +435,7 @@ def test_a_refusal_for_good_is_listed_and_can_be_forgotten(
     assert shared.snapshot().settings.assistant_never == "operate pause"
     assert assistant.ask(f"cancel job {world['holder']}").proposal is not None
     assert main(["permissions"]) == 0
-    assert "Never proposed: operate pause" in capsys.readouterr().out
+    assert "Blocked actions: operate pause" in capsys.readouterr().out
     assert main(["permissions", "--forget", "operate pause"]) == 0
     assert main(["permissions", "--forget", "operate pause"]) == 1, "it is not among them any more"
     assert assistant.ask("pause the queue").proposal is not None
@@ -622,7 +622,7 @@ def test_the_command_line_asks_and_reports_what_was_done(
     assert shared.job(job.id).status == "running"
     assert main(["ask", "--yes", f"cancel job {job.id}"]) == 0
     said = capsys.readouterr().out
-    assert f"Job {job.id} is being ended." in said and f"(written by: template; {found})" in said
+    assert f"Stopping job {job.id}." in said and f"(written by: template; {found})" in said
     monkeypatch.setattr("sys.stdin", Terminal("never\n"))
     assert main(["ask", "pause the queue"]) == 0
     assert "I will not propose this again" in capsys.readouterr().out

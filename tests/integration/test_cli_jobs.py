@@ -75,7 +75,7 @@ def test_jobs_lists_the_newest_first_up_to_the_limit(sh: Shell, shared: Client) 
     assert sh.json("jobs", "--active") == []
     waiting = shared.submit(["sleep", "600"])
     assert [j["id"] for j in sh.json("jobs", "--active")] == [waiting.id]
-    assert f"job {waiting.id}: is being ended" in sh("cancel", str(waiting.id))
+    assert f"job {waiting.id}: stopping" in sh("cancel", str(waiting.id))
     shared.wait(waiting.id, WAIT_S)
 
 

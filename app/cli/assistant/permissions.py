@@ -26,7 +26,7 @@ def run(args: Namespace) -> int:
         never = forget(client, *args.forget)
     if never:
         text = (
-            f"Never proposed: {', '.join(never)}. "
+            f"Blocked actions: {', '.join(never)}. "
             f"To allow one again: gpudeck permissions --forget '{never[0]}'"
         )
     else:

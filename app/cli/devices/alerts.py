@@ -43,8 +43,8 @@ def run(args: Namespace) -> int:
 
 
 def _row(alert: Alert, now: float) -> tuple[str, ...]:
-    state = "seen" if alert.acknowledged else "raised"
+    state = "acknowledged" if alert.acknowledged else "active"
     end = now
     if alert.cleared is not None:
-        state, end = "over", alert.cleared
+        state, end = "resolved", alert.cleared
     return str(alert.id), state, clock(alert.since, now), duration(end - alert.since), alert.text

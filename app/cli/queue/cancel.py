@@ -42,9 +42,7 @@ def run(args: Namespace) -> int:
     with Client() as client:
         if len(args.jobs) == 1 and isinstance(args.jobs[0], int):
             job = client.cancel(args.jobs[0])
-            print_result(
-                args, job, f"job {job.id}: {'is being ended' if job.active else 'cancelled'}"
-            )
+            print_result(args, job, f"job {job.id}: {'stopping' if job.active else 'cancelled'}")
             return 0
         done = client.cancel_many(args.jobs, array=args.array, group=args.group or "")
     print_result(args, done, *_describe(done))

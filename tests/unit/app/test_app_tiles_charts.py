@@ -96,7 +96,7 @@ def test_throttling_is_marked_on_power():
     device = snapshots.gpu(0)
     state = DeviceState(device, snapshots.gpu_reading(device, throttle="power limit"), Idle(0))
     power = tiles(snapshots.snapshot((state,)))[0].metrics[4]
-    assert (power.meaning, power.tooltip) == ("throttled", "clocks held down: power limit")
+    assert (power.meaning, power.tooltip) == ("throttled", "Throttled: power limit")
 
 
 def test_charts_have_values_limits_and_methods():

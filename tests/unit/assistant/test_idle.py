@@ -35,7 +35,7 @@ def test_the_wait_ends_at_the_first_idle_snapshot_and_reports_each_reason_once()
     wait_until_idle(snapshots, on_wait=reasons.append)
     assert reasons == [
         "NVIDIA H100: utilisation 93 %",
-        "NVIDIA H100: settling, quiet for 3 of 15 s",
+        "NVIDIA H100: idle in 12 s",
     ]
     assert next(snapshots) is BUSY, "nothing is read after the wait has ended"
 

@@ -37,7 +37,7 @@ BUSY = [
     (ExclusiveProgram("blender"), "blender runs, which has it for itself"),
     (UtilisationUnknown(), "utilisation cannot be read"),
     (Loaded(93.4), "utilisation 93 %"),
-    (Settling(3.2, 15.0), "settling, quiet for 3 of 15 s"),
+    (Settling(3.2, 15.0), "idle in 12 s"),
 ]
 ABSENT = [
     ("a sentence of a recording", "a sentence of a recording"),
