@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 # The tests start hundreds of processes: what these import is compiled once, also where the environment says otherwise.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: run test slow xvfb torture ray slurm matrix emulation truth lint docs transcript bench clean
+.PHONY: run test slow mutants xvfb torture ray slurm matrix emulation truth lint docs transcript bench clean
 
 run: $(STAMP)
 	$(BIN)/gpudeck
@@ -17,6 +17,10 @@ test: $(STAMP)
 
 slow: $(STAMP)
 	QT_QPA_PLATFORM=offscreen $(BIN)/python -m pytest -m slow --timeout 600
+
+# Some sixty plausible slips are planted in a copy of the sources, one after another: a test must catch each.
+mutants: $(STAMP)
+	$(BIN)/python -m tests.mutants
 
 # The window on a real X11 server without a screen, driven by mouse and keys.
 xvfb: $(STAMP)

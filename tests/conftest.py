@@ -15,7 +15,7 @@ import pytest
 from hypothesis import settings
 
 from tests.hook import Hook
-from tests.support import state_folder
+from tests.support import LACKS, state_folder
 
 # each run tries new examples, but in CI a commit passes or fails only for its contents
 settings.register_profile("ci", derandomize=True)
@@ -27,6 +27,15 @@ def pytest_configure() -> None:
     """Let the tests' commands receive Ctrl+C, which a shell disables for background processes."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Name the checks that did not run because this machine lacks a program."""
+    for report in terminalreporter.getreports("skipped"):
+        reason = report.longrepr[2] if isinstance(report.longrepr, tuple | list) else ""
+        if LACKS in reason:
+            what = f"{report.nodeid}: {reason.removeprefix('Skipped: ')}"
+            terminalreporter.write_line(f"NOT CHECKED: {what}", yellow=True)
 
 
 @pytest.fixture(scope="session", autouse=True)

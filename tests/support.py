@@ -16,6 +16,8 @@ from scheduler.client import Client
 from scheduler.protocol.errors import DaemonGone
 
 T = TypeVar("T")
+LACKS = "this machine lacks"
+"""Begins the reason of a skipped test that the summary of a run names."""
 
 
 def eventually(condition: Callable[[], T], timeout: float = 20.0) -> T:

@@ -65,6 +65,7 @@ def replace_file(file: Path, data: bytes) -> None:
         f.flush()
         os.fsync(f.fileno())
     new.replace(file)
+    sync(file.parent)
 
 
 def sync(path: Path) -> None:

@@ -75,11 +75,20 @@ def _bar1(handle: Any) -> Sequence[float]:
     return window.bar1Used, window.bar1Total
 
 
-def _fan(handle: Any) -> Sequence[float]:
+def _fans(handle: Any) -> range:
     count = nv.nvmlDeviceGetNumFans(handle)
     if not count:
         raise nv.NVMLError(nv.NVML_ERROR_NOT_SUPPORTED)
-    return (max(nv.nvmlDeviceGetFanSpeed_v2(handle, fan) for fan in range(count)),)
+    return range(count)
+
+
+def _fan(handle: Any) -> Sequence[float]:
+    return (max(nv.nvmlDeviceGetFanSpeed_v2(handle, fan) for fan in _fans(handle)),)
+
+
+def _fan_rpm(handle: Any) -> Sequence[float]:
+    _fans(handle)  # a card without fans answers the next call with "Invalid Argument"
+    return (nv.nvmlDeviceGetFanSpeedRPM(handle),)
 
 
 def _limits(handle: Any) -> Sequence[float]:
@@ -126,7 +135,7 @@ QUERIES: tuple[NvmlQuery, ...] = (
     NvmlQuery(("power_limit",), lambda h: (nv.nvmlDeviceGetEnforcedPowerLimit(h) / 1e3,)),
     NvmlQuery(("energy",), lambda h: (nv.nvmlDeviceGetTotalEnergyConsumption(h) / 1e3,)),
     NvmlQuery(("fan",), _fan),
-    NvmlQuery(("fan_rpm",), lambda h: (nv.nvmlDeviceGetFanSpeedRPM(h),)),
+    NvmlQuery(("fan_rpm",), _fan_rpm),
     NvmlQuery(("pcie_gen",), lambda h: (nv.nvmlDeviceGetCurrPcieLinkGeneration(h),)),
     NvmlQuery(("pcie_width",), lambda h: (nv.nvmlDeviceGetCurrPcieLinkWidth(h),)),
     NvmlQuery(("pcie_replays",), lambda h: (nv.nvmlDeviceGetPcieReplayCounter(h),)),

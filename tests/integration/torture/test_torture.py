@@ -24,7 +24,7 @@ from tests.integration.torture.parts import older
 from tests.integration.torture.plan import rounds
 from tests.integration.torture.verdict import NEVER_RAN, Evidence, LedgerLine, StoredJob, violations
 from tests.integration.torture.witness import processes_with
-from tests.support import eventually, state_folder
+from tests.support import LACKS, eventually, state_folder
 
 SEED = 4
 
@@ -149,7 +149,8 @@ def test_a_store_of_an_older_version_is_opened_and_its_jobs_run(tmp_path: Path) 
 
 
 @pytest.mark.skipif(
-    shutil.which("strace") is None, reason="strace looks at the daemon's system calls"
+    shutil.which("strace") is None,
+    reason=f"{LACKS} strace, which shows the daemon's system calls. Install it: apt install strace",
 )
 def test_no_job_is_acknowledged_before_it_is_synced(cpu_home: Path, tmp_path: Path) -> None:
     """Check that each answer follows an fdatasync of its own, as no power cut can be made here."""

@@ -1,5 +1,5 @@
-"""An H100 at NVML's edge, for tests of what stands above it; a queue with a real store and real
-runners."""
+"""A recorded GPU at NVML's edge, for tests of what stands above it; a queue with a real store and
+real runners."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from tests.unit.scheduler.recorded_nvml import RecordedNvml
 
 
 @pytest.fixture
-def h100(monkeypatch: pytest.MonkeyPatch) -> RecordedNvml:
+def card(monkeypatch: pytest.MonkeyPatch) -> RecordedNvml:
     for name, found in vars(pynvml).copy().items():
         if name.startswith("nvml"):
             monkeypatch.setattr(pynvml, name, found)  # put back at the end
-    recorded = RecordedNvml()
+    recorded = RecordedNvml(healthy=False)
     recorded.install()
     monkeypatch.setattr(errors, "_DRIVER", Path("/nowhere"))
     for module in (gpm, gpu, source):

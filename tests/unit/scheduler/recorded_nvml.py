@@ -1,9 +1,10 @@
-"""NVML at the hardware's edge: answers as an H100 (driver 580.159.04) gave them, in place of the
+"""NVML at the hardware's edge: answers as an H200 (driver 580.159.04) gave them, in place of the
 driver this machine lacks.
 
-Everything above is real: pynvml's constants, errors and structures, and our own code. A call that
-has no answer fails the test. Answers under "as documented" were not recorded: their form is
-pynvml's, their figures those of NVIDIA's documents for this card.
+Everything above is real: pynvml's constants, errors and structures, and our own code. The answers
+are in nvml_h200.json, which `tests.gpu.record_nvml` wrote beside a matrix product: by call and
+argument. Where the card gave one number for two questions, or zero, DISTINCT holds numbers that
+differ, so that no field can be mistaken for another. A call that has no answer fails the test.
 """
 
 from __future__ import annotations
@@ -21,21 +22,48 @@ import pynvml
 from scheduler.devices.nvidia.source import NvmlSource
 from scheduler.protocol.devices import Reading
 
-UUID = "GPU-07310d02-5a07-b366-b9c8-dda734271cd2"
+RECORDING: dict[str, dict[str, Any]] = json.loads(
+    Path(__file__).with_name("nvml_h200.json").read_text()
+)
+UUID = RECORDING["nvmlDeviceGetUUID"]["[]"]
 NOT_SUPPORTED = pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
-_CLOCKS = {
-    pynvml.NVML_CLOCK_GRAPHICS: 1980,
-    pynvml.NVML_CLOCK_SM: 1980,
-    pynvml.NVML_CLOCK_MEM: 2619,
-    pynvml.NVML_CLOCK_VIDEO: 1545,
+DISTINCT: dict[str, dict[str, Any]] = {
+    "nvmlDeviceGetClockInfo": {"[0]": 1485, "[1]": 1500, "[2]": 2619, "[3]": 1515},
+    "nvmlDeviceGetMaxClockInfo": {"[0]": 1995, "[1]": 1980, "[2]": 3201, "[3]": 1545},
+    "nvmlDeviceGetTemperatureThreshold": {"[0]": 95, "[1]": 89, "[2]": 97, "[3]": 87},
+    "nvmlDeviceGetTotalEccErrors": {"[0, 0]": 21, "[0, 1]": 34, "[1, 0]": 2, "[1, 1]": 6},
+    "nvmlDeviceGetRemappedRows": {"[]": [5, 3, 1, 0]},
+    "nvmlDeviceGetPcieReplayCounter": {"[]": 7},
+    "nvmlDeviceGetCurrPcieLinkGeneration": {"[]": 4},
+    "nvmlDeviceGetCurrPcieLinkWidth": {"[]": 8},
+    "nvmlDeviceGetEnforcedPowerLimit": {"[]": 650000},
+    "nvmlDeviceGetPowerManagementLimitConstraints": {"[]": [200000, 710000]},
+    "nvmlDeviceGetEccMode": {"[]": [1, 0]},
+    "nvmlDeviceGetMigMode": {"[]": [0, 1]},
+    "nvmlDeviceGetEncoderUtilization": {"[]": [11, 100000]},
+    "nvmlDeviceGetDecoderUtilization": {"[]": [12, 100000]},
+    "nvmlDeviceGetJpgUtilization": {"[]": [13, 100000]},
+    "nvmlDeviceGetOfaUtilization": {"[]": [14, 100000]},
 }
+FAULTS = ("nvmlDeviceGetTotalEccErrors", "nvmlDeviceGetRemappedRows")
+"""Of these, those that raise alerts."""
 _GPM = {
-    pynvml.NVML_GPM_METRIC_SM_UTIL: 96.629,
-    pynvml.NVML_GPM_METRIC_SM_OCCUPANCY: 14.28,
-    pynvml.NVML_GPM_METRIC_ANY_TENSOR_UTIL: 93.801,
-    pynvml.NVML_GPM_METRIC_HMMA_TENSOR_UTIL: 93.801,
-    pynvml.NVML_GPM_METRIC_DRAM_BW_UTIL: 25.22,
-    pynvml.NVML_GPM_METRIC_PCIE_RX_PER_SEC: 16.831,
+    pynvml.NVML_GPM_METRIC_GRAPHICS_UTIL: 99.999,
+    pynvml.NVML_GPM_METRIC_SM_UTIL: 96.657,
+    pynvml.NVML_GPM_METRIC_SM_OCCUPANCY: 14.284,
+    pynvml.NVML_GPM_METRIC_INTEGER_UTIL: 1.363,
+    pynvml.NVML_GPM_METRIC_ANY_TENSOR_UTIL: 93.812,  # 93.81, as the next
+    pynvml.NVML_GPM_METRIC_HMMA_TENSOR_UTIL: 93.81,
+    pynvml.NVML_GPM_METRIC_DRAM_BW_UTIL: 16.991,
+    pynvml.NVML_GPM_METRIC_PCIE_TX_PER_SEC: 18.464,
+    pynvml.NVML_GPM_METRIC_PCIE_RX_PER_SEC: 28.864,
+    # this load leaves these at 0
+    pynvml.NVML_GPM_METRIC_IMMA_TENSOR_UTIL: 3.25,
+    pynvml.NVML_GPM_METRIC_DFMA_TENSOR_UTIL: 2.25,
+    pynvml.NVML_GPM_METRIC_FP64_UTIL: 6.25,
+    pynvml.NVML_GPM_METRIC_FP16_UTIL: 5.25,
+    pynvml.NVML_GPM_METRIC_NVLINK_TOTAL_RX_PER_SEC: 40.5,
+    pynvml.NVML_GPM_METRIC_NVLINK_TOTAL_TX_PER_SEC: 50.5,
 }
 _LINKS = 18
 _TOTALS = ("CRC_FLIT", "CRC_DATA", "REPLAY", "RECOVERY")
@@ -45,7 +73,8 @@ class RecordedNvml:
     """`answers[name]` may be replaced by another answer, or by an error to raise; `fields`
     likewise, by id or (id, scope)."""
 
-    def __init__(self, gpus: int = 1) -> None:
+    def __init__(self, gpus: int = 1, healthy: bool = True) -> None:
+        """Answer for so many GPUs; one that is not healthy has counted errors of its memory."""
         self.gpus = gpus
         self.now = 0.0
         """The clock by which the source measures intervals, in seconds."""
@@ -58,90 +87,47 @@ class RecordedNvml:
         self._as_recorded: dict[str, Any] = {}
         self.gpm_returns: dict[int, int] = {}
         self.gpm_values = dict(_GPM)
+        recorded = RECORDING["nvmlDeviceGetFieldValues"]
         self.fields: dict[Any, float | Exception] = {
-            pynvml.NVML_FI_DEV_POWER_INSTANT: 146275,
-            pynvml.NVML_FI_DEV_MEMORY_TEMP: 54,
-            # as documented
+            pynvml.NVML_FI_DEV_POWER_INSTANT: recorded["186"]["value"],
+            pynvml.NVML_FI_DEV_MEMORY_TEMP: recorded["82"]["value"],
+            # as documented: the recorded card has no link
             pynvml.NVML_FI_DEV_NVLINK_LINK_COUNT: _LINKS,
             **{
                 getattr(pynvml, f"NVML_FI_DEV_NVLINK_{kind}_ERROR_COUNT_TOTAL"): 0
                 for kind in _TOTALS
             },
         }
-        self.answers: dict[str, Any] = self._recorded() | self._documented()
+        kept = {
+            name: answers for name, answers in DISTINCT.items() if not healthy or name not in FAULTS
+        }
+        self.answers: dict[str, Any] = {
+            **{name: by_argument(answers) for name, answers in (RECORDING | kept).items()},
+            **self._own(),
+        }
 
-    def _recorded(self) -> dict[str, Any]:
+    def _own(self) -> dict[str, Any]:
+        """Return the answers that depend on what a test sets, and those that were not recorded."""
         return {
-            "nvmlInit": None,
-            "nvmlShutdown": None,
-            "nvmlSystemGetDriverVersion": "580.159.04",
             "nvmlDeviceGetCount": lambda: self.gpus,
             "nvmlDeviceGetHandleByIndex": lambda index: index,
             "nvmlDeviceGetUUID": lambda handle: UUID if handle == 0 else f"{UUID[:-1]}{handle}",
-            "nvmlDeviceGetName": "NVIDIA H100 80GB HBM3",
-            "nvmlDeviceGetCudaComputeCapability": (9, 0),
-            "nvmlDeviceGetVbiosVersion": "96.00.DA.00.0C",
-            "nvmlDeviceGetAttributes": Answer(multiprocessorCount=132),
-            "nvmlDeviceGetMemoryBusWidth": 5120,
-            "nvmlDeviceGetUtilizationRates": Answer(gpu=100, memory=31),
-            "nvmlDeviceGetMemoryInfo": Answer(
-                used=6692864000, total=85520809984, free=78324629504, reserved=503316480
-            ),
-            "nvmlDeviceGetTemperature": 54,
-            "nvmlDeviceGetTemperatureThreshold": 89,
-            "nvmlDeviceGetPowerUsage": 146305,
-            "nvmlDeviceGetEnforcedPowerLimit": 700000,
-            "nvmlDeviceGetTotalEnergyConsumption": 51699022,
             "nvmlDeviceGetClockInfo": self._clock,
-            "nvmlDeviceGetMaxClockInfo": lambda handle, kind: _CLOCKS[kind],
-            "nvmlDeviceGetCurrentClocksEventReasons": pynvml.nvmlClocksEventReasonSwPowerCap,
-            "nvmlDeviceGetPerformanceState": 0,
-            "nvmlDeviceGetCurrPcieLinkGeneration": 5,
-            "nvmlDeviceGetCurrPcieLinkWidth": 16,
-            "nvmlDeviceGetPcieReplayCounter": 0,
-            "nvmlDeviceGetTotalEccErrors": 0,
-            "nvmlDeviceGetEncoderUtilization": [0, 166666],
-            "nvmlDeviceGetDecoderUtilization": [0, 166666],
-            "nvmlDeviceGetJpgUtilization": [0, 166666],
-            "nvmlDeviceGetOfaUtilization": [0, 166666],
             "nvmlDeviceGetFieldValues": self._field_values,
-            "nvmlDeviceGetComputeRunningProcesses": [
-                Answer(pid=2**22 + 5, usedGpuMemory=6683623424, gpuInstanceId=2**32 - 1)
-            ],
             "nvmlGpmQueryDeviceSupport": Answer(isSupportedDevice=1),
             "nvmlGpmSampleAlloc": pynvml.c_nvmlGpmSample_t,
             "nvmlGpmSampleGet": None,
             "nvmlGpmSampleFree": None,
             "nvmlGpmMetricsGet": self._metrics,
-        }
-
-    def _documented(self) -> dict[str, Any]:
-        return {
-            "nvmlDeviceGetBAR1MemoryInfo": Answer(
-                bar1Used=6694633472, bar1Total=137438953472
-            ),  # the first was recorded
-            "nvmlDeviceGetClock": NOT_SUPPORTED,
-            "nvmlDeviceGetNumFans": 0,
-            "nvmlDeviceGetFanSpeedRPM": NOT_SUPPORTED,
-            "nvmlDeviceGetMarginTemperature": 33,
-            "nvmlDeviceGetPowerManagementDefaultLimit": 700000,
-            "nvmlDeviceGetPowerManagementLimitConstraints": [200000, 700000],
-            "nvmlDeviceGetMaxPcieLinkGeneration": 5,
-            "nvmlDeviceGetMaxPcieLinkWidth": 16,
-            "nvmlDeviceGetEccMode": [1, 1],
-            "nvmlDeviceGetRemappedRows": (0, 0, 0, 0),
-            "nvmlDeviceGetRetiredPages": NOT_SUPPORTED,
-            "nvmlDeviceGetRetiredPagesPendingStatus": NOT_SUPPORTED,
-            "nvmlDeviceGetMigMode": [0, 0],
+            "nvmlEventSetCreate": "events",
+            "nvmlDeviceRegisterEvents": None,
+            "nvmlEventSetFree": None,
+            "nvmlEventSetWait": self._event,
+            "nvmlDeviceGetProcessUtilization": pynvml.NVMLError(pynvml.NVML_ERROR_NOT_FOUND),
+            # as documented
             "nvmlDeviceGetNvLinkState": 1,
             "nvmlDeviceGetNvLinkVersion": 4,
             "nvmlDeviceGetNvLinkErrorCounter": 0,
-            "nvmlDeviceGetGraphicsRunningProcesses": [],
-            "nvmlDeviceGetProcessUtilization": pynvml.NVMLError(pynvml.NVML_ERROR_NOT_FOUND),
-            "nvmlEventSetCreate": "events",
-            "nvmlEventSetFree": None,
-            "nvmlDeviceRegisterEvents": None,
-            "nvmlEventSetWait": self._event,
         }
 
     def install(self) -> None:
@@ -192,7 +178,9 @@ class RecordedNvml:
         return call
 
     def _clock(self, handle: int, kind: int) -> int:
-        return self.clocks.pop(0) if kind == pynvml.NVML_CLOCK_SM and self.clocks else _CLOCKS[kind]
+        if kind == pynvml.NVML_CLOCK_SM and self.clocks:
+            return self.clocks.pop(0)
+        return int(DISTINCT["nvmlDeviceGetClockInfo"][f"[{kind}]"])
 
     def _field_values(self, handle: int, ids: list[Any]) -> list[Any]:
         return [
@@ -225,6 +213,34 @@ class RecordedNvml:
             raise error(pynvml.NVML_ERROR_TIMEOUT)
         gpu, xid = self.events.pop(0)
         return Answer(device=gpu, eventType=pynvml.nvmlEventTypeXidCriticalError, eventData=xid)
+
+
+def by_argument(answers: dict[str, Any]) -> Any:
+    """Return a function that answers as recorded: by what is asked besides the handle.
+
+    A call without such arguments has one answer, which is returned itself.
+    """
+    if set(answers) == {"[]"}:
+        return alike(answers["[]"])
+
+    def answer(handle: object, *asked: Any) -> Any:
+        found = alike(answers[json.dumps(list(asked))])
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    return answer
+
+
+def alike(recorded: Any) -> Any:
+    """Return an answer as pynvml gives it: attributes for a struct, an exception for an error."""
+    if isinstance(recorded, list):
+        return [alike(r) for r in recorded]
+    if not isinstance(recorded, dict):
+        return recorded
+    if set(recorded) == {"error"}:
+        return error(recorded["error"])
+    return Answer(**{name: alike(value) for name, value in recorded.items()})
 
 
 def error(code: int) -> pynvml.NVMLError:

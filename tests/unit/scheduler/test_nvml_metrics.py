@@ -27,14 +27,14 @@ OLD = {
 """A card without hardware counters, as the driver's documents describe it."""
 
 
-def test_what_costs_much_and_changes_slowly_is_asked_seldom(h100: RecordedNvml) -> None:
+def test_what_costs_much_and_changes_slowly_is_asked_seldom(card: RecordedNvml) -> None:
     opened = NvmlSource()
-    first = one(opened, h100)
-    h100.calls.clear()
+    first = one(opened, card)
+    card.calls.clear()
     for _ in range(120):
-        later = one(opened, h100)
+        later = one(opened, card)
         assert later.values.keys() == first.values.keys(), "and told all the time"
-    calls = Counter(h100.calls)
+    calls = Counter(card.calls)
     assert calls["nvmlDeviceGetUtilizationRates"] == 120, "two fields, one call"
     assert calls[f"GPM metric {pynvml.NVML_GPM_METRIC_SM_UTIL}"] == 120
     assert 11 <= calls[f"GPM metric {pynvml.NVML_GPM_METRIC_GRAPHICS_UTIL}"] <= 12, (
@@ -47,53 +47,53 @@ def test_what_costs_much_and_changes_slowly_is_asked_seldom(h100: RecordedNvml) 
     assert all(len({FIELDS[f].pace for f in c.fields} - {"static"}) <= 1 for c in QUERIES)
 
 
-def test_what_is_asked_seldom_keeps_its_reason_between(h100: RecordedNvml) -> None:
-    h100.gpm_returns[pynvml.NVML_GPM_METRIC_GRAPHICS_UTIL] = pynvml.NVML_ERROR_NOT_SUPPORTED
+def test_what_is_asked_seldom_keeps_its_reason_between(card: RecordedNvml) -> None:
+    card.gpm_returns[pynvml.NVML_GPM_METRIC_GRAPHICS_UTIL] = pynvml.NVML_ERROR_NOT_SUPPORTED
     opened = NvmlSource()
-    one(opened, h100)
+    one(opened, card)
     for _ in range(30):
-        assert one(opened, h100).explained()["graphics"] == "GPM: Not Supported"
-    h100.gpm_returns.clear()
-    assert any("graphics" in one(opened, h100).values for _ in range(12))
+        assert one(opened, card).explained()["graphics"] == "GPM: Not Supported"
+    card.gpm_returns.clear()
+    assert any("graphics" in one(opened, card).values for _ in range(12))
 
 
-def test_a_look_that_fails_takes_nothing_away_but_that_reading(h100: RecordedNvml) -> None:
+def test_a_look_that_fails_takes_nothing_away_but_that_reading(card: RecordedNvml) -> None:
     opened = NvmlSource()
-    one(opened, h100)
-    whole = h100.answers["nvmlGpmMetricsGet"]
+    one(opened, card)
+    whole = card.answers["nvmlGpmMetricsGet"]
     for number in range(36):
-        h100.answers["nvmlGpmMetricsGet"] = (
+        card.answers["nvmlGpmMetricsGet"] = (
             pynvml.NVMLError(pynvml.NVML_ERROR_UNKNOWN) if number % 3 == 0 else whole
         )
-        reading = one(opened, h100)
+        reading = one(opened, card)
         assert ("graphics" in reading.values) != ("graphics" in reading.absent)
         assert ("graphics" in reading.values) == (number % 3 != 0)
 
 
-def test_slow_calls_take_turns(h100: RecordedNvml) -> None:
+def test_slow_calls_take_turns(card: RecordedNvml) -> None:
     opened = NvmlSource()
-    one(opened, h100)
+    one(opened, card)
     most = 0
     for _ in range(40):
-        h100.calls.clear()
-        one(opened, h100)
+        card.calls.clear()
+        one(opened, card)
         most = max(
             most,
             sum(
                 c in ("nvmlDeviceGetTotalEccErrors", "nvmlDeviceGetMarginTemperature")
-                for c in h100.calls
+                for c in card.calls
             ),
         )
     assert most <= 4, "five of them, and never all with one reading"
 
 
-def test_why_the_clocks_are_held_down_and_since_when(h100: RecordedNvml) -> None:
+def test_why_the_clocks_are_held_down_and_since_when(card: RecordedNvml) -> None:
     opened = NvmlSource()
-    assert one(opened, h100, 100.0).since == {"power limit": 100.0}
-    h100.answers["nvmlDeviceGetCurrentClocksEventReasons"] = (
+    assert one(opened, card, 100.0).since == {"power limit": 100.0}
+    card.answers["nvmlDeviceGetCurrentClocksEventReasons"] = (
         pynvml.nvmlClocksEventReasonSwPowerCap | pynvml.nvmlClocksEventReasonSwThermalSlowdown
     )
-    reading = one(opened, h100, 130.0)
+    reading = one(opened, card, 130.0)
     assert reading.since == {"power limit": 100.0, "too hot (software)": 130.0}
     assert reading.texts["throttle"] == "power limit, too hot (software)"
     assert (
@@ -101,90 +101,90 @@ def test_why_the_clocks_are_held_down_and_since_when(h100: RecordedNvml) -> None
         reading.values["throttle_heat"],
         reading.values["throttled"],
     ) == (1.0, 1.0, 30.0)
-    h100.answers["nvmlDeviceGetCurrentClocksEventReasons"] = pynvml.nvmlClocksEventReasonGpuIdle
-    reading = one(opened, h100, 140.0)
+    card.answers["nvmlDeviceGetCurrentClocksEventReasons"] = pynvml.nvmlClocksEventReasonGpuIdle
+    reading = one(opened, card, 140.0)
     assert reading.since == {"idle": 140.0}
     assert reading.values["throttled"] == reading.values["throttle_power"] == 0.0, (
         "rest is no throttling"
     )
-    h100.answers["nvmlDeviceGetCurrentClocksEventReasons"] = NOT_SUPPORTED
-    reading = one(opened, h100, 150.0)
+    card.answers["nvmlDeviceGetCurrentClocksEventReasons"] = NOT_SUPPORTED
+    reading = one(opened, card, 150.0)
     assert (
         reading.explained()["throttled"] == reading.explained()["throttle"] == "NVML: Not Supported"
     )
     assert "throttle" not in reading.texts
-    h100.answers["nvmlDeviceGetCurrentClocksEventReasons"] = pynvml.nvmlClocksEventReasonSwPowerCap
-    assert one(opened, h100, 160.0).since == {"power limit": 160.0}, (
+    card.answers["nvmlDeviceGetCurrentClocksEventReasons"] = pynvml.nvmlClocksEventReasonSwPowerCap
+    assert one(opened, card, 160.0).since == {"power limit": 160.0}, (
         "what was not seen is not claimed"
     )
 
 
-def test_xids_are_told_of_the_gpu_they_befell(h100: RecordedNvml) -> None:
-    h100.gpus = 2
+def test_xids_are_told_of_the_gpu_they_befell(card: RecordedNvml) -> None:
+    card.gpus = 2
     opened = NvmlSource()
-    h100.now += 0.5
+    card.now += 0.5
     assert [r.values["xid_count"] for r in opened.read(100.0)] == [0.0, 0.0]
-    h100.events = [(1, 31), (1, 63)]
-    h100.now += 0.5
+    card.events = [(1, 31), (1, 63)]
+    card.now += 0.5
     well, struck = opened.read(100.5)
     assert (well.values["xid"], well.texts.get("xid")) == (0.0, None)
     assert (struck.values["xid"], struck.values["xid_count"]) == (63.0, 2.0)
     assert struck.texts["xid"] == "Xid 63: a memory page or row is being replaced"
     opened.close()
-    assert "nvmlEventSetFree" in h100.calls
+    assert "nvmlEventSetFree" in card.calls
 
 
 def test_a_gpu_that_is_lost_with_an_xid_is_told_with_it(
-    h100: RecordedNvml, monkeypatch: pytest.MonkeyPatch
+    card: RecordedNvml, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened = NvmlSource()
-    monkeypatch.setattr(events, "monotonic", lambda: h100.now)
-    h100.events = [(0, 31)]
-    one(opened, h100)
-    h100.now += 60.0
-    h100.answers["nvmlDeviceGetMemoryInfo"] = error(pynvml.NVML_ERROR_GPU_IS_LOST)
+    monkeypatch.setattr(events, "monotonic", lambda: card.now)
+    card.events = [(0, 31)]
+    one(opened, card)
+    card.now += 60.0
+    card.answers["nvmlDeviceGetMemoryInfo"] = error(pynvml.NVML_ERROR_GPU_IS_LOST)
     with pytest.raises(DevicesChanged, match=r"^GPU is lost$"):
-        one(opened, h100)
-    h100.events = [(0, 79)]
+        one(opened, card)
+    card.events = [(0, 79)]
     with pytest.raises(
         DevicesChanged, match=r"GPU is lost \(Xid 79: the GPU has fallen off the bus\)"
     ):
-        one(opened, h100)
+        one(opened, card)
 
 
 @pytest.mark.parametrize("call", ["nvmlEventSetCreate", "nvmlDeviceRegisterEvents"])
-def test_where_no_events_can_be_had_the_reason_is_told(h100: RecordedNvml, call: str) -> None:
-    h100.answers[call] = NOT_SUPPORTED
-    assert one(NvmlSource(), h100).explained()["xid"] == "NVML: Not Supported"
+def test_where_no_events_can_be_had_the_reason_is_told(card: RecordedNvml, call: str) -> None:
+    card.answers[call] = NOT_SUPPORTED
+    assert one(NvmlSource(), card).explained()["xid"] == "NVML: Not Supported"
 
 
-def test_a_gpu_that_answers_nothing_any_more_is_opened_anew(h100: RecordedNvml) -> None:
+def test_a_gpu_that_answers_nothing_any_more_is_opened_anew(card: RecordedNvml) -> None:
     """Reproduce a suspend or a driver reload: no call reports a lost GPU, and none answers."""
     opened = NvmlSource()
-    one(opened, h100)
-    for name in h100.answers:
+    one(opened, card)
+    for name in card.answers:
         if name.startswith("nvmlDeviceGet") and name != "nvmlDeviceGetCount":
-            h100.answers[name] = error(pynvml.NVML_ERROR_UNKNOWN)
+            card.answers[name] = error(pynvml.NVML_ERROR_UNKNOWN)
     with pytest.raises(DevicesChanged, match=r"GPU 0 no longer answers \(NVML: Unknown Error\)"):
-        one(opened, h100)
+        one(opened, card)
 
 
-def test_links_tell_their_state_errors_and_traffic_one_by_one(h100: RecordedNvml) -> None:
+def test_links_tell_their_state_errors_and_traffic_one_by_one(card: RecordedNvml) -> None:
     sent, received = (
         pynvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX,
         pynvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX,
     )
-    h100.answers["nvmlDeviceGetNvLinkState"] = lambda handle, link: int(link != 3)
-    h100.answers["nvmlDeviceGetNvLinkErrorCounter"] = lambda handle, link, kind: (
+    card.answers["nvmlDeviceGetNvLinkState"] = lambda handle, link: int(link != 3)
+    card.answers["nvmlDeviceGetNvLinkErrorCounter"] = lambda handle, link, kind: (
         5 if (link, kind) == (1, 0) else 0
     )
-    h100.fields |= {sent: 0, received: 0}
+    card.fields |= {sent: 0, received: 0}
     opened = NvmlSource()
-    reading = one(opened, h100)
+    reading = one(opened, card)
     assert (reading.values["nvlink_links"], reading.values["nvlink_errors"]) == (17.0, 0.0)
     assert opened.details(100.0)[0].parts[0].absent["nvlink_rx"].cause == "first reading"
-    h100.now += 2.0
-    h100.fields[received] = 2**33
+    card.now += 2.0
+    card.fields[received] = 2**33
     parts = opened.details(100.1)[0].parts
     assert [p.name for p in parts] == [f"NVLink {i}" for i in range(18)]
     assert parts[0].values["nvlink_rx"] == 2**42, "2^33 KiB in two seconds"
@@ -194,42 +194,42 @@ def test_links_tell_their_state_errors_and_traffic_one_by_one(h100: RecordedNvml
         parts[3].texts["state"],
         parts[0].texts["version"],
     ) == (5.0, "down", "4")
-    h100.answers["nvmlDeviceGetNvLinkState"] = NOT_SUPPORTED
-    assert one(NvmlSource(), h100).explained()["nvlink_links"] == "this card has no NVLink"
+    card.answers["nvmlDeviceGetNvLinkState"] = NOT_SUPPORTED
+    assert one(NvmlSource(), card).explained()["nvlink_links"] == "this card has no NVLink"
 
 
-def test_without_counters_pcie_is_counted_by_the_driver(h100: RecordedNvml) -> None:
-    h100.answers |= OLD
-    h100.fields |= {
+def test_without_counters_pcie_is_counted_by_the_driver(card: RecordedNvml) -> None:
+    card.answers |= OLD
+    card.fields |= {
         pynvml.NVML_FI_DEV_PCIE_COUNT_RX_BYTES: 1000,
         pynvml.NVML_FI_DEV_PCIE_COUNT_TX_BYTES: 2**32 - 1,
     }
     opened = NvmlSource()
-    assert one(opened, h100).explained()["pcie_rx"] == "not known before the second reading"
-    h100.fields |= {
+    assert one(opened, card).explained()["pcie_rx"] == "not known before the second reading"
+    card.fields |= {
         pynvml.NVML_FI_DEV_PCIE_COUNT_RX_BYTES: 6000,
         pynvml.NVML_FI_DEV_PCIE_COUNT_TX_BYTES: 10,
     }
-    reading = one(opened, h100)
+    reading = one(opened, card)
     assert reading.values["pcie_rx"] == 10_000.0
     assert "byte counters" in reading.methods["pcie_rx"]
     assert reading.explained()["pcie_tx"] == "not known before the second reading", (
         "a counter that wrapped is no negative traffic"
     )
-    assert "nvmlDeviceGetPcieThroughput" not in h100.calls
+    assert "nvmlDeviceGetPcieThroughput" not in card.calls
 
 
-def test_without_any_counter_pcie_is_measured_now_and_then(h100: RecordedNvml) -> None:
-    h100.answers |= OLD
+def test_without_any_counter_pcie_is_measured_now_and_then(card: RecordedNvml) -> None:
+    card.answers |= OLD
     opened = NvmlSource()
     for _ in range(10):
-        reading = one(opened, h100)
+        reading = one(opened, card)
         assert (reading.values["pcie_rx"], reading.values["pcie_tx"]) == (2048 * 1024, 1024 * 1024)
     assert reading.methods["pcie_rx"] == "measured by the driver over 20 ms, every 5 s"
-    assert h100.calls.count("nvmlDeviceGetPcieThroughput") == 2, "it takes 20 ms a call"
+    assert card.calls.count("nvmlDeviceGetPcieThroughput") == 2, "it takes 20 ms a call"
 
 
-def instances(h100: RecordedNvml, count: int) -> None:
+def instances(card: RecordedNvml, count: int) -> None:
     """The GPU is divided into so many MIG instances; their handles are 100, 101 and so on."""
 
     def handle(gpu: int, index: int) -> int:
@@ -237,8 +237,8 @@ def instances(h100: RecordedNvml, count: int) -> None:
             raise error(pynvml.NVML_ERROR_NOT_FOUND)
         return 100 + index
 
-    whole = dict(h100.answers)
-    h100.answers |= {
+    whole = dict(card.answers)
+    card.answers |= {
         "nvmlDeviceGetMigMode": [1, 1],
         "nvmlDeviceGetMaxMigDeviceCount": 7,
         "nvmlDeviceGetMigDeviceHandleByIndex": handle,
@@ -247,7 +247,7 @@ def instances(h100: RecordedNvml, count: int) -> None:
             f"MIG-{handle}" if handle >= 100 else whole["nvmlDeviceGetUUID"](handle)
         ),
         "nvmlDeviceGetName": lambda handle: (
-            "NVIDIA H100 80GB HBM3 MIG 1g.10gb" if handle >= 100 else "NVIDIA H100 80GB HBM3"
+            "NVIDIA H200 MIG 1g.18gb" if handle >= 100 else "NVIDIA H200"
         ),
         "nvmlDeviceGetAttributes": lambda handle: Answer(
             multiprocessorCount=16 if handle >= 100 else 132, memorySizeMB=9856
@@ -256,67 +256,67 @@ def instances(h100: RecordedNvml, count: int) -> None:
     }
 
 
-def test_mig_instances_are_parts_of_their_gpu(h100: RecordedNvml) -> None:
-    instances(h100, 2)
+def test_mig_instances_are_parts_of_their_gpu(card: RecordedNvml) -> None:
+    instances(card, 2)
     running = Answer(pid=os.getpid(), usedGpuMemory=2**30, gpuInstanceId=8)
-    h100.answers["nvmlDeviceGetComputeRunningProcesses"] = [running]
+    card.answers["nvmlDeviceGetComputeRunningProcesses"] = [running]
     opened = NvmlSource()
     (device,) = opened.devices()
     assert [(i.uuid, i.sms, i.memory) for i in device.instances] == [
         ("MIG-100", 16, 9856 * 2**20),
         ("MIG-101", 16, 9856 * 2**20),
     ]
-    reading = one(opened, h100)
+    reading = one(opened, card)
     assert reading.values["mig"] == 1.0
     assert reading.explained()["util"] == "NVML: Not Supported"
     (detail,) = opened.details(100.0)
     found = [p for p in detail.parts if p.kind == "instance"]
     assert [p.texts["uuid"] for p in found] == ["MIG-100", "MIG-101"]
-    assert found[0].values["mem_used"] == 6692864000
-    assert detail.processes[0].part == "NVIDIA H100 80GB HBM3 MIG 1g.10gb"
+    assert found[0].values["mem_used"] == 10545332224
+    assert detail.processes[0].part == "NVIDIA H200 MIG 1g.18gb"
 
 
-def test_a_gpu_that_is_divided_anew_is_opened_anew(h100: RecordedNvml) -> None:
+def test_a_gpu_that_is_divided_anew_is_opened_anew(card: RecordedNvml) -> None:
     opened = NvmlSource()
-    instances(h100, 1)
+    instances(card, 1)
     with pytest.raises(DevicesChanged, match="the MIG instances of GPU 0 changed"):
         for _ in range(12):
-            one(opened, h100)
+            one(opened, card)
     opened = NvmlSource()
     assert len(opened.devices()[0].instances) == 1
-    instances(h100, 0)
+    instances(card, 0)
     with pytest.raises(DevicesChanged, match="MIG instances of GPU 0 changed"):
         for _ in range(12):
-            one(opened, h100)
+            one(opened, card)
     opened = NvmlSource()
     assert opened.devices()[0].mig, (
         "it cannot be used as a whole, even while it is divided into nothing"
     )
     assert opened.devices()[0].facts["MIG"] == "on, without an instance"
-    instances(h100, 3)
+    instances(card, 3)
     with pytest.raises(DevicesChanged, match="MIG instances of GPU 0 changed"):
         for _ in range(12):
-            one(opened, h100)
+            one(opened, card)
 
 
-def test_all_about_processes_is_told_when_somebody_asks(h100: RecordedNvml) -> None:
+def test_all_about_processes_is_told_when_somebody_asks(card: RecordedNvml) -> None:
     me, other = os.getpid(), 2**22 + 5
     now = int(time.time() * 1e6)
-    h100.answers["nvmlDeviceGetComputeRunningProcesses"] = [
+    card.answers["nvmlDeviceGetComputeRunningProcesses"] = [
         Answer(pid=me, usedGpuMemory=2**30, gpuInstanceId=2**32 - 1)
     ]
-    h100.answers["nvmlDeviceGetGraphicsRunningProcesses"] = [
+    card.answers["nvmlDeviceGetGraphicsRunningProcesses"] = [
         Answer(pid=me, usedGpuMemory=2**30, gpuInstanceId=2**32 - 1),
         Answer(pid=other, usedGpuMemory=None, gpuInstanceId=2**32 - 1),
     ]
-    h100.answers["nvmlDeviceGetProcessUtilization"] = [
+    card.answers["nvmlDeviceGetProcessUtilization"] = [
         Answer(pid=me, timeStamp=now, smUtil=40),
         Answer(pid=me, timeStamp=now, smUtil=60),
         Answer(pid=me, timeStamp=now - 10**7, smUtil=99),
         Answer(pid=other, timeStamp=now, smUtil=4_000_000),
     ]
     opened = NvmlSource()
-    (fast,) = one(opened, h100).processes
+    (fast,) = one(opened, card).processes
     assert (fast.pid, fast.command, fast.sm) == (me, "", None), (
         "a reading holds what the queue needs, and no more"
     )
@@ -327,5 +327,5 @@ def test_all_about_processes_is_told_when_somebody_asks(h100: RecordedNvml) -> N
     assert "python" in mine.command
     assert abs(mine.start - time.time()) < 3600
     assert (theirs.kind, theirs.sm, theirs.name, theirs.start) == ("graphics", 0.0, "?", 0.0)
-    h100.answers["nvmlDeviceGetProcessUtilization"] = NOT_SUPPORTED
+    card.answers["nvmlDeviceGetProcessUtilization"] = NOT_SUPPORTED
     assert {p.sm for p in opened.details(100.0)[0].processes} == {None}

@@ -12,6 +12,32 @@ from scheduler.protocol import paths
 from scheduler.protocol.errors import UserError
 
 
+@pytest.fixture
+def synced(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, bool]]:
+    """Return what reaches the disk, in order: each path, and whether its file was in place."""
+    found: list[tuple[str, bool]] = []
+    fsync = os.fsync
+
+    def watched(fd: int) -> None:
+        path = str(Path(f"/proc/self/fd/{fd}").readlink())
+        found.append((path, Path(path).with_suffix(".json").exists()))
+        fsync(fd)
+
+    monkeypatch.setattr(os, "fsync", watched)
+    return found
+
+
+def test_a_replaced_file_and_its_name_are_on_disk(
+    tmp_path: Path, synced: list[tuple[str, bool]]
+) -> None:
+    file = tmp_path / "settings.json"
+    paths.replace_file(file, b"new")
+    assert file.read_bytes() == b"new"
+    assert [path for path, _ in synced] == [str(file.with_suffix(".new")), str(tmp_path)]
+    assert not synced[0][1], "the contents come first, then the name"
+    assert mode(file) == 0o600
+
+
 def mode(folder: Path) -> int:
     return folder.stat().st_mode & 0o7777
 

@@ -71,9 +71,9 @@ def test_what_lies_outside_rounding_and_noise_differs(
     assert (row["reason"] == "none") == (field == "fan")
 
 
-def test_without_a_gpu_it_says_so_in_one_line(h100: RecordedNvml) -> None:
+def test_without_a_gpu_it_says_so_in_one_line(card: RecordedNvml) -> None:
     gpu_probe.need_gpu()
-    h100.answers["nvmlInit"] = error(pynvml.NVML_ERROR_LIBRARY_NOT_FOUND)
+    card.answers["nvmlInit"] = error(pynvml.NVML_ERROR_LIBRARY_NOT_FOUND)
     with pytest.raises(
         SystemExit, match=r"^this measures an NVIDIA GPU, and none can be reached here: [^\n]*$"
     ):

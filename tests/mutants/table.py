@@ -1,0 +1,471 @@
+"""List the defects that are planted: plausible slips, each of which a test must catch."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Defect(NamedTuple):
+    """Describe one change of a source file that makes it wrong."""
+
+    what: str
+    file: str
+    old: str
+    """It occurs once in the file."""
+    new: str
+    tests: tuple[str, ...]
+
+
+_SOURCE = ("tests/unit/scheduler/test_nvml_source.py",)
+_MORE = ("tests/unit/scheduler/test_nvml_metrics.py",)
+_GPM = ("tests/unit/scheduler/test_gpm_flops.py", *_SOURCE)
+_METRICS = ("tests/unit/app/test_app_metrics.py",)
+_ALERTS = ("tests/unit/scheduler/test_alerts.py",)
+_MONITOR = ("tests/unit/scheduler/test_monitor.py", "tests/unit/scheduler/test_flops.py")
+_IDLE = ("tests/unit/scheduler/test_idle_judge.py",)
+_RUNNER = ("tests/unit/scheduler/test_runner.py",)
+_PATHS = ("tests/unit/scheduler/test_paths.py",)
+
+_QUERIES = "scheduler/devices/nvidia/queries.py"
+_CLOCKS = "scheduler/devices/nvidia/clocks.py"
+_COUNTERS = "scheduler/devices/nvidia/gpm.py"
+_GPU = "scheduler/devices/nvidia/gpu.py"
+_LINKS = "scheduler/devices/nvidia/links.py"
+_EVENTS = "scheduler/devices/nvidia/events.py"
+_PROMETHEUS = "app/cli/devices/prometheus.py"
+_RULES = "scheduler/telemetry/alert_rules.py"
+_EVALUATOR = "scheduler/telemetry/alerts.py"
+_HYSTERESIS = "scheduler/telemetry/hysteresis.py"
+_RATE = "scheduler/telemetry/flop_rate.py"
+_STATES = "scheduler/telemetry/monitor.py"
+_JUDGE = "scheduler/telemetry/idle.py"
+_RUN = "scheduler/executors/runner.py"
+
+DEFECTS: tuple[Defect, ...] = (
+    # the seven that survived an audit
+    Defect(
+        "the default power limit in mW",
+        _QUERIES,
+        "nvmlDeviceGetPowerManagementDefaultLimit(h) / 1e3",
+        "nvmlDeviceGetPowerManagementDefaultLimit(h)",
+        _SOURCE,
+    ),
+    Defect(
+        "slowdown taken for shutdown temperature",
+        _QUERIES,
+        '("temp_shutdown",), _threshold(nv.NVML_TEMPERATURE_THRESHOLD_SHUTDOWN)',
+        '("temp_shutdown",), _threshold(nv.NVML_TEMPERATURE_THRESHOLD_SLOWDOWN)',
+        _SOURCE,
+    ),
+    Defect(
+        "corrected for uncorrected ECC errors",
+        _QUERIES,
+        '("ecc_uncorrected",), _ecc(nv.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, nv.NVML_VOLATILE_ECC)',
+        '("ecc_uncorrected",), _ecc(nv.NVML_MEMORY_ERROR_TYPE_CORRECTED, nv.NVML_VOLATILE_ECC)',
+        _SOURCE,
+    ),
+    Defect(
+        "remapped rows reversed",
+        _QUERIES,
+        "tuple(nv.nvmlDeviceGetRemappedRows(h))",
+        "tuple(nv.nvmlDeviceGetRemappedRows(h))[::-1]",
+        _SOURCE,
+    ),
+    Defect(
+        "PCIe current for maximum",
+        _QUERIES,
+        "nv.nvmlDeviceGetMaxPcieLinkGeneration(h)",
+        "nv.nvmlDeviceGetCurrPcieLinkGeneration(h)",
+        _SOURCE,
+    ),
+    Defect(
+        "energy x1000 in the metrics",
+        _PROMETHEUS,
+        '"DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", _MILLI',
+        '"DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", _MILLI * 1e3',
+        _METRICS,
+    ),
+    Defect(
+        "the exit record not synced",
+        _RUN,
+        "                f.flush()\n                os.fsync(f.fileno())\n",
+        "                f.flush()\n",
+        _RUNNER,
+    ),
+    # devices
+    Defect(
+        "memory as the first version of the struct has it",
+        _QUERIES,
+        "return memory.used, memory.total, memory.free, memory.reserved",
+        "return memory.used + memory.reserved, memory.total, memory.free, memory.reserved",
+        _SOURCE,
+    ),
+    Defect(
+        "the two utilisations swapped",
+        _QUERIES,
+        "return rates.gpu, rates.memory",
+        "return rates.memory, rates.gpu",
+        _SOURCE,
+    ),
+    Defect(
+        "the slowest fan",
+        _QUERIES,
+        "(max(nv.nvmlDeviceGetFanSpeed_v2",
+        "(min(nv.nvmlDeviceGetFanSpeed_v2",
+        _SOURCE,
+    ),
+    Defect(
+        "the lowest power limit for the highest",
+        _QUERIES,
+        "return low / 1e3, high / 1e3",
+        "return low / 1e3, low / 1e3",
+        _SOURCE,
+    ),
+    Defect(
+        "the memory's clock for the video engines'",
+        _QUERIES,
+        '("clock_video",), _clock(nv.NVML_CLOCK_VIDEO)',
+        '("clock_video",), _clock(nv.NVML_CLOCK_MEM)',
+        _SOURCE,
+    ),
+    Defect(
+        "the graphics clock's maximum for the SM clock's",
+        _QUERIES,
+        '("clock_sm_max",), _max_clock(nv.NVML_CLOCK_SM)',
+        '("clock_sm_max",), _max_clock(nv.NVML_CLOCK_GRAPHICS)',
+        _SOURCE,
+    ),
+    Defect(
+        "ECC errors since the start for those of the card's life",
+        _QUERIES,
+        "_ecc(nv.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, nv.NVML_AGGREGATE_ECC)",
+        "_ecc(nv.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, nv.NVML_VOLATILE_ECC)",
+        _SOURCE,
+    ),
+    Defect(
+        "the pending ECC mode for the current one",
+        _QUERIES,
+        "nv.nvmlDeviceGetEccMode(h)[0]",
+        "nv.nvmlDeviceGetEccMode(h)[1]",
+        _SOURCE,
+    ),
+    Defect(
+        "the pending MIG mode for the current one",
+        _QUERIES,
+        "nv.nvmlDeviceGetMigMode(h)[0]",
+        "nv.nvmlDeviceGetMigMode(h)[1]",
+        _SOURCE,
+    ),
+    Defect(
+        "the causes of retired pages swapped",
+        _QUERIES,
+        "_pages(nv.NVML_PAGE_RETIREMENT_CAUSE_DOUBLE_BIT_ECC_ERROR)",
+        "_pages(nv.NVML_PAGE_RETIREMENT_CAUSE_MULTIPLE_SINGLE_BIT_ECC_ERRORS)",
+        _SOURCE,
+    ),
+    Defect(
+        "the average power shown as instantaneous",
+        _QUERIES,
+        "_field(nv.NVML_FI_DEV_POWER_INSTANT, 1e-3)",
+        "_field(nv.NVML_FI_DEV_POWER_AVERAGE, 1e-3)",
+        _SOURCE,
+    ),
+    Defect(
+        "energy in mJ",
+        _QUERIES,
+        "nv.nvmlDeviceGetTotalEnergyConsumption(h) / 1e3",
+        "nv.nvmlDeviceGetTotalEnergyConsumption(h)",
+        _SOURCE,
+    ),
+    Defect(
+        "the BAR1 window's fields swapped",
+        _QUERIES,
+        "return window.bar1Used, window.bar1Total",
+        "return window.bar1Total, window.bar1Used",
+        _SOURCE,
+    ),
+    Defect(
+        "a counter of 64 bits read as one of 32",
+        _QUERIES,
+        'nv.NVML_VALUE_TYPE_UNSIGNED_LONG_LONG: "ullVal"',
+        'nv.NVML_VALUE_TYPE_UNSIGNED_LONG_LONG: "uiVal"',
+        _MORE,
+    ),
+    Defect(
+        "the last sample of the clock instead of the mean",
+        _CLOCKS,
+        "sum(self._samples) / len(self._samples)",
+        "self._samples[-1]",
+        _SOURCE,
+    ),
+    Defect(
+        "heat taken for power",
+        _CLOCKS,
+        "throttle_power=float(bool(mask & _POWER))",
+        "throttle_power=float(bool(mask & _HEAT))",
+        _MORE,
+    ),
+    Defect(
+        "rest taken for throttling",
+        _CLOCKS,
+        "_HELD = _POWER | _HEAT | nv.nvmlClocksEventReasonHwSlowdown",
+        "_HELD = _POWER | _HEAT | nv.nvmlClocksEventReasonGpuIdle",
+        _MORE,
+    ),
+    Defect(
+        "PCIe traffic in MB for MiB",
+        _COUNTERS,
+        "metric.value * 2**20 if field in _IN_MIB",
+        "metric.value * 1e6 if field in _IN_MIB",
+        _SOURCE,
+    ),
+    Defect(
+        "PCIe directions swapped",
+        _COUNTERS,
+        '"pcie_tx": nv.NVML_GPM_METRIC_PCIE_TX_PER_SEC',
+        '"pcie_tx": nv.NVML_GPM_METRIC_PCIE_RX_PER_SEC',
+        _SOURCE,
+    ),
+    Defect(
+        "any tensor pipe for the half-precision one",
+        _COUNTERS,
+        '"tensor_hmma": nv.NVML_GPM_METRIC_HMMA_TENSOR_UTIL',
+        '"tensor_hmma": nv.NVML_GPM_METRIC_IMMA_TENSOR_UTIL',
+        _SOURCE,
+    ),
+    Defect(
+        "half of FP32's operations in a cycle",
+        _COUNTERS,
+        "FlopPerCycle(4096.0, 256.0)",
+        "FlopPerCycle(4096.0, 128.0)",
+        _GPM,
+    ),
+    Defect(
+        "the memory's rate without its factor of two",
+        _GPU,
+        "nv.nvmlDeviceGetMemoryBusWidth(handle) / 8 * clock * 2",
+        "nv.nvmlDeviceGetMemoryBusWidth(handle) / 8 * clock",
+        _SOURCE,
+    ),
+    Defect(
+        "an older card's cores divided by the wrong number",
+        _GPU,
+        "{7: 64, 8: 64 if capability == (8, 0) else 128}",
+        "{7: 64, 8: 64}",
+        _SOURCE,
+    ),
+    Defect(
+        "NVLink's KiB taken for bytes",
+        _LINKS,
+        "nv.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX, _ALL_LINKS, 1024.0",
+        "nv.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX, _ALL_LINKS, 1.0",
+        _MORE,
+    ),
+    Defect(
+        "a counter that wrapped gives a negative rate",
+        _LINKS,
+        "if before is None or count < before[1] or now <= before[0]:",
+        "if before is None or now <= before[0]:",
+        _MORE,
+    ),
+    Defect(
+        "an Xid counted on every GPU",
+        _EVENTS,
+        'values["xid_count"] = float(self._count.get(uuid, 0))',
+        'values["xid_count"] = float(sum(self._count.values()))',
+        _MORE,
+    ),
+    # metrics
+    Defect(
+        "memory in MB",
+        _PROMETHEUS,
+        "_MIB, _MILLI, _RATIO = 2.0**-20, 1e3, 0.01",
+        "_MIB, _MILLI, _RATIO = 1e-6, 1e3, 0.01",
+        _METRICS,
+    ),
+    Defect(
+        "a share in percent",
+        _PROMETHEUS,
+        'DcgmField("DCGM_FI_PROF_SM_ACTIVE", _RATIO)',
+        'DcgmField("DCGM_FI_PROF_SM_ACTIVE")',
+        _METRICS,
+    ),
+    Defect(
+        "used for free memory",
+        _PROMETHEUS,
+        '"mem_free": DcgmField("DCGM_FI_DEV_FB_FREE", _MIB)',
+        '"mem_reserved_": DcgmField("DCGM_FI_DEV_FB_FREE", _MIB)',
+        _METRICS,
+    ),
+    Defect(
+        "single for double bit errors",
+        _PROMETHEUS,
+        '"ecc_uncorrected": DcgmField("DCGM_FI_DEV_ECC_DBE_VOL_TOTAL")',
+        '"ecc_uncorrected": DcgmField("DCGM_FI_DEV_ECC_SBE_VOL_TOTAL")',
+        _METRICS,
+    ),
+    Defect(
+        "a device that cannot be read answers",
+        _PROMETHEUS,
+        "float(state.reading is not None))",
+        "float(state.device.silent is None))",
+        _METRICS,
+    ),
+    Defect(
+        "a busy device shown as idle",
+        _PROMETHEUS,
+        "float(isinstance(state.use, Idle))",
+        "float(not isinstance(state.use, Idle))",
+        _METRICS,
+    ),
+    # telemetry
+    Defect(
+        "the rate of a job over one report",
+        _RATE,
+        "(t0, f0), (t1, f1) = self._points[0], self._points[-1]",
+        "(t0, f0), (t1, f1) = self._points[-2], self._points[-1]",
+        _MONITOR,
+    ),
+    Defect(
+        "GFLOP/s shown as TFLOP/s",
+        _RATE,
+        "(t1 - t0) / 1e12",
+        "(t1 - t0) / 1e9",
+        _MONITOR,
+    ),
+    Defect(
+        "the FLOPs of jobs on other devices",
+        _STATES,
+        "if rate is None or reading.device not in held_devices(job):",
+        "if rate is None:",
+        _MONITOR,
+    ),
+    Defect(
+        "a reading of a lost probe shown as current",
+        _STATES,
+        "        self._current = frozenset()\n\n    def add(",
+        "        pass\n\n    def add(",
+        _MONITOR,
+    ),
+    Defect(
+        "the assistant's own processes taken for others",
+        _STATES,
+        "programs = {p.name for p in reading.processes if not p.assistant}",
+        "programs = {p.name for p in reading.processes}",
+        _MONITOR,
+    ),
+    Defect(
+        "an idle device despite foreign processes",
+        _JUDGE,
+        "    if sample.foreign:\n        return OtherProcesses(sample.foreign)\n",
+        "",
+        _IDLE,
+    ),
+    Defect(
+        "evictions add to the dwell time instead of doubling it",
+        _JUDGE,
+        "base_s * 2.0**recent",
+        "base_s * (1 + recent)",
+        _IDLE,
+    ),
+    # alerts
+    Defect(
+        "the margin to the slow-down temperature with the wrong sign",
+        _RULES,
+        "        return -margin\n",
+        "        return margin\n",
+        _ALERTS,
+    ),
+    Defect(
+        "memory as a share, not in percent",
+        _RULES,
+        "return 100 * used / total",
+        "return used / total",
+        _ALERTS,
+    ),
+    Defect(
+        "a power limit alarms as an unwanted slow-down",
+        _RULES,
+        '{"hardware slow-down", "too hot (software)", "too hot (hardware)", "power brake"}',
+        '{"hardware slow-down", "too hot (software)", "too hot (hardware)", "power limit"}',
+        _ALERTS,
+    ),
+    Defect(
+        "failed row remapping alarms nobody",
+        _RULES,
+        '    "rows_failure": "failed remapping of a memory row",\n',
+        "",
+        _ALERTS,
+    ),
+    Defect(
+        "seconds for minutes without progress",
+        _EVALUATOR,
+        "(now - self._progress[job.id][1]) / _MINUTE_S",
+        "(now - self._progress[job.id][1])",
+        _ALERTS,
+    ),
+    Defect(
+        "memory errors since ever, not within the hour",
+        _EVALUATOR,
+        "return count - past[0][1]",
+        "return count",
+        _ALERTS,
+    ),
+    Defect(
+        "an alert that is raised at once",
+        _HYSTERESIS,
+        "if now - over >= thresholds.raise_s else",
+        "if now - over >= 0 else",
+        _ALERTS,
+    ),
+    Defect(
+        "an alert that wavers around its limit",
+        _HYSTERESIS,
+        "if level >= thresholds.clear_at:",
+        "if level >= thresholds.raise_at:",
+        _ALERTS,
+    ),
+    # runner
+    Defect(
+        "the folder of the exit record not synced",
+        _RUN,
+        "    os.fsync(fd)\n",
+        "",
+        _RUNNER,
+    ),
+    Defect(
+        "the exit record in its place before it is written",
+        _RUN,
+        'new = file.with_suffix(".new")',
+        "new = file",
+        _RUNNER,
+    ),
+    Defect(
+        "errors of the command lost",
+        _RUN,
+        "                stderr=log,\n",
+        "                stderr=subprocess.DEVNULL,\n",
+        _RUNNER,
+    ),
+    Defect(
+        "no time limit",
+        _RUN,
+        'end.limit(launch.get("timeout", 0.0))',
+        "end.limit(0.0)",
+        _RUNNER,
+    ),
+    Defect(
+        "every job at normal priority",
+        _RUN,
+        'nice = launch.get("nice", 0)',
+        "nice = 0",
+        _RUNNER,
+    ),
+    Defect(
+        "a replaced file whose name is not on disk",
+        "scheduler/protocol/paths.py",
+        "    new.replace(file)\n    sync(file.parent)\n",
+        "    new.replace(file)\n",
+        _PATHS,
+    ),
+)
