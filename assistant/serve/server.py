@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import uvicorn
@@ -11,10 +14,16 @@ from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from scheduler.protocol.errors import UserError
+from scheduler.protocol.tcp_peers import ConnectionLimits, Party
 
 HEAD_S = 10.0
 """The time for the head of a request, from the connection or from the last answer on."""
+STRANGERS_HEAD_S = 2.0
+"""The time for that of another user, whose token is not known yet."""
+BACKLOG = 1024
+"""Connections that may wait to be accepted."""
 MAX_CONNECTIONS = 64
+"""Connections of this user."""
 STALLED_S = 30.0
 """A client that reads nothing for so long counts as gone."""
 _MAX_HEAD = 16 * 1024
@@ -26,11 +35,21 @@ class TimeoutProtocol(H11Protocol):
 
     _head_timer: asyncio.TimerHandle | None = None
     _read_timer: asyncio.TimerHandle | None = None
+    _party: Party | None = None
+
+    def __init__(self, *args: Any, limits: ConnectionLimits, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._limits = limits
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Wait for the first head."""
+        """Wait for the first head, or hang up on a user with too many connections."""
+        self._party = self._limits.admit(transport.get_extra_info("socket"))
         super().connection_made(transport)
-        self._start_head_timer()
+        if self._party is None:
+            self.connections.discard(self)
+            transport.abort()
+        else:
+            self._start_head_timer()
 
     def handle_events(self) -> None:
         """Stop the timer once a request has begun."""
@@ -56,11 +75,15 @@ class TimeoutProtocol(H11Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Stop both timers."""
         self._stop_timers(head=True, read=True)
+        if self._party is not None:
+            self._limits.release(self._party)
         super().connection_lost(exc)
 
     def _start_head_timer(self) -> None:
         self._stop_timers(head=True)
-        self._head_timer = self.loop.call_later(HEAD_S, self.transport.abort)
+        self._head_timer = self.loop.call_later(
+            HEAD_S if self._party == os.getuid() else STRANGERS_HEAD_S, self.transport.abort
+        )
 
     def _stop_timers(self, *, head: bool = False, read: bool = False) -> None:
         if head and self._head_timer is not None:
@@ -78,7 +101,7 @@ def listen(port: int) -> socket.socket:
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         sock.bind(("127.0.0.1", port))
-        sock.listen(MAX_CONNECTIONS)  # connections succeed from here on
+        sock.listen(BACKLOG)  # connections succeed from here on
     except OSError as e:
         sock.close()
         raise UserError(
@@ -87,17 +110,23 @@ def listen(port: int) -> socket.socket:
     return sock
 
 
-def serve(app: ASGIApp, sock: socket.socket) -> None:
-    """Serve until SIGINT or SIGTERM, which cuts off the answers that are being written."""
+def serve(app: ASGIApp, sock: socket.socket, log: Callable[[str], None]) -> None:
+    """Serve until SIGINT or SIGTERM, which cuts off the answers that are being written.
+
+    Args:
+        app: What is served.
+        sock: The socket, which listens.
+        log: Takes lines about clients that were refused.
+    """
+    limits = ConnectionLimits(MAX_CONNECTIONS, log)
     options: dict[str, Any] = {
-        "http": TimeoutProtocol,
+        "http": partial(TimeoutProtocol, limits=limits),
         "ws": "none",
         "lifespan": "off",
         "proxy_headers": False,
         "server_header": False,
         "access_log": False,
         "log_level": "error",
-        "limit_concurrency": MAX_CONNECTIONS,
         "timeout_graceful_shutdown": 2,
         "h11_max_incomplete_event_size": _MAX_HEAD,
     }

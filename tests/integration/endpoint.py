@@ -41,12 +41,15 @@ class Served(NamedTuple):
 class serving:  # noqa: N801 - a context manager
     """Run the command until the end of the block."""
 
-    def __init__(self, home: Path, *options: str) -> None:
-        self._home, self._options = home, options
+    def __init__(self, home: Path, *options: str, stderr: int | None = None) -> None:
+        self._home, self._options, self.stderr = home, options, stderr
+        self.errors = ""
 
     def __enter__(self) -> Served:
         command = [sys.executable, "-m", "app", "serve", "--port", "0", *self._options]
-        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        self._process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=self.stderr, text=True
+        )
         assert self._process.stdout is not None
         address = self._process.stdout.readline()
         self.said = self._process.stdout.readline()
@@ -56,4 +59,4 @@ class serving:  # noqa: N801 - a context manager
 
     def __exit__(self, *_: object) -> None:
         self._process.send_signal(signal.SIGTERM)
-        self._process.communicate(timeout=30)
+        self.errors = self._process.communicate(timeout=30)[1] or ""

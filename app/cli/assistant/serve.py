@@ -7,7 +7,7 @@ from pathlib import Path
 
 from app.cli import arguments
 from app.cli.assistant.events import device
-from app.cli.output import print_line
+from app.cli.output import print_error, print_line
 from app.cli.token import read_token
 from assistant.serve.endpoint import OpenAIEndpoint, configured_model
 from assistant.serve.server import listen, serve
@@ -55,7 +55,7 @@ def run(args: Namespace) -> int:
         else:
             print_line(f"The token is in {file}. To create a new one: --new-token")
         _print_model(configured_model())
-        serve(OpenAIEndpoint(token, device(args), args.patience).app(), sock)
+        serve(OpenAIEndpoint(token, device(args), args.patience).app(), sock, print_error)
     return 0
 
 

@@ -6,11 +6,14 @@ import hmac
 import ipaddress
 import socket
 import sys
+import time
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from socketserver import ThreadingMixIn
 from typing import Any, cast
+from urllib.parse import urlsplit
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 from prometheus_client import CollectorRegistry, generate_latest, make_wsgi_app
@@ -20,13 +23,20 @@ from prometheus_client.registry import Collector
 from app.cli import arguments
 from app.cli.connection import wait_for_reading
 from app.cli.devices.prometheus import families
-from app.cli.output import print_line
+from app.cli.output import print_error, print_line
 from app.cli.token import read_token
 from scheduler.client import Client
 from scheduler.protocol import paths
 from scheduler.protocol.errors import UserError
+from scheduler.protocol.tcp_peers import ConnectionLimits, Party
 
 TIMEOUT_S = 10.0
+"""How long the daemon is waited for."""
+HEAD_S, CONNECTION_S = 5.0, 30.0
+"""The longest pause of a client while it sends its request, and the longest life of a connection.
+"""
+MAX_CONNECTIONS = 32
+"""Connections of this user, each with a thread."""
 
 StartResponse = Callable[..., Any]
 WsgiApp = Callable[[dict[str, Any], StartResponse], Iterable[bytes]]
@@ -67,10 +77,11 @@ def run(args: Namespace) -> int:
         sys.stdout.write(generate_latest(registry).decode())
         return 0
     token = "" if args.no_token else read_token(token_file())[0]
+    hosts = allowed_hosts(args.host, bool(token))
     server_class = _Server6 if ":" in args.host else _Server
     try:
         server = make_server(
-            args.host, args.port, make_app(registry, token), server_class, _Handler
+            args.host, args.port, make_app(registry, token, hosts), server_class, _Handler
         )
     except OSError as e:
         raise UserError(
@@ -109,16 +120,55 @@ def token_file() -> Path:
     return paths.home() / "metrics.token"
 
 
-def make_app(registry: CollectorRegistry, token: str) -> WsgiApp:
+def allowed_hosts(address: str, has_token: bool) -> frozenset[str] | None:
+    """Return the names by which clients may address the endpoint; None for any.
+
+    A web page can have its own name lead to this machine, and then read what needs no token. It
+    cannot do so with a number, or with the names that are returned here.
+
+    Args:
+        address: The address on which the endpoint listens.
+        has_token: Requests need a token.
+    """
+    if _is_loopback(address):
+        return frozenset({"localhost"})
+    names = {"localhost", socket.gethostname().lower(), socket.getfqdn().lower()}
+    return None if has_token else frozenset(names)
+
+
+def _is_allowed(host: str, hosts: frozenset[str] | None) -> bool:
+    """Return True where a request may name this host."""
+    try:
+        name = urlsplit(f"//{host}").hostname or ""
+    except ValueError:
+        return False
+    return hosts is None or name in hosts or _is_address(name)
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
+
+
+def make_app(
+    registry: CollectorRegistry, token: str, hosts: frozenset[str] | None = None
+) -> WsgiApp:
     """Return a WSGI application that serves /metrics.
 
     Args:
         registry: The metrics to serve.
         token: The token that requests must present; with an empty token, none is needed.
+        hosts: The names that requests may address, beside numbers; None for any.
     """
     metrics = make_wsgi_app(registry)
 
     def app(environ: dict[str, Any], start: StartResponse) -> Iterable[bytes]:
+        if not _is_allowed(environ.get("HTTP_HOST", ""), hosts):
+            text = "address this endpoint by its number or as localhost"
+            return _reply(start, "403 Forbidden", text)
         given = environ.get("HTTP_AUTHORIZATION", "").removeprefix("Bearer ")
         if token and not hmac.compare_digest(given.encode(), token.encode()):
             text = "a token is needed; see: gpudeck metrics --help"
@@ -141,14 +191,49 @@ def _reply(
 
 
 class _Handler(WSGIRequestHandler):
-    timeout = TIMEOUT_S
+    timeout = HEAD_S
 
     def log_message(self, *_: Any) -> None:
         """Log nothing, because there is a scrape every few seconds."""
 
 
 class _Server(ThreadingMixIn, WSGIServer):
+    """Serve each connection in a thread, as many of each user as the limits allow."""
+
     daemon_threads = True  # a scrape that hangs does not keep the program from exiting
+    request_queue_size = 128
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        self._limits = ConnectionLimits(MAX_CONNECTIONS, print_error)
+        self._open: dict[Any, tuple[Party, float]] = {}
+        """Each connection with its party, and when it is cut off, in monotonic seconds."""
+        super().__init__(*args, **options)
+
+    def verify_request(self, request: Any, client_address: Any) -> bool:
+        """Return False where a user has too many connections."""
+        if (party := self._limits.admit(request)) is None:
+            return False
+        self._open[request] = party, time.monotonic() + CONNECTION_S
+        return True
+
+    def service_actions(self) -> None:
+        """Cut off connections that last too long, as of a client that sends byte by byte."""
+        now = time.monotonic()
+        for request, (_, end) in list(self._open.items()):
+            if now > end:
+                with suppress(OSError):  # its thread has just closed it
+                    request.shutdown(socket.SHUT_RDWR)
+
+    def shutdown_request(self, request: Any) -> None:
+        """Close a connection."""
+        if (entry := self._open.pop(request, None)) is not None:
+            self._limits.release(entry[0])
+        super().shutdown_request(request)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Report bugs of ours; a client that stalls or leaves is none."""
+        if not isinstance(sys.exception(), OSError):
+            super().handle_error(request, client_address)
 
 
 class _Server6(_Server):
