@@ -158,9 +158,14 @@ def record(rows: Iterable[Row]) -> Path:
     file = user_file()
     merged = {row.identity: row for row in (*read(file), *rows)}
     write(merged.values(), file)
+    forget()
+    return file
+
+
+def forget() -> None:
+    """Read the tables again when they are needed next."""
     for kept in (_measured, rows_of):
         kept.cache_clear()
-    return file
 
 
 @lru_cache(maxsize=1)

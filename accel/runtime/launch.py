@@ -38,7 +38,7 @@ class Launch:
     """
 
     def __init__(self, call: KernelCall, device: int) -> None:
-        self._call, self._device = call, device
+        self.call, self._device = call, device
         self._function = _function(call, device)
         self._handle = self._function.handle
         self._launch = _driver().cuLaunchKernelEx
@@ -58,7 +58,7 @@ class Launch:
         try:  # only one launch uses a slot at a time: the list's pop and append are atomic
             slot = self._idle.pop()
         except IndexError:
-            slot = _Slot(self._call, self._function, tensors)
+            slot = _Slot(self.call, self._function, tensors)
         addresses = slot.addresses
         for i, tensor in enumerate(tensors):
             addresses[i] = tensor.data_ptr()
@@ -77,7 +77,7 @@ class Launch:
             status = self._launch(slot.config_at, self._handle, slot.parameters, None)
         self._idle.append(slot)
         if status:
-            _check(status, f"launching {self._call.kernel.__name__}")
+            _check(status, f"launching {self.call.kernel.__name__}")
 
     def _elsewhere(self, slot: _Slot) -> int:
         with torch.cuda.device(self._device):

@@ -43,7 +43,7 @@ class JobDetails(QWidget):
         self._table: tuple[tuple[str, str], ...] = ()
         self._events: tuple[Event, ...] = ()
         self._timeline_key: TimelineKey | None = None
-        self._tail: LogTail | None = None
+        self.tail: LogTail | None = None
         self._loading = False
         self.title = label(strong=True)
         self.state = label()
@@ -96,8 +96,8 @@ class JobDetails(QWidget):
 
     def show_job(self, job: Job, snapshot: Snapshot) -> None:
         """Show a job of the snapshot; request its log and timeline after each change."""
-        if self._tail is None or self._tail.job != job.id:
-            self._tail, self._loading, self._events = LogTail(job.id), False, ()
+        if self.tail is None or self.tail.job != job.id:
+            self.tail, self._loading, self._events = LogTail(job.id), False, ()
             self._table = ()
             self.output.clear()
         ended = (
@@ -127,7 +127,7 @@ class JobDetails(QWidget):
                 self._retry_events,
                 background=True,
             )
-        if job.active or ended or self._tail.offset is None:
+        if job.active or ended or self.tail.offset is None:
             self._load_log()
 
     def draw(self, job: Job) -> None:
@@ -146,10 +146,10 @@ class JobDetails(QWidget):
 
     def _take_log(self, job: int, piece: Output) -> None:
         """Add a piece of the log. Follow its end, unless the user scrolled away from it."""
-        if self._tail is None or job != self._tail.job:
+        if self.tail is None or job != self.tail.job:
             return
         self._loading = False
-        if text := self._tail.feed(*piece):
+        if text := self.tail.feed(*piece):
             self.output.add(text)
 
     def _retry_log(self, message: str) -> None:
@@ -205,12 +205,12 @@ class JobDetails(QWidget):
         self._link.send(self, WriteReport(job, file), lambda _: self._link.succeeded.emit(done))
 
     def _load_log(self) -> None:
-        if self._tail is not None and not self._loading:
+        if self.tail is not None and not self._loading:
             self._loading = True
-            job = self._tail.job
+            job = self.tail.job
             self._link.send(
                 self,
-                ReadLog(job, self._tail.offset),
+                ReadLog(job, self.tail.offset),
                 partial(self._take_log, job),
                 self._retry_log,
                 background=True,

@@ -89,7 +89,7 @@ class SnapshotFeed(QThread):
                 if new:
                     loaded = self._load_history(client)
                 for snapshot in client.subscribe(live):
-                    self._put(snapshot)
+                    self.put(snapshot)
                     here = {state.device.id for state in snapshot.devices}
                     new = not here <= loaded
                     if new:  # a daemon that has just started knows no devices yet
@@ -123,10 +123,11 @@ class SnapshotFeed(QThread):
                 client.history(state.device.id, HEADLINE, snapshot.time - self._history_s),
             )
         self.linked.emit(True, "connected to the daemon")
-        self._put(snapshot)
+        self.put(snapshot)
         return {state.device.id for state in snapshot.devices}
 
-    def _put(self, snapshot: Snapshot) -> None:
+    def put(self, snapshot: Snapshot) -> None:
+        """Replace the snapshot that nobody has taken yet, and announce the first of them."""
         with self._lock:
             unread = self._newest is not None
             self._newest = snapshot

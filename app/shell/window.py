@@ -66,10 +66,10 @@ class MainWindow(QWidget):
         self.pages = QStackedWidget()
         self._theme = ""
         self._dirty = self._visible = False
-        self._pace = QTimer(self)
-        self._pace.setSingleShot(True)
-        self._pace.setInterval(_REPAINT_MS)
-        self._pace.timeout.connect(self._catch_up)
+        self.pace = QTimer(self)
+        self.pace.setSingleShot(True)
+        self.pace.setInterval(_REPAINT_MS)
+        self.pace.timeout.connect(self._catch_up)
         self._lay_out()
         self.rail.chosen.connect(self.show_page)
         self.strip.opened.connect(self.show_device)
@@ -242,7 +242,7 @@ class MainWindow(QWidget):
         self.visibility_changed.emit(visible)
 
     def closeEvent(self, event: QCloseEvent) -> None:
-        self._pace.stop()
+        self.pace.stop()
         self.closed.emit()
         super().closeEvent(event)
 
@@ -257,17 +257,17 @@ class MainWindow(QWidget):
             self.themed.emit(self._theme)
 
     def _refresh_soon(self) -> None:
-        if self._pace.isActive() or not self._visible:
+        if self.pace.isActive() or not self._visible:
             self._dirty = True
         else:
             self.refresh()
-            self._pace.start()
+            self.pace.start()
 
     def _catch_up(self) -> None:
         if self._dirty and self._visible:
             self._dirty = False
             self.refresh()
-            self._pace.start()
+            self.pace.start()
 
     def _show_job(self, number: int) -> None:
         self.show_page("jobs")

@@ -169,7 +169,7 @@ def test_a_page_that_could_not_be_read_is_asked_for_again_later(fed, page, qtbot
 
 
 def test_a_job_of_long_ago_is_fetched_where_it_is_asked_for(fed, page):
-    fed.window._show_job(17)
+    fed.window.dashboard.job_chosen.emit(17)
     assert GetJob(17) in fed.asked
     fed.reply(
         GetJob,

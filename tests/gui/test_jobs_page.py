@@ -49,7 +49,7 @@ def replaced(number: int, **changes: object) -> snapshots.Snapshot:
 
 def test_why_it_waits_what_it_asked_for_and_what_it_used_are_told(fed, page):
     spec = msgspec.structs.replace(
-        page._state.job(9).spec,
+        fed.window.state.job(9).spec,
         memory=40 * 2**30,
         gpu_type="h100",
         priority=3,
@@ -157,7 +157,7 @@ def test_the_log_is_searched_forth_and_back_by_keyboard(fed, page):
 
 
 def output_end(page) -> int:
-    return page.details._tail.offset
+    return page.details.tail.offset
 
 
 def test_a_search_marks_a_bounded_number_of_matches(fed, page):

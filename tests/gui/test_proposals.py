@@ -64,7 +64,7 @@ def test_the_card_says_what_would_be_done_and_an_answer_is_sent_once(fed: Fed) -
     shown = view.messages.views[-3].proposal
     assert shown.standing.text() == "Allowed once."
     assert not any(made.isVisible() for made in shown.buttons.values())
-    view._act("once", number)
+    view.messages.acted.emit("once", number)
     fed.settle()
     assert asked(fed) == [request], "decided once and for all"
     view.again_last()

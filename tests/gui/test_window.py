@@ -35,7 +35,7 @@ def test_a_hidden_window_draws_nothing_until_it_is_shown(fed, qtbot, away, back)
     drawn = []
     refresh = fed.window.dashboard.refresh
     fed.window.dashboard.refresh = lambda: (drawn.append(1), refresh())
-    fed.window._pace.setInterval(0)
+    fed.window.pace.setInterval(0)
     for i in range(3):
         fed.window.show_snapshot(snapshots.gpu_snapshot(1, NOW + 1 + i))
         fed.settle()

@@ -192,11 +192,11 @@ def test_the_newest_snapshot_replaces_the_unread(clean_qt):
     feed, arrived = SnapshotFeed(), []
     feed.arrived.connect(lambda: arrived.append(1))
     for second in range(5):
-        feed._put(snapshots.cpu_snapshot(snapshots.NOW + second))
+        feed.put(snapshots.cpu_snapshot(snapshots.NOW + second))
     assert len(arrived) == 1
     assert feed.take().time == snapshots.NOW + 4
     assert feed.take() is None
-    feed._put(snapshots.cpu_snapshot())
+    feed.put(snapshots.cpu_snapshot())
     assert len(arrived) == 2
 
 

@@ -49,8 +49,8 @@ def own(tmp_path, monkeypatch):
 
 
 def forget():
-    for cached in (table._measured, table.rows_of, choose):
-        cached.cache_clear()
+    table.forget()
+    choose.cache_clear()
 
 
 def problem(**changes):

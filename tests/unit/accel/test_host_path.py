@@ -90,7 +90,7 @@ def test_what_a_kernel_depends_on_is_never_taken_from_another_call(seen):
             assert kernels.setdefault(name, seen.last()[0]) is seen.last()[0], name
     assert kernels.pop("aligned slices") is kernels["plain"], "they begin at multiples of 16 bytes"
     assert len({id(kernel) for kernel in kernels.values()}) == len(kernels)
-    arguments = {name: kernel._call.arguments for name, kernel in kernels.items()}
+    arguments = {name: kernel.call.arguments for name, kernel in kernels.items()}
     assert [arguments[name]["q_ptr"].aligned for name in ("plain", "unaligned")] == [True, False]
     assert (
         arguments["other strides"]["stride_qh"]
@@ -118,7 +118,7 @@ def test_gradients_take_the_short_way_too_and_leave_with_the_shapes_of_the_input
     for _ in range(2):
         attention(*x, backend="triton").sum().backward()
     forwards = [
-        kernel for kernel, _ in seen.launched if kernel._call.kernel.__name__ == "attention_forward"
+        kernel for kernel, _ in seen.launched if kernel.call.kernel.__name__ == "attention_forward"
     ]
     assert len(forwards) == 2 and forwards[0] is forwards[1]
     assert all(t.grad is not None and t.grad.shape == t.shape for t in x)
