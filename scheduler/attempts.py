@@ -8,7 +8,7 @@ committed; only then it is released.
 from __future__ import annotations
 
 import errno
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -50,6 +50,9 @@ class NeverRan(NamedTuple):
     """An attempt that ended before it ran anything."""
 
     why: str
+    passing: bool = False
+    """True where the cause is not the job's and passes, as a full disk: the job waits for that,
+    however often it is tried."""
 
 
 class Untraceable(NamedTuple):
@@ -127,6 +130,12 @@ class Executor:
     def outcome(self, job: Job) -> Outcome:
         """Return how an attempt ended that is not alive any more."""
         raise NotImplementedError
+
+    def forget(self, attempt: str) -> None:
+        """Discard the evidence about an attempt whose end is stored."""
+
+    def forget_all_but(self, attempts: Collection[str]) -> None:
+        """Discard the evidence about all other attempts."""
 
     def unrecorded_attempt(self, job: Job) -> str | Unreadable | None:
         """Return the attempt of this job that ran although the store has no record of it."""

@@ -25,6 +25,8 @@ from scheduler.protocol.errors import MALFORMED
 from scheduler.protocol.jobs import Job
 
 EXIT_FILE = "exit.json"
+LOCK_FILE = "runner.lock"
+"""Names the attempt that ran last on this machine."""
 ATTEMPT_FILE = "attempt"
 """Names the attempt that a cluster was given."""
 ARTEFACTS = "artefacts"
@@ -102,7 +104,7 @@ def _move_records(job: Job, folder: Path) -> None:
 
     Its artefacts stay.
     """
-    for name in (LOG_FILE, EXIT_FILE, RESULT_FILE):
+    for name in (LOG_FILE, EXIT_FILE, RESULT_FILE, LOCK_FILE):
         if _exists(folder / name):
             (folder / name).rename(folder / f"{name}.{job.tries}")
 

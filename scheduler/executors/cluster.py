@@ -119,7 +119,8 @@ class Cluster(Executor):
             case a.Ended(job_id, attempt) if self._job(job_id, attempt):
                 self._hub.attempt_ended(job_id)
             case a.NotSubmitted(job_id, attempt, why) if self._job(job_id, attempt):
-                self._end_without_record(job_id, attempt, NeverRan(f"{self.where}: {why}"))
+                never_ran = NeverRan(f"{self.where}: {why}", passing=True)
+                self._end_without_record(job_id, attempt, never_ran)
             case a.Missing(job_id, attempt) if job := self._job(job_id, attempt):
                 self._resubmit_or_lose(job, report)
 

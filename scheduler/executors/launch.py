@@ -18,7 +18,7 @@ _NOT_SENT = ("env", "params", "notes", "tags")
 
 
 def launch_request(
-    spec: Spec, attempt: str, folder: str, env: dict[str, str], log_limit: int = 0
+    spec: Spec, attempt: str, folder: str, env: dict[str, str], **more: object
 ) -> dict[str, Any]:
     """Return the request as its runner reads it: every option of the job under its own name.
 
@@ -26,14 +26,12 @@ def launch_request(
         folder: the job's folder on this machine.
         env: the whole environment of the attempt on this machine; in a cluster, what is added
             to the environment there.
-        log_limit: bytes of its log that are kept; 0 keeps all.
+        more: what only the runner of this machine needs.
     """
     options = {
         name: value for name, value in msgspec.structs.asdict(spec).items() if name not in _NOT_SENT
     }
-    return {
-        **options, "attempt": attempt, "folder": folder, "env": env, "log_limit": log_limit
-    }  # fmt: skip
+    return {**options, "attempt": attempt, "folder": folder, "env": env, **more}
 
 
 def identity(job: Job, attempt: str) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -26,16 +27,22 @@ from scheduler.attempts import (
 )
 from scheduler.background.descriptors import restore_limit
 from scheduler.background.process_stat import boot_id, read_proc, start_time, stat_fields
-from scheduler.executors.attempt_folder import ARTEFACTS, EXIT_FILE, exit_record, next_folder
+from scheduler.executors import runner, tickets
+from scheduler.executors.attempt_folder import (
+    ARTEFACTS,
+    EXIT_FILE,
+    LOCK_FILE,
+    exit_record,
+    next_folder,
+)
 from scheduler.executors.launch import identity, launch_request
 from scheduler.protocol import paths
 from scheduler.protocol.devices import Device
 from scheduler.protocol.errors import UserError
 from scheduler.protocol.jobs import Job, Running, Starting
 
-LOCK_FILE = "runner.lock"
 MAX_NONCE = 100
-"""Bytes of an attempt's nonce in that file; one of ours is shorter."""
+"""Bytes of an attempt's nonce in its folder; one of ours is shorter."""
 MAX_SCANS = 20
 """A process stuck in the kernel stays visible after its SIGKILL: then it is not waited for."""
 
@@ -62,6 +69,10 @@ class Local(Executor):
         """Runners that wait at their gates, by attempt."""
         self._released: dict[str, subprocess.Popen[bytes]] = {}
         """Runners that passed their gates and have to be reaped, by attempt."""
+        self._refusals: dict[str, int] = {}
+        """The errors for which runners did not begin their attempts, by attempt."""
+        self._begun: dict[tuple[int, float], list[str]] | None = None
+        """Attempts that began before this daemon, by their jobs; None before they were read."""
 
     def start_spare(self) -> None:
         """Have a runner ready for the next attempt, if a process can be started now."""
@@ -73,15 +84,25 @@ class Local(Executor):
 
     def prepare(self, job: Job, attempt: str, devices: tuple[str, ...]) -> Running:
         next_folder(job)
+        ticket = paths.ensure(paths.attempts()) / attempt
+        try:
+            tickets.issue(ticket, job.id, job.submitted)
+        except OSError as e:
+            raise UserError(f"the ticket {ticket} cannot be written: {e.strerror}") from e
         boot, process, self._spare = boot_id(), self._spare, None
-        if process is None or process.poll() is not None:
-            process = start_runner()
+        try:
+            if process is None or process.poll() is not None:
+                process = start_runner()
+        except UserError:
+            self.forget(attempt)
+            raise
         try:
             if not (started := start_time(process.pid)):
                 raise UserError("the runner ended at once")
             self._watch(job.id, process.pid)
         except UserError:
             _discard(process)
+            self.forget(attempt)
             raise
         self._at_gate[attempt] = process
         return Running(attempt, devices, time.time(), process.pid, started, boot)
@@ -95,7 +116,10 @@ class Local(Executor):
         process = self._released[running.attempt] = self._at_gate.pop(running.attempt)
         folder = paths.job_folder(job.id)
         whole = _environment(job, running, env, devices, folder)
-        launch = launch_request(job.spec, running.attempt, str(folder), whole, self._log_limit())
+        launch = launch_request(
+            job.spec, running.attempt, str(folder), whole,
+            log_limit=self._log_limit(), ticket=str(_ticket(running.attempt)),
+        )  # fmt: skip
         assert process.stdin is not None
         # a runner that was stopped would never read what is longer than its pipe
         process.send_signal(signal.SIGCONT)
@@ -124,7 +148,9 @@ class Local(Executor):
         attempts = {job.id: attempt_of(job) for job in jobs}
         for state in attempts.values():
             if (child := self._released.pop(state.attempt, None)) is not None:
-                child.wait()
+                status = child.wait()
+                if status >= runner.NOT_BEGUN:
+                    self._refusals[state.attempt] = status - runner.NOT_BEGUN
         records = (exit_record(number, state.attempt) for number, state in attempts.items())
         recorded = all(isinstance(record, Exit) for record in records)
         kill_remains(attempts.values(), recorded)
@@ -133,19 +159,26 @@ class Local(Executor):
         state = attempt_of(job)
         if (found := exit_record(job.id, state.attempt)) is not None:
             return found
+        if (refusal := self._refusals.get(state.attempt)) is not None:
+            why = f"its runner could not record that it begins: {os.strerror(refusal)}"
+            return NeverRan(why, passing=refusal in (errno.ENOSPC, errno.EDQUOT))
+        if tickets.is_untaken(_ticket(state.attempt)):
+            return NeverRan("its runner ended before it ran anything")
         if isinstance(state, Running) and state.boot != boot_id():
             return Untraceable("the machine was restarted while it ran")
-        lock = read_file(job.id, LOCK_FILE, MAX_NONCE)
-        if isinstance(lock, Unreadable):
-            return lock
-        if lock == state.attempt.encode():  # the runner writes it before it runs anything
-            return Untraceable("its runner was killed before it could record how the job ended")
         try:
             (paths.job_folder(job.id) / ARTEFACTS).lstat()  # prepare made it
         except OSError as e:
             deleted = "its folder was deleted while it ran, with the record of its end"
             return folder_problem(e) or Untraceable(deleted)
-        return NeverRan("its runner ended before it ran anything")
+        return Untraceable("its runner was killed before it could record how the job ended")
+
+    def forget(self, attempt: str) -> None:
+        self._refusals.pop(attempt, None)
+        tickets.discard(_ticket(attempt))
+
+    def forget_all_but(self, attempts: Collection[str]) -> None:
+        tickets.sweep(paths.attempts(), attempts)
 
     def unrecorded_attempt(self, job: Job) -> str | Unreadable | None:
         """Return the attempt that ran although the store lost its newest changes; None if none did.
@@ -156,22 +189,27 @@ class Local(Executor):
         """
         if isinstance(job.state, Running):
             return None
-        folder = paths.job_folder(job.id)
-        try:
-            with paths.open_plain(folder / LOCK_FILE) as f:
-                attempt, written = f.read(MAX_NONCE).decode(), os.fstat(f.fileno()).st_mtime
-        except UnicodeDecodeError:
-            return None
-        except OSError as e:
-            return folder_problem(e)
-        if not job.tries:
-            return attempt if attempt and written > job.submitted else None
-        renamed = f"{EXIT_FILE}.{job.tries}"
-        name = EXIT_FILE if read_file(job.id, renamed, 1) is None else renamed
-        record = exit_record(job.id, attempt, name)
-        if isinstance(record, Unreadable):
-            return record
-        return attempt if attempt and record is None else None
+        last = _last_attempt(job)
+        for attempt in (*self._begun_by(job), *([last] if isinstance(last, str) else [])):
+            if not job.tries:
+                return attempt
+            renamed = f"{EXIT_FILE}.{job.tries}"
+            name = EXIT_FILE if read_file(job.id, renamed, 1) is None else renamed
+            record = exit_record(job.id, attempt, name)
+            if isinstance(record, Unreadable):
+                return record
+            if record is None:
+                return attempt
+        return last if isinstance(last, Unreadable) else None
+
+    def _begun_by(self, job: Job) -> Sequence[str]:
+        """Return the attempts of the job that had begun when this daemon started."""
+        if self._begun is None:
+            self._begun = {}
+            for found in tickets.began(paths.attempts()):
+                key = (found.job, found.submitted)
+                self._begun.setdefault(key, []).append(found.attempt)
+        return self._begun.get((job.id, job.submitted), ())
 
 
 def start_runner() -> subprocess.Popen[bytes]:
@@ -218,6 +256,25 @@ def _environment(
         "GPUDECK_RESULT": str(folder / RESULT_FILE),
         "GPUDECK_ARTEFACTS": str(folder / ARTEFACTS),
     }
+
+
+def _last_attempt(job: Job) -> str | Unreadable | None:
+    """Return the attempt that ran last in the job's folder, if it is one of this job."""
+    try:
+        with paths.open_plain(paths.job_folder(job.id) / LOCK_FILE) as f:
+            attempt, written = (
+                f.read(MAX_NONCE).strip(b"\0").decode(),
+                os.fstat(f.fileno()).st_mtime,
+            )
+    except UnicodeDecodeError:
+        return None
+    except OSError as e:
+        return folder_problem(e)
+    return attempt if attempt and (job.tries or written > job.submitted) else None
+
+
+def _ticket(attempt: str) -> Path:
+    return paths.attempts() / attempt
 
 
 def kill_remains(states: Collection[Starting | Running], recorded: bool) -> None:

@@ -7,14 +7,15 @@ with its output going straight into the log, which it keeps within its limit. Or
 are its children (it is a subreaper), so that it ends the whole tree. It writes how the job ended
 into a file, synced and renamed into place: that file, not the daemon's memory, is the truth.
 
+Before the command starts, it is on disk that the attempt began (see `tickets`). A runner that
+cannot write that starts nothing.
+
     python scheduler/executors/runner.py
 """
 
 from __future__ import annotations
 
 import ctypes
-import errno
-import fcntl
 import json
 import os
 import signal
@@ -28,15 +29,21 @@ from typing import Any
 if not __package__:  # run as a script, which finds nothing but the standard library
     sys.path.append(str(Path(__file__).parents[2]))
 
+from scheduler.executors import tickets
+from scheduler.executors.exit_writer import write_record
 from scheduler.executors.log_cap import LogCap
 from scheduler.executors.remote_runner import PR_SET_CHILD_SUBREAPER, EndRequest, reap_tree
 
-RETRY_S = 0.5
+GATE_CLOSED = 3
+"""The exit status where the daemon died before it committed who runs the job: nothing may run."""
+NOT_BEGUN = 64
+"""The exit status where the attempt did not begin, plus the number of the error that forbade it."""
 CHECK_S = 1.0
 """Seconds between two checks of the log, which exceeds its limit by what is printed meanwhile."""
 FAST_CHECK_S = 0.1
 """The same while the log grows fast."""
 EXIT_FILE = "exit.json"
+LOCK_FILE = "runner.lock"
 
 
 def main() -> int:
@@ -45,20 +52,36 @@ def main() -> int:
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     gate = sys.stdin.buffer.readline()
     if not gate.endswith(b"\n"):
-        return 3  # the daemon died before it committed who runs the job, so nothing may run
+        return GATE_CLOSED
     launch = json.loads(gate)
-    os.chdir(launch["folder"])  # it stays ours wherever it is moved
-    folder = Path()
-    lock = os.open(folder / "runner.lock", os.O_RDWR | os.O_CREAT, 0o600)
-    fcntl.flock(lock, fcntl.LOCK_EX)  # the runner of an earlier attempt may not be quite gone
-    os.ftruncate(lock, 0)
-    # the record that the job may have run: where it is missing, the job never did
-    os.write(lock, launch["attempt"].encode())
+    try:
+        ticket = _begin(launch)
+    except OSError as e:
+        return NOT_BEGUN + (e.errno or 0)
     started = time.time()
-    end = _run(launch, folder)
+    end = _run(launch, Path())
     record = {"attempt": launch["attempt"], "started": started, "ended": time.time(), **end}
-    _write(folder / EXIT_FILE, launch["folder"], record)
+    write_record(EXIT_FILE, launch["folder"], record, held=ticket)
     return 0
+
+
+def _begin(launch: dict[str, Any]) -> int:
+    """Record that the attempt begins, and return the descriptor of its ticket, which is locked.
+
+    Raises OSError where that cannot be recorded: then the command must not start.
+    """
+    os.chdir(launch["folder"])  # it stays ours wherever it is moved
+    name = launch["attempt"].encode()
+    own = os.open(LOCK_FILE, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+    try:
+        os.write(own, bytes(len(name)))  # on a full disk, the ticket is not taken
+        ticket = tickets.take(Path(launch["ticket"]))
+        # which attempt ran here, should the store lose its newest changes later
+        os.pwrite(own, name, 0)
+        os.fsync(own)
+    finally:
+        os.close(own)
+    return ticket
 
 
 def _run(launch: dict[str, Any], folder: Path) -> dict[str, Any]:
@@ -121,30 +144,6 @@ def _ended(child: subprocess.Popen[bytes]) -> bool:
             return True
         os.waitpid(ended.si_pid, 0)
     return False
-
-
-def _write(file: Path, folder: str, content: dict[str, Any]) -> None:
-    """Write the file into our folder, or into a new one where somebody deleted that meanwhile."""
-    new = file.with_suffix(".new")
-    while True:
-        try:
-            with new.open("w") as f:
-                json.dump(content, f)
-                f.flush()
-                os.fsync(f.fileno())
-            break
-        except FileNotFoundError:
-            if not Path(folder).is_dir():
-                Path(folder).mkdir(0o700)
-            os.chdir(folder)
-        except OSError as e:
-            if e.errno not in (errno.ENOSPC, errno.EDQUOT):
-                raise
-            time.sleep(RETRY_S)  # the disk is full: how the job ended must not be lost over that
-    new.rename(file)
-    fd = os.open(file.parent, os.O_RDONLY)
-    os.fsync(fd)
-    os.close(fd)
 
 
 if __name__ == "__main__":

@@ -121,6 +121,8 @@ class Queued(msgspec.Struct, frozen=True, gc=False, tag="queued"):
     """Seconds since the epoch before which the next attempt does not start."""
     wait: WaitReason = NotConsidered()
     """Why the job waits, for programs."""
+    unbegun: int = 0
+    """How many of its attempts in a row ended before they ran anything."""
 
 
 class Starting(msgspec.Struct, frozen=True, gc=False, tag="starting"):
@@ -130,6 +132,8 @@ class Starting(msgspec.Struct, frozen=True, gc=False, tag="starting"):
     """Nonce of this attempt; every process of it carries GPUDECK_ATTEMPT with this value."""
     devices: tuple[str, ...]
     at: float
+    unbegun: int = 0
+    """As in Queued."""
 
 
 class Running(msgspec.Struct, frozen=True, gc=False, tag="running"):
@@ -157,6 +161,8 @@ class Running(msgspec.Struct, frozen=True, gc=False, tag="running"):
     over: bool = False
     """True where its processes have ended and the record of its end is unreadable: it holds
     nothing any more."""
+    unbegun: int = 0
+    """As in Queued."""
 
 
 class Done(msgspec.Struct, frozen=True, gc=False, tag="done"):
@@ -300,9 +306,9 @@ class Forecast(msgspec.Struct, frozen=True):
     """Why the job would wait first, for programs; None where it would start at once."""
 
 
-def queued(wait: WaitReason, now: float, until: float = 0.0) -> Queued:
+def queued(wait: WaitReason, now: float, until: float = 0.0, unbegun: int = 0) -> Queued:
     """Return the state of a job that waits for this reason."""
-    return Queued(render(wait, now), until, wait)
+    return Queued(render(wait, now), until, wait, unbegun)
 
 
 def turn(job: Job) -> tuple[int, float, int]:

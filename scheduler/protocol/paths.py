@@ -122,6 +122,11 @@ def job_folder(job_id: int) -> Path:
     return home() / "jobs" / str(job_id)
 
 
+def attempts() -> Path:
+    """Return the folder of the evidence of which attempts began."""
+    return home() / "attempts"
+
+
 def assets() -> Path:
     """Return the folder of the assets, in a checkout or in an installed wheel."""
     root = Path(__file__).resolve().parents[2]

@@ -102,9 +102,9 @@ class JobIndex:
         """Return the running jobs without those whose processes are known to have ended."""
         return [job for job in self.running.values() if not over(job)]
 
-    def delay_start(self, job_id: int, problem: str) -> None:
-        """Try the job again later, as it could not be started now."""
-        self.not_started[job_id] = (time.monotonic() + RETRY_S, StartFailed(problem))
+    def delay_start(self, job_id: int, problem: str, tries: int = 0) -> None:
+        """Try the job again later, as it could not be started now: the later, the more tries."""
+        self.not_started[job_id] = (time.monotonic() + RETRY_S * 2**tries, StartFailed(problem))
 
     def delay_folder(self, job_id: int, problem: str) -> None:
         """Try the job again later, as its folder could not be used now."""

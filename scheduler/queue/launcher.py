@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from scheduler.attempts import Executors, FolderError, FolderUnusable, running
 from scheduler.protocol.devices import Device
 from scheduler.protocol.errors import UserError
-from scheduler.protocol.jobs import Job, Starting
+from scheduler.protocol.jobs import Job, Queued, Starting
 from scheduler.queue.job_index import JobIndex
 from scheduler.queue.placement import Availability
 from scheduler.queue.planner import Planner
@@ -91,7 +91,9 @@ class Launcher:
         except environments.EnvironmentLost:
             self._index.commit(*environments.held(job, now))
             return
-        self._index.commit(with_state(job, Starting(attempt, held, now)))
+        assert isinstance(job.state, Queued)
+        starting = Starting(attempt, held, now, job.state.unbegun)
+        self._index.commit(with_state(job, starting))
         try:
             try:
                 state = executor.prepare(job, attempt, held)

@@ -66,5 +66,6 @@ class JobQueries:
         job, now = self._index.active[job_id], time.time()
         if not isinstance(job.state, Queued):
             return job
-        state = queued(self._planner.reason(job, now), now, job.state.until)
+        reason = self._planner.reason(job, now)
+        state = queued(reason, now, job.state.until, job.state.unbegun)
         return msgspec.structs.replace(job, state=state)

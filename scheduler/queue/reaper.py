@@ -5,7 +5,7 @@ However many they are, that takes one scan of the machine's processes and one tr
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import groupby
 from time import time as now
 
@@ -70,9 +70,15 @@ class Reaper:
         """
         self._commit([job for job in self._index.running.values() if over(job)])
 
-    def _commit(self, jobs: Iterable[Job]) -> None:
+    def _commit(self, jobs: Sequence[Job]) -> None:
         changes = (self._reaped(job) for job in jobs)
         self._index.commit_all([change for change in changes if change is not None])
+        self.forget(job for job in jobs if job.id not in self._index.running)
+
+    def forget(self, jobs: Iterable[Job]) -> None:
+        """Discard the evidence about the attempts of these jobs, whose ends are stored."""
+        for job in jobs:
+            self._executors.of(job.spec.where).forget(attempt_of(job).attempt)
 
     def kill(self, jobs: Iterable[Job]) -> None:
         """Kill what the attempts of these jobs left behind."""
@@ -87,8 +93,8 @@ class Reaper:
         if isinstance(outcome, Unreadable) and not state.stopping:
             return self.unreadable(job, outcome.why)
         if isinstance(outcome, NeverRan) and not state.stopping:
-            self._index.delay_start(job.id, outcome.why)
-            return transitions.not_started(job, outcome.why, now())
+            self._index.delay_start(job.id, outcome.why, state.unbegun)
+            return transitions.queued_again(job, outcome, now())
         if isinstance(outcome, Exit):
             return self.conclude(job, self.end_state(job, outcome, ending.result), ending)
         return self.conclude(job, transitions.vanished(state, outcome.why, now()), ending)

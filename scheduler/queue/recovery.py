@@ -38,7 +38,7 @@ class _Findings(NamedTuple):
     """Jobs at attempts that ran although the store has no record of them."""
     unreadable: list[tuple[Job, str]]
     """Jobs whose processes ended, and why how they ended cannot be read now."""
-    over: list[tuple[Job, Ending, Ended | Queued]]
+    over: list[tuple[Job, Ending, Ended | NeverRan]]
     problems: list[UserError]
 
 
@@ -77,8 +77,12 @@ class Recovery:
         self._index.commit_all([change for change in changes if change is not None])
         decided = (job.id for job in (*ended, *unread) if job.id not in self._index.unknown)
         self._inherited.difference_update(decided)
+        self._reaper.forget(ended)
         if found.problems:
             raise found.problems[0]
+        if not self._inherited:
+            active = [attempt_of(job).attempt for job in self._index.running.values()]
+            self._executors.of("").forget_all_but(active)
 
     def _examine(self, job: Job, found: _Findings) -> None:
         """Find what became of a job, and add it to the findings."""
@@ -123,9 +127,9 @@ class Recovery:
             pass  # a full disk must not keep the daemon from following them
         self._canceller.end_later(job for job in jobs if running(job).stopping)
 
-    def _end(self, job: Job, ending: Ending, decision: Ended | Queued) -> Change:
-        if isinstance(decision, Queued):
-            return transitions.never_released(job, time.time())
+    def _end(self, job: Job, ending: Ending, decision: Ended | NeverRan) -> Change:
+        if isinstance(decision, NeverRan):
+            return transitions.queued_again(job, decision, time.time())
         return self._reaper.conclude(job, decision, ending)
 
     def _hold_back(self, job: Job, why: str) -> None:
@@ -168,19 +172,19 @@ def decide(
     result: msgspec.Raw,
     last_line: str,
     now: float,
-) -> Ended | Queued | None:
+) -> Ended | NeverRan | None:
     """Return the new state of a job that was started; None where its attempt runs on.
 
-    The runner's record decides first, then an attempt that runs on, then one that never ran; any
-    other is lost. An attempt that was committed without its runner was never released, so that the
-    job waits again.
+    The runner's record decides first, then an attempt that runs on, then one that never ran, after
+    which the job waits again; any other is lost. An attempt that was committed without its runner
+    was never released.
     """
     if isinstance(outcome, Exit):
         return transitions.ended(state, outcome, result, last_line)
     if isinstance(state, Starting):
-        return Queued()
+        return NeverRan("the daemon ended before it started")
     if alive:
         return None
     if isinstance(outcome, NeverRan) and not state.stopping:
-        return Queued()
+        return outcome
     return transitions.vanished(state, outcome.why, now)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from scheduler.attempts import Ending, Exit
+from scheduler.attempts import Ending, Exit, NeverRan
 from scheduler.protocol.devices import Device
 from scheduler.protocol.jobs import (
     Cancelled,
@@ -18,6 +18,7 @@ from scheduler.protocol.jobs import (
     Job,
     Lost,
     Progress,
+    Queued,
     Running,
     Spec,
     Starting,
@@ -27,13 +28,10 @@ from scheduler.protocol.jobs import (
 )
 from scheduler.protocol.snapshot import label
 from scheduler.protocol.units import amount, span
-from scheduler.protocol.wait_reasons import (
-    FolderUnreadable,
-    NotConsidered,
-    StartFailed,
-    WaitReason,
-    render,
-)
+from scheduler.protocol.wait_reasons import FolderUnreadable, StartFailed, render
+
+MAX_UNBEGUN = 5
+"""Attempts in a row that may end before they run anything, whatever the cause is."""
 
 Change = tuple[Job, Sequence[Event]]
 """A job as it is now, and the events that are added to its timeline."""
@@ -54,6 +52,8 @@ def started(job: Job, state: Running, devices: Sequence[Device], now: float) -> 
     where = job.spec.where or " and ".join(label(d) for d in devices if d.id in state.devices)
     memory = f", {amount(job.spec.memory)} reserved" if job.spec.memory else ""
     text = f"attempt {job.tries + 1}" + (f" on {where}{memory}" if where else "")
+    assert isinstance(job.state, Queued)
+    state = msgspec.structs.replace(state, unbegun=job.state.unbegun)
     return with_state(job, state), (Event(now, "started", text),)
 
 
@@ -63,19 +63,15 @@ def failed_before_start(job: Job, problem: str, now: float) -> Change:
     return with_state(job, state), (end_event(state),)
 
 
-def queued_again(job: Job, reason: WaitReason, why: str, now: float) -> Change:
-    """Return the job as it waits again after an attempt that ran nothing."""
-    return with_state(job, queued(reason, now)), (Event(now, "queued again", why),)
-
-
-def not_started(job: Job, problem: str, now: float) -> Change:
-    """Return the job as it waits again because its runner ended before it ran anything."""
-    return queued_again(job, StartFailed(problem), problem, now)
-
-
-def never_released(job: Job, now: float) -> Change:
-    """Return the job as it waits again because the daemon ended before it released the job."""
-    return queued_again(job, NotConsidered(), "the daemon ended before it started", now)
+def queued_again(job: Job, outcome: NeverRan, now: float) -> Change:
+    """Return the job as it waits again after an attempt that ran nothing; failed after too many."""
+    assert isinstance(job.state, Starting | Running)
+    count = job.state.unbegun + (not outcome.passing)
+    if count >= MAX_UNBEGUN:
+        state = Failed(now, now, f"none of {count} attempts began: {outcome.why}")
+        return with_state(job, state), (end_event(state),)
+    waits = queued(StartFailed(outcome.why), now, unbegun=count)
+    return with_state(job, waits), (Event(now, "queued again", outcome.why),)
 
 
 def cancelled_before_start(job: Job, now: float) -> Change:

@@ -36,6 +36,8 @@ _RUNNER = [
     for at in (
         "gate",
         "lock",
+        "before ticket",
+        "after ticket",
         "before job",
         "after job",
         "before sync",

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from scheduler.executors import local
+from scheduler.executors import local, tickets
 from scheduler.executors.local import Local
 from scheduler.protocol import log_file as logfile
 from scheduler.protocol import paths
@@ -50,8 +50,10 @@ def code(prelude: str) -> list[str]:
 def run(folder: Path, code_: str, limit: int, prelude: str = "", **more: object) -> dict[str, Any]:
     """Run a job in Python, and return its exit record."""
     argv = [sys.executable, "-S", "-u", "-c", code_]
+    tickets.issue(folder / "ticket", 1, 0.0)
     launch = {
         "attempt": "nonce",
+        "ticket": str(folder / "ticket"),
         "folder": str(folder),
         "argv": argv,
         "cwd": "/",

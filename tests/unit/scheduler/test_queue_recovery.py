@@ -18,7 +18,6 @@ from scheduler.protocol.jobs import (
     Failed,
     Job,
     Lost,
-    Queued,
     Running,
     Spec,
     Starting,
@@ -43,8 +42,8 @@ def ended(code: int | None, error: str = "") -> Exit:
 @pytest.mark.parametrize(
     ("state", "outcome", "alive", "becomes"),
     [
-        (STARTING, UNSTARTED, False, Queued()),
-        (STARTING, GONE, False, Queued()),
+        (STARTING, UNSTARTED, False, NeverRan("the daemon ended before it started")),
+        (STARTING, GONE, False, NeverRan("the daemon ended before it started")),
         (RUNNING, GONE, True, None),
         (RUNNING, UNSTARTED, True, None),
         (STOPPING, GONE, True, None),
@@ -60,7 +59,7 @@ def ended(code: int | None, error: str = "") -> Exit:
         (STOPPING, GONE, False, Cancelled(20.0, 10.0, ("cpu",))),
         (STOPPING, UNSTARTED, False, Cancelled(20.0, 10.0, ("cpu",))),
         (RUNNING, GONE, False, Lost(10.0, 20.0, "no record", ("cpu",))),
-        (RUNNING, UNSTARTED, False, Queued()),
+        (RUNNING, UNSTARTED, False, UNSTARTED),
     ],
 )
 def test_the_state_of_each_outcome(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import itertools
 import json
 import os
 import runpy
@@ -14,15 +15,21 @@ from pathlib import Path
 from typing import Any
 
 RUNNER, STEP, TORTURE = sys.argv[1:4]
-CALLS: dict[str, tuple[Any, str, bool]] = {
-    "lock": (fcntl, "flock", True),
-    "before job": (subprocess, "Popen", False),
-    "after job": (subprocess, "Popen", True),
-    "before sync": (os, "fsync", False),
-    "before rename": (Path, "rename", False),
-    "after rename": (Path, "rename", True),
+CALLS: dict[str, tuple[Any, str, int, bool]] = {
+    "lock": (fcntl, "flock", 1, True),
+    "before ticket": (Path, "rename", 1, False),
+    "after ticket": (Path, "rename", 1, True),
+    "before job": (subprocess, "Popen", 1, False),
+    "after job": (subprocess, "Popen", 1, True),
+    "before sync": (os, "fsync", 4, False),
+    "before rename": (Path, "rename", 2, False),
+    "after rename": (Path, "rename", 2, True),
 }
-"""For each step, the call at which the runner dies, and whether it dies after it."""
+"""For each step, the call at which the runner dies: which of its calls, and whether after it.
+
+It takes its ticket and syncs that, the folder of the tickets and its own mark, before it runs the
+job. Only then it writes the record.
+"""
 
 
 def die() -> None:
@@ -32,8 +39,12 @@ def die() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def deadly(call: Callable[..., Any], after: bool) -> Callable[..., Any]:
+def deadly(call: Callable[..., Any], which: int, after: bool) -> Callable[..., Any]:
+    calls = itertools.count(1)
+
     def dies(*args: Any, **more: Any) -> Any:
+        if next(calls) != which:
+            return call(*args, **more)
         if after:
             call(*args, **more)
         die()
@@ -44,7 +55,7 @@ def deadly(call: Callable[..., Any], after: bool) -> Callable[..., Any]:
 if STEP == "gate":
     os.chdir(json.loads(sys.stdin.buffer.readline())["folder"])
     die()
-owner, name, after = CALLS[STEP]
-setattr(owner, name, deadly(getattr(owner, name), after))
+owner, name, which, after = CALLS[STEP]
+setattr(owner, name, deadly(getattr(owner, name), which, after))
 sys.argv = [RUNNER]
 runpy.run_path(RUNNER, run_name="__main__")

@@ -92,6 +92,8 @@ def sabotage() -> None:
             for at in (
                 "gate",
                 "lock",
+                "before ticket",
+                "after ticket",
                 "before job",
                 "after job",
                 "before sync",

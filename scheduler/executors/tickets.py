@@ -1,0 +1,130 @@
+"""Tickets: the evidence, outside the jobs' own folders, of which attempts have begun.
+
+The daemon issues a ticket before it opens the gate of a runner. The runner takes it before it
+starts the command: it renames the ticket, and waits until the new name is on disk. So an attempt
+whose ticket is still there has never run anything, whatever happened to its runner, the daemon or
+the disk. An attempt without a ticket may have run, and must not run again.
+
+Standard library only, as the runner imports it.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+BEGAN = ".began"
+"""The suffix of a ticket that was taken."""
+
+
+class Began(NamedTuple):
+    """Describe an attempt that began and is not settled, by its ticket."""
+
+    job: int
+    submitted: float
+    """When the job was submitted: it tells apart jobs of one number, as of a deleted store."""
+    attempt: str
+
+
+def issue(ticket: Path, job: int, submitted: float) -> None:
+    """Issue the ticket of an attempt, which is named after the attempt. Raises OSError.
+
+    It need not be on disk at once: where it is missing, the attempt counts as begun.
+    """
+    fd = os.open(ticket, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+    try:
+        os.write(fd, json.dumps({"job": job, "submitted": submitted}).encode())
+    finally:
+        os.close(fd)
+
+
+def take(ticket: Path) -> int:
+    """Take the ticket, so that it is on disk that the attempt began.
+
+    Returns a descriptor that locks the ticket for as long as this process lives.
+
+    Raises:
+        OSError: The attempt must not begin.
+    """
+    fd = os.open(ticket, os.O_RDWR | os.O_NOFOLLOW)
+    fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    os.fsync(fd)
+    ticket.rename(_taken(ticket))
+    folder = os.open(ticket.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+    return fd
+
+
+def is_untaken(ticket: Path) -> bool:
+    """Return whether the ticket is there, so that the attempt never began.
+
+    Returns False, too, where that cannot be found out.
+    """
+    return os.path.lexists(ticket)
+
+
+def is_locked(ticket: Path) -> bool:
+    """Return whether the runner that took the ticket lives, in whichever PID namespace it is."""
+    try:
+        fd = os.open(_taken(ticket), os.O_RDWR | os.O_NOFOLLOW)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as e:
+        return e.errno == errno.EWOULDBLOCK
+    finally:
+        os.close(fd)
+    return False
+
+
+def discard(ticket: Path) -> None:
+    """Remove the ticket of an attempt whose end is stored, or that was never released.
+
+    One that cannot be removed does no harm, as no other attempt has its name.
+    """
+    for file in (ticket, _taken(ticket)):
+        try:
+            file.unlink()
+        except OSError:
+            pass
+
+
+def began(folder: Path) -> Iterator[Began]:
+    """Yield the attempts that began and are not settled."""
+    for name in _names(folder):
+        if name.endswith(BEGAN):
+            try:
+                content = json.loads((folder / name).read_bytes())
+                yield Began(
+                    int(content["job"]), float(content["submitted"]), name.removesuffix(BEGAN)
+                )
+            except (OSError, ValueError, KeyError, TypeError):
+                continue  # it is not one of ours
+
+
+def sweep(folder: Path, attempts: Collection[str]) -> None:
+    """Remove the tickets of all but these attempts, except those whose runners live."""
+    for name in _names(folder):
+        attempt = name.removesuffix(BEGAN)
+        if attempt not in attempts and not is_locked(folder / attempt):
+            discard(folder / attempt)
+
+
+def _names(folder: Path) -> list[str]:
+    try:
+        return [entry.name for entry in folder.iterdir()]
+    except OSError:
+        return []
+
+
+def _taken(ticket: Path) -> Path:
+    return ticket.with_name(ticket.name + BEGAN)
