@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 # The tests start hundreds of processes: what these import is compiled once, also where the environment says otherwise.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: run test slow mutants xvfb torture ray slurm matrix emulation truth lint docs transcript bench clean
+.PHONY: run test slow mutants xvfb torture file-faults ray slurm matrix emulation truth lint docs transcript bench clean
 
 run: $(STAMP)
 	$(BIN)/gpudeck
@@ -29,6 +29,11 @@ xvfb: $(STAMP)
 # make torture SEED=4 asks for the same faults again, in the same order.
 torture: $(STAMP)
 	$(BIN)/python -m tests.integration.torture $(if $(SEED),--seed $(SEED))
+	$(BIN)/python -m tests.integration.torture.file_faults $(if $(SEED),--seed $(SEED))
+
+# Errors of the disk at 1,000 accesses of the daemon and of runners to the folders of jobs; part of make torture.
+file-faults: $(STAMP)
+	$(BIN)/python -m tests.integration.torture.file_faults $(if $(SEED),--seed $(SEED))
 
 # A real Ray head, which listens on all interfaces: in a network namespace that has none but its own loopback.
 ray: $(STAMP)

@@ -140,7 +140,12 @@ class Agent:
         except a.Refused as refusal:
             now = time.time()
             error = f"the cluster refuses it: {refusal}"
-            self._finish(followed, Exit(request.attempt, now, now, None, error), "")
+            try:
+                self._finish(followed, Exit(request.attempt, now, now, None, error), "")
+            except OSError as problem:
+                del self._attempts[request.attempt]
+                why = f"that the cluster refuses it cannot be stored: {problem.strerror}"
+                self._report(a.NotSubmitted(request.job, request.attempt, why))
         else:
             self._report_acknowledged(followed)
 

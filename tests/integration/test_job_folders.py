@@ -137,3 +137,20 @@ def test_a_folder_that_was_opened_to_others_fails_the_next_attempt_once(
     assert ended.state.reason.startswith(f"other users may write to {paths.job_folder(job.id)}")
     assert [e.what for e in deck.timeline(job.id)].count("started") == 1
     serves_others(deck)
+
+
+@pytest.mark.parametrize("place", ["jobs", "jobs/1"])
+def test_doctor_names_a_folder_that_cannot_be_read_and_restores_its_permissions(
+    deck: Client, place: str
+) -> None:
+    deck.wait(deck.submit(["true"]).id, 30.0)
+    folder = paths.home() / place
+    folder.chmod(0)
+    named = f"{folder} cannot be read: Permission denied"
+    found = gpudeck("doctor")
+    assert found.returncode == 1
+    assert f"failure  job folders: {named}" in found.stdout
+    assert "To restore the permissions: gpudeck doctor --repair" in found.stdout
+    repaired = gpudeck("doctor", "--repair").stdout
+    assert f"warning  job folders: permissions were restored: {named}" in repaired
+    assert "ok       job folders: all can be read" in gpudeck("doctor").stdout

@@ -17,6 +17,7 @@ import msgspec
 from app import __version__
 from app.cli.connection import daemon_status, wait_for_reading
 from app.cli.output import print_result
+from app.cli.system import job_folders
 from assistant.library.describe import describe
 from scheduler.background.instance import hold_lock
 from scheduler.client import Client
@@ -55,6 +56,7 @@ def run(args: Namespace) -> int:
         "state folder": _check_home,
         "disk": _check_disk,
         "settings": _check_settings,
+        "job folders": _repair_folders if args.repair else _check_folders,
         "store": _repair_store if args.repair else _check_store,
         "window libraries": _check_window,
         "daemon": _check_daemon,
@@ -109,6 +111,29 @@ def _check_settings() -> str:
     if model.problem:
         raise UserError(f"the assistant's model cannot be used: {model.problem}")
     return f"valid; the assistant's model is {model.name} ({model.path})"
+
+
+def _check_folders() -> str:
+    found = job_folders.problems()
+    if not found:
+        return "all can be read"
+    text = f"{job_folders.described(found)}. The jobs concerned wait for their folders. "
+    if all(problem.permissions for problem in found):
+        raise UserError(f"{text}To restore the permissions: gpudeck doctor --repair")
+    raise UserError(f"{text}Check the disk, and whether the folders belong to you")
+
+
+def _repair_folders() -> str:
+    """Restore the permissions of folders that their jobs, or their owner, closed."""
+    found = job_folders.problems()
+    if not found:
+        return "all can be read"
+    if left := job_folders.restore(found):
+        raise UserError(
+            f"{job_folders.described(left)}. The permissions cannot be restored: check the disk, "
+            "and whether the folders belong to you"
+        )
+    raise _CheckWarning(f"permissions were restored: {job_folders.described(found)} until now")
 
 
 def _check_store() -> str:

@@ -1,0 +1,60 @@
+"""Run a few schedules of `make file-faults`, and check that its judge finds what is wrong."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+
+import pytest
+
+from scheduler.protocol.jobs import Done, Failed, Job, Lost, Spec, State
+from tests.integration.torture.file_faults import (
+    COMMANDS,
+    Schedule,
+    build,
+    campaign,
+    draw_schedules,
+    verdict,
+)
+
+SEED, SCHEDULES = 7, 15
+DAEMON = Schedule("daemon", 1, errno.EIO, lasting=False, kill=False)
+RUNNER = Schedule("runner", 1, errno.EIO, lasting=False, kill=False)
+DONE, FAILED, LOST = Done(1.0, 2.0), Failed(1.0, 2.0, "no folder"), Lost(1.0, 2.0, "no record")
+
+
+@pytest.fixture
+def library(tmp_path: Path) -> Path:
+    found = build(tmp_path)
+    if found is None:
+        pytest.skip("NO FAULTS WERE INJECTED: a C compiler is needed to build their library")
+    return found
+
+
+def test_failing_accesses_to_one_folder_stop_no_other_job(tmp_path: Path, library: Path) -> None:
+    report = campaign(tmp_path / "faults", library, draw_schedules(SEED, SCHEDULES))
+    assert report.violations == []
+    assert report.jobs >= len(COMMANDS) * SCHEDULES
+    assert report.injected.total() >= SCHEDULES - 3, f"too few faults struck: {report.injected}"
+
+
+@pytest.mark.parametrize(
+    ("state", "begun", "fault", "sound"),
+    [
+        (DONE, 1, None, True),
+        (DONE, 1, RUNNER, True),
+        (DONE, 0, RUNNER, False),
+        (DONE, 2, RUNNER, False),
+        (FAILED, 0, None, False),
+        (FAILED, 0, DAEMON, True),
+        (FAILED, 1, DAEMON, False),
+        (LOST, 1, DAEMON, False),
+        (LOST, 1, RUNNER, True),
+        (LOST, 1, None, False),
+    ],
+)
+def test_the_judge_excuses_only_what_the_fault_explains(
+    state: State, begun: int, fault: Schedule | None, sound: bool
+) -> None:
+    job = Job(1, Spec(("true",), "plain", "/"), 0.0, state)
+    assert (verdict(job, "plain", begun, fault) is None) == sound
