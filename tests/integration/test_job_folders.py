@@ -26,11 +26,16 @@ WITHOUT_PRIVILEGES = (
 CLOSE = 'chmod 0 "$GPUDECK_ARTEFACTS/.."'
 
 
+def python(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run Python as a user without privileges."""
+    prefix = WITHOUT_PRIVILEGES if os.getuid() == 0 else ()
+    command = [*prefix, sys.executable, "-P", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
 def gpudeck(*arguments: str) -> subprocess.CompletedProcess[str]:
     """Run a command, which may start the daemon, as a user without privileges."""
-    prefix = WITHOUT_PRIVILEGES if os.getuid() == 0 else ()
-    command = [*prefix, sys.executable, "-P", "-m", "app", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+    return python("-m", "app", *arguments)
 
 
 def start() -> None:
@@ -139,6 +144,7 @@ def test_a_folder_that_was_opened_to_others_fails_the_next_attempt_once(
     serves_others(deck)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", ["jobs", "jobs/1"])
 def test_doctor_names_a_folder_that_cannot_be_read_and_restores_its_permissions(
     deck: Client, place: str
@@ -154,3 +160,20 @@ def test_doctor_names_a_folder_that_cannot_be_read_and_restores_its_permissions(
     repaired = gpudeck("doctor", "--repair").stdout
     assert f"warning  job folders: permissions were restored: {named}" in repaired
     assert "ok       job folders: all can be read" in gpudeck("doctor").stdout
+
+
+def test_folders_that_cannot_be_read_are_found_and_opened_again(home: Path) -> None:
+    for number in (1, 2, 3):
+        paths.ensure(paths.job_folder(number) / "artefacts")
+    code = (
+        "from app.cli.system import job_folders as f; found = f.problems(); "
+        "print(f.described(found)); print(f.restore(found), f.problems())"
+    )
+    assert python("-c", code).stdout == "\n[] []\n"
+    paths.job_folder(2).chmod(0)
+    named = f"{paths.job_folder(2)} cannot be read: Permission denied"
+    assert python("-c", code).stdout == f"{named}\n[] []\n"
+    paths.job_folder(3).chmod(0)
+    (home / "jobs").chmod(0)
+    named = f"{home / 'jobs'} cannot be read: Permission denied"
+    assert python("-c", code).stdout == f"{named}\n[] []\n"

@@ -45,7 +45,8 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--repair",
         action="store_true",
-        help="replace a damaged store by a new one with everything that can be saved",
+        help="replace a damaged store by a new one with everything that can be saved, and restore "
+        "permissions of job folders",
     )
 
 
