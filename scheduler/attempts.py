@@ -81,6 +81,14 @@ class Ending(NamedTuple):
     """Why there is a Result that can never be read; empty where there is none."""
 
 
+class GpuTaken(UserError):
+    """Signal that another user's queue took a GPU in the moment a job was to start there."""
+
+    def __init__(self, device: str) -> None:
+        super().__init__("a GPU that the job was to start on was taken by another user's queue")
+        self.device = device
+
+
 class FolderError(UserError):
     """The job's own folder cannot be used, so that another try would fail, too."""
 
@@ -102,6 +110,7 @@ class Executor:
         Raises:
             FolderError: the job's folder is in the way.
             FolderUnusable: the job's folder cannot be used now.
+            GpuTaken: another user's queue holds one of the devices since a moment ago.
             UserError: the attempt cannot be made now. Nothing is left of it.
         """
         raise NotImplementedError

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import TypeVar
 
 import pytest
@@ -32,8 +33,10 @@ def eventually(condition: Callable[[], T], timeout: float = 20.0) -> T:
 @contextmanager
 def state_folder(folder: Path) -> Iterator[Path]:
     """Set GPUDECK_HOME to `folder`, and end every process that used it at the end."""
-    with pytest.MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch, NamedTemporaryFile() as locks:
         patch.setenv("GPUDECK_HOME", str(folder))
+        # recorded GPUs have the same UUID in all tests, which run at once
+        patch.setenv("GPUDECK_GPU_LOCKS", locks.name)
         try:
             yield folder
         finally:

@@ -8,6 +8,7 @@ One daemon runs for each user. It starts on demand, outlives the window, and alo
 from __future__ import annotations
 
 import asyncio
+import math
 import signal
 import socket
 import time
@@ -20,6 +21,7 @@ from scheduler.background.instance import report_ready
 from scheduler.devices.probe import Hello, Readings
 from scheduler.devices.supervisor import Supervisor
 from scheduler.executors.clusters import Clusters
+from scheduler.executors.gpu_locks import GpuLocks, held_by_others
 from scheduler.executors.local import Local
 from scheduler.executors.registry import ExecutorRegistry
 from scheduler.lease.service import LeaseService
@@ -94,7 +96,11 @@ class Daemon:
         # the queue is made below
         self.runners = RunnerWatch(lambda jobs: self.queue.reap(jobs), notices, self._step)  # noqa: PLW0108
         self._clusters = Clusters(self, self._settings.clusters, self._log_limit)
-        self._local = Local(self.runners.watch, self._log_limit)
+        self._local = Local(self.runners.watch, self._log_limit, self._gpu_memory)
+        self._gpu_locks: GpuLocks | None = None
+        """The locks of others are read through this; None until they are."""
+        self._held_by_others: Mapping[str, float] = {}
+        """Bytes of GPUs that queues of other users hold, as they were read last."""
         executors = ExecutorRegistry(self._local, self._clusters)
         self.queue = Queue(store, executors, self._job_ended, self._lease_service.evict)
         self.polling = PollingController(
@@ -152,6 +158,7 @@ class Daemon:
     def add_readings(self, message: Readings) -> None:
         """Take new readings of all devices."""
         running = self.queue.running
+        self._read_gpu_locks()
         interval = 1 / min(self._settings.telemetry_hz, CALM_HZ)
         self.recorder.add(self.monitor.add(message.readings, running), interval)
         self.queue.add_readings(message.readings)
@@ -215,6 +222,7 @@ class Daemon:
             if "recover" in self._notices and time.monotonic() >= self._recover_at:
                 self._recover()
             self._lease_service.review(self._latest, self._settings)
+            self._follow_gpu_locks()
             if "queue" in self._notices or self.queue.retry_is_ready(time.time()):
                 self._step()
 
@@ -266,6 +274,30 @@ class Daemon:
     def start_soon(self) -> None:
         """Start what can start, once this turn of the loop is over."""
         self._start.set()
+
+    def _gpu_memory(self, device: str) -> float | None:
+        """Return the bytes of a GPU that all users share; None for any other device."""
+        if not any(d.id == device and d.kind == "nvidia" for d in self.monitor.devices):
+            return None
+        found = self._latest.get(device)
+        return math.inf if found is None else found.values.get("mem_total", math.inf)
+
+    def _read_gpu_locks(self) -> Mapping[str, float]:
+        """Return the bytes of GPUs that queues of other users hold, as they are now."""
+        gpus = [d.id for d in self.monitor.devices if d.kind == "nvidia"]
+        self._held_by_others = {}
+        if gpus:
+            with self._notices.catch("gpu locks"):
+                self._gpu_locks = self._gpu_locks or GpuLocks.open()
+                self._held_by_others = held_by_others(self._gpu_locks, gpus, self.queue.running)
+        self.monitor.held_by_others = frozenset(self._held_by_others)
+        return self._held_by_others
+
+    def _follow_gpu_locks(self) -> None:
+        """Start what can start where another queue released a GPU; readings may be rare."""
+        before = self._held_by_others
+        if before and self.queue.waits_for_devices and self._read_gpu_locks() != before:
+            self._step()
 
     def _log_limit(self) -> int:
         return self._settings.log_bytes
@@ -325,6 +357,7 @@ class Daemon:
             {d.id: device_use(self._latest.get(d.id), running, ignored) for d in watched},
             frozenset(d.id for d in devices if d.mig or drained & {d.id, str(d.index)}),
             frozenset(() if leased is None else (leased,)),
+            self._read_gpu_locks(),
         )
 
     def snapshot(self) -> Snapshot:

@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence, Set
 from pathlib import Path
+from typing import NamedTuple
 
 from scheduler.attempts import (
     RESULT_FILE,
@@ -35,6 +36,7 @@ from scheduler.executors.attempt_folder import (
     exit_record,
     next_folder,
 )
+from scheduler.executors.gpu_locks import GpuLocks
 from scheduler.executors.launch import identity, launch_request
 from scheduler.protocol import paths
 from scheduler.protocol.devices import Device
@@ -47,11 +49,28 @@ MAX_SCANS = 20
 """A process stuck in the kernel stays visible after its SIGKILL: then it is not waited for."""
 
 
+class GatedRunner(NamedTuple):
+    """A runner that waits at its gate, and what locks the GPUs of its job."""
+
+    process: subprocess.Popen[bytes]
+    locks: GpuLocks | None
+    """Our copy of a description that the runner keeps open until it ends; its command gets none.
+    None where GPUs cannot be locked, which the daemon shows as a notice."""
+
+    @property
+    def ended(self) -> bool:
+        """Return whether the runner has ended before it was given anything to run."""
+        return self.process.poll() is not None
+
+
 class Local(Executor):
     """Run each attempt in a runner process, which outlives the daemon."""
 
     def __init__(
-        self, watch: Callable[[int, int], None], log_limit: Callable[[], int] = lambda: 0
+        self,
+        watch: Callable[[int, int], None],
+        log_limit: Callable[[], int] = lambda: 0,
+        memory_of: Callable[[str], float | None] = lambda device: None,
     ) -> None:
         """Start nothing yet.
 
@@ -60,12 +79,14 @@ class Local(Executor):
                 must be reported; it may raise UserError.
             log_limit: returns how many bytes of its log an attempt may keep that starts now; 0
                 keeps all.
+            memory_of: returns the bytes of a GPU that is locked against other queues while a job
+                holds it; None for a device that is not.
         """
         self._watch = watch
-        self._log_limit = log_limit
-        self._spare: subprocess.Popen[bytes] | None = None
+        self._log_limit, self._memory_of = log_limit, memory_of
+        self._spare: GatedRunner | None = None
         """A runner that was started ahead: most of a start is the start of an interpreter."""
-        self._at_gate: dict[str, subprocess.Popen[bytes]] = {}
+        self._at_gate: dict[str, GatedRunner] = {}
         """Runners that wait at their gates, by attempt."""
         self._released: dict[str, subprocess.Popen[bytes]] = {}
         """Runners that passed their gates and have to be reaped, by attempt."""
@@ -76,36 +97,44 @@ class Local(Executor):
 
     def start_spare(self) -> None:
         """Have a runner ready for the next attempt, if a process can be started now."""
-        if self._spare is None or self._spare.poll() is not None:
+        self._spare = self._take_spare()
+        if self._spare is None:
             try:
                 self._spare = start_runner()
             except UserError:
-                self._spare = None  # the next attempt raises it
+                pass  # the next attempt raises it
+
+    def _take_spare(self) -> GatedRunner | None:
+        """Return the spare runner, which is ours no more; None where there is none that lives."""
+        spare, self._spare = self._spare, None
+        if spare is not None and spare.ended:
+            _discard(spare)
+            return None
+        return spare
 
     def prepare(self, job: Job, attempt: str, devices: tuple[str, ...]) -> Running:
-        next_folder(job)
-        ticket = paths.ensure(paths.attempts()) / attempt
+        boot, gated = boot_id(), self._take_spare() or start_runner()
+        pid = gated.process.pid
         try:
-            tickets.issue(ticket, job.id, job.submitted)
-        except OSError as e:
-            raise UserError(f"the ticket {ticket} cannot be written: {e.strerror}") from e
-        boot, process, self._spare = boot_id(), self._spare, None
-        try:
-            if process is None or process.poll() is not None:
-                process = start_runner()
-        except UserError:
-            self.forget(attempt)
-            raise
-        try:
-            if not (started := start_time(process.pid)):
+            self._lock(gated, job, devices)
+            next_folder(job)
+            _issue_ticket(job, attempt)
+            if not (started := start_time(pid)):
                 raise UserError("the runner ended at once")
-            self._watch(job.id, process.pid)
+            self._watch(job.id, pid)
         except UserError:
-            _discard(process)
+            _discard(gated)
             self.forget(attempt)
             raise
-        self._at_gate[attempt] = process
-        return Running(attempt, devices, time.time(), process.pid, started, boot)
+        self._at_gate[attempt] = gated
+        return Running(attempt, devices, time.time(), pid, started, boot)
+
+    def _lock(self, gated: GatedRunner, job: Job, devices: tuple[str, ...]) -> None:
+        """Lock the job's GPUs for as long as its runner lives. Raises GpuTaken, UserError."""
+        memory = {device: self._memory_of(device) for device in devices}
+        totals = {device: size for device, size in memory.items() if size is not None}
+        if gated.locks is not None and totals:
+            gated.locks.claim(job.spec.memory, totals)
 
     def abandon(self, running: Running) -> None:
         _discard(self._at_gate.pop(running.attempt))
@@ -113,7 +142,10 @@ class Local(Executor):
     def release(
         self, job: Job, running: Running, env: dict[str, str], devices: Sequence[Device]
     ) -> None:
-        process = self._released[running.attempt] = self._at_gate.pop(running.attempt)
+        process, locks = self._at_gate.pop(running.attempt)
+        self._released[running.attempt] = process
+        if locks is not None:
+            locks.close()  # from here on the runner alone holds them
         folder = paths.job_folder(job.id)
         whole = _environment(job, running, env, devices, folder)
         launch = launch_request(
@@ -212,10 +244,23 @@ class Local(Executor):
         return self._begun.get((job.id, job.submitted), ())
 
 
-def start_runner() -> subprocess.Popen[bytes]:
+def _issue_ticket(job: Job, attempt: str) -> None:
+    """Write the ticket by which the attempt may begin. Raises UserError."""
+    ticket = paths.ensure(paths.attempts()) / attempt
+    try:
+        tickets.issue(ticket, job.id, job.submitted)
+    except OSError as e:
+        raise UserError(f"the ticket {ticket} cannot be written: {e.strerror}") from e
+
+
+def start_runner() -> GatedRunner:
     """Return a runner at its gate. Raises UserError where no process can be started now."""
     # some Pythons find their own shared library only through this
     env = {name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ}
+    try:
+        locks: GpuLocks | None = GpuLocks.open()
+    except UserError:
+        locks = None  # the daemon's own one shows it as a notice
     try:
         process = subprocess.Popen(
             [sys.executable, "-P", "-S", "-E", str(Path(__file__).with_name("runner.py"))],
@@ -225,21 +270,27 @@ def start_runner() -> subprocess.Popen[bytes]:
             start_new_session=True,
             cwd="/",
             env=env,
+            pass_fds=() if locks is None else (locks.fd,),
         )
     except OSError as e:
+        if locks is not None:
+            locks.close()
         raise UserError(f"no process can be started: {e.strerror}") from e
     restore_limit(
         process.pid
     )  # also works on a zombie; a runner that ended at once is noticed later
-    return process
+    return GatedRunner(process, locks)
 
 
-def _discard(process: subprocess.Popen[bytes]) -> None:
+def _discard(gated: GatedRunner) -> None:
     """End a runner at its gate. A stopped one would not see the gate close, so it is killed."""
+    process, locks = gated
     assert process.stdin is not None
     process.kill()
     process.stdin.close()
     process.wait()
+    if locks is not None:
+        locks.close()
 
 
 def _environment(

@@ -10,6 +10,10 @@ into a file, synced and renamed into place: that file, not the daemon's memory, 
 Before the command starts, it is on disk that the attempt began (see `tickets`). A runner that
 cannot write that starts nothing.
 
+It inherits an open file on which the daemon locks the job's GPUs (see `gpu_locks`), and holds it
+until it ends itself. The command does not inherit it: an orphan that hides from us must not keep a
+GPU from everybody. What it still uses of a GPU is seen by the driver's list of processes.
+
     python scheduler/executors/runner.py
 """
 

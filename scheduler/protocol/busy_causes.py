@@ -13,6 +13,10 @@ class HeldByJobs(msgspec.Struct, frozen=True, tag="held by jobs"):
     jobs: tuple[int, ...]
 
 
+class HeldByOthers(msgspec.Struct, frozen=True, tag="held by others"):
+    """Describe a device that the queue of another user holds, or a part of it."""
+
+
 class JobWaits(msgspec.Struct, frozen=True, tag="job waits"):
     """Name the job that waits for a GPU."""
 
@@ -70,6 +74,7 @@ class Settling(msgspec.Struct, frozen=True, tag="settling"):
 
 BusyCause = (
     HeldByJobs
+    | HeldByOthers
     | JobWaits
     | QuietHours
     | NoReading
@@ -88,6 +93,8 @@ def explain(cause: BusyCause) -> str:
     match cause:
         case HeldByJobs(jobs):
             return f"{numbered(jobs)} run{'s' if len(jobs) == 1 else ''}"
+        case HeldByOthers():
+            return "another user's queue holds it"
         case JobWaits(job):
             return f"job {job} waits"
         case QuietHours(hours):

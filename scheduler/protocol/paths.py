@@ -117,6 +117,11 @@ def report_writer_log() -> Path:
     return home() / "report_writer.log"
 
 
+def gpu_locks() -> Path:
+    """Return the file whose ranges the queues of all users lock; see `executors.gpu_locks`."""
+    return Path(os.environ.get("GPUDECK_GPU_LOCKS") or "/dev/full")
+
+
 def job_folder(job_id: int) -> Path:
     """Return the folder of a job's log, result and artefacts."""
     return home() / "jobs" / str(job_id)

@@ -97,6 +97,12 @@ class FolderUnreadable(_Value, frozen=True):
     problem: str
 
 
+class JustTaken(_Value, frozen=True):
+    """Another user's queue took the device in the moment the job was to start there."""
+
+    device: str
+
+
 class GroupPaused(_Value, frozen=True):
     """The user paused the job's group."""
 
@@ -224,6 +230,23 @@ class UsedBy(_Value, frozen=True):
     """How many more there are."""
 
 
+class HeldByOthers(_Value, frozen=True):
+    """The queue of another user holds the device."""
+
+    device: str
+    reserved: float = 0.0
+    """Bytes that it holds, where it shares the device; 0 for the whole device."""
+
+
+class MemoryHeldByOthers(_Value, frozen=True):
+    """The queue of another user holds so much of the device that too little is free."""
+
+    device: str
+    free: float
+    reserved: float
+    """Bytes that it holds."""
+
+
 class NoReading(_Value, frozen=True):
     """The device has no current reading, so that nobody knows who uses it."""
 
@@ -248,7 +271,10 @@ class MemoryFree(_Value, frozen=True):
     """The process that uses the memory which is missing, where no job does."""
 
 
-Blocker = Drained | HeldBy | SharedBy | UsedBy | NoReading | MemoryUnknown | MemoryFree
+Blocker = (
+    Drained | HeldBy | SharedBy | UsedBy | HeldByOthers | MemoryHeldByOthers | NoReading
+    | MemoryUnknown | MemoryFree
+)  # fmt: skip
 
 
 class NoRoom(_Value, frozen=True):
@@ -267,10 +293,9 @@ Unsatisfiable = TooFewGpus | TooFewOfType | TooLittleMemory | AllDrained
 
 WaitReason = (
     NotConsidered | StartsNow | QueuePaused | Held | EnvironmentMissing | AfterJobs
-    | DependencyFailed | RetryLater | StartFailed | FolderUnreadable | GroupPaused | GroupFull
-    | NoProcessor
-    | ClusterUnavailable | ClusterMissing | ClusterFull | Behind | NoDevices | ReplayShown
-    | OtherDevices | Unsatisfiable | NoRoom
+    | DependencyFailed | RetryLater | StartFailed | FolderUnreadable | JustTaken | GroupPaused
+    | GroupFull | NoProcessor | ClusterUnavailable | ClusterMissing | ClusterFull | Behind
+    | NoDevices | ReplayShown | OtherDevices | Unsatisfiable | NoRoom
 )  # fmt: skip
 
 Standalone = StartsNow | Held | EnvironmentMissing | AfterJobs
@@ -313,6 +338,8 @@ def render(reason: WaitReason, now: float) -> str:  # noqa: PLR0912 - one line a
             return problem
         case FolderUnreadable(since, problem):
             return f"its folder has been unreadable since {clock(since, now)}: {problem}"
+        case JustTaken(device):
+            return f"{device} was just taken by another user's queue; it is tried again soon"
         case GroupPaused(group):
             return f"group {group} is paused"
         case GroupFull(group, running):
@@ -370,6 +397,13 @@ def _blocker(blocker: Blocker, now: float) -> str:
             return f"{device} is shared by {numbered(jobs)}"
         case UsedBy(device):
             return f"{device} is used by {_process(blocker)}"
+        case HeldByOthers(device, reserved):
+            part = f"{amount(reserved)} of {device} are" if reserved else f"{device} is"
+            return f"{part} held by another user's queue"
+        case MemoryHeldByOthers(device, free, reserved):
+            return (
+                f"{device} has {amount(free)} free; another user's queue holds {amount(reserved)}"
+            )
         case NoReading(device):
             return f"{device} has no current reading"
         case MemoryUnknown(device):

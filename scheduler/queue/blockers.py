@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 from scheduler.protocol import wait_reasons as w
@@ -60,6 +61,9 @@ def _exclusive(slot: Slot, ends: Ends) -> w.Blocker | None:
         return w.HeldBy(name, holder.id, holder.spec.name, ends.get(holder.id))
     if slot.holders:
         return w.SharedBy(name, tuple(job.id for job in slot.holders))
+    if slot.held_by_others:
+        part = slot.held_by_others if slot.held_by_others < math.inf else 0.0
+        return w.HeldByOthers(name, part)
     if slot.others:
         return _used_by(slot)
     return w.NoReading(name) if slot.unread else None
@@ -78,6 +82,8 @@ def _memory(spec: Spec, slot: Slot, ends: Ends) -> w.Blocker:
         return w.MemoryFree(name, slot.free)
     if (last := _frees_enough(spec, slot, slot.free, ends)) is not None:
         return w.MemoryFree(name, slot.free, last.id, ends.get(last.id))
+    if slot.held_by_others:
+        return w.MemoryHeldByOthers(name, slot.free, slot.held_by_others)
     return w.MemoryFree(name, slot.free, user=_used_by(slot) if slot.others else None)
 
 

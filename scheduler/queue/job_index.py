@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from scheduler.protocol.errors import NotFound
 from scheduler.protocol.jobs import Event, Job, Queued, Running, Starting, listed, over
-from scheduler.protocol.wait_reasons import End, FolderUnreadable, StartFailed
+from scheduler.protocol.wait_reasons import End, FolderUnreadable, WaitReason
 from scheduler.queue.dependencies import Dependents
 from scheduler.queue.lanes import Lanes
 from scheduler.queue.transitions import Change
@@ -42,7 +42,7 @@ class JobIndex:
         """Jobs for devices of a kind that was not known when they were submitted."""
         self.delayed: set[int] = set()
         """Jobs that failed and wait a while before their next attempt."""
-        self.not_started: dict[int, tuple[float, StartFailed | FolderUnreadable]] = {}
+        self.not_started: dict[int, tuple[float, WaitReason]] = {}
         """Jobs that could not be started: when to try again (monotonic seconds), and why."""
         self.unknown: dict[int, FolderUnreadable] = {}
         """Jobs that wait, and may have run, as their folders cannot be read: none is started."""
@@ -102,9 +102,9 @@ class JobIndex:
         """Return the running jobs without those whose processes are known to have ended."""
         return [job for job in self.running.values() if not over(job)]
 
-    def delay_start(self, job_id: int, problem: str, tries: int = 0) -> None:
+    def delay_start(self, job_id: int, reason: WaitReason, tries: int = 0) -> None:
         """Try the job again later, as it could not be started now: the later, the more tries."""
-        self.not_started[job_id] = (time.monotonic() + RETRY_S * 2**tries, StartFailed(problem))
+        self.not_started[job_id] = (time.monotonic() + RETRY_S * 2**tries, reason)
 
     def delay_folder(self, job_id: int, problem: str) -> None:
         """Try the job again later, as its folder could not be used now."""

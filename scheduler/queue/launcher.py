@@ -6,10 +6,12 @@ import secrets
 import time
 from collections.abc import Callable, Sequence
 
-from scheduler.attempts import Executors, FolderError, FolderUnusable, running
+from scheduler.attempts import Executors, FolderError, FolderUnusable, GpuTaken, running
 from scheduler.protocol.devices import Device
 from scheduler.protocol.errors import UserError
 from scheduler.protocol.jobs import Job, Queued, Starting
+from scheduler.protocol.snapshot import label
+from scheduler.protocol.wait_reasons import JustTaken, StartFailed
 from scheduler.queue.job_index import JobIndex
 from scheduler.queue.placement import Availability
 from scheduler.queue.planner import Planner
@@ -74,8 +76,11 @@ class Launcher:
                 vacated |= start.job.id not in self._index.running
             except FolderUnusable as e:
                 self._index.delay_folder(start.job.id, str(e))
+            except GpuTaken as e:
+                names = (label(device) for device in devices if device.id == e.device)
+                self._index.delay_start(start.job.id, JustTaken(next(names, e.device)))
             except UserError as e:
-                self._index.delay_start(start.job.id, str(e))
+                self._index.delay_start(start.job.id, StartFailed(str(e)))
         return vacated
 
     def _start(self, start: Start, devices: Sequence[Device], availability: Availability) -> None:

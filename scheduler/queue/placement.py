@@ -8,6 +8,7 @@ does not report how much a job allocated, all that it reserved is subtracted.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -42,6 +43,8 @@ class Availability(NamedTuple):
     """Ids of devices that accept no new jobs."""
     leased: frozenset[str] = _NOTHING
     """Ids of devices that the assistant has, or has not quite left yet."""
+    held_by_others: Mapping[str, float] = {}
+    """Bytes of devices that queues of other users hold; infinity for a whole device."""
 
 
 def device_use(
@@ -79,7 +82,12 @@ class Slot:
     """Keep what is left of one device while a pass over the queue places jobs."""
 
     def __init__(
-        self, device: Device, holders: Sequence[Job], use: DeviceUse | None, drained: bool
+        self,
+        device: Device,
+        holders: Sequence[Job],
+        use: DeviceUse | None,
+        drained: bool,
+        held_by_others: float = 0.0,
     ) -> None:
         self.device, self.holders, self.drained = device, list(holders), drained
         self.total = use.total if use is not None else None
@@ -89,13 +97,18 @@ class Slot:
         """The job that waits for this device: those after it get only what it leaves."""
         self.reserved = 0.0
         """Bytes that this job waits for, where others may have the rest."""
-        self.exclusive = any(not job.spec.memory for job in holders)
+        self.held_by_others = held_by_others
+        """Bytes that queues of other users hold; infinity for the whole device."""
+        self.exclusive = held_by_others == math.inf or any(not j.spec.memory for j in holders)
         """True where a job has the device to itself."""
         self.free: float | None = None
         """Bytes that a further job can reserve; None where that is unknown."""
         if use is not None and use.free is not None:
             missing = (job.spec.memory - use.used.get(job.id, 0.0) for job in holders)
             self.free = use.free - sum(max(unallocated, 0.0) for unallocated in missing)
+            # what processes of others have allocated is taken to be a part of what they reserved
+            allocated = sum(process.memory or 0.0 for process in use.others)
+            self.free -= max(held_by_others - allocated, 0.0)
 
     def suits(self, spec: Spec) -> bool:
         """Return whether the job could run here if nobody else used the device."""
@@ -108,7 +121,7 @@ class Slot:
             return False
         if not spec.memory:
             reserved = respect_reservations and self.reserved_for
-            return not (self.holders or self.others or reserved)
+            return not (self.holders or self.others or self.held_by_others or reserved)
         reserved_bytes = self.reserved if respect_reservations else 0.0
         return self.free is not None and spec.memory <= self.free - reserved_bytes
 
@@ -136,7 +149,13 @@ def make_slots(
             holders.setdefault(device, []).append(job)
     uses, drained = availability.uses, availability.drained
     return [
-        Slot(d, holders.get(d.id, ()), uses.get(d.id), d.id in drained)
+        Slot(
+            d,
+            holders.get(d.id, ()),
+            uses.get(d.id),
+            d.id in drained,
+            availability.held_by_others.get(d.id, 0.0),
+        )
         for d in devices
         if d.kind != "replay"
     ]
@@ -165,7 +184,10 @@ def reserve(job: Job, slots: Sequence[Slot]) -> None:
     suiting = [slot for slot in slots if slot.reserved_for is None and slot.suits(job.spec)]
     suiting.sort(
         key=lambda s: (
-            not s.has_room(job.spec), bool(s.others) or s.unread, s.exclusive, s.device.index
+            not s.has_room(job.spec),
+            bool(s.others or s.held_by_others) or s.unread,
+            s.exclusive,
+            s.device.index,
         )
     )  # fmt: skip
     for slot in suiting[: job.spec.gpus]:

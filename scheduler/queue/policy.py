@@ -176,7 +176,10 @@ class _Room:
         left = [slot for slot in self._slots if not (slot.exclusive or slot.unread)]
         free = (slot.free - slot.reserved for slot in left if slot.free is not None)
         self._most = max(free, default=-1.0)
-        self._empty = sum(not (slot.holders or slot.others or slot.reserved_for) for slot in left)
+        self._empty = sum(
+            not (slot.holders or slot.others or slot.held_by_others or slot.reserved_for)
+            for slot in left
+        )
 
     def place(self, job: Job) -> tuple[str, ...] | w.WaitReason | None:
         """Place the job, or reserve devices for it; None where there is no room."""

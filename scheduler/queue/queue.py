@@ -23,7 +23,7 @@ from scheduler.protocol.jobs import (
     Spec,
 )
 from scheduler.protocol.units import numbered
-from scheduler.protocol.wait_reasons import StartFailed, render
+from scheduler.protocol.wait_reasons import FolderUnreadable, StartFailed, render
 from scheduler.queue.cancellation import Canceller
 from scheduler.queue.job_index import JobIndex
 from scheduler.queue.launcher import Launcher
@@ -208,9 +208,11 @@ class Queue:
         while self._launcher.start_planned(devices, availability):
             self._canceller.cancel_unable()
             self.plan(devices, availability)
-        for number, (_, problem) in self._index.not_started.items():
-            text = render(problem, time.time())
-            raise UserError(text if isinstance(problem, StartFailed) else f"job {number}: {text}")
+        for number, (_, reason) in self._index.not_started.items():
+            if isinstance(reason, StartFailed):
+                raise UserError(reason.problem)
+            if isinstance(reason, FolderUnreadable):
+                raise UserError(f"job {number}: {render(reason, time.time())}")
 
     @property
     def unfinished(self) -> bool:

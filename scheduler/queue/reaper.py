@@ -23,6 +23,7 @@ from scheduler.attempts import (
     running,
 )
 from scheduler.protocol.jobs import NO_RESULT, Ended, Failed, Job, Running, over
+from scheduler.protocol.wait_reasons import StartFailed
 from scheduler.queue import transitions
 from scheduler.queue.job_index import JobIndex
 from scheduler.queue.launcher import Launcher
@@ -93,7 +94,7 @@ class Reaper:
         if isinstance(outcome, Unreadable) and not state.stopping:
             return self.unreadable(job, outcome.why)
         if isinstance(outcome, NeverRan) and not state.stopping:
-            self._index.delay_start(job.id, outcome.why, state.unbegun)
+            self._index.delay_start(job.id, StartFailed(outcome.why), state.unbegun)
             return transitions.queued_again(job, outcome, now())
         if isinstance(outcome, Exit):
             return self.conclude(job, self.end_state(job, outcome, ending.result), ending)

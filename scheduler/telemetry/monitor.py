@@ -14,6 +14,7 @@ import msgspec
 from scheduler.protocol.busy_causes import (
     BusyCause,
     HeldByJobs,
+    HeldByOthers,
     JobWaits,
     NotResponding,
     QuietHours,
@@ -68,6 +69,8 @@ class Monitor:
         self._current: frozenset[str] = frozenset()
         """The devices of the newest readings; empty while the probe does not answer."""
         self._evictions: dict[str, list[float]] = {}
+        self.held_by_others: frozenset[str] = frozenset()
+        """Ids of the devices of which queues of other users hold a part, or all."""
 
     def set_devices(self, devices: tuple[Device, ...]) -> None:
         """Take in what the probe found. A GPU that no longer answers keeps its name."""
@@ -122,7 +125,7 @@ class Monitor:
             _sample(reading) if reading is not None and current else None,
             self._policy(found, settings, now),
             now,
-            _quiet_hours(found, settings, now),
+            self._held_by_others(found) or _quiet_hours(found, settings, now),
             _max_age(settings),
         )
 
@@ -149,7 +152,8 @@ class Monitor:
             policy = self._policy(device, settings, now)
             oldest = now - policy.dwell_s - 2 * max_age
             samples = _since(self._samples.get(device.id, ()), oldest)
-            barred: BusyCause | None = _quiet_hours(device, settings, now)
+            barred: BusyCause | None
+            barred = self._held_by_others(device) or _quiet_hours(device, settings, now)
             if waiting is not None:
                 barred = JobWaits(waiting.id)
             if mine:
@@ -161,6 +165,9 @@ class Monitor:
             reading = self._latest.get(device.id) if current else None
             states.append(DeviceState(device, reading, use, mine, device.id == leased))
         return tuple(states)
+
+    def _held_by_others(self, device: Device) -> HeldByOthers | None:
+        return HeldByOthers() if device.id in self.held_by_others else None
 
     def _policy(self, device: Device, settings: Settings, now: float) -> IdlePolicy:
         util = settings.idle_util_percent

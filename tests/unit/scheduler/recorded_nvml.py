@@ -111,7 +111,7 @@ class RecordedNvml:
         return {
             "nvmlDeviceGetCount": lambda: self.gpus,
             "nvmlDeviceGetHandleByIndex": lambda index: index,
-            "nvmlDeviceGetUUID": lambda handle: UUID if handle == 0 else f"{UUID[:-1]}{handle}",
+            "nvmlDeviceGetUUID": lambda handle: UUID if handle == 0 else f"{UUID[:-2]}f{handle}",
             "nvmlDeviceGetClockInfo": self._clock,
             "nvmlDeviceGetFieldValues": self._field_values,
             "nvmlGpmQueryDeviceSupport": Answer(isSupportedDevice=1),

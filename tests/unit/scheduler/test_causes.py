@@ -10,6 +10,7 @@ from scheduler.protocol.absence import NoCounters, RateUnknown, Refused, Unavail
 from scheduler.protocol.busy_causes import (
     ExclusiveProgram,
     HeldByJobs,
+    HeldByOthers,
     JobWaits,
     Loaded,
     NoReading,
@@ -27,6 +28,7 @@ from scheduler.protocol.snapshot import Busy, DeviceState, Snapshot, printable
 BUSY = [
     (HeldByJobs((3,)), "job 3 runs"),
     (HeldByJobs((3, 4)), "jobs 3 and 4 run"),
+    (HeldByOthers(), "another user's queue holds it"),
     (JobWaits(5), "job 5 waits"),
     (QuietHours("22:00-07:00"), "quiet hours, 22:00-07:00"),
     (NoReading(), "no current reading"),

@@ -157,10 +157,10 @@ def test_nothing_waits_for_the_next_check_of_the_log(tmp_path: Path) -> None:
 def test_a_log_is_kept_whole_and_noted_in_the_timeline_if_no_hole_can_be_made(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refusing() -> subprocess.Popen[bytes]:
+    def refusing() -> local.GatedRunner:
         quiet = subprocess.DEVNULL
         root = Path(__file__).parents[3]
-        return subprocess.Popen(
+        process = subprocess.Popen(
             code(REFUSES),
             stdin=subprocess.PIPE,
             stdout=quiet,
@@ -168,6 +168,7 @@ def test_a_log_is_kept_whole_and_noted_in_the_timeline_if_no_hole_can_be_made(
             start_new_session=True,
             cwd=root,
         )
+        return local.GatedRunner(process, None)
 
     monkeypatch.setattr(local, "start_runner", refusing)
     store = Store(paths.store_file())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import msgspec
 import pytest
 from hypothesis import given, settings
@@ -319,6 +321,38 @@ def test_a_gpu_divided_by_mig_runs_no_job_as_a_whole() -> None:
     )
     assert [(s.job.id, s.devices) for s in decided.starts] == [(1, ("GPU-1", "GPU-2", "GPU-3"))]
     assert "GPU 0 is divided by MIG" in decided.reasons[2]
+
+
+def test_what_another_users_queue_holds_is_not_free() -> None:
+    held = {"GPU-0": math.inf, "GPU-1": 30 * GIB}
+    availability = Availability({d.id: use(80.0) for d in GPUS[:2]}, held_by_others=held)
+    found = conditions()._replace(availability=availability)
+    decided = decide([job(1, 1)], GPUS[:2], False, 1, found)
+    assert decided.reasons == {
+        1: "needs 1 GPU; 0 free: GPU 0 is held by another user's queue, "
+        "30 GiB of GPU 1 are held by another user's queue"
+    }
+    assert [s.devices for s in decide([gib(1, 50)], GPUS[:2], False, 1, found).starts] == [
+        ("GPU-1",)
+    ]
+    assert decide([gib(1, 51)], GPUS[:2], False, 1, found).reasons == {
+        1: "needs 51 GiB on one GPU; "
+        "GPU 1 has 50 GiB free; another user's queue holds 30 GiB, "
+        "GPU 0 is held by another user's queue"
+    }
+
+
+@pytest.mark.parametrize(("allocated", "free"), [(0.0, 50), (20.0, 50), (30.0, 50), (45.0, 35)])
+def test_what_another_users_queue_reserves_and_allocates_counts_once(
+    allocated: float, free: int
+) -> None:
+    theirs = Process(4711, "python", "ada", allocated * GIB)
+    availability = Availability(
+        {"GPU-0": use(80.0 - allocated, {}, theirs)}, held_by_others={"GPU-0": 30 * GIB}
+    )
+    found = conditions()._replace(availability=availability)
+    assert decide([gib(1, free)], GPUS[:1], False, 1, found).starts
+    assert not decide([gib(1, free + 1)], GPUS[:1], False, 1, found).starts
 
 
 ALONE = "GPU 2 is held by job 2 (job2), GPU 3 is held by job 2 (job2)"

@@ -1,0 +1,278 @@
+"""Lock GPUs between queues that know nothing of each other but one file."""
+
+from __future__ import annotations
+
+import fcntl
+import math
+import os
+import signal
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scheduler.attempts import GpuTaken, log_file, running
+from scheduler.executors.gpu_locks import REGION, GpuLocks, held_by_others, region
+from scheduler.executors.local import Local
+from scheduler.protocol.errors import UserError
+from scheduler.protocol.jobs import Done, Job, Running, Spec
+from scheduler.protocol.wait_reasons import JustTaken
+from scheduler.queue import job_index
+from scheduler.store import Store
+from tests.support import eventually, lives
+from tests.unit.scheduler.own_queue import GPU, ended, make_queue, wait_reason
+
+A, B, C = (f"GPU-{name}" for name in "abc")
+MIB = 2**20
+TOTAL = {A: 100.0 * MIB}
+HOLD = """
+import sys, time
+from scheduler.executors.gpu_locks import GpuLocks
+locks = GpuLocks.open()
+locks.claim(int(sys.argv[1]), {name: 100 * 2**20 for name in sys.argv[2:]})
+print("locked", flush=True)
+time.sleep(600)
+"""
+
+OTHER_USER = """
+import os
+import scheduler.executors.gpu_locks
+os.setgroups([]); os.setgid(65534); os.setuid(65534)
+"""
+"""As root can read our interpreter, and another user perhaps not."""
+
+
+@pytest.fixture
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return an empty file that all queues of the test lock."""
+    found = tmp_path / "locks"
+    found.touch()
+    monkeypatch.setenv("GPUDECK_GPU_LOCKS", str(found))
+    return found
+
+
+@pytest.fixture
+def locks(file: Path) -> Iterator[GpuLocks]:
+    """Return a queue's own way to the locks."""
+    with GpuLocks.open() as made:
+        yield made
+
+
+def job(number: int, memory: int, *devices: str) -> Job:
+    state = Running("nonce", devices, 0.0, 1, 1, "boot")
+    return Job(number, Spec(("true",), "x", "/", gpus=len(devices), memory=memory), 0.0, state)
+
+
+def test_a_gpu_that_a_job_has_to_itself_is_refused_to_all_others(locks: GpuLocks) -> None:
+    other = GpuLocks.open()
+    other.claim(0, {A: 1.0, B: 1.0})
+    assert (locks.reserved(A), locks.reserved(B), locks.reserved(C)) == (math.inf, math.inf, 0)
+    for memory in (0, MIB):
+        with pytest.raises(GpuTaken) as caught:
+            locks.claim(memory, TOTAL)
+        assert caught.value.device == A
+    other.close()
+    assert locks.reserved(A) == 0
+    locks.claim(0, TOTAL)
+
+
+def test_all_gpus_are_locked_or_none(locks: GpuLocks) -> None:
+    other, third = GpuLocks.open(), GpuLocks.open()
+    other.claim(0, {B: 1.0})
+    with pytest.raises(GpuTaken):
+        locks.claim(0, {A: 1.0, B: 1.0, C: 1.0})
+    assert (third.reserved(A), third.reserved(C)) == (0, 0)
+
+
+def test_reservations_fill_the_memory_and_not_a_mib_more(locks: GpuLocks) -> None:
+    first, second, third = (GpuLocks.open() for _ in range(3))
+    first.claim(40 * MIB, TOTAL)
+    second.claim(30 * MIB, TOTAL)
+    first.close()  # leaves a gap before the second, and 30 MiB after it
+    assert locks.reserved(A) == 30 * MIB
+    with pytest.raises(GpuTaken):
+        third.claim(71 * MIB, TOTAL)
+    third.claim(70 * MIB + 5, TOTAL)  # in both gaps
+    assert locks.reserved(A) == 100 * MIB
+    for memory in (0, 1):
+        with pytest.raises(GpuTaken):
+            locks.claim(memory, TOTAL)
+
+
+def test_own_jobs_are_not_those_of_others(locks: GpuLocks) -> None:
+    mine, other = GpuLocks.open(), GpuLocks.open()
+    mine.claim(10 * MIB, TOTAL)
+    mine.claim(0, {B: 1.0})
+    other.claim(30 * MIB, TOTAL)
+    running = [job(1, 10 * MIB, A), job(2, 0, B), job(3, 5 * MIB, C)]  # 3 is older than the locks
+    assert held_by_others(locks, (A, B, C), running) == {A: 30 * MIB}
+    assert held_by_others(locks, (A, B, C), []) == {A: 40 * MIB, B: math.inf}
+
+
+@pytest.mark.parametrize("memory", [0, 20 * MIB], ids=["alone", "shared"])
+def test_a_killed_holder_releases_its_gpus(locks: GpuLocks, memory: int) -> None:
+    command = [sys.executable, "-c", HOLD, str(memory), A, B]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "locked\n"
+        held = memory or math.inf
+        assert (locks.reserved(A), locks.reserved(B)) == (held, held)
+        os.kill(holder.pid, signal.SIGKILL)
+    assert (locks.reserved(A), locks.reserved(B)) == (0, 0)
+
+
+@settings(deadline=None, max_examples=50)
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(0, 4),
+            st.one_of(st.none(), st.just(0), st.integers(1, 60)),
+            st.sets(st.sampled_from((A, B)), min_size=1),
+        ),
+        max_size=25,
+    )
+)
+def test_any_sequence_of_claims_keeps_to_the_memory(
+    tmp_path_factory: pytest.TempPathFactory,
+    steps: list[tuple[int, int | None, set[str]]],
+) -> None:
+    """Queue n claims some MiB of some GPUs, all of them (0), or releases what it has (None)."""
+    with pytest.MonkeyPatch.context() as patch:
+        file = tmp_path_factory.mktemp("locks") / "file"
+        file.touch()
+        patch.setenv("GPUDECK_GPU_LOCKS", str(file))
+        queues = [GpuLocks.open() for _ in range(5)]
+        observer = GpuLocks.open()
+        model: dict[int, tuple[int, set[str]]] = {}
+        for number, size, devices in steps:
+            if size is None or number in model:
+                queues[number].release()
+                model.pop(number, None)
+                continue
+            used = {d: [other for other, held in model.values() if d in held] for d in devices}
+            fits = all(
+                not sizes if not size else 0 not in sizes and sum(sizes) + size <= 100
+                for sizes in used.values()
+            )
+            try:
+                queues[number].claim(size * MIB, dict.fromkeys(devices, 100.0 * MIB))
+            except GpuTaken:
+                assert not fits
+            else:
+                assert fits
+                model[number] = (size, devices)
+        for device in (A, B):
+            sizes = [size for size, held in model.values() if device in held]
+            expected = math.inf if 0 in sizes else float(sum(sizes) * MIB)
+            assert observer.reserved(device) == expected
+        for opened in (*queues, observer):
+            opened.close()
+
+
+def test_a_gpu_with_countless_locks_counts_as_held_and_costs_no_time(locks: GpuLocks) -> None:
+    hostile = os.open(os.environ["GPUDECK_GPU_LOCKS"], os.O_RDWR)
+    for number in range(300):
+        flock = struct.pack("hhqqi4x", fcntl.F_RDLCK, 0, region(A) + 2 * number, 1, 0)
+        fcntl.fcntl(hostile, fcntl.F_OFD_SETLK, flock)
+    assert locks.reserved(A) == math.inf
+    assert locks.reserved(B) == 0
+    os.close(hostile)
+
+
+@pytest.mark.parametrize("kind", ["missing", "link", "pipe", "folder", "other device"])
+def test_a_file_that_cannot_hold_locks_is_refused_in_one_line(
+    file: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file.unlink()
+    match kind:
+        case "link":
+            file.symlink_to("/dev/full")
+        case "pipe":
+            os.mkfifo(file)
+        case "folder":
+            file.mkdir()
+        case "other device":
+            monkeypatch.setenv("GPUDECK_GPU_LOCKS", "/dev/null")
+    with pytest.raises(UserError, match=r"^GPUs cannot be locked against other users' queues by"):
+        GpuLocks.open()
+
+
+def test_the_place_of_a_gpu_is_the_same_in_every_version() -> None:
+    """Queues of different versions must find each other's locks."""
+    assert region("GPU-07310d02-5a07-b366-b9c8-dda734271cd2") == 2648620901813190656
+    assert REGION == 2**22
+    assert region(A) != region(B)
+    assert all(0 <= region(name) <= 2**62 - REGION for name in (A, B, C))
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="needs root to become other users")
+def test_users_exclude_each_other_by_the_file_that_every_machine_has(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("GPUDECK_GPU_LOCKS", raising=False)
+    name = f"GPU-of-this-test-{os.getpid()}"
+    with GpuLocks.open() as mine:
+        with subprocess.Popen(
+            [sys.executable, "-c", OTHER_USER + HOLD, "0", name], stdout=subprocess.PIPE, text=True
+        ) as other:
+            assert other.stdout is not None
+            assert other.stdout.readline() == "locked\n"
+            assert mine.reserved(name) == math.inf
+            with pytest.raises(GpuTaken):
+                mine.claim(0, {name: 1.0})
+            other.kill()
+        mine.claim(0, {name: 1.0})
+        refused = subprocess.run(
+            [sys.executable, "-c", OTHER_USER + HOLD, str(MIB), name],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert "GpuTaken" in refused.stderr
+
+
+def test_a_gpu_that_another_queue_takes_at_the_last_moment_costs_the_job_nothing(
+    file: Path, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job_index, "RETRY_S", 0.05)
+    queue = make_queue(store, local=Local(lambda job, runner: None, memory_of=lambda d: 2.0**36))
+    other = GpuLocks.open()
+    other.claim(0, {GPU.id: 1.0})
+    (job,) = queue.submit([Spec(("true",), "x", "/", gpus=1)], [GPU])
+    for _ in range(3):
+        queue.step([GPU])  # no plan here knows of the other queue
+        assert wait_reason(queue, job.id) == JustTaken("GPU 0")
+        time.sleep(0.06)
+    assert [event.what for event in queue.queries.timeline(job.id)] == ["submitted"]
+    assert queue.get(job.id).tries == 0
+    assert all(child.status() == "zombie" for child in psutil.Process().children())
+    other.close()
+    eventually(lambda: queue.step([GPU]) or queue.get(job.id).status != "queued")
+    with GpuLocks.open() as observer:
+        eventually(lambda: ended(queue, job.id))
+        assert isinstance(queue.get(job.id).state, Done)
+        assert observer.reserved(GPU.id) == 0
+
+
+def test_the_runner_holds_the_gpu_and_the_command_does_not(file: Path, store: Store) -> None:
+    queue = make_queue(store, local=Local(lambda job, runner: None, memory_of=lambda d: 2.0**36))
+    script = "setsid sleep 600 & echo $!; exec sleep 600"
+    (job,) = queue.submit([Spec(("sh", "-c", script), "x", "/", gpus=1)], [GPU])
+    queue.step([GPU])
+    state = running(queue.get(job.id))
+    with GpuLocks.open() as observer:
+        assert observer.reserved(GPU.id) == math.inf
+        log = log_file(queue.get(job.id))
+        orphan = int(eventually(lambda: log.exists() and log.read_text()))
+        os.kill(state.runner, signal.SIGKILL)
+        eventually(lambda: observer.reserved(GPU.id) == 0)
+        assert lives(orphan)
+    eventually(lambda: ended(queue, job.id))
+    assert not lives(orphan)
