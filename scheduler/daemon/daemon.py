@@ -375,6 +375,7 @@ class Daemon:
             self.queue.groups.paused,
             self.alerts.active,
             self.queue.waiting,
+            self._clusters.unavailable,
         )
 
     def lease(self, memory: int, peer: wire.Peer) -> str:

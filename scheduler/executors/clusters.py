@@ -15,6 +15,7 @@ from scheduler.executors.cluster import Cluster, Hub
 from scheduler.protocol import paths
 from scheduler.protocol.errors import MALFORMED, UserError
 from scheduler.protocol.settings import ClusterSettings
+from scheduler.protocol.wait_reasons import ClusterUnavailable
 
 SILENCE_S = 120.0
 """The time after which an agent that reports nothing counts as hung, and is replaced."""
@@ -49,6 +50,12 @@ class Clusters(Mapping[str, Cluster]):
 
     def __len__(self) -> int:
         return len(self._agents)
+
+    @property
+    def unavailable(self) -> dict[str, ClusterUnavailable]:
+        """Return the clusters that can start nothing now, and why."""
+        found = {name: agent.cluster.unavailable for name, agent in self._agents.items()}
+        return {name: reason for name, reason in found.items() if reason is not None}
 
     async def serve(self, wanted: Mapping[str, ClusterSettings]) -> None:
         """Run agents for these clusters only. Jobs that run in any other cluster are lost."""

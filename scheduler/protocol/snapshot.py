@@ -6,11 +6,12 @@ from typing import Any
 
 import msgspec
 
-from scheduler.protocol import absence, busy_causes
+from scheduler.protocol import absence, busy_causes, wait_reasons
 from scheduler.protocol.busy_causes import BusyCause
 from scheduler.protocol.devices import Device, Reading
 from scheduler.protocol.jobs import Job
 from scheduler.protocol.settings import Settings
+from scheduler.protocol.wait_reasons import ClusterUnavailable
 
 STARTING = "starting"
 """The source of a snapshot before the first message of its probe; its devices are the old ones."""
@@ -91,6 +92,8 @@ class Snapshot(msgspec.Struct, frozen=True):
     """Those whose cause is still there, oldest first."""
     waiting: int = 0
     """The number of jobs that wait; `jobs` may hold fewer."""
+    unavailable: dict[str, ClusterUnavailable] = {}
+    """The clusters that can start nothing now, and why."""
 
 
 def printable(snapshot: Snapshot) -> dict[str, Any]:
@@ -103,6 +106,8 @@ def printable(snapshot: Snapshot) -> dict[str, Any]:
         if state.reading is not None:
             printed["reading"]["absent"] = state.reading.explained()
             printed["reading"]["otherwise"] = absence.explain(state.reading.otherwise)
+    for name, reason in snapshot.unavailable.items():
+        values["unavailable"][name] = wait_reasons.render(reason, snapshot.time)
     return values
 
 

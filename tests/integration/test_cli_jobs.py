@@ -166,3 +166,11 @@ def test_a_token_that_would_cross_the_network_unencrypted_is_warned_about(
     assert words not in sh("cluster", "add", "ray:lab", "http://head.invalid:8265")
     for name in ("ray:lab", "ray:near", "ray:safe"):
         sh("cluster", "remove", name)
+
+
+def test_a_cluster_that_does_not_answer_is_listed_with_the_reason(sh: Shell) -> None:
+    sh("cluster", "add", "ray:nowhere", "http://127.0.0.1:9")
+    eventually(lambda: "ray:nowhere has not answered since" in sh("cluster"))
+    assert "has not answered" in sh.json("status")["unavailable"]["ray:nowhere"]
+    sh("cluster", "remove", "ray:nowhere")
+    assert sh.json("status")["unavailable"] == {}

@@ -16,6 +16,7 @@ from scheduler.client import Client
 from scheduler.protocol.errors import NotFound, UserError
 from scheduler.protocol.jobs import Running
 from scheduler.protocol.settings import CLUSTER, ClusterSettings
+from scheduler.protocol.wait_reasons import render
 
 _ADD_EXAMPLE = "gpudeck cluster add ray:lab http://head:8265 --token-file ~/.ray/auth_token"
 _EXPOSED = (
@@ -140,8 +141,8 @@ def _list(client: Client, args: Namespace) -> int:
     elif clusters:
         rows = []
         for name, cluster in clusters.items():
-            notices = (n for n in snapshot.notices if n.startswith(f"{name} "))
-            state = next(notices, "reachable")
+            reason = snapshot.unavailable.get(name)
+            state = render(reason, snapshot.time) if reason else "reachable"
             if _exposes_token(cluster):
                 state += "; its token is sent unencrypted"
             rows.append((name, cluster.address, state))
