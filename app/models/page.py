@@ -1,4 +1,4 @@
-"""Show the language models, and let the user add, fetch, benchmark, choose and remove them."""
+"""Show the language models, and let the user add, download, benchmark, choose and remove them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ T = TypeVar("T")
 
 EMPTY = (
     "No models yet: answers are written from templates, with the same facts.\n"
-    "Drop the folder or file of an RWKV-7 model here, add one, or fetch one from Hugging Face."
+    "Drop the folder or file of an RWKV-7 model here, add one, or download one from Hugging Face."
 )
 
 
@@ -63,15 +63,15 @@ class ModelsPage(QWidget):
         self.setAcceptDrops(True)
         self.name = QLineEdit()
         self.name.setPlaceholderText("OWNER/NAME on Hugging Face")
-        self.name.setAccessibleName("Model to fetch from Hugging Face")
-        self.name.returnPressed.connect(self._fetch)
-        self.fetch = button(
-            "Fetch",
-            tooltip="Fetch the .safetensors weights, configuration and vocabulary, but no code",
+        self.name.setAccessibleName("Model to download from Hugging Face")
+        self.name.returnPressed.connect(self._start_download)
+        self.download = button(
+            "Download",
+            tooltip="Download the .safetensors weights, configuration and vocabulary, but no code",
         )
-        self.fetch.clicked.connect(self._fetch)
+        self.download.clicked.connect(self._start_download)
         self.stop = button(
-            "Stop", tooltip="Keep what was fetched; fetching this model again continues from there"
+            "Stop", tooltip="Keep what was downloaded; the next download continues from there"
         )
         self.stop.clicked.connect(self._stop_download)
         self.add_folder = button(
@@ -109,7 +109,7 @@ class ModelsPage(QWidget):
         self.empty.setVisible(not self.found)
         self.none.setVisible(bool(self.found) and self._state.snapshot is not None and not used)
         download = self._downloaded
-        self.fetch.setEnabled(self._download is None)
+        self.download.setEnabled(self._download is None)
         self.stop.setVisible(self._download is not None)
         self.bar.setVisible(download is not None)
         self.progress.setVisible(download is not None)
@@ -226,7 +226,7 @@ class ModelsPage(QWidget):
                 self._send(RemoveModel(path), self._show_change)
         self.refresh()
 
-    def _fetch(self) -> None:
+    def _start_download(self) -> None:
         if self._download is None and (name := self.name.text().strip()):
             self._show_message("")
             self._download = self._link.send(
@@ -267,7 +267,7 @@ class ModelsPage(QWidget):
         scroll.setWidget(inner)
         top = row(label("Models", size="large"), self.back)
         top.insertStretch(1, 1)
-        source = row(self.name, self.fetch, self.stop, self.add_folder, self.add_file)
+        source = row(self.name, self.download, self.stop, self.add_folder, self.add_file)
         source.setStretch(0, 1)
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)

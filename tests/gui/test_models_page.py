@@ -147,12 +147,12 @@ def test_a_model_is_fetched_with_progress_and_stopped(fed):
     QTest.keyClick(page.name, Qt.Key.Key_Return)
     assert fed.asked == [DownloadModel("ada/tiny")]
     fed.progress(DownloadModel, FetchProgress("model.safetensors", 2**30, 4 * 2**30))
-    assert (page.bar.share, page.fetch.isEnabled()) == (0.25, False)
+    assert (page.bar.share, page.download.isEnabled()) == (0.25, False)
     assert "1.0 GiB of 4.0 GiB" in page.progress.text()
     page.stop.click()
     assert fed.link.call(DownloadModel).cancelled
     fed.reply(DownloadModel, "stopped; what was fetched of ada/tiny is kept")
-    assert page.fetch.isEnabled()
+    assert page.download.isEnabled()
     assert not page.bar.isVisible()
 
 
@@ -165,7 +165,7 @@ def test_nothing_is_clipped_or_nameless(fed, scheme, size):
     fed.window.resize(*size)
     page = opened(fed)
     page.name.setText("ada/tiny")
-    page.fetch.click()
+    page.download.click()
     fed.progress(DownloadModel, FetchProgress("model-00001-of-00002.safetensors", 2**30, 4 * 2**30))
     page.cards[USED.path].time.click()
     fed.reply(BenchmarkModel, SPEED)
