@@ -12,7 +12,10 @@ from scheduler.client import Client
 from scheduler.protocol import paths
 from scheduler.protocol.errors import DaemonGone
 from scheduler.protocol.snapshot import SLEEP_NOTICE, Snapshot
+from scheduler.protocol.wire import Connection
 
+ANSWER_S = 3.0
+"""Seconds without an answer after which the daemon counts as hung."""
 POLL_S = 0.25
 """Seconds between two questions about a job."""
 _ATTEMPTS = 3
@@ -27,20 +30,26 @@ class DaemonStatus(msgspec.Struct):
     pid: int | None
     home: str
     log: str
+    answers: bool
+    """False for a daemon that hangs, too."""
 
 
 def daemon_status() -> DaemonStatus:
     """Return the daemon's status without starting one."""
+    home, log = str(paths.home()), str(paths.daemon_log())
     try:
-        Client(start=False, timeout=3.0).close()
-        running = True
+        connection = Connection(paths.daemon_socket(), ANSWER_S)
+    except (DaemonGone, FileNotFoundError):
+        return DaemonStatus(False, None, home, log, False)
+    pid = connection.server_pid
+    connection.close()
+    try:
+        with Client(start=False, timeout=ANSWER_S) as client:
+            client.snapshot(live=False)
+        answers = True
     except DaemonGone:
-        running = False
-    try:
-        pid = int(paths.daemon_lock().read_text()) if running else None
-    except (OSError, ValueError):
-        pid = None
-    return DaemonStatus(running, pid, str(paths.home()), str(paths.daemon_log()))
+        answers = False
+    return DaemonStatus(True, pid, home, log, answers)
 
 
 def with_retries(request: Callable[[Client], T]) -> T:

@@ -33,11 +33,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     Args:
         argv: The arguments, without the program's name; those of this process if omitted.
     """
+    _fill_standard_descriptors()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             # a terminal without a degree sign shows a question mark
             stream.reconfigure(errors="replace")
     given = sys.argv[1:] if argv is None else argv
+    if given and sys.stdout is None:
+        return _fail("standard output is closed. To discard the output, use: >/dev/null", 1)
     args, extra = make_parser().parse_known_args(given) if given else (_NO_COMMAND, [])
     if extra:
         return _fail(f"{_describe_extra(extra)}. See: {args.prog} --help", 2)
@@ -63,6 +66,21 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         clear_progress()
         return 130
+
+
+def _fill_standard_descriptors() -> None:
+    """Open /dev/null where the caller closed a standard descriptor.
+
+    Otherwise the next file or socket would get its number, and with it what is printed.
+    """
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # gets the lowest free number
+            os.set_inheritable(number, True)
+    if sys.stderr is None:
+        sys.stderr = open(2, "w", closefd=False)  # noqa: SIM115 - as Python does
 
 
 def _describe_extra(extra: list[str]) -> str:

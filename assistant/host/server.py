@@ -62,6 +62,10 @@ HANDLERS: dict[type[m.Work | m.Approve], Handler] = {
 _DECODE = msgspec.json.Decoder(m.Request).decode
 _ENCODE = msgspec.json.Encoder().encode
 _LOG = logging.getLogger("assistant")
+_DAEMON_GONE = (
+    "the daemon stopped answering before the request was finished. Ask again. If that does not "
+    "help, see: gpudeck daemon status"
+)
 
 
 class AssistantServer:
@@ -74,6 +78,7 @@ class AssistantServer:
         self._unused_s, self._used = unused_s, time.monotonic()
         self._end = asyncio.Event()
         self._end_reason = ""
+        self._daemon_is_gone = False
         self._warming: asyncio.Task[None] | None = None
         """Loads the model before the first request."""
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -146,6 +151,7 @@ class AssistantServer:
             for _ in daemon.subscribe(live=False):
                 pass
         if not loop.is_closed():
+            self._daemon_is_gone = True
             loop.call_soon_threadsafe(self._leave, "the daemon is gone")
 
     async def _handle(self, line: bytes, peer: wire.Peer) -> None:
@@ -233,6 +239,8 @@ class AssistantServer:
     def _result(self, work: asyncio.Task[m.Result]) -> list[m.Reply]:
         if self.evicted and (not work.done() or isinstance(work.exception(), Cancelled)):
             return [m.Evicted(self._residency.eviction_reason)]
+        if self._daemon_is_gone and (not work.done() or isinstance(work.exception(), Cancelled)):
+            return [m.Failed(_DAEMON_GONE)]
         return _last_replies(work)
 
     async def _stop_older(self, key: str) -> None:
@@ -274,6 +282,8 @@ def _last_replies(work: asyncio.Task[m.Result]) -> list[m.Reply]:
             return [m.Failed(str(e), "missing")]
         case m.PromptTooLong() as e:
             return [m.Failed(str(e), "too long")]
+        case DaemonGone():
+            return [m.Failed(_DAEMON_GONE)]
         case UserError() as e:
             return [m.Failed(str(e))]
         case bug:

@@ -252,10 +252,21 @@ def make_spec(argv: Sequence[str], options: JobOptions) -> Spec:
         given[name] = tuple(given.get(name, ()))
     given["params"] = dict(given.get("params", {}))
     given["name"] = given.get("name") or (Path(argv[0]).name if argv else "")
-    given["cwd"] = os.path.abspath(given["cwd"]) if "cwd" in given else os.getcwd()
+    given["cwd"] = _folder(given.get("cwd", "."))
     given["gpus"] = given.get("gpus") or int(bool(given.get("memory") or given.get("gpu_type")))
     given["env"] = _environment(given.get("env", {} if given.get("where") else os.environ))
     return Spec(argv=tuple(argv), **given)
+
+
+def _folder(name: str | os.PathLike[str]) -> str:
+    """Return the whole path of a folder. Raises UserError."""
+    try:
+        return os.path.abspath(name)
+    except FileNotFoundError as e:
+        raise UserError(
+            "the current folder does not exist any more. Change to another one, or choose one "
+            "with --cwd"
+        ) from e
 
 
 def parse_indices(text: str) -> list[int]:

@@ -144,6 +144,11 @@ class Connection:
         self._end.register(self._sock, select.POLLRDHUP)
 
     @property
+    def server_pid(self) -> int:
+        """Return the process that listens on the socket."""
+        return _credentials(self._sock)[0]
+
+    @property
     def lost(self) -> bool:
         """Return True where the other side ended or did not answer, unless `close` was called."""
         return not self.closed and (self._over or bool(self._end.poll(0)))

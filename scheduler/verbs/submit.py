@@ -24,8 +24,14 @@ def check_folders(specs: Iterable[Spec]) -> None:
     """
     local = (s.cwd for s in specs if not (s.where or s.after or s.after_any))
     for folder in dict.fromkeys(local):
-        if not Path(folder).is_dir():
+        try:
+            exists = Path(folder).is_dir()
+        except OSError as e:
+            raise UserError(f"the job cannot run in the folder {folder}: {e.strerror}") from e
+        if not exists:
             raise UserError(f"there is no folder {folder} for the job to run in")
+        if not os.access(folder, os.X_OK, effective_ids=True):
+            raise UserError(f"the job cannot run in the folder {folder}: Permission denied")
 
 
 def new_token() -> str:

@@ -180,6 +180,7 @@ def submit_command_status(words: tuple[str, ...]) -> int:
     return main(words)
 
 
+@pytest.mark.slow
 def test_a_client_that_is_killed_is_repeated_by_the_next(
     sabotaged: Path, alone: Shell, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -289,6 +290,7 @@ def test_the_store_keeps_the_newest_submissions(
     store.close()
 
 
+@pytest.mark.slow
 def test_coroutines_take_a_token_too(cpu_home: Path) -> None:
     async def run() -> None:
         async with AsyncClient() as deck:
@@ -299,6 +301,7 @@ def test_coroutines_take_a_token_too(cpu_home: Path) -> None:
     asyncio.run(run())
 
 
+@pytest.mark.slow
 def test_a_client_without_a_daemon_submits_nothing(cpu_home: Path) -> None:
     with Client() as deck:
         ready(deck)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import signal
 import time
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
@@ -64,7 +66,8 @@ def run(args: Namespace) -> int:
         started = time.time()
         about = {"phases": args.phases or ""}
         try:
-            with trace.TraceWriter(Path(args.file), devices, started, about) as out:
+            out = trace.TraceWriter(Path(args.file), devices, started, about)
+            with _interrupted_by(signal.SIGTERM, signal.SIGHUP), out:
                 _record(client, feed, phases, out)
         except KeyboardInterrupt:
             _report_interruption(args.file, out.moments, time.time() - started)
@@ -78,6 +81,21 @@ def run(args: Namespace) -> int:
         f"Wrote {out.moments} readings of {seconds:.0f} s to {args.file}.",
     )
     return 0
+
+
+@contextmanager
+def _interrupted_by(*numbers: signal.Signals) -> Iterator[None]:
+    """Take signals as an interruption, which keeps what was recorded."""
+
+    def interrupt(number: int, frame: object) -> None:
+        raise KeyboardInterrupt
+
+    before = {number: signal.signal(number, interrupt) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _parse_phase(text: str) -> Phase:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import select
+import signal
+import sys
 import time
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
-from app.cli.connection import daemon_status, wait_for_reading
-from app.cli.output import print_line, print_result
+from app.cli.connection import DaemonStatus, daemon_status, wait_for_reading
+from app.cli.output import confirm, print_line, print_result
 from scheduler.client import Client
 from scheduler.devices.sources import open_source
 from scheduler.protocol.errors import DaemonGone, UserError
@@ -16,6 +20,9 @@ from scheduler.protocol.snapshot import STARTING
 START_S = 20.0
 """Seconds within which a new source must be read."""
 _REPLAY = "replay:"
+END_S = 20.0
+"""Seconds within which the daemon must end."""
+_JOBS_CONTINUE = "Running jobs continue, and the next daemon takes them over."
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -31,6 +38,12 @@ def add_arguments(parser: ArgumentParser) -> None:
         metavar="SOURCE",
         help="with start: read the devices from auto, nvml, cpu, replay:FILE or "
         "replay:FILE*COPIES from now on",
+    )
+
+    parser.add_argument(
+        "--force",
+        action="store_true",
+        help="with stop: kill a daemon that does not answer; running jobs continue",
     )
 
 
@@ -72,19 +85,58 @@ def _wait_for_source(client: Client, source: str) -> None:
 
 
 def _stop(args: Namespace) -> int:
-    text = "The daemon has stopped. Running jobs continue, and the next daemon takes them over."
-    try:
-        with Client(start=False) as client:
-            client.stop_daemon()
-    except DaemonGone:
+    status = daemon_status()
+    if not status.running:
         text = "The daemon is not running."
+    elif status.answers and _ends_itself():
+        text = f"The daemon has stopped. {_JOBS_CONTINUE}"
+    else:
+        text = _kill(args, status)
     print_result(args, daemon_status(), text)
     return 0
 
 
+def _ends_itself() -> bool:
+    """Ask the daemon to end, and return True once it has ended."""
+    try:
+        with Client(start=False, timeout=END_S) as client:
+            client.stop_daemon()
+    except DaemonGone:
+        pass  # it ended before it replied, or hangs
+    return not daemon_status().running
+
+
+def _kill(args: Namespace, status: DaemonStatus) -> str:
+    """Kill a daemon that does not answer, if the user wants that. Raises UserError."""
+    hung = f"the daemon (pid {status.pid}) does not answer, and was not stopped"
+    question = f"The daemon (pid {status.pid}) does not answer. Kill it? Running jobs continue."
+    may_ask = sys.stdin.isatty() and not args.json
+    if not args.force and not (may_ask and confirm(question)):
+        raise UserError(f"{hung}. To kill it (running jobs continue): gpudeck daemon stop --force")
+    assert status.pid is not None
+    try:
+        process = os.pidfd_open(status.pid)
+        try:
+            if daemon_status().pid == status.pid:  # it still lives, so this is its descriptor
+                signal.pidfd_send_signal(process, signal.SIGKILL)
+            ended = bool(select.select([process], [], [], END_S)[0])
+        finally:
+            os.close(process)
+    except OSError as e:
+        raise UserError(f"{hung}: it cannot be killed: {e.strerror}") from e
+    if not ended:
+        raise UserError(f"{hung}: it was killed and does not end. Its disk or driver may hang")
+    return f"The daemon was killed. {_JOBS_CONTINUE}"
+
+
 def _print_status(args: Namespace) -> int:
     status = daemon_status()
-    if status.running:
+    if status.running and not status.answers:
+        text = (
+            f"The daemon (pid {status.pid}) does not answer. Its log is in {status.log}. "
+            "To end it: gpudeck daemon stop"
+        )
+    elif status.running:
         text = (
             f"The daemon is running (pid {status.pid}). Its state is in {status.home}, "
             f"its log in {status.log}."
@@ -92,4 +144,4 @@ def _print_status(args: Namespace) -> int:
     else:
         text = "The daemon is not running. Start it with: gpudeck daemon start"
     print_result(args, status, text)
-    return 0 if status.running else 1
+    return 0 if status.answers else 1
