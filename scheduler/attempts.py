@@ -44,6 +44,8 @@ class Exit(msgspec.Struct, frozen=True):
     """The time limit that ended it, in seconds; 0 where none did."""
     uncapped: str = ""
     """Why its log is larger than its limit, in a sentence; empty where it is not."""
+    limited: str = ""
+    """What it could not inherit from its submitter, in a sentence; empty where it got all."""
 
 
 class NeverRan(NamedTuple):

@@ -23,7 +23,7 @@ from assistant.writing.template.sentences import upper
 from scheduler.client import Client
 from scheduler.protocol.devices import ASSISTANT_MARK
 from scheduler.protocol.errors import UserError
-from scheduler.protocol.job_options import make_spec
+from scheduler.protocol.job_options import JobOptions, make_spec
 from scheduler.protocol.jobs import Job, Spec
 from scheduler.protocol.search import Search
 from scheduler.protocol.units import clock, numbered
@@ -109,7 +109,7 @@ def _workload(context: ToolContext, name: str, params: Mapping[str, str]) -> Spe
         values = workload.complete(params, devices[0].device.kind if devices else "nvidia")
     except ValueError as e:
         raise UserError(str(e)) from e
-    return make_spec(
+    spec = make_spec(
         workload.argv(values),
         {
             "name": name,
@@ -120,6 +120,7 @@ def _workload(context: ToolContext, name: str, params: Mapping[str, str]) -> Spe
             "env": {},
         },
     )
+    return _as_of_the_daemon(spec)
 
 
 def _command(text: str, gpus: int, folder: str) -> Spec:
@@ -130,7 +131,8 @@ def _command(text: str, gpus: int, folder: str) -> Spec:
         raise UserError(f"{needed}: {e}") from e
     if not argv:
         raise UserError(needed)
-    return make_spec(argv, {"name": Path(argv[0]).name, "gpus": gpus, "cwd": folder, "env": {}})
+    options: JobOptions = {"name": Path(argv[0]).name, "gpus": gpus, "cwd": folder, "env": {}}
+    return _as_of_the_daemon(make_spec(argv, options))
 
 
 def _with_environment(spec: Spec, env: Environment) -> Spec:
@@ -142,6 +144,11 @@ def _with_environment(spec: Spec, env: Environment) -> Spec:
         return spec
     own = {name: value for name, value in os.environ.items() if name != ASSISTANT_MARK}
     return msgspec.structs.replace(spec, env=env or own)
+
+
+def _as_of_the_daemon(spec: Spec) -> Spec:
+    """Return the job without the private umask and the raised limits of the assistant's process."""
+    return msgspec.structs.replace(spec, inherited=None)
 
 
 def _queued(jobs: Sequence[Job]) -> str:

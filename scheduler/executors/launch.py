@@ -13,8 +13,8 @@ from scheduler.executors import remote_runner
 from scheduler.executors.agent_protocol import SubmitAttempt
 from scheduler.protocol.jobs import Job, Spec
 
-_NOT_SENT = ("env", "params", "notes", "tags")
-"""Fields of a Spec that are for people, or are sent in another form."""
+_NOT_SENT = ("env", "params", "notes", "tags", "inherited")
+"""Fields of a Spec that are for people, or are sent in another form, or not to clusters."""
 
 
 def launch_request(

@@ -13,6 +13,8 @@ from collections.abc import Callable, Collection, Iterator, Sequence, Set
 from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
+
 from scheduler.attempts import (
     RESULT_FILE,
     Executor,
@@ -151,6 +153,7 @@ class Local(Executor):
         launch = launch_request(
             job.spec, running.attempt, str(folder), whole,
             log_limit=self._log_limit(), ticket=str(_ticket(running.attempt)),
+            inherited=msgspec.to_builtins(job.spec.inherited),
         )  # fmt: skip
         assert process.stdin is not None
         # a runner that was stopped would never read what is longer than its pipe

@@ -26,13 +26,13 @@ import signal
 import subprocess
 import sys
 import time
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 if not __package__:  # run as a script, which finds nothing but the standard library
     sys.path.append(str(Path(__file__).parents[2]))
 
+from scheduler.executors import inheritance as inherit
 from scheduler.executors import tickets
 from scheduler.executors.exit_writer import write_record
 from scheduler.executors.log_cap import LogCap
@@ -90,7 +90,7 @@ def _begin(launch: dict[str, Any]) -> int:
 
 def _run(launch: dict[str, Any], folder: Path) -> dict[str, Any]:
     """Run the command, and return the fields of its exit record that tell how it ended."""
-    nice = launch.get("nice", 0)
+    inheritance = inherit.prepare(launch.get("inherited"), launch.get("nice", 0))
     try:
         with (folder / "log").open("ab") as log:
             child = subprocess.Popen(
@@ -100,17 +100,22 @@ def _run(launch: dict[str, Any], folder: Path) -> dict[str, Any]:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                preexec_fn=partial(os.nice, nice) if nice else None,  # noqa: PLW1509 - one thread
+                preexec_fn=inheritance.apply,  # noqa: PLW1509 - this process has one thread
                 process_group=0,  # the session stays ours: the daemon finds all by it, if we die
             )
             end = EndRequest(lambda number: _send(child, number))
             end.limit(launch.get("timeout", 0.0))
             uncapped = _wait(child, log.fileno(), launch.get("log_limit", 0))
-            return {"code": child.returncode, "error": "", "over": end.over, "uncapped": uncapped}
+            return {
+                "code": child.returncode, "error": "", "over": end.over, "uncapped": uncapped,
+                "limited": inheritance.denied,
+            }  # fmt: skip
     except OSError as e:
         why = e.strerror if Path(launch["cwd"]).is_dir() else "there is no such folder any more"
         error = f"cannot start {launch['argv'][0]!r} in {launch['cwd']}: {why}"
         return {"code": None, "error": error}
+    except subprocess.SubprocessError as e:  # of `inheritance.apply`
+        return {"code": None, "error": f"cannot start {launch['argv'][0]!r}: {e}"}
     finally:
         reap_tree()
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import resource
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypedDict
 
 from scheduler.protocol.errors import UserError
-from scheduler.protocol.jobs import Spec
+from scheduler.protocol.jobs import Inherited, Spec
 from scheduler.protocol.units import (
     MAX_SECONDS,
     amount,
@@ -255,6 +256,7 @@ def make_spec(argv: Sequence[str], options: JobOptions) -> Spec:
     given["cwd"] = _folder(given.get("cwd", "."))
     given["gpus"] = given.get("gpus") or int(bool(given.get("memory") or given.get("gpu_type")))
     given["env"] = _environment(given.get("env", {} if given.get("where") else os.environ))
+    given["inherited"] = None if given.get("where") else _inherited()
     return Spec(argv=tuple(argv), **given)
 
 
@@ -267,6 +269,23 @@ def _folder(name: str | os.PathLike[str]) -> str:
             "the current folder does not exist any more. Change to another one, or choose one "
             "with --cwd"
         ) from e
+
+
+def _inherited() -> Inherited:
+    """Return what this process passes on to the commands that it starts."""
+    mask = os.umask(0o077)  # it can only be read by setting it
+    os.umask(mask)
+    limits = {
+        name.removeprefix("RLIMIT_").lower(): resource.getrlimit(number)
+        for name, number in vars(resource).items()
+        if name.startswith("RLIMIT_") and name != "RLIMIT_OFILE"  # which is RLIMIT_NOFILE
+    }
+    none = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
+    return Inherited(
+        mask,
+        os.getpriority(os.PRIO_PROCESS, 0),
+        {name: limit for name, limit in limits.items() if limit != none},
+    )
 
 
 def parse_indices(text: str) -> list[int]:

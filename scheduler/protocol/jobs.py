@@ -21,6 +21,16 @@ LISTED_ARGV = 4 * 2**10
 """The most characters of a command, and of the parameters of a workload, in them."""
 
 
+class Inherited(msgspec.Struct, frozen=True, gc=False):
+    """Describe what a command inherits from a process besides its environment."""
+
+    umask: int
+    nice: int = 0
+    limits: dict[str, tuple[int, int]] = {}
+    """Soft and hard limits by their names, such as nofile; -1 stands for none. A limit that is
+    missing is none."""
+
+
 class Spec(msgspec.Struct, frozen=True, gc=False):
     """Describe what a user submitted: a command, where it runs and what it needs."""
 
@@ -64,6 +74,8 @@ class Spec(msgspec.Struct, frozen=True, gc=False):
     """The cluster that runs it, such as ray:lab (see `Settings.clusters`); empty: this machine."""
     nice: int = 0
     """By how much the CPU priority of its processes is lowered, 0 to 19 (see nice(2))."""
+    inherited: Inherited | None = None
+    """What it inherits from the process that submitted it; None: from its runner."""
 
 
 class Changes(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -175,8 +175,10 @@ def cancelled_unreadable(job: Job, state: Running, now: float) -> Change:
 
 
 def record_events(ending: Ending) -> tuple[Event, ...]:
-    """Return events for a log that could not be kept in its limit, and for a lost Result."""
+    """Return events for limits of the system, a log over its limit, and a lost Result."""
     events = []
+    if isinstance(ending.outcome, Exit) and ending.outcome.limited:
+        events.append(Event(ending.outcome.ended, "limited", ending.outcome.limited))
     if isinstance(ending.outcome, Exit) and ending.outcome.uncapped:
         text = f"all of it was kept, as nothing could be dropped: {ending.outcome.uncapped}"
         events.append(Event(ending.outcome.ended, "log over its limit", text))
