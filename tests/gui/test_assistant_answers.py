@@ -94,7 +94,7 @@ def test_a_long_answer_is_read_from_its_beginning(fed):
     assert on_top(page) == 3
 
 
-def test_what_is_written_is_followed_only_from_the_end(fed, qtbot):
+def test_scrolling_follows_new_text_only_at_the_end(fed, qtbot):
     fed.feed(snapshots.cpu_snapshot())
     fed.window.show_page("assistant")
     page = fed.window.assistant.view

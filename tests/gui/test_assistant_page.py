@@ -82,7 +82,7 @@ def test_hundreds_of_messages_have_few_widgets_and_each_is_reached(fed):
     )
 
 
-def test_the_tab_key_goes_through_the_messages_in_their_order(fed):
+def test_tab_visits_the_messages_in_order(fed):
     view = opened(fed)
     fed.window.activateWindow()
     for i in range(12):
@@ -128,7 +128,7 @@ def test_edit_branch_and_go_through_the_versions(fed, qtbot):
     assert shown(view) == ["one", "1"]
 
 
-def test_another_answer_stands_beside_the_first_and_a_brief_is_asked_for_again_as_one(fed):
+def test_a_second_answer_is_a_version_of_the_first_and_a_brief_is_repeated_as_a_brief(fed):
     view = opened(fed)
     view.composer.brief.click()
     fed.answer(FinishedAnswer("brief", "template"))
@@ -139,7 +139,7 @@ def test_another_answer_stands_beside_the_first_and_a_brief_is_asked_for_again_a
     assert (shown(view)[-1], view.messages.views[1].branch.text()) == ("brief again", "2/2")
 
 
-def test_what_waits_for_the_gpu_can_be_answered_on_the_cpu_now(fed, qtbot):
+def test_a_question_that_waits_for_the_gpu_can_be_answered_on_the_cpu(fed, qtbot):
     view = opened(fed)
     view.composer.brief.click()
     fed.event(Waiting("waiting for the GPU (GPU 0: job 8 needs it)", cpu=True))
@@ -172,7 +172,7 @@ def test_copy_delete_and_undo(fed):
     assert not view.undo.isVisible()
 
 
-def test_the_report_of_a_brief_is_saved_where_the_user_says(fed, monkeypatch):
+def test_the_report_of_a_brief_is_saved_in_the_chosen_file(fed, monkeypatch):
     monkeypatch.setattr(
         QFileDialog, "open", lambda self: None
     )  # offscreen, Qt warns of any second window
@@ -245,7 +245,7 @@ def test_conversations_are_opened_renamed_deleted_and_brought_back(fed, qtbot):
     ), "what was said is no markup"
 
 
-def test_the_assistant_is_woken_once_when_its_page_is_first_seen(fed):
+def test_showing_the_page_first_wakes_the_assistant_once(fed):
     assert fed.woken == 0
     for page in ("assistant", "jobs", "assistant"):
         fed.window.show_page(page)
@@ -289,7 +289,7 @@ def test_presets_are_taken_and_edited_and_a_conversation_is_exported(fed, tmp_pa
     ("scheme", "size"),
     [pytest.param("light", (1280, 800), marks=pytest.mark.slow), ("dark", (1024, 680))],
 )
-def test_nothing_is_clipped_or_nameless_whatever_is_open(fed, scheme, size):
+def test_no_control_is_clipped_or_unnamed_in_any_state(fed, scheme, size):
     theme.apply(fed.app, scheme)
     fed.window.resize(*size)
     view = opened(fed)
@@ -317,7 +317,7 @@ def test_nothing_is_clipped_or_nameless_whatever_is_open(fed, scheme, size):
     assert nameless(fed.window) == []
 
 
-def test_what_was_said_is_there_after_a_restart(qapp, qtbot, home):
+def test_the_conversation_survives_a_restart(qapp, qtbot, home):
     view = Conversation()
     view.answered(FinishedAnswer("66 °C", "template"), view.ask("how hot?"))
     link = Link()

@@ -34,7 +34,7 @@ def sent(fed: Fed) -> list[object]:
     return [request for request in fed.asked if not isinstance(request, SessionRequest)]
 
 
-def test_each_choice_is_a_button_that_asks_the_same_with_what_was_meant(fed: Fed) -> None:
+def test_each_choice_button_repeats_the_question_with_that_meaning(fed: Fed) -> None:
     message_view = asked_back(fed)
     shown = [made for made in message_view.choices.buttons.values() if made.isVisible()]
     assert [made.text() for made in shown] == [
@@ -83,7 +83,7 @@ def test_by_keyboard_each_choice_has_a_name_and_is_reached(fed: Fed) -> None:
     )
 
 
-def test_what_was_asked_back_and_chosen_is_kept(fed: Fed) -> None:
+def test_a_question_back_and_its_answer_are_kept(fed: Fed) -> None:
     message_view = asked_back(fed)
     message_view.choices.buttons["2"].click()
     kept = Conversation(fed.window.assistant.view.conversation.saved())

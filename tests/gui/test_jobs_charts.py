@@ -72,7 +72,7 @@ def test_a_running_job_has_its_devices_and_its_own_share(fed, page):
     )
 
 
-def test_where_the_driver_tells_nothing_of_a_process_the_device_stands_alone(fed):
+def test_a_device_without_process_data_is_listed_alone(fed):
     fed.window.show_page("jobs")
     fed.feed(shared(NOW, None, None), history=True)
     fed.window.jobs.choose(8)
@@ -93,7 +93,7 @@ def test_an_ended_job_keeps_the_curves_of_its_time_and_no_value_of_now(fed, page
     )
 
 
-def test_what_waits_or_held_nothing_or_ended_long_ago_has_no_charts(fed, page):
+def test_jobs_without_history_have_no_charts(fed, page):
     for number in (9, 3):
         page.choose(number)
         assert page.details.charts.isHidden() == (number == 9)

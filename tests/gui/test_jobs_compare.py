@@ -12,7 +12,7 @@ from tests.gui import snapshots
 from tests.gui.snapshots import NOW
 
 
-def test_each_parameter_result_and_need_stands_beside_its_other():
+def test_two_jobs_are_compared_row_by_row():
     made = snapshots.cpu_snapshot()
     left, right = made.jobs[-1], made.jobs[3]
     spec = msgspec.structs.replace(

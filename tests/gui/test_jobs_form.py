@@ -107,7 +107,7 @@ def test_every_field_is_reached_and_filled_by_keyboard_and_makes_the_job(fed, pa
     assert page.details.title.text().startswith("Job 9")
 
 
-def test_a_cluster_is_a_choice_where_there_are_any_and_stays_chosen_where_it_is_gone(fed, page):
+def test_clusters_can_be_chosen_and_a_removed_one_stays_chosen(fed, page):
     form = page.form
     form.editors["command"].setText("true")
     assert (form.where.isVisible(), form.editors["env"].isVisible()) == (False, False)
@@ -136,7 +136,7 @@ def test_a_cluster_is_a_choice_where_there_are_any_and_stays_chosen_where_it_is_
     assert not form.where.isVisible()
 
 
-def test_the_forecast_is_told_while_it_is_typed(fed, page, qtbot):
+def test_the_forecast_follows_typing(fed, page, qtbot):
     editor, said = page.form.editors["command"], page.form.said
     assert not page.form.queue.isEnabled()
     QTest.keyClicks(editor, "true")
@@ -170,7 +170,7 @@ def test_the_forecast_is_told_while_it_is_typed(fed, page, qtbot):
         ("env", "A='", "Environment there: enter NAME=VALUE"),
     ],
 )
-def test_what_cannot_be_used_says_why_and_is_not_sent(fed, page, name, text, says):
+def test_invalid_values_are_explained_and_not_sent(fed, page, name, text, says):
     fed.feed(with_clusters(snapshots.gpu_snapshot(2, NOW + 1), "ray:lab"))
     page.form.where.setCurrentIndex(page.form.where.count() - 1)
     page.form.editors["command"].setText("true")
@@ -180,7 +180,7 @@ def test_what_cannot_be_used_says_why_and_is_not_sent(fed, page, name, text, say
     assert of(fed, Submit) == []
 
 
-def test_what_was_typed_is_there_again_and_escape_leads_back_to_the_table(fed, page):
+def test_the_form_keeps_its_text_and_escape_returns_to_the_table(fed, page):
     QTest.keyClicks(page.form.editors["command"], "true")
     QTest.keyClick(page.form.editors["command"], Qt.Key.Key_Escape)
     fed.settle()
@@ -193,7 +193,7 @@ def test_what_was_typed_is_there_again_and_escape_leads_back_to_the_table(fed, p
     assert page.form.editors["command"].selectedText() == "true"
 
 
-def test_the_daemon_foretells_and_queues_what_the_form_says(clean_qt, qtbot, tmp_path):
+def test_the_daemon_forecasts_and_queues_the_job_of_the_form(clean_qt, qtbot, tmp_path):
     with state_folder(tmp_path / "home"), Client() as deck:
         eventually(lambda: deck.snapshot().devices)
         deck.pause()

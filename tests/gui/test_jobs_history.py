@@ -55,7 +55,7 @@ def page(fed, qtbot):
     return fed.window.jobs
 
 
-def test_pages_come_as_the_reader_scrolls_and_end_where_there_are_no_more(fed, page, qtbot):
+def test_scrolling_loads_pages_until_none_are_left(fed, page, qtbot):
     assert finds(fed) == [SearchJobs(Search(outcomes=ENDED), NEWEST)]
     fed.reply(finds(fed)[0], (older(1000, 900), 901))
     fed.settle()
@@ -78,7 +78,7 @@ def test_pages_come_as_the_reader_scrolls_and_end_where_there_are_no_more(fed, p
     assert page.details.title.text().startswith("Job 901 ·"), "the reader stays where they were"
 
 
-def test_jobs_of_long_ago_are_told_of_compared_and_run_again_by_keyboard(fed, page):
+def test_old_jobs_are_described_compared_and_run_again_by_keyboard(fed, page):
     fed.reply(finds(fed)[0], (older(1000, 900, notes="long ago"), None))
     page.choose(951)
     page.table.setFocus()
@@ -150,7 +150,7 @@ def test_words_group_device_and_time_become_a_search():
     assert parse_search("gpu:7 group:", "All states", 0.0, made) == Search(group="", device="7")
 
 
-def test_where_snapshots_missed_ends_the_history_is_read_anew(fed, page, qtbot):
+def test_the_history_is_read_again_after_missed_snapshots(fed, page, qtbot):
     fed.reply(finds(fed)[0], (older(1000, 900), 901))
     fed.feed(msgspec.structs.replace(shifted(2000), time=NOW + 1))
     qtbot.waitUntil(lambda: len(finds(fed)) == 2, timeout=PATIENCE_MS)
@@ -168,7 +168,7 @@ def test_a_page_that_could_not_be_read_is_asked_for_again_later(fed, page, qtbot
     qtbot.waitUntil(lambda: len(finds(fed)) == 2, timeout=PATIENCE_MS)
 
 
-def test_a_job_of_long_ago_is_fetched_where_it_is_asked_for(fed, page):
+def test_an_old_job_is_fetched_on_request(fed, page):
     fed.window.dashboard.job_chosen.emit(17)
     assert GetJob(17) in fed.asked
     fed.reply(
@@ -196,7 +196,7 @@ def test_the_daemon_gives_page_after_page(clean_qt, qtbot, tmp_path):
         link.stop()
 
 
-def test_a_job_that_was_found_waiting_is_gone_from_those_that_wait_once_a_snapshot_told_that_it_ended(  # noqa: E501
+def test_a_found_waiting_job_is_no_longer_listed_as_waiting_after_its_end(  # noqa: E501
     fed, page, qtbot
 ):
     page.kinds.setCurrentText("Waiting")
@@ -214,7 +214,7 @@ def test_a_job_that_was_found_waiting_is_gone_from_those_that_wait_once_a_snapsh
     ], "no snapshot tells of it any more, and a page that came late is of long ago"
 
 
-def test_a_job_that_had_ended_is_told_anew_in_its_place(fed, page):
+def test_an_ended_job_is_updated_in_place(fed, page):
     fed.reply(finds(fed)[0], (older(1000, 900), None))
     changed = []
     page.model.dataChanged.connect(lambda first, last: changed.append((first.row(), last.row())))

@@ -119,7 +119,7 @@ def test_a_waiting_job_is_held_and_released(fed):
     assert orders(fed) == [hold(10, True), hold(10, False)]
 
 
-def test_what_does_not_wait_can_be_neither_held_nor_moved(fed):
+def test_only_waiting_jobs_can_be_held_or_moved(fed):
     page = fed.window.jobs
     fed.window.show_page("jobs")
     fed.feed(waiting(10, 11))
@@ -133,7 +133,7 @@ def test_what_does_not_wait_can_be_neither_held_nor_moved(fed):
     assert orders(fed) == []
 
 
-def test_a_refused_order_says_why(fed):
+def test_a_refused_order_shows_the_reason(fed):
     page = fed.window.jobs
     fed.window.show_page("jobs")
     fed.feed(waiting(10, 11))
@@ -149,7 +149,7 @@ def test_a_refused_order_says_why(fed):
         assert fed.window.status.message.text() == f"not {kind.__name__}"
 
 
-def test_the_daemon_carries_them_out_and_a_repeated_job_keeps_what_it_needed(
+def test_the_daemon_carries_out_orders_and_a_repeated_job_keeps_its_options(
     clean_qt, qtbot, tmp_path
 ):
     with state_folder(tmp_path / "home"), Client() as deck:

@@ -47,7 +47,7 @@ def replaced(number: int, **changes: object) -> snapshots.Snapshot:
 # details
 
 
-def test_why_it_waits_what_it_asked_for_and_what_it_used_are_told(fed, page):
+def test_details_show_wait_reason_options_and_usage(fed, page):
     spec = msgspec.structs.replace(
         fed.window.state.job(9).spec,
         memory=40 * 2**30,
@@ -85,7 +85,7 @@ def test_why_it_waits_what_it_asked_for_and_what_it_used_are_told(fed, page):
     assert WHY in page.details.doing.text()
 
 
-def test_the_timeline_is_asked_for_once_a_change_and_told_in_order(fed, page):
+def test_the_timeline_is_requested_once_per_change_and_shown_in_order(fed, page):
     page.choose(8)
     fed.asked.clear()
     fed.feed(snapshots.cpu_snapshot(NOW + 1))
@@ -182,7 +182,7 @@ def test_follow_leads_back_to_the_end(fed, page):
     assert bar.value() == bar.maximum()
 
 
-def test_what_is_searched_for_is_text_and_the_log_steers_nothing(fed, page):
+def test_a_search_is_plain_text_and_the_log_cannot_control_the_view(fed, page):
     page.choose(6)
     fed.reply(ReadLog(6), Output(0, b"\x1b[31mred\x1b[0m \x1b]0;title\x07.* <b>x</b>\n", 35))
     assert page.details.log.toPlainText() == "red .* <b>x</b>\n"
@@ -209,7 +209,7 @@ def with_jobs(*jobs: snapshots.Job, later: float = 1) -> snapshots.Snapshot:
     return msgspec.structs.replace(snapshots.cpu_snapshot(NOW + later), jobs=jobs)
 
 
-def test_what_runs_comes_first_then_what_waits_in_its_turn(fed, page):
+def test_running_jobs_come_first_then_waiting_ones_in_order(fed, page):
     ended = snapshots.cpu_snapshot().jobs[3:]
     running = snapshots.cpu_snapshot().jobs[1]
     fed.feed(
@@ -220,7 +220,7 @@ def test_what_runs_comes_first_then_what_waits_in_its_turn(fed, page):
     assert ids(page) == [8, 11, 10, 13, 12, 6, 5, 4, 3, 2, 1]
 
 
-def test_the_chosen_job_stays_chosen_while_jobs_come_go_and_move(fed, page):
+def test_the_selection_stays_while_jobs_change(fed, page):
     made = snapshots.cpu_snapshot()
     fed.feed(with_jobs(queued(12), queued(11), queued(10), *made.jobs[1:]))
     page.choose(12)
@@ -241,7 +241,7 @@ def test_the_chosen_job_stays_chosen_while_jobs_come_go_and_move(fed, page):
     assert [index.row() for index in page.table.selectionModel().selectedRows()] == [1]
 
 
-def test_the_table_says_what_a_job_needs(fed, page):
+def test_the_table_shows_what_a_job_needs(fed, page):
     fed.feed(
         with_jobs(
             queued(9, gpus=2, gpu_type="h100", memory=20 * 2**30, priority=5, group="night"),
@@ -268,7 +268,7 @@ def test_the_table_says_what_a_job_needs(fed, page):
         ("(", []),
     ],
 )
-def test_a_search_looks_into_commands_notes_tags_and_parameters(fed, page, search, found):
+def test_a_search_covers_commands_notes_tags_and_parameters(fed, page, search, found):
     trained = ("python", "train.py", "--epochs=3")
     fed.feed(
         with_jobs(
@@ -306,7 +306,7 @@ def test_the_states_are_filtered_by_keyboard(fed, page, kind, found):
     )
 
 
-def test_a_job_that_the_filters_hide_is_shown_where_it_is_asked_for(fed, page):
+def test_a_job_hidden_by_the_filters_is_shown_on_request(fed, page):
     page.kinds.setCurrentText("Failed")
     page.filter.setText("nightly")
     page.show_job(8)
@@ -342,7 +342,7 @@ def test_ten_thousand_jobs_need_no_widget_each_and_unchanged_ones_are_not_made_a
     ]
 
 
-def test_a_report_on_the_chosen_job_is_saved_where_the_user_says(fed, page, monkeypatch):
+def test_a_report_on_a_job_is_saved_in_the_chosen_file(fed, page, monkeypatch):
     monkeypatch.setattr(
         QFileDialog, "open", lambda self: None
     )  # offscreen, Qt warns of any second window

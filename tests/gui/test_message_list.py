@@ -68,7 +68,7 @@ def deeds(fed: Fed, view: ConversationView, random: Random) -> list[Callable[[],
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
-def test_messages_stand_where_they_belong_whatever_was_done(fed, seed):
+def test_messages_keep_their_order_after_every_action(fed, seed):
     random = Random(seed)
     fed.window.show_page("assistant")
     view = fed.window.assistant.view

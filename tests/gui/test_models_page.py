@@ -87,7 +87,7 @@ def opened(fed: Fed) -> ModelsPage:
     return page
 
 
-def test_what_each_model_needs_and_why_one_cannot_be_used_is_said(fed):
+def test_each_model_shows_its_needs_and_why_it_cannot_be_used(fed):
     page = opened(fed)
     used, large, llama = page.cards.values()
     assert used.use_mark.isVisible()
@@ -196,7 +196,7 @@ def test_the_list_is_kept_and_the_files_of_a_forgotten_model_stay(home, tmp_path
     link.stop()
 
 
-def test_free_chat_is_offered_with_a_large_model_and_says_that_it_is_not_checked(fed, qtbot):
+def test_free_chat_is_offered_with_a_large_model_and_marked_as_unchecked(fed, qtbot):
     page = opened(fed)
     page.left.emit()
     view = fed.window.assistant.view

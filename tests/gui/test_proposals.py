@@ -44,7 +44,7 @@ def asked(fed: Fed) -> list[object]:
     return [request for request in fed.asked if not isinstance(request, SessionRequest)]
 
 
-def test_the_card_says_what_would_be_done_and_an_answer_is_sent_once(fed: Fed) -> None:
+def test_the_card_shows_the_effect_and_sends_one_decision(fed: Fed) -> None:
     number = proposed(fed)
     view = fed.window.assistant.view
     card = view.messages.views[-1].proposal
@@ -105,13 +105,13 @@ def test_one_that_expired_cannot_be_allowed(fed: Fed) -> None:
     assert not any(made.isVisible() for made in card.buttons.values())
 
 
-def test_what_is_something_else_each_time_is_allowed_once_or_never(fed: Fed) -> None:
+def test_an_action_that_differs_each_time_can_be_allowed_once_or_never(fed: Fed) -> None:
     proposed(fed, msgspec.structs.replace(PROPOSAL, once=True))
     shown = fed.window.assistant.view.messages.views[-1].proposal.buttons
     assert [how for how, made in shown.items() if made.isVisible()] == ["once", "never"]
 
 
-def test_a_refusal_is_told_where_the_answer_would_stand(fed: Fed) -> None:
+def test_a_refusal_is_shown_in_place_of_the_answer(fed: Fed) -> None:
     proposed(fed)
     view = fed.window.assistant.view
     view.messages.views[-1].proposal.buttons["once"].click()

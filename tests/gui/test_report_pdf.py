@@ -57,7 +57,7 @@ def test_a_pdf_has_as_many_pages_as_its_charts_need(tmp_path: Path) -> None:
     assert (tmp_path / "x.PDF").read_bytes().startswith(b"%PDF-")
 
 
-def test_the_ending_says_the_format(tmp_path: Path) -> None:
+def test_the_file_suffix_selects_the_format(tmp_path: Path) -> None:
     save_report(report(), tmp_path / "x.html")
     save_report(report(), tmp_path / "x.md")
     save_report(report(), tmp_path / "x.txt", ".md")

@@ -70,7 +70,7 @@ def test_the_window_starts_the_daemon_follows_it_and_saves_a_report(desktop, qtb
     assert file.read_bytes().startswith(b"%PDF-")
 
 
-def test_the_past_of_devices_is_told_that_the_daemon_found_after_the_window_came(qtbot, tmp_path):
+def test_the_history_of_devices_found_later_is_loaded(qtbot, tmp_path):
     with state_folder(tmp_path / "home"):
         settings.save(Settings(source=f"replay:{tmp_path / 'missing.gz'}"))
         feed, told = SnapshotFeed(), []
@@ -102,7 +102,7 @@ def test_refusals_and_settings_come_back(desktop, qtbot):
     )
 
 
-def test_what_the_assistant_proposes_is_done_once_it_is_allowed(desktop, qtbot):
+def test_a_proposal_is_carried_out_once_it_is_allowed(desktop, qtbot):
     window = desktop.window
     qtbot.waitUntil(lambda: window.state.snapshot is not None, timeout=PATIENCE_MS)
     window.show_page("assistant")
@@ -125,7 +125,7 @@ def test_what_the_assistant_proposes_is_done_once_it_is_allowed(desktop, qtbot):
     assert view.conversation.messages[1].decision == "once"
 
 
-def test_the_daemon_is_told_whether_anybody_sees_the_window(desktop, qtbot, monkeypatch):
+def test_the_daemon_learns_whether_the_window_is_visible(desktop, qtbot, monkeypatch):
     subscribed, links, real = [], [], Client.subscribe
     monkeypatch.setattr(
         Client, "subscribe", lambda self, live=True: (subscribed.append(live), real(self, live))[1]
@@ -217,7 +217,7 @@ def test_a_signal_closes_the_window_and_its_place_is_remembered(clean_qt, qapp, 
     assert not [t for t in threading.enumerate() if t.name.startswith("Dummy") and not t.daemon]
 
 
-def test_the_first_page_comes_once_and_the_tray_and_compact_strip_live_with_the_window(
+def test_the_welcome_page_is_shown_once_and_tray_and_compact_strip_close_with_the_window(
     desktop, qtbot
 ):
     window = desktop.window

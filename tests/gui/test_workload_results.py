@@ -144,7 +144,7 @@ def test_values_in_the_heat_map_are_readable(qapp):
             )
 
 
-def test_selectors_choose_what_is_shown(compared):
+def test_selectors_filter_the_jobs(compared):
     fed, whole = compared
     fed.reply(GetJob(30), whole)
     fed.settle()
