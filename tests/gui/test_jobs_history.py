@@ -196,9 +196,7 @@ def test_the_daemon_gives_page_after_page(clean_qt, qtbot, tmp_path):
         link.stop()
 
 
-def test_a_found_waiting_job_is_no_longer_listed_as_waiting_after_its_end(  # noqa: E501
-    fed, page, qtbot
-):
+def test_a_found_waiting_job_is_no_longer_listed_as_waiting_after_its_end(fed, page, qtbot):
     page.kinds.setCurrentText("Waiting")
     qtbot.waitUntil(lambda: len(finds(fed)) == 2, timeout=PATIENCE_MS)
     fed.reply(finds(fed)[1], (tuple(snapshots.job(n, Queued("later")) for n in (1020, 1010)), None))

@@ -84,9 +84,7 @@ def test_parquet_holds_the_same(deck: Client, tmp_path: Path) -> None:
         (["--out", "/proc/x.csv"], "cannot write /proc/x.csv"),
     ],
 )
-def test_what_cannot_be_exported_is_told_in_one_line(
-    argv, words, capsys, tmp_path, monkeypatch
-) -> None:
+def test_an_export_error_is_one_line(argv, words, capsys, tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert main(["export", *argv]) == 1
     said = capsys.readouterr().err

@@ -123,6 +123,6 @@ def test_a_daily_report_is_due_once_a_day(told: str, now: str, daily: str, due: 
     ) is bool(daily)
 
 
-def test_a_damaged_backlog_starts_anew(home: Path) -> None:
+def test_a_damaged_backlog_is_replaced(home: Path) -> None:
     (files.folder() / files.MARK).write_bytes(b"{]")
     assert schedule.load().jobs == ()

@@ -196,7 +196,7 @@ except KeyboardInterrupt:
 """
 
 
-def test_a_campaign_that_is_told_to_end_lets_its_steps_keep_what_they_have(tmp_path):
+def test_a_terminated_campaign_keeps_the_results_of_its_steps(tmp_path):
     run = subprocess.Popen(
         [sys.executable, "-c", CAMPAIGN, str(tmp_path), SLOW], stdout=subprocess.DEVNULL
     )

@@ -460,7 +460,7 @@ def test_autocast_changes_nothing():
     assert all(torch.equal(a, b) for a, b in zip(plain, cast, strict=True))
 
 
-def test_torchs_wish_for_determinism_is_heard():
+def test_torch_deterministic_mode_is_respected():
     q, k, v = random((1, 2, 4, 8))
     torch.use_deterministic_algorithms(True)
     try:

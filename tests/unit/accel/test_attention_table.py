@@ -181,7 +181,7 @@ def test_the_shipped_tables_can_be_read_and_have_every_backend_at_every_shape():
         assert shapes and len({frozenset(backends) for backends in shapes.values()}) == 1
 
 
-def test_each_two_byte_type_has_its_rows_and_stands_in_for_the_other(own):
+def test_each_two_byte_type_has_rows_and_can_replace_the_other(own):
     table.record(
         [
             row("cudnn", tflops=500.0),

@@ -45,6 +45,6 @@ def test_parts_of_other_figures_are_none() -> None:
     assert citations("71 °C", ()) == []
 
 
-def test_the_tooltip_tells_fact_and_source() -> None:
+def test_the_tooltip_names_fact_and_source() -> None:
     (found,) = citations("Both are at 71 °C.", FACTS)
     assert tooltip(found, FACTS) == "\n".join(f"{text} ({source})" for text, _, source in FACTS[:2])

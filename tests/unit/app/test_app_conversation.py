@@ -168,7 +168,7 @@ def test_code_blocks(text, blocks):
     assert code_blocks(text) == blocks
 
 
-def test_curves_are_of_what_the_text_tells():
+def test_curves_show_the_same_data_as_the_text():
     facts = [
         Fact(
             "gpu0.temp.max",

@@ -41,7 +41,7 @@ def ending(state: State, settings: Settings) -> list[tuple[str, str]]:
         ),
     ],
 )
-def test_how_a_long_job_ended_is_told_once(state: State, title: str, text: str) -> None:
+def test_the_end_of_a_long_job_is_announced_once(state: State, title: str, text: str) -> None:
     assert ending(state, Settings()) == [(title, text)]
 
 
@@ -55,7 +55,7 @@ def test_how_a_long_job_ended_is_told_once(state: State, title: str, text: str) 
         (FAILED, Settings(quiet_hours="00:00-23:59")),
     ],
 )
-def test_what_nobody_waits_for_is_not_told(state: State, settings: Settings) -> None:
+def test_ends_that_nobody_waits_for_are_not_announced(state: State, settings: Settings) -> None:
     assert ending(state, settings) == []
 
 

@@ -16,7 +16,7 @@ from tests.gui.snapshots import NOW, job
 
 
 @pytest.mark.parametrize("kind", [EVERY, WAITING])
-def test_a_list_that_is_kept_up_is_the_list_made_anew(kind) -> None:
+def test_an_updated_list_equals_a_list_built_again(kind) -> None:
     draw = random.Random(7)
     empty = snapshots.cpu_snapshot(with_jobs=False)
     search = parse_search("", kind, 0.0, empty)

@@ -143,7 +143,7 @@ def test_output_cannot_steer_the_window(data, text):
     assert LogTail(1).feed(0, data, len(data)) == text
 
 
-def test_no_fact_is_told_twice_and_a_long_command_leaves_room_for_the_others():
+def test_no_fact_is_repeated_and_a_long_command_leaves_room_for_others():
     made = next(j for j in SNAPSHOT.jobs if j.id == 6)
     names = [name for name, _ in details(made, SNAPSHOT).facts if name != "Check"]
     assert len(names) == len(set(names))

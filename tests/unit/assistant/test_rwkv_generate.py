@@ -236,7 +236,7 @@ def test_a_text_is_the_same_however_often_the_process_ends_and_little_is_repeate
     assert steps < 3 + 150 + cuts * (SAVE_EVERY + 1)
 
 
-def test_another_prompt_begins_anew_and_a_finished_checkpoint_is_removed(model, home) -> None:
+def test_another_prompt_starts_again_and_a_finished_checkpoint_is_removed(model, home) -> None:
     checkpoint = FileCheckpoint("../../a")
     write_all(model, checkpoint, 20)
     checkpoint.begin([4, 5], model.identity)

@@ -208,7 +208,7 @@ def test_a_hostile_name_or_reason_adds_no_heading_row_list_or_slot() -> None:
     assert "{job7.state}" in template(gather(snapshot(CPU_STATE), jobs, {}, NOW - 600, NOW))
 
 
-def test_no_list_stands_before_a_heading() -> None:
+def test_no_list_precedes_a_heading() -> None:
     """Qt's Markdown reader would drop the bullet of the last item."""
     for facts in (CPU_FACTS, REPLAY_FACTS):
         assert not re.search(r"^[-*>] ", template(facts), re.MULTILINE)

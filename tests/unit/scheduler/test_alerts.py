@@ -203,7 +203,7 @@ def test_memory_errors_are_counted_within_the_hour() -> None:
     assert machine.run_for(60, ecc_corrected=0.0) == [], "the driver was loaded anew"
 
 
-def test_another_job_on_the_same_gpu_begins_anew() -> None:
+def test_the_next_job_on_a_gpu_starts_a_new_span() -> None:
     machine = Machine(alert_idle_job=1.0)
     assert machine.run_for(50, util=0.0, jobs=(job(3),)) == []
     assert machine.run_for(50, util=0.0, jobs=(job(4),)) == []

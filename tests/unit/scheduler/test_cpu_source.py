@@ -90,7 +90,7 @@ def test_power_is_energy_over_time(
     assert "cannot be read" in str(power(7.0))
 
 
-def test_each_core_disk_and_network_is_told_when_somebody_asks(
+def test_core_disk_and_network_details_are_read_on_request(
     source: CpuSource, tmp_path: Path
 ) -> None:
     source.details(time.time())

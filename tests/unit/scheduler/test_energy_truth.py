@@ -18,7 +18,7 @@ def recorded() -> list[Reading]:
     return [moment.readings[0] for moment in moments]
 
 
-def test_what_is_told_of_a_recorded_h100_is_what_its_counter_told(recorded: list[Reading]) -> None:
+def test_readings_of_a_recorded_h100_match_its_counter(recorded: list[Reading]) -> None:
     looks = [CounterReading(r.time, r.values["energy"]) for r in recorded]
     steps = moved(looks)
     assert 30 < len(steps) < 40
@@ -53,9 +53,7 @@ def test_a_counter_that_stands_still_between_its_steps_is_taken_to_rise_evenly()
         joules_at(steps, 0.6)
 
 
-def test_pauses_in_step_with_the_readings_are_told_wrong_and_a_job_that_was_not_read_is_not_told() -> (  # noqa: E501
-    None
-):
+def test_pauses_in_step_with_readings_are_wrong_and_unread_jobs_are_absent() -> None:
     readings = [
         Reading("a", t / 2, {"power": 700.0}) for t in range(20)
     ]  # each as the card is busy, a third of the time

@@ -41,7 +41,7 @@ def test_idle_after_the_dwell_and_not_before() -> None:
     assert judge(quiet(0, 14), POLICY, 14.0, None) == Busy(Settling(14.0, 15.0))
 
 
-def test_busy_at_once_and_the_dwell_starts_anew() -> None:
+def test_load_makes_a_device_busy_at_once_and_restarts_the_dwell() -> None:
     samples = [*quiet(0, 30), UsageSample(31.0, 80.0, 0)]
     assert judge(samples, POLICY, 31.0, None) == Busy(Loaded(80.0))
     samples += quiet(32, 40)

@@ -119,7 +119,7 @@ def test_why_the_clocks_are_held_down_and_since_when(card: RecordedNvml) -> None
     )
 
 
-def test_xids_are_told_of_the_gpu_they_befell(card: RecordedNvml) -> None:
+def test_an_xid_is_reported_for_its_gpu(card: RecordedNvml) -> None:
     card.gpus = 2
     opened = NvmlSource()
     card.now += 0.5
@@ -134,7 +134,7 @@ def test_xids_are_told_of_the_gpu_they_befell(card: RecordedNvml) -> None:
     assert "nvmlEventSetFree" in card.calls
 
 
-def test_a_gpu_that_is_lost_with_an_xid_is_told_with_it(
+def test_a_gpu_lost_with_an_xid_reports_it(
     card: RecordedNvml, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened = NvmlSource()
@@ -153,12 +153,12 @@ def test_a_gpu_that_is_lost_with_an_xid_is_told_with_it(
 
 
 @pytest.mark.parametrize("call", ["nvmlEventSetCreate", "nvmlDeviceRegisterEvents"])
-def test_where_no_events_can_be_had_the_reason_is_told(card: RecordedNvml, call: str) -> None:
+def test_missing_event_support_is_explained(card: RecordedNvml, call: str) -> None:
     card.answers[call] = NOT_SUPPORTED
     assert one(NvmlSource(), card).explained()["xid"] == "NVML: Not Supported"
 
 
-def test_a_gpu_that_answers_nothing_any_more_is_opened_anew(card: RecordedNvml) -> None:
+def test_a_silent_gpu_is_reopened(card: RecordedNvml) -> None:
     """Reproduce a suspend or a driver reload: no call reports a lost GPU, and none answers."""
     opened = NvmlSource()
     one(opened, card)
@@ -276,7 +276,7 @@ def test_mig_instances_are_parts_of_their_gpu(card: RecordedNvml) -> None:
     assert detail.processes[0].part == "NVIDIA H200 MIG 1g.18gb"
 
 
-def test_a_gpu_that_is_divided_anew_is_opened_anew(card: RecordedNvml) -> None:
+def test_a_repartitioned_gpu_is_reopened(card: RecordedNvml) -> None:
     opened = NvmlSource()
     instances(card, 1)
     with pytest.raises(DevicesChanged, match="the MIG instances of GPU 0 changed"):
@@ -299,7 +299,7 @@ def test_a_gpu_that_is_divided_anew_is_opened_anew(card: RecordedNvml) -> None:
             one(opened, card)
 
 
-def test_all_about_processes_is_told_when_somebody_asks(card: RecordedNvml) -> None:
+def test_process_details_are_read_on_request(card: RecordedNvml) -> None:
     me, other = os.getpid(), 2**22 + 5
     now = int(time.time() * 1e6)
     card.answers["nvmlDeviceGetComputeRunningProcesses"] = [

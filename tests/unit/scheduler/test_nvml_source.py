@@ -214,9 +214,7 @@ GONE = (
         "nvmlGpmSampleGet",
     ],
 )
-def test_a_lost_gpu_or_driver_opens_the_source_anew(
-    card: RecordedNvml, code: int, call: str
-) -> None:
+def test_a_lost_gpu_or_driver_reopens_the_source(card: RecordedNvml, code: int, call: str) -> None:
     opened = NvmlSource()
     card.answers[call] = error(code)
     card.now += 0.5
@@ -224,7 +222,7 @@ def test_a_lost_gpu_or_driver_opens_the_source_anew(
         opened.read(100.0)
 
 
-def test_a_gpu_that_comes_or_goes_opens_the_source_anew(card: RecordedNvml) -> None:
+def test_an_added_or_removed_gpu_reopens_the_source(card: RecordedNvml) -> None:
     opened = NvmlSource()
     card.gpus = 2
     with pytest.raises(DevicesChanged, match="number of GPUs"):

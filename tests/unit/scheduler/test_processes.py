@@ -53,7 +53,7 @@ def test_a_process_that_is_gone_is_foreign() -> None:
     assert found.foreign
 
 
-def test_a_process_is_looked_at_once_and_a_reused_pid_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_is_examined_once_and_a_reused_pid_again(monkeypatch: pytest.MonkeyPatch) -> None:
     looks = []
     real = psutil.Process.environ
     monkeypatch.setattr(

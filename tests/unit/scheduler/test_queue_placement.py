@@ -266,7 +266,7 @@ def test_processes_of_others_keep_a_job_from_having_a_gpu_to_itself() -> None:
     }
 
 
-def test_device_use_tells_jobs_from_other_processes() -> None:
+def test_device_use_distinguishes_jobs_from_other_processes() -> None:
     reading = Reading(
         "GPU-0",
         1.0,

@@ -57,7 +57,7 @@ def submit(queue: Queue, **more: object) -> int:
 
 @settings(deadline=None)
 @given(st.data())
-def test_a_job_stands_where_it_was_moved_to_and_the_others_stay_in_order(
+def test_a_moved_job_keeps_its_place_and_the_others_their_order(
     data: st.DataObject,
 ) -> None:
     jobs = {n: job(n, priority=data.draw(st.integers(0, 1))) for n in range(1, 7)}

@@ -93,7 +93,7 @@ def test_the_environment_stays_inside(store: Store) -> None:
     assert b"s3cret" not in msgspec.json.encode([store.active(), store.recent(9)])
 
 
-def test_a_timeline_is_committed_with_what_it_tells(store: Store, file: Path) -> None:
+def test_a_timeline_event_is_committed_with_its_change(store: Store, file: Path) -> None:
     one, other = store.insert_all([SPEC, SPEC], 10.0, Queued())
     store.update(
         msgspec.structs.replace(one, state=Cancelled(12.0), tries=2, place=0.5),
@@ -186,7 +186,7 @@ def test_a_file_that_is_no_database_is_refused_and_left_alone(file: Path, conten
     assert file.read_bytes() == content
 
 
-def test_a_damaged_page_is_told_in_one_line(store: Store, file: Path) -> None:
+def test_a_damaged_page_is_reported_in_one_line(store: Store, file: Path) -> None:
     for _ in range(200):
         store.insert(SPEC, 1.0, Queued())
     store.close()
@@ -237,7 +237,7 @@ def test_a_full_disk_refuses_in_one_line_and_leaves_nothing_half_written(
     again.close()
 
 
-def test_two_writers_at_once_are_told_apart_from_a_full_disk(store: Store, file: Path) -> None:
+def test_a_second_writer_is_distinguished_from_a_full_disk(store: Store, file: Path) -> None:
     other = sqlite3.connect(file, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     began = time.monotonic()

@@ -103,7 +103,7 @@ def test_a_load_in_step_with_the_driver_is_seen_in_one_moment_of_its_course() ->
     assert evidence(evenly[0])["busy_percent"] == pytest.approx(60, abs=1)
 
 
-def test_a_fall_of_the_clock_that_is_told_late_reads_too_high() -> None:
+def test_a_clock_drop_reported_late_reads_too_high() -> None:
     """As an H100 does it: two states are then a better guess."""
     found = errors(*card(0.6, PERIOD, renewed_ms=STEP_MS, late_ms=50), 1.0)
     assert (found["five looks, 0.5 s"] or 0) > 8
@@ -241,7 +241,7 @@ def test_the_run_writes_its_tables_also_where_a_case_fails(
     assert "while busy (known)" in (tmp_path / "tflops_clocks.csv").read_text()
 
 
-def test_the_recorder_is_a_process_that_ends_when_it_is_told(tmp_path: Path) -> None:
+def test_the_recorder_process_ends_on_request(tmp_path: Path) -> None:
     """Without a driver, or where it cannot write, it says so, and the run does not go on as if it
     had recorded."""
     recording = raw_counters.Recording(tmp_path / "no" / "raw.json.gz", SMS)
