@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import time
 from itertools import chain, repeat
 from pathlib import Path
@@ -14,6 +15,8 @@ from typing import Any
 
 PAUSES_S = (0.5, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 """Seconds before each further try; the last one is repeated."""
+CANCELLED_TRIES = 4
+"""How often the record of a cancelled job is tried to be written again."""
 GIVE_UP_S = 86400.0
 """Seconds after which a state folder that is gone counts as deleted, not as unmounted."""
 PRIVATE_FOLDER = 0o700
@@ -21,28 +24,35 @@ UNWRITTEN = "unwritten"
 """The name of a runner whose record cannot be written, before the number of the error."""
 
 
-def write_record(name: str, folder: str, content: dict[str, Any], held: int) -> None:
+def write_record(
+    name: str, folder: str, content: dict[str, Any], held: int, asked: bool = False
+) -> None:
     """Write the record into the working folder, synced and renamed into place.
 
     The result must not be lost: each error is met with another try after a pause. Where the working
     folder fails, it is left, so that its file system can be unmounted and repaired, and `folder` is
-    opened anew for each try.
+    opened anew for each try. Whoever cancelled the job needs no record: then it is given up, and so
+    it is where SIGTERM comes between two tries.
 
     Args:
         held: a descriptor on that file system, which is closed then.
+        asked: the job was cancelled.
 
     Raises:
-        OSError: The state folder has been gone for GIVE_UP_S.
+        OSError: The state folder has been gone for GIVE_UP_S, or the job was cancelled.
     """
     data = json.dumps(content).encode()
     away, last_there = False, time.monotonic()
-    for pause in chain(PAUSES_S, repeat(PAUSES_S[-1])):
+    for number, pause in enumerate(chain(PAUSES_S, repeat(PAUSES_S[-1]))):
         try:
             if away:
                 _enter(folder)
             return _write(Path(name), data)
         except OSError as e:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
             _announce(e.errno or 0)
+            if asked and number == CANCELLED_TRIES:
+                raise
             if not _is_gone(Path(folder).parent):
                 last_there = time.monotonic()
             elif time.monotonic() - last_there > GIVE_UP_S:

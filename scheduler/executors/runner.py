@@ -63,9 +63,9 @@ def main() -> int:
     except OSError as e:
         return NOT_BEGUN + (e.errno or 0)
     started = time.time()
-    end = _run(launch, Path())
+    end, asked = _run(launch, Path())
     record = {"attempt": launch["attempt"], "started": started, "ended": time.time(), **end}
-    write_record(EXIT_FILE, launch["folder"], record, held=ticket)
+    write_record(EXIT_FILE, launch["folder"], record, held=ticket, asked=asked)
     return 0
 
 
@@ -88,8 +88,11 @@ def _begin(launch: dict[str, Any]) -> int:
     return ticket
 
 
-def _run(launch: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """Run the command, and return the fields of its exit record that tell how it ended."""
+def _run(launch: dict[str, Any], folder: Path) -> tuple[dict[str, Any], bool]:
+    """Run the command.
+
+    Returns the fields of its exit record that tell how it ended, and whether it was asked to end.
+    """
     inheritance = inherit.prepare(launch.get("inherited"), launch.get("nice", 0))
     try:
         with (folder / "log").open("ab") as log:
@@ -106,16 +109,17 @@ def _run(launch: dict[str, Any], folder: Path) -> dict[str, Any]:
             end = EndRequest(lambda number: _send(child, number))
             end.limit(launch.get("timeout", 0.0))
             uncapped = _wait(child, log.fileno(), launch.get("log_limit", 0))
+            asked = end.asked and not end.over
             return {
                 "code": child.returncode, "error": "", "over": end.over, "uncapped": uncapped,
                 "limited": inheritance.denied,
-            }  # fmt: skip
+            }, asked  # fmt: skip
     except OSError as e:
         why = e.strerror if Path(launch["cwd"]).is_dir() else "there is no such folder any more"
         error = f"cannot start {launch['argv'][0]!r} in {launch['cwd']}: {why}"
-        return {"code": None, "error": error}
+        return {"code": None, "error": error}, False
     except subprocess.SubprocessError as e:  # of `inheritance.apply`
-        return {"code": None, "error": f"cannot start {launch['argv'][0]!r}: {e}"}
+        return {"code": None, "error": f"cannot start {launch['argv'][0]!r}: {e}"}, False
     finally:
         reap_tree()
 

@@ -246,20 +246,16 @@ def preloaded(folder: Path, library: Path) -> Iterator[Plan]:
     """Preload the library into daemons that start meanwhile, and yield its plan, disarmed."""
     file = folder / "plan"
     file.write_bytes(bytes(ctypes.sizeof(Plan)))
-    with (
-        file.open("r+b") as f,
-        mmap.mmap(f.fileno(), 0) as shared,
-        pytest.MonkeyPatch.context() as p,
-    ):
-        plan = Plan.from_buffer(shared)
+    with file.open("r+b") as f, pytest.MonkeyPatch.context() as patch:
+        plan = Plan.from_buffer(mmap.mmap(f.fileno(), 0))  # unmapped with the last reference
         for place, watched in enumerate(("jobs", "attempts")):
             plan.folders[place].value = os.fsencode(paths.home() / watched)
-        p.setenv("LD_PRELOAD", str(library))
-        p.setenv("FAULTS_PLAN", str(file))
+        patch.setenv("LD_PRELOAD", str(library))
+        patch.setenv("FAULTS_PLAN", str(file))
         try:
             yield plan
         finally:
-            del plan
+            plan.role = 0
 
 
 def campaign(folder: Path, library: Path, schedules: list[Schedule]) -> Report:
@@ -270,9 +266,7 @@ def campaign(folder: Path, library: Path, schedules: list[Schedule]) -> Report:
         with preloaded(folder, library) as plan:
             with Client():
                 pass
-            report = FileFaults(folder, plan).run(schedules)
-            del plan
-    return report
+            return FileFaults(folder, plan).run(schedules)
 
 
 def main() -> int:

@@ -7,15 +7,20 @@ from pathlib import Path
 
 import pytest
 
-from scheduler.protocol.jobs import Done, Failed, Job, Lost, Spec, State
+from scheduler.client import Client
+from scheduler.protocol.jobs import Cancelled, Done, Failed, Job, Lost, Spec, State
+from tests.integration.deck import running
 from tests.integration.torture.file_faults import (
     COMMANDS,
+    ROLES,
     Schedule,
     build,
     campaign,
     draw_schedules,
+    preloaded,
     verdict,
 )
+from tests.support import eventually
 
 SEED, SCHEDULES = 7, 15
 DAEMON = Schedule("daemon", 1, errno.EIO, lasting=False, kill=False)
@@ -36,6 +41,26 @@ def test_failing_accesses_to_one_folder_stop_no_other_job(tmp_path: Path, librar
     assert report.violations == []
     assert report.jobs >= len(COMMANDS) * SCHEDULES
     assert report.injected.total() >= SCHEDULES - 3, f"too few faults struck: {report.injected}"
+
+
+@pytest.mark.parametrize("command", ["sleep 600", "exit 3"])
+def test_a_job_is_cancelled_though_its_runner_cannot_write_how_it_ended(
+    tmp_path: Path, library: Path, cpu_home: Path, command: str
+) -> None:
+    """Cancel it before its command ends, and while its runner tries to write the end."""
+    began, go = tmp_path / "began", tmp_path / "go"
+    script = f"touch {began}; while ! test -e {go}; do sleep 0.05; done; {command}"
+    with preloaded(tmp_path, library) as plan, Client() as deck:
+        job = deck.submit(["sh", "-c", script], gpus=1)
+        eventually(began.exists)
+        plan.error, plan.lasting, plan.countdown, plan.role = errno.EIO, 1, 1, ROLES["runner"]
+        eventually(lambda: plan.struck)
+        go.touch()
+        if command != "sleep 600":
+            runner = running(deck, job).runner
+            eventually(lambda: Path(f"/proc/{runner}/comm").read_text().startswith("unwritten"))
+        deck.cancel(job.id)
+        assert isinstance(deck.wait(job.id, 40.0).state, Cancelled)
 
 
 @pytest.mark.parametrize(
