@@ -197,8 +197,12 @@ class Local(Executor):
         if (refusal := self._refusals.get(state.attempt)) is not None:
             why = f"its runner could not record that it begins: {os.strerror(refusal)}"
             return NeverRan(why, passing=refusal in (errno.ENOSPC, errno.EDQUOT))
-        if tickets.is_untaken(_ticket(state.attempt)):
-            return NeverRan("its runner ended before it ran anything")
+        try:
+            if tickets.is_untaken(_ticket(state.attempt)):
+                return NeverRan("its runner ended before it ran anything")
+        except OSError as e:
+            if (problem := folder_problem(e)) is not None:
+                return problem
         if isinstance(state, Running) and state.boot != boot_id():
             return Untraceable("the machine was restarted while it ran")
         try:
@@ -224,8 +228,12 @@ class Local(Executor):
         """
         if isinstance(job.state, Running):
             return None
+        try:
+            begun = self._begun_by(job)
+        except OSError as e:
+            return folder_problem(e)
         last = _last_attempt(job)
-        for attempt in (*self._begun_by(job), *([last] if isinstance(last, str) else [])):
+        for attempt in (*begun, *([last] if isinstance(last, str) else [])):
             if not job.tries:
                 return attempt
             renamed = f"{EXIT_FILE}.{job.tries}"
@@ -238,12 +246,12 @@ class Local(Executor):
         return last if isinstance(last, Unreadable) else None
 
     def _begun_by(self, job: Job) -> Sequence[str]:
-        """Return the attempts of the job that had begun when this daemon started."""
+        """Return the attempts of the job that began before this daemon. Raises OSError."""
         if self._begun is None:
-            self._begun = {}
+            begun: dict[tuple[int, float], list[str]] = {}
             for found in tickets.began(paths.attempts()):
-                key = (found.job, found.submitted)
-                self._begun.setdefault(key, []).append(found.attempt)
+                begun.setdefault((found.job, found.submitted), []).append(found.attempt)
+            self._begun = begun
         return self._begun.get((job.id, job.submitted), ())
 
 

@@ -66,9 +66,13 @@ def take(ticket: Path) -> int:
 def is_untaken(ticket: Path) -> bool:
     """Return whether the ticket is there, so that the attempt never began.
 
-    Returns False, too, where that cannot be found out.
+    Raises OSError where that cannot be found out.
     """
-    return os.path.lexists(ticket)
+    try:
+        ticket.lstat()
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def is_locked(ticket: Path) -> bool:
@@ -99,15 +103,20 @@ def discard(ticket: Path) -> None:
 
 
 def began(folder: Path) -> Iterator[Began]:
-    """Yield the attempts that began and are not settled."""
-    for name in _names(folder):
+    """Yield the attempts that began and are not settled.
+
+    Raises OSError where that cannot be found out.
+    """
+    if not folder.exists():
+        return
+    for name in [entry.name for entry in folder.iterdir()]:
         if name.endswith(BEGAN):
             try:
                 content = json.loads((folder / name).read_bytes())
                 yield Began(
                     int(content["job"]), float(content["submitted"]), name.removesuffix(BEGAN)
                 )
-            except (OSError, ValueError, KeyError, TypeError):
+            except (FileNotFoundError, IsADirectoryError, ValueError, KeyError, TypeError):
                 continue  # it is not one of ours
 
 
