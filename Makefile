@@ -26,10 +26,11 @@ mutants: $(STAMP)
 xvfb: $(STAMP)
 	QT_QPA_PLATFORM=xcb xvfb-run -a -s "-screen 0 1600x1200x24" $(BIN)/python -m pytest -n 0 tests/gui/test_walk.py
 
-# make torture SEED=4 asks for the same faults again, in the same order.
+# make torture SEED=4 asks for the same faults again, in the same order; N=500 for 500 faults from the outside
+# instead of 2,000; PART=outside or PART=inside for one of the two views.
 torture: $(STAMP)
-	$(BIN)/python -m tests.integration.torture $(if $(SEED),--seed $(SEED))
-	$(BIN)/python -m tests.integration.torture.file_faults $(if $(SEED),--seed $(SEED))
+	$(BIN)/python -m tests.integration.torture $(PART) $(if $(SEED),--seed $(SEED)) $(if $(N),--faults $(N))
+	$(if $(PART),,$(BIN)/python -m tests.integration.torture.file_faults $(if $(SEED),--seed $(SEED)))
 
 # Errors of the disk at 1,000 accesses of the daemon and of runners to the folders of jobs; part of make torture.
 file-faults: $(STAMP)

@@ -1,102 +1,35 @@
-"""make torture [SEED=n]: inject over a thousand faults, and print how many jobs they cost.
+"""make torture [SEED=n] [N=faults]: inject faults, and print how many jobs they cost.
 
-It takes a quarter of an hour on two cores, and ends with status 1 if a job was lost, ran twice, or
-left a process behind.
+The campaigns from the outside come first: they know only the command line and the files that jobs
+write. Those from the inside follow, which strike the daemon and its runners at exact places. The
+status is 1 if a job was lost, ran too often or in a loop, or the daemon did not answer.
 """
 
 from __future__ import annotations
 
 import argparse
-import multiprocessing
-import os
 import secrets
 import sys
-import tempfile
-import time
-from collections import Counter
-from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from pathlib import Path
 
-from tests.benchmarks.rows import context, write
-from tests.integration.torture import parts
-from tests.integration.torture.parts import Outcome
-from tests.integration.torture.verdict import NEVER_RAN
+from tests.integration.torture import inside
+from tests.integration.torture.outside import driver
+
+PARTS = ("outside", "inside")
 
 
 def main() -> int:
-    """Run all parts, and return the exit status."""
+    """Run the campaigns, and return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m tests.integration.torture")
+    parser.add_argument("parts", nargs="*", choices=[*PARTS, []], default=PARTS)
     parser.add_argument("--seed", type=int, default=secrets.randbelow(2**31))
-    parser.add_argument("--campaigns", type=int, default=6, help="of 110 rounds each")
+    parser.add_argument("--faults", type=int, default=2000, help="of the campaigns from outside")
     args = parser.parse_args()
     print(f"seed {args.seed}", flush=True)
-    started = time.monotonic()
-    outcomes = []
-    with tempfile.TemporaryDirectory() as base, _pool() as pool:
-        work: list[tuple[Callable[..., Outcome], int]] = [
-            (parts.crowd, 0),
-            (parts.flood, 0),
-            (parts.small, 0),
-            (parts.small, 1),
-        ]
-        work += [(parts.plain, number) for number in range(args.campaigns)]
-        work += [(parts.damaged, 0), (parts.damaged, 1), (parts.older, 0)]
-        waiting = [
-            pool.submit(act, Path(base) / f"{place}", args.seed + number)
-            for place, (act, number) in enumerate(work)
-        ]
-        for done in as_completed(waiting):
-            outcomes.append(done.result())
-            print(
-                f"{time.monotonic() - started:6.0f} s  {outcomes[-1].what}: "
-                f"{outcomes[-1].injected.total()} faults",
-                flush=True,
-            )
-            for line in outcomes[-1].violations:
-                print(f"          {line}", flush=True)
-    return _report(outcomes, args.seed)
-
-
-def _pool() -> ProcessPoolExecutor:
-    """Return a pool with more processes than cores, one for each part, as parts mostly wait."""
-    return ProcessPoolExecutor(
-        min(4, 2 * (os.cpu_count() or 1)),
-        mp_context=multiprocessing.get_context("spawn"),
-        max_tasks_per_child=1,
-    )
-
-
-def _report(outcomes: list[Outcome], seed: int) -> int:
-    injected = sum((o.injected for o in outcomes), Counter[str]())
-    broken = [line for o in outcomes for line in o.violations]
-    counts = {
-        **dict(sorted(injected.items())),
-        "faults in all": injected.total(),
-        "jobs acknowledged": sum(o.acknowledged for o in outcomes),
-        "runs on record": sum(o.ran for o in outcomes),
-        "jobs lost": sum("is lost" in line or "never ended" in line for line in broken),
-        "jobs called lost that never ran": sum(NEVER_RAN in line for line in broken),
-        "jobs run twice": sum("times" in line for line in broken),
-        "processes left behind": sum("left behind" in line for line in broken),
-        "violations in all": len(broken),
+    runs = {
+        "outside": lambda: driver.run(args.seed, args.faults),
+        "inside": lambda: inside.run(args.seed),
     }
-    where = context(
-        f"{os.cpu_count()} cores, {os.uname().sysname} {os.uname().release.split('-')[0]}",
-        ["msgspec"],
-    )
-    for name, count in counts.items():
-        print(f"{name:44} {count:7}")
-    print(
-        write(
-            "torture",
-            [
-                {"count of": name, "count": count, "seed": seed, **where}
-                for name, count in counts.items()
-            ],
-        )
-    )
-    return 1 if broken else 0
+    return max([runs[part]() for part in args.parts])
 
 
 if __name__ == "__main__":
