@@ -6,7 +6,6 @@ reports no progress and has no time limit is unknown, and so is a forecast that 
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 
 from scheduler.protocol.devices import Device
@@ -45,8 +44,9 @@ def forecast(
             if start.job.id == job.id:
                 return make_forecast(start.devices, conditions.now, first, now)
         first = first or plan.reason(job)
-        for key, count in Counter(requirements(s.job.spec) for s in plan.starts).items():
-            waiting[key] = waiting[key][count:]  # of a lane the first ones start
+        begun = {start.job.id for start in plan.starts}
+        for key in {requirements(start.job.spec) for start in plan.starts}:
+            waiting[key] = [j for j in waiting[key] if j.id not in begun]
         ends = dict(conditions.ends)
         for started, held in plan.starts:
             active[started.id] = with_state(started, Running("", held, conditions.now, 0, 0, ""))

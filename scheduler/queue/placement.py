@@ -93,6 +93,8 @@ class Slot:
         self.total = use.total if use is not None else None
         self.unread = use is UNREAD
         self.others = use.others if use is not None else ()
+        self.used = use.used if use is not None else {}
+        """Bytes that each of our running jobs has allocated, as far as the driver reports it."""
         self.reserved_for: Job | None = None
         """The job that waits for this device: those after it get only what it leaves."""
         self.reserved = 0.0
@@ -172,26 +174,6 @@ def choose(
     if spec.memory:
         fitting.sort(key=lambda slot: (len(slot.holders), -(slot.free or 0.0), slot.device.index))
     return fitting[: spec.gpus] if len(fitting) >= spec.gpus else None
-
-
-def reserve(job: Job, slots: Sequence[Slot]) -> None:
-    """Reserve as many devices as the job needs, so that those after it do not starve it.
-
-    First come devices that have what it needs, then shared ones, then those that a job has to
-    itself, and last those with processes that are not ours. Whatever comes free among the devices
-    that suit it goes to it first, as it is placed first.
-    """
-    suiting = [slot for slot in slots if slot.reserved_for is None and slot.suits(job.spec)]
-    suiting.sort(
-        key=lambda s: (
-            not s.has_room(job.spec),
-            bool(s.others or s.held_by_others) or s.unread,
-            s.exclusive,
-            s.device.index,
-        )
-    )  # fmt: skip
-    for slot in suiting[: job.spec.gpus]:
-        slot.reserve(job)
 
 
 def of_type(device: Device, spec: Spec) -> bool:

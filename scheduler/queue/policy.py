@@ -4,8 +4,9 @@ The jobs are placed in the order they are served: the higher priority first, and
 came or were moved. Each starts where it fits (see `placement`). The first that cannot start, among
 those that ask for the same type of GPU, reserves as many devices as it needs: the jobs after it get
 only what it leaves, so that small jobs do not starve one for many GPUs or much memory. A job that
-could not start on an empty machine reserves nothing. Jobs that need no device start when a
-processor is free.
+could not start on an empty machine reserves nothing. A job with a time limit may use what is
+reserved until it is needed (see `reservations`). Jobs that need no device start when a processor is
+free.
 
 Jobs that need the same form a lane (see `lanes`). Room only shrinks during a pass, so that nothing
 in a lane starts after the first job that cannot: a pass over ten thousand jobs looks at as many as
@@ -16,7 +17,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from heapq import heapify, heappop, heapreplace
+from heapq import heapify, heappop, heapreplace, merge
+from itertools import chain, islice
 from typing import NamedTuple
 
 from scheduler.protocol import wait_reasons as w
@@ -24,7 +26,8 @@ from scheduler.protocol.devices import Device
 from scheduler.protocol.jobs import Group, Job, Spec, turn
 from scheduler.queue.blockers import no_room
 from scheduler.queue.lanes import Requirements, Turn, requirements
-from scheduler.queue.placement import Availability, choose, make_slots, reserve
+from scheduler.queue.placement import Availability, choose, make_slots
+from scheduler.queue.reservations import MAX_CONSIDERED, Backfill, reserve
 
 MAX_PER_CLUSTER = 100
 """Jobs that a cluster is given at once."""
@@ -73,19 +76,35 @@ def make_plan(
         if not key.hold and (head := _head(key, iter(lane))) is not None
     ]
     heapify(heads)
+    refused: list[Iterator[Job]] = []
     while heads:
         _, key, job, lane = heads[0]
         placed = limits.place(job)
         if not isinstance(placed, tuple):
             refusals[key] = placed
             heappop(heads)
+            if placed is None:
+                refused.append(chain([job], lane))
             continue
         starts.append(Start(job, placed))
         if (head := _head(key, lane)) is not None:
             heapreplace(heads, head)
         else:
             heappop(heads)
-    return Plan(starts, refusals, limits.room)
+    return Plan([*starts, *_backfilled(refused, limits)], refusals, limits.room)
+
+
+def _backfilled(lanes: Sequence[Iterator[Job]], limits: _Limits) -> Iterator[Start]:
+    """Yield the jobs that use reserved devices until they are needed.
+
+    Args:
+        lanes: the jobs for which there was no room, each lane in its order.
+    """
+    if not limits.begin_backfill():
+        return
+    for job in islice(merge(*lanes, key=turn), MAX_CONSIDERED):
+        if (placed := limits.backfill(job)) is not None:
+            yield Start(job, placed)
 
 
 def _head(
@@ -128,6 +147,21 @@ class _Limits:
             self._by_group[spec.group] += 1
         return placed
 
+    def begin_backfill(self) -> bool:
+        """Return whether jobs may use reserved devices; from now on nothing else is placed."""
+        return self.room.begin_backfill()
+
+    def backfill(self, job: Job) -> tuple[str, ...] | None:
+        """Place a job on reserved devices that it leaves in time; None where that cannot be."""
+        group = self._conditions.groups.get(job.spec.group)
+        limited = group is not None and bool(group.limit)
+        if self._group_limit(job.spec.group) is not None:
+            return None
+        placed = self.room.backfill(job, limited)
+        if placed is not None:
+            self._by_group[job.spec.group] += 1
+        return placed
+
     def _group_limit(self, name: str) -> w.WaitReason | None:
         group = self._conditions.groups.get(name)
         if not name or group is None:
@@ -164,7 +198,8 @@ class _Room:
         self, running: Iterable[Job], devices: Sequence[Device], conditions: Conditions
     ) -> None:
         self._slots = make_slots(running, devices, conditions.availability)
-        self._devices, self._ends = devices, conditions.ends
+        self._devices, self._ends, self._now = devices, conditions.ends, conditions.now
+        self._backfill = Backfill((), {}, 0.0)
         self._refused: set[tuple[object, ...]] = set()
         """What jobs need that could not be placed."""
         self._first: dict[str, Job] = {}
@@ -199,9 +234,19 @@ class _Room:
         self._refused.add(_need(spec))
         if spec.gpu_type not in self._first and self._possible(spec):
             self._first[spec.gpu_type] = job
-            reserve(job, self._slots)
+            reserve(job, self._slots, self._ends, self._now)
             self._measure()
         return None
+
+    def begin_backfill(self) -> bool:
+        """Return whether a reserved device can be used before it is needed."""
+        self._backfill = Backfill(self._slots, self._ends, self._now)
+        return self._backfill.possible
+
+    def backfill(self, job: Job, limited: bool) -> tuple[str, ...] | None:
+        """Place a job on reserved devices; see `Backfill.place`."""
+        kind = self._slots[0].device.kind
+        return self._backfill.place(job, limited) if job.spec.kind in ("", kind) else None
 
     def reservations(self) -> dict[str, int]:
         """Return the devices that a job waits for, and its number."""
