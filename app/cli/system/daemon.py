@@ -12,6 +12,7 @@ from pathlib import Path
 
 from app.cli.connection import DaemonStatus, daemon_status, wait_for_reading
 from app.cli.output import confirm, print_line, print_result
+from app.cli.system import boot_unit
 from scheduler.client import Client
 from scheduler.devices.sources import open_source
 from scheduler.protocol.errors import DaemonGone, UserError
@@ -29,9 +30,9 @@ def add_arguments(parser: ArgumentParser) -> None:
     """Add the action, and the source of readings."""
     parser.add_argument(
         "action",
-        choices=("start", "stop", "status"),
-        metavar="start|stop|status",
-        help="what to do",
+        choices=("start", "stop", "status", "install", "uninstall"),
+        metavar="start|stop|status|install|uninstall",
+        help="what to do; install has systemd start the daemon at boot, so that queued jobs go on",
     )
     parser.add_argument(
         "--source",
@@ -49,7 +50,14 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(args: Namespace) -> int:
     """Carry out the action that the arguments name."""
-    return {"start": _start, "stop": _stop, "status": _print_status}[args.action](args)
+    actions = {
+        "start": _start,
+        "stop": _stop,
+        "status": _print_status,
+        "install": _install,
+        "uninstall": _uninstall,
+    }
+    return actions[args.action](args)
 
 
 def _start(args: Namespace) -> int:
@@ -127,6 +135,29 @@ def _kill(args: Namespace, status: DaemonStatus) -> str:
     if not ended:
         raise UserError(f"{hung}: it was killed and does not end. Its disk or driver may hang")
     return f"The daemon was killed. {_JOBS_CONTINUE}"
+
+
+def _install(args: Namespace) -> int:
+    """Have systemd start the daemon, in place of one that runs."""
+    if daemon_status().answers:
+        _ends_itself()
+    try:
+        done = boot_unit.install()
+        end = time.monotonic() + START_S
+        while done.active and not daemon_status().answers and time.monotonic() < end:
+            time.sleep(0.1)  # systemctl does not wait for the daemon's first answer
+    finally:
+        Client().close()  # queued jobs go on, also where systemd does not start the daemon
+    first = f"systemd starts the daemon at boot (unit {done.file})"
+    print_result(args, done, *(f"{line}." for line in (first, *done.notes)))
+    return 0
+
+
+def _uninstall(args: Namespace) -> int:
+    done = boot_unit.uninstall()
+    first = f"The unit {done.file} was removed. The next command starts the daemon again"
+    print_result(args, done, *(f"{line}." for line in (first, *done.notes)))
+    return 0
 
 
 def _print_status(args: Namespace) -> int:

@@ -1,0 +1,173 @@
+"""Have systemd start the daemon at boot, or print how to do without systemd.
+
+The unit belongs to the user's own systemd (`systemctl --user`). Without lingering, that one ends at
+the user's last logout together with everything that it started, so the unit is installed only where
+lingering is on.
+"""
+
+from __future__ import annotations
+
+import getpass
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+from scheduler.protocol import paths
+from scheduler.protocol.errors import UserError
+
+UNIT = "gpudeck.service"
+BOOTED = Path("/run/systemd/system")
+"""Exists where systemd is the first process of this machine."""
+LINGER = Path("/var/lib/systemd/linger")
+"""Holds a file for each user whose processes are started at boot, and live on after logout."""
+_ENVIRONMENT = ("PATH", "LD_LIBRARY_PATH")
+"""What the daemon needs of the environment, for the commands of clusters and the driver."""
+_TIMEOUT_S = 60.0
+
+
+class Installed(NamedTuple):
+    """Describe what was installed or removed, and what the user has to know."""
+
+    file: str
+    active: bool
+    """Systemd runs the daemon now."""
+    notes: tuple[str, ...]
+
+
+def unit_file() -> Path:
+    """Return where the unit of this user is kept."""
+    base = os.environ.get("XDG_CONFIG_HOME") or "~/.config"
+    return Path(base).expanduser() / "systemd" / "user" / UNIT
+
+
+def _link() -> Path:
+    """Return the link that has systemd start the unit, as `systemctl enable` makes it."""
+    return unit_file().parent / "default.target.wants" / UNIT
+
+
+def unit_text() -> str:
+    """Return the unit for the present state folder.
+
+    Stopping it ends the daemon alone (KillMode), as jobs outlive the daemon, and neither does a job
+    that runs out of memory end it (OOMPolicy). Jobs are not limited in their number of threads.
+    """
+    environment = {"GPUDECK_HOME": str(paths.home())}
+    environment |= {name: os.environ[name] for name in _ENVIRONMENT if os.environ.get(name)}
+    variables = "\n".join(
+        f"Environment={_quoted(f'{name}={value}')}" for name, value in environment.items()
+    )
+    log = str(paths.daemon_log()).replace("%", "%%")
+    return f"""\
+# Written by: gpudeck daemon install
+[Unit]
+Description=GPU Deck: job queue and monitor
+StartLimitIntervalSec=300
+StartLimitBurst=10
+
+[Service]
+{variables}
+ExecStart={_quoted(sys.executable)} -P -m scheduler.daemon
+WorkingDirectory=/
+StandardError=append:{log}
+Restart=on-failure
+RestartSec=5
+UMask=0077
+KillMode=process
+OOMPolicy=continue
+TasksMax=infinity
+Delegate=yes
+
+[Install]
+WantedBy=default.target
+"""
+
+
+def _quoted(text: str) -> str:
+    """Quote a word for systemd (see systemd.syntax(7))."""
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
+    escaped = "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in escaped)
+    return f'"{escaped}"'
+
+
+def install() -> Installed:
+    """Write the unit, enable it and start it. Raises UserError where that is impossible."""
+    command = shlex.join([sys.executable, "-P", "-m", "app", "daemon", "start"])
+    if not BOOTED.exists():
+        raise UserError(
+            "this machine does not run systemd. To start the daemon at boot, add this line with "
+            f"`crontab -e`: @reboot GPUDECK_HOME={shlex.quote(str(paths.home()))} {command}"
+        )
+    file, text = unit_file(), unit_text()
+    if file.exists() and f"GPUDECK_HOME={paths.home()}" not in file.read_text().replace("%%", "%"):
+        raise UserError(
+            f"{file} starts the daemon of another state folder. To remove it: "
+            "gpudeck daemon uninstall"
+        )
+    notes = [_linger()]
+    try:
+        _link().parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+        _link().unlink(missing_ok=True)
+        _link().symlink_to(file)
+    except OSError as e:
+        raise UserError(f"the unit {file} cannot be written: {e.strerror}") from e
+    problem = _systemctl("daemon-reload") or _systemctl("start", UNIT)
+    if problem:
+        notes.append(f"It could not be started now ({problem}); systemd starts it at the next boot")
+    return Installed(str(file), not problem, tuple(notes))
+
+
+def _linger() -> str:
+    """Return a note on lingering, after turning it on. Raises UserError where that fails."""
+    user = getpass.getuser()
+    if (LINGER / user).exists():
+        return "Lingering is on: systemd starts your units at boot and keeps them after logout"
+    if problem := _run("loginctl", "enable-linger", user):
+        raise UserError(
+            "lingering is off, so systemd would start nothing at boot, and would end the daemon "
+            f"and its jobs at your last logout. It cannot be turned on ({problem}). Ask an "
+            f"administrator for: loginctl enable-linger {user}"
+        )
+    return (
+        "Lingering was turned on: systemd starts your units at boot and keeps them after logout. "
+        "To turn it off: loginctl disable-linger"
+    )
+
+
+def uninstall() -> Installed:
+    """Remove the unit. Raises UserError where there is none, or it cannot be removed."""
+    file = unit_file()
+    if not file.exists():
+        raise UserError(f"there is no unit {file}, so nothing was removed")
+    _systemctl("stop", UNIT)
+    try:
+        _link().unlink(missing_ok=True)
+        file.unlink()
+    except OSError as e:
+        raise UserError(f"the unit {file} cannot be removed: {e.strerror}") from e
+    _systemctl("daemon-reload")
+    note = "Lingering was not changed. To turn it off: loginctl disable-linger"
+    return Installed(str(file), False, (note,))
+
+
+def _systemctl(*words: str) -> str:
+    return _run("systemctl", "--user", *words)
+
+
+def _run(*command: str) -> str:
+    """Run a command, and return the last line of its error; empty where it succeeded."""
+    try:
+        ended = subprocess.run(
+            command, capture_output=True, text=True, check=False, timeout=_TIMEOUT_S
+        )
+    except FileNotFoundError:
+        return f"there is no command {command[0]}"
+    except subprocess.TimeoutExpired:
+        return f"{command[0]} does not answer"
+    if ended.returncode == 0:
+        return ""
+    lines = ended.stderr.strip().splitlines()
+    return lines[-1] if lines else f"{command[0]} ended with status {ended.returncode}"
