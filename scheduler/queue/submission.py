@@ -12,7 +12,16 @@ from scheduler.attempts import Executors
 from scheduler.protocol.devices import Device
 from scheduler.protocol.errors import NotFound, UserError
 from scheduler.protocol.job_options import MAX_BATCH
-from scheduler.protocol.jobs import Changes, Event, Forecast, Job, Queued, Spec, listed
+from scheduler.protocol.jobs import (
+    Changes,
+    Event,
+    Forecast,
+    Job,
+    Queued,
+    Spec,
+    listed,
+    without_surroundings,
+)
 from scheduler.protocol.wait_reasons import render
 from scheduler.queue.admission import (
     bound,
@@ -170,10 +179,10 @@ class Submission:
 
 
 def digest_of(specs: Sequence[Spec]) -> str:
-    """Return a digest of what is submitted, without environments: those of shells differ."""
+    """Return a digest of what is submitted."""
     digest = hashlib.sha256()
     for spec in specs:
-        digest.update(msgspec.json.encode(msgspec.structs.replace(spec, env={})))
+        digest.update(msgspec.json.encode(without_surroundings(spec)))
     return digest.hexdigest()
 
 

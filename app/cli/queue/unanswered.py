@@ -21,6 +21,7 @@ from app.cli.output import UsageError, print_error
 from scheduler.protocol import paths
 from scheduler.protocol.errors import OutcomeUnknown, UserError
 from scheduler.protocol.job_options import JobOptions, make_spec
+from scheduler.protocol.jobs import without_surroundings
 from scheduler.verbs.submit import new_token
 
 FORGET_S = 3600.0
@@ -49,7 +50,7 @@ def submission_token(
     if name is not None:
         yield name
         return
-    spec = msgspec.structs.replace(make_spec(argv, options), env={})
+    spec = without_surroundings(make_spec(argv, options))
     about = msgspec.json.encode((spec, None if indices is None else list(indices)))
     file, lock = _file(hashlib.sha256(about).hexdigest()[:32])
     try:
