@@ -59,7 +59,6 @@ class DashboardPage(QWidget):
 
     job_chosen = Signal(int)
     """Carries the job whose bar was clicked."""
-    message = Signal(str)
     """Carries the outcome of an export."""
 
     def __init__(self, state: State, link: Link) -> None:
@@ -214,9 +213,12 @@ class DashboardPage(QWidget):
         if snapshot is None:
             return
         if file.lower().endswith(".png"):
-            saved = self.grab().save(file)
-            problem = f"Cannot write {file}. Choose a folder that you can write to."
-            self.message.emit(f"Saved to {file}" if saved else problem)
+            if self.grab().save(file):
+                self._link.succeeded.emit(f"Saved to {file}")
+            else:
+                self._link.failed.emit(
+                    f"Cannot write {file}. Choose a folder that you can write to."
+                )
             return
         from app.dashboard.history_export import ExportHistory  # rarely needed
 
@@ -225,8 +227,7 @@ class DashboardPage(QWidget):
         self._link.send(
             self,
             ExportHistory(devices, *self.axis.limits, file),
-            lambda _: self.message.emit(f"Saved to {file}"),
-            self.message.emit,
+            lambda _: self._link.succeeded.emit(f"Saved to {file}"),
         )
 
     def keyPressEvent(self, event: QKeyEvent) -> None:

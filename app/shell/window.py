@@ -90,7 +90,6 @@ class MainWindow(QWidget):
     def dashboard(self) -> DashboardPage:
         page = self._add_page("dashboard", DashboardPage(self.state, self.link))
         page.job_chosen.connect(self._show_job)
-        page.message.connect(self.status.show_message)
         return page
 
     @cached_property

@@ -114,6 +114,8 @@ class GroupFull(_Value, frozen=True):
 
     group: str
     running: int
+    limit: int = 0
+    """0 in stores that did not keep it."""
 
 
 class NoProcessor(_Value, frozen=True):
@@ -342,8 +344,8 @@ def render(reason: WaitReason, now: float) -> str:  # noqa: PLR0912 - one line a
             return f"{device} was just taken by another user's queue; it is tried again soon"
         case GroupPaused(group):
             return f"group {group} is paused"
-        case GroupFull(group, running):
-            return f"group {group} already runs {running} at once, its limit"
+        case GroupFull(group, running, limit):
+            return f"group {group} is at its limit ({running} of {limit or running} running)"
         case NoProcessor(running, processors):
             return f"needs a processor; {running} of {processors} are in use"
         case ClusterUnavailable(cluster, since, problem):

@@ -169,7 +169,7 @@ class _Limits:
         if group.paused:
             return w.GroupPaused(name)
         full = group.limit and self._by_group[name] >= group.limit
-        return w.GroupFull(name, self._by_group[name]) if full else None
+        return w.GroupFull(name, self._by_group[name], group.limit) if full else None
 
     def _place_without_device(self) -> tuple[str, ...] | w.WaitReason:
         if self._no_device >= self._conditions.processors:

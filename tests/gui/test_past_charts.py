@@ -194,9 +194,10 @@ def test_a_month_can_be_shown_with_dates(with_past):
 
 def test_the_shown_values_are_exported(with_past, tmp_path):
     dashboard = show(with_past)
-    said = []
-    dashboard.message.connect(said.append)
+    status = with_past.window.status
     dashboard.save(str(tmp_path / "x.png"))
+    assert status.message.text() == f"Saved to {tmp_path}/x.png"
+    assert status.message.property("meaning") == ""
     assert QImage(str(tmp_path / "x.png")).size() == dashboard.size()
     dashboard.legend.chips[GPUS[0]].click()
     dashboard.save(str(tmp_path / "x.csv"))
@@ -206,9 +207,9 @@ def test_the_shown_values_are_exported(with_past, tmp_path):
         *dashboard.axis.limits,
     )
     with_past.reply(request)
+    assert status.message.text() == f"Saved to {tmp_path}/x.csv"
+    assert status.expiry.isActive(), "a success disappears by itself"
     with_past.fail(request, "the disk is full")
-    assert said == [
-        f"Saved to {tmp_path}/x.png",
-        f"Saved to {tmp_path}/x.csv",
-        "the disk is full",
-    ]
+    assert status.message.text() == "the disk is full"
+    assert status.message.property("meaning") == "failed"
+    assert not status.expiry.isActive(), "an error stays until it is dismissed"

@@ -93,7 +93,7 @@ def test_a_group_runs_no_more_at_once_than_its_limit(deck: Client, tmp_path: Pat
     other = deck.submit(["true"])
     running(deck, jobs[0])
     assert isinstance(deck.wait(other.id, WAIT_S).state, Done), "others pass"
-    assert reason(deck, jobs[1].id) == "group g already runs 1 at once, its limit"
+    assert reason(deck, jobs[1].id) == "group g is at its limit (1 of 1 running)"
     (shown,) = [g for g in deck.groups() if g.group.name == "g"]
     assert (shown.group.limit, shown.waiting, shown.running) == (1, 1, 1)
     go.touch()
