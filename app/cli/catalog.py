@@ -43,6 +43,11 @@ COMMANDS = (
         "end a process that uses a GPU, after asking; if a job owns it, cancel the job",
     ),
     Command("alerts", "cli.devices.alerts", "list current and past alerts, or acknowledge one"),
+    Command(
+        "calibrate",
+        "cli.devices.calibrate",
+        "measure the true clock of the GPUs, so that TFLOP/s from hardware counters are right",
+    ),
     Command("export", "cli.devices.export", "write the history of the devices to a file"),
     Command(
         "metrics",

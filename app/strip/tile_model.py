@@ -7,7 +7,7 @@ from typing import Literal
 
 import msgspec
 
-from app.format.values import Meaning, device_label, duration, format_field
+from app.format.values import Meaning, device_label, duration, format_field, significant
 from scheduler.protocol.absence import Unavailable
 from scheduler.protocol.devices import NA, Reading
 from scheduler.protocol.jobs import Job
@@ -114,7 +114,24 @@ def _memory(reading: Reading) -> TileMetric:
 
 
 def _compute_rate(reading: Reading) -> TileMetric:
-    return msgspec.structs.replace(_metric("TFLOP/s", reading, "tflops"), slim_text="")
+    shown = _metric("TFLOP/s", reading, "tflops")
+    error, rate = reading.values.get("tflops_error"), reading.values.get("tflops")
+    if rate is None or error is None:
+        return msgspec.structs.replace(shown, slim_text="")
+    return msgspec.structs.replace(
+        shown,
+        text=f"≈ {significant(rate)} ±{error:.0f} %",
+        tooltip=f"{_by_type(rate)}, each ±{error:.0f} %: {shown.tooltip}",
+        slim_text="",
+    )
+
+
+def _by_type(rate: float) -> str:
+    """Return what the counters mean for each data type, which they cannot tell apart."""
+    return (
+        f"{significant(rate)} TFLOP/s if this is FP16, BF16 or FP32, {significant(2 * rate)} if "
+        f"FP8, {significant(rate / 2)} if TF32"
+    )
 
 
 def _temperature(reading: Reading) -> TileMetric:

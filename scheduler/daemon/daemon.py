@@ -34,6 +34,7 @@ from scheduler.protocol.wait_reasons import ClusterUnavailable, render
 from scheduler.queue.placement import Availability, device_use
 from scheduler.queue.queue import Queue
 from scheduler.services.alert_service import AlertService
+from scheduler.services.calibration_service import CalibrationService
 from scheduler.services.end_process import end_process
 from scheduler.services.job_end import JobEndCommand, JobEnds
 from scheduler.services.notices import NoticeBoard
@@ -107,6 +108,12 @@ class Daemon:
             self._supervisor, self._settings, self._needs_gpu, self._sleep_changed
         )
         self.alerts = AlertService(store, notices.set, self.recorder.annotate)
+        self._calibration = CalibrationService(
+            self.recorder.past,
+            lambda: self.monitor.devices,
+            lambda: self.polling.start(self._settings),
+            lambda text: notices.set("calibration", text),
+        )
 
     async def run(self, listening: socket.socket) -> None:
         """Serve until a signal, or the request Stop."""
@@ -135,6 +142,7 @@ class Daemon:
         await self._clusters.stop()
         await self.alerts.stop()
         await self._job_end_command.stop()
+        await self._calibration.stop()
         for task in tasks:
             task.cancel()
         with self._notices.catch("history"):
@@ -305,6 +313,7 @@ class Daemon:
     def _job_ended(self, job: Job) -> None:
         self._job_end_command.job_ended(job, self._settings.on_job_end)
         self.job_ends.job_ended(job.id)
+        self._calibration.job_ended(job)
 
     # What executors of clusters use; see `executors.cluster.Hub`
 

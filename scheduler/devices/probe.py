@@ -10,6 +10,7 @@ readings from now on, and requests for what is too costly to read all the time.
 from __future__ import annotations
 
 import os
+import random
 import select
 import sys
 import time
@@ -22,8 +23,10 @@ from scheduler.protocol.devices import Detail, Device, DevicesChanged, Reading, 
 from scheduler.protocol.errors import UserError
 
 RENEWED_S, MOST_TICKS = 0.1, 8
-"""The period at which NVIDIA's driver renews the clocks (measured on an H100), and the most samples
-that are taken of them between two readings."""
+"""NVIDIA's driver renews the clocks when it is asked, but not within this time of the last renewal
+(measured on an H100 and an H200); the most samples that are taken between two readings."""
+JITTER = 0.5
+"""Pauses between samples vary by up to this share, so that they are never in step with a load."""
 FIRST_S = 0.15
 """The first reading comes soon, for a window that has just opened; counters need 0.1 s."""
 
@@ -101,18 +104,25 @@ class ProbeLoop:
         next_at = time.monotonic() + min(FIRST_S - self._interval, 0.0)
         while True:
             interval = self._interval
-            ticks = min(max(round(interval / RENEWED_S), 1), MOST_TICKS)
-            for tick in range(1, ticks + 1):
-                self._wait(next_at + interval * tick / ticks)
-                if self._interval != interval:
-                    break
-                if tick < ticks:
-                    self._source.sample()
+            self._sample_until(next_at + interval)
             # after a suspend, or at a new rate, go on from now instead of catching up
             now = time.monotonic()
             next_at = max(next_at + interval, now - interval) if self._interval == interval else now
             moment = time.time()
             _send(Readings(moment, tuple(self._source.read(moment))))
+
+    def _sample_until(self, end: float) -> None:
+        """Take samples until the next reading at `end`, or until the rate changes."""
+        interval = self._interval
+        least = max(RENEWED_S, interval / MOST_TICKS)
+        while self._interval == interval:
+            pause = least * random.uniform(1.0, 1.0 + JITTER)  # noqa: S311 - no secret
+            at = time.monotonic() + pause
+            if at > end - RENEWED_S:
+                self._wait(end)
+                return
+            self._wait(at)
+            self._source.sample()
 
     def _wait(self, end: float) -> None:
         """Carry out commands until `end`, or until the rate changes; exit where the daemon is

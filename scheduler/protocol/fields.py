@@ -35,6 +35,16 @@ _WORK = {
         "TFLOP/s",
         "floating-point operations a second by the hardware counters",
     ),
+    "tflops_error": Field(
+        "TFLOP/s uncertainty",
+        "%",
+        "how far TFLOP/s may be off, either way; absent while jobs count their operations",
+    ),
+    "tflops_gpm_error": Field(
+        "TFLOP/s uncertainty (counters)",
+        "%",
+        "how far the TFLOP/s of the hardware counters may be off, either way",
+    ),
     "bandwidth": Field("Memory bandwidth", "B/s", "device memory traffic"),
     "graphics": Field(
         "Compute and graphics",

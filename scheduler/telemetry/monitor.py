@@ -40,6 +40,8 @@ CALM_HZ = 0.5
 """Readings per second while nobody watches."""
 LINGER_S = 10.0
 """A request counts as watching for this long."""
+_COUNTED = ("tflops", "tflops_error")
+"""The fields that a job's own count of operations replaces; it has no error."""
 ASLEEP = 0.0
 """A rate of no readings: the GPU is not held open."""
 
@@ -190,8 +192,11 @@ class Monitor:
         names = ", ".join(f"job {job}" for job in rates)
         return msgspec.structs.replace(
             reading,
-            values={**reading.values, "tflops": sum(rates.values())},
-            absent={f: cause for f, cause in reading.absent.items() if f != "tflops"},
+            values={
+                **{f: v for f, v in reading.values.items() if f != "tflops_error"},
+                "tflops": sum(rates.values()),
+            },
+            absent={f: cause for f, cause in reading.absent.items() if f not in _COUNTED},
             methods={**reading.methods, "tflops": f"counted by {names} over its last 2 s"},
         )
 

@@ -15,18 +15,16 @@ time (which would need the clock while busy): its share over 0.5 s is 11 % under
 shares over the 0.1 s within, as it must be where the idle card runs faster, while the share of the
 memory, whose clock is fixed, equals that mean (tests/benchmarks/LOG.md, 2026-11-22).
 
-Measured against counted FLOPs on an H100: at full load within 3 % for FP16, BF16 and FP32 matrix
-products and for attention kernels built on wgmma. Loads with pauses at the power limit read too
-high, by 0 to 10 %: when work begins the SMs drop to some 1500 MHz at once, and the reported clock
-stays at up to 1980 for another 50 ms. The error grows with the share of time that such beginnings
-take: busy for 60 % of 0.037 or 0.13 s 8 to 10 %, for 30 % of 0.37 s 4 %, for half of 1 s 2 %. A
-load with a period of 0.1 s, at which the driver renews the clock, is sampled at a single moment of
-its course, and reads 2 to 21 % too high.
+The clock is NVML's, which is the one that the driver requests, times a correction: on an H200 the
+SMs run up to 10 % slower while the tensor cores work. `gpudeck calibrate` measures the correction
+of a card (`scheduler.protocol.calibration`); without one the figure is up to 19 % too high there,
+and that is stated with it. The driver renews its clock when it is asked, 0.1 s after the last time,
+so a load with pauses must not be asked in step with them (`scheduler.devices.probe`).
 
 The counters do not tell data types and instructions apart: FP8 uses the same pipe as BF16 (the
-pipe for INT8 stays at 0) and does twice as much in a cycle, so the figure for FP8 is a lower bound,
-half of the truth. TF32 reads double, and kernels built on the older mma.sync 1.5 to 2 times. A job
-of ours that counts its FLOPs takes precedence over the counters (`scheduler.telemetry.monitor`).
+pipe for INT8 stays at 0) and does twice as much in a cycle, so the figure for FP8 is half of the
+truth. TF32 reads double, and kernels built on the older mma.sync 1.5 to 2 times. A job of ours that
+counts its FLOPs takes precedence over the counters (`scheduler.telemetry.monitor`).
 """
 
 from __future__ import annotations
@@ -38,6 +36,7 @@ import pynvml as nv
 
 from scheduler.devices.nvidia.errors import refusal
 from scheduler.devices.nvidia.queries import SLOW_S
+from scheduler.protocol import calibration
 from scheduler.protocol.absence import Absence, NoCounters, RateUnknown, Refused, Unavailable
 from scheduler.protocol.fields import FIELDS
 
@@ -63,18 +62,19 @@ METRICS: dict[str, int] = {
 (tests/benchmarks/LOG.md), so `graphics` is read less often."""
 T = TypeVar("T")
 _IN_MIB = frozenset({"pcie_tx", "pcie_rx", "nvlink_rx", "nvlink_tx"})
-_DERIVED = ("tflops", "tflops_gpm", "bandwidth")
+_RATES = ("tflops", "tflops_gpm")
+_ERRORS = ("tflops_error", "tflops_gpm_error")
+_DERIVED = (*_RATES, *_ERRORS, "bandwidth")
 MIN_INTERVAL_S = 0.09
 """Two samples must be about 0.1 s apart; at ten readings a second the interval varies a little."""
 METHOD = (
     "hardware counters (GPM): busy share of the tensor and FP32 pipes x SMs x mean clock. "
     "FP64 and FP16 without tensor cores are not in the sum. "
-    "FP16, BF16 and FP32 at full load: within 3 %. With pauses, at the card's power limit: "
-    "up to 10 % too high, as the driver reports 50 ms late that the clock has fallen; "
-    "up to 21 % where they come every 0.1 s, as often as it renews the clock. "
-    "The counters cannot tell FP8: for FP8 this is a lower bound, half of the truth. "
-    "TF32 and older (mma.sync) kernels read up to double"
+    "The counters cannot tell the data type: the figure is right for FP16 and BF16; FP8 is twice "
+    "and TF32 half of it, and older (mma.sync) kernels are up to half of it"
 )
+CALIBRATED = "The clock is corrected by a calibration of this card"
+NOT_CALIBRATED = "The clock is NVML's own; to measure this card's, run: gpudeck calibrate"
 
 
 class FlopPerCycle(NamedTuple):
@@ -164,7 +164,12 @@ class HardwareCounters:
     """Read the counters of one GPU, and derive TFLOP/s and memory traffic from them."""
 
     def __init__(
-        self, handle: Any, capability: tuple[int, int], sms: int, peak_bandwidth: float
+        self,
+        handle: Any,
+        capability: tuple[int, int],
+        sms: int,
+        peak_bandwidth: float,
+        calibrated: calibration.ClockCalibration | None = None,
     ) -> None:
         """Open the counters, where the GPU has them.
 
@@ -173,8 +178,11 @@ class HardwareCounters:
             capability: Its compute capability.
             sms: The number of its multiprocessors; 0 where it is not known.
             peak_bandwidth: Bytes a second; 0 where it is not known.
+            calibrated: The correction of its clock, where that was measured.
         """
         self._capability, self._sms, self._peak = capability, sms, peak_bandwidth
+        self._clock = calibrated or calibration.UNCALIBRATED
+        self._method = f"{METHOD}. {CALIBRATED if calibrated else NOT_CALIBRATED}"
         self._gpm: GpmSampler | NoCounters
         try:
             self._gpm = GpmSampler(handle)
@@ -211,13 +219,7 @@ class HardwareCounters:
             counted, missing = {}, dict.fromkeys(METRICS, Refused("GPM", refusal(e).message))
         values.update(counted)
         absent.update(missing)
-        found = flops(values, self._capability, self._sms)
-        for field in ("tflops", "tflops_gpm"):
-            if isinstance(found, float):
-                values[field] = found / 1e12
-                methods[field] = METHOD
-            else:
-                absent[field] = found
+        self._add_flops(values, absent, methods)
         if "dram" in values and self._peak:
             values["bandwidth"] = values["dram"] / 100 * self._peak
             methods["bandwidth"] = (
@@ -225,6 +227,19 @@ class HardwareCounters:
             )
         else:
             absent["bandwidth"] = absent.get("dram", Unavailable("peak bandwidth"))
+
+    def _add_flops(
+        self, values: dict[str, float], absent: dict[str, Absence], methods: dict[str, str]
+    ) -> None:
+        found = flops(values, self._capability, self._sms)
+        activity = calibration.tensor_activity(values)
+        if not isinstance(found, float) or activity is None:
+            why = Unavailable("counters") if isinstance(found, float) else found
+            absent.update(dict.fromkeys((*_RATES, *_ERRORS), why))
+            return
+        values.update(dict.fromkeys(_RATES, found / 1e12 * self._clock.ratio(activity)))
+        values.update(dict.fromkeys(_ERRORS, self._clock.error(activity)))
+        methods.update(dict.fromkeys(_RATES, self._method))
 
     def close(self) -> None:
         """Free the samples of the counters."""

@@ -16,6 +16,7 @@ from scheduler.devices.nvidia.gpu_processes import GpuProcesses
 from scheduler.devices.nvidia.links import NvLinks, PcieMeter
 from scheduler.devices.nvidia.mig import MigInstances
 from scheduler.devices.nvidia.queries import SLOW_S, Scalars
+from scheduler.protocol import calibration
 from scheduler.protocol.absence import Absence, explain
 from scheduler.protocol.devices import Detail, Device, DevicesChanged, Reading
 
@@ -41,7 +42,15 @@ class Gpu:
         # a GPU that is lost may still answer its name, but not this
         optional(nv.nvmlDeviceGetMemoryInfo, self.handle, nv.nvmlMemory_v2)
         self._counters = HardwareCounters(
-            self.handle, capability, sms, optional(_peak_bandwidth, self.handle) or 0.0
+            self.handle,
+            capability,
+            sms,
+            optional(_peak_bandwidth, self.handle) or 0.0,
+            calibration.find(
+                self.device.id,
+                self.device.facts.get("VBIOS", ""),
+                self.device.facts["driver"],
+            ),
         )
 
     def _describe(self, index: int, capability: tuple[int, int], sms: int) -> Device:

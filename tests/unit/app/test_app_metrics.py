@@ -23,6 +23,8 @@ METRICS = {
     "DCGM_FI_DEV_MEM_COPY_UTIL": 25.0,
     "gpudeck_tflops": 679.6,
     "gpudeck_tflops_gpm": 679.6,
+    "gpudeck_tflops_error_percent": 14.4179,
+    "gpudeck_tflops_gpm_error_percent": 14.4179,
     "gpudeck_bandwidth_bytes_per_second": 818000000000.0,
     "DCGM_FI_PROF_GR_ENGINE_ACTIVE": 0.99999,
     "DCGM_FI_PROF_SM_ACTIVE": 0.96657,

@@ -25,6 +25,20 @@ def test_a_gpu_tile_has_all_values_and_the_method_of_tflops():
     assert 0 < tile.metrics[0].share <= 1
 
 
+def test_tflops_of_counters_are_shown_with_their_error_and_for_each_data_type():
+    made = snapshots.gpu_snapshot()
+    (state,) = made.devices
+    values = {**state.reading.values, "tflops": 740.2, "tflops_error": 11.6}
+    reading = msgspec.structs.replace(state.reading, values=values)
+    state = msgspec.structs.replace(state, reading=reading)
+    shown = tiles(msgspec.structs.replace(made, devices=(state,)))[0].metrics[2]
+    assert shown.text == "≈ 740 ±12 %"
+    assert shown.tooltip == (
+        "740 TFLOP/s if this is FP16, BF16 or FP32, 1480 if FP8, 370 if TF32, each ±12 %: "
+        + snapshots.TFLOPS_METHOD
+    )
+
+
 def test_a_tile_names_the_holder():
     held, busy, idle = tiles(snapshots.gpu_snapshot(3))
     assert (held.holder, busy.holder, idle.holder) == ("job 8 · attention", "in use", "idle")

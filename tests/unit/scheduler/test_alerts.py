@@ -150,6 +150,20 @@ def test_too_hot_by_the_cards_own_limit() -> None:
     assert machine.alerts.active == ()
 
 
+def test_the_cards_own_margin_comes_before_its_limit() -> None:
+    machine = Machine()
+    assert machine.run_for(60, temp=88.0, temp_limit=89.0, temp_margin=6.0) == []
+    (raised,) = machine.run_for(60, temp=70.0, temp_limit=89.0, temp_margin=4.0)
+    assert raised.text == "GPU 0 is at 70 °C, 4 °C below its slow-down temperature"
+
+
+@pytest.mark.parametrize("field", ["ecc_uncorrected", "rows_failure", "xid_count"])
+def test_every_kind_of_hardware_error_raises_an_alert(field: str) -> None:
+    (raised,) = Machine(alert_errors=1.0).run_for(5, **{field: 1.0})
+    assert raised.rule == "hardware errors"
+    assert raised.text.startswith("GPU 0 has had 1 ")
+
+
 def test_a_cpu_is_never_too_hot() -> None:
     assert Machine().run_for(60, temp=99.0, device=CPU) == []
 

@@ -30,6 +30,11 @@ def test_rate_follows_within_two_seconds() -> None:
     assert counted(*points).tflops(13.0) == pytest.approx(5.0, rel=0.01)
 
 
+def test_rate_is_the_mean_of_the_window_and_not_of_the_last_report() -> None:
+    rate = counted((0.0, 0.0), (0.5, 1e12), (1.0, 4e12), (1.5, 4.5e12))
+    assert rate.tflops(1.6) == pytest.approx(3.0)
+
+
 def test_a_job_that_stops_counting_has_no_rate() -> None:
     rate = counted((0.0, 0.0), (1.0, 1e12))
     assert rate.tflops(2.1) is not None

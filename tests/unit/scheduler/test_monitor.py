@@ -5,7 +5,14 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from scheduler.protocol.busy_causes import HeldByJobs, JobWaits, Loaded, NoReading, OtherProcesses
+from scheduler.protocol.busy_causes import (
+    ExclusiveProgram,
+    HeldByJobs,
+    JobWaits,
+    Loaded,
+    NoReading,
+    OtherProcesses,
+)
 from scheduler.protocol.devices import Device, Process, Reading
 from scheduler.protocol.jobs import Job, Progress, Queued, Running, Spec
 from scheduler.protocol.settings import Settings
@@ -86,6 +93,28 @@ def test_processes_of_our_jobs_and_our_assistant_are_not_foreign() -> None:
     assert isinstance(state(watching(GPU, processes=(Process(1, "p", job=3),))).use, Idle)
     assert isinstance(state(watching(GPU, processes=(Process(1, "p", assistant=True),))).use, Idle)
     assert state(watching(GPU, processes=(Process(1, "p"),))).use == Busy(OtherProcesses(1))
+
+
+def test_an_exclusive_program_keeps_the_assistant_away_unless_it_is_the_assistant() -> None:
+    own = (Process(1, "game", assistant=True),)
+    theirs = (Process(2, "game", job=3),)
+    wanted = {"exclusive_programs": "game"}
+    assert isinstance(state(watching(GPU, processes=own), **wanted).use, Idle)
+    assert state(watching(GPU, processes=theirs), **wanted).use == Busy(ExclusiveProgram("game"))
+
+
+def test_a_count_has_no_error_of_the_counters() -> None:
+    monitor = watching(GPU)
+    monitor.add_progress(3, [Progress(1, 10, "", 0.0, NOW), Progress(2, 10, "", 5e12, NOW + 0.5)])
+    values = {"tflops": 9.0, "tflops_error": 14.0, "tflops_gpm": 9.0, "tflops_gpm_error": 14.0}
+    (shown,) = monitor.add([reading(NOW + 0.6, values=values)], [job(3, device="GPU-0")])
+    assert shown.values == {
+        "tflops": pytest.approx(10.0),
+        "tflops_gpm": 9.0,
+        "tflops_gpm_error": 14.0,
+    }
+    silent = reading(NOW + 0.7, values={}, absent={"tflops": "x", "tflops_error": "x"})
+    assert monitor.add([silent], [job(3, device="GPU-0")])[0].absent == {}
 
 
 def test_a_job_that_counts_is_believed_before_the_counters() -> None:

@@ -101,6 +101,11 @@ def test_why_the_clocks_are_held_down_and_since_when(card: RecordedNvml) -> None
         reading.values["throttle_heat"],
         reading.values["throttled"],
     ) == (1.0, 1.0, 30.0)
+    card.answers["nvmlDeviceGetCurrentClocksEventReasons"] = (
+        pynvml.nvmlClocksEventReasonSwThermalSlowdown
+    )
+    reading = one(opened, card, 135.0)
+    assert (reading.values["throttle_power"], reading.values["throttle_heat"]) == (0.0, 1.0)
     card.answers["nvmlDeviceGetCurrentClocksEventReasons"] = pynvml.nvmlClocksEventReasonGpuIdle
     reading = one(opened, card, 140.0)
     assert reading.since == {"idle": 140.0}
@@ -127,7 +132,7 @@ def test_an_xid_is_reported_for_its_gpu(card: RecordedNvml) -> None:
     card.events = [(1, 31), (1, 63)]
     card.now += 0.5
     well, struck = opened.read(100.5)
-    assert (well.values["xid"], well.texts.get("xid")) == (0.0, None)
+    assert (well.values["xid"], well.values["xid_count"], well.texts.get("xid")) == (0.0, 0.0, None)
     assert (struck.values["xid"], struck.values["xid_count"]) == (63.0, 2.0)
     assert struck.texts["xid"] == "Xid 63: a memory page or row is being replaced"
     opened.close()

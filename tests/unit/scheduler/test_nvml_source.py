@@ -53,6 +53,8 @@ VALUES = {
     "mem_util": 25.0,
     "tflops": 679.6,
     "tflops_gpm": 679.6,
+    "tflops_error": 14.4179,
+    "tflops_gpm_error": 14.4179,
     "bandwidth": 0.8180e12,
     "graphics": 99.999,
     "sm_active": 96.657,

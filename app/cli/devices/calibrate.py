@@ -1,0 +1,74 @@
+"""Measure the true SM clock of the GPUs, as a job that holds them."""
+
+from __future__ import annotations
+
+import time
+from argparse import ArgumentParser, Namespace
+
+from app.cli.connection import wait_for_reading
+from app.cli.output import print_error, print_json, print_line
+from app.cli.queue.wait import follow
+from app.format.calibration import CALIBRATION_ARGV, describe_calibration, gpus_to_calibrate
+from app.format.values import device_label
+from scheduler.client import Client
+from scheduler.protocol import calibration
+from scheduler.protocol.calibration import ClockCalibration
+from scheduler.protocol.errors import UserError
+from scheduler.protocol.jobs import Done
+
+FIT_S = 30.0
+"""Seconds within which the daemon stores the calibration of a job that has ended."""
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Add the option that only lists what is known."""
+    parser.add_argument(
+        "--list", action="store_true", help="list the calibrations; measure nothing"
+    )
+
+
+def run(args: Namespace) -> int:
+    """Measure all GPUs with hardware counters, and print the corrections."""
+    with Client() as client:
+        snapshot = wait_for_reading(client)
+        labels = {s.device.id: device_label(s.device) for s in snapshot.devices}
+        if args.list:
+            return _print(args, calibration.load(), labels)
+        count = len(gpus_to_calibrate(snapshot))
+        job = client.submit(CALIBRATION_ARGV, name="calibrate", gpus=count).job
+        if args.json:
+            job = client.wait(job.id)
+    if not args.json:
+        follow(job, args)
+        with Client() as client:
+            job = client.job(job.id)
+    if not isinstance(job.state, Done):
+        print_error(f"nothing was calibrated. See: gpudeck logs {job.id}")
+        return 1
+    return _print(args, _stored(job.state.at, count), labels)
+
+
+def _stored(since: float, count: int) -> tuple[ClockCalibration, ...]:
+    """Return the calibrations of the job that ended at `since`, once the daemon stored them."""
+    end = time.monotonic() + FIT_S
+    while time.monotonic() < end:
+        found = tuple(c for c in calibration.load() if c.made >= since)
+        if len(found) >= count:
+            return found
+        time.sleep(0.2)
+    with Client() as client:
+        notices = [text for text in client.snapshot().notices if "calibration" in text]
+    raise UserError(
+        notices[0] if notices else "the daemon stored no calibration. See: gpudeck doctor"
+    )
+
+
+def _print(args: Namespace, found: tuple[ClockCalibration, ...], labels: dict[str, str]) -> int:
+    if args.json:
+        print_json(found)
+        return 0
+    for one in found:
+        print_line(describe_calibration(one, labels.get(one.device, one.device)))
+    if not found:
+        print_line("No GPU is calibrated. To measure: gpudeck calibrate")
+    return 0

@@ -1,0 +1,47 @@
+"""Describe calibrations of GPUs, and the job that measures them."""
+
+from __future__ import annotations
+
+import sys
+import time
+
+from scheduler.protocol.calibration import ClockCalibration
+from scheduler.protocol.errors import UserError
+from scheduler.protocol.snapshot import Snapshot
+
+CALIBRATION_ARGV = (sys.executable, "-P", "-m", "accel.workloads.clock_survey")
+"""The command of the job."""
+
+
+def gpus_to_calibrate(snapshot: Snapshot) -> tuple[str, ...]:
+    """Return the ids of the GPUs with hardware counters.
+
+    Raises:
+        UserError: There are none.
+    """
+    found = tuple(
+        state.device.id
+        for state in snapshot.devices
+        if state.device.kind == "nvidia"
+        and not state.device.mig
+        and state.reading is not None
+        and "tflops_gpm" in state.reading.values
+    )
+    if not found:
+        raise UserError(
+            "no GPU of this machine has the hardware counters that a calibration corrects. "
+            "They need Hopper or later; see: gpudeck status"
+        )
+    return found
+
+
+def describe_calibration(found: ClockCalibration, label: str) -> str:
+    """Return one line: the correction and the error of idle and of busy tensor cores."""
+    calm, busy = found.knots[0], found.knots[-1]
+    most = max(knot.error for knot in found.knots)
+    made = time.strftime("%Y-%m-%d %H:%M", time.localtime(found.made))
+    return (
+        f"{label}: while the tensor cores work the clock is {busy.ratio:.3f} of NVML's "
+        f"(±{busy.error:.0f} %), otherwise {calm.ratio:.3f} (±{calm.error:.0f} %); at most "
+        f"±{most:.0f} % with pauses. Measured {made}, VBIOS {found.vbios}, driver {found.driver}"
+    )

@@ -1,0 +1,172 @@
+"""Turn what a calibration job measured into the corrections of its GPUs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from statistics import mean
+from typing import NamedTuple
+
+import msgspec
+
+from scheduler.protocol import calibration, paths
+from scheduler.protocol.calibration import UNCALIBRATED, ClockCalibration, tensor_activity
+from scheduler.protocol.devices import Device
+from scheduler.protocol.errors import MALFORMED, UserError
+from scheduler.protocol.jobs import Done, Job
+from scheduler.protocol.snapshot import Columns, label
+from scheduler.telemetry.clock_fit import CannotFit, ClockLoad, fit
+
+MODULE = "accel.workloads.clock_survey"
+"""The module that a calibration job runs."""
+FILE = "clocks.json"
+"""What it leaves in its folder."""
+FIELDS = ("clock_sm", "tensor_hmma", "sm_active", "tflops_gpm")
+LATE_S = 0.06
+"""Counters and clocks of a reading are older than it by this much (tests/benchmarks/LOG.md)."""
+SETTLE_S = 0.3
+"""Left out at the start of a load, while the driver lowers the clocks."""
+_LEAST_READINGS = 3
+
+
+class MeasuredLoad(msgspec.Struct, frozen=True):
+    """Hold what one load did and the clocks beside it. Times are seconds since the epoch."""
+
+    name: str
+    start: float
+    end: float
+    flops: float
+    busy: tuple[tuple[float, float], ...]
+    clocks: tuple[tuple[float, float], ...]
+
+
+class MeasuredGpu(msgspec.Struct, frozen=True):
+    """Hold all loads of one GPU."""
+
+    device: str
+    loads: tuple[MeasuredLoad, ...]
+
+
+_DECODE = msgspec.json.Decoder(tuple[MeasuredGpu, ...]).decode
+
+
+class Moment(NamedTuple):
+    """Hold one stored reading."""
+
+    time: float
+    clock: float
+    activity: float
+    tflops: float
+
+
+class CalibrationService:
+    """Make and store corrections once a calibration job has ended."""
+
+    def __init__(
+        self,
+        past: Callable[[str, Sequence[str], float, float, int | None], Awaitable[Columns]],
+        devices: Callable[[], Sequence[Device]],
+        restart: Callable[[], Awaitable[None]],
+        notify: Callable[[str | None], None],
+    ) -> None:
+        """Connect the service.
+
+        Args:
+            past: Returns the history of a device.
+            devices: Returns the devices that there are now.
+            restart: Restarts the probe, which reads the corrections when it starts.
+            notify: Takes the problem where a calibration failed, and None where one succeeded.
+        """
+        self._past, self._devices = past, devices
+        self._restart, self._notify = restart, notify
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def job_ended(self, job: Job) -> None:
+        """Take the measurements of the job soon, if it was a calibration that succeeded."""
+        if MODULE in job.spec.argv and isinstance(job.state, Done):
+            task = asyncio.get_running_loop().create_task(self._take(job.id, job.state.at))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    @property
+    def busy(self) -> bool:
+        """Return True while a calibration is being made."""
+        return bool(self._tasks)
+
+    async def stop(self) -> None:
+        """Drop what is not finished."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _take(self, job_id: int, ended: float) -> None:
+        try:
+            measured = _DECODE((paths.job_folder(job_id) / FILE).read_bytes())
+            found = [await self._calibrate(gpu, ended) for gpu in measured]
+            calibration.keep(found)
+        except (OSError, UserError, CannotFit, *MALFORMED) as e:
+            self._notify(
+                f"the calibration of job {job_id} was not kept: {e}. "
+                "Nothing was changed; try again with: gpudeck calibrate"
+            )
+            return
+        self._notify(None)
+        await self._restart()
+
+    async def _calibrate(self, gpu: MeasuredGpu, ended: float) -> ClockCalibration:
+        device = next((d for d in self._devices() if d.id == gpu.device), None)
+        if device is None:
+            raise UserError(f"the GPU {gpu.device} is not there any more")
+        vbios, driver = device.facts.get("VBIOS", ""), device.facts.get("driver", "")
+        before = calibration.find(device.id, vbios, driver) or UNCALIBRATED
+        loads = []
+        for load in gpu.loads:
+            # the history is written with the readings, so all of them are in it by now
+            past = await self._past(device.id, FIELDS, load.start, load.end + 1, None)
+            loads.append(compared(load, past, before))
+        known = [load for load in loads if load is not None]
+        if len(known) < len(loads) / 2:
+            raise UserError(
+                f"{label(device)} was read too seldom beside the loads, or has no hardware counters"
+            )
+        return ClockCalibration(device.id, vbios, driver, ended, fit(known))
+
+
+def compared(load: MeasuredLoad, past: Columns, before: ClockCalibration) -> ClockLoad | None:
+    """Return what the kernel measured compared with NVML, or None where a side is missing.
+
+    Args:
+        load: What the job measured.
+        past: The readings of the same seconds.
+        before: The correction that was in force, which is taken out again.
+    """
+    moments = [m for m in _moments(past) if load.start + SETTLE_S < m.time <= load.end + LATE_S]
+    if len(moments) < _LEAST_READINGS + 1:
+        return None
+    first, last = moments[0].time - LATE_S, moments[-1].time - LATE_S
+    inside = [mhz for time, mhz in load.clocks if first < time <= last]
+    if not inside:
+        return None
+    moments = moments[1:]  # each describes the time since the one before
+    clock, activity = mean(m.clock for m in moments), mean(m.activity for m in moments)
+    counters = mean(m.tflops / before.ratio(m.activity) for m in moments)
+    counted = None
+    if load.flops and counters:
+        part = _overlap(load.busy, first, last) / _overlap(load.busy, load.start, load.end)
+        counted = part * load.flops / (last - first) / 1e12 / counters
+    return ClockLoad(activity, mean(inside) / clock, counted)
+
+
+def _overlap(spans: Iterable[tuple[float, float]], start: float, end: float) -> float:
+    return sum(max(min(b, end) - max(a, start), 0.0) for a, b in spans)
+
+
+def _moments(past: Columns) -> list[Moment]:
+    rows = zip(past.times, *(past.columns[field] for field in FIELDS), strict=True)
+    found = []
+    for time, clock, tensor, active, tflops in rows:
+        values: Mapping[str, float | None] = {"tensor_hmma": tensor, "sm_active": active}
+        activity = tensor_activity({k: v for k, v in values.items() if v is not None})
+        if clock and activity is not None and tflops is not None:
+            found.append(Moment(time, clock, activity, tflops))
+    return found

@@ -1,0 +1,100 @@
+"""Fit the correction of a GPU's clock to loads whose true clock was measured. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from statistics import median
+from typing import NamedTuple
+
+from scheduler.protocol.calibration import ClockCalibration, ClockKnot
+
+BANDS = (0.1, 0.4, 0.8)
+"""The activities that separate the bands in which one error is reported."""
+LEAST_ERRORS = (2.0, 5.0, 5.0, 3.0)
+"""Percent, by band: the largest errors of 20 loads that a fit on an H200 had not seen, without one
+that pauses in step with the driver (tests/benchmarks/LOG.md)."""
+_STEADY = 0.9
+_MOST_SCALE = 0.03
+"""Loads whose operations were counted may move the whole correction by this much; more means that
+the counters are not understood."""
+
+
+class ClockLoad(NamedTuple):
+    """Hold the means over one load."""
+
+    activity: float
+    """Of the tensor cores, see `scheduler.protocol.calibration.tensor_activity`."""
+    ratio: float
+    """The SM clock that a kernel measured / NVML's."""
+    counted: float | None = None
+    """The operations that the load counted / those of the counters with NVML's clock; None where
+    the load cannot count."""
+
+
+class CannotFit(Exception):
+    """Signal that the measurements do not allow a correction; the message says why."""
+
+
+def fit(loads: Sequence[ClockLoad]) -> tuple[ClockKnot, ...]:
+    """Return the correction: a curve that falls with the activity of the tensor cores.
+
+    Raises:
+        CannotFit: Too few loads, or clock and counted operations contradict each other.
+    """
+    if len({round(load.activity, 1) for load in loads}) < 3:
+        raise CannotFit("too few loads were measured")
+    if any(not 0.5 < load.ratio < 1.1 for load in loads):
+        raise CannotFit("the measured clock and NVML's differ by more than a half")
+    scale = _scale(loads)
+    curve = _falling([(x.activity, _target(x, scale)) for x in loads])
+    plain = ClockCalibration("", "", "", 0.0, tuple(ClockKnot(a, r, 0.0) for a, r in curve))
+    errors = list(LEAST_ERRORS)
+    for load in loads:
+        off = abs(plain.ratio(load.activity) / _target(load, scale) - 1)
+        band = _band(load.activity)
+        errors[band] = max(errors[band], math.ceil(100 * off))
+    return tuple(ClockKnot(a, r, errors[_band(a)]) for a, r in curve)
+
+
+def _scale(loads: Sequence[ClockLoad]) -> float:
+    """Return counted operations / cycles at the measured clock, over steady tensor loads."""
+    found = [x.counted / x.ratio for x in loads if x.counted and x.activity >= _STEADY]
+    if not found:
+        return 1.0
+    scale = median(found)
+    if abs(scale - 1) > _MOST_SCALE:
+        raise CannotFit(
+            f"the counters and the measured clock give {100 / scale:.0f} % of the operations that "
+            "the loads counted"
+        )
+    return scale
+
+
+def _target(load: ClockLoad, scale: float) -> float:
+    """Return the correction that would be right for this load alone."""
+    return load.counted or load.ratio * (1 + load.activity * (scale - 1))
+
+
+def _band(activity: float) -> int:
+    return sum(activity >= limit for limit in BANDS)
+
+
+def _falling(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Return activity and ratio, averaged where the ratio would rise with the activity.
+
+    Source: the pool-adjacent-violators algorithm of isotonic regression.
+    """
+    pools: list[tuple[float, float, int]] = []
+    for activity, ratio in sorted(points):
+        pool = (activity, ratio, 1)
+        while pools and pools[-1][1] <= pool[1]:
+            a, r, n = pools.pop()
+            total = n + pool[2]
+            pool = (
+                (a * n + pool[0] * pool[2]) / total,
+                (r * n + pool[1] * pool[2]) / total,
+                total,
+            )
+        pools.append(pool)
+    return [(a, r) for a, r, _ in pools]

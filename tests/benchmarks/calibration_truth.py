@@ -1,0 +1,222 @@
+"""Compare the live TFLOP/s with counted work, before and after `gpudeck calibrate`.
+
+    python -m tests.benchmarks.calibration_truth [--out DIR]
+
+It starts a daemon with a state folder of its own, reads `gpudeck status --json` about twice a
+second while a process of its own runs loads of known size, calibrates, and runs them again. Inputs
+are random. A figure is compared with the work done in the seconds that it describes. For FP8 and
+TF32, which the counters cannot tell from BF16, it is the figure that the tile names for this type.
+The GPU needs to be idle, and no setting of it is changed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from tests.benchmarks.clock_models import overlap
+from tests.benchmarks.gpu_probe import Call, loop, need_gpu, torch_on_gpu
+from tests.benchmarks.rows import RESULTS, context, write
+
+SECONDS, REST_S, LATE_S = 3.1, 0.5, 0.06
+PACES = (
+    (0.15, 0.13),
+    (0.3, 0.13),
+    (0.6, 0.13),
+    (0.6, 0.1),
+    (0.6, 0.037),
+    (0.3, 0.37),
+    (0.5, 1.0),
+)
+"""The busy share of each period, and the period in seconds."""
+BEFORE = ("gemm bf16", "gemm fp8", "attention d64 cudnn")
+"""What runs before the calibration, too; and the fourth pace."""
+FULL_AIM, PACE_AIM = 3.0, 5.0
+"""Percent."""
+
+
+def cases(torch: Any) -> list[tuple[str, Call, float, float]]:
+    """Return name, call, operations of a call, and operations in a cycle relative to BF16."""
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+    from torch.nn.functional import scaled_dot_product_attention
+
+    def product(n: int, dtype: Any, tf32: bool = False, times: int = 1) -> tuple[Call, float]:
+        a, b = (torch.randn(n, n, device="cuda", dtype=dtype) for _ in range(2))
+        out = torch.empty_like(a)
+
+        def call() -> None:
+            torch.backends.cuda.matmul.allow_tf32 = tf32
+            for _ in range(times):
+                torch.matmul(a, b, out=out)
+
+        return call, 2.0 * n**3 * times
+
+    def fp8(n: int) -> tuple[Call, float]:
+        a, b = (torch.randn(n, n, device="cuda").to(torch.float8_e4m3fn) for _ in range(2))
+        one = torch.ones((), device="cuda")
+        call = lambda: torch._scaled_mm(a, b.t(), one, one, out_dtype=torch.bfloat16)  # noqa: E731
+        return call, 2.0 * n**3
+
+    def attention(d: int, backend: Any) -> tuple[Call, float]:
+        shape = (1, 2048 // d, 16384, d)
+        q, k, v = (torch.randn(shape, device="cuda", dtype=torch.bfloat16) for _ in range(3))
+
+        def call() -> object:
+            with sdpa_kernel(backend):
+                return scaled_dot_product_attention(q, k, v)
+
+        return call, 4.0 * 2048 * 16384**2
+
+    return [
+        ("gemm bf16", *product(8192, torch.bfloat16), 1.0),
+        ("gemm fp16", *product(8192, torch.float16), 1.0),
+        ("gemm fp32", *product(8192, torch.float32), 1.0),
+        ("gemm fp8", *fp8(8192), 2.0),
+        ("gemm tf32", *product(8192, torch.float32, tf32=True), 0.5),
+        ("gemm bf16 4096", *product(4096, torch.bfloat16, times=4), 1.0),
+        ("gemm bf16 2048", *product(2048, torch.bfloat16, times=16), 1.0),
+        ("attention d64 cudnn", *attention(64, SDPBackend.CUDNN_ATTENTION), 1.0),
+        ("attention d128 cudnn", *attention(128, SDPBackend.CUDNN_ATTENTION), 1.0),
+    ]
+
+
+def run_loads(before: bool) -> None:
+    """Run the loads, and print one line of JSON for each."""
+    torch = torch_on_gpu()
+    found = cases(torch)
+    chosen = [(name, call, work, factor, 1.0, 0.13) for name, call, work, factor in found]
+    if before:
+        chosen = [row for row in chosen if row[0] in BEFORE]
+    paces = PACES[3:4] if before else PACES
+    chosen += [(*found[0], busy, period) for busy, period in paces]
+    for name, call, work, factor, busy, period in chosen:
+        ran = loop(call, SECONDS, busy, period)
+        row = {
+            "case": name,
+            "load": "full" if busy == 1.0 else f"busy {busy:.0%} of {period:g} s",
+            "factor": factor,
+            "flops": ran.calls * work,
+            "start": ran.start,
+            "end": ran.end,
+            "spans": ran.spans,
+        }
+        print(json.dumps(row), flush=True)
+        time.sleep(REST_S)
+
+
+def deck(*arguments: str) -> Any:
+    """Run a command of GPU Deck, and return its JSON."""
+    command = [sys.executable, "-m", "app", *arguments, "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise SystemExit(f"gpudeck {' '.join(arguments)}: {done.stderr}{done.stdout}")
+    return json.loads(done.stdout)
+
+
+def observe(before: bool) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Run the loads in a process of their own; return what they did, and what was shown."""
+    argv = [sys.executable, "-m", "tests.benchmarks.calibration_truth", "--loads"]
+    argv += ["--before"] if before else []
+    shown: dict[float, dict[str, Any]] = {}
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as process:
+        while process.poll() is None:
+            reading = deck("status")["devices"][0]["reading"]
+            if reading is not None:
+                shown[reading["time"]] = reading
+            time.sleep(0.1)
+        assert process.stdout is not None
+        loads = [json.loads(line) for line in process.stdout.read().splitlines() if line[0] == "{"]
+        if process.returncode:
+            raise SystemExit("the loads failed")
+    return loads, [shown[at] for at in sorted(shown)]
+
+
+def compare(load: dict[str, Any], shown: list[dict[str, Any]], phase: str) -> dict[str, Any]:
+    """Return the row of one load."""
+    start, end = load["start"], load["end"]
+    period = load["spans"][1][0] - load["spans"][0][0] if len(load["spans"]) > 1 else 0.0
+    inside = [r for r in shown if start + LATE_S < r["time"] - 0.5 and r["time"] <= end + LATE_S]
+    if period > 0.6:  # whole periods only
+        inside = inside[: len(inside) - len(inside) % round(period / 0.5)]
+    if not inside:
+        raise SystemExit(f"nothing was shown during {load['case']}, {load['load']}")
+    whole = overlap(load["spans"], start, end)
+    done = [
+        load["flops"] * overlap(load["spans"], r["time"] - 0.5 - LATE_S, r["time"] - LATE_S) / whole
+        for r in inside
+    ]
+    counted = sum(done) / (0.5 * len(done)) / 1e12
+    values = [r["values"] for r in inside]
+    figure = statistics.mean(v["tflops"] for v in values) * load["factor"]
+    aim = FULL_AIM if load["load"] == "full" else PACE_AIM
+    off = 100 * (figure / counted - 1)
+    return {
+        "phase": phase,
+        "case": load["case"],
+        "load": load["load"],
+        "counted_tflops": round(counted, 2),
+        "shown_tflops": round(figure, 2),
+        "lowest": round(min(v["tflops"] for v in values) * load["factor"], 2),
+        "highest": round(max(v["tflops"] for v in values) * load["factor"], 2),
+        "readings": len(values),
+        "error_percent": round(off, 2),
+        "stated_error_percent": round(statistics.mean(v["tflops_error"] for v in values), 1),
+        "within_stated": abs(off) <= max(v["tflops_error"] for v in values),
+        "within_aim": abs(off) <= aim,
+        "clock_mhz_nvml": round(statistics.mean(v["clock_sm"] for v in values)),
+        "watts": round(statistics.mean(v["power"] for v in values)),
+    }
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.calibration_truth")
+    parser.add_argument("--out", type=Path, default=RESULTS)
+    parser.add_argument("--loads", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--before", action="store_true", help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.loads:
+        run_loads(args.before)
+        return 0
+    need_gpu()
+    rows: list[dict[str, Any]] = []
+    with tempfile.TemporaryDirectory() as home:
+        os.environ["GPUDECK_HOME"] = home
+        deck("status")
+        loads, shown = observe(before=True)
+        rows += [compare(load, shown, "before") for load in loads]
+        report(rows, args.out)
+        try:
+            (args.out / "calibration.json").write_text(json.dumps(deck("calibrate"), indent=1))
+            loads, shown = observe(before=False)
+            rows += [compare(load, shown, "after") for load in loads]
+        finally:
+            for file in Path(home, "jobs").glob("*/*"):
+                if file.name in ("clocks.json", "log"):
+                    (args.out / file.name).write_bytes(file.read_bytes())
+            subprocess.run([sys.executable, "-m", "app", "daemon", "stop"], check=False)
+    report(rows, args.out)
+    return int(not all(row["within_aim"] for row in rows if row["phase"] == "after"))
+
+
+def report(rows: list[dict[str, Any]], out: Path) -> None:
+    """Print the rows, and write them."""
+    where = context(torch_on_gpu().cuda.get_device_name(), ["torch", "nvidia-ml-py"])
+    for row in rows:
+        print(
+            f"{row['phase']:7}{row['case']:22}{row['load']:20}counted {row['counted_tflops']:8} "
+            f"shown {row['shown_tflops']:8}  {row['error_percent']:6} % "
+            f"(stated ±{row['stated_error_percent']} %)"
+        )
+    print(write("calibration_truth", [row | where for row in rows], out))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,223 @@
+"""Calibrate a GPU's clock: the fit, the service that stores it, and the probe that applies it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from scheduler.devices.nvidia.source import NvmlSource
+from scheduler.protocol import calibration, paths
+from scheduler.protocol.calibration import UNCALIBRATED, ClockCalibration, ClockKnot
+from scheduler.protocol.devices import Device
+from scheduler.protocol.jobs import NO_RESULT, Done, Job, Spec
+from scheduler.protocol.snapshot import Columns
+from scheduler.services.calibration_service import FIELDS, MODULE, CalibrationService
+from scheduler.telemetry.clock_fit import CannotFit, ClockLoad, fit
+from tests.unit.scheduler.recorded_nvml import UUID, RecordedNvml, one
+
+VBIOS, DRIVER = "96.00.A5.00.1A", "580.159.04"
+CURVE = (ClockKnot(0.0, 1.0, 2.0), ClockKnot(0.5, 0.96, 4.0), ClockKnot(1.0, 0.9, 3.0))
+MADE = ClockCalibration(UUID, VBIOS, DRIVER, 50.0, CURVE)
+RATIO = 0.9
+"""The true clock / NVML's, while the tensor cores are always busy."""
+
+
+def test_between_two_knots_the_correction_is_interpolated() -> None:
+    assert [MADE.ratio(a) for a in (-1.0, 0.0, 0.25, 0.5, 0.9, 1.0, 2.0)] == pytest.approx(
+        [1.0, 1.0, 0.98, 0.96, 0.912, 0.9, 0.9]
+    )
+    assert MADE.error(0.25) == pytest.approx(3.0)
+
+
+def test_activity_is_the_share_of_cycles_in_which_tensor_kernels_ran() -> None:
+    activity = calibration.tensor_activity
+    assert activity({"tensor_hmma": 93.8, "sm_active": 96.6}) == pytest.approx(0.966)
+    assert activity({"tensor_hmma": 51.0, "sm_active": 97.0}) == pytest.approx(0.97), "attention"
+    assert activity({"tensor_hmma": 9.0, "sm_active": 97.0}) == pytest.approx(0.2)
+    assert activity({"tensor_hmma": 0.0, "sm_active": 97.0}) == 0.0
+    assert activity({"tensor_hmma": 0.0, "sm_active": 0.0}) == 0.0
+    assert activity({"tensor_hmma": 50.0}) is None
+
+
+def test_the_fit_falls_and_states_its_largest_deviation() -> None:
+    loads = [ClockLoad(0.0, 1.0), ClockLoad(0.3, 0.94), ClockLoad(0.35, 0.98), ClockLoad(0.95, 0.9)]
+    knots = fit(loads)
+    ratios = [k.ratio for k in knots]
+    assert ratios == sorted(ratios, reverse=True)
+    found = ClockCalibration("", "", "", 0.0, knots)
+    assert found.ratio(0.0) == 1.0
+    assert found.ratio(0.325) == pytest.approx(0.96), "the mean of two that contradict each other"
+    assert found.ratio(0.95) == pytest.approx(0.9)
+    off = [100 * abs(found.ratio(x.activity) / x.ratio - 1) for x in loads]
+    assert all(o <= found.error(x.activity) for o, x in zip(off, loads, strict=True))
+    wide = fit([*loads, ClockLoad(0.32, 0.7)])
+    assert max(k.error for k in wide) > 20, "what the curve cannot describe is admitted"
+
+
+def test_counted_operations_take_precedence_over_the_measured_clock() -> None:
+    loads = [ClockLoad(0.0, 1.0, 1.0), ClockLoad(0.5, 0.95), ClockLoad(0.96, 0.91, 0.9)]
+    found = ClockCalibration("", "", "", 0.0, fit(loads))
+    assert found.ratio(0.96) == pytest.approx(0.9)
+    assert found.ratio(0.5) == pytest.approx(0.95 * (1 + 0.5 * (0.9 / 0.91 - 1)))
+
+
+@pytest.mark.parametrize(
+    ("loads", "reason"),
+    [
+        ([ClockLoad(0.0, 1.0)], "too few loads"),
+        ([ClockLoad(0.0, 1.0), ClockLoad(0.5, 0.4), ClockLoad(1.0, 0.9)], "more than a half"),
+        (
+            [ClockLoad(0.0, 1.0), ClockLoad(0.5, 0.95), ClockLoad(0.96, 0.91, 0.8)],
+            "114 % of the operations",
+        ),
+    ],
+)
+def test_what_cannot_be_understood_is_refused(loads: list[ClockLoad], reason: str) -> None:
+    with pytest.raises(CannotFit, match=reason):
+        fit(loads)
+
+
+def test_calibrations_are_kept_for_their_owner_by_card_vbios_and_driver(home: Path) -> None:
+    paths.ensure(home)
+    assert calibration.load() == ()
+    calibration.keep([MADE, msgspec.structs.replace(MADE, device="GPU-other")])
+    calibration.keep([msgspec.structs.replace(MADE, made=60.0)])
+    assert [(c.device, c.made) for c in calibration.load()] == [(UUID, 60.0), ("GPU-other", 50.0)]
+    assert calibration.file().stat().st_mode & 0o777 == 0o600
+    assert calibration.find(UUID, VBIOS, DRIVER) is not None
+    assert calibration.find(UUID, VBIOS, "590.1") is None, "another driver needs a new one"
+    assert calibration.find(UUID, "96.00.A5.00.1B", DRIVER) is None
+    calibration.file().write_bytes(b"[{")
+    assert calibration.load() == (), "it can be measured again"
+
+
+def test_the_probe_applies_the_calibration_of_the_card_and_states_its_error(
+    card: RecordedNvml, home: Path
+) -> None:
+    paths.ensure(home)
+    plain = one(NvmlSource(), card)
+    assert "run: gpudeck calibrate" in plain.methods["tflops"]
+    calibration.keep([msgspec.structs.replace(MADE, driver="590.1")])
+    assert one(NvmlSource(), card).values["tflops"] == plain.values["tflops"]
+    calibration.keep([MADE])
+    reading = one(NvmlSource(), card)
+    activity = 0.96657
+    assert reading.values["tflops"] == pytest.approx(plain.values["tflops"] * MADE.ratio(activity))
+    assert reading.values["tflops_gpm"] == reading.values["tflops"]
+    assert reading.values["tflops_error"] == pytest.approx(MADE.error(activity))
+    assert plain.values["tflops_error"] == pytest.approx(UNCALIBRATED.error(activity))
+    assert "corrected by a calibration" in reading.methods["tflops"]
+    assert reading.values["clock_sm"] == plain.values["clock_sm"], "the clock itself stays NVML's"
+
+
+class Lab:
+    """A calibration job that has ended, and the daemon's history of the same seconds."""
+
+    def __init__(self, home: Path) -> None:
+        self.notices: list[str | None] = []
+        self.restarts = 0
+        self.device = Device(
+            UUID, 0, "NVIDIA H200", "nvidia", facts={"VBIOS": VBIOS, "driver": DRIVER}
+        )
+        self.hz = 2.0
+        self.file = paths.job_folder(7) / "clocks.json"
+        self.file.parent.mkdir(parents=True)
+        loads = [self._load(i, busy) for i, busy in enumerate((0.0, 0.3, 0.6, 1.0))]
+        self.file.write_text(json.dumps([{"device": UUID, "loads": loads}]))
+
+    def _load(self, number: int, busy: float) -> dict[str, object]:
+        """The clock is 1500 MHz by NVML; the tensor cores slow it down in proportion."""
+        start = 1000.0 + 10 * number
+        true = 1500 * (1 - busy * (1 - RATIO))
+        return {
+            "name": f"load {busy}",
+            "start": start,
+            "end": start + 3,
+            "flops": 3 * 600e12 * busy * true / 1500,
+            "busy": [[start, start + 3]],
+            "clocks": [[start + t / 100, true] for t in range(300)],
+        }
+
+    async def past(
+        self, device: str, fields: Sequence[str], since: float, until: float, points: int | None
+    ) -> Columns:
+        assert (device, fields) == (UUID, FIELDS)
+        busy = (0.0, 0.3, 0.6, 1.0)[round((since - 1000) / 10)]
+        times = [since + t / self.hz for t in range(int((until - since) * self.hz))]
+        shown = {"clock_sm": 1500.0, "tensor_hmma": 100 * busy, "sm_active": 100 * busy}
+        shown["tflops_gpm"] = 600 * busy
+        return Columns(times, {f: [shown[f]] * len(times) for f in fields})
+
+    async def restart(self) -> None:
+        self.restarts += 1
+
+    async def end(self, argv: tuple[str, ...] = ("python", "-m", MODULE)) -> None:
+        service = CalibrationService(
+            self.past, lambda: [self.device], self.restart, self.notices.append
+        )
+        state = Done(990.0, 1050.0, (UUID,), NO_RESULT)
+        service.job_ended(Job(7, Spec(argv, "calibrate", "/"), 980.0, state))
+        while service.busy:
+            await asyncio.sleep(0.01)
+
+
+def test_a_calibration_job_that_ends_corrects_its_gpu(home: Path) -> None:
+    lab = Lab(home)
+    asyncio.run(lab.end())
+    assert (lab.notices, lab.restarts) == ([None], 1)
+    (found,) = calibration.load()
+    assert (found.device, found.vbios, found.driver, found.made) == (UUID, VBIOS, DRIVER, 1050.0)
+    for activity in (0.0, 0.3, 0.6, 1.0):
+        assert found.ratio(activity) == pytest.approx(1 - activity * (1 - RATIO), abs=0.002)
+
+
+def test_another_calibration_takes_the_one_in_force_out_again(home: Path) -> None:
+    paths.ensure(home)
+    calibration.keep([MADE])
+    lab = Lab(home)
+    shown = lab.past
+
+    async def corrected(*arguments: object) -> Columns:
+        plain = await shown(*arguments)  # type: ignore[arg-type]
+        rates = plain.columns["tflops_gpm"]
+        busy = [(share or 0.0) / 100 for share in plain.columns["tensor_hmma"]]
+        rates[:] = [(r or 0.0) * MADE.ratio(b) for r, b in zip(rates, busy, strict=True)]
+        return plain
+
+    lab.past = corrected  # type: ignore[method-assign]
+    asyncio.run(lab.end())
+    (found,) = calibration.load()
+    assert found.made == 1050.0
+    assert found.ratio(1.0) == pytest.approx(RATIO, abs=0.002)
+
+
+@pytest.mark.parametrize("damage", ["no file", "no GPU", "no readings", "no JSON"])
+def test_a_calibration_that_failed_changes_nothing_and_says_why(home: Path, damage: str) -> None:
+    lab = Lab(home)
+    calibration.keep([MADE])
+    if damage == "no file":
+        lab.file.unlink()
+    elif damage == "no JSON":
+        lab.file.write_text("{")
+    elif damage == "no GPU":
+        lab.device = msgspec.structs.replace(lab.device, id="GPU-else")
+    else:
+        lab.hz = 0.5
+    asyncio.run(lab.end())
+    (notice,) = lab.notices
+    assert notice is not None
+    assert notice.startswith("the calibration of job 7 was not kept: ")
+    assert "\n" not in notice
+    assert calibration.load() == (MADE,)
+    assert lab.restarts == 0
+
+
+def test_other_jobs_calibrate_nothing(home: Path) -> None:
+    lab = Lab(home)
+    asyncio.run(lab.end(("python", "train.py")))
+    assert (lab.notices, lab.restarts, calibration.load()) == ([], 0, ())
