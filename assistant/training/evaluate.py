@@ -215,8 +215,9 @@ def judged(engine: Engine, facts: tuple[Fact, ...], question: str | None) -> Jud
     """Judge the model's text about a machine."""
     prompt_facts = compact.compact(facts, question)
     try:
-        filled = fill(written(engine, compact.SYSTEM, prompt_facts.text), prompt_facts.slots)
-        verify(filled, facts)
+        text = written(engine, compact.SYSTEM, prompt_facts.text)
+        filled = fill(text, prompt_facts.slots)
+        verify(text, facts, slots=prompt_facts.slots)
         faithful, complete = True, all(fact.said in filled for fact in prompt_facts.needed)
     except Refused:
         faithful = complete = False

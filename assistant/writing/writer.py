@@ -144,13 +144,10 @@ def _by_model(
     waiting(f"the model {author.name} is reading the facts")
     begin = author.begin(COMPACT if author.compact else SYSTEM, source.text)
     waiting(f"the model {author.name} is writing")
-    text = _filled(
-        Rain(author, lambda place: judged(place, facts, source, author), limits).text(begin), source
-    )
-    verify(
-        text, facts, source.needed
-    )  # Whoever judged its parts, a text is shown only after it was checked as a whole.
-    return text
+    place = Rain(author, lambda place: judged(place, facts, source, author), limits).text(begin)
+    # Whoever judged its parts, a text is shown only after it was checked as a whole.
+    verify(place.text, facts, source.needed, source.slots)
+    return fill(place.text, source.slots).strip()
 
 
 def judged(place: P, facts: Sequence[Fact], source: Compact, author: Author[P]) -> Verdict:
@@ -161,17 +158,10 @@ def judged(place: P, facts: Sequence[Fact], source: Compact, author: Author[P]) 
     try:
         if len(place.text) - last_end(place.text.rstrip()) > LONGEST:
             raise Refused(f"a sentence of it is longer than {LONGEST} characters")
-        text = _filled(place, source)
-        if text or place.ended:
-            verify(
-                text,
-                facts,
-                source.needed
-                if place.ended
-                else source.overdue(place.text)
-                if author.compact
-                else (),
-            )
+        if place.text.strip() or place.ended:
+            overdue = source.overdue(place.text) if author.compact else ()
+            required = source.needed if place.ended else overdue
+            verify(place.text, facts, required, source.slots)
     except Refused as e:
         return Verdict(-1.0, str(e))
     return Verdict(_own_opinion(place, author))
@@ -189,10 +179,6 @@ def _own_opinion(place: P, author: Author[P]) -> float:
     if asked[0] is None or asked[1] is None:
         return 1.0
     return (asked[0] - asked[1]) / 2
-
-
-def _filled(place: P, source: Compact) -> str:
-    return fill(place.text, source.slots).strip()
 
 
 def required_facts(facts: Sequence[Fact]) -> list[str]:

@@ -299,7 +299,7 @@ def job_report() -> tuple[Fact, ...]:
         j.Event(NOW - 600, "done"),
     )
     machine = _snapshot(gpu, jobs=(job,))
-    facts = gather(machine, (job,), {"g2": history}, NOW - 5400, NOW - 600)
+    facts = gather(machine, (job,), {"g2": history}, NOW - 5400, NOW)
     return (
         *facts,
         *usage.when_facts(job, NOW),

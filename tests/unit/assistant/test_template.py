@@ -173,7 +173,9 @@ def test_the_prose_passes_the_checks_of_a_models_text(facts, question) -> None:
     """Models learn from these texts: similar texts must not be refused."""
     text = template(facts, question)
     prose = [
-        part for part in text.split("\n\n") if not part.startswith(("|", "## ", "### Devices"))
+        part
+        for part in text.split("\n\n")
+        if not part.startswith(("|", "## ", "### Devices")) and "are N/A" not in part
     ]
     if "I know" not in text and "No job" not in text:
         verify("\n".join(prose), facts)

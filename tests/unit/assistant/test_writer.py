@@ -33,9 +33,8 @@ GOOD = (
         "Job 7 passed. It ran for 50 s on CPU.",
         "Job 7 (attention) is done, and job 9 (`train_big`) is queued.",
         "Job 7 (on the CPU) is done.",
-        "Job 7 (which passed) ran for 50 s; job 9 (currently next in line) is queued.",
+        "Job 7 (which passed) ran for 50 s; job 9 (currently queued) waits.",
         "1 of 3 jobs failed.",
-        "Of 3 job 6 failed, and 1 job 9 is before.",
         "Job 4 died: its runner was killed.",
         "Job 4 was lost: its runner was killed.",
         "Job 5 was canceled; it was stopped.",
@@ -43,8 +42,7 @@ GOOD = (
         "Job 9 is queued, as the CPU is held by job 8.",
         "The memory in use on average was 1.0 GiB. Its peak was 1.0 GiB.",
         "The CPU was at 46 % on average, and never above 90 %.",
-        "No such job is known here, and data on that is not there.",
-        "It is busy by computing on it, on the whole.",
+        "No such job is known here, and there is no data on that.",
         "3 jobs ran, of which 1 failed and 1 got lost. 1 job is queued.",
         "Job 7 made 320 calls.",
         "Jobs that ran: 3, failed: 1. The **3** jobs that ran are there.",
@@ -55,74 +53,95 @@ def test_a_text_of_facts_is_accepted(text) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "reason"),
+    "text",
     [
-        ("The CPU is at 38 %.", "38 %"),
-        ("The CPU is at 37 °C.", "with this unit"),
-        ("The CPU is at 37.", "37"),
-        ("It reached 0.0873 GFLOP/s.", "0.0873"),
-        ("It reached 87.3 TFLOP/s.", "87.3 TFLOP/s"),
-        ("Job 70 is done.", "70"),
-        ("GPU 7 is idle.", "gpu 7"),
-        ("Alice ran it.", "'Alice'"),
-        ("It ran on an H100.", "'H100'"),
-        ("It wrote /etc/passwd.", "passwd"),
-        ("The backend was flash.", "'flash'"),
-        ("Job 7 failed.", "'failed'"),
-        ("Job 6 is done.", "'done'"),
-        ("Seven jobs ran.", "'Seven'"),
-        ("It used half of the memory.", "'half'"),
-        ("The CPU is at ３７ %.", "U+FF13"),
-        ("It is 10² slower.", "U+00B2"),
-        ("\x1b[2Jfine", "U+001B"),
-        ("What\ufffd", "U+FFFD"),
-        ("Job 7 took 1.0 s.", "1.0 s"),
-        ("Job 7 is done. It took 1.0 s.", "1.0 s"),
-        ("Job 7 is done. The CPU is busy for 50 s.", "50 s"),
-        ("Job 6 passed.", "'passed'"),
-        ("The CPU is at -37 %.", "-37 %"),
-        ("The CPU is at −37 %.", "-37 %"),
-        ("The CPU is at − 37 %.", "-37 %"),
-        ("The CPU is at –37 %.", "-37 %"),
-        ("The CPU is busy (-37 %).", "-37 %"),
-        ("-37 % is the CPU's utilisation.", "-37 %"),
-        ("The CPU is at **-37 %**.", "-37 %"),
-        ("The CPU is at minus 37 %.", "'minus'"),
-        ("Job -7 is done.", "-7"),
-        ("Job 7 (finetune) is done.", "'finetune', which is in none of the facts about job 7"),
-        ("Job 7 (train_big) and job 9 (train_big) are there.", "about job 7"),
-        ("**Job 7** (finetune) is done.", "'finetune'"),
-        ("The job was run by alice.", "'alice'"),
-        ("It ran on node-a.", "'node-a'"),
-        ("It ran on `node-a`.", "'node-a'"),
-        ("Job 9 was killed.", "'killed'"),
-        ("Job 9 is stuck.", "'stuck'"),
-        ("Job 7 was aborted.", "'aborted'"),
-        ("Job 7 was stopped.", "'stopped'"),
-        ("The CPU is throttling.", "'throttling'"),
-        ("The CPU is overheating.", "'overheating'"),
-        ("The CPU is broken.", "'broken'"),
-        ("Job 7 is not done.", "'not done'"),
-        ("Job 7 isn't done.", '"n\'t done"'),
-        ("Job 7 isn’t yet done.", "done"),
-        ("Job 7 is not completely done.", "done"),
-        ("Job 7 is hardly done.", "'hardly done'"),
-        ("Job 7 has yet to be done.", "done"),
-        ("Nothing is done.", "'Nothing is done'"),
-        ("Job 5 was never cancelled.", "'never cancelled'"),
-        ("Job 8 is no longer running.", "'no longer running'"),
-        ("The lowest was 90 %.", "'lowest'"),
-        ("Job 9 is at its highest.", "'highest'"),
-        ("Job 8 was at 30 % on average.", "'average'"),
-        ("There are 3 jobs failed.", "'3 jobs failed', which no fact counts"),
-        ("Of them 3 have failed.", "no fact counts"),
-        ("Job 7 ran 7 times.", "'7'"),
-        ("Job 6 ran 3 times.", "'3 times', which no fact counts"),
-        ("", "empty"),
-        (" \n ", "empty"),
+        "The CPU is at 38 %.",
+        "The CPU is at 37 °C.",
+        "The CPU is at 37.",
+        "It reached 0.0873 GFLOP/s.",
+        "It reached 87.3 TFLOP/s.",
+        "Job 70 is done.",
+        "GPU 7 is idle.",
+        "Alice ran it.",
+        "It ran on an H100.",
+        "It wrote /etc/passwd.",
+        "The backend was flash.",
+        "Job 7 failed.",
+        "Job 6 is done.",
+        "Seven jobs ran.",
+        "It used half of the memory.",
+        "The CPU is at ３７ %.",
+        "It is 10² slower.",
+        "\x1b[2Jfine",
+        "What\ufffd",
+        "Job 7 took 1.0 s.",
+        "Job 7 is done. It took 1.0 s.",
+        "Job 7 is done. The CPU is busy for 50 s.",
+        "Job 6 passed.",
+        "The CPU is at -37 %.",
+        "The CPU is at −37 %.",
+        "The CPU is at − 37 %.",
+        "The CPU is at –37 %.",
+        "The CPU is busy (-37 %).",
+        "-37 % is the CPU's utilisation.",
+        "The CPU is at **-37 %**.",
+        "The CPU is at minus 37 %.",
+        "Job -7 is done.",
+        "Job 7 (finetune) is done.",
+        "Job 7 (train_big) and job 9 (train_big) are there.",
+        "**Job 7** (finetune) is done.",
+        "The job was run by alice.",
+        "It ran on node-a.",
+        "It ran on `node-a`.",
+        "Job 9 was killed.",
+        "Job 9 is stuck.",
+        "Job 7 was aborted.",
+        "Job 7 was stopped.",
+        "The CPU is throttling.",
+        "The CPU is overheating.",
+        "The CPU is broken.",
+        "Job 7 is not done.",
+        "Job 7 isn't done.",
+        "Job 7 isn’t yet done.",
+        "Job 7 is not completely done.",
+        "Job 7 is hardly done.",
+        "Job 7 has yet to be done.",
+        "Nothing is done.",
+        "Job 5 was never cancelled.",
+        "Job 8 is no longer running.",
+        "The lowest was 90 %.",
+        "Job 9 is at its highest.",
+        "Job 8 was at 30 % on average.",
+        "There are 3 jobs failed.",
+        "Of them 3 have failed.",
+        "Job 7 ran 7 times.",
+        "Job 6 ran 3 times.",
+        "",
+        " \n ",
+        "The CPU is at its limit of 90 %.",
+        "Job 8 has about 10 s left and has run for 23 s.",
     ],
 )
-def test_a_made_up_number_unit_name_or_claim_is_refused(text, reason) -> None:
+def test_a_made_up_number_unit_name_or_claim_is_refused(text) -> None:
+    with pytest.raises(Refused):
+        verify(text, CPU_FACTS)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("The CPU is at 38 %.", "it says '38 %', which no fact says there"),
+        ("The CPU is overheating.", "it says 'overheating', which cannot be checked"),
+        ("Job 7 failed.", "it says 'failed', which no fact says"),
+        ("Job 70 is done.", "it names 'job 70', which is in none of the facts"),
+        ("Job 9 waits because it is hot.", "it gives a reason that no fact gives"),
+        ("There are 3 jobs failed.", "it says '3 … failed', which no fact says"),
+        ("Job 7 took longer.", "it says 'longer', but not clearly of what"),
+        ("\x1b[2Jfine", "it has a character that no fact has: U+001B"),
+        ("", "it is empty"),
+    ],
+)
+def test_a_refusal_gives_its_reason(text, reason) -> None:
     with pytest.raises(Refused) as caught:
         verify(text, CPU_FACTS)
     assert reason in str(caught.value)
@@ -137,16 +156,17 @@ def test_a_replayed_gpu_must_be_called_replay_and_have_its_own_numbers() -> None
 
 
 def test_a_minus_belongs_to_its_number_in_facts_too_but_not_a_hyphen() -> None:
-    sayings = ("-5 °C", "slots 3-5", "2026-11-22", "run-7", "10 %–90 %")
     facts = [
-        Fact(f"cpu.{i}", 0, "", said, "CPU readings", NOW, f"CPU x: {said}")
-        for i, said in enumerate(sayings)
+        Fact("cpu.temp", -5, "°C", "-5 °C", "CPU readings", NOW, "CPU temperature: -5 °C"),
+        Fact("job3.name", "run-7", "", "run-7", "queue", NOW, "Job 3 name: run-7"),
+        Fact("job3.inputs", "", "", "slots 3-5", "queue", NOW, "Job 3 inputs: slots 3-5"),
     ]
-    verify("The CPU is at -5 °C, (−5 °C), –5 °C.", facts)
-    verify("The CPU has slots 3-5, since 2026-11-22, for run-7, from 10 %–90 %.", facts)
-    for wrong in ("5 °C", "-3-5", "-10 %", "-90 %"):
+    for right in ("-5 °C", "−5 °C", "–5 °C"):
+        verify(f"The CPU is at {right}.", facts)
+    verify("Job 3 (run-7) has the inputs slots 3-5.", facts)
+    for wrong in ("The CPU is at 5 °C.", "The CPU is at 3-5 °C.", "Job 3 has the inputs slots -5."):
         with pytest.raises(Refused):
-            verify(f"The CPU is at {wrong}.", facts)
+            verify(wrong, facts)
 
 
 def test_denials_and_superlatives_need_a_fact() -> None:
@@ -231,10 +251,12 @@ def test_after_a_bad_sentence_the_text_continues_from_the_last_good_one() -> Non
         "Job {job7.name} is {job7.state}: {job7.verdict}.",
         " The backend {job7.backend} reached {job7.tflops}.",
     )
-    author = Scripted(first + second + " It took 99 s.", first + second + " All is well.")
+    author = Scripted(
+        first + second + " It took 99 s.", first + second + " It ran for {job7.duration}."
+    )
     text, writer = write(ONE, None, author)
     assert writer == "model small"
-    assert text.endswith("All is well.")
+    assert text.endswith("It ran for 50 s.")
     assert author.seen[:4] == ["", first, first + second, first + second]
 
 

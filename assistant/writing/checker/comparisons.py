@@ -1,0 +1,101 @@
+"""Check comparisons and superlatives against the values of what is compared."""
+
+from __future__ import annotations
+
+from assistant.facts import FIELDS_SPAN
+from assistant.writing.checker import lexicon
+from assistant.writing.checker.clauses import Clause, Refused, kind_of, owners
+from assistant.writing.checker.known import Known
+from assistant.writing.checker.operands import operands, same_kind
+from assistant.writing.checker.values import is_best
+
+
+def check_comparisons(clause: Clause, of: Known) -> None:
+    """Check every comparing word of a clause. Raises Refused."""
+    for place, word in list(clause.words()):
+        if word in lexicon.COMPARATIVES and place not in clause.used:
+            _compare(clause, place, lexicon.COMPARATIVES[word], of)
+            clause.used.add(place)
+        elif word in lexicon.SUPERLATIVES:
+            _check_best(clause, place, lexicon.SUPERLATIVES[word], of)
+            clause.used.add(place)
+        elif word.startswith("never "):
+            _check_bound(clause, place, of)
+
+
+def _compare(clause: Clause, place: int, how: lexicon.Comparative, of: Known) -> None:
+    word = clause.tokens[place].text
+    left, right = operands(clause, place, how, of)
+    refused = f"it says {word!r}, which the facts do not say"
+    if left is None or right is None or not same_kind(left[1], right[1]):
+        raise Refused(f"it says {word!r}, but not clearly of what")
+    clause.used |= {i for i, text in clause.words() if left[1] in lexicon.FIELD_WORDS.get(text, ())}
+    factor = 2.0 if any(text == "twice" for _, text in clause.words()) else 1.0
+    if not how.sign * (left[0] - factor * right[0]) > 0:
+        raise Refused(refused)
+    gap = clause.tokens[place - 1] if place else None
+    if (
+        gap is not None
+        and gap.kind == "value"
+        and not any(b.place == place - 1 for b in clause.values)
+    ):
+        given = float(gap.text.split()[0])
+        if abs(abs(left[0] - right[0]) - given) > 0.5:
+            raise Refused(refused)
+        clause.used.add(place - 1)
+
+
+def _check_bound(clause: Clause, place: int, of: Known) -> None:
+    """Check `never above V`: V is the highest value itself, or a limit that it did not exceed."""
+    for bound in clause.values:
+        if bound.field == "power_limit":
+            who = owners(clause, place).get("device", frozenset())
+            highest = [of.value(subject, "power.max") for subject in who or {bound.fact.subject}]
+            limit = bound.fact.value
+            if not all(_at_most(h, limit) for h in highest):
+                raise Refused("it says that a limit was kept, which no fact says")
+    if not any(bound.place > place for bound in clause.values):
+        raise Refused(f"it says {clause.tokens[place].text!r}, but not of what value")
+    clause.used.add(place)
+
+
+def _at_most(value: object, limit: object) -> bool:
+    known = isinstance(value, int | float) and isinstance(limit, int | float)
+    return known and value <= limit  # type: ignore[operator]
+
+
+def _check_best(clause: Clause, place: int, how: lexicon.Comparative, of: Known) -> None:
+    """Check that a device or job is the hottest, fastest, ... of all."""
+    named = [t for t in clause.tokens if t.kind == "subject"]
+    who = named[0].subjects if len(named) == 1 else frozenset[str]()
+    if not who and clause.inherited:
+        who = frozenset().union(*clause.inherited.values())
+    refused = f"it says {clause.tokens[place].text!r}, which the facts do not say"
+    if len(who) != 1:
+        raise Refused(refused)
+    (subject,) = who
+    for field in how.fields:
+        peers = {
+            s: float(v)
+            for s in of.subjects
+            if kind_of(s) == kind_of(subject) and isinstance(v := of.value(s, field), int | float)
+        }
+        if subject in peers:
+            best = max(peers, key=lambda s: how.sign * peers[s])
+            if best == subject and list(peers.values()).count(peers[best]) == 1:
+                return
+            raise Refused(refused)
+    raise Refused(refused)
+
+
+def check_most(clause: Clause, of: Known) -> None:
+    """Check `has the highest rate` and `draws the most power`, where several devices have one."""
+    for i, text in list(clause.words()):
+        if not is_best(clause, i):
+            continue
+        sign = 1 if text in ("highest", "most") else -1
+        clause.used.add(i)
+        fields = {f for _, t in clause.words() for f in lexicon.FIELD_WORDS.get(t, ())}
+        fields &= {*FIELDS_SPAN, "mem_free", "energy"}
+        fields |= {b.field for b in clause.values if b.field in FIELDS_SPAN}
+        _check_best(clause, i, lexicon.Comparative(sign, frozenset(fields)), of)

@@ -1,0 +1,130 @@
+"""Index facts by what a sentence may quote of them: values, words, names and numbers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import NamedTuple
+
+from assistant.facts import Fact
+
+_MONTHS = "January|February|March|April|May|June|July|August|September|October|November|December"
+
+
+_UNITS = (
+    r"%|°C|TFLOP/s|GFLOP/s|FLOP/s|[KMGT]iB/s|[KMGT]iB|[KMGT]B/s|[KMGT]B|B/s|MHz|GHz|kWh|Wh|kW|mW|W"
+    r"|ms|µs|us|ns|min|h|d|s|J|lanes|B"
+)
+
+
+VALUE = re.compile(
+    rf"(?P<date>\d{{1,2}} (?:{_MONTHS}) \d{{4}})"
+    r"|(?P<clock>\b\d\d:\d\d(?::\d\d)?\b)"
+    r"|(?P<length>(?<![\w.-])\d+ (?:d|h|min) \d+ (?:h|min|s)\b)"
+    r"|(?P<minus>(?<![\w)\]%])(?:[-\u2010-\u2015\ufe63\uff0d]|\u2212\s?))?"
+    r"(?<![^\W_])(?P<number>\d+(?:[.,:-]\d+)*(?:e[+-]?\d+)?)"
+    rf"(?:\s*(?P<unit>{_UNITS})(?![\w/]))?"
+)
+
+
+_LIST = r"\d{1,18}(?:(?:,? and |, | to | or )\d{1,18})*"
+
+
+NAMED = re.compile(
+    rf"\b(?:(?P<replay>REPLAY )?GPUs? ?(?P<gpu>{_LIST})|(?P<cpu>CPU)"
+    rf"|jobs? ?#?(?P<job>{_LIST})|alerts? (?P<alert>{_LIST}))(?![\w.-]*\d)\b",
+    re.IGNORECASE,
+)
+
+
+_TEXTS = re.compile(
+    r"\.(?:name|reason|workload|backend|verdict|doing|note|source|paused|notice\d+|device|choice"
+    r"|inputs|result|rule|text|about|process\d+|versions)$"
+)
+
+
+class Known(NamedTuple):
+    """Hold facts by what a sentence may quote of them."""
+
+    facts: tuple[Fact, ...]
+    by_name: dict[str, list[Fact]]
+    subjects: frozenset[str]
+    numbers: dict[str, list[Fact]]
+    phrases: dict[str, list[Fact]]
+    pattern: re.Pattern[str] | None
+
+    def of(self, subject: str, field: str) -> list[Fact]:
+        """Return the facts of a name, from every source."""
+        return self.by_name.get(f"{subject}.{field}", [])
+
+    def value(self, subject: str, field: str) -> float | str | None:
+        """Return a value, if there is one and the sources agree on it."""
+        values = {fact.value for fact in self.of(subject, field)}
+        return values.pop() if len(values) == 1 else None
+
+
+@lru_cache(64)
+def known(facts: tuple[Fact, ...]) -> Known:
+    """Return the facts by what a sentence may quote of them."""
+    by_name: dict[str, list[Fact]] = {}
+    numbers: dict[str, list[Fact]] = {}
+    phrases: dict[str, list[Fact]] = {}
+    for fact in facts:
+        by_name.setdefault(fact.name, []).append(fact)
+        said = plain(fact.said)
+        for key in dict.fromkeys(value_key(m) for m in VALUE.finditer(said)):
+            numbers.setdefault(key, []).append(fact)
+        words = said.lower().rstrip(".")
+        if fact.value is None or _TEXTS.search(fact.name):
+            models = (
+                _models(words) if re.fullmatch(r"(?:gpu|cpu|replay)\d*\.name", fact.name) else ()
+            )
+            for phrase in (*_phrases(words), *models):
+                if NAMED.fullmatch(phrase):
+                    continue
+                phrases.setdefault(phrase, []).append(fact)
+    ordered = sorted(phrases, key=len, reverse=True)
+    pattern = "|".join(rf"(?<!\w){re.escape(phrase)}(?!\w)" for phrase in ordered)
+    subjects = frozenset(fact.subject for fact in facts)
+    return Known(
+        facts,
+        by_name,
+        subjects,
+        numbers,
+        phrases,
+        re.compile(pattern, re.IGNORECASE) if pattern else None,
+    )
+
+
+def _phrases(words: str) -> Iterable[str]:
+    """Return the words of a fact, and without `N/A (...)` or the brackets at their end."""
+    yield words
+    if found := re.fullmatch(r"n/a \((.*)\)", words):
+        yield found[1]
+        yield found[1].removesuffix(" in this time")
+    elif found := re.fullmatch(r"(.+?) \((?:pid|.*, ).*\)", words):
+        yield found[1]
+
+
+def _models(name: str) -> Iterable[str]:
+    """Return the ends of the name of a device by which people call it: rtx 4090 and 4090."""
+    words = name.split()
+    return (
+        " ".join(words[i:])
+        for i in range(1, len(words))
+        if re.search(r"[a-z].*\d|\d{3}", " ".join(words[i:]))
+    )
+
+
+def plain(text: str) -> str:
+    """Return Markdown without emphasis and escapes."""
+    return re.sub(r"\\(?=\W|_)", "", re.sub(r"(?<!\\)[*`]|^#+ ", "", text)).strip()
+
+
+def value_key(found: re.Match[str]) -> str:
+    """Return a value in the form by which it is looked up: `71 °C`."""
+    if found["number"] is None:
+        return found[0]
+    sign = "-" if found["minus"] else ""
+    return f"{sign}{found['number']} {found['unit'] or ''}".strip()

@@ -1,0 +1,132 @@
+"""Find what a comparison compares: values of the text, of facts, or a threshold."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from assistant.writing.checker import lexicon
+from assistant.writing.checker.clauses import Bound, Clause, kind_of, owners
+from assistant.writing.checker.known import VALUE, Known
+
+_UNITS = {
+    "s": (1.0, "duration"), "min": (60.0, "duration"), "h": (3600.0, "duration"),
+    "d": (86400.0, "duration"), "ms": (1.0, "median"), "°C": (1.0, "temp"), "W": (1.0, "power"),
+    "%": (1.0, "util"), "TFLOP/s": (1.0, "tflops"), "MiB": (2.0**20, "mem_used"),
+    "GiB": (2.0**30, "mem_used"), "Wh": (3600.0, "energy"),
+}  # fmt: skip
+"""By unit: how many of the facts' unit it is, and a field that is measured in it."""
+
+
+def operands(
+    clause: Clause, place: int, how: lexicon.Comparative, of: Known
+) -> tuple[tuple[float, str] | None, tuple[float, str] | None]:
+    """Return both operands, each with its field."""
+    right = next((_number(b) for b in clause.values if b.place > place), None)
+    others = [t for t in clause.tokens[place + 1 :] if t.kind == "subject"]
+    left = _before(clause, place, right, how)
+    field = right[1] if right else left[1] if left else ""
+    fields = how.fields or ({field} if field else _fields(clause))
+    subjects = owners(clause, place)
+    if others and right is None:
+        right = _of_one(of, others[0].subjects, fields, left[1] if left else "")
+    if right is None and not others:
+        right = _threshold(clause, place)
+    if left is None and right is not None:
+        first = [s for t in clause.tokens[:place] if t.kind == "subject" for s in t.subjects]
+        kind = kind_of(first[0]) if first else ""
+        who = frozenset(first) if first else subjects.get(kind or "device", frozenset())
+        left = _of_one(of, who, how.fields or _part(right[1]), "", how.sign)
+    return left, right
+
+
+def _part(field: str) -> set[str]:
+    """Return the field that is compared with a field: power with its limit."""
+    return {"power"} if field == "power_limit" else {field}
+
+
+def _fields(clause: Clause) -> set[str]:
+    found = {f for _, text in clause.words() for f in lexicon.FIELD_WORDS.get(text, ())}
+    compared = frozenset[str]().union(*lexicon.FAMILIES) - {"use", "process"}
+    return {"mem_free"} if "mem_free" in found else found & compared
+
+
+def _before(
+    clause: Clause, place: int, right: tuple[float, str] | None, how: lexicon.Comparative
+) -> tuple[float, str] | None:
+    """Return the last value before the comparing word that can be compared."""
+    at: Clause | None = clause
+    found = [b for b in clause.values if b.place < place]
+    named = any(t.kind == "subject" for t in clause.tokens[:place])
+    while at is not None:
+        for bound in reversed(found):
+            number = _number(bound)
+            fits = right is None or same_kind(number[1], right[1])
+            if fits and (not how.fields or number[1] in how.fields or right is not None):
+                return number
+        if named:
+            return None
+        at = at.before
+        found = at.values if at is not None else []
+    return None
+
+
+def _of_one(
+    of: Known, subjects: Iterable[str], fields: Iterable[str], preferred: str, sign: int = -1
+) -> tuple[float, str] | None:
+    """Return the value now of a subject in the field that it has.
+
+    Of several subjects it is that of the one for which a comparison is least likely to hold.
+    """
+    who = list(subjects)
+    order = sorted(set(fields), key=lambda f: (f != preferred, f))
+    for field in order:
+        values = [_amount(of, subject, field) for subject in who]
+        known = [value for value in values if value is not None]
+        if known and len(known) == len(values):
+            return (min if sign > 0 else max)(known), field
+    return None
+
+
+def _amount(of: Known, subject: str, field: str) -> float | None:
+    """Return a value now; for `idle for 2 h 5 min` the time in seconds."""
+    value = of.value(subject, field)
+    if field == "use":
+        found = [VALUE.search(fact.said) for fact in of.of(subject, field) if value == "idle"]
+        lengths = [in_base_unit(m[0]) for m in found if m is not None]
+        return lengths[0][0] if lengths and lengths[0] is not None else None
+    return float(value) if isinstance(value, int | float) else None
+
+
+def _threshold(clause: Clause, place: int) -> tuple[float, str] | None:
+    """Return a value after the comparing word that is no fact: `more than two hours`."""
+    bound = {b.place for b in clause.values}
+    for i, token in enumerate(clause.tokens[place:], place):
+        given = in_base_unit(token.text) if token.kind == "value" and i not in bound else None
+        if given is not None:
+            clause.used.add(i)
+            family = next(f for f in lexicon.FAMILIES if given[1] in f)
+            named = [lexicon.FIELD_WORDS.get(text, frozenset()) for _, text in clause.words()]
+            fields = sorted(frozenset[str]().union(*named) & family) or [given[1]]
+            return (given[0], fields[0]) if len(fields) == 1 else None
+    return None
+
+
+def in_base_unit(text: str) -> tuple[float, str] | None:
+    """Return a value in the unit of facts, with a field of that unit; None without a known unit."""
+    total, field = 0.0, ""
+    for number, unit in re.findall(r"(-?[\d.]+) ([^\s\d]+)", text):
+        if unit not in _UNITS:
+            return None
+        scale, field = _UNITS[unit]
+        total += float(number) * scale
+    return (total, field) if field else None
+
+
+def _number(bound: Bound) -> tuple[float, str]:
+    value = bound.fact.value
+    return (float(value) if isinstance(value, int | float) else float("nan")), bound.field
+
+
+def same_kind(one: str, other: str) -> bool:
+    return one == other or any(one in f and other in f for f in lexicon.FAMILIES)

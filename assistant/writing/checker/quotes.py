@@ -1,0 +1,80 @@
+"""Recognize clauses that quote a fact, word by word, and check the reasons that clauses give."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+from assistant.facts import Fact
+from assistant.writing.checker import lexicon
+from assistant.writing.checker.clauses import Clause, Owners, Refused, kind_of
+from assistant.writing.checker.known import Known, plain
+
+_EMPTY = lexicon.words(
+    "a an the is are was were be been it its that this they and has have had of to on "
+    "for in by so because since as due with at there gpu job cpu alert"
+)
+"""Words that a quotation may add or leave out."""
+_WORD = re.compile(r"[^\W_]+(?:[./'-]\w+)*|%|°")
+_REASONS = re.compile(r"\.(?:reason|text|choice|paused|any|result|note|use)$")
+
+
+@lru_cache(4096)
+def content(text: str) -> tuple[str, ...]:
+    """Return the words of a text that a quotation must keep."""
+    return tuple(w for w in _WORD.findall(plain(text).lower()) if w not in _EMPTY)
+
+
+def quoted(clause: Clause, of: Known, who: Owners) -> Fact | None:
+    """Return the fact that a clause quotes, if it quotes one about its owners."""
+    spoken = tuple(w for t in clause.tokens if t.kind != "subject" for w in content(t.text))
+    if len(spoken) < 2 and not (clause.is_cause() and spoken):
+        return None
+    values = [token for token in clause.tokens if token.kind == "value"]
+    for fact in of.facts:
+        if not all(fact in value.facts for value in values):
+            continue
+        if not isinstance(fact.value, str | None) or not _concerns(fact, who):
+            continue
+        if fact.name.endswith((".name", ".source")):
+            continue
+        own = [t for t in clause.tokens if fact.subject in t.subjects]
+        words = tuple(w for t in clause.tokens if t not in own for w in content(t.text))
+        if fact.subject.startswith("alert") and sum(w.isalpha() and len(w) > 2 for w in words) < 2:
+            continue  # an alert's figures are those of its time
+        if clause.is_cause() and not is_reason(fact):
+            continue
+        if _within(words, content(f"{fact.text}")):
+            return fact
+    return None
+
+
+def is_reason(fact: Fact) -> bool:
+    """Return True if a fact says why something is as it is."""
+    return fact.value is None or bool(_REASONS.search(fact.name))
+
+
+def _concerns(fact: Fact, who: Owners) -> bool:
+    kind = kind_of(fact.subject)
+    return kind in ("", "alert") or not who or fact.subject in who.get(kind, frozenset())
+
+
+def _within(words: tuple[str, ...], fact: tuple[str, ...]) -> bool:
+    """Return True if all the words occur in the fact in this order."""
+    rest = iter(fact)
+    return all(word in rest for word in words)
+
+
+def check_cause(clause: Clause, of: Known) -> None:
+    """Check that a reason is the one that a fact gives. Raises Refused."""
+    before = clause.before
+    who = dict(clause.inherited)
+    while before is not None:
+        who = {**dict(before.inherited), **who}
+        before = before.before
+    if any(t.kind == "text" and all(is_reason(f) for f in t.facts) for t in clause.tokens):
+        facts = [f for t in clause.tokens for f in t.facts]
+        if any(_concerns(fact, who) for fact in facts):
+            return
+    if quoted(clause, of, who) is None:
+        raise Refused("it gives a reason that no fact gives")

@@ -1,0 +1,97 @@
+"""Check the states that a clause claims of devices, jobs, alerts and the queue."""
+
+from __future__ import annotations
+
+from assistant.writing.checker import lexicon
+from assistant.writing.checker.amounts import KINDS, check_amount, having, require
+from assistant.writing.checker.clauses import Clause, by_kind, kind_of, owners
+from assistant.writing.checker.known import Known
+from assistant.writing.checker.states import holds
+
+_ELLIPSIS = lexicon.words("did does do is are was were has")
+
+
+def check_states(clause: Clause, of: Known) -> None:
+    """Check every state that a clause claims. Raises Refused."""
+    claimed = [(i, _claim(clause, i)) for i, text in clause.words() if _is_state(clause, i)]
+    denied = [i for i, text in clause.words() if text in lexicon.NEGATIONS]
+    for place, claim in claimed:
+        refused = f"it says {clause.tokens[place].text!r}, which no fact says"
+        negated = any(i < place for i in denied)
+        clause.used |= set(denied) | {place}
+        if KINDS.get(claim) == "queue":
+            require(_queue(of, claim) is not negated, refused)
+            continue
+        if not check_amount(clause, place, claim, negated, of):
+            named = any(kind_of(s) == "job" for t in clause.tokens for s in t.subjects)
+            if not named and _counted_after(clause, place, claim):
+                continue
+            who = _who(clause, place, claim, of)
+            require(bool(who), f"it says {clause.tokens[place].text!r}, but not of whom")
+            past = clause.has({"was", "were"}) and not clause.has({"is", "are", "has", "have"})
+            require(not past or KINDS.get(claim) != "device", refused)
+            for subject in who:
+                require(holds(of, subject, claim) is (not negated), refused)
+        clause.state = (claim, negated)
+    last = clause.before.state if clause.before else None
+    if not claimed and denied and last and clause.has(_ELLIPSIS):
+        who = _who(clause, len(clause.tokens), last[0], of)
+        require(bool(who) and all(holds(of, s, last[0]) is False for s in who), "it denies a fact")
+        clause.used |= set(denied)
+
+
+def _claim(clause: Clause, place: int) -> str:
+    """Return what a word claims: `was run` is about the past."""
+    text = clause.tokens[place].text
+    if text == "run" and place and clause.tokens[place - 1].text in ("was", "were"):
+        return "ran"
+    return lexicon.STATES[text]
+
+
+def _counted_after(clause: Clause, place: int, claim: str) -> bool:
+    """Return True for `jobs that failed: 3`, and mark the number as checked."""
+    for at in (clause, clause.after):
+        for i, token in enumerate(at.tokens if at is not None else ()):
+            counts = any(fact.name == f"jobs.{claim}" for fact in token.facts)
+            if at is not None and counts and (at is not clause or i > place):
+                at.used.add(i)
+                return True
+    return False
+
+
+def _is_state(clause: Clause, place: int) -> bool:
+    text = clause.tokens[place].text
+    if text not in lexicon.STATES:
+        return False
+    before = clause.tokens[place - 1] if place else None
+    beside = clause.tokens[max(0, place - 1) : place + 2]
+    share = text in ("done", "complete", "completed", "finished") and any(
+        t.text.endswith("%") for t in beside
+    )
+    if share or any(token.text == "time" for token in beside):
+        return False
+    if text in ("running", "run") and any(t.text == "after" for t in clause.tokens[:place]):
+        return False
+    if text == "wait" and clause.has({"had", "have", "did"}):
+        return False  # that is about the past
+    if text == "over":
+        return before is not None and before.text in ("is", "are")
+    return True
+
+
+def _queue(of: Known, claim: str) -> bool:
+    if claim == "paused":
+        return bool(of.of("deck", "paused")) or any(
+            "the queue is paused" in f.said for f in of.facts
+        )
+    return not having(of, "job", "queued") and not of.of("jobs", "queued")
+
+
+def _who(clause: Clause, place: int, claim: str, of: Known) -> frozenset[str]:
+    kind = KINDS.get(claim, "job")
+    found = owners(clause, place).get(kind) or clause.inherited.get(kind, frozenset())
+    named = clause.after.tokens if clause.after and clause.after.opener in (":", ",") else []
+    for token in (*clause.tokens[place + 1 :], *named):
+        if not found and token.kind == "subject":
+            found = by_kind(token.subjects).get(kind, frozenset())
+    return found

@@ -1,0 +1,115 @@
+"""The checker judges sentences that were written before it, by their meaning.
+
+`data/sentences.jsonl` holds 200 true and 200 false sentences about twelve situations. Half of each
+was held out: the checker was never changed to judge one of these better.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from situations import SITUATIONS
+
+from assistant.facts import Fact
+from assistant.writing.verify import Refused, verify
+
+FILE = Path(__file__).parent / "data" / "sentences.jsonl"
+
+
+class Sentence(NamedTuple):
+    """Hold a sentence that a person wrote, and whether it is true."""
+
+    situation: str
+    text: str
+    true: bool
+    held_out: bool
+
+
+SENTENCES = tuple(
+    Sentence(row["situation"], row["sentence"], row["true"], row["held_out"])
+    for row in map(json.loads, FILE.read_text(encoding="utf-8").splitlines())
+)
+
+
+@pytest.fixture
+def situations(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, tuple[Fact, ...]]]:
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+    yield {name: make() for name, make in SITUATIONS.items()}
+    monkeypatch.undo()
+    time.tzset()
+
+
+def accepted(text: str, facts: tuple[Fact, ...]) -> bool:
+    try:
+        verify(text, facts)
+    except Refused:
+        return False
+    return True
+
+
+def misjudged(situations: dict[str, tuple[Fact, ...]], true: bool, held_out: bool) -> list[str]:
+    found = [s for s in SENTENCES if (s.true, s.held_out) == (true, held_out)]
+    assert len(found) == 100
+    return [s.text for s in found if accepted(s.text, situations[s.situation]) is not true]
+
+
+def test_false_sentences_are_refused(situations) -> None:
+    passed = [misjudged(situations, False, held_out) for held_out in (False, True)]
+    print(f"false sentences that pass: {len(passed[0])}, held out: {len(passed[1])}")
+    assert len(passed[0] + passed[1]) <= 4, passed
+
+
+def test_true_sentences_are_accepted(situations) -> None:
+    refused = [misjudged(situations, True, held_out) for held_out in (False, True)]
+    print(f"true sentences that are refused: {len(refused[0])}, held out: {len(refused[1])}")
+    assert len(refused[0] + refused[1]) <= 10, refused
+
+
+@pytest.mark.parametrize(
+    ("situation", "right", "wrong"),
+    [
+        ("one_busy", "Job 8 has 9.9 s left and has run for 23 s.",
+         "Job 8 has 23 s left and has run for 9.9 s."),
+        ("eight", "GPU 0 is at 74 °C and GPU 1 at 81 °C.",
+         "GPU 0 is at 81 °C and GPU 1 at 74 °C."),
+        ("eight", "GPU 1 is 7 °C hotter than GPU 0.", "GPU 1 is 9 °C hotter than GPU 0."),
+        ("eight", "Two alerts were raised.", "No alerts were raised."),
+        ("eight", "GPU 0 and GPU 1 are both held by job 43.",
+         "GPU 0 and GPU 2 are both held by job 43."),
+        ("two_gpus", "GPU 1 had a mean of 54 % utilisation.",
+         "GPU 1 had a mean of 77 % utilisation."),
+        ("failures", "Not all jobs succeeded.", "All jobs but one succeeded."),
+        ("failures", "Job 62 was lost because its runner was killed.",
+         "Job 62 was lost because it exited with status 2."),
+        ("empty", "The queue is empty.", "The queue is paused."),
+        ("one_busy", "Job 9 waits because GPU 0 is held by job 8.",
+         "Job 9 waits because GPU 0 is held by job 6."),
+        ("paused", "GPU 0 is idle.", "GPU 0 is heating up."),
+        ("hot", "GPU 0 has 2.8 GiB of memory free.", "GPU 0 uses 2.8 GiB of memory."),
+    ],
+)  # fmt: skip
+def test_a_value_or_claim_is_bound_to_its_owner_and_field(
+    situations, situation, right, wrong
+) -> None:
+    assert accepted(right, situations[situation])
+    assert not accepted(wrong, situations[situation])
+
+
+def test_a_slot_is_bound_to_its_own_fact_and_cannot_be_used_for_another(situations) -> None:
+    facts = situations["two_gpus"]
+    verify("{gpu0.label} is at {gpu0.temp} and {gpu1.label} at {gpu1.temp}.", facts, slots=facts)
+    for wrong in (
+        "{gpu0.label} is at {gpu1.temp}.",
+        "The power of {gpu0.label} is {gpu0.temp}.",
+        "{gpu0.label} has {gpu0.mem_used} of memory free.",
+        "The mean temperature of {gpu0.label} was {gpu0.temp}.",
+        "{job5.called} is {job5.state}: {gpu1.temp}.",
+    ):
+        with pytest.raises(Refused):
+            verify(wrong, facts, slots=facts)
