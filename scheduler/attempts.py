@@ -46,6 +46,8 @@ class Exit(msgspec.Struct, frozen=True):
     """Why its log is larger than its limit, in a sentence; empty where it is not."""
     limited: str = ""
     """What it could not inherit from its submitter, in a sentence; empty where it got all."""
+    left: tuple[int, ...] = ()
+    """Processes that it left behind, and that only another user may kill."""
 
 
 class NeverRan(NamedTuple):

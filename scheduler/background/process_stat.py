@@ -15,10 +15,21 @@ def boot_id() -> str:
         raise UserError(f"the kernel's boot id cannot be read: {e}") from e
 
 
+def pid_namespace() -> int:
+    """Return the number of this process's PID namespace, in which pids have their meaning.
+
+    Raises UserError where the kernel has none.
+    """
+    try:
+        return Path("/proc/self/ns/pid").stat().st_ino
+    except OSError as e:
+        raise UserError(f"the PID namespace of this process cannot be read: {e}") from e
+
+
 def start_time(pid: int) -> int | None:
     """Return when the process started, in clock ticks since boot; None where there is none.
 
-    Together with the pid and the boot id it names a process for good.
+    Together with the pid, its namespace and the boot id it names a process for good.
     """
     fields = stat_fields(pid)
     return None if fields is None else int(fields[19])

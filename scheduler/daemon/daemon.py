@@ -57,6 +57,8 @@ SPARE_S = 0.02
 """The pause between the start of jobs and that of a spare runner: the jobs get the CPU first."""
 START_RETRY_S = 0.1
 """The pause before starts that were refused, as by a full disk, are tried again."""
+INSPECT_S = 1.0
+"""The interval at which runners are asked what they wait for."""
 FLUSH_S = 5.0
 """The interval at which readings go to disk, many in one transaction."""
 
@@ -70,6 +72,7 @@ class Daemon:
         self._source, self._seq = STARTING, 0
         self._latest: dict[str, Reading] = {}
         """The newest reading of each device; empty while the probe does not answer."""
+        self._inspect_at = 0.0
         self._recover_at = 0.0
         """When a recovery that failed is tried again, in monotonic seconds."""
         self._folders_at = 0.0
@@ -227,12 +230,27 @@ class Daemon:
                 self.touch()
             self.runners.retry()
             self._check_folders()
+            self._inspect_runners()
             if "recover" in self._notices and time.monotonic() >= self._recover_at:
                 self._recover()
             self._lease_service.review(self._latest, self._settings)
             self._follow_gpu_locks()
             if "queue" in self._notices or self.queue.retry_is_ready(time.time()):
                 self._step()
+
+    def _inspect_runners(self) -> None:
+        if time.monotonic() < self._inspect_at:
+            return
+        self._inspect_at = time.monotonic() + INSPECT_S
+        devices = self.monitor.devices
+        for found in self._local.inspect(self.queue.running, self._latest, devices):
+            if found.ended:
+                self.runners.runner_ended(found.job)
+            elif found.left:
+                with self._notices.catch("left behind"):
+                    self.queue.add_event(found.job, "left behind", found.left)
+            elif self.queue.set_note(found.job, found.note):
+                self.touch()
 
     def _check_folders(self) -> None:
         if time.monotonic() < self._folders_at:

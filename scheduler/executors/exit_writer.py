@@ -22,6 +22,8 @@ GIVE_UP_S = 86400.0
 PRIVATE_FOLDER = 0o700
 UNWRITTEN = "unwritten"
 """The name of a runner whose record cannot be written, before the number of the error."""
+LINGERS = "lingers"
+"""The name of a runner that waits for processes of other users."""
 
 
 def write_record(
@@ -50,7 +52,7 @@ def write_record(
             return _write(Path(name), data)
         except OSError as e:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
-            _announce(e.errno or 0)
+            announce(f"{UNWRITTEN} {e.errno}")
             if asked and number == CANCELLED_TRIES:
                 raise
             if not _is_gone(Path(folder).parent):
@@ -126,9 +128,9 @@ def _move_away(file: Path) -> None:
         file.rename(f"{file}.{time.time_ns()}")
 
 
-def _announce(number: int) -> None:
-    """Show the daemon why the record is not there, in this process's name."""
+def announce(name: str) -> None:
+    """Show the daemon in this process's name what it waits for."""
     try:
-        Path("/proc/self/comm").write_text(f"{UNWRITTEN} {number}")
+        Path("/proc/self/comm").write_text(name)
     except OSError:
         pass  # it is only for people

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from pathlib import Path
 from typing import NamedTuple
 
@@ -29,7 +29,13 @@ from scheduler.attempts import (
     running,
 )
 from scheduler.background.descriptors import restore_limit
-from scheduler.background.process_stat import boot_id, read_proc, start_time, stat_fields
+from scheduler.background.process_stat import (
+    boot_id,
+    pid_namespace,
+    read_proc,
+    start_time,
+    stat_fields,
+)
 from scheduler.executors import runner, tickets
 from scheduler.executors.attempt_folder import (
     ARTEFACTS,
@@ -39,9 +45,10 @@ from scheduler.executors.attempt_folder import (
     next_folder,
 )
 from scheduler.executors.gpu_locks import GpuLocks
+from scheduler.executors.inspection import ELSEWHERE, Finding, RunnerInspector, is_elsewhere
 from scheduler.executors.launch import identity, launch_request
 from scheduler.protocol import paths
-from scheduler.protocol.devices import Device
+from scheduler.protocol.devices import Device, Reading
 from scheduler.protocol.errors import UserError
 from scheduler.protocol.jobs import Job, Running, Starting
 
@@ -97,6 +104,8 @@ class Local(Executor):
         self._begun: dict[tuple[int, float], list[str]] | None = None
         """Attempts that began before this daemon, by their jobs; None before they were read."""
 
+        self._inspector = RunnerInspector()
+
     def start_spare(self) -> None:
         """Have a runner ready for the next attempt, if a process can be started now."""
         self._spare = self._take_spare()
@@ -129,7 +138,8 @@ class Local(Executor):
             self.forget(attempt)
             raise
         self._at_gate[attempt] = gated
-        return Running(attempt, devices, time.time(), pid, started, boot)
+        now, namespace = time.time(), pid_namespace()
+        return Running(attempt, devices, now, pid, started, boot, namespace=namespace)
 
     def _lock(self, gated: GatedRunner, job: Job, devices: tuple[str, ...]) -> None:
         """Lock the job's GPUs for as long as its runner lives. Raises GpuTaken, UserError."""
@@ -165,14 +175,34 @@ class Local(Executor):
             pass  # the runner died at the gate; its end is reported like any other
 
     def adopt(self, job: Job) -> None:
-        self._watch(job.id, running(job).runner)
+        if not is_elsewhere(running(job)):
+            self._watch(job.id, running(job).runner)
 
     def alive(self, running: Running) -> bool:
+        if is_elsewhere(running):
+            return tickets.is_locked(_ticket(running.attempt))
         return running.boot == boot_id() and start_time(running.runner) == running.started
+
+    def inspect(
+        self, jobs: Iterable[Job], readings: Mapping[str, Reading], devices: Sequence[Device]
+    ) -> list[Finding]:
+        """Return what runners wait for, and which ended unnoticed in another PID namespace.
+
+        A runner that waits for processes of other users is let go once they left its GPUs.
+        """
+        found = []
+        for job in jobs:
+            if job.spec.where or not isinstance(job.state, Running) or job.state.over:
+                continue
+            if is_elsewhere(job.state):
+                found.append(Finding(job.id, ELSEWHERE, ended=not self.alive(job.state)))
+            elif self.alive(job.state):
+                found.append(self._inspector.inspect(job, job.state, readings, devices))
+        return found
 
     def end(self, job: Job) -> None:
         state = running(job)
-        if self.alive(state):
+        if not is_elsewhere(state) and self.alive(state):
             try:
                 os.kill(state.runner, signal.SIGTERM)
                 os.kill(state.runner, signal.SIGCONT)  # one that was stopped would not get it
@@ -354,7 +384,11 @@ def kill_remains(states: Collection[Starting | Running], recorded: bool) -> None
     if not attempts:
         return
     boot = boot_id()
-    ran = [state for state in states if isinstance(state, Running) and state.boot == boot]
+    ran = [
+        state
+        for state in states
+        if isinstance(state, Running) and state.boot == boot and not is_elsewhere(state)
+    ]
     # no other process gets a runner's pid while anything is left in its session
     sessions = {state.runner for state in ran if start_time(state.runner) in (None, state.started)}
     clean = 0

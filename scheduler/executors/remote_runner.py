@@ -183,8 +183,8 @@ def _signal_tree(number: int) -> None:
     for pid in _descendants(os.getpid()):
         try:
             os.kill(pid, number)
-        except ProcessLookupError:
-            pass  # it ended in this moment
+        except (ProcessLookupError, PermissionError):
+            pass  # it ended in this moment, or is another user's, as by sudo
 
 
 def _descendants(pid: int) -> list[int]:
@@ -205,18 +205,23 @@ def _children(pid: int) -> list[int]:
         return []  # it ended in this moment
 
 
-def reap_tree() -> None:
-    """Kill what the command left behind.
+def reap_tree() -> list[int]:
+    """Kill what the command left behind, and return the children that only others may kill.
 
     A subreaper inherits orphans, so that they show up as our children, a generation at a time.
     """
-    while children := _children(os.getpid()):
+    left = set[int]()
+    while children := set(_children(os.getpid())) - left:
         for pid in children:
             try:
                 os.kill(pid, signal.SIGKILL)
                 os.waitpid(pid, 0)
+            except PermissionError:  # it is another user's, as by sudo
+                if os.waitpid(pid, os.WNOHANG) == (0, 0):
+                    left.add(pid)
             except (ProcessLookupError, ChildProcessError):
                 continue
+    return sorted(left)
 
 
 def _read(result: Path) -> str:

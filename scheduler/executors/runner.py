@@ -34,7 +34,7 @@ if not __package__:  # run as a script, which finds nothing but the standard lib
 
 from scheduler.executors import inheritance as inherit
 from scheduler.executors import tickets
-from scheduler.executors.exit_writer import write_record
+from scheduler.executors.exit_writer import LINGERS, announce, write_record
 from scheduler.executors.log_cap import LogCap
 from scheduler.executors.remote_runner import PR_SET_CHILD_SUBREAPER, EndRequest, reap_tree
 
@@ -46,6 +46,9 @@ CHECK_S = 1.0
 """Seconds between two checks of the log, which exceeds its limit by what is printed meanwhile."""
 FAST_CHECK_S = 0.1
 """The same while the log grows fast."""
+LET_GO = signal.SIGUSR1
+"""Ends a runner that waits for processes of other users."""
+LINGER_S = 60.0
 EXIT_FILE = "exit.json"
 LOCK_FILE = "runner.lock"
 
@@ -64,9 +67,27 @@ def main() -> int:
         return NOT_BEGUN + (e.errno or 0)
     started = time.time()
     end, asked = _run(launch, Path())
-    record = {"attempt": launch["attempt"], "started": started, "ended": time.time(), **end}
+    record = {
+        "attempt": launch["attempt"], "started": started, "ended": time.time(), **end,
+        "left": reap_tree(),
+    }  # fmt: skip
     write_record(EXIT_FILE, launch["folder"], record, held=ticket, asked=asked)
+    _linger()
     return 0
+
+
+def _linger() -> None:
+    """Stay, and hold the GPUs, while processes of the job live that only others may kill.
+
+    The daemon ends that once none of them is on the GPUs.
+    """
+    signals = {signal.SIGCHLD, LET_GO}
+    signal.pthread_sigmask(signal.SIG_BLOCK, signals)
+    while reap_tree():
+        announce(LINGERS)
+        got = signal.sigtimedwait(signals, LINGER_S)
+        if got is not None and got.si_signo == LET_GO:
+            return
 
 
 def _begin(launch: dict[str, Any]) -> int:
@@ -128,8 +149,8 @@ def _send(child: subprocess.Popen[bytes], number: int) -> None:
     if child.returncode is None:
         try:
             os.killpg(child.pid, number)
-        except ProcessLookupError:
-            pass  # it ended in this moment
+        except (ProcessLookupError, PermissionError):
+            pass  # it ended in this moment, or is another user's, as by sudo
 
 
 def _wait(child: subprocess.Popen[bytes], log: int, limit: int) -> str:

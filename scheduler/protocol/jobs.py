@@ -164,15 +164,17 @@ class Running(msgspec.Struct, frozen=True, gc=False, tag="running"):
     started: int
     """The runner's start time in clock ticks since boot."""
     boot: str
-    """The boot id: pid, start time and boot id together name a process for good. In a cluster,
+    """The boot id. Pid, namespace, start time and boot id name a process for good. In a cluster,
     where pid and start time are 0, the session of the cluster that the attempt is meant for."""
     progress: Progress | None = None
     stopping: bool = False
     """True once a cancellation was acknowledged, while its processes end."""
+    namespace: int = 0
+    """The PID namespace of the runner, as on each start of a container; 0 where that is unknown."""
     known: bool = False
     """True once its cluster has acknowledged it."""
     note: str = ""
-    """What holds it up in its cluster, for display."""
+    """What holds it up, as in its cluster, for display."""
     unreadable: FolderUnreadable | None = None
     """Why its folder cannot be read now, with the record of its end; None where it can."""
     over: bool = False

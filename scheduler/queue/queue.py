@@ -251,8 +251,10 @@ class Queue:
             except UserError:
                 self._index.update(job)  # a full disk; the cluster will tell the next daemon, too
 
-    def set_note(self, job_id: int, note: str) -> None:
-        """Show what holds the job up in its cluster; it is not stored."""
+    def set_note(self, job_id: int, note: str) -> bool:
+        """Show what holds the job up, which is not stored. Return whether that is new."""
         job = self._index.active[job_id]
-        if isinstance(job.state, Running):
-            self._index.update(with_note(job, job.state, note))
+        if not isinstance(job.state, Running) or job.state.note == note:
+            return False
+        self._index.update(with_note(job, job.state, note))
+        return True

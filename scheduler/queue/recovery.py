@@ -175,11 +175,13 @@ def decide(
 ) -> Ended | NeverRan | None:
     """Return the new state of a job that was started; None where its attempt runs on.
 
-    The runner's record decides first, then an attempt that runs on, then one that never ran, after
-    which the job waits again; any other is lost. An attempt that was committed without its runner
-    was never released.
+    An attempt whose runner waits for processes of other users runs on. Else the runner's record
+    decides, then an attempt that runs on, then one that never ran, after which the job waits again;
+    any other is lost. An attempt that was committed without its runner was never released.
     """
     if isinstance(outcome, Exit):
+        if alive and outcome.left:
+            return None
         return transitions.ended(state, outcome, result, last_line)
     if isinstance(state, Starting):
         return NeverRan("the daemon ended before it started")

@@ -123,8 +123,9 @@ def test_a_job_whose_attempts_never_begin_fails_with_the_reason(
 ) -> None:
     """Count across restarts of the daemon, which forgets nothing."""
 
-    def deaf() -> subprocess.Popen[bytes]:
-        return subprocess.Popen(["sh", "-c", "read gate; exit 3"], stdin=subprocess.PIPE)
+    def deaf() -> local_module.GatedRunner:
+        process = subprocess.Popen(["sh", "-c", "read gate; exit 3"], stdin=subprocess.PIPE)
+        return local_module.GatedRunner(process, None)
 
     monkeypatch.setattr(local_module, "start_runner", deaf)
     local = Local(lambda job, runner: None)

@@ -1,0 +1,121 @@
+"""Find out what a runner waits for that has not ended, and let it go where it need not wait."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from scheduler.background.process_stat import boot_id, pid_namespace, read_proc
+from scheduler.executors.exit_writer import LINGERS, UNWRITTEN
+from scheduler.executors.runner import LET_GO
+from scheduler.protocol.devices import Device, Reading
+from scheduler.protocol.jobs import Job, Running
+from scheduler.protocol.snapshot import label
+
+ELSEWHERE = "runs in another PID namespace, as in a container, and can only be cancelled there"
+
+
+class Finding(NamedTuple):
+    """Describe what was found about the runner of a job."""
+
+    job: int
+    note: str = ""
+    """What it waits for, for display; empty where it waits for its command."""
+    ended: bool = False
+    """True where it is gone, and nobody reports that."""
+    left: str = ""
+    """Which processes stay behind as it is let go; empty where it is not."""
+
+
+class RunnerInspector:
+    """Inspect the runners of this PID namespace that live."""
+
+    def __init__(self) -> None:
+        self._lingers_since: dict[str, float] = {}
+        """When each runner that lingers was seen to, by its attempt."""
+
+    def inspect(
+        self,
+        job: Job,
+        state: Running,
+        readings: Mapping[str, Reading],
+        devices: Sequence[Device],
+    ) -> Finding:
+        """Return what the runner waits for."""
+        what, _, number = (read_proc(f"/proc/{state.runner}/comm") or b"").decode().partition(" ")
+        if what == UNWRITTEN:
+            return Finding(job.id, f"its end cannot be recorded: {os.strerror(int(number))}")
+        if what.rstrip() == LINGERS:
+            return self._lingering(job, state, readings, devices)
+        self._lingers_since.pop(state.attempt, None)
+        if not state.stopping or not (others := _others(state.runner)):
+            return Finding(job.id)
+        first = others[0]
+        return Finding(job.id, f"waits for {_named(first)}: end it with sudo kill {first}")
+
+    def _lingering(
+        self, job: Job, state: Running, readings: Mapping[str, Reading], devices: Sequence[Device]
+    ) -> Finding:
+        """Return which process keeps its GPU. Let the runner go where none does."""
+        since = self._lingers_since.setdefault(state.attempt, time.time())
+        others = _others(state.runner)
+        known = {device.id: device for device in devices}
+        for name in state.devices:
+            device, reading = known.get(name), readings.get(name)
+            if device is not None and device.kind != "nvidia":
+                continue
+            if device is None or reading is None or reading.time <= since:
+                who = _named(others[0]) if others else "a process of another user"
+                where = name if device is None else label(device)
+                return Finding(job.id, f"has ended; {who} may still be on {where}")
+            for process in reading.processes:
+                if process.pid in others:
+                    note = f"has ended; {_named(process.pid)} is still on {label(device)}"
+                    return Finding(job.id, note)
+        try:
+            os.kill(state.runner, LET_GO)
+        except ProcessLookupError:
+            return Finding(job.id)  # it ended in this moment
+        self._lingers_since.pop(state.attempt, None)
+        return Finding(job.id, left=", ".join(map(_named, others)))
+
+
+def is_elsewhere(state: Running) -> bool:
+    """Return whether the runner is in another PID namespace, so that its pid means nothing here."""
+    return state.boot == boot_id() and state.namespace not in (0, pid_namespace())
+
+
+def _others(pid: int) -> list[int]:
+    """Return the descendants of a process that belong to other users, parents first."""
+    own, found = os.getuid(), []
+    for child in _descendants(pid):
+        try:
+            if Path(f"/proc/{child}").stat().st_uid != own:
+                found.append(child)
+        except OSError:
+            continue  # it ended in this moment
+    return found
+
+
+def _descendants(pid: int) -> Iterator[int]:
+    for child in (read_proc(f"/proc/{pid}/task/{pid}/children") or b"").split():
+        yield int(child)
+        yield from _descendants(int(child))
+
+
+def _named(pid: int) -> str:
+    """Return the process with its owner: "process 1234 of root (python)"."""
+    try:
+        uid = Path(f"/proc/{pid}").stat().st_uid
+    except OSError:
+        return f"process {pid}"
+    try:
+        user = pwd.getpwuid(uid).pw_name
+    except KeyError:
+        user = f"user {uid}"
+    name = (read_proc(f"/proc/{pid}/comm") or b"").decode(errors="replace").strip()
+    return f"process {pid} of {user} ({name})"
