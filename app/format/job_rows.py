@@ -285,7 +285,7 @@ def _times(job: Job, now: float) -> list[tuple[str, str]]:
 
 
 def forecast_text(forecast: Forecast, labels: Mapping[str, str], now: float) -> str:
-    """Return where and when a job would start, as the end of a sentence.
+    """Return where and when a job would start.
 
     Args:
         labels: The labels of the devices, by id (see `device_labels`).
@@ -294,7 +294,7 @@ def forecast_text(forecast: Forecast, labels: Mapping[str, str], now: float) -> 
     if forecast.devices:
         where = " on " + " and ".join(labels.get(d, d) for d in forecast.devices)
     if forecast.wait is None:
-        return f"it would start at once{where}"
+        return f"Would start now{where}"
     if forecast.at is None:
-        return f"it would start at an unknown time: {forecast.reason}"
-    return f"it would start about {clock(forecast.at, now)}{where}: {forecast.reason}"
+        return f"Would wait; start time unknown: {forecast.reason}"
+    return f"Would start about {clock(forecast.at, now)}{where}: {forecast.reason}"

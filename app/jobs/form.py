@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from app.format.values import plural
 from scheduler.protocol.errors import UserError
 from scheduler.protocol.job_options import JOB_OPTIONS, make_spec, parse_indices
 from scheduler.protocol.jobs import Spec
@@ -111,6 +112,12 @@ class JobForm:
         if spec is None:
             return None
         return Submit(spec) if indices is None else SubmitMany.array(spec, indices)
+
+    @property
+    def scope(self) -> str:
+        """Return to which jobs a forecast applies, as the beginning of its sentence."""
+        indices = self._parse()[0].get("array")
+        return "" if indices is None else f"First of {plural(len(indices), 'job')}: "
 
     def _parse(self) -> tuple[dict[str, Any], dict[str, str]]:
         """Return the values of the fields that are filled in, and a message for each wrong one."""

@@ -140,7 +140,8 @@ class JobFormView(QWidget):
         """Show the forecast, unless the form was changed since it was requested."""
         if spec is self._forecast and self._snapshot is not None:
             text = forecast_text(forecast, device_labels(self._snapshot), self._snapshot.time)
-            self._show_message(f"Queued now, {text}.", "" if forecast.wait is None else "muted")
+            meaning = "" if forecast.wait is None else "muted"
+            self._show_message(f"{self.form.scope}{text}.", meaning)
 
     def _show_refusal(self, spec: Spec, message: str) -> None:
         if spec is self._forecast:

@@ -159,10 +159,10 @@ def test_the_command_line_changes_waiting_jobs(sh: Shell, deck: Client, tmp_path
     eventually(lambda: deck.job(first).status == "running")
     out = sh("submit", "--gpus", "1", "--dry-run", "--", "true")
     assert (
-        out.startswith("it would start about ")
+        out.startswith("Would start about ")
         and f"on CPU: needs the CPU; 0 free: CPU is held by job {first}" in out
     )
-    assert sh("submit", "--dry-run", "--group", "g2", "--", "true") == "it would start at once\n"
+    assert sh("submit", "--dry-run", "--group", "g2", "--", "true") == "Would start now\n"
     assert len(sh.json("jobs", "--active")) == 1, "nothing was submitted"
     second = sh.json(
         "submit", "--after", str(first), "--notes", "mine", "--tag", "a", "--tag", "b", "--", "true"
