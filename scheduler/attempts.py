@@ -17,7 +17,7 @@ import msgspec
 from scheduler.protocol import paths
 from scheduler.protocol.devices import Device
 from scheduler.protocol.errors import MALFORMED, UserError
-from scheduler.protocol.jobs import NO_RESULT, Job, Running, Starting
+from scheduler.protocol.jobs import NO_RESULT, Job, Lost, Running, Starting
 from scheduler.protocol.wait_reasons import WaitReason
 
 LOG_FILE = "log"
@@ -149,6 +149,13 @@ class Executor:
 
     def forget_all_but(self, attempts: Collection[str]) -> None:
         """Discard the evidence about all other attempts."""
+
+    def record_lost(self, job: Job, state: Lost) -> bool:
+        """Record that the job's attempt was lost, as its runner did not record its end.
+
+        Returns False where that cannot be written: another attempt could be taken for this one.
+        """
+        return True
 
     def unrecorded_attempt(self, job: Job) -> str | Unreadable | None:
         """Return the attempt of this job that ran although the store has no record of it."""

@@ -43,6 +43,7 @@ from scheduler.executors.attempt_folder import (
     LOCK_FILE,
     exit_record,
     next_folder,
+    write_records,
 )
 from scheduler.executors.gpu_locks import GpuLocks
 from scheduler.executors.inspection import ELSEWHERE, Finding, RunnerInspector, is_elsewhere
@@ -50,7 +51,7 @@ from scheduler.executors.launch import identity, launch_request
 from scheduler.protocol import paths
 from scheduler.protocol.devices import Device, Reading
 from scheduler.protocol.errors import UserError
-from scheduler.protocol.jobs import Job, Running, Starting
+from scheduler.protocol.jobs import Job, Lost, Running, Starting
 
 MAX_NONCE = 100
 """Bytes of an attempt's nonce in its folder; one of ours is shorter."""
@@ -248,6 +249,15 @@ class Local(Executor):
 
     def forget_all_but(self, attempts: Collection[str]) -> None:
         tickets.sweep(paths.attempts(), attempts)
+
+    def record_lost(self, job: Job, state: Lost) -> bool:
+        attempt, folder = attempt_of(job).attempt, paths.job_folder(job.id)
+        record = Exit(attempt, state.started, state.at, None, f"lost: {state.reason}")
+        try:
+            write_records(paths.ensure(folder), record, "")
+        except (OSError, UserError):
+            return False
+        return True
 
     def unrecorded_attempt(self, job: Job) -> str | Unreadable | None:
         """Return the attempt that ran although the store lost its newest changes; None if none did.

@@ -9,6 +9,7 @@ import os
 import re
 import resource
 import shlex
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
@@ -19,6 +20,7 @@ from scheduler.protocol.jobs import Inherited, Spec
 from scheduler.protocol.units import (
     MAX_SECONDS,
     amount,
+    parse_begin,
     parse_bytes,
     parse_count,
     parse_integer,
@@ -43,6 +45,8 @@ class JobOptions(TypedDict, total=False):
     timeout: float | str
     retries: int
     backoff: float | str
+    retry_lost: bool
+    begin: float | str
     after: Sequence[int]
     after_any: Sequence[int]
     group: str
@@ -104,6 +108,12 @@ def _parse_memory(text: str) -> int:
 def parse_time(text: str) -> float:
     """Read a span of time such as 2h, in seconds; 0 stands for none. Raises UserError."""
     return 0.0 if text == "0" else parse_seconds(text)
+
+
+def _parse_begin(text: str) -> str:
+    """Check a moment, which is read when the job is submitted. Raises UserError."""
+    parse_begin(text, time.time())
+    return text
 
 
 def _parse_jobs(text: str) -> tuple[int, ...]:
@@ -193,6 +203,17 @@ JOB_OPTIONS = (
         parse_time, "TIME", limits=(0, MAX_SECONDS), shown=False, editable=False,
     ),
     JobOption(
+        "retry_lost", "Retry when lost",
+        "with --retries: also run the job again if an attempt is lost, as after a power cut; "
+        "what it had done by then is done again", None, write=lambda _: "yes", editable=False,
+    ),
+    JobOption(
+        "begin", "Not before",
+        "do not start the job before this time, e.g. 22:30, '2026-12-01 08:00' or +2h",
+        _parse_begin, "TIME", hint="e.g. 22:30 or +2h", limits=(0, 2.0**32),
+        write=lambda at: time.strftime("%Y-%m-%d %H:%M", time.localtime(at)), editable=False,
+    ),
+    JobOption(
         "after", "After (success)", "start after these jobs have succeeded", _parse_jobs,
         "JOB,...", hint="jobs, e.g. 12, 13", write=_enumerate, editable=False,
     ),
@@ -249,6 +270,8 @@ def make_spec(argv: Sequence[str], options: JobOptions) -> Spec:
     ):
         if name in given:
             given[name] = parse(given[name]) if given[name] else 0
+    if isinstance(begin := given.get("begin"), str):
+        given["begin"] = parse_begin(begin, time.time()) if begin else 0.0
     for name in ("after", "after_any", "tags"):
         given[name] = tuple(given.get(name, ()))
     given["params"] = dict(given.get("params", {}))

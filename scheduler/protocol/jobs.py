@@ -72,6 +72,10 @@ class Spec(msgspec.Struct, frozen=True, gc=False):
     tags: tuple[str, ...] = ()
     where: str = ""
     """The cluster that runs it, such as ray:lab (see `Settings.clusters`); empty: this machine."""
+    begin: float = 0.0
+    """Seconds since the epoch before which it does not start; 0: as soon as it can."""
+    retry_lost: bool = False
+    """True where an attempt that was lost counts as one that failed, so that it is retried."""
     nice: int = 0
     """By how much the CPU priority of its processes is lowered, 0 to 19 (see nice(2))."""
     inherited: Inherited | None = None

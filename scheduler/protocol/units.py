@@ -6,7 +6,7 @@ import math
 import re
 import time
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from scheduler.protocol.errors import UserError
 
@@ -81,6 +81,29 @@ def parse_moment(text: str, now: float) -> float:
         raise UserError(
             "a span such as 7d or 2h, or a date such as 2026-11-20 or 2026-11-20T14:30, is needed; "
             f"got {text!r}"
+        ) from e
+
+
+def parse_begin(text: str, now: float) -> float:
+    """Read a moment that is to come, in seconds since the epoch. Raises UserError.
+
+    It is a local time such as 22:30, today or tomorrow, a local date such as 2026-12-01 or
+    2026-12-01 08:00, or a span after `now`, such as +2h.
+    """
+    text = text.strip()
+    try:
+        if text.startswith("+"):
+            return now + parse_seconds(text[1:])
+        if re.fullmatch("[0-9]{1,2}:[0-9]{2}", text):
+            local = datetime.fromtimestamp(now)
+            hour, minute = map(int, text.split(":"))
+            at = local.replace(hour=hour, minute=minute, second=0, microsecond=0)
+            return (at if at > local else at + timedelta(days=1)).timestamp()
+        return datetime.fromisoformat(text).timestamp()
+    except (UserError, ValueError, OverflowError, OSError) as e:
+        raise UserError(
+            "a time such as 22:30, a date such as 2026-12-01 08:00, or a span such as +2h, is "
+            f"needed; got {text!r}"
         ) from e
 
 

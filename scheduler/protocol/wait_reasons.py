@@ -77,6 +77,12 @@ class DependencyFailed(_Value, frozen=True):
     """How that job ended: failed, cancelled or lost."""
 
 
+class NotBefore(_Value, frozen=True):
+    """The user asked for the job not to start before this time."""
+
+    at: float
+
+
 class RetryLater(_Value, frozen=True):
     """An attempt failed, and the next one starts after a delay."""
 
@@ -295,9 +301,9 @@ Unsatisfiable = TooFewGpus | TooFewOfType | TooLittleMemory | AllDrained
 
 WaitReason = (
     NotConsidered | StartsNow | QueuePaused | Held | EnvironmentMissing | AfterJobs
-    | DependencyFailed | RetryLater | StartFailed | FolderUnreadable | JustTaken | GroupPaused
-    | GroupFull | NoProcessor | ClusterUnavailable | ClusterMissing | ClusterFull | Behind
-    | NoDevices | ReplayShown | OtherDevices | Unsatisfiable | NoRoom
+    | DependencyFailed | NotBefore | RetryLater | StartFailed | FolderUnreadable | JustTaken
+    | GroupPaused | GroupFull | NoProcessor | ClusterUnavailable | ClusterMissing | ClusterFull
+    | Behind | NoDevices | ReplayShown | OtherDevices | Unsatisfiable | NoRoom
 )  # fmt: skip
 
 Standalone = StartsNow | Held | EnvironmentMissing | AfterJobs
@@ -333,6 +339,8 @@ def render(reason: WaitReason, now: float) -> str:  # noqa: PLR0912 - one line a
             return f"waits for {numbered(jobs)}"
         case DependencyFailed(job, status):
             return f"job {job}, which had to succeed first, {_ENDED[status]}"
+        case NotBefore(at):
+            return f"does not start before {clock(at, now)}"
         case RetryLater(attempt, at):
             at_clock = time.strftime("%H:%M:%S", time.localtime(at))
             return f"attempt {attempt} failed; the next one starts at {at_clock}"

@@ -38,6 +38,8 @@ def check_spec(
     check_limits(spec)
     if spec.gpus < 0:
         raise UserError(f"a job needs 0 or more GPUs, not {spec.gpus}")
+    if spec.retry_lost and not spec.retries:
+        raise UserError("a lost job is retried as often as a failed one: add a number of retries")
     if spec.memory < 0:
         raise UserError(f"a job reserves 0 or more bytes of memory, not {spec.memory}")
     if not spec.gpus and (spec.memory or spec.gpu_type):

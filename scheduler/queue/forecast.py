@@ -1,17 +1,19 @@
 """Where and when a job would start, by the policy itself.
 
 The queue is played forward, and each running job ends when it is expected to. The end of a job that
-reports no progress and has no time limit is unknown, and so is a forecast that depends on it.
+reports no progress and has no time limit is unknown, and so is a forecast that depends on it. Jobs
+that do not start before a time of their user's choice join the queue at that time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 
 from scheduler.protocol.devices import Device
 from scheduler.protocol.jobs import Forecast, Job, Running, turn
-from scheduler.protocol.wait_reasons import End, WaitReason, render
-from scheduler.queue.lanes import requirements
+from scheduler.protocol.wait_reasons import End, NotBefore, WaitReason, render
+from scheduler.queue.lanes import Requirements, requirements
 from scheduler.queue.placement import Availability, DeviceUse
 from scheduler.queue.policy import Conditions, JobsByLane, make_plan
 from scheduler.queue.transitions import with_state
@@ -39,11 +41,13 @@ def forecast(
     waiting.setdefault(requirements(job.spec), []).append(job)
     active, first, now = {j.id: j for j in running}, None, conditions.now
     for _ in range(max(1, min(MAX_PASSES, MAX_LANES // len(waiting)))):
-        plan = make_plan(active.values(), waiting, devices, conditions)
+        plan = make_plan(active.values(), _begun(waiting, conditions.now), devices, conditions)
         for start in plan.starts:
             if start.job.id == job.id:
                 return make_forecast(start.devices, conditions.now, first, now)
-        first = first or plan.reason(job)
+        if first is None:
+            held_back = job.spec.begin > now and not job.spec.hold
+            first = NotBefore(job.spec.begin) if held_back else plan.reason(job)
         begun = {start.job.id for start in plan.starts}
         for key in {requirements(start.job.spec) for start in plan.starts}:
             waiting[key] = [j for j in waiting[key] if j.id not in begun]
@@ -53,9 +57,14 @@ def forecast(
             if started.spec.timeout:
                 ends[started.id] = End(conditions.now + started.spec.timeout, latest=True)
         known = [n for n, j in active.items() if n in ends and isinstance(j.state, Running)]
-        if not known:
-            break
-        over = min(known, key=lambda number: (ends[number].at, number))
+        over = min(known, key=lambda number: (ends[number].at, number), default=None)
+        begins = (j.spec.begin for lane in waiting.values() for j in lane)
+        begin = min((at for at in begins if at > conditions.now), default=math.inf)
+        if over is None or begin < ends[over].at:
+            if begin == math.inf:
+                break
+            conditions = conditions._replace(ends=ends, now=begin)
+            continue
         del active[over]
         conditions = conditions._replace(
             availability=_without(conditions.availability, over),
@@ -63,6 +72,11 @@ def forecast(
             now=max(ends[over].at, conditions.now),
         )
     return make_forecast((), None, first, now)
+
+
+def _begun(lanes: Mapping[Requirements, Sequence[Job]], now: float) -> JobsByLane:
+    """Return the jobs that may start by now."""
+    return {key: [job for job in lane if job.spec.begin <= now] for key, lane in lanes.items()}
 
 
 def make_forecast(

@@ -42,6 +42,8 @@ class JobIndex:
         """Jobs for devices of a kind that was not known when they were submitted."""
         self.delayed: set[int] = set()
         """Jobs that failed and wait a while before their next attempt."""
+        self.scheduled: set[int] = set()
+        """Jobs that wait and do not start before a time of their user's choice."""
         self.not_started: dict[int, tuple[float, WaitReason]] = {}
         """Jobs that could not be started: when to try again (monotonic seconds), and why."""
         self.unknown: dict[int, FolderUnreadable] = {}
@@ -77,6 +79,7 @@ class JobIndex:
         self.waiting.update(job)
         self.unbound.discard(job.id)
         self.delayed.discard(job.id)
+        self.scheduled.discard(job.id)
         self.running.pop(job.id, None)
         if job.active:
             self.active[job.id] = job
@@ -90,6 +93,8 @@ class JobIndex:
                 self._on_end(job)
         if isinstance(job.state, Queued) and job.state.until:
             self.delayed.add(job.id)
+        if waits and job.spec.begin:
+            self.scheduled.add(job.id)
         if not waits:
             self.not_started.pop(job.id, None)
             self.unknown.pop(job.id, None)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 
 from scheduler.attempts import Executors
 from scheduler.protocol import wait_reasons as w
@@ -64,11 +65,16 @@ class Planner:
     def __init__(self, index: JobIndex, groups: GroupLimits, executors: Executors) -> None:
         self._index, self._groups, self._executors = index, groups, executors
         self.latest = EMPTY_PLAN
+        self._next_begin = math.inf
+        """When the first job may start that did not start before a time of its user's choice."""
 
     def plan(self, devices: Sequence[Device], availability: Availability) -> None:
         """Make a plan; nothing is started."""
         running, conditions = self._index.occupying, self._conditions(availability)
-        self.latest = make_plan(running, self._lanes(), devices, conditions)
+        later = self._begin_later(conditions.now)
+        begins = (self._index.active[number].spec.begin for number in later)
+        self._next_begin = min(begins, default=math.inf)
+        self.latest = make_plan(running, self._lanes(later), devices, conditions)
 
     def forecast(self, job: Job, devices: Sequence[Device], availability: Availability) -> Forecast:
         """Return where and when a job will start that waits, or was not submitted."""
@@ -79,6 +85,11 @@ class Planner:
         running = self._index.occupying
         return forecast(job, running, self._lanes(), devices, conditions)
 
+    def _begin_later(self, now: float) -> set[int]:
+        """Return the jobs that do not start yet, by the clock as it is now."""
+        jobs = (self._index.active[number] for number in self._index.scheduled)
+        return {job.id for job in jobs if job.spec.begin > now}
+
     def end_delays(self) -> None:
         """Consider jobs again whose delay before the next try is over."""
         now, moment, index = time.time(), time.monotonic(), self._index
@@ -88,7 +99,9 @@ class Planner:
         }
 
     def retry_is_ready(self, now: float) -> bool:
-        """Return whether the delay of a job that failed is over."""
+        """Return whether the delay of a job that failed, or that its user chose, is over."""
+        if now >= self._next_begin:
+            return True
         jobs = (self._index.active[number] for number in self._index.delayed)
         return any(not remaining_delay(job, now) for job in jobs)
 
@@ -114,6 +127,8 @@ class Planner:
             return failed_dependency(job.spec, index.outcome) or w.NotConsidered()
         if job.id in index.delayed and remaining_delay(job, now):
             return w.RetryLater(job.tries, now + remaining_delay(job, now))
+        if job.spec.begin > now and not job.spec.hold:
+            return w.NotBefore(job.spec.begin)
         return self.latest.reason(job)
 
     def _conditions(self, availability: Availability) -> Conditions:
@@ -128,12 +143,12 @@ class Planner:
             os.cpu_count() or 1,
         )
 
-    def _lanes(self) -> JobsByLane:
-        """Return the jobs that wait and may start."""
+    def _lanes(self, later: Set[int] = frozenset()) -> JobsByLane:
+        """Return the jobs that wait and may start, without those that begin later."""
         now, moment, index = time.time(), time.monotonic(), self._index
         delayed = {n for n in index.delayed if remaining_delay(index.active[n], now)}
         delayed |= {n for n, (until, _) in index.not_started.items() if moment < until}
-        kept = index.dependents.ids() | index.suspects | delayed | index.unknown.keys()
+        kept = index.dependents.ids() | index.suspects | delayed | index.unknown.keys() | later
 
         def ready(lane: Iterable[int]) -> Iterable[Job]:
             return (index.active[number] for number in lane if number not in kept)

@@ -22,7 +22,7 @@ from scheduler.attempts import (
     result_record,
     running,
 )
-from scheduler.protocol.jobs import NO_RESULT, Ended, Failed, Job, Running, over
+from scheduler.protocol.jobs import NO_RESULT, Ended, Failed, Job, Lost, Running, over
 from scheduler.protocol.wait_reasons import StartFailed
 from scheduler.queue import transitions
 from scheduler.queue.job_index import JobIndex
@@ -126,9 +126,16 @@ class Reaper:
         job = msgspec.structs.replace(job, usage=self._usage.take(job))
         self._index.update(job)  # it keeps what it used, until its end can be stored
         events = (*transitions.record_events(ending), transitions.end_event(state))
-        if isinstance(state, Failed):
+        if isinstance(state, Failed | Lost):
             log, largest = last_text(log_file(job), OOM_TAIL), self._usage.largest_memory
             again = next_attempt(job, state, log, largest, now())
-            if again is not None:
+            if again is not None and (isinstance(state, Failed) or self._record_lost(job, state)):
                 return again[0], (*events, *again[1])
         return with_state(job, state), events
+
+    def _record_lost(self, job: Job, state: Lost) -> bool:
+        """Record how a lost attempt ended, so that no later daemon takes it for an unknown one.
+
+        Returns whether that worked, without which the job must not run again.
+        """
+        return self._executors.of(job.spec.where).record_lost(job, state)

@@ -38,6 +38,7 @@ class Backfill:
             for slot in slots
         ]
         """For each slot when the first job could start that waits for it."""
+        self._last = max(self._until, default=now)
         self._groups = {job.spec.group for job in waiting.values()}
         """Another job of a limited group could keep those of it that wait from starting."""
 
@@ -60,6 +61,8 @@ class Backfill:
         if not job.spec.timeout or (limited and job.spec.group in self._groups):
             return None
         over = self._now + job.spec.timeout + MARGIN_S
+        if over > self._last:
+            return None
         open_slots = [
             slot for slot, until in zip(self._slots, self._until, strict=True) if over <= until
         ]

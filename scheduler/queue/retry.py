@@ -7,7 +7,7 @@ import re
 
 import msgspec
 
-from scheduler.protocol.jobs import Event, Failed, Job, Queued, Spec, queued
+from scheduler.protocol.jobs import Event, Failed, Job, Lost, Queued, Spec, queued
 from scheduler.protocol.units import GIB, amount, parse_bytes, span
 from scheduler.protocol.wait_reasons import NotConsidered
 from scheduler.queue.transitions import Change
@@ -28,9 +28,9 @@ _SHARE = 0.95
 
 
 def next_attempt(
-    job: Job, failed: Failed, log: str, largest: float | None, now: float
+    job: Job, ended: Failed | Lost, log: str, largest: float | None, now: float
 ) -> Change | None:
-    """Return the job as it waits for its next attempt; None where its failure is final.
+    """Return the job as it waits for its next attempt; None where its end is final.
 
     A job that shares a GPU and ran out of memory is tried again at once with more of it, at last
     with a GPU to itself; that takes none of its retries.
@@ -40,7 +40,9 @@ def next_attempt(
         largest: bytes of the largest device; None where unknown.
     """
     spec = job.spec
-    if spec.memory and out_of_memory(log):
+    if isinstance(ended, Lost) and not spec.retry_lost:
+        return None
+    if isinstance(ended, Failed) and spec.memory and out_of_memory(log):
         peak = job.usage.memory if job.usage else 0.0
         memory = next_memory(spec.memory, needed_memory(log, peak), largest)
         more = f"with {amount(memory)}" if memory else "with a GPU to itself"

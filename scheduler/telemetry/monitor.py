@@ -146,7 +146,7 @@ class Monitor:
         for job in jobs:
             for held in held_devices(job):
                 holders[held] = (*holders.get(held, ()), job.id)
-        waiting = next((job for job in jobs if _waits_for_gpu(job)), None)
+        waiting = next((job for job in jobs if _waits_for_gpu(job, now)), None)
         max_age = _max_age(settings)
         states = []
         for device in self.devices:
@@ -201,10 +201,14 @@ class Monitor:
         )
 
 
-def _waits_for_gpu(job: Job) -> bool:
-    """Return True if the job waits for a GPU of this machine, and is not held."""
+def _waits_for_gpu(job: Job, now: float) -> bool:
+    """Return True if the job waits for a GPU of this machine, and may start now."""
     spec = job.spec
-    return bool(spec.gpus) and job.status == "queued" and not (spec.hold or spec.where)
+    return (
+        bool(spec.gpus)
+        and job.status == "queued"
+        and not (spec.hold or spec.where or spec.begin > now)
+    )
 
 
 def _since(samples: Iterable[UsageSample], time: float) -> list[UsageSample]:
