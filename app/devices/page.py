@@ -8,6 +8,7 @@ from PySide6.QtWidgets import QFrame, QVBoxLayout, QWidget
 
 from app.devices.device_facts import FactGroup, device_facts
 from app.devices.fact_table import FactTable
+from app.format.calibration import calibration_request, gpus_to_calibrate
 from app.link.details_poller import DetailsPoller
 from app.link.link import Link
 from app.state import State
@@ -37,13 +38,19 @@ class DevicePage(QWidget):
 
     def __init__(self, state: State, link: Link) -> None:
         super().__init__()
-        self._state = state
+        self._state, self._link = state, link
         self._device = ""
         self.back = button("Back", self.left, tooltip="Back to the dashboard (Esc)")
         self.before = button(
             "Previous", lambda: self._step(-1), tooltip="Previous device (Alt+Left)"
         )
         self.after = button("Next", lambda: self._step(1), tooltip="Next device (Alt+Right)")
+        self.calibrate = button(
+            "Calibrate",
+            self._calibrate,
+            tooltip="Measure the true clock of all GPUs, so that TFLOP/s from hardware counters "
+            "are right: a job that holds them for about a minute each",
+        )
         self.title, self.name = label(size="large", strong=True), elided(meaning="muted")
         self.read = label(size="small", meaning="muted")
         self.groups: dict[str, FactTable] = {}
@@ -55,7 +62,9 @@ class DevicePage(QWidget):
         QShortcut(QKeySequence("Esc"), self, self.back.click)
         QShortcut(QKeySequence("Alt+Left"), self, self.before.click)
         QShortcut(QKeySequence("Alt+Right"), self, self.after.click)
-        bar = row(self.back, self.title, Stretch(self.name), self.read, self.before, self.after)
+        bar = row(self.back, self.title, Stretch(self.name), self.read, self.calibrate)
+        for step in (self.before, self.after):
+            bar.addWidget(step)
         bar.setSpacing(theme.M)
         self._body = row()
         self.setLayout(column(bar, Stretch(scroll_area(clear_panel(self._body)))))
@@ -77,6 +86,7 @@ class DevicePage(QWidget):
         set_text(self.title, tile.title)
         set_text(self.name, " · ".join(t for t in (tile.name, tile.note, tile.holder) if t))
         set_text(self.read, facts.read)
+        self.calibrate.setVisible(self._device in gpus_to_calibrate(snapshot))
         self.before.setVisible(len(snapshot.devices) > 1)
         self.after.setVisible(len(snapshot.devices) > 1)
         self._show_groups(facts.groups)
@@ -115,6 +125,10 @@ class DevicePage(QWidget):
             self._columns[at].addWidget(frame)
         for made in self._columns:
             made.addStretch(1)
+
+    def _calibrate(self) -> None:
+        if self._state.snapshot is not None:
+            self._link.send(self, calibration_request(self._state.snapshot))
 
     def _step(self, by: int) -> None:
         snapshot = self._state.snapshot

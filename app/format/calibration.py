@@ -7,19 +7,16 @@ import time
 
 from scheduler.protocol.calibration import ClockCalibration
 from scheduler.protocol.errors import UserError
+from scheduler.protocol.job_options import make_spec
 from scheduler.protocol.snapshot import Snapshot
+from scheduler.verbs.submit import Submit
 
-CALIBRATION_ARGV = (sys.executable, "-P", "-m", "accel.workloads.clock_survey")
-"""The command of the job."""
+_ARGV = (sys.executable, "-P", "-m", "accel.workloads.clock_survey")
 
 
 def gpus_to_calibrate(snapshot: Snapshot) -> tuple[str, ...]:
-    """Return the ids of the GPUs with hardware counters.
-
-    Raises:
-        UserError: There are none.
-    """
-    found = tuple(
+    """Return the ids of the GPUs with hardware counters."""
+    return tuple(
         state.device.id
         for state in snapshot.devices
         if state.device.kind == "nvidia"
@@ -27,12 +24,21 @@ def gpus_to_calibrate(snapshot: Snapshot) -> tuple[str, ...]:
         and state.reading is not None
         and "tflops_gpm" in state.reading.values
     )
+
+
+def calibration_request(snapshot: Snapshot) -> Submit:
+    """Return the request that queues the job, which holds all GPUs with hardware counters.
+
+    Raises:
+        UserError: There are none.
+    """
+    found = gpus_to_calibrate(snapshot)
     if not found:
         raise UserError(
             "no GPU of this machine has the hardware counters that a calibration corrects. "
             "They need Hopper or later; see: gpudeck status"
         )
-    return found
+    return Submit(make_spec(_ARGV, {"name": "calibrate", "gpus": len(found)}))
 
 
 def describe_calibration(found: ClockCalibration, label: str) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from app.cli.catalog import TOUR_FOLDER
 from app.cli.connection import daemon_status
-from app.cli.output import print_result
+from app.cli.output import print_error, print_result
 from app.shell.main import begin
 from app.tour.results import write_results
 from scheduler.client import Client
@@ -35,7 +35,8 @@ def run(args: Namespace) -> int:
     """Run the tour and print where its results are.
 
     Returns:
-        The exit status: 1 if the attention job failed.
+        The exit status: 1 if the attention job failed, or if the hardware counters contradict
+        what it counted.
     """
     out = Path(args.out).absolute()
     try:
@@ -72,7 +73,9 @@ def run(args: Namespace) -> int:
         f"report:   {out / 'report.md'}; with charts: report.html and report.pdf",
         f"results:  {out / 'results.json'}",
     )
-    return 0 if isinstance(tour.job.state, Done) else 1
+    if tour.live.disagreement:
+        print_error(tour.live.disagreement)
+    return 0 if isinstance(tour.job.state, Done) and not tour.live.disagreement else 1
 
 
 def _stop_idle_daemon() -> None:

@@ -14,6 +14,8 @@ from scheduler.protocol.snapshot import DeviceState
 
 DURING = "dashboard-during-the-job"
 """The picture that is taken while the attention job is timed."""
+MOST_OFF = 0.05
+"""The counters may differ from the job's count by this share; more fails the tour."""
 RATE_DELAY_S = 2.5
 """A counted rate covers the two seconds before its reading, which covers half a second."""
 
@@ -26,9 +28,22 @@ class Live(msgspec.Struct, frozen=True):
     method: str
     counted_tflops: float
     ratio: float | None
+    """The hardware counters / the job's count; None if the device has no counters."""
     counters_tflops: float | None
     """The mean of the hardware counters, or None if the device has none."""
     readings: int
+
+    @property
+    def disagreement(self) -> str:
+        """Return why the figures cannot both be right, or an empty text if they can."""
+        if self.ratio is None or abs(self.ratio - 1) <= MOST_OFF:
+            return ""
+        return (
+            f"the hardware counters measured {self.counters_tflops:.4g} TFLOP/s and the job "
+            f"counted {self.counted_tflops:.4g}: {100 * (self.ratio - 1):+.1f} %, and at most "
+            f"{100 * MOST_OFF:.0f} % is accepted. If the GPU is not calibrated, run: "
+            "gpudeck calibrate"
+        )
 
 
 class Brief(msgspec.Struct, frozen=True):
@@ -67,10 +82,11 @@ def compare(job: Job) -> Live:
         past = client.history(device, ("tflops", "tflops_gpm"), since, until)
     shown, counters = (_mean(past.columns[field]) for field in ("tflops", "tflops_gpm"))
     counted, readings = result.sustained_tflops, len(past.times)
+    ratio = None if counters is None else counters / counted
     if shown is None:
-        return Live(None, "no reading while it was timed", counted, None, counters, readings)
+        return Live(None, "no reading while it was timed", counted, ratio, counters, readings)
     method = "the job's own count of FLOPs over the last 2 s"
-    return Live(shown, method, counted, shown / counted, counters, readings)
+    return Live(shown, method, counted, ratio, counters, readings)
 
 
 def _mean(values: list[float | None]) -> float | None:
@@ -96,6 +112,8 @@ def _report_lines(tour: Tour) -> list[str]:
         )
     if live.counters_tflops is not None:
         lines.append(f"The hardware counters measured {live.counters_tflops:.4g} TFLOP/s.")
+    if live.disagreement:
+        lines.append(f"This fails the tour: {live.disagreement}.")
     if f"{DURING}.png" in tour.pictures:
         lines += ["", f"![The dashboard during the job]({DURING}.png)"]
     return [*lines, "", f"Written by: {tour.brief.writer}", ""]

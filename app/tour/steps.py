@@ -161,11 +161,11 @@ class TourSteps:
 
     def _compare(self, job: Job) -> Live:
         live = compare(job)
-        if live.ratio is not None:
+        if live.shown_tflops is not None:
             text = f"live {live.shown_tflops:.4g} TFLOP/s, counted by the job "
-            text += f"{live.counted_tflops:.4g} (ratio {live.ratio:.3f})"
+            text += f"{live.counted_tflops:.4g}"
             if live.counters_tflops is not None:
-                text += f", hardware counters {live.counters_tflops:.1f}"
+                text += f", hardware counters {live.counters_tflops:.1f} (ratio {live.ratio:.3f})"
             self._print.detail(text)
         return live
 

@@ -50,6 +50,7 @@ def _identity(state: DeviceState, now: float) -> FactBuilder:
 def device_facts(state: DeviceState, now: float, fields: Sequence[str] = FIELDS_NOW) -> list[Fact]:
     """Return the facts about one device as it is now."""
     reading, add = state.reading, _identity(state, now)
+    read_from = add.source
     if isinstance(state.use, Idle):
         add.value("use", "use", IDLE, "", f"idle for {phrases.duration(now - state.use.since)}")
     else:
@@ -58,6 +59,9 @@ def device_facts(state: DeviceState, now: float, fields: Sequence[str] = FIELDS_
         add.text("holder", "held by", numbered(state.holders))
     for field in fields:
         known = reading.get(field) if reading else NA("the device has not been read yet")
+        error = reading.values.get("tflops_error") if reading and field == "tflops" else None
+        # the text of a fact is what the model was trained on, so the error stands with the source
+        add.source = read_from + (f", hardware counters ±{error:.0f} %" if error else "")
         if isinstance(known, NA):
             add.absent(field, _title(field), known.reason)
         else:
@@ -68,6 +72,7 @@ def device_facts(state: DeviceState, now: float, fields: Sequence[str] = FIELDS_
                 FIELDS[field].unit,
                 "the device reported no finite number",
             )
+    add.source = read_from
     for i, process in enumerate(reading.processes if reading else ()):
         memory = f", {phrases.quantity(process.memory, 'B')}" if process.memory is not None else ""
         add.value(

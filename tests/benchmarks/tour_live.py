@@ -26,11 +26,9 @@ def row(file: Path) -> dict[str, object]:
         "seq": result["params"]["seq"],
         "dashboard_tflops": round(live["shown_tflops"], 2),
         "counted_tflops": round(live["counted_tflops"], 2),
-        "ratio": round(live["ratio"], 4),
+        "ratio": round(live["shown_tflops"] / live["counted_tflops"], 4),
         "counters_tflops": round(live["counters_tflops"], 2) if live["counters_tflops"] else "",
-        "counters_ratio": round(live["counters_tflops"] / live["counted_tflops"], 4)
-        if live["counters_tflops"]
-        else "",
+        "counters_ratio": round(live["ratio"], 4) if live["ratio"] else "",
         "readings": live["readings"],
         "versions": " ".join(f"{name}={version}" for name, version in result["versions"].items()),
     }

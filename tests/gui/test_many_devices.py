@@ -14,7 +14,9 @@ from app.strip.fleet_model import CHARTED, MANY
 from app.widgets import theme
 from scheduler.protocol.devices import Detail, Part
 from scheduler.protocol.fields import FIELDS
+from scheduler.services.calibration_service import MODULE
 from scheduler.verbs.devices import GetDetails
+from scheduler.verbs.submit import Submit
 from tests.gui import snapshots
 from tests.gui.snapshots import NOW
 
@@ -173,6 +175,27 @@ def test_parts_are_requested_while_the_page_is_visible(fed):
     fed.window.show_page("dashboard")
     page.poller.timeout.emit()
     assert not page.poller.isActive()
+
+
+def test_a_gpu_with_counters_can_be_calibrated_and_others_offer_no_button(fed):
+    made = snapshots.gpu_snapshot(2)
+    states = [
+        msgspec.structs.replace(
+            s, reading=msgspec.structs.replace(s.reading, values={**s.reading.values, **more})
+        )
+        for s, more in zip(made.devices, ({"tflops_gpm": 1.0}, {}), strict=True)
+    ]
+    fed.feed(msgspec.structs.replace(made, devices=tuple(states)))
+    page = fed.window.device
+    fed.window.show_device(snapshots.gpu(1).id)
+    assert not page.calibrate.isVisible()
+    fed.window.show_device(snapshots.gpu(0).id)
+    assert page.calibrate.isVisible()
+    fed.asked.clear()
+    page.calibrate.click()
+    (submitted,) = (r for r in fed.asked if isinstance(r, Submit))
+    assert submitted.spec.argv[-1] == MODULE
+    assert (submitted.spec.name, submitted.spec.gpus) == ("calibrate", 1)
 
 
 def test_every_field_belongs_to_a_group():

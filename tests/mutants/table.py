@@ -24,6 +24,8 @@ _ALERTS = ("tests/unit/scheduler/test_alerts.py",)
 _MONITOR = ("tests/unit/scheduler/test_monitor.py", "tests/unit/scheduler/test_flops.py")
 _IDLE = ("tests/unit/scheduler/test_idle_judge.py",)
 _RUNNER = ("tests/unit/scheduler/test_runner.py",)
+_CALIBRATION = ("tests/unit/scheduler/test_calibration.py",)
+_TOUR = ("tests/unit/app/test_app_tour.py",)
 _PATHS = ("tests/unit/scheduler/test_paths.py",)
 
 _QUERIES = "scheduler/devices/nvidia/queries.py"
@@ -367,6 +369,56 @@ DEFECTS: tuple[Defect, ...] = (
         "base_s * 2.0**recent",
         "base_s * (1 + recent)",
         _IDLE,
+    ),
+    # the calibration
+    Defect(
+        "the correction applied the wrong way round",
+        _COUNTERS,
+        "found / 1e12 * self._clock.ratio(activity)",
+        "found / 1e12 / self._clock.ratio(activity)",
+        _CALIBRATION,
+    ),
+    Defect(
+        "the calibration of another driver",
+        "scheduler/protocol/calibration.py",
+        "(c.device, c.vbios, c.driver) == wanted",
+        "(c.device, c.vbios) == wanted[:2]",
+        _CALIBRATION,
+    ),
+    Defect(
+        "a correction on top of the one in force",
+        "scheduler/services/calibration_service.py",
+        "m.tflops / before.ratio(m.activity)",
+        "m.tflops",
+        _CALIBRATION,
+    ),
+    Defect(
+        "the share of the tensor pipe taken for that of tensor kernels",
+        "scheduler/protocol/calibration.py",
+        "active / 100 * min(tensor / active / TENSOR_HALF, 1.0)",
+        "tensor / 100",
+        _CALIBRATION,
+    ),
+    Defect(
+        "an error smaller than the largest deviation",
+        "scheduler/telemetry/clock_fit.py",
+        "errors[band] = max(errors[band], math.ceil(100 * off))",
+        "errors[band] = min(errors[band], math.ceil(100 * off))",
+        _CALIBRATION,
+    ),
+    Defect(
+        "a counted rate that keeps the error of the counters",
+        _STATES,
+        'if f != "tflops_error"}',
+        "if f}",
+        _MONITOR,
+    ),
+    Defect(
+        "a tour that accepts any counters",
+        "app/tour/results.py",
+        "abs(self.ratio - 1) <= MOST_OFF",
+        "self.ratio - 1 <= MOST_OFF * 10",
+        _TOUR,
     ),
     # alerts
     Defect(

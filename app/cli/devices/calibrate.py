@@ -8,7 +8,7 @@ from argparse import ArgumentParser, Namespace
 from app.cli.connection import wait_for_reading
 from app.cli.output import print_error, print_json, print_line
 from app.cli.queue.wait import follow
-from app.format.calibration import CALIBRATION_ARGV, describe_calibration, gpus_to_calibrate
+from app.format.calibration import calibration_request, describe_calibration
 from app.format.values import device_label
 from scheduler.client import Client
 from scheduler.protocol import calibration
@@ -34,8 +34,7 @@ def run(args: Namespace) -> int:
         labels = {s.device.id: device_label(s.device) for s in snapshot.devices}
         if args.list:
             return _print(args, calibration.load(), labels)
-        count = len(gpus_to_calibrate(snapshot))
-        job = client.submit(CALIBRATION_ARGV, name="calibrate", gpus=count).job
+        job = client.send(calibration_request(snapshot))
         if args.json:
             job = client.wait(job.id)
     if not args.json:
@@ -45,7 +44,7 @@ def run(args: Namespace) -> int:
     if not isinstance(job.state, Done):
         print_error(f"nothing was calibrated. See: gpudeck logs {job.id}")
         return 1
-    return _print(args, _stored(job.state.at, count), labels)
+    return _print(args, _stored(job.state.at, job.spec.gpus), labels)
 
 
 def _stored(since: float, count: int) -> tuple[ClockCalibration, ...]:

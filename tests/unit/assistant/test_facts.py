@@ -24,7 +24,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accel.result import Check
-from assistant.facts import during, gather, history_facts, job_facts, named, phrases
+from assistant.facts import device_facts, during, gather, history_facts, job_facts, named, phrases
 from scheduler.protocol.jobs import Cancelled, Done, Progress, Queued, Running
 from scheduler.protocol.snapshot import Columns, DeviceState, Idle
 
@@ -79,6 +79,16 @@ def test_every_fact_has_a_source_a_time_and_a_phrase_that_stands_alone() -> None
         assert fact.text != fact.said
     assert FACTS["cpu.util.mean"].value == pytest.approx(46.5)
     assert FACTS["job7.tflops"].source == "the job's Result"
+
+
+def test_the_error_of_hardware_counters_stands_with_the_source_and_not_in_the_text() -> None:
+    assert CPU_STATE.reading is not None
+    values = {**CPU_STATE.reading.values, "tflops": 740.2, "tflops_error": 14.4}
+    reading = msgspec.structs.replace(CPU_STATE.reading, values=values)
+    found = named(device_facts(msgspec.structs.replace(CPU_STATE, reading=reading), NOW))
+    assert found["cpu.tflops"].source == "CPU readings, hardware counters ±14 %"
+    assert found["cpu.tflops"].said == "740 TFLOP/s", "the model reads this"
+    assert {f.source for n, f in found.items() if n != "cpu.tflops"} == {"CPU readings"}
 
 
 def test_a_replayed_device_is_called_replay_in_the_text_and_source_of_each_of_its_facts() -> None:
