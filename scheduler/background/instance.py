@@ -16,8 +16,10 @@ from typing import Any, NamedTuple
 
 from scheduler.background.descriptors import raise_limit
 from scheduler.background.launch import READY
+from scheduler.background.process_stat import boot_id
 from scheduler.protocol import paths, wire
 from scheduler.protocol.errors import DaemonGone, UserError
+from scheduler.protocol.mounts import network_type
 
 _TRIES, _PAUSE_S = 200, 0.05
 CHECK_S = 1.0
@@ -49,6 +51,7 @@ def run_single_instance(
             report_ready()
         else:
             asyncio.run(_serve_while_found(process, lock, serve()))
+            _forget_host(process, lock)
     except UserError as e:
         report_ready(str(e))
         return 1
@@ -103,8 +106,14 @@ def _lock(process: BackgroundProcess) -> int | None:
             if _answers(process.socket):
                 os.close(fd)
                 return None
+            if other := _other_host(process):
+                raise UserError(
+                    f"{process.name} of the state folder {process.lock.parent} runs on the machine "
+                    f"{other}. Set GPUDECK_HOME to a folder on a disk of this machine."
+                ) from None
             time.sleep(_PAUSE_S)
         else:
+            _note_host(process)
             os.ftruncate(fd, 0)
             os.write(fd, f"{os.getpid()}\n".encode())
             return fd
@@ -112,6 +121,49 @@ def _lock(process: BackgroundProcess) -> int | None:
         f"{process.name} runs already (it holds {process.lock}) and does not answer. "
         f"See its log: {process.log}"
     )
+
+
+def _host_file(process: BackgroundProcess) -> Path:
+    """Return the file that names the machine of the process that has the lock."""
+    return process.lock.with_suffix(".host")
+
+
+def _note_host(process: BackgroundProcess) -> None:
+    """Store on which machine this process runs.
+
+    A network file system may grant a lock to several machines. Raises UserError where another one
+    has not given the state folder up there.
+    """
+    file = _host_file(process)
+    shared = network_type(file.parent) is not None
+    if shared and (other := _other_host(process)):
+        raise UserError(
+            f"{process.name} of the state folder {file.parent} ran on the machine {other} and did "
+            f"not end there properly. If it does not run there any more, delete {file}"
+        )
+    try:
+        paths.replace_file(file, f"{os.uname().nodename}\n{boot_id()}\n".encode())
+    except OSError as e:
+        if shared:
+            raise UserError(f"{file} cannot be written: {e.strerror}") from e
+        # on a full local disk, the lock alone decides
+
+
+def _forget_host(process: BackgroundProcess, lock: int) -> None:
+    """Give the state folder up, unless another process has taken it already."""
+    with contextlib.suppress(OSError):  # the folder is gone
+        if os.path.samestat(os.fstat(lock), process.lock.stat()):
+            _host_file(process).unlink(missing_ok=True)
+
+
+def _other_host(process: BackgroundProcess) -> str:
+    """Return the machine that the lock names, if that is another one; else an empty text."""
+    try:
+        host, boot = _host_file(process).read_text().splitlines()
+    except (OSError, ValueError):
+        return ""
+    # a container has a name of its own, and a machine gets a new id with each boot
+    return "" if host == os.uname().nodename or boot == boot_id() else host
 
 
 @contextmanager

@@ -8,11 +8,15 @@ One daemon runs for each user. It starts on demand, outlives the window, and alo
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import math
+import os
 import signal
 import socket
+import sys
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -82,6 +86,7 @@ class Daemon:
         self._stop = asyncio.Event()
         self.publisher = Publisher(lambda: encode_reply(self.snapshot()))
         self._notices = notices = NoticeBoard(self.touch)
+        notices.set("state folder", paths.network_note())
         self._supervisor = Supervisor(
             self.probe_started, self.add_readings, self._lose_probe, self._add_occupancy
         )
@@ -454,5 +459,10 @@ class Daemon:
 
 async def serve() -> None:
     """Run the daemon until it is stopped."""
+    folder = os.open(paths.ensure(paths.home()), os.O_RDONLY)
+    with suppress(OSError):  # some network file systems have no locks
+        fcntl.flock(folder, fcntl.LOCK_SH | fcntl.LOCK_NB)  # else tmpfiles.d(5) empties /var/tmp
+    if note := paths.network_note():
+        sys.stderr.write(f"{note}\n")
     store = Store(paths.store_file())
     await Daemon(store).run(wire.listen(paths.daemon_socket()))

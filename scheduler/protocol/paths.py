@@ -7,25 +7,65 @@ import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import BinaryIO
 
 from scheduler.protocol.errors import UserError
+from scheduler.protocol.mounts import network_type
 
 PRIVATE_DIR = 0o700
 PRIVATE_FILE = 0o600
+LOCAL = Path("/var/tmp")  # noqa: S108 - the folder in it is checked to be ours, and stays after a boot
+"""Where the state is kept for a user whose home is on a network file system."""
+_STORE = "gpudeck.sqlite"
 _OPEN = stat.S_IWGRP | stat.S_IWOTH
 
 
 def home() -> Path:
     """Return the state folder.
 
-    It is $GPUDECK_HOME, else $XDG_STATE_HOME/gpudeck, else ~/.local/state/gpudeck.
+    It is $GPUDECK_HOME, else $XDG_STATE_HOME/gpudeck, else ~/.local/state/gpudeck. Where that is on
+    a network file system and holds no store yet, it is a folder in /var/tmp.
     """
     if chosen := os.environ.get("GPUDECK_HOME"):
         return Path(chosen).expanduser().absolute()
+    return _found_home(usual_home())
+
+
+def usual_home() -> Path:
+    """Return the state folder for which $GPUDECK_HOME is not set, on a local disk."""
     base = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
     return Path(base).expanduser().absolute() / "gpudeck"
+
+
+@cache
+def _found_home(usual: Path) -> Path:
+    """Return `usual`, or a local folder in its place; for this process's life."""
+    if network_type(usual) is None or os.access(usual / _STORE, os.F_OK):
+        return usual
+    local = _local_home()
+    usable = os.access(LOCAL, os.W_OK) and network_type(LOCAL) is None and not local.is_symlink()
+    return local if usable else usual
+
+
+def _local_home() -> Path:
+    return LOCAL / f"gpudeck-{os.getuid()}"
+
+
+def network_note() -> str | None:
+    """Return a line about the state folder, where a network file system matters to it."""
+    if kind := network_type(home()):
+        return (
+            f"the state folder {home()} is on a network file system ({kind}), where locks and "
+            "commits are less safe. Set GPUDECK_HOME to a folder on a local disk."
+        )
+    if home() == _local_home() and (kind := network_type(usual_home())):
+        return (
+            f"the state is in {home()}, as {usual_home()} is on a network file system ({kind}). "
+            f"To choose another folder, set GPUDECK_HOME."
+        )
+    return None
 
 
 def runtime() -> Path:
@@ -79,7 +119,7 @@ def sync(path: Path) -> None:
 
 def store_file() -> Path:
     """Return the store of jobs and alerts."""
-    return home() / "gpudeck.sqlite"
+    return home() / _STORE
 
 
 def history_file() -> Path:

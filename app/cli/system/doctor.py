@@ -93,6 +93,8 @@ def _check_home() -> str:
     home = paths.ensure(paths.home())
     if not os.access(home, os.W_OK):
         raise UserError(f"cannot write to {home}. Set GPUDECK_HOME to a folder you can write to")
+    if note := paths.network_note():
+        raise _CheckWarning(note)
     return str(home)
 
 
