@@ -89,6 +89,8 @@ def details(job: Job, snapshot: Snapshot) -> JobFacts:
     facts += _needs(job)
     facts += _times(job, snapshot.time)
     facts += _used(job)
+    if job.damaged:
+        facts.append(("Damaged", "its command or options were changed or damaged in the store"))
     facts += [("Reason", reason)] if (reason := _reason(job, snapshot.time)) else []
     if made := summarize_result(job):
         timing = ", ".join(f"{caption} {value}" for caption, value in made.timing)

@@ -268,6 +268,7 @@ class Daemon:
         if text is not None or "folders" in self._notices:
             self.start_soon()
         self._notices.set("folders", text)
+        self._notices.set("store", self.queue.store_problem())
 
     async def _flush_history(self) -> None:
         """Write readings to disk, for ever.

@@ -26,7 +26,8 @@ from scheduler.protocol.jobs import Job
 
 EXIT_FILE = "exit.json"
 LOCK_FILE = "runner.lock"
-"""Names the attempt that ran last on this machine."""
+"""Names the attempt that ran last on this machine, and when its job was submitted: that tells apart
+jobs of one number, as of a store that was deleted."""
 ATTEMPT_FILE = "attempt"
 """Names the attempt that a cluster was given."""
 ARTEFACTS = "artefacts"

@@ -164,6 +164,7 @@ class Local(Executor):
         launch = launch_request(
             job.spec, running.attempt, str(folder), whole,
             log_limit=self._log_limit(), ticket=str(_ticket(running.attempt)),
+            submitted=job.submitted,
             inherited=msgspec.to_builtins(job.spec.inherited),
         )  # fmt: skip
         assert process.stdin is not None
@@ -364,15 +365,19 @@ def _last_attempt(job: Job) -> str | Unreadable | None:
     """Return the attempt that ran last in the job's folder, if it is one of this job."""
     try:
         with paths.open_plain(paths.job_folder(job.id) / LOCK_FILE) as f:
-            attempt, written = (
-                f.read(MAX_NONCE).strip(b"\0").decode(),
-                os.fstat(f.fileno()).st_mtime,
-            )
+            words = f.read(MAX_NONCE).strip(b"\0").decode().split()
+            written = os.fstat(f.fileno()).st_mtime
     except UnicodeDecodeError:
         return None
     except OSError as e:
         return folder_problem(e)
-    return attempt if attempt and (job.tries or written > job.submitted) else None
+    match words:
+        case [attempt, submitted]:
+            return attempt if submitted == repr(job.submitted) else None
+        case [attempt] if job.tries or written > job.submitted:
+            return attempt  # of GPU Deck before 0.1.0, which did not write whose it is
+        case _:
+            return None
 
 
 def _ticket(attempt: str) -> Path:

@@ -96,12 +96,12 @@ def _begin(launch: dict[str, Any]) -> int:
     Raises OSError where that cannot be recorded: then the command must not start.
     """
     os.chdir(launch["folder"])  # it stays ours wherever it is moved
-    name = launch["attempt"].encode()
+    name = f"{launch['attempt']} {launch['submitted']!r}".encode()
     own = os.open(LOCK_FILE, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
     try:
         os.write(own, bytes(len(name)))  # on a full disk, the ticket is not taken
         ticket = tickets.take(Path(launch["ticket"]))
-        # which attempt ran here, should the store lose its newest changes later
+        # which attempt of which job ran here, should the store lose its newest changes later
         os.pwrite(own, name, 0)
         os.fsync(own)
     finally:

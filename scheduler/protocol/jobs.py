@@ -286,6 +286,9 @@ class Job(msgspec.Struct, frozen=True, gc=False):
     cut: bool = False
     """True in a snapshot or a list that holds only the beginning of its command or parameters.
     A request for this job alone returns all of them."""
+    damaged: bool = False
+    """True where what was submitted does not match its checksum in the store: its command, name
+    or options were changed or damaged there."""
 
     @property
     def active(self) -> bool:

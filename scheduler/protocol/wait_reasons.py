@@ -60,6 +60,10 @@ class EnvironmentMissing(_Value, frozen=True):
     """The environment that the job was submitted with is missing or damaged in the store."""
 
 
+class SpecDamaged(_Value, frozen=True):
+    """The command, name or options of the job were changed or damaged in the store."""
+
+
 class AfterJobs(_Value, frozen=True):
     """The job runs after others that have not ended."""
 
@@ -300,13 +304,13 @@ Unsatisfiable = TooFewGpus | TooFewOfType | TooLittleMemory | AllDrained
 """Reasons that remain however many other jobs end."""
 
 WaitReason = (
-    NotConsidered | StartsNow | QueuePaused | Held | EnvironmentMissing | AfterJobs
+    NotConsidered | StartsNow | QueuePaused | Held | EnvironmentMissing | SpecDamaged | AfterJobs
     | DependencyFailed | NotBefore | RetryLater | StartFailed | FolderUnreadable | JustTaken
     | GroupPaused | GroupFull | NoProcessor | ClusterUnavailable | ClusterMissing | ClusterFull
     | Behind | NoDevices | ReplayShown | OtherDevices | Unsatisfiable | NoRoom
 )  # fmt: skip
 
-Standalone = StartsNow | Held | EnvironmentMissing | AfterJobs
+Standalone = StartsNow | Held | EnvironmentMissing | SpecDamaged | AfterJobs
 """Reasons whose sentence reads well by itself, without "waits:" before it."""
 
 _ENDED = {"failed": "failed", "cancelled": "was cancelled", "lost": "was lost"}
@@ -331,6 +335,11 @@ def render(reason: WaitReason, now: float) -> str:  # noqa: PLR0912 - one line a
         case EnvironmentMissing():
             return (
                 "is on hold: its environment is lost or damaged in the store. "
+                "Submit the job again, and cancel this one"
+            )
+        case SpecDamaged():
+            return (
+                "is on hold: its command or options were changed or damaged in the store. "
                 "Submit the job again, and cancel this one"
             )
         case AfterJobs((job,), name, end):

@@ -38,6 +38,8 @@ class JobIndex:
         self.suspects: set[int] = set()
         """Jobs that run after others of which one has ended: perhaps they never can. None of them
         is started before that is known."""
+        self.damaged: set[int] = set()
+        """Jobs that wait and do not match their checksums: none of them is started."""
         self.unbound: set[int] = set()
         """Jobs for devices of a kind that was not known when they were submitted."""
         self.delayed: set[int] = set()
@@ -78,6 +80,7 @@ class JobIndex:
         waits = isinstance(job.state, Queued)
         self.waiting.update(job)
         self.unbound.discard(job.id)
+        (self.damaged.add if job.damaged and waits else self.damaged.discard)(job.id)
         self.delayed.discard(job.id)
         self.scheduled.discard(job.id)
         self.running.pop(job.id, None)

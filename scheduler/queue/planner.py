@@ -112,6 +112,8 @@ class Planner:
             now: seconds since the epoch.
         """
         index = self._index
+        if job.damaged:
+            return w.SpecDamaged()
         if job.id in index.unknown:
             return index.unknown[job.id]
         if job.id in index.not_started:
@@ -149,6 +151,7 @@ class Planner:
         delayed = {n for n in index.delayed if remaining_delay(index.active[n], now)}
         delayed |= {n for n, (until, _) in index.not_started.items() if moment < until}
         kept = index.dependents.ids() | index.suspects | delayed | index.unknown.keys() | later
+        kept |= index.damaged
 
         def ready(lane: Iterable[int]) -> Iterable[Job]:
             return (index.active[number] for number in lane if number not in kept)

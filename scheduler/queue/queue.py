@@ -162,6 +162,16 @@ class Queue:
         """Decide what becomes of the jobs that the last daemon left; see `Recovery.recover`."""
         self._recovery.recover()
 
+    def store_problem(self) -> str | None:
+        """Return what the store has lost, and which waiting jobs it damaged; None where nothing."""
+        texts = [self._store.loss] if self._store.loss else []
+        if damaged := sorted(self._index.damaged)[:NAMED]:
+            texts.append(
+                f"the command or options of {numbered(damaged)} were changed or damaged in the "
+                f"store, and nothing of that is started. For details: gpudeck jobs {damaged[0]}"
+            )
+        return "; ".join(texts) or None
+
     def check_folders(self) -> str | None:
         """Look again at folders that could not be read, and return which still cannot.
 

@@ -7,9 +7,10 @@ from importlib import resources
 from pathlib import Path
 
 from scheduler.protocol import paths
+from scheduler.store.checksums import checksum
 from scheduler.store.environments import digest
 
-SCHEMA_VERSION = 7
+SCHEMA_VERSION = 8
 
 
 def sql(name: str) -> str:
@@ -43,6 +44,7 @@ def migrate(db: sqlite3.Connection, file: Path, version: int) -> None:
     """
     _copy(db, backup_of(file, version))
     db.create_function("digest", 1, digest, deterministic=True)
+    db.create_function("checksum", 3, checksum, deterministic=True)
     steps = "".join(sql(f"from_{step}.sql") for step in range(version, SCHEMA_VERSION))
     try:
         db.executescript(

@@ -1,5 +1,5 @@
 -- name: insert_job
-INSERT INTO jobs (id, submitted, status, spec, env, state) VALUES (?, ?, ?, ?, ?, ?);
+INSERT INTO jobs (id, submitted, status, spec, env, state, seal) VALUES (?, ?, ?, ?, ?, ?, ?);
 
 -- name: add_submission
 INSERT INTO submissions (token, digest, first, count) VALUES (?, ?, ?, ?);
@@ -11,13 +11,16 @@ DELETE FROM submissions WHERE id <= (SELECT max(id) FROM submissions) - ?;
 SELECT digest, first, count FROM submissions WHERE token = ?;
 
 -- name: get_jobs
-SELECT id, spec, submitted, state, place, tries, usage FROM jobs WHERE id >= ? AND id < ? ORDER BY id;
+SELECT id, spec, submitted, state, place, tries, usage, seal FROM jobs WHERE id >= ? AND id < ? ORDER BY id;
 
 -- name: last_number
 SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'jobs';
 
 -- name: restore_job
-INSERT INTO jobs (id, submitted, status, spec, env, state, place, tries, usage) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?);
+INSERT INTO jobs (id, submitted, status, spec, env, state, place, tries, usage, seal) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+
+-- name: level
+SELECT (SELECT coalesce(max(id), 0) FROM events), (SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'jobs');
 
 -- name: forget_number
 DELETE FROM sqlite_sequence WHERE name = 'jobs';
@@ -26,10 +29,10 @@ DELETE FROM sqlite_sequence WHERE name = 'jobs';
 INSERT INTO sqlite_sequence (name, seq) VALUES ('jobs', ?);
 
 -- name: update_job
-UPDATE jobs SET spec = ?, status = ?, state = ?, place = ?, tries = ?, usage = ?, env = iif(?, '', env) WHERE id = ?;
+UPDATE jobs SET spec = ?, seal = ?, status = ?, state = ?, place = ?, tries = ?, usage = ?, env = iif(?, '', env) WHERE id = ?;
 
 -- name: get_job
-SELECT id, spec, submitted, state, place, tries, usage FROM jobs WHERE id = ?;
+SELECT id, spec, submitted, state, place, tries, usage, seal FROM jobs WHERE id = ?;
 
 -- name: existing
 SELECT id FROM jobs WHERE id IN (SELECT value FROM json_each(?));
@@ -47,10 +50,13 @@ SELECT DISTINCT env FROM jobs WHERE id IN (SELECT value FROM json_each(?)) AND e
 DELETE FROM environments WHERE digest = ?1 AND NOT EXISTS (SELECT 1 FROM jobs WHERE env = ?1 AND env != '');
 
 -- name: active_jobs
-SELECT id, spec, submitted, state, place, tries, usage FROM jobs WHERE status IN ('queued', 'starting', 'running') ORDER BY id;
+SELECT id, spec, submitted, state, place, tries, usage, seal FROM jobs WHERE status IN ('queued', 'starting', 'running') ORDER BY id;
+
+-- name: active_numbers
+SELECT id FROM jobs WHERE status IN ('queued', 'starting', 'running');
 
 -- name: recent_jobs
-SELECT id, spec, submitted, state, place, tries, usage FROM jobs ORDER BY id DESC LIMIT ?;
+SELECT id, spec, submitted, state, place, tries, usage, seal FROM jobs ORDER BY id DESC LIMIT ?;
 
 -- name: set_search
 INSERT OR REPLACE INTO search (job, outcome, submitted, ended, "group", devices, words) VALUES (?, ?, ?, ?, ?, ?, ?);

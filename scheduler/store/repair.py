@@ -18,11 +18,12 @@ from scheduler.protocol import paths
 from scheduler.protocol.errors import MALFORMED, UserError
 from scheduler.protocol.jobs import Event, Group, Job, Queued, Spec, State, Usage, status_of
 from scheduler.store import carve, environments
+from scheduler.store.checksums import Level, checksum, mark_of, read_level
 from scheduler.store.database import missing_column, translated_errors
-from scheduler.store.migrate import SCHEMA_VERSION
-from scheduler.store.store import Store
+from scheduler.store.migrate import SCHEMA_VERSION, named_queries
+from scheduler.store.store import Store, described_loss
 
-_OLDEST, _NEWEST = 6, 9
+_OLDEST, _NEWEST = 6, 10
 """Columns of a job in the first schema and in the current one; columns were added at the end."""
 
 
@@ -35,6 +36,8 @@ class RepairSummary(NamedTuple):
     """The numbers of jobs of which nothing is left."""
     held: list[int]
     """The numbers of jobs whose environment is lost: they wait until they are cancelled."""
+    changed: list[int]
+    """The numbers of jobs that do not match their checksums; of these, none starts."""
     kept: Path
     """The damaged file."""
 
@@ -71,7 +74,8 @@ def _examined(file: Path, known: Collection[int]) -> str:
                 if version == SCHEMA_VERSION and (lacks := missing_column(db, "schema.sql")):
                     return lacks
                 (newest,) = db.execute("SELECT coalesce(max(id), 0) FROM jobs").fetchone()
-                intact, bereft = _intact_jobs(carve.rows(*_bytes(file)))
+                level = Level(*db.execute(named_queries("queries.sql")["level"]).fetchone())
+                intact, bereft, changed = _intact_jobs(carve.rows(*_bytes(file)))
                 garbled = [job for (job,) in db.execute("SELECT id FROM jobs") if job not in intact]
         except UserError as e:
             return str(e)
@@ -79,6 +83,11 @@ def _examined(file: Path, known: Collection[int]) -> str:
         return f"{numbers(garbled)} cannot be read"
     if bereft:
         return f"the environment of {numbers(bereft)} is lost or damaged"
+    if changed:
+        return f"the command or options of {numbers(changed)} were changed or damaged"
+    mark = read_level(mark_of(file))
+    if mark.events > level.events or mark.jobs > level.jobs:
+        return described_loss(file, level, mark)
     unknown = [number for number in known if number > newest]
     return (
         f"{numbers(unknown)} ran but the store does not know: its newest changes are gone"
@@ -117,10 +126,13 @@ def _rebuilt(file: Path, known: Iterable[int]) -> RepairSummary:
         for number, (job, env) in jobs.items()
         if env is None and _waits(job)
     }
+    known = (*known, read_level(mark_of(file)).jobs)
     highest = max((*jobs, *known, *(job for job, _ in events)), default=0)
+    changed = [number for number, (job, _) in jobs.items() if job.damaged]
+    told = Event(time.time(), "store damaged", "its command or options were changed or damaged")
     new = file.with_name(f"{file.name}.new")
-    for left in _parts(new):
-        left.unlink()
+    for left in (*_parts(new), mark_of(new)):
+        left.unlink(missing_ok=True)
     store = Store(new)
     try:
         store.restore(
@@ -129,7 +141,8 @@ def _rebuilt(file: Path, known: Iterable[int]) -> RepairSummary:
                 for number, (job, env) in sorted(jobs.items())
             ],
             [(job, event) for job, event in events if job in jobs]
-            + [(number, event) for number, (_, event) in held.items()],
+            + [(number, event) for number, (_, event) in held.items()]
+            + [(number, told) for number in changed],
             [group for row in rows for group in _groups(row)],
             paused=any(row.values == (1,) for row in rows),
             highest=highest,
@@ -137,12 +150,15 @@ def _rebuilt(file: Path, known: Iterable[int]) -> RepairSummary:
     finally:
         store.close()
     kept = _put_aside(file)
+    mark_of(file).unlink(missing_ok=True)
     new.replace(file)
+    mark_of(new).replace(mark_of(file))
     paths.sync(file.parent)
     return RepairSummary(
         len(jobs),
         [number for number in range(1, highest + 1) if number not in jobs],
         sorted(held),
+        sorted(changed),
         kept,
     )
 
@@ -183,19 +199,28 @@ def _put_aside(file: Path) -> Path:
     return kept
 
 
-def _intact_jobs(rows: Iterable[carve.StoredRow]) -> tuple[set[int], list[int]]:
-    """Return the intact jobs, and those of them that wait to start but have no environment."""
+def _intact_jobs(rows: Iterable[carve.StoredRow]) -> tuple[set[int], list[int], list[int]]:
+    """Return the jobs that can be read.
+
+    And those of them that wait to start but have no environment, and those that were changed and
+    are not known for that yet.
+    """
     # no row is kept: there may be many
     intact, stored, waiting = set[int](), set[str](), dict[int, str]()
+    changed: list[int] = []
     for row in rows:
         stored |= _environment(row).keys()
         if (found := _job(row)) is not None:
             intact.add(row.id)
+            if found[0].damaged and row.values[-1] != "":
+                changed.append(row.id)
             if _waits(found[0]):
                 waiting[row.id] = found[1]
-    return intact, [
-        job for job, env in waiting.items() if env not in stored and _env(env, {}) is None
-    ]
+    return (
+        intact,
+        [job for job, env in waiting.items() if env not in stored and _env(env, {}) is None],
+        changed,
+    )
 
 
 def _waits(job: Job) -> bool:
@@ -223,17 +248,20 @@ def _job(row: carve.StoredRow) -> tuple[Job, str] | None:
     """Return the job that a row holds, and its reference to an environment; None for other rows."""
     if not _OLDEST <= len(row.values) <= _NEWEST:
         return None
-    values = [*row.values, *(None, 0, "null")[len(row.values) - _OLDEST :]]
-    _, submitted, status, spec, env, state, place, tries, usage = values
+    values = [*row.values, *(None, 0, "null", None)[len(row.values) - _OLDEST :]]
+    _, submitted, status, spec, env, state, place, tries, usage, seal = values
     try:
+        at = msgspec.convert(submitted, float)
+        intact = seal is None or seal == checksum(row.id, at, _text(spec).encode())
         job = Job(
             row.id,
             msgspec.json.decode(_text(spec), type=Spec),
-            msgspec.convert(submitted, float),
+            at,
             msgspec.json.decode(_text(state), type=State),
             msgspec.convert(place, float | None),
             msgspec.convert(tries, int),
             msgspec.json.decode(_text(usage), type=Usage | None),
+            damaged=not intact,
         )
         return (job, _text(env)) if status == status_of(job.state) else None
     except (*MALFORMED, TypeError):

@@ -1,4 +1,4 @@
--- Schema 7. One writing process and one connection (see store.py); every transition of a job is one transaction.
+-- Schema 8. One writing process and one connection (see store.py); every transition of a job is one transaction.
 CREATE TABLE jobs (
     id        INTEGER PRIMARY KEY AUTOINCREMENT,
     submitted REAL NOT NULL,
@@ -8,7 +8,8 @@ CREATE TABLE jobs (
     state     TEXT NOT NULL,           -- JSON of jobs.State
     place     REAL,                    -- among those that wait; NULL: its number
     tries     INTEGER NOT NULL DEFAULT 0,
-    usage     TEXT NOT NULL DEFAULT 'null'  -- JSON of jobs.Usage
+    usage     TEXT NOT NULL DEFAULT 'null', -- JSON of jobs.Usage
+    seal      TEXT NOT NULL DEFAULT ''      -- checksum of id, submitted and spec (see checksums.checksum)
 );
 CREATE INDEX jobs_by_status ON jobs (status);
 CREATE INDEX jobs_by_env ON jobs (env) WHERE env != '';

@@ -15,10 +15,11 @@ from typing import TypeVar
 import msgspec
 
 from scheduler.protocol.errors import MALFORMED, NotFound, UserError
-from scheduler.protocol.jobs import Event, Group, Job, Spec, State, Usage, listed, status_of
+from scheduler.protocol.jobs import Event, Group, Job, Lost, Spec, State, Usage, listed, status_of
 from scheduler.protocol.search import OUTCOMES, Search, devices, ended, matches, outcome, searched
 from scheduler.protocol.snapshot import Alert
 from scheduler.protocol.wait_reasons import EnvironmentMissing, render
+from scheduler.store.checksums import Level, LevelMark, checksum
 from scheduler.store.database import Database
 from scheduler.store.environments import EnvironmentLost, digest, whole
 from scheduler.store.migrate import SCHEMA_VERSION, create, migrate
@@ -29,6 +30,8 @@ _USAGE = msgspec.json.Decoder(Usage | None).decode
 T = TypeVar("T")
 KEPT_SUBMISSIONS = 100_000
 """The number of submissions that are recognised where they are sent again."""
+KEPT_MISSING = 1000
+"""The most jobs that are put in the places of jobs that are gone."""
 KEPT_ALERTS = 1000
 """The number of alerts that the log keeps."""
 FIND_S = 0.005
@@ -43,7 +46,11 @@ class Store(Database):
     """Store the jobs. Raises UserError, too, where a newer GPU Deck wrote the file."""
 
     def __init__(self, file: Path) -> None:
+        self.loss = ""
+        """What was lost since the store was open last, in a sentence; empty where nothing was."""
+        self._mark = LevelMark(file)
         super().__init__(file, "store", "queries.sql", busy=BUSY_S, one_thread=True)
+        self._find_loss()
 
     def _prepare(self) -> None:
         self.connection.execute("PRAGMA journal_mode = WAL")
@@ -58,8 +65,11 @@ class Store(Database):
                 f"(schema {version}; this one knows {SCHEMA_VERSION}). "
                 "Update GPU Deck, or set GPUDECK_HOME to another folder."
             )
-        if version == 0:
+        self._is_new = version == 0
+        if self._is_new:
             create(self.connection)
+            # the tables do not get lost with the log
+            self.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         elif version < SCHEMA_VERSION:
             self._migrate(version)
         self._expect("schema.sql")
@@ -72,6 +82,43 @@ class Store(Database):
                 f"the store {self._file} was written by an older GPU Deck, and cannot be copied "
                 f"before its migration: {e.strerror}"
             ) from e
+
+    def _find_loss(self) -> None:
+        """Compare the store with its mark, and keep which of its jobs are gone."""
+        with self._translated():
+            level = Level(*self.connection.execute(self._q["level"]).fetchone())
+        mark = self._mark.read()
+        missing = range(level.jobs + 1, mark.jobs + 1)
+        if mark.events > level.events or missing:
+            self.loss = described_loss(self._file, level, mark)
+            if not self._is_new:
+                highest = max(level.jobs, mark.jobs)
+                self._report_loss(missing[-KEPT_MISSING:], highest)
+        self._note_level()
+
+    def _report_loss(self, missing: Sequence[int], highest: int) -> None:
+        """Put a lost job in the place of each that is gone, and tell those that wait or run."""
+        now = time.time()
+        lost = Lost(now, now, "the store lost all records of it: whether it ran is unknown")
+        jobs = [Job(number, Spec((), "unknown", ""), now, lost) for number in missing]
+        gone = Event(now, "store damaged", "its newest changes are gone, perhaps some of this job")
+        with self._transaction():
+            self._restore_jobs([(job, None) for job in jobs])
+            active = self.connection.execute(self._q["active_numbers"]).fetchall()
+            self._add_events((number, gone) for (number,) in active)
+            self._add_events((job.id, Event(now, "lost", lost.reason)) for job in jobs)
+            self.connection.execute(self._q["forget_number"])
+            self.connection.execute(self._q["set_number"], (highest,))
+
+    def _note_level(self) -> None:
+        """Keep how far the store has come, to find out at the next start whether it went back."""
+        with self._translated():
+            self._mark.write(Level(*self.connection.execute(self._q["level"]).fetchone()))
+
+    def close(self) -> None:
+        """Close the store."""
+        super().close()
+        self._mark.close()
 
     def insert(self, spec: Spec, submitted: float, state: State) -> Job:
         """Add a job; it is on disk when this returns."""
@@ -107,7 +154,10 @@ class Store(Database):
             self.connection.executemany(
                 self._q["insert_job"],
                 (
-                    (job.id, submitted, status, spec, named[env], _encode(state))
+                    (
+                        *(job.id, submitted, status, spec, named[env], _encode(state)),
+                        checksum(job.id, float(submitted), spec.encode()),
+                    )
                     for job, spec, env in rows
                 ),
             )
@@ -119,6 +169,7 @@ class Store(Database):
                 row = (token, contents, last + 1, len(jobs))
                 self.connection.execute(self._q["add_submission"], row)
                 self.connection.execute(self._q["prune_submissions"], (KEPT_SUBMISSIONS,))
+        self._note_level()
         return jobs
 
     def submission(self, token: str) -> tuple[str, list[Job]] | None:
@@ -156,25 +207,8 @@ class Store(Database):
             paused: True if the queue is paused.
             highest: The last number that was given to a job; new ones get higher numbers.
         """
-        texts = [_encode(env) if env is not None and job.active else "" for job, env in jobs]
-        named = _named(texts)
         with self._transaction():
-            self._put_envs(named)
-            for (job, _), env in zip(jobs, texts, strict=True):
-                spec, state, usage = map(_encode, (_bare(job.spec), job.state, job.usage))
-                row = (
-                    job.id,
-                    job.submitted,
-                    job.status,
-                    spec,
-                    named.get(env, ""),
-                    state,
-                    job.place,
-                    job.tries,
-                    usage,
-                )
-                self.connection.execute(self._q["restore_job"], row)
-                self._set_search(job)
+            self._restore_jobs(jobs)
             self._add_events(events)
             for group in groups:
                 self.connection.execute(
@@ -183,6 +217,21 @@ class Store(Database):
             self.connection.execute(self._q["set_paused"], (paused,))
             self.connection.execute(self._q["forget_number"])
             self.connection.execute(self._q["set_number"], (highest,))
+        self._note_level()
+
+    def _restore_jobs(self, jobs: Sequence[tuple[Job, dict[str, str] | None]]) -> None:
+        """Add jobs as they were, each with its environment."""
+        texts = [_encode(env) if env is not None and job.active else "" for job, env in jobs]
+        named = _named(texts)
+        self._put_envs(named)
+        for (job, _), env in zip(jobs, texts, strict=True):
+            spec, state, usage = map(_encode, (_bare(job.spec), job.state, job.usage))
+            row = (
+                *(job.id, job.submitted, job.status, spec, named.get(env, ""), state),
+                *(job.place, job.tries, usage, _seal(job, spec)),
+            )
+            self.connection.execute(self._q["restore_job"], row)
+            self._set_search(job)
 
     def update(self, job: Job, *events: Event) -> Job:
         """Commit the new state of a job, and events for its timeline."""
@@ -192,9 +241,11 @@ class Store(Database):
     def update_all(self, changes: Sequence[tuple[Job, Sequence[Event]]]) -> None:
         """Commit the new states of jobs, all or none, and delete the environments of ended jobs."""
         jobs = [job for job, _ in changes]
+        specs = [_encode(_bare(job.spec)) for job in jobs]
         rows = [
             (
-                _encode(_bare(j.spec)),
+                spec,
+                _seal(j, spec),
                 j.status,
                 _encode(j.state),
                 j.place,
@@ -203,7 +254,7 @@ class Store(Database):
                 not j.active,
                 j.id,
             )
-            for j in jobs
+            for j, spec in zip(jobs, specs, strict=True)
         ]
         ended = _encode([job.id for job in jobs if not job.active])
         with self._transaction():
@@ -212,6 +263,7 @@ class Store(Database):
             self.connection.executemany(self._q["set_search"], map(_search_row, jobs))
             self._add_events((job.id, event) for job, events in changes for event in events)
             self.connection.executemany(self._q["drop_env"], digests)
+        self._note_level()
 
     def _add_events(self, events: Iterable[tuple[int, Event]]) -> None:
         """Store events, each with the number of its job."""
@@ -359,9 +411,8 @@ class Store(Database):
     def _rows(self, query: str, *values: object) -> Iterator[Job]:
         """Yield jobs one at a time: each may hold a large result."""
         with self._translated():
-            for number, spec, submitted, state, place, tries, usage in self.connection.execute(
-                self._q[query], values
-            ):
+            for row in self.connection.execute(self._q[query], values):
+                number, spec, submitted, state, place, tries, usage, seal = row
                 try:
                     decoded = _SPEC(spec), submitted, _STATE(state), place, tries, _USAGE(usage)
                 except (*MALFORMED, TypeError) as e:  # TypeError: NULL in place of text
@@ -369,7 +420,9 @@ class Store(Database):
                         f"the store {self._file} is damaged (job {number}: {e})."
                         " See: gpudeck doctor"
                     ) from e
-                yield Job(number, *decoded)
+                text = spec if isinstance(spec, bytes) else spec.encode()
+                changed = seal != checksum(number, submitted, text)
+                yield Job(number, *decoded, damaged=changed)
 
 
 def _decoded(data: bytes | str, kind: type[T]) -> T | None:
@@ -402,6 +455,23 @@ def _texts(values: Sequence[object]) -> list[str]:
 def _named(envs: Iterable[str]) -> dict[str, str]:
     """Return the digest of each of these environments."""
     return {text: digest(text.encode()) for text in set(envs) - {""}}
+
+
+def _seal(job: Job, spec: str) -> str:
+    """Return the checksum of a job with this JSON of its spec; none where that was damaged."""
+    return "" if job.damaged else checksum(job.id, float(job.submitted), spec.encode())
+
+
+def described_loss(file: Path, level: Level, mark: Level) -> str:
+    """Return what a store has lost that has this level, and had that of its mark."""
+    gone = range(level.jobs + 1, mark.jobs + 1)
+    text = f"the newest changes of the store {file} are gone"
+    if level == Level():
+        text = f"the store {file} was deleted"
+    if gone:
+        some = f"job {gone[0]}" if len(gone) == 1 else f"jobs {gone[0]} to {gone[-1]}"
+        text += f", and all that it held of {some}"
+    return f"{text}. Their folders are kept in {file.parent / 'jobs'}"
 
 
 def _bare(spec: Spec) -> Spec:

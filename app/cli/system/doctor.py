@@ -169,6 +169,8 @@ def _repair_store() -> str:
             f"{rescue.jobs} jobs were saved; lost: {numbers(rescue.lost)} "
             f"(their remaining files are in {paths.home() / 'jobs'})"
         )
+    if rescue.changed:
+        result += f"; their command or options were changed: {numbers(rescue.changed)}"
     if rescue.held:
         result += f"; held because their environment is missing: {numbers(rescue.held)}"
     raise _CheckWarning(

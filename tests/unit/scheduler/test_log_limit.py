@@ -53,6 +53,7 @@ def run(folder: Path, code_: str, limit: int, prelude: str = "", **more: object)
     tickets.issue(folder / "ticket", 1, 0.0)
     launch = {
         "attempt": "nonce",
+        "submitted": 0.0,
         "ticket": str(folder / "ticket"),
         "folder": str(folder),
         "argv": argv,

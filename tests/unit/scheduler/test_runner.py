@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from scheduler.executors import tickets
+
 PRELUDE = """
 import os
 fsync = os.fsync
@@ -22,7 +24,16 @@ os.fsync = watched
 
 def run(folder: Path, argv: list[str], **more: object) -> dict[str, Any]:
     """Run a command, and return its exit record."""
-    launch = {"attempt": "nonce", "folder": str(folder), "argv": argv, "cwd": "/", "env": {}}
+    tickets.issue(folder / "ticket", 1, 5.0)
+    launch = {
+        "attempt": "nonce",
+        "ticket": str(folder / "ticket"),
+        "submitted": 5.0,
+        "folder": str(folder),
+        "argv": argv,
+        "cwd": "/",
+        "env": {},
+    }
     code = f"{PRELUDE}\nimport sys\nfrom scheduler.executors import runner\nsys.exit(runner.main())"
     subprocess.run(
         [sys.executable, "-c", code],
@@ -40,7 +51,7 @@ def test_the_exit_record_is_synced_before_it_has_its_name_and_the_folder_after(
 ) -> None:
     run(tmp_path, ["/bin/true"])
     synced = (tmp_path / "synced").read_text().splitlines()
-    assert synced == ["exit.new False", f"{tmp_path.name} True"]
+    assert synced[-2:] == ["exit.new False", f"{tmp_path.name} True"]
     assert not (tmp_path / "exit.new").exists()
 
 
@@ -55,7 +66,7 @@ def test_the_exit_record_says_how_the_job_ended(tmp_path: Path) -> None:
     }
     assert 0 <= record["ended"] - record["started"] < 60
     assert (tmp_path / "log").read_bytes() == b"out\nerr\n"
-    assert (tmp_path / "runner.lock").read_text() == "nonce"
+    assert (tmp_path / "runner.lock").read_text() == "nonce 5.0"
     assert (tmp_path / "exit.json").stat().st_mode & 0o077 == 0
 
 

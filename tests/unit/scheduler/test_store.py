@@ -142,6 +142,7 @@ def test_only_the_owner_may_read_it(store: Store, file: Path) -> None:
         "gpudeck.sqlite": 0o600,
         "gpudeck.sqlite-wal": 0o600,
         "gpudeck.sqlite-shm": 0o600,
+        "gpudeck.sqlite.mark": 0o600,
     }
     assert file.parent.stat().st_mode & 0o777 == 0o700
 
