@@ -23,13 +23,13 @@ def main() -> int:
     parser.add_argument("--seed", type=int, required=True)
     parser.add_argument("--faults", type=int, required=True)
     parser.add_argument("--keep", type=Path, help="copy the folder there if something is found")
-    for name in ("apart", "disk", "clock"):
+    for name in ("apart", "disk"):
         parser.add_argument(f"--{name}", action="store_true")
     args = parser.parse_args()
-    world = World(args.folder, apart=args.apart, disk=args.disk, clock=args.clock)
+    world = World(args.folder, apart=args.apart, disk=args.disk)
     campaign = Campaign(world)
     try:
-        kinds = families(disk=args.disk, clock=args.clock)
+        kinds = families(disk=args.disk)
         evidence = campaign.run(
             rounds(args.seed, kinds), args.faults, inject, lambda kind: _print(struck=kind)
         )

@@ -18,14 +18,12 @@ from typing import Any
 
 from tests.benchmarks.rows import context, write
 from tests.integration.torture.outside.verdict import CLASSES
-from tests.integration.torture.outside.world import FAKETIME, namespaces
+from tests.integration.torture.outside.world import namespaces
 
 CHUNK = 125
 """Faults of one campaign, which has a state folder of its own."""
 SHOWN_S = 15.0
 """Seconds between two lines of progress."""
-CLOCKS = 4
-"""Of so many campaigns, the clock can be set in one."""
 
 
 class Tally:
@@ -51,21 +49,14 @@ class Tally:
 
 def run(seed: int, faults: int) -> int:
     """Run campaigns until so many faults have struck, and return the exit status."""
-    apart, clock = namespaces(), Path(FAKETIME).exists()
-    for missing, what in (
-        (not apart, "full and failing disks, power cuts and new boots: they need root"),
-        (not clock, "jumps of the clock: they need libfaketime"),
-    ):
-        if missing:
-            print(f"LEFT OUT: {what}", flush=True)
+    if not (apart := namespaces()):
+        print("LEFT OUT: full and failing disks, power cuts, new boots: they need root", flush=True)
     sizes = [len(range(start, min(start + CHUNK, faults))) for start in range(0, faults, CHUNK)]
     tally, outcomes = Tally(faults), []
     keep = Path(tempfile.mkdtemp(prefix="torture-"))
     with ThreadPoolExecutor(min(4, 2 * (os.cpu_count() or 1))) as pool:
         waiting = [
-            pool.submit(
-                _campaign, seed + number, size, keep, apart, clock and number % CLOCKS == 1, tally
-            )
+            pool.submit(_campaign, seed + number, size, keep, apart, tally)
             for number, size in enumerate(sizes)
         ]
         for done in as_completed(waiting):
@@ -75,16 +66,13 @@ def run(seed: int, faults: int) -> int:
     return _report(outcomes, seed)
 
 
-def _campaign(
-    seed: int, size: int, keep: Path, apart: list[str], clock: bool, tally: Tally
-) -> dict[str, Any]:
+def _campaign(seed: int, size: int, keep: Path, apart: list[str], tally: Tally) -> dict[str, Any]:
     """Run one campaign as a process, and return its outcome."""
     folder = keep / str(seed)
     command = [
         *(*apart, sys.executable, "-m", "tests.integration.torture.outside", folder),
         *("--seed", seed, "--faults", size, "--keep", keep / f"{seed}-found"),
         *(["--apart", "--disk"] if apart else []),
-        *(["--clock"] if clock else []),
     ]
     with subprocess.Popen(
         list(map(str, command)), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True

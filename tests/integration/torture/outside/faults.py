@@ -26,6 +26,7 @@ STRIKE_S = 2.0
 """Seconds within which the target of a fault shows up, or there is none."""
 FLOOD = 300
 """Connections that are opened at once."""
+DAY_S, HOUR_S = 86400, 3600
 HELD = 1.0
 """Seconds that a fault lasts at most where commands wait for its end."""
 
@@ -230,9 +231,9 @@ def _store(campaign: Campaign, kind: str, delay: float) -> bool:
 
 
 def _clock(campaign: Campaign, kind: str) -> bool:
-    """Set the clock of all processes; the next change starts from the true time again."""
-    offset = "+1d" if kind.endswith("on") else "-1d" if kind.endswith("back") else "-1h"
-    campaign.world.set_clock(offset)
+    """Set the daemon's clock wrong, or less wrong than it was."""
+    wrong = DAY_S if kind.endswith("on") else -DAY_S if kind.endswith("back") else -HOUR_S
+    campaign.world.set_clock(wrong)
     if kind.endswith("killed"):
         campaign.world.signal(DAEMON, signal.SIGKILL)
     return True

@@ -63,7 +63,7 @@ ATTACKS = {
 SMALL_DISK = {"disk full": 6, "disk full, daemon killed": 5}
 OWN_DISK = {"file system aborted": 2, "file system aborted, daemon killed": 2, "power cut": 3}
 STORE = {"log of the store cut": 1.5, "log of the store deleted": 1.5, "store deleted": 0.7}
-CLOCK = {"clock a day on": 4, "clock a day back": 4, "clock an hour back, daemon killed": 4}
+CLOCK = {"clock a day on": 1.5, "clock a day back": 1.5, "clock an hour back, daemon killed": 1.5}
 
 JOBS = {
     "quick": 10,
@@ -81,14 +81,10 @@ JOBS = {
 CLIENTS = 3
 
 
-def families(*, disk: bool, clock: bool) -> dict[str, dict[str, float]]:
+def families(*, disk: bool) -> dict[str, dict[str, float]]:
     """Return the kinds of faults that a world can have, with how often each is drawn."""
-    found: dict[str, dict[str, float]] = {"signal": SIGNALS, "attack": ATTACKS, "store": STORE}
-    if disk:
-        found["disk"] = {**SMALL_DISK, **OWN_DISK}
-    if clock:
-        found["clock"] = CLOCK
-    return found
+    found = {"signal": SIGNALS, "attack": ATTACKS, "store": STORE, "clock": CLOCK}
+    return {**found, "disk": {**SMALL_DISK, **OWN_DISK}} if disk else found
 
 
 def rounds(seed: int, kinds: dict[str, dict[str, float]]) -> list[Round]:

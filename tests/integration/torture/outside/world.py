@@ -14,6 +14,7 @@ import shutil
 import signal
 import struct
 import subprocess
+import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -26,7 +27,8 @@ BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 LAST_PID = Path("/proc/sys/kernel/ns_last_pid")
 EXT4_SHUTDOWN, NO_LOG_FLUSH = 0x8004587D, 2
 """The request that cuts an ext4 off its disk, as a power cut does, and its mode."""
-FAKETIME = "/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1"
+SABOTAGE = Path(__file__).parents[1] / "sabotage"
+"""Where a daemon finds the module by which its clock can be set."""
 DISK_MIB = 128
 UNMOUNT_S = 20.0
 
@@ -56,14 +58,13 @@ def namespaces() -> list[str]:
 class World:
     """Provide the state folder of a campaign, and power over everything that runs for it."""
 
-    def __init__(self, folder: Path, *, apart: bool, disk: bool, clock: bool) -> None:
+    def __init__(self, folder: Path, *, apart: bool, disk: bool) -> None:
         """Mount what is asked for.
 
         Args:
             folder: Holds everything that is not on the disk under attack.
             apart: This process has namespaces of its own.
             disk: The state folder is on a file system of its own, which needs root.
-            clock: The clock of all processes can be set.
         """
         self.folder, self.apart = folder, apart
         folder.mkdir(parents=True, exist_ok=True)
@@ -75,15 +76,12 @@ class World:
         self.disk = disk
         self.boots = 0
         self._clock = folder / "clock"
-        self.env = {"GPUDECK_HOME": str(self.home), "PYTHONDONTWRITEBYTECODE": ""}
-        if clock:
-            self.set_clock("+0")
-            self.env |= {
-                "LD_PRELOAD": FAKETIME,
-                "FAKETIME_TIMESTAMP_FILE": str(self._clock),
-                "FAKETIME_NO_CACHE": "1",
-                "FAKETIME_DONT_FAKE_MONOTONIC": "1",
-            }
+        self.env = {
+            "GPUDECK_HOME": str(self.home),
+            "PYTHONDONTWRITEBYTECODE": "",
+            "PYTHONPATH": os.pathsep.join([str(SABOTAGE), *sys.path]),
+            "TORTURE_FOLDER": str(folder),
+        }
         if disk:
             with self._image.open("wb") as f:
                 f.truncate(DISK_MIB * 2**20)
@@ -95,10 +93,10 @@ class World:
             _do("mount", "--bind", self._boot_id, BOOT_ID)
         self.home.mkdir(mode=0o700)
 
-    def set_clock(self, offset: str) -> None:
-        """Set the clock of all processes forwards or backwards: `+1d`, `-1h`, `+0`."""
+    def set_clock(self, seconds: int) -> None:
+        """Set the daemon's clock wrong by so much; what a job and a file say stays true."""
         new = self._clock.with_suffix(".new")
-        new.write_text(f"{offset}\n")
+        new.write_text(f"{seconds}\n")
         new.rename(self._clock)
 
     # Processes
