@@ -1,4 +1,4 @@
-"""Run GPU Deck and its peers alike: start a queue, submit a script, kill its daemon, start it again.
+"""Run GPU Deck and its peers alike: start a queue, submit a script, kill and restart its daemon.
 
 The peers are gflow (`pip install runqd`, which needs tmux), task-spooler and Slurm (`apt install
 task-spooler slurm-wlm`). Each runs in a folder of its own, with its own socket or port.
@@ -92,11 +92,16 @@ class QueueTool:
         return None if done.returncode else done.stdout + done.stderr
 
     def _processes(self, word: str) -> list[int]:
-        """Return the processes of this folder whose command's name contains `word`."""
+        """Return the processes of this folder that run the program `word`, by itself or by another
+        one that runs it, as gflow does.
+        """
         return [
             pid
             for pid in (int(e.name) for e in Path("/proc").iterdir() if e.name.isdigit())
-            if word.encode() in _read(pid, "cmdline").split(b"\0")[0]
+            if any(
+                name.rpartition(b"/")[2] == word.encode()
+                for name in _read(pid, "cmdline").split(b"\0")[:3]
+            )
             and os.fsencode(self.folder) in _read(pid, "environ") + _read(pid, "cmdline")
         ]
 
