@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 # The tests start hundreds of processes: what these import is compiled once, also where the environment says otherwise.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: run test slow mutants xvfb torture file-faults ray slurm matrix emulation truth lint docs transcript bench clean
+.PHONY: run test slow mutants xvfb torture file-faults peers soak ray slurm matrix emulation truth lint docs transcript bench clean
 
 run: $(STAMP)
 	$(BIN)/gpudeck
@@ -35,6 +35,14 @@ torture: $(STAMP)
 # Errors of the disk at 1,000 accesses of the daemon and of runners to the folders of jobs; part of make torture.
 file-faults: $(STAMP)
 	$(BIN)/python -m tests.integration.torture.file_faults $(if $(SEED),--seed $(SEED))
+
+# Acknowledged jobs that GPU Deck, gflow, task-spooler and Slurm lose when their daemons are killed; those in the PATH.
+peers: $(STAMP)
+	$(BIN)/python -m tests.benchmarks.queue_losses
+
+# Thousands of jobs in twenty minutes, and what grows meanwhile.
+soak: $(STAMP)
+	$(BIN)/python -m tests.benchmarks.soak $(if $(MINUTES),--minutes $(MINUTES))
 
 # A real Ray head, which listens on all interfaces: in a network namespace that has none but its own loopback.
 ray: $(STAMP)
