@@ -36,7 +36,7 @@ from assistant.tools.proposal_store import ProposalStore
 from scheduler.background.instance import report_ready
 from scheduler.client import Client
 from scheduler.protocol import paths, settings, wire
-from scheduler.protocol.errors import DaemonGone, NotFound, UserError
+from scheduler.protocol.errors import DaemonGone, NotFound, OutcomeUnknown, UserError
 
 UNUSED_S = 600.0
 """The process ends after so long without a request."""
@@ -282,6 +282,8 @@ def _last_replies(work: asyncio.Task[m.Result]) -> list[m.Reply]:
             return [m.Failed(str(e), "missing")]
         case m.PromptTooLong() as e:
             return [m.Failed(str(e), "too long")]
+        case OutcomeUnknown() as e:  # to ask again would queue the job twice
+            return [m.Failed(str(e))]
         case DaemonGone():
             return [m.Failed(_DAEMON_GONE)]
         case UserError() as e:

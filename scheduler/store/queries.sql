@@ -4,6 +4,9 @@ INSERT INTO jobs (id, submitted, status, spec, env, state, seal) VALUES (?, ?, ?
 -- name: add_submission
 INSERT INTO submissions (token, digest, first, count) VALUES (?, ?, ?, ?);
 
+-- name: restore_submission
+INSERT OR IGNORE INTO submissions (token, digest, first, count) VALUES (?, ?, ?, ?);
+
 -- name: prune_submissions
 DELETE FROM submissions WHERE id <= (SELECT max(id) FROM submissions) - ?;
 

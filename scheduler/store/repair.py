@@ -147,6 +147,7 @@ def _rebuilt(file: Path, known: Iterable[int]) -> RepairSummary:
             paused=any(row.values == (1,) for row in rows),
             highest=highest,
         )
+        store.restore_submissions(found for row in rows for found in _submissions(row))
     finally:
         store.close()
     kept = _put_aside(file)
@@ -288,5 +289,14 @@ def _groups(row: carve.StoredRow) -> list[Group]:
     match row.values:
         case (str() as name, int() as limit, int() as paused):
             return [Group(name, limit, bool(paused))]
+        case _:
+            return []
+
+
+def _submissions(row: carve.StoredRow) -> list[tuple[str, str, int, int]]:
+    """Return token, digest, first job and number of jobs that the row holds; empty for others."""
+    match row.values:
+        case (None, str() as token, str() as contents, int() as first, int() as count):
+            return [(token, contents, first, count)]
         case _:
             return []

@@ -233,6 +233,11 @@ class Store(Database):
             self.connection.execute(self._q["restore_job"], row)
             self._set_search(job)
 
+    def restore_submissions(self, rows: Iterable[tuple[str, str, int, int]]) -> None:
+        """Store token, digest, first job and number of jobs of each submission."""
+        with self._transaction():
+            self.connection.executemany(self._q["restore_submission"], rows)
+
     def update(self, job: Job, *events: Event) -> Job:
         """Commit the new state of a job, and events for its timeline."""
         self.update_all([(job, events)])

@@ -27,6 +27,7 @@ from scheduler.protocol.job_options import make_spec
 from scheduler.protocol.jobs import Queued, Spec
 from scheduler.store import Store
 from scheduler.store import store as store_module
+from scheduler.store.repair import rebuild
 from scheduler.verbs.registry import decode_request
 from scheduler.verbs.submit import Submit
 from tests.integration.deck import daemon_pid, kill_daemon, ready
@@ -66,6 +67,8 @@ def test_a_hung_daemon_is_reported_and_the_token_finds_out(impatient: None, stop
     with Client(timeout=0.3) as deck:
         with pytest.raises(OutcomeUnknown, match="not known whether the job was queued") as raised:
             deck.submit(["true"], name="one", hold=True, token=TOKEN)
+        with pytest.raises(OutcomeUnknown):  # as the window sends it
+            deck.send(Submit(make_spec(["true"], {"hold": True})))
         assert raised.value.token == TOKEN
         assert str(raised.value).endswith(f"To find out: gpudeck jobs --token {TOKEN}")
     send(stopped, signal.SIGCONT)
@@ -252,6 +255,7 @@ def test_a_token_is_for_one_submission(alone: Shell) -> None:
     array = ("submit", "--hold", "--token", "sweep", "--array", "0-1", "--", "true")
     assert alone(*array) == alone(*array) == "jobs 2 to 3 (2 of true)\n"
     assert [job["id"] for job in alone.json("jobs", "--token", "sweep")] == [2, 3]
+    assert "cannot be combined" in alone.fails("jobs", "--token", "x", "--active", status=2)
     assert "no job was queued with the token x" in alone.fails("jobs", "--token", "x")
     assert "a token has up to 128" in alone.fails("submit", "--token", "a b", "--", "true")
 
@@ -265,6 +269,19 @@ def test_the_environment_does_not_make_it_another_submission(cpu_home: Path) -> 
         finally:
             os.umask(mask)
         assert again.id == first.id
+
+
+def test_a_repaired_store_still_knows_its_submissions(cpu_home: Path) -> None:
+    with Client() as deck:
+        job = deck.submit(["true"], hold=True, token=TOKEN)
+        array = deck.submit_array(["true"], range(3), hold=True, token="array")
+        deck.stop_daemon()
+    rebuild(paths.store_file(), [])
+    with Client() as deck:
+        assert deck.submit(["true"], hold=True, token=TOKEN).id == job.id
+        again = deck.submit_array(["true"], range(3), hold=True, token="array")
+        assert [one.id for one in again] == [one.id for one in array]
+        assert deck.submit(["true"], hold=True).id == 5
 
 
 def test_a_refused_submission_leaves_its_token_free(cpu_home: Path) -> None:

@@ -102,6 +102,8 @@ def _explain_no_jobs(search: Search) -> str:
 
 
 def _search(args: Namespace) -> Search:
+    if args.token is not None and (args.active or args.status or args.search or args.group):
+        raise UsageError("--token lists all jobs of one submission and cannot be combined")
     if args.active and args.status:
         raise UsageError("--active and --status cannot be combined")
     return Search(
