@@ -280,6 +280,10 @@ def make_spec(argv: Sequence[str], options: JobOptions) -> Spec:
     given["gpus"] = given.get("gpus") or int(bool(given.get("memory") or given.get("gpu_type")))
     given["env"] = _environment(given.get("env", {} if given.get("where") else os.environ))
     given["inherited"] = None if given.get("where") else _inherited()
+    _check_utf8("the folder", given["cwd"], "Rename it, or choose another one with --cwd")
+    texts = (value for name, value in given.items() if isinstance(value, str) and name != "cwd")
+    for text in (*argv, *given["tags"], *texts):
+        _check_utf8("the text", text, "Put it in a file that the job reads")
     return Spec(argv=tuple(argv), **given)
 
 
@@ -291,6 +295,15 @@ def _folder(name: str | os.PathLike[str]) -> str:
         raise UserError(
             "the current folder does not exist any more. Change to another one, or choose one "
             "with --cwd"
+        ) from e
+
+
+def _check_utf8(what: str, text: str, advice: str) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError as e:
+        raise UserError(
+            f"only UTF-8 can be sent to the daemon, and {what} {text!a} is not UTF-8. {advice}."
         ) from e
 
 
@@ -342,12 +355,16 @@ def check_indices(indices: Iterable[int]) -> list[int]:
 
 
 def _environment(env: Mapping[str, str]) -> dict[str, str]:
+    sent = dict(env)
     for name, value in env.items():
         try:
             f"{name}{value}".encode()
         except UnicodeEncodeError as e:
+            if name in ("PWD", "OLDPWD"):  # of the shell, which sets them anew for its commands
+                del sent[name]
+                continue
             raise UserError(
                 f"only UTF-8 can be sent to the daemon, and the environment variable {name!a} is "
                 "not UTF-8. Unset it and try again."
             ) from e
-    return dict(env)
+    return sent

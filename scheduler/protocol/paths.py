@@ -78,12 +78,15 @@ def runtime() -> Path:
 
 
 def ensure(folder: Path) -> Path:
-    """Create `folder`, readable by its owner only, if it does not exist.
+    """Create `folder`, and those it is in, readable by their owner only, if they do not exist.
 
     Raises UserError where that is impossible, or other users may write to it.
     """
     try:
-        folder.mkdir(parents=True, exist_ok=True, mode=PRIVATE_DIR)
+        # mkdir(parents=True) leaves the permissions of the outer ones to the umask
+        for place in (*reversed(folder.parents), folder):
+            if not place.exists():
+                place.mkdir(exist_ok=True, mode=PRIVATE_DIR)
         found = folder.stat()
     except OSError as e:
         raise UserError(

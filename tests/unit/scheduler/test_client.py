@@ -13,6 +13,7 @@ import pytest
 from scheduler.client import Client
 from scheduler.protocol import paths, wire
 from scheduler.protocol.errors import UserError
+from scheduler.protocol.job_options import make_spec
 from scheduler.protocol.jobs import Changes, Done, Job, Spec
 from scheduler.verbs.change import Cancel, Edit
 from scheduler.verbs.registry import decode_request
@@ -134,6 +135,20 @@ def test_a_variable_that_is_not_utf8_is_named_without_its_value(
     ):
         deck.submit(["true"], env=dict([variable]))
     assert "s3cret" not in str(caught.value)
+
+
+def test_a_shell_whose_folder_was_no_utf8_can_submit_from_another_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PWD", "/caf\udce9")
+    monkeypatch.chdir(tmp_path)
+    spec = make_spec(["true"], {})
+    assert (spec.cwd, "PWD" in spec.env) == (str(tmp_path), False)
+    folder = tmp_path / "caf\udce9"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    with pytest.raises(UserError, match=r"the folder '.*/caf\\udce9' is not UTF-8. Rename it"):
+        make_spec(["true"], {})
 
 
 def test_a_pipe_in_place_of_the_log_does_not_hang(answer: list[bytes]) -> None:

@@ -68,3 +68,13 @@ def test_a_folder_of_another_user_is_refused(tmp_path: Path) -> None:
     os.chown(tmp_path, 65534, 65534)
     with pytest.raises(UserError, match="is open to others"):
         paths.ensure(tmp_path)
+
+
+def test_folders_around_the_state_folder_are_private_whatever_the_umask(tmp_path: Path) -> None:
+    mask = os.umask(0)
+    try:
+        paths.ensure(tmp_path / "local" / "state" / "gpudeck")
+    finally:
+        os.umask(mask)
+    made = [tmp_path / "local", tmp_path / "local" / "state", tmp_path / "local/state/gpudeck"]
+    assert [mode(folder) for folder in made] == [0o700] * 3
