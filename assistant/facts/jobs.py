@@ -14,6 +14,7 @@ from accel.workloads import catalog
 from assistant.facts import phrases
 from assistant.facts.fact import Fact, FactBuilder
 from scheduler.protocol import jobs as j
+from scheduler.protocol.wait_reasons import render
 
 _COUNTED = ("running", "starting", "queued", "done", "failed", "cancelled", "lost")
 _NOT_INPUTS = ("backend", "backends", "seconds", "power", "trials", "seed")
@@ -62,6 +63,8 @@ def job_facts(job: j.Job, now: float, devices: Mapping[str, str]) -> list[Fact]:
     _times(add, job, now)
     if isinstance(state, j.Queued | j.Failed | j.Lost):
         add.text("reason", "reason", state.reason)
+    if isinstance(state, j.Running) and state.unreadable is not None:
+        add.text("reason", "reason", render(state.unreadable, now))
     if isinstance(state, j.Failed) and state.code is not None:
         add.value("code", "exit status", state.code, "", str(state.code))
     if isinstance(state, j.Running) and state.progress is not None:

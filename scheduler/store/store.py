@@ -90,7 +90,7 @@ class Store(Database):
         mark = self._mark.read()
         missing = range(level.jobs + 1, mark.jobs + 1)
         if mark.events > level.events or missing:
-            self.loss = described_loss(self._file, level, mark)
+            self.loss = described_loss(self._file, level, mark, deleted=self._is_new)
             if not self._is_new:
                 highest = max(level.jobs, mark.jobs)
                 self._report_loss(missing[-KEPT_MISSING:], highest)
@@ -467,11 +467,11 @@ def _seal(job: Job, spec: str) -> str:
     return "" if job.damaged else checksum(job.id, float(job.submitted), spec.encode())
 
 
-def described_loss(file: Path, level: Level, mark: Level) -> str:
+def described_loss(file: Path, level: Level, mark: Level, deleted: bool = False) -> str:
     """Return what a store has lost that has this level, and had that of its mark."""
     gone = range(level.jobs + 1, mark.jobs + 1)
     text = f"the newest changes of the store {file} are gone"
-    if level == Level():
+    if deleted:
         text = f"the store {file} was deleted"
     if gone:
         some = f"job {gone[0]}" if len(gone) == 1 else f"jobs {gone[0]} to {gone[-1]}"

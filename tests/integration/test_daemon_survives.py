@@ -537,3 +537,24 @@ def test_a_deleted_state_folder_ends_its_daemon_and_not_its_jobs(
     with Client() as deck:
         assert ready(deck).jobs() == ()
         assert users_daemon(cpu_home) == [daemon_pid()]
+
+
+def test_jobs_whose_records_went_with_the_deleted_log_are_lost_and_never_run_again(
+    cpu_home: Path, tmp_path: Path
+) -> None:
+    ran = tmp_path / "ran"
+    with Client() as deck:
+        job = ready(deck).submit(["sh", "-c", f"echo ran >> {ran}"])
+        assert deck.wait(job.id, 30.0).status == "done"
+        deck.submit(["sh", "-c", f"echo ran >> {ran}"], hold=True)
+    kill_daemon()
+    log = paths.store_file().with_name(f"{paths.store_file().name}-wal")
+    log.unlink()
+    with Client() as deck:
+        assert [deck.job(number).status for number in (1, 2)] == ["lost", "lost"]
+        notices = eventually(lambda: [n for n in deck.snapshot().notices if "store" in n])
+        assert notices[0].startswith(f"the newest changes of the store {paths.store_file()} are ")
+        assert "all that it held of jobs 1 to 2" in notices[0]
+        new = deck.submit(["true"])
+        assert new.id == 3 and deck.wait(new.id, 30.0).status == "done"
+    assert ran.read_text() == "ran\n"

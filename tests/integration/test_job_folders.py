@@ -80,8 +80,7 @@ def test_a_job_that_closes_its_own_folder_stops_no_other(deck: Client) -> None:
     kill_daemon()
     start()
     serves_others(deck)
-    paths.job_folder(job.id).chmod(0o700)
-    assert deck.wait(job.id, 30.0).status in ("done", "lost")
+    assert isinstance(deck.wait(job.id, 30.0).state, Done), "its runner opens the folder again"
     eventually(lambda: not deck.snapshot().notices)
 
 
