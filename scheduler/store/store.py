@@ -112,8 +112,12 @@ class Store(Database):
 
     def _note_level(self) -> None:
         """Keep how far the store has come, to find out at the next start whether it went back."""
-        with self._translated():
-            self._mark.write(Level(*self.connection.execute(self._q["level"]).fetchone()))
+        try:
+            with self._translated():
+                level = Level(*self.connection.execute(self._q["level"]).fetchone())
+        except UserError:
+            return  # what was committed is on disk, and nobody may take it for refused
+        self._mark.write(level)
 
     def close(self) -> None:
         """Close the store."""

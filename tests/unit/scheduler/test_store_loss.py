@@ -15,6 +15,7 @@ from scheduler.protocol import paths
 from scheduler.protocol.jobs import Cancelled, Changes, Done, Event, Lost, Queued, Spec
 from scheduler.protocol.wait_reasons import SpecDamaged
 from scheduler.store import Store
+from scheduler.store.checksums import mark_of
 from scheduler.store.repair import examine, rebuild
 from tests.support import eventually
 from tests.unit.scheduler.own_queue import CPU, ended, make_queue, submit, wait_reason
@@ -169,3 +170,16 @@ def test_a_repair_keeps_changed_jobs_and_names_them(store: Store) -> None:
     assert not found.loss
     found.close()
     assert not examine(paths.store_file(), ())
+
+
+def test_a_commit_is_not_refused_for_a_mark_that_cannot_be_written(store: Store) -> None:
+    mark = mark_of(paths.store_file())
+    mark.unlink(missing_ok=True)
+    mark.mkdir()
+    store.close()
+    found = Store(paths.store_file())
+    assert found.insert(Spec(("true",), "x", "/"), 1.0, Queued()).id == 1
+    found.close()
+    found = Store(paths.store_file())
+    assert not found.loss and found.get(1).status == "queued"
+    found.close()
