@@ -5,6 +5,7 @@ Only the description of a problem is needed, no tensors.
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -68,16 +69,11 @@ def choose(problem: Problem, backend: str = "auto", direction: Direction = "forw
         Candidate(name, b.refusal(problem, direction), speed.get(name))
         for name, b in BACKENDS.items()
     )
-    able = {c.backend: c for c in candidates if c.refusal is None}
     if backend == "auto":
-        return _automatic(
-            problem,
-            {name: c for name, c in able.items() if name not in NOT_FOR_AUTO},
-            candidates,
-            direction,
-        )
-    if backend not in able:
-        refusal = next(c.refusal for c in candidates if c.backend == backend)
+        return _automatic(problem, candidates, direction)
+    refusal = next(c.refusal for c in candidates if c.backend == backend) or unloadable(backend)
+    if refusal is not None:
+        able = [c.backend for c in candidates if c.refusal is None and c.backend != backend]
         what = "this" if direction == "forward" else "the backward pass of this"
         raise ValueError(
             f"backend {backend} cannot do {what}: it {refusal}. These can: {', '.join(able)}"
@@ -94,11 +90,11 @@ def preferred(problem: Problem) -> tuple[str, ...]:
         return ("flash", "math")
     few_queries = problem.seq_q <= table.FEW_QUERIES < problem.seq_k
     if few_queries:
-        return ("triton", "flash", "cudnn", "efficient", "hopper", "fa4", "math")
+        return ("triton", "flash", "cudnn", "efficient", "hopper", "fa4", "fa3", "math")
     if problem.dtype in (torch.float32, torch.float64):
         return ("efficient", "triton", "math")
     if problem.capability == (9, 0):
-        return ("hopper", "cudnn", "fa4", "flash", "triton", "efficient", "math")
+        return ("hopper", "cudnn", "fa4", "fa3", "flash", "triton", "efficient", "math")
     # PyTorch prefers cuDNN on datacentre Blackwell, too.
     if problem.capability is not None and problem.capability[0] == 10:
         return ("cudnn", "flash", "fa4", "triton", "efficient", "hopper", "math")
@@ -106,34 +102,43 @@ def preferred(problem: Problem) -> tuple[str, ...]:
 
 
 def _automatic(
-    problem: Problem,
-    able: dict[str, Candidate],
-    candidates: tuple[Candidate, ...],
-    direction: Direction,
+    problem: Problem, candidates: tuple[Candidate, ...], direction: Direction
 ) -> Choice:
-    rated = {name: c.tflops for name, c in able.items() if c.tflops is not None}
-    if rated:
-        order = sorted(rated, key=lambda name: -rated[name])
-        then = "".join(f", {name} {rated[name]:.0f}" for name in order[1:])
-        where = " and ".join(table.measured_on(_rows(problem, direction), _place(problem)))
-        return Choice(
-            order[0],
-            f"auto: measured fastest on {where}, {rated[order[0]]:.0f} TFLOP/s{then}",
-            candidates,
-            direction,
-        )
-    order = list(preferred(problem))
-    name = next(name for name in order if name in able)  # math never refuses
+    """Choose the first backend of the order that can be loaded; `math` always can."""
     refusals = {c.backend: c.refusal for c in candidates}
-    passed_over = "".join(
-        f"; not {other}: it {refusals[other]}" for other in order[: order.index(name)]
-    )
-    return Choice(
-        name,
-        f"auto: the first of {', '.join(order)} that can do it{passed_over}",
-        candidates,
-        direction,
-    )
+    rated = {
+        c.backend: c.tflops
+        for c in candidates
+        if c.refusal is None and c.tflops is not None and c.backend not in NOT_FOR_AUTO
+    }
+    measured = sorted(rated, key=lambda name: -rated[name])
+    order = [*measured, *(name for name in preferred(problem) if name not in rated)]
+    for name in order:
+        refusals[name] = refusals[name] or unloadable(name)
+        if refusals[name] is None:
+            break
+    over = order[: order.index(name)]
+    if name in rated:
+        behind = measured[len(over) + 1 :]
+        then = "".join(f", {other} {rated[other]:.0f}" for other in behind)
+        where = " and ".join(table.measured_on(_rows(problem, direction), _place(problem)))
+        reason = f"measured fastest on {where}, {rated[name]:.0f} TFLOP/s{then}"
+    else:
+        reason = f"the first of {', '.join(order)} that can do it"
+    reason += "".join(f"; not {other}: it {refusals[other]}" for other in over)
+    shown = tuple(dataclasses.replace(c, refusal=refusals[c.backend]) for c in candidates)
+    return Choice(name, f"auto: {reason}", shown, direction)
+
+
+@lru_cache(maxsize=64)
+def unloadable(backend: str) -> str | None:
+    """Return why a backend's code cannot be loaded, or None; importing some takes seconds."""
+    try:
+        BACKENDS[backend].load()
+    except Exception as e:  # noqa: BLE001 - a broken installation may raise anything
+        message = str(e).partition("\n")[0]
+        return f"cannot be loaded: {type(e).__name__}" + (f": {message}" if message else "")
+    return None
 
 
 def _expected(p: Problem, direction: Direction) -> dict[str, float]:

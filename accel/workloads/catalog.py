@@ -116,7 +116,7 @@ class Workload(msgspec.Struct, frozen=True):
         ]
 
 
-BACKENDS = ("flash", "cudnn", "efficient", "math", "reference", "hopper", "triton", "fa4")
+BACKENDS = ("flash", "cudnn", "efficient", "math", "reference", "hopper", "triton", "fa4", "fa3")
 """The names of `accel.attention`'s backends, for forms; each may refuse a shape or a device."""
 
 TOKENS = 16384
@@ -253,7 +253,7 @@ WORKLOADS: tuple[Workload, ...] = (
             ),
             Param("direction", "Direction", "choice", "forward", "what is timed", _DIRECTIONS),
             _backends(
-                "auto,flash,cudnn,efficient,hopper,triton,fa4",
+                "auto,flash,cudnn,efficient,hopper,triton,fa4,fa3",
                 ("auto", *BACKENDS),
                 "auto,flash,math",
             ),
@@ -324,7 +324,7 @@ WORKLOADS: tuple[Workload, ...] = (
                 "both",
                 cpu=("1", "4", "128,512", "64"),
             ),
-            _backends("flash,cudnn,efficient,hopper,triton,fa4", BACKENDS, "flash,math"),
+            _backends("flash,cudnn,efficient,hopper,triton,fa4,fa3", BACKENDS, "flash,math"),
             _seconds("for each backend and shape", "0.5", "0.3"),
         ),
     ),

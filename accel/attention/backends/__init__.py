@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from accel.attention.backends.base import Backend, Direction, Gradients, Run
+from accel.attention.backends.fa3 import VllmFlashAttention3
 from accel.attention.backends.fa4 import FlashAttention4
 from accel.attention.backends.math import Math
 from accel.attention.backends.own import Hopper, Portable
@@ -16,6 +17,7 @@ _ALL: tuple[Backend, ...] = (
     Flash(),
     Cudnn(),
     FlashAttention4(),
+    VllmFlashAttention3(),
     Portable(),
     Efficient(),
     Math(),

@@ -13,6 +13,7 @@ from accel.attention.inputs import Inputs, loadable
 from accel.attention.problem import Problem, dtype_name
 
 Direction = Literal["forward", "backward"]
+Layout = Literal["bhsd", "bshd"]
 
 
 class Gradients(NamedTuple):
@@ -35,6 +36,11 @@ class Backend:
     """
 
     name: str
+    layout: Layout = "bhsd"
+    """The layout of q, k and v that costs the implementation least."""
+
+    def load(self) -> None:  # noqa: B027 - most backends need nothing beyond torch
+        """Import what the passes need, and raise what that raises if it is missing or broken."""
 
     def rules(self, p: Problem, direction: Direction) -> Iterator[str]:
         """Yield every reason why this pass of the problem cannot be computed."""

@@ -12,6 +12,7 @@ from importlib import util
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from accel.attention.backends.base import (
@@ -33,11 +34,17 @@ class FlashAttention4(Backend):
 
     name = "fa4"
 
+    layout = "bshd"
+
     def refusal(self, problem: Problem, direction: Direction) -> str | None:
         """Return why it cannot compute the pass, or None; the package is looked up last."""
         if (refusal := super().refusal(problem, direction)) is not None:
             return refusal
         return None if installed() else "is not installed (pip install --pre flash-attn-4)"
+
+    def load(self) -> None:
+        """Import the package and what it needs."""
+        _interface()
 
     def rules(self, p: Problem, direction: Direction) -> Iterator[str]:
         """Yield every reason against the pass."""
@@ -55,8 +62,12 @@ class FlashAttention4(Backend):
             yield "takes no softcap in the backward pass here"
 
     def forward(self, x: Inputs, problem: Problem) -> tuple[Tensor, Tensor]:
-        """Run the forward pass, with head sizes padded to a multiple of 8."""
-        q, k, v = (t.transpose(1, 2) for t in loadable_rows(x)[:3])
+        """Run the forward pass, with head sizes padded to a multiple of 8.
+
+        The kernel writes into the layout of q, so that the output need not be copied.
+        """
+        wide = loadable_rows(x)
+        q, k, v = (t.transpose(1, 2) for t in wide[:3])
         out, lse, *_ = _interface()._flash_attn_fwd(
             q,
             k,
@@ -65,6 +76,7 @@ class FlashAttention4(Backend):
             causal=problem.right == 0,
             softcap=problem.softcap or None,
             return_lse=True,
+            out=torch.empty_like(wide.q).transpose(1, 2),
         )
         return out.transpose(1, 2)[..., : problem.head_dim], lse
 
@@ -90,8 +102,7 @@ class FlashAttention4(Backend):
 
 @lru_cache(maxsize=1)
 def installed() -> bool:
-    """Return True if the package is installed; importing it takes seconds and happens at its
-    first use."""
+    """Return True if the package is there; importing it takes seconds, and `load` does that."""
     package = util.find_spec("flash_attn")
     # The search looks for a folder: to find a submodule, Python would import the package, which may
     # be an older and broken flash-attn.

@@ -32,6 +32,11 @@ class Hopper(Backend):
 
     name = "hopper"
 
+    def load(self) -> None:
+        """Import Triton and the kernels."""
+        import accel.attention.kernels.hopper.backward
+        import accel.attention.kernels.hopper.forward  # noqa: F401
+
     def rules(self, p: Problem, direction: Direction) -> Iterator[str]:
         """Yield every reason against the pass."""
         yield from on_cuda(p)
@@ -79,6 +84,11 @@ class Portable(Backend):
     """Kernels in Triton for compute capability 8.0 to 12.0, which also take masks and biases."""
 
     name = "triton"
+
+    def load(self) -> None:
+        """Import Triton and the kernels."""
+        import accel.attention.kernels.portable.backward
+        import accel.attention.kernels.portable.forward  # noqa: F401
 
     def rules(self, p: Problem, direction: Direction) -> Iterator[str]:
         """Yield every reason against the pass."""

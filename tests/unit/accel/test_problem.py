@@ -1,6 +1,7 @@
 """Problems are described and counted, and backends refuse what they cannot do; nothing runs on
 CUDA."""
 
+import importlib
 import math
 import sys
 
@@ -9,9 +10,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accel.attention import BACKENDS, Problem, choose, describe
-from accel.attention.backends.fa4 import installed
-from accel.attention.dispatch import preferred
+from accel.attention import BACKENDS, Problem, choose, describe, dispatch
+from accel.attention.backends import fa3, fa4
+from accel.attention.dispatch import preferred, unloadable
 
 
 def problem(**changes):
@@ -191,6 +192,8 @@ def test_flops_of_a_long_causal_square_are_the_usual_half_and_its_diagonal():
         ("cudnn", {"seq_k": 1}, "takes no single key"),
         ("cudnn", {"left": 5}, "masks causal sequences of one length only, not window"),
         ("fa4", {}, r"is not installed \(pip install --pre flash-attn-4\)"),
+        ("fa3", {}, r"is not installed \(it is part of the package vllm\)"),
+        ("fa3", {"capability": (10, 0)}, r"needs compute capability 9.0; this GPU has 10.0"),
         (
             "flash",
             {"capability": (7, 5)},
@@ -274,21 +277,75 @@ def test_a_backward_pass_that_must_repeat_itself_is_refused_by_those_that_cannot
         choose(problem(head_dim=160), "cudnn", "backward")
 
 
-def test_another_flash_attn_that_is_broken_breaks_nothing(tmp_path, monkeypatch):
-    (tmp_path / "flash_attn").mkdir()
-    (tmp_path / "flash_attn" / "__init__.py").write_text("raise ImportError('undefined symbol')")
+@pytest.fixture
+def packages(tmp_path, monkeypatch):
+    """A folder of packages, which are looked up and loaded anew."""
+
+    def forget():
+        for cached in (fa4.installed, fa4._interface, fa3.library, unloadable, choose):
+            cached.cache_clear()
+        for name in [n for n in sys.modules if n.partition(".")[0] in ("flash_attn", "vllm")]:
+            del sys.modules[name]
+
+    def add(path, text=""):
+        file = tmp_path / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+        importlib.invalidate_caches()
+        forget()
+
     monkeypatch.syspath_prepend(tmp_path)
-    try:
-        for there in (False, True):
-            installed.cache_clear()
-            assert installed() is there
-            assert BACKENDS["fa4"].refusal(problem(), "forward") == (
-                None if there else "is not installed (pip install --pre flash-attn-4)"
-            )
-            (tmp_path / "flash_attn" / "cute").mkdir(exist_ok=True)
-    finally:
-        installed.cache_clear()
+    forget()
+    yield add
+    forget()
+
+
+def test_another_flash_attn_that_is_broken_breaks_nothing(packages):
+    packages("flash_attn/__init__.py", "raise ImportError('undefined symbol')")
+    assert "not installed" in BACKENDS["fa4"].refusal(problem(), "forward")
+    packages("flash_attn/cute/__init__.py")
+    assert BACKENDS["fa4"].refusal(problem(), "forward") is None
     assert "flash_attn" not in sys.modules
+
+
+@pytest.fixture
+def half_an_fa4(packages):
+    """flash-attn-4 without the package that its interface imports."""
+    packages("flash_attn/cute/__init__.py")
+    packages("flash_attn/cute/interface.py", "import cutlass_that_nobody_installed")
+
+
+MISSING = "it cannot be loaded: ModuleNotFoundError: No module named 'cutlass_that_nobody_installed'"
+
+
+def test_a_backend_that_cannot_be_loaded_is_passed_over_and_explained(half_an_fa4, monkeypatch):
+    monkeypatch.setattr(dispatch, "_expected", lambda *_: {"fa4": 900.0, "cudnn": 500.0})
+    monkeypatch.setattr(dispatch.table, "measured_on", lambda *_: ["this GPU"])
+    choice = choose(problem())
+    assert choice.backend == "cudnn"
+    assert choice.reason == (
+        f"auto: measured fastest on this GPU, 500 TFLOP/s; not fa4: {MISSING}"
+    )
+    assert f"fa4        no: {MISSING}" in str(choice)
+    with pytest.raises(ValueError, match=f"^backend fa4 cannot do this: {MISSING}. These can: "):
+        choose(problem(), "fa4")
+
+
+def test_without_any_other_measurement_the_order_of_preference_goes_on(half_an_fa4, monkeypatch):
+    monkeypatch.setattr(dispatch, "_expected", lambda *_: {"fa4": 900.0})
+    choice = choose(problem())
+    assert choice.backend == "hopper"
+    assert choice.reason.endswith(f"not fa4: {MISSING}")
+
+
+def test_a_library_that_is_no_library_is_no_flash_attention_3(packages):
+    packages("vllm/__init__.py", "raise ImportError('not to be imported')")
+    packages("vllm/vllm_flash_attn/_vllm_fa3_C.abi3.so", "text")
+    assert BACKENDS["fa3"].refusal(problem(), "forward") is None
+    with pytest.raises(ValueError, match="backend fa3 cannot do this: it cannot be loaded: OSErr"):
+        choose(problem(), "fa3")
+    with pytest.raises(ValueError, match="has no backward pass"):
+        choose(problem(), "fa3", "backward")
 
 
 def test_an_explanation_names_the_candidates_the_fastest_first():

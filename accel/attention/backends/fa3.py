@@ -1,0 +1,109 @@
+"""Run FlashAttention-3 as the package vllm builds it, if it is installed.
+
+The build takes sequences end to end only, and has no backward pass. It is loaded without importing
+vllm itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+from importlib import util
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from accel.attention.backends.base import (
+    Backend,
+    Direction,
+    half_precision_on_ampere,
+    head_size_up_to,
+    loadable_rows,
+    no_bias,
+    on_cuda,
+    version,
+)
+from accel.attention.inputs import Inputs
+from accel.attention.problem import Problem
+
+_LIBRARY = Path("vllm_flash_attn") / "_vllm_fa3_C.abi3.so"
+_NAMED = ("out", "cu_seqlens_q", "cu_seqlens_k", "max_seqlen_q", "max_seqlen_k")
+_OPTIONS = ("softmax_scale", "is_causal", "window_size_left", "window_size_right", "softcap")
+
+
+class VllmFlashAttention3(Backend):
+    """FlashAttention-3, which works on [all tokens, heads, D] and aligns bottom-right."""
+
+    name = "fa3"
+    layout = "bshd"
+
+    def refusal(self, problem: Problem, direction: Direction) -> str | None:
+        """Return why it cannot compute the pass, or None; the package is looked up last."""
+        if (refusal := super().refusal(problem, direction)) is not None:
+            return refusal
+        return None if library() else "is not installed (it is part of the package vllm)"
+
+    def load(self) -> None:
+        """Load the library, and check that its operation takes what is passed here."""
+        path = library()
+        if path is None:
+            raise ImportError(f"no {_LIBRARY.name}")
+        torch.ops.load_library(path)
+        taken = {a.name for a in torch.ops._vllm_fa3_C.fwd.default._schema.arguments}
+        if missing := [name for name in (*_NAMED, *_OPTIONS) if name not in taken]:
+            raise ImportError(f"{path} has no argument {missing[0]}")
+
+    def rules(self, p: Problem, direction: Direction) -> Iterator[str]:
+        """Yield every reason against the pass."""
+        yield from on_cuda(p)
+        yield from half_precision_on_ampere(p)
+        if p.capability is not None and p.capability != (9, 0):
+            yield f"needs compute capability 9.0; this GPU has {version(p)}"
+        yield from head_size_up_to(256, p)
+        yield from no_bias(p)
+        if direction == "backward":
+            yield "has no backward pass"
+        if p.blind or (p.windowed and p.seq_q > p.seq_k):
+            yield "leaves queries that see no key to others here"
+
+    def forward(self, x: Inputs, problem: Problem) -> tuple[Tensor, Tensor]:
+        """Run the forward pass, with head sizes padded to a multiple of 8.
+
+        Nothing is copied if the tokens of q, k and v lie end to end, as they do in [B,S,H,D].
+        """
+        p, wide = problem, loadable_rows(x)
+        if x.ragged is None:
+            starts_q, starts_k = (_starts(p.batch, n, p.device) for n in (p.seq_q, p.seq_k))
+        else:
+            starts_q, starts_k = x.ragged.starts_q, x.ragged.starts_k
+        q, k, v = (t.transpose(1, 2).flatten(0, 1) for t in wide[:3])
+        none = None
+        out, lse, *_ = torch.ops._vllm_fa3_C.fwd(
+            q, k, v, none, none, none, torch.empty_like(q), starts_q, starts_k, none, none, none,
+            p.seq_q, p.seq_k, none, none, none, none, none, none, none, none, none, p.scale,
+            p.causal, -1 if p.left is None else p.left,
+            -1 if p.right is None or p.causal else p.right, p.softcap, True, none, 0, none, 0,
+            none, 1, 0, none,
+        )  # fmt: skip
+        sizes = wide.q.shape[0], wide.q.shape[2]
+        return (
+            out.unflatten(0, sizes).transpose(1, 2)[..., : p.head_dim],
+            lse.unflatten(1, sizes).transpose(0, 1),
+        )
+
+
+@lru_cache(maxsize=1)
+def library() -> str | None:
+    """Return the path of the library that vllm brings, or None."""
+    package = util.find_spec("vllm")
+    for place in (package and package.submodule_search_locations) or ():
+        if (Path(place) / _LIBRARY).is_file():
+            return str(Path(place) / _LIBRARY)
+    return None
+
+
+@lru_cache(maxsize=256)
+def _starts(sequences: int, length: int, device: torch.device) -> Tensor:
+    """Return where sequences of one length begin."""
+    return torch.arange(sequences + 1, dtype=torch.int32, device=device) * length
