@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Literal
 
@@ -119,6 +120,9 @@ class Cell(msgspec.Struct, frozen=True, omit_defaults=True):
     checks: tuple[Check, ...] = ()
     trials: Trials | None = None
     sensors: Sensors = NO_SENSORS
+    twin: float = 0.0
+    """The speed of the same contender, measured a second time in the same turns, over its own: the
+    distance from 1 is what order and noise alone do to a ratio. 0 if it took part once."""
 
     @property
     def passed(self) -> bool:
@@ -128,6 +132,18 @@ class Cell(msgspec.Struct, frozen=True, omit_defaults=True):
             and all(c.passed for c in self.checks)
             and not (self.trials and self.trials.failed)
         )
+
+
+def twins(cells: Iterable[Cell]) -> str:
+    """Return what the same contender measured twice says about the ratios of other contenders.
+
+    Empty if none took part twice.
+    """
+    found = [cell.twin for cell in cells if cell.twin]
+    if not found:
+        return ""
+    mean = math.exp(sum(map(math.log, found)) / len(found))
+    return f"the same kernel twice: {mean:.3f} ({min(found):.3f} to {max(found):.3f})"
 
 
 class Result(msgspec.Struct, frozen=True):

@@ -71,12 +71,11 @@ def choose(problem: Problem, backend: str = "auto", direction: Direction = "forw
     )
     if backend == "auto":
         return _automatic(problem, candidates, direction)
-    refusal = next(c.refusal for c in candidates if c.backend == backend) or unloadable(backend)
-    if refusal is not None:
+    if (why := refusal(problem, backend, direction)) is not None:
         able = [c.backend for c in candidates if c.refusal is None and c.backend != backend]
         what = "this" if direction == "forward" else "the backward pass of this"
         raise ValueError(
-            f"backend {backend} cannot do {what}: it {refusal}. These can: {', '.join(able)}"
+            f"backend {backend} cannot do {what}: it {why}. These can: {', '.join(able)}"
         )
     return Choice(backend, "named by the caller", candidates, direction)
 
@@ -101,9 +100,7 @@ def preferred(problem: Problem) -> tuple[str, ...]:
     return ("flash", "cudnn", "triton", "efficient", "fa4", "hopper", "math")
 
 
-def _automatic(
-    problem: Problem, candidates: tuple[Candidate, ...], direction: Direction
-) -> Choice:
+def _automatic(problem: Problem, candidates: tuple[Candidate, ...], direction: Direction) -> Choice:
     """Choose the first backend of the order that can be loaded; `math` always can."""
     refusals = {c.backend: c.refusal for c in candidates}
     rated = {
@@ -128,6 +125,11 @@ def _automatic(
     reason += "".join(f"; not {other}: it {refusals[other]}" for other in over)
     shown = tuple(dataclasses.replace(c, refusal=refusals[c.backend]) for c in candidates)
     return Choice(name, f"auto: {reason}", shown, direction)
+
+
+def refusal(problem: Problem, backend: str, direction: Direction) -> str | None:
+    """Return why a backend cannot compute the pass on this machine, or None if it can."""
+    return BACKENDS[backend].refusal(problem, direction) or unloadable(backend)
 
 
 @lru_cache(maxsize=64)

@@ -40,21 +40,7 @@ class Replay(Generic[_Result]):
             raise ValueError(f"a CUDA graph needs example inputs on one CUDA GPU; got {found}")
         self.inputs = tuple(example.detach().clone() for example in examples)
         """The buffers that the graph reads."""
-        self._graph = torch.cuda.CUDAGraph()
-        with torch.cuda.device(self.inputs[0].device), torch.no_grad():
-            aside = torch.cuda.Stream()  # type: ignore[no-untyped-call]
-            aside.wait_stream(torch.cuda.current_stream())
-            with torch.cuda.stream(aside):
-                for _ in range(_WARM_UP):
-                    fn(*self.inputs)
-            torch.cuda.current_stream().wait_stream(aside)
-            try:
-                with torch.cuda.graph(self._graph):
-                    self._result = fn(*self.inputs)
-            except RuntimeError as error:
-                raise RuntimeError(
-                    f"this function cannot be captured in a CUDA graph: {error}"
-                ) from error
+        self._graph, self._result = recorded(lambda: fn(*self.inputs), self.inputs[0].device)
 
     def __call__(self, *inputs: Tensor) -> _Result:
         """Replay on `inputs`.
@@ -78,6 +64,32 @@ class Replay(Generic[_Result]):
             buffer.copy_(given)
         self._graph.replay()
         return self._result
+
+
+def recorded(
+    fn: Callable[[], _Result], device: torch.device
+) -> tuple[torch.cuda.CUDAGraph, _Result]:
+    """Run `fn` three times on a side stream, then capture it; return the graph and its result.
+
+    Raises:
+        RuntimeError: if `fn` does something that a graph cannot record.
+    """
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.device(device), torch.no_grad():
+        aside = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+        aside.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(aside):
+            for _ in range(_WARM_UP):
+                fn()
+        torch.cuda.current_stream().wait_stream(aside)
+        try:
+            with torch.cuda.graph(graph):
+                result = fn()
+        except RuntimeError as error:
+            raise RuntimeError(
+                f"this function cannot be captured in a CUDA graph: {error}"
+            ) from error
+    return graph, result
 
 
 def _described(tensor: Tensor) -> str:

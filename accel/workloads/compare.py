@@ -44,7 +44,7 @@ def survey(
     names, seconds = values.several("backends"), values.number("seconds")
     posed = [(shape, direction) for direction in passes for shape in shapes(values.given)]
     limit(len(posed) * len(names))
-    each = len(names) * (seconds + (POWER_S if with_power else 0.0))
+    each = (len(names) + 1) * seconds + (len(names) * POWER_S if with_power else 0.0)
     progress.plan(each * len(posed))
     cells: list[Cell] = []
     loops: list[TimedLoop] = []

@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from itertools import cycle
 
 import torch
 from torch import Tensor
 
-from accel.attention import Choice, Problem, attention, choose
+from accel.attention import BACKENDS, Choice, Problem, attention, choose
+from accel.attention.backends.base import Layout
 from accel.attention.inputs import Inputs
-from accel.attention.passes import backward
+from accel.attention.passes import backward, prepared
 from accel.attention.problem import default_scale
 from accel.result import Direction
 from accel.runtime.capability import ComputeDevice
+from accel.runtime.graphs import recorded
 from accel.runtime.timing import copies_beyond_cache
 from accel.workloads.grid import Shape
 from accel.workloads.harness import require
 from accel.workloads.inputs import Tensors, fresh
 
 NAMED = "named by the user"
+
+
+Solved = tuple[Tensor, Tensor]
+"""out and lse."""
 
 
 @dataclass(frozen=True)
@@ -31,13 +39,29 @@ class Case:
     direction: Direction
     problem: Problem
     sets: tuple[Tensors, ...]
-    solved: tuple[tuple[Tensor, Tensor], ...]
-    """out and lse of each set, if the backward pass needs them."""
+    solved: tuple[Solved, ...]
+    """The results of each set's forward pass, if the backward pass needs them."""
+
+    def laid_out(self, layout: Layout) -> Case:
+        """Return the same problem with its tensors in a layout; they are copied once for all."""
+        if layout == "bhsd":
+            return self
+        if layout not in self._copies:
+            sets = tuple(Tensors(*map(rows_first, x)) for x in self.sets)
+            solved = tuple((rows_first(out), lse) for out, lse in self.solved)
+            self._copies[layout] = dataclasses.replace(self, sets=sets, solved=solved)
+        return self._copies[layout]
+
+    _copies: dict[Layout, Case] = field(default_factory=dict, init=False, repr=False, compare=False)
 
 
 @dataclass(frozen=True)
 class Contender:
-    """Pair a Case with a backend that can compute it."""
+    """Pair a Case with a backend that can compute it.
+
+    A named backend gets its tensors in its own layout and is called without `attention` around it;
+    `auto` is called as users call it.
+    """
 
     name: str
     """The requested name: `auto`, or a backend."""
@@ -56,27 +80,67 @@ class Contender:
 
     def call(self) -> Callable[[], object]:
         """Return a function that runs one pass, with the inputs in turn."""
-        if self.case.direction == "forward":
-            turns = cycle(self.case.sets)
-            return lambda: self._forward(next(turns))
-        both = cycle(zip(self.case.sets, self.case.solved, strict=True))
-        return lambda: self._backward(*next(both))
+        turns = cycle(self._passes())
+
+        def one() -> object:
+            return next(turns)()
+
+        return one
+
+    def several(self) -> tuple[Callable[[], object], int]:
+        """Return a function that runs several passes with different inputs, and their number.
+
+        On a GPU it replays a CUDA graph of one pass on each of the inputs, so that neither the
+        host's time nor the allocation of outputs counts. On a CPU it runs a single pass.
+
+        Raises:
+            RuntimeError: if the backend cannot be captured in a graph.
+        """
+        if self.case.problem.device.type != "cuda":
+            return self.call(), 1
+        passes = self._passes()
+
+        def run() -> None:
+            for one in passes:
+                one()
+
+        return recorded(run, self.case.problem.device)[0].replay, len(passes)
 
     def answers(self) -> dict[str, Tensor]:
         """Return the answers for the first inputs by their names."""
-        x = self.case.sets[0]
-        if self.case.direction == "forward":
-            out, lse = attention(
-                x.q, x.k, x.v, causal=self.case.shape.causal, backend=self.backend, return_lse=True
-            )
-            return {"out": out, "lse": lse}
-        return dict(zip(("dq", "dk", "dv"), self._backward(x, self.case.solved[0]), strict=True))
+        names = ("out", "lse") if self.case.direction == "forward" else ("dq", "dk", "dv")
+        return dict(zip(names, self._passes()[0](), strict=True))
 
-    def _forward(self, x: Tensors) -> Tensor:
-        return attention(x.q, x.k, x.v, causal=self.case.shape.causal, backend=self.name)
+    def _passes(self) -> list[Callable[[], tuple[Tensor, ...]]]:
+        """Return a function for each of the inputs that runs the pass on it."""
+        auto, causal = self.name == "auto", self.case.shape.causal
+        case = self.case.laid_out("bhsd" if auto else BACKENDS[self.backend].layout)
+        problem = case.problem
+        if case.direction == "backward":
+            return [
+                partial(_backward, x, solved, problem, self.backend)
+                for x, solved in zip(case.sets, case.solved, strict=True)
+            ]
+        if auto:
+            return [partial(_forward, x, causal) for x in case.sets]
+        inputs = [Inputs(x.q, x.k, x.v) for x in case.sets]
+        if (run := prepared(inputs[0], problem, self.backend)) is not None:
+            return [partial(run, x.q, x.k, x.v) for x in inputs]
+        return [partial(BACKENDS[self.backend].forward, x, problem) for x in inputs]
 
-    def _backward(self, x: Tensors, solved: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
-        return backward(x.dout, Inputs(x.q, x.k, x.v), *solved, self.case.problem, self.backend)[:3]
+
+def _forward(x: Tensors, causal: bool) -> tuple[Tensor, Tensor]:
+    return attention(x.q, x.k, x.v, causal=causal, return_lse=True)
+
+
+def _backward(x: Tensors, solved: Solved, problem: Problem, backend: str) -> tuple[Tensor, ...]:
+    grads = backward(x.dout, Inputs(x.q, x.k, x.v), *solved, problem, backend)
+    return grads.q, grads.k, grads.v
+
+
+def rows_first(x: Tensor) -> Tensor:
+    """Return a copy of [B,H,S,D] that lies in memory as [B,S,H,D]."""
+    return x.transpose(1, 2).contiguous().transpose(1, 2)
 
 
 def problem_of(shape: Shape, direction: Direction, device: ComputeDevice) -> Problem:

@@ -1,4 +1,8 @@
-"""Check backends on one problem, then time them in turns."""
+"""Check backends on one problem, then time them in turns.
+
+The first contender takes part twice, as two that are captured separately: the ratio of the two is
+what order and noise make of 1, and stands beside the ratios to others.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +11,11 @@ from collections.abc import Callable, Sequence
 import msgspec
 import torch
 
-from accel.attention import BACKENDS
+from accel.attention.dispatch import refusal
 from accel.result import Cell, Check, Direction, Sensors
 from accel.runtime import power
 from accel.runtime.capability import ComputeDevice
-from accel.runtime.timing import Measurement, measure, measure_in_turn
+from accel.runtime.timing import Measurement, measure, measure_in_turn, timing_of
 from accel.workloads.check import Oracle, nearest
 from accel.workloads.contender import Case, enter, pose
 from accel.workloads.grid import Shape
@@ -47,23 +51,32 @@ def contest(
         return [msgspec.structs.replace(cell, note=str(e)) for cell in empty.values()], []
     oracle = Oracle(case.sets[0], shape, direction)
     cells = {name: _checked(cell, case, oracle, device) for name, cell in empty.items()}
-    ready = {
-        name: enter(name, case, device).call()
-        for name, cell in cells.items()
-        if cell.backend and cell.passed
-    }
+    ready: dict[str, Callable[[], object]] = {}
+    sets = 1
+    for name, cell in cells.items():
+        if cell.backend and cell.passed:
+            try:
+                ready[name], sets = enter(name, case, device).several()
+            except RuntimeError as e:
+                cells[name] = _failed(cell, e)
     if not ready:
         return list(cells.values()), []
-    meter = _LoopMeter(report, shape.flops(direction))
-    loops, sensors = _timed(list(ready.values()), device, seconds, meter.add)
+    first = next(iter(ready))
+    again, _ = enter(first, case, device).several()
+    meter = _LoopMeter(report, sets * shape.flops(direction))
+    loops, sensors = _timed([*ready.values(), again], device, seconds, meter.add)
     meter.next_loop()
     stretch = TimedLoop(loops[0].started, loops[0].ended, meter.elapsed, meter.calls * meter.flops)
-    for name, loop, sensed in zip(ready, loops, sensors, strict=True):
+    timings = [timing_of([ms / sets for ms in loop.samples_ms]) for loop in loops]
+    for name, timing, sensed in zip(ready, timings, sensors, strict=False):
         found = _alone(ready[name], device, meter, sensed) if with_power else sensed
-        tflops = rate(meter.flops, loop.timing.median / 1e3) / 1e12
+        tflops = rate(shape.flops(direction), timing.median / 1e3) / 1e12
         cells[name] = msgspec.structs.replace(
-            cells[name], timing=loop.timing, tflops=tflops, sensors=found
+            cells[name], timing=timing, tflops=tflops, sensors=found
         )
+    cells[first] = msgspec.structs.replace(
+        cells[first], twin=rate(timings[0].median, timings[-1].median)
+    )
     return list(cells.values()), [stretch]
 
 
@@ -90,15 +103,12 @@ def _checked(cell: Cell, case: Case, oracle: Oracle, device: ComputeDevice) -> C
 
     A refused problem leaves a note; an error after acceptance makes the cell fail.
     """
-    refusal = (
-        None
-        if cell.contender == "auto"
-        else BACKENDS[cell.contender].refusal(case.problem, case.direction)
-    )
-    if refusal is not None:
-        return msgspec.structs.replace(cell, note=f"cannot do this: it {refusal}")
+    name = cell.contender
+    why = None if name == "auto" else refusal(case.problem, name, case.direction)
+    if why is not None:
+        return msgspec.structs.replace(cell, note=f"cannot do this: it {why}")
     try:
-        contender = enter(cell.contender, case, device)
+        contender = enter(name, case, device)
     except OutOfMemory as e:
         return msgspec.structs.replace(cell, note=str(e))
     ran = msgspec.structs.replace(cell, backend=contender.backend, note=contender.reason)
@@ -110,10 +120,14 @@ def _checked(cell: Cell, case: Case, oracle: Oracle, device: ComputeDevice) -> C
     except torch.OutOfMemoryError:
         return msgspec.structs.replace(cell, note="ran out of memory")
     except Exception as e:  # noqa: BLE001 - an error of one backend must not end the others
-        message = str(e).partition("\n")[0] or type(e).__name__
-        return msgspec.structs.replace(
-            ran, note=f"failed: {message}", checks=(Check("raised an error", 1.0, 0.0),)
-        )
+        return _failed(ran, e)
+
+
+def _failed(cell: Cell, error: Exception) -> Cell:
+    message = str(error).partition("\n")[0] or type(error).__name__
+    return msgspec.structs.replace(
+        cell, note=f"failed: {message}", checks=(Check("raised an error", 1.0, 0.0),)
+    )
 
 
 def _timed(

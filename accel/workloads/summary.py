@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from accel.result import Cell, Result
+from accel.result import Cell, Result, twins
 
 
 def lines(result: Result) -> list[str]:
@@ -53,7 +53,7 @@ def table(cells: tuple[Cell, ...]) -> list[str]:
         )
         found.append(" ".join([f"{label:<34}", *figures]))
     notes = dict.fromkeys(f"{c.contender}: {c.note}" for c in cells if not c.tflops and c.note)
-    return [*found, *notes]
+    return [*found, *filter(None, [twins(cells)]), *notes]
 
 
 def trials(cells: tuple[Cell, ...]) -> list[str]:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from accel.result import Cell
+from accel.result import Cell, twins
 from app.workloads import cells as c
 
 AUTO = "auto"
@@ -93,7 +93,8 @@ def _summary(cells: Sequence[Cell]) -> str:
     worst, cell = min(found, key=lambda pair: pair[0])
     behind = sum(r < TARGET for r, _ in found)
     where = f"{c.row_label((cell.head_dim, cell.causal))}, {cell.seq}, {cell.direction}"
-    return (
+    against = (
         f"auto against the best single backend, {len(found)} shapes: geometric mean {mean:.3f}, "
         f"{behind} below {TARGET}, lowest {worst:.3f} ({where})"
     )
+    return "; ".join(filter(None, [against, twins(cells)]))

@@ -94,7 +94,8 @@ def _attention(values: Mapping[str, str]) -> str:
         text = f"{cells} shapes{' and directions' if len(ways) > 1 else ''}, up to {text}"
     if _WITH_SCORES & set(contenders):
         text += f" · {memory(largest.scores)} of scores"
-    seconds = float(values.get("seconds", 0)) * cells * len(contenders)
+    timed = len(contenders) + ("backends" in values)  # the first of several is timed twice
+    seconds = float(values.get("seconds", 0)) * cells * timed
     if cells * len(contenders) > 1 and seconds:
         text += f" · at most {duration(seconds)} of timing"
     return text

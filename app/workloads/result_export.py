@@ -92,6 +92,7 @@ def _cell(cell: Cell) -> dict[str, object]:
             for name in ("median", "p5", "p95", "p99")
         },
         "calls": t.count,
+        "same_twice": cell.twin or None,
         "flop": cell.flops,
         "bytes": cell.moved,
         "joules_per_tflop": s.joules_per_tflop,

@@ -39,7 +39,7 @@ class Backend:
     layout: Layout = "bhsd"
     """The layout of q, k and v that costs the implementation least."""
 
-    def load(self) -> None:  # noqa: B027 - most backends need nothing beyond torch
+    def load(self) -> None:
         """Import what the passes need, and raise what that raises if it is missing or broken."""
 
     def rules(self, p: Problem, direction: Direction) -> Iterator[str]:

@@ -49,7 +49,7 @@ class VllmFlashAttention3(Backend):
         path = library()
         if path is None:
             raise ImportError(f"no {_LIBRARY.name}")
-        torch.ops.load_library(path)
+        torch.ops.load_library(path)  # type: ignore[no-untyped-call]
         taken = {a.name for a in torch.ops._vllm_fa3_C.fwd.default._schema.arguments}
         if missing := [name for name in (*_NAMED, *_OPTIONS) if name not in taken]:
             raise ImportError(f"{path} has no argument {missing[0]}")

@@ -315,7 +315,9 @@ def half_an_fa4(packages):
     packages("flash_attn/cute/interface.py", "import cutlass_that_nobody_installed")
 
 
-MISSING = "it cannot be loaded: ModuleNotFoundError: No module named 'cutlass_that_nobody_installed'"
+MISSING = (
+    "it cannot be loaded: ModuleNotFoundError: No module named 'cutlass_that_nobody_installed'"
+)
 
 
 def test_a_backend_that_cannot_be_loaded_is_passed_over_and_explained(half_an_fa4, monkeypatch):
@@ -323,9 +325,7 @@ def test_a_backend_that_cannot_be_loaded_is_passed_over_and_explained(half_an_fa
     monkeypatch.setattr(dispatch.table, "measured_on", lambda *_: ["this GPU"])
     choice = choose(problem())
     assert choice.backend == "cudnn"
-    assert choice.reason == (
-        f"auto: measured fastest on this GPU, 500 TFLOP/s; not fa4: {MISSING}"
-    )
+    assert choice.reason == (f"auto: measured fastest on this GPU, 500 TFLOP/s; not fa4: {MISSING}")
     assert f"fa4        no: {MISSING}" in str(choice)
     with pytest.raises(ValueError, match=f"^backend fa4 cannot do this: {MISSING}. These can: "):
         choose(problem(), "fa4")

@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from accel import result as results
 from accel.attention import BACKENDS, table
 from accel.attention.backends import Backend
-from accel.result import BROKEN, Cell, Check, Result, Timing
+from accel.result import BROKEN, Cell, Check, Result, Timing, twins
 from accel.runtime import power
 from accel.runtime.capability import current
 from accel.workloads import attention as attention_workload
-from accel.workloads import catalog, compare, contender, tune, validate
+from accel.workloads import catalog, compare, contender, summary, tune, validate
 from accel.workloads.grid import MOST_CELLS, TOKENS, Shape, directions, shapes
 from accel.workloads.harness import serve
 from accel.workloads.inputs import fresh
@@ -160,6 +160,39 @@ def test_contenders_take_turns(monkeypatch):
     assert sum(counted) == len(calls) - tried - len(during)  # the first of a slice is not counted
     assert all(loop.wall_s >= 0.1 for loop in loops)
     assert loops[0].timing.median < loops[2].timing.median
+
+
+def test_the_first_contender_is_timed_twice_and_the_ratio_is_told(run):
+    r = run("compare", *SMALL, "--backends=math,flash", "--seconds=0.1", "--direction=forward")
+    found = {c.contender: [x.twin for x in r.cells if x.contender == c.contender] for c in r.cells}
+    assert all(twin > 0 for twin in found["math"]) and set(found["flash"]) == {0.0}
+    assert twins(r.cells) in summary.lines(r) and twins(r.cells).startswith("the same kernel twice")
+
+
+@pytest.mark.parametrize("direction", ["forward", "backward"])
+def test_a_named_backend_gets_its_own_layout_and_auto_that_of_users(direction, monkeypatch):
+    strides = {}
+
+    class Watched(type(BACKENDS["math"])):
+        layout = "bshd"
+
+        def forward(self, x, problem):
+            strides["forward"] = x.q.stride(), x.v.stride()
+            return super().forward(x, problem)
+
+        def backward(self, dout, x, out, lse, problem):
+            strides["backward"] = x.q.stride(), dout.stride()
+            return super().backward(dout, x, out, lse, problem)
+
+    monkeypatch.setitem(BACKENDS, "math", Watched())
+    shape = Shape(2, 3, 3, 16, 8, True, "float32")
+    case = contender.pose(shape, direction, current(), seed=1)
+    named, auto = (contender.enter(name, case, current()) for name in ("math", "auto"))
+    got, expected = named.answers(), auto.answers()
+    assert strides[direction] == ((16 * 3 * 8, 8, 3 * 8, 1),) * 2
+    assert case.laid_out("bshd") is case.laid_out("bshd")
+    for name in got:
+        assert torch.allclose(got[name], expected[name], atol=1e-5)
 
 
 def test_slow_contenders_have_no_more_than_a_turn_in_each_round():

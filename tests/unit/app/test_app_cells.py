@@ -126,6 +126,10 @@ def test_auto_is_compared_with_the_best_single_backend():
         f"72 shapes: geometric mean {math.exp(sum(map(math.log, found)) / 72):.3f}" in made.summary
     )
     assert f"lowest {min(found):.3f}" in made.summary
+    assert "twice" not in made.summary
+    doubled = [replace(x, twin=1.01 if x.seq == 512 else 0.99) for x in GRID.cells]
+    twice = "; the same kernel twice: 0.993 (0.990 to 1.010)"
+    assert compare(doubled, (128, True), "forward").summary == made.summary + twice
     without = compare([x for x in GRID.cells if x.contender != "auto"], (128, True), "forward")
     assert without.summary == "" and {g.ratio for g in without.groups} == {None}
 
@@ -253,7 +257,7 @@ def test_the_form_estimates_the_whole_grid():
     form = WorkloadForm(find("compare"), "nvidia")
     assert (
         form.estimate()
-        == "24 shapes, up to 2.20 TFLOP a call · 256 MiB of tensors · at most 2 min 48 s of timing"
+        == "24 shapes, up to 2.20 TFLOP a call · 256 MiB of tensors · at most 3 min 36 s of timing"
     )
     form.set("direction", "both")
     assert form.estimate().startswith("48 shapes and directions, up to 5.50 TFLOP a call")
