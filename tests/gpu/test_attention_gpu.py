@@ -30,7 +30,7 @@ pytestmark = pytest.mark.filterwarnings(
 
 CUDA = torch.device("cuda")
 OURS = ("hopper", "triton")
-FUSED = (*OURS, "flash", "cudnn", "fa4", "efficient")
+FUSED = (*OURS, "flash", "cudnn", "fa4", "fa3", "efficient")
 HALF = (torch.float16, torch.bfloat16)
 SHAPES = {
     "plain": ((2, 4, 128, 64), (2, 4, 128, 64)),
@@ -362,6 +362,7 @@ MARKS = {
     "flash": "flash_fwd",
     "cudnn": "cudnn",
     "fa4": "cutlass",
+    "fa3": "FlashAttnFwdSm90",
     "efficient": "fmha_cutlass",
 }
 

@@ -1,0 +1,480 @@
+"""Judge `auto` on the second grid: shapes of published models that no table contains.
+
+    python -m tests.benchmarks.attention_models [--seconds 0.15] [--only TEXT] [--out DIR]
+    python -m tests.benchmarks.attention_models --warm 3/12     # compiles a share, in parallel
+
+Every contender is checked against float64 on fresh inputs, then all are timed in turn as CUDA
+graphs, so that only kernels count: peers in their own layout, with outputs that lie where the graph
+allocated them. `auto` gets [B,H,S,D] and takes part twice; the ratio of the two is in the column
+same_twice. Peers are torch's kernels, flash-attn-4, FlashAttention-3 and FlexAttention. A peer that
+fails or is wrong stays in the file and out of the ratio.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from importlib import metadata
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from accel.attention import BACKENDS, Problem, Ragged, attention, choose, describe
+from accel.attention.dispatch import refusal
+from accel.attention.inputs import Inputs, arrange
+from accel.attention.passes import backward, prepared
+from accel.attention.reference import reference
+from accel.result import Direction
+from accel.runtime import power
+from accel.runtime.graphs import recorded
+from accel.runtime.timing import copies_beyond_cache, measure_in_turn, timing_of
+from accel.workloads.contender import rows_first
+from tests.benchmarks.attention_peers import PeerCall, peers
+from tests.benchmarks.attention_shapes import SHAPES, ModelShape
+from tests.benchmarks.rows import RESULTS, context, write
+
+PEER_BACKENDS = ("flash", "cudnn", "fa4", "fa3", "efficient")
+PACKAGES = ("torch", "triton", "flash-attn-4", "nvidia-cutlass-dsl", "vllm")
+CUDA = torch.device("cuda", 0)
+ATOL = 1e-5
+Call = Callable[[], tuple[Tensor, ...]]
+
+
+@dataclass(frozen=True)
+class Draw:
+    """Hold one set of tensors of a shape; those of a ragged batch are [T,H,D]."""
+
+    q: Tensor
+    k: Tensor
+    v: Tensor
+    dout: Tensor
+    bias: Tensor | None
+    ragged: Ragged | None
+
+    def inputs(self, layout: str) -> Inputs:
+        """Return the tensors as backends take them, in a layout."""
+        x = arrange(self.q, self.k, self.v, self.bias, self.ragged, "bhsd")
+        if layout == "bhsd" or self.ragged is not None:
+            return x
+        return x._replace(q=rows_first(x.q), k=rows_first(x.k), v=rows_first(x.v))
+
+    def upstream(self, layout: str) -> Tensor:
+        """Return the gradient of the output [B,H,S,D] in a layout."""
+        if self.ragged is not None:
+            return self.dout.transpose(0, 1).unsqueeze(0)
+        return self.dout if layout == "bhsd" else rows_first(self.dout)
+
+
+def draws(shape: ModelShape) -> list[Draw]:
+    """Return random tensors that together exceed the cache several times."""
+    held = 2 * shape.head_dim * 2 * shape.batch
+    held *= shape.seq_q * shape.heads + shape.seq_k * shape.kv_heads
+    bias = _bias(shape)
+
+    def normal(heads: int, length: int) -> Tensor:
+        size = (shape.batch, heads, length, shape.head_dim)
+        if shape.lengths:
+            size = (sum(shape.lengths), heads, shape.head_dim)
+        return torch.randn(size, device=CUDA, dtype=torch.bfloat16)
+
+    ragged = Ragged.of(shape.lengths, device=CUDA) if shape.lengths else None
+    return [
+        Draw(
+            normal(shape.heads, shape.seq_q),
+            normal(shape.kv_heads, shape.seq_k),
+            normal(shape.kv_heads, shape.seq_k),
+            normal(shape.heads, shape.seq_q),
+            bias,
+            ragged,
+        )
+        for _ in range(copies_beyond_cache(held, CUDA))
+    ]
+
+
+def _bias(shape: ModelShape) -> Tensor | None:
+    if shape.mask == "none":
+        return None
+    if shape.mask == "padding":
+        ends = torch.randint(shape.seq_k // 2, shape.seq_k + 1, (shape.batch, 1, 1, 1), device=CUDA)
+        return torch.arange(shape.seq_k, device=CUDA) < ends
+    size = (1, shape.heads, shape.seq_q, shape.seq_k)
+    if shape.mask == "learned":
+        return torch.randn(size, device=CUDA, dtype=torch.bfloat16)
+    slopes = 2.0 ** (-8.0 * torch.arange(1, shape.heads + 1, device=CUDA) / shape.heads)
+    at = torch.arange(shape.seq_k, device=CUDA)
+    return (slopes[:, None, None] * (at - at[:, None]).clamp(max=0))[None].to(torch.bfloat16)
+
+
+class Runner:
+    """Prepare every contender of a shape in one direction."""
+
+    def __init__(self, shape: ModelShape, direction: Direction) -> None:
+        self.shape, self.direction = shape, direction
+        self.sets = draws(shape)
+        first = self.sets[0]
+        learned = shape.mask == "learned" and direction == "backward"
+        if first.bias is not None and learned:
+            first.bias.requires_grad_()
+        self.rules = {
+            "causal": shape.causal,
+            "window": (shape.left, None),
+            "softcap": shape.softcap,
+        }
+        with torch.set_grad_enabled(direction == "backward"):
+            self.problem = describe(
+                first.q, first.k, first.v, bias=first.bias, seqlens=first.ragged, **self.rules
+            )
+        self.chosen = choose(self.problem, "auto", direction)
+        self._solved = [
+            attention(x.q, x.k, x.v, bias=_plain(x.bias), seqlens=x.ragged, return_lse=True,
+                      **self.rules)
+            for x in (self.sets if direction == "backward" else ())
+        ]  # fmt: skip
+
+    def contenders(self) -> Iterator[tuple[str, Callable[[], list[Call]]]]:
+        """Yield each contender with a function that returns its call for each set."""
+        yield "auto", self._auto
+        for name in PEER_BACKENDS:
+            if refusal(self.problem, name, self.direction) is None:
+                yield name, partial(self._backend, name, BACKENDS[name].layout)
+        for name, peer in peers(self.shape, self._plain_inputs(self.sets[0], "bhsd")):
+            yield name, partial(self._peer, peer, "bshd" if name == "fa4 func" else "bhsd")
+
+    def _auto(self) -> list[Call]:
+        if self.direction == "backward":
+            return self._backend(self.chosen.backend, "bhsd")
+        return [
+            partial(_user_call, x, _plain(x.bias), self.rules, self.shape.lengths)
+            for x in self.sets
+        ]
+
+    def _backend(self, name: str, layout: str) -> list[Call]:
+        inputs = [self._plain_inputs(x, layout) for x in self.sets]
+        if self.direction == "backward":
+            return [
+                partial(_gradients, x.upstream(layout), given, self._out(i, layout),
+                        self._lse(i), self.problem, name)
+                for i, (x, given) in enumerate(zip(self.sets, inputs, strict=True))
+            ]  # fmt: skip
+        run = None
+        if inputs[0].bias is None and inputs[0].ragged is None:
+            run = prepared(inputs[0], self.problem, name)
+        if run is not None:
+            return [partial(run, x.q, x.k, x.v) for x in inputs]
+        return [partial(BACKENDS[name].forward, x, self.problem) for x in inputs]
+
+    def _peer(self, peer: PeerCall, layout: str) -> list[Call]:
+        calls: list[Call] = []
+        for x in self.sets:
+            given = self._plain_inputs(x, layout)
+            if self.shape.lengths and layout == "bhsd":
+                given = given._replace(**{n: getattr(given, n).contiguous() for n in "qkv"})
+            leaves = [t.detach().clone(memory_format=torch.preserve_format) for t in given[:3]]
+            if given.bias is not None:
+                leaves.append(given.bias.detach().clone())
+            if self.direction == "forward":
+                calls.append(partial(_tuple, peer, leaves))
+            else:
+                learned = self.shape.mask == "learned"
+                wanted = leaves if learned else leaves[:3]
+                for leaf in wanted:
+                    leaf.requires_grad_()
+                with torch.enable_grad():
+                    out = peer(*leaves)
+                up = x.upstream(layout)
+                calls.append(partial(torch.autograd.grad, out, wanted, up, retain_graph=True))
+        return calls
+
+    def _plain_inputs(self, x: Draw, layout: str) -> Inputs:
+        return x.inputs(layout)._replace(bias=_plain(x.inputs("bhsd").bias, self.direction))
+
+    def _out(self, i: int, layout: str) -> Tensor:
+        out = self._solved[i][0]
+        if self.shape.lengths:
+            return out.transpose(0, 1).unsqueeze(0)
+        return out if layout == "bhsd" else rows_first(out)
+
+    def _lse(self, i: int) -> Tensor:
+        lse = self._solved[i][1]
+        return lse.unsqueeze(0) if self.shape.lengths else lse
+
+
+def _plain(bias: Tensor | None, direction: str = "forward") -> Tensor | None:
+    return bias if bias is None or direction == "backward" else bias.detach()
+
+
+def _user_call(
+    x: Draw, bias: Tensor | None, rules: dict[str, object], lengths: tuple[int, ...]
+) -> tuple[Tensor, ...]:
+    out = attention(x.q, x.k, x.v, bias=bias, seqlens=x.ragged, **rules)  # type: ignore[call-overload]
+    return (out.transpose(0, 1).unsqueeze(0) if lengths else out,)
+
+
+def _tuple(peer: PeerCall, leaves: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    return (peer(*leaves),)
+
+
+def _gradients(
+    dout: Tensor, x: Inputs, out: Tensor, lse: Tensor, problem: Problem, name: str
+) -> tuple[Tensor, ...]:
+    return backward(dout, x, out, lse, problem, name)[:3]
+
+
+def truth(shape: ModelShape, direction: Direction, x: Draw) -> Iterator[tuple[int, tuple, tuple]]:
+    """Yield the place of a sample, its exact and its plain answers.
+
+    A sample is one group of heads of one sequence: the first and the last one forward, the last one
+    backward.
+    """
+    group = shape.heads // shape.kv_heads
+    given, dout = x.inputs("bhsd"), x.upstream("bhsd")
+    spots = [(0, 0), (shape.batch - 1, shape.kv_heads - 1)]
+    for b, g in spots if direction == "forward" else spots[1:]:
+        heads = slice(g * group, (g + 1) * group)
+        rows: slice = slice(None)
+        at = b
+        if shape.lengths:
+            start = sum(shape.lengths[:b])
+            rows, at = slice(start, start + shape.lengths[b]), 0
+        q, d = given.q[at : at + 1, heads, rows], dout[at : at + 1, heads, rows]
+        k, v = (t[at : at + 1, g : g + 1, rows] for t in (given.k, given.v))
+        bias = given.bias
+        if bias is not None:
+            bias = bias.detach()[min(at, bias.shape[0] - 1) :][:1]
+            bias = bias if bias.shape[1] == 1 else bias[:, heads]
+        answers = [
+            _reference(shape, direction, q, k, v, d, bias, dtype)
+            for dtype in (torch.float64, torch.bfloat16)
+        ]
+        where = ((at, heads, rows), (at, slice(g, g + 1), rows))
+        yield where, *answers  # type: ignore[misc]
+
+
+def _reference(
+    shape: ModelShape,
+    direction: Direction,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    dout: Tensor,
+    bias: Tensor | None,
+    dtype: torch.dtype,
+) -> tuple[Tensor, ...]:
+    leaves = [t.detach().to(dtype).requires_grad_(direction == "backward") for t in (q, k, v)]
+    if bias is not None and bias.dtype != torch.bool:
+        bias = bias.to(dtype)
+    with torch.set_grad_enabled(direction == "backward"):
+        out = reference(
+            *leaves, causal=shape.causal, window=(shape.left, None), softcap=shape.softcap,
+            scale=shape.head_dim**-0.5, bias=bias, dtype=dtype,
+        )  # fmt: skip
+    if direction == "forward":
+        return (out,)
+    return torch.autograd.grad(out, leaves, dout.to(dtype))
+
+
+def errors(runner: Runner, call: Call, known: Sequence[tuple]) -> tuple[float, float]:
+    """Return the largest relative error of a contender's answers as a share of its bound, and the
+    error itself."""
+    got = call()
+    worst = (0.0, 0.0)
+    for where, exact, plain in known:
+        for i, (true, simple) in enumerate(zip(exact, plain, strict=True)):
+            at, heads, rows = where[min(i, 1)]
+            answer = got[i][at, heads, rows].double()
+            size = float(true.double().norm())
+            error = float((answer - true[0]).norm()) / size
+            bound = 2 * float((simple.double() - true).norm()) / size + ATOL
+            error = error if math.isfinite(error) else 1e30
+            worst = max(worst, (error / bound, error))
+    return worst
+
+
+def captured(calls: Sequence[Call], autograd: bool) -> Callable[[], object]:
+    """Return a function that replays all calls as one CUDA graph.
+
+    Autograd runs a backward pass on the stream of its forward pass: the caller makes that the
+    current stream, and it is the one captured.
+    """
+
+    def run() -> None:
+        for call in calls:
+            call()
+
+    if not autograd:
+        return recorded(run, CUDA)[0].replay
+    graph, stream = torch.cuda.CUDAGraph(), torch.cuda.current_stream()
+    run()
+    torch.cuda.synchronize()
+    with torch.cuda.graph(graph, stream=stream):
+        run()
+    return graph.replay
+
+
+def ready(runner: Runner, known: Sequence[tuple]) -> Iterator[dict[str, object]]:
+    """Yield a row for each contender, with its replay under `call` if it is right."""
+    for name, make in runner.contenders():
+        autograd = runner.direction == "backward" and name not in ("auto", *PEER_BACKENDS)
+        row: dict[str, object] = {"contender": name, "error": "", "of_bound": "", "note": ""}
+        stream = torch.cuda.Stream() if autograd else torch.cuda.current_stream()
+        stream.wait_stream(torch.cuda.current_stream())
+        try:
+            with torch.cuda.stream(stream):
+                calls = make()
+                share, error = errors(runner, calls[0], known)
+                row |= {"error": f"{error:.3g}", "of_bound": f"{share:.3g}"}
+                if share > 1:
+                    row["note"] = "wrong"
+                else:
+                    row["call"] = captured(calls, autograd)
+        except Exception as e:  # noqa: BLE001 - a peer that fails must not end the others
+            row["note"] = f"failed: {type(e).__name__}: {str(e).partition(chr(10))[0]}"[:200]
+        torch.cuda.synchronize()
+        yield row
+
+
+def measured(
+    shape: ModelShape, direction: Direction, seconds: float
+) -> tuple[list[dict[str, object]], str]:
+    """Return the rows of one shape in one direction, and a line that sums them up."""
+    runner = Runner(shape, direction)
+    known = list(truth(shape, direction, runner.sets[0]))
+    rows = list(ready(runner, known))
+    timed = [row for row in rows if "call" in row]
+    calls = [row.pop("call") for row in timed]
+    if timed and timed[0]["contender"] == "auto":
+        calls.append(captured(runner._auto(), autograd=False))
+    readings: list[list[power.SensorReading]] = [[] for _ in calls]
+    loops = measure_in_turn(
+        calls, seconds, CUDA, lambda *_: None, lambda i: readings[i].append(power.read(CUDA))
+    )  # type: ignore[arg-type]
+    flops = shape.flops * (2.5 if direction == "backward" else 1.0)
+    medians: dict[str, float] = {}
+    for row, loop, sensed in zip(timed, loops, readings, strict=False):
+        t = timing_of([1e3 * ms / len(runner.sets) for ms in loop.samples_ms])
+        medians[str(row["contender"])] = t.median
+        clock = power.in_turn(sensed, CUDA)
+        row |= {
+            "us": f"{t.median:.5g}", "p5": f"{t.p5:.5g}", "p95": f"{t.p95:.5g}", "count": t.count,
+            "tflops": f"{flops / t.median / 1e6:.5g}", "sm_mhz": f"{clock.sm_mhz or 0:.0f}",
+            "celsius": f"{clock.celsius or 0:.0f}",
+        }  # fmt: skip
+    best = min((n for n in medians if n != "auto"), key=medians.__getitem__, default="")
+    ratio = medians[best] / medians["auto"] if best and "auto" in medians else 0.0
+    twin = 0.0
+    if len(loops) > len(timed):
+        again = timing_of([1e3 * ms / len(runner.sets) for ms in loops[-1].samples_ms])
+        twin = medians["auto"] / again.median
+    about = {
+        name: getattr(shape, name)
+        for name in ("group", "name", "batch", "heads", "kv_heads", "seq_q", "seq_k", "head_dim")
+    } | {"causal": shape.causal, "left": shape.left, "softcap": shape.softcap, "mask": shape.mask}
+    blank = dict.fromkeys(("us", "p5", "p95", "count", "tflops", "sm_mhz", "celsius"), "")
+    full = []
+    for row in rows:
+        auto = row["contender"] == "auto"
+        ran = {"ran": runner.chosen.backend if auto else row["contender"]}
+        verdict = {
+            "best_peer": best if auto else "",
+            "ratio_to_best_peer": f"{ratio:.4f}" if auto and ratio else "",
+            "same_twice": f"{twin:.4f}" if auto and twin else "",
+        }
+        full.append({**about, "direction": direction, **ran, **blank, **row, **verdict})
+    said = ", ".join(f"{n} {t:.1f}" for n, t in sorted(medians.items(), key=lambda p: p[1]))
+    bad = "".join(f"; {r['contender']}: {r['note']}" for r in rows if r["note"])
+    line = f"{direction:8} {shape.name}: {ratio:.3f} ({twin:.3f}) auto={runner.chosen.backend}: "
+    return full, line + said + bad
+
+
+def geometric_mean(values: Sequence[float]) -> float:
+    return math.exp(sum(map(math.log, values)) / len(values)) if values else 0.0
+
+
+def summary(rows: Sequence[Mapping[str, object]]) -> Iterator[str]:
+    """Yield `auto` against the best peer by group and direction, and the A/A pairs beside it."""
+    for direction in ("forward", "backward"):
+        judged = [r for r in rows if r["direction"] == direction and r["ratio_to_best_peer"]]
+        for group in (*dict.fromkeys(str(r["group"]) for r in judged), "all"):
+            those = [r for r in judged if group in (r["group"], "all")]
+            ratios = [float(str(r["ratio_to_best_peer"])) for r in those]
+            twins = [float(str(r["same_twice"])) for r in those]
+            yield (
+                f"{direction} {group}: {geometric_mean(ratios):.3f} over {len(ratios)} shapes"
+                f" ({min(ratios):.3f} to {max(ratios):.3f}); the same kernel twice"
+                f" {geometric_mean(twins):.3f} ({min(twins):.3f} to {max(twins):.3f})"
+            )
+
+
+def warm(part: int, of: int) -> None:
+    """Run every contender once for a share of both grids, so that kernels lie compiled on disk."""
+    from accel.workloads.grid import Shape
+
+    for i, shape in enumerate(SHAPES):
+        if i % of == part:
+            for direction in _directions(shape):
+                runner = Runner(shape, direction)
+                rows = ready(runner, [])
+                notes = [f"{row['contender']}: {row['note']}" for row in rows if row["note"]]
+                print(shape.name, direction, *notes, sep="; ", flush=True)
+                torch.cuda.empty_cache()
+    first = [
+        Shape(1, 2048 // dim, 2048 // dim, seq, dim, causal, "bfloat16")
+        for dim in (64, 128, 256)
+        for causal in (False, True)
+        for seq in (512, 16384)
+    ]
+    for i, plain in enumerate(first):
+        if i % of == part:
+            size = (1, plain.heads, plain.seq, plain.head_dim)
+            for name in ("hopper", "fa4", "flash", "cudnn"):
+                q, k, v = (
+                    torch.randn(size, device=CUDA, dtype=torch.bfloat16, requires_grad=True)
+                    for _ in range(3)
+                )
+                if refusal(describe(q, k, v, causal=plain.causal), name, "backward") is None:
+                    attention(q, k, v, causal=plain.causal, backend=name).sum().backward()
+    torch.cuda.synchronize()
+
+
+def _directions(shape: ModelShape) -> tuple[Direction, ...]:
+    return ("forward", "backward") if shape.trained else ("forward",)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--seconds", type=float, default=0.15, help="for each contender")
+    parser.add_argument("--only", default="", help="shapes whose name or group contains this")
+    parser.add_argument("--warm", metavar="PART/OF", help="compile only")
+    parser.add_argument("--out", type=Path, default=RESULTS)
+    options = parser.parse_args()
+    torch._dynamo.config.recompile_limit = 1000
+    torch.manual_seed(torch.seed())
+    torch.backends.cuda.matmul.allow_tf32 = False
+    torch.zeros(1, device=CUDA)
+    if options.warm:
+        part, of = map(int, options.warm.split("/"))
+        warm(part, of)
+        return
+    rows: list[dict[str, object]] = []
+    there = {d.metadata["Name"] for d in metadata.distributions()}
+    where = context(torch.cuda.get_device_name(), [p for p in PACKAGES if p in there])
+    for shape in SHAPES:
+        if options.only in shape.name or options.only in shape.group:
+            for direction in _directions(shape):
+                new, line = measured(shape, direction, options.seconds)
+                rows += [row | where for row in new]
+                print(line, flush=True)
+                write("attention_models", rows, options.out)
+                torch.cuda.empty_cache()
+    print(*summary(rows), sep="\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
