@@ -30,7 +30,7 @@ pytestmark = pytest.mark.filterwarnings(
 
 CUDA = torch.device("cuda")
 OURS = ("hopper", "triton")
-FUSED = (*OURS, "flash", "cudnn", "fa4", "fa3", "efficient")
+FUSED = (*OURS, "flash", "cudnn", "fa4", "efficient")
 HALF = (torch.float16, torch.bfloat16)
 SHAPES = {
     "plain": ((2, 4, 128, 64), (2, 4, 128, 64)),
@@ -367,7 +367,45 @@ MARKS = {
 }
 
 
-@pytest.mark.parametrize("backend", FUSED)
+@pytest.mark.parametrize(
+    "rules",
+    [{}, {"causal": True}, {"window": (20, 0)}, {"window": (20, 9)}, {"softcap": 5.0}],
+    ids=str,
+)
+@pytest.mark.parametrize("layout", ["bhsd", "bshd"])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_the_forward_pass_of_flash_attention_3(shape, layout, rules):
+    tensors = inputs(SHAPES[shape], torch.bfloat16)
+    if layout == "bshd":
+        tensors = tuple(t.transpose(1, 2).contiguous() for t in tensors)
+    skip_unless_able("fa3", describe(*tensors, layout=layout, **rules))
+    given = tensors if layout == "bhsd" else tuple(t.transpose(1, 2) for t in tensors)
+    exact, plain = (
+        reference(*given, dtype=dtype, return_lse=True, **rules)
+        for dtype in (torch.float64, torch.bfloat16)
+    )
+    out, lse = attention(*tensors, backend="fa3", layout=layout, return_lse=True, **rules)
+    out = out if layout == "bhsd" else out.transpose(1, 2)
+    assert_twice_as_good(out, exact[0], [plain[0]], "out")
+    assert_twice_as_good(lse, exact[1], [plain[1]], "lse")
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_flash_attention_3_on_a_ragged_batch_with_rows_that_see_nothing(causal):
+    queries, keys = (70, 3, 130), (60, 200, 130)
+    q = torch.randn(sum(queries), 8, 64, device=CUDA, dtype=torch.bfloat16)
+    k, v = (torch.randn(sum(keys), 2, 64, device=CUDA, dtype=torch.bfloat16) for _ in range(2))
+    ragged = Ragged.of(queries, keys, device=CUDA)
+    skip_unless_able("fa3", describe(q, k, v, seqlens=ragged, causal=causal))
+    ours, theirs = (
+        attention(q, k, v, seqlens=ragged, causal=causal, backend=name, return_lse=True)
+        for name in ("math", "fa3")
+    )
+    assert torch.allclose(ours[0], theirs[0], atol=0.02)
+    assert torch.allclose(ours[1], theirs[1], atol=0.02)
+
+
+@pytest.mark.parametrize("backend", [*FUSED, "fa3"])
 def test_the_kernel_that_ran_is_the_one_named(backend):
     q, k, v = inputs(((1, 2, 256, 64), (1, 2, 256, 64)), torch.bfloat16)
     skip_unless_able(backend, describe(q, k, v, causal=True))
