@@ -286,7 +286,7 @@ def errors(runner: Runner, call: Call, known: Sequence[tuple]) -> tuple[float, f
     for where, exact, plain in known:
         for i, (true, simple) in enumerate(zip(exact, plain, strict=True)):
             at, heads, rows = where[min(i, 1)]
-            answer = got[i][at, heads, rows].double()
+            answer = got[i].detach()[at, heads, rows].double()
             size = float(true.double().norm())
             error = float((answer - true[0]).norm()) / size
             bound = 2 * float((simple.double() - true).norm()) / size + ATOL
@@ -350,9 +350,13 @@ def measured(
     if timed and timed[0]["contender"] == "auto":
         calls.append(captured(runner._auto(), autograd=False))
     readings: list[list[power.SensorReading]] = [[] for _ in calls]
-    loops = measure_in_turn(
-        calls, seconds, CUDA, lambda *_: None, lambda i: readings[i].append(power.read(CUDA))
-    )  # type: ignore[arg-type]
+    loops = (
+        measure_in_turn(
+            calls, seconds, CUDA, lambda *_: None, lambda i: readings[i].append(power.read(CUDA))
+        )
+        if calls
+        else ()
+    )
     flops = shape.flops * (2.5 if direction == "backward" else 1.0)
     medians: dict[str, float] = {}
     for row, loop, sensed in zip(timed, loops, readings, strict=False):
@@ -403,11 +407,12 @@ def summary(rows: Sequence[Mapping[str, object]]) -> Iterator[str]:
             those = [r for r in judged if group in (r["group"], "all")]
             ratios = [float(str(r["ratio_to_best_peer"])) for r in those]
             twins = [float(str(r["same_twice"])) for r in those]
-            yield (
-                f"{direction} {group}: {geometric_mean(ratios):.3f} over {len(ratios)} shapes"
-                f" ({min(ratios):.3f} to {max(ratios):.3f}); the same kernel twice"
-                f" {geometric_mean(twins):.3f} ({min(twins):.3f} to {max(twins):.3f})"
-            )
+            if those:
+                yield (
+                    f"{direction} {group}: {geometric_mean(ratios):.3f} over {len(ratios)} shapes"
+                    f" ({min(ratios):.3f} to {max(ratios):.3f}); the same kernel twice"
+                    f" {geometric_mean(twins):.3f} ({min(twins):.3f} to {max(twins):.3f})"
+                )
 
 
 def warm(part: int, of: int) -> None:
@@ -455,7 +460,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=RESULTS)
     options = parser.parse_args()
     torch._dynamo.config.recompile_limit = 1000
-    torch.manual_seed(torch.seed())
+    torch.set_grad_enabled(False)  # but where a peer's own backward pass is recorded
     torch.backends.cuda.matmul.allow_tf32 = False
     torch.zeros(1, device=CUDA)
     if options.warm:

@@ -1,26 +1,34 @@
 """Compare our RWKV-7 with its peers (rwkv_peers.py) on a GPU, with random weights.
 
-    python -m tests.benchmarks.rwkv_gpu [0.1B 1.5B 2.9B] [--alone] [--out DIR]
+    python -m tests.benchmarks.rwkv_gpu [0.1B 1.5B 2.9B] [--peers rwkv fla] [--out DIR]
 
 Decode and prefill are measured in turn, in the official shapes. The rows go to results/rwkv_gpu.csv
-after every round: the tokens a second of all sequences together and, for decoding, the share of the
-limit set by memory: the bytes of weights and states that a step must move, over the bandwidth of a
-large copy in the same run. Half of the random activations are zero after the squared ReLU; in a
-trained model 86 to 90 % are, and the rows that they meet are not read. Before, each contender
-computes the logits after one prompt, and their difference from ours in fp32 is recorded beside the
-speeds. A peer that fails is reported and skipped.
+after every round: the tokens a second of all sequences together and, for decoding, the bytes that a
+step moves, as a share of what a large copy moves in the same run and of the card's data sheet. The
+bytes are the weights that are read, and the states, read and written once. A single sequence reads
+the rows of the channel mix's second matrix that its activations need and no others: those are
+counted. Of random activations about half are zero after the squared ReLU; in trained models 86 to
+90 % are. `trained-like` weights are random, too, but for a shift that leaves as many zeros.
+
+Before, each contender computes the logits after one prompt. Its precision and the error of its
+logits, relative to ours in fp32, stand beside every speed, and our speed over that of each peer
+stands in `gpudeck bf16 over it`. A peer that fails is reported and skipped.
 """
 
 from __future__ import annotations
 
 import argparse
 import importlib.util
+import random
+import statistics
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import torch
+from torch.overrides import TorchFunctionMode
 
 from accel.rwkv.model import RWKV7
 from accel.rwkv.weights.names import canonical
@@ -40,6 +48,14 @@ PROBE = [(i * 37) % VOCABULARY for i in range(700)]
 PEERS = (("rwkv", "rwkv"), ("flash-linear-attention", "fla"))
 """Packages and their modules."""
 MIXES = ("x_r", "x_w", "x_k", "x_v", "x_a", "x_g")
+TRAINED_ZEROS = 0.88
+"""The share of zeros after the squared ReLU in trained models.
+
+Source: Albatross (github.com/BlinkDL/Albatross) reports 86 to 90 %.
+"""
+DATA_SHEET = {"NVIDIA H100 80GB HBM3": 3.35e12, "NVIDIA H200": 4.8e12}
+"""The vendor's bytes a second."""
+OURS = "gpudeck bf16"
 
 
 def random_weights(
@@ -91,6 +107,58 @@ def ours(tensors: dict[str, torch.Tensor], dtype: torch.dtype) -> RWKV7:
     return RWKV7(vectors, "cuda", dtype)
 
 
+class Activations(TorchFunctionMode):
+    """Keep what enters the ReLU of every layer while torch computes a prompt."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers: list[torch.Tensor] = []
+        """[tokens, hidden] each."""
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> torch.Tensor:
+        if func is torch.relu:
+            self.layers.append(args[0][0].float())
+        return func(*args, **(kwargs or {}))
+
+    @classmethod
+    def of(cls, model: RWKV7) -> list[torch.Tensor]:
+        """Return those of PROBE."""
+        with cls() as seen:
+            model.last_layer([PROBE], model.fresh(), lambda: None)
+        return seen.layers
+
+
+def trained_like(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Return the weights with so many zeros after the squared ReLU as trained models have.
+
+    The bias of the norm before is the same for all tokens: a multiple of it that is taken from
+    every row of the key matrix lowers all activations of the layer alike.
+    """
+    changed = dict(tensors)
+    for i, before in enumerate(Activations.of(ours(tensors, torch.bfloat16))):
+        bias = tensors[f"blocks.{i}.ln2.bias"].float()
+        level = before.flatten()[:: max(1, before.numel() // 1_000_000)].quantile(TRAINED_ZEROS)
+        name = f"blocks.{i}.ffn.key.weight"
+        changed[name] = (tensors[name].float() - level * bias / bias.square().sum()).half()
+    return changed
+
+
+def zeros(model: RWKV7) -> float:
+    """Return the share of activations that are zero, over all layers and tokens."""
+    shares = [float((x <= 0).float().mean()) for x in Activations.of(model)]
+    return sum(shares) / len(shares)
+
+
+def moved(model: RWKV7, batch: int, zero: float) -> float:
+    """Return the bytes of weights that a step reads, and of states that it reads and writes."""
+    values = [layer.ffn_value for layer in model.weights.layers]
+    unread = zero * sum(v.nbytes for v in values) if batch == 1 else 0.0
+    embeddings = model.weights.embeddings
+    return model.nbytes - embeddings.nbytes - unread + 2 * model.fresh(batch).nbytes
+
+
 def seconds(call: Callable[[], object]) -> float:
     """Return the wall time of a call, with an idle GPU before and after."""
     torch.cuda.synchronize()
@@ -120,9 +188,10 @@ def decode(model: RWKV7, batch: int) -> Callable[[], None]:
     return run
 
 
-def peers_of(tensors: dict[str, torch.Tensor]) -> list[Peer]:
+def peers_of(tensors: dict[str, torch.Tensor], wanted: Collection[str]) -> list[Peer]:
     found: list[Peer] = []
-    for make in (rwkv_peers.package, rwkv_peers.flash_linear_attention):
+    makers = {"rwkv": rwkv_peers.package, "fla": rwkv_peers.flash_linear_attention}
+    for make in (makers[name] for name in wanted):
         began = time.perf_counter()
         try:
             peer = make(tensors)
@@ -145,94 +214,112 @@ def peers_of(tensors: dict[str, torch.Tensor]) -> list[Peer]:
     return found
 
 
-def differences(
-    name: str, known: RWKV7, asked: Mapping[str, Callable[[], torch.Tensor]]
-) -> list[dict[str, object]]:
+class Run(NamedTuple):
+    """One thing to time."""
+
+    call: Callable[[], object]
+    tokens: int
+    moved: float = 0.0
+    """The bytes of a step; 0 if they are not counted."""
+    zero: float | None = None
+    """The share of zero activations."""
+
+
+Runs = Mapping[tuple[str, str], Run]
+"""By implementation and task."""
+
+
+def errors_of(known: RWKV7, asked: Mapping[str, Callable[[], torch.Tensor]]) -> dict[str, float]:
     """Return the difference of each contender's logits after PROBE from those in fp32, relative to
     their norm.
     """
     exact = known.forward(PROBE)[0]
-    rows: list[dict[str, object]] = []
-    for who, logits in asked.items():
-        error = float((logits().float() - exact).norm() / exact.norm())
-        row = {
-            "implementation": who,
-            "model": name,
-            "what": f"logits after {len(PROBE)} tokens",
-            "unit": "relative error",
-        }
-        rows.append({**row, **spread([error]), "percent_of_memory_limit": ""})
-    return rows
-
-
-Runs = Mapping[tuple[str, str], tuple[Callable[[], object], int, float]]
-"""By implementation and task: the call, its tokens, and the shortest time that memory allows."""
-
-
-def measure(name: str, limit: float, alone: bool) -> Iterator[list[dict[str, object]]]:
-    """Yield the rows of one model after each round; with `alone`, without peers."""
-    tensors = random_weights(*SHAPES[name])
-    models = {
-        f"gpudeck {label}": ours(tensors, dtype)
-        for label, dtype in (("bf16", torch.bfloat16), ("int8", torch.int8))
+    return {
+        who: float((logits().float() - exact).norm() / exact.norm())
+        for who, logits in asked.items()
     }
-    peers = [] if alone else peers_of(tensors)
+
+
+def measure(
+    name: str, limits: Mapping[str, float], wanted: Collection[str]
+) -> Iterator[list[dict[str, object]]]:
+    """Yield the rows of one model after each round."""
+    tensors = random_weights(*SHAPES[name])
+    kinds = (("bf16", torch.bfloat16), ("fp16", torch.float16), ("int8", torch.int8))
+    models = {f"gpudeck {label}": ours(tensors, dtype) for label, dtype in kinds}
+    like = {f"gpudeck {label}, trained-like": ours(trained_like(tensors), dtype)
+            for label, dtype in kinds[::2]}  # fmt: skip
+    peers = peers_of(tensors, wanted)
     asked: dict[str, Callable[[], torch.Tensor]] = {
         who: lambda model=model: model.forward(PROBE)[0] for who, model in models.items()
     }
     asked |= {peer.name: lambda peer=peer: peer.logits(PROBE) for peer in peers}
-    errors = differences(name, ours(tensors, torch.float32), asked)
-    runs = runs_of(models, peers, limit)
+    errors = errors_of(ours(tensors, torch.float32), asked)
+    runs = runs_of(models, like, peers)
     times: dict[tuple[str, str], list[float]] = {key: [] for key in runs}
     for number in range(ROUNDS + 1):
-        for key, (run, _, _) in runs.items():
-            taken = seconds(run)
+        for key in random.sample(list(runs), len(runs)):
+            taken = seconds(runs[key].call)
             if number:  # the first round compiles kernels
                 times[key].append(taken)
         if number:
-            yield [*errors, *rows_of(name, runs, times)]
+            yield rows_of(name, runs, times, errors, limits)
 
 
-def runs_of(models: Mapping[str, RWKV7], peers: Sequence[Peer], limit: float) -> Runs:
+def runs_of(models: Mapping[str, RWKV7], like: Mapping[str, RWKV7], peers: Sequence[Peer]) -> Runs:
     prompt = [(i * 37) % VOCABULARY for i in range(PROMPT)]
-    runs: dict[tuple[str, str], tuple[Callable[[], object], int, float]] = {}
-    for who, model in models.items():
-        read = model.nbytes - VOCABULARY * model.channels * 2
-        for batch in BATCHES:
-            moved = read + 2 * model.fresh(batch).nbytes
-            runs[who, f"decode, batch {batch}"] = (
-                decode(model, batch),
-                batch * TOKENS,
-                moved / limit * TOKENS,
+    runs: dict[tuple[str, str], Run] = {}
+    for who, model in {**models, **like}.items():
+        zero = zeros(model)
+        for batch in BATCHES if who in models else (1,):
+            size = moved(model, batch, zero)
+            runs[who, f"decode, batch {batch}"] = Run(
+                decode(model, batch), batch * TOKENS, size, zero if batch == 1 else None
             )
-        runs[who, "prefill"] = (lambda model=model: model.forward(prompt), PROMPT, 0.0)
+        if who in models:
+            runs[who, "prefill"] = Run(lambda model=model: model.forward(prompt), PROMPT)  # type: ignore[misc]
     for peer in peers:
         if peer.decode:
-            runs[peer.name, "decode, batch 1"] = (
-                lambda peer=peer: peer.decode(TOKENS),
+            runs[peer.name, "decode, batch 1"] = Run(
+                lambda peer=peer: peer.decode(TOKENS),  # type: ignore[misc]
                 TOKENS,
-                0.0,
             )
-        runs[peer.name, "prefill"] = (lambda peer=peer: peer.logits(prompt), PROMPT, 0.0)
+        runs[peer.name, "prefill"] = Run(lambda peer=peer: peer.logits(prompt), PROMPT)  # type: ignore[misc]
+    runs[f"{OURS} again", "decode, batch 1"] = runs[OURS, "decode, batch 1"]
     return runs
 
 
 def rows_of(
-    name: str, runs: Runs, times: Mapping[tuple[str, str], Sequence[float]]
+    name: str,
+    runs: Runs,
+    times: Mapping[tuple[str, str], Sequence[float]],
+    errors: Mapping[str, float],
+    limits: Mapping[str, float],
 ) -> list[dict[str, object]]:
     rows: list[dict[str, object]] = []
     for (who, did), found in times.items():
-        _, tokens, least = runs[who, did]
-        found_rates = spread([tokens / t for t in found])
-        share = f"{100 * least / sorted(found)[len(found) // 2]:.3g}" if least else ""
+        run, middle = runs[who, did], statistics.median(found)
+        mine = times.get((OURS, did))
+        batch = run.tokens // TOKENS
+        shares = {
+            f"percent_of_{limit}": f"{100 * run.moved * TOKENS / middle / speed:.3g}"
+            if run.moved and speed
+            else ""
+            for limit, speed in limits.items()
+        }
         rows.append(
             {
                 "implementation": who,
                 "model": name,
                 "what": did,
                 "unit": "tok/s",
-                **found_rates,
-                "percent_of_memory_limit": share,
+                **spread([run.tokens / t for t in found]),
+                "logits_error": f"{errors[who]:.3g}" if who in errors else "",
+                "gpudeck bf16 over it": f"{middle / statistics.median(mine):.4g}" if mine else "",
+                "zero_share": "" if run.zero is None else f"{run.zero:.3f}",
+                "bytes_a_step": f"{run.moved:.5g}" if run.moved else "",
+                "bytes_a_token": f"{run.moved / batch:.5g}" if run.moved else "",
+                **shares,
             }
         )
     return rows
@@ -246,34 +333,39 @@ def main() -> None:
         "models", nargs="*", metavar="MODEL", help=f"of {', '.join(SHAPES)}; default: all"
     )
     parser.add_argument(
-        "--alone",
-        action="store_true",
-        help="without the peers, whose kernels take minutes to build and to tune",
+        "--peers",
+        nargs="*",
+        default=["rwkv", "fla"],
+        choices=["rwkv", "fla"],
+        help="the kernels of flash-linear-attention take minutes to tune (default: both)",
     )
     parser.add_argument("--out", type=Path, default=RESULTS)
     options = parser.parse_args()
     if unknown := set(options.models) - set(SHAPES):
         parser.error(f"there is no shape of {', '.join(sorted(unknown))}")
     warnings.simplefilter("ignore")  # raised by the peers on import
-    limit = bandwidth()
-    print(f"a copy moves {limit / 1e12:.3g} TB/s")
+    limits = {"copy": bandwidth(), "data_sheet": DATA_SHEET.get(torch.cuda.get_device_name(), 0.0)}
+    print(", ".join(f"{name} {speed / 1e12:.3g} TB/s" for name, speed in limits.items()))
     packages = [
         "torch",
         "triton",
         *(name for name, module in PEERS if importlib.util.find_spec(module)),
     ]
-    where = {"copy_bytes_per_s": f"{limit:.4g}", **context(torch.cuda.get_device_name(), packages)}
+    where = {f"{name}_bytes_per_s": f"{speed:.4g}" for name, speed in limits.items()}
+    where |= context(torch.cuda.get_device_name(), packages)
     rows: list[dict[str, object]] = []
     for name in options.models or SHAPES:
         new: list[dict[str, object]] = []
         with torch.inference_mode():
-            for new in measure(name, limit, options.alone):
+            for new in measure(name, limits, options.peers):
                 write("rwkv_gpu", [row | where for row in [*rows, *new]], options.out)
         rows += new
         for row in new:
-            share = row["percent_of_memory_limit"]
+            share = f"{row['percent_of_copy']} % of a copy, {row['percent_of_data_sheet']} % of the"
             said = f"{name} {row['implementation']}, {row['what']}: {row['median']} {row['unit']}"
-            print(f"{said} {share and f'{share} % of the limit'}", flush=True)
+            about = f"error {row['logits_error']}, ours over it {row['gpudeck bf16 over it']}"
+            full = f"; {share} data sheet" if row["percent_of_copy"] else ""
+            print(f"{said}; {about}{full}", flush=True)
         torch.cuda.empty_cache()
 
 
