@@ -441,8 +441,9 @@ def warm(part: int, of: int) -> None:
                     torch.randn(size, device=CUDA, dtype=torch.bfloat16, requires_grad=True)
                     for _ in range(3)
                 )
-                if refusal(describe(q, k, v, causal=plain.causal), name, "backward") is None:
-                    attention(q, k, v, causal=plain.causal, backend=name).sum().backward()
+                with torch.enable_grad():
+                    if refusal(describe(q, k, v, causal=plain.causal), name, "backward") is None:
+                        attention(q, k, v, causal=plain.causal, backend=name).sum().backward()
     torch.cuda.synchronize()
 
 
