@@ -66,6 +66,27 @@ class Replay(Generic[_Result]):
         return self._result
 
 
+class Captured:
+    """Capture what `fn` does on the GPU, and replay it on the current stream.
+
+    `fn` lives as long as its graph, because the kernels read the memory of the tensors that it
+    refers to.
+    """
+
+    def __init__(self, fn: Callable[[], object], device: torch.device) -> None:
+        """Run `fn` three times on a side stream, then capture it.
+
+        Raises:
+            RuntimeError: if `fn` does something that a graph cannot record.
+        """
+        self._fn = fn
+        self._graph, self._result = recorded(fn, device)
+
+    def __call__(self) -> None:
+        """Replay."""
+        self._graph.replay()
+
+
 def recorded(
     fn: Callable[[], _Result], device: torch.device
 ) -> tuple[torch.cuda.CUDAGraph, _Result]:

@@ -18,7 +18,7 @@ from accel.attention.passes import backward, prepared
 from accel.attention.problem import default_scale
 from accel.result import Direction
 from accel.runtime.capability import ComputeDevice
-from accel.runtime.graphs import recorded
+from accel.runtime.graphs import Captured
 from accel.runtime.timing import copies_beyond_cache
 from accel.workloads.grid import Shape
 from accel.workloads.harness import require
@@ -104,7 +104,7 @@ class Contender:
             for one in passes:
                 one()
 
-        return recorded(run, self.case.problem.device)[0].replay, len(passes)
+        return Captured(run, self.case.problem.device), len(passes)
 
     def answers(self) -> dict[str, Tensor]:
         """Return the answers for the first inputs by their names."""

@@ -19,7 +19,7 @@ from accel.attention import BACKENDS
 from accel.attention.dispatch import refusal
 from accel.attention.inputs import Inputs
 from accel.runtime.capability import current
-from accel.runtime.graphs import recorded
+from accel.runtime.graphs import Captured
 from accel.runtime.timing import measure_in_turn, timing_of
 from accel.workloads.contender import pose
 from accel.workloads.grid import Shape
@@ -48,7 +48,7 @@ def main() -> None:
             x = case.laid_out(layout).sets[0]  # type: ignore[arg-type]
             given = Inputs(x.q, x.k, x.v)
             run = partial(BACKENDS[name].forward, given, case.problem)
-            replays.append(recorded(run, device.torch_device)[0].replay)
+            replays.append(Captured(run, device.torch_device))
         loops = measure_in_turn(
             replays, options.seconds, device.torch_device, lambda *_: None, lambda _: None
         )

@@ -31,7 +31,7 @@ from accel.attention.passes import backward, prepared
 from accel.attention.reference import reference
 from accel.result import Direction
 from accel.runtime import power
-from accel.runtime.graphs import recorded
+from accel.runtime.graphs import Captured
 from accel.runtime.timing import copies_beyond_cache, measure_in_turn, timing_of
 from accel.workloads.contender import rows_first
 from tests.benchmarks.attention_peers import PeerCall, peers
@@ -307,13 +307,18 @@ def captured(calls: Sequence[Call], autograd: bool) -> Callable[[], object]:
             call()
 
     if not autograd:
-        return recorded(run, CUDA)[0].replay
+        return Captured(run, CUDA)
     graph, stream = torch.cuda.CUDAGraph(), torch.cuda.current_stream()
     run()
     torch.cuda.synchronize()
     with torch.cuda.graph(graph, stream=stream):
         run()
-    return graph.replay
+    return partial(_replay, graph, calls)
+
+
+def _replay(graph: torch.cuda.CUDAGraph, kept: Sequence[Call]) -> None:
+    """Replay a graph whose kernels read the tensors of the calls, which are therefore kept."""
+    graph.replay()
 
 
 def ready(runner: Runner, known: Sequence[tuple]) -> Iterator[dict[str, object]]:

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from accel.result import read
+from accel.runtime.graphs import Captured
 from accel.runtime.timing import measure, measure_in_turn
 from accel.workloads import attention as attention_workload
 from accel.workloads import compare, gemm, validate
@@ -48,6 +49,20 @@ def test_timed_calls_add_up_to_the_wall_time_and_are_finished_when_counted():
     assert sum(m.samples_ms) / 1e3 == pytest.approx(m.wall_s, rel=0.05)
     assert len(reports) >= 4
     assert all(finished <= counted for _, finished, counted in reports)
+
+
+def test_a_captured_function_keeps_the_tensors_that_its_kernels_read():
+    out = torch.zeros(1 << 20, device=CUDA)
+
+    def capture():
+        x = torch.full_like(out, 3.0)
+        return Captured(lambda: out.copy_(x), CUDA)
+
+    replay = capture()
+    out.zero_()
+    others = [torch.full_like(out, 5.0) for _ in range(4)]  # in the memory that x would have left
+    replay()
+    assert bool((out == 3.0).all()) and len(others) == 4
 
 
 def test_the_gpu_does_not_wait_for_the_host():
