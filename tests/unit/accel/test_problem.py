@@ -308,6 +308,15 @@ def test_another_flash_attn_that_is_broken_breaks_nothing(packages):
     assert "flash_attn" not in sys.modules
 
 
+@pytest.mark.parametrize(("head_dim", "wrong"), [(40, True), (72, True), (80, True), (96, False)])
+def test_flash_attention_4_is_not_asked_for_gradients_that_it_gets_wrong(head_dim, wrong, packages):
+    packages("flash_attn/cute/interface.py")
+    backend = BACKENDS["fa4"]
+    assert backend.refusal(problem(head_dim=head_dim), "forward") is None
+    refusal = backend.refusal(problem(head_dim=head_dim), "backward")
+    assert (refusal is not None and "wrong gradients" in refusal) == wrong
+
+
 @pytest.fixture
 def half_an_fa4(packages):
     """flash-attn-4 without the package that its interface imports."""
