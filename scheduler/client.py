@@ -114,8 +114,8 @@ class Client:
                 continue
             try:
                 return _exchange(connection, request, line)
-            except DaemonGone as e:
-                why = e
+            except DaemonGone:
+                pass  # why the first answer is missing says more
             finally:
                 connection.close()
         raise OutcomeUnknown(str(why), token) from why

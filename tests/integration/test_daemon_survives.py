@@ -294,19 +294,19 @@ def test_clients_that_start_the_daemon_at_the_same_moment_get_one(cpu_home: Path
         assert len(deck.jobs()) == 4
 
 
-def test_the_daemon_raises_its_limit_of_files_and_jobs_get_the_inherited_one(
+def test_the_daemon_raises_its_limit_of_files_and_jobs_get_that_of_their_submitter(
     cpu_home: Path,
 ) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft // 2, hard))
         deck = Client()
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    with deck:
         job = deck.submit(
             python("import resource; print(*resource.getrlimit(resource.RLIMIT_NOFILE))")
         )
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    with deck:
         job.wait(WAIT_S)
         assert job.log() == f"{soft // 2} {hard}\n".encode()
         assert resource.prlimit(daemon_pid(), resource.RLIMIT_NOFILE) == (hard, hard)
