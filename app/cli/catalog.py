@@ -42,6 +42,13 @@ COMMANDS = (
         "cli.devices.kill",
         "end a process that uses a GPU, after asking; if a job owns it, cancel the job",
     ),
+    Command("drain", "cli.devices.drain", "start no new jobs on GPUs; jobs that run continue"),
+    Command(
+        "undrain",
+        "cli.devices.drain",
+        "let jobs start again on GPUs that were drained, by you or after a fault",
+        function="undrain",
+    ),
     Command("alerts", "cli.devices.alerts", "list current and past alerts, or acknowledge one"),
     Command(
         "calibrate",

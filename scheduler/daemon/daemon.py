@@ -33,13 +33,14 @@ from scheduler.protocol import paths, settings, wire
 from scheduler.protocol.devices import Process, Reading
 from scheduler.protocol.errors import NotFound, UserError
 from scheduler.protocol.jobs import Job, held_devices
-from scheduler.protocol.snapshot import SLEEP_NOTICE, STARTING, DeviceState, Snapshot
+from scheduler.protocol.snapshot import SLEEP_NOTICE, STARTING, DeviceState, Snapshot, label
 from scheduler.protocol.wait_reasons import ClusterUnavailable, render
 from scheduler.queue.placement import Availability, device_use
 from scheduler.queue.queue import Queue
 from scheduler.services.alert_service import AlertService
 from scheduler.services.calibration_service import CalibrationService
 from scheduler.services.end_process import end_process
+from scheduler.services.fault_watch import FaultWatch
 from scheduler.services.job_end import JobEndCommand, JobEnds
 from scheduler.services.notices import NoticeBoard
 from scheduler.services.polling import PollingController
@@ -116,6 +117,7 @@ class Daemon:
             self._supervisor, self._settings, self._needs_gpu, self._sleep_changed
         )
         self.alerts = AlertService(store, notices.set, self.recorder.annotate)
+        self._faults = FaultWatch(paths.faults_file())
         self._calibration = CalibrationService(
             self.recorder.past,
             lambda: self.monitor.devices,
@@ -180,6 +182,7 @@ class Daemon:
         self.queue.add_readings(message.readings)
         self._latest = {reading.device: reading for reading in message.readings}
         holders = [job for job in running if held_devices(job)]
+        self._drain_faulty(message.readings)
         self.alerts.check(self.monitor.devices, self._latest, holders, self._settings, time.time())
         self._lease_service.add_readings(message.readings, self._latest, self._settings)
         if self.queue.waits_for_devices:  # memory may be free, or another's process gone
@@ -324,6 +327,30 @@ class Daemon:
                 self._held_by_others = held_by_others(self._gpu_locks, gpus, self.queue.running)
         self.monitor.held_by_others = frozenset(self._held_by_others)
         return self._held_by_others
+
+    def _drain_faulty(self, readings: Sequence[Reading]) -> None:
+        """Let no new job start on a GPU with a new fault, until its user takes it back."""
+        gpus = [device for device in self.monitor.devices if device.kind == "nvidia"]
+        ids = {device.id for device in gpus}
+        found = self._faults.add(reading for reading in readings if reading.device in ids)
+        with self._notices.catch("faults"):
+            self._faults.save()
+        for device in gpus:
+            topic, names = f"fault {device.id}", {device.id, str(device.index)}
+            drained = settings.listed(self._settings.drained)
+            if device.id in found:
+                if not drained & names:
+                    listed = ", ".join(sorted({*drained, device.id}))
+                    self._settings = settings.changed(self._settings, {"drained": listed})
+                    with self._notices.catch("drained"):
+                        settings.save(self._settings)
+                self._notices.set(
+                    topic,
+                    f"{label(device)} is drained after a hardware fault: {found[device.id]}. "
+                    f"Once it is reset or replaced: gpudeck undrain {device.index}",
+                )
+            elif not drained & names:
+                self._notices.set(topic, None)
 
     def _follow_gpu_locks(self) -> None:
         """Start what can start where another queue released a GPU; readings may be rare."""

@@ -135,6 +135,11 @@ def settings_file() -> Path:
     return home() / "settings.json"
 
 
+def faults_file() -> Path:
+    """Return the file of the faults of GPUs that were reported."""
+    return home() / "faults.json"
+
+
 def daemon_socket() -> Path:
     """Return the socket on which the daemon listens."""
     return runtime() / "daemon.sock"

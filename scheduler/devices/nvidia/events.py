@@ -35,6 +35,14 @@ MEANINGS = {
     120: "error of the GPU's system processor",
 }
 """The most common Xids; NVIDIA documents all of them."""
+FAULTS = frozenset({46, 48, 62, 64, 74, 79, 95, 109, 110, 119, 120, 136, 140, 143, 156, 158})
+"""Xids after which a GPU must be reset, or the machine restarted, before it is used again.
+
+Source: NVIDIA, Analyzing Xid Errors with the Xid Catalog (Ampere and newer): the immediate action
+is RESET_GPU or RESTART_BM, or the description says that a reset is needed to clear the error (48
+and 74). Xid 155 is left out, as links that are switched off on purpose raise it, too.
+https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html
+"""
 
 
 class XidEvents:
@@ -50,6 +58,8 @@ class XidEvents:
         self._absent: dict[str, Absence] = {}
         self._last: dict[str, int] = {}
         self._count: dict[str, int] = {}
+        self._faults: dict[str, list[int]] = {}
+        """The Xids in FAULTS of each GPU."""
         self._received: dict[str, float] = {}
         try:
             self._set = nv.nvmlEventSetCreate()
@@ -76,6 +86,8 @@ class XidEvents:
             uuid = text(optional(nv.nvmlDeviceGetUUID, event.device) or "")
             self._last[uuid], self._received[uuid] = int(event.eventData), monotonic()
             self._count[uuid] = self._count.get(uuid, 0) + 1
+            if self._last[uuid] in FAULTS:
+                self._faults.setdefault(uuid, []).append(self._last[uuid])
 
     def read(
         self,
@@ -92,6 +104,9 @@ class XidEvents:
         values["xid_count"] = float(self._count.get(uuid, 0))
         if number := self._last.get(uuid):
             texts["xid"] = describe_xid(number)
+        if faults := self._faults.get(uuid):
+            times = f" ({len(faults)} such events)" if len(faults) > 1 else ""
+            texts["xid_fault"] = describe_xid(faults[-1]) + times
 
     def recent(self) -> str:
         """Return the Xids of the last seconds in one line, or an empty text if there were none."""

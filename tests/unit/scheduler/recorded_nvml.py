@@ -84,6 +84,7 @@ class RecordedNvml:
         self.events: list[tuple[int, int]] = []
         """(GPU, Xid) to tell."""
         self._script: Path | None = None
+        self._told_xids = 0
         self._as_recorded: dict[str, Any] = {}
         self.gpm_returns: dict[int, int] = {}
         self.gpm_values = dict(_GPM)
@@ -142,7 +143,7 @@ class RecordedNvml:
 
     def follow(self, script: Path) -> None:
         """Before every call, do what the file says: {"gpus": 2, "errors": {"nvmlDeviceGetName":
-        15}, "processes": [[PID, BYTES]]}.
+        15}, "processes": [[PID, BYTES]], "xids": [[GPU, XID]]}.
 
         "hangs" names a call that never comes back, as one does that blocks in the kernel.
         """
@@ -150,6 +151,9 @@ class RecordedNvml:
 
     def _obey(self, script: Path) -> None:
         told = json.loads(script.read_text())
+        xids = [(gpu, number) for gpu, number in told.get("xids", [])]
+        self.events += xids[self._told_xids :]
+        self._told_xids = len(xids)
         self.gpus = told.get("gpus", 1)
         running = [
             Answer(pid=pid, usedGpuMemory=used, gpuInstanceId=2**32 - 1)

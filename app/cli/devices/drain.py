@@ -1,0 +1,51 @@
+"""Start no new jobs on GPUs, or start them again."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+
+from app.cli.output import print_result
+from scheduler.client import Client
+from scheduler.protocol.devices import Device
+from scheduler.protocol.errors import NotFound
+from scheduler.protocol.settings import listed
+from scheduler.protocol.snapshot import Snapshot, label
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Add the GPUs."""
+    parser.add_argument("gpus", nargs="+", metavar="GPU", help="indices or UUIDs")
+
+
+def run(args: Namespace) -> int:
+    """Drain the GPUs: jobs that run there continue."""
+    return _set_drained(args, True)
+
+
+def undrain(args: Namespace) -> int:
+    """Let jobs start on the GPUs again."""
+    return _set_drained(args, False)
+
+
+def _set_drained(args: Namespace, drain: bool) -> int:
+    with Client() as client:
+        snapshot = client.snapshot()
+        chosen = [_find(snapshot, name) for name in args.gpus]
+        drained = set(listed(snapshot.settings.drained))
+        for device in chosen:
+            drained -= {device.id, str(device.index)}
+        if drain:
+            drained |= {device.id for device in chosen}
+        client.configure(drained=", ".join(sorted(drained)))
+    became = "drained; no new jobs start there" if drain else "in use again"
+    names = ", ".join(label(device) for device in chosen)
+    verb = "are" if len(chosen) > 1 else "is"
+    print_result(args, {"drained": sorted(drained)}, f"{names} {verb} {became}.")
+    return 0
+
+
+def _find(snapshot: Snapshot, name: str) -> Device:
+    for state in snapshot.devices:
+        if name in {state.device.id, str(state.device.index)}:
+            return state.device
+    raise NotFound(f"there is no GPU {name}. See: gpudeck status")
