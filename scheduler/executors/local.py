@@ -36,7 +36,7 @@ from scheduler.background.process_stat import (
     start_time,
     stat_fields,
 )
-from scheduler.executors import runner, tickets
+from scheduler.executors import cgroups, runner, tickets
 from scheduler.executors.attempt_folder import (
     ARTEFACTS,
     EXIT_FILE,
@@ -106,6 +106,8 @@ class Local(Executor):
         """Attempts that began before this daemon, by their jobs; None before they were read."""
 
         self._inspector = RunnerInspector()
+        self._cgroup = cgroups.delegated()
+        """The group in which each attempt gets its own; None where none was delegated."""
 
     def start_spare(self) -> None:
         """Have a runner ready for the next attempt, if a process can be started now."""
@@ -166,6 +168,7 @@ class Local(Executor):
             log_limit=self._log_limit(), ticket=str(_ticket(running.attempt)),
             submitted=job.submitted,
             inherited=msgspec.to_builtins(job.spec.inherited),
+            cgroup=str(cgroups.make(self._cgroup, running.attempt) or ""),
         )  # fmt: skip
         assert process.stdin is not None
         # a runner that was stopped would never read what is longer than its pipe
@@ -218,6 +221,7 @@ class Local(Executor):
                 status = child.wait()
                 if status >= runner.NOT_BEGUN:
                     self._refusals[state.attempt] = status - runner.NOT_BEGUN
+            cgroups.kill(self._cgroup, state.attempt)
         records = (exit_record(number, state.attempt) for number, state in attempts.items())
         recorded = all(isinstance(record, Exit) for record in records)
         kill_remains(attempts.values(), recorded)
@@ -247,6 +251,7 @@ class Local(Executor):
     def forget(self, attempt: str) -> None:
         self._refusals.pop(attempt, None)
         tickets.discard(_ticket(attempt))
+        cgroups.remove(self._cgroup, attempt)
 
     def forget_all_but(self, attempts: Collection[str]) -> None:
         tickets.sweep(paths.attempts(), attempts)

@@ -49,6 +49,8 @@ FAST_CHECK_S = 0.1
 LET_GO = signal.SIGUSR1
 """Ends a runner that waits for processes of other users."""
 LINGER_S = 60.0
+GROUP_CHECKS, GROUP_PAUSE_S = 100, 0.01
+"""How often it is tried to remove the job's cgroup, whose last processes are just ending."""
 EXIT_FILE = "exit.json"
 LOCK_FILE = "runner.lock"
 
@@ -115,6 +117,13 @@ def _run(launch: dict[str, Any], folder: Path) -> tuple[dict[str, Any], bool]:
     Returns the fields of its exit record that tell how it ended, and whether it was asked to end.
     """
     inheritance = inherit.prepare(launch.get("inherited"), launch.get("nice", 0))
+    group = Path(launch["cgroup"]) if launch.get("cgroup") else None
+
+    def prepare_child() -> None:
+        if group is not None:
+            _write(group / "cgroup.procs", "0")
+        inheritance.apply()
+
     try:
         with (folder / "log").open("ab") as log:
             child = subprocess.Popen(
@@ -124,10 +133,10 @@ def _run(launch: dict[str, Any], folder: Path) -> tuple[dict[str, Any], bool]:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                preexec_fn=inheritance.apply,  # noqa: PLW1509 - this process has one thread
+                preexec_fn=prepare_child,  # noqa: PLW1509 - this process has one thread
                 process_group=0,  # the session stays ours: the daemon finds all by it, if we die
             )
-            end = EndRequest(lambda number: _send(child, number))
+            end = EndRequest(lambda number: _send(child, number, group))
             end.limit(launch.get("timeout", 0.0))
             uncapped = _wait(child, log.fileno(), launch.get("log_limit", 0))
             asked = end.asked and not end.over
@@ -142,11 +151,35 @@ def _run(launch: dict[str, Any], folder: Path) -> tuple[dict[str, Any], bool]:
     except subprocess.SubprocessError as e:  # of `inheritance.apply`
         return {"code": None, "error": f"cannot start {launch['argv'][0]!r}: {e}"}, False
     finally:
+        if group is not None:
+            _end_group(group)
         reap_tree()
 
 
-def _send(child: subprocess.Popen[bytes], number: int) -> None:
+def _write(file: Path, text: str) -> None:
+    try:
+        file.write_text(text)
+    except OSError:
+        pass  # the group is gone: what it does for the job, the rest of this module does, too
+
+
+def _end_group(group: Path) -> None:
+    """Kill what is in the job's cgroup, whoever it belongs to, and remove it."""
+    _write(group / "cgroup.kill", "1")
+    for _ in range(GROUP_CHECKS):
+        reap_tree()  # a group that has zombies cannot be removed
+        try:
+            return group.rmdir()
+        except FileNotFoundError:
+            return
+        except OSError:
+            time.sleep(GROUP_PAUSE_S)
+
+
+def _send(child: subprocess.Popen[bytes], number: int, group: Path | None) -> None:
     if child.returncode is None:
+        if number == signal.SIGKILL and group is not None:
+            _write(group / "cgroup.kill", "1")
         try:
             os.killpg(child.pid, number)
         except (ProcessLookupError, PermissionError):
