@@ -49,7 +49,7 @@ def test_wrong_values_exit_with_2_and_one_line(sh: Shell, words: list[str], name
         (["submit", "--memory", "5", "--", "true"], "less than 1 MiB"),
         (["submit", "--priority", "x", "--", "true"], "expected a whole number; got"),
         (["run"], "required: WORKLOAD. "),
-        (["daemon"], "required: start|stop|status. "),
+        (["daemon"], "required: start|stop|status|install|uninstall. "),
         (["daemon", "dance"], "dance"),
         (["record", "file", "--seconds", "0"], "0"),
         (["status", "--nope"], "--nope"),

@@ -308,7 +308,7 @@ def test_the_daemon_raises_its_limit_of_files_and_jobs_get_that_of_their_submitt
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     with deck:
         job.wait(WAIT_S)
-        assert job.log() == f"{soft // 2} {hard}\n".encode()
+        assert job.log() == f"{soft} {hard}\n".encode()
         assert resource.prlimit(daemon_pid(), resource.RLIMIT_NOFILE) == (hard, hard)
 
 

@@ -171,7 +171,7 @@ def test_the_command_line(shared: Client, capsys: pytest.CaptureFixture[str]) ->
     assert main(["jobs", str(job.id)]) == 0
     out = capsys.readouterr().out
     assert "Attempts" in out and "number 2 of 2" in out
-    assert "Mean utilisation" in out
+    assert "Avg utilisation" in out
     assert "queued again: for attempt 2 of 2, in 1 s" in out
     assert out.endswith("failed: ran longer than its limit of 1 s\n")
 

@@ -116,7 +116,7 @@ def test_groups_limit_and_pause_their_jobs_only() -> None:
     )
     assert [s.job.id for s in decided.starts] == [2, 5]
     assert decided.reasons == {
-        3: "group a already runs 2 at once, its limit",
+        3: "group a is at its limit (2 of 2 running)",
         4: "group b is paused",
         6: "is on hold; to release it: gpudeck resume 6",
     }
@@ -270,7 +270,8 @@ def test_invalid_indices_are_refused(text: str) -> None:
 
 
 def test_job_options_have_defaults() -> None:
-    assert make_spec(["/bin/true"], {"env": {}, "cwd": "/"}) == Spec(("/bin/true",), "true", "/")
+    made = make_spec(["/bin/true"], {"env": {}, "cwd": "/"})
+    assert msgspec.structs.replace(made, inherited=None) == Spec(("/bin/true",), "true", "/")
     asked = make_spec(
         ["x"],
         {
