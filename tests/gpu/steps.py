@@ -193,6 +193,13 @@ STEPS: tuple[Step, ...] = (
         110,
         "machine",
     ),
+    Step(
+        "calibration-truth",
+        "monitor: live TFLOP/s against counted work, before and after a calibration",
+        _bench("calibration_truth"),
+        220,
+        "machine",
+    ),
     _tests("timing", "attention: the timing loop, the workloads", 200, "gpu", ("test_timing_gpu",)),
     _tests(
         "memory",

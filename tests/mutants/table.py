@@ -42,6 +42,7 @@ _RATE = "scheduler/telemetry/flop_rate.py"
 _STATES = "scheduler/telemetry/monitor.py"
 _JUDGE = "scheduler/telemetry/idle.py"
 _RUN = "scheduler/executors/runner.py"
+_EXIT = "scheduler/executors/exit_writer.py"
 
 DEFECTS: tuple[Defect, ...] = (
     # the seven that survived an audit
@@ -89,9 +90,9 @@ DEFECTS: tuple[Defect, ...] = (
     ),
     Defect(
         "the exit record not synced",
-        _RUN,
-        "                f.flush()\n                os.fsync(f.fileno())\n",
-        "                f.flush()\n",
+        _EXIT,
+        "        f.flush()\n        os.fsync(fd)\n",
+        "        f.flush()\n",
         _RUNNER,
     ),
     # devices
@@ -480,14 +481,14 @@ DEFECTS: tuple[Defect, ...] = (
     # runner
     Defect(
         "the folder of the exit record not synced",
-        _RUN,
-        "    os.fsync(fd)\n",
-        "",
+        _EXIT,
+        "        os.fsync(folder)\n",
+        "        pass\n",
         _RUNNER,
     ),
     Defect(
         "the exit record in its place before it is written",
-        _RUN,
+        _EXIT,
         'new = file.with_suffix(".new")',
         "new = file",
         _RUNNER,
@@ -508,9 +509,9 @@ DEFECTS: tuple[Defect, ...] = (
     ),
     Defect(
         "every job at normal priority",
-        _RUN,
-        'nice = launch.get("nice", 0)',
-        "nice = 0",
+        "scheduler/executors/inheritance.py",
+        'Inheritance(None, min(own + nice, NICEST), {}, "")',
+        'Inheritance(None, own, {}, "")',
         _RUNNER,
     ),
     Defect(
