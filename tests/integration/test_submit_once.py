@@ -222,6 +222,16 @@ def test_equal_submissions_at_the_same_time_are_different_jobs(cpu_home: Path) -
     assert not list((cpu_home / "submissions").iterdir())
 
 
+def test_a_note_that_cannot_be_deleted_fails_no_submission(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with unanswered.submission_token(None, ["true"], {}) as token:
+        note = next((paths.home() / "submissions").glob(f"*.{token}"))
+        note.unlink()
+        note.mkdir()  # even root cannot unlink it, as on a disk that turned read-only
+    assert "cannot be deleted" in capsys.readouterr().err
+
+
 def test_only_an_equal_and_recent_submission_without_an_answer_is_repeated(
     cpu_home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -59,11 +59,22 @@ def submission_token(
         except OutcomeUnknown:
             raise
         except (UserError, UsageError):  # refused, or never sent
-            file.unlink(missing_ok=True)
+            _forget(file)
             raise
-        file.unlink(missing_ok=True)
+        _forget(file)
     finally:
         os.close(lock)
+
+
+def _forget(file: Path) -> None:
+    """Delete the note of a submission that has its answer, which counts whatever the disk does."""
+    try:
+        file.unlink(missing_ok=True)
+    except OSError as e:
+        print_error(
+            f"the note {file} cannot be deleted: {e.strerror}. Until it is, the same command is "
+            "taken for a repetition of this one"
+        )
 
 
 def _file(digest: str) -> tuple[Path, int]:

@@ -48,6 +48,7 @@ def main() -> int:
         faults=campaign.struck,
         acknowledged=len(evidence.acknowledged),
         refused=campaign.refused,
+        repeated=campaign.repeated,
         unclear_and_run=len({line.token for line in begun} & set(evidence.unclear)),
         runs=len(begun),
         ends=ends,

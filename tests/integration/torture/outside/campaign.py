@@ -27,6 +27,8 @@ VICTIM = Path(__file__).with_name("victim.py")
 ANSWER_S, SETTLE_S = 60.0, 60.0
 """Seconds within which the daemon answers after a fault, and without the end of a job after which
 none is expected."""
+TRIES = 3
+"""How often a submission that fails is tried."""
 BACKLOG = 16
 """The most jobs that wait or run when a round begins."""
 ALL = "100000"
@@ -51,7 +53,7 @@ class Campaign:
         self._treasure = world.folder / "treasure"
         self._treasure.write_text(TREASURE)
         self.struck: Counter[str] = Counter()
-        self.refused = 0
+        self.refused = self.repeated = 0
         self.excused: set[str] = set()
         self._acknowledged: dict[str, Acknowledged] = {}
         self._unclear: dict[str, int] = {}
@@ -88,8 +90,7 @@ class Campaign:
         self._unclear.update(dict.fromkeys(members, runs))
         command = [sys.executable, "-S", "-E", VICTIM, kind, self.ledger, token, *arguments]
         words = ["submit", "--json", "--cwd", "/", "--name", token, *options, "--"]
-        reply = client(*words, *map(str, command))
-        self._note_crash(words, reply)
+        reply = self._until(client, [*words, *map(str, command)])
         if reply.status:
             self.refused += 1
             return token
@@ -100,6 +101,17 @@ class Campaign:
         if kind in ("cancelled", "stubborn"):
             client("cancel", str(jobs[0]["id"]))
         return token
+
+    def _until(self, client: CommandLine, words: Sequence[str]) -> Reply:
+        """Repeat a command that fails, as a loop of a shell does until the machine crashes."""
+        for _ in range(TRIES):
+            boots = self.world.boots
+            reply = client(*words)
+            self._note_crash(words, reply)
+            if reply.status == 0 or self.world.boots != boots:
+                break
+            self.repeated += 1
+        return reply
 
     def active(self) -> list[dict[str, Any]] | None:
         """Return the jobs that wait or run; None if nobody answers in time."""

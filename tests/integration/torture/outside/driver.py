@@ -106,7 +106,8 @@ def _report(outcomes: list[dict[str, Any]], seed: int) -> int:
     sums = {
         "jobs acknowledged": "acknowledged",
         "runs that jobs recorded": "runs",
-        "submissions refused or unanswered": "refused",
+        "submissions repeated": "repeated",
+        "submissions given up": "refused",
         "of these, jobs that ran": "unclear_and_run",
         "jobs gone with a damaged store": "vanished",
     }
