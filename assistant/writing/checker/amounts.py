@@ -9,6 +9,8 @@ from assistant.writing.checker.references import everyone
 from assistant.writing.checker.states import holds
 from assistant.writing.checker.tokens import Token
 
+_COUNTED = lexicon.words("ran running starting queued done failed cancelled lost")
+"""Claims of jobs whose numbers are facts; other numbers are those of the facts that fit."""
 KINDS = {
     "idle": "device", "busy": "device", "held": "device",
     "raised": "alert", "cleared": "alert", "lasts": "alert",
@@ -57,7 +59,7 @@ def check_amount(clause: Clause, place: int, claim: str, negated: bool, of: Know
         if negated:
             require(count == len(domain) - len(members) and not undecided, refused)
         else:
-            require(count in counted or (not counted and count == len(members)), refused)
+            require(count in counted or (claim not in _COUNTED and count == len(members)), refused)
     return True
 
 

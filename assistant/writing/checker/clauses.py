@@ -61,6 +61,11 @@ class Clause:
         """Return True if one of the words is in it."""
         return any(text in words for _, text in self.words())
 
+    def names_nobody(self) -> bool:
+        """Return True if neither it nor a clause that it goes on from names a subject."""
+        named = any(token.kind == "subject" for token in self.tokens)
+        return not named and (self.before is None or self.before.names_nobody())
+
     def is_cause(self) -> bool:
         """Return True if it gives a reason."""
         return self.opener in lexicon.CAUSES
@@ -137,7 +142,7 @@ def owners(clause: Clause, place: int) -> Owners:
     for token in before or later:
         for kind, subjects in by_kind(token.subjects).items():
             found.setdefault(kind, subjects)
-    return found if before else {**clause.inherited, **found}
+    return found if before or (found and is_default(clause)) else {**clause.inherited, **found}
 
 
 def _following(tokens: Sequence[Token], place: int) -> frozenset[str]:
@@ -159,7 +164,12 @@ def last_owners(clause: Clause) -> Owners:
             break
         if token.kind == "subject":
             found |= by_kind(token.subjects)
-    return {**clause.inherited, **found}
+    return found if found and is_default(clause) else {**clause.inherited, **found}
+
+
+def is_default(clause: Clause) -> bool:
+    """Return True if nothing before the clause was named, so that it inherits the only device."""
+    return clause.before is None or clause.before.names_nobody()
 
 
 def only_owners(of: Known) -> Owners:

@@ -23,11 +23,14 @@ from assistant.writing.checker.quotes import check_cause, quoted
 from assistant.writing.checker.references import everyone, resolve
 from assistant.writing.checker.statements import check_states
 from assistant.writing.checker.tokens import Token, is_word, tokens
-from assistant.writing.checker.values import bind, check_extreme
+from assistant.writing.checker.values import bind, check_extreme, family_of
 
 _BACK = lexicon.words("it its this they their")
 
 
+_JOINING = lexicon.words("than before after by for until against with beside")
+"""Words that tell one job from another in a clause."""
+_PLAIN = lexicon.words("a an the of on for at in its")
 _KNOWING = lexicon.words(
     "known unknown available data n/a value values supported measured reported"
 )
@@ -45,6 +48,7 @@ def check_sentence(
     before = previous if goes_on else None
     clauses = divide(found, only_owners(of) if before is None else last_owners(before), before)
     for clause in [clause for clause in clauses if not _check_clause(clause, of)]:
+        _check_title(clause)
         _check_rest(clause, of)
     return clauses[-1] if clauses else previous
 
@@ -62,7 +66,7 @@ def _check_clause(clause: Clause, of: Known) -> bool:
         if token.kind == "value":
             clause.values += bind(clause, place, of)
         elif token.kind == "text":
-            _check_text(clause, place, token)
+            _check_text(clause, place, token, of)
     check_extreme(clause, of)
     check_states(clause, of)
     check_existence(clause, of)
@@ -83,6 +87,7 @@ def _check_subjects(clause: Clause, of: Known) -> None:
     inherited = clause.inherited.get("job", frozenset())
     if clause.opener == "(" and inherited and not named.get("job", inherited) & inherited:
         raise Refused("it gives a job the name of another one")
+    _check_name(clause)
     if "job" in named and clause.has({"by"}):
         named = {**clause.inherited, **named}
     if "job" in named and "device" in named and not clause.has(set(lexicon.COMPARATIVES)):
@@ -90,6 +95,17 @@ def _check_subjects(clause: Clause, of: Known) -> None:
             for device in named["device"]:
                 if not _related(of, job, device):
                     raise Refused(f"it connects {job} with {device}, which no fact does")
+
+
+def _check_name(clause: Clause) -> None:
+    """Check that a job is not called by the name of another one. Raises Refused."""
+    jobs = frozenset[str]()
+    joined = clause.has(_JOINING | set(lexicon.COMPARATIVES))
+    for token in clause.tokens:
+        here = by_kind(token.subjects).get("job", frozenset())
+        if token.facts and jobs and here and not joined and not jobs & here:
+            raise Refused("it gives a job the name of another one")
+        jobs = here or jobs
 
 
 def _related(of: Known, job: str, device: str) -> bool:
@@ -102,14 +118,39 @@ def _related(of: Known, job: str, device: str) -> bool:
     return any(re.search(rf"\b{number}\b", text) for text in uses)
 
 
-def _check_text(clause: Clause, place: int, token: Token) -> None:
+def _check_text(clause: Clause, place: int, token: Token, of: Known) -> None:
     """Check that quoted words are those of their owner."""
     who = owners(clause, place)
+    labels = {str(of.value(s, "label") or f"Job {s[3:]}") for named in who.values() for s in named}
     for fact in token.facts:
+        if of.value(fact.subject, "about") in labels:
+            return  # an alert is about it
         kind = kind_of(fact.subject)
-        if not kind or fact.subject in who.get(kind, frozenset()) or kind not in who:
+        if not kind or fact.subject in who.get(kind, frozenset()) or clause.names_nobody():
             return
     raise Refused(f"it says {token.text!r}, which no fact says of what it names")
+
+
+def _check_title(clause: Clause) -> None:
+    """Check that the words before a colon name the field of the value after it. Raises Refused."""
+    after = clause.after
+    if after is None or after.opener != ":" or not after.values or after.values[0].place > 1:
+        return
+    field = after.values[0].field
+    family = family_of((after.values[0].fact,))
+    words = [
+        (i, text)
+        for i, text in clause.words()
+        if text not in _PLAIN and text not in lexicon.STAT_WORDS and i not in clause.used
+    ]
+    claims = lexicon.PRESENT | lexicon.PAST | set(lexicon.STATES) | set(lexicon.COMPARATIVES)
+    if not family or not words or clause.has(claims):
+        return
+    named = frozenset[str]().union(*(lexicon.FIELD_WORDS.get(text, ()) for _, text in words))
+    if "memory" in (text for _, text in words) and "mem_used" in family:
+        return  # any amount of memory
+    if field not in named:
+        raise Refused(f"it calls {after.tokens[0].text!r} what no fact calls it")
 
 
 def _check_absence(clause: Clause, of: Known) -> None:

@@ -48,7 +48,8 @@ def bind(clause: Clause, place: int, of: Known) -> list[Bound]:
     """Return the facts that a value can be, one for each of its owners; none if there is none."""
     token = clause.tokens[place]
     family, who, stat = _family(token), owners(clause, place), stat_at(clause, place)
-    right = [f for f in token.facts if _timed(f, stat, clause) and _owned(f, who, of)]
+    alone = clause.names_nobody()
+    right = [f for f in token.facts if _timed(f, stat, clause) and _owned(f, who, of, alone)]
     named = _fields(clause, place, family)
     for fields in [named] if named else [*_inherited(clause, family), frozenset[str]()]:
         own_field = token.slot and not named
@@ -82,8 +83,11 @@ def _inherited(clause: Clause, family: frozenset[str]) -> Iterator[frozenset[str
         before = before.before
 
 
-def _owned(fact: Fact, who: Owners, of: Known) -> bool:
-    """Return True if the fact is about an owner, or nobody owns it."""
+def _owned(fact: Fact, who: Owners, of: Known, alone: bool) -> bool:
+    """Return True if the fact is about an owner, or nobody owns it.
+
+    Where nobody was named (`alone`), it may be about the only device or job with such a fact.
+    """
     kind = kind_of(fact.subject)
     if not kind:
         return fact.subject != "jobs"  # counts are claims of their own
@@ -91,7 +95,7 @@ def _owned(fact: Fact, who: Owners, of: Known) -> bool:
         return fact.subject in who[kind]
     name = fact.name.partition(".")[2]
     sharing = [s for s in of.subjects if kind_of(s) == kind and of.of(s, name)]
-    return len(sharing) == 1
+    return alone and len(sharing) == 1
 
 
 def _fields(clause: Clause, place: int, family: frozenset[str]) -> frozenset[str]:
@@ -132,7 +136,8 @@ def _named(fact: Fact, fields: frozenset[str], family: frozenset[str], clause: C
     if fields:
         return found in fields
     if found in family:
-        return found in _DEFAULTS.get(kind_of(fact.subject), frozenset({"length", "when"}))
+        shared = lexicon.words("length when") if clause.names_nobody() else frozenset[str]()
+        return found in _DEFAULTS.get(kind_of(fact.subject), shared)
     return _shares_word(fact, clause)
 
 

@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 import msgspec
 import pytest
-from examples import CPU_FACTS, NOW
-from truth import Count, invented
+from examples import CPU_FACTS, NOW, REPLAY_FACTS
+from truth import Count, invented, misplaced
 from truth import texts as shown
 
 from accel.rwkv.tokenizer import VOCABULARY
@@ -71,7 +71,7 @@ class Inventor:
         ]
         some = self.random.sample(values, min(3, len(values)))
         some.sort(key=lambda fact: of(fact) != "Now")
-        told = [f"{of(fact)} there is {{{fact.name}}}." for fact in some]
+        told = [f"{fact.text.removesuffix(fact.said)}{{{fact.name}}}." for fact in some]
         return " ".join(told) or "There is nothing."
 
     def lie(self, text: str) -> str:
@@ -89,8 +89,15 @@ class Inventor:
             f"{text} It is {self.random.choice(('three', 'half', 'twice'))} as fast.",
             filled.replace(digit[0], f"-{digit[0]}", 1) if digit else "It is at -5 °C.",
             f"{text} {self.swapped()}",
+            self.misnamed() or text,
         )
         return self.random.choice(lies)
+
+    def misnamed(self) -> str:
+        """Return a value under the name of another one."""
+        known = [fact for fact in self.facts if isinstance(fact.value, float)]
+        one, other = self.random.choice(known or [None]), self.random.choice(known or [None])
+        return f"{one.text.removesuffix(one.said)}{other.said}." if one and other else ""
 
     def swapped(self) -> str:
         """Return a value that may belong to another subject."""
@@ -290,6 +297,23 @@ def test_the_checker_accepts_true_texts(text) -> None:
 )
 def test_the_checker_finds_invented_numbers(text, number) -> None:
     assert number in invented(text, CPU_FACTS, "how is job 98765?")
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "number"),
+    [
+        ("REPLAY GPU 0 is at 71 °C and REPLAY GPU 1 at 72 °C.",
+         "REPLAY GPU 0 is at 72 °C and REPLAY GPU 1 at 71 °C.", "72"),
+        ("The mean utilisation of the CPU was 46 %, the highest 90 %.",
+         "The mean utilisation of the CPU was 90 %, the highest 46 %.", "46"),
+        ("Job 8 has about 23 s left.", "Job 8 has been running for 23 s.", "23"),
+        ("Job 7 had a median of 12.3 ms.", "Job 7 had a P99 of 12.3 ms.", "12.3"),
+    ],
+)  # fmt: skip
+def test_the_oracle_knows_whose_value_it_is_and_of_what(right, wrong, number) -> None:
+    facts = CPU_FACTS + REPLAY_FACTS
+    assert misplaced(right, facts) == set()
+    assert number in {found for found, _ in misplaced(wrong, facts)}
 
 
 def test_the_checker_reads_facts_that_are_negative_and_ranges_and_dates_that_are_not() -> None:

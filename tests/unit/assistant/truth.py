@@ -1,8 +1,13 @@
-"""Count invented numbers in texts about random machines, judged by a checker of its own.
+"""Count false numbers in texts about random machines, judged by an oracle that knows meaning.
 
-The checker shares nothing with `assistant.writing.verify`. Sentence by sentence, every number with
-its sign and unit must be in a fact about the sentence's device or job, or about none, and a count
-(`3 jobs failed`, `7 times`) in a fact that counts just that.
+The oracle shares nothing with `assistant.writing.verify`. A number is false if
+
+- it is invented: with its sign and unit it is in no fact about the sentence's device or job, or
+  about none, or a count (`3 jobs failed`, `7 times`) is in no fact that counts just that;
+- it is misplaced: it is a fact of another device or job than the one named last before it, or of
+  another quantity than the words beside it name, such as the highest value called the mean.
+
+Jobs, devices and questions have names and words that no training example has.
 """
 
 from __future__ import annotations
@@ -16,7 +21,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from assistant.facts import Fact, phrases
+from assistant.facts import FIELDS_SPAN, Fact, phrases
 from assistant.workloads import random_machines
 from assistant.writing.writer import write
 
@@ -41,11 +46,30 @@ _COUNT = re.compile(
     r")*(?:(ran|running|starting|queued|done|failed|cancelled|lost)\b)?"
 )
 _QUESTIONS = (
-    "how hot is it?", "what is the power of GPU 0?", "memory?", "which jobs failed?",
-    "how is job 7?", "what is waiting?", "is it idle?",
-    "tflops of gpu 1", "what runs?", "which gpu is it", "which jobs are done",
-    "were any jobs cancelled?", "hello there", "",
+    "are we overheating anywhere?", "how many watts does GPU 0 pull right now?",
+    "any vram left on gpu 1?", "show me everything that crashed", "what became of job 7?",
+    "who is still waiting for a device", "could I grab a free card?",
+    "throughput of card 1, please",
+    "how far along is everything that is running", "which hardware is in this box?",
+    "give me all completed work", "did anybody get cancelled?", "good morning", "",
 )  # fmt: skip
+"""Questions in words that no training example has."""
+_JOBS = ("whisper-eval", "protein_fold", "crawl-x", "mixtral/sft", "lidar-seg", "copy of night run")
+_DEVICES = ("NVIDIA B200", "NVIDIA L40S", "NVIDIA GH200 480GB", "Quadro P2000")
+"""Names of jobs and devices that no training example has."""
+_WORDS = {
+    "temp": r"temperature|°C", "power": r"power|draws|there is", "power_limit": r"limit|\bof\b",
+    "util": r"utilisation|\bat\b|busy|there is", "mem_used": r"\bin use|\bused?s?\b|memory used",
+    "mem_free": r"free", "mem_total": r"\bof\b|memory:", "tflops": r"TFLOP/s",
+    "duration": r"took|\bran\b|after|run for|ended|jobs \w+:", "running": r"running|still",
+    "waiting": r"queued|wait", "left": r"left", "progress": r"through|progress",
+    "median": r"median", "p95": r"P95|nearly all", "p99": r"P99", "sustained": r"sustained",
+    "calls": r"calls", "code": r"status|code", "ended": r"ended|failed|lost|cancelled",
+}  # fmt: skip
+"""By field, the words beside its value; other fields are judged by their owner alone."""
+_OVER_TIME = {"mean": r"mean|average", "max": r"highest|at most|never above|peak", "min": r"lowest"}
+_CONTRADICTION = 12345
+"""The value that another source reports, of whatever quantity."""
 _NOTE = "\n\nWritten from the template: "
 """The note that quotes a refused text, which makes no claim."""
 
@@ -147,9 +171,65 @@ def _moment(fact: Fact) -> frozenset[tuple[str, str]]:
     return numbers(phrases.clock(fact.time)) | numbers(phrases.moment(fact.time, fact.time))
 
 
+def misplaced(text: str, facts: Facts) -> set[tuple[str, str]]:
+    """Return the numbers of sentences that are no fact of the owner named last before them, or of
+    the quantity that the words beside them name.
+    """
+    found = set()
+    foreign = {fact.said for fact in facts if isinstance(fact.value, str) and not _is_owner(fact)}
+    hidden = re.compile("|".join(map(re.escape, sorted(foreign, key=len, reverse=True))) or "$^")
+    lines = text.split(_NOTE, maxsplit=1)[0].split("\n")
+    prose = [line for line in lines if not line.startswith(("|", "**The sources disagree"))]
+    for sentence, owners in _sentences("\n".join(prose)):
+        shown = hidden.sub("…", sentence)
+        for number in _NUMBER.finditer(_OWNER.sub(lambda m: "…" * len(m[0]), shown)):
+            before = list(_OWNER.finditer(shown[: number.start()]))
+            owner = _owners(before[-1][0]) if before else owners
+            key = ("-" * bool(number[1]) + number[2], number[3] or "")
+            shared = [] if before else [f for f in facts if not _OWNER.fullmatch(f.subject)]
+            mine = [fact for fact in facts if fact.subject in owner]
+            about = [fact for fact in (*mine, *shared) if key in numbers(fact.said)]
+            judged = number[3] and mine
+            if judged and not any(_is_meant(fact, shown, number.span()) for fact in about):
+                found.add((key[0], f"{key[1]} misplaced"))
+    return found
+
+
+def _is_owner(fact: Fact) -> bool:
+    return fact.name.endswith((".label", ".called", ".state"))
+
+
+def _is_meant(fact: Fact, sentence: str, at: tuple[int, int]) -> bool:
+    """Return True if the words beside a number name the fact's quantity."""
+    if fact.value == _CONTRADICTION:
+        return True
+    field, _, stat = fact.name.partition(".")[2].partition("~")[0].partition(".")
+    part = re.search(r"[^,;()]*$", sentence[: at[0]])[0] + sentence[at[0] : at[1]]
+    part += re.match(r"[^,;()0-9]*", sentence[at[1] :])[0]
+    if not re.search(_WORDS.get(field, ""), sentence, re.IGNORECASE):
+        return False
+    if field in FIELDS_SPAN and not fact.subject.startswith("job"):
+        named = [of for of, words in _OVER_TIME.items() if re.search(words, part, re.IGNORECASE)]
+        return stat in named if stat else not named or bool(re.search(r"\bnow\b|\band\b", part))
+    return True
+
+
+def _renamed(facts: Facts, random: Random) -> Facts:
+    """Return the facts with a name of `_DEVICES` for each device."""
+    name = random.choice(_DEVICES)
+    return tuple(
+        msgspec.structs.replace(
+            fact, value=name, said=name, text=fact.text.replace(fact.said, name)
+        )
+        if fact.name.endswith((".name", ".device")) and str(fact.value).startswith("NVIDIA")
+        else fact
+        for fact in facts
+    )
+
+
 def world(random: Random) -> tuple[Facts, str]:
     """Return the facts of a random machine and their flaw: `none`, `missing` or `contradicted`."""
-    facts, kinds = list(random_machines.random_facts(random)), []
+    facts, kinds = list(_renamed(random_machines.random_facts(random, _JOBS), random)), []
     if random.random() < 0.05:
         return (), "none"
     if random.random() < 0.3:
@@ -162,9 +242,9 @@ def world(random: Random) -> tuple[Facts, str]:
         facts.append(
             msgspec.structs.replace(
                 other,
-                said="12345 %",
-                value=12345,
-                text=f"{other.name}: 12345 %",
+                said=f"{_CONTRADICTION} %",
+                value=_CONTRADICTION,
+                text=f"{other.name}: {_CONTRADICTION} %",
                 source="another sensor",
             )
         )
@@ -193,9 +273,8 @@ def texts(
         question = random.choice((None, *_QUESTIONS))
         told = write(facts, question, author(random, facts))
         assert told.text.strip(), "where there are no facts, that is said"
-        yield Text(
-            kind, question, told.text, told.writer, invented(told.text, facts, question or "")
-        )
+        false = invented(told.text, facts, question or "") | misplaced(told.text, facts)
+        yield Text(kind, question, told.text, told.writer, false)
 
 
 class Count:
