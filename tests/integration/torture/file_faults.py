@@ -31,6 +31,7 @@ import pytest
 
 from scheduler.client import Client
 from scheduler.protocol import paths, settings
+from scheduler.protocol.errors import UserError
 from scheduler.protocol.job_options import JobOptions, make_spec
 from scheduler.protocol.jobs import Job
 from scheduler.protocol.settings import TEMPLATE, Settings
@@ -149,6 +150,7 @@ class FileFaults:
         if schedule.kill:
             time.sleep(0.15)
             kill_daemon()
+            self._start(schedule)
             with Client() as deck:
                 jobs.append(self._submit(deck, "plain"))
             pid = daemon_pid()
@@ -163,6 +165,15 @@ class FileFaults:
                 self._struck[plan.job] = schedule
         if not lives(pid) or daemon_pid() != pid:
             self._violations.append(f"the daemon went down: {schedule}, {plan.call.decode()}")
+
+    def _start(self, schedule: Schedule) -> None:
+        """Start the daemon; without the fault, where it does not start with it."""
+        try:
+            Client().close()
+        except UserError as e:
+            self._plan.role = 0
+            log = paths.daemon_log().read_text(errors="replace")[-2000:]
+            self._violations.append(f"the daemon does not start: {schedule}: {e}\n{log}")
 
     def _submit(self, deck: Client, kind: str) -> Job:
         script, options = COMMANDS[kind]
