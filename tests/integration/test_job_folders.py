@@ -131,7 +131,10 @@ def test_a_result_that_its_job_protects_is_given_up_and_the_timeline_says_so(
     assert "Permission denied" in event.text
 
 
-@pytest.mark.parametrize("folder", ["$GPUDECK_ARTEFACTS", "$GPUDECK_ARTEFACTS/.."])
+@pytest.mark.parametrize(
+    "folder",
+    ["$GPUDECK_ARTEFACTS", pytest.param("$GPUDECK_ARTEFACTS/..", marks=pytest.mark.slow)],
+)
 def test_a_folder_that_was_opened_to_others_fails_the_next_attempt_once(
     deck: Client, folder: str
 ) -> None:

@@ -43,6 +43,7 @@ def test_failing_accesses_to_one_folder_stop_no_other_job(tmp_path: Path, librar
     assert report.injected.total() >= SCHEDULES - 3, f"too few faults struck: {report.injected}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["sleep 600", "exit 3"])
 def test_a_job_is_cancelled_though_its_runner_cannot_write_how_it_ended(
     tmp_path: Path, library: Path, cpu_home: Path, command: str
