@@ -54,10 +54,14 @@ def take(ticket: Path) -> int:
     fd = os.open(ticket, os.O_RDWR | os.O_NOFOLLOW)
     fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     os.fsync(fd)
-    ticket.rename(_taken(ticket))
     folder = os.open(ticket.parent, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        os.fsync(folder)
+        ticket.rename(_taken(ticket))
+        try:
+            os.fsync(folder)
+        except OSError:
+            _taken(ticket).rename(ticket)  # nothing begins, and that is known then
+            raise
     finally:
         os.close(folder)
     return fd

@@ -128,6 +128,9 @@ class FileFaults:
         self._kinds: dict[int, str] = {}
         self._struck: dict[int, Schedule] = {}
         """Jobs whose folders failed: they may fail, and never run twice."""
+        self._shared: dict[int, Schedule] = {}
+        """Jobs that were submitted while a folder of all jobs failed: that they began may be
+        unclear."""
         self._injected: Counter[str] = Counter()
         self._violations: list[str] = []
 
@@ -163,6 +166,8 @@ class FileFaults:
             known = self._struck.get(plan.job)  # of an earlier schedule, as the job still waited
             if known is None or not known.reaches_runners:
                 self._struck[plan.job] = schedule
+            if not plan.job:
+                self._shared.update((job.id, schedule) for job in jobs)
         if not lives(pid) or daemon_pid() != pid:
             self._violations.append(f"the daemon went down: {schedule}, {plan.call.decode()}")
 
@@ -220,8 +225,11 @@ class FileFaults:
         return Counter(int(line.split()[0]) for line in lines)
 
     def _judge(self, job: Job, kind: str, begun: int) -> None:
-        if (wrong := verdict(job, kind, begun, self._struck.get(job.id))) is not None:
-            self._violations.append(wrong)
+        shared = self._shared.get(job.id)
+        if shared is not None and shared.reaches_runners and job.status == "lost" and not begun:
+            self._injected["lost, as it is unclear whether it began"] += 1
+        elif (wrong := verdict(job, kind, begun, self._struck.get(job.id))) is not None:
+            self._violations.append(f"{wrong}; the folder of all: {shared}")
 
 
 def verdict(job: Job, kind: str, begun: int, fault: Schedule | None) -> str | None:
