@@ -24,7 +24,8 @@ async def pieces():
 server.STALLED_S = 0.2
 with server.listen(0) as sock:
     print(sock.getsockname()[1], flush=True)
-    server.serve(Starlette(routes=[Route("/", lambda request: StreamingResponse(pieces()))]), sock)
+    app = Starlette(routes=[Route("/", lambda request: StreamingResponse(pieces()))])
+    server.serve(app, sock, print)
 """
 
 
