@@ -134,22 +134,22 @@ def test_reservations_of_two_queues_share_a_gpu(machine: Machine, tmp_path: Path
     wait = python(
         "import os, sys, time\nwhile not os.path.exists(sys.argv[1]): time.sleep(.01)", go
     )
-    first = machine.a.submit(wait, memory="50GiB")
+    reading = machine.b.snapshot().devices[0].reading
+    assert reading is not None
+    free = reading.values["mem_free"] / GIB
+    theirs, left = int(free) - 25, free - int(free) + 5
+    first = machine.a.submit(wait, memory=f"{theirs}GiB")
     running(machine.a, first)
     second = machine.b.submit(wait, memory="20GiB")
     running(machine.b, second)
     third = machine.b.submit(wait, memory="10GiB")
-    reading = machine.b.snapshot().devices[0].reading
-    assert reading is not None
-    left = reading.values["mem_free"] / GIB - 50 - 20
-    assert 0 < left < 10
     assert reason(machine.b, third) == (
         f"needs 10 GiB on one GPU; GPU 0 has {amount(left * GIB)} free until job {second.id} ends"
     )
     fourth = machine.b.submit(wait, memory="40GiB", priority=1)
     assert reason(machine.b, fourth) == (
         f"needs 40 GiB on one GPU; GPU 0 has {amount(left * GIB)} free; "
-        "another user's queue holds 50 GiB"
+        f"another user's queue holds {theirs} GiB"
     )
     alone = machine.a.submit(wait, gpus=1)
     go.touch()
