@@ -42,6 +42,8 @@ OPTIONS: Mapping[str, tuple[str, ...]] = {
     "lock is a folder": ("--retries", "2", "--backoff", "0.1"),
     "lock is a folder, runner killed": ("--retries", "1", "--backoff", "0.1"),
 }
+UNKNOWN = "unknown"
+"""The name of a job that a store lists as lost of which it does not know any more."""
 TREASURE = "no job may overwrite this\n"
 
 
@@ -229,6 +231,7 @@ class Campaign:
             state = job["state"]
             why = state.get("reason") or state.get("why") or ""
             found[_token(job)].append(Listed(job["id"], state["type"], str(why)))
+        found.pop(f"{UNKNOWN}.", None)
         return found
 
     def evidence(self) -> Evidence:

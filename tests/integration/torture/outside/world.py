@@ -71,7 +71,7 @@ class World:
         if apart:  # whatever goes wrong here cannot fill the machine's disk or memory
             _do("mount", "-t", "tmpfs", "-o", f"size={3 * DISK_MIB}m", "tmpfs", folder)
         self._mount, self._image = folder / "disk", folder / "image"
-        self._mount.mkdir()
+        self._mount.mkdir(mode=0o700 if not disk else 0)  # no store is made where the disk is not
         self.home = self._mount / "home"
         self.disk = disk
         self.boots = 0
