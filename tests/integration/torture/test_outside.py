@@ -13,6 +13,7 @@ from tests.integration.torture.outside.campaign import Campaign
 from tests.integration.torture.outside.faults import inject
 from tests.integration.torture.outside.plan import Fault, Round, families, rounds
 from tests.integration.torture.outside.verdict import (
+    AGAIN,
     CRASH,
     DOUBLED,
     DOWN,
@@ -105,6 +106,7 @@ def listed(status: str, why: str = "") -> dict[str, list[Listed]]:
         ({"ledger": [*GOOD.ledger, BEGUN]}, [DOUBLED, DOUBLED]),
         ({"ledger": [*GOOD.ledger, LedgerLine("a.", 2)]}, [DOUBLED]),
         ({"ledger": [*GOOD.ledger, LedgerLine("b.", 3)]}, [LOOP]),
+        ({"ledger": [*GOOD.ledger, BEGUN], "damaged": {"a."}}, [AGAIN, AGAIN]),
         ({"ledger": [*GOOD.ledger, LedgerLine("c.", 2)]}, [DOUBLED]),
         ({"ledger": [*GOOD.ledger, LedgerLine("stranger.", 1)]}, [DOUBLED]),
         ({"listed": {**GOOD.listed, "c.": [Listed(3, "done"), Listed(4, "done")]}}, [DOUBLED]),

@@ -61,6 +61,7 @@ class Campaign:
         self._unclear: dict[str, int] = {}
         self._ended: set[str] = set()
         self._at_risk: set[str] = set()
+        self._damaged: set[str] = set()
         self._recorded: dict[str, list[Listed]] = {}
         """Jobs that had ended before the store was damaged, which may have forgotten them."""
         self._down: list[str] = []
@@ -151,6 +152,7 @@ class Campaign:
         """Let these jobs vanish, as the store that holds them is about to be damaged."""
         self._at_risk |= {f"{token}." for token in tokens}
         self.excused |= self._at_risk
+        self._damaged |= self._at_risk
 
     # Rounds
 
@@ -223,6 +225,7 @@ class Campaign:
         """Record how all jobs ended, before the store may forget it."""
         self.settle()
         self._recorded.update(self._listed())
+        self._damaged |= {*self._acknowledged, *self._unclear}
 
     def _listed(self) -> dict[str, list[Listed]]:
         found = defaultdict(list)
@@ -253,6 +256,7 @@ class Campaign:
             read_ledger(self.ledger),
             self.excused,
             self._at_risk,
+            self._damaged,
             self._down,
             [f"{name}: {process.command}" for name, process in self._left().items()],
             self._crashes,

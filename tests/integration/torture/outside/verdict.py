@@ -23,7 +23,8 @@ LOST, DOUBLED, LOOP, FALSE, DOWN, LEFT, CRASH = (
     "processes left behind",
     "crashes",
 )
-CLASSES = (LOST, DOUBLED, LOOP, FALSE, DOWN, LEFT, CRASH)
+AGAIN = "jobs run again after their store was damaged"
+CLASSES = (LOST, DOUBLED, LOOP, AGAIN, FALSE, DOWN, LEFT, CRASH)
 
 
 class Acknowledged(NamedTuple):
@@ -64,6 +65,8 @@ class Evidence(NamedTuple):
     """Jobs whose runner, folder or disk a fault hit: they may end in any way, but must end."""
     at_risk: Collection[str] = ()
     """Jobs that were acknowledged shortly before the store was damaged: they may vanish."""
+    damaged: Collection[str] = ()
+    """Jobs whose store was damaged after they were submitted; their runs are counted apart."""
     down: Sequence[str] = ()
     """Faults after which the daemon did not answer."""
     left: Sequence[str] = ()
@@ -105,8 +108,9 @@ def _runs(evidence: Evidence) -> Iterator[Violation]:
     attempts = Counter((line.token, line.attempt) for line in begun)
     for (token, attempt), times in attempts.items():
         if times > 1:
+            what = AGAIN if token in evidence.damaged else DOUBLED
             yield Violation(
-                DOUBLED, f"attempt {attempt} of {_name(token, evidence)} ran {times} times"
+                what, f"attempt {attempt} of {_name(token, evidence)} ran {times} times"
             )
     for token, times in Counter(line.token for line in begun).items():
         if token in evidence.acknowledged:
@@ -118,7 +122,7 @@ def _runs(evidence: Evidence) -> Iterator[Violation]:
             continue
         if times > allowed:
             yield Violation(
-                LOOP if allowed > 1 else DOUBLED,
+                AGAIN if token in evidence.damaged else LOOP if allowed > 1 else DOUBLED,
                 f"{_name(token, evidence)} ran {times} times, and {allowed} were allowed",
             )
 
