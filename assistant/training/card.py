@@ -64,6 +64,12 @@ are their moving average. On held-out requests (half combinations, half template
 
 ## Evaluation
 
+What "no false number" means: `make truth` and `tests/benchmarks/truth.py` draw random machines
+whose jobs and devices have names, and put questions in words, that no training example has. An
+oracle of its own, which shares nothing with the app's checker, asks of every number that is
+shown: is it a fact of the device or job named last before it, and of the quantity that the words
+beside it name? It does not judge claims without a number.
+
 A program judges greedy texts. A text is faithful if it states only facts, and complete if it
 mentions everything required, both at the first attempt. It is shown if the app shows it as the
 model's, after rewinding to before refused sentences; the template writes the others.

@@ -100,9 +100,6 @@ def evaluate(
             name: _right(found) for name, found in by_voice.items()
         },
         "routing, hand-written": _right(by_hand),
-        "routing, hand-written, those written last": _right(
-            [one for one, asked in zip(by_hand, handwritten(), strict=True) if asked.late]
-        ),
         "routing, hand-written, tool alone": sum(
             _tool(one.said) == _tool(one.wanted) for one in by_hand
         )

@@ -22,8 +22,6 @@ class HandwrittenRequest(msgspec.Struct, frozen=True):
     request: str
     route: str
     language: str = "en"
-    late: bool = False
-    """True if it was written after the grammar last changed, and before a model was tried on it."""
 
 
 def handwritten() -> list[HandwrittenRequest]:
