@@ -93,6 +93,8 @@ class Report(NamedTuple):
 
     injected: Counter[str]
     jobs: int
+    unclear: int
+    """Jobs that never ran and are lost, as the evidence of their beginning failed."""
     violations: list[str]
 
 
@@ -131,6 +133,7 @@ class FileFaults:
         self._shared: dict[int, Schedule] = {}
         """Jobs that were submitted while a folder of all jobs failed: that they began may be
         unclear."""
+        self._unclear = 0
         self._injected: Counter[str] = Counter()
         self._violations: list[str] = []
 
@@ -139,7 +142,7 @@ class FileFaults:
         for schedule in schedules:
             self._run(schedule)
         self._settle()
-        return Report(self._injected, len(self._kinds), self._violations)
+        return Report(self._injected, len(self._kinds), self._unclear, self._violations)
 
     def _run(self, schedule: Schedule) -> None:
         plan = self._plan
@@ -227,7 +230,7 @@ class FileFaults:
     def _judge(self, job: Job, kind: str, begun: int) -> None:
         shared = self._shared.get(job.id)
         if shared is not None and shared.reaches_runners and job.status == "lost" and not begun:
-            self._injected["lost, as it is unclear whether it began"] += 1
+            self._unclear += 1
         elif (wrong := verdict(job, kind, begun, self._struck.get(job.id))) is not None:
             self._violations.append(f"{wrong}; the folder of all: {shared}")
 
@@ -315,7 +318,8 @@ def main() -> int:
     print("\n".join(violations))
     print(
         f"{len(schedules)} schedules, {injected.total()} faults, "
-        f"{sum(report.jobs for report in reports)} jobs, {len(violations)} violations"
+        f"{sum(report.jobs for report in reports)} jobs, {len(violations)} violations; "
+        f"lost, as it is unclear whether they began: {sum(report.unclear for report in reports)}"
     )
     return 1 if violations else 0
 
