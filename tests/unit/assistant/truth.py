@@ -58,7 +58,8 @@ _JOBS = ("whisper-eval", "protein_fold", "crawl-x", "mixtral/sft", "lidar-seg", 
 _DEVICES = ("NVIDIA B200", "NVIDIA L40S", "NVIDIA GH200 480GB", "Quadro P2000")
 """Names of jobs and devices that no training example has."""
 _WORDS = {
-    "temp": r"temperature|°C", "power": r"power|draws|there is", "power_limit": r"limit|\bof\b",
+    "temp": r"temperature|°C", "power": r"power|draws|there is|\bat\b",
+    "power_limit": r"limit|\bof\b",
     "util": r"utilisation|\bat\b|busy|there is", "mem_used": r"\bin use|\bused?s?\b|memory used",
     "mem_free": r"free", "mem_total": r"\bof\b|memory:", "tflops": r"TFLOP/s",
     "duration": r"took|\bran\b|after|run for|ended|jobs \w+:", "running": r"running|still",
