@@ -55,7 +55,7 @@ def write_record(
             announce(f"{UNWRITTEN} {e.errno}")
             if asked and number == CANCELLED_TRIES:
                 raise
-            if not _is_gone(Path(folder).parent):
+            if not _is_gone(Path(folder).parents[1]):
                 last_there = time.monotonic()
             elif time.monotonic() - last_there > GIVE_UP_S:
                 raise
@@ -72,6 +72,7 @@ def _enter(folder: str) -> None:
     try:
         os.chdir(folder)
     except FileNotFoundError:
+        Path(folder).parent.mkdir(PRIVATE_FOLDER, exist_ok=True)  # a job may delete all folders
         Path(folder).mkdir(PRIVATE_FOLDER)
         os.chdir(folder)
     except PermissionError:

@@ -30,7 +30,7 @@ from tests.unit.scheduler.own_queue import CPU, ended, make_queue, submit
 
 
 @pytest.mark.parametrize("how", ["ends", "killed"])
-@pytest.mark.parametrize("what", ["folder", "content"])
+@pytest.mark.parametrize("what", ["all folders", "folder", "content"])
 def test_a_job_whose_folder_is_deleted_while_it_runs_does_not_run_again(
     queue: Queue, tmp_path: Path, how: str, what: str
 ) -> None:
@@ -41,7 +41,8 @@ def test_a_job_whose_folder_is_deleted_while_it_runs_does_not_run_again(
     eventually(ledger.exists)
     state, folder = queue.get(job).state, paths.job_folder(job)
     assert isinstance(state, Running)
-    for entry in [folder] if what == "folder" else list(folder.iterdir()):
+    deleted = {"all folders": [folder.parent], "folder": [folder]}
+    for entry in deleted.get(what) or list(folder.iterdir()):
         shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
     if how == "killed":
         os.kill(state.runner, signal.SIGKILL)
