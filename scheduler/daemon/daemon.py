@@ -264,11 +264,12 @@ class Daemon:
         if time.monotonic() < self._folders_at:
             return
         self._folders_at = time.monotonic() + FOLDERS_S
+        held_back = self.queue.holds_back_jobs
         try:
             text = self.queue.check_folders()
         except UserError as e:
             text = str(e)
-        if text is not None or "folders" in self._notices:
+        if held_back or text is not None or "folders" in self._notices:
             self.start_soon()
         self._notices.set("folders", text)
         self._notices.set("store", self.queue.store_problem())

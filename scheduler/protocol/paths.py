@@ -85,7 +85,7 @@ def ensure(folder: Path) -> Path:
     try:
         # mkdir(parents=True) leaves the permissions of the outer ones to the umask
         for place in (*reversed(folder.parents), folder):
-            if not place.exists():
+            if not place.is_dir():
                 place.mkdir(exist_ok=True, mode=PRIVATE_DIR)
         found = folder.stat()
     except OSError as e:

@@ -172,6 +172,11 @@ class Queue:
             )
         return "; ".join(texts) or None
 
+    @property
+    def holds_back_jobs(self) -> bool:
+        """Return whether jobs wait that may have run, as their folders cannot be read."""
+        return bool(self._index.unknown)
+
     def check_folders(self) -> str | None:
         """Look again at folders that could not be read, and return which still cannot.
 

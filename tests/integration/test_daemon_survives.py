@@ -301,12 +301,12 @@ def test_the_daemon_raises_its_limit_of_files_and_jobs_get_that_of_their_submitt
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft // 2, hard))
         deck = Client()
-        job = deck.submit(
-            python("import resource; print(*resource.getrlimit(resource.RLIMIT_NOFILE))")
-        )
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     with deck:
+        job = deck.submit(
+            python("import resource; print(*resource.getrlimit(resource.RLIMIT_NOFILE))")
+        )
         job.wait(WAIT_S)
         assert job.log() == f"{soft} {hard}\n".encode()
         assert resource.prlimit(daemon_pid(), resource.RLIMIT_NOFILE) == (hard, hard)

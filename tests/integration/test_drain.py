@@ -69,7 +69,7 @@ def test_a_gpu_with_a_fault_gets_no_new_job_until_it_is_taken_back(
         assert capsys.readouterr().out == "GPU 0 is in use again.\n"
         go.touch()
         assert isinstance(deck.wait(both.id, 30).state, Done)
-        assert not [n for n in deck.snapshot().notices if "drained" in n]
+        eventually(lambda: not [n for n in deck.snapshot().notices if "drained" in n])
         assert deck.snapshot().settings.drained == ""
 
 

