@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
+from argparse import Namespace
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -220,6 +221,18 @@ def test_equal_submissions_at_the_same_time_are_different_jobs(cpu_home: Path) -
         with unanswered.submission_token(None, ["true"], {}) as third:
             assert third not in (one, other)
     assert not list((cpu_home / "submissions").iterdir())
+
+
+def test_a_daemon_that_ends_after_its_answer_fails_no_submission(
+    cpu_home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Kill it before the command asks for more: a loop over the command would submit again."""
+    Client().close()
+    with Client(start=False) as deck:  # nobody starts another one in its place
+        job = deck.submit(["true"], env={}).job
+        kill_daemon()
+        assert submit_command.report_submission(deck, job, Namespace(wait=False, json=False)) == 0
+    assert f"job {job.id}" in capsys.readouterr().out
 
 
 def test_a_note_that_cannot_be_deleted_fails_no_submission(

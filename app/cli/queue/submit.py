@@ -12,6 +12,7 @@ from app.cli.queue.unanswered import submission_token
 from app.cli.queue.wait import follow
 from app.format.job_rows import describe, device_labels, forecast_text
 from scheduler.client import Client
+from scheduler.protocol.errors import DaemonGone
 from scheduler.protocol.jobs import Job
 
 NO_GPU_HINT = (
@@ -85,8 +86,15 @@ def report_submission(client: Client, job: Job, args: Namespace) -> int:
     if args.wait:
         return follow(job, args)
     lines = [f"job {job.id} ({job.spec.name}): {describe(job)}"]
-    devices = client.snapshot().devices
-    if not (job.spec.gpus or job.spec.where) and any(d.device.kind == "nvidia" for d in devices):
+    if not (job.spec.gpus or job.spec.where) and _has_gpu(client):
         lines.append(NO_GPU_HINT)
     print_result(args, job, *lines)
     return 0
+
+
+def _has_gpu(client: Client) -> bool:
+    """Return whether there is a GPU; False where the daemon ended after it queued the job."""
+    try:
+        return any(d.device.kind == "nvidia" for d in client.snapshot().devices)
+    except DaemonGone:
+        return False
