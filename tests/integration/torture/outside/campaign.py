@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import signal
 import sys
 import time
 from collections import Counter, defaultdict
@@ -111,7 +112,8 @@ class Campaign:
             boots = self.world.boots
             reply = client(*words)
             self._note_crash(words, reply)
-            if reply.status == 0 or self.world.boots != boots:
+            # one that is killed may have had its answer, which nobody else can know
+            if reply.status in (0, -signal.SIGKILL) or self.world.boots != boots:
                 break
             self.repeated += 1
         return reply
