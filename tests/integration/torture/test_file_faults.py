@@ -22,7 +22,7 @@ from tests.integration.torture.file_faults import (
 )
 from tests.support import eventually
 
-SEED, SCHEDULES = 7, 15
+SEED, SCHEDULES = 7, 6
 DAEMON = Schedule("daemon", 1, errno.EIO, lasting=False, kill=False)
 RUNNER = Schedule("runner", 1, errno.EIO, lasting=False, kill=False)
 DONE, FAILED, LOST = Done(1.0, 2.0), Failed(1.0, 2.0, "no folder"), Lost(1.0, 2.0, "no record")

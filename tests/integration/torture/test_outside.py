@@ -41,6 +41,7 @@ def world(tmp_path: Path) -> Iterator[World]:
     made.close()
 
 
+@pytest.mark.slow
 def test_the_outside_finds_jobs_that_a_defective_daemon_runs_twice_forgets_or_repeats(
     world: World,
 ) -> None:
