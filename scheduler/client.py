@@ -34,7 +34,7 @@ from scheduler.protocol.snapshot import Alert, Columns, Snapshot
 from scheduler.protocol.units import parse_bytes, parse_seconds
 from scheduler.protocol.wire import Connection
 from scheduler.verbs.alerts import Acknowledge, GetAlerts
-from scheduler.verbs.change import Cancel, CancelMany, Edit, Move
+from scheduler.verbs.change import Cancel, CancelMany, Edit, Move, Restore
 from scheduler.verbs.control import Configure, GetSnapshot, Lease, Stop, Subscribe
 from scheduler.verbs.devices import GetAnnotations, GetDetails, GetFields, GetHistory, KillProcess
 from scheduler.verbs.groups import GetGroups, Pause, SetGroup
@@ -251,6 +251,16 @@ class Client:
         numbers = tuple(one for one in named if not isinstance(one, range))
         ranges = tuple((one.start, one.stop - 1) for one in named if isinstance(one, range) and one)
         return self.send(CancelMany(numbers, ranges, array, group))
+
+    def restore(self, jobs: Iterable[int]) -> tuple[Job, ...]:
+        """Undo the cancellation of jobs that waited: they go back to their places in the queue.
+
+        Returns them, and the jobs that were cancelled because of them.
+
+        Raises:
+            UserError: More than `jobs.UNDO_S` have passed for one of them, or it was running.
+        """
+        return self.send(Restore(tuple(jobs)))
 
     def note(self, job: int, text: str) -> Job:
         """Add a note to the timeline of a job in any state. Raises NotFound, UserError."""
@@ -528,6 +538,7 @@ class AsyncVerbs(Threaded):
     set_group = as_coroutine(Client.set_group)
     cancel = as_coroutine(Client.cancel)
     cancel_many = as_coroutine(Client.cancel_many)
+    restore = as_coroutine(Client.restore)
     note = as_coroutine(Client.note)
     job = as_coroutine(Client.job)
     jobs = as_coroutine(Client.jobs)

@@ -307,13 +307,17 @@ class Job(msgspec.Struct, frozen=True, gc=False):
         return None if raw == b"null" else raw
 
 
+UNDO_S = 10.0
+"""Seconds for which the cancellation of a job that waited can be undone."""
+
+
 class Cancelling(msgspec.Struct, frozen=True):
     """List the jobs that a request to cancel many named: each number once, the lowest first."""
 
     cancelled: tuple[int, ...] = ()
-    """Jobs that waited, and will never run."""
+    """Jobs that waited, and were removed from the queue."""
     ending: tuple[int, ...] = ()
-    """Jobs that run, and are being ended."""
+    """Jobs that run, and were asked to stop."""
     ended: tuple[int, ...] = ()
     """Jobs that were named alone, not within a range, and had ended already."""
     missing: tuple[int, ...] = ()

@@ -20,6 +20,7 @@ from scheduler.queue.transitions import (
     cancelled_unreadable,
     stopping,
 )
+from scheduler.queue.undo import UndoBuffer
 from scheduler.store import Store
 
 MAX_NAMED = 100_000
@@ -38,6 +39,7 @@ class Canceller:
     ) -> None:
         self._store, self._index, self._queries = store, index, queries
         self._executors = executors
+        self.undo = UndoBuffer(store, index)
         self._to_end: deque[int] = deque()
         """Jobs whose cancellation was committed, and whose attempts were not asked to end yet."""
 
@@ -98,6 +100,7 @@ class Canceller:
             for job in jobs
             if isinstance(job.state, Running) and job.state.over
         ]
+        envs = self.undo.environments(jobs)
         problem: UserError | None = None
         try:
             self._index.commit_all([*running, *waiting])
@@ -107,6 +110,8 @@ class Canceller:
             problem = e
             for job, _ in running:
                 self._index.update(job)
+        else:
+            self.undo.keep(jobs, envs)
         self.end_later(job for job, _ in running)
         self.end_next()
         if problem is not None and waiting:
@@ -147,9 +152,12 @@ class Canceller:
             if failed is not None and number not in reasons:
                 reasons[number] = render(failed, now)
                 suspects.extend(sorted(index.dependents.after([number])))
+        unable = [index.active[number] for number in reasons]
+        envs = self.undo.environments_of_followers(unable)
         index.commit_all(
             [cancelled_for_dependency(index.active[n], why, now) for n, why in reasons.items()]
         )
+        self.undo.keep_followers(unable, envs)
         index.suspects = set(suspects)
 
 

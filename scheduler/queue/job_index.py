@@ -105,6 +105,14 @@ class JobIndex:
             self._unusable.pop(job.id, None)
         self.suspects |= self.dependents.update(job, self.active)
 
+    def revive(self, job: Job) -> None:
+        """Show a job that had ended and waits again, which is stored already."""
+        self.ended = [one for one in self.ended if one.id != job.id]
+        self._outcomes.pop(job.id, None)
+        self.update(job)
+        if job.spec.after:  # one of those before it may have failed meanwhile
+            self.suspects.add(job.id)
+
     @property
     def occupying(self) -> list[Job]:
         """Return the running jobs without those whose processes are known to have ended."""

@@ -152,6 +152,10 @@ class Queue:
         """Cancel all jobs that are named; see `Canceller.cancel_many`."""
         return self._canceller.cancel_many(jobs, ranges, array, group)
 
+    def restore(self, jobs: Sequence[int]) -> list[Job]:
+        """Undo the cancellation of jobs that waited; see `UndoBuffer.restore`."""
+        return self._canceller.undo.restore(jobs)
+
     def add_event(self, job_id: int, what: str, text: str) -> Job:
         """Add an event to the timeline of a job in any state. Raises NotFound, UserError."""
         return self._store.update(self.get(job_id), Event(time.time(), what, text))
@@ -215,6 +219,7 @@ class Queue:
         Raises UserError, at the end, while there is a job that could not be started.
         """
         self._canceller.end_next()
+        self._canceller.undo.forget()
         self._planner.end_delays()
         self._submission.bind(devices)
         self._canceller.cancel_unable()

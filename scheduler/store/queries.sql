@@ -46,6 +46,15 @@ INSERT INTO environments (digest, env) VALUES (?, ?) ON CONFLICT (digest) DO UPD
 -- name: get_env
 SELECT digest, CAST(environments.env AS BLOB) FROM jobs JOIN environments ON digest = jobs.env WHERE id = ?;
 
+-- name: envs_named
+SELECT id, env FROM jobs WHERE id IN (SELECT value FROM json_each(?)) AND env != '';
+
+-- name: env_named
+SELECT digest, CAST(env AS BLOB) FROM environments WHERE digest = ?;
+
+-- name: set_env
+UPDATE jobs SET env = ? WHERE id = ?;
+
 -- name: envs_of
 SELECT DISTINCT env FROM jobs WHERE id IN (SELECT value FROM json_each(?)) AND env != '';
 

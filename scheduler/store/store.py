@@ -251,20 +251,7 @@ class Store(Database):
         """Commit the new states of jobs, all or none, and delete the environments of ended jobs."""
         jobs = [job for job, _ in changes]
         specs = [_encode(_bare(job.spec)) for job in jobs]
-        rows = [
-            (
-                spec,
-                _seal(j, spec),
-                j.status,
-                _encode(j.state),
-                j.place,
-                j.tries,
-                _encode(j.usage),
-                not j.active,
-                j.id,
-            )
-            for j, spec in zip(jobs, specs, strict=True)
-        ]
+        rows = [_job_row(job, spec) for job, spec in zip(jobs, specs, strict=True)]
         ended = _encode([job.id for job in jobs if not job.active])
         with self._transaction():
             digests = self.connection.execute(self._q["envs_of"], (ended,)).fetchall()
@@ -272,6 +259,44 @@ class Store(Database):
             self.connection.executemany(self._q["set_search"], map(_search_row, jobs))
             self._add_events((job.id, event) for job, events in changes for event in events)
             self.connection.executemany(self._q["drop_env"], digests)
+        self._note_level()
+
+    def envs(self, jobs: Iterable[int]) -> dict[int, dict[str, str]]:
+        """Return the environments of those of these jobs whose environment is whole.
+
+        Jobs that share an environment get the same dictionary.
+        """
+        with self._translated():
+            named = self.connection.execute(
+                self._q["envs_named"], (_encode(list(jobs)),)
+            ).fetchall()
+            rows = [
+                row
+                for name in {name for _, name in named}
+                for row in self.connection.execute(self._q["env_named"], (name,))
+            ]
+        known = {name: env for name, text in rows if (env := whole(name, text)) is not None}
+        return {number: known[name] for number, name in named if name in known}
+
+    def revive(
+        self, changes: Sequence[tuple[Job, Sequence[Event]]], envs: Sequence[dict[str, str]]
+    ) -> None:
+        """Commit that jobs which had ended wait again, all or none.
+
+        Args:
+            changes: Each job with its events.
+            envs: The environment of each job, in the same order.
+        """
+        texts = _texts(envs)
+        named = _named(texts)
+        with self._transaction():
+            self._put_envs(named)
+            for (job, events), env in zip(changes, texts, strict=True):
+                spec = _encode(_bare(job.spec))
+                self.connection.execute(self._q["update_job"], _job_row(job, spec))
+                self.connection.execute(self._q["set_env"], (named.get(env, ""), job.id))
+                self._set_search(job)
+                self._add_events((job.id, event) for event in events)
         self._note_level()
 
     def _add_events(self, events: Iterable[tuple[int, Event]]) -> None:
@@ -451,6 +476,21 @@ def _search_row(job: Job) -> tuple[object, ...]:
         job.spec.group,
         held,
         searched(job.spec),
+    )
+
+
+def _job_row(job: Job, spec: str) -> tuple[object, ...]:
+    """Return what a change of a job stores; `spec` is its JSON."""
+    return (
+        spec,
+        _seal(job, spec),
+        job.status,
+        _encode(job.state),
+        job.place,
+        job.tries,
+        _encode(job.usage),
+        not job.active,
+        job.id,
     )
 
 

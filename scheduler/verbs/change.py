@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from scheduler.protocol.jobs import Cancelling, Changes, Job
+from scheduler.protocol.jobs import Cancelling, Changes, Job, listed
 from scheduler.protocol.wire import Peer
 from scheduler.verbs.request import Daemon, Request
 
@@ -57,6 +57,20 @@ class CancelMany(Request[Cancelling], frozen=True, tag="cancel_many"):
         done = daemon.queue.cancel_many(self.jobs, self.ranges, self.array, self.group)
         daemon.queue_changed()
         return done
+
+
+class Restore(Request[tuple[Job, ...]], frozen=True, tag="restore"):
+    """Undo the cancellation of jobs that waited, within UNDO_S: they go back to their places.
+
+    Returns them, with the jobs that were cancelled because of them and wait again.
+    """
+
+    jobs: tuple[int, ...]
+
+    async def handle(self, daemon: Daemon, peer: Peer) -> tuple[Job, ...]:
+        restored = daemon.queue.restore(self.jobs)
+        daemon.queue_changed()
+        return tuple(listed(daemon.queue.get(job.id)) for job in restored)
 
 
 def _changed(daemon: Daemon, job_id: int) -> Job:
