@@ -69,6 +69,7 @@ def test_the_sums_are_rounded_without_spills():
     assert assert_fits(build("queries", 128), "cp.async.bulk.tensor").spilled == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("which", "dim"), [("keys", 128), ("keys", 256), ("queries", 256)])
 @pytest.mark.parametrize(
     "rule",

@@ -80,6 +80,7 @@ def test_a_word_that_resembles_a_command_is_not_one(word) -> None:
     assert plain(word) == word
 
 
+@pytest.mark.slow
 def test_no_two_tools_share_a_normalized_phrasing() -> None:
     """Held-out phrasings, too: a typo is never mended into the opposite."""
     for language in LANGUAGES:
@@ -91,6 +92,7 @@ def test_no_two_tools_share_a_normalized_phrasing() -> None:
                     assert tool == name, (language, sentence, other, tool)
 
 
+@pytest.mark.slow
 def test_the_taught_words_are_those_of_the_phrasings() -> None:
     assert words.taught() == WORDS.read_text(encoding="utf-8").split(), (
         "renew them: python -m assistant.training.words"

@@ -398,6 +398,7 @@ def test_every_tool_in_the_table_has_a_function() -> None:
     assert {(tool.role, tool.name) for tool in TOOLS} == set(FUNCTIONS)
 
 
+@pytest.mark.slow
 def test_every_taught_route_is_a_valid_call() -> None:
     random = Random(3)
     for part in get_args(Part) * 75:

@@ -65,6 +65,7 @@ def test_every_training_text_is_faithful_complete_and_free_of_digits() -> None:
             assert not re.search(r"\d", SLOT.sub("", text))
 
 
+@pytest.mark.slow
 def test_held_out_requests_are_in_no_training_sample() -> None:
     learnt, *judged = (
         {requests.example(Random(i), part).request for i in range(500)}
@@ -77,6 +78,7 @@ def test_held_out_requests_are_in_no_training_sample() -> None:
         )
 
 
+@pytest.mark.slow
 def test_held_out_phrasings_of_a_voice_are_taught_by_no_sample() -> None:
     assert len(phrasings.voices("en")) > 10
     for voice in ("ordinary", "terse"):
@@ -209,6 +211,7 @@ def test_handwritten_requests_are_not_learnt_in_disguise(monkeypatch) -> None:
     )
 
 
+@pytest.mark.slow
 def test_no_sentence_asks_for_two_things() -> None:
     for language in requests.LANGUAGES:
         needs: dict[str, tuple[tuple[str, str], dict[str, str]]] = {}
