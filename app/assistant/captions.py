@@ -101,6 +101,9 @@ class ProposalAnswer(NamedTuple):
     """The text that is shown after the decision."""
 
 
+DISMISSED = "cancelled"
+"""The decision on a proposal that was closed without doing anything."""
+
 ANSWERS: dict[Decision, ProposalAnswer] = {
     "once": ProposalAnswer("Allow once", "Do it now", "Allowed once."),
     "session": ProposalAnswer(
@@ -109,15 +112,17 @@ ANSWERS: dict[Decision, ProposalAnswer] = {
         "Allowed until this window is closed.",
     ),
     "never": ProposalAnswer(
-        "Never",
+        "Block for good",
         "Do not do it, and never propose it again. To undo this, see Settings, Blocked actions",
-        "Refused for good.",
+        "Blocked for good.",
     ),
 }
 
 
 def standing(proposal: Proposal, decision: str, now: float) -> str:
     """Return what became of a proposal, or that nothing was done yet."""
+    if decision == DISMISSED:
+        return "Cancelled. Nothing was done."
     if decision in ANSWERS:
         return next(answer.result for name, answer in ANSWERS.items() if name == decision)
     if proposal.expires <= now:

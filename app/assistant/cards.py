@@ -6,20 +6,24 @@ import time
 from collections.abc import Callable, Sequence
 
 from PySide6.QtCore import QTimer, Signal
-from PySide6.QtWidgets import QFrame, QPushButton, QVBoxLayout, QWidget
+from PySide6.QtGui import QAction
+from PySide6.QtWidgets import QFrame, QMenu, QPushButton, QVBoxLayout, QWidget
 
-from app.assistant.captions import ANSWERS, standing
+from app.assistant.captions import ANSWERS, DISMISSED, standing
 from app.widgets import theme
 from app.widgets.controls import button, elided, label, row, set_text, set_tooltip
 from assistant.intents.choices import MAX_CHOICES, Choice
 from assistant.tools.proposal import Decision, Proposal
 
+_MORE: tuple[Decision, ...] = ("session", "never")
+"""The decisions that the menu holds."""
+
 
 class ProposalCard(QFrame):
-    """Show what the assistant proposes, as plain text, with the three possible decisions."""
+    """Show what the assistant proposes, with Cancel, Allow once and more decisions."""
 
     decided = Signal(str)
-    """The user decided: once, session or never."""
+    """The user decided: cancelled, once, session or never."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -29,11 +33,19 @@ class ProposalCard(QFrame):
         self.effect = label(wrap=True)
         self.details = label(size="small", meaning="muted", wrap=True)
         self.standing = label(size="small", meaning="muted", wrap=True)
-        self.buttons = {decision: self._make_button(decision) for decision in ANSWERS}
+        self.cancel = button("Cancel", tooltip="Close the proposal; nothing is done")
+        self.cancel.clicked.connect(lambda: self.decided.emit(DISMISSED))
+        self.once = button(ANSWERS["once"].title, kind="primary", tooltip=ANSWERS["once"].help)
+        self.once.clicked.connect(lambda: self.decided.emit("once"))
+        self.more = button("More…", kind="quiet", tooltip="Allow it for longer, or block it")
+        menu = QMenu(self.more)
+        menu.setToolTipsVisible(True)
+        self.choices = {how: self._add_choice(menu, how) for how in _MORE}
+        self.more.setMenu(menu)
         self._expiry = QTimer(self)
         self._expiry.setSingleShot(True)
         self._expiry.timeout.connect(lambda: self.show_proposal(self._proposal, ""))
-        choices = row(*self.buttons.values())
+        choices = row(self.cancel, self.once, self.more)
         choices.addStretch()
         layout = QVBoxLayout(self)
         layout.setContentsMargins(theme.M, theme.M, theme.M, theme.M)
@@ -61,9 +73,10 @@ class ProposalCard(QFrame):
         self.details.setVisible(bool(proposal.details))
         self.setAccessibleName(f"Proposal: {proposal.title}")
         self.setAccessibleDescription(f"{proposal.effect} {self.standing.text()}")
-        for how, made in self.buttons.items():
-            made.setVisible(is_open and not (how == "session" and proposal.once))
-            made.setAccessibleName(f"{ANSWERS[how].title}: {proposal.title}")
+        for made in (self.cancel, self.once, self.more):
+            made.setVisible(is_open)
+            made.setAccessibleName(f"{made.text().rstrip('…')}: {proposal.title}")
+        self.choices["session"].setVisible(not proposal.once)
         if is_open:
             self._expiry.start(round(1000 * left) + 100)
 
@@ -73,13 +86,10 @@ class ProposalCard(QFrame):
         assert layout is not None
         layout.activate()
 
-    def _make_button(self, decision: Decision) -> QPushButton:
-        made = button(
-            ANSWERS[decision].title,
-            kind={"once": "primary", "never": "quiet"}.get(decision, ""),
-            tooltip=ANSWERS[decision].help,
-        )
-        made.clicked.connect(lambda: self.decided.emit(decision))
+    def _add_choice(self, menu: QMenu, decision: Decision) -> QAction:
+        made = menu.addAction(ANSWERS[decision].title)
+        made.setToolTip(ANSWERS[decision].help)
+        made.triggered.connect(lambda: self.decided.emit(decision))
         return made
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from app.assistant.captions import decision_text
+from app.assistant.captions import DISMISSED, decision_text
 from app.assistant.message_tree import (
     ROOT,
     AnswerKind,
@@ -172,6 +172,12 @@ class Conversation:
         number = self.ask(decision_text(message.proposal, decision), "decision")
         self.tree.replace(answer, msgspec.structs.replace(message, decision=decision))
         return number
+
+    def dismiss(self, answer: int) -> None:
+        """Close a proposal without doing anything; it can be made again."""
+        message = self.tree.message(answer)
+        if message.proposal is not None and not message.decision:
+            self.tree.replace(answer, msgspec.structs.replace(message, decision=DISMISSED))
 
     def step(self, number: int, by: int) -> None:
         """Show another sibling of a message."""

@@ -242,6 +242,9 @@ class ConversationView(QWidget):
                 self._link.send(self, UseCpu())
             case "edit":
                 self.composer.edit(number, message.text)
+            case "cancelled":
+                self.conversation.dismiss(number)
+                self._changed()
             case "once" | "session" | "never":
                 self._decide(number, what)
             case "1" | "2" | "3":
@@ -270,8 +273,9 @@ class ConversationView(QWidget):
         )
 
     def _write_report(self, report: bytes, file: str) -> None:
-        done = f"Report written to {file}"
-        self._link.send(self, SaveReport(report, file), lambda _: self._link.succeeded.emit(done))
+        self._link.send(
+            self, SaveReport(report, file), lambda _: self._link.announce_file("Report", file)
+        )
 
     def _edit_last(self) -> None:
         """Edit the last question, as the Up key does in a shell."""

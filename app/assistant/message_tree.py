@@ -209,7 +209,7 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True):
     proposal: Proposal | None = None
     """What the assistant will do if the user allows it."""
     decision: str = ""
-    """The user's decision: once, session or never; empty before it."""
+    """The user's decision: once, session, never or cancelled; empty before it."""
     at: float = 0.0
     """The time of the message, in seconds since the epoch."""
     choices: tuple[Choice, ...] = ()

@@ -82,7 +82,9 @@ class MessageView(QFrame):
         )
         self.controls: list[QWidget] = [
             self.text,
-            *self.proposal.buttons.values(),
+            self.proposal.cancel,
+            self.proposal.once,
+            self.proposal.more,
             *self.choices.buttons.values(),
             self.use_cpu,
             self.earlier,

@@ -131,7 +131,7 @@ class AssistantPage(QWidget):
         except UserError as e:
             self.view.composer.show_message(str(e))
             return
-        self._send(request, lambda _: self.view.composer.show_message(f"Saved to {file}"))
+        self._send(request, lambda _: self._link.announce_file("Conversation", file))
 
     def _start(self) -> None:
         self.view.open(Conversation())

@@ -214,7 +214,7 @@ class DashboardPage(QWidget):
             return
         if file.lower().endswith(".png"):
             if self.grab().save(file):
-                self._link.succeeded.emit(f"Saved to {file}")
+                self._link.announce_file("Picture", file)
             else:
                 self._link.failed.emit(
                     f"Cannot write {file}. Choose a folder that you can write to."
@@ -227,7 +227,7 @@ class DashboardPage(QWidget):
         self._link.send(
             self,
             ExportHistory(devices, *self.axis.limits, file),
-            lambda _: self._link.succeeded.emit(f"Saved to {file}"),
+            lambda _: self._link.announce_file("History", file),
         )
 
     def keyPressEvent(self, event: QKeyEvent) -> None:

@@ -22,7 +22,7 @@ from app.widgets.safe_text import SafeText
 from scheduler.protocol.jobs import Changes, Event, Job, Queued, Running, Spec
 from scheduler.protocol.log_file import Output
 from scheduler.protocol.snapshot import Snapshot
-from scheduler.verbs.change import Cancel, Edit
+from scheduler.verbs.change import Edit
 from scheduler.verbs.jobs import GetTimeline
 
 
@@ -33,6 +33,8 @@ class JobDetails(QWidget):
     """The user wants the job with this number to run again."""
     moved = Signal(int)
     """The user wants the job to wait behind the next one (1), or before the previous one (-1)."""
+    cancelled = Signal()
+    """The user wants the job cancelled."""
     changed = Signal()
     """More is known about the job."""
 
@@ -61,7 +63,7 @@ class JobDetails(QWidget):
         self.earlier.clicked.connect(lambda: self.moved.emit(-1))
         self.later.clicked.connect(lambda: self.moved.emit(1))
         self.hold.clicked.connect(self._hold)
-        self.cancel.clicked.connect(self._cancel)
+        self.cancel.clicked.connect(self.cancelled)
         self.again.clicked.connect(self._repeat)
         self.report.clicked.connect(self._report)
         self.facts = SafeText()
@@ -118,6 +120,7 @@ class JobDetails(QWidget):
             one.setVisible(isinstance(job.state, Queued))
         self.hold.setText("Release" if job.spec.hold else "Hold")
         self.cancel.setVisible(job.active)
+        self.cancel.setText("Cancel" if isinstance(job.state, Queued) else "Stop…")
         if self._timeline_key != (now := timeline_key(job, snapshot.time)):
             self._timeline_key = now
             self._link.send(
@@ -181,10 +184,6 @@ class JobDetails(QWidget):
             changes = Changes(hold=not self._shown.spec.hold)
             self._link.send(self, Edit(self._shown.id, changes))
 
-    def _cancel(self) -> None:
-        if self._shown is not None and self._shown.active:
-            self._link.send(self, Cancel(self._shown.id))
-
     def _repeat(self) -> None:
         if self._shown is not None:
             self.repeated.emit(self._shown.id)
@@ -201,8 +200,9 @@ class JobDetails(QWidget):
             )
 
     def _write_report(self, job: int, file: str) -> None:
-        done = f"Report written to {file}"
-        self._link.send(self, WriteReport(job, file), lambda _: self._link.succeeded.emit(done))
+        self._link.send(
+            self, WriteReport(job, file), lambda _: self._link.announce_file("Report", file)
+        )
 
     def _load_log(self) -> None:
         if self.tail is not None and not self._loading:

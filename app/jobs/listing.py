@@ -11,8 +11,8 @@ from typing import overload
 
 import msgspec
 
-from app.format.job_rows import JobRow, device_labels, job_row
-from app.format.values import plural
+from app.format.job_rows import JobRow, device_labels, job_row, started
+from app.format.values import duration, plural
 from app.jobs.history import JobHistory, unpack
 from scheduler.protocol.jobs import Cancelled, Job, Queued, Spec, turn
 from scheduler.protocol.search import ENDED, REJECTED, Search, matches
@@ -300,16 +300,29 @@ def _kind(job: Job, made: JobRow) -> str:
     )
 
 
-def cancel_question(waiting: int, running: int) -> str:
-    """Return the question that is asked before jobs are cancelled.
+def stop_question(running: Sequence[Job], waiting: int, now: float) -> str:
+    """Return the question that is asked before running jobs are stopped.
 
     Args:
-        waiting: The number of jobs that wait.
-        running: The number of jobs that run.
+        running: The jobs that run.
+        waiting: The number of waiting jobs that are to be removed with them.
+        now: Seconds since the epoch.
     """
-    consequences = []
-    if waiting:
-        consequences.append(f"{waiting} {'waits' if waiting == 1 else 'wait'} and will never run")
-    if running:
-        consequences.append(f"{running} {'runs' if running == 1 else 'run'} and will be ended")
-    return f"Cancel {plural(waiting + running, 'job')}? {', '.join(consequences)}."
+    times = [now - at for job in running if (at := started(job)) is not None]
+    longest = duration(max(times, default=0.0))
+    if len(running) == 1:
+        what = f"Stop job {running[0].id} ({running[0].spec.name[:60]})?"
+        lost = f"It has run for {longest}, and what it has not saved is lost."
+    else:
+        what = f"Stop {len(running)} running jobs?"
+        total = duration(sum(times))
+        lost = f"They have run for {total} in all, and what they have not saved is lost."
+    rest = plural(waiting, "queued job")
+    return f"{what} {lost}" + (f" {rest} will be removed, too." if waiting else "")
+
+
+def removed_text(jobs: Sequence[int]) -> str:
+    """Return what the notice says after queued jobs were cancelled."""
+    if len(jobs) == 1:
+        return f"Job {jobs[0]} was removed from the queue"
+    return f"{plural(len(jobs), 'queued job')} were removed from the queue"

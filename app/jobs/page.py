@@ -12,10 +12,19 @@ from app.jobs.filter_view import JobFilter
 from app.jobs.form_view import JobFormView
 from app.jobs.history import JobHistory
 from app.jobs.job_details import JobDetails
-from app.jobs.listing import RUNNING, WAITING, JobList, can_swap, cancel_question, history_search
+from app.jobs.listing import (
+    RUNNING,
+    WAITING,
+    JobList,
+    can_swap,
+    history_search,
+    removed_text,
+    stop_question,
+)
 from app.jobs.requests import RepeatJob, SearchJobs
 from app.jobs.table import PROGRESS, WIDTHS, JobTable, ProgressDelegate
 from app.link.link import Link
+from app.link.notice import Notice, NoticeAction
 from app.state import State
 from app.widgets import theme
 from app.widgets.controls import (
@@ -28,9 +37,9 @@ from app.widgets.controls import (
     set_text,
 )
 from app.widgets.list_table import list_card, list_table
-from scheduler.protocol.jobs import Job
+from scheduler.protocol.jobs import UNDO_S, Cancelling, Job
 from scheduler.protocol.search import Search
-from scheduler.verbs.change import CancelMany, Move
+from scheduler.verbs.change import CancelMany, Move, Restore
 from scheduler.verbs.groups import Pause
 from scheduler.verbs.jobs import GetJob
 
@@ -77,11 +86,13 @@ class JobsPage(QWidget):
         self.details, self.compared = JobDetails(state, link), JobCompare()
         self.form = JobFormView(link)
         self.several = button("", tooltip="Cancel all selected jobs that have not ended (Del)")
-        self.several.clicked.connect(self._ask_to_cancel)
+        self.several.clicked.connect(self._cancel)
         self.several.hide()
         self._cancelling: tuple[int, ...] = ()
         """The jobs that the user is asked about."""
-        self.asking = QuestionCard("Cancel jobs", "Keep jobs", self._cancel_many, self._keep_many)
+        self.asking = QuestionCard(
+            "Stop", "Keep running", self._cancel_many, self._keep_many, primary="no"
+        )
         add_shortcuts(self.asking, {"Esc": self.asking.no.click})
         self.new = button("New job", kind="primary", tooltip="Queue a command (Ctrl+N)")
         self.new.clicked.connect(lambda: self._open_form(True))
@@ -90,6 +101,7 @@ class JobsPage(QWidget):
         self.form.hide()
         self.details.repeated.connect(self._repeat)
         self.details.moved.connect(self._move)
+        self.details.cancelled.connect(self._cancel)
         self.details.changed.connect(self._show_details)
         self._lay_out()
         for keys, slot in (
@@ -198,23 +210,28 @@ class JobsPage(QWidget):
     def _selected(self, kind: str) -> list[int]:
         """Return the selected jobs of a kind."""
         active = self.model.rows.active
-        return [
-            number for number in self.chosen() if number in active and active[number].kind == kind
-        ]
+        return [n for n in self.chosen() if n in active and active[n].kind == kind]
 
     def _cancel(self) -> None:
-        """Cancel the chosen job, or ask about all selected ones."""
-        (self.details.cancel if self.several.isHidden() else self.several).click()
-
-    def _ask_to_cancel(self) -> None:
+        """Remove selected jobs that wait, which can be undone; ask before running ones end."""
         waiting, running = self._selected(WAITING), self._selected(RUNNING)
         self._cancelling = (*waiting, *running)
-        self.asking.ask(cancel_question(len(waiting), len(running)))
+        snapshot = self._state.snapshot
+        if running and snapshot is not None:
+            jobs = [job for number in running if (job := self._job(number)) is not None]
+            self.asking.ask(stop_question(jobs, len(waiting), snapshot.time))
+        elif waiting:
+            self._cancel_many()
 
     def _cancel_many(self) -> None:
         if self._cancelling:
-            self._link.send(self, CancelMany(self._cancelling))
+            self._link.send(self, CancelMany(self._cancelling), self._offer_undo)
         self._keep_many()
+
+    def _offer_undo(self, done: Cancelling) -> None:
+        if done.cancelled:
+            undo = NoticeAction("Undo", lambda: self._link.send(self, Restore(done.cancelled)))
+            self._link.announced.emit(Notice(removed_text(done.cancelled), (undo,), seconds=UNDO_S))
 
     def _keep_many(self) -> None:
         self.asking.hide()

@@ -5,12 +5,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, TypeVar, overload
 
 from PySide6.QtCore import QObject, QThreadPool, Signal
 from shiboken6 import isValid
 
 from app.link.call import Call, Request
+from app.link.notice import Notice
 from scheduler.client import Client
 from scheduler.verbs.request import Request as DaemonRequest
 
@@ -30,6 +32,8 @@ class Link(QObject):
     """A request failed; carries a message for the status line."""
     succeeded = Signal(str)
     """A request was carried out; carries a message for the status line."""
+    announced = Signal(object)
+    """Carries a `Notice` about what was done, with buttons to undo it or to look at it."""
     _delivered = Signal(object)
 
     def __init__(self) -> None:
@@ -100,6 +104,10 @@ class Link(QObject):
         )
         self.start(call)
         return call
+
+    def announce_file(self, what: str, file: str) -> None:
+        """Announce that a file was written, such as "Report": it can be opened, or found."""
+        self.announced.emit(Notice(f"{what} saved as {Path(file).name}", file=file))
 
     def start(self, call: Call) -> None:
         """Carry out a request in a thread."""

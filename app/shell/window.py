@@ -11,6 +11,7 @@ from PySide6.QtWidgets import QGridLayout, QStackedWidget, QVBoxLayout, QWidget
 
 from app.dashboard.page import DashboardPage
 from app.link.link import Link
+from app.link.notice import Notice
 from app.shell.rail import Rail
 from app.shell.status_line import StatusLine
 from app.state import LinkStatus, State
@@ -18,6 +19,7 @@ from app.strip.strip import Strip
 from app.strip.summary import unacknowledged
 from app.strip.tile_model import tiles
 from app.widgets import theme
+from app.widgets.toast import ToastStack
 from scheduler.protocol.settings import Settings as SchedulerSettings
 from scheduler.protocol.snapshot import Columns, Snapshot
 
@@ -77,8 +79,11 @@ class MainWindow(QWidget):
         link.ordered.connect(lambda: self.status.show_message(""))
         link.failed.connect(self.status.show_message)
         link.succeeded.connect(lambda text: self.status.show_message(text, failed=False))
+        self.toasts = ToastStack(self, self.status.height() + theme.M)
+        link.announced.connect(self._show_notice)
         self.status.compact.clicked.connect(self.compacted)
         QShortcut(QKeySequence("Ctrl+T"), self, self.compacted.emit)
+        QShortcut(QKeySequence("Ctrl+Z"), self, self.toasts.undo)
         for i, name in enumerate(PAGES, 1):
             QShortcut(QKeySequence(f"Ctrl+{i}"), self, lambda n=name: self.show_page(n))
         self.show_page("dashboard")
@@ -267,6 +272,9 @@ class MainWindow(QWidget):
             self._dirty = False
             self.refresh()
             self.pace.start()
+
+    def _show_notice(self, notice: Notice) -> None:
+        self.toasts.show_text(notice.text, [*notice.actions], notice.seconds, notice.file)
 
     def _show_job(self, number: int) -> None:
         self.show_page("jobs")

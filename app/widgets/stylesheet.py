@@ -77,6 +77,12 @@ QPushButton[kind="primary"] {{ background: {t.accent}; color: {t.on_accent};
 QPushButton[kind="primary"]:focus {{ border: 1px solid {t.text}; }}
 QPushButton[kind="primary"]:disabled {{ background: {t.line}; color: {t.muted};
   border-color: {t.line}; }}
+QPushButton[kind="link"] {{ background: transparent; border: 1px solid transparent;
+  padding: 3px 6px; color: {t.accent}; font-weight: 600; }}
+QPushButton[kind="link"]:hover {{ border-color: {t.line}; }}
+QPushButton[kind="link"]:focus {{ border-color: {t.accent}; }}
+QFrame[toast="true"] {{ background: {t.surface}; border: 1px solid {t.accent};
+  border-radius: 8px; }}
 QPushButton[kind="quiet"] {{ background: transparent; border: 1px solid transparent;
   padding: 2px 8px;
   color: {t.muted}; font-size: {theme.SMALL}px; }}

@@ -12,7 +12,7 @@ from app.jobs.page import EMPTY, NOTHING_FOUND, SEARCHING
 from app.jobs.requests import ReadLog, RepeatJob
 from app.widgets import theme
 from scheduler.protocol.log_file import Output
-from scheduler.verbs.change import Cancel
+from scheduler.verbs.change import CancelMany
 from scheduler.verbs.groups import Pause
 from scheduler.verbs.jobs import GetTimeline
 from tests.gui import snapshots
@@ -93,11 +93,13 @@ def test_cancel_and_run_again_ask_for_it(fed):
     fed.feed(snapshots.cpu_snapshot())
     fed.window.jobs.choose(8)
     fed.window.jobs.details.cancel.click()
+    assert "Stop job 8 (attention)?" in fed.window.jobs.asking.text.text()
+    fed.window.jobs.asking.yes.click()
     fed.window.jobs.choose(4)
     assert not fed.window.jobs.details.cancel.isVisible()
     fed.window.jobs.details.again.click()
     verbs = [r for r in fed.asked if not isinstance(r, ReadLog | GetTimeline)]
-    assert verbs[0] == Cancel(8)
+    assert verbs[0] == CancelMany((8,))
     assert verbs[1] == RepeatJob(4)
 
 

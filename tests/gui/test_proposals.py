@@ -54,7 +54,7 @@ def test_the_card_shows_the_effect_and_sends_one_decision(fed: Fed) -> None:
     assert card.standing.text() == "Nothing is done until you allow it."
     assert "operate cancel job=7 (by rules)" in view.messages.views[-1].writer.text()
     assert asked(fed) == [], "it is shown, and nothing more"
-    card.buttons["once"].click()
+    card.once.click()
     fed.settle()
     (request,) = asked(fed)
     assert request == Decide(PROPOSAL, "once")
@@ -63,7 +63,7 @@ def test_the_card_shows_the_effect_and_sends_one_decision(fed: Fed) -> None:
     fed.settle()
     shown = view.messages.views[-3].proposal
     assert shown.standing.text() == "Allowed once."
-    assert not any(made.isVisible() for made in shown.buttons.values())
+    assert not any(made.isVisible() for made in (shown.cancel, shown.once, shown.more))
     view.messages.acted.emit("once", number)
     fed.settle()
     assert asked(fed) == [request], "decided once and for all"
@@ -74,17 +74,18 @@ def test_the_card_shows_the_effect_and_sends_one_decision(fed: Fed) -> None:
 def test_by_keyboard_each_answer_has_a_name_and_is_reached(fed: Fed) -> None:
     proposed(fed)
     card = fed.window.assistant.view.messages.views[-1].proposal
-    names = [made.accessibleName() for made in card.buttons.values()]
-    assert names == [
-        f"{word}: Cancel job 7 (train)"
-        for word in ("Allow once", "Allow for this session", "Never")
+    names = [made.accessibleName() for made in (card.cancel, card.once, card.more)]
+    assert names == [f"{word}: Cancel job 7 (train)" for word in ("Cancel", "Allow once", "More")]
+    assert [choice.text() for choice in card.more.menu().actions()] == [
+        "Allow for this session",
+        "Block for good",
     ]
     assert card.accessibleName() == "Proposal: Cancel job 7 (train)"
     assert PROPOSAL.effect in card.accessibleDescription()
-    card.buttons["once"].setFocus()
-    QTest.keyClick(card.buttons["once"], Qt.Key.Key_Tab)
-    assert card.buttons["session"].hasFocus()
-    QTest.keyClick(card.buttons["session"], Qt.Key.Key_Space)
+    card.once.setFocus()
+    QTest.keyClick(card.once, Qt.Key.Key_Tab)
+    assert card.more.hasFocus()
+    card.choices["session"].trigger()
     assert [request.decision for request in asked(fed)] == ["session"]
 
 
@@ -102,19 +103,35 @@ def test_one_that_expired_cannot_be_allowed(fed: Fed) -> None:
     proposed(fed, msgspec.structs.replace(PROPOSAL, expires=time.time() - 1))
     card = fed.window.assistant.view.messages.views[-1].proposal
     assert "has expired. Nothing was done" in card.standing.text()
-    assert not any(made.isVisible() for made in card.buttons.values())
+    assert not any(made.isVisible() for made in (card.cancel, card.once, card.more))
 
 
 def test_an_action_that_differs_each_time_can_be_allowed_once_or_never(fed: Fed) -> None:
     proposed(fed, msgspec.structs.replace(PROPOSAL, once=True))
-    shown = fed.window.assistant.view.messages.views[-1].proposal.buttons
-    assert [how for how, made in shown.items() if made.isVisible()] == ["once", "never"]
+    shown = fed.window.assistant.view.messages.views[-1].proposal.choices
+    assert [how for how, choice in shown.items() if choice.isVisible()] == ["never"]
+
+
+def test_cancel_stands_first_and_does_nothing_for_good(fed: Fed) -> None:
+    number = proposed(fed)
+    view = fed.window.assistant.view
+    card = view.messages.views[-1].proposal
+    places = [made.mapTo(card, made.rect().topLeft()).x() for made in (card.cancel, card.once)]
+    assert places == sorted(places)
+    card.cancel.click()
+    fed.settle()
+    assert asked(fed) == [], "nothing is done, and nothing is blocked"
+    assert card.standing.text() == "Cancelled. Nothing was done."
+    assert not card.once.isVisible()
+    view.messages.acted.emit("once", number)
+    fed.settle()
+    assert asked(fed) == [], "it was decided"
 
 
 def test_a_refusal_is_shown_in_place_of_the_answer(fed: Fed) -> None:
     proposed(fed)
     view = fed.window.assistant.view
-    view.messages.views[-1].proposal.buttons["once"].click()
+    view.messages.views[-1].proposal.once.click()
     (request,) = asked(fed)
     fed.fail(request, "job 7 (train) has ended already: done")
     fed.settle()

@@ -17,7 +17,7 @@ from PySide6.QtWidgets import QApplication, QWidget
 
 from app.jobs.requests import SearchJobs
 from app.shell.window import PAGES
-from scheduler.verbs.change import Cancel
+from scheduler.verbs.change import CancelMany
 from tests.gui import snapshots
 from tests.gui.snapshots import NOW
 
@@ -138,7 +138,10 @@ def test_jobs_can_be_selected_filtered_and_cancelled(person, qtbot):
     person.fed.settle()
     assert page.details.title.text().startswith("Job 8")
     person.click(page.details.cancel)
-    assert Cancel(8) in person.fed.asked
+    assert CancelMany((8,)) not in person.fed.asked, "a running job is not lost by one click"
+    assert "what it has not saved is lost" in page.asking.text.text()
+    person.click(page.asking.yes)
+    assert CancelMany((8,)) in person.fed.asked
     person.click(page.filter)
     person.type("train")
     assert page.filter.text() == "train"

@@ -64,6 +64,7 @@ def test_the_window_starts_the_daemon_follows_it_and_saves_a_report(desktop, qtb
         lambda: "started: attempt 1" in window.jobs.details.facts.toPlainText(), timeout=PATIENCE_MS
     )
     window.jobs.details.cancel.click()
+    window.jobs.asking.yes.click()
     qtbot.waitUntil(lambda: window.state.job(number).status == "cancelled", timeout=PATIENCE_MS)
     file = tmp_path / "report.pdf"
     exchange(qtbot, desktop.link, WriteReport(number, str(file)))
@@ -112,11 +113,11 @@ def test_a_proposal_is_carried_out_once_it_is_allowed(desktop, qtbot):
         lambda: view.conversation.messages[-1].proposal is not None, timeout=PATIENCE_MS
     )
     qtbot.waitUntil(
-        lambda: view.messages.views[-1].proposal.buttons["once"].isVisible() is True,
+        lambda: view.messages.views[-1].proposal.once.isVisible() is True,
         timeout=PATIENCE_MS,
     )
     assert not window.state.snapshot.paused
-    view.messages.views[-1].proposal.buttons["once"].click()
+    view.messages.views[-1].proposal.once.click()
     qtbot.waitUntil(lambda: window.state.snapshot.paused, timeout=PATIENCE_MS)
     qtbot.waitUntil(
         lambda: view.conversation.messages[-1].text == "The queue is paused: no job will start.",

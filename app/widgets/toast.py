@@ -1,0 +1,148 @@
+"""Show notices over the lower right corner of the window, each for some seconds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from PySide6.QtCore import QEvent, QObject, QTimer, QUrl, Signal
+from PySide6.QtGui import QDesktopServices, QEnterEvent
+from PySide6.QtWidgets import QFrame, QPushButton, QVBoxLayout, QWidget
+
+from app.widgets import theme
+from app.widgets.controls import Stretch, button, label, row
+
+_WIDEST = 420
+_MOST = 3
+"""Toasts that are shown at once; an older one makes room."""
+
+
+class Toast(QFrame):
+    """Show one notice with its buttons. It stays while the pointer is on it."""
+
+    closed = Signal()
+
+    def __init__(
+        self, text: str, actions: list[tuple[str, Callable[[], object]]], seconds: float
+    ) -> None:
+        super().__init__()
+        self.setProperty("toast", "true")
+        self.text = label(text, wrap=True)
+        self.setAccessibleName(text)
+        self.buttons: dict[str, QPushButton] = {}
+        for title, act in actions:
+            made = self.buttons[title] = button(title, kind="link")
+            made.clicked.connect(lambda _=False, act=act: self._act(act))
+        self.close_button = button("✕", self.dismiss, kind="quiet", tooltip="Dismiss")
+        self.close_button.setAccessibleName("Dismiss the message")
+        layout = row(Stretch(self.text), *self.buttons.values(), self.close_button)
+        layout.setContentsMargins(theme.L, theme.S, theme.S, theme.S)
+        self.setLayout(layout)
+        self.timer = QTimer(self)
+        self.timer.setSingleShot(True)
+        self.timer.setInterval(round(1000 * seconds))
+        self.timer.timeout.connect(self.dismiss)
+        self.timer.start()
+
+    def dismiss(self) -> None:
+        """Remove the toast."""
+        self.timer.stop()
+        self.closed.emit()
+
+    def enterEvent(self, event: QEnterEvent) -> None:
+        self.timer.stop()
+        super().enterEvent(event)
+
+    def leaveEvent(self, event: QEvent) -> None:
+        self.timer.start()
+        super().leaveEvent(event)
+
+    def _act(self, act: Callable[[], object]) -> None:
+        self.dismiss()
+        act()
+
+
+class ToastStack(QWidget):
+    """Hold the toasts of a window, the newest at the bottom."""
+
+    def __init__(self, window: QWidget, margin: int) -> None:
+        """Show toasts in the corner of `window`, `margin` pixels above its lower edge."""
+        super().__init__(window)
+        self._window, self._margin = window, margin
+        self.toasts: list[Toast] = []
+        self._layout = QVBoxLayout(self)
+        self._layout.setContentsMargins(0, 0, 0, 0)
+        self._layout.setSpacing(theme.S)
+        window.installEventFilter(self)
+        self.hide()
+
+    def show_text(
+        self,
+        text: str,
+        actions: list[tuple[str, Callable[[], object]]],
+        seconds: float,
+        file: str = "",
+    ) -> Toast:
+        """Show a notice.
+
+        Args:
+            actions: The titles of buttons, and what they do.
+            seconds: How long it is shown.
+            file: A file that was written: it gets Open and Show in folder.
+        """
+        if file:
+            path = Path(file).absolute()
+            actions = [
+                *actions,
+                ("Open", lambda: open_path(path)),
+                ("Show in folder", lambda: open_path(path.parent)),
+            ]
+        made = Toast(text, actions, seconds)
+        made.closed.connect(lambda: self._remove(made))
+        self.toasts.append(made)
+        self._layout.addWidget(made)
+        while len(self.toasts) > _MOST:
+            self.toasts[0].dismiss()
+        self.show()
+        self._place()
+        return made
+
+    def undo(self) -> None:
+        """Press the newest Undo that is shown."""
+        for toast in reversed(self.toasts):
+            if "Undo" in toast.buttons:
+                toast.buttons["Undo"].click()
+                return
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        if event.type() == QEvent.Type.Resize and self.toasts:
+            self._place()
+        return False
+
+    def _remove(self, toast: Toast) -> None:
+        if toast in self.toasts:
+            self.toasts.remove(toast)
+            self._layout.removeWidget(toast)
+            toast.hide()
+            toast.deleteLater()
+            self.setVisible(bool(self.toasts))
+            self._place()
+
+    def _place(self) -> None:
+        parent = self._window
+        width = min(_WIDEST, parent.width() - 2 * theme.L)
+        self._layout.activate()
+        height = self._layout.heightForWidth(width) if self.toasts else 0
+        height = max(height, self._layout.sizeHint().height() if height < 0 else height)
+        self.setGeometry(
+            parent.width() - width - theme.L,
+            parent.height() - height - self._margin,
+            width,
+            height,
+        )
+        self.raise_()
+
+
+def open_path(path: Path) -> None:
+    """Open a file or a folder with the program that the desktop has for it."""
+    QDesktopServices.openUrl(QUrl.fromLocalFile(str(path)))
