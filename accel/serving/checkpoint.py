@@ -1,0 +1,191 @@
+"""Read the tensors of a model's folder: .safetensors, one file or shards, quantized or not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+
+from accel.serving.errors import ModelRefused
+from accel.serving.families import Config, read_json
+from accel.serving.linear import FP8_BLOCK, Linear, packed
+
+_INDEX = "model.safetensors.index.json"
+_STORED = (torch.float32, torch.float16, torch.bfloat16)
+_AWQ_ORDER = (0, 4, 1, 5, 2, 6, 3, 7)
+"""The place of each column in a word of AWQ's, whose order is 0 2 4 6 1 3 5 7."""
+
+
+class Checkpoint:
+    """Give the tensors of a folder by their names, each checked against the shape it must have."""
+
+    def __init__(self, folder: Path, config: Config) -> None:
+        """Read the headers of all files.
+
+        Raises:
+            ModelRefused: There are no weights, or they are damaged or of an unknown layout.
+        """
+        self._folder = folder
+        self._quantization = _quantization(config.quantization)
+        self._files: dict[Path, Any] = {}
+        self._where: dict[str, Path] = {}
+        for file in weight_files(folder):
+            with _errors(file):
+                opened: Any = safe_open(file, framework="pt")
+                self._files[file] = opened
+                self._where |= dict.fromkeys(opened.keys(), file)
+        self.read_bytes = 0
+        """The bytes of all tensors that were read so far."""
+
+    def __contains__(self, name: str) -> bool:
+        """Return True if the folder has a tensor of this name."""
+        return name in self._where
+
+    def tensor(self, name: str, *shape: int) -> Tensor:
+        """Return a tensor in floating point. Raises ModelRefused."""
+        found = self._raw(name)
+        if found.dtype not in _STORED:
+            raise ModelRefused(f"{name} in {self._folder} is of the type {found.dtype}")
+        return _checked(name, found, shape)
+
+    def linear(self, name: str, rows: int, columns: int) -> Linear:
+        """Return the matrix [rows, columns] called `name`.weight, with its bias if it has one.
+
+        Raises:
+            ModelRefused: It is missing, or has another shape or layout.
+        """
+        bias = self.tensor(f"{name}.bias", rows) if f"{name}.bias" in self else None
+        if f"{name}.qweight" in self:
+            found = self._packed(name, rows, columns)
+        elif f"{name}.weight_scale_inv" in self:
+            found = self._fp8(name, rows, columns)
+        else:
+            found = Linear("dense", self.tensor(f"{name}.weight", rows, columns))
+        return Linear(found.format, found.values, found.scales, found.zeros, bias)
+
+    def _fp8(self, name: str, rows: int, columns: int) -> Linear:
+        values = _checked(f"{name}.weight", self._raw(f"{name}.weight"), (rows, columns))
+        if values.dtype != torch.float8_e4m3fn or self._quantization != "fp8":
+            raise ModelRefused(f"{name}.weight is {values.dtype} with FP8 scales")
+        blocks = (-(-rows // FP8_BLOCK), -(-columns // FP8_BLOCK))
+        scales = self.tensor(f"{name}.weight_scale_inv", *blocks)
+        return Linear("fp8", values, scales.float())
+
+    def _packed(self, name: str, rows: int, columns: int) -> Linear:
+        """Return a matrix in the layout of GPTQ or AWQ: words of eight int4, scales a group."""
+        words, zeros = self._raw(f"{name}.qweight"), self._raw(f"{name}.qzeros")
+        scales = self._raw(f"{name}.scales")
+        groups = scales.shape[0] if scales.dim() == 2 else 0
+        if not groups or columns % groups or (columns // groups) % 2:
+            raise ModelRefused(f"{name}.scales has the shape {list(scales.shape)}")
+        _checked(f"{name}.scales", scales, (groups, rows))
+        _checked(f"{name}.qzeros", zeros, (groups, rows // 8))
+        if self._quantization == "awq":
+            _checked(f"{name}.qweight", words, (columns, rows // 8))
+            order = torch.tensor(_AWQ_ORDER)
+            values = _nibbles(words)[..., order].reshape(columns, rows).T
+            zero = _nibbles(zeros)[..., order].reshape(groups, rows).T.float()
+        else:
+            _checked(f"{name}.qweight", words, (columns // 8, rows))
+            self._check_order(name, columns, groups)
+            values = _nibbles(words).permute(1, 0, 2).reshape(rows, columns)
+            zero = _nibbles(zeros).reshape(groups, rows).T.float() + 1  # stored less one
+        scale = scales.T.float().contiguous()
+        return Linear("int4", packed(values.contiguous()), scale, zero.contiguous())
+
+    def _check_order(self, name: str, columns: int, groups: int) -> None:
+        if f"{name}.g_idx" not in self:
+            return
+        order = self._raw(f"{name}.g_idx").long()
+        if not torch.equal(order, torch.arange(columns) // (columns // groups)):
+            raise ModelRefused(
+                f"{self._folder.name} is quantized by GPTQ with desc_act, which scatters the "
+                "groups and is not supported. Use a model without it"
+            )
+
+    def _raw(self, name: str) -> Tensor:
+        if name not in self._where:
+            raise ModelRefused(
+                f"{self._folder} has no tensor {name}: it is incomplete or not of "
+                "the family that config.json says. Download it again"
+            )
+        file = self._where[name]
+        with _errors(file):
+            found: Tensor = self._files[file].get_tensor(name)
+        self.read_bytes += found.nbytes
+        return found
+
+
+def weight_files(folder: Path) -> list[Path]:
+    """Return the weight files of a folder.
+
+    Raises:
+        ModelRefused: There are none of a supported format, or one is missing.
+    """
+    if not folder.is_dir():
+        raise ModelRefused(f"there is no folder {folder}. Name the folder of a model")
+    if (folder / _INDEX).is_file():
+        names = read_json(folder / _INDEX).get("weight_map")
+        if not isinstance(names, dict) or not names:
+            raise ModelRefused(f"{folder / _INDEX} has no weight_map. Download it again")
+        files = []
+        for name in sorted({str(value) for value in names.values()}):
+            if Path(name).name != name or not name.endswith(".safetensors"):
+                raise ModelRefused(f"{folder / _INDEX} names the file {name!r:.80}")
+            files.append(folder / name)
+    else:
+        files = sorted(folder.glob("*.safetensors"))
+    if missing := [file for file in files if not file.is_file()]:
+        raise ModelRefused(f"{missing[0]} is missing. Download the model again")
+    if files:
+        return files
+    if any(folder.glob("*.gguf")):
+        raise ModelRefused(
+            f"{folder.name} is in the format GGUF, which mixes the weights with formats of "
+            "llama.cpp's own. Use the model's original .safetensors"
+        )
+    raise ModelRefused(f"there are no .safetensors files in {folder}")
+
+
+def _quantization(given: Mapping[str, Any]) -> str:
+    """Return the layout of quantized weights: gptq, awq, fp8, or nothing."""
+    if not given:
+        return ""
+    method = given.get("quant_method")
+    if method in ("gptq", "awq") and given.get("bits") == 4:
+        if method == "awq" and str(given.get("version", "gemm")).lower() != "gemm":
+            raise ModelRefused(f"AWQ's layout {given.get('version')!r:.20} is not supported")
+        return str(method)
+    if method == "fp8" and list(given.get("weight_block_size") or ()) == [FP8_BLOCK] * 2:
+        return "fp8"
+    raise ModelRefused(
+        f"weights quantized by {method!r:.40} ({given.get('bits', '?')} bits) are not supported. "
+        "Supported: GPTQ and AWQ with 4 bits, and FP8 in blocks of 128"
+    )
+
+
+def _nibbles(words: Tensor) -> Tensor:
+    """Return the eight numbers of each word of 32 bits, the lowest first: [..., 8] uint8."""
+    shifts = torch.arange(0, 32, 4, dtype=torch.int32)
+    return ((words.int().unsqueeze(-1) >> shifts) & 15).to(torch.uint8)
+
+
+def _checked(name: str, tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
+    if tuple(tensor.shape) != shape:
+        raise ModelRefused(
+            f"{name} has the shape {list(tensor.shape)}, but config.json means {list(shape)}"
+        )
+    return tensor
+
+
+@contextmanager
+def _errors(file: Path) -> Iterator[None]:
+    try:
+        yield
+    except (SafetensorError, OSError) as e:
+        raise ModelRefused(f"cannot read {file}: {e!s:.200}. Download it again") from e

@@ -1,0 +1,11 @@
+"""Name the errors of serving. Each message is one line that says what is wrong and what to do."""
+
+from __future__ import annotations
+
+
+class ModelRefused(ValueError):
+    """Report a model's folder that cannot be served, and why."""
+
+
+class RequestRefused(ValueError):
+    """Report a request that cannot be served, and why."""

@@ -1,0 +1,119 @@
+"""Rotary positions: the frequencies of a model's heads, with the scalings that are published."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from accel.serving.errors import ModelRefused
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Rope:
+    """Hold the angles of rotary positions.
+
+    Source: Su et al., RoFormer, arXiv 2104.09864.
+    """
+
+    frequencies: tuple[float, ...]
+    """Radians a position, of each pair of numbers of a head."""
+    factor: float = 1.0
+    """What cosine and sine are multiplied by."""
+    limit: int = 0
+    """The most positions that these angles are for; 0: as many as the model's context."""
+
+    @property
+    def dims(self) -> int:
+        """Return how many numbers of a head are rotated; the rest is left as it is."""
+        return 2 * len(self.frequencies)
+
+    def table(self, positions: Tensor) -> tuple[Tensor, Tensor]:
+        """Return cosine and sine [T, dims / 2] in fp32 of positions [T]."""
+        import torch
+
+        frequencies = torch.tensor(self.frequencies, device=positions.device, dtype=torch.float32)
+        angles = positions.float().unsqueeze(1) * frequencies
+        return angles.cos() * self.factor, angles.sin() * self.factor
+
+
+def rope_of(given: Mapping[str, Any], raw: Mapping[str, Any], head_dim: int) -> Rope:
+    """Return the positions that config.json describes.
+
+    Args:
+        given: The entry that describes them: rope_parameters or rope_scaling.
+        raw: The whole of config.json.
+        head_dim: The size of a head.
+
+    Raises:
+        ModelRefused: The scaling is not supported.
+    """
+    import torch
+
+    share = float(given.get("partial_rotary_factor") or raw.get("partial_rotary_factor") or 1.0)
+    theta = float(given.get("rope_theta") or raw.get("rope_theta") or _theta(raw))
+    dims = int(head_dim * share)
+    if not 1 < theta < math.inf or not 2 <= dims <= head_dim or dims % 2:
+        raise ModelRefused(f"config.json has rotary positions of base {theta} in {dims} numbers")
+    # In fp32, as the models were trained.
+    plain = 1.0 / theta ** (torch.arange(0, dims, 2, dtype=torch.float32) / dims)
+    kind = given.get("rope_type") or given.get("type") or "default"
+    match kind:
+        case "default" | "mrope":
+            scaled, factor = plain, 1.0
+        case "linear":
+            scaled, factor = plain / float(given["factor"]), 1.0
+        case "llama3":
+            scaled, factor = _llama3(plain, given), 1.0
+        case "longrope" | "su":
+            return _longrope(plain, given, raw)
+        case _:
+            raise ModelRefused(
+                f"the rope scaling {kind!r:.40} is not supported. Remove rope_scaling from "
+                "config.json to serve the model within its original context"
+            )
+    return Rope(tuple(scaled.tolist()), factor)
+
+
+def _theta(raw: Mapping[str, Any]) -> float:
+    return 2e6 if raw.get("model_type") == "smollm3" else 1e4
+
+
+def _llama3(plain: Tensor, given: Mapping[str, Any]) -> Tensor:
+    """Stretch long waves by `factor`, keep short ones, and blend between.
+
+    Source: the reference code of Llama 3.1.
+    """
+    factor = float(given["factor"])
+    low, high = float(given["low_freq_factor"]), float(given["high_freq_factor"])
+    turns = float(given["original_max_position_embeddings"]) * plain / (2 * math.pi)
+    blend = ((turns - low) / (high - low)).clamp(0, 1)
+    return (1 - blend) * plain / factor + blend * plain
+
+
+def _longrope(plain: Tensor, given: Mapping[str, Any], raw: Mapping[str, Any]) -> Rope:
+    """Divide each frequency by its own factor, the one for texts of the original length.
+
+    The factors for longer texts would change the keys that are already stored when a text grows
+    past that length, so texts are limited to it.
+
+    Source: Ding et al., LongRoPE, arXiv 2402.13753.
+    """
+    original = raw.get("original_max_position_embeddings")
+    original = int(original or given["original_max_position_embeddings"])
+    stretch = float(given.get("factor") or raw["max_position_embeddings"] / original)
+    factor = given.get("attention_factor")
+    if factor is None:
+        factor = 1.0
+        if stretch > 1:
+            factor = math.sqrt(1 + math.log(stretch) / math.log(original))
+    short = plain.new_tensor(given["short_factor"])
+    if short.shape != plain.shape:
+        raise ModelRefused(
+            f"config.json has {len(short)} short_factors for {len(plain)} frequencies"
+        )
+    return Rope(tuple((plain / short).tolist()), float(factor), original)

@@ -1,0 +1,322 @@
+"""One transformer for all families: tokens and a paged cache in, logits out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from accel.serving import cpu_kernels, ops
+from accel.serving.cache import BLOCK, PagedCache
+from accel.serving.checkpoint import Checkpoint
+from accel.serving.errors import ModelRefused
+from accel.serving.families import Config, Experts, read_config
+from accel.serving.linear import Format, Linear
+
+Weights = Literal["auto", "float32", "bfloat16", "int8", "fp8", "int4"]
+"""How weights are kept; auto: as they are stored."""
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Hold the tokens of one step, those of each sequence one after the other."""
+
+    tokens: Tensor
+    """[T]"""
+    positions: Tensor
+    """[T]: of each token in its sequence."""
+    slots: Tensor
+    """[T]: where its keys and values are stored."""
+    rows: Tensor
+    """[T] int32: its sequence."""
+    tables: Tensor
+    """[B, blocks] int32: the blocks of each sequence, in their order."""
+    wanted: Tensor
+    """[n]: the tokens after which logits are wanted."""
+    longest: int
+    """The length of the longest sequence, these tokens included."""
+
+
+@dataclass(frozen=True)
+class Layer:
+    """Hold the weights of a layer. A norm that the family lacks is None."""
+
+    norm: Tensor
+    qkv: Linear
+    query_norm: Tensor | None
+    key_norm: Tensor | None
+    output: Linear
+    norm_after: Tensor | None
+    feed_norm: Tensor
+    feed: FeedForward | Mixture
+    feed_norm_after: Tensor | None
+
+
+@dataclass(frozen=True)
+class FeedForward:
+    """Hold the matrices of a gated feed-forward layer."""
+
+    gate_up: Linear
+    down: Linear
+
+    def __call__(self, x: Tensor, activation: str) -> Tensor:
+        """Return the layer's output for x [T, C]."""
+        return ops.multiply(self.down, ops.gated(ops.multiply(self.gate_up, x), activation))
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """Hold a mixture of experts: a router chooses a few of them for each token."""
+
+    router: Linear
+    experts: tuple[FeedForward, ...]
+    kind: Experts
+
+    def __call__(self, x: Tensor, activation: str) -> Tensor:
+        """Return the weighted sum of the chosen experts' outputs for x [T, C]."""
+        likely = torch.softmax(ops.multiply(self.router, x).float(), dim=-1)
+        shares, chosen = likely.topk(self.kind.chosen, dim=-1)
+        if self.kind.normalized:
+            shares = shares / shares.sum(dim=-1, keepdim=True)
+        out = torch.zeros_like(x)
+        # In the order of the experts, so that a token's sum does not depend on the other tokens.
+        for number in chosen.flatten().bincount().nonzero().flatten().tolist():
+            token, place = (chosen == number).nonzero(as_tuple=True)
+            part = self.experts[number](x[token], activation)
+            out.index_add_(0, token, part * shares[token, place].unsqueeze(1).to(part.dtype))
+        return out
+
+
+class Transformer:
+    """Compute logits."""
+
+    def __init__(
+        self,
+        config: Config,
+        embeddings: Tensor,
+        layers: list[Layer],
+        norm: Tensor,
+        head: Linear,
+        device: torch.device,
+        dtype: torch.dtype,
+    ) -> None:
+        """Take weights that are on the device already; see `load`."""
+        self.config, self.device, self.dtype = config, device, dtype
+        self._embeddings, self._layers, self._norm, self._head = embeddings, layers, norm, head
+
+    @property
+    def weights(self) -> str:
+        """Return how the weights of the layers are kept, such as `int8`."""
+        first = self._layers[0].qkv
+        return first.format if first.format != "dense" else str(first.values.dtype)[6:]
+
+    def forward(self, batch: Batch, cache: PagedCache) -> Tensor:
+        """Store the keys and values of the batch, and return logits [n, V] in fp32.
+
+        Args:
+            batch: The tokens, whose predecessors are in the cache.
+            cache: Is written to.
+        """
+        config, eps = self.config, self.config.eps
+        x = torch.nn.functional.embedding(batch.tokens, self._embeddings).to(self.dtype)
+        if config.family.scaled_embeddings:
+            x = x * torch.tensor(math.sqrt(config.hidden), dtype=self._embeddings.dtype).to(x)
+        turns = {
+            rope: rope.table(batch.positions) for rope in set(config.ropes) if rope is not None
+        }
+        for i, layer in enumerate(self._layers):
+            rope = config.ropes[i]
+            turn = turns[rope] if rope is not None else None
+            part = self._attend(i, layer, ops.norm(x, layer.norm, eps), turn, batch, cache)
+            x = x + (part if layer.norm_after is None else ops.norm(part, layer.norm_after, eps))
+            part = layer.feed(ops.norm(x, layer.feed_norm, eps), config.activation)
+            after = layer.feed_norm_after
+            x = x + (part if after is None else ops.norm(part, after, eps))
+        logits = ops.multiply(self._head, ops.norm(x[batch.wanted], self._norm, eps)).float()
+        if config.final_softcap:
+            logits = config.final_softcap * torch.tanh(logits / config.final_softcap)
+        return logits
+
+    def _attend(
+        self,
+        number: int,
+        layer: Layer,
+        x: Tensor,
+        turn: tuple[Tensor, Tensor] | None,
+        batch: Batch,
+        cache: PagedCache,
+    ) -> Tensor:
+        config = self.config
+        heads, kv_heads, size = config.heads, config.kv_heads, config.head_dim
+        qkv = ops.multiply(layer.qkv, x).view(len(x), heads + 2 * kv_heads, size)
+        q, k, v = torch.split(qkv, [heads, kv_heads, kv_heads], dim=1)
+        if layer.query_norm is not None and layer.key_norm is not None:
+            q = ops.norm(q, layer.query_norm, config.eps)
+            k = ops.norm(k, layer.key_norm, config.eps)
+        if turn is not None:
+            q, k = rotated(q, turn), rotated(k, turn)
+        cache.write(number, batch.slots, k, v)
+        out = attend(q, number, batch, cache, config)
+        return ops.multiply(layer.output, out.reshape(len(x), heads * size))
+
+
+def rotated(x: Tensor, turn: tuple[Tensor, Tensor]) -> Tensor:
+    """Rotate the vectors x [T, H, D] by the cosine and sine [T, dims / 2] of their positions."""
+    cos, sin = (part.unsqueeze(1) for part in turn)
+    half = cos.shape[-1]
+    first, second, rest = x[..., :half].float(), x[..., half : 2 * half].float(), x[..., 2 * half :]
+    turned = (first * cos - second * sin, second * cos + first * sin)
+    return torch.cat((*turned, rest.float()), dim=-1).to(x.dtype)
+
+
+def attend(q: Tensor, layer: int, batch: Batch, cache: PagedCache, config: Config) -> Tensor:
+    """Return what the queries [T, H, D] find in the paged keys and values of their sequences."""
+    window = config.windows[layer]
+    keys, values, tables = cache.values[layer, 0], cache.values[layer, 1], batch.tables
+    if keys.dtype != torch.float32:
+        used, places = np.unique(tables.numpy(), return_inverse=True)
+        keys, values = cache.dense(layer, torch.from_numpy(used).long())
+        tables = torch.from_numpy(places.astype(np.int32)).view(tables.shape)
+    out, scores = torch.empty(q.shape), torch.empty(batch.longest)
+    cpu_kernels.attention(
+        q.contiguous().numpy(), keys.numpy(), values.numpy(), tables.contiguous().numpy(),
+        batch.rows.numpy(), batch.positions.numpy(), BLOCK, window,
+        np.float32(config.attention_scale), np.float32(config.attention_softcap),
+        scores.numpy(), out.numpy(),
+    )  # fmt: skip
+    return out
+
+
+def load(
+    folder: Path,
+    device: str = "cpu",
+    weights: Weights = "auto",
+    progress: Callable[[int], None] = lambda done: None,
+) -> Transformer:
+    """Load the model in a folder.
+
+    Args:
+        folder: With config.json and .safetensors files.
+        device: `cpu`, which computes in fp32, or `cuda`, which computes in bf16.
+        weights: How the matrices of the layers are kept. FP8 is for a GPU; on a CPU it becomes
+            fp32.
+        progress: Is called with the bytes that were read so far.
+
+    Raises:
+        ModelRefused: The model cannot be served.
+    """
+    config = read_config(folder)
+    return _Loader(config, Checkpoint(folder, config), torch.device(device), weights).load(progress)
+
+
+class _Loader:
+    """Arrange the tensors of a checkpoint on a device."""
+
+    def __init__(
+        self, config: Config, source: Checkpoint, device: torch.device, weights: Weights
+    ) -> None:
+        self._config, self._source, self._device = config, source, device
+        self._dtype = torch.float32 if device.type == "cpu" else torch.bfloat16
+        self._format: Format | None = None
+        self._dense = self._dtype
+        if weights in ("int8", "fp8", "int4"):
+            self._format = weights
+        elif weights == "float32":
+            self._format, self._dense = "dense", torch.float32
+        elif weights == "bfloat16":
+            self._format, self._dense = "dense", torch.bfloat16
+        self._as_stored = weights == "auto" and device.type == "cpu"
+        if device.type == "cpu" and weights == "fp8":
+            raise ModelRefused("FP8 weights need a GPU. On a CPU, choose int8")
+
+    def load(self, progress: Callable[[int], None]) -> Transformer:
+        config, source = self._config, self._source
+        table = source.tensor("model.embed_tokens.weight", config.vocabulary, config.hidden)
+        embeddings = table.to(self._device, self._type_of(table))
+        if config.tied or "lm_head.weight" not in source:
+            head = self._kept(Linear("dense", table))
+            if head.format == "dense" and head.values.dtype == embeddings.dtype:
+                head = Linear("dense", embeddings)
+        else:
+            head = self._kept(source.linear("lm_head", config.vocabulary, config.hidden))
+        layers = []
+        for number in range(config.layers):
+            layers.append(self._layer(number))
+            progress(source.read_bytes)
+        norm = self._norm("model.norm", config.hidden)
+        return Transformer(config, embeddings, layers, norm, head, self._device, self._dtype)
+
+    def _layer(self, number: int) -> Layer:
+        config, family, at = self._config, self._config.family, f"model.layers.{number}"
+        query, key = config.heads * config.head_dim, config.kv_heads * config.head_dim
+        if family.fused:
+            qkv = self._matrix(f"{at}.self_attn.qkv_proj", query + 2 * key, config.hidden)
+        else:
+            qkv = self._joined(
+                [(f"{at}.self_attn.q_proj", query), (f"{at}.self_attn.k_proj", key),
+                 (f"{at}.self_attn.v_proj", key)], config.hidden,
+            )  # fmt: skip
+        feed_norm = "pre_feedforward_layernorm" if family.sandwich else "post_attention_layernorm"
+        inner = config.head_dim
+        normed = family.query_key_norm
+        wrapped = family.sandwich
+        return Layer(
+            self._norm(f"{at}.input_layernorm", config.hidden),
+            qkv,
+            self._norm(f"{at}.self_attn.q_norm", inner) if normed else None,
+            self._norm(f"{at}.self_attn.k_norm", inner) if normed else None,
+            self._matrix(f"{at}.self_attn.o_proj", config.hidden, query),
+            self._norm(f"{at}.post_attention_layernorm", config.hidden) if wrapped else None,
+            self._norm(f"{at}.{feed_norm}", config.hidden),
+            self._feed(f"{at}.mlp", config.experts[number]),
+            self._norm(f"{at}.post_feedforward_layernorm", config.hidden) if wrapped else None,
+        )
+
+    def _feed(self, at: str, experts: Experts | None) -> FeedForward | Mixture:
+        if experts is None:
+            return self._dense_feed(at, self._config.intermediate)
+        router = self._source.linear(f"{at}.gate", experts.count, self._config.hidden)
+        every = [
+            self._dense_feed(f"{at}.experts.{i}", experts.intermediate)
+            for i in range(experts.count)
+        ]
+        return Mixture(router.to(self._device, self._dtype), tuple(every), experts)
+
+    def _dense_feed(self, at: str, width: int) -> FeedForward:
+        hidden = self._config.hidden
+        if self._config.family.fused:
+            gate_up = self._matrix(f"{at}.gate_up_proj", 2 * width, hidden)
+        else:
+            gate_up = self._joined([(f"{at}.gate_proj", width), (f"{at}.up_proj", width)], hidden)
+        return FeedForward(gate_up, self._matrix(f"{at}.down_proj", hidden, width))
+
+    def _norm(self, name: str, size: int) -> Tensor:
+        weight = self._source.tensor(f"{name}.weight", size).float()
+        return (weight + self._config.family.norm_offset).to(self._device)
+
+    def _matrix(self, name: str, rows: int, columns: int) -> Linear:
+        return self._kept(self._source.linear(name, rows, columns))
+
+    def _joined(self, parts: list[tuple[str, int]], columns: int) -> Linear:
+        found = [self._source.linear(name, rows, columns) for name, rows in parts]
+        return self._kept(Linear.join(found))
+
+    def _kept(self, matrix: Linear) -> Linear:
+        """Return a matrix as it is kept on the device."""
+        if matrix.format == "fp8" and self._device.type == "cpu":
+            matrix = matrix.as_dense(torch.float32)
+        if self._format is not None:
+            matrix = matrix.quantized(self._format)
+        return matrix.to(self._device, self._type_of(matrix.values))
+
+    def _type_of(self, tensor: Tensor) -> torch.dtype:
+        """Return the type that a dense matrix is kept in."""
+        if not self._as_stored:
+            return self._dense
+        return torch.bfloat16 if tensor.dtype == torch.bfloat16 else torch.float32

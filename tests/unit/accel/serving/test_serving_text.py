@@ -1,0 +1,85 @@
+"""Tokens, pieces of text, and chat templates, hostile ones too."""
+
+from __future__ import annotations
+
+import pytest
+
+from accel.serving import tiny
+from accel.serving.errors import ModelRefused, RequestRefused
+from accel.serving.template import ChatTemplate, load_template
+from accel.serving.tokens import Pieces, Tokenizer
+
+CHAT = [{"role": "user", "content": "Grüße 😀, how full is the queue?"}]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("tiny")
+    assert tiny.main([str(folder)]) == 0
+    return folder
+
+
+def test_pieces_are_the_text_and_never_part_of_a_character(folder):
+    tokenizer = Tokenizer.load(folder)
+    text = CHAT[0]["content"] * 3
+    tokens = tokenizer.encode(text, 1000)
+    pieces = Pieces(tokenizer, [])
+    made = [pieces.add(token) for token in tokens]
+    assert "".join(made) == text == tokenizer.decode(tokens)
+    assert all("\ufffd" not in piece for piece in made)
+
+
+def test_a_prompt_of_10_mb_is_refused_before_it_is_converted(folder):
+    tokenizer = Tokenizer.load(folder)
+    tokenizer.backend = None  # would fail
+    with pytest.raises(RequestRefused, match="at most 1024 fit"):
+        tokenizer.encode("a" * 10_000_000, 1024)
+
+
+def test_the_folders_template_is_rendered(folder):
+    template = load_template(folder)
+    assert template is not None
+    tools = [{"type": "function", "function": {"name": "f"}}]
+    assert template.render(CHAT) == (
+        f"<|im_start|>user\n{CHAT[0]['content']}<|im_end|>\n<|im_start|>assistant\n"
+    )
+    assert '{"type": "function", "function": {"name": "f"}}' in template.render(CHAT, tools)
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("{% for i in range(99) %}{% for j in range(9999) %}{% endfor %}{% endfor %}", "loops|2 s"),
+        ("{% macro f(n) %}{{ f(n) }}{{ f(n) }}{% endmacro %}{{ f(1) }}", "recursion"),
+        ("{{ 'x' * 10**9 }}", "modest"),
+        ("{{ 'x' | center(10**9) }}", "1000000000"),
+        ("{{ 'x'.ljust(1000000000) }}", "1000000000"),
+        ("{{ '%1000000000d' % 1 }}", "modest"),
+        ("{% set n = namespace(s='x') %}{% for i in range(60) %}{% set n.s = n.s ~ n.s %}"
+         "{% endfor %}", "too long|characters"),
+        ("{% set n = namespace(s='x') %}{% for i in range(60) %}{% set n.s = n.s + n.s %}"
+         "{% endfor %}", "too long|characters"),
+        ("{% for i in range(99999) %}{{ 'x' * 1 }}{% endfor %}", "modest"),
+        ("{{ raise_exception('roles must alternate') }}", "roles must alternate"),
+        ("{{ messages.append(1) }}", "unsafe"),
+        ("{{ messages.__class__.__base__.__subclasses__() }}", "cannot render|unsafe"),
+        ("{{ 1 // 0 }}", "cannot render"),
+    ],
+)  # fmt: skip
+def test_a_hostile_template_is_stopped_in_a_line(source, message):
+    with pytest.raises(RequestRefused, match=message) as caught:
+        ChatTemplate(source, {}).render(CHAT)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("source", ["{% for %}", "{{", "x" * 2**19, "{% include 'a' %}{% x %}"])
+def test_a_template_that_is_none_is_refused(source):
+    with pytest.raises(ModelRefused):
+        ChatTemplate(source, {})
+
+
+@pytest.mark.parametrize("content", ["", "{}", "nonsense", '{"model": {"type": "BPE"}}'])
+def test_a_damaged_tokenizer_is_refused(tmp_path, content):
+    (tmp_path / "tokenizer.json").write_text(content)
+    with pytest.raises(ModelRefused, match=r"tokenizer\.json is damaged"):
+        Tokenizer.load(tmp_path)
