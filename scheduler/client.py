@@ -29,7 +29,7 @@ from scheduler.protocol.job_options import JobOptions, make_spec
 from scheduler.protocol.jobs import Cancelling, Changes, Event, Forecast, GroupState, Job, Spec
 from scheduler.protocol.log_file import Output
 from scheduler.protocol.search import MAX_LISTED, NEWEST, Search
-from scheduler.protocol.settings import ClusterSettings, Settings
+from scheduler.protocol.settings import ClusterSettings, HostSettings, Settings
 from scheduler.protocol.snapshot import Alert, Columns, Snapshot
 from scheduler.protocol.units import parse_bytes, parse_seconds
 from scheduler.protocol.wire import Connection
@@ -38,6 +38,7 @@ from scheduler.verbs.change import Cancel, CancelMany, Edit, Move, Restore
 from scheduler.verbs.control import Configure, GetSnapshot, Lease, Stop, Subscribe
 from scheduler.verbs.devices import GetAnnotations, GetDetails, GetFields, GetHistory, KillProcess
 from scheduler.verbs.groups import GetGroups, Pause, SetGroup
+from scheduler.verbs.hosts import SetHost
 from scheduler.verbs.jobs import WAIT_S, FindJobs, GetJob, GetTimeline, ListJobs, Wait
 from scheduler.verbs.note import AddNote
 from scheduler.verbs.request import Request, decode_reply, encode_request
@@ -353,6 +354,10 @@ class Client:
         """Check settings, store them and put them in force. Raises UserError."""
         return self.send(Configure(changes))
 
+    def set_host(self, name: str, host: HostSettings | None) -> Settings:
+        """Add a machine that is read over ssh, or remove it (None). Raises NotFound, UserError."""
+        return self.send(SetHost(name, host))
+
     def pause(self, paused: bool = True) -> None:
         """Start no more jobs, or resume. Running jobs continue."""
         self.send(Pause(paused))
@@ -553,6 +558,7 @@ class AsyncVerbs(Threaded):
     alerts = as_coroutine(Client.alerts)
     acknowledge = as_coroutine(Client.acknowledge)
     configure = as_coroutine(Client.configure)
+    set_host = as_coroutine(Client.set_host)
     pause = as_coroutine(Client.pause)
     details = as_coroutine(Client.details)
     kill = as_coroutine(Client.kill)

@@ -131,6 +131,11 @@ COMMANDS = (
         "list the clusters that jobs can be submitted to; add or remove one",
     ),
     Command(
+        "host",
+        "cli.system.host",
+        "list other machines whose devices are shown; add one by ssh, test it or remove it",
+    ),
+    Command(
         "clean",
         "cli.system.clean",
         "find files that are no longer needed (old kernels, logs, core dumps, copies of models) "

@@ -20,6 +20,7 @@ def gpus_to_calibrate(snapshot: Snapshot) -> tuple[str, ...]:
         state.device.id
         for state in snapshot.devices
         if state.device.kind == "nvidia"
+        and not state.device.host
         and not state.device.mig
         and state.reading is not None
         and "tflops_gpm" in state.reading.values

@@ -10,7 +10,7 @@ from scheduler.background.launch import LONGEST_S
 from scheduler.client import Client
 from scheduler.protocol.errors import DaemonGone, UserError
 from scheduler.protocol.fields import HEADLINE
-from scheduler.protocol.snapshot import Snapshot
+from scheduler.protocol.snapshot import Snapshot, everywhere
 
 _FIRST_DELAY, _LONGEST_DELAY = 0.5, 8.0
 """Seconds before the next attempt to reach the daemon."""
@@ -88,7 +88,7 @@ class SnapshotFeed(QThread):
             try:
                 if new:
                     loaded = self._load_history(client)
-                for snapshot in client.subscribe(live):
+                for snapshot in map(everywhere, client.subscribe(live)):
                     self.put(snapshot)
                     here = {state.device.id for state in snapshot.devices}
                     new = not here <= loaded
@@ -116,7 +116,7 @@ class SnapshotFeed(QThread):
 
     def _load_history(self, client: Client) -> set[str]:
         """Deliver the history of each device before the snapshot. Return the ids of the devices."""
-        snapshot = client.snapshot()
+        snapshot = everywhere(client.snapshot())
         for state in snapshot.devices:
             self.history.emit(
                 state.device.id,

@@ -50,7 +50,7 @@ def needs(model: Model, snapshot: Snapshot | None) -> str:
     free = [
         total - used
         for state in (snapshot.devices if snapshot else ())
-        if state.device.kind == "nvidia" and state.reading
+        if state.device.kind == "nvidia" and not state.device.host and state.reading
         for total, used in [
             (state.reading.values.get("mem_total"), state.reading.values.get("mem_used"))
         ]

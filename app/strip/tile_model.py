@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Literal
 
@@ -9,13 +10,15 @@ import msgspec
 
 from app.format.values import Meaning, device_label, duration, format_field, significant
 from scheduler.protocol.absence import Unavailable
+from scheduler.protocol.busy_causes import Asleep, Unreachable
 from scheduler.protocol.devices import NA, Reading
 from scheduler.protocol.jobs import Job
 from scheduler.protocol.snapshot import Busy, DeviceState, Snapshot
-from scheduler.protocol.units import amount, numbered
+from scheduler.protocol.units import amount, clock, numbered
 
-Usage = Literal["held", "in use", "idle", "recorded"]
-"""Held by our jobs, in use by others, idle, or a recording, which does not contain its users."""
+Usage = Literal["held", "in use", "idle", "recorded", "asleep", "unreachable"]
+"""Held by our jobs, in use by others, idle, or a recording, which does not contain its users;
+asleep, or on a machine that cannot be reached."""
 
 WARM_BELOW_LIMIT, HOT_BELOW_LIMIT = 15.0, 5.0
 """A device is warm, or hot, within this many °C of its slow-down temperature."""
@@ -56,7 +59,7 @@ class Tile(msgspec.Struct, frozen=True):
     @property
     def quiet(self) -> bool:
         """Return True if the tile need not draw attention to its holder."""
-        return self.usage in ("idle", "recorded")
+        return self.usage in ("idle", "recorded", "asleep")
 
     @property
     def meaning(self) -> Meaning:
@@ -221,6 +224,13 @@ def _holder(state: DeviceState, jobs: dict[int, Job]) -> tuple[Usage, str, str]:
     if state.device.kind == "replay":
         return "recorded", "recorded", "the recording does not contain who used the device"
     if isinstance(state.use, Busy):
+        cause = state.use.cause
+        if isinstance(cause, Asleep):
+            text = f"☾ Asleep since {clock(cause.since, time.time())}"
+            return "asleep", text, "the device sleeps, and is not read so that it can"
+        if isinstance(cause, Unreachable):
+            text = f"Unreachable since {clock(cause.since, time.time())}"
+            return "unreachable", text, cause.why
         return "in use", "in use", state.use.reason
     return "idle", "idle", "nobody uses the device"
 

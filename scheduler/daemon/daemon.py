@@ -28,6 +28,8 @@ from scheduler.executors.clusters import Clusters
 from scheduler.executors.gpu_locks import GpuLocks, held_by_others
 from scheduler.executors.local import Local
 from scheduler.executors.registry import ExecutorRegistry
+from scheduler.hosts.reader import INTERVAL_S
+from scheduler.hosts.service import HostService
 from scheduler.lease.service import LeaseService
 from scheduler.protocol import paths, settings, wire
 from scheduler.protocol.devices import Process, Reading
@@ -117,6 +119,7 @@ class Daemon:
             self._supervisor, self._settings, self._needs_gpu, self._sleep_changed
         )
         self.alerts = AlertService(store, notices.set, self.recorder.annotate)
+        self._hosts = HostService(self._add_host_readings)
         self._faults = FaultWatch(paths.faults_file())
         self._calibration = CalibrationService(
             self.recorder.past,
@@ -133,8 +136,13 @@ class Daemon:
         self._recover()
         await self.polling.start(self._settings)
         await self._clusters.serve(self._settings.clusters)
+        await self._hosts.serve(self._settings.hosts)
         server = await wire.serve(listening, self._handle)
-        tasks: list[asyncio.Future[Any]] = [self._supervisor.crashed, self._clusters.crashed]
+        tasks: list[asyncio.Future[Any]] = [
+            self._supervisor.crashed,
+            self._clusters.crashed,
+            self._hosts.crashed,
+        ]
         services = (
             self.publisher.publish(),
             self._start_jobs(),
@@ -150,6 +158,7 @@ class Daemon:
         server.close()
         await self._supervisor.stop()
         await self._clusters.stop()
+        await self._hosts.stop()
         await self.alerts.stop()
         await self._job_end_command.stop()
         await self._calibration.stop()
@@ -181,13 +190,25 @@ class Daemon:
         self.recorder.add(self.monitor.add(message.readings, running), interval)
         self.queue.add_readings(message.readings)
         self._latest = {reading.device: reading for reading in message.readings}
-        holders = [job for job in running if held_devices(job)]
         self._drain_faulty(message.readings)
-        self.alerts.check(self.monitor.devices, self._latest, holders, self._settings, time.time())
+        self._check_alerts()
         self._lease_service.add_readings(message.readings, self._latest, self._settings)
         if self.queue.waits_for_devices:  # memory may be free, or another's process gone
             self._step()
         self.touch()
+
+    def _add_host_readings(self, readings: Sequence[Reading]) -> None:
+        """Take new readings of another machine; none where it can no longer be reached."""
+        self.recorder.add(readings, INTERVAL_S)
+        if readings:
+            self._check_alerts()
+        self.touch()
+
+    def _check_alerts(self) -> None:
+        holders = [job for job in self.queue.running if held_devices(job)]
+        devices = (*self.monitor.devices, *self._hosts.devices)
+        readings = {**self._latest, **self._hosts.readings}
+        self.alerts.check(devices, readings, holders, self._settings, time.time())
 
     def _add_occupancy(self, readings: Sequence[Reading]) -> None:
         """Take memory and processes of devices, read between two whole readings."""
@@ -437,6 +458,7 @@ class Daemon:
             self.alerts.active,
             self.queue.waiting,
             self._clusters.unavailable,
+            self._hosts.states(),
         )
 
     def lease(self, memory: int, peer: wire.Peer) -> str:
@@ -465,6 +487,8 @@ class Daemon:
         self._report_service.settings_changed()
         if old.clusters != new.clusters:
             await self._clusters.serve(new.clusters)
+        if old.hosts != new.hosts:
+            await self._hosts.serve(new.hosts)
         self._step()
         return new
 

@@ -25,6 +25,7 @@ Cause = Literal[
     "RAPL",
     "RAPL permission",
     "job counts",
+    "asleep",
 ]
 _SENTENCES: dict[Cause, str] = {
     "unread": "no reading yet",
@@ -44,6 +45,7 @@ _SENTENCES: dict[Cause, str] = {
     "RAPL": "this kernel exposes no RAPL energy counter (/sys/class/powercap)",
     "RAPL permission": "only root may read the RAPL energy counter (/sys/class/powercap)",
     "job counts": "known only while a job counts its own",
+    "asleep": "the device sleeps, and reading it would wake it",
 }
 
 

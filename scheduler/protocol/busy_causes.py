@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import time
+
 import msgspec
 
-from scheduler.protocol.units import numbered
+from scheduler.protocol.units import clock, numbered
 
 
 class HeldByJobs(msgspec.Struct, frozen=True, tag="held by jobs"):
@@ -41,6 +43,21 @@ class NotResponding(msgspec.Struct, frozen=True, tag="not responding"):
     """Quote the note of a device that does not answer."""
 
     note: str
+
+
+class Unreachable(msgspec.Struct, frozen=True, tag="unreachable"):
+    """Describe a device of another machine that cannot be reached."""
+
+    since: float
+    """Seconds since the epoch."""
+    why: str
+
+
+class Asleep(msgspec.Struct, frozen=True, tag="asleep"):
+    """Describe a device that sleeps, and would be woken by a question."""
+
+    since: float
+    """When it was found asleep, in seconds since the epoch."""
 
 
 class OtherProcesses(msgspec.Struct, frozen=True, tag="other processes"):
@@ -80,6 +97,8 @@ BusyCause = (
     | NoReading
     | Removed
     | NotResponding
+    | Unreachable
+    | Asleep
     | OtherProcesses
     | ExclusiveProgram
     | UtilisationUnknown
@@ -88,30 +107,37 @@ BusyCause = (
 )
 
 
+_PLAIN: dict[type[BusyCause], str] = {
+    HeldByOthers: "another user's queue holds it",
+    NoReading: "no current reading",
+    Removed: "it cannot be read any more",
+    UtilisationUnknown: "utilisation cannot be read",
+}
+"""The phrases of causes without values."""
+
+
 def explain(cause: BusyCause) -> str:
     """Return the phrase that tells a person why a device is not idle."""
     match cause:
         case HeldByJobs(jobs):
             return f"{numbered(jobs)} run{'s' if len(jobs) == 1 else ''}"
-        case HeldByOthers():
-            return "another user's queue holds it"
         case JobWaits(job):
             return f"job {job} waits"
         case QuietHours(hours):
             return f"quiet hours, {hours}"
-        case NoReading():
-            return "no current reading"
-        case Removed():
-            return "it cannot be read any more"
         case NotResponding(note):
             return note
+        case Unreachable(since, why):
+            return f"unreachable since {clock(since, time.time())}: {why}"
+        case Asleep(since):
+            return f"asleep since {clock(since, time.time())}"
         case OtherProcesses(count):
             return f"{count} process{'es' if count > 1 else ''} of others"
         case ExclusiveProgram(name):
             return f"{name} runs, which has it for itself"
-        case UtilisationUnknown():
-            return "utilisation cannot be read"
         case Loaded(percent):
             return f"utilisation {percent:.0f} %"
         case Settling(quiet_s, dwell_s):
             return f"idle in {max(0, dwell_s - quiet_s):.0f} s"
+        case _:
+            return _PLAIN[type(cause)]

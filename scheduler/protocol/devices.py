@@ -79,7 +79,7 @@ class Device(msgspec.Struct, frozen=True):
     """The GPU's UUID, or `cpu`; the same after a reboot."""
     index: int
     name: str
-    kind: Literal["nvidia", "cpu", "replay"]
+    kind: Literal["nvidia", "amd", "intel", "cpu", "replay"]
     note: str = ""
     """Text shown beside the device, e.g. "CPU: no NVIDIA GPU found" or "REPLAY of
     h100.trace.gz"."""
@@ -91,6 +91,8 @@ class Device(msgspec.Struct, frozen=True):
     """The MIG instances it is divided into."""
     silent: str | None = None
     """The driver's error if the device does not answer; None if it does."""
+    host: str = ""
+    """The name of the other machine that it belongs to; empty for this one."""
 
 
 class Reading(msgspec.Struct, frozen=True):
@@ -117,6 +119,8 @@ class Reading(msgspec.Struct, frozen=True):
     """The cause of every field that is neither in `values` nor in `absent`."""
     drawing: tuple[str, ...] = ()
     """The names of the programs that draw on it."""
+    asleep: float | None = None
+    """When the device was found asleep, in seconds since the epoch; None while it is awake."""
 
     def get(self, field: str) -> float | NA:
         """Return the field's value, or NA with the cause."""

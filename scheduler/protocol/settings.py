@@ -35,6 +35,23 @@ class ClusterSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, o
     """The file that holds its token; nobody else may read it."""
 
 
+HOST = "^[A-Za-z0-9][A-Za-z0-9_.-]{0,31}$"
+"""The name that the user gives another machine."""
+DESTINATION = "^(ssh://)?[A-Za-z0-9_.[][A-Za-z0-9_.@:%+\\[\\]\\\\-]{0,254}$"
+"""What ssh connects to: never an option of it, and nothing that a shell would change."""
+
+
+class HostSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Describe how to reach another machine over ssh."""
+
+    address: Annotated[str, msgspec.Meta(pattern=DESTINATION)]
+    """What is given to ssh: user@lab1, a name of ~/.ssh/config, or ssh://user@lab1:2222."""
+    config: str = ""
+    """The configuration file of ssh, in place of the usual one (ssh -F)."""
+    home: str = ""
+    """The state folder of the GPU Deck there, where it is not the usual one."""
+
+
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """Hold the settings; each has a default that suits most people."""
 
@@ -121,6 +138,11 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     """Days after which shared memory that no process uses can be cleaned up."""
     clusters: dict[Annotated[str, msgspec.Meta(pattern=CLUSTER)], ClusterSettings] = {}
     """Clusters that jobs can be submitted to, by kind and name, such as ray:lab."""
+    hosts: Annotated[
+        dict[Annotated[str, msgspec.Meta(pattern=HOST)], HostSettings],
+        msgspec.Meta(max_length=64),
+    ] = {}
+    """Other machines whose devices are shown, by name; reached over ssh."""
 
     @property
     def reports(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -72,6 +73,24 @@ class Alert(msgspec.Struct, frozen=True):
     """True once somebody has acknowledged it."""
 
 
+class HostState(msgspec.Struct, frozen=True):
+    """Describe another machine, whose devices are read over ssh."""
+
+    name: str
+    address: str
+    """What is given to ssh."""
+    since: float
+    """When it was reached, or when it could no longer be reached, in seconds since the epoch."""
+    problem: str | None = None
+    """Why it cannot be reached; None while it can."""
+    devices: tuple[DeviceState, ...] = ()
+    """Its devices as they are, or as they were when it could last be reached."""
+    how: str = ""
+    """What its devices are read with, such as NVML."""
+    deck: str = ""
+    """The socket of the GPU Deck there; empty where none was found."""
+
+
 class Snapshot(msgspec.Struct, frozen=True):
     """Hold the state of the daemon at one moment."""
 
@@ -94,21 +113,38 @@ class Snapshot(msgspec.Struct, frozen=True):
     """The number of jobs that wait; `jobs` may hold fewer."""
     unavailable: dict[str, ClusterUnavailable] = {}
     """The clusters that can start nothing now, and why."""
+    hosts: tuple[HostState, ...] = ()
+    """Other machines, by name."""
+
+
+def everywhere(snapshot: Snapshot) -> Snapshot:
+    """Return the snapshot with the devices of other machines after those of this one."""
+    if not snapshot.hosts:
+        return snapshot
+    others = (state for host in snapshot.hosts for state in host.devices)
+    return msgspec.structs.replace(snapshot, devices=(*snapshot.devices, *others))
 
 
 def printable(snapshot: Snapshot) -> dict[str, Any]:
     """Return the snapshot as values for JSON, with each cause as the sentence that people read."""
     values: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(snapshot))  # results are Raw
-    for state, printed in zip(snapshot.devices, values["devices"], strict=True):
-        printed["device"]["silent"] = state.device.silent or ""
-        if isinstance(state.use, Busy):
-            printed["use"] = {"type": "busy", "reason": state.use.reason}
-        if state.reading is not None:
-            printed["reading"]["absent"] = state.reading.explained()
-            printed["reading"]["otherwise"] = absence.explain(state.reading.otherwise)
+    _explain(snapshot.devices, values["devices"])
+    for host, printed in zip(snapshot.hosts, values["hosts"], strict=True):
+        _explain(host.devices, printed["devices"])
     for name, reason in snapshot.unavailable.items():
         values["unavailable"][name] = wait_reasons.render(reason, snapshot.time)
     return values
+
+
+def _explain(states: Sequence[DeviceState], printed: list[dict[str, Any]]) -> None:
+    """Write the causes of the devices as sentences."""
+    for state, values in zip(states, printed, strict=True):
+        values["device"]["silent"] = state.device.silent or ""
+        if isinstance(state.use, Busy):
+            values["use"] = {"type": "busy", "reason": state.use.reason}
+        if state.reading is not None:
+            values["reading"]["absent"] = state.reading.explained()
+            values["reading"]["otherwise"] = absence.explain(state.reading.otherwise)
 
 
 class Columns(msgspec.Struct, frozen=True):
@@ -124,8 +160,9 @@ class Columns(msgspec.Struct, frozen=True):
 
 
 def label(device: Device) -> str:
-    """Return the short name of a device: "GPU 0", or "CPU"."""
-    return "CPU" if device.kind == "cpu" else f"GPU {device.index}"
+    """Return the short name of a device: "GPU 0", "CPU", or "lab1 GPU 0" on another machine."""
+    name = "CPU" if device.kind == "cpu" else f"GPU {device.index}"
+    return f"{device.host} {name}" if device.host else name
 
 
 def called(device: Device) -> str:

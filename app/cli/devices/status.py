@@ -13,7 +13,8 @@ from app.format.job_rows import describe
 from scheduler.client import Client
 from scheduler.protocol.devices import NA
 from scheduler.protocol.fields import FIELDS, HEADLINE
-from scheduler.protocol.snapshot import Snapshot, printable
+from scheduler.protocol.snapshot import Snapshot, everywhere, printable
+from scheduler.protocol.units import clock
 
 
 def run(args: Namespace) -> int:
@@ -24,13 +25,17 @@ def run(args: Namespace) -> int:
         print_json(printable(snapshot))
         return 0
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
-    for line in status_lines(snapshot, width):
+    for line in status_lines(everywhere(snapshot), width):
         print(render(line, supports_color(sys.stdout)).rstrip())
     for alert in snapshot.alerts:
         print_line(f"alert {alert.id}: {alert.text}")
     notes = {d.device.note for d in snapshot.devices if d.device.note} | set(snapshot.notices)
     for note in sorted(notes) + _missing_fields(snapshot):
         print_line(note)
+    for host in snapshot.hosts:
+        if host.problem is not None:
+            since = clock(host.since, snapshot.time)
+            print_line(f"{host.name}: unreachable since {since}: {host.problem}")
     active = [job for job in snapshot.jobs if job.active]
     for job in active:
         print_line(f"job {job.id} ({job.spec.name}): {describe(job)}")

@@ -13,7 +13,7 @@ from app.cli.devices.screen import watch_lines
 from app.cli.output import render, supports_color
 from scheduler.client import Client
 from scheduler.protocol.errors import UserError
-from scheduler.protocol.snapshot import printable
+from scheduler.protocol.snapshot import everywhere, printable
 
 _ENTER, _LEAVE = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"
 _HOME, _REST_OF_LINE, _REST_OF_SCREEN = "\x1b[H", "\x1b[K", "\x1b[J"
@@ -33,7 +33,7 @@ def run(args: Namespace) -> int:
         _write(_ENTER)
         try:
             for snapshot in client.subscribe():
-                lines = watch_lines(snapshot, *shutil.get_terminal_size())
+                lines = watch_lines(everywhere(snapshot), *shutil.get_terminal_size())
                 text = (render(line, supports_color(sys.stdout)) + _REST_OF_LINE for line in lines)
                 _write(_HOME + "\r\n".join(text) + _REST_OF_SCREEN)
         finally:

@@ -1,0 +1,69 @@
+"""The machines in the settings: a connection to each, and all of their devices."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+
+from scheduler.hosts.connection import HostConnection
+from scheduler.protocol.devices import Device, Reading
+from scheduler.protocol.settings import HostSettings
+from scheduler.protocol.snapshot import HostState
+
+
+class HostService:
+    """Read the devices of other machines.
+
+    Args:
+        add_readings: Takes the new readings of one machine; none where it was lost.
+    """
+
+    def __init__(self, add_readings: Callable[[tuple[Reading, ...]], None]) -> None:
+        self._add_readings = add_readings
+        self._connections: dict[str, HostConnection] = {}
+        self._lock = asyncio.Lock()
+        self.crashed = asyncio.get_running_loop().create_future()
+        """Fails with the error of ours that a machine caused."""
+
+    @property
+    def devices(self) -> tuple[Device, ...]:
+        """Return the devices of all machines, as far as they are known."""
+        moments = (c.moment for c in self._connections.values())
+        return tuple(device for moment in moments if moment for device in moment.devices)
+
+    @property
+    def readings(self) -> dict[str, Reading]:
+        """Return the newest reading of each device that can be reached."""
+        found: dict[str, Reading] = {}
+        for connection in self._connections.values():
+            found |= connection.readings
+        return found
+
+    def states(self) -> tuple[HostState, ...]:
+        """Return all machines, by name."""
+        return tuple(c.state() for _, c in sorted(self._connections.items()))
+
+    async def serve(self, wanted: Mapping[str, HostSettings]) -> None:
+        """Connect to these machines only."""
+        async with self._lock:
+            for name, connection in tuple(self._connections.items()):
+                if connection.settings != wanted.get(name):
+                    await connection.stop()
+                    del self._connections[name]
+            for name, settings in wanted.items():
+                if name not in self._connections:
+                    made = HostConnection(name, settings, self._add_readings)
+                    self._connections[name] = made
+                    made.start(self._ended)
+
+    async def stop(self) -> None:
+        """End all connections."""
+        await asyncio.gather(*(c.stop() for c in self._connections.values()))
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        if (
+            not task.cancelled()
+            and (bug := task.exception()) is not None
+            and not self.crashed.done()
+        ):
+            self.crashed.set_exception(bug)

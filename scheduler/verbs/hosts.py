@@ -1,0 +1,23 @@
+"""Add and remove other machines, whose devices are read over ssh."""
+
+from __future__ import annotations
+
+from scheduler.protocol.errors import NotFound
+from scheduler.protocol.settings import HostSettings, Settings
+from scheduler.protocol.wire import Peer
+from scheduler.verbs.request import Daemon, Request
+
+
+class SetHost(Request[Settings], frozen=True, tag="set_host"):
+    """Add a machine, change how it is reached, or remove it (None). Returns all settings."""
+
+    name: str
+    host: HostSettings | None
+
+    async def handle(self, daemon: Daemon, peer: Peer) -> Settings:
+        hosts = dict(daemon.snapshot().settings.hosts)
+        if self.host is not None:
+            hosts[self.name] = self.host
+        elif hosts.pop(self.name, None) is None:
+            raise NotFound(f"there is no machine called {self.name}. See: gpudeck host")
+        return await daemon.configure({"hosts": hosts})
