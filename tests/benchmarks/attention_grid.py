@@ -1,6 +1,6 @@
 """Measure attention by every backend over a grid of shapes, against the targets for an H100.
 
-    python -m tests.benchmarks.attention_grid [--seconds 0.4] [--tune] [--out DIR]
+    python -m tests.benchmarks.attention_grid [--seconds 0.4] [--only backward] [--tune] [--out DIR]
 
 Every cell has 16384 tokens, heads x head size = 2048 and bfloat16. Lengths go from 512 to 16384,
 head sizes are 64, 128 and 256; with and without causality, forward and backward. The workload
@@ -140,6 +140,7 @@ def targets(grid: Grid, gemm: float) -> Iterator[str]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", default="0.4")
+    parser.add_argument("--only", choices=PARTS, help="one direction instead of both")
     parser.add_argument("--tune", action="store_true")
     parser.add_argument("--out", type=Path, default=RESULTS)
     options = parser.parse_args()
@@ -151,7 +152,7 @@ def main() -> None:
     before = run("gemm", size="8192", seconds="2").tflops
     options.out.mkdir(parents=True, exist_ok=True)
     cells: tuple[Cell, ...] = ()
-    for direction in PARTS:
+    for direction in (options.only,) if options.only else PARTS:
         shapes = {**GRID, "direction": direction}
         compared = run("compare", **shapes, seconds=options.seconds, backends=",".join(ALL))
         cells += compared.cells

@@ -6,9 +6,9 @@ memory of attention.
 The shapes are FlashCore's nine: 8 heads of 64, float16, lengths 128, 256 and 512, batches of 8, 16
 and 32. Peers are called in their cheapest way: torch's kernels as operations, below
 scaled_dot_product_attention, which is measured, too, because users call it; flash-attn-4 by its own
-function. Contenders take turns, round by round. Inputs are random and stay in the L2 cache, as the
-outputs of a previous layer would. Without a graph, 200 calls are launched, and the clock stops when
-the last one has finished.
+function; FlashAttention-3 by vllm's operation. Contenders take turns, round by round. Inputs are
+random and stay in the L2 cache, as the outputs of a previous layer would. Without a graph, 200
+calls are launched, and the clock stops when the last one has finished.
 """
 
 from __future__ import annotations
@@ -22,8 +22,10 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
-from accel.attention import attention, choose, describe
+from accel.attention import BACKENDS, attention, choose, describe
+from accel.attention.backends import fa3
 from accel.attention.backends.fa4 import installed
+from accel.attention.inputs import Inputs
 from accel.attention.reference import reference
 from tests.benchmarks.rows import RESULTS, context, spread, write
 
@@ -45,10 +47,15 @@ def contenders(q: Tensor, k: Tensor, v: Tensor) -> dict[str, Call]:
         "peer: flash": lambda: aten._scaled_dot_product_flash_attention(q, k, v)[0],
         "peer: cudnn": lambda: aten._scaled_dot_product_cudnn_attention(q, k, v, None, False)[0],
     }
+    rows = [t.transpose(1, 2).contiguous() for t in (q, k, v)]
+    if fa3.library():
+        BACKENDS["fa3"].load()
+        laid_out = Inputs(*(t.transpose(1, 2) for t in rows))
+        problem = describe(*laid_out[:3])
+        found["peer: fa3"] = lambda: BACKENDS["fa3"].forward(laid_out, problem)[0]
     if installed():
         from flash_attn.cute.interface import flash_attn_func
 
-        rows = [t.transpose(1, 2).contiguous() for t in (q, k, v)]
         found["peer: fa4"] = lambda: flash_attn_func(*rows)[0].transpose(1, 2)
     return found
 
