@@ -145,10 +145,10 @@ class Executor:
         raise NotImplementedError
 
     def forget(self, attempt: str) -> None:
-        """Discard the evidence about an attempt whose end is stored."""
+        """Discard what was kept for an attempt that is over, except the evidence that it began."""
 
     def forget_all_but(self, attempts: Collection[str]) -> None:
-        """Discard the evidence about all other attempts."""
+        """Discard the evidence about all other attempts, as the store cannot lose their ends."""
 
     def record_lost(self, job: Job, state: Lost) -> bool:
         """Record that the job's attempt was lost, as its runner did not record its end.
@@ -157,8 +157,19 @@ class Executor:
         """
         return True
 
-    def unrecorded_attempt(self, job: Job) -> str | Unreadable | None:
-        """Return the attempt of this job that ran although the store has no record of it."""
+    def begun(self) -> Collection[Job]:
+        """Return jobs as they were when attempts began whose ends the store may have lost.
+
+        Raises OSError where they cannot be read.
+        """
+        return ()
+
+    def unrecorded(self, job: Job) -> Job | Unreadable | None:
+        """Return the job at an attempt that began although the store has no record of it.
+
+        None where there is none. The state is Running, or Starting where only the attempt's name is
+        known.
+        """
         return None
 
 

@@ -66,6 +66,8 @@ START_RETRY_S = 0.1
 """The pause before starts that were refused, as by a full disk, are tried again."""
 INSPECT_S = 1.0
 """The interval at which runners are asked what they wait for."""
+CHECKPOINT_S = 30.0
+"""The interval at which the write-ahead log of the store is emptied."""
 FLUSH_S = 5.0
 """The interval at which readings go to disk, many in one transaction."""
 
@@ -82,6 +84,8 @@ class Daemon:
         self._inspect_at = 0.0
         self._recover_at = 0.0
         """When a recovery that failed is tried again, in monotonic seconds."""
+        self._checkpoint_at = 0.0
+        """When the store's log is emptied again, in monotonic seconds."""
         self._folders_at = 0.0
         """When the folders of jobs are checked again, in monotonic seconds."""
         self._start = asyncio.Event()
@@ -166,6 +170,8 @@ class Daemon:
             task.cancel()
         with self._notices.catch("history"):
             await self.recorder.close()
+        with self._notices.catch("checkpoint"):
+            self.queue.checkpoint()
         self._store.close()
         for task in tasks:
             if task.done() and not task.cancelled():
@@ -262,10 +268,17 @@ class Daemon:
             self._inspect_runners()
             if "recover" in self._notices and time.monotonic() >= self._recover_at:
                 self._recover()
+            self._checkpoint()
             self._lease_service.review(self._latest, self._settings)
             self._follow_gpu_locks()
             if "queue" in self._notices or self.queue.retry_is_ready(time.time()):
                 self._step()
+
+    def _checkpoint(self) -> None:
+        if time.monotonic() >= self._checkpoint_at:
+            self._checkpoint_at = time.monotonic() + CHECKPOINT_S
+            with self._notices.catch("checkpoint"):
+                self.queue.checkpoint()
 
     def _inspect_runners(self) -> None:
         if time.monotonic() < self._inspect_at:

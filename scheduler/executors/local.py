@@ -25,7 +25,6 @@ from scheduler.attempts import (
     Untraceable,
     attempt_of,
     folder_problem,
-    read_file,
     running,
 )
 from scheduler.background.descriptors import restore_limit
@@ -39,12 +38,11 @@ from scheduler.background.process_stat import (
 from scheduler.executors import cgroups, runner, tickets
 from scheduler.executors.attempt_folder import (
     ARTEFACTS,
-    EXIT_FILE,
-    LOCK_FILE,
     exit_record,
     next_folder,
     write_records,
 )
+from scheduler.executors.evidence import Evidence, issue_ticket, ticket_of
 from scheduler.executors.gpu_locks import GpuLocks
 from scheduler.executors.inspection import ELSEWHERE, Finding, RunnerInspector, is_elsewhere
 from scheduler.executors.launch import identity, launch_request
@@ -53,8 +51,6 @@ from scheduler.protocol.devices import Device, Reading
 from scheduler.protocol.errors import UserError
 from scheduler.protocol.jobs import Job, Lost, Running, Starting
 
-MAX_NONCE = 100
-"""Bytes of an attempt's nonce in its folder; one of ours is shorter."""
 MAX_SCANS = 20
 """A process stuck in the kernel stays visible after its SIGKILL: then it is not waited for."""
 
@@ -102,9 +98,7 @@ class Local(Executor):
         """Runners that passed their gates and have to be reaped, by attempt."""
         self._refusals: dict[str, int] = {}
         """The errors for which runners did not begin their attempts, by attempt."""
-        self._begun: dict[tuple[int, float], list[str]] | None = None
-        """Attempts that began before this daemon, by their jobs; None before they were read."""
-
+        self._evidence = Evidence()
         self._inspector = RunnerInspector()
         self._cgroup = cgroups.delegated()
         """The group in which each attempt gets its own; None where none was delegated."""
@@ -132,17 +126,18 @@ class Local(Executor):
         try:
             self._lock(gated, job, devices)
             next_folder(job)
-            _issue_ticket(job, attempt)
             if not (started := start_time(pid)):
                 raise UserError("the runner ended at once")
+            now, namespace = time.time(), pid_namespace()
+            state = Running(attempt, devices, now, pid, started, boot, namespace=namespace)
+            issue_ticket(job, state)
             self._watch(job.id, pid)
         except UserError:
             _discard(gated)
-            self.forget(attempt)
+            tickets.discard(ticket_of(attempt))
             raise
         self._at_gate[attempt] = gated
-        now, namespace = time.time(), pid_namespace()
-        return Running(attempt, devices, now, pid, started, boot, namespace=namespace)
+        return state
 
     def _lock(self, gated: GatedRunner, job: Job, devices: tuple[str, ...]) -> None:
         """Lock the job's GPUs for as long as its runner lives. Raises GpuTaken, UserError."""
@@ -165,7 +160,7 @@ class Local(Executor):
         whole = _environment(job, running, env, devices, folder)
         launch = launch_request(
             job.spec, running.attempt, str(folder), whole,
-            log_limit=self._log_limit(), ticket=str(_ticket(running.attempt)),
+            log_limit=self._log_limit(), ticket=str(ticket_of(running.attempt)),
             submitted=job.submitted,
             inherited=msgspec.to_builtins(job.spec.inherited),
             cgroup=str(cgroups.make(self._cgroup, running.attempt) or ""),
@@ -185,7 +180,7 @@ class Local(Executor):
 
     def alive(self, running: Running) -> bool:
         if is_elsewhere(running):
-            return tickets.is_locked(_ticket(running.attempt))
+            return tickets.is_locked(ticket_of(running.attempt))
         return running.boot == boot_id() and start_time(running.runner) == running.started
 
     def inspect(
@@ -234,7 +229,7 @@ class Local(Executor):
             why = f"its runner could not record that it begins: {os.strerror(refusal)}"
             return NeverRan(why, passing=refusal in (errno.ENOSPC, errno.EDQUOT))
         try:
-            if tickets.is_untaken(_ticket(state.attempt)):
+            if tickets.is_untaken(ticket_of(state.attempt)):
                 return NeverRan("its runner ended before it ran anything")
         except OSError as e:
             if (problem := folder_problem(e)) is not None:
@@ -249,8 +244,8 @@ class Local(Executor):
         return Untraceable("its runner was killed before it could record how the job ended")
 
     def forget(self, attempt: str) -> None:
-        self._refusals.pop(attempt, None)
-        tickets.discard(_ticket(attempt))
+        if self._refusals.pop(attempt, None) is not None:
+            tickets.discard(ticket_of(attempt))  # it may look taken, where the disk failed then
         cgroups.remove(self._cgroup, attempt)
 
     def forget_all_but(self, attempts: Collection[str]) -> None:
@@ -265,49 +260,11 @@ class Local(Executor):
             return False
         return True
 
-    def unrecorded_attempt(self, job: Job) -> str | Unreadable | None:
-        """Return the attempt that ran although the store lost its newest changes; None if none did.
+    def begun(self) -> Collection[Job]:
+        return self._evidence.begun()
 
-        A job that waits for its first attempt has none: what is older than the job in its folder
-        belongs to another one of its number. A job that waits for a further attempt has the record
-        of its last one, which was renamed where that further one was prepared.
-        """
-        if isinstance(job.state, Running):
-            return None
-        try:
-            begun = self._begun_by(job)
-        except OSError as e:
-            return folder_problem(e)
-        last = _last_attempt(job)
-        for attempt in (*begun, *([last] if isinstance(last, str) else [])):
-            if not job.tries:
-                return attempt
-            renamed = f"{EXIT_FILE}.{job.tries}"
-            name = EXIT_FILE if read_file(job.id, renamed, 1) is None else renamed
-            record = exit_record(job.id, attempt, name)
-            if isinstance(record, Unreadable):
-                return record
-            if record is None:
-                return attempt
-        return last if isinstance(last, Unreadable) else None
-
-    def _begun_by(self, job: Job) -> Sequence[str]:
-        """Return the attempts of the job that began before this daemon. Raises OSError."""
-        if self._begun is None:
-            begun: dict[tuple[int, float], list[str]] = {}
-            for found in tickets.began(paths.attempts()):
-                begun.setdefault((found.job, found.submitted), []).append(found.attempt)
-            self._begun = begun
-        return self._begun.get((job.id, job.submitted), ())
-
-
-def _issue_ticket(job: Job, attempt: str) -> None:
-    """Write the ticket by which the attempt may begin. Raises UserError."""
-    ticket = paths.ensure(paths.attempts()) / attempt
-    try:
-        tickets.issue(ticket, job.id, job.submitted)
-    except OSError as e:
-        raise UserError(f"the ticket {ticket} cannot be written: {e.strerror}") from e
+    def unrecorded(self, job: Job) -> Job | Unreadable | None:
+        return self._evidence.unrecorded(job)
 
 
 def start_runner() -> GatedRunner:
@@ -364,29 +321,6 @@ def _environment(
         "GPUDECK_RESULT": str(folder / RESULT_FILE),
         "GPUDECK_ARTEFACTS": str(folder / ARTEFACTS),
     }
-
-
-def _last_attempt(job: Job) -> str | Unreadable | None:
-    """Return the attempt that ran last in the job's folder, if it is one of this job."""
-    try:
-        with paths.open_plain(paths.job_folder(job.id) / LOCK_FILE) as f:
-            words = f.read(MAX_NONCE).strip(b"\0").decode().split()
-            written = os.fstat(f.fileno()).st_mtime
-    except UnicodeDecodeError:
-        return None
-    except OSError as e:
-        return folder_problem(e)
-    match words:
-        case [attempt, submitted]:
-            return attempt if submitted == repr(job.submitted) else None
-        case [attempt] if job.tries or written > job.submitted:
-            return attempt  # of GPU Deck before 0.1.0, which did not write whose it is
-        case _:
-            return None
-
-
-def _ticket(attempt: str) -> Path:
-    return paths.attempts() / attempt
 
 
 def kill_remains(states: Collection[Starting | Running], recorded: bool) -> None:

@@ -5,6 +5,10 @@ starts the command: it renames the ticket, and waits until the new name is on di
 whose ticket is still there has never run anything, whatever happened to its runner, the daemon or
 the disk. An attempt without a ticket may have run, and must not run again.
 
+A ticket holds what the daemon writes on it: the job as it starts. It stays until the end of the
+attempt cannot get lost with the write-ahead log of the store, so that a daemon whose store lost
+that finds out what ran.
+
 Standard library only, as the runner imports it.
 """
 
@@ -12,7 +16,6 @@ from __future__ import annotations
 
 import errno
 import fcntl
-import json
 import os
 from collections.abc import Collection, Iterator
 from pathlib import Path
@@ -23,22 +26,21 @@ BEGAN = ".began"
 
 
 class Began(NamedTuple):
-    """Describe an attempt that began and is not settled, by its ticket."""
+    """Describe an attempt that began, by its ticket."""
 
-    job: int
-    submitted: float
-    """When the job was submitted: it tells apart jobs of one number, as of a deleted store."""
     attempt: str
+    content: bytes
 
 
-def issue(ticket: Path, job: int, submitted: float) -> None:
+def issue(ticket: Path, content: bytes) -> None:
     """Issue the ticket of an attempt, which is named after the attempt. Raises OSError.
 
     It need not be on disk at once: where it is missing, the attempt counts as begun.
     """
     fd = os.open(ticket, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
     try:
-        os.write(fd, json.dumps({"job": job, "submitted": submitted}).encode())
+        while content:
+            content = content[os.write(fd, content) :]
     finally:
         os.close(fd)
 
@@ -95,7 +97,7 @@ def is_locked(ticket: Path) -> bool:
 
 
 def discard(ticket: Path) -> None:
-    """Remove the ticket of an attempt whose end is stored, or that was never released.
+    """Remove the ticket of an attempt of which nothing needs to be known any more.
 
     One that cannot be removed does no harm, as no other attempt has its name.
     """
@@ -107,36 +109,29 @@ def discard(ticket: Path) -> None:
 
 
 def began(folder: Path) -> Iterator[Began]:
-    """Yield the attempts that began and are not settled.
-
-    Raises OSError where that cannot be found out.
-    """
-    if not folder.exists():
-        return
-    for name in [entry.name for entry in folder.iterdir()]:
+    """Yield the attempts that began. Raises OSError where that cannot be found out."""
+    for name in _names(folder):
         if name.endswith(BEGAN):
             try:
-                content = json.loads((folder / name).read_bytes())
-                yield Began(
-                    int(content["job"]), float(content["submitted"]), name.removesuffix(BEGAN)
-                )
-            except (FileNotFoundError, IsADirectoryError, ValueError, KeyError, TypeError):
+                yield Began(name.removesuffix(BEGAN), (folder / name).read_bytes())
+            except (FileNotFoundError, IsADirectoryError):
                 continue  # it is not one of ours
 
 
 def sweep(folder: Path, attempts: Collection[str]) -> None:
     """Remove the tickets of all but these attempts, except those whose runners live."""
-    for name in _names(folder):
+    try:
+        names = _names(folder)
+    except OSError:
+        return  # they do no harm
+    for name in names:
         attempt = name.removesuffix(BEGAN)
         if attempt not in attempts and not is_locked(folder / attempt):
             discard(folder / attempt)
 
 
 def _names(folder: Path) -> list[str]:
-    try:
-        return [entry.name for entry in folder.iterdir()]
-    except OSError:
-        return []
+    return [entry.name for entry in folder.iterdir()] if folder.exists() else []
 
 
 def _taken(ticket: Path) -> Path:

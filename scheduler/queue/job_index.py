@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 from scheduler.protocol.errors import NotFound
 from scheduler.protocol.jobs import Event, Job, Queued, Running, Starting, listed, over
@@ -74,6 +74,15 @@ class JobIndex:
             self._store.update_all(changes)
         for job, _ in changes:
             self.update(job)
+
+    def restore(self, jobs: Collection[Job]) -> list[int]:
+        """Restore those of these jobs that the store lost, and return their numbers."""
+        restored = self._store.restore_lost(jobs)
+        numbers = [job.id for job in restored]
+        self.ended = [job for job in self.ended if job.id not in numbers]
+        for job in restored:
+            self.update(job)
+        return numbers
 
     def update(self, job: Job) -> None:
         """Show the job as it is now."""

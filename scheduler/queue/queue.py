@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Sequence
 
-from scheduler.attempts import Executors
+from scheduler.attempts import Executors, attempt_of
 from scheduler.protocol.devices import Device, Reading
 from scheduler.protocol.errors import UserError
 from scheduler.protocol.jobs import (
@@ -61,7 +61,7 @@ class Queue:
             evict: called with each device that the assistant must leave before a job starts on
                 it, and why.
         """
-        self._store = store
+        self._store, self._executors = store, executors
         self._index = JobIndex(store, on_end)
         self.groups = GroupLimits(store, self._index)
         self._planner = Planner(self._index, self.groups, executors)
@@ -165,6 +165,15 @@ class Queue:
     def recover(self) -> None:
         """Decide what becomes of the jobs that the last daemon left; see `Recovery.recover`."""
         self._recovery.recover()
+
+    def checkpoint(self) -> None:
+        """Make sure that no change can get lost with the write-ahead log of the store.
+
+        Then the evidence about attempts that are over is discarded. Raises UserError.
+        """
+        if self._recovery.finished and self._store.checkpoint():
+            active = [attempt_of(job).attempt for job in self._index.running.values()]
+            self._executors.of("").forget_all_but(active)
 
     def store_problem(self) -> str | None:
         """Return what the store has lost, and which waiting jobs it damaged; None where nothing."""

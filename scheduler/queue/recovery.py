@@ -35,7 +35,7 @@ class _Findings(NamedTuple):
 
     adopted: list[Job]
     unrecorded: list[Job]
-    """Jobs at attempts that ran although the store has no record of them."""
+    """Jobs at attempts that ran, and of which nothing but their names is known."""
     unreadable: list[tuple[Job, str]]
     """Jobs whose processes ended, and why how they ended cannot be read now."""
     over: list[tuple[Job, Ending, Ended | NeverRan]]
@@ -57,6 +57,13 @@ class Recovery:
         self._canceller, self._progress = canceller, progress
         self._inherited = set(index.active)
         """Jobs of the last daemon whose fate is not decided yet."""
+        self._restored = False
+        """The jobs are restored that the store lost altogether."""
+
+    @property
+    def finished(self) -> bool:
+        """Return whether the fate of all jobs of the last daemon is decided and stored."""
+        return self._restored and not self._inherited
 
     def recover(self) -> None:
         """Decide what becomes of the jobs that the last daemon left.
@@ -65,6 +72,7 @@ class Recovery:
         called again: those jobs stay as they were, and keep their devices.
         """
         found = _Findings([], [], [], [], [])
+        self._restore(found.problems)
         for number in sorted(self._inherited & self._index.active.keys()):
             self._examine(self._index.active[number], found)
         self._adopt(found.adopted)
@@ -80,20 +88,33 @@ class Recovery:
         self._reaper.forget(ended)
         if found.problems:
             raise found.problems[0]
-        if not self._inherited:
-            active = [attempt_of(job).attempt for job in self._index.running.values()]
-            self._executors.of("").forget_all_but(active)
+
+    def _restore(self, problems: list[UserError]) -> None:
+        """Restore the jobs whose attempts began, and which the store lost altogether."""
+        if self._restored:
+            return
+        try:
+            begun = self._executors.of("").begun()
+        except OSError as e:
+            problem = f"which attempts began cannot be read: {e.strerror} ({e.filename})"
+            problems.append(UserError(problem))
+            return
+        self._inherited.update(self._index.restore(begun))
+        self._restored = True
 
     def _examine(self, job: Job, found: _Findings) -> None:
         """Find what became of a job, and add it to the findings."""
         executor = self._executors.of(job.spec.where)
-        attempt = executor.unrecorded_attempt(job)
-        if isinstance(attempt, Unreadable):
-            self._hold_back(job, attempt.why)
+        newer = executor.unrecorded(job)
+        if isinstance(newer, Unreadable):
+            self._hold_back(job, newer.why)
             return
-        if attempt is not None:
-            found.unrecorded.append(self._reopened(job, attempt))
-            return
+        if newer is not None:
+            # it waits no more, even if its end cannot be stored yet, so that nothing runs twice
+            self._index.update(job := newer)
+            if isinstance(job.state, Starting):
+                found.unrecorded.append(job)
+                return
         if isinstance(job.state, Queued):
             self._inherited.discard(job.id)
             self._index.unknown.pop(job.id, None)
@@ -139,15 +160,6 @@ class Recovery:
             self._index.update(with_state(job, Queued()))
         since = last.since if last is not None else time.time()
         self._index.unknown[job.id] = FolderUnreadable(since, why)
-
-    def _reopened(self, job: Job, attempt: str) -> Job:
-        """Return the job at an attempt that ran and that the store lost, as after a repair.
-
-        It waits no more, even if its end cannot be stored yet, so that nothing runs twice.
-        """
-        job = with_state(job, Starting(attempt, (), job.submitted))
-        self._index.update(job)
-        return job
 
     def _unrecorded_end(self, job: Job) -> Change | None:
         """Return how such an attempt ended, of which nothing runs any more.

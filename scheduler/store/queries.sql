@@ -19,6 +19,9 @@ SELECT id, spec, submitted, state, place, tries, usage, seal FROM jobs WHERE id 
 -- name: last_number
 SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'jobs';
 
+-- name: delete_job
+DELETE FROM jobs WHERE id = ?;
+
 -- name: restore_job
 INSERT INTO jobs (id, submitted, status, spec, env, state, place, tries, usage, seal) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 

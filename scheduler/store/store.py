@@ -34,6 +34,8 @@ KEPT_MISSING = 1000
 """The most jobs that are put in the places of jobs that are gone."""
 KEPT_ALERTS = 1000
 """The number of alerts that the log keeps."""
+_GONE = Spec((), "unknown", "")
+"""Stands for what was submitted as a job of which the store lost everything."""
 FIND_S = 0.005
 """The longest search: the daemon answers nobody meanwhile. The caller continues from its end."""
 WINDOW = 2048
@@ -100,7 +102,7 @@ class Store(Database):
         """Put a lost job in the place of each that is gone, and tell those that wait or run."""
         now = time.time()
         lost = Lost(now, now, "the store lost all records of it: whether it ran is unknown")
-        jobs = [Job(number, Spec((), "unknown", ""), now, lost) for number in missing]
+        jobs = [Job(number, _GONE, now, lost) for number in missing]
         gone = Event(now, "store damaged", "its newest changes are gone, perhaps some of this job")
         with self._transaction():
             self._restore_jobs([(job, None) for job in jobs])
@@ -118,6 +120,15 @@ class Store(Database):
         except UserError:
             return  # what was committed is on disk, and nobody may take it for refused
         self._mark.write(level)
+
+    def checkpoint(self) -> bool:
+        """Move all that is committed from the write-ahead log into the main file, and sync that.
+
+        Returns False where another program reads the store at this moment.
+        """
+        with self._translated():
+            (busy, _, _) = self.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        return not busy
 
     def close(self) -> None:
         """Close the store."""
@@ -222,6 +233,30 @@ class Store(Database):
             self.connection.execute(self._q["forget_number"])
             self.connection.execute(self._q["set_number"], (highest,))
         self._note_level()
+
+    def restore_lost(self, jobs: Iterable[Job]) -> list[Job]:
+        """Restore those of these jobs that the store lost, and return them.
+
+        Their environments are lost. A job whose number has another one is left out.
+        """
+        lost = [job for job in jobs if self._is_lost(job.id)]
+        text = "the store had lost it, and it is known from the evidence that it began"
+        event = Event(time.time(), "recovered", text)
+        if lost:
+            with self._transaction():
+                self.connection.executemany(self._q["delete_job"], [(job.id,) for job in lost])
+                self._restore_jobs([(job, None) for job in lost])
+                self._add_events((job.id, event) for job in lost)
+            self._note_level()
+            if self.loss:
+                self.loss += f". Jobs recovered from what their attempts left: {len(lost)}"
+        return lost
+
+    def _is_lost(self, number: int) -> bool:
+        try:
+            return self.get(number).spec == _GONE
+        except NotFound:
+            return True
 
     def _restore_jobs(self, jobs: Sequence[tuple[Job, dict[str, str] | None]]) -> None:
         """Add jobs as they were, each with its environment."""

@@ -539,7 +539,7 @@ def test_a_deleted_state_folder_ends_its_daemon_and_not_its_jobs(
         assert users_daemon(cpu_home) == [daemon_pid()]
 
 
-def test_jobs_whose_records_went_with_the_deleted_log_are_lost_and_never_run_again(
+def test_jobs_whose_records_went_with_the_deleted_log_never_run_again(
     cpu_home: Path, tmp_path: Path
 ) -> None:
     ran = tmp_path / "ran"
@@ -551,10 +551,11 @@ def test_jobs_whose_records_went_with_the_deleted_log_are_lost_and_never_run_aga
     log = paths.store_file().with_name(f"{paths.store_file().name}-wal")
     log.unlink()
     with Client() as deck:
-        assert [deck.job(number).status for number in (1, 2)] == ["lost", "lost"]
+        assert [deck.job(number).status for number in (1, 2)] == ["done", "lost"]
         notices = eventually(lambda: [n for n in deck.snapshot().notices if "store" in n])
         assert notices[0].startswith(f"the newest changes of the store {paths.store_file()} are ")
         assert "all that it held of jobs 1 to 2" in notices[0]
+        assert notices[0].endswith("Jobs recovered from what their attempts left: 1")
         new = deck.submit(["true"])
         assert new.id == 3 and deck.wait(new.id, 30.0).status == "done"
     assert ran.read_text() == "ran\n"

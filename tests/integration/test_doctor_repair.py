@@ -19,7 +19,7 @@ from scheduler.protocol.job_options import make_spec
 from scheduler.protocol.settings import Settings
 from scheduler.protocol.wait_reasons import EnvironmentMissing
 from scheduler.store import Store, repair
-from tests.integration.deck import kill_daemon, log_of, python
+from tests.integration.deck import kill_daemon, log_of, python, running
 from tests.integration.torture.faults import small_disk
 from tests.support import eventually, state_folder
 
@@ -216,26 +216,25 @@ def test_the_doctor_repairs_what_the_daemon_refuses_and_the_queue_goes_on(
 def test_a_job_whose_end_was_lost_with_the_log_does_not_run_again(
     cpu_home: Path, tmp_path: Path
 ) -> None:
-    """The log held that it was started, ran and ended; the file, that it waits. Its runner's word
-    stands."""
+    """Replace the store by one in which both wait, of which one ended and one runs since."""
     with Client() as deck:
         deck.pause()
         job = deck.submit(python("print('once')"), env={})
-        lost = deck.submit(python("import time; print('once'); time.sleep(600)"), env={})
+        runs_on = deck.submit(python("import time; print('once'); time.sleep(600)"), env={})
         deck.stop_daemon()  # the file has both as waiting
     before = paths.store_file().read_bytes()
     with Client() as deck:
         deck.pause(False)
         assert deck.wait(job.id, 30.0).status == "done"
-        while not log_of(lost):
-            pass
+        eventually(lambda: log_of(runs_on))
+        before_kill = running(deck, runs_on)
         kill_daemon()
     paths.store_file().write_bytes(before)
     paths.store_file().with_name("gpudeck.sqlite-wal").unlink()
     with Client() as deck:
         deck.pause(False)
         assert deck.wait(job.id, 30.0).status == "done"
-        assert deck.wait(lost.id, 30.0).status in ("failed", "lost"), (
-            "its processes were ended: nobody could have said how it goes on"
-        )
-    assert (log_of(job), log_of(lost)) == ("once\n", "once\n")
+        assert running(deck, runs_on).runner == before_kill.runner
+        deck.cancel(runs_on.id)
+        assert deck.wait(runs_on.id, 30.0).status == "cancelled"
+    assert (log_of(job), log_of(runs_on)) == ("once\n", "once\n")

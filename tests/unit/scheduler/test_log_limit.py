@@ -50,7 +50,7 @@ def code(prelude: str) -> list[str]:
 def run(folder: Path, code_: str, limit: int, prelude: str = "", **more: object) -> dict[str, Any]:
     """Run a job in Python, and return its exit record."""
     argv = [sys.executable, "-S", "-u", "-c", code_]
-    tickets.issue(folder / "ticket", 1, 0.0)
+    tickets.issue(folder / "ticket", b"{}")
     launch = {
         "attempt": "nonce",
         "submitted": 0.0,

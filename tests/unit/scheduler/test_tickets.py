@@ -17,7 +17,7 @@ from scheduler.executors import local as local_module
 from scheduler.executors import tickets
 from scheduler.executors.local import Local
 from scheduler.protocol import paths
-from scheduler.protocol.jobs import Failed, Lost, Queued, Running, Starting
+from scheduler.protocol.jobs import Failed, Job, Lost, Queued, Running, Spec, Starting
 from scheduler.queue import job_index
 from scheduler.queue.queue import Queue
 from scheduler.queue.transitions import MAX_UNBEGUN
@@ -149,6 +149,9 @@ def test_a_job_whose_attempts_never_begin_fails_with_the_reason(
         "started",
         "failed",
     ]
+    queue = make_queue(store)
+    queue.recover()
+    queue.checkpoint()
     assert not list(paths.attempts().iterdir())
 
 
@@ -168,12 +171,11 @@ def test_an_attempt_that_began_and_that_the_store_forgot_is_lost(
     for forgotten in (Starting(state.attempt, (), 1.0), Queued()):
         store.update(msgspec.structs.replace(waiting, state=forgotten))
         os.kill(state.runner, signal.SIGKILL)
+        eventually(lambda: not lives(state.runner))
         again = make_queue(store)
         again.recover()
         again.step([CPU])
         assert isinstance(again.get(job).state, Lost)
-        if isinstance(forgotten, Starting):  # as if the first repair had been undone, too
-            tickets.issue(paths.attempts() / f"{state.attempt}.began", job, waiting.submitted)
     local.kill([queue.get(job)])
     assert ledger(tmp_path) == ["ran"]
 
@@ -182,7 +184,8 @@ def test_the_ticket_of_an_older_job_of_the_same_number_does_not_count(
     store: Store, tmp_path: Path
 ) -> None:
     paths.ensure(paths.attempts())
-    tickets.issue(paths.attempts() / "of-a-deleted-store.began", 1, 1.0)
+    old = Job(1, Spec(("true",), "old", "/"), 1.0, Running("old", ("cpu",), 1.0, 1, 1, "boot"))
+    tickets.issue(paths.attempts() / "old.began", msgspec.json.encode(old))
     queue = make_queue(store)
     job = submit(queue, "sh", "-c", f"echo ran >> {tmp_path}/ran", env=ENV)
     assert job == 1
@@ -191,6 +194,7 @@ def test_the_ticket_of_an_older_job_of_the_same_number_does_not_count(
     finish(queue, job)
     assert queue.get(job).status == "done"
     assert ledger(tmp_path) == ["ran"]
+    queue.checkpoint()
     assert not list(paths.attempts().iterdir()), "what nobody holds is swept"
 
 

@@ -31,6 +31,7 @@ class CommandLine:
     """Run the commands of one client, one after another, without the power to pass over modes."""
 
     def __init__(self, world: World, name: str) -> None:
+        self._world = world
         self._out, self._err = world.folder / f"{name}.out", world.folder / f"{name}.err"
         self._process = subprocess.Popen(
             [
@@ -51,9 +52,10 @@ class CommandLine:
         """Run a command, and kill it if it has not ended in time."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps([words, str(self._out), str(self._err)]) + "\n")
-        self._process.stdin.flush()
-        pid = int(self._process.stdout.readline())
+        with self._world.power:
+            self._process.stdin.write(json.dumps([words, str(self._out), str(self._err)]) + "\n")
+            self._process.stdin.flush()
+            pid = int(self._process.stdout.readline())
         with self._lock:
             self._running = pid
         killer = threading.Timer(timeout, self.kill)

@@ -108,8 +108,8 @@ def _kill_idle_runner(campaign: Campaign) -> bool:
     busy = {job.parent for job in campaign.world.jobs(campaign.ledger).values()}
     for process in campaign.world.find(RUNNER):
         if process.pid not in busy:
-            campaign.excuse_active()
             send(process.pid, signal.SIGKILL)
+            campaign.excuse_active()  # whose jobs it may have had by then
             return True
     return False
 

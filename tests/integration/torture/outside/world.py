@@ -15,6 +15,7 @@ import signal
 import struct
 import subprocess
 import sys
+import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -75,6 +76,8 @@ class World:
         self.home = self._mount / "home"
         self.disk = disk
         self.boots = 0
+        self.power = threading.Lock()
+        """Held while the machine is off, and for a moment by each command that starts."""
         self._clock = folder / "clock"
         self.env = {
             "GPUDECK_HOME": str(self.home),
@@ -152,12 +155,13 @@ class World:
 
     def restart(self, between: Callable[[], object] = lambda: None) -> None:
         """Kill everything as a crash of the machine does, do what is given, and start anew."""
-        self.kill_everything()
-        between()
-        self.boots += 1
-        if self.apart:
-            self._boot_id.write_text(f"{uuid.uuid4()}\n")
-            LAST_PID.write_text("300")  # process numbers start again
+        with self.power:
+            self.kill_everything()
+            between()
+            self.boots += 1
+            if self.apart:
+                self._boot_id.write_text(f"{uuid.uuid4()}\n")
+                LAST_PID.write_text("300")  # process numbers start again
 
     def kill_everything(self) -> None:
         """Kill all processes of this world until none is left."""

@@ -1,0 +1,140 @@
+"""What is known of attempts apart from the store: their tickets, and marks in the jobs' folders.
+
+The store may lose its newest changes, as where its write-ahead log is deleted. A ticket holds the
+job as it was when the attempt began, until the store cannot lose that any more. A mark only names
+the attempt that ran last in a folder, and stays.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterable
+from pathlib import Path
+
+import msgspec
+
+from scheduler.attempts import Unreadable, folder_problem, read_file
+from scheduler.executors import tickets
+from scheduler.executors.attempt_folder import EXIT_FILE, LOCK_FILE, exit_record
+from scheduler.protocol import paths
+from scheduler.protocol.errors import MALFORMED, UserError
+from scheduler.protocol.jobs import Job, Running, Starting
+
+_MAX_MARK = 100
+"""Bytes of a mark that are read; one of ours is shorter."""
+
+
+def ticket_of(attempt: str) -> Path:
+    """Return the file of the ticket of an attempt."""
+    return paths.attempts() / attempt
+
+
+def issue_ticket(job: Job, state: Running) -> None:
+    """Write the ticket by which the attempt may begin. Raises UserError."""
+    ticket = paths.ensure(paths.attempts()) / state.attempt
+    spec = msgspec.structs.replace(job.spec, env={})  # which may hold secrets
+    starts = msgspec.structs.replace(job, spec=spec, state=state)
+    try:
+        tickets.issue(ticket, msgspec.json.encode(starts))
+    except OSError as e:
+        raise UserError(f"the ticket {ticket} cannot be written: {e.strerror}") from e
+
+
+class Evidence:
+    """Compare jobs as the store knows them with what their attempts left outside of it."""
+
+    def __init__(self) -> None:
+        self._begun: dict[tuple[int, float], Job] | None = None
+        """Jobs as they were when the newest of their attempts began before this daemon, by number
+        and time of submission; None before they were read."""
+
+    def begun(self) -> Collection[Job]:
+        """Return the jobs that have tickets, as they were when their newest attempts began.
+
+        Raises OSError where the tickets cannot be read.
+        """
+        return self._read().values()
+
+    def unrecorded(self, job: Job) -> Job | Unreadable | None:
+        """Return the job at an attempt that began and that the store does not know.
+
+        None where there is none. The attempt's state is Starting where nothing but its name is
+        known.
+        """
+        try:
+            ticket = self._read().get((job.id, job.submitted))
+            if ticket is not None and _is_newer(ticket, job):
+                return ticket
+            attempt = _marked_attempt(job)
+        except OSError as e:
+            return folder_problem(e)
+        if attempt is None or isinstance(job.state, Running):
+            return None
+        if ended := _ended(job, attempt):
+            return ended if isinstance(ended, Unreadable) else None
+        state = Starting(attempt, (), job.submitted)
+        return msgspec.structs.replace(job, state=state, tries=_tries(job))
+
+    def _read(self) -> dict[tuple[int, float], Job]:
+        if self._begun is None:
+            jobs = sorted(_decoded(tickets.began(paths.attempts())), key=lambda job: job.tries)
+            self._begun = {(job.id, job.submitted): job for job in jobs}
+        return self._begun
+
+
+def _decoded(found: Iterable[tickets.Began]) -> Iterable[Job]:
+    for attempt, content in found:
+        try:
+            job = msgspec.json.decode(content, type=Job)
+        except MALFORMED:
+            continue  # it is not one of ours
+        if isinstance(job.state, Running) and job.state.attempt == attempt:
+            yield job
+
+
+def _is_newer(ticket: Job, job: Job) -> bool:
+    """Return whether the ticket tells of an attempt that began after what the store knows."""
+    assert isinstance(ticket.state, Running)
+    known = job.state.attempt if isinstance(job.state, Running) else None
+    return ticket.tries >= job.tries and ticket.state.attempt != known
+
+
+def _marked_attempt(job: Job) -> str | None:
+    """Return the attempt that ran last in the job's folder, if it is one of this job.
+
+    Raises OSError where that cannot be found out.
+    """
+    try:
+        with paths.open_plain(paths.job_folder(job.id) / LOCK_FILE) as f:
+            words = f.read(_MAX_MARK).strip(b"\0").decode().split()
+            written = os.fstat(f.fileno()).st_mtime
+    except UnicodeDecodeError:
+        return None
+    match words:
+        case [attempt, submitted]:
+            return attempt if submitted == repr(job.submitted) else None
+        case [attempt] if job.tries or written > job.submitted:
+            return attempt  # of GPU Deck before 0.1.0, which did not write whose it is
+        case _:
+            return None
+
+
+def _ended(job: Job, attempt: str) -> bool | Unreadable:
+    """Return whether a job that waits for a further attempt has the record of this last one.
+
+    That was renamed where the further attempt was prepared.
+    """
+    if not job.tries:
+        return False
+    renamed = f"{EXIT_FILE}.{job.tries}"
+    name = EXIT_FILE if read_file(job.id, renamed, 1) is None else renamed
+    record = exit_record(job.id, attempt, name)
+    return record if isinstance(record, Unreadable) else record is not None
+
+
+def _tries(job: Job) -> int:
+    """Return how many attempts ended before the marked one, by the marks that were renamed."""
+    folder, tries = paths.job_folder(job.id), job.tries
+    while os.path.lexists(folder / f"{LOCK_FILE}.{tries + 1}"):
+        tries += 1
+    return tries
