@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from PySide6.QtCore import QEvent, QTimer
-from PySide6.QtGui import QKeySequence, QShortcut, QShowEvent
+from PySide6.QtGui import QShowEvent
 from PySide6.QtWidgets import QFileDialog, QHBoxLayout, QStackedWidget, QWidget
 
 from app.assistant.conversation import Conversation, exported
@@ -34,6 +34,7 @@ from app.models.model_list import chat_offer
 from app.models.page import ModelsPage
 from app.state import State
 from app.widgets import theme
+from app.widgets.actions import bind_actions
 from scheduler.protocol.errors import UserError
 
 _WIDEST, _SIDE = 860, 210
@@ -240,14 +241,18 @@ class AssistantPage(QWidget):
         self.sessions.models_opened.connect(self.show_models)
         self.models.left.connect(self.show_view)
         self.models.listed.connect(self.refresh)
-        for keys, slot in (
-            ("Ctrl+N", self._start),
-            ("Ctrl+R", self.view.again_last),
-            ("Ctrl+F", self.sessions.search.setFocus),
-            ("Ctrl+L", self.view.composer.input.setFocus),
-            ("Ctrl+M", self.show_models),
-        ):
-            QShortcut(QKeySequence(keys), self, slot)
+        bind_actions(
+            self,
+            {
+                "chat.new": self._start,
+                "chat.again": self.view.again_last,
+                "chat.search": self.sessions.search.setFocus,
+                "chat.ask": self.show_view,
+                "chat.models": self.show_models,
+                "chat.brief": self.view.composer.brief.click,
+                "chat.export": self._export,
+            },
+        )
 
     def _lay_out(self) -> None:
         self.stack.addWidget(self.view)

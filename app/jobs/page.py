@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import shlex
+from pathlib import Path
+
 from PySide6.QtCore import QItemSelectionModel, QModelIndex, Qt, QTimer
-from PySide6.QtGui import QKeySequence, QShortcut
+from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QAbstractItemView, QSplitter, QTableView, QVBoxLayout, QWidget
 
 from app.format.values import plural
@@ -27,6 +30,7 @@ from app.link.link import Link
 from app.link.notice import Notice, NoticeAction
 from app.state import State
 from app.widgets import theme
+from app.widgets.actions import bind_actions
 from app.widgets.controls import (
     QuestionCard,
     add_shortcuts,
@@ -37,6 +41,7 @@ from app.widgets.controls import (
     set_text,
 )
 from app.widgets.list_table import list_card, list_table
+from app.widgets.toast import open_path
 from scheduler.protocol.jobs import UNDO_S, Cancelling, Job
 from scheduler.protocol.search import Search
 from scheduler.verbs.change import CancelMany, Move, Restore
@@ -104,20 +109,28 @@ class JobsPage(QWidget):
         self.details.cancelled.connect(self._cancel)
         self.details.changed.connect(self._show_details)
         self._lay_out()
-        for keys, slot in (
-            ("Ctrl+N", self.new.click),
-            ("Del", self._cancel),
-            ("Ctrl+R", self.details.again.click),
-            ("Ctrl+Shift+R", self.details.report.click),
-            ("Ctrl+F", self.filter.setFocus),
-            ("Ctrl+Shift+F", self.details.output.box.setFocus),
-            ("Ctrl+H", self.details.hold.click),
-            ("Alt+Up", self.details.earlier.click),
-            ("Alt+Down", self.details.later.click),
-            ("F3", self.details.output.forth.click),
-            ("Shift+F3", self.details.output.back.click),
-        ):
-            QShortcut(QKeySequence(keys), self, slot)
+        self._removed: list[tuple[int, ...]] = []
+        """The removals from the queue that the user can undo, the newest last."""
+        self.acts = bind_actions(
+            self,
+            {
+                "job.new": self.new.click,
+                "job.cancel": self._cancel,
+                "job.undo": self._undo,
+                "job.repeat": self.details.again.click,
+                "job.report": self.details.report.click,
+                "job.copy": self._copy_command,
+                "job.folder": self._open_folder,
+                "job.hold": self.details.hold.click,
+                "job.earlier": self.details.earlier.click,
+                "job.later": self.details.later.click,
+                "jobs.pause": self.pause.click,
+                "jobs.search": self.filter.setFocus,
+                "log.search": self.details.output.box.setFocus,
+                "log.next": self.details.output.forth.click,
+                "log.previous": self.details.output.back.click,
+            },
+        )
 
     def refresh(self) -> None:
         """Show the newest snapshot."""
@@ -230,8 +243,28 @@ class JobsPage(QWidget):
 
     def _offer_undo(self, done: Cancelling) -> None:
         if done.cancelled:
-            undo = NoticeAction("Undo", lambda: self._link.send(self, Restore(done.cancelled)))
+            self._removed.append(done.cancelled)
+            undo = NoticeAction("Undo", lambda: self._restore(done.cancelled))
             self._link.announced.emit(Notice(removed_text(done.cancelled), (undo,), seconds=UNDO_S))
+
+    def _undo(self) -> None:
+        if self._removed:
+            self._restore(self._removed[-1])
+
+    def _restore(self, jobs: tuple[int, ...]) -> None:
+        """Put jobs back where they waited, once."""
+        if jobs in self._removed:
+            self._removed.remove(jobs)
+            self._link.send(self, Restore(jobs))
+
+    def _copy_command(self) -> None:
+        if (job := self._job(self._chosen)) is not None:
+            QGuiApplication.clipboard().setText(shlex.join(job.spec.argv))
+            self._link.announced.emit(Notice(f"The command of job {job.id} was copied", seconds=4))
+
+    def _open_folder(self) -> None:
+        if (job := self._job(self._chosen)) is not None and not job.spec.where:
+            open_path(Path(job.spec.cwd))
 
     def _keep_many(self) -> None:
         self.asking.hide()

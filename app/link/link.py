@@ -30,8 +30,6 @@ class Link(QObject):
     """The user asked for something: earlier messages are out of date."""
     failed = Signal(str)
     """A request failed; carries a message for the status line."""
-    succeeded = Signal(str)
-    """A request was carried out; carries a message for the status line."""
     announced = Signal(object)
     """Carries a `Notice` about what was done, with buttons to undo it or to look at it."""
     _delivered = Signal(object)

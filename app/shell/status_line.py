@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QRectF, QTimer
+from PySide6.QtCore import QRectF
 from PySide6.QtGui import QColor, QPainter, QPaintEvent
 from PySide6.QtWidgets import QWidget
 
 from app.state import State
 from app.widgets import theme
 from app.widgets.controls import button, elided, label, row, set_text, set_tooltip
-
-_SUCCESS_MS = 10_000
-"""Milliseconds for which a message about something that was done is shown."""
 
 
 class LinkDot(QWidget):
@@ -53,12 +50,8 @@ class StatusLine(QWidget):
         layout.insertSpacing(2, theme.M)
         self.setLayout(layout)
         self.setFixedHeight(28)
-        self._message = self._meaning = ""
+        self._message = ""
         self.dismiss.hide()
-        self.expiry = QTimer(self)
-        self.expiry.setSingleShot(True)
-        self.expiry.setInterval(_SUCCESS_MS)
-        self.expiry.timeout.connect(lambda: self.show_message(""))
 
     def refresh(self, state: State) -> None:
         """Show the link, the source and the notices of the newest snapshot."""
@@ -74,21 +67,14 @@ class StatusLine(QWidget):
             notices.append("the queue is paused")
         set_text(self.message, self._message or " · ".join(notices))
         set_tooltip(self.message, self.message.text())
-        theme.mark(self.message, "meaning", self._meaning if self._message else "warm")
+        theme.mark(self.message, "meaning", "failed" if self._message else "warm")
 
-    def show_message(self, text: str, failed: bool = True) -> None:
-        """Show one line about what failed or was done; an empty text hides the message.
-
-        What was done disappears by itself after a while, what failed does not.
-        """
-        if text and not failed:
-            self.expiry.start()
-        else:
-            self.expiry.stop()
-        self._message, self._meaning = text, "failed" if failed else ""
+    def show_message(self, text: str) -> None:
+        """Show one line about what failed until it is dismissed; an empty text hides it."""
+        self._message = text
         set_text(self.message, text)
         set_tooltip(self.message, text)
-        theme.mark(self.message, "meaning", self._meaning if text else "warm")
+        theme.mark(self.message, "meaning", "failed" if text else "warm")
         self.dismiss.setVisible(bool(text))
 
     def paintEvent(self, event: QPaintEvent) -> None:

@@ -12,6 +12,7 @@ from PySide6.QtWidgets import QGridLayout, QStackedWidget, QVBoxLayout, QWidget
 from app.dashboard.page import DashboardPage
 from app.link.link import Link
 from app.link.notice import Notice
+from app.shell.commands import Commands
 from app.shell.rail import Rail
 from app.shell.status_line import StatusLine
 from app.state import LinkStatus, State
@@ -78,12 +79,10 @@ class MainWindow(QWidget):
         self.strip.charted.connect(self.dashboard.show_only)
         link.ordered.connect(lambda: self.status.show_message(""))
         link.failed.connect(self.status.show_message)
-        link.succeeded.connect(lambda text: self.status.show_message(text, failed=False))
         self.toasts = ToastStack(self, self.status.height() + theme.M)
         link.announced.connect(self._show_notice)
         self.status.compact.clicked.connect(self.compacted)
-        QShortcut(QKeySequence("Ctrl+T"), self, self.compacted.emit)
-        QShortcut(QKeySequence("Ctrl+Z"), self, self.toasts.undo)
+        self.commands = Commands(self, PAGES)
         for i, name in enumerate(PAGES, 1):
             QShortcut(QKeySequence(f"Ctrl+{i}"), self, lambda n=name: self.show_page(n))
         self.show_page("dashboard")

@@ -81,8 +81,13 @@ QPushButton[kind="link"] {{ background: transparent; border: 1px solid transpare
   padding: 3px 6px; color: {t.accent}; font-weight: 600; }}
 QPushButton[kind="link"]:hover {{ border-color: {t.line}; }}
 QPushButton[kind="link"]:focus {{ border-color: {t.accent}; }}
-QFrame[toast="true"] {{ background: {t.surface}; border: 1px solid {t.accent};
+QFrame[toast="true"] {{ background: {t.surface}; border: 1px solid {t.line};
   border-radius: 8px; }}
+QLineEdit[bare="true"], QLineEdit[bare="true"]:focus {{ border: none; padding: 8px 10px;
+  background: transparent; }}
+QListWidget[bare="true"] {{ border: none; background: transparent; }}
+QLabel[key="true"] {{ background: {t.sunken}; border: 1px solid {t.line}; border-radius: 4px;
+  padding: 1px 6px; }}
 QPushButton[kind="quiet"] {{ background: transparent; border: 1px solid transparent;
   padding: 2px 8px;
   color: {t.muted}; font-size: {theme.SMALL}px; }}

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from PySide6.QtCore import QEvent, QObject, QTimer, QUrl, Signal
-from PySide6.QtGui import QDesktopServices, QEnterEvent
-from PySide6.QtWidgets import QFrame, QPushButton, QVBoxLayout, QWidget
+from PySide6.QtGui import QColor, QDesktopServices, QEnterEvent
+from PySide6.QtWidgets import QFrame, QGraphicsDropShadowEffect, QPushButton, QVBoxLayout, QWidget
 
 from app.widgets import theme
 from app.widgets.controls import Stretch, button, label, row
@@ -38,6 +38,7 @@ class Toast(QFrame):
         layout = row(Stretch(self.text), *self.buttons.values(), self.close_button)
         layout.setContentsMargins(theme.L, theme.S, theme.S, theme.S)
         self.setLayout(layout)
+        self.setGraphicsEffect(shadow(self))
         self.timer = QTimer(self)
         self.timer.setSingleShot(True)
         self.timer.setInterval(round(1000 * seconds))
@@ -101,18 +102,12 @@ class ToastStack(QWidget):
         made.closed.connect(lambda: self._remove(made))
         self.toasts.append(made)
         self._layout.addWidget(made)
+        made.show()  # a hidden widget would take no room
         while len(self.toasts) > _MOST:
             self.toasts[0].dismiss()
         self.show()
         self._place()
         return made
-
-    def undo(self) -> None:
-        """Press the newest Undo that is shown."""
-        for toast in reversed(self.toasts):
-            if "Undo" in toast.buttons:
-                toast.buttons["Undo"].click()
-                return
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         if event.type() == QEvent.Type.Resize and self.toasts:
@@ -141,6 +136,15 @@ class ToastStack(QWidget):
             height,
         )
         self.raise_()
+
+
+def shadow(owner: QWidget) -> QGraphicsDropShadowEffect:
+    """Return the shadow of what floats over the window."""
+    made = QGraphicsDropShadowEffect(owner)
+    made.setBlurRadius(24)
+    made.setOffset(0, 4)
+    made.setColor(QColor(0, 0, 0, 90))
+    return made
 
 
 def open_path(path: Path) -> None:

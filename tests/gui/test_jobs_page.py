@@ -355,6 +355,6 @@ def test_a_report_on_a_job_is_saved_in_the_chosen_file(fed, page, monkeypatch):
     assert request in fed.asked
     message = fed.window.status.message
     fed.reply(request)
-    assert (message.text(), message.property("meaning")) == ("Report written to /data/x.pdf", "")
+    assert fed.window.toasts.toasts[-1].text.text() == "Report saved as x.pdf"
     fed.fail(request, "cannot write /data/x.pdf: No space left on device")
     assert "No space left on device" in message.text() and message.property("meaning") == "failed"

@@ -55,7 +55,7 @@ def test_ctrl_z_undoes_the_newest_cancellation(fed: Fed) -> None:
         QTest.keyClick(page, Qt.Key.Key_Delete)
         fed.reply(CancelMany((number,)), Cancelling((number,)))
     for number in (11, 10):
-        QTest.keyClick(fed.window, Qt.Key.Key_Z, CTRL)
+        QTest.keyClick(page, Qt.Key.Key_Z, CTRL)
         assert fed.asked[-1] == Restore((number,))
 
 
@@ -89,6 +89,10 @@ def test_a_toast_ends_by_itself_and_makes_room(fed: Fed) -> None:
     made[3].timer.timeout.emit()
     assert [shown.text.text() for shown in toasts.toasts] == ["2", "4"]
     made[4].close_button.click()
+    toasts.show_text("a long text " * 20, [("Undo", lambda: None)], 10.0)
+    fed.settle()
+    for shown in toasts.toasts:
+        assert shown.height() >= shown.heightForWidth(toasts.width()), "no text is cut"
     fed.window.resize(1100, 700)
     fed.settle()
     assert fed.window.rect().contains(toasts.geometry())

@@ -1,0 +1,201 @@
+"""The command palette: type to find a page, an action, a job or a setting, or to ask."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from PySide6.QtCore import QEvent, QModelIndex, QObject, QRect, QSize, Qt, QTimer, Signal
+from PySide6.QtGui import QColor, QKeyEvent, QPainter
+from PySide6.QtWidgets import (
+    QFrame,
+    QLineEdit,
+    QListWidget,
+    QListWidgetItem,
+    QStyle,
+    QStyledItemDelegate,
+    QStyleOptionViewItem,
+    QVBoxLayout,
+    QWidget,
+)
+
+from app.shell.palette_model import PaletteEntry
+from app.widgets import theme
+from app.widgets.controls import rule
+from app.widgets.toast import shadow
+
+_WIDTH, _ROW, _TOP = 620, 34, 90
+_SEARCH_MS = 150
+_ENTRY = Qt.ItemDataRole.UserRole
+_STEPS = {
+    Qt.Key.Key_Down: 1,
+    Qt.Key.Key_Up: -1,
+    Qt.Key.Key_PageDown: 6,
+    Qt.Key.Key_PageUp: -6,
+}
+
+
+class Palette(QFrame):
+    """Float over the window. Return runs the chosen entry, Esc leaves."""
+
+    searched = Signal(str)
+    """The user stopped typing this text, for which there may be more jobs."""
+
+    def __init__(self, window: QWidget, find: Callable[[str], list[PaletteEntry]]) -> None:
+        """Show what `find` returns for the text that is typed."""
+        super().__init__(window)
+        self._window, self._find = window, find
+        self._before: QWidget | None = None
+        self.setProperty("toast", "true")
+        self.setGraphicsEffect(shadow(self))
+        self.setAccessibleName("Command palette")
+        self.box = QLineEdit()
+        self.box.setPlaceholderText("Go to a page or a job, run a command, find a setting, or ask")
+        self.box.setAccessibleName("Search")
+        self.box.setProperty("bare", "true")
+        self.box.textChanged.connect(self._typed)
+        self.box.installEventFilter(self)
+        self.list = QListWidget()
+        self.list.setProperty("bare", "true")
+        self.list.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        self.list.setAccessibleName("Found")
+        self.list.setItemDelegate(_EntryDelegate(self.list))
+        self.list.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.list.itemClicked.connect(lambda _: self.run())
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(theme.S, theme.S, theme.S, theme.S)
+        layout.setSpacing(theme.XS)
+        layout.addWidget(self.box)
+        layout.addWidget(rule())
+        layout.addWidget(self.list)
+        self._typing = QTimer(self)
+        self._typing.setSingleShot(True)
+        self._typing.setInterval(_SEARCH_MS)
+        self._typing.timeout.connect(lambda: self.searched.emit(self.box.text()))
+        window.installEventFilter(self)
+        self.hide()
+
+    def open(self) -> None:
+        """Show the palette with an empty text, or hide it if it is shown."""
+        if self.isVisible():
+            self.leave()
+            return
+        self._before = self._window.focusWidget()
+        self.box.clear()
+        self.show()
+        self.show_entries()
+        self.raise_()
+        self.box.setFocus()
+
+    def leave(self) -> None:
+        """Hide the palette and give the focus back."""
+        self._typing.stop()
+        self.hide()
+        if self._before is not None and self._before.isVisible():
+            self._before.setFocus()
+
+    def run(self) -> None:
+        """Run the chosen entry."""
+        item = self.list.currentItem()
+        if item is not None:
+            entry: PaletteEntry = item.data(_ENTRY)
+            self.leave()
+            entry.run()
+
+    def entries(self) -> list[PaletteEntry]:
+        """Return what is offered now."""
+        return [self.list.item(at).data(_ENTRY) for at in range(self.list.count())]
+
+    def show_entries(self) -> None:
+        """Offer what matches the text, and keep the place in the list while it is the same."""
+        row = self.list.currentRow()
+        old = [entry.title for entry in self.entries()][: row + 1]
+        self.list.clear()
+        for entry in self._find(self.box.text()):
+            item = QListWidgetItem(entry.title)
+            item.setData(_ENTRY, entry)
+            item.setData(
+                Qt.ItemDataRole.AccessibleTextRole, f"{entry.kind}: {entry.title} {entry.keys}"
+            )
+            self.list.addItem(item)
+        same = old == [entry.title for entry in self.entries()][: row + 1]
+        self.list.setCurrentRow(max(row, 0) if same else 0)
+        self._place()
+
+    def _typed(self) -> None:
+        self.list.setCurrentRow(-1)
+        self.show_entries()
+        self._typing.start()
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        if watched is self.box and isinstance(event, QKeyEvent) and self._take_key(event):
+            return True
+        if watched is self.box and event.type() == QEvent.Type.FocusOut and self.isVisible():
+            self.hide()
+        if watched is self._window and event.type() == QEvent.Type.Resize and self.isVisible():
+            self._place()
+        return False
+
+    def _take_key(self, event: QKeyEvent) -> bool:
+        """Handle the keys of the list, also before a shortcut of the page takes them."""
+        key = Qt.Key(event.key())
+        if key not in (*_STEPS, Qt.Key.Key_Return, Qt.Key.Key_Enter, Qt.Key.Key_Escape):
+            return False
+        if event.type() == QEvent.Type.ShortcutOverride:
+            event.accept()
+        elif event.type() == QEvent.Type.KeyPress:
+            if key in _STEPS:
+                last = self.list.count() - 1
+                row = self.list.currentRow() + _STEPS[key]
+                wraps = abs(_STEPS[key]) == 1
+                self.list.setCurrentRow(row % (last + 1) if wraps and last >= 0 else min(row, last))
+            elif key == Qt.Key.Key_Escape:
+                self.leave()
+            else:
+                self.run()
+        return True
+
+    def _place(self) -> None:
+        width = min(_WIDTH, self._window.width() - 2 * theme.L)
+        rows = max(self.list.count(), 1)
+        top = min(_TOP, self._window.height() // 8)
+        height = min(rows * _ROW + 62, self._window.height() - top - theme.L)
+        self.setGeometry((self._window.width() - width) // 2, top, width, height)
+
+
+class _EntryDelegate(QStyledItemDelegate):
+    """Paint the kind, the title, where it is, and the keys."""
+
+    def sizeHint(self, option: QStyleOptionViewItem, index: QModelIndex | Any) -> QSize:
+        return QSize(0, _ROW)
+
+    def paint(
+        self, painter: QPainter, option: QStyleOptionViewItem, index: QModelIndex | Any
+    ) -> None:
+        entry: PaletteEntry = index.data(_ENTRY)
+        view: Any = option
+        box, t = QRect(view.rect), theme.tokens()
+        painter.save()
+        if view.state & QStyle.StateFlag.State_Selected:
+            painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+            painter.setPen(Qt.PenStyle.NoPen)
+            painter.setBrush(QColor(t.accent_soft))
+            painter.drawRoundedRect(box.adjusted(2, 1, -2, -1), 6, 6)
+        middle = Qt.AlignmentFlag.AlignVCenter
+        inner = box.adjusted(12, 0, -12, 0)
+        painter.setFont(theme.font(theme.SMALL))
+        painter.setPen(QColor(t.muted))
+        painter.drawText(QRect(inner.left(), inner.top(), 58, inner.height()), middle, entry.kind)
+        right = "   ".join(filter(None, (entry.detail, entry.keys)))
+        taken = painter.fontMetrics().horizontalAdvance(right)
+        painter.drawText(inner, int(middle | Qt.AlignmentFlag.AlignRight), right)
+        painter.setFont(theme.font())
+        painter.setPen(QColor(t.text))
+        room = QRect(
+            inner.left() + 62, inner.top(), inner.width() - 62 - taken - 12, inner.height()
+        )
+        title = painter.fontMetrics().elidedText(
+            entry.title, Qt.TextElideMode.ElideRight, room.width()
+        )
+        painter.drawText(room, int(middle | Qt.TextFlag.TextSingleLine), title)
+        painter.restore()

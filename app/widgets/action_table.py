@@ -1,0 +1,107 @@
+"""The one table of what the user can do: menus, shortcuts, the palette and the sheet share it.
+
+A page connects the actions that it carries out (see `app.widgets.actions`). Free of Qt.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+EVERYWHERE = "Everywhere"
+
+
+class ActionInfo(NamedTuple):
+    """Describe one action."""
+
+    name: str
+    title: str
+    """What it does, as a menu says it."""
+    keys: tuple[str, ...] = ()
+    page: str = ""
+    """The page that carries it out, as the window calls it; empty for the window itself."""
+    words: str = ""
+    """Other words that the palette finds it by."""
+    listed: bool = True
+    """False for what the palette leaves out, as it needs a place in the page."""
+
+
+def _page(page: str, *infos: ActionInfo) -> tuple[ActionInfo, ...]:
+    return tuple(info._replace(page=page) for info in infos)
+
+
+A = ActionInfo
+ACTIONS = (
+    A("palette", "Search or run a command", ("Ctrl+K",), listed=False),
+    A("shortcuts", "Show all shortcuts", ("?",), words="keys keyboard sheet"),
+    A("help", "Show the manual of this page", ("F1",), words="help documentation"),
+    A("compact", "Show or hide the compact strip", ("Ctrl+T",), words="mini on top"),
+    A("theme.light", "Use the light theme", words="appearance colours bright"),
+    A("theme.dark", "Use the dark theme", words="appearance colours night"),
+    A("theme.system", "Use the desktop's theme", words="appearance colours"),
+    A("quit", "Close the window", ("Ctrl+Q",), words="exit quit leave"),
+    *_page(
+        "jobs",
+        A("job.new", "New job", ("Ctrl+N",), words="submit queue command"),
+        A("job.cancel", "Cancel or stop the selected jobs", ("Del",), words="kill end remove"),
+        A("job.undo", "Undo the last removal from the queue", ("Ctrl+Z",), words="restore"),
+        A("job.repeat", "Run the job again", ("Ctrl+R",), words="repeat retry"),
+        A("job.hold", "Hold or release the job", ("Ctrl+H",), words="pause"),
+        A("job.earlier", "Move the job up in the queue", ("Alt+Up",), words="earlier"),
+        A("job.later", "Move the job down in the queue", ("Alt+Down",), words="later"),
+        A("job.report", "Save a report on the job", ("Ctrl+Shift+R",), words="pdf html"),
+        A("job.copy", "Copy the command of the job", words="clipboard"),
+        A("job.folder", "Open the folder of the job", words="directory files"),
+        A("jobs.pause", "Pause or resume the queue", words="stop start"),
+        A("jobs.search", "Search the jobs", ("Ctrl+F",), words="filter find"),
+        A("log.search", "Search the log", ("Ctrl+Shift+F",), words="find output"),
+        A("log.next", "Go to the next match in the log", ("F3",), listed=False),
+        A("log.previous", "Go to the previous match in the log", ("Shift+F3",), listed=False),
+    ),
+    *_page(
+        "assistant",
+        A("chat.new", "New conversation", ("Ctrl+N",), words="chat"),
+        A("chat.ask", "Type a question", ("Ctrl+L",), words="assistant prompt"),
+        A("chat.again", "Write another answer", ("Ctrl+R",), words="repeat regenerate"),
+        A("chat.brief", "Write a brief", words="report summary ten minutes"),
+        A("chat.search", "Search the conversations", ("Ctrl+F",), words="find"),
+        A("chat.models", "Choose, add or remove a model", ("Ctrl+M",), words="download rwkv"),
+        A("chat.export", "Export the conversation", words="save markdown json"),
+    ),
+)
+KEYS = (
+    ("Jobs", "Unfold or fold an array or a group", "Right, Left"),
+    ("Jobs", "Select all jobs", "Ctrl+A"),
+    ("Jobs", "Go to the first or the last job", "Home, End"),
+    ("Jobs", "Queue the job of the form", "Ctrl+Return"),
+    ("Dashboard", "Move through the time", "Left, Right"),
+    ("Dashboard", "Zoom", "+, -"),
+    ("Dashboard", "Follow the present", "L"),
+    ("Dashboard", "Set or remove the cursor", "C"),
+    ("Dashboard", "Move the cursor", "Shift+Left, Shift+Right"),
+    ("Dashboard", "Compare with the time before", "B"),
+    ("Dashboard", "Go to the next or the previous job", "J, Shift+J"),
+    ("Dashboard", "Export", "Ctrl+E"),
+    ("Alerts", "Acknowledge one alert, or all of them", "A, Shift+A"),
+    ("Alerts", "Show the job or the device", "Return"),
+    ("Processes", "End the process", "Del"),
+    ("Processes", "Sort by the column of the current cell", "S"),
+    ("Device", "Show the device before, or the next one", "Alt+Left, Alt+Right"),
+    ("Clean up", "Move what is chosen to the trash", "Del"),
+    ("Clean up", "Scan again", "F5"),
+    ("Assistant", "Edit the last question", "Up"),
+    (EVERYWHERE, "Leave a question, a form or a page", "Esc"),
+    (EVERYWHERE, "Go to the next field, or to the previous one", "Tab, Shift+Tab"),
+)
+"""Keys that a widget handles by itself: where, what they do, and the keys."""
+_BY_NAME = {info.name: info for info in ACTIONS}
+
+
+def action_info(name: str) -> ActionInfo:
+    """Return an action by its name."""
+    return _BY_NAME[name]
+
+
+def hint(name: str, text: str = "") -> str:
+    """Return a tooltip: a text, or the action's title, with its first key."""
+    info = _BY_NAME[name]
+    return f"{text or info.title} ({info.keys[0]})" if info.keys else text or info.title
