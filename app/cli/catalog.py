@@ -102,6 +102,11 @@ COMMANDS = (
     Command("cancel", "cli.queue.cancel", "cancel jobs that wait, and end jobs that run"),
     Command("ask", "cli.assistant.ask", 'ask the assistant, e.g. gpudeck ask "what happened?"'),
     Command(
+        "query",
+        "cli.assistant.query",
+        "ask for values by subject and measure, e.g. gpudeck query devices temp --gpus 2-5",
+    ),
+    Command(
         "permissions",
         "cli.assistant.permissions",
         "list what the assistant must never propose, or allow it again",

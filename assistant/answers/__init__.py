@@ -1,0 +1,34 @@
+"""Word the rows of a query: one sentence first, then a table or the details.
+
+The texts are templates in four languages, and every value in them is a value of the rows.
+"""
+
+from __future__ import annotations
+
+from assistant.answers import conversions, devices, jobs, listings
+from assistant.answers.comparison import compared
+from assistant.answers.notes import notes
+from assistant.answers.values import Answerer
+from assistant.language.words import Words
+from assistant.query.request import Query
+from assistant.query.rows import Rows
+
+_SUBJECTS: dict[str, Answerer] = {
+    "devices": devices.answer,
+    "jobs": jobs.answer,
+    "processes": listings.processes,
+    "alerts": listings.alerts,
+    "queue": listings.queue,
+    "capacity": listings.capacity,
+    "settings": listings.settings,
+    "models": listings.models,
+    "conversion": conversions.answer,
+}
+
+
+def answer(query: Query, rows: Rows, words: Words) -> str:
+    """Return the answer as Markdown."""
+    parts = (
+        compared(query, rows, words) if query.other else _SUBJECTS[rows.subject](query, rows, words)
+    )
+    return "\n\n".join(filter(None, [*parts, *notes(query, rows, words)]))

@@ -1,0 +1,59 @@
+"""Word comparisons of two things, or of one thing at two times."""
+
+from __future__ import annotations
+
+from assistant.answers.values import cell, column_title, label, value_text
+from assistant.facts import phrases
+from assistant.language.words import Words
+from assistant.query.request import Query
+from assistant.query.rows import Row, Rows
+from assistant.writing.template.sentences import table
+
+_SAME = 0.005
+"""The share below which two values count as about the same."""
+
+
+def compared(query: Query, rows: Rows, words: Words) -> list[str]:
+    """Return what differs most, and a table of both sides."""
+    if len(rows.rows) < 2:
+        return [words.text("There is nothing to compare it with.")]
+    sides = [_side(row, rows, words) for row in rows.rows]
+    lines = []
+    for place, column in enumerate(rows.columns):
+        first, second = (row.values[place] for row in rows.rows)
+        shown = [cell(row, place, rows, words) for row in rows.rows]
+        title = column_title(column, rows.subject, words)
+        lines.append([title, *shown, _difference(first, second, column.unit, words)])
+    head = words.text(
+        "{measure}: {first} for {one}, {second} for {other}; {difference}.",
+        measure=lines[0][0],
+        first=lines[0][1],
+        one=sides[0],
+        second=lines[0][2],
+        other=sides[1],
+        difference=lines[0][3] or words.text("no difference is known"),
+    )
+    more = table(["", *sides, words.text("Difference")], lines) if len(lines) > 1 else ""
+    return [head, more]
+
+
+def _side(row: Row, rows: Rows, words: Words) -> str:
+    spans = {(other.span.since, other.span.until) for other in rows.rows if other.span}
+    if row.span is not None and len(spans) > 1:
+        return words.span(row.span.since, row.span.until, rows.time)
+    return label(row, words)
+
+
+def _difference(first: object, second: object, unit: str, words: Words) -> str:
+    if not isinstance(first, int | float) or not isinstance(second, int | float):
+        return ""
+    if unit == "moment":
+        return ""
+    if first == second or abs(first - second) < _SAME * abs(second):
+        return words.text("about the same")
+    size = value_text(abs(first - second), unit, words, 0.0)
+    text = "{size} more" if first > second else "{size} less"
+    if second and unit not in ("°C", "%") and 1 < first / second < 1000 and first >= 2 * second:
+        ratio = words.numbers(phrases.significant(first / second))
+        return words.text("{ratio} times as much", ratio=ratio)
+    return words.text(text, size=size)

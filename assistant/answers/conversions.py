@@ -1,0 +1,24 @@
+"""Word conversions of units."""
+
+from __future__ import annotations
+
+from assistant.facts.phrases import significant
+from assistant.language.words import Words
+from assistant.query.request import Query
+from assistant.query.rows import Rows
+
+
+def answer(query: Query, rows: Rows, words: Words) -> list[str]:
+    """Return `20 GB are 18.6 GiB.`"""
+    first, second = (
+        f"{words.numbers(_number(float(value)))} {column.name}"
+        for value, column in zip(rows.rows[0].values, rows.columns, strict=True)
+        if isinstance(value, int | float)
+    )
+    return [words.text("{first} = {second}.", first=first, second=second)]
+
+
+def _number(value: float) -> str:
+    if value == round(value) and abs(value) < 1e15:
+        return str(round(value))
+    return significant(value, 4)

@@ -1,0 +1,205 @@
+"""Word answers about devices."""
+
+from __future__ import annotations
+
+from assistant.answers.values import (
+    aggregate_title,
+    cell,
+    column_title,
+    label,
+    names,
+    sheet,
+    times,
+    value_text,
+    why_absent,
+)
+from assistant.language.words import Words
+from assistant.query.request import Query
+from assistant.query.rows import Row, Rows
+from assistant.query.table import SUBJECTS
+
+_IN_A_LINE = 4
+"""Devices whose values fit a sentence."""
+
+
+def answer(query: Query, rows: Rows, words: Words) -> list[str]:
+    """Return the answer, one sentence first."""
+    if not rows.rows:
+        return [_none(query, rows, words)]
+    if query.aggregate == "count":
+        return [words.count("{n} device fits.", "{n} devices fit.", len(rows.rows)),
+                _line(query, rows, words)]  # fmt: skip
+    known = [row for row in rows.rows if row.values and row.values[0] is not None]
+    if not known and query.measure:
+        return [_no_data(query, rows, words)]
+    if query.when:
+        return [_moment(query, rows, known, words)]
+    if rows.best and (query.extreme or len(rows.rows) > 1):
+        return [_winner(query, rows, words), _rest(query, rows, words)]
+    if rows.total is not None and len(rows.rows) > 1:
+        return [_total(query, rows, words), _rest(query, rows, words)]
+    if query.states:
+        return [_in_state(query, rows, words)]
+    if query.measure and len(rows.columns) == 1 and len(rows.rows) <= _IN_A_LINE:
+        return [_line(query, rows, words)]
+    if len(rows.rows) == 1:
+        return [_one(query, rows, rows.rows[0], words)]
+    first = _many(query, rows, words)
+    alike = len({row.values for row in rows.rows}) == 1
+    return [first, "" if first and alike else sheet(rows, words, "Device")]
+
+
+def _title(query: Query, rows: Rows, words: Words) -> str:
+    return column_title(rows.columns[0], "devices", words).partition(",")[0]
+
+
+def _none(query: Query, rows: Rows, words: Words) -> str:
+    if query.states:
+        return words.text("No GPU is idle now." if "idle" in query.states else "No GPU is busy.")
+    if query.where:
+        return words.text("No device fits that.")
+    return words.text("No device has been read yet.")
+
+
+def _no_data(query: Query, rows: Rows, words: Words) -> str:
+    reason = why_absent(rows.rows[0], 0, words)
+    if rows.span is not None:
+        return words.text(
+            "There is no data{when}: {measure} of {who} was not read in this time.",
+            when=times(rows, words),
+            measure=words.title(SUBJECTS["devices"].measures[query.measure].title),
+            who=names(rows.rows, words),
+        )
+    return words.text(
+        "{measure} of {who}: N/A, {why}.",
+        measure=_title(query, rows, words),
+        who=names(rows.rows, words),
+        why=reason,
+    )
+
+
+def _moment(query: Query, rows: Rows, known: list[Row], words: Words) -> str:
+    down = query.aggregate != "min"
+    row = sorted(known, key=lambda row: float(row.values[0] or 0.0), reverse=down)[0]
+    return words.text(
+        "{measure} of {who} was {extreme} {moment}: {value}.",
+        measure=_title(query, rows, words),
+        who=label(row, words),
+        extreme=aggregate_title(query.aggregate or "max", words),
+        moment=cell(row, len(row.values) - 1, rows, words),
+        value=cell(row, 0, rows, words),
+    )
+
+
+def _winner(query: Query, rows: Rows, words: Words) -> str:
+    row = next((row for row in rows.rows if row.key == rows.best), rows.rows[0])
+    return words.text(
+        "{who} has the lowest value of all: {measure} {value}{when}."
+        if query.aggregate == "min"
+        else "{who} has the highest value of all: {measure} {value}{when}.",
+        who=label(row, words),
+        measure=words.title(SUBJECTS["devices"].measures[query.measure].title),
+        value=cell(row, 0, rows, words),
+        when=times(rows, words),
+    )
+
+
+def _total(query: Query, rows: Rows, words: Words) -> str:
+    return words.text(
+        "{measure} of {who}, {aggregate}{when}: {value}.",
+        measure=_title(query, rows, words),
+        who=names(sorted(rows.rows, key=lambda row: row.key), words),
+        aggregate=aggregate_title(query.aggregate, words),
+        when=times(rows, words),
+        value=value_text(rows.total, rows.columns[0].unit, words, rows.time),
+    )
+
+
+def _rest(query: Query, rows: Rows, words: Words) -> str:
+    """Return the values that a winner or an aggregate is made from."""
+    return sheet(rows, words, "Device") if len(rows.rows) > 1 and query.limit != 1 else ""
+
+
+def _stat(query: Query, words: Words) -> str:
+    return f", {aggregate_title(query.aggregate, words)}" if query.aggregate else ""
+
+
+def _line(query: Query, rows: Rows, words: Words) -> str:
+    """Return `Temperature: GPU 0 71 °C, GPU 1 65 °C.`"""
+    if len(rows.rows) == 1 and len(rows.columns) == 1:
+        return words.text(
+            "{measure} of {who}{when}: {value}.",
+            measure=column_title(rows.columns[0], "devices", words),
+            who=label(rows.rows[0], words),
+            when=_stat(query, words) + times(rows, words),
+            value=cell(rows.rows[0], 0, rows, words),
+        )
+    values = ", ".join(f"{label(row, words)} {cell(row, 0, rows, words)}" for row in rows.rows)
+    return words.text(
+        "{measure}{when}: {values}.",
+        measure=column_title(rows.columns[0], "devices", words),
+        when=times(rows, words),
+        values=values,
+    )
+
+
+def _figure(title: str, value: str) -> str:
+    return value if value.endswith(title) else f"{title} {value}"
+
+
+def _one(query: Query, rows: Rows, row: Row, words: Words) -> str:
+    parts = [
+        _figure(words.title(column_title(column, "devices", words)), cell(row, i, rows, words))
+        for i, column in enumerate(rows.columns)
+        if column.name != "use" and row.values[i] is not None
+    ]
+    if rows.columns[0].name == "use":
+        state = cell(row, 0, rows, words)
+        return words.text(
+            "{who} is {state}: {values}.",
+            who=label(row, words),
+            state=state,
+            values=", ".join(parts),
+        )
+    return words.text(
+        "{who}{when}: {values}.",
+        who=label(row, words),
+        when=times(rows, words),
+        values=", ".join(parts),
+    )
+
+
+def _many(query: Query, rows: Rows, words: Words) -> str:
+    if rows.columns[0].name == "use":
+        idle = sum(row.values[0] == "idle" for row in rows.rows)
+        return words.text(
+            "{idle} of {n} GPUs are idle.", idle=words.number(idle), n=words.number(len(rows.rows))
+        )
+    said = {row.values[0] for row in rows.rows if isinstance(row.values[0], str)}
+    if len(said) == 1:
+        return words.text(
+            "{measure} of {who}{when}: {value}.",
+            measure=_title(query, rows, words),
+            who=names(rows.rows, words),
+            when=times(rows, words),
+            value=cell(rows.rows[0], 0, rows, words),
+        )
+    unit = rows.columns[0].unit
+    places = [i for i, column in enumerate(rows.columns) if column.unit == unit]
+    found = [row.values[i] for row in rows.rows for i in places]
+    values = [value for value in found if isinstance(value, int | float)]
+    if not values:
+        return ""
+    return words.text(
+        "{measure} of {who}{when}: {low} to {high}.",
+        measure=_title(query, rows, words),
+        who=names(rows.rows, words),
+        when=times(rows, words),
+        low=value_text(min(values), unit, words, rows.time),
+        high=value_text(max(values), unit, words, rows.time),
+    )
+
+
+def _in_state(query: Query, rows: Rows, words: Words) -> str:
+    text = "Idle: {who}." if "idle" in query.states else "Busy: {who}."
+    return words.text(text, who=words.listed([label(row, words) for row in rows.rows]))

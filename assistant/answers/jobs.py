@@ -1,0 +1,171 @@
+"""Word answers about jobs."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from assistant.answers.values import (
+    TERMS,
+    aggregate_title,
+    cell,
+    column_title,
+    label,
+    sheet,
+    times,
+    value_text,
+    why_absent,
+)
+from assistant.facts import phrases
+from assistant.language.words import Words
+from assistant.query.request import Query
+from assistant.query.rows import Row, Rows
+
+_IN_A_LINE = 3
+"""Jobs whose values fit sentences."""
+_COUNTED = ("running", "starting", "queued", "failed", "lost", "cancelled", "rejected", "done")
+
+
+def answer(query: Query, rows: Rows, words: Words) -> list[str]:
+    """Return the answer, one sentence first."""
+    if not rows.rows:
+        return [_none(query, rows, words)]
+    if query.aggregate == "count":
+        return [_counted(query, rows, words)]
+    if rows.best:
+        best = next((row for row in rows.rows if row.key == rows.best), rows.rows[0])
+        first = words.text(
+            "{who} has the lowest value of all: {measure} {value}{when}."
+            if query.aggregate == "min"
+            else "{who} has the highest value of all: {measure} {value}{when}.",
+            who=_upper(label(best, words)),
+            measure=words.title(column_title(rows.columns[0], "jobs", words)),
+            value=cell(best, 0, rows, words),
+            when=times(rows, words),
+        )
+        return [first, sheet(rows, words, "Job") if len(rows.rows) > 1 else ""]
+    if rows.total is not None and (len(rows.rows) > 1 or not query.jobs):
+        first = words.text(
+            "{measure} of {n} jobs, {aggregate}{when}: {value}.",
+            measure=column_title(rows.columns[0], "jobs", words),
+            n=words.number(len(rows.rows)),
+            aggregate=aggregate_title(query.aggregate, words),
+            when=times(rows, words),
+            value=value_text(rows.total, rows.columns[0].unit, words, rows.time),
+        )
+        return [first, sheet(rows, words, "Job") if len(rows.rows) > 1 else ""]
+    if query.measure == "log":
+        return [part for row in rows.rows for part in _log(row, rows, words)]
+    if len(rows.rows) <= _IN_A_LINE and (query.jobs or query.measure):
+        return [_one(query, row, rows, words) for row in rows.rows]
+    return [_counted(query, rows, words), sheet(rows, words, "Job")]
+
+
+def _upper(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def _none(query: Query, rows: Rows, words: Words) -> str:
+    when = times(rows, words)
+    states = [words.text(TERMS[state]) for state in query.states]
+    if states:
+        return words.text("No job is {state}{when}.", state=words.listed(states[:1]), when=when)
+    return words.text("There is no such job{when}.", when=when)
+
+
+def _counted(query: Query, rows: Rows, words: Words) -> str:
+    names = [column.name for column in rows.columns]
+    states = [str(row.values[names.index("state")]) for row in rows.rows if "state" in names]
+    number = len(rows.rows) + rows.left_out
+    if len(set(states)) == 1 and query.states:
+        return words.count(
+            "{n} job is {state}{when}.",
+            "{n} jobs are {state}{when}.",
+            number,
+            state=words.text(TERMS.get(states[0], states[0])),
+            when=times(rows, words),
+        )
+    count = Counter(states)
+    parts = [f"{words.number(count[s])} {words.text(TERMS[s])}" for s in _COUNTED if count[s]]
+    return words.count(
+        "{n} job{when}: {parts}.",
+        "{n} jobs{when}: {parts}.",
+        number,
+        when=times(rows, words),
+        parts=", ".join(parts) or words.number(number),
+    )
+
+
+def _log(row: Row, rows: Rows, words: Words) -> list[str]:
+    if row.values[0] is None:
+        return [words.text("{who} printed nothing.", who=_upper(label(row, words)))]
+    title = words.text("The last output of {who}:", who=label(row, words))
+    return [title, phrases.fenced(str(row.values[0]))]
+
+
+_SENTENCES = {
+    "start": "{who} started {value}.",
+    "end": "{who} ended {value}.",
+    "submitted": "{who} was submitted {value}.",
+    "duration": "{who} ran for {value}.",
+    "waited": "{who} waited for {value}.",
+    "energy": "{who} used {value}.",
+    "stall": "{who} is {value}.",
+    "estimate": "{who} has about {value} left.",
+    "progress": "{who} is {value} through.",
+    "devices": "{who} runs or ran on {value}.",
+}
+
+
+def _one(query: Query, row: Row, rows: Rows, words: Words) -> str:
+    who, measure = _upper(label(row, words)), query.measure
+    values = dict(zip([column.name for column in rows.columns], row.values, strict=True))
+    state = str(values.get("state", ""))
+    if not measure:
+        return _standing(row, rows, words)
+    if measure in ("reason", "failure"):
+        return _reason(row, rows, words, state)
+    if row.values[0] is None:
+        if measure in ("start", "end", "estimate", "stall") and rows.notes:
+            return ""  # the forecast or the estimate in the notes says it
+        return words.text("{who}: {why}.", who=who, why=why_absent(row, 0, words))
+    if measure == "duration" and query.aggregate:
+        return ""
+    if text := _SENTENCES.get(measure):
+        return words.text(text, who=who, value=cell(row, 0, rows, words))
+    return words.text(
+        "{measure} of {who}: {value}.",
+        measure=column_title(rows.columns[0], "jobs", words),
+        who=label(row, words),
+        value=cell(row, 0, rows, words),
+    )
+
+
+_STANDINGS = {
+    "queued": "{who} waits.",
+    "starting": "{who} is starting.",
+    "running": "{who} is running, for {duration} now.",
+    "stopping": "{who} is being ended.",
+    "done": "{who} is done; it ran for {duration}.",
+    "rejected": "{who} is done, and its result did not pass; it ran for {duration}.",
+    "failed": "{who} failed after {duration}.",
+    "cancelled": "{who} was cancelled.",
+    "lost": "{who} was lost after {duration}.",
+}
+
+
+def _standing(row: Row, rows: Rows, words: Words) -> str:
+    state = str(row.values[0])
+    duration = cell(row, 1, rows, words) if len(row.values) > 1 else ""
+    return words.text(_STANDINGS[state], who=_upper(label(row, words)), duration=duration)
+
+
+def _reason(row: Row, rows: Rows, words: Words, state: str) -> str:
+    who = _upper(label(row, words))
+    if row.values[0] is None:
+        return words.text("{who} is {state}.", who=who, state=words.text(TERMS.get(state, state)))
+    text = {
+        "queued": "{who} waits: {why}.",
+        "failed": "{who} failed: {why}.",
+        "lost": "{who} was lost: {why}.",
+    }.get(state, "{who}: {why}.")
+    return words.text(text, who=who, why=str(cell(row, 0, rows, words)).rstrip("."))

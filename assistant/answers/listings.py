@@ -1,0 +1,114 @@
+"""Word answers about processes, alerts, the queue, capacity, settings and models."""
+
+from __future__ import annotations
+
+from assistant.answers.values import cell, label, sheet, times, value_text
+from assistant.facts import phrases
+from assistant.language.words import Words
+from assistant.query.request import Query
+from assistant.query.rows import Rows
+
+
+def processes(query: Query, rows: Rows, words: Words) -> list[str]:
+    """Return how many processes use the GPUs, and which."""
+    if not rows.rows:
+        return [words.text("No process uses a GPU." if not query.user else
+                           "No process of that user uses a GPU.")]  # fmt: skip
+    if query.by == "user":
+        best = max(rows.rows, key=lambda row: float(row.values[0] or 0.0))
+        first = words.text(
+            "{who} uses the most memory: {value}.",
+            who=label(best, words),
+            value=cell(best, 0, rows, words),
+        )
+        return [first, sheet(rows, words, "User") if len(rows.rows) > 1 else ""]
+    if rows.total is not None and query.aggregate != "count":
+        value = value_text(rows.total, rows.columns[0].unit, words, rows.time)
+        return [words.text("Memory of these processes, together: {value}.", value=value),
+                sheet(rows, words, "Process")]  # fmt: skip
+    first = words.count("{n} process uses a GPU.", "{n} processes use a GPU.", len(rows.rows))
+    return [first, sheet(rows, words, "Process")]
+
+
+def alerts(query: Query, rows: Rows, words: Words) -> list[str]:
+    """Return how many alerts there are, and which."""
+    if not rows.rows:
+        return [words.text("There are no alerts{when}.", when=times(rows, words) or
+                           " " + words.text("now"))]  # fmt: skip
+    first = words.count(
+        "There is {n} alert{when}.", "There are {n} alerts{when}.", len(rows.rows),
+        when=times(rows, words),
+    )  # fmt: skip
+    return [first, sheet(rows, words, "Alert")]
+
+
+def queue(query: Query, rows: Rows, words: Words) -> list[str]:
+    """Return how many jobs wait and run, and whether the queue is paused."""
+    row = rows.rows[0]
+    waiting, running, state = (cell(row, place, rows, words) for place in range(3))
+    text = (
+        "The queue is {state}: {waiting} waiting, {running} running."
+        if row.key == "queue"
+        else "{who} is {state}: {waiting} waiting, {running} running."
+    )
+    who = label(row, words)
+    first = words.text(
+        text, who=who[:1].upper() + who[1:], state=state, waiting=waiting, running=running
+    )
+    return [first, sheet(rows, words, "Group") if len(rows.rows) > 1 else ""]
+
+
+def capacity(query: Query, rows: Rows, words: Words) -> list[str]:
+    """Return whether, where and when such a job would start."""
+    start, where, reason = rows.rows[0].values
+    (note,) = [note for note in rows.notes if note.kind == "wanted"]
+    gpus, amount, now = note.values
+    wanted = words.count("a job for {n} GPU", "a job for {n} GPUs", int(gpus or 0))
+    if isinstance(amount, int | float) and amount:
+        size = words.numbers(phrases.quantity(amount, "B"))
+        wanted = words.text("{job} with {memory} on each", job=wanted, memory=size)
+    why = phrases.escaped(str(reason or ""), 400)
+    if rows.rows[0].absent:
+        return [words.text("No: {job} can never start here: {why}.", job=wanted, why=why)]
+    if isinstance(start, int | float) and isinstance(now, int | float) and start <= now + 1:
+        on = words.text(" on {devices}", devices=where) if where else ""
+        return [words.text("Yes: {job} would start at once{on}.", job=wanted, on=on)]
+    if start is None:
+        return [
+            words.text(
+                "Not now: {job} would wait, and how long is not known: {why}.", job=wanted, why=why
+            )
+        ]
+    return [
+        words.text(
+            "Not now: {job} would start about {moment}: {why}.",
+            job=wanted,
+            moment=value_text(start, "moment", words, rows.time),
+            why=why,
+        )
+    ]
+
+
+def settings(query: Query, rows: Rows, words: Words) -> list[str]:
+    """Return the value of a setting, or all settings."""
+    if len(rows.rows) > 1:
+        return [words.text("These are the settings:"), sheet(rows, words, "Setting")]
+    return [
+        words.text(
+            "The setting {name} is {value}.",
+            name=phrases.escaped(rows.rows[0].label),
+            value=cell(rows.rows[0], 0, rows, words),
+        )
+    ]
+
+
+def models(query: Query, rows: Rows, words: Words) -> list[str]:
+    """Return the model in use, and all models."""
+    (note,) = [note for note in rows.notes if note.kind == "model"]
+    name = phrases.escaped(str(note.values[0]))
+    used = (
+        words.text("The assistant uses the model {name}.", name=name)
+        if note.values[0]
+        else words.text("The assistant uses no model: templates write its texts.")
+    )
+    return [used, sheet(rows, words, "Model") if len(rows.rows) > 1 else ""]

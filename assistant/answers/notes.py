@@ -1,0 +1,161 @@
+"""Word the notes of rows: forecasts, estimates, causes of failures, gaps and replays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from assistant.answers.values import value_text
+from assistant.facts import phrases
+from assistant.language.words import Words
+from assistant.query.request import Query
+from assistant.query.rows import Rows, Value
+
+_REMEDIES = {
+    "gpu memory": "The GPU's memory was full. Reduce the batch, or give the job more memory.",
+    "memory": "The machine's memory was full. Load less at once, or run fewer jobs together.",
+    "nan": "A value became NaN or infinite. Lower the learning rate, clip gradients, check data.",
+    "disk": "A disk is full. Free space there, for example with: gpudeck clean",
+    "import": "A package or library is missing in the job's environment. Install it there.",
+    "network": "The network or a server did not answer. Check it, then run the job again.",
+    "driver": "The GPU or its driver reported an error. See: gpudeck alerts, gpudeck doctor",
+    "permission": "The job may not read or write a file. Check its owner and mode.",
+    "missing file": "A file that the job needs does not exist. Check its path and folder.",
+    "killed": "Something ended the process, often the system when memory is full.",
+    "error": "This is the last error in its output.",
+}
+
+
+def notes(query: Query, rows: Rows, words: Words) -> list[str]:
+    """Return the text of each note that the answer has not used itself."""
+    found = (
+        _NOTES[note.kind](query, note.values, rows, words)
+        for note in rows.notes
+        if note.kind in _NOTES
+    )
+    return list(dict.fromkeys(filter(None, found)))
+
+
+def _duration(value: Value, words: Words) -> str:
+    return value_text(value, "s", words, 0.0)
+
+
+def _forecast(query: Query, values: tuple[Value, ...], rows: Rows, words: Words) -> str:
+    job, ahead, at, where = values
+    queued = words.count("{n} job is ahead of it.", "{n} jobs are ahead of it.", int(ahead or 0))
+    if not ahead:
+        queued = words.text("No job is ahead of it.")
+    if at is None:
+        start = words.text("When job {job} starts is not known.", job=job)
+    elif isinstance(at, int | float) and at <= rows.time + 1:
+        start = words.text("Job {job} starts any moment now.", job=job)
+    else:
+        moment = value_text(at, "moment", words, rows.time)
+        on = words.text(" on {devices}", devices=where) if where else ""
+        start = words.text(
+            "Job {job} will start about {moment}{on}.", job=job, moment=moment, on=on
+        )
+    return f"{start} {queued}"
+
+
+def _estimate(query: Query, values: tuple[Value, ...], rows: Rows, words: Words) -> str:
+    job, seconds, low, high, runs, now = values
+    spread = {
+        "seconds": _duration(seconds, words),
+        "low": _duration(low, words),
+        "high": _duration(high, words),
+    }
+    if runs:
+        basis = words.count("{n} earlier run", "{n} earlier runs", int(runs))
+    else:
+        basis = words.text("its progress so far")
+    end = value_text(float(now or 0) + float(seconds or 0), "moment", words, float(now or 0))
+    return words.text(
+        "Job {job} needs about {seconds} more ({low} to {high}, from {basis}): until about {end}.",
+        job=job,
+        basis=basis,
+        end=end,
+        **spread,
+    )
+
+
+def _runs(query: Query, values: tuple[Value, ...], rows: Rows, words: Words) -> str:
+    job, seconds, low, high, runs = values
+    return words.count(
+        "Jobs like job {job} take about {seconds} ({low} to {high}, from {n} run).",
+        "Jobs like job {job} take about {seconds} ({low} to {high}, from {n} runs).",
+        int(runs or 0),
+        job=job,
+        seconds=_duration(seconds, words),
+        low=_duration(low, words),
+        high=_duration(high, words),
+    )
+
+
+def _failure(query: Query, values: tuple[Value, ...], rows: Rows, words: Words) -> str:
+    job, kind, line = values
+    remedy = words.text(_REMEDIES[str(kind)])
+    log = words.text("The log of job {job} says:", job=job)
+    retry = words.text('To run it with more memory, say: "retry job {job} with 40 GiB".', job=job)
+    parts = [f"{log}\n\n{phrases.fenced(str(line))}", remedy]
+    return "\n\n".join([*parts, retry] if kind == "gpu memory" else parts)
+
+
+def _liveness(query: Query, values: tuple[Value, ...], rows: Rows, words: Words) -> str:
+    _, output, progress, util = values
+    parts = [
+        words.text("last output {time} ago", time=_duration(output, words))
+        if output is not None
+        else words.text("no output yet"),
+        words.text("last progress {time} ago", time=_duration(progress, words))
+        if progress is not None
+        else words.text("it reports no progress"),
+    ]
+    if util is not None:
+        parts.append(
+            words.text(
+                "its GPUs were {util} busy in the last ten minutes",
+                util=value_text(util, "%", words, 0.0),
+            )
+        )
+    text = "; ".join(parts)
+    return f"{text[:1].upper()}{text[1:]}."
+
+
+def _replay(query: Query, values: tuple[Value, ...], rows: Rows, words: Words) -> str:
+    return words.text("These readings are a recording (REPLAY of {file}).", file=_file(values[0]))
+
+
+def _file(value: Value) -> str:
+    return phrases.escaped(str(value).rpartition("/")[2])
+
+
+def _missing(query: Query, values: tuple[Value, ...], rows: Rows, words: Words) -> str:
+    return words.text("There is no GPU {index} on this machine.", index=values[0])
+
+
+def _busy(query: Query, values: tuple[Value, ...], rows: Rows, words: Words) -> str:
+    if query.measure != "use" and len(rows.rows) != 1:
+        return ""
+    who, why = values
+    if str(why).startswith("utilisation"):
+        return ""
+    return words.text("{who} is busy: {why}.", who=who, why=phrases.escaped(str(why)))
+
+
+def _held(query: Query, values: tuple[Value, ...], rows: Rows, words: Words) -> str:
+    return words.count(
+        "{n} of those waiting is held.", "{n} of those waiting are held.", int(values[0] or 0)
+    )
+
+
+_NOTES: dict[str, Callable[[Query, tuple[Value, ...], Rows, Words], str]] = {
+    "forecast": _forecast,
+    "estimate": _estimate,
+    "runs": _runs,
+    "failure": _failure,
+    "liveness": _liveness,
+    "replay": _replay,
+    "no device": _missing,
+    "busy": _busy,
+    "held": _held,
+}

@@ -1,0 +1,132 @@
+"""Word texts, numbers and times in one language."""
+
+from __future__ import annotations
+
+import gettext
+import io
+import re
+from collections.abc import Sequence
+from datetime import datetime
+from functools import cache
+from pathlib import Path
+from typing import Literal, get_args
+
+from babel.dates import format_date, format_time
+from babel.lists import format_list
+from babel.messages.mofile import write_mo
+from babel.messages.pofile import read_po
+from babel.numbers import get_decimal_symbol
+
+Language = Literal["en", "de", "fr", "es"]
+LANGUAGES: tuple[Language, ...] = get_args(Language)
+CATALOGUES = Path(__file__).with_name("catalogues")
+_LOCALES = {"en": "en_GB", "de": "de", "fr": "fr", "es": "es"}
+_NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?![\w.:]|-\d)")
+_SHORT_S = 300.0
+"""Spans below this are given to the second."""
+
+
+class Words:
+    """Word texts in one language."""
+
+    def __init__(self, language: Language) -> None:
+        self.language: Language = language
+        self._locale = _LOCALES[language]
+        self._catalogue = _catalogue(language)
+
+    def text(self, message: str, **values: object) -> str:
+        """Return a text with its values filled in. Braces in the values stay as they are."""
+        return self._catalogue.gettext(message).format(**values) if message else ""
+
+    def count(self, one: str, many: str, number: int, **values: object) -> str:
+        """Return the text that fits a number, which is `n` in both."""
+        return self._catalogue.ngettext(one, many, number).format(n=self.number(number), **values)
+
+    def title(self, message: str) -> str:
+        """Return the title of a measure for the middle of a sentence."""
+        found = self.text(message)
+        lower = self.language != "de" and found[1:2].islower()
+        return found[:1].lower() + found[1:] if lower else found
+
+    def number(self, value: float) -> str:
+        """Return a number as it is written in the language."""
+        return self.numbers(f"{value:g}" if abs(value) < 1e6 else f"{value:.0f}")
+
+    def numbers(self, text: str) -> str:
+        """Return a text with its decimal points as they are written in the language."""
+        comma = get_decimal_symbol(self._locale)
+        return _NUMBER.sub(lambda found: found[0].replace(".", comma), text)
+
+    def listed(self, things: Sequence[str]) -> str:
+        """Return `a, b and c`."""
+        return str(format_list(list(things), locale=self._locale)) if things else ""
+
+    def moment(self, at: float, now: float) -> str:
+        """Return a moment in local time, with its date if that is not the date of `now`."""
+        day, today = datetime.fromtimestamp(at), datetime.fromtimestamp(now)
+        digits = self.clock(at)
+        if day.date() == today.date():
+            return self.text("at {clock}", clock=digits)
+        return self.text("on {date} at {clock}", date=self.date(at), clock=digits)
+
+    def clock(self, at: float, seconds: bool = False) -> str:
+        """Return a time of day."""
+        form = "HH:mm:ss" if seconds else "HH:mm"
+        return str(format_time(datetime.fromtimestamp(at).time(), form, locale=self._locale))
+
+    def date(self, at: float) -> str:
+        """Return a day."""
+        return str(format_date(datetime.fromtimestamp(at).date(), "d MMM y", locale=self._locale))
+
+    def span(self, since: float, until: float, now: float) -> str:
+        """Return a span with its dates and the time zone, so that nobody has to guess it."""
+        if since <= 0:
+            return self.text("ever")
+        short = until - since < _SHORT_S
+        first, last = self.clock(since, short), self.clock(until, short)
+        zone, later = _zone(since), _zone(until)
+        zone = zone if zone == later else f"{zone}/{later}"
+        if self.date(since) == self.date(until):
+            return self.text(
+                "{date}, {first} to {last} {zone}",
+                date=self.date(since),
+                first=first,
+                last=last,
+                zone=zone,
+            )
+        return self.text(
+            "{date}, {first} to {end}, {last} {zone}",
+            date=self.date(since),
+            first=first,
+            end=self.date(until),
+            last=last,
+            zone=zone,
+        )
+
+    def point(self, at: float) -> str:
+        """Return a moment with its date and time zone."""
+        return self.text(
+            "{date} at {clock} {zone}", date=self.date(at), clock=self.clock(at), zone=_zone(at)
+        )
+
+
+def _zone(at: float) -> str:
+    return datetime.fromtimestamp(at).astimezone().tzname() or ""
+
+
+@cache
+def _catalogue(language: Language) -> gettext.NullTranslations:
+    if language == "en":
+        return gettext.NullTranslations()
+    with (CATALOGUES / f"{language}.po").open("rb") as file:
+        catalogue = read_po(file, locale=language)
+    compiled = io.BytesIO()
+    write_mo(compiled, catalogue)
+    compiled.seek(0)
+    return gettext.GNUTranslations(compiled)
+
+
+@cache
+def words(language: Language) -> Words:
+    """Return the words of a language; its catalogue is read once."""
+    return Words(language)

@@ -1,0 +1,204 @@
+"""Answer queries about devices, from the snapshot and the history."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from assistant.facts.devices import source, subject
+from assistant.facts.usage import energy_facts
+from assistant.query.request import Query, Span
+from assistant.query.rows import Column, Note, Row, Rows, Value
+from assistant.query.shape import finite, shaped
+from assistant.query.table import SUBJECTS
+from scheduler.client import Client
+from scheduler.protocol.busy_causes import JobWaits, QuietHours, Settling
+from scheduler.protocol.devices import NA
+from scheduler.protocol.errors import NotFound
+from scheduler.protocol.snapshot import Busy, Columns, DeviceState, Idle, Snapshot, label
+from scheduler.protocol.units import numbered
+
+POINTS = 500
+"""Buckets of a history. Each has its lowest, mean and highest value, so no peak is lost."""
+RECENT_S = 600.0
+"""As long as the daemon keeps every reading."""
+_NEAR_S = 300.0
+"""A reading this far from a moment still stands for it."""
+_HEALTH = ("ecc_uncorrected", "ecc_corrected", "rows_failure", "rows_pending", "xid_count",
+           "nvlink_errors", "pcie_replays")  # fmt: skip
+_FREE = (Settling, JobWaits, QuietHours)
+"""Causes that keep only the assistant from a device."""
+_OVER_TIME = {"mean": "mean", "max": "max", "min": "min", "sum": "mean"}
+
+
+def devices(daemon: Client, query: Query, snapshot: Snapshot) -> Rows:
+    """Return a row for each device that the query names. Raises NotFound if there is none."""
+    states, notes = _chosen(query, snapshot)
+    if snapshot.source.startswith("replay"):
+        notes = (
+            *notes,
+            Note("replay", (snapshot.source.removeprefix("replay").removeprefix(" of").strip(),)),
+        )
+    measures = (query.measure,) if query.measure else SUBJECTS["devices"].headline
+    if query.time is not None:
+        timed = [name for name in measures if SUBJECTS["devices"].measures[name].history]
+        return shaped(query, _over_time(daemon, query, query.time, states, timed, notes))
+    if query.measure == "energy":
+        span = Span(snapshot.time - 86400.0, snapshot.time)
+        return shaped(query, _over_time(daemon, query, span, states, ["energy"], notes))
+    if "use" in measures and not query.states:
+        notes = (*notes, *_why_busy(states))
+    columns = tuple(Column(name, _unit(name)) for name in measures)
+    rows = tuple(_now(state, measures, snapshot.time) for state in states)
+    if query.states:
+        wanted = "idle" in query.states
+        rows = tuple(
+            row for row, state in zip(rows, states, strict=True) if is_free(state) == wanted
+        )
+    found = Rows("devices", columns, rows, _source(states), snapshot.time, notes=notes)
+    return shaped(query, found)
+
+
+def _chosen(query: Query, snapshot: Snapshot) -> tuple[list[DeviceState], tuple[Note, ...]]:
+    found = list(snapshot.devices)
+    present = ", ".join(label(state.device) for state in found) or "no device"
+    if query.text == "cpu":
+        found = [state for state in found if state.device.kind == "cpu"]
+        if not found:
+            raise NotFound(f"the CPU is not among the devices, which are: {present}")
+    if query.devices:
+        found = [s for s in found if s.device.kind != "cpu" and s.device.index in query.devices]
+        missing = sorted(set(query.devices) - {state.device.index for state in found})
+        if not found:
+            named = ", ".join(f"GPU {index}" for index in missing)
+            raise NotFound(f"there is no {named} on this machine; it has {present}")
+        return found, tuple(Note("no device", (index,)) for index in missing)
+    return found, ()
+
+
+def is_free(state: DeviceState) -> bool:
+    """Return whether nobody uses the device, also while the assistant still waits for it."""
+    return isinstance(state.use, Idle) or isinstance(state.use.cause, _FREE)
+
+
+def _why_busy(states: Sequence[DeviceState]) -> tuple[Note, ...]:
+    return tuple(
+        Note("busy", (label(state.device), state.use.reason))
+        for state in states
+        if isinstance(state.use, Busy) and not is_free(state)
+    )
+
+
+def _now(state: DeviceState, measures: Sequence[str], now: float) -> Row:
+    pairs = [_value(state, name, now) for name in measures]
+    return Row(
+        subject(state.device),
+        label(state.device),
+        tuple(value for value, _ in pairs),
+        tuple(why for _, why in pairs),
+    )
+
+
+def _value(state: DeviceState, name: str, now: float) -> tuple[Value, str]:
+    """Return the value of a measure, or None and why there is none."""
+    device, reading = state.device, state.reading
+    match name:
+        case "name":
+            return device.name, ""
+        case "use":
+            return ("idle" if is_free(state) else "busy"), ""
+        case "holder":
+            return (numbered(state.holders) if state.holders else "nobody"), ""
+    if reading is None:
+        return None, "the device has not been read yet"
+    if name == "health":
+        return _health(state), ""
+    if name in ("throttle", "xid") and name in reading.texts:
+        return reading.texts[name], ""
+    value = reading.get(name)
+    return (None, value.reason) if isinstance(value, NA) else (value, "")
+
+
+def _health(state: DeviceState) -> str:
+    """Return the counters that are not zero, or `no errors`; what is not reported is left out."""
+    assert state.reading is not None
+    fields = SUBJECTS["devices"].measures
+    found = [
+        f"{fields[name].title} {value:.0f}"
+        for name in _HEALTH
+        if (value := state.reading.values.get(name))
+    ]
+    if xid := state.reading.texts.get("xid"):
+        found.append(xid)
+    known = any(name in state.reading.values for name in _HEALTH)
+    return "; ".join(found) or ("no errors" if known else "not reported by this device")
+
+
+def _over_time(
+    daemon: Client,
+    query: Query,
+    span: Span,
+    states: Sequence[DeviceState],
+    measures: Sequence[str],
+    notes: tuple[Note, ...],
+) -> Rows:
+    """Return a value over the span for each device and measure, or one at a moment."""
+    how = _OVER_TIME.get(query.aggregate, "")
+    columns: list[Column] = []
+    for name in measures:
+        unit = _unit(name)
+        if name == "energy" or span.point or how or len(measures) > 1:
+            columns.append(Column(name, unit))
+        else:
+            columns += [Column(f"{name}.{each}", unit) for each in ("mean", "max", "min")]
+    if query.when:
+        columns.append(Column("at", "moment"))
+    rows: list[Row] = []
+    for state in states:
+        values: list[Value] = []
+        for name in measures:
+            fields = ("power", "energy") if name == "energy" else (name,)
+            window = (span.since - _NEAR_S, span.since + _NEAR_S) if span.point else (
+                span.since, span.until)  # fmt: skip
+            history = daemon.history(state.device.id, fields, *window, POINTS)
+            values += _summary(state, history, name, span, how, query)
+        missing = tuple("" if value is not None else "no data" for value in values)
+        rows.append(Row(subject(state.device), label(state.device), tuple(values), missing))
+    read_from = f"{_source(states)}, history"
+    return Rows("devices", tuple(columns), tuple(rows), read_from, span.until, span, notes=notes)
+
+
+def _summary(
+    state: DeviceState, history: Columns, name: str, span: Span, how: str, query: Query
+) -> list[Value]:
+    if name == "energy":
+        return [energy_facts(state.device, history, span.until)[0].value]
+    column = history.columns.get(name, [])
+    known = [(at, v) for at, v in zip(history.times, column, strict=False) if finite(v)]
+    if span.point:
+        near = min(known, key=lambda pair: abs(pair[0] - span.since), default=None)
+        return [None if near is None or near[1] is None else near[1]]
+    several = not query.measure or query.aggregate
+    if not known:
+        return [None] * ((1 if several else 3) + query.when)
+    means = [value for _, value in known if value is not None]
+    high = history.high.get(name) or column
+    low = history.low.get(name) or column
+    top = max((i for i, v in enumerate(high) if finite(v)), key=lambda i: high[i] or 0.0)
+    bottom = min((i for i, v in enumerate(low) if finite(v)), key=lambda i: low[i] or 0.0)
+    found: dict[str, Value] = {
+        "mean": math.fsum(means) / len(means),
+        "max": high[top],
+        "min": low[bottom],
+    }
+    at = history.times[bottom if how == "min" else top]
+    values = [found[how or "mean"]] if several else [found[each] for each in ("mean", "max", "min")]
+    return [*values, at] if query.when else values
+
+
+def _unit(name: str) -> str:
+    return SUBJECTS["devices"].measures[name].unit
+
+
+def _source(states: Sequence[DeviceState]) -> str:
+    return source(states[0].device) if states else "daemon"

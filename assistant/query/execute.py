@@ -1,0 +1,99 @@
+"""Run a query against the snapshot, the history and the store: the one place that does."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Callable
+
+import msgspec
+
+from assistant.query import others
+from assistant.query.conversion import conversion
+from assistant.query.devices import devices
+from assistant.query.jobs import jobs
+from assistant.query.request import Query
+from assistant.query.rows import Row, Rows
+from assistant.query.shape import shaped
+from assistant.query.table import ROWS, check
+from scheduler.client import Client
+from scheduler.protocol.errors import UserError
+from scheduler.protocol.snapshot import Snapshot
+
+FIRST_READING_S = 5.0
+"""A daemon that has just started gets this long to read its devices."""
+
+_RUN: dict[str, Callable[[Client, Query, Snapshot], Rows]] = {
+    "devices": devices,
+    "jobs": jobs,
+    "processes": others.processes,
+    "alerts": others.alerts,
+    "queue": others.queue,
+    "capacity": others.capacity,
+    "settings": others.settings,
+    "models": others.models,
+    "conversion": lambda daemon, query, snapshot: conversion(query, snapshot.time),
+}
+
+
+def execute(daemon: Client, query: Query) -> Rows:
+    """Return the rows that a query asks for. Raises NotFound and UserError, in one line."""
+    check(query)
+    if query.subject not in ROWS:
+        raise UserError(f"{query.subject} has no rows; ask for it: gpudeck ask")
+    snapshot = read_snapshot(daemon)
+    if query.other is None:
+        return _run(daemon, query, snapshot)
+    return _beside(daemon, query, query.other, snapshot)
+
+
+def read_snapshot(daemon: Client) -> Snapshot:
+    """Return the state now, once the devices have been read."""
+    end = time.monotonic() + FIRST_READING_S
+    while (
+        not ((snapshot := daemon.snapshot()).devices and all(s.reading for s in snapshot.devices))
+        and time.monotonic() < end
+    ):
+        time.sleep(0.05)
+    return snapshot
+
+
+def _run(daemon: Client, query: Query, snapshot: Snapshot) -> Rows:
+    if query.by != "name":
+        return _RUN[query.subject](daemon, query, snapshot)
+    each = msgspec.structs.replace(query, by="", aggregate="", limit=0, order="", extreme=False)
+    found, sums = _RUN[query.subject](daemon, each, snapshot), defaultdict[str, float](float)
+    for row in found.rows:
+        value = row.values[0]
+        name = row.label.partition(" (")[2].removesuffix(")")
+        sums[name] += value if isinstance(value, int | float) else 0.0
+    rows = tuple(Row(f"name {name}", name, (value,)) for name, value in sums.items())
+    return shaped(query, msgspec.structs.replace(found, columns=found.columns[:1], rows=rows))
+
+
+def _beside(daemon: Client, query: Query, other: Query, snapshot: Snapshot) -> Rows:
+    """Return two rows, one for each side of a comparison, with the same columns."""
+    sides = [
+        _run(daemon, msgspec.structs.replace(side, other=None), snapshot) for side in (query, other)
+    ]
+    first, second = sides
+    rows: list[Row] = []
+    for side in sides:
+        if not side.rows:
+            continue
+        row = side.rows[0]
+        if len(side.rows) > 1 or side.total is not None:
+            row = msgspec.structs.replace(
+                row, key=side.subject, label=side.subject, values=(side.total,)
+            )
+        rows.append(msgspec.structs.replace(row, span=side.span))
+    columns = first.columns[: min(len(row.values) for row in rows)] if rows else ()
+    return msgspec.structs.replace(
+        first,
+        columns=columns,
+        rows=tuple(rows),
+        notes=(*first.notes, *second.notes),
+        total=None,
+        best="",
+        left_out=0,
+    )

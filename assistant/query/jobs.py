@@ -1,0 +1,304 @@
+"""Answer queries about jobs, from the queue, the store and the logs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from accel import result as results
+from assistant.facts.phrases import plain
+from assistant.facts.usage import started
+from assistant.query import estimates, failures
+from assistant.query.find import MAX_JOBS, named_jobs
+from assistant.query.request import Query, Span
+from assistant.query.rows import Column, Note, Row, Rows, Value
+from assistant.query.shape import shaped
+from assistant.query.table import SUBJECTS
+from assistant.retrieval.job_logs import ONE_LOG
+from assistant.retrieval.job_logs import read as read_log
+from scheduler.client import Client
+from scheduler.protocol import jobs as j
+from scheduler.protocol.errors import NotFound
+from scheduler.protocol.search import Search, outcome
+from scheduler.protocol.snapshot import Snapshot, label
+from scheduler.protocol.wait_reasons import render
+
+SOURCE = "queue"
+_LOG_LINES = 20
+_SLOW = frozenset({"log", "failure", "stall", "estimate", "command"})
+"""Measures that need each job by itself."""
+_MOST_SLOW = 12
+"""The most jobs that these are computed for."""
+
+
+class _Context:
+    """Hold what the measures of jobs are computed from."""
+
+    def __init__(self, daemon: Client, snapshot: Snapshot) -> None:
+        self.daemon, self.now = daemon, time.time()
+        self.labels = {state.device.id: label(state.device) for state in snapshot.devices}
+        self.notes: list[Note] = []
+
+
+def jobs(daemon: Client, query: Query, snapshot: Snapshot) -> Rows:
+    """Return a row for each job that the query names or describes. Raises NotFound."""
+    context = _Context(daemon, snapshot)
+    measures = [query.measure] if query.measure else list(SUBJECTS["jobs"].headline)
+    if query.measure in ("reason", "failure", "estimate", "stall"):
+        measures.append("state")
+    wanted = [*measures, *(w.measure for w in query.where if w.measure not in measures)]
+    found, left_out = _chosen(daemon, query, snapshot)
+    if _SLOW & set(measures) and len(found) > _MOST_SLOW:
+        found, left_out = found[:_MOST_SLOW], left_out + len(found) - _MOST_SLOW
+    columns = tuple(Column(name, SUBJECTS["jobs"].measures[name].unit) for name in wanted)
+    rows = tuple(_row(context, job, wanted) for job in found)
+    return shaped(
+        query,
+        Rows(
+            "jobs",
+            columns,
+            rows,
+            SOURCE,
+            context.now,
+            query.time,
+            notes=tuple(context.notes),
+            left_out=left_out,
+        ),
+    )
+
+
+def _chosen(daemon: Client, query: Query, snapshot: Snapshot) -> tuple[list[j.Job], int]:
+    """Return the jobs, newest first, and how many there are besides them."""
+    if query.jobs:
+        named = named_jobs(daemon, query.jobs, several=True)
+        return [job for job in named if not query.states or outcome(job.state) in query.states], 0
+    span = query.time or Span(0.0, time.time())
+    devices = {s.device.id for s in snapshot.devices if s.device.index in query.devices}
+    if query.devices and not devices:
+        raise NotFound(f"there is no GPU {query.devices[0]} on this machine")
+    search = Search(
+        outcomes=query.states,
+        group=query.group or None,
+        since=span.since,
+        until=span.until,
+        device=devices.pop() if len(devices) == 1 else "",
+    )
+    found, _ = daemon.find(search, MAX_JOBS)
+    kept = [job for job in found if query.time is None or _within(job, span, query.states)]
+    if devices:
+        kept = [job for job in kept if devices & set(j.held_devices(job) or _ran_on(job))]
+    if query.aggregate in ("first", "last") and kept:
+        ends = sorted(kept, key=lambda job: started(job) or job.submitted)
+        return [ends[0] if query.aggregate == "first" else ends[-1]], 0
+    return kept, 0
+
+
+def _ran_on(job: j.Job) -> tuple[str, ...]:
+    return () if isinstance(job.state, j.Queued) else job.state.devices
+
+
+def _within(job: j.Job, span: Span, states: Sequence[str]) -> bool:
+    """Return whether the job ended, or without states also ran or waited, in that time."""
+    if isinstance(job.state, j.Ended):
+        if states:
+            return span.since <= job.state.at <= span.until
+        began = job.state.started or job.submitted
+        return began <= span.until and job.state.at >= span.since
+    return job.submitted <= span.until
+
+
+def _row(context: _Context, job: j.Job, measures: Sequence[str]) -> Row:
+    if _SLOW & set(measures) and job.cut:
+        job = context.daemon.job(job.id)  # lists cut long commands off
+    pairs = [_MEASURES[name](context, job) for name in measures]
+    return Row(
+        f"job{job.id}",
+        title(job),
+        tuple(value for value, _ in pairs),
+        tuple(why for _, why in pairs),
+    )
+
+
+def title(job: j.Job) -> str:
+    """Return a job's number and name, such as `job 7 (train)`; its name is made plain text."""
+    return f"job {job.id} ({plain(job.spec.name, 60)})"
+
+
+_Pair = tuple[Value, str]
+
+
+def _state(context: _Context, job: j.Job) -> _Pair:
+    if isinstance(job.state, j.Running) and job.state.stopping:
+        return "stopping", ""
+    return outcome(job.state), ""
+
+
+def _reason(context: _Context, job: j.Job) -> _Pair:
+    """Return why it waits, failed, was lost or cancelled, as the queue says it."""
+    state = job.state
+    if isinstance(state, j.Running) and state.unreadable is not None:
+        return plain(render(state.unreadable, context.now)), ""
+    if isinstance(state, j.Queued):
+        context.notes.append(_forecast(context, job))
+    if isinstance(state, j.Failed):
+        _remedy(context, job)
+    found = getattr(state, "reason", "")
+    return (plain(found, 400), "") if found else (None, "")
+
+
+def _forecast(context: _Context, job: j.Job) -> Note:
+    """Return a note on how many jobs are ahead of a job that waits, and when it starts."""
+    active = context.daemon.jobs(MAX_JOBS, active=True)
+    queue = sorted((one for one in active if isinstance(one.state, j.Queued)), key=j.turn)
+    ahead = [other.id for other in queue].index(job.id) if job.id in {o.id for o in queue} else 0
+    found = context.daemon.foresee_job(job.id)
+    on = ", ".join(context.labels.get(device, device) for device in found.devices)
+    return Note("forecast", (job.id, ahead, found.at, on))
+
+
+def _remedy(context: _Context, job: j.Job) -> None:
+    found = failures.recognized(read_log(job.id, ONE_LOG).lines)
+    if found is not None:
+        context.notes.append(Note("failure", (job.id, found.kind, plain(found.line, 300))))
+
+
+def _failure(context: _Context, job: j.Job) -> _Pair:
+    if not isinstance(job.state, j.Failed | j.Lost):
+        return None, ""
+    _remedy(context, job)
+    return plain(job.state.reason, 400), ""
+
+
+def _duration(context: _Context, job: j.Job) -> _Pair:
+    began = started(job)
+    if began is None:
+        return None, "it has not started" if job.active else "it never started"
+    end = job.state.at if isinstance(job.state, j.Ended) else context.now
+    return end - began, ""
+
+
+def _waited(context: _Context, job: j.Job) -> _Pair:
+    began = started(job)
+    if began is None and not job.active:
+        return None, "it never started"
+    return (began if began is not None else context.now) - job.submitted, ""
+
+
+def _start(context: _Context, job: j.Job) -> _Pair:
+    if isinstance(job.state, j.Queued):
+        context.notes.append(_forecast(context, job))
+    began = started(job)
+    return (began, "") if began is not None else (None, "it has not started")
+
+
+def _end(context: _Context, job: j.Job) -> _Pair:
+    if isinstance(job.state, j.Ended):
+        return job.state.at, ""
+    _estimated(context, job)
+    return None, "it has not ended yet"
+
+
+def _progress(context: _Context, job: j.Job) -> _Pair:
+    progress = job.state.progress if isinstance(job.state, j.Running) else None
+    if progress is None or progress.total <= 0:
+        return None, "it reports no progress" if job.active else "it has ended"
+    return 100 * progress.done / progress.total, ""
+
+
+def _estimated(context: _Context, job: j.Job) -> estimates.Estimate | None:
+    """Return the time that a job has left, with a note on what that rests on."""
+    found = estimates.time_left(context.daemon, job, context.now)
+    if found is not None:
+        values = (job.id, found.seconds, found.low, found.high, found.runs, context.now)
+        context.notes.append(Note("estimate", values))
+    return found
+
+
+def _estimate(context: _Context, job: j.Job) -> _Pair:
+    if isinstance(job.state, j.Ended):
+        past = estimates.spread(
+            [job.state.at - (job.state.started or job.state.at),
+             *estimates.past_durations(context.daemon, job)]
+        )  # fmt: skip
+        assert past is not None
+        context.notes.append(Note("runs", (job.id, *past)))
+        return None, "it has ended"
+    if isinstance(job.state, j.Queued):
+        context.notes.append(_forecast(context, job))
+    found = _estimated(context, job)
+    if found is None:
+        return None, "it reports no progress, and no earlier run of its name succeeded"
+    return found.seconds, ""
+
+
+def _stall(context: _Context, job: j.Job) -> _Pair:
+    if not isinstance(job.state, j.Running):
+        if isinstance(job.state, j.Queued):
+            context.notes.append(_forecast(context, job))
+        return None, "it does not run"
+    found = estimates.liveness(context.daemon, job, context.now)
+    context.notes.append(Note("liveness", (job.id, found.output, found.progress, found.util)))
+    return "stuck" if found.stuck else "not stuck", ""
+
+
+def _used(field: str) -> Callable[[_Context, j.Job], _Pair]:
+    def measure(context: _Context, job: j.Job) -> _Pair:
+        if job.usage is None:
+            if job.active:
+                return None, "it has not ended yet"
+            return None, "nobody watched it" if job.spec.gpus else "it held no device"
+        if field in job.usage.absent:
+            return None, job.usage.absent[field]
+        return float(getattr(job.usage, field)), ""
+
+    return measure
+
+
+def _tflops(context: _Context, job: j.Job) -> _Pair:
+    if job.result is None:
+        return None, "it left no Result"
+    try:
+        found = results.read(job.result)
+    except msgspec.MsgspecError:
+        return None, "the job left a file that is not a Result"
+    return (found.tflops, "") if found.flops else (None, "it measured no rate")
+
+
+def _devices(context: _Context, job: j.Job) -> _Pair:
+    names = [context.labels.get(device, device) for device in _ran_on(job)]
+    return (", ".join(names), "") if names else (None, "it held no device")
+
+
+def _log(context: _Context, job: j.Job) -> _Pair:
+    lines = [line for line in read_log(job.id, ONE_LOG).lines if line.strip()][-_LOG_LINES:]
+    return ("\n".join(lines), "") if lines else (None, "it printed nothing")
+
+
+def _command(context: _Context, job: j.Job) -> _Pair:
+    return plain(" ".join(job.spec.argv), 400), ""
+
+
+_MEASURES: dict[str, Callable[[_Context, j.Job], _Pair]] = {
+    "state": _state,
+    "reason": _reason,
+    "duration": _duration,
+    "waited": _waited,
+    "submitted": lambda context, job: (job.submitted, ""),
+    "start": _start,
+    "end": _end,
+    "progress": _progress,
+    "estimate": _estimate,
+    "stall": _stall,
+    "failure": _failure,
+    "energy": _used("energy"),
+    "memory": _used("memory"),
+    "util": _used("util"),
+    "tflops": _tflops,
+    "devices": _devices,
+    "gpus": lambda context, job: (job.spec.gpus, ""),
+    "priority": lambda context, job: (job.spec.priority, ""),
+    "command": _command,
+    "log": _log,
+}

@@ -1,0 +1,186 @@
+"""Answer queries about processes, alerts, the queue, capacity, settings, models and units."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+
+import msgspec
+
+from assistant.facts.phrases import plain
+from assistant.library.model_list import listed_models
+from assistant.query.find import MAX_JOBS
+from assistant.query.request import Query
+from assistant.query.rows import Column, Note, Row, Rows, Value
+from assistant.query.shape import shaped
+from scheduler.client import Client
+from scheduler.protocol.errors import NotFound, UserError
+from scheduler.protocol.jobs import Queued
+from scheduler.protocol.snapshot import Snapshot, label
+
+_MAX_ALERTS = 100
+
+
+def processes(daemon: Client, query: Query, snapshot: Snapshot) -> Rows:
+    """Return a row for each process on the devices that the query names."""
+    labels = {state.device.id: label(state.device) for state in snapshot.devices}
+    chosen = {
+        state.device.id
+        for state in snapshot.devices
+        if not query.devices or state.device.index in query.devices
+    }
+    if query.devices and not chosen:
+        raise NotFound(f"there is no GPU {query.devices[0]} on this machine")
+    measures = [query.measure, "user"] if query.measure not in ("", "user") else ["memory", "user"]
+    found: list[Row] = []
+    for detail in daemon.details():
+        for process in detail.processes:
+            if detail.device not in chosen or query.user not in ("", process.user):
+                continue
+            values: dict[str, Value] = {
+                "memory": process.memory,
+                "util": process.sm,
+                "user": process.user or None,
+                "job": process.job,
+            }
+            name = plain(process.name.rpartition("/")[2] or process.name, 60)
+            where = labels.get(detail.device, detail.device)
+            found.append(
+                Row(
+                    f"process{process.pid}",
+                    f"{name} (PID {process.pid}, {where})",
+                    tuple(values[measure] for measure in measures),
+                )
+            )
+    units = {"memory": "B", "util": "%"}
+    columns = tuple(Column(measure, units.get(measure, "")) for measure in measures)
+    rows = Rows("processes", columns, tuple(found), "NVML processes", snapshot.time)
+    if query.by == "user":
+        rows = _by_user(rows)
+    return shaped(query, rows)
+
+
+def _by_user(rows: Rows) -> Rows:
+    sums: defaultdict[str, float] = defaultdict(float)
+    for row in rows.rows:
+        if isinstance(row.values[0], int | float):
+            sums[str(row.values[1] or "?")] += row.values[0]
+    return msgspec.structs.replace(
+        rows,
+        columns=rows.columns[:1],
+        rows=tuple(Row(f"user {name}", name, (value,)) for name, value in sums.items()),
+    )
+
+
+def alerts(daemon: Client, query: Query, snapshot: Snapshot) -> Rows:
+    """Return the alerts that last, or those of a time, newest first."""
+    labels = {state.device.id: label(state.device) for state in snapshot.devices}
+    indices = {state.device.id: state.device.index for state in snapshot.devices}
+    found = [
+        alert
+        for alert in daemon.alerts(_MAX_ALERTS)
+        if (
+            alert.cleared is None
+            if query.time is None
+            else alert.raised <= query.time.until
+            and (alert.cleared is None or alert.cleared >= query.time.since)
+        )
+        and (not query.devices or indices.get(alert.device) in query.devices)
+        and (not query.jobs or alert.job in query.jobs)
+    ]
+    rows = tuple(
+        Row(
+            f"alert{alert.id}",
+            f"alert {alert.id}"
+            + (f", {labels[alert.device]}" if alert.device in labels else "")
+            + (f", job {alert.job}" if alert.job is not None else ""),
+            (alert.text, alert.raised),
+        )
+        for alert in found
+    )
+    columns = (Column("text"), Column("raised", "moment"))
+    span = query.time
+    return shaped(query, Rows("alerts", columns, rows, "the daemon's alerts", snapshot.time, span))
+
+
+def queue(daemon: Client, query: Query, snapshot: Snapshot) -> Rows:
+    """Return how many jobs wait and run, in the queue and in each group."""
+    active = daemon.jobs(MAX_JOBS, active=True)
+    queued = sum(isinstance(job.state, Queued) for job in active)
+    held = sum(isinstance(job.state, Queued) and job.spec.hold for job in active)
+    rows = [
+        Row(
+            "queue",
+            "queue",
+            (
+                max(queued, snapshot.waiting),
+                len(active) - queued,
+                "paused" if snapshot.paused else "open",
+            ),
+        )
+    ]
+    groups = daemon.groups()
+    if query.group:
+        if query.group not in {state.group.name for state in groups}:
+            raise NotFound(f"there is no group {plain(query.group, 40)}. See: gpudeck groups")
+        rows = []
+    rows += [
+        Row(
+            f"group {state.group.name}",
+            f"group {plain(state.group.name, 60)}",
+            (state.waiting, state.running, "paused" if state.group.paused else "open"),
+        )
+        for state in groups
+        if query.group in ("", state.group.name)
+    ]
+    columns = (Column("waiting"), Column("running"), Column("state"))
+    notes = (Note("held", (held,)),) if held and not query.group else ()
+    return Rows("queue", columns, tuple(rows), "queue", snapshot.time, notes=notes)
+
+
+def capacity(daemon: Client, query: Query, snapshot: Snapshot) -> Rows:
+    """Return where and when such a job would start, by a dry run of the daemon."""
+    wanted = query.gpus or (1 if query.amount or snapshot.devices else 0)
+    options = {"gpus": wanted, **({"memory": round(query.amount)} if query.amount else {})}
+    columns = (Column("start", "moment"), Column("devices"), Column("reason"))
+    row: Row
+    try:
+        found = daemon.foresee(["true"], **options)  # type: ignore[arg-type]
+    except UserError as e:
+        row = Row("plan", "plan", (None, None, str(e)), ("never",))
+    else:
+        labels = {state.device.id: label(state.device) for state in snapshot.devices}
+        where = ", ".join(labels.get(device, device) for device in found.devices)
+        at = found.at if found.reason else snapshot.time
+        row = Row("plan", "plan", (at, where, plain(found.reason, 400)))
+    values = (wanted, query.amount, snapshot.time)
+    notes = (Note("wanted", values),)
+    return Rows("capacity", columns, (row,), "a dry run of the queue", time.time(), notes=notes)
+
+
+def settings(daemon: Client, query: Query, snapshot: Snapshot) -> Rows:
+    """Return settings with their values: the one that is named, or all that differ from defaults.
+
+    Secrets are left out: the web hook's URL may hold one.
+    """
+    values = msgspec.structs.asdict(snapshot.settings)
+    values["webhook"] = "set" if values["webhook"] else ""
+    if query.text and query.text not in values:
+        raise NotFound(f"no setting is called {plain(query.text, 40)}. See: gpudeck settings")
+    names = [query.text] if query.text else sorted(values)
+    rows = tuple(
+        Row(f"setting {name}", name, (str(values[name]) if values[name] != "" else "not set",))
+        for name in names
+    )
+    return Rows("settings", (Column("value"),), rows, "settings", snapshot.time)
+
+
+def models(daemon: Client, query: Query, snapshot: Snapshot) -> Rows:
+    """Return the models that the assistant can use; the one in use is first."""
+    rows = tuple(
+        Row(f"model {model.name}", model.name, (model.parameters, model.problem or "usable"))
+        for model in listed_models(snapshot.settings.model)
+    )
+    columns = (Column("parameters"), Column("state"))
+    notes = (Note("model", (rows[0].label if snapshot.settings.model and rows else "",)),)
+    return Rows("models", columns, rows, "models on this machine", snapshot.time, notes=notes)

@@ -1,0 +1,193 @@
+"""The one table of what can be asked and ordered.
+
+The command line, the parser of requests, the answers and the manual are made from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import NamedTuple
+
+from assistant.query.request import Query
+from scheduler.protocol.errors import UserError
+from scheduler.protocol.fields import FIELDS
+from scheduler.protocol.search import OUTCOMES
+
+
+class Measure(NamedTuple):
+    """Describe a measure: its title and unit, and whether it can be asked for over a time."""
+
+    title: str
+    unit: str = ""
+    history: bool = False
+
+
+class Subject(NamedTuple):
+    """Describe a subject: what it is, its measures, and those shown where none is asked for."""
+
+    about: str
+    measures: Mapping[str, Measure] = MappingProxyType({})
+    headline: tuple[str, ...] = ()
+    filters: tuple[str, ...] = ()
+
+
+AGGREGATES = {
+    "sum": "total",
+    "mean": "mean",
+    "max": "highest",
+    "min": "lowest",
+    "count": "number",
+    "first": "first",
+    "last": "last",
+}
+GROUPINGS = ("user", "name")
+"""Rows are added up by the user of processes, or by the name of jobs."""
+_TEXTS = frozenset({"throttle", "xid"})
+"""Fields of readings whose texts say more than their numbers."""
+
+_DEVICE = {
+    name: Measure(field.label, "" if name in _TEXTS else field.unit, name not in _TEXTS)
+    for name, field in FIELDS.items()
+} | {
+    "energy": Measure("Energy", "J", True),
+    "use": Measure("Use"),
+    "name": Measure("Model"),
+    "holder": Measure("Held by"),
+    "health": Measure("Health"),
+}
+_JOB = {
+    "state": Measure("State"),
+    "reason": Measure("Reason"),
+    "duration": Measure("Ran for", "s"),
+    "waited": Measure("Waited for", "s"),
+    "submitted": Measure("Submitted", "moment"),
+    "start": Measure("Started", "moment"),
+    "end": Measure("Ended", "moment"),
+    "progress": Measure("Progress", "%"),
+    "estimate": Measure("Time left", "s"),
+    "stall": Measure("Stuck?"),
+    "failure": Measure("Cause"),
+    "energy": Measure("Energy", "J"),
+    "memory": Measure("Most memory on a GPU", "B"),
+    "util": Measure("Mean utilisation", "%"),
+    "tflops": Measure("Rate", "TFLOP/s"),
+    "devices": Measure("On"),
+    "gpus": Measure("GPUs"),
+    "priority": Measure("Priority"),
+    "command": Measure("Command"),
+    "log": Measure("Output"),
+}
+
+SUBJECTS = {
+    "devices": Subject(
+        "GPUs, or the CPU of a machine without one",
+        _DEVICE,
+        ("use", "util", "mem_used", "tflops", "temp", "power"),
+        ("devices", "states", "where", "time"),
+    ),
+    "jobs": Subject(
+        "jobs that wait, run or have ended",
+        _JOB,
+        ("state", "duration"),
+        ("jobs", "states", "group", "devices", "where", "time"),
+    ),
+    "processes": Subject(
+        "processes that use a GPU",
+        {
+            "memory": Measure("Memory", "B"),
+            "util": Measure("SM share", "%"),
+            "user": Measure("User"),
+            "job": Measure("Job"),
+        },
+        ("user", "job", "memory"),
+        ("devices", "user", "where"),
+    ),
+    "alerts": Subject(
+        "alerts, now or in a time",
+        {"text": Measure("Alert"), "raised": Measure("Raised", "moment")},
+        ("text", "raised"),
+        ("devices", "jobs", "time"),
+    ),
+    "queue": Subject("the queue and its groups", {}, (), ("group",)),
+    "capacity": Subject("where and when a job would start (a dry run)", {}, (), ("gpus", "amount")),
+    "settings": Subject("settings with their values", {}, (), ("text",)),
+    "models": Subject("models for the assistant", {}, (), ()),
+    "manual": Subject("the manual, and how something is done", {}, (), ("text",)),
+    "logs": Subject("lines of jobs' output that contain words", {}, (), ("jobs", "text")),
+    "conversion": Subject("a quantity in another unit", {}, (), ("amount", "unit", "to")),
+    "debris": Subject("what can be cleaned up", {}, (), ("text",)),
+    "report": Subject("a report on a job or a time", {}, (), ("jobs", "time")),
+    "help": Subject("what the assistant can do"),
+}
+ROWS = ("devices", "jobs", "processes", "alerts", "queue", "capacity", "settings", "models",
+        "conversion")  # fmt: skip
+"""Subjects whose answers are rows; the others quote, search or report."""
+
+KINDS = ("caches", "logs", "dumps", "processes", "models", "memory", "results")
+"""Kinds of debris that can be cleaned up."""
+WORKLOADS = ("attention", "compare", "validate", "tune", "gemm", "copy", "rain")
+USES = ("idle", "busy")
+"""States of devices; those of jobs are OUTCOMES."""
+
+
+class Verb(NamedTuple):
+    """Describe a verb: what it does, what it takes, and the states of jobs that it is for."""
+
+    about: str
+    takes: tuple[str, ...] = ()
+    states: tuple[str, ...] = ()
+
+
+_JOBS = ("jobs", "states", "group", "exclude")
+_ACTIVE = ("queued", "starting", "running")
+_ENDED = ("done", "rejected", "failed", "cancelled", "lost")
+VERBS = {
+    "cancel": Verb("cancel jobs that wait, and end jobs that run", _JOBS, _ACTIVE),
+    "hold": Verb("keep jobs that wait from starting", _JOBS, ("queued",)),
+    "release": Verb("let held jobs start", _JOBS, ("queued",)),
+    "pause": Verb("start no new jobs of the queue or of a group", ("group",)),
+    "resume": Verb("let the queue or a group start jobs again", ("group",)),
+    "retry": Verb("run jobs that ended again as new jobs", (*_JOBS, "memory"), _ENDED),
+    "move": Verb("give a job that waits another place", ("jobs", "place", "beside"), ("queued",)),
+    "priority": Verb("change the priority of jobs that wait", (*_JOBS, "number"), ("queued",)),
+    "submit": Verb("queue a new job", ("command", "workload", "params", "gpus", "memory")),
+    "kill": Verb("end a process that uses a GPU", ("number",)),
+    "drain": Verb("start no new jobs on GPUs", ("devices",)),
+    "undrain": Verb("let jobs start again on drained GPUs", ("devices",)),
+    "limit": Verb("limit how many jobs of a group run at once", ("group", "number")),
+    "note": Verb("add a note to jobs", ("jobs", "text")),
+    "acknowledge": Verb("record that an alert was seen", ("number",)),
+    "set": Verb("change a setting", ("setting", "text")),
+    "undo": Verb("undo the last clean-up"),
+}
+
+
+def check(query: Query) -> Query:
+    """Return the query. Raises UserError for what the table does not allow."""
+    subject = SUBJECTS.get(query.subject)
+    if subject is None:
+        raise UserError(f"nothing is called {query.subject!r}. There are: {', '.join(SUBJECTS)}")
+    for measure in filter(None, (query.measure, *(where.measure for where in query.where))):
+        if measure not in subject.measures:
+            known = ", ".join(subject.measures) or "none"
+            raise UserError(f"{query.subject} have no measure {measure!r}. There are: {known}")
+    if query.aggregate and query.aggregate not in AGGREGATES:
+        raise UserError(f"no aggregate is called {query.aggregate!r}: use {', '.join(AGGREGATES)}")
+    if query.by and query.by not in GROUPINGS:
+        raise UserError(f"rows are not grouped by {query.by!r}: use {', '.join(GROUPINGS)}")
+    states = USES if query.subject == "devices" else OUTCOMES
+    if unknown := set(query.states) - set(states):
+        raise UserError(f"there is no state {', '.join(sorted(unknown))}: use {', '.join(states)}")
+    for name in ("devices", "jobs", "time", "states", "user", "group"):
+        if getattr(query, name) and name not in subject.filters:
+            raise UserError(f"{query.subject} cannot be chosen by {name}")
+    if query.other is not None:
+        check(query.other)
+    return query
+
+
+def unit_of(query: Query) -> str:
+    """Return the unit of the query's measure."""
+    found = SUBJECTS[query.subject].measures.get(query.measure)
+    return found.unit if found is not None else ""

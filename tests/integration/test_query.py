@@ -1,0 +1,163 @@
+"""Queries of a recorded H100 and of real jobs, and what the command line says of the rows."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from assistant.query.execute import execute
+from assistant.query.request import NEWEST, Query, Span, Where
+from assistant.query.rows import Rows
+from scheduler.client import Client
+from scheduler.protocol import paths, settings
+from scheduler.protocol.errors import NotFound, UserError
+from scheduler.protocol.jobs import Done, Queued, Running, Spec, Usage
+from scheduler.protocol.settings import TEMPLATE, Settings
+from scheduler.store.store import Store
+from tests.integration.deck import python, running
+from tests.support import eventually, state_folder
+
+pytestmark = pytest.mark.xdist_group("query")
+WAIT_S = 30.0
+
+
+@pytest.fixture(scope="module")
+def deck(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
+    """Return a client of a daemon that replays an H100 as four GPUs and has run jobs."""
+    with state_folder(tmp_path_factory.mktemp("query") / "home"):
+        trace = paths.assets() / "h100.trace.gz"
+        settings.save(Settings(source=f"replay:{trace}*4", model_folder=TEMPLATE))
+        _past_runs()
+        with Client() as client:
+            eventually(lambda: len(client.snapshot().devices) == 4)
+            eventually(lambda: all(state.reading for state in client.snapshot().devices))
+            yield client
+
+
+def _past_runs() -> None:
+    """Store five runs of 100 to 140 s, which used 1 to 5 kJ."""
+    store, now = Store(paths.store_file()), time.time()
+    spec = Spec(("train",), "past", "/", gpus=1)
+    for number in range(5):
+        (job,) = store.insert_all([spec], now - 9000, Queued())
+        ended = now - 3000 + number
+        state = Done(ended - 100 - 10 * number, ended)
+        usage = Usage(100.0, 2.0**30, 1000.0 * (number + 1), 50.0)
+        store.update(msgspec.structs.replace(job, state=state, usage=usage))
+    store.close()
+
+
+def values(rows: Rows) -> dict[str, object]:
+    return {row.key: row.values[0] for row in rows.rows}
+
+
+def test_totals_means_and_winners_are_those_of_the_rows(deck: Client) -> None:
+    temps = values(each := execute(deck, Query("devices", "temp")))
+    assert list(temps) == ["replay0", "replay1", "replay2", "replay3"] and each.total is None
+    span = Span(time.time() - 60, time.time())
+    total = execute(deck, Query("devices", "power", aggregate="sum", time=span))
+    assert total.total == pytest.approx(sum(float(v) for v in values(total).values()))  # type: ignore[arg-type]
+    some = execute(deck, Query("devices", "temp", devices=(1, 2), aggregate="mean", time=span))
+    assert set(values(some)) == {"replay1", "replay2"}
+    assert some.total == pytest.approx(sum(map(float, values(some).values())) / 2)  # type: ignore[arg-type]
+    best = execute(deck, Query("devices", "temp", aggregate="max", extreme=True))
+    found = values(best)
+    assert found[best.best] == best.total == max(found.values())  # type: ignore[type-var]
+    assert next(iter(found)) == best.best, "the highest is the first row"
+
+
+def test_bounds_keep_the_rows_that_fit(deck: Client) -> None:
+    all_of_them = execute(deck, Query("devices", "temp", where=(Where("temp", above=-1.0),)))
+    assert len(all_of_them.rows) == 4
+    assert not execute(deck, Query("devices", "temp", where=(Where("temp", above=900.0),))).rows
+
+
+def test_a_device_that_is_missing_is_named(deck: Client) -> None:
+    with pytest.raises(NotFound, match="no GPU 7 on this machine; it has GPU 0, GPU 1"):
+        execute(deck, Query("devices", "temp", devices=(7,)))
+    some = execute(deck, Query("devices", "temp", devices=(1, 7)))
+    assert len(some.rows) == 1 and ("no device", (7,)) in [tuple(note) for note in some.notes]
+
+
+def test_a_time_without_readings_has_no_value(deck: Client) -> None:
+    long_ago = Span(time.time() - 7200, time.time() - 7100)
+    (row,) = execute(deck, Query("devices", "temp", devices=(0,), time=long_ago)).rows
+    assert set(row.values) == {None}
+    at = Span(time.time() - 7200, time.time() - 7200, point=True)
+    (row,) = execute(deck, Query("devices", "temp", devices=(0,), time=at)).rows
+    assert row.values == (None,), "no reading of the present stands for the past"
+
+
+@pytest.mark.parametrize(
+    ("query", "why"),
+    [
+        (Query("beauty"), "nothing is called 'beauty'"),
+        (Query("devices", "beauty"), "have no measure 'beauty'"),
+        (Query("jobs", user="eve"), "jobs cannot be chosen by user"),
+        (Query("jobs", states=("happy",)), "there is no state happy"),
+        (Query("devices", "temp", aggregate="median"), "no aggregate"),
+        (Query("jobs", jobs=(4711,)), "no job 4711"),
+        (Query("jobs", jobs=("nobody",)), "no job called nobody"),
+    ],
+)
+def test_what_the_table_does_not_allow_is_refused(deck: Client, query: Query, why: str) -> None:
+    with pytest.raises(UserError, match=why):
+        execute(deck, query)
+
+
+def test_jobs_are_ranked_and_added_up(deck: Client) -> None:
+    total = execute(deck, Query("jobs", "energy", jobs=("past",), aggregate="sum"))
+    assert total.total == 5000.0, "of several jobs with a name, the newest that ended"
+    every = execute(deck, Query("jobs", "energy", states=("done",), aggregate="sum", by="name"))
+    assert values(every)["name past"] == 15000.0
+    best = execute(deck, Query("jobs", "energy", aggregate="max", extreme=True, limit=1))
+    assert best.best == "job5" and values(best) == {"job5": 5000.0}
+
+
+def test_an_estimate_rests_on_earlier_runs(deck: Client) -> None:
+    deck.pause()
+    job = deck.submit(python("1"), name="past").job
+    rows = execute(deck, Query("jobs", "estimate", jobs=(job.id,)))
+    deck.cancel(job.id)
+    deck.pause(False)
+    assert rows.rows[0].values[0] == pytest.approx(120.0)
+    (note,) = [note for note in rows.notes if note.kind == "estimate"]
+    assert note.values[:5] == pytest.approx((job.id, 120.0, 104.0, 136.0, 5))
+
+
+def test_the_cause_of_a_failure_is_quoted_from_the_log(deck: Client) -> None:
+    code = "print('RuntimeError: CUDA out of memory. Tried 2 GiB'); raise SystemExit(1)"
+    job = deck.submit(python(code), name="oom")
+    deck.wait(job.id, WAIT_S)
+    rows = execute(deck, Query("jobs", "failure", jobs=(NEWEST,)))
+    (note,) = [note for note in rows.notes if note.kind == "failure"]
+    assert note.values == (job.id, "gpu memory", "RuntimeError: CUDA out of memory. Tried 2 GiB")
+
+
+def test_a_job_that_prints_is_not_stuck(deck: Client) -> None:
+    job = deck.submit(python("import time; print('on', flush=True); time.sleep(60)"), name="on").job
+    assert isinstance(running(deck, job), Running)
+    rows = execute(deck, Query("jobs", "stall", jobs=(job.id,)))
+    deck.cancel(job.id)
+    assert rows.rows[0].values[0] == "not stuck"
+
+
+def test_the_command_line_prints_a_sentence_and_json(
+    deck: Client, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    from app.cli.main import main
+
+    assert main(["query", "devices", "temp", "--gpus", "1-2", "--aggregate", "mean"]) == 0
+    said = capsys.readouterr().out
+    assert said.startswith("Temperature of GPU 1 and GPU 2, mean: ") and "| --- |" not in said
+    assert "REPLAY of h100.trace.gz" in said
+    assert main(["query", "devices", "temp", "--json"]) == 0
+    told = msgspec.json.decode(capsys.readouterr().out, type=Rows)
+    assert len(told.rows) == 4 and told.columns[0].unit == "°C"
+    assert main(["query", "capacity", "--memory", "20GB"]) == 0
+    assert "can never start here" in capsys.readouterr().out
+    assert main(["query", "devices", "temp", "--where", "temp!3"]) == 1
