@@ -144,8 +144,13 @@ class Executor:
         """Return how an attempt ended that is not alive any more."""
         raise NotImplementedError
 
-    def forget(self, attempt: str) -> None:
-        """Discard what was kept for an attempt that is over, except the evidence that it began."""
+    def forget(self, attempt: str, job: Job) -> None:
+        """Discard what was kept for an attempt that is over, except the evidence that it began.
+
+        Args:
+            attempt: the attempt.
+            job: the job as it is stored now.
+        """
 
     def forget_all_but(self, attempts: Collection[str]) -> None:
         """Discard the evidence about all other attempts, as the store cannot lose their ends."""
@@ -158,17 +163,16 @@ class Executor:
         return True
 
     def begun(self) -> Collection[Job]:
-        """Return jobs as they were when attempts began whose ends the store may have lost.
+        """Return jobs as they were when attempts ended, or began, that the store may have lost.
 
         Raises OSError where they cannot be read.
         """
         return ()
 
     def unrecorded(self, job: Job) -> Job | Unreadable | None:
-        """Return the job at an attempt that began although the store has no record of it.
+        """Return the job as it was at or after an attempt of which the store has no record.
 
-        None where there is none. The state is Running, or Starting where only the attempt's name is
-        known.
+        None where there is none. Its state is Starting where only the attempt's name is known.
         """
         return None
 

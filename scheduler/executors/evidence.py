@@ -18,7 +18,7 @@ from scheduler.executors import tickets
 from scheduler.executors.attempt_folder import EXIT_FILE, LOCK_FILE, exit_record
 from scheduler.protocol import paths
 from scheduler.protocol.errors import MALFORMED, UserError
-from scheduler.protocol.jobs import Job, Running, Starting
+from scheduler.protocol.jobs import Job, Queued, Running, Starting
 
 _MAX_MARK = 100
 """Bytes of a mark that are read; one of ours is shorter."""
@@ -32,12 +32,20 @@ def ticket_of(attempt: str) -> Path:
 def issue_ticket(job: Job, state: Running) -> None:
     """Write the ticket by which the attempt may begin. Raises UserError."""
     ticket = paths.ensure(paths.attempts()) / state.attempt
-    spec = msgspec.structs.replace(job.spec, env={})  # which may hold secrets
-    starts = msgspec.structs.replace(job, spec=spec, state=state)
     try:
-        tickets.issue(ticket, msgspec.json.encode(starts))
+        tickets.issue(ticket, _encoded(msgspec.structs.replace(job, state=state)))
     except OSError as e:
         raise UserError(f"the ticket {ticket} cannot be written: {e.strerror}") from e
+
+
+def note_end(attempt: str, job: Job) -> None:
+    """Note beside its ticket what became of the job after the attempt, as the store has it."""
+    tickets.note_end(ticket_of(attempt), _encoded(job))
+
+
+def _encoded(job: Job) -> bytes:
+    spec = msgspec.structs.replace(job.spec, env={})  # which may hold secrets
+    return msgspec.json.encode(msgspec.structs.replace(job, spec=spec))
 
 
 class Evidence:
@@ -45,20 +53,20 @@ class Evidence:
 
     def __init__(self) -> None:
         self._begun: dict[tuple[int, float], Job] | None = None
-        """Jobs as they were when the newest of their attempts began before this daemon, by number
-        and time of submission; None before they were read."""
+        """Jobs as they were after the newest of their attempts before this daemon, or when that
+        began; by number and time of submission. None before they were read."""
 
     def begun(self) -> Collection[Job]:
-        """Return the jobs that have tickets, as they were when their newest attempts began.
+        """Return the jobs that have tickets, as they were when the newest of these ended or began.
 
         Raises OSError where the tickets cannot be read.
         """
         return self._read().values()
 
     def unrecorded(self, job: Job) -> Job | Unreadable | None:
-        """Return the job at an attempt that began and that the store does not know.
+        """Return the job as it was at or after an attempt that the store does not know.
 
-        None where there is none. The attempt's state is Starting where nothing but its name is
+        None where there is none. Its state is Starting where nothing but the attempt's name is
         known.
         """
         try:
@@ -77,26 +85,34 @@ class Evidence:
 
     def _read(self) -> dict[tuple[int, float], Job]:
         if self._begun is None:
-            jobs = sorted(_decoded(tickets.began(paths.attempts())), key=lambda job: job.tries)
+            jobs = sorted(_decoded(tickets.began(paths.attempts())), key=_progress)
             self._begun = {(job.id, job.submitted): job for job in jobs}
         return self._begun
 
 
 def _decoded(found: Iterable[tickets.Began]) -> Iterable[Job]:
-    for attempt, content in found:
+    for attempt, content, end in found:
         try:
             job = msgspec.json.decode(content, type=Job)
+            ended = job if end is None else msgspec.json.decode(end, type=Job)
         except MALFORMED:
-            continue  # it is not one of ours
+            continue  # it is not one of ours, or the disk was full
         if isinstance(job.state, Running) and job.state.attempt == attempt:
-            yield job
+            yield ended
 
 
-def _is_newer(ticket: Job, job: Job) -> bool:
-    """Return whether the ticket tells of an attempt that began after what the store knows."""
-    assert isinstance(ticket.state, Running)
-    known = job.state.attempt if isinstance(job.state, Running) else None
-    return ticket.tries >= job.tries and ticket.state.attempt != known
+def _is_newer(found: Job, job: Job) -> bool:
+    """Return whether the evidence tells more of the job than the store knows."""
+    ours, stores = found.state, job.state
+    if isinstance(ours, Running) and isinstance(stores, Running) and found.tries == job.tries:
+        return ours.attempt != stores.attempt  # the store's never began
+    return _progress(found) > _progress(job)
+
+
+def _progress(job: Job) -> tuple[int, int]:
+    """Return how far a job came, for comparison."""
+    steps = (Queued, Starting, Running)
+    return job.tries, next((i for i, kind in enumerate(steps) if isinstance(job.state, kind)), 3)
 
 
 def _marked_attempt(job: Job) -> str | None:

@@ -42,7 +42,7 @@ from scheduler.executors.attempt_folder import (
     next_folder,
     write_records,
 )
-from scheduler.executors.evidence import Evidence, issue_ticket, ticket_of
+from scheduler.executors.evidence import Evidence, issue_ticket, note_end, ticket_of
 from scheduler.executors.gpu_locks import GpuLocks
 from scheduler.executors.inspection import ELSEWHERE, Finding, RunnerInspector, is_elsewhere
 from scheduler.executors.launch import identity, launch_request
@@ -243,7 +243,8 @@ class Local(Executor):
             return folder_problem(e) or Untraceable(deleted)
         return Untraceable("its runner was killed before it could record how the job ended")
 
-    def forget(self, attempt: str) -> None:
+    def forget(self, attempt: str, job: Job) -> None:
+        note_end(attempt, job)
         if self._refusals.pop(attempt, None) is not None:
             tickets.discard(ticket_of(attempt))  # it may look taken, where the disk failed then
         cgroups.remove(self._cgroup, attempt)

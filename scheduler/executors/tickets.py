@@ -23,6 +23,8 @@ from typing import NamedTuple
 
 BEGAN = ".began"
 """The suffix of a ticket that was taken."""
+ENDED = ".ended"
+"""The suffix of the note on what became of the job after the attempt."""
 
 
 class Began(NamedTuple):
@@ -30,6 +32,8 @@ class Began(NamedTuple):
 
     attempt: str
     content: bytes
+    ended: bytes | None
+    """The note on what became of the job; None while there is none."""
 
 
 def issue(ticket: Path, content: bytes) -> None:
@@ -96,12 +100,24 @@ def is_locked(ticket: Path) -> bool:
     return False
 
 
+def note_end(ticket: Path, content: bytes) -> None:
+    """Note what became of the job after the attempt.
+
+    It need not be on disk: nobody reads it unless the store lost the end without a power cut. A
+    note that cannot be written does no harm, as the record in the job's folder says most of it.
+    """
+    try:
+        ticket.with_name(ticket.name + ENDED).write_bytes(content)
+    except OSError:
+        pass
+
+
 def discard(ticket: Path) -> None:
     """Remove the ticket of an attempt of which nothing needs to be known any more.
 
     One that cannot be removed does no harm, as no other attempt has its name.
     """
-    for file in (ticket, _taken(ticket)):
+    for file in (ticket, _taken(ticket), ticket.with_name(ticket.name + ENDED)):
         try:
             file.unlink()
         except OSError:
@@ -110,10 +126,14 @@ def discard(ticket: Path) -> None:
 
 def began(folder: Path) -> Iterator[Began]:
     """Yield the attempts that began. Raises OSError where that cannot be found out."""
-    for name in _names(folder):
+    names = _names(folder)
+    for name in names:
         if name.endswith(BEGAN):
+            attempt = name.removesuffix(BEGAN)
+            note = f"{attempt}{ENDED}"
             try:
-                yield Began(name.removesuffix(BEGAN), (folder / name).read_bytes())
+                ended = (folder / note).read_bytes() if note in names else None
+                yield Began(attempt, (folder / name).read_bytes(), ended)
             except (FileNotFoundError, IsADirectoryError):
                 continue  # it is not one of ours
 
@@ -125,7 +145,7 @@ def sweep(folder: Path, attempts: Collection[str]) -> None:
     except OSError:
         return  # they do no harm
     for name in names:
-        attempt = name.removesuffix(BEGAN)
+        attempt = name.removesuffix(BEGAN).removesuffix(ENDED)
         if attempt not in attempts and not is_locked(folder / attempt):
             discard(folder / attempt)
 

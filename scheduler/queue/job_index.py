@@ -76,13 +76,15 @@ class JobIndex:
             self.update(job)
 
     def restore(self, jobs: Collection[Job]) -> list[int]:
-        """Restore those of these jobs that the store lost, and return their numbers."""
-        restored = self._store.restore_lost(jobs)
-        numbers = [job.id for job in restored]
-        self.ended = [job for job in self.ended if job.id not in numbers]
-        for job in restored:
+        """Restore those of these jobs that the store lost.
+
+        Returns the numbers of those that have not ended.
+        """
+        restored = {job.id: job for job in self._store.restore_lost(jobs)}
+        self.ended = [job for job in self.ended if job.id not in restored]
+        for job in restored.values():
             self.update(job)
-        return numbers
+        return [number for number, job in restored.items() if job.active]
 
     def update(self, job: Job) -> None:
         """Show the job as it is now."""

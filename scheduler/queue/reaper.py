@@ -72,14 +72,20 @@ class Reaper:
         self._commit([job for job in self._index.running.values() if over(job)])
 
     def _commit(self, jobs: Sequence[Job]) -> None:
-        changes = (self._reaped(job) for job in jobs)
-        self._index.commit_all([change for change in changes if change is not None])
-        self.forget(job for job in jobs if job.id not in self._index.running)
+        changes = [change for job in jobs if (change := self._reaped(job)) is not None]
+        self._index.commit_all(changes)
+        self.forget([job for job in jobs if job.id not in self._index.running], changes)
 
-    def forget(self, jobs: Iterable[Job]) -> None:
-        """Discard the evidence about the attempts of these jobs, whose ends are stored."""
+    def forget(self, jobs: Iterable[Job], changes: Sequence[Change]) -> None:
+        """Discard what was kept for the attempts of these jobs, whose ends are stored.
+
+        Args:
+            jobs: the jobs at these attempts.
+            changes: the jobs as they are stored now.
+        """
+        now = {job.id: job for job, _ in changes}
         for job in jobs:
-            self._executors.of(job.spec.where).forget(attempt_of(job).attempt)
+            self._executors.of(job.spec.where).forget(attempt_of(job).attempt, now[job.id])
 
     def kill(self, jobs: Iterable[Job]) -> None:
         """Kill what the attempts of these jobs left behind."""

@@ -20,7 +20,7 @@ from scheduler.attempts import (
     running,
 )
 from scheduler.protocol.errors import UserError
-from scheduler.protocol.jobs import Ended, Job, Lost, Queued, Running, Starting, over
+from scheduler.protocol.jobs import Ended, Event, Job, Lost, Queued, Running, Starting, over
 from scheduler.protocol.wait_reasons import FolderUnreadable
 from scheduler.queue import transitions
 from scheduler.queue.cancellation import Canceller
@@ -36,6 +36,8 @@ class _Findings(NamedTuple):
     adopted: list[Job]
     unrecorded: list[Job]
     """Jobs at attempts that ran, and of which nothing but their names is known."""
+    recovered: list[Job]
+    """Jobs as they were after attempts whose ends the store lost."""
     unreadable: list[tuple[Job, str]]
     """Jobs whose processes ended, and why how they ended cannot be read now."""
     over: list[tuple[Job, Ending, Ended | NeverRan]]
@@ -71,10 +73,11 @@ class Recovery:
         Raises UserError where some of them cannot be watched or stored now, so that it must be
         called again: those jobs stay as they were, and keep their devices.
         """
-        found = _Findings([], [], [], [], [])
+        found = _Findings([], [], [], [], [], [])
         self._restore(found.problems)
         for number in sorted(self._inherited & self._index.active.keys()):
             self._examine(self._index.active[number], found)
+        self._take(found.recovered)
         self._adopt(found.adopted)
         unread = [job for job, _ in found.unreadable]
         ended = [*found.unrecorded, *(job for job, _, _ in found.over)]
@@ -82,10 +85,12 @@ class Recovery:
         changes = [self._reaper.unreadable(job, why) for job, why in found.unreadable]
         changes += [self._unrecorded_end(job) for job in found.unrecorded]
         changes += [self._end(*end) for end in found.over]
-        self._index.commit_all([change for change in changes if change is not None])
+        known = [change for change in changes if change is not None]
+        self._index.commit_all(known)
+        settled = [job for job in ended if job.id not in self._index.unknown]
         decided = (job.id for job in (*ended, *unread) if job.id not in self._index.unknown)
         self._inherited.difference_update(decided)
-        self._reaper.forget(ended)
+        self._reaper.forget(settled, known)
         if found.problems:
             raise found.problems[0]
 
@@ -95,12 +100,13 @@ class Recovery:
             return
         try:
             begun = self._executors.of("").begun()
+            self._inherited.update(self._index.restore(begun))
+            self._restored = True
         except OSError as e:
             problem = f"which attempts began cannot be read: {e.strerror} ({e.filename})"
             problems.append(UserError(problem))
-            return
-        self._inherited.update(self._index.restore(begun))
-        self._restored = True
+        except UserError as e:
+            problems.append(e)
 
     def _examine(self, job: Job, found: _Findings) -> None:
         """Find what became of a job, and add it to the findings."""
@@ -108,6 +114,9 @@ class Recovery:
         newer = executor.unrecorded(job)
         if isinstance(newer, Unreadable):
             self._hold_back(job, newer.why)
+            return
+        if newer is not None and not isinstance(newer.state, Starting | Running):
+            found.recovered.append(newer)
             return
         if newer is not None:
             # it waits no more, even if its end cannot be stored yet, so that nothing runs twice
@@ -152,6 +161,20 @@ class Recovery:
         if isinstance(decision, NeverRan):
             return transitions.queued_again(job, decision, time.time())
         return self._reaper.conclude(job, decision, ending)
+
+    def _take(self, jobs: Sequence[Job]) -> None:
+        """Store jobs as they were after attempts whose ends the store lost. Raises UserError."""
+        now = time.time()
+        event = Event(now, "recovered", "the store had lost how its last attempt ended")
+        try:
+            self._index.commit_all([(job, (event,)) for job in jobs])
+        except UserError as e:
+            for job in jobs:
+                self._hold_back(self._index.active[job.id], str(e))
+            raise
+        for job in jobs:
+            self._inherited.discard(job.id)
+            self._index.unknown.pop(job.id, None)
 
     def _hold_back(self, job: Job, why: str) -> None:
         """Keep a job from starting that may have run: its folder cannot be read now."""

@@ -24,6 +24,8 @@ SCRIPTS: dict[str, tuple[str, dict[str, object]]] = {
     "flaky": ("exit $((GPUDECK_TRY == 1))", {"retries": 1, "backoff": 0.05}),
     "hopeless": ("exit 3", {"retries": 2, "backoff": 0.05}),
     "unmarked": ('rm "$GPUDECK_ARTEFACTS/../runner.lock"; exit 3', {"retries": 1, "backoff": 0.05}),
+    "folder deleted": ('rm -rf "$GPUDECK_ARTEFACTS/.."', {}),
+    "cancelled": ("sleep 600", {"retries": 1, "backoff": 0.05}),
     "killed": ("kill -9 $PPID", {"retries": 1, "retry_lost": True, "backoff": 0.05}),
 }
 RUNS = {"flaky": 2, "hopeless": 3, "unmarked": 2, "killed": 2}
@@ -67,8 +69,12 @@ def all_ended() -> dict[str, Job]:
         return {job.spec.name: job for job in deck.jobs()}
 
 
+def ledger_lines(ledger: Path) -> list[str]:
+    return ledger.read_text().splitlines() if ledger.exists() else []
+
+
 def runs(ledger: Path) -> list[str]:
-    return sorted(ledger.read_text().splitlines())
+    return sorted(ledger_lines(ledger))
 
 
 EXPECTED = sorted(f"{name} {n + 1}" for name in SCRIPTS for n in range(RUNS.get(name, 1)))
@@ -79,7 +85,10 @@ def test_no_job_runs_again_whose_end_went_with_the_log(
     cpu_home: Path, tmp_path: Path, damage: Callable[[], None]
 ) -> None:
     ledger = tmp_path / "ledger"
-    stored([spec(ledger, name) for name in SCRIPTS])
+    numbers = dict(zip(SCRIPTS, stored([spec(ledger, name) for name in SCRIPTS]), strict=True))
+    with Client() as deck:
+        eventually(lambda: "cancelled 1" in ledger_lines(ledger))
+        deck.cancel(numbers["cancelled"])
     before = all_ended()
     kill_daemon()
     damage()

@@ -226,7 +226,7 @@ class Campaign:
     def record(self) -> None:
         """Record how all jobs ended, before the store may forget it."""
         self.settle()
-        self._recorded.update(self._listed())
+        self._recorded = {**self._listed(), **self._recorded}  # the first record is the truest
         self._damaged |= {*self._acknowledged, *self._unclear}
 
     def _listed(self) -> dict[str, list[Listed]]:
