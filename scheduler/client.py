@@ -17,7 +17,7 @@ from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from functools import partial, wraps
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Concatenate, ParamSpec, Self, TypeVar, Unpack
+from typing import Any, ClassVar, Concatenate, ParamSpec, Self, TypeVar, Unpack
 
 from scheduler.handle import JobHandle
 from scheduler.protocol import log_file as logfile
@@ -28,6 +28,7 @@ from scheduler.protocol.errors import DaemonGone, OutcomeUnknown, UserError
 from scheduler.protocol.job_options import JobOptions, make_spec
 from scheduler.protocol.jobs import Cancelling, Changes, Event, Forecast, GroupState, Job, Spec
 from scheduler.protocol.log_file import Output
+from scheduler.protocol.place import Place
 from scheduler.protocol.search import MAX_LISTED, NEWEST, Search
 from scheduler.protocol.settings import ClusterSettings, HostSettings, Settings
 from scheduler.protocol.snapshot import Alert, Columns, Snapshot
@@ -40,6 +41,7 @@ from scheduler.verbs.devices import GetAnnotations, GetDetails, GetFields, GetHi
 from scheduler.verbs.groups import GetGroups, Pause, SetGroup
 from scheduler.verbs.hosts import SetHost
 from scheduler.verbs.jobs import WAIT_S, FindJobs, GetJob, GetTimeline, ListJobs, Wait
+from scheduler.verbs.logs import MAX_LOG_PART, ReadLog
 from scheduler.verbs.note import AddNote
 from scheduler.verbs.request import Request, decode_reply, encode_request
 from scheduler.verbs.submit import Foresee, ForeseeJob, GetSubmission, Submit, SubmitMany, new_token
@@ -59,12 +61,25 @@ R = TypeVar("R")
 class Client:
     """A connection to the daemon, for one thread at a time: open one in each thread."""
 
-    def __init__(self, *, start: bool = True, timeout: float | None = 30.0) -> None:
+    default_place: ClassVar[Place | None] = None
+    """The machine whose daemon new clients of this process talk to; None for this machine's."""
+
+    def __init__(
+        self,
+        *,
+        start: bool = True,
+        timeout: float | None = 30.0,
+        place: Place | None = None,
+    ) -> None:
         """Connect, and start the daemon where none runs and `start` is set.
+
+        With a `place` (see `scheduler.hosts.tunnel`), connect to the daemon of another machine,
+        which is not started.
 
         Raises DaemonGone where none runs and `start` is not set, UserError where it cannot start.
         """
-        self._start, self._timeout = start, timeout
+        self.place = place or self.default_place
+        self._start, self._timeout = start and self.place is None, timeout
         self._connection = self._connect(timeout)
 
     def __enter__(self) -> Self:
@@ -89,7 +104,8 @@ class Client:
             DaemonGone: The daemon did not answer.
             OutcomeUnknown: It did not answer a submission, not even when it was asked again.
         """
-        request.check()
+        if self.place is None:  # it checks folders of this machine
+            request.check()
         line = encode_request(request)
         if self._connection.lost:  # found before anything is sent: no request is sent twice
             old, self._connection = self._connection, self._connect(self._timeout)
@@ -139,7 +155,11 @@ class Client:
             UserError: The job can never run here, or the token belongs to another submission.
             OutcomeUnknown: The daemon does not answer, and may have queued the job.
         """
-        return JobHandle(self, self.send(Submit(make_spec(argv, options), token or new_token())))
+        return JobHandle(self, self.send(Submit(self.spec(argv, options), token or new_token())))
+
+    def spec(self, argv: Sequence[str], options: JobOptions) -> Spec:
+        """Return the Spec of a command as this client submits it. Raises UserError."""
+        return make_spec(argv, options, self.place)
 
     def submit_array(
         self,
@@ -154,7 +174,7 @@ class Client:
         A job finds its index in the environment variable GPUDECK_ARRAY_INDEX. For `token` see
         `submit`.
         """
-        return self.send(SubmitMany.array(make_spec(argv, options), indices, token))
+        return self.send(SubmitMany.array(self.spec(argv, options), indices, token))
 
     def submit_many(self, specs: Sequence[Spec], *, token: str | None = None) -> tuple[Job, ...]:
         """Queue several jobs, all or none (see `scheduler.protocol.job_options.make_spec`).
@@ -172,7 +192,7 @@ class Client:
 
     def foresee(self, argv: Sequence[str], **options: Unpack[JobOptions]) -> Forecast:
         """Forecast where and when a job would start. Raises what `submit` raises."""
-        return self.foresee_spec(make_spec(argv, options))
+        return self.foresee_spec(self.spec(argv, options))
 
     def foresee_spec(self, spec: Spec) -> Forecast:
         """Forecast as `foresee` does, for a Spec."""
@@ -448,20 +468,17 @@ class Client:
         """Return up to `limit` bytes of the job's output from `offset` on.
 
         A negative offset counts from the end. A line marks output that was dropped. The log is
-        read from its file, not through the daemon. To follow a log, use `log_part`.
+        read from its file, and only on another machine through the daemon. To follow a log, use
+        `log_part`.
         """
         return self.log_part(job, offset, limit).data
 
     def log_part(self, job: int, offset: int = 0, limit: int = 2**20) -> Output:
         """Return output as `log` does, with its offset and the offset of what follows."""
+        if self.place is not None:
+            return Output(*self.send(ReadLog(job, offset, min(limit, MAX_LOG_PART))))
         self.job(job)
-        try:
-            with paths.open_plain(paths.job_folder(job) / "log") as f:
-                return logfile.read(f, offset, limit)
-        except FileNotFoundError:
-            return Output(max(offset, 0), b"", max(offset, 0))
-        except OSError as e:
-            raise UserError(f"the log of job {job} cannot be read: {e.strerror}") from e
+        return logfile.of_job(job, offset, limit)
 
     def artefacts(self, job: int) -> list[Path]:
         """Return the files that the job left in its GPUDECK_ARTEFACTS folder.
@@ -469,6 +486,8 @@ class Client:
         Raises NotFound, and UserError where the folder cannot be read.
         """
         self.job(job)
+        if self.place is not None:
+            raise UserError(f"the artifacts of job {job} are on {self.place.name}")
         folder = paths.job_folder(job) / "artefacts"
         try:
             return sorted(path for path in folder.rglob("*") if path.is_file())
@@ -479,8 +498,11 @@ class Client:
 
     def _connect(self, timeout: float | None) -> Connection:
         try:
-            return Connection(paths.daemon_socket(), timeout)
+            socket = self.place.socket if self.place else paths.daemon_socket()
+            return Connection(socket, timeout)
         except DaemonGone as e:
+            if self.place is not None:
+                raise DaemonGone(f"the connection to {self.place.name} broke") from e
             if not self._start:
                 raise DaemonGone(
                     "the daemon does not run (start it with: gpudeck daemon start)"

@@ -24,6 +24,18 @@ class Command(NamedTuple):
     json: bool = True
     """The command has a --json option."""
 
+    @property
+    def remote(self) -> bool:
+        """Return True where --host has it use the queue of another machine."""
+        return self.name in _REMOTE
+
+
+_REMOTE = frozenset(
+    ("status", "watch", "alerts", "drain", "undrain", "submit", "jobs", "logs", "wait", "pause",
+     "resume", "edit", "move", "note", "groups", "cancel")
+)  # fmt: skip
+"""Commands that need nothing but the daemon, and so can use that of another machine."""
+
 
 COMMANDS = (
     Command("status", "cli.devices.status", "show the devices and the active jobs"),

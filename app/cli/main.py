@@ -45,7 +45,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if extra:
         return _fail(f"{_describe_extra(extra)}. See: {args.prog} --help", 2)
     try:
-        status: int = args.run(args)
+        status: int = _run_there(args) if args.machine else args.run(args)
         return status
     except UsageError as e:
         return _fail(str(e), 2)
@@ -66,6 +66,27 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         clear_progress()
         return 130
+
+
+def _run_there(args: argparse.Namespace) -> int:
+    """Run a command with the queue of the machine that `--host` names."""
+    if not args.remote:
+        queue = ", ".join(command.name for command in COMMANDS if command.remote)
+        raise UsageError(f"--host goes with commands of the queue: {queue}")
+    from scheduler.client import Client
+    from scheduler.hosts.tunnel import tunnel
+
+    with Client() as client:
+        known = client.snapshot(live=False).settings.hosts
+    if args.machine not in known:
+        raise UserError(f"there is no machine called {args.machine}. See: gpudeck host")
+    with tunnel(args.machine, known[args.machine]) as place:
+        Client.default_place = place
+        try:
+            status: int = args.run(args)
+            return status
+        finally:
+            Client.default_place = None
 
 
 def _fill_standard_descriptors() -> None:
@@ -113,7 +134,7 @@ def _open_window(args: argparse.Namespace) -> int:
     return run()
 
 
-_NO_COMMAND = argparse.Namespace(run=_open_window, prog="gpudeck")
+_NO_COMMAND = argparse.Namespace(run=_open_window, prog="gpudeck", machine=None, remote=False)
 """Making a parser takes 10 ms, which would delay the window."""
 
 
@@ -162,6 +183,12 @@ def make_parser() -> argparse.ArgumentParser:
         description="Watch your GPUs, queue work on them, and run accelerated attention. "
         "Without a command, open the window.",
     )
+    parser.add_argument(
+        "--host",
+        dest="machine",
+        metavar="NAME",
+        help="use the queue of another machine on which GPU Deck runs (see: gpudeck host)",
+    )
     parser.add_argument("--version", action="version", version=f"gpudeck {__version__}")
     parser.set_defaults(**vars(_NO_COMMAND))
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
@@ -173,6 +200,7 @@ def make_parser() -> argparse.ArgumentParser:
             run=lambda args, command=command: getattr(load(command), command.function)(args),
             json=False,
             prog=sub.prog,
+            remote=command.remote,
         )
     return parser
 

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, TypedDict
 
 from scheduler.protocol.errors import UserError
 from scheduler.protocol.jobs import Inherited, Spec
+from scheduler.protocol.place import Place
 from scheduler.protocol.units import (
     MAX_SECONDS,
     amount,
@@ -255,10 +256,11 @@ def check_limits(spec: Spec) -> None:
             raise UserError(f"{name} must be from {least} to {greatest}, not {value}")
 
 
-def make_spec(argv: Sequence[str], options: JobOptions) -> Spec:
+def make_spec(argv: Sequence[str], options: JobOptions, place: Place | None = None) -> Spec:
     """Return the Spec of a command, with this process's folder and environment by default.
 
-    Raises UserError for an option that cannot be read.
+    For another machine, a login there determines both. Raises UserError for an option that cannot
+    be read.
     """
     if unknown := options.keys() - JobOptions.__annotations__.keys():
         raise TypeError(f"a job has no option {', '.join(sorted(unknown))}")
@@ -276,10 +278,12 @@ def make_spec(argv: Sequence[str], options: JobOptions) -> Spec:
         given[name] = tuple(given.get(name, ()))
     given["params"] = dict(given.get("params", {}))
     given["name"] = given.get("name") or (Path(argv[0]).name if argv else "")
-    given["cwd"] = _folder(given.get("cwd", "."))
+    folder = given.get("cwd", "")
+    given["cwd"] = str(Path(place.home, folder)) if place else _folder(folder or ".")
     given["gpus"] = given.get("gpus") or int(bool(given.get("memory") or given.get("gpu_type")))
-    given["env"] = _environment(given.get("env", {} if given.get("where") else os.environ))
-    given["inherited"] = None if given.get("where") else _inherited()
+    login = place.env if place else os.environ
+    given["env"] = _environment(given.get("env", {} if given.get("where") else login))
+    given["inherited"] = None if given.get("where") or place else _inherited()
     _check_utf8("the folder", given["cwd"], "Rename it, or choose another one with --cwd")
     texts = (value for name, value in given.items() if isinstance(value, str) and name != "cwd")
     for text in (*argv, *given["tags"], *texts):

@@ -9,6 +9,8 @@ import errno
 import os
 from typing import BinaryIO, NamedTuple
 
+from scheduler.protocol import paths
+from scheduler.protocol.errors import UserError
 from scheduler.protocol.units import amount
 
 DROPPED = b" of output were dropped here ...]\n"
@@ -23,6 +25,17 @@ class Output(NamedTuple):
     data: bytes
     end: int
     """Where to read on: after `data` and the missing part."""
+
+
+def of_job(job: int, offset: int, limit: int) -> Output:
+    """Return a part of a job's log as `read` does; nothing where it has none. Raises UserError."""
+    try:
+        with paths.open_plain(paths.job_folder(job) / "log") as log:
+            return read(log, offset, limit)
+    except FileNotFoundError:
+        return Output(max(offset, 0), b"", max(offset, 0))
+    except OSError as e:
+        raise UserError(f"the log of job {job} cannot be read: {e.strerror}") from e
 
 
 def read(log: BinaryIO, offset: int, limit: int) -> Output:

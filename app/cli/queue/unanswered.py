@@ -18,6 +18,7 @@ from pathlib import Path
 import msgspec
 
 from app.cli.output import UsageError, print_error
+from scheduler.client import Client
 from scheduler.protocol import paths
 from scheduler.protocol.errors import OutcomeUnknown, UserError
 from scheduler.protocol.job_options import JobOptions, make_spec
@@ -50,8 +51,11 @@ def submission_token(
     if name is not None:
         yield name
         return
-    spec = without_surroundings(make_spec(argv, options))
-    about = msgspec.json.encode((spec, None if indices is None else list(indices)))
+    place = Client.default_place
+    spec = without_surroundings(make_spec(argv, options, place))
+    about = msgspec.json.encode(
+        (place.name if place else "", spec, None if indices is None else list(indices))
+    )
     file, lock = _file(hashlib.sha256(about).hexdigest()[:32])
     try:
         try:

@@ -1,0 +1,115 @@
+"""Reach the queue of another machine: its daemon's socket is forwarded over the person's own ssh.
+
+One connection serves a command: it is opened, asked for the socket and the environment there, and
+closed at the end. The daemon here has no part in it.
+"""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from scheduler.hosts import ssh
+from scheduler.protocol.errors import UserError
+from scheduler.protocol.place import Place
+from scheduler.protocol.settings import HostSettings
+
+_MARK = b"gpudeck-place"
+_ANSWER_S = 30.0
+_POLL_S = 0.02
+_NOT_TAKEN = ("SSH_", "GPUDECK_", "PWD", "OLDPWD", "SHLVL", "_")
+"""Beginnings of the names of variables that belong to the connection, not to a login."""
+_QUESTION = (
+    'h="$1"; case "$h" in "~/"*) h="$HOME/${h#"~/"}";; esac; s=; '
+    'for p in "$GPUDECK_HOME" "${XDG_STATE_HOME:-$HOME/.local/state}/gpudeck" '
+    '"/var/tmp/gpudeck-$(id -u)"; do p="${h:-$p}"; '
+    'if test -z "$s" && test -n "$p" && test -S "$p/daemon.sock"; then s="$p/daemon.sock"; fi; '
+    f'done; printf "{_MARK.decode()}%s\\0%s\\0" "$s" "$HOME"; env -0'
+)
+
+
+@contextmanager
+def tunnel(name: str, host: HostSettings) -> Iterator[Place]:
+    """Yield the place whose socket leads to the daemon of a machine.
+
+    Raises UserError where the machine cannot be reached, or no daemon runs there.
+    """
+    with tempfile.TemporaryDirectory(prefix="gpudeck-") as folder:
+        control, local = Path(folder) / "control", Path(folder) / "daemon.sock"
+        with (Path(folder) / "errors").open("w+b") as errors:
+            master = subprocess.Popen(
+                ssh.command(
+                    host, "-M", "-N", "-S", str(control),
+                    "-o", "ControlPersist=no", "-o", "ClearAllForwardings=yes",
+                ),
+                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=errors,
+            )  # fmt: skip
+            try:
+                _wait_for(control, master)
+                if not control.exists():
+                    errors.seek(0)
+                    why = ssh.problem(host, errors.read(), master.poll())
+                    raise UserError(f"{name} cannot be reached: {why}")
+                socket, home, env = _ask(name, host, control)
+                forward = ("-O", "forward", "-L", f"{local}:{socket}")
+                _run(name, host, control, forward)
+                yield Place(name, local, home, env)
+            finally:
+                master.kill()
+                master.wait()
+
+
+def _wait_for(control: Path, master: subprocess.Popen[bytes]) -> None:
+    end = time.monotonic() + _ANSWER_S
+    while not control.exists() and master.poll() is None and time.monotonic() < end:
+        time.sleep(_POLL_S)
+
+
+def _ask(name: str, host: HostSettings, control: Path) -> tuple[str, str, dict[str, str]]:
+    """Return the socket of the daemon there, the home folder, and the environment of a login."""
+    assert "'" not in _QUESTION, "a login shell such as csh reads it between single quotes"
+    question = f"exec sh -c '{_QUESTION}' sh {shlex.quote(host.home)}"
+    answer = _run(name, host, control, (), question)
+    _, mark, rest = answer.partition(_MARK)  # after what the login shell prints
+    socket, _, rest = rest.partition(b"\0")
+    home, _, rest = rest.partition(b"\0")
+    if not mark or not home:
+        raise UserError(f"{name} did not say where GPU Deck runs; it has no sh, or no env")
+    if not socket:
+        raise UserError(
+            f"GPU Deck does not run on {name}. "
+            f"Start it there: ssh {host.address} gpudeck daemon start"
+        )
+    try:
+        pairs = [line.decode().partition("=") for line in rest.split(b"\0") if line]
+        env = {key: value for key, _, value in pairs if not key.startswith(_NOT_TAKEN)}
+        return socket.decode(), home.decode(), env
+    except UnicodeDecodeError as e:
+        raise UserError(f"the environment on {name} is not UTF-8") from e
+
+
+def _run(
+    name: str, host: HostSettings, control: Path, options: Sequence[str], remote: str | None = None
+) -> bytes:
+    """Return the output of ssh over the connection that is open. Raises UserError."""
+    # no configuration: the connection is what it asks for, and must not forward anything else
+    words = ["ssh", "-F", "none", "-S", str(control), "-T", *options, "--", host.address]
+    try:
+        done = subprocess.run(
+            [*words, remote] if remote else words,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=_ANSWER_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as e:
+        raise UserError(f"{name} does not answer. See: gpudeck host test {name}") from e
+    if done.returncode:
+        why = ssh.problem(host, done.stderr, done.returncode)
+        raise UserError(f"the queue of {name} cannot be reached: {why}")
+    return done.stdout

@@ -1,0 +1,30 @@
+"""Read the output of a job through the daemon, for clients that cannot read its file."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+
+from scheduler.protocol import log_file
+from scheduler.protocol.wire import Peer
+from scheduler.verbs.request import Daemon, Request
+
+MAX_LOG_PART = 4 * 2**20
+"""Bytes in one reply."""
+
+
+class ReadLog(Request[tuple[int, bytes, int]], frozen=True, tag="log"):
+    """Return a part of a job's output: where it begins, its bytes, and where to read on.
+
+    A negative offset counts from the end.
+    """
+
+    job: int
+    offset: int = 0
+    limit: Annotated[int, msgspec.Meta(ge=0, le=MAX_LOG_PART)] = 2**20
+
+    async def handle(self, daemon: Daemon, peer: Peer) -> tuple[int, bytes, int]:
+        daemon.queue.get(self.job)
+        part = log_file.of_job(self.job, self.offset, self.limit)
+        return part.start, part.data, part.end

@@ -1,0 +1,95 @@
+"""Test the queue of another machine: a daemon with its own state folder, behind a real sshd."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import pytest
+
+from app.cli.main import main
+from scheduler.client import Client
+from scheduler.hosts.tunnel import tunnel
+from scheduler.protocol import settings
+from scheduler.protocol.errors import DaemonGone, UserError
+from scheduler.protocol.settings import TEMPLATE, Settings
+from tests.integration.deck import ready
+from tests.integration.shell import Shell
+from tests.integration.sshd import serving
+from tests.support import eventually, state_folder
+
+
+@pytest.fixture(scope="module")
+def there(tmp_path_factory):
+    """The other machine: an sshd, and the settings by which its daemon is found."""
+    folder = tmp_path_factory.mktemp("there")
+    with serving(folder / "sshd") as sshd, state_folder(folder / "it's home") as home:
+        settings.save(Settings(source="cpu", model_folder=TEMPLATE))
+        with Client() as deck:
+            ready(deck)
+        yield sshd, home
+
+
+@pytest.fixture
+def host(there):
+    sshd, home = there
+    sshd.accept("key")
+    yield settings.HostSettings("lab", str(sshd.config), str(home))
+    sshd.signal_sessions(signal.SIGKILL)
+
+
+@pytest.fixture
+def lab(host, cpu_home, capsys):
+    """A shell of this machine, which knows the other one."""
+    with Client() as deck:
+        deck.set_host("lab1", host)
+    return Shell(capsys)
+
+
+def test_submit_logs_and_cancel_go_to_the_queue_of_the_machine(lab, host):
+    words = ("submit", "--wait", "--", "sh", "-c", "pwd; echo $LAB $PATH")
+    assert "job 1: done" in lab("--host", "lab1", *words)
+    printed = lab("--host", "lab1", "logs", "1").splitlines()
+    assert printed[0] == str(Path("~").expanduser()), "it ran in the home folder there"
+    assert printed[1].startswith(("/", " /")) and "GPUDECK" not in printed[1]
+    assert "job 2" in lab("--host", "lab1", "submit", "--", "sleep", "600")
+    assert "job 2: " in lab("--host", "lab1", "cancel", "2")
+    with tunnel("lab1", host) as place, Client(place=place) as deck:
+        assert deck.wait(2, 20).status == "cancelled"
+        assert deck.log(1, -5).endswith(b"\n")
+        with pytest.raises(UserError, match="are on lab1"):
+            deck.artefacts(1)
+    with Client() as here:
+        assert here.jobs() == (), "nothing was queued on this machine"
+
+
+def test_gpu_deck_is_found_there(lab):
+    with Client() as deck:
+        found = eventually(lambda: [h.deck for h in deck.snapshot().hosts if h.problem is None])
+    assert found[0].endswith("daemon.sock")
+    assert "GPU Deck runs there" in lab("host")
+
+
+def test_a_connection_that_breaks_is_an_error(host, there):
+    with tunnel("lab1", host) as place, Client(place=place) as deck:
+        there[0].signal_sessions(signal.SIGKILL)
+        with pytest.raises(DaemonGone):
+            for _ in range(100):
+                deck.jobs()
+
+
+def test_what_cannot_be_reached_is_named(lab, host, there, tmp_path):
+    assert "no machine called lab2" in lab.fails("--host", "lab2", "jobs")
+    assert "--host goes with" in lab.fails("--host", "lab1", "doctor", status=2)
+    with Client() as deck:
+        deck.set_host("lab3", settings.HostSettings("lab", host.config, str(tmp_path)))
+    assert "GPU Deck does not run on lab3" in lab.fails("--host", "lab3", "jobs")
+    there[0].accept("other_key")
+    assert "refused the key" in lab.fails("--host", "lab1", "jobs")
+
+
+def test_no_command_keeps_the_place_of_the_last_one(lab, capsys):
+    assert main(["--host", "lab1", "jobs", "--json"]) == 0
+    assert Client.default_place is None
+    capsys.readouterr()
+    assert lab.json("jobs") == []
