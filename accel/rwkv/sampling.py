@@ -60,12 +60,12 @@ class Sampler:
             (upto - likely < self._top_p).sum()
         )  # The token that reaches top_p is the last one kept.
         drawn = torch.searchsorted(
-            upto[:kept], _uniform(self._seed, number) * float(upto[kept - 1]), right=True
+            upto[:kept], uniform(self._seed, number) * float(upto[kept - 1]), right=True
         )
         return int(tokens[min(int(drawn), kept - 1)])
 
 
-def _uniform(seed: int, number: int) -> float:
+def uniform(seed: int, number: int) -> float:
     """Return a number in [0, 1), by two rounds of SplitMix64.
 
     Source: Steele, Lea, Flood: Fast Splittable Pseudorandom Number Generators, 2014.

@@ -1,0 +1,315 @@
+"""Serve requests: one step after another, each with tokens of many requests.
+
+engine = Engine.load(Path("models/tiny"))
+with engine.running():
+    print(engine.submit(engine.request("The queue")).text())
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Iterator
+from collections.abc import Sequence as Items
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from torch import Tensor
+
+from accel.serving.blocks import BlockPool
+from accel.serving.cache import BLOCK, CacheFormat, PagedCache
+from accel.serving.errors import RequestRefused
+from accel.serving.grammar import Grammars
+from accel.serving.memory import plan
+from accel.serving.request import Request, Sampling, Stream
+from accel.serving.runner import Runner
+from accel.serving.sampler import choose
+from accel.serving.scheduler import Scheduler, Work
+from accel.serving.sequence import Reason, Sequence
+from accel.serving.speculation import PromptLookup, Speculator
+from accel.serving.template import ChatTemplate, load_template
+from accel.serving.tokens import Tokenizer
+from accel.serving.transformer import Transformer, Weights, load
+
+MOST_WAITING = 1024
+_LOG = logging.getLogger("serving")
+_STEP_TOKENS = {"cpu": 64, "cuda": 2048}
+_RATE_S = 2.0
+"""The time that a rate of tokens is averaged over."""
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """Say what the engine does now."""
+
+    running: int
+    waiting: int
+    blocks: int
+    """Of the cache, each of BLOCK tokens."""
+    used_blocks: int
+    """Blocks that requests use."""
+    known_blocks: int
+    """Blocks that none uses, kept for prompts that begin alike."""
+    host_blocks: int
+    """Blocks in the host's memory."""
+    tokens_per_second: float
+    """Of answers, over the last seconds."""
+    prompt_tokens: int
+    cached_tokens: int
+    """Tokens of prompts since the start, and those of them that were in the cache."""
+    proposed: int
+    accepted: int
+    """Tokens that speculation proposed since the start, and those that were right."""
+    preemptions: int
+    evictions: int
+    swaps: int
+
+
+class Engine:
+    """Hold a model, its cache, and the requests.
+
+    `submit` may be called from any thread. One thread calls `step`, or `running` starts one.
+    """
+
+    def __init__(
+        self,
+        model: Transformer,
+        tokenizer: Tokenizer,
+        template: ChatTemplate | None,
+        cache: PagedCache,
+        *,
+        host_blocks: int = 0,
+        step_tokens: int = 0,
+        most_running: int = 64,
+        speculator: Speculator | None = None,
+        most_drafts: int = 8,
+    ) -> None:
+        """Take a loaded model; see `load` for the rest."""
+        self.model, self.tokenizer, self.template, self.cache = model, tokenizer, template, cache
+        self.pool = BlockPool(cache, host_blocks)
+        self.runner = Runner(model, cache)
+        tokens = step_tokens or _STEP_TOKENS[model.device.type]
+        self.scheduler = Scheduler(self.pool, tokens, most_running, speculator, most_drafts)
+        self._grammars = Grammars(tokenizer, model.config.vocabulary, model.config.ends)
+        self._new: list[Sequence] = []
+        self._lock = threading.Condition()
+        self._arrivals = 0
+        self._closed = ""
+        self._prompted = self._cached = self._proposed = self._accepted = 0
+        self._written: list[tuple[float, int]] = []
+
+    @classmethod
+    def load(
+        cls,
+        folder: Path,
+        device: str = "cpu",
+        weights: Weights = "auto",
+        *,
+        cache: CacheFormat = "auto",
+        cache_tokens: int = 0,
+        host_bytes: int = 0,
+        lookup: bool = True,
+        most_running: int = 64,
+    ) -> Engine:
+        """Load the model in a folder, after finding that it fits.
+
+        Args:
+            folder: With config.json, .safetensors and tokenizer.json.
+            device: `cpu` or `cuda`.
+            weights: How matrices are kept.
+            cache: How keys and values are kept.
+            cache_tokens: Tokens that the cache holds; 0: as many as fit.
+            host_bytes: Memory of the host for what is evicted from the cache.
+            lookup: Speculate by looking up the last tokens in the prompt.
+            most_running: The most requests of a step.
+
+        Raises:
+            ModelRefused: The model cannot be served, or does not fit.
+        """
+        room = plan(folder, device, weights, cache, cache_tokens)
+        tokenizer, template = Tokenizer.load(folder), load_template(folder)
+        model = load(folder, device, weights)
+        blocks = PagedCache(model.config, room.blocks, model.device, model.dtype, cache)
+        return cls(
+            model, tokenizer, template, blocks,
+            host_blocks=host_bytes // room.block_bytes,
+            most_running=most_running,
+            speculator=PromptLookup() if lookup else None,
+        )  # fmt: skip
+
+    @property
+    def context(self) -> int:
+        """Return the most tokens of a prompt and its answer."""
+        return min(self.model.config.context, self.pool.total * BLOCK)
+
+    def request(
+        self, text: str, limit: int = 128, sampling: Sampling | None = None, *, special: bool = True
+    ) -> Request:
+        """Return a request that continues a text. Raises RequestRefused if it is too long."""
+        prompt = self.tokenizer.encode(text, self.context - 1, special=special)
+        return Request(tuple(prompt), limit, sampling or Sampling(temperature=0))
+
+    def submit(self, request: Request, stream: Stream | None = None) -> Stream:
+        """Add a request, and return the stream of its answer.
+
+        Raises:
+            RequestRefused: It cannot be served.
+        """
+        config, prompt = self.model.config, request.prompt
+        if not prompt or not 0 <= min(prompt) <= max(prompt) < config.vocabulary:
+            raise RequestRefused(f"a prompt has tokens from 0 to {config.vocabulary - 1}")
+        if request.limit < 1 or len(prompt) + request.limit > self.context:
+            raise RequestRefused(
+                f"the prompt has {len(prompt)} tokens, and {request.limit} are asked for; "
+                f"together at most {self.context} fit"
+            )
+        matcher = self._grammars.matcher(request.grammar) if request.grammar else None
+        stream = stream or Stream()
+        with self._lock:
+            if self._closed:
+                raise RequestRefused(self._closed)
+            if len(self._new) + len(self.scheduler.waiting) >= MOST_WAITING:
+                raise RequestRefused(f"{MOST_WAITING} requests wait already. Try again later")
+            self._arrivals += 1
+            sequence = Sequence(
+                request, stream, self.tokenizer, config.ends, matcher, self._arrivals
+            )
+            self._new.append(sequence)
+            self._lock.notify()
+        return stream
+
+    def step(self) -> bool:
+        """Compute one step; return False if there was nothing to do.
+
+        Raises what the model raises; its requests have ended with an error then, and all others
+        go on.
+        """
+        self._receive()
+        work = self.scheduler.plan()
+        if not work:
+            return False
+        try:
+            self._advance(work, self.runner.run(work))
+        except Exception as e:
+            for item in work:
+                if item.sequence.stream.ended is None:
+                    self._end(item.sequence, "error", f"the model failed: {e!s:.200}")
+            raise
+        return True
+
+    def close(self, reason: str = "the engine has ended") -> None:
+        """End all requests, and refuse new ones."""
+        with self._lock:
+            self._closed = reason
+        self._receive()
+        for sequence in [*self.scheduler.running, *self.scheduler.waiting]:
+            self._end(sequence, "error", reason)
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Step in a thread of its own until the end of the `with`, which ends all requests."""
+        stopping = threading.Event()
+        thread = threading.Thread(target=self._run, args=(stopping,), name="serving")
+        thread.start()
+        try:
+            yield
+        finally:
+            stopping.set()
+            with self._lock:
+                self._lock.notify()
+            thread.join()
+
+    def wake(self) -> None:
+        """Look at the requests again: one was cancelled, or read from."""
+        with self._lock:
+            self._lock.notify()
+
+    def statistics(self) -> Statistics:
+        """Return what the engine does now; may be called from any thread."""
+        pool, scheduler, now = self.pool, self.scheduler, time.monotonic()
+        recent = sum(count for at, count in list(self._written) if now - at < _RATE_S)
+        return Statistics(
+            len(scheduler.running), len(scheduler.waiting) + len(self._new), pool.total,
+            pool.total - pool.available, pool.idle, pool.on_host, recent / _RATE_S,
+            self._prompted, self._cached, self._proposed, self._accepted,
+            scheduler.preemptions, pool.evictions, pool.swaps,
+        )  # fmt: skip
+
+    def _run(self, stopping: threading.Event) -> None:
+        while not stopping.is_set():
+            try:
+                worked = self.step()
+            except Exception:  # noqa: BLE001  its requests were told; the others go on
+                _LOG.exception("a step failed; its requests have ended")
+                continue
+            with self._lock:
+                if not worked and not self._new and not stopping.is_set():
+                    # The time is for readers that catch up, and cancel, without a word.
+                    self._lock.wait(0.05 if self.scheduler.waiting else None)
+        self.close()
+
+    def _receive(self) -> None:
+        """Take new requests, and end those that were cancelled."""
+        with self._lock:
+            new, self._new = self._new, []
+        for sequence in new:
+            self.scheduler.add(sequence)
+        for sequence in [*self.scheduler.running, *self.scheduler.waiting]:
+            if sequence.stream.cancelled:
+                self._end(sequence, "cancelled")
+
+    def _advance(self, work: Items[Work], logits: Tensor) -> None:
+        """Choose tokens from a step's logits, as far as proposals were right."""
+        choosing, first = [], 0
+        for item in work:
+            item.sequence.computed = item.start + len(item.tokens) - item.drafts
+            if item.chooses:
+                choosing.append((item, first))
+                first += item.drafts + 1
+            else:
+                item.sequence.share(self.pool)
+        written, depth = 0, 0
+        while choosing:
+            rows = [item.sequence.row() for item, _ in choosing]
+            at = [place + depth for _, place in choosing]
+            chosen = choose(logits if len(at) == len(logits) else logits[at], rows)
+            going_on = []
+            for (item, place), choice in zip(choosing, chosen, strict=True):
+                sequence, draft = item.sequence, item.tokens[len(item.tokens) - item.drafts :]
+                if choice is None:
+                    self._end(sequence, "error", _NOT_FINITE)
+                    continue
+                written += 1
+                reason = sequence.add(choice)
+                right = depth < item.drafts and draft[depth] == choice.token
+                if right:
+                    sequence.computed += 1
+                if reason is None and right:
+                    going_on.append((item, place))
+                    continue
+                sequence.proposed += item.drafts
+                sequence.accepted += depth + right
+                sequence.share(self.pool)
+                if reason is not None:
+                    self._end(sequence, reason)
+            choosing, depth = going_on, depth + 1
+        self._count(written)
+
+    def _end(self, sequence: Sequence, reason: Reason, message: str = "") -> None:
+        self.scheduler.remove(sequence)
+        self._prompted += len(sequence.request.prompt)
+        self._cached += min(sequence.cached, len(sequence.request.prompt))
+        self._proposed += sequence.proposed
+        self._accepted += sequence.accepted
+        sequence.end(reason, message)
+
+    def _count(self, written: int) -> None:
+        now = time.monotonic()
+        self._written.append((now, written))
+        while now - self._written[0][0] > _RATE_S:
+            self._written.pop(0)
+
+
+_NOT_FINITE = "the model's output is not finite: its weights are damaged, or overflow in this type"

@@ -1,0 +1,114 @@
+"""Choose the next tokens of a batch. Each row's choice depends on nothing but the row."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from accel.rwkv.sampling import uniform
+from accel.serving.request import Choice, Sampling
+
+
+@dataclass
+class Row:
+    """Say how the token of one row is chosen."""
+
+    sampling: Sampling
+    number: int
+    """Of the token in its answer: with the seed, it is the source of chance."""
+    prompt: frozenset[int] = frozenset()
+    """The tokens of the prompt, for a penalty of repetition."""
+    counts: Counter[int] = field(default_factory=Counter)
+    """How often the answer has each token, for penalties."""
+    allowed: Tensor | None = None
+    """[V] bool on the CPU: tokens that a grammar allows."""
+
+
+def choose(logits: Tensor, rows: Sequence[Row]) -> list[Choice | None]:
+    """Choose a token for each row.
+
+    Args:
+        logits: [n, V] fp32.
+        rows: As many.
+
+    Returns:
+        The choices; None for a row that has a NaN, or allows no token.
+    """
+    usable = ~torch.isnan(logits).any(dim=1)
+    plain = logits
+    logits = _constrained(logits, rows)
+    usable &= torch.isfinite(logits.amax(dim=1))
+    tokens = logits.argmax(dim=1)
+    drawn = [i for i, row in enumerate(rows) if row.sampling.temperature > 0]
+    if drawn:
+        part = logits if len(drawn) == len(rows) else logits[drawn]
+        tokens[drawn] = _draw(part, [rows[i] for i in drawn])
+    chosen, fine = tokens.tolist(), usable.tolist()
+    reported = [i for i, row in enumerate(rows) if row.sampling.logprobs >= 0 and fine[i]]
+    told = {i: _report(plain[i], chosen[i], rows[i].sampling.logprobs) for i in reported}
+    return [
+        told.get(i, Choice(token)) if good else None
+        for i, (token, good) in enumerate(zip(chosen, fine, strict=True))
+    ]
+
+
+def _constrained(logits: Tensor, rows: Sequence[Row]) -> Tensor:
+    """Return the logits with penalties, and without what a grammar forbids."""
+    if not any(row.sampling.penalizes or row.allowed is not None for row in rows):
+        return logits
+    logits = logits.clone()
+    for i, row in enumerate(rows):
+        sampling = row.sampling
+        if sampling.repetition != 1 and (seen := row.prompt | row.counts.keys()):
+            at = torch.tensor(sorted(seen), device=logits.device)
+            found = logits[i, at]
+            divided = torch.where(
+                found > 0, found / sampling.repetition, found * sampling.repetition
+            )
+            logits[i, at] = divided
+        if (sampling.presence or sampling.frequency) and row.counts:
+            at = torch.tensor(list(row.counts), device=logits.device)
+            times = torch.tensor(list(row.counts.values()), device=logits.device)
+            logits[i, at] -= sampling.presence + sampling.frequency * times
+        if row.allowed is not None:
+            logits[i].masked_fill_(~row.allowed.to(logits.device), -torch.inf)
+    return logits
+
+
+def _draw(logits: Tensor, rows: Sequence[Row]) -> Tensor:
+    """Return a token [n] for each row, by the inverse of its distribution function."""
+
+    def each(name: str) -> Tensor:
+        values = [float(getattr(row.sampling, name)) for row in rows]
+        return torch.tensor(values, device=logits.device, dtype=torch.float32).unsqueeze(1)
+
+    likely = torch.softmax(logits / each("temperature").clamp_min(1e-6), dim=1)
+    kept = likely >= each("min_p") * likely.amax(dim=1, keepdim=True)
+    cut = [row.sampling.top_k or logits.shape[1] for row in rows]
+    if (most := min(max((k for k in cut if k < logits.shape[1]), default=0), logits.shape[1])) > 0:
+        highest = likely.topk(most, dim=1).values
+        at = torch.tensor([[min(k, most) - 1] for k in cut], device=logits.device)
+        limited = torch.tensor([[k < logits.shape[1]] for k in cut], device=logits.device)
+        kept &= ~limited | (likely >= highest.gather(1, at))
+    top_p = each("top_p")
+    if any(row.sampling.top_p < 1 for row in rows):
+        ordered, order = torch.where(kept, likely, 0).sort(dim=1, descending=True, stable=True)
+        upto = ordered.double().cumsum(dim=1)
+        inside = (upto - ordered < top_p * upto[:, -1:]) | (top_p >= 1)
+        kept &= torch.zeros_like(kept).scatter(1, order, inside)
+    upto = torch.where(kept, likely, 0).double().cumsum(dim=1)
+    chance = [[uniform(row.sampling.seed, row.number)] for row in rows]
+    target = torch.tensor(chance, device=logits.device, dtype=torch.float64) * upto[:, -1:]
+    return torch.searchsorted(upto, target, right=True).squeeze(1).clamp_max(logits.shape[1] - 1)
+
+
+def _report(logits: Tensor, token: int, count: int) -> Choice:
+    """Return a choice with the logarithms of probabilities, as the model gave them."""
+    logprobs = torch.log_softmax(logits, dim=0)
+    values, tokens = logprobs.topk(min(count, len(logits)))
+    likely = tuple(zip(tokens.tolist(), values.tolist(), strict=True))
+    return Choice(token, float(logprobs[token]), likely)

@@ -1,0 +1,152 @@
+"""A request that is worked on: its tokens, its blocks, and the text that is made of it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Literal
+
+from accel.serving.blocks import BlockPool, Node
+from accel.serving.cache import BLOCK
+from accel.serving.grammar import Matcher
+from accel.serving.request import Choice, Ended, Piece, Request, Stream
+from accel.serving.sampler import Row
+from accel.serving.tokens import Pieces, Tokenizer
+
+Reason = Literal["stop", "length", "cancelled", "error"]
+
+
+class Sequence:
+    """Hold a request's state. Only the engine's thread uses it."""
+
+    def __init__(
+        self,
+        request: Request,
+        stream: Stream,
+        tokenizer: Tokenizer,
+        ends: tuple[int, ...],
+        matcher: Matcher | None,
+        arrival: int,
+    ) -> None:
+        self.request, self.stream, self.arrival = request, stream, arrival
+        self.tokens = list(request.prompt)
+        """The prompt, and the answer so far."""
+        self.computed = 0
+        """Tokens whose keys and values are stored."""
+        self.path: list[Node] = []
+        """Blocks in the tree of prefixes, from the first on."""
+        self.own: list[int] = []
+        """Blocks after them that nobody shares."""
+        self.cached = 0
+        """Tokens of the prompt that needed no computing."""
+        self.proposed = self.accepted = 0
+        self.started = False
+        """It was in a step, so `cached` is known."""
+        self._ends = () if request.ignore_end else ends
+        self._matcher = matcher
+        self._pieces = Pieces(tokenizer, request.prompt)
+        self._held = ""
+        self._counts: Counter[int] = Counter()
+        self._prompt = frozenset(request.prompt if request.sampling.repetition != 1 else ())
+        self._choices: list[Choice] = []
+
+    @property
+    def pending(self) -> int:
+        """Return how many tokens have to be computed before the next can be chosen."""
+        return len(self.tokens) - self.computed
+
+    @property
+    def answered(self) -> int:
+        """Return the number of tokens of the answer."""
+        return len(self.tokens) - len(self.request.prompt)
+
+    def table(self) -> list[int]:
+        """Return its blocks in order."""
+        return [node.block for node in self.path if node.block is not None] + self.own
+
+    def blocks_for(self, tokens: int) -> int:
+        """Return how many more blocks it needs to store its first `tokens` tokens."""
+        return max(0, -(-tokens // BLOCK) - len(self.path) - len(self.own))
+
+    def share(self, pool: BlockPool) -> None:
+        """Move its full blocks into the tree."""
+        while self.own and self.computed >= (len(self.path) + 1) * BLOCK:
+            start = len(self.path) * BLOCK
+            parent = self.path[-1] if self.path else None
+            part = self.tokens[start : start + BLOCK]
+            self.path.append(pool.insert(parent, part, self.own.pop(0)))
+
+    def find_prefix(self, pool: BlockPool) -> None:
+        """Begin with what the tree knows of its tokens; the last one is always computed."""
+        known = self.tokens[:-1]
+        self.path = pool.match(known)
+        self.computed = len(self.path) * BLOCK
+        found = pool.partial(self.path, known[self.computed : self.computed + BLOCK])
+        if found is not None:
+            self.own.append(found[0])
+            self.computed += found[1]
+        if not self.started:
+            self.cached = self.computed
+
+    def leave(self, pool: BlockPool) -> None:
+        """Give all its blocks back; what it shared stays in the tree until it is evicted."""
+        pool.release(self.path)
+        for block in self.own:
+            pool.give(block)
+        self.path, self.own, self.computed = [], [], 0
+
+    def row(self) -> Row:
+        """Return how the next token is chosen."""
+        allowed = None if self._matcher is None else self._matcher.allowed()
+        return Row(self.request.sampling, self.answered, self._prompt, self._counts, allowed)
+
+    def add(self, choice: Choice) -> Reason | None:
+        """Add a token that was chosen, send its text, and return a reason if it is the last."""
+        self.tokens.append(choice.token)
+        self._choices.append(choice)
+        if self.request.sampling.penalizes:
+            self._counts[choice.token] += 1
+        if self._matcher is not None:
+            self._matcher.add(choice.token)
+        if choice.token in self._ends:
+            return "stop"
+        self._held += self._pieces.add(choice.token)
+        if self._stop_found():
+            return "stop"
+        self._send(self._safe())
+        if self._matcher is not None and self._matcher.finished:
+            return "stop"
+        return "length" if self.answered >= self.request.limit else None
+
+    def end(self, reason: Reason, message: str = "") -> None:
+        """Send the rest of the text, and how it ended."""
+        self._send(len(self._held))
+        self.stream.put(
+            Ended(
+                reason, len(self.request.prompt), min(self.cached, len(self.request.prompt)),
+                self.answered, self.proposed, self.accepted, message,
+            )
+        )  # fmt: skip
+
+    def _send(self, length: int) -> None:
+        text, self._held = self._held[:length], self._held[length:]
+        wanted = self.request.sampling.logprobs >= 0
+        if text or (wanted and self._choices):
+            self.stream.put(Piece(text, tuple(self._choices) if wanted else ()))
+        self._choices = []
+
+    def _stop_found(self) -> bool:
+        """Cut what is held at the first stop text, and return True if there is one."""
+        places = [at for stop in self.request.stops if (at := self._held.find(stop)) >= 0]
+        if places:
+            self._held = self._held[: min(places)]
+        return bool(places)
+
+    def _safe(self) -> int:
+        """Return how much of what is held cannot be the beginning of a stop text."""
+        for start in range(max(0, len(self._held) - self._longest_stop() + 1), len(self._held)):
+            if any(stop.startswith(self._held[start:]) for stop in self.request.stops):
+                return start
+        return len(self._held)
+
+    def _longest_stop(self) -> int:
+        return max(map(len, self.request.stops), default=1)

@@ -1,0 +1,92 @@
+"""An answer is the same, bit for bit, whatever else the engine does; nothing leaks."""
+
+from __future__ import annotations
+
+import gc
+import threading
+
+import psutil
+import pytest
+from schedules import Schedules
+
+from accel.serving import request as requests
+from accel.serving.request import Request, Sampling
+
+
+@pytest.fixture(scope="module")
+def schedules(tmp_path_factory):
+    return Schedules(tmp_path_factory.mktemp("schedules"))
+
+
+@pytest.fixture(autouse=True)
+def unread(monkeypatch):
+    monkeypatch.setattr(requests, "MOST_UNREAD", requests.MOST_UNREAD)
+
+
+def check(schedules, count):
+    for seed in range(count):
+        schedules.run(seed)
+    for event in (
+        "length",
+        "cancelled",
+        "error",
+        "prefix hits",
+        "preemptions",
+        "evictions",
+        "swaps",
+        "accepted",
+    ):
+        assert schedules.happened[event] > 0, f"{event} never happened"
+
+
+def test_50_schedules_give_the_answers_computed_alone(schedules):
+    check(schedules, 50)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_10000_schedules_give_the_answers_computed_alone(schedules):
+    check(schedules, 10_000)
+
+
+def serve(schedules, engine, count):
+    """Serve requests, some of them cancelled, five at a time."""
+    streams = []
+    for number in range(count):
+        prompt = (*range(3, 3 + number % 40), 5 + number % 290)
+        request = Request(prompt, 4, Sampling(temperature=1.0, seed=number))
+        streams.append(engine.submit(request))
+        if number % 7 == 0:
+            streams[-1].cancel()
+        while len(streams) > 4:
+            engine.step()
+            streams = [stream for stream in streams if stream.ended is None]
+    while engine.step():
+        pass
+
+
+def leaks(schedules, warm, count):
+    engine = schedules.engine(40, host_blocks=8, step_tokens=64)
+    serve(schedules, engine, warm)
+    gc.collect()
+    process = psutil.Process()
+    before = (threading.active_count(), psutil.Process().num_fds())
+    memory = process.memory_info().rss
+    serve(schedules, engine, count)
+    gc.collect()
+    assert (threading.active_count(), psutil.Process().num_fds()) == before
+    assert engine.pool.free + engine.pool.in_tree == engine.pool.total
+    assert engine.pool.idle == engine.pool.in_tree and engine.pool.on_host <= 8
+    assert len(engine.pool._heap) <= 2 * engine.pool.total + 65
+    assert not engine.scheduler._queued and not engine.scheduler._served
+    assert process.memory_info().rss - memory < 24 * 2**20
+
+
+def test_nothing_leaks_in_300_requests(schedules):
+    leaks(schedules, 100, 300)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_nothing_leaks_in_10000_requests(schedules):
+    leaks(schedules, 1000, 10_000)
