@@ -1,12 +1,13 @@
 """Compare the live TFLOP/s with counted work, before and after `gpudeck calibrate`.
 
-    python -m tests.benchmarks.calibration_truth [--out DIR]
+    python -m tests.benchmarks.calibration_truth [--only-after] [--out DIR]
 
 It starts a daemon with a state folder of its own, reads `gpudeck status --json` about twice a
 second while a process of its own runs loads of known size, calibrates, and runs them again. Inputs
 are random. A figure is compared with the work done in the seconds that it describes. For FP8 and
 TF32, which the counters cannot tell from BF16, it is the figure that the tile names for this type.
-The GPU needs to be idle, and no setting of it is changed.
+The GPU needs to be idle, and no setting of it is changed. What was read goes
+to DIR, too, so that another fit can be tried on it.
 """
 
 from __future__ import annotations
@@ -179,6 +180,7 @@ def compare(load: dict[str, Any], shown: list[dict[str, Any]], phase: str) -> di
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.calibration_truth")
     parser.add_argument("--out", type=Path, default=RESULTS)
+    parser.add_argument("--only-after", action="store_true", help="measure nothing before it")
     parser.add_argument("--loads", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--before", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
@@ -190,10 +192,12 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as home:
         os.environ["GPUDECK_HOME"] = home
         deck("status")
-        loads, shown = observe(before=True)
-        rows += [compare(load, shown, "before") for load in loads]
-        report(rows, args.out)
+        if not args.only_after:
+            loads, shown = observe(before=True)
+            rows += [compare(load, shown, "before") for load in loads]
+            report(rows, args.out)
         try:
+            args.out.mkdir(parents=True, exist_ok=True)
             (args.out / "calibration.json").write_text(json.dumps(deck("calibrate"), indent=1))
             loads, shown = observe(before=False)
             rows += [compare(load, shown, "after") for load in loads]
@@ -202,6 +206,7 @@ def main() -> int:
                 if file.name in ("clocks.json", "log"):
                     (args.out / file.name).write_bytes(file.read_bytes())
             subprocess.run([sys.executable, "-m", "app", "daemon", "stop"], check=False)
+            (args.out / "history.sqlite").write_bytes(Path(home, "history.sqlite").read_bytes())
     report(rows, args.out)
     return int(not all(row["within_aim"] for row in rows if row["phase"] == "after"))
 

@@ -44,11 +44,9 @@ def test_activity_is_the_share_of_cycles_in_which_tensor_kernels_ran() -> None:
     assert activity({"tensor_hmma": 50.0}) is None
 
 
-def test_the_fit_falls_and_states_its_largest_deviation() -> None:
+def test_the_fit_averages_like_loads_and_states_its_largest_deviation() -> None:
     loads = [ClockLoad(0.0, 1.0), ClockLoad(0.3, 0.94), ClockLoad(0.35, 0.98), ClockLoad(0.95, 0.9)]
     knots = fit(loads)
-    ratios = [k.ratio for k in knots]
-    assert ratios == sorted(ratios, reverse=True)
     found = ClockCalibration("", "", "", 0.0, knots)
     assert found.ratio(0.0) == 1.0
     assert found.ratio(0.325) == pytest.approx(0.96), "the mean of two that contradict each other"
@@ -57,6 +55,14 @@ def test_the_fit_falls_and_states_its_largest_deviation() -> None:
     assert all(o <= found.error(x.activity) for o, x in zip(off, loads, strict=True))
     wide = fit([*loads, ClockLoad(0.32, 0.7)])
     assert max(k.error for k in wide) > 20, "what the curve cannot describe is admitted"
+
+
+def test_a_clock_that_is_right_at_full_load_and_wrong_with_pauses_is_followed() -> None:
+    """As on an H100, where one falling curve made full load 6 % too low."""
+    loads = [(0.0, 1.0), (0.15, 0.96), (0.3, 0.935), (0.55, 0.91), (0.6, 0.9), (0.97, 0.99)]
+    found = ClockCalibration("", "", "", 0.0, fit([ClockLoad(a, r) for a, r in loads]))
+    assert all(found.ratio(a) == pytest.approx(r, abs=0.012) for a, r in loads)
+    assert max(k.error for k in found.knots) < 8
 
 
 def test_counted_operations_take_precedence_over_the_measured_clock() -> None:
