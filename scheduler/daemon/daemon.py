@@ -193,7 +193,8 @@ class Daemon:
         running = self.queue.running
         self._read_gpu_locks()
         interval = 1 / min(self._settings.telemetry_hz, CALM_HZ)
-        self.recorder.add(self.monitor.add(message.readings, running), interval)
+        shown = self.monitor.add(message.readings, running)
+        self.recorder.add([reading for reading in shown if reading.values], interval)
         self.queue.add_readings(message.readings)
         self._latest = {reading.device: reading for reading in message.readings}
         self._drain_faulty(message.readings)

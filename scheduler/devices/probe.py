@@ -4,7 +4,7 @@ It prints readings as JSON lines. It may hang (NVML can block in the kernel) and
 It ends when its parent does. Commands arrive on its standard input, one per line: the rate of
 readings from now on, and requests for what is too costly to read all the time.
 
-    python -m scheduler.devices.probe SOURCE HZ
+    python -m scheduler.devices.probe SOURCE HZ [wake]
 """
 
 from __future__ import annotations
@@ -68,9 +68,10 @@ DECODE = msgspec.json.Decoder(Message).decode
 
 
 class SetRate(msgspec.Struct, frozen=True, tag="set rate"):
-    """Set the readings per second."""
+    """Set the readings per second, and whether devices that sleep are woken."""
 
     hz: float
+    wake: bool = False
 
 
 class ReadDetails(msgspec.Struct, frozen=True, tag="read details"):
@@ -95,12 +96,14 @@ def _send(message: Message) -> None:
 class ProbeLoop:
     """Read a source at a steady rate, and carry out commands."""
 
-    def __init__(self, source: Source, hz: float) -> None:
-        self._source, self._interval = source, 1 / hz
+    def __init__(self, source: Source, description: str, hz: float) -> None:
+        self._source, self._description, self._interval = source, description, 1 / hz
+        self._devices: tuple[Device, ...] = ()
         self._received = b""
 
     def run(self) -> NoReturn:
         """Send readings until the devices change, or the daemon is gone."""
+        self._introduce()
         next_at = time.monotonic() + min(FIRST_S - self._interval, 0.0)
         while True:
             interval = self._interval
@@ -109,7 +112,16 @@ class ProbeLoop:
             now = time.monotonic()
             next_at = max(next_at + interval, now - interval) if self._interval == interval else now
             moment = time.time()
-            _send(Readings(moment, tuple(self._source.read(moment))))
+            readings = tuple(self._source.read(moment))
+            self._introduce()
+            _send(Readings(moment, readings))
+
+    def _introduce(self) -> None:
+        """Name the devices, at first and where more is known of one, as it woke up."""
+        devices = tuple(self._source.devices())
+        if devices != self._devices:
+            self._devices = devices
+            _send(Hello(self._description, devices))
 
     def _sample_until(self, end: float) -> None:
         """Take samples until the next reading at `end`, or until the rate changes."""
@@ -141,6 +153,7 @@ class ProbeLoop:
     def _carry_out(self, command: Command) -> None:
         if isinstance(command, SetRate):
             self._interval = 1 / command.hz
+            self._source.wake(command.wake)
         elif isinstance(command, ReadOccupancy):
             _send(Occupancy(tuple(self._source.occupancy(time.time()))))
         else:
@@ -156,8 +169,8 @@ def main() -> int:
         _send(Refusal(str(e)))
         return 1
     try:
-        _send(Hello(description, tuple(source.devices())))
-        ProbeLoop(source, hz).run()
+        source.wake(sys.argv[3:] == ["wake"])
+        ProbeLoop(source, description, hz).run()
     except DevicesChanged as e:
         _send(Refusal(f"the devices changed: {e}"))
         return 1

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
+from scheduler.devices import sleep
 from scheduler.devices.cpu import CpuSource
 from scheduler.devices.trace import ReplaySource
 from scheduler.protocol import paths
@@ -34,7 +36,7 @@ def open_source(spec: str) -> tuple[Source, str]:
     try:
         from scheduler.devices.nvidia.source import NvmlSource
 
-        return NvmlSource(), "nvml"
+        return sleep.aware(NvmlSource, time.time()), "nvml"
     except NoGpu as e:
         if spec == "nvml":
             raise

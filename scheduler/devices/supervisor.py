@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 
 from scheduler.background import children
+from scheduler.devices import runtime_power
 from scheduler.devices.probe import (
     DECODE,
     Command,
@@ -51,23 +52,23 @@ class Supervisor:
         self.crashed = asyncio.get_running_loop().create_future()
         """Fails with the error of a callback that raised one."""
         self.pid: int | None = None
-        self._hz = 1.0
+        self._hz, self._wake = 1.0, False
         self._probe: asyncio.subprocess.Process | None = None
         self._waiters: list[asyncio.Future[tuple[Detail, ...]]] = []
 
-    async def start(self, source: str, hz: float) -> None:
+    async def start(self, source: str, hz: float, wake: bool = False) -> None:
         """Watch `source` instead of what is watched now."""
         async with self._lock:
             await self._end_current()
-            self._hz = hz
+            self._hz, self._wake = hz, wake
             self._task = asyncio.create_task(self._run(source))
             self._task.add_done_callback(self._ended)
 
-    def set_rate(self, hz: float) -> None:
-        """Set the readings per second."""
-        if hz != self._hz:
-            self._hz = hz
-            self._send(SetRate(hz))
+    def set_rate(self, hz: float, wake: bool = False) -> None:
+        """Set the readings per second, and whether devices that sleep are woken."""
+        if (hz, wake) != (self._hz, self._wake):
+            self._hz, self._wake = hz, wake
+            self._send(SetRate(hz, wake))
 
     def request_occupancy(self) -> None:
         """Request memory and processes now; there is no answer while there is no probe."""
@@ -134,6 +135,7 @@ class Supervisor:
             try:
                 probe = await asyncio.create_subprocess_exec(
                     sys.executable, "-P", "-m", "scheduler.devices.probe", source, str(self._hz),
+                    *(("wake",) if self._wake else ()),
                     stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
                     limit=_LINE_LIMIT,
                 )  # fmt: skip
@@ -176,10 +178,13 @@ class Supervisor:
 
 
 def can_sleep() -> bool:
-    """Return True if the driver powers an unused NVIDIA GPU down (D3), as on laptops.
+    """Return True if the driver powers an unused NVIDIA GPU down (D3), but for the probe.
 
-    The kernel is asked: NVML itself would wake the GPU.
+    The kernel is asked: NVML itself would wake the GPU. Where its runtime power management is
+    visible, the probe itself lets the GPU sleep (see `scheduler.devices.sleep`).
     """
+    if any(gpu.can_sleep for gpu in runtime_power.gpus()):
+        return False
     return any(_sleep_enabled(file) for file in _GPU_FOLDERS.glob("*/power"))
 
 

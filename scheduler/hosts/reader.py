@@ -142,7 +142,12 @@ class Nvml:
 
     def memory(self, handle: Any) -> Tuple[float, ...]:
         found = Memory()
-        self.call("nvmlDeviceGetMemoryInfo", handle, ctypes.byref(found))
+        try:
+            self.call("nvmlDeviceGetMemoryInfo", handle, ctypes.byref(found))
+        except NvmlError as e:
+            if str(e) != "Not Supported":
+                raise
+            return machine_memory()  # GB10 and its kin share it with the CPU
         return found.used, found.total, found.free
 
     def rates(self, handle: Any) -> Tuple[float, ...]:
@@ -237,15 +242,11 @@ class Cpu:
         """Return one reading of the CPU."""
         before, now = self.before, self.times()
         self.before = now
-        with open("/proc/meminfo") as f:
-            memory = {
-                line.split(":")[0]: 1024.0 * int(line.split()[1]) for line in f if "kB" in line
-            }
-        total, free = memory["MemTotal"], memory.get("MemAvailable", memory["MemFree"])
+        used, total, free = machine_memory()
         values = {
             "mem_total": total,
             "mem_free": free,
-            "mem_used": total - free,
+            "mem_used": used,
             "load": os.getloadavg()[0],
             "cores": float(os.cpu_count() or 1),
         }
@@ -261,6 +262,14 @@ class Cpu:
                 "absent": {},
             }
         ]
+
+
+def machine_memory() -> Tuple[float, float, float]:
+    """Return the machine's memory in bytes: used, in all, and free."""
+    with open("/proc/meminfo") as f:
+        kib = {line.split(":")[0]: int(line.split()[1]) for line in f if "kB" in line}
+    total, free = kib["MemTotal"], kib.get("MemAvailable", kib["MemFree"])
+    return 1024.0 * (total - free), 1024.0 * total, 1024.0 * free
 
 
 def cpu_name() -> str:

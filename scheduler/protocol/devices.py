@@ -178,6 +178,9 @@ class Source:
         """
         return []
 
+    def wake(self, wanted: bool) -> None:
+        """Wake devices that sleep, as a job needs one, or let them sleep again."""
+
     def sample(self) -> None:
         """Take a sample. It is called several times between two readings, which report means."""
 

@@ -56,7 +56,7 @@ def device_use(
         jobs: numbers of the running jobs.
         ignored: names of programs that may stay on a device which a job has to itself.
     """
-    if reading is None:
+    if reading is None or not reading.values:  # it sleeps
         return UNREAD
     running = set(jobs)
     used: dict[int, float] = {}

@@ -94,7 +94,9 @@ class PollingController:
     async def _adapt(self) -> None:
         settings = self._settings
         recent = monotonic() - self._last_request < LINGER_S
-        watched = self._watchers > 0 or recent or self._needed()
+        needed = self._needed()
+        watched = self._watchers > 0 or recent or needed
+        wake = needed or settings.laptop_sleep == "off"
         may_sleep = not watched and self._gpus and settings.laptop_sleep != "off"
         hz = polling_rate(
             settings, watched, may_sleep and (settings.laptop_sleep == "on" or can_sleep())
@@ -108,9 +110,9 @@ class PollingController:
             self._wake()
             # these were GPUs: a driver that was unloaded meanwhile must not turn them into a CPU
             source = "nvml" if settings.source == "auto" else settings.source
-            await self._supervisor.start(source, hz)
+            await self._supervisor.start(source, hz, wake)
         else:
-            self._supervisor.set_rate(hz)
+            self._supervisor.set_rate(hz, wake)
 
     def _wake(self) -> None:
         if self._asleep:

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from scheduler.protocol.busy_causes import (
+    Asleep,
     BusyCause,
     HeldByJobs,
     HeldByOthers,
@@ -156,6 +157,10 @@ class Monitor:
             samples = _since(self._samples.get(device.id, ()), oldest)
             barred: BusyCause | None
             barred = self._held_by_others(device) or _quiet_hours(device, settings, now)
+            current = device.id in self._current and samples
+            reading = self._latest.get(device.id) if current else None
+            if reading is not None and reading.asleep is not None:
+                barred = Asleep(reading.asleep)
             if waiting is not None:
                 barred = JobWaits(waiting.id)
             if mine:
@@ -163,8 +168,6 @@ class Monitor:
             if device.silent is not None:
                 barred = NotResponding(device.note)
             use = judge(samples, policy, now, barred, max_age)
-            current = device.id in self._current and samples
-            reading = self._latest.get(device.id) if current else None
             states.append(DeviceState(device, reading, use, mine, device.id == leased))
         return tuple(states)
 

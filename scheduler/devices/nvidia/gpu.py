@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pynvml as nv
 
+from scheduler.devices.nvidia import unified
 from scheduler.devices.nvidia.clocks import SmClock, Throttle
 from scheduler.devices.nvidia.errors import optional, text
 from scheduler.devices.nvidia.events import XidEvents
@@ -38,6 +39,7 @@ class Gpu:
         self._mig, self._mig_check = MigInstances(self.handle), monotonic() + SLOW_S
         self._links, self._pcie = NvLinks(self.handle), PcieMeter(self.handle)
         self._processes = GpuProcesses(self.handle)
+        self._unified = not unified.has_own_memory(self.handle)
         self.device = self._describe(index, capability, sms)
         # a GPU that is lost may still answer its name, but not this
         optional(nv.nvmlDeviceGetMemoryInfo, self.handle, nv.nvmlMemory_v2)
@@ -60,6 +62,8 @@ class Gpu:
         }
         if sms:
             facts["SMs"] = str(sms)
+        if self._unified:
+            facts["memory"] = "shared with the CPU"
         if vbios := optional(nv.nvmlDeviceGetVbiosVersion, self.handle):
             facts["VBIOS"] = text(vbios)
         instances = self._mig.instances
@@ -102,6 +106,8 @@ class Gpu:
         if not any(field in values for field in _VITAL):
             why = explain(absent["mem_used"])
             raise DevicesChanged(f"GPU {self.device.index} no longer answers ({why})")
+        if unified.is_unified(absent):
+            unified.add_memory(values, absent, methods)
         if "power" not in values and "power_avg" in values:
             del absent["power"]
             values["power"] = values["power_avg"]
@@ -126,11 +132,11 @@ class Gpu:
     def occupancy(self, now: float) -> Reading:
         """Return a reading with memory and processes only."""
         memory = optional(nv.nvmlDeviceGetMemoryInfo, self.handle, nv.nvmlMemory_v2)
-        values = (
-            {}
-            if memory is None
-            else {"mem_used": float(memory.used), "mem_free": float(memory.free)}
-        )
+        values = {}
+        if memory is not None:
+            values = {"mem_used": float(memory.used), "mem_free": float(memory.free)}
+        elif self._unified:
+            values = unified.machine_memory()
         processes, drawing = self._processes.current()
         return Reading(self.device.id, now, values, processes=processes, drawing=drawing)
 

@@ -5,6 +5,7 @@ Every error either makes one field N/A, or opens the source anew.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from time import monotonic
 
 import pynvml as nv
@@ -19,8 +20,11 @@ from scheduler.protocol.errors import UserError
 class NvmlSource(Source):
     """Read all GPUs. One that does not answer keeps its place, and is tried again now and then."""
 
-    def __init__(self) -> None:
+    def __init__(self, closed: Collection[int] = ()) -> None:
         """Open every GPU that answers.
+
+        Args:
+            closed: Indices of GPUs that are left alone, as they sleep.
 
         Raises:
             NoGpu: There is neither driver nor GPU.
@@ -34,6 +38,7 @@ class NvmlSource(Source):
         self._silent: dict[int, str] = {}
         """The error of each GPU that does not answer, by index."""
         self._retried = monotonic()
+        self._left_alone = frozenset(closed)
         try:
             self._count = nv.nvmlDeviceGetCount()
             self._open()
@@ -47,7 +52,7 @@ class NvmlSource(Source):
             raise e if isinstance(e, UserError) else unreachable(e) from e
 
     def _open(self) -> None:
-        for index in range(self._count):
+        for index in set(range(self._count)) - self._left_alone:
             try:
                 self._gpus.append(Gpu(index))
             except (nv.NVMLError, DevicesChanged) as e:
@@ -55,7 +60,8 @@ class NvmlSource(Source):
         if not self._count:
             raise NoGpu("the NVIDIA driver is loaded, but finds no GPU")
         if not self._gpus:
-            raise UserError(f"the NVIDIA GPUs cannot be read: {self._silent[0]}. See: nvidia-smi")
+            why = next(iter(self._silent.values()), "all are left alone")
+            raise UserError(f"the NVIDIA GPUs cannot be read: {why}. See: nvidia-smi")
 
     def devices(self) -> list[Device]:
         """Return all GPUs by index, including those that do not answer."""
