@@ -16,7 +16,7 @@ from app.widgets.citations import citations
 from app.widgets.controls import button, elided, label, row, set_text, set_tooltip
 from app.widgets.safe_text import SafeText
 
-_FOOTER = 20
+_FOOTER = 22
 """Pixels of the height of the line of buttons."""
 
 
@@ -215,7 +215,7 @@ class MessageView(QFrame):
         for made in (self.copy, self.code, self.save, self.again, self.edit, self.remove):
             footer.addWidget(made)
         footer.setStretch(3, 1)
-        self._footer.setFixedHeight(_FOOTER)  # its buttons come and go
+        self._footer.setFixedHeight(theme.px(_FOOTER))  # its buttons come and go
         self._footer.setLayout(footer)
         layout = QVBoxLayout(self)
         layout.setContentsMargins(theme.L, theme.M, theme.L, theme.S)

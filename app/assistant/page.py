@@ -1,11 +1,11 @@
-"""Show the assistant page: the saved conversations, the open one, presets and models."""
+"""Show the assistant page: the saved conversations, the open one, and presets."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import TypeVar
 
-from PySide6.QtCore import QEvent, QTimer
+from PySide6.QtCore import QEvent, QTimer, Signal
 from PySide6.QtGui import QShowEvent
 from PySide6.QtWidgets import QFileDialog, QHBoxLayout, QStackedWidget, QWidget
 
@@ -42,7 +42,10 @@ T = TypeVar("T")
 
 
 class AssistantPage(QWidget):
-    """Show the open conversation beside the list of saved ones; or the presets, or the models."""
+    """Show the open conversation beside the list of saved ones; or the presets."""
+
+    models_opened = Signal()
+    """The user wants to see the page of the models."""
 
     def __init__(self, state: State, link: Link) -> None:
         super().__init__()
@@ -204,12 +207,6 @@ class AssistantPage(QWidget):
         self._send(SavePresets(presets))
         self.show_view()
 
-    def show_models(self) -> None:
-        """Show the models."""
-        self.stack.setCurrentWidget(self.models)
-        self.models.refresh()
-        self.models.name.setFocus()
-
     def show_view(self) -> None:
         """Show the conversation."""
         self.stack.setCurrentWidget(self.view)
@@ -238,8 +235,7 @@ class AssistantPage(QWidget):
         self.sessions.deleted.connect(self._delete)
         self.sessions.searched.connect(self._find)
         self.presets.finished.connect(self._save_presets)
-        self.sessions.models_opened.connect(self.show_models)
-        self.models.left.connect(self.show_view)
+        self.sessions.models_opened.connect(self.models_opened)
         self.models.listed.connect(self.refresh)
         bind_actions(
             self,
@@ -248,7 +244,7 @@ class AssistantPage(QWidget):
                 "chat.again": self.view.again_last,
                 "chat.search": self.sessions.search.setFocus,
                 "chat.ask": self.show_view,
-                "chat.models": self.show_models,
+                "chat.models": self.models_opened.emit,
                 "chat.brief": self.view.composer.brief.click,
                 "chat.export": self._export,
             },
@@ -257,7 +253,6 @@ class AssistantPage(QWidget):
     def _lay_out(self) -> None:
         self.stack.addWidget(self.view)
         self.stack.addWidget(self.presets)
-        self.stack.addWidget(self.models)
         self.stack.setMaximumWidth(_WIDEST)
         self.sessions.setFixedWidth(_SIDE)
         layout = QHBoxLayout(self)

@@ -76,6 +76,32 @@ class History:
             shown = self._shown[key] = Decimated(ring, [_COLUMNS[f] for f in fields])
         return shown.window(start, end, bin_width)
 
+    def recent(self, device: str, field: str, seconds: float, bins: int) -> Floats:
+        """Return the highest value of each of the last bins, NaN where there is none.
+
+        Shapes:
+            [bins], in order of time.
+        """
+        found, ring = np.full(bins, np.nan), self._ring(device)
+        if len(ring) and self._span is not None:
+            width = seconds / bins
+            end = np.floor(self._span[1] / width) + 1  # whole bins, so that they do not shimmer
+            first = int(np.searchsorted(ring.times, (end - bins) * width))
+            at = np.floor(ring.times[first:] / width).astype(int) - int(end - bins)
+            inside = at < bins
+            np.fmax.at(found, at[inside], ring.values[_COLUMNS[field], first:][inside])
+        return found
+
+    def summary(
+        self, device: str, field: str, start: float, end: float
+    ) -> tuple[float, float, float] | None:
+        """Return the lowest, mean and highest value of a stretch of time; None without values."""
+        ring = self._ring(device)
+        first, last = np.searchsorted(ring.times, (start, end))
+        row = ring.values[_COLUMNS[field], first:last]
+        row = row[~np.isnan(row)]
+        return (float(row.min()), float(row.mean()), float(row.max())) if len(row) else None
+
     def span(self) -> tuple[float, float] | None:
         """Return the oldest and newest time of all devices; None before the first reading."""
         return self._span

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
 
-from PySide6.QtCore import Signal
 from PySide6.QtGui import QShowEvent
 from PySide6.QtWidgets import QWidget
 
@@ -41,9 +40,7 @@ T = TypeVar("T")
 
 
 class CleanupPage(QWidget):
-    """Search, and move what the user chose to the trash. Emits `left` to go back."""
-
-    left = Signal()
+    """Search, and move what the user chose to the trash."""
 
     def __init__(self, link: Link) -> None:
         super().__init__()
@@ -52,7 +49,6 @@ class CleanupPage(QWidget):
         """The request that is carried out now."""
         self._trash = TrashContents()
         self._scanned = False
-        self.back = button("Back", self.left, tooltip="Back to Settings (Esc)")
         self.progress = elided(size="small", meaning="muted")
         self.again = button("Search again", self.scan, tooltip="F5")
         self.stop = button("Stop", self._cancel, tooltip="Stop the search and show its findings")
@@ -80,7 +76,7 @@ class CleanupPage(QWidget):
             "Delete", "Cancel", self._empty, self._keep_trash, primary="no"
         )
         title = label("Clean up", size="large", strong=True)
-        bar = row(self.back, title, Stretch(self.progress), self.stop, self.again, spacing=theme.M)
+        bar = row(title, Stretch(self.progress), self.stop, self.again, spacing=theme.M)
         frame, self._stack = list_card(self.tree, self.empty)
         actions = row(self.total, Stretch(self.outcome), self.move_button, spacing=theme.M)
         below = row(Stretch(), self.trash, self.undo, self.empty_trash, spacing=theme.M)
@@ -89,7 +85,7 @@ class CleanupPage(QWidget):
         add_shortcuts(
             self,
             {
-                "Esc": self._leave,
+                "Esc": self._keep_trash,
                 "F5": self.again.click,
                 "Del": self.move_button.click,
                 "Ctrl+Z": self.undo.click,
@@ -164,12 +160,6 @@ class CleanupPage(QWidget):
     def _empty(self) -> None:
         self._keep_trash()
         self._send("Emptying the trash…", EmptyTrash(), self._show_emptied)
-
-    def _leave(self) -> None:
-        if self.question.isVisible():
-            self._keep_trash()
-        else:
-            self.left.emit()
 
     def _send(
         self,

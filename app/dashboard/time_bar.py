@@ -31,6 +31,8 @@ class TimeBar(QWidget):
     followed = Signal()
     compared = Signal(bool)
     exported = Signal()
+    folded = Signal(bool)
+    """The user wants the strip of GPUs collapsed (True), or shown again."""
     job_chosen = Signal(int)
 
     def __init__(self) -> None:
@@ -38,7 +40,7 @@ class TimeBar(QWidget):
         self.position = elided(size="small", meaning="muted")
         self.jobs = choice_box("Go to a job's time", ["Go to job"])
         self.jobs.setToolTip("Show the time of a job (J: next, Shift+J: previous)")
-        self.jobs.setFixedWidth(150)
+        self.jobs.setFixedWidth(theme.px(130))
         self.jobs.activated.connect(self._choose_job)
         self.compare = button(
             "Compare",
@@ -70,7 +72,14 @@ class TimeBar(QWidget):
             tooltip="Follow the newest reading (L)",
             checkable=True,
         )
-        buttons = (self.jobs, self.compare, self.export, *self.spans, self.live)
+        self.fold = button(
+            "Hide GPUs",
+            self.folded,
+            kind="quiet",
+            checkable=True,
+            tooltip="Collapse the GPUs above to one line (Ctrl+G)",
+        )
+        buttons = (self.fold, self.jobs, self.compare, self.export, *self.spans, self.live)
         self.setLayout(row(Stretch(self.position), *buttons, spacing=theme.XS))
 
     def show_axis(self, axis: TimeAxis, position: str) -> None:
@@ -79,6 +88,11 @@ class TimeBar(QWidget):
         self.live.setChecked(axis.live)
         for made, seconds in zip(self.spans, SPANS.values(), strict=True):
             made.setChecked(axis.seconds == seconds)
+
+    def show_folded(self, folded: bool) -> None:
+        """Show whether the strip of GPUs is collapsed."""
+        self.fold.setChecked(folded)
+        self.fold.setText("Show GPUs" if folded else "Hide GPUs")
 
     def show_jobs(self, spans: tuple[JobSpan, ...], now: float) -> None:
         """List the jobs to go to, newest first, unless the list is open."""

@@ -96,9 +96,13 @@ class ModelsPage(QWidget):
         self.empty = label(EMPTY, meaning="muted", wrap=True)
         self.empty.setAlignment(Qt.AlignmentFlag.AlignCenter)
         self._lay_out()
+        self.setFocusProxy(self.name)
         self.refresh()
 
     def refresh(self) -> None:
+        """Show the newest state, and read the list if another model is in use."""
+        if self.isVisible():
+            self.list_models()
         used = self._used
         busy = bool(self._timing[0])
         for path, card in self.cards.items():

@@ -344,6 +344,14 @@ SETTINGS = (
         "number",
         group="Appearance",
     ),
+    Setting(
+        "font_size",
+        "Font size",
+        "The size of text, 8 to 18. Applies when the window is opened again.",
+        "number",
+        unit="pt",
+        group="Appearance",
+    ),
 )
 
 

@@ -28,9 +28,9 @@ class SettingRow(QWidget):
         self.box: QComboBox | None = None
         self.line: QLineEdit | None = None
         editor = self._editor()
-        editor.setFixedWidth(_EDITOR_WIDTH)
+        editor.setFixedWidth(theme.px(_EDITOR_WIDTH))
         caption = label(setting.title)
-        caption.setFixedWidth(_CAPTION_WIDTH)
+        caption.setFixedWidth(theme.px(_CAPTION_WIDTH))
         caption.setBuddy(editor)
         grid = QGridLayout(self)
         grid.setContentsMargins(0, 0, 0, 0)

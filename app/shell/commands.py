@@ -50,6 +50,7 @@ class Commands(QObject):
                 "shortcuts": self.show_shortcuts,
                 "help": self.show_help,
                 "compact": window.compacted.emit,
+                "strip": lambda: window.fold_strip(not window.folded),
                 "theme.light": lambda: self._configure("light"),
                 "theme.dark": lambda: self._configure("dark"),
                 "theme.system": lambda: self._configure("system"),

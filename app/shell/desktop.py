@@ -8,13 +8,13 @@ import signal
 import socket
 from types import FrameType
 
-from PySide6.QtCore import QByteArray, QObject, QSettings, QSocketNotifier, Qt, QTimer
+from PySide6.QtCore import QObject, QSocketNotifier, Qt, QTimer
 from PySide6.QtWidgets import QApplication
 
-from app import __version__
 from app.charts.history import SECONDS
 from app.link.link import Link
 from app.link.snapshots import SnapshotFeed
+from app.shell.memory import WindowMemory
 from app.shell.notifications import Notifier, notify
 from app.shell.tray import Tray
 from app.shell.window import MainWindow
@@ -49,7 +49,8 @@ class Desktop(QObject):
         self.feed.history.connect(self.window.load_history)
         self.feed.linked.connect(self.window.show_link)
         self.window.themed.connect(self._use_theme)
-        self.window.closed.connect(self._remember)
+        self._memory = WindowMemory(self.window)
+        self.window.closed.connect(self._memory.save)
         self.window.visibility_changed.connect(lambda on: self._set_visible("window", on))
         self.compact.closed.connect(lambda: self._set_visible("strip", False))
         self.window.compacted.connect(self._toggle_compact)
@@ -66,19 +67,13 @@ class Desktop(QObject):
         except UserError as e:
             self._use_theme("system")
             self.window.status.show_message(str(e))
-        geometry = _store().value("geometry")
-        if isinstance(geometry, QByteArray):
-            self.window.restoreGeometry(geometry)
+        self._memory.restore()
+        if self._memory.first_time():
+            self.window.show_welcome()
         self.window.show()
         self._preload_timer.start()
         self.tray.start()
         self.feed.start()
-
-    def greet(self) -> None:
-        """Show the welcome page when the window is opened for the first time."""
-        if _store().value("welcomed") is None:
-            _store().setValue("welcomed", __version__)
-            self.window.show_welcome()
 
     def stop(self) -> None:
         """End the feed and all requests, and wait for them."""
@@ -137,20 +132,17 @@ class Desktop(QObject):
         self.window.raise_()
         self.window.activateWindow()
 
-    def _remember(self) -> None:
-        _store().setValue("geometry", self.window.saveGeometry())
-
 
 def open_window() -> int:
     """Open the window and wait until it is closed. Return the exit status."""
     scale()
     app = theme.application()
+    size_text(app)
     app.setApplicationName("gpudeck")
     app.setApplicationDisplayName("GPU Deck")
     paths.ensure(paths.home())
     desktop = Desktop(app)
     signals = _Signals(desktop.window)
-    desktop.greet()
     desktop.start()
     try:
         return app.exec()
@@ -167,6 +159,14 @@ def scale() -> None:
         return  # `start` shows the error
     if wanted != 1.0:
         os.environ.setdefault("QT_SCALE_FACTOR", f"{wanted:g}")
+
+
+def size_text(app: QApplication) -> None:
+    """Apply the font size of the settings to all widgets that are made from now on."""
+    try:
+        theme.set_text_size(app, settings.load().font_size)
+    except UserError:
+        return  # `start` shows the error
 
 
 class _Signals:
@@ -199,7 +199,3 @@ class _Signals:
 
     def _close_window(self, number: int, frame: FrameType | None) -> None:
         self._window.close()
-
-
-def _store() -> QSettings:
-    return QSettings(str(paths.home() / "window.ini"), QSettings.Format.IniFormat)

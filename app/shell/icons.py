@@ -96,12 +96,32 @@ def _settings() -> QPainterPath:
     return path
 
 
+def _models() -> QPainterPath:
+    path = QPainterPath()
+    _line(path, (12, 3), (20, 7.5), (20, 16.5), (12, 21), (4, 16.5), (4, 7.5), (12, 3))
+    _line(path, (4, 7.5), (12, 12), (20, 7.5))
+    _line(path, (12, 12), (12, 21))
+    return path
+
+
+def _cleanup() -> QPainterPath:
+    path = QPainterPath()
+    _line(path, (4, 6.5), (20, 6.5))
+    _line(path, (9, 6.5), (9.6, 3.5), (14.4, 3.5), (15, 6.5))
+    _line(path, (6, 6.5), (7, 20.5), (17, 20.5), (18, 6.5))
+    _line(path, (10.2, 10.5), (10.6, 16.8))
+    _line(path, (13.8, 10.5), (13.4, 16.8))
+    return path
+
+
 _SHAPES: dict[str, Callable[[], QPainterPath]] = {
     "dashboard": _dashboard,
     "jobs": _jobs,
     "workloads": _workloads,
     "assistant": _assistant,
+    "models": _models,
     "alerts": _alerts,
     "processes": _processes,
+    "cleanup": _cleanup,
     "settings": _settings,
 }

@@ -14,7 +14,7 @@ PAGE_OF = {
     "models": "models",
     "alerts": "alerts",
     "settings": "settings",
-    "clean": "cleaning-up",
+    "cleanup": "cleaning-up",
 }
 """The page of the manual for each page of the window."""
 

@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 from PySide6.QtCore import QEvent, QRectF, QSize, Qt, Signal
-from PySide6.QtGui import QColor, QPainter, QPaintEvent
-from PySide6.QtWidgets import QAbstractButton, QButtonGroup, QVBoxLayout, QWidget
+from PySide6.QtGui import QColor, QFontMetricsF, QPainter, QPaintEvent
+from PySide6.QtWidgets import (
+    QAbstractButton,
+    QButtonGroup,
+    QSizePolicy,
+    QVBoxLayout,
+    QWidget,
+)
 
 from app.shell import icons
+from app.shell.page_titles import title
 from app.widgets import theme
 
-WIDTH = 92
-_HEIGHT = 62
+_WIDTH, _HEIGHT = 92, 60
+"""The size of a button at the usual size of text."""
+_SMALL_WIDTH, _SMALL_HEIGHT, _LOWEST = 52, 46, 34
+"""The width of a button without a text, its height, and its least height."""
+_ICON = 22
+_WIDE_WINDOW = 1000
+"""The least width of a window that leaves room for texts."""
 
 
 class RailButton(QAbstractButton):
@@ -21,12 +33,20 @@ class RailButton(QAbstractButton):
         self.name = name
         self.badge = 0
         """The number of new things on the page, painted unless it is 0."""
-        self.setText(name.capitalize())
+        self._icon_only = False
+        self.setText(title(name))
         self.setCheckable(True)
-        self.setToolTip(f"{name.capitalize()} ({shortcut})")
+        self.setToolTip(f"{title(name)} ({shortcut})")
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.setAttribute(Qt.WidgetAttribute.WA_Hover)
-        self.setFixedSize(WIDTH, _HEIGHT)
+        self.setSizePolicy(QSizePolicy.Policy.Fixed, QSizePolicy.Policy.Preferred)
+
+    def show_text(self, shown: bool) -> None:
+        """Show or hide the text below the icon."""
+        if shown == self._icon_only:
+            self._icon_only = not shown
+            self.updateGeometry()
+            self.update()
 
     def show_badge(self, count: int) -> None:
         """Show how many things on the page are new."""
@@ -36,32 +56,41 @@ class RailButton(QAbstractButton):
             self.update()
 
     def sizeHint(self) -> QSize:
-        return QSize(WIDTH, _HEIGHT)
+        if self._icon_only:
+            return QSize(_SMALL_WIDTH, _SMALL_HEIGHT)
+        return QSize(theme.px(_WIDTH), theme.px(_HEIGHT))
+
+    def minimumSizeHint(self) -> QSize:
+        return QSize(_SMALL_WIDTH, _LOWEST)
 
     def paintEvent(self, event: QPaintEvent) -> None:
         painter, t = QPainter(self), theme.tokens()
         color = t.accent if self.isChecked() else t.text if self.underMouse() else t.muted
         if self.isChecked():
-            painter.fillRect(QRectF(0, 10, 3, _HEIGHT - 20), QColor(t.accent))
-        icons.draw(painter, self.name, QRectF((WIDTH - 22) / 2, 10, 22, 22), color)
-        font = self.font()
-        font.setPixelSize(theme.SMALL)
-        painter.setFont(font)
-        painter.setPen(QColor(t.text if self.isChecked() else color))
-        painter.drawText(QRectF(0, 36, WIDTH, 18), int(Qt.AlignmentFlag.AlignCenter), self.text())
+            painter.fillRect(QRectF(0, 8, 3, self.height() - 16), QColor(t.accent))
+        font = theme.font(theme.SMALL)
+        line = 0.0 if self._icon_only else QFontMetricsF(font).height() + 2
+        top = (self.height() - _ICON - line) / 2
+        middle = self.width() / 2
+        icons.draw(painter, self.name, QRectF(middle - _ICON / 2, top, _ICON, _ICON), color)
+        if not self._icon_only:
+            painter.setFont(font)
+            painter.setPen(QColor(t.text if self.isChecked() else color))
+            box = QRectF(0, top + _ICON + 2, self.width(), line)
+            painter.drawText(box, int(Qt.AlignmentFlag.AlignCenter), self.text())
         if self.badge:
-            _draw_badge(painter, str(self.badge) if self.badge < 100 else "99+")
+            _draw_badge(painter, middle, str(self.badge) if self.badge < 100 else "99+")
         if self.hasFocus():
             painter.setPen(QColor(t.accent))
-            painter.drawRoundedRect(QRectF(6.5, 4.5, WIDTH - 13, _HEIGHT - 9), 6, 6)
+            painter.drawRoundedRect(QRectF(self.rect()).adjusted(6.5, 3.5, -6.5, -3.5), 6, 6)
 
 
-def _draw_badge(painter: QPainter, text: str) -> None:
-    """Draw a number at the upper right of the icon."""
+def _draw_badge(painter: QPainter, middle: float, text: str) -> None:
+    """Draw a number at the upper right of the icon, whose middle is given."""
     t = theme.tokens()
     painter.setFont(theme.font(theme.SMALL, strong=True))
     width = max(painter.fontMetrics().horizontalAdvance(text) + 8, 16)
-    box = QRectF(WIDTH / 2 + 5, 5, width, 16)
+    box = QRectF(middle + 3, 3, width, 16)
     painter.setRenderHint(QPainter.RenderHint.Antialiasing)
     painter.setPen(Qt.PenStyle.NoPen)
     painter.setBrush(QColor(t.hot))
@@ -79,17 +108,23 @@ class Rail(QWidget):
 
     def __init__(self, names: tuple[str, ...]) -> None:
         super().__init__()
-        self.setFixedWidth(WIDTH)
         self.buttons = {name: RailButton(name, f"Ctrl+{i}") for i, name in enumerate(names, 1)}
         group = QButtonGroup(self)
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, theme.M, 0, theme.M)
         layout.setSpacing(theme.XS)
-        for made in self.buttons.values():
+        for name, made in self.buttons.items():
             group.addButton(made)
+            if name == "settings":
+                layout.addStretch()  # apart from the pages, at the bottom
             layout.addWidget(made)
-        layout.addStretch()
         group.buttonClicked.connect(self._clicked)
+
+    def fit(self, width: int, height: int) -> None:
+        """Show icons alone where a window of this size has little room."""
+        needed = len(self.buttons) * (theme.px(_HEIGHT) + theme.XS) + 2 * theme.M
+        for made in self.buttons.values():
+            made.show_text(width >= theme.px(_WIDE_WINDOW) and height >= needed)
 
     def show_chosen(self, name: str) -> None:
         """Mark the button of a page."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from PySide6.QtCore import QRectF
 from PySide6.QtGui import QColor, QPainter, QPaintEvent
-from PySide6.QtWidgets import QWidget
+from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from app.state import State
 from app.widgets import theme
@@ -38,7 +38,8 @@ class StatusLine(QWidget):
         self.message = elided(size="small")
         self.dismiss = button("Dismiss", kind="quiet", tooltip="Hide this message")
         self.dismiss.clicked.connect(lambda: self.show_message(""))
-        self.source = label(size="small", meaning="muted")
+        self.source = elided(size="small", meaning="muted")
+        self.source.setSizePolicy(QSizePolicy.Policy.Maximum, QSizePolicy.Policy.Preferred)
         self.compact = button(
             "Compact",
             kind="quiet",
@@ -49,7 +50,7 @@ class StatusLine(QWidget):
         layout.setStretch(2, 1)
         layout.insertSpacing(2, theme.M)
         self.setLayout(layout)
-        self.setFixedHeight(28)
+        self.setFixedHeight(theme.px(28))
         self._message = ""
         self.dismiss.hide()
 

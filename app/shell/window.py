@@ -5,14 +5,23 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol, TypeVar, cast
 
-from PySide6.QtCore import QEvent, QSize, QTimer, Signal
-from PySide6.QtGui import QCloseEvent, QHideEvent, QKeySequence, QShortcut, QShowEvent
+from PySide6.QtCore import QEvent, QSize, Qt, QTimer, Signal
+from PySide6.QtGui import (
+    QCloseEvent,
+    QHideEvent,
+    QKeySequence,
+    QResizeEvent,
+    QShortcut,
+    QShowEvent,
+)
 from PySide6.QtWidgets import QGridLayout, QStackedWidget, QVBoxLayout, QWidget
 
+from app.charts.series import Floats
 from app.dashboard.page import DashboardPage
 from app.link.link import Link
 from app.link.notice import Notice
 from app.shell.commands import Commands
+from app.shell.page_titles import title
 from app.shell.rail import Rail
 from app.shell.status_line import StatusLine
 from app.state import LinkStatus, State
@@ -20,6 +29,7 @@ from app.strip.strip import Strip
 from app.strip.summary import unacknowledged
 from app.strip.tile_model import tiles
 from app.widgets import theme
+from app.widgets.controls import scroll_area
 from app.widgets.toast import ToastStack
 from scheduler.protocol.settings import Settings as SchedulerSettings
 from scheduler.protocol.snapshot import Columns, Snapshot
@@ -30,6 +40,7 @@ if TYPE_CHECKING:  # a page is imported when it is first shown
     from app.cleanup.page import CleanupPage
     from app.devices.page import DevicePage
     from app.jobs.page import JobsPage
+    from app.models.page import ModelsPage
     from app.processes.page import ProcessesPage
     from app.settings.page import SettingsPage
     from app.shell.welcome import Welcome
@@ -45,10 +56,36 @@ class Page(Protocol):
     def setFocus(self) -> None: ...
 
 
-PAGES = ("dashboard", "jobs", "workloads", "assistant", "alerts", "processes", "settings")
+PAGES = (
+    "dashboard",
+    "jobs",
+    "workloads",
+    "assistant",
+    "models",
+    "alerts",
+    "processes",
+    "cleanup",
+    "settings",
+)
 _REPAINT_MS = 100
 """Milliseconds between two repaints, however fast snapshots come."""
-SMALLEST = QSize(1024, 680)
+SMALLEST = QSize(800, 560)
+"""The least size; less on a smaller screen. A page that needs more room is scrolled."""
+
+
+_LOAD = (60.0, 40)
+"""Seconds of the sparklines in the tiles, and their points."""
+
+
+class _Pages(QStackedWidget):
+    """Need as much room as the page that is shown, not as the largest one."""
+
+    def minimumSizeHint(self) -> QSize:
+        page = self.currentWidget()
+        return page.minimumSizeHint() if page is not None else QSize()
+
+    def sizeHint(self) -> QSize:
+        return self.minimumSizeHint()
 
 
 class MainWindow(QWidget):
@@ -57,6 +94,8 @@ class MainWindow(QWidget):
     themed = Signal(str)
     """The theme of the settings changed: system, light or dark."""
     closed = Signal()
+    page_made = Signal(QWidget)
+    """A page is shown for the first time."""
     compacted = Signal()
     """The user wants the compact strip shown or hidden."""
     visibility_changed = Signal(bool)
@@ -66,8 +105,10 @@ class MainWindow(QWidget):
         super().__init__()
         self.state, self.link = State(), link
         self.rail, self.strip, self.status = Rail(PAGES), Strip(), StatusLine()
-        self.pages = QStackedWidget()
-        self._theme = ""
+        self.pages = _Pages()
+        self.folded = False
+        """The user collapsed the strip, which is always collapsed away from the dashboard."""
+        self._theme, self.shown = "", "dashboard"
         self._dirty = self._visible = False
         self.pace = QTimer(self)
         self.pace.setSingleShot(True)
@@ -77,6 +118,7 @@ class MainWindow(QWidget):
         self.rail.chosen.connect(self.show_page)
         self.strip.opened.connect(self.show_device)
         self.strip.charted.connect(self.dashboard.show_only)
+        self.dashboard.bar.folded.connect(self.fold_strip)
         link.ordered.connect(lambda: self.status.show_message(""))
         link.failed.connect(self.status.show_message)
         self.toasts = ToastStack(self, self.status.height() + theme.M)
@@ -112,7 +154,15 @@ class MainWindow(QWidget):
     def assistant(self) -> AssistantPage:
         from app.assistant.page import AssistantPage
 
-        return self._add_page("assistant", AssistantPage(self.state, self.link))
+        page = self._add_page("assistant", AssistantPage(self.state, self.link))
+        page.models_opened.connect(lambda: self.show_page("models"))
+        return page
+
+    @cached_property
+    def models(self) -> ModelsPage:
+        page = self._add_page("models", self.assistant.models)
+        page.left.connect(lambda: self.show_page("assistant"))
+        return page
 
     @cached_property
     def alerts(self) -> AlertsPage:
@@ -135,7 +185,7 @@ class MainWindow(QWidget):
 
         page = self._add_page("settings", SettingsPage(self.state, self.link))
         page.configured.connect(self._take_settings)
-        page.cleaning.connect(self.show_clean)
+        page.cleaning.connect(lambda: self.show_page("cleanup"))
         return page
 
     @cached_property
@@ -147,12 +197,10 @@ class MainWindow(QWidget):
         return page
 
     @cached_property
-    def clean(self) -> CleanupPage:
+    def cleanup(self) -> CleanupPage:
         from app.cleanup.page import CleanupPage
 
-        page = self._add_page("clean up", CleanupPage(self.link))
-        page.left.connect(lambda: self.show_page("settings"))
-        return page
+        return self._add_page("cleanup", CleanupPage(self.link))
 
     @cached_property
     def welcome(self) -> Welcome:
@@ -166,8 +214,9 @@ class MainWindow(QWidget):
         return page
 
     def _add_page(self, name: str, page: P) -> P:
-        page.setAccessibleName(name.capitalize())
+        page.setAccessibleName(title(name))
         self.pages.addWidget(page)
+        self.page_made.emit(page)
         return page
 
     def load_history(self, device: str, history: Columns) -> None:
@@ -189,39 +238,55 @@ class MainWindow(QWidget):
     def show_page(self, name: str) -> None:
         """Show one of PAGES."""
         self.rail.show_chosen(name)
-        self.pages.setCurrentWidget(getattr(self, name))
+        self.shown = name
+        self._show(getattr(self, name))
         self._page.setFocus()
         self.refresh()
 
     def show_device(self, device: str) -> None:
         """Show the page of one device."""
         self.rail.show_chosen("dashboard")
-        self.pages.setCurrentWidget(self.device)
+        self._show(self.device)
         self.device.show_device(device)
         self.device.setFocus()
-
-    def show_clean(self) -> None:
-        """Show the clean-up page."""
-        self.rail.show_chosen("settings")
-        self.pages.setCurrentWidget(self.clean)
-        self.clean.setFocus()
 
     def show_welcome(self) -> None:
         """Show the welcome page."""
         self.rail.show_chosen("dashboard")
-        self.pages.setCurrentWidget(self.welcome)
+        self._show(self.welcome)
         self.welcome.steps["dashboard"].setFocus()
         self.refresh()
+
+    def fold_strip(self, folded: bool) -> None:
+        """Collapse the strip on the dashboard too, or show it there again."""
+        self.folded = folded
+        self.dashboard.bar.show_folded(folded)
+        if (page := self.pages.currentWidget()) is not None:
+            self._show(page)
+
+    def _show(self, page: QWidget) -> None:
+        """Show a page, with the strip collapsed unless the page is about the devices."""
+        self.pages.setCurrentWidget(page)
+        about_devices = page is self.dashboard
+        self.strip.collapse(self.folded or not about_devices)
 
     def refresh(self) -> None:
         """Draw the strip, the current page and the status line. Hidden pages cost nothing."""
         if self.state.snapshot is not None:
             self.strip.show_tiles(
-                tiles(self.state.snapshot), self.state.snapshot.settings.telemetry_hz
+                tiles(self.state.snapshot), self.state.snapshot.settings.telemetry_hz, self._load
             )
         self.rail.buttons["alerts"].show_badge(unacknowledged(self.state.snapshot))
         self._page.refresh()
         self.status.refresh(self.state)
+
+    def _load(self, device: str) -> Floats:
+        """Return the utilisation of a device in the last minute."""
+        return self.state.history.recent(device, "util", *_LOAD)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        self.rail.fit(self.width(), self.height())
+        super().resizeEvent(event)
 
     def changeEvent(self, event: QEvent) -> None:
         if event.type() == QEvent.Type.PaletteChange:
@@ -281,13 +346,16 @@ class MainWindow(QWidget):
 
     def _lay_out(self) -> None:
         self.setWindowTitle("GPU Deck")
-        self.setMinimumSize(SMALLEST)
-        self.resize(1280, 800)
+        room = self.screen().availableSize()
+        self.setMinimumSize(SMALLEST.boundedTo(room))
+        self.resize(QSize(1280, 800).boundedTo(room))
         right = QVBoxLayout()
         right.setContentsMargins(theme.M, theme.M, theme.M, theme.S)
         right.setSpacing(theme.S)
         right.addWidget(self.strip)
-        right.addWidget(self.pages, 1)
+        area = scroll_area(self.pages)
+        area.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAsNeeded)
+        right.addWidget(area, 1)
         layout = QGridLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.setSpacing(0)

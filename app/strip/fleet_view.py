@@ -22,17 +22,20 @@ from app.strip.tile_model import Tile
 from app.widgets import theme
 from app.widgets.controls import (
     Stretch,
+    badge,
     choice_box,
     column,
+    elided,
     filter_box,
-    label,
     row,
     scroll_area,
     set_text,
+    set_tooltip,
 )
 from app.widgets.mark_chart import ChartMark, MarkChart
 
-_WIDTH, _HEIGHT, _GAP = 70, 34, 3
+_WIDTH, _HEIGHT, _GAP = 74, 32, 3
+"""The least width of a cell and its height at the usual size of text, and the gap."""
 _EDGE = 3
 _LEFT = int(Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignLeft)
 _CENTER = int(Qt.AlignmentFlag.AlignCenter)
@@ -67,7 +70,7 @@ class FleetMap(MarkChart):
                 self.update(self._box(at).toAlignedRect())
 
     def heightForWidth(self, width: int) -> int:
-        return max(-(-len(self.cells) // _columns(width)), 1) * (_HEIGHT + _GAP)
+        return max(-(-len(self.cells) // _columns(width)), 1) * (theme.px(_HEIGHT) + _GAP)
 
     def hasHeightForWidth(self) -> bool:
         return True
@@ -76,7 +79,7 @@ class FleetMap(MarkChart):
         return QSize(600, self.heightForWidth(self.width()))
 
     def minimumSizeHint(self) -> QSize:
-        return QSize(_WIDTH, _HEIGHT + _GAP)
+        return QSize(theme.px(_WIDTH), theme.px(_HEIGHT) + _GAP)
 
     def marks(self) -> list[ChartMark]:
         return [ChartMark(self._box(at), cell.tooltip) for at, cell in enumerate(self.cells)]
@@ -105,11 +108,12 @@ class FleetMap(MarkChart):
     def _box(self, at: int) -> QRectF:
         columns = _columns(self.width())
         width = (self.width() + _GAP) / columns
-        return QRectF(at % columns * width, at // columns * (_HEIGHT + _GAP), width - _GAP, _HEIGHT)
+        height = theme.px(_HEIGHT)
+        return QRectF(at % columns * width, at // columns * (height + _GAP), width - _GAP, height)
 
 
 def _columns(width: int) -> int:
-    return max((width + _GAP) // (_WIDTH + _GAP), 1)
+    return max((width + _GAP) // (theme.px(_WIDTH) + _GAP), 1)
 
 
 def _draw(painter: QPainter, box: QRectF, cell: MapCell, small: QFont, strong: QFont) -> None:
@@ -144,8 +148,11 @@ class FleetView(QWidget):
         self.order = choice_box("Order", ORDERS)
         self.kind = choice_box("Show", FILTERS)
         self.filter = filter_box("Search names, jobs")
-        self.filter.setMinimumWidth(200)
-        self.count = label(size="small", meaning="muted")
+        self.filter.setMinimumWidth(theme.px(120))
+        self.filter.setMaximumWidth(theme.px(260))
+        self.replay = badge("REPLAY", "These are recordings, not live readings")
+        self.count = elided(size="small", meaning="muted")
+        self.count.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
         self._tiles: tuple[Tile, ...] = ()
         self._devices: tuple[str, ...] = ()
         self._sorted_at = 0.0
@@ -153,20 +160,23 @@ class FleetView(QWidget):
             box.currentIndexChanged.connect(self._renew)
         self.filter.textChanged.connect(self._renew)
         self.area = scroll_area(self.map)
-        bar = row(self.quantity, self.order, self.kind, self.filter, Stretch(), self.count)
+        boxes = (self.quantity, self.order, self.kind)
+        bar = row(self.replay, *boxes, Stretch(self.filter, 2), Stretch(self.count))
         self.setLayout(column(bar, Stretch(self.area)))
 
     def show_tiles(self, tiles: tuple[Tile, ...]) -> None:
         """Show the devices of these tiles."""
         changed = {tile.device for tile in self._tiles} != {tile.device for tile in tiles}
         self._tiles = tiles
+        self.replay.setVisible(any(tile.replay for tile in tiles))
         if changed or time.monotonic() - self._sorted_at > _REORDER_S:
             self._sort()
         self._show_cells()
 
     def height_for(self, width: int) -> int:
         """Return the pixels of height that show everything."""
-        return self.quantity.sizeHint().height() + theme.S + self.map.heightForWidth(width)
+        boxes = max(box.sizeHint().height() for box in (self.quantity, self.filter, self.replay))
+        return boxes + theme.S + self.map.heightForWidth(width)
 
     def _renew(self) -> None:
         self._sort()
@@ -194,3 +204,4 @@ class FleetView(QWidget):
         if len(self._devices) > CHARTED:
             count += f"; the charts show the first {CHARTED}"
         set_text(self.count, count)
+        set_tooltip(self.count, count)

@@ -1,31 +1,36 @@
-"""Show the devices at the top of every page: as tiles, or as a map where there are many."""
+"""Show the devices at the top of every page: as tiles, a map of many, or a line of chips."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import Signal
 from PySide6.QtGui import QResizeEvent
-from PySide6.QtWidgets import QGridLayout, QScrollArea, QStackedWidget
+from PySide6.QtWidgets import QScrollArea, QStackedWidget, QWidget
 
 from app.charts.refresh_rate import StaggeredRefresh
+from app.charts.series import Floats
+from app.strip.chips import ChipLine
 from app.strip.fleet_model import MANY
 from app.strip.tile_model import Tile
-from app.strip.tile_view import NARROWEST, Form, TileView
+from app.strip.tile_view import Form, TileView, narrowest
 from app.widgets import theme
-from app.widgets.controls import clear_panel, label, set_up_scroll
+from app.widgets.controls import label, set_up_scroll
 
 if TYPE_CHECKING:
     from app.strip.fleet_view import FleetView
 
 MOST_OF_WINDOW = 0.45
+MOST_WHEN_COLLAPSED = 0.12
+"""Shares of the window's height."""
 _MOST_OF_ROOM = 0.6
 """Tiles that would fill more of their room become slim."""
 
 
 class Strip(QStackedWidget):
-    """Show tiles, or a map of many devices.
+    """Show tiles, a map of many devices, or while it is collapsed a line of chips.
 
     Emits `opened` with the device that the user wants to see, and `charted` with the devices
     that the charts show.
@@ -36,10 +41,14 @@ class Strip(QStackedWidget):
 
     def __init__(self) -> None:
         super().__init__()
-        self.grid = TileGrid()
+        self.collapsed = False
+        self.grid, self.chips = TileGrid(), ChipLine()
         self.grid.opened.connect(self.opened)
         self.grid.placed.connect(self._fit)
+        self.chips.opened.connect(self.opened)
         self.addWidget(self.grid)
+        self.addWidget(self.chips)
+        self._tiles: tuple[Tile, ...] = ()
         self._fit()
 
     @cached_property
@@ -60,17 +69,39 @@ class Strip(QStackedWidget):
 
     @property
     def many(self) -> bool:
-        """Report if the map is shown."""
-        return self.currentWidget() is not self.grid
+        """Report if there are so many devices that a map is shown."""
+        return len(self._tiles) > MANY
 
-    def show_tiles(self, tiles: tuple[Tile, ...], hz: float) -> None:
-        """Show the devices; `hz` is the number of readings a second."""
-        if len(tiles) > MANY:
-            self.setCurrentWidget(self.fleet)
+    def collapse(self, collapsed: bool) -> None:
+        """Show a line of chips, or everything again."""
+        if collapsed != self.collapsed:
+            self.collapsed = collapsed
+            self._show(hz=1.0)
+
+    def show_tiles(
+        self, tiles: tuple[Tile, ...], hz: float, loads: Callable[[str], Floats] | None = None
+    ) -> None:
+        """Show the devices.
+
+        Args:
+            hz: The number of readings a second.
+            loads: Returns the utilisation of a device in the last minute, for its sparkline.
+        """
+        self._tiles = tiles
+        self._show(hz, loads)
+
+    def _show(self, hz: float, loads: Callable[[str], Floats] | None = None) -> None:
+        tiles = self._tiles
+        if self.many:
             self.fleet.show_tiles(tiles)
+        if self.collapsed and tiles:
+            self.setCurrentWidget(self.chips)
+            self.chips.show_tiles(tiles)
+        elif self.many:
+            self.setCurrentWidget(self.fleet)
         else:
             self.setCurrentWidget(self.grid)
-            self.grid.show_tiles(tiles, hz)
+            self.grid.show_tiles(tiles, hz, loads)
         self._fit()
 
     def resizeEvent(self, event: QResizeEvent) -> None:
@@ -79,10 +110,11 @@ class Strip(QStackedWidget):
 
     def _fit(self) -> None:
         """Be as high as the content needs, but less than half of the window; the rest scrolls."""
-        room = theme.XL
-        if self.window() is not self:
-            room = int(MOST_OF_WINDOW * self.window().height())
-        if self.many:
+        whole = self.window().height() if self.window() is not self else 0
+        room = int(MOST_OF_WINDOW * whole) or theme.XL
+        if self.currentWidget() is self.chips:
+            height = self.chips.fit(self.width(), int(MOST_WHEN_COLLAPSED * whole) or theme.XL)
+        elif self.many:
             height = min(self.fleet.height_for(self.width()), room)
         else:
             height = self.grid.fit(room)
@@ -93,7 +125,9 @@ class Strip(QStackedWidget):
 class TileGrid(QScrollArea):
     """Show tiles of the same form in columns of the same width.
 
-    Emits `opened` with a device, and `placed` when it may need another height.
+    It places them itself: a layout would place those that are hidden behind the map only when
+    they are shown again. Emits `opened` with a device, and `placed` when it may need another
+    height.
     """
 
     opened = Signal(str)
@@ -102,17 +136,18 @@ class TileGrid(QScrollArea):
     def __init__(self) -> None:
         super().__init__()
         self.tiles: dict[str, TileView] = {}
+        self._panel = QWidget()
+        self._panel.setProperty("clear", "true")
         self.empty = label("Waiting for the first reading of the devices…", meaning="muted")
-        self._grid = QGridLayout()
-        self._grid.setContentsMargins(0, 0, 0, 0)
-        self._grid.setSpacing(theme.S)
-        self._grid.addWidget(self.empty, 0, 0)
-        self._columns = 0
+        self.empty.setParent(self._panel)
         self._refresh = StaggeredRefresh()
         self._slim = False
-        set_up_scroll(self, clear_panel(self._grid))
+        self._columns = 1
+        set_up_scroll(self, self._panel)
 
-    def show_tiles(self, tiles: tuple[Tile, ...], hz: float) -> None:
+    def show_tiles(
+        self, tiles: tuple[Tile, ...], hz: float, loads: Callable[[str], Floats] | None
+    ) -> None:
         """Show the tiles; not all at once if readings come faster than digits can be read."""
         devices = tuple(tile.device for tile in tiles)
         if tuple(self.tiles) != devices:
@@ -122,53 +157,57 @@ class TileGrid(QScrollArea):
             view = self.tiles[tile.device]
             if view.tile is None or self._refresh.includes(at):
                 view.show_tile(tile)
+                if loads is not None:
+                    view.show_load(loads(tile.device))
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
-        self._place()
-
-    def _place(self) -> None:
         self._arrange()
         self.placed.emit()
 
     def _lines_and_columns(self, form: Form) -> tuple[int, int]:
         """Return as few lines as the form allows, and as few columns as these lines need."""
         count = max(len(self.tiles), 1)
-        fit = max(1, min(count, (self.width() + theme.S) // (NARROWEST[form] + theme.S)))
+        room = self.width() + theme.S
+        fit = max(1, min(count, room // (narrowest(form) + theme.S)))
         lines = -(-count // fit)
         return lines, -(-count // lines)
 
     def _arrange(self) -> None:
+        """Give every tile its form and place."""
+        self.empty.adjustSize()
+        if not self.tiles:
+            return
         form: Form = "slim" if self._slim else "compact"
-        _, columns = self._lines_and_columns(form)
-        if columns != self._columns:
-            for at in range(self._columns):
-                self._grid.setColumnStretch(at, 0)
-            for i, view in enumerate(self.tiles.values()):
-                self._grid.addWidget(view, i // columns, i % columns)
-            for at in range(columns):
-                self._grid.setColumnStretch(at, 1)
-            self._columns = columns
-        if not self._slim and (self.width() + theme.S) // columns - theme.S >= NARROWEST["wide"]:
+        lines, self._columns = self._lines_and_columns(form)
+        whole = self.viewport().width()
+        width = (whole + theme.S) / self._columns
+        if not self._slim and width - theme.S >= narrowest("wide"):
             form = "wide"
-        for view in self.tiles.values():
+        height = next(iter(self.tiles.values())).height_as(form)
+        for at, view in enumerate(self.tiles.values()):
             view.set_form(form)
+            line, place = divmod(at, self._columns)
+            left, right = round(place * width), round((place + 1) * width) - theme.S
+            view.setGeometry(left, line * (height + theme.S), right - left, height)
+        self._panel.setMinimumHeight(lines * (height + theme.S) - theme.S)
 
     def _rebuild(self, devices: tuple[str, ...]) -> None:
         for device in [d for d in self.tiles if d not in devices]:
             view = self.tiles.pop(device)
-            self._grid.removeWidget(view)
+            view.hide()  # now, since it is deleted later
             view.deleteLater()
         self.tiles = {
             device: self.tiles.get(device) or self._new_tile(device) for device in devices
         }
         self.empty.setVisible(not devices)
-        self._columns = 0
-        self._place()
+        self._arrange()
+        self.placed.emit()
 
     def _new_tile(self, device: str) -> TileView:
-        view = TileView()
+        view = TileView(self._panel)
         view.opened.connect(lambda: self.opened.emit(device))
+        view.show()
         return view
 
     def fit(self, room: int) -> int:
@@ -178,13 +217,14 @@ class TileGrid(QScrollArea):
         """
         views = list(self.tiles.values())
         if not views:
-            return theme.XL
+            self._panel.setMinimumHeight(0)
+            return theme.px(theme.XL)
         lines, _ = self._lines_and_columns("compact")
         slim = lines * (views[0].height_as("compact") + theme.S) > _MOST_OF_ROOM * room
         if slim != self._slim:
             self._slim = slim
-            self._arrange()
+        self._arrange()
         height = views[0].sizeHint().height()
-        lines = -(-len(views) // max(self._columns, 1))
+        lines = -(-len(views) // self._columns)
         lines = min(lines, max((room + theme.S) // (height + theme.S), 2))
         return lines * height + (lines - 1) * theme.S

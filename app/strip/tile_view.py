@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
+import numpy as np
 from PySide6.QtCore import QEvent, QPointF, QRect, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import (
     QColor,
@@ -19,22 +20,25 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QFrame, QWidget
 
+from app.charts.series import Floats
+from app.charts.sparkline import draw_sparkline
 from app.format.values import NOT_AVAILABLE
-from app.strip.tile_model import Tile, TileMetric
+from app.strip.tile_model import UTILISATION, Tile, TileMetric
 from app.widgets import theme
 from app.widgets.controls import draw_share
 from app.widgets.mark_chart import show_tooltip
 
 Form = Literal["wide", "compact", "slim"]
 """Five columns with captions; two rows; or one row of the most important values."""
-NARROWEST: dict[Form, int] = {"wide": 540, "compact": 272, "slim": 216}
-"""Pixels of width that each form needs."""
+_NARROWEST: dict[Form, int] = {"wide": 560, "compact": 272, "slim": 220}
+"""Pixels of width that each form needs at the usual size of text."""
 _PLACES = {
     "wide": ((0.0, 0.18), (0.18, 0.45), (0.45, 0.66), (0.66, 0.84), (0.84, 1.0)),
     "compact": ((0.0, 0.45), (0.45, 1.0), (0.0, 0.45), (0.45, 0.71), (0.71, 1.0)),
-    "slim": ((0.0, 0.2), (0.2, 0.54), (0.54, 0.54), (0.54, 0.77), (0.77, 1.0)),
+    "slim": ((0.0, 0.218), (0.218, 0.533), (0.533, 0.533), (0.533, 0.763), (0.763, 1.0)),
 }
 """Left and right end of each value of `tile_model.METRICS`, as shares of the width."""
+_NARROWEST_SPARK = 24
 _BAR, _GAP = 3, 2
 """Height of the bar under a value, and the distance between them."""
 _LEFT, _RIGHT, _MIDDLE = (
@@ -45,6 +49,11 @@ _LEFT, _RIGHT, _MIDDLE = (
         Qt.AlignmentFlag.AlignHCenter,
     )
 )
+
+
+def narrowest(form: Form) -> int:
+    """Return the pixels of width that a form needs."""
+    return theme.px(_NARROWEST[form])
 
 
 @dataclass(frozen=True)
@@ -86,6 +95,8 @@ class TileView(QFrame):
         self.form: Form = "compact"
         self.header: list[TileText] = []
         self.values: list[TileText] = []
+        self.load = np.empty(0)
+        """The utilisation of the last minute, which is painted beside its value."""
         self._bold, self._small = theme.font(strong=True), theme.font(theme.SMALL)
         self._badge = theme.font(theme.SMALL, strong=True)
         self._line = QFontMetricsF(self._bold).height()
@@ -107,6 +118,13 @@ class TileView(QFrame):
                 self.values[at] = self._value(at, new)
                 self.update(self.values[at].area)
 
+    def show_load(self, load: Floats) -> None:
+        """Paint another sparkline of the utilisation."""
+        if not np.array_equal(load, self.load, equal_nan=True):
+            self.load = load
+            if self.values:
+                self.update(self.values[UTILISATION].area)
+
     def set_form(self, form: Form) -> None:
         """Lay out the tile in another form."""
         if form != self.form:
@@ -120,7 +138,7 @@ class TileView(QFrame):
         return self.header + self.values
 
     def sizeHint(self) -> QSize:
-        return QSize(NARROWEST["compact"], self.height_as(self.form))
+        return QSize(narrowest("compact"), self.height_as(self.form))
 
     def height_as(self, form: Form) -> int:
         """Return the pixels of height that the form needs."""
@@ -146,6 +164,8 @@ class TileView(QFrame):
         for text in self.texts:
             if event.region().intersects(text.area):
                 _paint(painter, text)
+        if self.values and event.region().intersects(self.values[UTILISATION].area):
+            self._paint_load(painter, self.values[UTILISATION])
         if self.hasFocus():
             painter.setPen(QColor(theme.tokens().accent))
             painter.drawRoundedRect(QRectF(self.rect()).adjusted(0.5, 0.5, -0.5, -0.5), 8, 8)
@@ -165,6 +185,13 @@ class TileView(QFrame):
 
     def _tooltip_at(self, point: QPointF) -> str:
         return next((t.tooltip for t in self.texts if t.area.contains(point.toPoint())), "")
+
+    def _paint_load(self, painter: QPainter, value: TileText) -> None:
+        """Paint the sparkline in the room beside the utilisation."""
+        needed = _advance(value.font, "100 %") + theme.S
+        room = value.box.adjusted(needed, 2, 0, -1)
+        if room.width() >= _NARROWEST_SPARK:
+            draw_sparkline(painter, room, self.load, 100.0)
 
     def _place(self) -> None:
         if self.tile is not None:
@@ -241,7 +268,7 @@ def _advance(font: QFont, text: str) -> float:
 
 
 def _elided(font: QFont, text: str, room: float) -> str:
-    return QFontMetricsF(font).elidedText(text, Qt.TextElideMode.ElideRight, room)
+    return QFontMetricsF(font).elidedText(text, Qt.TextElideMode.ElideRight, room - 1)
 
 
 def _paint(painter: QPainter, text: TileText) -> None:

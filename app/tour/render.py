@@ -12,8 +12,6 @@ from app.shell.window import PAGES, MainWindow
 from app.widgets import theme
 from scheduler.protocol.errors import UserError
 
-VIEWS = (*PAGES, "models")
-"""The pages, and the list of models within the assistant's page."""
 SIZES = ((1280, 800), (2560, 1440))
 SCHEMES: tuple[theme.Scheme, ...] = ("light", "dark")
 
@@ -39,8 +37,8 @@ def render_pages(
         theme.apply(app, scheme)
         for width, height in sizes:
             window.resize(QSize(width, height))
-            for view in VIEWS:
-                _show(window, view)
+            for view in PAGES:
+                window.show_page(view)
                 _settle()
                 window.refresh()  # charts reduce their data to their width, which has just been set
                 _settle()
@@ -48,15 +46,6 @@ def render_pages(
                 save_picture(window, file)
                 made.append(file)
     return made
-
-
-def _show(window: MainWindow, view: str) -> None:
-    if view == "models":
-        window.show_page("assistant")
-        window.assistant.show_models()
-    else:
-        window.show_page(view)
-        window.assistant.show_view()
 
 
 def save_picture(window: MainWindow, file: Path) -> None:

@@ -35,6 +35,7 @@ ACTIONS = (
     A("shortcuts", "Show all shortcuts", ("?",), words="keys keyboard sheet"),
     A("help", "Show the manual of this page", ("F1",), words="help documentation"),
     A("compact", "Show or hide the compact strip", ("Ctrl+T",), words="mini on top"),
+    A("strip", "Collapse or show the GPUs above the dashboard", ("Ctrl+G",), words="tiles map"),
     A("theme.light", "Use the light theme", words="appearance colours bright"),
     A("theme.dark", "Use the dark theme", words="appearance colours night"),
     A("theme.system", "Use the desktop's theme", words="appearance colours"),

@@ -90,6 +90,14 @@ def label(
     return made
 
 
+def badge(text: str, tooltip: str = "") -> QLabel:
+    """Return a short word on a dark ground, such as REPLAY."""
+    made = label(text, size="small", strong=True)
+    made.setProperty("badge", "true")
+    set_tooltip(made, tooltip)
+    return made
+
+
 def empty_label(text: str = "") -> QLabel:
     """Return the centred label that a page shows while it has no content."""
     made = label(text, meaning="muted", wrap=True)
@@ -142,7 +150,9 @@ def filter_box(hint: str) -> QLineEdit:
     box = QLineEdit()
     box.setPlaceholderText(hint)
     box.setClearButtonEnabled(True)
-    box.setMinimumWidth(340)
+    box.setMinimumWidth(theme.px(180))
+    box.setMaximumWidth(theme.px(420))
+    box.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
     box.setAccessibleName("Filter")
     return box
 

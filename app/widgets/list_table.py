@@ -158,16 +158,15 @@ def list_table(
     table.setShowGrid(False)
     table.setTabKeyNavigation(False)
     table.setWordWrap(False)
-    table.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
     table.verticalHeader().hide()
-    table.verticalHeader().setDefaultSectionSize(_ROW_HEIGHT)
+    table.verticalHeader().setDefaultSectionSize(theme.px(_ROW_HEIGHT))
     table.verticalHeader().setSectionResizeMode(QHeaderView.ResizeMode.Fixed)
     header = table.horizontalHeader()
     header.setHighlightSections(False)
     header.setSectionsClickable(False)
     for at, width in enumerate(widths):
         if width:
-            header.resizeSection(at, width)
+            header.resizeSection(at, theme.px(width))
         header.setSectionResizeMode(
             at, QHeaderView.ResizeMode.Interactive if width else QHeaderView.ResizeMode.Stretch
         )

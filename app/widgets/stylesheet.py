@@ -51,11 +51,13 @@ def stylesheet(t: theme.Tokens) -> str:
     return (
         meanings
         + f"""
-QWidget {{ color: {t.text}; font-size: {theme.BASE}px; }}
+QWidget {{ color: {t.text}; font-size: {theme.px(theme.BASE)}px; }}
 QLabel {{ background: transparent; }}
-QLabel[scale="small"] {{ font-size: {theme.SMALL}px; }}
-QLabel[scale="large"] {{ font-size: {theme.LARGE}px; font-weight: 600; }}
-QLabel[scale="huge"] {{ font-size: {theme.HUGE}px; font-weight: 600; }}
+QLabel[scale="small"] {{ font-size: {theme.px(theme.SMALL)}px; }}
+QLabel[scale="large"] {{ font-size: {theme.px(theme.LARGE)}px; font-weight: 600; }}
+QLabel[scale="huge"] {{ font-size: {theme.px(theme.HUGE)}px; font-weight: 600; }}
+QLabel[badge="true"] {{ background: {t.text}; color: {t.surface}; border-radius: 3px;
+  padding: 1px 6px; }}
 QLabel[strong="true"] {{ font-weight: 600; }}
 QFrame[card="true"] {{ background: {t.surface}; border: 1px solid {t.line}; border-radius: 8px; }}
 QFrame[bubble="you"] {{ background: {t.accent_soft}; border-radius: 8px; }}
@@ -90,7 +92,7 @@ QLabel[key="true"] {{ background: {t.sunken}; border: 1px solid {t.line}; border
   padding: 1px 6px; }}
 QPushButton[kind="quiet"] {{ background: transparent; border: 1px solid transparent;
   padding: 2px 8px;
-  color: {t.muted}; font-size: {theme.SMALL}px; }}
+  color: {t.muted}; font-size: {theme.px(theme.SMALL)}px; }}
 QPushButton[kind="quiet"]:hover {{ color: {t.text}; border-color: {t.line}; }}
 QPushButton[kind="quiet"]:checked {{ color: {t.text}; background: {t.accent_soft}; }}
 QPushButton[kind="quiet"]:focus {{ border-color: {t.accent}; }}
@@ -99,7 +101,7 @@ QLineEdit, QComboBox {{ background: {t.surface}; border: 1px solid {t.line}; bor
   selection-background-color: {t.accent}; selection-color: {t.on_accent}; }}
 QLineEdit:focus, QComboBox:focus {{ border-color: {t.accent}; }}
 QLineEdit[wrong="true"] {{ border-color: {t.failed}; }}
-QComboBox {{ padding: 2px 8px; min-height: 21px; }}
+QComboBox {{ padding: 2px 8px; min-height: {theme.px(21)}px; }}
 QComboBox QLineEdit {{ border: none; padding: 0; background: transparent; }}
 QComboBox::drop-down {{ border: none; width: 20px; }}
 QComboBox::down-arrow {{ image: none; border-left: 4px solid {t.surface};
@@ -129,7 +131,7 @@ QTreeView::indicator:indeterminate {{ background: {t.accent_soft}; border-color:
 QHeaderView {{ background: {t.surface}; border: none; }}
 QHeaderView::section {{ background: {t.surface}; color: {t.muted}; border: none;
   border-bottom: 1px solid {t.line}; padding: 6px 10px;
-  font-size: {theme.SMALL}px; text-align: left; }}
+  font-size: {theme.px(theme.SMALL)}px; text-align: left; }}
 QPlainTextEdit, QTextBrowser {{ background: transparent; border: none;
   selection-background-color: {t.accent}; selection-color: {t.on_accent}; }}
 QPlainTextEdit[prompt="true"] {{ background: {t.surface}; border: 1px solid {t.line};
@@ -144,7 +146,7 @@ QMenu::item {{ padding: 5px 16px; }}
 QMenu::item:selected {{ background: {t.accent_soft}; }}
 QPushButton::menu-indicator {{ width: 0; }}
 QPlainTextEdit[log="true"] {{ background: {t.sunken}; border-radius: 6px; padding: 6px;
-  font-size: {theme.SMALL + 1}px; }}
+  font-size: {theme.px(theme.SMALL + 1)}px; }}
 QSplitter::handle {{ background: transparent; }}
 QScrollBar:vertical {{ background: transparent; width: 10px; margin: 0; }}
 QScrollBar:horizontal {{ background: transparent; height: 10px; margin: 0; }}

@@ -6,15 +6,21 @@ from dataclasses import dataclass
 from typing import Literal, cast
 
 from PySide6.QtCore import QEvent, Qt
-from PySide6.QtGui import QColor, QFont
+from PySide6.QtGui import QColor, QFont, QFontDatabase
 from PySide6.QtWidgets import QApplication, QWidget
+
+from scheduler.protocol import paths
 
 Scheme = Literal["light", "dark"]
 
 XS, S, M, L, XL = 4, 8, 12, 16, 24
 """Distances in pixels."""
-SMALL, BASE, LARGE, HUGE = 11, 13, 17, 28
-"""Font sizes in pixels."""
+SMALL, BASE, LARGE, HUGE = 12, 13, 17, 28
+"""Font sizes in pixels, where the text has its usual size; see `px`."""
+POINTS = 10.0
+"""The usual size of text, in points."""
+FAMILY = "GPU Deck Inter"
+"""The typeface that comes with the program; see assets/fonts."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +65,7 @@ LIGHT = Tokens(
     hot="#b54a08",
     throttled="#7438b4",
     failed="#b3261e",
-    series=("#1f5fbf", "#d55e00", "#00856f", "#b5489a", "#3aa0d8", "#9e9f65", "#6e0075", "#4b535d"),
+    series=("#1f5fbf", "#c14908", "#0b6142", "#ad2a71", "#107c86", "#5d4e1d", "#4b1889", "#0e1723"),
 )
 DARK = Tokens(
     scheme="dark",
@@ -77,7 +83,7 @@ DARK = Tokens(
     hot="#f2904d",
     throttled="#bb96f7",
     failed="#ff7b72",
-    series=("#6ea8fe", "#f0894a", "#2fc6a0", "#e58fc9", "#9bdcff", "#e6d30a", "#87499a", "#c6ccd4"),
+    series=("#6ea8fe", "#f0894a", "#3eb194", "#e58fc9", "#9bdcff", "#ffd63c", "#a875c9", "#c7e9ca"),
 )
 
 
@@ -86,7 +92,45 @@ def application() -> QApplication:
     # with `setStyle`, PySide would make the class QStyle, which takes 20 ms
     app = QApplication.instance() or QApplication(["gpudeck", "-style", "fusion"])
     assert isinstance(app, QApplication)
+    set_text_size(app, POINTS)
     return app
+
+
+def _load_fonts(app: QApplication) -> None:
+    """Make the typeface that comes with the program known to Qt.
+
+    Raises:
+        RuntimeError: A file of it is missing or damaged.
+    """
+    if app.property("fonts"):
+        return
+    app.setProperty("fonts", True)
+    for weight in ("Regular", "SemiBold"):
+        file = paths.assets() / "fonts" / f"Inter-{weight}.ttf"
+        if QFontDatabase.addApplicationFont(str(file)) < 0:
+            raise RuntimeError(f"the typeface {file} cannot be loaded; install GPU Deck again")
+
+
+def set_text_size(app: QApplication, points: float) -> None:
+    """Choose the size of text; widgets that are made later have it.
+
+    Args:
+        points: 8 to 18; `POINTS` is usual.
+    """
+    _load_fonts(app)
+    app.setProperty("points", points)
+    app.setFont(font())
+
+
+def px(pixels: float) -> int:
+    """Return a length that grows with the size of text.
+
+    Args:
+        pixels: The length at the usual size of text.
+    """
+    app = QApplication.instance()
+    points = app.property("points") if app is not None else None
+    return round(pixels * (points or POINTS) / POINTS)
 
 
 def apply(app: QApplication, scheme: Scheme) -> None:
@@ -94,11 +138,14 @@ def apply(app: QApplication, scheme: Scheme) -> None:
 
     Widgets that paint themselves are notified by `QEvent.PaletteChange`.
     """
-    if app.property("scheme") == scheme:
+    look = (scheme, px(BASE))
+    if app.property("look") == look:
         return  # styling again takes as long as building the window
     from app.widgets.stylesheet import palette, stylesheet
 
+    _load_fonts(app)
     t = LIGHT if scheme == "light" else DARK
+    app.setProperty("look", look)
     app.setProperty("scheme", scheme)
     app.setFont(font())
     app.setPalette(palette(t))
@@ -130,16 +177,15 @@ def meaning_color(meaning: str) -> str:
 
 
 def font(size: int = BASE, *, strong: bool = False) -> QFont:
-    """Return the application's font for text that a widget paints itself.
+    """Return the application's font, for example for text that a widget paints itself.
+
+    Its digits have the same width, so that live values do not jump.
 
     Args:
-        size: Pixels.
+        size: Pixels at the usual size of text.
     """
-    made = QFont(QApplication.font())
-    made.setPixelSize(size)
-    made.setFeature(
-        QFont.Tag("tnum"), 1
-    )  # digits of the same width, so that live values do not jump
+    made = QFont(FAMILY)
+    made.setPixelSize(px(size))
     if strong:
         made.setWeight(QFont.Weight.DemiBold)
     return made

@@ -28,14 +28,15 @@ class WorkloadFormView(QWidget):
         grid = QGridLayout(self)
         grid.setContentsMargins(0, 0, 0, 0)
         grid.setHorizontalSpacing(theme.M)
-        grid.setVerticalSpacing(6)
+        grid.setVerticalSpacing(5)
         grid.setColumnStretch(2, 1)
         for line, param in enumerate(form.workload.params):
             editor = self._editor(param)
             note = label(param.help, size="small", meaning="muted", wrap=True)
             caption = label(param.label)
             caption.setBuddy(editor)
-            editor.setFixedWidth(_EDITOR_WIDTH)
+            editor.setFixedWidth(theme.px(_EDITOR_WIDTH))
+            note.setMinimumHeight(2 * theme.px(15))  # two lines
             editor.setAccessibleName(param.label)
             editor.setToolTip(param.help)
             self.editors[param.name], self.notes[param.name] = editor, note

@@ -99,6 +99,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     theme: Literal["system", "light", "dark"] = "system"
     scale: Annotated[float, msgspec.Meta(ge=0.75, le=3)] = 1.0
     """The size of everything in the window; read when it is opened."""
+    font_size: Annotated[float, msgspec.Meta(ge=8, le=18)] = 10.0
+    """Points of the window's usual text; read when it is opened."""
     alert_temperature: Threshold = 5.0
     """A GPU is too hot this many °C below its slow-down temperature."""
     alert_memory: Threshold = 97.0

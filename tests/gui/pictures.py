@@ -27,7 +27,7 @@ os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
 import msgspec
 import pytest
 from PySide6.QtCore import QCoreApplication, QEvent, QTimer
-from PySide6.QtGui import QFont, QFontDatabase, QImage
+from PySide6.QtGui import QFontDatabase, QImage
 from PySide6.QtWidgets import QApplication, QWidget
 
 from app.assistant.message_tree import Curve
@@ -61,8 +61,8 @@ SCHEMES: tuple[theme.Scheme, ...] = ("light", "dark")
 FLEETS = (1, 8, 72)
 """Numbers of GPUs: one, several tiles, and a map."""
 PATIENCE_S = 60.0
-FONT = "DejaVu Sans"
-"""The font, since line breaks and heights depend on it."""
+FONT = "DejaVu Sans Mono"
+"""The fixed-width font of the system, in which logs are shown."""
 _SPEED = 1e-3
 _BEGIN_S, _PAST_S, _MAP_PAST_S, _GAP_S = 96.0, 900.0, 30.0, (300.0, 345.0)
 """Seconds: the position in the trace, the time played before it, and a gap in the readings."""
@@ -227,8 +227,8 @@ class Stage:
         self._open = 0
         self._start = self.desktop.link.start
         self.desktop.link.start = self._carry_out  # type: ignore[method-assign]
-        self.window.resize(*SIZE)
         self.desktop.start()
+        self.window.resize(*SIZE)
         self._until(
             lambda: self.window.state.link.connected and self.window.state.history.rows() > 10
         )
@@ -282,8 +282,6 @@ def stage(app: QApplication, count: int) -> Iterator[Stage]:
             f"the pictures are drawn in {FONT}, which is not installed here. On Debian: apt install"
             " fonts-dejavu-core"
         )
-    before = app.font()
-    app.setFont(QFont(FONT))
     with moment() as home:
         fill(home, count)
         with Client() as deck:
@@ -299,7 +297,6 @@ def stage(app: QApplication, count: int) -> Iterator[Stage]:
         finally:
             theme.apply(app, "light")
             made.close()
-            app.setFont(before)
 
 
 def pictures(made: Stage, count: int) -> Iterator[tuple[str, QWidget]]:
@@ -354,11 +351,6 @@ def _assistant(on: Stage) -> None:
         )
 
 
-def _models(on: Stage) -> None:
-    on.window.show_page("assistant")
-    on.window.assistant.show_models()
-
-
 def _device(number: int) -> Callable[[Stage], None]:
     return lambda on: on.window.show_device(f"REPLAY-{number}")
 
@@ -396,11 +388,11 @@ VIEWS: dict[int, dict[str, Callable[[Stage], QWidget | None]]] = {
         "attention": _workload("attention"),
         "compare": _workload("compare"),
         "assistant": _assistant,
-        "models": _models,
+        "models": _page("models"),
         "alerts": _page("alerts"),
         "processes": _page("processes"),
         "settings": _page("settings"),
-        "clean": lambda on: on.window.show_clean(),
+        "cleanup": _page("cleanup"),
         "compact": _compact,
     },
     8: {"dashboard": _live, "compared": _compared, "compact": _compact},

@@ -232,7 +232,7 @@ def test_real_files_are_moved_and_put_back(
         desktop.start()
         desktop.window.show_page("settings")
         desktop.window.settings.clean.click()
-        page = desktop.window.clean
+        page = desktop.window.cleanup
         qtbot.waitUntil(lambda: len(page.tree.rows.chosen()) == 1, timeout=PATIENCE_MS)
         page.move_button.click()
         qtbot.waitUntil(lambda: "to the trash" in page.outcome.text(), timeout=PATIENCE_MS)
@@ -240,7 +240,7 @@ def test_real_files_are_moved_and_put_back(
         page.undo.click()
         qtbot.waitUntil(lambda: len(page.tree.rows.chosen()) == 1, timeout=PATIENCE_MS)
         assert (kernel / "a.cubin").read_bytes() == b"k" * 2**20
-        page.back.click()
+        desktop.window.rail.buttons["settings"].click()
         assert desktop.window.pages.currentWidget() is desktop.window.settings
         desktop.window.close()
         desktop.stop()

@@ -79,7 +79,7 @@ def opened(fed: Fed) -> ModelsPage:
     fed.window.show_page("assistant")
     assert fed.models == [ListModels(USED.path)]
     QTest.keyClick(fed.window, Qt.Key.Key_M, Qt.KeyboardModifier.ControlModifier)
-    page = fed.window.assistant.models
+    page = fed.window.models
     assert page.isVisible()
     fed.reply(ListModels, (USED, LARGE, LLAMA))
     fed.settle()

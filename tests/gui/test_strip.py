@@ -162,3 +162,49 @@ def test_hot_and_throttled_values_are_coloured(fed):
     assert QColor(theme.LIGHT.throttled) in [
         image.pixelColor(x, y) for x in range(image.width()) for y in range(image.height())
     ]
+
+
+@pytest.mark.parametrize("counts", [(8, 72, 8), (2, 8), (16, 1, 8)])
+def test_no_tile_is_missing_after_the_number_of_devices_changed(fed, counts):
+    fed.window.resize(1024, 680)
+    for at, count in enumerate(counts):
+        fed.feed(snapshots.gpu_snapshot(count, NOW + at, replay=True))
+    grid = fed.window.strip.grid
+    assert len(grid.tiles) == 8
+    for tile in grid.tiles.values():
+        assert grid.viewport().rect().contains(tile.geometry().translated(grid.widget().pos()))
+
+
+@pytest.mark.parametrize("size", [(800, 560), (1280, 800), (2560, 1440)])
+@pytest.mark.parametrize("count", [1, 8, 16, 72])
+def test_the_strip_takes_little_of_the_pages_that_are_not_the_dashboard(fed, count, size):
+    fed.window.resize(*size)
+    fed.feed(snapshots.gpu_snapshot(count, replay=True))
+    for page in ("jobs", "settings"):
+        fed.window.show_page(page)
+        fed.settle()
+        chips = fed.window.strip.chips
+        assert chips.isVisible()
+        assert fed.window.strip.height() <= 0.12 * size[1]
+        boxes = [mark.box.toAlignedRect() for mark in chips.marks()]
+        assert len(boxes) == count
+        assert all(chips.rect().contains(box.adjusted(1, 1, -1, -1)) for box in boxes)
+
+
+def test_the_strip_is_collapsed_and_shown_again_on_the_dashboard(fed):
+    fed.feed(snapshots.gpu_snapshot(8))
+    bar, strip = fed.window.dashboard.bar, fed.window.strip
+    bar.fold.click()
+    fed.settle()
+    assert strip.chips.isVisible()
+    assert strip.height() <= 0.12 * fed.window.height()
+    bar.fold.click()
+    fed.settle()
+    assert strip.grid.isVisible()
+
+
+def test_a_tile_shows_the_load_of_the_last_minute(fed):
+    fed.feed(snapshots.gpu_snapshot(1), history=True)
+    tile = fed.window.strip.tiles[GPU0]
+    assert len(tile.load) == 40
+    assert tile.load[-1] == pytest.approx(snapshots.gpu_reading(snapshots.gpu(0)).values["util"])

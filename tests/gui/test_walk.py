@@ -94,7 +94,7 @@ def test_every_page_can_be_opened_by_mouse_and_keys(person):
         for _ in range(6):
             person.key(Qt.Key.Key_Tab)
             seen.add(QApplication.focusWidget())
-        assert len(seen - {None}) > 3
+        assert len(seen - {None}) > 2
         person.key(Qt.Key.Key_Tab, SHIFT)
 
 

@@ -1,0 +1,186 @@
+"""Show all devices in a line or two, above the pages that are not about the devices."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+
+from PySide6.QtCore import QRectF, QSize, Qt, Signal
+from PySide6.QtGui import QColor, QFontMetricsF, QKeyEvent, QMouseEvent, QPainter
+from PySide6.QtWidgets import QSizePolicy
+
+from app.format.values import Meaning
+from app.strip.tile_model import TEMPERATURE, UTILISATION, Tile
+from app.widgets import theme
+from app.widgets.mark_chart import ChartMark, MarkChart
+
+_WIDTH, _HEIGHT, _GAP = 128, 26, 4
+_DENSE_WIDTH, _DENSE_HEIGHT, _DENSE_GAP = 13, 20, 2
+"""The size of a cell that has room for nothing but its colour, or for a number."""
+_NUMBER = 26
+"""The least width of a dense cell that shows the number of its device."""
+_DOT = 7
+_LEFT, _RIGHT, _CENTER = (
+    int(side | Qt.AlignmentFlag.AlignVCenter | Qt.TextFlag.TextSingleLine)
+    for side in (
+        Qt.AlignmentFlag.AlignLeft,
+        Qt.AlignmentFlag.AlignRight,
+        Qt.AlignmentFlag.AlignHCenter,
+    )
+)
+
+
+@dataclass(frozen=True)
+class Chip:
+    """Describe one device in a few characters."""
+
+    device: str
+    title: str
+    text: str
+    share: float | None
+    """Utilisation, 0 to 1; None if it is not known."""
+    meaning: Meaning
+    replay: bool
+    tooltip: str
+
+
+def chip(tile: Tile) -> Chip:
+    """Return the chip of a device."""
+    util, temperature = tile.metrics[UTILISATION], tile.metrics[TEMPERATURE]
+    parts = [util.text] if temperature.share is None else [util.text, temperature.text]
+    values = (f"{m.caption} {m.text}" for m in tile.metrics)
+    tooltip = "\n".join((f"{tile.title} · {tile.name}", tile.holder, *values))
+    return Chip(
+        tile.device, tile.title, "  ".join(parts), util.share, tile.meaning, tile.replay, tooltip
+    )
+
+
+class ChipLine(MarkChart):
+    """Paint a chip for each device; for many, small cells in the colour of their utilisation.
+
+    Emits `opened` with a device on a click, and on Return for the current one.
+    """
+
+    opened = Signal(str)
+
+    def __init__(self) -> None:
+        super().__init__("Devices")
+        self.chips: tuple[Chip, ...] = ()
+        self._dense = False
+        self.setCursor(Qt.CursorShape.PointingHandCursor)
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
+
+    def show_tiles(self, tiles: tuple[Tile, ...]) -> None:
+        """Paint the chips that changed."""
+        before, self.chips = self.chips, tuple(chip(tile) for tile in tiles)
+        if [c.device for c in before] != [c.device for c in self.chips]:
+            self.renew()
+            return
+        for at, (old, new) in enumerate(zip(before, self.chips, strict=True)):
+            if old != new:
+                self.update(self._box(at).toAlignedRect())
+
+    def fit(self, width: int, room: int) -> int:
+        """Choose chips, or small cells where chips are higher than `room`; return the height."""
+        columns, height, gap = self._columns(width, dense=False)
+        lines = -(-len(self.chips) // columns)
+        dense = lines * (height + gap) - gap > room
+        if dense != self._dense:
+            self._dense = dense
+            self.update()
+        if dense:
+            columns, height, gap = self._columns(width, dense=True)
+            lines = min(-(-len(self.chips) // columns), max((room + gap) // (height + gap), 1))
+        return max(lines * (height + gap) - gap, height)
+
+    def minimumSizeHint(self) -> QSize:
+        return QSize(0, 0)
+
+    def marks(self) -> list[ChartMark]:
+        return [ChartMark(self._box(at), c.tooltip) for at, c in enumerate(self.chips)]
+
+    def draw(self, painter: QPainter) -> None:
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        for at, made in enumerate(self.chips):
+            (_draw_cell if self._dense else _draw_chip)(painter, self._box(at), made)
+
+    def mousePressEvent(self, event: QMouseEvent) -> None:
+        super().mousePressEvent(event)
+        at = self.mark_at(event.position())
+        if at is not None:
+            self.opened.emit(self.chips[at].device)
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        keys = (Qt.Key.Key_Return, Qt.Key.Key_Enter, Qt.Key.Key_Space)
+        if event.key() in keys and self.current is not None:
+            self.opened.emit(self.chips[self.current].device)
+        else:
+            super().keyPressEvent(event)
+
+    def _columns(self, width: int, *, dense: bool) -> tuple[int, int, int]:
+        """Return how many cells a line has, their height and the gap between them."""
+        narrowest, height, gap = (
+            (_DENSE_WIDTH, theme.px(_DENSE_HEIGHT), _DENSE_GAP)
+            if dense
+            else (theme.px(_WIDTH), theme.px(_HEIGHT), _GAP)
+        )
+        fit = max((width + gap) // (narrowest + gap), 1)
+        count = max(len(self.chips), 1)
+        lines = -(-count // fit)
+        return -(-count // lines), height, gap
+
+    def _box(self, at: int) -> QRectF:
+        columns, height, gap = self._columns(self.width(), dense=self._dense)
+        width = (self.width() + gap) / columns
+        left, top = at % columns * width, at // columns * (height + gap)
+        return QRectF(left, top, width - gap, height).adjusted(0.5, 0.5, -0.5, -0.5)
+
+
+def _draw_chip(painter: QPainter, box: QRectF, made: Chip) -> None:
+    """Paint the title on the left and the values on the right, over a line as long as the load."""
+    t = theme.tokens()
+    painter.setPen(QColor(t.line))
+    painter.setBrush(QColor(t.surface))
+    painter.drawRoundedRect(box, 6, 6)
+    left = box.left() + theme.S
+    if made.meaning:
+        dot = QRectF(left, box.center().y() - _DOT / 2, _DOT, _DOT)
+        painter.setPen(Qt.PenStyle.NoPen)
+        painter.setBrush(QColor(theme.meaning_color(made.meaning)))
+        painter.drawEllipse(dot)
+        left = dot.right() + theme.XS
+    room = QRectF(left, box.top(), box.right() - theme.S - left, box.height() - 2)
+    strong, small = theme.font(theme.SMALL, strong=True), theme.font(theme.SMALL)
+    need = QFontMetricsF(strong).horizontalAdvance(made.title)
+    painter.setFont(strong)
+    painter.setPen(QColor(t.text))
+    painter.drawText(room, _LEFT, made.title)
+    painter.setFont(small)
+    painter.setPen(QColor(theme.meaning_color(made.meaning) if made.meaning else t.muted))
+    left_over = max(room.width() - need - theme.S, 0.0)
+    text = QFontMetricsF(small).elidedText(made.text, Qt.TextElideMode.ElideRight, left_over)
+    painter.drawText(room, _RIGHT, text)
+    if made.share is not None:
+        line = QRectF(box.left() + 6, box.bottom() - 3, (box.width() - 12) * made.share, 2)
+        painter.fillRect(line, QColor(t.accent))
+
+
+def _draw_cell(painter: QPainter, box: QRectF, made: Chip) -> None:
+    """Paint a cell in the colour of the load; its lower edge has the colour of its meaning."""
+    t = theme.tokens()
+    ground = QColor(t.line) if made.share is None else _shade(round(made.share, 2), t.scheme)
+    painter.fillRect(box, ground)
+    if made.meaning:
+        painter.fillRect(
+            QRectF(box.left(), box.bottom() - 3, box.width(), 3),
+            QColor(theme.meaning_color(made.meaning)),
+        )
+    if box.width() >= theme.px(_NUMBER):
+        painter.setPen(theme.readable_on(ground))
+        painter.drawText(box, _CENTER, made.title.split()[-1])
+
+
+@cache
+def _shade(share: float, scheme: str) -> QColor:
+    """Return the colour of a share in the current scheme, by which the cache tells them apart."""
+    return theme.shade(share)
