@@ -45,6 +45,8 @@ class JobRow:
     duration: str
     tflops: str
     active: bool
+    eta: str = ""
+    """The time of day at which it will end at its pace; empty where that is unknown."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,19 @@ def job_row(job: Job, labels: dict[str, str], now: float) -> JobRow:
         duration=_duration(job, now),
         tflops=significant(result.tflops) if result else "",
         active=job.active,
+        eta=_eta(job, now),
     )
+
+
+def _eta(job: Job, now: float) -> str:
+    state = job.state
+    if not isinstance(state, Running) or state.progress is None:
+        return ""
+    if (left := time_left(state.progress, state.at, now)) is None:
+        return ""
+    end, today = time.localtime(now + left), time.localtime(now)
+    same_day = (end.tm_year, end.tm_yday) == (today.tm_year, today.tm_yday)
+    return time.strftime("%H:%M" if same_day else "%a %H:%M", end)
 
 
 def _together(names: Sequence[str]) -> str:

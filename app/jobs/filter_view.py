@@ -5,7 +5,8 @@ from __future__ import annotations
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QWidget
 
-from app.jobs.listing import EVERY, KINDS, TIMES, parse_search
+from app.jobs.job_keys import KINDS
+from app.jobs.listing import EVERY, TIMES, parse_search
 from app.widgets import theme
 from app.widgets.controls import choice_box, filter_box, row
 from scheduler.protocol.search import Search

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Iterable
 from operator import neg
 
 import msgspec
 
+from app.jobs.job_keys import FoldKey, JobKeys, keys_of
 from app.jobs.requests import SearchJobs
 from scheduler.protocol.jobs import Job
 from scheduler.protocol.search import NEWEST, Search, matches
@@ -28,6 +30,14 @@ class JobHistory:
         """The keys of `ended`, highest first."""
         self.edition = 0
         """A count of the changes of jobs in `ended`."""
+        self.version = 0
+        """A count of all changes of `ended`."""
+        self.keys: dict[int, JobKeys] = {}
+        """What each ended job is sorted and folded by."""
+        self.folds: dict[int, FoldKey] = {}
+        """The array or group of each ended job that is in one."""
+        self.counts: dict[FoldKey, Counter[str]] = {}
+        """How many ended jobs of each kind an array or a group has."""
         self.active: dict[int, Job] = {}
         """Jobs that had not ended when they were found."""
         self._changed: set[int] = set()
@@ -49,6 +59,12 @@ class JobHistory:
         )
 
     @property
+    def cuts_array(self) -> bool:
+        """Return whether the oldest job is in an array, of which the next page may hold more."""
+        fold = self.folds.get(self.numbers[-1]) if self.numbers else None
+        return fold is not None and fold.kind == "array"
+
+    @property
     def is_new(self) -> bool:
         """Return whether the first page was not requested yet."""
         return self.more and self._before == NEWEST
@@ -63,6 +79,8 @@ class JobHistory:
         self.search, self._before = search, NEWEST
         self._changed.update(self.active)
         self.ended, self.active, self.numbers = {}, {}, []
+        self.keys, self.folds, self.counts = {}, {}, {}
+        self.version += 1
         self.loading, self._failed = False, None
 
     def next_request(self) -> SearchJobs | None:
@@ -139,6 +157,18 @@ class JobHistory:
             else:
                 self.numbers.insert(bisect_left(self.numbers, -job.id, key=neg), job.id)
             self.ended[job.id] = pack(job)
+            self._put_keys(job)
+
+    def _put_keys(self, job: Job) -> None:
+        """Keep what the job is sorted and folded by."""
+        self.version += 1
+        keys, old = keys_of(job, self._now), self.keys.get(job.id)
+        if old is not None and old.fold is not None:
+            self.counts[old.fold][old.kind] -= 1
+        self.keys[job.id] = keys
+        if keys.fold is not None:
+            self.folds[job.id] = keys.fold
+            self.counts.setdefault(keys.fold, Counter())[keys.kind] += 1
 
     def _put_active(self, job: Job) -> None:
         self.active[job.id] = job

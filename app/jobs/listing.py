@@ -14,21 +14,22 @@ import msgspec
 from app.format.job_rows import JobRow, device_labels, job_row, started
 from app.format.values import duration, plural
 from app.jobs.history import JobHistory, unpack
-from scheduler.protocol.jobs import Cancelled, Job, Queued, Spec, turn
+from app.jobs.job_keys import (
+    CANCELLED,
+    FAILED,
+    RUNNING,
+    SUCCEEDED,
+    WAITING,
+    FoldKey,
+    JobKeys,
+    keys_of,
+)
+from scheduler.protocol.jobs import Job, Spec, turn
 from scheduler.protocol.search import ENDED, REJECTED, Search, matches
 from scheduler.protocol.snapshot import Snapshot
 from scheduler.protocol.units import amount
 
 EVERY = "All states"
-RUNNING, WAITING, SUCCEEDED, FAILED, CANCELLED = KINDS = (
-    "Running",
-    "Waiting",
-    "Succeeded",
-    "Failed",
-    "Cancelled",
-)
-
-
 OUTCOMES_OF = {
     EVERY: (),
     RUNNING: ("starting", "running"),
@@ -58,6 +59,9 @@ class JobLine:
     kind: str
     needs: str
     priority: int
+    keys: JobKeys
+    fold: FoldKey | None = None
+    """The array or group whose row this is; None for that of a job."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,12 +141,18 @@ class JobLines(Sequence[JobLine]):
         """
         self.ids = [*(line.id for line in active), *ended]
         self.active = {line.id: line for line in active}
+        self.folds: dict[int, JobLine] = {}
+        """The rows of arrays and groups, by their numbers below 0."""
+        self.members: dict[int, tuple[int, ...]] = {}
+        """The jobs of each array or group, by the number of its row."""
+        self.indented: frozenset[int] = frozenset()
+        """The jobs that are shown below the row of their array or group."""
         self.edition = edition
         self._make = make
 
     def line(self, number: int) -> JobLine:
-        """Return the line of a job."""
-        return self.active.get(number) or self._make(number)
+        """Return the line of a job, or of an array or a group."""
+        return self.folds.get(number) or self.active.get(number) or self._make(number)
 
     def place(self, number: int | None) -> int | None:
         """Return the row of a job, or None."""
@@ -151,10 +161,27 @@ class JobLines(Sequence[JobLine]):
         except ValueError:
             return None
 
+    def head_of(self, number: int | None) -> int | None:
+        """Return the row of the array or group that holds a job; None where none does."""
+        found = (fold for fold, members in self.members.items() if number in members)
+        return next(found, None)
+
     def ordered(self, ids: list[int]) -> JobLines:
         """Return these lines in another order. `ids` itself is kept, and may change later."""
         made = copy(self)
         made.ids = ids
+        return made
+
+    def arranged(
+        self,
+        ids: list[int],
+        folds: dict[int, JobLine],
+        members: dict[int, tuple[int, ...]],
+        indented: frozenset[int],
+    ) -> JobLines:
+        """Return these lines with rows for arrays and groups, in this order."""
+        made = self.ordered(ids)
+        made.folds, made.members, made.indented = folds, members, indented
         return made
 
     def __len__(self) -> int:
@@ -247,8 +274,8 @@ class JobList:
 
 
 def _line(job: Job, labels: dict[str, str], now: float) -> JobLine:
-    made = job_row(job, labels, now)
-    return JobLine(job.id, made, _kind(job, made), needs(job.spec), job.spec.priority)
+    made, keys = job_row(job, labels, now), keys_of(job, now)
+    return JobLine(job.id, made, keys.kind, needs(job.spec), job.spec.priority, keys)
 
 
 def can_swap(one: JobLine, other: JobLine) -> bool:
@@ -284,20 +311,6 @@ def needs(spec: Spec) -> str:
     parts += [f"priority {spec.priority}"] if spec.priority else []
     parts += [spec.group] if spec.group else []
     return " · ".join(parts)
-
-
-def _kind(job: Job, made: JobRow) -> str:
-    if isinstance(job.state, Queued):
-        return WAITING
-    if job.active:
-        return RUNNING
-    return (
-        CANCELLED
-        if isinstance(job.state, Cancelled)
-        else FAILED
-        if made.meaning == "failed"
-        else SUCCEEDED
-    )
 
 
 def stop_question(running: Sequence[Job], waiting: int, now: float) -> str:

@@ -5,19 +5,19 @@ from __future__ import annotations
 import shlex
 from pathlib import Path
 
-from PySide6.QtCore import QItemSelectionModel, QModelIndex, Qt, QTimer
+from PySide6.QtCore import QItemSelectionModel, QModelIndex, QPoint, Qt, QTimer
 from PySide6.QtGui import QGuiApplication
-from PySide6.QtWidgets import QAbstractItemView, QSplitter, QTableView, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QSplitter, QVBoxLayout, QWidget
 
 from app.format.values import plural
+from app.jobs.arrangement import Arrangement, SortOrder, jobs_of
 from app.jobs.compare import JobCompare
 from app.jobs.filter_view import JobFilter
 from app.jobs.form_view import JobFormView
 from app.jobs.history import JobHistory
 from app.jobs.job_details import JobDetails
+from app.jobs.job_keys import RUNNING, WAITING
 from app.jobs.listing import (
-    RUNNING,
-    WAITING,
     JobList,
     can_swap,
     history_search,
@@ -25,12 +25,13 @@ from app.jobs.listing import (
     stop_question,
 )
 from app.jobs.requests import RepeatJob, SearchJobs
-from app.jobs.table import PROGRESS, WIDTHS, JobTable, ProgressDelegate
+from app.jobs.table import HEADINGS, JobTable
+from app.jobs.table_view import JobTableView
 from app.link.link import Link
 from app.link.notice import Notice, NoticeAction
 from app.state import State
 from app.widgets import theme
-from app.widgets.actions import bind_actions
+from app.widgets.actions import bind_actions, menu_of
 from app.widgets.controls import (
     QuestionCard,
     add_shortcuts,
@@ -40,7 +41,7 @@ from app.widgets.controls import (
     row,
     set_text,
 )
-from app.widgets.list_table import list_card, list_table
+from app.widgets.list_table import list_card
 from app.widgets.toast import open_path
 from scheduler.protocol.jobs import UNDO_S, Cancelling, Job
 from scheduler.protocol.search import Search
@@ -54,6 +55,19 @@ EMPTY = (
 )
 NOTHING_FOUND = "No job matches the filter."
 SEARCHING = "Searching…"
+MENU = (
+    "job.repeat",
+    "job.copy",
+    "job.folder",
+    "job.report",
+    "",
+    "job.hold",
+    "job.earlier",
+    "job.later",
+    "",
+    "job.cancel",
+)
+"""The actions of the menu of a row; an empty name is a line between them."""
 _TYPING_MS = 150
 """Milliseconds after the last keystroke, when the search starts."""
 
@@ -71,6 +85,7 @@ class JobsPage(QWidget):
         self.chooser.changed.connect(self._search_again)
         self.filter, self.kinds = self.chooser.box, self.chooser.kinds
         self._listing, self._history = JobList(), JobHistory()
+        self._arrangement = Arrangement()
         self._search: Search | None = None
         self._typing = QTimer(self)
         self._typing.setSingleShot(True)
@@ -84,7 +99,10 @@ class JobsPage(QWidget):
         self.model = JobTable()
         self.model.end_reached.connect(self._load_page)
         self.model.moved.connect(lambda *where: link.send(self, Move(*where)))
-        self.table = _table(self.model)
+        self.table = JobTableView(self.model)
+        self.table.toggled.connect(self._toggle_fold)
+        self.table.sorted_by.connect(self._sort)
+        self.table.menu_wanted.connect(self._show_menu)
         self.table.selectionModel().currentRowChanged.connect(self._choose)
         self.empty = empty_label(EMPTY)
         self.table.selectionModel().selectionChanged.connect(self._show_details)
@@ -150,7 +168,8 @@ class JobsPage(QWidget):
         self._history.update(snapshot.jobs, snapshot.time)
         if self._history.is_new and not self._typing.isActive():
             self._typing.start()
-        shown = self._listing.lines(snapshot, search, self._history)
+        lines = self._listing.lines(snapshot, search, self._history)
+        shown = self._arrangement.applied(lines, self._history)
         self.model.more = self._history.more and not self._typing.isActive()
         self.model.show_rows(shown)
         searching = self._history.search is not None and not self._history.complete
@@ -160,9 +179,8 @@ class JobsPage(QWidget):
             else 0
         )
         more = f", {beyond} more wait" if beyond > 0 else ""
-        set_text(
-            self.count, (f"{len(shown)}+ jobs" if searching else plural(len(shown), "job")) + more
-        )
+        jobs = plural(len(lines), "job")
+        set_text(self.count, (f"{jobs} listed, more below" if searching else jobs) + more)
         set_text(
             self.empty, SEARCHING if searching else EMPTY if search == Search() else NOTHING_FOUND
         )
@@ -170,7 +188,8 @@ class JobsPage(QWidget):
         self.pause.setChecked(snapshot.paused)
         self.pause.setText("Resume queue" if snapshot.paused else "Pause queue")
         if shown.place(self._chosen) is None:
-            self._chosen = shown.ids[0] if shown else None
+            inside = shown.head_of(self._chosen)
+            self._chosen = inside or (shown.ids[0] if shown else None)
         self.choose(self._chosen)
         self._show_details()
 
@@ -195,6 +214,10 @@ class JobsPage(QWidget):
         if self._job(number) is None:
             self._sought = number
             self._link.send(self, GetJob(number), self._show_found)
+        elif (head := self.model.rows.head_of(number)) is not None and (
+            number not in self.model.rows.indented
+        ):
+            self._toggle_fold(head)
         self.choose(number)
         self._show_details()
 
@@ -211,7 +234,7 @@ class JobsPage(QWidget):
         self._open_form(False)
 
     def chosen(self) -> list[int]:
-        """Return the selected jobs from the top of the table down."""
+        """Return the selected rows from the top of the table down."""
         ranges = self.table.selectionModel().selection()
         return [
             self.model.rows.ids[at]
@@ -220,10 +243,26 @@ class JobsPage(QWidget):
             )
         ]
 
+    def _toggle_fold(self, number: int) -> None:
+        self._arrangement.toggle(number)
+        self.refresh()
+
+    def _sort(self, order: SortOrder | None) -> None:
+        self._arrangement.order = self.model.order = order
+        self.model.headerDataChanged.emit(Qt.Orientation.Horizontal, 0, len(HEADINGS) - 1)
+        self.refresh()
+
+    def _show_menu(self, at: QPoint) -> None:
+        """Show what can be done with the selected rows."""
+        menu = menu_of(self, [self.acts[name] if name else None for name in MENU])
+        menu.aboutToHide.connect(menu.deleteLater)
+        menu.popup(at)
+
     def _selected(self, kind: str) -> list[int]:
         """Return the selected jobs of a kind."""
         active = self.model.rows.active
-        return [n for n in self.chosen() if n in active and active[n].kind == kind]
+        jobs = jobs_of(self.chosen(), self.model.rows)
+        return [n for n in jobs if n in active and active[n].kind == kind]
 
     def _cancel(self) -> None:
         """Remove selected jobs that wait, which can be undone; ask before running ones end."""
@@ -273,7 +312,8 @@ class JobsPage(QWidget):
     def _show_details(self) -> None:
         """Show the current job, or two selected jobs side by side."""
         snapshot, chosen = self._state.snapshot, self.chosen()
-        active = sum(number in self.model.rows.active for number in chosen)
+        rows = self.model.rows
+        active = len(rows.active.keys() & jobs_of(chosen, rows)) if len(chosen) > 1 else 0
         self.several.setVisible(active > 1)
         self.several.setText(f"Cancel {active} jobs…")
         pair = (
@@ -334,7 +374,8 @@ class JobsPage(QWidget):
     def _take_page(self, request: SearchJobs, jobs: tuple[Job, ...], before: int | None) -> None:
         self._history.take(request, jobs, before)
         self.refresh()
-        if any(job.active for job in jobs):  # waiting jobs are in order: a missing page is a gap
+        # waiting jobs are in order, and arrays are counted: a missing page would be a gap
+        if any(job.active for job in jobs) or self._history.cuts_array:
             self._load_page()
 
     def _fail_page(self, message: str) -> None:
@@ -368,12 +409,3 @@ class JobsPage(QWidget):
         layout.addLayout(bar)
         layout.addWidget(self.asking)
         layout.addWidget(both, 1)
-
-
-def _table(model: JobTable) -> QTableView:
-    table = list_table(model, WIDTHS, "Jobs", "Select two jobs to see them side by side")
-    table.setItemDelegateForColumn(PROGRESS, ProgressDelegate(table))
-    table.setSelectionMode(QAbstractItemView.SelectionMode.ExtendedSelection)
-    table.setDragDropMode(QAbstractItemView.DragDropMode.InternalMove)
-    table.setDragDropOverwriteMode(False)
-    return table

@@ -14,19 +14,36 @@ from PySide6.QtCore import (
     Signal,
 )
 from PySide6.QtGui import QColor, QPainter
-from PySide6.QtWidgets import QStyledItemDelegate, QStyleOptionViewItem
+from PySide6.QtWidgets import QStyle, QStyledItemDelegate, QStyleOptionViewItem
 
-from app.jobs.listing import WAITING, JobLine, JobLines, drop_target
+from app.format.job_rows import JobRow
+from app.jobs.arrangement import SortOrder
+from app.jobs.job_keys import WAITING
+from app.jobs.listing import JobLine, JobLines, drop_target
 from app.widgets import theme
 from app.widgets.controls import draw_share
 from app.widgets.list_table import LEFT, NO_PARENT, RIGHT, Index
 
-HEADINGS = ("Job", "Name", "State", "Device", "Needs", "Progress", "Duration", "TFLOP/s")
-WIDTHS = (58, 150, 88, 76, 140, 0, 84, 76)
+HEADINGS = (
+    "Job",
+    "Name",
+    "State",
+    "Device",
+    "Needs",
+    "Progress",
+    "Duration",
+    "ETA",
+    "TFLOP/s",
+)
+WIDTHS = (64, 170, 104, 76, 140, 0, 96, 78, 76)
 """Pixels; 0 for all the width that is left."""
 PROGRESS = HEADINGS.index("Progress")
-_RIGHT = (HEADINGS.index("Duration"), HEADINGS.index("TFLOP/s"))
-_STATE = HEADINGS.index("State")
+DURATION = HEADINGS.index("Duration")
+OPTIONAL = tuple(map(HEADINGS.index, ("Needs", "TFLOP/s", "Device", "ETA")))
+"""The columns that a narrow table leaves out, in this order."""
+_RIGHT = tuple(map(HEADINGS.index, ("Duration", "ETA", "TFLOP/s")))
+STATE = HEADINGS.index("State")
+NAME = HEADINGS.index("Name")
 _NEEDS = HEADINGS.index("Needs")
 SHARE = Qt.ItemDataRole.UserRole
 _ROLES = (
@@ -53,6 +70,8 @@ class JobTable(QAbstractTableModel):
         super().__init__()
         self.rows = JobLines()
         self.more = False
+        self.order: SortOrder | None = None
+        """What the user sorts by; rows cannot be dragged meanwhile."""
 
     def show_rows(self, lines: JobLines) -> None:
         """Show these lines in this order."""
@@ -67,21 +86,9 @@ class JobTable(QAbstractTableModel):
             self._sort(places, start, len(self.rows) - end)
             self._insert(middle, start, len(self.rows) - end)
         self.rows = lines
-        both = enumerate((old.active.get(line.id), line) for line in lines.active.values())
-        changed = [
-            at for at, (was, line) in both if was is not line and was is not None and was != line
-        ]
-        changed += [
-            at
-            for number in old.active.keys() - lines.active.keys()
-            if (at := lines.place(number)) is not None
-        ]
-        if old.edition != lines.edition:
-            changed += [len(lines.active), len(lines) - 1]
-        if changed:
-            self.dataChanged.emit(
-                self.index(min(changed), 0), self.index(max(changed), len(HEADINGS) - 1)
-            )
+        if len(lines) and _differs(old, lines):
+            # the view paints again the rows that are seen, and no others
+            self.dataChanged.emit(self.index(0, 0), self.index(len(lines) - 1, len(HEADINGS) - 1))
 
     def _remove(self, places: dict[int, int], start: int, end: int) -> None:
         """Remove rows from `start` to before `end` that have no place, run by run from the end."""
@@ -136,7 +143,8 @@ class JobTable(QAbstractTableModel):
             return Qt.ItemFlag.ItemIsDropEnabled
         # Qt asks for each selected row, so that no line of an ended job is made here
         line = self.rows.active.get(self.rows.ids[index.row()])
-        return _MOVABLE if line is not None and line.kind == WAITING else _FIXED
+        movable = line is not None and line.kind == WAITING and self.order is None
+        return _MOVABLE if movable else _FIXED
 
     def supportedDropActions(self) -> Qt.DropAction:
         return Qt.DropAction.MoveAction
@@ -181,7 +189,11 @@ class JobTable(QAbstractTableModel):
         if orientation != Qt.Orientation.Horizontal:
             return None
         if role == Qt.ItemDataRole.DisplayRole:
+            if self.order is not None and self.order.column == section:
+                return HEADINGS[section] + (" ▾" if self.order.descending else " ▴")
             return HEADINGS[section]
+        if role == Qt.ItemDataRole.ToolTipRole:
+            return "Click to sort; a third click restores the order of the queue"
         return _alignment(section) if role == Qt.ItemDataRole.TextAlignmentRole else None
 
     def data(self, index: Index, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
@@ -190,14 +202,16 @@ class JobTable(QAbstractTableModel):
         line, column = self.rows.line(self.rows.ids[index.row()]), index.column()
         row = line.row
         if role in (Qt.ItemDataRole.DisplayRole, Qt.ItemDataRole.ToolTipRole):
+            name = f"    {row.name}" if row.id in self.rows.indented else row.name
             return (
-                str(row.id),
-                row.name,
+                str(row.id) if line.fold is None else f"×{len(self.rows.members[row.id])}",
+                name,
                 row.state,
                 row.device,
                 line.needs,
                 row.doing,
                 row.duration,
+                row.eta,
                 row.tflops,
             )[column]
         if role == Qt.ItemDataRole.ForegroundRole:
@@ -205,6 +219,16 @@ class JobTable(QAbstractTableModel):
         if role == Qt.ItemDataRole.TextAlignmentRole:
             return _alignment(column)
         return row.share if role == SHARE and column == PROGRESS else None
+
+
+def _differs(old: JobLines, new: JobLines) -> bool:
+    """Return whether rows that remained show something else now."""
+    if old.edition != new.edition or old.folds != new.folds or old.indented != new.indented:
+        return True
+    if old.active.keys() != new.active.keys():
+        return True
+    both = ((old.active[number], line) for number, line in new.active.items())
+    return any(was is not line and was != line for was, line in both)
 
 
 def _common_ends(old: Sequence[int], new: Sequence[int]) -> tuple[int, int]:
@@ -238,14 +262,64 @@ class ProgressDelegate(QStyledItemDelegate):
         draw_share(painter, line, share)
 
 
+class StateDelegate(QStyledItemDelegate):
+    """Paint the state as a pill in its colour, which it keeps where the row is selected."""
+
+    def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: Index) -> None:
+        text = str(index.data(Qt.ItemDataRole.DisplayRole) or "")
+        view: Any = QStyleOptionViewItem(option)
+        self.initStyleOption(view, index)
+        view.text = ""
+        view.widget.style().drawControl(
+            QStyle.ControlElement.CE_ItemViewItem, view, painter, view.widget
+        )
+        if not text:
+            return
+        color = QColor(index.data(Qt.ItemDataRole.ForegroundRole))
+        t = theme.tokens()
+        font = theme.font(theme.SMALL, strong=True)
+        painter.save()
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        painter.setFont(font)
+        width = painter.fontMetrics().horizontalAdvance(text.capitalize()) + 16
+        height = painter.fontMetrics().height() + 4
+        box = QRectF(view.rect.left() + 6, view.rect.center().y() - height / 2 + 0.5, width, height)
+        painter.setPen(theme.blend(color, QColor(t.surface), 3 * PILL_SHARE))
+        painter.setBrush(theme.blend(color, QColor(t.surface), PILL_SHARE))
+        painter.drawRoundedRect(box, height / 2, height / 2)
+        painter.setPen(color)
+        painter.drawText(box, int(Qt.AlignmentFlag.AlignCenter), text.capitalize())
+        painter.restore()
+
+
+PILL_SHARE = 0.13
+"""The share of a state's colour in the ground of its pill."""
+_PILLS = {
+    "running": "accent",
+    "starting": "accent",
+    "done": "succeeded",
+    "queued": "muted",
+    "cancelled": "muted",
+    "failed": "failed",
+    "lost": "failed",
+    "stopping": "warm",
+}
+
+
+def pill_color(row: JobRow) -> str:
+    """Return the colour of a job's state."""
+    meaning = row.meaning if row.meaning == "failed" else ""
+    return str(getattr(theme.tokens(), meaning or _PILLS.get(row.state, "text")))
+
+
 def _alignment(column: int) -> int:
     return RIGHT if column in _RIGHT else LEFT
 
 
 def _color(line: JobLine, column: int) -> str:
     t, row = theme.tokens(), line.row
-    if row.meaning and column in (_STATE, PROGRESS):
+    if column == STATE:
+        return pill_color(row)
+    if row.meaning and column == PROGRESS:
         return theme.meaning_color(row.meaning)
-    if column == _STATE:
-        return t.accent if row.state == "running" else t.text
     return t.muted if column in (PROGRESS, _NEEDS) else t.text

@@ -144,14 +144,26 @@ class ListTable(QTableView):
 def list_table(
     model: QAbstractItemModel, widths: Sequence[int], name: str, description: str = ""
 ) -> ListTable:
-    """Return a table of `model`.
+    """Return a table of `model`; see `set_up_table`."""
+    table = ListTable()
+    set_up_table(table, model, widths, name, description)
+    return table
+
+
+def set_up_table(
+    table: QTableView,
+    model: QAbstractItemModel,
+    widths: Sequence[int],
+    name: str,
+    description: str = "",
+) -> None:
+    """Let `table` show rows of `model`, of which the user chooses one.
 
     Args:
         widths: Pixels of each column; 0 for all the width that is left.
         name: The accessible name.
         description: The accessible description.
     """
-    table = ListTable()
     table.setModel(model)
     table.setSelectionBehavior(QAbstractItemView.SelectionBehavior.SelectRows)
     table.setSelectionMode(QAbstractItemView.SelectionMode.SingleSelection)
@@ -172,7 +184,6 @@ def list_table(
         )
     table.setAccessibleName(name)
     table.setAccessibleDescription(description)
-    return table
 
 
 def chosen_row(table: QTableView, model: RowTable[R]) -> R | None:

@@ -27,7 +27,7 @@ FAMILY = "GPU Deck Inter"
 class Tokens:
     """The colours of a scheme.
 
-    There is one accent; the other strong colours mean warm, hot, throttled or failed only.
+    There is one accent. The other strong colours mean warm, hot, throttled, failed or succeeded.
     """
 
     scheme: Scheme
@@ -45,6 +45,7 @@ class Tokens:
     hot: str
     throttled: str
     failed: str
+    succeeded: str
     series: tuple[str, ...]
     """The curves of several devices, distinguishable with every kind of colour blindness."""
 
@@ -65,6 +66,7 @@ LIGHT = Tokens(
     hot="#b54a08",
     throttled="#7438b4",
     failed="#b3261e",
+    succeeded="#1d7044",
     series=("#1f5fbf", "#c14908", "#0b6142", "#ad2a71", "#107c86", "#5d4e1d", "#4b1889", "#0e1723"),
 )
 DARK = Tokens(
@@ -83,6 +85,7 @@ DARK = Tokens(
     hot="#f2904d",
     throttled="#bb96f7",
     failed="#ff7b72",
+    succeeded="#56c184",
     series=("#6ea8fe", "#f0894a", "#3eb194", "#e58fc9", "#9bdcff", "#ffd63c", "#a875c9", "#c7e9ca"),
 )
 
@@ -194,7 +197,15 @@ def font(size: int = BASE, *, strong: bool = False) -> QFont:
 def shade(share: float) -> QColor:
     """Return a colour between a pale accent, for 0, and the accent, for 1."""
     low, high = QColor(tokens().accent_soft), QColor(tokens().accent)
-    mixed = [a + (b - a) * share for a, b in zip(_channels(low), _channels(high), strict=True)]
+    return blend(high, low, share)
+
+
+def blend(color: QColor, ground: QColor, share: float) -> QColor:
+    """Return the colour that `share` of one colour over another has; it covers what is below."""
+    mixed = [
+        a * share + b * (1 - share)
+        for a, b in zip(_channels(color), _channels(ground), strict=True)
+    ]
     return QColor.fromRgbF(*mixed)
 
 

@@ -60,7 +60,7 @@ def test_scrolling_loads_pages_until_none_are_left(fed, page, qtbot):
     fed.reply(finds(fed)[0], (older(1000, 900), 901))
     fed.settle()
     assert len(finds(fed)) == 1, "nobody is at the end yet"
-    assert page.count.text() == "109+ jobs"
+    assert page.count.text() == "109 jobs listed, more below"
     page.choose(1004)
     page.table.setFocus()
     QTest.keyClick(page.table, Qt.Key.Key_End, Qt.KeyboardModifier.ControlModifier)
@@ -124,7 +124,7 @@ def test_a_filter_asks_the_daemon_once_and_late_pages_of_another_are_left_aside(
 
 def test_of_a_long_queue_the_next_are_listed_and_the_filter_lists_them_all(fed, page, qtbot):
     fed.feed(msgspec.structs.replace(shifted(1000), waiting=5000, time=NOW + 1))
-    assert page.count.text() == "9+ jobs, 4999 more wait"
+    assert page.count.text() == "9 jobs listed, more below, 4999 more wait"
     page.kinds.setCurrentText("Waiting")
     qtbot.waitUntil(lambda: len(finds(fed)) == 2, timeout=PATIENCE_MS)
     assert finds(fed)[1].search.outcomes == ("queued",)

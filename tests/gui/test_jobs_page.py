@@ -301,9 +301,8 @@ def test_the_states_are_filtered_by_keyboard(fed, page, kind, found):
     QTest.keyClicks(page.kinds, kind[:2])
     assert page.kinds.currentText() == kind
     assert ids(page) == (found or [8, 7, 9, 6, 5, 4, 3, 2, 1])
-    assert page.count.text() == (
-        f"{len(found)}+ jobs" if kind != "Running" and found else "2 jobs" if found else "9+ jobs"
-    )
+    listed = f"{len(ids(page))} {'job' if len(ids(page)) == 1 else 'jobs'}"
+    assert page.count.text() == (listed if kind == "Running" else f"{listed} listed, more below")
 
 
 def test_a_job_hidden_by_the_filters_is_shown_on_request(fed, page):
@@ -326,14 +325,14 @@ def test_ten_thousand_jobs_need_no_widget_each_and_unchanged_ones_are_not_made_a
     again = msgspec.json.decode(msgspec.json.encode(many), type=tuple[snapshots.Job, ...])
     changed = queued(10 + 700, group="night")
     fed.feed(with_jobs(*again[:700], changed, *again[701:], *ended, later=2))
-    assert told == [(700, 700)]
+    assert told == [(0, 10_005)], "painted again, where it is seen; nothing moved"
     assert sum(old is not new for old, new in zip(before, page.model.rows, strict=True)) == 1
     fed.feed(
         with_jobs(
             *again[:300], *again[305:], *(queued(20_000 + i) for i in range(3)), *ended, later=3
         )
     )
-    assert told[1:] == ["in", (695, 695)]
+    assert told[1:] == ["in", (0, 10_003)]
     assert ids(page) == [10 + i for i in range(10_000) if not 300 <= i < 305] + [
         20_000,
         20_001,

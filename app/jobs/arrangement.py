@@ -1,0 +1,219 @@
+"""Order the rows of the jobs table, and fold arrays and groups into one row each. Free of Qt."""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections import Counter
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from app.format.job_rows import JobRow
+from app.format.values import Meaning, plural
+from app.jobs.history import JobHistory
+from app.jobs.job_keys import (
+    CANCELLED,
+    FAILED,
+    KINDS,
+    RUNNING,
+    SUCCEEDED,
+    WAITING,
+    FoldKey,
+    JobKeys,
+)
+from app.jobs.listing import JobLine, JobLines
+
+FEWEST = 2
+"""Jobs of an array or a group that are folded; fewer are shown as they are."""
+MOST_INSERTED = 200
+"""Rows that change with each snapshot and are inserted into the sorted ones, one by one."""
+_WORDS = {
+    SUCCEEDED: "done",
+    FAILED: "failed",
+    CANCELLED: "cancelled",
+    RUNNING: "running",
+    WAITING: "queued",
+}
+_STATES = {
+    RUNNING: "running",
+    WAITING: "queued",
+    FAILED: "failed",
+    SUCCEEDED: "done",
+    CANCELLED: "cancelled",
+}
+"""The state of a fold is that of the first of these kinds which one of its jobs has."""
+
+
+class SortOrder(NamedTuple):
+    """Name the column that the user sorts by."""
+
+    column: int
+    descending: bool
+
+
+class Arrangement:
+    """Keep what the user unfolded and sorts by, and apply it to the lines."""
+
+    def __init__(self) -> None:
+        self.order: SortOrder | None = None
+        self.opened: set[FoldKey] = set()
+        self._numbers: dict[FoldKey, int] = {}
+        """The number of each fold's row: below 0, and always the same."""
+        self._keys: dict[int, FoldKey] = {}
+        self._in_order: tuple[object, list[int]] = (None, [])
+        """The ended jobs in the user's order, and what they were sorted for."""
+        self._ended: tuple[object, list[int], dict[FoldKey, list[int]]] = (None, [], {})
+
+    def fold(self, number: int) -> FoldKey | None:
+        """Return the array or group of a row, by the row's number."""
+        return self._keys.get(number)
+
+    def toggle(self, number: int) -> None:
+        """Unfold an array or a group, or fold it."""
+        if (key := self._keys.get(number)) is not None:
+            self.opened ^= {key}
+
+    def applied(self, lines: JobLines, history: JobHistory) -> JobLines:
+        """Return the lines with a row for each array and group, in the user's order."""
+        active = list(lines.active.values())
+        counts = {key: Counter(kinds) for key, kinds in history.counts.items()}
+        members: dict[FoldKey, list[int]] = {}
+        for line in active:
+            if line.keys.fold is not None:
+                counts.setdefault(line.keys.fold, Counter())[line.keys.kind] += 1
+                members.setdefault(line.keys.fold, []).append(line.id)
+        folds = {key: count for key, count in counts.items() if count.total() >= FEWEST}
+        if not folds:
+            ids = [*(line.id for line in active), *history.numbers]
+            return lines.arranged(self._sorted(ids, lines, history, {}), {}, {}, frozenset())
+        flat, ended_in = self._unfolded(history, frozenset(folds))
+        rows = {
+            key: _fold_line(self._number(key), key, count, key in self.opened)
+            for key, count in folds.items()
+        }
+        ids, placed = list[int](), set[FoldKey]()
+        for line in active:
+            fold = line.keys.fold
+            if fold is None or fold not in folds:
+                ids.append(line.id)
+            elif fold not in placed:
+                placed.add(fold)
+                ids.append(rows[fold].id)
+        for number in flat:
+            if number >= 0:
+                ids.append(number)
+            elif (fold := self._keys[number]) not in placed:
+                placed.add(fold)
+                ids.append(number)
+        inside = {
+            rows[key].id: [*members.get(key, ()), *ended_in.get(key, ())]
+            for key in self.opened & folds.keys()
+        }
+        ids = self._sorted(ids, lines, history, {line.id: line for line in rows.values()})
+        if inside:
+            ids = [
+                each
+                for number in ids
+                for each in (
+                    number,
+                    *self._sorted(inside.get(number, []), lines, history, {}),
+                )
+            ]
+        indented = frozenset(number for numbers in inside.values() for number in numbers)
+        everyone = {rows[key].id: (*members.get(key, ()), *ended_in.get(key, ())) for key in folds}
+        return lines.arranged(ids, {line.id: line for line in rows.values()}, everyone, indented)
+
+    def _number(self, key: FoldKey) -> int:
+        if key not in self._numbers:
+            self._numbers[key] = -1 - len(self._numbers)
+            self._keys[self._numbers[key]] = key
+        return self._numbers[key]
+
+    def _unfolded(
+        self, history: JobHistory, folds: frozenset[FoldKey]
+    ) -> tuple[list[int], dict[FoldKey, list[int]]]:
+        """Return the ended jobs with each fold's row in their place, and the jobs of each fold.
+
+        They are kept, as there may be a hundred thousand.
+        """
+        mine = frozenset(folds & history.counts.keys())
+        made_for = (id(history), history.version, mine)
+        if self._ended[0] != made_for:
+            flat, inside = list[int](), dict[FoldKey, list[int]]()
+            for number in history.numbers:
+                fold = history.folds.get(number)
+                if fold is None or fold not in mine:
+                    flat.append(number)
+                    continue
+                if fold not in inside:
+                    flat.append(self._number(fold))
+                inside.setdefault(fold, []).append(number)
+            self._ended = (made_for, flat, inside)
+        return self._ended[1], self._ended[2]
+
+    def _sorted(
+        self,
+        ids: list[int],
+        lines: JobLines,
+        history: JobHistory,
+        folds: dict[int, JobLine],
+    ) -> list[int]:
+        """Return the rows in the user's order; as they are where there is none."""
+        if self.order is None:
+            return ids
+        column, known = self.order.column, history.keys
+
+        def value(number: int) -> tuple[bool, float | str]:
+            line = folds.get(number) or lines.active.get(number)
+            found = (known[number] if line is None else line.keys).values[column]
+            return isinstance(found, str), found
+
+        live = [number for number in ids if number in folds or number in lines.active]
+        if len(live) > MOST_INSERTED:
+            return sorted(ids, key=value, reverse=self.order.descending)
+        ended = [number for number in ids if number in known and number not in lines.active]
+        made_for = (history.version, self.order, len(ended), ended[:1], ended[-1:])
+        if self._in_order[0] != made_for:
+            self._in_order = (made_for, sorted(ended, key=value))
+        made = list(self._in_order[1])  # few rows change between two snapshots
+        for number in live:
+            insort(made, number, key=value)
+        return made[::-1] if self.order.descending else made
+
+
+def _fold_line(number: int, key: FoldKey, count: Counter[str], opened: bool) -> JobLine:
+    """Return the row of an array or a group."""
+    total = count.total()
+    over = count[SUCCEEDED] + count[FAILED] + count[CANCELLED]
+    kind = next(kind for kind in _STATES if count[kind])
+    texts = [f"{over} of {total} ended"] if over < total else [f"all {total} ended"]
+    if count[SUCCEEDED] == over:
+        texts = [f"{over} of {total} done"]
+    shown = (FAILED, CANCELLED, RUNNING, WAITING)
+    texts += [f"{count[kind]} {_WORDS[kind]}" for kind in shown if count[kind]]
+    meaning: Meaning = "failed" if count[FAILED] and over == total else ""
+    row = JobRow(
+        number,
+        f"{'▾' if opened else '▸'}  {key.name}",
+        _STATES[kind],
+        meaning,
+        "",
+        " · ".join(texts),
+        over / total,
+        "",
+        "",
+        active=over < total,
+    )
+    values: tuple[float | str, ...] = (
+        number, key.name.casefold(), KINDS.index(kind), "", 0.0, over / total, -1.0, 0.0, -1.0,
+    )  # fmt: skip
+    return JobLine(number, row, "", plural(total, "job"), 0, JobKeys(kind, None, values), fold=key)
+
+
+def jobs_of(numbers: Sequence[int], lines: JobLines) -> tuple[int, ...]:
+    """Return the jobs of these rows: those of an array or a group in place of its row."""
+    if not lines.folds:
+        return tuple(numbers)
+    found: dict[int, None] = {}
+    for number in numbers:
+        found.update(dict.fromkeys(lines.members.get(number, (number,))))
+    return tuple(found)

@@ -1,0 +1,198 @@
+"""The jobs table as the user handles it: fold, sort, select and call the menu."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QItemSelection, QItemSelectionModel, QModelIndex, QPoint, Qt, Signal
+from PySide6.QtGui import QKeyEvent, QMouseEvent, QResizeEvent
+from PySide6.QtWidgets import QAbstractItemView, QHeaderView
+
+from app.jobs.arrangement import SortOrder
+from app.jobs.table import (
+    DURATION,
+    HEADINGS,
+    NAME,
+    OPTIONAL,
+    PROGRESS,
+    STATE,
+    WIDTHS,
+    JobTable,
+    ProgressDelegate,
+    StateDelegate,
+)
+from app.widgets.list_table import ListTable, set_up_table
+
+_LEAST_PROGRESS = 170
+"""Pixels of the column that takes what is left; below them, others are left out."""
+_ARROW = 26
+"""Pixels at the left of a name, where the arrow of an array or a group is."""
+_LONGEST = ("999 h 59 min", "Stopping")
+"""The longest texts of the columns of durations and states."""
+_PADDING = 24
+_MOVED = 3
+"""Pixels by which the pointer may move in a click."""
+
+
+class JobTableView(ListTable):
+    """Show the jobs; several can be selected, and arrays and groups unfolded."""
+
+    toggled = Signal(int)
+    """The user unfolds or folds the array or group of this row's number."""
+    sorted_by = Signal(object)
+    """Carries a SortOrder, or None for the order of the queue."""
+    menu_wanted = Signal(QPoint)
+    """The user wants the menu of the selected rows, at this place of the screen."""
+
+    def __init__(self, model: JobTable) -> None:
+        super().__init__()
+        self._model = model
+        header = _Header(self)
+        self.setHorizontalHeader(header)
+        set_up_table(self, model, WIDTHS, "Jobs", "Select two jobs to see them side by side")
+        self.setItemDelegateForColumn(PROGRESS, ProgressDelegate(self))
+        self.setItemDelegateForColumn(STATE, StateDelegate(self))
+        self.setSelectionMode(QAbstractItemView.SelectionMode.ExtendedSelection)
+        self.setDragDropMode(QAbstractItemView.DragDropMode.InternalMove)
+        self.setDragDropOverwriteMode(False)
+        self.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
+        self.customContextMenuRequested.connect(self._want_menu)
+        # Qt would look at each row of a selection for headings of columns that are selected whole
+        header.setSelectionModel(QItemSelectionModel(model, self))
+        header.chosen.connect(self._sort_by)
+        self.doubleClicked.connect(lambda index: self._toggle(index.row()))
+        self._fit_widths()
+
+    def selectAll(self) -> None:
+        """Select all rows as one range, which takes no longer for many of them."""
+        if self._model.rowCount():
+            self._select(0, self._model.rowCount() - 1)
+
+    def _select(self, first: int, last: int) -> None:
+        rows = QItemSelection(
+            self._model.index(first, 0), self._model.index(last, len(HEADINGS) - 1)
+        )
+        self.selectionModel().select(rows, QItemSelectionModel.SelectionFlag.ClearAndSelect)
+
+    def row_number(self, row: int) -> int | None:
+        """Return the number of the job, array or group of a row."""
+        rows = self._model.rows
+        return rows.ids[row] if 0 <= row < len(rows) else None
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        plain = event.modifiers() & ~Qt.KeyboardModifier.KeypadModifier
+        held = plain & ~Qt.KeyboardModifier.ShiftModifier
+        row = self.currentIndex().row()
+        key = Qt.Key(event.key())
+        if key in (Qt.Key.Key_Home, Qt.Key.Key_End) and not held:
+            last = self._model.rowCount() - 1
+            self._go(0 if key == Qt.Key.Key_Home else last, extend=bool(plain))
+        elif key in (Qt.Key.Key_Left, Qt.Key.Key_Right) and not plain:
+            self._fold_by_key(row, unfold=key == Qt.Key.Key_Right)
+        elif key in (Qt.Key.Key_Return, Qt.Key.Key_Enter, Qt.Key.Key_Space) and not plain:
+            self._toggle(row)
+        elif key == Qt.Key.Key_S and not plain:
+            self._sort_by(max(self.currentIndex().column(), 0))
+        elif key == Qt.Key.Key_Menu or (key == Qt.Key.Key_F10 and plain and not held):
+            self.menu_wanted.emit(self.viewport().mapToGlobal(self._place_of(row)))
+        else:
+            super().keyPressEvent(event)
+
+    def mouseReleaseEvent(self, event: QMouseEvent) -> None:
+        super().mouseReleaseEvent(event)
+        index = self.indexAt(event.position().toPoint())
+        if event.button() == Qt.MouseButton.LeftButton and index.column() == NAME:
+            inside = event.position().x() - self.visualRect(index).left()
+            if 0 <= inside < _ARROW:
+                self._toggle(index.row())
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._fit_columns()
+
+    def _fit_widths(self) -> None:
+        """Make room for the longest duration and state in the current font."""
+        metrics, header = self.fontMetrics(), self.horizontalHeader()
+        for column, text in zip((DURATION, STATE), _LONGEST, strict=True):
+            header.resizeSection(column, metrics.horizontalAdvance(text) + _PADDING)
+
+    def _fit_columns(self) -> None:
+        """Leave out columns that a narrow table has no room for."""
+        header = self.horizontalHeader()
+        widths = {
+            at: header.sectionSize(at) or WIDTHS[at]
+            for at in range(len(HEADINGS))
+            if at != PROGRESS
+        }
+        over = sum(widths.values()) + _LEAST_PROGRESS - self.viewport().width()
+        for column in OPTIONAL:
+            hide = over > 0
+            over -= widths[column] if hide else 0
+            self.setColumnHidden(column, hide)
+
+    def _go(self, row: int, extend: bool) -> None:
+        flags, here = QItemSelectionModel.SelectionFlag, self.currentIndex().row()
+        how = flags.ClearAndSelect | flags.Rows
+        if extend and here >= 0:
+            self._select(min(here, row), max(here, row))
+            how = flags.NoUpdate
+        self.selectionModel().setCurrentIndex(self._model.index(row, NAME), how)
+
+    def _toggle(self, row: int) -> None:
+        number = self.row_number(row)
+        if number is not None and number in self._model.rows.folds:
+            self.toggled.emit(number)
+
+    def _fold_by_key(self, row: int, unfold: bool) -> None:
+        """Unfold or fold the row; from a job below it, go to the row of its array or group."""
+        rows, number = self._model.rows, self.row_number(row)
+        if number is None:
+            return
+        if number in rows.folds:
+            members = rows.members[number]
+            if (members[0] in rows.indented) != unfold:
+                self.toggled.emit(number)
+        elif not unfold and number in rows.indented:
+            head = next(fold for fold, members in rows.members.items() if number in members)
+            if (place := rows.place(head)) is not None:
+                self._go(place, extend=False)
+
+    def _sort_by(self, column: int) -> None:
+        """Sort by a column: upwards, then downwards, then not at all."""
+        order = self._model.order
+        if order is None or order.column != column:
+            new: SortOrder | None = SortOrder(column, False)
+        else:
+            new = None if order.descending else SortOrder(column, True)
+        self.sorted_by.emit(new)
+
+    def _place_of(self, row: int) -> QPoint:
+        return self.visualRect(self._model.index(max(row, 0), NAME)).center()
+
+    def _want_menu(self, at: QPoint) -> None:
+        """Select the row below the pointer, unless it is selected already, and want the menu."""
+        index: QModelIndex = self.indexAt(at)
+        if index.isValid() and not self.selectionModel().isSelected(index):
+            self._go(index.row(), extend=False)
+        self.menu_wanted.emit(self.viewport().mapToGlobal(at))
+
+
+class _Header(QHeaderView):
+    """Tell which heading was clicked, which selects no column."""
+
+    chosen = Signal(int)
+
+    def __init__(self, table: QAbstractItemView) -> None:
+        super().__init__(Qt.Orientation.Horizontal, table)
+        self._pressed: QPoint | None = None
+
+    def mousePressEvent(self, event: QMouseEvent) -> None:
+        resizes = self.cursor().shape() == Qt.CursorShape.SplitHCursor
+        self._pressed = None if resizes else event.position().toPoint()
+        super().mousePressEvent(event)
+
+    def mouseReleaseEvent(self, event: QMouseEvent) -> None:
+        super().mouseReleaseEvent(event)
+        at, self._pressed = self._pressed, None
+        if at is None or (event.position().toPoint() - at).manhattanLength() > _MOVED:
+            return
+        if (section := self.logicalIndexAt(at)) >= 0:
+            self.chosen.emit(section)
