@@ -20,7 +20,7 @@ from torch import Tensor
 
 from accel.serving.blocks import BlockPool
 from accel.serving.cache import BLOCK, CacheFormat, PagedCache
-from accel.serving.errors import RequestRefused
+from accel.serving.errors import RequestRefused, TooLong
 from accel.serving.grammar import Grammars
 from accel.serving.memory import plan
 from accel.serving.request import Request, Sampling, Stream
@@ -161,7 +161,7 @@ class Engine:
         if not prompt or not 0 <= min(prompt) <= max(prompt) < config.vocabulary:
             raise RequestRefused(f"a prompt has tokens from 0 to {config.vocabulary - 1}")
         if request.limit < 1 or len(prompt) + request.limit > self.context:
-            raise RequestRefused(
+            raise TooLong(
                 f"the prompt has {len(prompt)} tokens, and {request.limit} are asked for; "
                 f"together at most {self.context} fit"
             )

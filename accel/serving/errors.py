@@ -9,3 +9,7 @@ class ModelRefused(ValueError):
 
 class RequestRefused(ValueError):
     """Report a request that cannot be served, and why."""
+
+
+class TooLong(RequestRefused):
+    """Report a prompt, or a prompt and its answer, that do not fit."""

@@ -8,7 +8,7 @@ from pathlib import Path
 from tokenizers import Tokenizer as Backend
 from tokenizers.decoders import DecodeStream
 
-from accel.serving.errors import ModelRefused, RequestRefused
+from accel.serving.errors import ModelRefused, TooLong
 
 _FILE = "tokenizer.json"
 _MOST_BYTES = 64 * 2**20
@@ -51,7 +51,7 @@ class Tokenizer:
             special: Add what the tokenizer puts around a text, such as a token for its beginning.
 
         Raises:
-            RequestRefused: There are more, which a very long text is refused for before it is
+            TooLong: There are more, which a very long text is refused for before it is
                 converted.
         """
         least = len(text) // self._longest
@@ -60,9 +60,7 @@ class Tokenizer:
             if len(tokens) <= most:
                 return tokens
             least = len(tokens)
-        raise RequestRefused(
-            f"the prompt has {least} tokens or more; at most {most} fit. Shorten it"
-        )
+        raise TooLong(f"the prompt has {least} tokens or more; at most {most} fit. Shorten it")
 
     def decode(self, tokens: Sequence[int]) -> str:
         """Return the text of tokens, without special ones."""

@@ -11,7 +11,8 @@ import asyncio
 import hmac
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import AsyncExitStack
-from typing import TypeVar
+from types import TracebackType
+from typing import Protocol, TypeVar
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -19,12 +20,10 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
-from assistant.library.describe import name_of
-from assistant.messages import Chunk, DeviceChoice, PromptTooLong
+from assistant.inference.messages import Token
+from assistant.messages import Chunk, Completion, DeviceChoice, Event, PromptTooLong
 from assistant.serve import replies
-from assistant.serve.requests import MAX_BODY, ChatRequest, RequestRefused, TextRequest, parse
-from assistant.serve.running_completion import MAX_REQUESTS, RunningCompletion
-from scheduler.client import Client
+from assistant.serve.requests import MAX_BODY, RequestRefused
 from scheduler.protocol.errors import DaemonGone, UserError
 
 HOSTS = frozenset({"127.0.0.1", "localhost", "[::1]"})
@@ -36,19 +35,71 @@ RequestHandler = Callable[[Request], Awaitable[Response]]
 T = TypeVar("T")
 
 
+class Run(Protocol):
+    """Answer one request; the end of the `async with` ends the work."""
+
+    model: str
+    stream: bool
+    wants_usage: bool
+    device: str
+    waited: float
+
+    async def __aenter__(self) -> Run:
+        """Begin."""
+        ...
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """End the work."""
+        ...
+
+    async def first_text(self, patience_s: float) -> str:
+        """Return the first piece of text."""
+        ...
+
+    async def next_event(self) -> Event | None:
+        """Return the next event; None at the end."""
+        ...
+
+    async def result(self) -> Completion:
+        """Return how the answer ended."""
+        ...
+
+
+class Answerer(Protocol):
+    """Answer requests: the assistant's own model does, and a served one."""
+
+    most_requests: int
+
+    async def names(self) -> list[str]:
+        """Return the names of the models."""
+        ...
+
+    def run(self, body: bytes, device: DeviceChoice, *, chat: bool) -> Run:
+        """Parse a request and return its run. Raises RequestRefused."""
+        ...
+
+
 class OpenAIEndpoint:
     """Answer the requests of programs that speak OpenAI's API."""
 
-    def __init__(self, token: str, device: DeviceChoice, patience_s: float) -> None:
+    def __init__(
+        self, answerer: Answerer, token: str, device: DeviceChoice, patience_s: float
+    ) -> None:
         """Create an endpoint.
 
         Args:
+            answerer: Answers the requests.
             token: The token that requests must have.
             device: Where the model runs, unless a request has the header X-GPUDeck-Device.
             patience_s: How long a request may wait for a GPU that others use.
         """
         self._token, self._device, self._patience_s = token.encode(), device, patience_s
-        self._free_places = MAX_REQUESTS
+        self._answerer, self._free_places = answerer, answerer.most_requests
 
     def app(self) -> Starlette:
         """Return the endpoint as an ASGI application."""
@@ -100,41 +151,55 @@ class OpenAIEndpoint:
             )
 
     async def _models(self, request: Request) -> Response:
-        name = await asyncio.to_thread(configured_model)
-        return _json(replies.models([name] if name else []))
+        return _json(replies.models(await self._answerer.names()))
 
     async def _model(self, request: Request) -> Response:
         name = request.path_params["name"]
-        await _check_model(name)
+        await self._check_model(name)
         return _json(replies.model(name))
 
     async def _chat(self, request: Request) -> Response:
-        return await self._answer(request, ChatRequest)
+        return await self._answer(request, chat=True)
 
     async def _text(self, request: Request) -> Response:
-        return await self._answer(request, TextRequest)
+        return await self._answer(request, chat=False)
 
-    async def _answer(self, request: Request, kind: type[ChatRequest | TextRequest]) -> Response:
-        wanted = parse(await _body(request), kind)
-        await _check_model(wanted.model)
+    async def _answer(self, request: Request, *, chat: bool) -> Response:
+        body, device = await _body(request), self._device_for(request)
+        run = self._answerer.run(body, device, chat=chat)
+        await self._check_model(run.model)
         if self._free_places == 0:
-            waiting = f"{MAX_REQUESTS} requests wait already. Try again later"
+            most = self._answerer.most_requests
+            waiting = f"{most} requests wait already. Try again later"
             raise RequestRefused(waiting, status=429, code="too_many_requests")
         async with AsyncExitStack() as stack:
             self._free_places -= 1
             stack.callback(self._leave)
-            completion = RunningCompletion(wanted.complete(self._device_for(request)))
-            running = await stack.enter_async_context(completion)
+            running = await stack.enter_async_context(run)
             first = await _unless_gone(request, running.first_text(self._patience_s))
-            reply = replies.ReplyFormat(wanted.model, chat=kind is ChatRequest)
-            if kind is ChatRequest:
+            reply = replies.ReplyFormat(run.model, chat=chat)
+            if chat:
                 first = first.lstrip()
-            if wanted.stream:
+            if run.stream:
                 headers = {**_headers(running), "cache-control": "no-store"}
-                stream = _stream(stack.pop_all(), running, reply, first, wanted.wants_usage)
+                stream = _stream(stack.pop_all(), running, reply, first, run.wants_usage)
                 return StreamingResponse(stream, media_type="text/event-stream", headers=headers)
-            text = await _unless_gone(request, _whole(running, first))
-            return _json(reply.whole(text, await running.result()), _headers(running))
+            text, tokens = await _unless_gone(request, _whole(running, first))
+            return _json(reply.whole(text, await running.result(), tokens), _headers(running))
+
+    async def _check_model(self, name: str) -> None:
+        """Raise RequestRefused for a model that is not in use."""
+        used = await self._answerer.names()
+        if name not in used:
+            known = f"the model in use is {', '.join(used)}"
+            if not used:
+                known = "none is in use. Choose one: gpudeck models"
+            raise RequestRefused(
+                f"the model {name!r} does not exist here; {known}",
+                status=404,
+                param="model",
+                code="model_not_found",
+            )
 
     def _leave(self) -> None:
         self._free_places += 1
@@ -148,7 +213,7 @@ class OpenAIEndpoint:
 
 async def _stream(
     stack: AsyncExitStack,
-    running: RunningCompletion,
+    running: Run,
     reply: replies.ReplyFormat,
     first: str,
     with_usage: bool,
@@ -158,11 +223,11 @@ async def _stream(
     An error is the last piece, because the status was sent long before.
     """
     async with stack:
-        yield reply.piece(first, running.device, first=True)
+        yield reply.piece(first, running.device, _tokens(running), first=True)
         try:
             while (event := await running.next_event()) is not None:
                 if isinstance(event, Chunk):
-                    yield reply.piece(event.text, running.device, first=False)
+                    yield reply.piece(event.text, running.device, _tokens(event), first=False)
                 else:
                     yield replies.comment(event.reason)
             yield reply.end(await running.result(), with_usage=with_usage)
@@ -170,12 +235,20 @@ async def _stream(
             yield replies.error_event(503, str(e), _error_code(e))
 
 
-async def _whole(running: RunningCompletion, text: str) -> str:
-    """Return the whole text, which begins with `text`."""
+async def _whole(running: Run, text: str) -> tuple[str, tuple[Token, ...]]:
+    """Return the whole text, which begins with `text`, and its tokens if they were asked for."""
+    tokens = _tokens(running)
     while (event := await running.next_event()) is not None:
         if isinstance(event, Chunk):
             text += event.text
-    return text
+            tokens += _tokens(event)
+    return text, tokens
+
+
+def _tokens(carrier: object) -> tuple[Token, ...]:
+    """Return the tokens that a run or a piece carries; the assistant's own model tells none."""
+    found: tuple[Token, ...] = getattr(carrier, "tokens", ())
+    return found
 
 
 async def _unless_gone(request: Request, work: Coroutine[None, None, T]) -> T:
@@ -212,28 +285,7 @@ async def _body(request: Request) -> bytes:
     return body
 
 
-async def _check_model(name: str) -> None:
-    """Raise RequestRefused for a model that is not in use."""
-    used = await asyncio.to_thread(configured_model)
-    if name != used:
-        known = f"the model in use is {used}"
-        if not used:
-            known = "none is in use. Choose one: gpudeck models"
-        raise RequestRefused(
-            f"the model {name!r} does not exist here; {known}",
-            status=404,
-            param="model",
-            code="model_not_found",
-        )
-
-
-def configured_model() -> str:
-    """Return the name of the model in the settings; empty if there is none."""
-    with Client() as daemon:
-        return name_of(daemon.snapshot().settings.model)
-
-
-def _headers(running: RunningCompletion) -> dict[str, str]:
+def _headers(running: Run) -> dict[str, str]:
     """Return headers with the device, and the seconds that the request waited for it."""
     return {"x-gpudeck-device": running.device, "x-gpudeck-waited": f"{running.waited:.3f}"}
 

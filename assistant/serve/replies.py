@@ -8,7 +8,9 @@ from typing import Any
 
 import msgspec
 
+from assistant.inference.messages import Token
 from assistant.messages import Completion
+from assistant.serve.served_model import Call, ModelCompletion
 
 _ENCODE = msgspec.json.Encoder().encode
 _ERROR_TYPES = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
@@ -22,26 +24,46 @@ class ReplyFormat:
         self._id = f"{'chatcmpl' if chat else 'cmpl'}-{uuid.uuid4().hex}"
         self._created = int(time.time())
 
-    def whole(self, text: str, result: Completion) -> bytes:
+    def whole(self, text: str, result: Completion, tokens: tuple[Token, ...] = ()) -> bytes:
         """Encode an answer that is not streamed."""
         content: dict[str, Any] = {"text": text}
+        calls = _calls(result)
         if self._chat:
-            content = {"message": {"role": "assistant", "content": text, "refusal": None}}
+            message: dict[str, Any] = {"role": "assistant", "content": text, "refusal": None}
+            if calls:
+                message |= {"content": text or None, "tool_calls": list(map(_call, calls))}
+            content = {"message": message}
         kind = "chat.completion" if self._chat else "text_completion"
-        head = self._head(kind, result.device)
-        return _ENCODE({**head, **_choice(content, result.reason), "usage": _usage(result)})
+        head, content = self._head(kind, result.device), {**content, **self._logprobs(tokens)}
+        return _ENCODE({**head, **_choice(content, _reason(result)), "usage": _usage(result)})
 
-    def piece(self, text: str, device: str, *, first: bool) -> bytes:
+    def piece(
+        self, text: str, device: str, tokens: tuple[Token, ...] = (), *, first: bool
+    ) -> bytes:
         """Encode a piece of a stream."""
         role = {"role": "assistant"} if first else {}
         content = {"delta": {**role, "content": text}} if self._chat else {"text": text}
+        content |= self._logprobs(tokens)
         return _event({**self._stream_head(device), **_choice(content, None)})
+
+    def _logprobs(self, tokens: tuple[Token, ...]) -> dict[str, Any]:
+        """Return the probabilities of tokens, in the shape of each kind of answer."""
+        if not tokens:
+            return {}
+        if self._chat:
+            return {"logprobs": {"content": [_logprob(token) for token in tokens]}}
+        found = {"tokens": [token.text for token in tokens]}
+        each = {"token_logprobs": [token.logprob for token in tokens]}
+        return {"logprobs": {**found, **each, "top_logprobs": [dict(t.likely) for t in tokens]}}
 
     def end(self, result: Completion, *, with_usage: bool) -> bytes:
         """Encode the last pieces of a stream."""
         head = self._stream_head(result.device)
         content: dict[str, Any] = {"delta": {}} if self._chat else {"text": ""}
-        last = _event({**head, **_choice(content, result.reason)})
+        if calls := _calls(result):
+            numbered = [{"index": i, **_call(call)} for i, call in enumerate(calls)]
+            content = {"delta": {"tool_calls": numbered}}
+        last = _event({**head, **_choice(content, _reason(result))})
         if with_usage:
             last += _event({**head, "choices": [], "usage": _usage(result)})
         return last + b"data: [DONE]\n\n"
@@ -86,12 +108,38 @@ def _choice(content: dict[str, Any], reason: str | None) -> dict[str, Any]:
     return {"choices": [choice]}
 
 
-def _usage(result: Completion) -> dict[str, int]:
-    return {
+def _usage(result: Completion) -> dict[str, Any]:
+    used: dict[str, Any] = {
         "prompt_tokens": result.prompt_tokens,
         "completion_tokens": result.tokens,
         "total_tokens": result.prompt_tokens + result.tokens,
     }
+    if isinstance(result, ModelCompletion):
+        used["prompt_tokens_details"] = {"cached_tokens": result.cached_tokens}
+        accepted = {"accepted_prediction_tokens": result.accepted_tokens}
+        used["completion_tokens_details"] = accepted
+    return used
+
+
+def _calls(result: Completion) -> tuple[Call, ...]:
+    return result.calls if isinstance(result, ModelCompletion) else ()
+
+
+def _reason(result: Completion) -> str:
+    return "tool_calls" if _calls(result) else result.reason
+
+
+def _call(call: Call) -> dict[str, Any]:
+    function = {"name": call.name, "arguments": call.arguments}
+    return {"id": call.id, "type": "function", "function": function}
+
+
+def _logprob(token: Token) -> dict[str, Any]:
+    def entry(text: str, logprob: float) -> dict[str, Any]:
+        return {"token": text, "logprob": logprob, "bytes": list(text.encode())}
+
+    likely = [entry(text, logprob) for text, logprob in token.likely]
+    return {**entry(token.text, token.logprob), "top_logprobs": likely}
 
 
 def _event(content: dict[str, Any]) -> bytes:

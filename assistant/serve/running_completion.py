@@ -11,8 +11,10 @@ from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 
 from assistant.client import Assistant
-from assistant.messages import Chunk, Completion, CompletionRequest, Event, Waiting
-from assistant.serve.requests import RequestRefused
+from assistant.library.describe import name_of
+from assistant.messages import Chunk, Completion, DeviceChoice, Event, Waiting
+from assistant.serve.requests import ChatRequest, RequestRefused, TextRequest, parse
+from scheduler.client import Client
 
 MAX_REQUESTS = 8
 """Requests that are worked on or wait."""
@@ -22,11 +24,35 @@ _WORKERS = ThreadPoolExecutor(MAX_REQUESTS, "completion")
 for the work that it is to end."""
 
 
+class AssistantModel:
+    """Answer requests by the model that the assistant uses."""
+
+    most_requests = MAX_REQUESTS
+
+    async def names(self) -> list[str]:
+        """Return the name of the model in use, if there is one."""
+        name = await asyncio.to_thread(configured_model)
+        return [name] if name else []
+
+    def run(self, body: bytes, device: DeviceChoice, *, chat: bool) -> RunningCompletion:
+        """Parse a request, and return its run. Raises RequestRefused."""
+        wanted = parse(body, ChatRequest) if chat else parse(body, TextRequest)
+        return RunningCompletion(wanted, device)
+
+
+def configured_model() -> str:
+    """Return the name of the model in the settings; empty if there is none."""
+    with Client() as daemon:
+        return name_of(daemon.snapshot().settings.model)
+
+
 class RunningCompletion:
     """Run a completion, and stop it between two tokens at the end of the `async with`."""
 
-    def __init__(self, request: CompletionRequest) -> None:
-        self._request, self._assistant = request, Assistant()
+    def __init__(self, wanted: ChatRequest | TextRequest, device: DeviceChoice) -> None:
+        self.model, self.stream = wanted.model, bool(wanted.stream)
+        self.wants_usage = wanted.wants_usage
+        self._request, self._assistant = wanted.complete(device), Assistant()
         self._events: asyncio.Queue[Event | None] = asyncio.Queue()
         self._loop = asyncio.get_running_loop()
         self._began = time.monotonic()

@@ -44,7 +44,7 @@ Samples = dict[tuple[str, str], list[float]]
 HOST = """
 import os, sys, threading, time
 import torch
-from assistant.host.model_residency import GpuLease
+from assistant.gpu_lease import GpuLease
 from scheduler.errors import UserError
 from tests.benchmarks.rwkv_gpu import SHAPES, ours, random_weights
 sys.stdin.readline()

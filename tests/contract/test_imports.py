@@ -81,6 +81,7 @@ VIOLATIONS = [
     ("the engine", "assistant/engine/prompts.py", "import assistant.engine.engine"),
     ("the endpoint", "assistant/serve/replies.py", "import assistant.serve.endpoint"),
     ("only assistant.library.hub", "assistant/library/pull.py", "import huggingface_hub"),
+    ("serving runs", "accel/serving/blocks.py", "import accel.serving.scheduler"),
     ("RWKV runs", "accel/rwkv/layers.py", "import accel.rwkv.model"),
     ("housekeeping runs", "assistant/housekeeping/walk.py", "import assistant.housekeeping.moving"),
     ("nothing that ships", "app/shell/window.py", "import assistant.training"),

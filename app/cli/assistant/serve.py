@@ -1,21 +1,64 @@
-"""Offer the assistant's model through OpenAI's API, to this user's editors and scripts."""
+"""Offer a model through OpenAI's API, to this user's editors and scripts."""
 
 from __future__ import annotations
 
-from argparse import ArgumentParser, Namespace
+import sys
+from argparse import SUPPRESS, ArgumentParser, Namespace
 from pathlib import Path
+from typing import Literal
 
 from app.cli import arguments
 from app.cli.assistant.events import device
 from app.cli.output import print_error, print_line
 from app.cli.token import read_token
-from assistant.serve.endpoint import OpenAIEndpoint, configured_model
+from assistant.inference.messages import Options
+from assistant.serve.endpoint import OpenAIEndpoint
+from assistant.serve.running_completion import AssistantModel, configured_model
+from assistant.serve.served_model import ServedModel
 from assistant.serve.server import listen, serve
+from scheduler.client import Client
 from scheduler.protocol import paths
+from scheduler.protocol.errors import UserError
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """Add the port, the device, and the token of the endpoint."""
+    """Add the model, and the port, the device, and the token of the endpoint."""
+    parser.add_argument(
+        "model",
+        nargs="?",
+        type=Path,
+        metavar="FOLDER",
+        help="folder of a language model (.safetensors, config.json, tokenizer.json); without it, "
+        "the assistant's model answers",
+    )
+    parser.add_argument(
+        "--as",
+        dest="held",
+        choices=("lease", "job"),
+        default="lease",
+        help="with FOLDER: use a GPU while nobody else needs it (lease), or hold one as a job of "
+        "the queue (default: lease)",
+    )
+    parser.add_argument(
+        "--weights",
+        choices=("auto", "bfloat16", "float32", "int8", "fp8", "int4"),
+        default="auto",
+        help="with FOLDER: how weights are kept (default: auto, as they are stored)",
+    )
+    parser.add_argument(
+        "--cache",
+        choices=("auto", "fp8", "int8"),
+        default="auto",
+        help="with FOLDER: how keys and values are kept (default: auto, as they are computed)",
+    )
+    parser.add_argument(
+        "--cache-tokens",
+        type=arguments.count,
+        default=0,
+        metavar="N",
+        help="with FOLDER: tokens that the cache holds (default: as many as fit)",
+    )
+    parser.add_argument("--in-job", action="store_true", help=SUPPRESS)
     parser.add_argument(
         "--port",
         type=arguments.count,
@@ -44,6 +87,10 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(args: Namespace) -> int:
     """Serve until interrupted."""
+    if args.model is not None and not (args.model / "config.json").is_file():
+        raise UserError(f"there is no config.json in {args.model}. Name the folder of a model")
+    if args.held == "job" and not args.in_job:
+        return _submit(args)
     file = token_file()
     if args.new_token:
         file.unlink(missing_ok=True)
@@ -54,8 +101,37 @@ def run(args: Namespace) -> int:
             print_line(f"token: {token} (stored in {file}; not shown again)")
         else:
             print_line(f"The token is in {file}. To create a new one: --new-token")
-        _print_model(configured_model())
-        serve(OpenAIEndpoint(token, device(args), args.patience).app(), sock, print_error)
+        answerer: AssistantModel | ServedModel = AssistantModel()
+        if args.model is None:
+            _print_model(configured_model())
+        else:
+            answerer = ServedModel(_options(args))
+            print_line(f"model: {answerer.name}")
+        endpoint = OpenAIEndpoint(answerer, token, device(args), args.patience)
+        serve(endpoint.app(), sock, print_error)
+    return 0
+
+
+def _options(args: Namespace) -> Options:
+    where: Literal["auto", "cpu", "cuda"] = "cpu" if args.cpu else "auto"
+    if args.in_job and not args.cpu:
+        where = "cuda"
+    folder = str(args.model.expanduser().absolute())
+    return Options(folder, where, args.weights, args.cache, args.cache_tokens)
+
+
+def _submit(args: Namespace) -> int:
+    """Queue this command as a job that holds a GPU."""
+    if args.model is None:
+        raise UserError("--as job serves the model of a folder: gpudeck serve FOLDER --as job")
+    options = ["--weights", args.weights, "--cache", args.cache]
+    options += ["--cache-tokens", str(args.cache_tokens), "--port", str(args.port)]
+    folder = str(args.model.expanduser().absolute())
+    argv = [sys.executable, "-P", "-m", "app", "serve", folder, "--as", "job", "--in-job", *options]
+    with Client() as daemon:
+        job = daemon.submit(argv, gpus=1, name=f"serve {args.model.name}")
+    print_line(f"job {job.id}: serves {args.model.name} at http://127.0.0.1:{args.port}/v1")
+    print_line(f"To end it: gpudeck cancel {job.id}")
     return 0
 
 

@@ -1,0 +1,187 @@
+"""Serve one model to the process that started this one: `python -m assistant.inference OPTIONS`.
+
+It ends with its standard input. On a GPU that is leased it ends, with all its memory, as soon as
+somebody else needs that GPU.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
+
+import msgspec
+
+from assistant.gpu_lease import GpuLease
+from assistant.inference import messages as m
+from scheduler.client import Client
+from scheduler.protocol.errors import UserError
+
+if TYPE_CHECKING:
+    from accel.serving.engine import Engine
+    from accel.serving.request import Choice, Request, Stream
+
+_ENCODE = msgspec.json.Encoder().encode
+_DECODE = msgspec.json.Decoder(m.Request).decode
+
+
+class Output:
+    """Write replies, from any thread."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file, self._lock = file, threading.Lock()
+
+    def send(self, reply: m.Reply) -> None:
+        """Write a line. If nobody reads it any more, the process ends."""
+        try:
+            with self._lock:
+                self._file.write(_ENCODE(reply) + b"\n")
+                self._file.flush()
+        except OSError:
+            os._exit(0)
+
+
+def main(argv: list[str]) -> int:
+    """Load the model and serve until the standard input ends."""
+    output = Output(sys.stdout.buffer)
+    try:
+        options = msgspec.json.decode(argv[0].encode(), type=m.Options)
+        serve(options, sys.stdin.buffer, output)
+    except (UserError, ValueError) as e:  # ModelRefused is a ValueError
+        output.send(m.Failed(str(e)))
+        return 1
+    return 0
+
+
+def serve(options: m.Options, requests: BinaryIO, output: Output) -> None:
+    """Serve requests. Raises UserError and ModelRefused before the first one."""
+    began = time.monotonic()
+    device = _device(options, output)
+    import torch
+
+    from accel.serving.engine import Engine
+
+    torch.set_num_threads(1)  # the kernels are ours, and more threads of torch only wait
+    output.send(m.Waiting(f"loading {Path(options.folder).name} on {device}"))
+    engine = Engine.load(
+        Path(options.folder), device, options.weights, cache=options.cache,
+        cache_tokens=options.cache_tokens,
+    )  # fmt: skip
+    output.send(
+        m.Ready(
+            device, engine.model.weights, engine.context, engine.statistics().blocks * 16,
+            time.monotonic() - began,
+        )
+    )  # fmt: skip
+    with engine.running():
+        streams: dict[int, Stream] = {}
+        for line in requests:
+            match _DECODE(line):
+                case m.Submit() as wanted:
+                    _submit(engine, wanted, streams, output)
+                case m.Cancel(id):
+                    if (stream := streams.get(id)) is not None:
+                        stream.cancel()
+                        engine.wake()
+                case m.Look(id):
+                    output.send(m.Figures(id, asdict(engine.statistics())))
+
+
+def _device(options: m.Options, output: Output) -> str:
+    """Return cpu or cuda; a GPU is leased first, unless it is this process's own."""
+    if options.device != "auto":
+        return options.device
+
+    def evicted(reason: str) -> None:
+        output.send(m.Failed(f"the GPU is needed: {reason}", evicted=True))
+        os._exit(0)  # only the end of the process frees all of its GPU memory
+
+    lease = GpuLease(evicted)
+    with Client() as daemon:
+        for snapshot in daemon.subscribe():
+            if not any(state.device.kind == "nvidia" for state in snapshot.devices):
+                return "cpu"
+            try:
+                lease.take(_least_bytes(Path(options.folder)))
+            except UserError as e:
+                output.send(m.Waiting(f"waiting for the GPU ({e})"))
+            else:
+                return "cuda"
+    raise UserError("the daemon stopped while the model waited for a GPU")
+
+
+def _least_bytes(folder: Path) -> int:
+    return sum(file.stat().st_size for file in folder.glob("*.safetensors"))
+
+
+def _submit(engine: Engine, wanted: m.Submit, streams: dict[int, Stream], output: Output) -> None:
+    """Give a request to the engine, and its answer to the output."""
+    from accel.serving.errors import RequestRefused, TooLong
+    from accel.serving.request import Stream
+
+    stream = streams[wanted.id] = Stream()
+    stream.notify(lambda: _pass_on(engine, wanted.id, stream, streams, output))
+    try:
+        engine.submit(_request(engine, wanted), stream)
+    except RequestRefused as e:
+        del streams[wanted.id]
+        too_long = isinstance(e, TooLong)
+        output.send(m.Done(wanted.id, "too long" if too_long else "refused", message=str(e)))
+
+
+def _request(engine: Engine, wanted: m.Submit) -> Request:
+    """Return a request to the engine. Raises RequestRefused."""
+    from accel.serving.errors import RequestRefused
+    from accel.serving.request import Grammar, Request, Sampling
+
+    text = wanted.prompt
+    if wanted.messages is not None:
+        if engine.template is None:
+            raise RequestRefused(
+                "this model has no chat template. Use /v1/completions to continue a text"
+            )
+        text = engine.template.render(wanted.messages, wanted.tools)
+    prompt = engine.tokenizer.encode(text, engine.context - 1, special=wanted.messages is None)
+    room = engine.context - len(prompt)
+    grammar = Grammar(wanted.grammar, wanted.grammar_text) if wanted.grammar else None
+    return Request(
+        tuple(prompt), min(wanted.limit or room, room),
+        Sampling(**msgspec.structs.asdict(wanted.sampled)), wanted.stops, grammar,
+        client=wanted.client, ignore_end=wanted.ignore_end,
+    )  # fmt: skip
+
+
+def _pass_on(
+    engine: Engine, id_: int, stream: Stream, streams: dict[int, Stream], output: Output
+) -> None:
+    """Send the events of an answer. Called by the engine's thread after each."""
+    from accel.serving.request import Ended
+
+    while (event := stream.take()) is not None:
+        if isinstance(event, Ended):
+            streams.pop(id_, None)
+            output.send(
+                m.Done(
+                    id_, event.reason, event.prompt_tokens, event.cached_tokens, event.tokens,
+                    event.accepted, event.message,
+                )
+            )  # fmt: skip
+        else:
+            tokens = tuple(_token(engine, choice) for choice in event.choices)
+            output.send(m.Text(id_, event.text, tokens))
+
+
+def _token(engine: Engine, choice: Choice) -> m.Token:
+    def name(token: int) -> str:
+        return engine.tokenizer.decode([token]) or engine.tokenizer.bytes_of(token)
+
+    likely = tuple((name(token), logprob) for token, logprob in choice.likely)
+    return m.Token(name(choice.token), choice.logprob, likely)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

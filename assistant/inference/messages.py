@@ -1,0 +1,138 @@
+"""Messages to and from the process that serves a model: JSON, one a line of its standard streams.
+
+Free of torch and Qt.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+Device = Literal["auto", "cpu", "cuda"]
+"""auto: a leased GPU if there is one, or else the CPU. cuda: the GPU that the environment names."""
+Weights = Literal["auto", "float32", "bfloat16", "int8", "fp8", "int4"]
+CacheFormat = Literal["auto", "fp8", "int8"]
+
+
+class Options(msgspec.Struct, frozen=True):
+    """Say what is served, and how. The process gets it as its argument."""
+
+    folder: str
+    device: Device = "auto"
+    weights: Weights = "auto"
+    cache: CacheFormat = "auto"
+    cache_tokens: int = 0
+    """Tokens that the cache holds; 0: as many as fit."""
+
+
+class Sampled(msgspec.Struct, frozen=True):
+    """Say how tokens are chosen; see `accel.serving.request.Sampling`."""
+
+    temperature: float = 1.0
+    top_k: int = 0
+    top_p: float = 1.0
+    min_p: float = 0.0
+    repetition: float = 1.0
+    presence: float = 0.0
+    frequency: float = 0.0
+    seed: int = 0
+    logprobs: int = -1
+
+
+class Submit(msgspec.Struct, frozen=True, tag="submit"):
+    """Ask for the continuation of a chat or of a text."""
+
+    id: int
+    sampled: Sampled
+    limit: int
+    """The most tokens; 0: as many as fit."""
+    messages: list[dict[str, Any]] | None = None
+    """The chat; None: `prompt` is continued."""
+    tools: list[dict[str, Any]] = []
+    prompt: str = ""
+    stops: tuple[str, ...] = ()
+    grammar: Literal["", "json_schema", "regex", "lark"] = ""
+    grammar_text: str = ""
+    client: str = ""
+    ignore_end: bool = False
+
+
+class Cancel(msgspec.Struct, frozen=True, tag="cancel"):
+    """End a request."""
+
+    id: int
+
+
+class Look(msgspec.Struct, frozen=True, tag="look"):
+    """Ask for the statistics."""
+
+    id: int
+
+
+Request = Submit | Cancel | Look
+
+
+class Ready(msgspec.Struct, frozen=True, tag="ready"):
+    """Say that the model is loaded."""
+
+    device: str
+    weights: str
+    context: int
+    """The most tokens of a prompt and its answer."""
+    cache_tokens: int
+    seconds: float
+
+
+class Waiting(msgspec.Struct, frozen=True, tag="waiting"):
+    """Say what goes on before the model is loaded."""
+
+    reason: str
+
+
+class Token(msgspec.Struct, frozen=True, array_like=True):
+    """Hold a token with the logarithm of its probability."""
+
+    text: str
+    logprob: float
+    likely: tuple[tuple[str, float], ...] = ()
+
+
+class Text(msgspec.Struct, frozen=True, tag="text"):
+    """Carry the next part of an answer."""
+
+    id: int
+    text: str
+    tokens: tuple[Token, ...] = ()
+    """If logprobs were asked for."""
+
+
+class Done(msgspec.Struct, frozen=True, tag="done"):
+    """Say how an answer ended."""
+
+    id: int
+    reason: Literal["stop", "length", "cancelled", "error", "refused", "too long"]
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    tokens: int = 0
+    accepted: int = 0
+    """Tokens that speculation proposed, and the model chose."""
+    message: str = ""
+
+
+class Figures(msgspec.Struct, frozen=True, tag="figures"):
+    """Hold the statistics; see `accel.serving.engine.Statistics`."""
+
+    id: int
+    values: dict[str, float]
+
+
+class Failed(msgspec.Struct, frozen=True, tag="failed"):
+    """Say why the process ends."""
+
+    message: str
+    evicted: bool = False
+    """Somebody else needs the GPU: start again."""
+
+
+Reply = Ready | Waiting | Text | Done | Figures | Failed

@@ -1,0 +1,134 @@
+"""The process that serves a model, for asyncio: started on demand, and again after an eviction.
+
+Free of torch and Qt.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+import sys
+from pathlib import Path
+
+import msgspec
+
+from assistant.inference import messages as m
+from scheduler.background.launch import open_log
+from scheduler.protocol import paths
+from scheduler.protocol.devices import ASSISTANT_MARK
+from scheduler.protocol.errors import UserError
+
+Event = m.Text | m.Done | m.Figures | m.Failed
+_ENCODE = msgspec.json.Encoder().encode
+_DECODE = msgspec.json.Decoder(m.Reply).decode
+_MOST_LINE = 2**24
+
+
+class EngineProcess:
+    """Run a process of `assistant.inference`, and give its replies to who asked."""
+
+    def __init__(self, options: m.Options) -> None:
+        """Prepare a process; `ready` starts it."""
+        self.options = options
+        self.started: m.Ready | None = None
+        """What the process said when it had loaded the model; None: it has not."""
+        self.waiting = ""
+        """What it waits for before that."""
+        self.changed = asyncio.Event()
+        """Set when `started` or `waiting` changes."""
+        self._process: asyncio.subprocess.Process | None = None
+        self._reading: asyncio.Task[None] | None = None
+        self._queues: dict[int, asyncio.Queue[Event]] = {}
+        self._numbers = itertools.count(1)
+        self._failed: m.Failed | None = None
+
+    async def ensure(self) -> None:
+        """Start the process unless it runs. Raises UserError if it just failed to load."""
+        if self._process is not None and self._process.returncode is None:
+            return
+        if self._failed is not None and self.started is None and not self._failed.evicted:
+            failed, self._failed = self._failed, None
+            raise UserError(failed.message)
+        self.started, self._failed, self.waiting = None, None, "starting the engine"
+        paths.ensure(log_file().parent)
+        log = open_log(log_file())
+        try:
+            # -P: files in the working directory must not be imported in place of our modules
+            self._process = await asyncio.create_subprocess_exec(
+                sys.executable, "-P", "-m", "assistant.inference",
+                _ENCODE(self.options).decode(),
+                stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=log,
+                env={**os.environ, ASSISTANT_MARK: "1"}, limit=_MOST_LINE,
+            )  # fmt: skip
+        finally:
+            os.close(log)
+        self._reading = asyncio.create_task(self._read(self._process))
+
+    def number(self) -> tuple[int, asyncio.Queue[Event]]:
+        """Return the number of a new request, and the queue of its replies."""
+        number, queue = next(self._numbers), asyncio.Queue[Event]()
+        self._queues[number] = queue
+        return number, queue
+
+    def forget(self, number: int) -> None:
+        """Drop the replies to a request from now on."""
+        self._queues.pop(number, None)
+
+    def send(self, request: m.Request) -> None:
+        """Send a request. The process reads at once, so nothing piles up here."""
+        if self._process is not None and self._process.stdin is not None:
+            self._process.stdin.write(_ENCODE(request) + b"\n")
+
+    async def figures(self) -> dict[str, float]:
+        """Return the statistics; empty while no model is loaded."""
+        if self.started is None:
+            return {}
+        number, queue = self.number()
+        self.send(m.Look(number))
+        try:
+            event = await queue.get()
+        finally:
+            self.forget(number)
+        return event.values if isinstance(event, m.Figures) else {}
+
+    async def stop(self) -> None:
+        """End the process."""
+        if self._process is not None and self._process.returncode is None:
+            self._process.kill()
+            await self._process.wait()
+        if self._reading is not None:
+            await self._reading
+
+    async def _read(self, process: asyncio.subprocess.Process) -> None:
+        assert process.stdout is not None
+        while line := await process.stdout.readline():
+            reply = _DECODE(line)
+            match reply:
+                case m.Ready():
+                    self.started, self.waiting = reply, ""
+                    self.changed.set()
+                case m.Waiting(reason):
+                    self.waiting = reason
+                    self.changed.set()
+                case m.Failed():
+                    self._failed = reply
+                case m.Text() | m.Done() | m.Figures():
+                    if (queue := self._queues.get(reply.id)) is not None:
+                        queue.put_nowait(reply)
+        await process.wait()
+        if self._failed is None:
+            self._failed = m.Failed(
+                f"the engine ended with the status {process.returncode}; see {log_file()}",
+                evicted=self.started is not None,  # it can be started again
+            )
+        for queue in self._queues.values():
+            queue.put_nowait(self._failed)
+        if self._failed.evicted:
+            self.started = None
+        self.changed.set()
+
+
+def log_file() -> Path:
+    """Return the log of the engine's process."""
+    return paths.home() / "serving.log"

@@ -1,0 +1,218 @@
+"""`gpudeck serve FOLDER` with a real engine process, by OpenAI's own client and by hostile ones."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import openai
+import psutil
+import pytest
+
+from accel.serving import tiny
+from scheduler.protocol import settings
+from scheduler.protocol.settings import TEMPLATE, Settings
+from tests.integration.endpoint import Served, serving
+from tests.integration.shell import Shell
+from tests.support import eventually, state_folder
+
+pytestmark = pytest.mark.xdist_group("serve_model")
+CHAT: list[Any] = [{"role": "user", "content": "How full is the queue?"}]
+TOOL: Any = {
+    "type": "function",
+    "function": {
+        "name": "free_memory",
+        "parameters": {
+            "type": "object",
+            "properties": {"gpu": {"type": "integer", "minimum": 0, "maximum": 7}},
+            "required": ["gpu"],
+            "additionalProperties": False,
+        },
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("models") / "tiny"
+    tiny.make(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def served(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with state_folder(tmp_path_factory.mktemp("serve") / "home") as home:
+        settings.save(Settings(source="cpu", model_folder=TEMPLATE))
+        with serving(home, str(folder), "--cpu", "--cache-tokens", "4096") as found:
+            yield found
+
+
+@pytest.fixture(scope="module")
+def client(served: Served) -> Iterator[openai.OpenAI]:
+    base = f"http://127.0.0.1:{served.port}/v1"
+    with openai.OpenAI(api_key=served.token, base_url=base, max_retries=0, timeout=60) as made:
+        yield made
+
+
+def test_openais_client_gets_the_same_text_whole_and_streamed(client: openai.OpenAI) -> None:
+    assert [model.id for model in client.models.list()] == ["tiny"]
+    asked: dict[str, Any] = {"model": "tiny", "messages": CHAT, "seed": 5, "max_tokens": 20}
+    whole = client.chat.completions.create(**asked)
+    pieces = list(
+        client.chat.completions.create(**asked, stream=True, stream_options={"include_usage": True})
+    )
+    text = "".join(p.choices[0].delta.content or "" for p in pieces if p.choices)
+    assert text == whole.choices[0].message.content
+    assert whole.usage is not None and pieces[-1].usage is not None
+    assert pieces[-1].usage.completion_tokens == whole.usage.completion_tokens
+    assert pieces[-1].usage.prompt_tokens_details.cached_tokens > 0  # the second time
+    once = client.completions.create(model="tiny", prompt="The GPU", max_tokens=5, temperature=0)
+    again = client.completions.create(model="tiny", prompt="The GPU", max_tokens=5, temperature=0)
+    assert once.choices[0].text == again.choices[0].text
+
+
+def test_an_answer_follows_its_format(client: openai.OpenAI) -> None:
+    schema = TOOL["function"]["parameters"]
+    format_: Any = {"type": "json_schema", "json_schema": {"name": "gpu", "schema": schema}}
+    found = client.chat.completions.create(model="tiny", messages=CHAT, response_format=format_)
+    assert 0 <= json.loads(found.choices[0].message.content or "")["gpu"] <= 7
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_function_is_called(client: openai.OpenAI, stream: bool) -> None:
+    asked: Any = {"model": "tiny", "messages": CHAT, "tools": [TOOL], "tool_choice": "required"}
+    made = client.chat.completions.create(**asked, stream=stream)
+    if stream:
+        last = [piece for piece in made if piece.choices][-1]
+        calls, reason = last.choices[0].delta.tool_calls, last.choices[0].finish_reason
+    else:
+        calls, reason = made.choices[0].message.tool_calls, made.choices[0].finish_reason
+    assert reason == "tool_calls" and len(calls) == 1
+    assert calls[0].function.name == "free_memory"
+    assert 0 <= json.loads(calls[0].function.arguments)["gpu"] <= 7
+
+
+def test_probabilities_come_with_the_text(client: openai.OpenAI) -> None:
+    found = client.chat.completions.create(
+        model="tiny", messages=CHAT, max_tokens=4, temperature=0, logprobs=True, top_logprobs=2
+    )
+    told = found.choices[0].logprobs
+    assert told is not None and told.content is not None and len(told.content) == 4
+    for token in told.content:
+        assert token.top_logprobs[0].logprob == token.logprob < 0 and len(token.top_logprobs) == 2
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"model": "other"}, "does not exist here"),
+        ({"messages": []}, "messages"),
+        ({"max_tokens": 5000}, ""),  # as many as fit
+        ({"temperature": 9}, "temperature"),
+        ({"tool_choice": "required"}, "tool_choice"),
+        ({"response_format": {"type": "json_schema"}}, "response_format"),
+        ({"response_format": {"type": "regex", "regex": "(("}}, "cannot be used"),
+        ({"messages": [{"role": "user", "content": "x" * 500_000}]}, "at most"),
+        ({"n": 2}, "n"),
+        ({"unknown": 1}, "unknown"),
+    ],
+)
+def test_what_cannot_be_served_is_refused_in_a_line(
+    served: Served, change: dict[str, Any], message: str
+) -> None:
+    asked = {"model": "tiny", "messages": CHAT, "max_tokens": 4, "temperature": 0, **change}
+    status, _, body = served.ask("/v1/chat/completions", asked)
+    if not message:
+        assert status == 200
+        return
+    assert status in (400, 404)
+    assert message in body["error"]["message"] and "\n" not in body["error"]["message"]
+
+
+def test_20_clients_at_once_get_the_answers_they_get_alone(client: openai.OpenAI) -> None:
+    def ask(number: int) -> str:
+        found = client.completions.create(
+            model="tiny", prompt=f"{number} GPU", max_tokens=12, seed=number
+        )
+        return found.choices[0].text
+
+    alone = [ask(number) for number in range(20)]
+    together: dict[int, str] = {}
+    threads = [threading.Thread(target=lambda n=n: together.update({n: ask(n)})) for n in range(20)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [together[number] for number in range(20)] == alone
+
+
+def test_a_client_that_leaves_frees_its_blocks(served: Served, folder: Path) -> None:
+    body = json.dumps({"model": "tiny", "prompt": "x", "max_tokens": 1000, "stream": True,
+                       "ignore_eos": True}).encode()  # fmt: skip
+    head = (
+        f"POST /v1/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer "
+        f"{served.token}\r\nContent-Length: {len(body)}\r\n\r\n"
+    )
+    with socket.create_connection(("127.0.0.1", served.port)) as gone:
+        gone.sendall(head.encode() + body)
+        assert b"200 OK" in gone.recv(4096)
+    status, _, _ = served.ask(
+        "/v1/completions", {"model": "tiny", "prompt": "y", "max_tokens": 900, "temperature": 0}
+    )
+    assert status == 200
+
+
+def engine_of(served: Served) -> psutil.Process:
+    def find() -> list[psutil.Process]:
+        return [
+            p
+            for child in psutil.Process().children()
+            for p in child.children()
+            if "assistant.inference" in p.cmdline()
+        ]
+
+    eventually(lambda: bool(find()))
+    return find()[-1]
+
+
+def test_an_engine_that_is_killed_in_mid_stream_says_so_and_is_started_again(
+    served: Served, client: openai.OpenAI
+) -> None:
+    stream = client.completions.create(
+        model="tiny", prompt="The", max_tokens=1000, stream=True, extra_body={"ignore_eos": True}
+    )
+    pieces = iter(stream)
+    next(pieces)
+    began = time.monotonic()
+    os.kill(engine_of(served).pid, signal.SIGKILL)
+    with pytest.raises(openai.APIError, match="engine ended"):
+        for _ in pieces:
+            pass
+    assert time.monotonic() - began < 5
+    assert client.completions.create(model="tiny", prompt="The", max_tokens=3).choices[0].text
+
+
+def test_a_folder_that_is_no_model_is_refused(shared_home: Path, sh: Shell, tmp_path: Path) -> None:
+    assert "no config.json" in sh("serve", str(tmp_path), status=1)
+
+
+def test_a_model_that_cannot_be_loaded_says_why(
+    folder: Path, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    tiny.make(tmp_path / "odd")
+    config = json.loads((tmp_path / "odd" / "config.json").read_text())
+    (tmp_path / "odd" / "config.json").write_text(json.dumps({**config, "model_type": "mamba"}))
+    with state_folder(tmp_path_factory.mktemp("odd") / "home") as home:
+        settings.save(Settings(source="cpu", model_folder=TEMPLATE))
+        with serving(home, str(tmp_path / "odd"), "--cpu") as served:
+            status, _, body = served.ask("/v1/completions", {"model": "odd", "prompt": "x"})
+    assert (
+        status == 503 and "the family 'mamba', which is not supported" in body["error"]["message"]
+    )
