@@ -9,7 +9,7 @@ import msgspec
 from app.format.values import GIB, device_label, format_field
 from scheduler.protocol.absence import Unavailable
 from scheduler.protocol.devices import NA
-from scheduler.protocol.fields import FIELDS, HEADLINE
+from scheduler.protocol.fields import FIELDS, HEADLINE, UNCERTAINTY
 from scheduler.protocol.snapshot import DeviceState, Snapshot
 
 LIMITS = {"mem_used": "mem_total", "temp": "temp_limit", "power": "power_limit"}
@@ -32,6 +32,7 @@ class ChartModel(msgspec.Struct, frozen=True):
     field: str
     title: str
     unit: str
+    """Follows the values, with their uncertainty where the devices state one."""
     values: tuple[CurrentValue, ...]
     limit: float | None
     floor: float
@@ -61,6 +62,7 @@ def _chart(field: str, devices: tuple[DeviceState, ...]) -> ChartModel:
     values = tuple(_value(field, state) for state in devices)
     limit = _limit(field, devices)
     unit = "GiB" if FIELDS[field].unit == "B" else FIELDS[field].unit
+    shown_unit = "" if unit == title(field) else unit
     ceiling = None if limit is None else limit * 1.04
     absent = None if devices else "no device yet"
     reasons = [value.reason for value in values if value.reason is not None]
@@ -69,7 +71,7 @@ def _chart(field: str, devices: tuple[DeviceState, ...]) -> ChartModel:
     return ChartModel(
         field=field,
         title=title(field),
-        unit="" if unit == title(field) else unit,
+        unit=" ".join(filter(None, (shown_unit, _uncertainty(field, devices)))),
         values=values,
         limit=limit,
         floor=0.0,
@@ -85,6 +87,14 @@ def _value(field: str, state: DeviceState) -> CurrentValue:
         reading = state.reading.get(field)
     shown = format_field(field, reading)
     return CurrentValue(state.device.id, device_label(state.device), shown.text, shown.reason)
+
+
+def _uncertainty(field: str, devices: tuple[DeviceState, ...]) -> str:
+    """Return how far the values may be off, the largest of all devices: ±14 %."""
+    error = UNCERTAINTY.get(field, "")
+    readings = [state.reading for state in devices if state.reading]
+    known = [reading.values[error] for reading in readings if error in reading.values]
+    return f"±{max(known):.0f} %" if known else ""
 
 
 def _limit(field: str, devices: tuple[DeviceState, ...]) -> float | None:

@@ -16,6 +16,7 @@ DURING = "dashboard-during-the-job"
 """The picture that is taken while the attention job is timed."""
 MOST_OFF = 0.05
 """The counters may differ from the job's count by this share; more fails the tour."""
+_FIELDS = ("tflops", "tflops_gpm", "tflops_gpm_error")
 RATE_DELAY_S = 2.5
 """A counted rate covers the two seconds before its reading, which covers half a second."""
 
@@ -31,6 +32,8 @@ class Live(msgspec.Struct, frozen=True):
     """The hardware counters / the job's count; None if the device has no counters."""
     counters_tflops: float | None
     """The mean of the hardware counters, or None if the device has none."""
+    counters_error: float | None
+    """How far the counters may be off, in percent, either way; None if the device has none."""
     readings: int
 
     @property
@@ -76,17 +79,18 @@ def compare(job: Job) -> Live:
     result = result_of(job)
     device = next(iter(job.state.devices), "") if isinstance(job.state, Done) else ""
     if result is None or not device or not result.sustained_tflops:
-        return Live(None, "the job left no result", 0.0, None, None, 0)
+        return Live(None, "the job left no result", 0.0, None, None, None, 0)
     since, until = result.sustained_from + RATE_DELAY_S, result.sustained_to
     with Client() as client:
-        past = client.history(device, ("tflops", "tflops_gpm"), since, until)
-    shown, counters = (_mean(past.columns[field]) for field in ("tflops", "tflops_gpm"))
+        past = client.history(device, _FIELDS, since, until)
+    shown, counters, error = (_mean(past.columns[field]) for field in _FIELDS)
     counted, readings = result.sustained_tflops, len(past.times)
     ratio = None if counters is None else counters / counted
     if shown is None:
-        return Live(None, "no reading while it was timed", counted, ratio, counters, readings)
+        why = "no reading while it was timed"
+        return Live(None, why, counted, ratio, counters, error, readings)
     method = "the job's own count of FLOPs over the last 2 s"
-    return Live(shown, method, counted, ratio, counters, readings)
+    return Live(shown, method, counted, ratio, counters, error, readings)
 
 
 def _mean(values: list[float | None]) -> float | None:
@@ -111,7 +115,8 @@ def _report_lines(tour: Tour) -> list[str]:
             f"({live.method}); the job counted {live.counted_tflops:.4g}."
         )
     if live.counters_tflops is not None:
-        lines.append(f"The hardware counters measured {live.counters_tflops:.4g} TFLOP/s.")
+        error = "" if live.counters_error is None else f" ±{live.counters_error:.0f} %"
+        lines.append(f"The hardware counters measured {live.counters_tflops:.4g} TFLOP/s{error}.")
     if live.disagreement:
         lines.append(f"This fails the tour: {live.disagreement}.")
     if f"{DURING}.png" in tour.pictures:

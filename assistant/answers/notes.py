@@ -133,6 +133,11 @@ def _missing(query: Query, values: tuple[Value, ...], rows: Rows, words: Words) 
     return words.text("There is no GPU {index} on this machine.", index=values[0])
 
 
+def _uncertain(query: Query, values: tuple[Value, ...], rows: Rows, words: Words) -> str:
+    error = value_text(values[0], "%", words, 0.0)
+    return words.text("The rate is from hardware counters, ±{error}.", error=error)
+
+
 def _busy(query: Query, values: tuple[Value, ...], rows: Rows, words: Words) -> str:
     if query.measure != "use" and len(rows.rows) != 1:
         return ""
@@ -156,6 +161,7 @@ _NOTES: dict[str, Callable[[Query, tuple[Value, ...], Rows, Words], str]] = {
     "liveness": _liveness,
     "replay": _replay,
     "no device": _missing,
+    "uncertain": _uncertain,
     "busy": _busy,
     "held": _held,
 }

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from assistant.facts import phrases
 from assistant.facts.fact import Fact, FactBuilder
 from scheduler.protocol.devices import NA, Device
-from scheduler.protocol.fields import FIELDS
+from scheduler.protocol.fields import FIELDS, UNCERTAINTY
 from scheduler.protocol.snapshot import Columns, DeviceState, Idle, called
 from scheduler.protocol.units import numbered
 
@@ -59,9 +59,8 @@ def device_facts(state: DeviceState, now: float, fields: Sequence[str] = FIELDS_
         add.text("holder", "held by", numbered(state.holders))
     for field in fields:
         known = reading.get(field) if reading else NA("the device has not been read yet")
-        error = reading.values.get("tflops_error") if reading and field == "tflops" else None
-        # the text of a fact is what the model was trained on, so the error stands with the source
-        add.source = read_from + (f", hardware counters ±{error:.0f} %" if error else "")
+        values = reading.values if reading else {}
+        _state_error(add, read_from, values.get(UNCERTAINTY.get(field, "")))
         if isinstance(known, NA):
             add.absent(field, _title(field), known.reason)
         else:
@@ -72,7 +71,7 @@ def device_facts(state: DeviceState, now: float, fields: Sequence[str] = FIELDS_
                 FIELDS[field].unit,
                 "the device reported no finite number",
             )
-    add.source = read_from
+    _state_error(add, read_from, None)
     for i, process in enumerate(reading.processes if reading else ()):
         memory = f", {phrases.quantity(process.memory, 'B')}" if process.memory is not None else ""
         add.value(
@@ -96,13 +95,15 @@ def history_facts(
 
     Gaps in the history count as gaps, not as zeros.
     """
-    add = FactBuilder(subject(device), label(device), source(device) + ", history", now)
+    read_from = source(device) + ", history"
+    add = FactBuilder(subject(device), label(device), read_from, now)
     if history and history.times:
         first, last = history.times[0], history.times[-1]
         add.value("covered", "readings cover", last - first, "s", phrases.stretch(first, last, now))
     else:
         add.absent("covered", "readings cover", "nothing was read in this time")
     for field in fields:
+        _state_error(add, read_from, largest_error(history, field))
         column = history.columns.get(field, []) if history else []
         values = [v for v in column if v is not None and math.isfinite(v)]
         high, low = (
@@ -132,6 +133,25 @@ def history_facts(
                     f"{field}.{what}", f"{word} {_title(field)}", "nothing was read in this time"
                 )
     return add.facts
+
+
+def largest_error(history: Columns | None, field: str) -> float | None:
+    """Return how far any of the field's readings may be off in percent, or None if none says."""
+    if history is None or field not in UNCERTAINTY:
+        return None
+    error = UNCERTAINTY[field]
+    parts = (history.columns, history.high)
+    stated = [v for part in parts for v in part.get(error, ()) if v is not None]
+    return max(filter(math.isfinite, stated), default=None)
+
+
+def _state_error(add: FactBuilder, read_from: str, error: float | None) -> None:
+    """Let the next facts say how far they may be off.
+
+    The text of a fact is what the model was trained on, so the error stands with the source.
+    """
+    add.error = error
+    add.source = read_from + (f", hardware counters ±{error:.0f} %" if error else "")
 
 
 _WHATS = (("mean", "mean"), ("max", "highest"), ("min", "lowest"))

@@ -24,6 +24,8 @@ class Fact(msgspec.Struct, frozen=True):
     """The time of the value, seconds since the epoch."""
     text: str
     """The whole fact as a phrase that stands alone."""
+    error: float | None = None
+    """How far the value may be off, in percent, either way; None if its source does not say."""
 
     @property
     def subject(self) -> str:
@@ -37,6 +39,7 @@ class FactBuilder:
     def __init__(self, subject: str, title: str, source: str, time: float) -> None:
         self.facts: list[Fact] = []
         self.source = source
+        self.error: float | None = None
         self._subject, self._title, self._time = subject, title, time
 
     def value(
@@ -53,6 +56,7 @@ class FactBuilder:
                 self.source,
                 self._time,
                 text[0].upper() + text[1:],
+                self.error,
             )
         )
 

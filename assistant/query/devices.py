@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from assistant.facts.devices import source, subject
+from assistant.facts.devices import largest_error, source, subject
 from assistant.facts.usage import energy_facts
 from assistant.query.request import Query, Span
 from assistant.query.rows import Column, Note, Row, Rows, Value
@@ -15,6 +15,7 @@ from scheduler.client import Client
 from scheduler.protocol.busy_causes import JobWaits, QuietHours, Settling
 from scheduler.protocol.devices import NA
 from scheduler.protocol.errors import NotFound
+from scheduler.protocol.fields import UNCERTAINTY, with_uncertainty
 from scheduler.protocol.snapshot import Busy, Columns, DeviceState, Idle, Snapshot, label
 from scheduler.protocol.units import numbered
 
@@ -48,6 +49,13 @@ def devices(daemon: Client, query: Query, snapshot: Snapshot) -> Rows:
         return shaped(query, _over_time(daemon, query, span, states, ["energy"], notes))
     if "use" in measures and not query.states:
         notes = (*notes, *_why_busy(states))
+    errors = [
+        state.reading.values.get(UNCERTAINTY[name])
+        for state in states
+        for name in measures
+        if state.reading is not None and name in UNCERTAINTY
+    ]
+    notes = (*notes, *uncertainty(errors))
     columns = tuple(Column(name, _unit(name)) for name in measures)
     rows = tuple(_now(state, measures, snapshot.time) for state in states)
     if query.states:
@@ -87,6 +95,12 @@ def _why_busy(states: Sequence[DeviceState]) -> tuple[Note, ...]:
         for state in states
         if isinstance(state.use, Busy) and not is_free(state)
     )
+
+
+def uncertainty(errors: Sequence[float | None]) -> tuple[Note, ...]:
+    """Return a note if values come from hardware counters, with their largest uncertainty."""
+    known = [error for error in errors if error]
+    return (Note("uncertain", (max(known),)),) if known else ()
 
 
 def _now(state: DeviceState, measures: Sequence[str], now: float) -> Row:
@@ -154,17 +168,20 @@ def _over_time(
     if query.when:
         columns.append(Column("at", "moment"))
     rows: list[Row] = []
+    errors: list[float | None] = []
     for state in states:
         values: list[Value] = []
         for name in measures:
             fields = ("power", "energy") if name == "energy" else (name,)
             window = (span.since - _NEAR_S, span.since + _NEAR_S) if span.point else (
                 span.since, span.until)  # fmt: skip
-            history = daemon.history(state.device.id, fields, *window, POINTS)
+            history = daemon.history(state.device.id, with_uncertainty(fields), *window, POINTS)
+            errors.append(largest_error(history, name))
             values += _summary(state, history, name, span, how, query)
         missing = tuple("" if value is not None else "no data" for value in values)
         rows.append(Row(subject(state.device), label(state.device), tuple(values), missing))
     read_from = f"{_source(states)}, history"
+    notes = (*notes, *uncertainty(errors))
     return Rows("devices", tuple(columns), tuple(rows), read_from, span.until, span, notes=notes)
 
 

@@ -88,7 +88,8 @@ def _said(state: DeviceState, field: str, cells: Cells) -> str:
     if (why := cells.missing(f"{name}.mean")) is not None:
         return f"{label(state.device)}: no data ({cells.missing(name) or why})"
     mean, highest = cells.said(f"{name}.mean"), cells.said(f"{name}.max")
-    return f"{label(state.device)}: mean {mean}, highest {highest}"
+    error = cells.uncertainty(f"{name}.mean")
+    return f"{label(state.device)}: mean {mean}, highest {highest}{error}"
 
 
 def _line(state: DeviceState, field: str, history: Columns | None) -> Curve | None:

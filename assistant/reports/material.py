@@ -11,6 +11,7 @@ from assistant.facts import FIELDS_SPAN, NOW_S, Fact, gather, usage
 from assistant.facts.devices import label
 from assistant.reports.report import Kind
 from scheduler.client import Client
+from scheduler.protocol.fields import with_uncertainty
 from scheduler.protocol.jobs import Ended, Event, Job, Queued
 from scheduler.protocol.search import Search
 from scheduler.protocol.snapshot import Alert, Columns, Snapshot
@@ -25,7 +26,7 @@ LOG_BYTES = 8 * 1024
 """Bytes of the end of a job's log."""
 MOST_JOBS = 500
 MOST_ALERTS = 200
-_FIELDS = (*FIELDS_SPAN, "energy")
+_FIELDS = with_uncertainty((*FIELDS_SPAN, "energy"))
 
 
 @dataclass(frozen=True)

@@ -166,7 +166,8 @@ def _named(cells: Cells, metric: str) -> str:
 
 def _span(cells: Cells, name: str) -> str:
     mean, highest = cells.said(f"{name}.mean"), cells.said(f"{name}.max")
-    return mean if mean == highest else f"{mean}, {highest}"
+    both = mean if mean == highest else f"{mean}, {highest}"
+    return both + cells.uncertainty(f"{name}.mean")
 
 
 def alerts(found: Sequence[Alert], cells: Cells) -> Table:
@@ -223,6 +224,12 @@ class Cells:
     def given(self, name: str, otherwise: str = "") -> str:
         """Return `said`, or `otherwise` if there is no value."""
         return found if (found := self.said(name)) != NO_DATA else otherwise
+
+    def uncertainty(self, name: str) -> str:
+        """Return ` (±14 %)` if a source says how far the value may be off, or an empty text."""
+        errors = [fact.error for fact in self._named.get(name, ()) if fact.value is not None]
+        known = [error for error in errors if error]
+        return f" (±{max(known):.0f} %)" if known else ""
 
     def missing(self, name: str) -> str | None:
         """Return why there is no value; None if there is one."""

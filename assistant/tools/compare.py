@@ -23,6 +23,7 @@ from assistant.writing.template import jobs as words
 from assistant.writing.template.sentences import sentence, table
 from scheduler.client import Client
 from scheduler.protocol.errors import NotFound, UserError
+from scheduler.protocol.fields import with_uncertainty
 from scheduler.protocol.jobs import Job
 from scheduler.protocol.search import ENDED, Search
 
@@ -103,7 +104,8 @@ def _compare_devices(daemon: Client, call: ToolCall) -> ToolResult:
     past = Period(snapshot.time - RECENT_S, snapshot.time)
     facts = [*source_facts(snapshot), *span_facts(past)]
     for state in found:
-        columns = daemon.history(state.device.id, FIELDS_SPAN, past.since, past.until, POINTS)
+        asked = with_uncertainty(FIELDS_SPAN)
+        columns = daemon.history(state.device.id, asked, past.since, past.until, POINTS)
         facts += device_facts(state, snapshot.time)
         facts += history_facts(state.device, columns, past.until)
     first, second = (subject(state.device) for state in found)

@@ -19,6 +19,7 @@ from assistant.writing.template import devices
 from assistant.writing.template.answer import of_device
 from assistant.writing.template.sentences import given, listed, sentence, table
 from scheduler.client import Client
+from scheduler.protocol.fields import with_uncertainty
 from scheduler.protocol.snapshot import DeviceState, Snapshot
 
 RECENT_S = 600.0
@@ -122,7 +123,8 @@ def source_facts(snapshot: Snapshot) -> list[Fact]:
 def _history_facts(
     daemon: Client, state: DeviceState, past: Period, fields: Sequence[str], lowest: bool = False
 ) -> list[Fact]:
-    columns = daemon.history(state.device.id, tuple(fields), past.since, past.until, POINTS)
+    asked = with_uncertainty(fields)
+    columns = daemon.history(state.device.id, asked, past.since, past.until, POINTS)
     return history_facts(state.device, columns, past.until, fields, lowest)
 
 

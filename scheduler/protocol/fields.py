@@ -5,6 +5,7 @@ Charts, tables, the store and the assistant use it.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Literal, NamedTuple
 
 Pace = Literal["fast", "slow", "rare", "static"]
@@ -265,3 +266,11 @@ FIELDS: dict[str, Field] = _WORK | _MEMORY | _CLOCKS | _POWER | _HEAT | _LINKS |
 
 HEADLINE = ("util", "mem_used", "tflops", "temp", "power")
 """The most important fields, shown in the charts of the dashboard and the tiles."""
+UNCERTAINTY = {"tflops": "tflops_error", "tflops_gpm": "tflops_gpm_error"}
+"""The field that says how far another one may be off, in percent, either way."""
+
+
+def with_uncertainty(fields: Iterable[str]) -> tuple[str, ...]:
+    """Return the fields, and after them those that say how far they may be off."""
+    asked = tuple(fields)
+    return tuple(dict.fromkeys((*asked, *(UNCERTAINTY[f] for f in asked if f in UNCERTAINTY))))

@@ -37,6 +37,11 @@ def test_tflops_of_counters_are_shown_with_their_error_and_for_each_data_type():
         "740 TFLOP/s if this is FP16, BF16 or FP32, 1480 if FP8, 370 if TF32, each ±12 %: "
         + snapshots.TFLOPS_METHOD
     )
+    made = msgspec.structs.replace(made, devices=(state,))
+    assert [chart.unit for chart in chart_models(made, ("tflops", "tflops_gpm"))] == [
+        "±12 %",
+        "TFLOP/s",
+    ]
 
 
 def test_a_tile_names_the_holder():

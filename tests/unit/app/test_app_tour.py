@@ -9,7 +9,9 @@ from app.tour.results import Live
 
 def live(counters: float | None) -> Live:
     ratio = None if counters is None else counters / 600.0
-    return Live(600.0, "the job's own count", 600.0, ratio, counters, 9)
+    return Live(
+        600.0, "the job's own count", 600.0, ratio, counters, None if counters is None else 3.0, 9
+    )
 
 
 @pytest.mark.parametrize("counters", [None, 571.0, 600.0, 629.0])

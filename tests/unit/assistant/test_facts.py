@@ -25,6 +25,7 @@ from hypothesis import strategies as st
 
 from accel.result import Check
 from assistant.facts import device_facts, during, gather, history_facts, job_facts, named, phrases
+from assistant.reports import charts, tables
 from scheduler.protocol.jobs import Cancelled, Done, Progress, Queued, Running
 from scheduler.protocol.snapshot import Columns, DeviceState, Idle
 
@@ -88,7 +89,30 @@ def test_the_error_of_hardware_counters_stands_with_the_source_and_not_in_the_te
     found = named(device_facts(msgspec.structs.replace(CPU_STATE, reading=reading), NOW))
     assert found["cpu.tflops"].source == "CPU readings, hardware counters ±14 %"
     assert found["cpu.tflops"].said == "740 TFLOP/s", "the model reads this"
+    assert found["cpu.tflops"].error == 14.4
     assert {f.source for n, f in found.items() if n != "cpu.tflops"} == {"CPU readings"}
+    assert {f.error for n, f in found.items() if n != "cpu.tflops"} == {None}
+
+
+def test_means_of_counters_over_a_span_state_the_largest_error_in_facts_tables_and_charts() -> None:
+    past = Columns(
+        [NOW - 20, NOW - 10, NOW],
+        {"tflops": [600.0, 620.0, 88.0], "tflops_error": [3.0, None, 2.0], "temp": [50.0] * 3},
+        high={"tflops": [650.0, 640.0, 90.0], "tflops_error": [4.6, None, 2.0]},
+    )
+    facts = history_facts(CPU, past, NOW)
+    found = named(facts)
+    for name in ("cpu.tflops.mean", "cpu.tflops.max"):
+        assert found[name].error == 4.6
+        assert found[name].source == "CPU readings, history, hardware counters ±5 %"
+    assert found["cpu.temp.mean"].error is None
+    assert found["cpu.tflops.mean"].said == "436 TFLOP/s", "the model reads this"
+    cells = tables.Cells([*facts, *device_facts(CPU_STATE, NOW)])
+    (row,) = tables.devices((CPU_STATE,), cells).rows
+    assert row[4] == "436 TFLOP/s, 650 TFLOP/s (±5 %)"
+    assert "±" not in row[5]
+    chart = charts.by_field("tflops", (CPU_STATE,), {"cpu": past}, NOW - 20, NOW, cells)
+    assert chart.note.endswith("mean 436 TFLOP/s, highest 650 TFLOP/s (±5 %)")
 
 
 def test_a_replayed_device_is_called_replay_in_the_text_and_source_of_each_of_its_facts() -> None:

@@ -1,0 +1,16 @@
+"""The notes below rows of an answer."""
+
+from __future__ import annotations
+
+from assistant.answers.notes import notes
+from assistant.language.words import Words
+from assistant.query.devices import uncertainty
+from assistant.query.request import Query
+from assistant.query.rows import Rows
+
+
+def test_rates_from_counters_are_followed_by_the_largest_error_and_counted_ones_are_not() -> None:
+    query, words = Query("devices", "tflops"), Words("en")
+    rows = Rows("devices", (), (), "NVML readings", 0.0, notes=uncertainty([None, 3.0, 14.4]))
+    assert notes(query, rows, words) == ["The rate is from hardware counters, ±14 %."]
+    assert uncertainty([None]) == ()
