@@ -32,6 +32,7 @@ from scheduler.protocol.place import Place
 from scheduler.protocol.search import MAX_LISTED, NEWEST, Search
 from scheduler.protocol.settings import ClusterSettings, HostSettings, Settings
 from scheduler.protocol.snapshot import Alert, Columns, Snapshot
+from scheduler.protocol.submissions import new_token
 from scheduler.protocol.units import parse_bytes, parse_seconds
 from scheduler.protocol.wire import Connection
 from scheduler.verbs.alerts import Acknowledge, GetAlerts
@@ -44,7 +45,7 @@ from scheduler.verbs.jobs import WAIT_S, FindJobs, GetJob, GetTimeline, ListJobs
 from scheduler.verbs.logs import MAX_LOG_PART, ReadLog
 from scheduler.verbs.note import AddNote
 from scheduler.verbs.request import Request, decode_reply, encode_request
-from scheduler.verbs.submit import Foresee, ForeseeJob, GetSubmission, Submit, SubmitMany, new_token
+from scheduler.verbs.submit import Foresee, ForeseeJob, GetSubmission, Submit, SubmitMany
 
 GONE_S = 30.0
 """A call that waits for a job fails after the daemon has not answered for this long."""

@@ -8,9 +8,9 @@ from typing import TypeVar
 
 import msgspec
 
-from scheduler.client import Client
+from scheduler.client import GONE_S, Client
 from scheduler.protocol import paths
-from scheduler.protocol.errors import DaemonGone
+from scheduler.protocol.errors import DaemonGone, UserError
 from scheduler.protocol.snapshot import SLEEP_NOTICE, Snapshot
 from scheduler.protocol.wire import Connection
 
@@ -18,7 +18,6 @@ ANSWER_S = 3.0
 """Seconds without an answer after which the daemon counts as hung."""
 POLL_S = 0.25
 """Seconds between two questions about a job."""
-_ATTEMPTS = 3
 
 T = TypeVar("T")
 
@@ -56,16 +55,24 @@ def with_retries(request: Callable[[Client], T]) -> T:
     """Send a request, and send it again if the daemon is restarted meanwhile.
 
     Raises:
-        DaemonGone: The daemon went away three times in a row.
+        DaemonGone: No daemon answered for GONE_S, or none could be started.
+        UserError: The daemon refused the request.
     """
-    for _ in range(_ATTEMPTS - 1):
+    end = time.monotonic() + GONE_S
+    while True:
         try:
-            with Client() as client:
+            try:
+                client = Client()
+            except DaemonGone:
+                raise
+            except UserError as e:
+                raise DaemonGone(str(e)) from e
+            with client:
                 return request(client)
         except DaemonGone:
-            pass
-    with Client() as client:
-        return request(client)
+            if time.monotonic() > end:
+                raise
+            time.sleep(POLL_S)
 
 
 def wait_for_reading(client: Client, timeout: float = 10.0, live: bool = True) -> Snapshot:

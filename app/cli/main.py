@@ -19,7 +19,7 @@ from typing import Any, NoReturn, Self
 from app import __version__
 from app.cli.catalog import COMMANDS, TOUR_FOLDER, Command
 from app.cli.output import UsageError, clear_progress, print_error
-from scheduler.protocol.errors import DaemonGone, OutcomeUnknown, UserError
+from scheduler.protocol.errors import DaemonGone, EndUnknown, OutcomeUnknown, UserError
 
 MAX_ERROR = 120
 """A longer usage error is shortened by its list of choices, which --help shows, too."""
@@ -49,7 +49,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return status
     except UsageError as e:
         return _fail(str(e), 2)
-    except OutcomeUnknown as e:
+    except (OutcomeUnknown, EndUnknown) as e:
         return _fail(str(e), 3)
     except DaemonGone as e:
         return _fail(f"{e}. Running jobs continue. See: gpudeck daemon status", 1)

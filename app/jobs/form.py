@@ -11,6 +11,7 @@ from app.format.values import plural
 from scheduler.protocol.errors import UserError
 from scheduler.protocol.job_options import JOB_OPTIONS, make_spec, parse_indices
 from scheduler.protocol.jobs import Spec
+from scheduler.protocol.submissions import PendingTokens, indexed
 from scheduler.verbs.submit import Submit, SubmitMany
 
 HERE = "this machine"
@@ -83,6 +84,7 @@ class JobForm:
 
     def __init__(self) -> None:
         self.values = dict.fromkeys((field.name for field in FIELDS), "")
+        self._tokens = PendingTokens()
 
     def places(self, clusters: Iterable[str]) -> list[str]:
         """Return where the job can run: "" for this machine, then the clusters.
@@ -107,11 +109,21 @@ class JobForm:
         return None if errors or not command else make_spec(command, options)  # type: ignore[arg-type]
 
     def submission(self) -> Submit | SubmitMany | None:
-        """Return the request that queues the job, or one job for each index of the array."""
+        """Return the request that queues the job, or one job for each index of the array.
+
+        It has the token of the last one with the same contents, unless that was answered.
+        """
         spec, indices = self.spec(), self._parse()[0].get("array")
         if spec is None:
             return None
-        return Submit(spec) if indices is None else SubmitMany.array(spec, indices)
+        if indices is None:
+            return Submit(spec, self._tokens.token_of([spec]))
+        specs = indexed(spec, indices)
+        return SubmitMany.of(specs, self._tokens.token_of(specs))
+
+    def answered(self, request: Submit | SubmitMany) -> None:
+        """Take note that a request was carried out: the same contents are new jobs now."""
+        self._tokens.answered(request.token)
 
     @property
     def scope(self) -> str:

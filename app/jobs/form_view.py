@@ -14,7 +14,7 @@ from app.widgets.controls import button, card, column, label, row, set_text
 from scheduler.protocol.errors import UserError
 from scheduler.protocol.jobs import Forecast, Job, Spec
 from scheduler.protocol.snapshot import Snapshot
-from scheduler.verbs.submit import Foresee
+from scheduler.verbs.submit import Foresee, Submit, SubmitMany
 
 NO_COMMAND = "Enter a command. It runs without a shell."
 _TYPING_MS = 250
@@ -150,10 +150,14 @@ class JobFormView(QWidget):
     def _send(self) -> None:
         if self.queue.isEnabled() and (request := self.form.submission()) is not None:
             self._link.send(
-                self, request, self._close, lambda text: self._show_message(text, "failed")
+                self,
+                request,
+                lambda reply: self._close(request, reply),
+                lambda text: self._show_message(text, "failed"),
             )
 
-    def _close(self, reply: Job | tuple[Job, ...]) -> None:
+    def _close(self, request: Submit | SubmitMany, reply: Job | tuple[Job, ...]) -> None:
+        self.form.answered(request)
         self.queued.emit((reply if isinstance(reply, Job) else reply[0]).id)
 
     def _show_message(self, text: str, meaning: str) -> None:

@@ -9,6 +9,7 @@ from scheduler.protocol.job_options import make_spec
 from scheduler.protocol.jobs import Job
 from scheduler.protocol.log_file import Output
 from scheduler.protocol.search import Search
+from scheduler.protocol.submissions import PendingTokens
 from scheduler.verbs.submit import SubmitMany
 
 FIRST_TAIL = 64 * 1024
@@ -33,7 +34,11 @@ class RepeatJob(msgspec.Struct, frozen=True):
             new = msgspec.structs.replace(
                 spec, env=env, kind="", after=(), after_any=(), hold=False
             )
-            return client.send(SubmitMany.of([new]))[0]
+            tokens = call.service(PendingTokens)
+            request = SubmitMany.of([new], tokens.token_of([new]))
+            job = client.send(request)[0]
+            tokens.answered(request.token)
+            return job
 
 
 class SearchJobs(msgspec.Struct, frozen=True):

@@ -8,6 +8,7 @@ from accel.workloads.catalog import Param, Workload, split
 from accel.workloads.grid import directions, shapes
 from app.format.values import duration, memory, scaled
 from scheduler.protocol.job_options import JobOptions, make_spec
+from scheduler.protocol.submissions import PendingTokens
 from scheduler.verbs.submit import Submit
 
 _BYTES = {"bfloat16": 2, "float16": 2, "float32": 4}
@@ -21,6 +22,7 @@ class WorkloadForm:
     def __init__(self, workload: Workload, device_kind: str) -> None:
         self.workload = workload
         self.values = {p.name: p.default_for(device_kind) for p in workload.params}
+        self._tokens = PendingTokens()
 
     def set(self, name: str, value: str) -> None:
         """Take what was typed."""
@@ -59,6 +61,8 @@ class WorkloadForm:
     def submission(self) -> Submit:
         """Return the request that queues the workload.
 
+        It has the token of the last one with the same contents, unless that was answered.
+
         Raises:
             ValueError: The form is not valid.
         """
@@ -71,7 +75,12 @@ class WorkloadForm:
             "workload": w.name,
             "params": dict(self.values),
         }
-        return Submit(make_spec(w.argv(self.values), options))
+        spec = make_spec(w.argv(self.values), options)
+        return Submit(spec, self._tokens.token_of([spec]))
+
+    def answered(self, request: Submit) -> None:
+        """Take note that a request was carried out: the same contents are a new job now."""
+        self._tokens.answered(request.token)
 
 
 def _wrong(param: Param, value: str) -> str | None:

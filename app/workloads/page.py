@@ -179,7 +179,9 @@ class WorkloadsPage(QWidget):
             )
 
     def _submit(self) -> None:
-        self._link.send(self, self.form.form.submission())
+        form = self.form.form
+        request = form.submission()
+        self._link.send(self, request, lambda _: form.answered(request))
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         narrowest, widest = _FORM_WIDTHS

@@ -18,6 +18,16 @@ class DaemonGone(UserError):
     """Report that the daemon does not answer, or ended during a request."""
 
 
+class EndUnknown(DaemonGone):
+    """Report that a job is in the queue, and that nobody answers how it goes on."""
+
+    def __init__(self, why: str, job: int) -> None:
+        super().__init__(
+            f"{why}, so it is not known how job {job} ends. It was queued, and goes on once a "
+            f"daemon runs. To find out: gpudeck wait {job}"
+        )
+
+
 class OutcomeUnknown(DaemonGone):
     """Report that a submission was sent and not answered: it may or may not be in the queue."""
 

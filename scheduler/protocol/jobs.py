@@ -82,11 +82,6 @@ class Spec(msgspec.Struct, frozen=True, gc=False):
     """What it inherits from the process that submitted it; None: from its runner."""
 
 
-def without_surroundings(spec: Spec) -> Spec:
-    """Return what was asked for, without what differs between two shells that ask for the same."""
-    return msgspec.structs.replace(spec, env={}, inherited=None)
-
-
 class Changes(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Describe changes to a Spec; None leaves a field as it is."""
 

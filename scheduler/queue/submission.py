@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import time
 from collections.abc import Sequence
 
@@ -20,8 +19,8 @@ from scheduler.protocol.jobs import (
     Queued,
     Spec,
     listed,
-    without_surroundings,
 )
+from scheduler.protocol.submissions import digest_of
 from scheduler.protocol.wait_reasons import render
 from scheduler.queue.admission import (
     bound,
@@ -176,14 +175,6 @@ class Submission:
         jobs = [self._index.active[job_id] for job_id in sorted(self._index.unbound)]
         specs = [(job, bound(job.spec, devices)) for job in jobs]
         self._index.commit_all([(with_spec(job, spec), ()) for job, spec in specs if spec.kind])
-
-
-def digest_of(specs: Sequence[Spec]) -> str:
-    """Return a digest of what is submitted."""
-    digest = hashlib.sha256()
-    for spec in specs:
-        digest.update(msgspec.json.encode(without_surroundings(spec)))
-    return digest.hexdigest()
 
 
 def edited(job: Job, changes: Changes) -> Spec:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Self
@@ -13,6 +12,7 @@ import msgspec
 from scheduler.protocol.errors import UserError
 from scheduler.protocol.job_options import check_indices
 from scheduler.protocol.jobs import Forecast, Job, Spec, listed
+from scheduler.protocol.submissions import check_token, indexed, new_token
 from scheduler.protocol.wire import Peer
 from scheduler.verbs.request import Daemon, Request
 
@@ -32,19 +32,6 @@ def check_folders(specs: Iterable[Spec]) -> None:
             raise UserError(f"there is no folder {folder} for the job to run in")
         if not os.access(folder, os.X_OK, effective_ids=True):
             raise UserError(f"the job cannot run in the folder {folder}: Permission denied")
-
-
-def new_token() -> str:
-    """Return a token that no other submission has."""
-    return os.urandom(16).hex()
-
-
-def check_token(token: str) -> None:
-    """Raise UserError where a token is too long, or has characters that a shell would change."""
-    if token and not re.fullmatch(r"[A-Za-z0-9._:@%+,=/-]{1,128}", token):
-        raise UserError(
-            f"a token has up to 128 letters, digits and any of ._:@%+,=/- and not {token!r}"
-        )
 
 
 class Submit(Request[Job], frozen=True, tag="submit"):
@@ -86,13 +73,7 @@ class SubmitMany(Request[tuple[Job, ...]], frozen=True, tag="submit_many"):
     @classmethod
     def array(cls, spec: Spec, indices: Iterable[int], token: str | None = None) -> Self:
         """Return the request for one job an index."""
-        return cls.of(
-            [
-                msgspec.structs.replace(spec, index=i, name=f"{spec.name}[{i}]")
-                for i in check_indices(indices)
-            ],
-            token,
-        )
+        return cls.of(indexed(spec, indices), token)
 
     def check(self) -> None:
         check_token(self.token)

@@ -200,6 +200,24 @@ def test_the_form_keeps_its_text_and_escape_returns_to_the_table(fed, page):
     assert page.form.editors["command"].selectedText() == "true"
 
 
+def test_a_press_without_an_answer_is_repeated_with_its_token(fed, page):
+    form, line = page.form, page.form.editors["command"]
+
+    def press(command):
+        line.setText(command)
+        form.queue.click()
+        return of(fed, Submit)[-1]
+
+    first = press("train one")
+    fed.fail(first, "no answer within 30 s, so it is not known whether the job was queued")
+    assert "not known" in form.said.text()
+    assert press("train two").token != first.token
+    again = press("train one")
+    assert again is not first and again.token == first.token
+    fed.reply(again, snapshots.job(9, snapshots.Queued("x")))
+    assert press("train one").token != first.token, "that answer arrived: this is a new job"
+
+
 def test_the_daemon_forecasts_and_queues_the_job_of_the_form(clean_qt, qtbot, tmp_path):
     with state_folder(tmp_path / "home"), Client() as deck:
         eventually(lambda: deck.snapshot().devices)

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from argparse import Namespace
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -16,9 +17,11 @@ from pathlib import Path
 
 import pytest
 
+from app.cli import connection
 from app.cli.main import main
 from app.cli.queue import submit as submit_command
 from app.cli.queue import unanswered
+from app.cli.queue import wait as wait_command
 from scheduler import client as client_module
 from scheduler.aio import AsyncClient
 from scheduler.client import Client
@@ -26,6 +29,7 @@ from scheduler.protocol import paths
 from scheduler.protocol.errors import DaemonGone, NotFound, OutcomeUnknown, UserError
 from scheduler.protocol.job_options import make_spec
 from scheduler.protocol.jobs import Queued, Spec
+from scheduler.protocol.submissions import indexed
 from scheduler.store import Store
 from scheduler.store import store as store_module
 from scheduler.store.repair import rebuild
@@ -215,10 +219,11 @@ def _wait_for_request(client: subprocess.Popen[bytes], folder: Path) -> None:
 
 
 def test_equal_submissions_at_the_same_time_are_different_jobs(cpu_home: Path) -> None:
-    with unanswered.submission_token(None, ["true"], {}) as one:
-        with unanswered.submission_token(None, ["true"], {}) as other:
+    specs = [make_spec(["true"], {})]
+    with unanswered.submission_token(None, specs) as one:
+        with unanswered.submission_token(None, specs) as other:
             assert one != other
-        with unanswered.submission_token(None, ["true"], {}) as third:
+        with unanswered.submission_token(None, specs) as third:
             assert third not in (one, other)
     assert not list((cpu_home / "submissions").iterdir())
 
@@ -235,10 +240,43 @@ def test_a_daemon_that_ends_after_its_answer_fails_no_submission(
     assert f"job {job.id}" in capsys.readouterr().out
 
 
+def test_waiting_for_a_submitted_job_goes_on_with_the_next_daemon(
+    cpu_home: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Kill the daemon while a command waits; then let no other one start."""
+    go = tmp_path / "go"
+    script = f"until test -e {go}; do sleep 0.05; done"
+    with Client() as deck:
+        job = ready(deck).submit(["sh", "-c", script], env={}).job
+
+    def kill_and_go(text: str) -> None:
+        monkeypatch.setattr(wait_command, "show_progress", lambda text: None)
+        kill_daemon()
+        go.touch()
+
+    monkeypatch.setattr(wait_command, "show_progress", kill_and_go)
+    assert wait_command.follow(job, Namespace(json=False)) == 0
+    monkeypatch.setattr(connection, "GONE_S", 0.0)
+
+    def refuse(*args: object, **more: object) -> Client:
+        raise UserError("the daemon cannot start: the disk is full")
+
+    monkeypatch.setattr(connection, "Client", refuse)
+    capsys.readouterr()
+    assert main(["submit", "--wait", "--", "true"]) == 3
+    assert capsys.readouterr().err == (
+        "gpudeck: the daemon cannot start: the disk is full, so it is not known how job 2 ends. It "
+        "was queued, and goes on once a daemon runs. To find out: gpudeck wait 2\n"
+    )
+
+
 def test_a_note_that_cannot_be_deleted_fails_no_submission(
     home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with unanswered.submission_token(None, ["true"], {}) as token:
+    with unanswered.submission_token(None, [make_spec(["true"], {})]) as token:
         note = next((paths.home() / "submissions").glob(f"*.{token}"))
         note.unlink()
         note.mkdir()  # even root cannot unlink it, as on a disk that turned read-only
@@ -248,8 +286,10 @@ def test_a_note_that_cannot_be_deleted_fails_no_submission(
 def test_only_an_equal_and_recent_submission_without_an_answer_is_repeated(
     cpu_home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def unknown(*argv: str, indices: range | None = None) -> str:
-        given = unanswered.submission_token(None, argv, {}, indices)
+    def unknown(*argv: str, indices: range | None = None, begin: str = "") -> str:
+        spec = make_spec(argv, {"begin": begin})
+        specs = [spec] if indices is None else indexed(spec, indices)
+        given = unanswered.submission_token(None, specs)
         with pytest.raises(OutcomeUnknown), given as token:
             raise OutcomeUnknown("x", token)
         return token
@@ -258,13 +298,17 @@ def test_only_an_equal_and_recent_submission_without_an_answer_is_repeated(
     assert unknown("true", indices=range(2)) != one
     assert unknown("false") != one
     assert unknown("true") == one
+    later = unknown("sleep", "1", begin="+1h")
+    time.sleep(0.01)
+    assert unknown("sleep", "1", begin="+1h") == later, "the same command, a moment later"
     (file,) = (cpu_home / "submissions").glob(f"*.{one}")
     os.utime(file, (0, 0))
     assert unknown("true") != one
     assert not file.exists()
-    with pytest.raises(DaemonGone), unanswered.submission_token(None, ["date"], {}) as token:
+    date = [make_spec(["date"], {})]
+    with pytest.raises(DaemonGone), unanswered.submission_token(None, date) as token:
         raise DaemonGone("it was never sent")
-    with unanswered.submission_token(None, ["date"], {}) as other:
+    with unanswered.submission_token(None, date) as other:
         assert other != token
 
 

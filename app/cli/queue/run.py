@@ -43,8 +43,8 @@ def run(args: Namespace) -> int:
     except ValueError as e:
         raise UsageError(str(e)) from e
     with Client() as client:
-        argv = (args.workload, *args.params)
-        with submission_token(args.token, argv, {}) as token:
+        asked = client.spec((args.workload, *args.params), {})
+        with submission_token(args.token, [asked]) as token:
             job = submit_workload(client, workload, given, token)
         return report_submission(client, job, args)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from argparse import REMAINDER, ArgumentParser, Namespace
-from collections.abc import Sequence
 
 from app.cli import arguments
 from app.cli.output import UsageError, print_result
@@ -14,6 +13,7 @@ from app.format.job_rows import describe, device_labels, forecast_text
 from scheduler.client import Client
 from scheduler.protocol.errors import DaemonGone
 from scheduler.protocol.jobs import Job
+from scheduler.protocol.submissions import indexed
 
 NO_GPU_HINT = (
     "The job gets no GPU (CUDA_VISIBLE_DEVICES is empty). To give it one, submit it with --gpus 1."
@@ -62,18 +62,16 @@ def run(args: Namespace) -> int:
         raise UsageError(
             "--env needs --on CLUSTER; on this machine a job gets your environment variables"
         )
-    options = arguments.job_options(args)
     with Client() as client:
+        spec = client.spec(command, arguments.job_options(args))
+        specs = [spec] if args.array is None else indexed(spec, args.array)
         if args.dry_run:
-            forecast = client.foresee(command, **options)
+            forecast = client.foresee_spec(spec)
             labels = device_labels(client.snapshot())
             print_result(args, forecast, forecast_text(forecast, labels, time.time()))
             return 0
-        with submission_token(args.token, command, options, args.array) as token:
-            if args.array is None:
-                jobs: Sequence[Job] = [client.submit(command, token=token, **options).job]
-            else:
-                jobs = client.submit_array(command, args.array, token=token, **options)
+        with submission_token(args.token, specs) as token:
+            jobs = client.submit_many(specs, token=token)
         if args.array is None:
             return report_submission(client, jobs[0], args)
     ids = f"job {jobs[0].id}" if len(jobs) == 1 else f"jobs {jobs[0].id} to {jobs[-1].id}"

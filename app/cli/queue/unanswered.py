@@ -11,19 +11,16 @@ import fcntl
 import hashlib
 import os
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-
-import msgspec
 
 from app.cli.output import UsageError, print_error
 from scheduler.client import Client
 from scheduler.protocol import paths
 from scheduler.protocol.errors import OutcomeUnknown, UserError
-from scheduler.protocol.job_options import JobOptions, make_spec
-from scheduler.protocol.jobs import without_surroundings
-from scheduler.verbs.submit import new_token
+from scheduler.protocol.jobs import Spec
+from scheduler.protocol.submissions import digest_of, new_token
 
 FORGET_S = 3600.0
 """A submission without an answer is not repeated after so long: the same command is a new one."""
@@ -34,29 +31,19 @@ _REPEATED = (
 
 
 @contextmanager
-def submission_token(
-    name: str | None,
-    argv: Sequence[str],
-    options: JobOptions,
-    indices: Iterable[int] | None = None,
-) -> Iterator[str]:
+def submission_token(name: str | None, specs: Sequence[Spec]) -> Iterator[str]:
     """Yield the token to submit with, and remember it unless the answer arrives.
 
     Args:
         name: The token that the user chose, about which nothing is remembered; None for none.
-        argv: The command.
-        options: The options of the job.
-        indices: The indices of an array.
+        specs: The jobs.
     """
     if name is not None:
         yield name
         return
     place = Client.default_place
-    spec = without_surroundings(make_spec(argv, options, place))
-    about = msgspec.json.encode(
-        (place.name if place else "", spec, None if indices is None else list(indices))
-    )
-    file, lock = _file(hashlib.sha256(about).hexdigest()[:32])
+    about = f"{place.name if place else ''} {digest_of(specs)}"
+    file, lock = _file(hashlib.sha256(about.encode()).hexdigest()[:32])
     try:
         try:
             yield file.suffix[1:]

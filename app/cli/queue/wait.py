@@ -18,6 +18,7 @@ from app.cli.output import (
 from app.format.job_rows import describe
 from app.format.results import result_of
 from app.format.values import significant
+from scheduler.protocol.errors import DaemonGone, EndUnknown
 from scheduler.protocol.jobs import Done, Job
 
 
@@ -36,6 +37,9 @@ def follow(job: Job, args: Namespace) -> int:
 
     Returns:
         The exit status: 0 if the job succeeded.
+
+    Raises:
+        EndUnknown: No daemon answers any more.
     """
     try:
         if not args.json:
@@ -44,6 +48,8 @@ def follow(job: Job, args: Namespace) -> int:
             time.sleep(POLL_S)
             job = with_retries(lambda client: client.job(job.id))  # noqa: B023
             show_progress(describe(job))
+    except DaemonGone as e:
+        raise EndUnknown(str(e), job.id) from e
     except KeyboardInterrupt:
         clear_progress()
         print_error(
