@@ -99,7 +99,7 @@ class Recovery:
         if self._restored:
             return
         try:
-            begun = self._executors.of("").begun()
+            begun = [_without_environment(job) for job in self._executors.of("").begun()]
             self._inherited.update(self._index.restore(begun))
             self._restored = True
         except OSError as e:
@@ -198,6 +198,15 @@ class Recovery:
             return self._reaper.conclude(job, state, ending)
         why = "it was started, and the store lost the record of it"
         return self._reaper.conclude(job, Lost(job.submitted, time.time(), why), ending)
+
+
+def _without_environment(job: Job) -> Job:
+    """Return a job that the store lost as it can be restored: it is not tried again."""
+    job = msgspec.structs.replace(job, spec=msgspec.structs.replace(job.spec, retries=job.tries))
+    if not isinstance(job.state, Queued):
+        return job
+    why = "the store lost its environment, without which it cannot be tried again"
+    return with_state(job, Lost(job.submitted, time.time(), why))
 
 
 def decide(

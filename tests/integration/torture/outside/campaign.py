@@ -7,7 +7,7 @@ import signal
 import sys
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -149,6 +149,23 @@ class Campaign:
     def excuse_active(self) -> None:
         """Let all jobs end in any way that may not have ended yet."""
         self.excused |= {*self._acknowledged, *self._unclear} - self._ended
+
+    def acknowledged(self) -> set[str]:
+        """Return the jobs that were acknowledged so far."""
+        return set(self._acknowledged)
+
+    def risk_unsynced(self, synced: Collection[str]) -> None:
+        """Let jobs vanish that were acknowledged while their disk was cut off.
+
+        An fsync(2) that meets the abort of an ext4, or its shutdown, may return success for data
+        that is not on the disk (seen on Linux 6.18). What the same did to jobs that had not ended
+        is counted apart, too.
+
+        Args:
+            synced: the jobs that were acknowledged before.
+        """
+        self._at_risk |= self._acknowledged.keys() - synced
+        self._damaged |= {*self._acknowledged, *self._unclear} - self._ended
 
     def risk(self, tokens: Sequence[str]) -> None:
         """Let these jobs vanish, as the store that holds them is about to be damaged."""

@@ -109,7 +109,7 @@ def _report(outcomes: list[dict[str, Any]], seed: int) -> int:
         "submissions repeated": "repeated",
         "submissions given up": "refused",
         "of these, jobs that ran": "unclear_and_run",
-        "jobs gone with a damaged store": "vanished",
+        "jobs gone with a damaged store or disk": "vanished",
     }
     counts = {
         **dict(sorted(faults.items())),

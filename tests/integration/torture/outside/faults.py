@@ -192,6 +192,7 @@ def _attack(campaign: Campaign, kind: str, seconds: float) -> bool:
 
 def _disk(campaign: Campaign, kind: str, seconds: float) -> bool:
     world, what = campaign.world, kind.removesuffix(", daemon killed")
+    synced = campaign.acknowledged()
     if what == "disk full":
         world.fill_disk()
     elif what == "power cut":
@@ -205,6 +206,7 @@ def _disk(campaign: Campaign, kind: str, seconds: float) -> bool:
         world.free_disk()
         return True
     world.restart(world.repair_disk)
+    campaign.risk_unsynced(synced)
     campaign.excuse_active()
     return True
 

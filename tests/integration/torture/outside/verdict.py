@@ -23,7 +23,7 @@ LOST, DOUBLED, LOOP, FALSE, DOWN, LEFT, CRASH = (
     "processes left behind",
     "crashes",
 )
-AGAIN = "jobs run again after their store was damaged"
+AGAIN = "jobs run again after their store or disk was damaged"
 CLASSES = (LOST, DOUBLED, LOOP, AGAIN, FALSE, DOWN, LEFT, CRASH)
 
 
