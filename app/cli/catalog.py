@@ -31,8 +31,8 @@ class Command(NamedTuple):
 
 
 _REMOTE = frozenset(
-    ("status", "watch", "alerts", "drain", "undrain", "submit", "jobs", "logs", "wait", "pause",
-     "resume", "edit", "move", "note", "groups", "cancel")
+    ("status", "watch", "power", "alerts", "drain", "undrain", "submit", "jobs", "logs", "wait",
+     "pause", "resume", "edit", "move", "note", "groups", "cancel")
 )  # fmt: skip
 """Commands that need nothing but the daemon, and so can use that of another machine."""
 
@@ -60,6 +60,11 @@ COMMANDS = (
         "cli.devices.drain",
         "let jobs start again on GPUs that were drained, by you or after a fault",
         function="undrain",
+    ),
+    Command(
+        "power",
+        "cli.devices.power",
+        "show the power limits of the GPUs, or print the command by which root sets one",
     ),
     Command("alerts", "cli.devices.alerts", "list current and past alerts, or acknowledge one"),
     Command(

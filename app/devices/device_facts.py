@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from app.format.power_limit import how_to_set, limit_range, limit_text
 from app.format.values import NOT_AVAILABLE, FormattedValue, Meaning, clock, duration, format_field
 from app.strip.tile_model import Tile, temperature_meaning, throttle_reasons, tiles
 from scheduler.protocol.absence import explain
-from scheduler.protocol.devices import NA, Detail, Part, Reading
+from scheduler.protocol.devices import NA, Detail, Device, Part, Reading
 from scheduler.protocol.fields import FIELDS
 from scheduler.protocol.snapshot import DeviceState, Snapshot
 
@@ -100,7 +101,7 @@ def device_facts(
         return None
     tile = next(t for t in tiles(snapshot) if t.device == device)
     read = f"Read at {clock(state.reading.time, snapshot.time)}" if state.reading else "Not read"
-    groups = [_card(state, tile), *_groups(state.reading)]
+    groups = [_card(state, tile), *_groups(state.device, state.reading)]
     return DeviceFacts(tile, read, (*groups, *_part_groups(detail.parts if detail else ())))
 
 
@@ -115,7 +116,7 @@ def _card(state: DeviceState, tile: Tile) -> FactGroup:
     )
 
 
-def _groups(reading: Reading | None) -> list[FactGroup]:
+def _groups(device: Device, reading: Reading | None) -> list[FactGroup]:
     if reading is None:
         return []
     found: dict[str, list[DeviceFact]] = {}
@@ -124,6 +125,8 @@ def _groups(reading: Reading | None) -> list[FactGroup]:
         title = FIRST_FIELDS.get(field, title)
         if field in reading.values or field in reading.absent or field in reading.texts:
             found.setdefault(title, []).append(_fact(field, reading))
+    if "Power" in found and device.kind == "nvidia":
+        found["Power"] = [_with_limits(fact, device, reading) for fact in found["Power"]]
     return [FactGroup(title, tuple(facts)) for title, facts in found.items()]
 
 
@@ -140,6 +143,14 @@ def _fact(field: str, reading: Reading) -> DeviceFact:
         meaning = "throttled"
     text = _text(field, reading, value, shown)
     return DeviceFact(description.label, text, tooltip, meaning, isinstance(value, NA))
+
+
+def _with_limits(fact: DeviceFact, device: Device, reading: Reading) -> DeviceFact:
+    """Return the power limit with its range, and how it is set; other facts as they are."""
+    if fact.label != FIELDS["power_limit"].label or fact.absent or not limit_range(reading):
+        return fact
+    tooltip = f"{fact.tooltip}\n{how_to_set(device)}"
+    return replace(fact, value=limit_text(reading), tooltip=tooltip)
 
 
 def _text(field: str, reading: Reading, value: float | NA, shown: FormattedValue) -> str:

@@ -25,9 +25,9 @@ label = called
 
 def subject(device: Device) -> str:
     """Return the subject of a device's facts: gpu0, cpu, replay0."""
-    return {"nvidia": f"gpu{device.index}", "cpu": "cpu", "replay": f"replay{device.index}"}[
-        device.kind
-    ]
+    if device.kind == "cpu":
+        return "cpu"
+    return f"{'replay' if device.kind == 'replay' else 'gpu'}{device.index}"
 
 
 def identity_facts(state: DeviceState, now: float) -> list[Fact]:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from scheduler.devices import sleep
 from scheduler.devices.cpu import CpuSource
+from scheduler.devices.drm.source import DrmSource
 from scheduler.devices.trace import ReplaySource
 from scheduler.protocol import paths
 from scheduler.protocol.devices import NoGpu, Source
@@ -17,9 +18,9 @@ def open_source(spec: str) -> tuple[Source, str]:
     """Open a source and describe it.
 
     Args:
-        spec: auto, nvml, cpu, replay:FILE or replay:FILE*COPIES. `auto` is the GPUs, or the CPU on
-            a machine without any. GPUs that cannot be read are an error, not a reason to use the
-            CPU.
+        spec: auto, nvml, cpu, replay:FILE or replay:FILE*COPIES. `auto` is the NVIDIA GPUs, else
+            those of AMD and Intel, else the CPU. NVIDIA GPUs that cannot be read are an error, not
+            a reason to use the CPU.
 
     Raises:
         UserError: The source cannot be opened.
@@ -40,7 +41,10 @@ def open_source(spec: str) -> tuple[Source, str]:
     except NoGpu as e:
         if spec == "nvml":
             raise
-        return CpuSource(str(e)), f"cpu ({e})"
+        try:
+            return DrmSource(), "sysfs"
+        except NoGpu:
+            return CpuSource(str(e)), f"cpu ({e})"
 
 
 def _replay(text: str) -> tuple[Path, int]:

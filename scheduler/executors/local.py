@@ -308,17 +308,26 @@ def _discard(gated: GatedRunner) -> None:
         locks.close()
 
 
+_VISIBLE = {"amd": "ROCR_VISIBLE_DEVICES", "intel": "ZE_AFFINITY_MASK"}
+"""The variables by which other GPUs are chosen, by their indices."""
+
+
 def _environment(
     job: Job, running: Running, env: dict[str, str], devices: Sequence[Device], folder: Path
 ) -> dict[str, str]:
     """Return the job's environment with its devices, and where its result and artefacts go."""
-    uuids = [d.id for d in devices if d.id in running.devices and d.kind == "nvidia"]
+    held = [d for d in devices if d.id in running.devices]
+    uuids = [d.id for d in held if d.kind == "nvidia"]
+    others = {_VISIBLE[d.kind]: "" for d in held if d.kind in _VISIBLE}
+    for name in others:
+        others[name] = ",".join(str(d.index) for d in held if _VISIBLE.get(d.kind) == name)
     return {
         **env,
         **identity(job, running.attempt),
         # by UUID, as the order of indices differs between tools; empty for a job without GPUs,
         # which must not touch one that is held by another
         "CUDA_VISIBLE_DEVICES": ",".join(uuids),
+        **others,
         "GPUDECK_RESULT": str(folder / RESULT_FILE),
         "GPUDECK_ARTEFACTS": str(folder / ARTEFACTS),
     }

@@ -314,7 +314,12 @@ Standalone = StartsNow | Held | EnvironmentMissing | SpecDamaged | AfterJobs
 """Reasons whose sentence reads well by itself, without "waits:" before it."""
 
 _ENDED = {"failed": "failed", "cancelled": "was cancelled", "lost": "was lost"}
-_KINDS = {"nvidia": "NVIDIA GPUs", "cpu": "the CPU"}
+_KINDS = {
+    "nvidia": "NVIDIA GPUs",
+    "amd": "AMD GPUs",
+    "intel": "Intel GPUs",
+    "cpu": "the CPU",
+}
 
 
 def render(reason: WaitReason, now: float) -> str:  # noqa: PLR0912 - one line a reason

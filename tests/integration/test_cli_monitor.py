@@ -55,3 +55,10 @@ def test_an_interrupted_recording_reports_what_was_written(cpu_home: Path, tmp_p
     assert (run.returncode, out) == (130, "")
     assert "interrupted: " in err and "replay:" in err and err.count("\n") == 1
     assert f"{len(trace.read(file)[1])} readings" in err
+
+
+def test_power_limits_need_a_gpu(sh):
+    assert "No GPU can be read here" in sh("power")
+    assert sh.json("power") == []
+    assert "no GPU 0" in sh.fails("power", "0", "300")
+    assert "missing limit" in sh.fails("power", "0", status=2)

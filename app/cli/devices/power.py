@@ -1,0 +1,76 @@
+"""Show the power limits of the GPUs, or print the command that sets one."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+
+from app.cli.arguments import positive_count
+from app.cli.connection import wait_for_reading
+from app.cli.output import UsageError, print_json, print_line, print_result, print_table
+from app.format.power_limit import limit_command, limit_range
+from app.format.values import format_field
+from scheduler.client import Client
+from scheduler.protocol.errors import NotFound
+from scheduler.protocol.snapshot import DeviceState, Snapshot, label
+
+_FIELDS = ("power", "power_limit", "power_limit_default")
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Add the GPU, and the limit that it is to get."""
+    parser.add_argument("gpu", nargs="?", metavar="GPU", help="index or UUID")
+    parser.add_argument(
+        "watts",
+        nargs="?",
+        type=positive_count,
+        metavar="WATTS",
+        help="print the command that sets this limit, which only root may run",
+    )
+
+
+def run(args: Namespace) -> int:
+    """List the limits, or print the command that sets one; nothing is set."""
+    with Client() as client:
+        snapshot = wait_for_reading(client)
+    if args.gpu is None:
+        return _list(args, snapshot)
+    if args.watts is None:
+        raise UsageError("missing limit in watts. Example: gpudeck power 0 300")
+    state = _find(snapshot, args.gpu)
+    command = limit_command(state.device, state.reading, args.watts)
+    asked = f"To limit {label(state.device)} to {args.watts} W until the next boot, run as root:"
+    print_result(args, {"command": command}, asked, command)
+    return 0
+
+
+def _list(args: Namespace, snapshot: Snapshot) -> int:
+    gpus = [state for state in snapshot.devices if state.device.kind != "cpu"]
+    if args.json:
+        print_json([_values(state) for state in gpus])
+    elif gpus:
+        heading = ("DEVICE", "NAME", "POWER", "LIMIT", "DEFAULT", "RANGE")
+        print_table([heading, *(_row(state) for state in gpus)])
+    else:
+        print_line("No GPU can be read here. See: gpudeck status")
+    return 0
+
+
+def _values(state: DeviceState) -> dict[str, object]:
+    fields = (*_FIELDS, "power_limit_min", "power_limit_max")
+    known = state.reading.values if state.reading else {}
+    return {"device": state.device.id, **{field: known.get(field) for field in fields}}
+
+
+def _row(state: DeviceState) -> tuple[str, ...]:
+    reading = state.reading
+    if reading is None:
+        return (label(state.device), state.device.name, "N/A", "N/A", "N/A", "not read")
+    values = [str(format_field(field, reading.get(field))) for field in _FIELDS]
+    return (label(state.device), state.device.name, *values, limit_range(reading) or "fixed")
+
+
+def _find(snapshot: Snapshot, name: str) -> DeviceState:
+    for state in snapshot.devices:
+        if name in {state.device.id, str(state.device.index)} and state.device.kind != "cpu":
+            return state
+    raise NotFound(f"there is no GPU {name}. See: gpudeck power")

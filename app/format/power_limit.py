@@ -1,0 +1,55 @@
+"""Describe the power limit of a GPU, and the command by which root sets it."""
+
+from __future__ import annotations
+
+import math
+
+from app.format.values import format_field
+from scheduler.protocol.devices import NA, Device, Reading
+from scheduler.protocol.errors import UserError
+from scheduler.protocol.snapshot import label
+
+
+def limit_range(reading: Reading) -> str:
+    """Return the range that the limit can be set to, such as "100 to 450 W"; empty if unknown."""
+    low, high = reading.get("power_limit_min"), reading.get("power_limit_max")
+    if isinstance(low, NA) or isinstance(high, NA):
+        return ""
+    return f"{low:.0f} to {high:.0f} W"
+
+
+def how_to_set(device: Device) -> str:
+    """Return a sentence with the command, without a value."""
+    place = f" on {device.host}" if device.host else ""
+    return f"Root sets it{place} with: {_command(device, 'WATTS')}"
+
+
+def limit_command(device: Device, reading: Reading | None, watts: float) -> str:
+    """Return the command that sets the limit; GPU Deck itself never runs it.
+
+    Raises UserError where the card has no such limit.
+    """
+    name = label(device)
+    if device.kind != "nvidia":
+        raise UserError(f"{name} is no NVIDIA GPU. Only the limit of an NVIDIA GPU can be set.")
+    if reading is None or not reading.values:
+        raise UserError(f"{name} cannot be read at the moment, so its limits are not known")
+    low, high = reading.get("power_limit_min"), reading.get("power_limit_max")
+    if isinstance(low, NA) or isinstance(high, NA):
+        why = low.reason if isinstance(low, NA) else ""
+        raise UserError(f"the power limit of {name} cannot be set ({why})")
+    if not (math.isfinite(watts) and math.ceil(low) <= watts <= high):
+        raise UserError(
+            f"{name} takes a limit of {math.ceil(low)} to {math.floor(high)} W; got {watts:g} W"
+        )
+    return _command(device, f"{watts:g}")
+
+
+def _command(device: Device, watts: str) -> str:
+    return f"sudo nvidia-smi -i {device.index} -pl {watts}"
+
+
+def limit_text(reading: Reading) -> str:
+    """Return the limit in force with its range: "350 W (100 to 450 W)"."""
+    shown, span = str(format_field("power_limit", reading.get("power_limit"))), limit_range(reading)
+    return f"{shown} ({span})" if span else shown
