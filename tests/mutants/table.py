@@ -24,12 +24,14 @@ _ALERTS = ("tests/unit/scheduler/test_alerts.py",)
 _MONITOR = ("tests/unit/scheduler/test_monitor.py", "tests/unit/scheduler/test_flops.py")
 _IDLE = ("tests/unit/scheduler/test_idle_judge.py",)
 _RUNNER = ("tests/unit/scheduler/test_runner.py",)
+_SAMPLING = ("tests/unit/scheduler/test_irregular_sampling.py",)
 _CALIBRATION = ("tests/unit/scheduler/test_calibration.py",)
 _TOUR = ("tests/unit/app/test_app_tour.py",)
 _PATHS = ("tests/unit/scheduler/test_paths.py",)
 
 _QUERIES = "scheduler/devices/nvidia/queries.py"
 _CLOCKS = "scheduler/devices/nvidia/clocks.py"
+_PROBE = "scheduler/devices/probe.py"
 _COUNTERS = "scheduler/devices/nvidia/gpm.py"
 _GPU = "scheduler/devices/nvidia/gpu.py"
 _LINKS = "scheduler/devices/nvidia/links.py"
@@ -197,9 +199,30 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "the last sample of the clock instead of the mean",
         _CLOCKS,
-        "sum(self._samples) / len(self._samples)",
-        "self._samples[-1]",
+        "weighted / seconds if seconds",
+        "self._samples[-1][0] if seconds",
         _SOURCE,
+    ),
+    Defect(
+        "samples of the clock before a gap count as much as the gap",
+        _CLOCKS,
+        "self._samples.append((mhz, self._time - before))",
+        "self._samples.append((mhz, 1.0))",
+        _SAMPLING,
+    ),
+    Defect(
+        "samples in step with a load",
+        _PROBE,
+        "random.uniform(1.0, 1.0 + JITTER)",
+        "(1.0 + 0 * JITTER)",
+        _SAMPLING,
+    ),
+    Defect(
+        "the energy of a gap of which nothing is known",
+        "scheduler/queue/usage.py",
+        "0 < reading.time - before.time <= MAX_GAP_S",
+        "0 < reading.time - before.time",
+        _SAMPLING,
     ),
     Defect(
         "heat taken for power",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from time import monotonic
 from typing import Any
 
 import pynvml as nv
@@ -33,17 +34,24 @@ class SmClock:
     renews the value every 0.1 s, as it is at that moment: sampling more often adds nothing, nor do
     the graphics clock and `nvmlDeviceGetClock`, which change as often. When work begins, the SMs
     slow down 50 ms before the reported clock does.
+
+    A sample stands for the time since the one before: after a gap, in which the load may have
+    changed, those from before the gap count for as long as they describe.
     """
 
     def __init__(self, handle: Any) -> None:
         self._handle = handle
-        self._samples: list[int] = []
+        self._samples: list[tuple[int, float]] = []
+        """MHz, and the seconds that they stand for."""
+        self._time = monotonic()
         self._error = Refused("NVML", "")
 
     def sample(self) -> None:
         """Take one sample of the clock."""
+        before, self._time = self._time, monotonic()
         try:
-            self._samples.append(nv.nvmlDeviceGetClockInfo(self._handle, nv.NVML_CLOCK_SM))
+            mhz = nv.nvmlDeviceGetClockInfo(self._handle, nv.NVML_CLOCK_SM)
+            self._samples.append((mhz, self._time - before))
         except nv.NVMLError as e:
             # the mean of the samples before would hide the error
             self._samples.clear()
@@ -53,7 +61,9 @@ class SmClock:
         """Add the mean since the last call to `values`."""
         self.sample()
         if self._samples:
-            values["clock_sm"] = sum(self._samples) / len(self._samples)
+            seconds = sum(s for _, s in self._samples)
+            weighted = sum(mhz * s for mhz, s in self._samples)
+            values["clock_sm"] = weighted / seconds if seconds else float(self._samples[-1][0])
         else:
             absent["clock_sm"] = self._error
         self._samples.clear()

@@ -10,7 +10,7 @@ from pathlib import Path
 import pynvml
 import pytest
 
-from scheduler.devices.nvidia import errors, gpm, gpu, source
+from scheduler.devices.nvidia import clocks, errors, gpm, gpu, source
 from scheduler.protocol import paths
 from scheduler.queue.queue import Queue
 from scheduler.store import Store
@@ -26,7 +26,7 @@ def card(monkeypatch: pytest.MonkeyPatch) -> RecordedNvml:
     recorded = RecordedNvml(healthy=False)
     recorded.install()
     monkeypatch.setattr(errors, "_DRIVER", Path("/nowhere"))
-    for module in (gpm, gpu, source):
+    for module in (clocks, gpm, gpu, source):
         monkeypatch.setattr(module, "monotonic", lambda: recorded.now)
     return recorded
 

@@ -133,8 +133,9 @@ VALUES = {
 def test_every_field_has_the_value_and_unit_of_its_own(card: RecordedNvml) -> None:
     card.clocks = [1410, 1320, 1290]
     opened = NvmlSource()
-    opened.sample()
-    opened.sample()
+    for _ in range(2):
+        card.now += 0.5
+        opened.sample()
     reading = one(opened, card)
     none = {"fan", "fan_rpm", "pages_corrected", "pages_uncorrected", "pages_pending"}
     assert reading.explained() == dict.fromkeys(none, "NVML: Not Supported")
