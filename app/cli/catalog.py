@@ -164,6 +164,12 @@ COMMANDS = (
         "and move them to the trash, after asking",
     ),
     Command(
+        "completion",
+        "cli.system.completion",
+        "print a script that completes commands and options in bash, zsh or fish",
+        json=False,
+    ),
+    Command(
         "diagnostics",
         "cli.system.diagnostics",
         "print a text to paste into a bug report, without names, paths and secrets",

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from app.format.command_check import command_warning
 from app.format.values import plural
 from scheduler.protocol.errors import UserError
 from scheduler.protocol.job_options import JOB_OPTIONS, make_spec, parse_indices
@@ -124,6 +125,13 @@ class JobForm:
     def answered(self, request: Submit | SubmitMany) -> None:
         """Take note that a request was carried out: the same contents are new jobs now."""
         self._tokens.answered(request.token)
+
+    def warning(self) -> str:
+        """Return why the command will not be found; a job before it may make it."""
+        spec = self.spec()
+        if spec is None or spec.where or spec.after or spec.after_any:
+            return ""
+        return command_warning(spec.argv, spec.cwd, spec.env.get("PATH", ""))
 
     @property
     def scope(self) -> str:

@@ -141,7 +141,11 @@ class JobFormView(QWidget):
         if spec is self._forecast and self._snapshot is not None:
             text = forecast_text(forecast, device_labels(self._snapshot), self._snapshot.time)
             meaning = "" if forecast.wait is None else "muted"
-            self._show_message(f"{self.form.scope}{text}.", meaning)
+            warning = self.form.warning()
+            if warning:
+                self._show_message(f"{warning[0].upper()}{warning[1:]}", "warm")
+            else:
+                self._show_message(f"{self.form.scope}{text}.", meaning)
 
     def _show_refusal(self, spec: Spec, message: str) -> None:
         if spec is self._forecast:

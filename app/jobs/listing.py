@@ -25,7 +25,7 @@ from app.jobs.job_keys import (
     keys_of,
 )
 from scheduler.protocol.jobs import Job, Spec, turn
-from scheduler.protocol.search import ENDED, REJECTED, Search, matches
+from scheduler.protocol.search import ENDED, REJECTED, Search, matches, parse_words
 from scheduler.protocol.snapshot import Snapshot
 from scheduler.protocol.units import amount
 
@@ -85,29 +85,9 @@ def parse_search(text: str, kind: str, seconds: float, snapshot: Snapshot) -> Se
         kind: EVERY or one of KINDS.
         seconds: One of TIMES.
     """
-    words, group, device = [], None, ""
-    for word in text.split():
-        name, colon, value = word.partition(":")
-        if colon and name.lower() == "group":
-            group = value
-        elif colon and value and name.lower() == "gpu":
-            device = next(
-                (
-                    s.device.id
-                    for s in snapshot.devices
-                    if value in (s.device.id, str(s.device.index))
-                ),
-                value,
-            )
-        else:
-            words.append(word)
-    return Search(
-        " ".join(words),
-        OUTCOMES_OF[kind],
-        group,
-        device,
-        snapshot.time - seconds if seconds else 0.0,
-    )
+    words = parse_words(text, [state.device for state in snapshot.devices])
+    since = snapshot.time - seconds if seconds else 0.0
+    return Search(words.text, OUTCOMES_OF[kind], words.group, words.device, since)
 
 
 def history_search(search: Search) -> Search | None:

@@ -27,8 +27,8 @@ PAGE_S = 0.5
 """Seconds that a page is shown before its picture is taken, so that its data has arrived."""
 START_S = 30.0
 JOB_S = 3600.0
-IDLE_S = 90.0
-"""A device that is busy for longer is used by others, and the brief is written without waiting."""
+IDLE_S = 10.0
+"""The longest wait for idle devices before the brief is written without waiting."""
 LOG_INTERVAL_S = 10.0
 """Seconds between two lines of progress where there is no terminal."""
 PICTURE_AT = 0.7
@@ -172,8 +172,7 @@ class TourSteps:
     def _write_brief(self) -> Brief:
         """Press "Write a brief", which waits until the devices are idle."""
         self._print.step(
-            "Ask the assistant for a brief, which it writes once the devices are idle "
-            f"(or after {IDLE_S:.0f} s)"
+            f"Ask the assistant for a brief; it waits for idle devices, for {IDLE_S:.0f} s at most"
         )
         self._window.show_page("assistant")
         page = self._window.assistant.view
@@ -190,7 +189,7 @@ class TourSteps:
         idle = self._session.until(answered, IDLE_S)
         clear_progress()
         if not idle:
-            self._print.detail(f"not idle within {IDLE_S:.0f} s; writing the brief now")
+            self._print.detail(f"still busy after {IDLE_S:.0f} s: the brief is written now")
             page.composer.stop.click()
             self._session.show_brief(Assistant().report(when="now"))
         message = conversation.messages[-1]

@@ -7,8 +7,10 @@ import importlib
 import importlib.util
 import os
 import re
+import shutil
 import socket
-from collections.abc import Mapping
+import subprocess
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 _PACKAGES = {
@@ -42,11 +44,12 @@ _PACKAGES = {
 _LIBRARY = re.compile(r"lib[\w+.-]+?\.so(?:\.\d+)*")
 
 
-def explain(message: str) -> str:
+def explain(message: str, others: Sequence[str] = ()) -> str:
     """Return one line that says what to install.
 
     Args:
         message: The message of an ImportError, of the dynamic linker, or of Qt.
+        others: Further libraries that are missing.
     """
     found = _LIBRARY.search(message)
     library = found.group() if found else "libxcb-cursor.so.0" if "xcb-cursor" in message else ""
@@ -54,13 +57,49 @@ def explain(message: str) -> str:
         reason = message.strip().splitlines()[-1] if message.strip() else "no reason was given"
         again = "pip install --force-reinstall PySide6-Essentials pyqtgraph"
         return f"the window cannot open: {reason}. Install the packages again: {again}"
-    missing = f"the window needs {library}, which is missing."
-    if library in _PACKAGES:
-        debian, fedora = _PACKAGES[library]
-        install = f"Debian, Ubuntu: sudo apt install {debian}. Fedora: sudo dnf install {fedora}"
-        return f"{missing} {install}"
-    search = f"apt-file search {library}, or: dnf provides '*/{library}'"
-    return f"{missing} Find its package with: {search}"
+    libraries = list(dict.fromkeys([library, *others]))
+    are = "is" if len(libraries) == 1 else "are"
+    advice = []
+    if known := [_PACKAGES[name] for name in libraries if name in _PACKAGES]:
+        debian, fedora = (" ".join(dict.fromkeys(names)) for names in zip(*known, strict=True))
+        advice += [f"Debian, Ubuntu: sudo apt install {debian}. Fedora: sudo dnf install {fedora}"]
+    for name in libraries:
+        if name not in _PACKAGES:
+            search = f"apt-file search {name}, or: dnf provides '*/{name}'"
+            advice.insert(0, f"Find its package with: {search}")
+    return f"the window needs {', '.join(libraries)}, which {are} missing. {' '.join(advice)}"
+
+
+def missing_libraries(files: Iterable[Path]) -> list[str]:
+    """Return all libraries that these files need and the system does not have.
+
+    The dynamic linker itself reports only the first one.
+    """
+    lister = shutil.which("ldd")
+    if lister is None:
+        return []
+    found = subprocess.run([lister, *map(str, files)], capture_output=True, text=True, check=False)
+    lines = (line.split() for line in found.stdout.splitlines() if "not found" in line)
+    return list(dict.fromkeys(words[0] for words in lines if words))
+
+
+def _explain_all(message: str) -> str:
+    """Explain what is missing, with all that else is."""
+    return explain(message, missing_libraries(_needed()))
+
+
+def _needed() -> list[Path]:
+    """Return the files of Qt that a window loads."""
+    spec = importlib.util.find_spec("PySide6")
+    folders = spec.submodule_search_locations if spec is not None else None
+    names = (
+        "Qt/plugins/platforms/libqxcb.so",
+        "Qt/lib/libQt6XcbQpa.so.6",
+        "Qt/lib/libQt6Gui.so.6",
+        "Qt/lib/libQt6Widgets.so.6",
+    )
+    files = (Path(folder) / name for folder in folders or () for name in names)
+    return [file for file in files if file.exists()]
 
 
 def problem(environ: Mapping[str, str] = os.environ) -> str | None:
@@ -71,7 +110,7 @@ def problem(environ: Mapping[str, str] = os.environ) -> str | None:
     try:
         importlib.import_module("PySide6.QtWidgets")
     except ImportError as e:
-        return explain(str(e))
+        return _explain_all(str(e))
     if not uses_x11(environ):
         return _wayland_problem(environ)
     return _plugin_problem() or _display_problem(environ.get("DISPLAY", ""))
@@ -112,7 +151,7 @@ def _plugin_problem() -> str | None:
         try:
             ctypes.CDLL(str(plugin))
         except OSError as e:
-            return explain(str(e))
+            return _explain_all(str(e))
     return None
 
 
@@ -121,7 +160,7 @@ def _display_problem(display: str) -> str | None:
     try:
         xcb = ctypes.CDLL("libxcb.so.1")
     except OSError as e:
-        return explain(str(e))
+        return _explain_all(str(e))
     xcb.xcb_connect.restype = ctypes.c_void_p
     connection = ctypes.c_void_p(xcb.xcb_connect(None, None))
     refused = xcb.xcb_connection_has_error(connection)

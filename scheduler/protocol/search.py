@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import NamedTuple
+
 import msgspec
 
+from scheduler.protocol.devices import Device
 from scheduler.protocol.errors import MALFORMED
 from scheduler.protocol.jobs import (
     Cancelled,
@@ -50,6 +54,34 @@ class Search(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def words(self) -> tuple[str, ...]:
         """Return the words of the text, folded."""
         return tuple(self.text.casefold().split())
+
+
+class Words(NamedTuple):
+    """Hold what a person typed to search for jobs."""
+
+    text: str
+    group: str | None
+    device: str
+    """The id of a device."""
+
+
+def parse_words(typed: str, devices: Iterable[Device]) -> Words:
+    """Read words, group:NAME and gpu:INDEX, as window and command line take them.
+
+    Args:
+        devices: The devices that an index may name; other names are kept as they are.
+    """
+    words, group, device = [], None, ""
+    for word in typed.split():
+        name, colon, value = word.partition(":")
+        if colon and name.lower() == "group":
+            group = value
+        elif colon and value and name.lower() == "gpu":
+            found = (d.id for d in devices if value in (d.id, str(d.index)))
+            device = next(found, value)
+        else:
+            words.append(word)
+    return Words(" ".join(words), group, device)
 
 
 class _Verdict(msgspec.Struct):

@@ -111,6 +111,7 @@ class Submission:
         self, spec: Spec, devices: Sequence[Device], availability: Availability
     ) -> Forecast:
         """Return where and when a job would start. Raises what `submit` raises."""
+        self._store.check_room()
         check_environment(spec.env, spec.where)
         self._check(spec, devices, availability)
         known = (*self._index.active, *(job.id for job in self._index.ended))

@@ -6,6 +6,7 @@ What the environment did to a file becomes one line for the user; our own mistak
 from __future__ import annotations
 
 import sqlite3
+import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
@@ -50,6 +51,8 @@ class Database:
             one_thread: Refuse use by another thread than this one.
         """
         self._file = file
+        self.refused_at: float | None = None
+        """When the full disk refused the last change, in monotonic seconds; None if it did not."""
         self._q = named_queries(queries)
         paths.ensure(file.parent)
         try:
@@ -90,7 +93,10 @@ class Database:
             try:
                 yield
                 self.connection.execute("COMMIT")
-            except BaseException:
+                self.refused_at = None
+            except BaseException as e:
+                if getattr(e, "sqlite_errorcode", None) in _FULL:
+                    self.refused_at = time.monotonic()
                 if (
                     self.connection.in_transaction
                 ):  # SQLite rolls back by itself when the disk is full

@@ -7,6 +7,7 @@ needs: a commit takes a fraction of a millisecond.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -40,6 +41,10 @@ FIND_S = 0.005
 """The longest search: the daemon answers nobody meanwhile. The caller continues from its end."""
 WINDOW = 2048
 """Jobs that a search compares between two checks of the clock."""
+ROOM = 256 * 2**10
+"""Bytes that must be free for a job to be stored."""
+RECENT_S = 30.0
+"""Seconds for which a change that the full disk refused counts, unless a later one succeeds."""
 BUSY_S = 0.5
 """Seconds to wait while another program locks the file: the daemon answers nobody meanwhile."""
 
@@ -134,6 +139,16 @@ class Store(Database):
         """Close the store."""
         super().close()
         self._mark.close()
+
+    def check_room(self) -> None:
+        """Raise UserError where the disk was full a moment ago, or has no room for a job."""
+        space = os.statvfs(self._file.parent)
+        refused = self.refused_at is not None and time.monotonic() - self.refused_at < RECENT_S
+        if refused or space.f_bavail * space.f_frsize < ROOM:
+            raise UserError(
+                f"the disk of {self._file.parent} is full: no job can be queued now. "
+                "Free some space"
+            )
 
     def insert(self, spec: Spec, submitted: float, state: State) -> Job:
         """Add a job; it is on disk when this returns."""

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
 import time
 from argparse import ArgumentParser, Namespace
+from collections.abc import Sequence
 from pathlib import Path
+
+import msgspec
 
 from app.cli import arguments
 from app.cli.output import UsageError, print_json, print_line, print_table
@@ -13,10 +18,12 @@ from app.format.values import clock
 from scheduler.client import Client
 from scheduler.protocol.errors import UserError
 from scheduler.protocol.jobs import Job
-from scheduler.protocol.search import ACTIVE, FOREVER, MAX_LISTED, OUTCOMES, Search
+from scheduler.protocol.search import ACTIVE, FOREVER, MAX_LISTED, OUTCOMES, Search, parse_words
 
 MAX_NAME, MAX_DOING = 32, 100
 """Characters of a column of the list."""
+NARROW = 80
+"""Columns of a terminal below which the list leaves out the times of submission."""
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -34,7 +41,8 @@ def add_arguments(parser: ArgumentParser) -> None:
         "--search",
         default="",
         metavar="TEXT",
-        help="words that all occur in the name, command, notes or tags",
+        help="words that all occur in the name, command, notes, tags or parameters; also "
+        "group:NAME and gpu:INDEX, as in the window",
     )
     add(
         "--status",
@@ -73,6 +81,8 @@ def run(args: Namespace) -> int:
         return _show_job(args)
     search = _search(args)
     with Client() as client:
+        if args.search or args.device:
+            search = _with_words(search, args, client)
         if args.token is not None:
             found = client.submission(args.token)
         elif search in (Search(), Search(outcomes=ACTIVE)) and args.limit <= MAX_LISTED:
@@ -82,15 +92,42 @@ def run(args: Namespace) -> int:
     if args.json:
         print_json(found)
     elif found:
-        print_table([("JOB", "NAME", "STATE", "SUBMITTED", ""), *map(_row, found)], right=(0,))
+        print_list(found)
     else:
         print_line(_explain_no_jobs(search))
     return 0
 
 
-def _row(job: Job) -> tuple[str, ...]:
-    name, note = job.spec.name[:MAX_NAME], doing(job)[:MAX_DOING]
-    return str(job.id), name, state_word(job), clock(job.submitted), note
+def print_list(jobs: Sequence[Job]) -> None:
+    """Print a line for each job; a narrow terminal gets shorter names, and no times."""
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
+    narrow = 0 < width < NARROW
+    longest = max(width // 4, 8) if narrow else MAX_NAME
+    heading = ("JOB", "NAME", "STATE") + (() if narrow else ("SUBMITTED",)) + ("",)
+    rows = [
+        (
+            str(job.id),
+            shortened(job.spec.name, longest),
+            state_word(job),
+            *(() if narrow else (clock(job.submitted),)),
+            doing(job)[:MAX_DOING],
+        )
+        for job in jobs
+    ]
+    print_table([heading, *rows], right=(0,))
+
+
+def shortened(text: str, most: int) -> str:
+    """Return the text with … in place of what is too long."""
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def _with_words(search: Search, args: Namespace, client: Client) -> Search:
+    """Return the search with what its words and --device name."""
+    devices = [state.device for state in client.snapshot().devices]
+    words = parse_words(f"{args.search} gpu:{args.device}" if args.device else args.search, devices)
+    group = args.group if args.group is not None else words.group
+    return msgspec.structs.replace(search, text=words.text, group=group, device=words.device)
 
 
 def _explain_no_jobs(search: Search) -> str:

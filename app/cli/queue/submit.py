@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import time
 from argparse import REMAINDER, ArgumentParser, Namespace
+from collections.abc import Sequence
+from pathlib import Path
 
 from app.cli import arguments
-from app.cli.output import UsageError, print_result
+from app.cli.output import UsageError, print_error, print_result
 from app.cli.queue.unanswered import submission_token
 from app.cli.queue.wait import follow
+from app.format.command_check import command_warning
 from app.format.job_rows import describe, device_labels, forecast_text
 from scheduler.client import Client
 from scheduler.protocol.errors import DaemonGone
@@ -62,6 +66,7 @@ def run(args: Namespace) -> int:
         raise UsageError(
             "--env needs --on CLUSTER; on this machine a job gets your environment variables"
         )
+    _warn_of_command(command, args)
     with Client() as client:
         spec = client.spec(command, arguments.job_options(args))
         specs = [spec] if args.array is None else indexed(spec, args.array)
@@ -77,6 +82,14 @@ def run(args: Namespace) -> int:
     ids = f"job {jobs[0].id}" if len(jobs) == 1 else f"jobs {jobs[0].id} to {jobs[-1].id}"
     print_result(args, jobs, f"{ids} ({len(jobs)} of {args.name or jobs[0].spec.argv[0]})")
     return 0
+
+
+def _warn_of_command(command: Sequence[str], args: Namespace) -> None:
+    """Print a warning if this machine does not have the command; a job before it may make it."""
+    if not (args.where or args.after or args.after_any):
+        folder = str(Path(args.cwd or ".").absolute())
+        if warning := command_warning(command, folder, os.environ.get("PATH", "")):
+            print_error(f"warning: {warning}")
 
 
 def report_submission(client: Client, job: Job, args: Namespace) -> int:

@@ -1,3 +1,4 @@
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -42,6 +43,30 @@ def test_an_unknown_library_says_how_to_find_its_package():
     assert "apt-file search libfoo-2.so.7" in qt_check.explain(
         "libfoo-2.so.7: cannot open shared object file"
     )
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
+def test_all_missing_libraries_are_named_at_once(tmp_path):
+    source = tmp_path / "plugin.c"
+    source.write_text("int x;\n")
+    names = ("libxcb-cursor.so.0", "libEGL.so.1", "libnobody.so.3")
+    (tmp_path / "needed").mkdir()
+    for name in names:
+        one = tmp_path / "needed" / name
+        build = ["cc", "-shared", "-o", str(one), f"-Wl,-soname,{name}", str(source)]
+        subprocess.run(build, check=True)
+    plugin, needed = tmp_path / "plugin.so", [str(tmp_path / "needed" / name) for name in names]
+    subprocess.run(
+        ["cc", "-shared", "-Wl,--no-as-needed", "-o", str(plugin), str(source), *needed], check=True
+    )
+    for name in names:
+        (tmp_path / "needed" / name).unlink()
+    missing = qt_check.missing_libraries([plugin])
+    assert names[2] in missing and set(missing) <= {*names}
+    line = qt_check.explain(f"{missing[0]}: cannot open shared object file", names)
+    assert all(name in line for name in names) and "which are missing." in line
+    assert "sudo apt install" in line and "libxcb-cursor0 libegl1" in line
+    assert "apt-file search libnobody.so.3" in line and "\n" not in line
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from app.cli.devices.screen import status_lines, watch_lines
 from app.cli.output import StyledLine, print_table, render
+from app.cli.queue.jobs import print_list
 from scheduler.protocol.snapshot import Alert, Snapshot
 from tests.gui import snapshots
 
@@ -129,3 +130,20 @@ def test_a_long_last_cell_is_wrapped(
         right=(0,),
     )
     assert capsys.readouterr().out.splitlines() == [line.rstrip() for line in lines]
+
+
+@pytest.mark.parametrize("columns", [40, 60, 79, 120])
+def test_the_list_of_jobs_fits_the_terminal(
+    columns: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    jobs = [
+        *snapshots.cpu_snapshot().jobs,
+        snapshots.job(123_456, snapshots.Queued("x " * 90), name="a-name-that-is-far-too-long" * 3),
+    ]
+    print_list(jobs)
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= columns
+    assert all(any(line.split()[:1] == [str(job.id)] for line in lines) for job in jobs)
+    assert ("SUBMITTED" in lines[0]) == (columns >= 80)

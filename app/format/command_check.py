@@ -1,0 +1,67 @@
+"""Warn of a command that cannot be found, before the job waits for hours to fail."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from difflib import get_close_matches
+from pathlib import Path
+
+_MOST_FOLDERS = 6
+
+
+def command_warning(argv: Sequence[str], folder: str, path: str) -> str:
+    """Return why a command of this machine will not be found; empty where it will.
+
+    Args:
+        argv: The command with its arguments.
+        folder: The folder that it runs in.
+        path: The PATH that it runs with.
+    """
+    if not argv or not argv[0]:
+        return ""
+    name = argv[0]
+    if "/" in name:
+        return _path_warning(Path(folder) / name, name, folder)
+    if shutil.which(name, path=_absolute(path, folder)):
+        return ""
+    folders = [f for f in path.split(os.pathsep) if f]
+    looked = ", ".join(folders[:_MOST_FOLDERS])
+    if len(folders) > _MOST_FOLDERS:
+        looked += f" and {len(folders) - _MOST_FOLDERS} more"
+    text = f"there is no command {name!r} in the folders of PATH: {looked or 'none'}."
+    if (Path(folder) / name).is_file():
+        return f"{text} There is a file of this name in {folder}; to run it: ./{name}"
+    similar = get_close_matches(name, set(_commands(folders)), n=1, cutoff=0.75)
+    return f"{text} Did you mean {similar[0]}?" if similar else text
+
+
+def _path_warning(file: Path, name: str, folder: str) -> str:
+    try:
+        if os.access(file, os.X_OK) and file.is_file():
+            return ""
+        if file.is_file():
+            return f"{name} in {folder} cannot be executed. To allow it: chmod +x {file}"
+        names = [other.name for other in file.parent.iterdir() if other.is_file()]
+    except OSError:
+        names = []
+    similar = get_close_matches(file.name, names, n=1, cutoff=0.75)
+    text = f"there is no {name} in {folder}."
+    if Path(name).is_absolute():
+        text = f"there is no file {name}."
+    return f"{text} Did you mean {Path(name).parent / similar[0]}?" if similar else text
+
+
+def _absolute(path: str, folder: str) -> str:
+    """Return the PATH with its relative folders seen from the folder of the job."""
+    return os.pathsep.join(str(Path(folder) / part) for part in path.split(os.pathsep) if part)
+
+
+def _commands(folders: Sequence[str]) -> Iterator[str]:
+    for folder in folders:
+        try:
+            with os.scandir(folder) as entries:
+                yield from (entry.name for entry in entries)
+        except OSError:
+            continue
