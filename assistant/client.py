@@ -161,10 +161,19 @@ class Assistant:
         return self._converse(request, on_event, Completion)
 
     def benchmark(
-        self, model: str, on: Literal["cpu", "cuda"] = "cpu", on_event: OnEvent | None = None
+        self,
+        model: str,
+        on: Literal["cpu", "cuda"] = "cpu",
+        on_event: OnEvent | None = None,
+        engine: m.SpeedEngine = "own",
     ) -> ModelSpeed:
-        """Measure the speed of the model in a folder or file. Raises as `ask` does."""
-        return self._converse(m.Benchmark(model, on, self._new_id()), on_event, ModelSpeed)
+        """Measure the speed of the model in a folder or file. Raises as `ask` does.
+
+        Args:
+            engine: With rwkv, the package of that name is timed on the same model, too.
+        """
+        request = m.Benchmark(model, on, self._new_id(), engine)
+        return self._converse(request, on_event, ModelSpeed)
 
     def wake(self) -> None:
         """Start the process, which loads the model, before the first request.

@@ -96,6 +96,9 @@ class CompletionRequest(msgspec.Struct, frozen=True, tag="complete"):
     tokens."""
 
 
+SpeedEngine = Literal["own", "rwkv"]
+
+
 class Benchmark(msgspec.Struct, frozen=True, tag="benchmark"):
     """Ask for the speed of a model, which replaces the loaded one until the next answer."""
 
@@ -103,6 +106,8 @@ class Benchmark(msgspec.Struct, frozen=True, tag="benchmark"):
     """Its folder or file."""
     on: Literal["cpu", "cuda"] = "cpu"
     id: str = ""
+    engine: SpeedEngine = "own"
+    """With rwkv, the package of that name is timed beside our engine."""
     device: DeviceChoice = "auto"
 
 
@@ -201,6 +206,17 @@ class TokenRate(msgspec.Struct, frozen=True):
     rounds: int
 
 
+class PackageSpeed(msgspec.Struct, frozen=True):
+    """Hold the speed of another engine on the same model and device."""
+
+    name: str
+    """The package with its version."""
+    strategy: str
+    """Its device and precision, as it calls them."""
+    decode: TokenRate
+    prefill: TokenRate
+
+
 class ModelSpeed(msgspec.Struct, frozen=True, tag="speed"):
     """Hold the result of a Benchmark."""
 
@@ -211,6 +227,8 @@ class ModelSpeed(msgspec.Struct, frozen=True, tag="speed"):
     """Seconds that loading took; near 0 if it was loaded already."""
     decode: TokenRate
     prefill: TokenRate
+    beside: PackageSpeed | None = None
+    """The other engine that was asked for."""
 
 
 class Evicted(msgspec.Struct, frozen=True, tag="left"):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from app.format.values import duration, memory, significant
 from assistant.library.describe import LARGE, Model
-from assistant.messages import ModelSpeed
+from assistant.messages import ModelSpeed, TokenRate
 from scheduler.protocol.snapshot import Snapshot
 
 if TYPE_CHECKING:
@@ -96,17 +96,35 @@ def chat_offer(models: Sequence[Model], used: str) -> tuple[bool, str]:
 
 def speed_text(speed: ModelSpeed) -> str:
     """Return the result of a benchmark in a line."""
-    rates = [
-        f"{what} {significant(rate.median)} tok/s "
-        f"(from {significant(rate.low)} to {significant(rate.high)})"
-        for what, rate in (("decodes", speed.decode), ("reads prompts at", speed.prefill))
-    ]
     loaded = (
         f"loaded in {duration(speed.loaded)}"
         if speed.loaded >= _LOADED_BEFORE_S
         else "it was loaded already"
     )
-    return f"on {speed.device}: {', '.join(rates)}; {loaded}"
+    return f"on {speed.device}: {_rates(speed.decode, speed.prefill)}; {loaded}"
+
+
+def package_text(speed: ModelSpeed) -> list[str]:
+    """Return the line about the package that ran beside our engine; none if none did."""
+    if (other := speed.beside) is None:
+        return []
+    times = " and ".join(
+        f"{significant(ours.median / theirs.median)} times as fast as the package {what}"
+        for what, ours, theirs in (
+            ("at decoding", speed.decode, other.decode),
+            ("at reading prompts", speed.prefill, other.prefill),
+        )
+    )
+    line = f"{other.name} ({other.strategy}): {_rates(other.decode, other.prefill)}"
+    return [line, f"our engine is {times}"]
+
+
+def _rates(decode: TokenRate, prefill: TokenRate) -> str:
+    return ", ".join(
+        f"{what} {significant(rate.median)} tok/s "
+        f"(from {significant(rate.low)} to {significant(rate.high)})"
+        for what, rate in (("decodes", decode), ("reads prompts at", prefill))
+    )
 
 
 class Download:

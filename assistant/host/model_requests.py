@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from assistant.host.context import RequestContext, current_settings
+from assistant.host.package_speed import package_speed
 from assistant.idle import Cancelled
 from assistant.messages import (
     MAX_PROMPT_TOKENS,
@@ -116,7 +117,12 @@ def handle_benchmark(request: Benchmark, context: RequestContext) -> ModelSpeed:
         _PROMPT,
         lambda n: channel.emit_waiting(f"timing prefill, round {n} of {ROUNDS}"),
     )
-    return ModelSpeed(engine.name, engine.device, engine.model.parameters, loaded, decode, prefill)
+    beside = None
+    if request.engine == "rwkv":
+        channel.emit_waiting("timing the rwkv package")
+        beside = package_speed(settings.model, request.on, check)
+    parameters = engine.model.parameters
+    return ModelSpeed(engine.name, engine.device, parameters, loaded, decode, prefill, beside)
 
 
 def _rate(run: Callable[[], float], tokens: int, progress: Callable[[int], None]) -> TokenRate:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from argparse import ArgumentParser, Namespace
+from typing import get_args
 
 from app.cli.output import (
     UsageError,
@@ -15,14 +16,14 @@ from app.cli.output import (
     show_progress,
 )
 from app.format.values import memory
-from app.models.model_list import parameters, speed_text, state
+from app.models.model_list import package_text, parameters, speed_text, state
 from assistant.client import Assistant
 from assistant.idle import Cancelled
 from assistant.library import model_list
 from assistant.library.describe import Model
 from assistant.library.hub import FetchProgress
 from assistant.library.pull import Pull
-from assistant.messages import Event, Waiting
+from assistant.messages import Event, SpeedEngine, Waiting
 from scheduler.client import Client
 from scheduler.protocol.errors import UserError
 from scheduler.protocol.settings import TEMPLATE
@@ -58,6 +59,12 @@ def add_arguments(parser: ArgumentParser) -> None:
         choices=("cpu", "cuda"),
         default="cpu",
         help="with benchmark: the device to run on (default: cpu)",
+    )
+    parser.add_argument(
+        "--engine",
+        choices=get_args(SpeedEngine),
+        default="own",
+        help="with benchmark: rwkv times the package of that name beside our engine (default: own)",
     )
 
 
@@ -178,13 +185,13 @@ def _benchmark(args: Namespace) -> int:
             show_progress(event.reason)
 
     try:
-        speed = assistant.benchmark(model.path, args.device, on_event)
+        speed = assistant.benchmark(model.path, args.device, on_event, args.engine)
     except (KeyboardInterrupt, Cancelled):
         assistant.cancel()
         raise
     finally:
         clear_progress()
-    print_result(args, speed, f"{speed.model} {speed_text(speed)}")
+    print_result(args, speed, f"{speed.model} {speed_text(speed)}", *package_text(speed))
     return 0
 
 
