@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence, Sized
 
 import numpy as np
-from PySide6.QtCore import QEvent, QPointF, QSize
+from PySide6.QtCore import QEvent, QPointF, QSize, Qt
 from PySide6.QtGui import QColor, QPainter, QPaintEvent
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from app.charts.chart_model import ChartModel
-from app.charts.chart_source import ChartContents
+from app.charts.chart_source import ChartContents, Curve
 from app.charts.chart_view import ChartView
+from app.charts.lanes import FROM as LANES_FROM
+from app.charts.lanes import floors, in_lanes
 from app.charts.scales import AxisTop
 from app.widgets import theme
 from app.widgets.controls import (
@@ -23,8 +25,11 @@ from app.widgets.controls import (
     row,
     set_text,
     set_tooltip,
+    show_if_any,
 )
 
+_LOWEST = 72
+"""The least height of a plot at the usual size of text."""
 _MOST_ADVANCES = 2000
 _SHRINK_BY = 40
 """Pixels; a line that needs fewer pixels less keeps its width."""
@@ -59,7 +64,9 @@ class ValueLine(QWidget):
         if self._needed() <= self.width():
             return self.values
         numbers = sorted((text for text, _ in self.values if text[:1].isdigit()), key=float)
-        return [(f"{numbers[0]}–{numbers[-1]}", None)] if numbers else []
+        if len(numbers) < 2:
+            return []  # a range needs two values; the tooltip has the only one
+        return [(f"{numbers[0]}–{numbers[-1]}", None)]
 
     def show_values(self, values: list[tuple[str, str | None]], unit: str) -> None:
         """Show texts with their colours (None: the usual one) and the unit of all of them."""
@@ -116,6 +123,34 @@ class ValueLine(QWidget):
         super().changeEvent(event)
 
 
+class SpanSummary(QWidget):
+    """Show the lowest, mean and highest value of the visible span, on the right of a header."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.text = ""
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Preferred)
+        self.setToolTip("The lowest, mean and highest value of the time that is shown")
+
+    def show_text(self, text: str) -> None:
+        """Paint another text."""
+        if text != self.text:
+            self.text = text
+            self.setAccessibleName(text)
+            self.update()
+
+    def sizeHint(self) -> QSize:
+        return QSize(0, self.fontMetrics().height())
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        painter = QPainter(self)
+        painter.setFont(theme.font(theme.SMALL))
+        if painter.fontMetrics().horizontalAdvance(self.text) <= self.width():
+            painter.setPen(QColor(theme.tokens().muted))
+            side = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
+            painter.drawText(self.rect(), int(side), self.text)
+
+
 class ChartCard:
     """Show a chart below its title and current values."""
 
@@ -127,25 +162,29 @@ class ChartCard:
         self.view = ChartView(title)
         self._top = AxisTop()
         self._bands: tuple[object, ...] = ()
+        self.has_data = True
+        """Whether the visible span has any value."""
         header = row(self.title, self.values, Stretch(self.absent))
+        self.summary = SpanSummary()
+        header.addWidget(self.summary)
         layout = column(header, Stretch(self.view), spacing=theme.XS)
         if above is not None:
             layout.insertWidget(1, above)
         self.frame = card(layout)
         layout.setContentsMargins(theme.M, theme.S, theme.M, theme.XS)
+        self.view.setMinimumHeight(theme.px(_LOWEST))
 
     def show_chart(self, chart: ChartModel, colors: dict[str, str]) -> None:
         """Show everything but the curves, which `show_contents` shows."""
         shown = [value for value in chart.values if value.device in colors]
         set_text(self.title, chart.title)
-        texts = [(value.text, _color(chart, value.device, colors)) for value in shown]
+        texts = [(value.text, _color(shown, value.device, colors)) for value in shown]
         self.values.show_values(texts if chart.absent is None else [], chart.unit)
         reasons = [f"{value.label}: {value.reason}" for value in shown if value.reason is not None]
         absent = "; ".join(reasons) if chart.absent is None else chart.absent
-        set_text(self.absent, f"N/A: {absent}" if absent else "")
+        show_if_any(self.absent, absent)
         set_tooltip(self.absent, self.absent.text())
         set_tooltip(self.frame, chart.tooltip)
-        self.view.curves.limit = chart.limit
 
     def show_contents(
         self,
@@ -154,25 +193,42 @@ class ChartCard:
         contents: ChartContents,
         colors: dict[str, str],
         moments: Sequence[tuple[float, str]] = (),
+        behind: Mapping[str, Curve] | None = None,
     ) -> None:
-        """Draw the curves.
+        """Draw the curves: those of many devices in lanes, unless others are behind them.
 
         Args:
             limits: Both ends of the time axis.
             moments: Times of vertical lines, and their colours.
+            behind: The curves of the other devices while one is in focus.
         """
+        behind = behind or {}
         values = [y for _, y in (*contents.lines.values(), *contents.ghosts.values())]
         values += [band.high for band in contents.bands.values()]
+        values += [y for _, y in behind.values()]
         highest = np.fmax.reduce([np.fmax.reduce(y, initial=0.0) for y in values], initial=0.0)
-        self.view.show_range(*limits, chart.floor, self._top.fit(float(highest), chart.ceiling))
-        self.view.show_empty(all(bool(np.isnan(y).all()) for _, y in contents.lines.values()))
-        bands = (contents.past, limits, tuple(colors.values()))
+        top, devices = self._top.fit(float(highest), chart.ceiling), tuple(contents.lines)
+        self.has_data = any(not bool(np.isnan(y).all()) for _, y in contents.lines.values())
+        lanes = len(devices) >= LANES_FROM
+        curves = self.view.curves
+        if lanes:
+            contents = in_lanes(contents, devices, top)
+            numbers = [value.label.split()[-1] for value in chart.values if value.device in devices]
+            self.view.show_lanes(*limits, numbers)
+        else:
+            self.view.show_range(*limits, chart.floor, top)
+            self.view.show_empty(not self.has_data)
+        curves.limit = None if lanes else chart.limit
+        bands = (contents.past, limits, tuple(colors.values()), lanes and top)
         if self._bands != bands:  # these are many rectangles that seldom change
             self._bands = bands
-            self.view.curves.show_bands(contents.bands, colors, contents.step)
-        self.view.curves.show_ghosts(contents.ghosts, colors)
-        self.view.curves.moments = list(moments)
-        self.view.curves.show_paths(contents.lines, colors)
+            curves.show_bands(contents.bands, colors, contents.step)
+        curves.show_ghosts(contents.ghosts, colors)
+        curves.moments = list(moments)
+        curves.show_behind(dict(behind), theme.tokens().muted)
+        low = floors(devices) if lanes else dict.fromkeys(devices, chart.floor)
+        curves.show_fill(contents.lines, colors, low, self.view.plot_size)
+        curves.show_paths(contents.lines, colors)
 
     def show_cursor(
         self, chart: ChartModel, moment: float, texts: dict[str, str], colors: dict[str, str]
@@ -180,7 +236,7 @@ class ChartCard:
         """Draw a vertical line, and show each device's value there instead of the current one."""
         self.view.curves.cursor = moment
         self.values.show_values(
-            [(text, _color(chart, device, colors)) for device, text in texts.items()], chart.unit
+            [(text, _color(texts, device, colors)) for device, text in texts.items()], chart.unit
         )
 
     def hide_cursor(self) -> None:
@@ -188,6 +244,6 @@ class ChartCard:
         self.view.curves.cursor = None
 
 
-def _color(chart: ChartModel, device: str, colors: dict[str, str]) -> str | None:
-    """Return the colour of a device's value; None while it is the only one."""
-    return None if len(chart.values) == 1 else colors[device]
+def _color(shown: Sized, device: str, colors: dict[str, str]) -> str | None:
+    """Return the colour of a device's value; None while it is alone, or the devices have lanes."""
+    return colors[device] if 1 < len(shown) < LANES_FROM else None

@@ -114,6 +114,37 @@ class ChartSource:
                 }
         return found
 
+    def summary(
+        self, field: str, devices: Sequence[str], limits: Limits
+    ) -> tuple[float, float, float] | None:
+        """Return the lowest, mean and highest value of devices in a stretch of time.
+
+        The values are in the unit of the readings; None if there are none.
+        """
+        found = [self._device_summary(field, device, limits) for device in devices]
+        known = [summary for summary in found if summary is not None]
+        if not known:
+            return None
+        low, mean, high = zip(*known, strict=True)
+        return min(low), sum(mean) / len(mean), max(high)
+
+    def _device_summary(
+        self, field: str, device: str, limits: Limits
+    ) -> tuple[float, float, float] | None:
+        if self.recent(limits):
+            return self._history.summary(device, field, *limits)
+        if self._shown.curves is None:
+            return None
+        band = self._shown.curves.band(device, field).cut(*limits)
+        read = ~np.isnan(band.mean)
+        if not read.any():
+            return None
+        return (
+            float(np.nanmin(band.low)),
+            float(band.mean[read].mean()),
+            float(np.nanmax(band.high)),
+        )
+
     def _recent_contents(
         self,
         wanted: Sequence[str],

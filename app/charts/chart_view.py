@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QGraphicsGridLayout, QGraphicsSceneWheelEvent, QWidget
 
@@ -11,8 +13,14 @@ from app.charts.plotting import pg
 from app.charts.scales import ticks
 from app.widgets import theme
 
-AXIS_WIDTH = 42
-"""Pixels left of the plotted area."""
+_AXIS_WIDTH = 42
+
+
+def axis_width() -> int:
+    """Return the pixels left of the plotted area."""
+    return theme.px(_AXIS_WIDTH)
+
+
 EDGE_WIDTH = 1
 """Pixels right of the plotted area."""
 _LABEL, _STEPS = 13, 5
@@ -82,13 +90,15 @@ class ChartView(pg.GraphicsView):  # type: ignore[misc]
         self.setViewportUpdateMode(self.ViewportUpdateMode.FullViewportUpdate)
         self.box = _TimeBox()
         self.axis, self.clock = pg.AxisItem("left"), ClockAxis()
-        self.axis.setWidth(AXIS_WIDTH)
+        self.axis.setWidth(axis_width())
         self.axis.enableAutoSIPrefix(False)
-        self.clock.setHeight(20)
+        self.clock.setHeight(theme.px(20))
         self.setCentralItem(_Plot(self.box, self.axis, self.clock))
         self.curves = Curves()
         self.box.addItem(self.curves, ignoreBounds=True)
         self._scale = (0.0, 0)
+        self._lanes: tuple[str, ...] = ()
+        """The names of the lanes that are shown."""
         self._tokens: theme.Tokens | None = None
         self.axis_labels: list[str] = []
         self.box.sigResized.connect(self._fit_ticks)
@@ -106,12 +116,39 @@ class ChartView(pg.GraphicsView):  # type: ignore[misc]
         """Return the width of the plotted area."""
         return max(int(self.box.width()), 1)
 
+    @property
+    def plot_size(self) -> tuple[int, int]:
+        """Return width and height of the plotted area in pixels."""
+        return self.pixels, max(int(self.box.height()), 1)
+
+    def show_lanes(self, start: float, end: float, names: Sequence[str]) -> None:
+        """Show a stretch of time, and a lane of height 1 for each name, the first at the top."""
+        count = len(names)
+        self.box.setXRange(start, end, padding=0)
+        self.curves.show_range(start, end, 0.0, float(count))
+        self.curves.grid = [float(at) for at in range(count)]
+        if self._lanes != tuple(names):
+            self._lanes, self._scale = tuple(names), (0.0, 0)
+            self.box.setYRange(0.0, float(count), padding=0)
+            self._label_lanes()
+        self.scene().prepareForPaint()
+
+    def _label_lanes(self) -> None:
+        """Name as many lanes beside the axis as there is room for."""
+        count = len(self._lanes)
+        every = -(-_LABEL * count // max(int(self.box.height()), 1))
+        chosen = [(count - 0.5 - at, name) for at, name in enumerate(self._lanes)][:: max(every, 1)]
+        self.axis_labels = [name for _, name in chosen]
+        self.axis.setTicks([chosen])
+        self.axis.setStyle(showValues=True)
+
     def show_range(self, start: float, end: float, floor: float, top: float) -> None:
         """Show a stretch of time and a range of values."""
         self.box.setXRange(start, end, padding=0)
         margin = _EDGE * (top - floor)
         self.curves.show_range(start, end, floor - margin, top + margin)
-        if top != self._scale[0]:
+        if top != self._scale[0] or self._lanes:
+            self._lanes = ()
             self._scale = (top, 0)
             self.box.setYRange(floor, top, padding=_EDGE)
             self._fit_ticks()
@@ -120,6 +157,9 @@ class ChartView(pg.GraphicsView):  # type: ignore[misc]
 
     def _fit_ticks(self) -> None:
         """Show as many values beside the axis as there is room for."""
+        if self._lanes:
+            self._label_lanes()
+            return
         scale = (self._scale[0], min(max(int(self.box.height()) // _LABEL, 1), _STEPS))
         if scale != self._scale:
             self._scale = scale
@@ -142,8 +182,7 @@ class ChartView(pg.GraphicsView):  # type: ignore[misc]
             return
         self._tokens = t
         self.setBackground(t.surface)
-        font = self.font()
-        font.setPixelSize(theme.SMALL)
+        font = theme.font(theme.SMALL)
         for axis in (self.axis, self.clock):
             axis.setPen(pg.mkPen(t.line, width=1))
             axis.setTextPen(pg.mkPen(t.muted))

@@ -10,7 +10,7 @@ from functools import cache
 
 import numpy as np
 from PySide6.QtCore import QLineF, QRectF, Qt
-from PySide6.QtGui import QColor, QPainter, QPainterPath, QPen
+from PySide6.QtGui import QColor, QImage, QPainter, QPainterPath, QPen
 from PySide6.QtWidgets import QStyleOptionGraphicsItem, QWidget
 
 from app.charts.past_curves import Band
@@ -19,13 +19,16 @@ from app.charts.series import Floats
 
 _PALE = 0.3
 """Opacity of all bands together, which must not hide the curves."""
-_GHOST = 0.5
+_GHOST, _BEHIND = 0.5, 0.35
+"""Opacity of the curves of another time, and of those behind the curve in focus."""
+_FILL = 0.13
 
 
 class Curves(pg.GraphicsObject):  # type: ignore[misc]
     """Paint lines one pixel wide, with gaps where values are NaN, in front of bands and ghosts.
 
-    A band is a row of rectangles: wide lines or a polygon take thirty times as long to paint.
+    A band is a row of rectangles, and the fill under the lines an image that NumPy makes: wide
+    lines or polygons take thirty times as long to paint.
     """
 
     def __init__(self) -> None:
@@ -37,6 +40,9 @@ class Curves(pg.GraphicsObject):  # type: ignore[misc]
         """Value of the dashed line."""
         self._grid_pen = self._limit_pen = QPen()
         self.paths: dict[str, tuple[QPen, QPainterPath]] = {}
+        self.behind: list[tuple[QPen, QPainterPath]] = []
+        """The curves behind the one in focus."""
+        self._fill = QImage()
         self.bands: list[tuple[QColor, list[QRectF]]] = []
         self.ghosts: list[tuple[QPen, QPainterPath]] = []
         """The curves of another time, for comparison."""
@@ -69,6 +75,44 @@ class Curves(pg.GraphicsObject):  # type: ignore[misc]
             )
             self.paths[device] = _pen(colors[device]), path
         self.update()
+
+    def show_behind(self, series: dict[str, tuple[Floats, Floats]], color: str) -> None:
+        """Draw curves in one pale colour behind all others."""
+        pen = _pen(color, _BEHIND)
+        self.behind = [
+            (pen, pg.arrayToQPath(x, y, connect="finite")) for x, y in series.values() if len(x)
+        ]
+
+    def show_fill(
+        self,
+        series: dict[str, tuple[Floats, Floats]],
+        colors: dict[str, str],
+        floors: dict[str, float],
+        size: tuple[int, int],
+    ) -> None:
+        """Fill the area between each curve and its floor lightly.
+
+        Args:
+            floors: The value where the fill of each device ends.
+            size: Pixels of the plotted area.
+        """
+        width, height = max(size[0], 1), max(size[1], 1)
+        box = self._box
+        moments = box.left() + (np.arange(width) + 0.5) * box.width() / width
+        levels = box.top() + (np.arange(height) + 0.5) * box.height() / height
+        pixels = np.zeros((height, width), np.uint32)
+        for device, (times, values) in series.items():
+            if not len(times):
+                continue
+            top = np.interp(moments, times, values, left=np.nan, right=np.nan)
+            floor = floors[device]
+            first = int(np.searchsorted(levels, floor))
+            last = int(np.searchsorted(levels, np.nanmax(top, initial=floor))) + 1
+            part = levels[first:last, None] <= top  # NaN is never reached
+            pixels[first:last][part] = _premultiplied(colors[device], _FILL)
+        self._fill = QImage(
+            pixels.tobytes(), width, height, 4 * width, QImage.Format.Format_ARGB32_Premultiplied
+        ).copy()
 
     def show_bands(self, bands: dict[str, Band], colors: dict[str, str], step: float) -> None:
         """Draw the range of values of each device; `step` is the width of a bin in seconds."""
@@ -117,15 +161,31 @@ class Curves(pg.GraphicsObject):  # type: ignore[misc]
             painter.setBrush(shade)
             painter.drawRects(boxes)
         painter.setBrush(Qt.BrushStyle.NoBrush)
+        if not self._fill.isNull():
+            painter.drawImage(self._box, self._fill)
+        for pen, path in self.behind:
+            painter.setPen(pen)
+            painter.drawPath(path)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         for pen, path in (*self.ghosts, *self.paths.values()):
             painter.setPen(pen)
             painter.drawPath(path)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing, on=False)
         moments = list(self.moments)
         if self.cursor is not None:
             moments.append((self.cursor, self._limit_pen.color().name()))
         for moment, color in moments:
             painter.setPen(_pen(color))
             painter.drawLine(QLineF(moment, self._box.top(), moment, self._box.bottom()))
+
+
+@cache
+def _premultiplied(color: str, alpha: float) -> int:
+    """Return a translucent colour as a pixel of an image."""
+    shade = QColor(color)
+    channels = (round(alpha * c) for c in (shade.red(), shade.green(), shade.blue()))
+    red, green, blue = channels
+    return round(255 * alpha) << 24 | red << 16 | green << 8 | blue
 
 
 @cache

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import msgspec
 from PySide6.QtCore import QEvent, Qt, Signal
 from PySide6.QtGui import QKeyEvent
@@ -9,8 +11,9 @@ from PySide6.QtWidgets import QGridLayout, QWidget
 
 from app.charts.chart_card import ChartCard
 from app.charts.chart_model import ChartModel, chart_models, scale, title
-from app.charts.chart_source import ChartContents, ChartSource, value_at
-from app.charts.chart_view import AXIS_WIDTH, EDGE_WIDTH
+from app.charts.chart_source import ChartContents, ChartSource, Curve, value_at
+from app.charts.chart_view import EDGE_WIDTH, axis_width
+from app.charts.lanes import FROM as LANES_FROM
 from app.charts.past_curves import PIXELS_A_BIN, LoadPast, PastCurves
 from app.charts.refresh_rate import Limits, RedrawSchedule, StaggeredRefresh, stepped
 from app.charts.scales import round_up
@@ -30,17 +33,22 @@ from app.link.link import Link
 from app.state import State
 from app.strip.fleet_model import MANY
 from app.widgets import theme
-from app.widgets.controls import ask_save_path, column
+from app.widgets.controls import (
+    Stretch,
+    ask_save_path,
+    card,
+    column,
+    elided,
+    label,
+    row,
+    set_tooltip,
+    show_if_any,
+)
 from scheduler.protocol.fields import HEADLINE
 from scheduler.protocol.snapshot import Snapshot
 
-_PLACES = {
-    "util": (2, 0, 1, 2),
-    "mem_used": (3, 0, 1, 1),
-    "tflops": (3, 1, 1, 1),
-    "temp": (4, 0, 1, 1),
-    "power": (4, 1, 1, 1),
-}
+_FIRST_LINE, _COLUMNS = 4, 2
+"""The grid's line of the first chart, and the columns of charts."""
 _REACH = 2.5
 """Bins beside the cursor whose values still count as those at the cursor."""
 _FORMATS = "CSV (*.csv);;Parquet (*.parquet);;Picture (*.png)"
@@ -59,7 +67,6 @@ class DashboardPage(QWidget):
 
     job_chosen = Signal(int)
     """Carries the job whose bar was clicked."""
-    """Carries the outcome of an export."""
 
     def __init__(self, state: State, link: Link) -> None:
         super().__init__()
@@ -83,29 +90,35 @@ class DashboardPage(QWidget):
         self.bar.compared.connect(self.compare)
         self.bar.job_chosen.connect(self.show_job)
         self.bar.exported.connect(self.export)
-        self.jobs = JobBand(AXIS_WIDTH, EDGE_WIDTH)
+        self.jobs = JobBand(axis_width(), EDGE_WIDTH)
         self.jobs.chosen.connect(self.job_chosen)
-        self.events = EventBand(AXIS_WIDTH, EDGE_WIDTH)
-        bands = QWidget()
-        bands.setLayout(column(self.jobs, self.events, spacing=1))
+        self.events = EventBand(axis_width(), EDGE_WIDTH)
+        inner = column(label("Jobs", strong=True), self.jobs, spacing=2)
+        self.gantt = card(inner)
+        inner.setContentsMargins(theme.M, theme.XS, theme.M, theme.S)
+        self.gantt.hide()
         self.charts = {
-            field: ChartCard(title(field), bands if field == "util" else None) for field in HEADLINE
+            field: ChartCard(title(field), self.events if field == "util" else None)
+            for field in HEADLINE
         }
+        self.folded = elided(size="small", meaning="muted")
+        """Names the charts that are not shown, as they have no data."""
+        self._shown: tuple[str, ...] = ()
+        """The fields whose charts are shown."""
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
-        grid = QGridLayout(self)
+        grid = self._grid = QGridLayout(self)
         grid.setContentsMargins(0, 0, 0, 0)
         grid.setSpacing(theme.S)
-        grid.addWidget(self.legend, 0, 0, 1, 2, Qt.AlignmentFlag.AlignLeft)
-        grid.addWidget(self.bar, 1, 0, 1, 2)
-        for field, chart in self.charts.items():
-            grid.addWidget(chart.frame, *_PLACES[field])
+        grid.addLayout(row(self.legend, Stretch(self.bar)), 1, 0, 1, _COLUMNS)
+        grid.addWidget(self.gantt, 2, 0, 1, _COLUMNS)
+        grid.addWidget(self.folded, 9, 0, 1, _COLUMNS)
+        for chart in self.charts.values():
             chart.view.box.panned.connect(self.pan)
             chart.view.box.zoomed.connect(self.zoom)
             chart.view.box.hovered.connect(self.point)
-        for line in (2, 3, 4):
-            grid.setRowStretch(line, 1)
-        for side in (0, 1):
+        for side in range(_COLUMNS):
             grid.setColumnStretch(side, 1)
+        self._place_charts(HEADLINE)
         self._recolor()
 
     def refresh(self) -> None:
@@ -125,8 +138,37 @@ class DashboardPage(QWidget):
             tuple(colors), self.axis.limits, self.compared, pixels
         ):
             self._load_past(request)
-        hidden = self.legend.hidden_devices()
-        self._draw(snapshot, {d: color for d, color in colors.items() if d not in hidden})
+        if self.focus is not None or len(colors) >= LANES_FROM:
+            colors = dict.fromkeys(colors, theme.tokens().accent)
+        self._draw(snapshot, colors)
+
+    @property
+    def focus(self) -> str | None:
+        """Return the device whose curves are in front of all others; None if all are equal."""
+        return self.legend.focus
+
+    def _place_charts(self, fields: tuple[str, ...]) -> None:
+        """Show the charts of these fields: the first over the whole width, two beside each other.
+
+        The others have no data; a line names them.
+        """
+        if fields == self._shown:
+            return
+        self._shown = fields
+        for line in range(len(self.charts)):
+            self._grid.setRowStretch(_FIRST_LINE + line, 0)
+        for chart in self.charts.values():
+            self._grid.removeWidget(chart.frame)
+        alone = len(fields) % _COLUMNS  # the first chart has a line of its own
+        for at, field in enumerate(fields):
+            line, side = divmod(at - alone, _COLUMNS) if at >= alone else (-1, 0)
+            line += _FIRST_LINE + alone
+            span = 1 if at >= alone else _COLUMNS
+            self._grid.addWidget(self.charts[field].frame, line, side, 1, span)
+            self._grid.setRowStretch(line, 1)
+        for field, chart in self.charts.items():
+            chart.frame.setParent(self)
+            chart.frame.setVisible(field in fields)
 
     def _load_past(self, request: LoadPast) -> None:
         self._link.send(
@@ -222,8 +264,7 @@ class DashboardPage(QWidget):
             return
         from app.dashboard.history_export import ExportHistory  # rarely needed
 
-        hidden = self.legend.hidden_devices()
-        devices = tuple(s.device for s in snapshot.devices if s.device.id not in hidden)
+        devices = tuple(s.device for s in snapshot.devices if self.focus in (None, s.device.id))
         self._link.send(
             self,
             ExportHistory(devices, *self.axis.limits, file),
@@ -283,12 +324,19 @@ class DashboardPage(QWidget):
             step = round_up(self.axis.seconds / min(widths.values()) * PIXELS_A_BIN)
             limits = stepped(limits, step)
         annotations = self.source.annotations(limits)
-        events = event_marks(annotations, colors, *limits)
+        shown = {self.focus} if self.focus is not None else set(colors)
+        events = event_marks(annotations, shown, *limits)
         spans = current_job_spans(snapshot, colors, *limits)
         if not recent:
             spans = past_job_spans(annotations, tuple(colors), *limits)
         self._draw_charts(snapshot, colors, limits, widths, events, stepping)
-        self.jobs.show_spans(spans, limits, colors)
+        rows = {s.device.id: device_label(s.device).split()[-1] for s in snapshot.devices}
+        if self.focus is not None:
+            spans = tuple(span for span in spans if span.device == self.focus)
+        held = {span.device for span in spans}
+        rows = {device: name for device, name in rows.items() if device in held}
+        self.jobs.show_spans(spans, limits, rows)
+        self.gantt.setVisible(bool(spans))
         self.events.show_marks(events, limits)
         self._list_jobs((*spans, *current_job_spans(snapshot, colors, 0.0, snapshot.time)))
         self.bar.show_jobs(tuple(self._jobs.values())[-_LISTED_JOBS:], snapshot.time)
@@ -314,7 +362,8 @@ class DashboardPage(QWidget):
         if stepping:
             loads = self._state.history.loads
             sizes = tuple(widths.values())
-            appearance = (tuple(colors.items()), self.axis.seconds, sizes, loads, tuple(moments))
+            look = (tuple(colors.items()), self.focus, self._shown)
+            appearance = (look, self.axis.seconds, sizes, loads, tuple(moments))
         fields = self._schedule.next_charts(tuple(self.charts), limits, appearance, hz)
         contents = self.source.contents(fields, tuple(colors), limits, self.compared, widths)
         self._texts.begin(hz)
@@ -325,10 +374,52 @@ class DashboardPage(QWidget):
         ]
         for chart in chart_models(snapshot, renewed):
             card = self.charts[chart.field]
-            card.show_chart(chart, colors)
+            front = {d: c for d, c in colors.items() if self.focus in (None, d)}
+            card.show_chart(chart, front)
             if chart.field in fields:
-                card.show_contents(chart, limits, contents[chart.field], colors, moments)
-                self._show_cursor(card, chart, contents[chart.field], colors)
+                shown, behind = self._split(contents[chart.field])
+                card.show_contents(chart, limits, shown, front, moments, behind)
+                card.summary.show_text(self._summary(chart, limits, shown))
+                self._show_cursor(card, chart, shown, front)
+        if fields:
+            self._fold_charts(snapshot)
+
+    def _split(self, contents: ChartContents) -> tuple[ChartContents, dict[str, Curve]]:
+        """Separate what is in focus from the curves behind it."""
+        focus = self.focus
+        if focus is None or focus not in contents.lines:
+            return contents, {}
+        behind = {d: curve for d, curve in contents.lines.items() if d != focus}
+        alone = replace(
+            contents,
+            lines={focus: contents.lines[focus]},
+            bands={d: band for d, band in contents.bands.items() if d == focus},
+            ghosts={d: curve for d, curve in contents.ghosts.items() if d == focus},
+        )
+        return alone, behind
+
+    def _summary(self, chart: ChartModel, limits: Limits, contents: ChartContents) -> str:
+        """Return the lowest, mean and highest value of the shown devices and time."""
+        found = self.source.summary(chart.field, tuple(contents.lines), limits)
+        if found is None:
+            return ""
+        low, mean, high = (format_field(chart.field, value).text for value in found)
+        return f"min {low} · mean {mean} · max {high}"
+
+    def _fold_charts(self, snapshot: Snapshot) -> None:
+        """Hide the charts that have no data now nor in the visible span, and name them."""
+        absent = {
+            chart.field: chart.absent
+            for chart in chart_models(snapshot)
+            if chart.absent is not None and not self.charts[chart.field].has_data
+        }
+        shown = tuple(field for field in self.charts if field not in absent)
+        if not shown:
+            shown, absent = tuple(self.charts), {}
+        self._place_charts(shown)
+        names = "; ".join(f"{title(field)} ({why})" for field, why in absent.items())
+        show_if_any(self.folded, f"Not shown, as there is no data: {names}" if names else "")
+        set_tooltip(self.folded, self.folded.text())
 
     def _show_cursor(
         self, card: ChartCard, chart: ChartModel, contents: ChartContents, colors: dict[str, str]
@@ -355,9 +446,9 @@ class DashboardPage(QWidget):
         if moment is not None:
             parts.append(f"Cursor at {clock(moment, now)}")
         if self.compared is not None:
-            parts.append(f"Pale: from {clock(self.compared, now)}")
+            parts.append(f"Comparing with {clock(self.compared, now)} (faded)")
         if not self.axis.live:
-            parts.append("Paused; press L to resume")
+            parts.append("Paused · press L for live")
         return " · ".join(parts)
 
     def _list_jobs(self, spans: tuple[JobSpan, ...]) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import Signal
+from PySide6.QtCore import QSize, Signal
+from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QWidget
 
 from app.dashboard.time_axis import TimeAxis
@@ -79,8 +80,30 @@ class TimeBar(QWidget):
             checkable=True,
             tooltip="Collapse the GPUs above to one line (Ctrl+G)",
         )
-        buttons = (self.fold, self.jobs, self.compare, self.export, *self.spans, self.live)
-        self.setLayout(row(Stretch(self.position), *buttons, spacing=theme.XS))
+        self.span = choice_box("Time that is shown", SPANS)
+        self.span.activated.connect(lambda at: self.chosen.emit(list(SPANS.values())[at]))
+        self.span.hide()
+        self._others = (self.fold, self.jobs, self.compare, self.export, self.live)
+        before = (self.fold, self.jobs, self.compare, self.export)
+        parts = (*before, self.span, *self.spans, self.live)
+        self.setLayout(row(Stretch(self.position), *parts, spacing=theme.XS))
+
+    def minimumSizeHint(self) -> QSize:
+        return QSize(self._width_of(self.span), super().minimumSizeHint().height())
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """Choose between a button for each span and a list of them."""
+        super().resizeEvent(event)
+        wide = self.width() >= self._width_of(*self.spans)
+        if wide == self.span.isVisibleTo(self):
+            self.span.setVisible(not wide)
+            for made in self.spans:
+                made.setVisible(wide)
+
+    def _width_of(self, *spans: QWidget) -> int:
+        """Return the pixels that these editors of the span need, with all other buttons."""
+        parts = (*self._others, *spans)
+        return sum(part.sizeHint().width() + theme.XS for part in parts)
 
     def show_axis(self, axis: TimeAxis, position: str) -> None:
         """Check the buttons of what is shown; `position` describes it further."""
@@ -88,6 +111,10 @@ class TimeBar(QWidget):
         self.live.setChecked(axis.live)
         for made, seconds in zip(self.spans, SPANS.values(), strict=True):
             made.setChecked(axis.seconds == seconds)
+        lengths = list(SPANS.values())
+        at = lengths.index(axis.seconds) if axis.seconds in lengths else -1
+        if at != self.span.currentIndex():
+            self.span.setCurrentIndex(at)
 
     def show_folded(self, folded: bool) -> None:
         """Show whether the strip of GPUs is collapsed."""

@@ -26,9 +26,9 @@ class JobSpan:
     end: float
     meaning: Meaning
     device: str
-    """The first device that the job held."""
+    """The device that the job held; a job that held several has a span for each."""
     lane: int = 0
-    """Spans in the same lane do not overlap."""
+    """Spans of a device in the same lane do not overlap."""
 
 
 @dataclass(frozen=True)
@@ -58,16 +58,18 @@ def current_job_spans(
         label = f"{job.id} · {job.spec.name}"
         where = ", ".join(labels[device] for device in held)
         when = f"{clock(began, snapshot.time)}, {duration(until - began)}"
-        tooltip = f"job {label}, {state_word(job)}\n{where}, {when}"
-        spans.append(JobSpan(job.id, label, tooltip, began, until, meaning(job), held[0]))
+        tooltip = f"Job {label}, {state_word(job)}\n{where}, {when}"
+        spans += (
+            JobSpan(job.id, label, tooltip, began, until, meaning(job), device) for device in held
+        )
     return _in_lanes(spans)
 
 
 def past_job_spans(
     annotations: Iterable[Annotation], devices: Sequence[str], start: float, end: float
 ) -> tuple[JobSpan, ...]:
-    """Return the jobs among annotations; a job that held several devices is returned once."""
-    found: dict[tuple[int, float], JobSpan] = {}
+    """Return the jobs among annotations, a span for each device that a job held."""
+    found: dict[tuple[int, float, str], JobSpan] = {}
     for a in annotations:
         if a.kind == "job" and a.job is not None and a.device in devices and _in(a, start, end):
             # the text is "job 77 (train): failed"
@@ -82,7 +84,7 @@ def past_job_spans(
                 failed,
                 a.device,
             )
-            found.setdefault((a.job, a.time), span)
+            found.setdefault((a.job, a.time, a.device), span)
     return _in_lanes(sorted(found.values(), key=lambda span: span.start))
 
 
@@ -105,9 +107,10 @@ def event_marks(
 
 def _in_lanes(spans: Iterable[JobSpan]) -> tuple[JobSpan, ...]:
     """Put each span, in order of start, into the lowest lane in which it overlaps no other."""
-    free: list[float] = []
+    ends: dict[str, list[float]] = {}
     placed = []
     for span in spans:
+        free = ends.setdefault(span.device, [])
         lane = next((i for i, time in enumerate(free) if time <= span.start), len(free))
         free[lane:] = [span.end, *free[lane + 1 :]]
         placed.append(replace(span, lane=lane))

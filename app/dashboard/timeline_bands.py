@@ -1,4 +1,4 @@
-"""Paint the bands above the charts: one of the jobs that ran, and below it one of other events."""
+"""Paint the bands on the time axis of the charts: the jobs of each device, and other events."""
 
 from __future__ import annotations
 
@@ -10,13 +10,15 @@ from app.dashboard.timeline import EventMark, JobSpan
 from app.widgets import theme
 from app.widgets.mark_chart import show_tooltip
 
-_JOB_HEIGHT, _EVENT_HEIGHT = 16, 5
+_JOB_HEIGHT, _ROW_HEIGHT, _EVENT_HEIGHT = 18, 13, 5
+"""Pixels of a row if there is one device, of a row if there are several, and of the events."""
 _GAP = 1
 _NARROWEST = 3
 """The least width of an item in pixels, so that a short one can be seen."""
 _PALE = 0.16
-_WITH_TEXT = 13
+_WITH_TEXT = 12
 """The least height of a lane, in pixels, that leaves room for a label."""
+_NAME = int(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
 _REACH = 3
 """The tooltip of an event is also shown this many pixels beside it."""
 
@@ -53,7 +55,7 @@ class TimeBand(QWidget):
 
 
 class JobBand(TimeBand):
-    """Paint one bar for each job, in the colour of its device or of failure.
+    """Paint a row for each device, with a bar for each of its jobs, in the colour of its state.
 
     A click on a job emits `chosen` with its id.
     """
@@ -63,37 +65,55 @@ class JobBand(TimeBand):
     def __init__(self, left: int, right: int) -> None:
         super().__init__("Jobs over time", _JOB_HEIGHT, left, right)
         self.spans: tuple[JobSpan, ...] = ()
-        self._colors: dict[str, str] = {}
+        self.rows: dict[str, str] = {}
+        """The devices in their order, and the names of their rows."""
         self._font = theme.font(theme.SMALL)
 
     def show_spans(
-        self, spans: tuple[JobSpan, ...], limits: tuple[float, float], colors: dict[str, str]
+        self, spans: tuple[JobSpan, ...], limits: tuple[float, float], rows: dict[str, str]
     ) -> None:
-        """Show these jobs between `limits`, in the colours of the devices."""
+        """Show these jobs between `limits`, in a row for each device."""
+        if rows != self.rows:
+            self.rows = rows
+            height = _JOB_HEIGHT if len(rows) <= 1 else _ROW_HEIGHT * len(rows)
+            self.setFixedHeight(theme.px(height))
         if spans or self.spans:
-            self.spans, self.limits, self._colors = spans, limits, colors
+            self.spans, self.limits = spans, limits
             self.update()
 
     def boxes(self) -> list[tuple[QRectF, JobSpan]]:
         """Return the rectangle of each job."""
-        height = _JOB_HEIGHT / max((span.lane + 1 for span in self.spans), default=1)
+        row_height = self.height() / max(len(self.rows), 1)
+        places = {device: at for at, device in enumerate(self.rows)}
+        lanes: dict[str, int] = {}
+        for span in self.spans:
+            lanes[span.device] = max(lanes.get(span.device, 0), span.lane + 1)
         found = []
         for span in self.spans:
+            height = row_height / lanes[span.device]
             box = self.box(span.start, span.end)
-            box.moveTop(span.lane * height)
+            box.moveTop(places.get(span.device, 0) * row_height + span.lane * height)
             box.setHeight(max(height - _GAP, 1))
             found.append((box, span))
         return found
 
     def paintEvent(self, event: QPaintEvent) -> None:
-        painter = QPainter(self)
+        painter, t = QPainter(self), theme.tokens()
         painter.setFont(self._font)
+        if len(self.rows) > 1:
+            height = self.height() / len(self.rows)
+            for at, name in enumerate(self.rows.values()):
+                line = QRectF(0, at * height, self._left - theme.XS, height - _GAP)
+                ground = QRectF(self._left, line.top(), self.width() - self._left, line.height())
+                painter.fillRect(ground.adjusted(0, 0, -self._right, 0), QColor(t.sunken))
+                painter.setPen(QColor(t.muted))
+                painter.drawText(line, _NAME, name)
         for box, span in self.boxes():
             self._paint(painter, box, span)
 
     def _paint(self, painter: QPainter, box: QRectF, span: JobSpan) -> None:
         t, failed = theme.tokens(), span.meaning == "failed"
-        color = QColor(t.failed if failed else self._colors.get(span.device, t.accent))
+        color = QColor(t.failed if failed else t.accent)
         painter.fillRect(QRectF(box.left(), box.top(), 2, box.height()), color)
         with_text = box.height() >= _WITH_TEXT
         color.setAlphaF(_PALE if with_text else 0.5)

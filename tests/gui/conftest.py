@@ -106,6 +106,7 @@ class Fed:
         self.woken = 0
         self.link = RecordingLink(self._keep)
         self.window = MainWindow(self.link)
+        self.window.resize(1280, 800)  # more than the screen of the platform without one has
         self.window.show()
 
     def _keep(self, request: object) -> None:

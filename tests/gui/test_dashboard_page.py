@@ -20,7 +20,7 @@ def test_charts_show_values_methods_and_reasons_for_missing_values(fed):
     fed.feed(snapshots.cpu_snapshot(), history=True)
     charts = fed.window.dashboard.charts
     assert charts["util"].values.text == "55 %"
-    assert charts["temp"].absent.text() == "N/A: the kernel exposes no temperature sensor here"
+    assert charts["temp"].absent.text() == "the kernel exposes no temperature sensor here"
     assert charts["temp"].values.text.strip() == "°C"
     fed.feed(snapshots.gpu_snapshot(1, NOW + 1))
     assert snapshots.TFLOPS_METHOD in charts["tflops"].frame.toolTip()
@@ -79,12 +79,18 @@ def test_the_mouse_pans_and_zooms(fed):
     assert dashboard.axis.limits == (NOW - 60, NOW)
 
 
-def test_the_legend_hides_a_device(fed):
+def test_a_device_is_brought_into_focus_and_out_of_it(fed):
     fed.feed(snapshots.gpu_snapshot(2), history=True)
     dashboard = fed.window.dashboard
-    dashboard.legend.chips[GPU0].click()
-    assert list(dashboard.charts["util"].view.curves.paths) == [snapshots.gpu(1).id]
+    chip = dashboard.legend.chips[snapshots.gpu(1).id]
+    chip.click()
+    curves = dashboard.charts["util"].view.curves
+    assert list(curves.paths) == [snapshots.gpu(1).id]
+    assert len(curves.behind) == 1
     assert dashboard.charts["util"].values.text == "93 %"
+    chip.click()
+    assert len(curves.paths) == 2
+    assert curves.behind == []
     fed.feed(snapshots.gpu_snapshot(1, NOW + 1))
     assert dashboard.legend.chips == {}
 
@@ -152,10 +158,66 @@ def test_the_band_shows_when_each_job_ran(fed):
     assert {span.job for span in band.spans} == {7, 8}
 
 
-def test_the_band_leaves_out_hidden_devices(fed):
+def test_the_band_leaves_out_devices_behind_the_one_in_focus(fed):
     fed.feed(snapshots.gpu_snapshot(2), history=True)
-    fed.window.dashboard.legend.chips[GPU0].click()
+    fed.window.dashboard.legend.chips[snapshots.gpu(1).id].click()
     assert fed.window.dashboard.jobs.spans == ()
+    assert not fed.window.dashboard.gantt.isVisible()
+
+
+def test_each_of_many_devices_has_a_lane(fed):
+    fed.feed(snapshots.gpu_snapshot(8), history=True)
+    page = fed.window.dashboard
+    curves = page.charts["util"].view.curves
+    for at, (_, path) in enumerate(curves.paths.values()):
+        box = path.boundingRect()
+        assert 7 - at <= box.top() <= box.bottom() <= 8 - at
+    assert curves.limit is None
+    page.legend.chips[snapshots.gpu(5).id].click()
+    ((_, path),) = curves.paths.values()
+    assert path.boundingRect().bottom() > 50
+    assert len(curves.behind) == 7
+    assert page.charts["temp"].view.curves.limit == 87
+
+
+def test_the_lowest_mean_and_highest_value_of_the_visible_span_are_shown(fed):
+    made = snapshots.gpu_snapshot(1)
+    fed.feed(made, history=True)
+    columns = snapshots.history(made)[GPU0]
+    for seconds in (60.0, 600.0):
+        fed.window.dashboard.show_last(seconds)
+        start, end = fed.window.dashboard.axis.limits
+        read = zip(columns.times, columns.columns["power"], strict=True)
+        inside = [v for t, v in read if start <= t <= end]
+        text = fed.window.dashboard.charts["power"].summary.text
+        low, mean, high = (float(part.split()[-1]) for part in text.split(" · "))
+        assert low == pytest.approx(min(inside), abs=1)
+        assert mean == pytest.approx(sum(inside) / len(inside), abs=8)
+        assert high == pytest.approx(max(inside), abs=1)
+
+
+def test_charts_without_data_fold_away_and_come_back(fed):
+    fed.feed(snapshots.cpu_snapshot(), history=True)
+    page = fed.window.dashboard
+    seen = {field for field, chart in page.charts.items() if chart.frame.isVisible()}
+    assert seen == {"util", "mem_used"}
+    assert "Temperature (the kernel exposes no temperature sensor here)" in page.folded.text()
+    fed.feed(snapshots.gpu_snapshot(1, NOW + 1), history=True)
+    assert all(chart.frame.isVisible() for chart in page.charts.values())
+    assert not page.folded.isVisible()
+
+
+def test_a_job_has_a_bar_on_each_of_its_devices(fed):
+    made = snapshots.gpu_snapshot(3)
+    ids = tuple(snapshots.gpu(i).id for i in (0, 2))
+    job = snapshots.job(8, snapshots.Running("a8", ids, NOW - 60, 1, 1, "boot", None))
+    fed.feed(snapshots.msgspec.structs.replace(made, jobs=(job,)), history=True)
+    band = fed.window.dashboard.jobs
+    assert [(span.job, span.device) for span in band.spans] == [(8, d) for d in ids]
+    upper, lower = (box for box, _ in band.boxes())
+    assert upper.bottom() <= lower.top()
+    QTest.mouseClick(band, Qt.MouseButton.LeftButton, pos=lower.center().toPoint())
+    assert fed.window.rail.buttons["jobs"].isChecked()
 
 
 def test_a_curve_at_zero_can_be_seen(fed):

@@ -105,7 +105,7 @@ def test_jobs_and_events_are_on_the_time_axis(with_past):
     assert [mark.meaning for mark in dashboard.events.marks] == ["throttled", "hot"]
     assert dashboard.events.isVisible()
     assert [moment for moment, _ in dashboard.charts["temp"].view.curves.moments] == [NOW - 22_000]
-    dashboard.legend.chips[GPUS[0]].click()
+    dashboard.legend.chips[GPUS[1]].click()
     assert [span.job for span in dashboard.jobs.spans] == [76]
     assert not dashboard.events.isVisible()
 
@@ -198,7 +198,7 @@ def test_the_shown_values_are_exported(with_past, tmp_path):
     dashboard.save(str(tmp_path / "x.png"))
     assert with_past.window.toasts.toasts[-1].text.text() == "Picture saved as x.png"
     assert QImage(str(tmp_path / "x.png")).size() == dashboard.size()
-    dashboard.legend.chips[GPUS[0]].click()
+    dashboard.legend.chips[GPUS[1]].click()
     dashboard.save(str(tmp_path / "x.csv"))
     (request,) = [r for r in with_past.asked if isinstance(r, ExportHistory)]
     assert ([d.id for d in request.devices], request.since, request.until) == (

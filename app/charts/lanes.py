@@ -1,0 +1,42 @@
+"""Place the curves of many devices one above the other, each in a lane of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from app.charts.chart_source import ChartContents, Curve
+from app.charts.past_curves import Band
+
+FROM = 4
+"""From this number of devices on their curves cannot be told apart in one another's way."""
+_SHARE = 0.84
+"""Share of a lane's height that its highest value fills."""
+
+
+def floors(devices: Sequence[str]) -> dict[str, float]:
+    """Return the lower end of each device's lane; the first device has the topmost one."""
+    return {device: float(len(devices) - 1 - at) for at, device in enumerate(devices)}
+
+
+def in_lanes(contents: ChartContents, devices: Sequence[str], top: float) -> ChartContents:
+    """Return the same curves in lanes of height 1.
+
+    Args:
+        top: The value that fills a lane.
+    """
+    low, size = floors(devices), _SHARE / top if top > 0 else 0.0
+
+    def line(device: str, curve: Curve) -> Curve:
+        return curve[0], low[device] + size * curve[1]
+
+    def band(device: str, made: Band) -> Band:
+        parts = (low[device] + size * part for part in (made.low, made.mean, made.high))
+        return Band(made.times, *parts)
+
+    return replace(
+        contents,
+        lines={d: line(d, curve) for d, curve in contents.lines.items()},
+        ghosts={d: line(d, curve) for d, curve in contents.ghosts.items()},
+        bands={d: band(d, made) for d, made in contents.bands.items()},
+    )
