@@ -46,6 +46,8 @@ class Exit(msgspec.Struct, frozen=True):
     """Why its log is larger than its limit, in a sentence; empty where it is not."""
     limited: str = ""
     """What it could not inherit from its submitter, in a sentence; empty where it got all."""
+    starved: int = 0
+    """The limit of host memory that ended it, in bytes; 0 where none did."""
     left: tuple[int, ...] = ()
     """Processes that it left behind, and that only another user may kill."""
 
@@ -101,6 +103,11 @@ class FolderUnusable(UserError):
     """The job's folder cannot be used now, and may be usable later."""
 
 
+def unlimited(problem: str) -> str:
+    """Return the message that the limits of a job cannot be kept, and why."""
+    return f"the host memory and CPUs of a job cannot be limited here: {problem}"
+
+
 class Executor:
     """Run attempts. No call waits for anything outside this machine.
 
@@ -154,6 +161,10 @@ class Executor:
 
     def forget_all_but(self, attempts: Collection[str]) -> None:
         """Discard the evidence about all other attempts, as the store cannot lose their ends."""
+
+    def limit_problem(self) -> str:
+        """Return why the host memory and CPUs of a job cannot be limited; empty where they can."""
+        return ""
 
     def record_lost(self, job: Job, state: Lost) -> bool:
         """Record that the job's attempt was lost, as its runner did not record its end.

@@ -10,8 +10,9 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from scheduler.protocol import paths
-from scheduler.protocol.errors import UserError
+from scheduler.background import unit
+from scheduler.protocol import paths, wire
+from scheduler.protocol.errors import DaemonGone, UserError
 
 READY = "ready"
 """The only line that a background process prints once it answers; another line is an error."""
@@ -29,8 +30,36 @@ def open_log(file: Path) -> int:
 
 
 def start_daemon() -> None:
-    """Start the daemon and wait until it answers. Raises UserError with its own message."""
+    """Start the daemon and wait until it answers. Raises UserError with its own message.
+
+    Where a unit of systemd is installed for it, systemd starts it, so that it can give jobs groups
+    of their own. Where that fails, its log says so.
+    """
+    if unit.is_installed():
+        problem = unit.systemctl("start", unit.UNIT)
+        if not problem and _answers_within(STILL_S):
+            return
+        _log(f"{unit.UNIT} did not start the daemon: {problem or 'it does not answer'}")
     start_process("scheduler.daemon", paths.daemon_log(), "the daemon")
+
+
+def _answers_within(seconds: float) -> bool:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        try:
+            wire.Connection(paths.daemon_socket(), timeout=1.0).close()
+            return True
+        except DaemonGone:
+            time.sleep(0.05)
+    return False
+
+
+def _log(line: str) -> None:
+    try:
+        with open(open_log(paths.daemon_log()), "a") as log:
+            log.write(f"{line}\n")
+    except OSError:
+        pass  # whoever starts the daemon learns that it has no log
 
 
 def start_process(module: str, log: Path, name: str, env: Mapping[str, str] | None = None) -> None:

@@ -26,6 +26,7 @@ from scheduler.attempts import (
     attempt_of,
     folder_problem,
     running,
+    unlimited,
 )
 from scheduler.background.descriptors import restore_limit
 from scheduler.background.process_stat import (
@@ -96,12 +97,13 @@ class Local(Executor):
         """Runners that wait at their gates, by attempt."""
         self._released: dict[str, subprocess.Popen[bytes]] = {}
         """Runners that passed their gates and have to be reaped, by attempt."""
+        self._groups: dict[str, Path] = {}
+        """Cgroups of attempts whose runners wait at their gates."""
         self._refusals: dict[str, int] = {}
         """The errors for which runners did not begin their attempts, by attempt."""
         self._evidence = Evidence()
         self._inspector = RunnerInspector()
-        self._cgroup = cgroups.delegated()
-        """The group in which each attempt gets its own; None where none was delegated."""
+        self._cgroup, self._limit_problem = cgroups.find()
 
     def start_spare(self) -> None:
         """Have a runner ready for the next attempt, if a process can be started now."""
@@ -124,6 +126,7 @@ class Local(Executor):
         boot, gated = boot_id(), self._take_spare() or start_runner()
         pid = gated.process.pid
         try:
+            self._make_group(job, attempt)
             self._lock(gated, job, devices)
             next_folder(job)
             if not (started := start_time(pid)):
@@ -134,10 +137,27 @@ class Local(Executor):
             self._watch(job.id, pid)
         except UserError:
             _discard(gated)
+            self._remove_group(attempt)
             tickets.discard(ticket_of(attempt))
             raise
         self._at_gate[attempt] = gated
         return state
+
+    def _make_group(self, job: Job, attempt: str) -> None:
+        """Make the cgroup of the attempt. Raises UserError where the job's limits are not kept."""
+        limited, problem = cgroups.limits(job.spec), self._limit_problem
+        try:
+            if limited and problem:
+                raise UserError(unlimited(problem))
+            group = cgroups.make(self._cgroup, attempt, limited)
+        except OSError as e:
+            raise UserError(unlimited(f"{e.strerror} ({e.filename})")) from e
+        if group is not None:
+            self._groups[attempt] = group
+
+    def _remove_group(self, attempt: str) -> None:
+        self._groups.pop(attempt, None)
+        cgroups.remove(self._cgroup, attempt)
 
     def _lock(self, gated: GatedRunner, job: Job, devices: tuple[str, ...]) -> None:
         """Lock the job's GPUs for as long as its runner lives. Raises GpuTaken, UserError."""
@@ -148,6 +168,7 @@ class Local(Executor):
 
     def abandon(self, running: Running) -> None:
         _discard(self._at_gate.pop(running.attempt))
+        self._remove_group(running.attempt)
 
     def release(
         self, job: Job, running: Running, env: dict[str, str], devices: Sequence[Device]
@@ -163,7 +184,7 @@ class Local(Executor):
             log_limit=self._log_limit(), ticket=str(ticket_of(running.attempt)),
             submitted=job.submitted,
             inherited=msgspec.to_builtins(job.spec.inherited),
-            cgroup=str(cgroups.make(self._cgroup, running.attempt) or ""),
+            cgroup=str(self._groups.pop(running.attempt, None) or ""),
         )  # fmt: skip
         assert process.stdin is not None
         # a runner that was stopped would never read what is longer than its pipe
@@ -251,6 +272,9 @@ class Local(Executor):
 
     def forget_all_but(self, attempts: Collection[str]) -> None:
         tickets.sweep(paths.attempts(), attempts)
+
+    def limit_problem(self) -> str:
+        return self._limit_problem
 
     def record_lost(self, job: Job, state: Lost) -> bool:
         attempt, folder = attempt_of(job).attempt, paths.job_folder(job.id)

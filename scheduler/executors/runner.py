@@ -142,7 +142,7 @@ def _run(launch: dict[str, Any], folder: Path) -> tuple[dict[str, Any], bool]:
             asked = end.asked and not end.over
             return {
                 "code": child.returncode, "error": "", "over": end.over, "uncapped": uncapped,
-                "limited": inheritance.denied,
+                "limited": inheritance.denied, "starved": _starved(group, launch),
             }, asked  # fmt: skip
     except OSError as e:
         why = e.strerror if Path(launch["cwd"]).is_dir() else "there is no such folder any more"
@@ -161,6 +161,17 @@ def _write(file: Path, text: str) -> None:
         file.write_text(text)
     except OSError:
         pass  # the group is gone: what it does for the job, the rest of this module does, too
+
+
+def _starved(group: Path | None, launch: dict[str, Any]) -> int:
+    """Return the limit of host memory, in bytes, for which the kernel killed the job; else 0."""
+    limit: int = launch.get("host_memory", 0)
+    try:
+        events = (group / "memory.events").read_text().split() if group and limit else []
+    except OSError:
+        return 0
+    kills = dict(zip(events[::2], events[1::2], strict=False)).get("oom_kill", "0")
+    return limit if kills != "0" else 0
 
 
 def _end_group(group: Path) -> None:

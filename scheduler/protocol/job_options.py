@@ -5,6 +5,7 @@ To add an option, add a field to `scheduler.protocol.jobs.Spec`, and a type and 
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import resource
@@ -33,6 +34,8 @@ MAX_BATCH = 10_000
 """Jobs in one submission."""
 MAX_PRIORITY = 1_000_000
 MAX_RETRIES = 1000
+_LEAST_CPUS = 0.01
+"""The least share of a processor that the kernel keeps a group to."""
 
 
 class JobOptions(TypedDict, total=False):
@@ -53,6 +56,8 @@ class JobOptions(TypedDict, total=False):
     group: str
     hold: bool
     nice: int
+    host_memory: int | str
+    cpus: float
     notes: str
     tags: Sequence[str]
     where: str
@@ -104,6 +109,16 @@ def _parse_memory(text: str) -> int:
     if 0 < size < 2**20:
         raise UserError(f"{text} is less than 1 MiB: add a unit, as in 20GiB")
     return size
+
+
+def _parse_cpus(text: str) -> float:
+    try:
+        found = float(text)
+    except ValueError:
+        found = math.nan
+    if not (math.isfinite(found) and (found == 0 or found >= _LEAST_CPUS)):
+        raise UserError(f"expected a number of processors, such as 8 or 0.5; got {text!r}")
+    return found
 
 
 def parse_time(text: str) -> float:
@@ -230,6 +245,17 @@ JOB_OPTIONS = (
         write=lambda value: f"lowered by {value}", local=True, editable=False,
     ),
     JobOption(
+        "host_memory", "Host memory",
+        "end the job when it needs more of the machine's memory than this, e.g. 64GiB",
+        _parse_memory, "SIZE", write=lambda size: f"at most {amount(size)}", local=True,
+        limits=(0, 2.0**60), editable=False,
+    ),
+    JobOption(
+        "cpus", "CPUs", "limit the job to the time of this many processors, e.g. 8 or 0.5",
+        _parse_cpus, "N", limits=(0, 2**16), write=lambda cpus: f"at most {cpus:g}", local=True,
+        editable=False,
+    ),
+    JobOption(
         "hold", "Held", "do not start the job before: gpudeck resume JOB", None, shown=False,
         editable=False,
     ),
@@ -267,6 +293,7 @@ def make_spec(argv: Sequence[str], options: JobOptions, place: Place | None = No
     given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
     for name, parse in (
         ("memory", parse_bytes),
+        ("host_memory", parse_bytes),
         ("timeout", parse_seconds),
         ("backoff", parse_seconds),
     ):

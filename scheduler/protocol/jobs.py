@@ -78,6 +78,10 @@ class Spec(msgspec.Struct, frozen=True, gc=False):
     """True where an attempt that was lost counts as one that failed, so that it is retried."""
     nice: int = 0
     """By how much the CPU priority of its processes is lowered, 0 to 19 (see nice(2))."""
+    host_memory: int = 0
+    """Bytes of the machine's memory that it may use; 0: any."""
+    cpus: float = 0.0
+    """How many processors' time it may use; 0: any."""
     inherited: Inherited | None = None
     """What it inherits from the process that submitted it; None: from its runner."""
 

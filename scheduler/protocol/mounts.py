@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
+from typing import NamedTuple
 
 MOUNTS = Path("/proc/self/mountinfo")
 NETWORK = frozenset(
@@ -49,23 +50,38 @@ NETWORK = frozenset(
 """The types of network file systems, as the kernel names them."""
 
 
-def network_type(folder: Path) -> str | None:
-    """Return the type of the network file system that holds a folder; None for a local one.
+class Mount(NamedTuple):
+    """Describe a mounted file system."""
 
-    A folder that does not exist is where its nearest parent is.
+    point: str
+    kind: str
+    """Its type, as the kernel names it."""
+
+
+def mounts() -> list[Mount]:
+    """Return what is mounted, in that order; nothing where /proc is missing.
 
     Source:
         proc_pid_mountinfo(5)
     """
-    path = os.path.realpath(folder)
     try:
         lines = MOUNTS.read_text(errors="surrogateescape").splitlines()
     except OSError:
-        return None  # without /proc nothing is known
+        return []
+    halves = (line.partition(" - ") for line in lines)
+    return [
+        Mount(_unescaped(mount.split(" ")[4]), source.split(" ")[0]) for mount, _, source in halves
+    ]
+
+
+def network_type(folder: Path) -> str | None:
+    """Return the type of the network file system that holds a folder; None for a local one.
+
+    A folder that does not exist is where its nearest parent is.
+    """
+    path = os.path.realpath(folder)
     longest, found = "", ""
-    for line in lines:
-        mount, _, source = line.partition(" - ")
-        point, kind = _unescaped(mount.split(" ")[4]), source.split(" ")[0]
+    for point, kind in mounts():
         inside = path == point or path.startswith(f"{point.rstrip('/')}/")
         if inside and len(point) >= len(longest):  # the last of those at one place is on top
             longest, found = point, kind

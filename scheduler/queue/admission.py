@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
+from scheduler.attempts import unlimited
 from scheduler.protocol.devices import Device
 from scheduler.protocol.errors import UserError
 from scheduler.protocol.job_options import check_limits
@@ -80,6 +81,16 @@ def check_text(spec: Spec) -> None:
         )
     if len(spec.tags) > MAX_TAGS:
         raise UserError(f"a job has up to {MAX_TAGS} tags")
+
+
+def check_host_limits(spec: Spec, problem: str) -> None:
+    """Raise UserError where the job's host memory or CPUs cannot be limited.
+
+    Args:
+        problem: why nobody's can be; empty where they can.
+    """
+    if problem and (spec.host_memory or spec.cpus):
+        raise UserError(unlimited(problem))
 
 
 def check_environment(env: Mapping[str, str], where: str) -> None:

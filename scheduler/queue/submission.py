@@ -26,6 +26,7 @@ from scheduler.queue.admission import (
     bound,
     check_cluster,
     check_environment,
+    check_host_limits,
     check_spec,
     check_text,
 )
@@ -101,6 +102,7 @@ class Submission:
 
     def _check(self, spec: Spec, devices: Sequence[Device], availability: Availability) -> None:
         check_spec(spec, devices, availability)
+        check_host_limits(spec, self._executors.of(spec.where).limit_problem())
         check_cluster(spec.where, self._executors.clusters().keys())
         for number in (*spec.after, *spec.after_any):
             self._queries.get(number)

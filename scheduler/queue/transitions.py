@@ -133,6 +133,8 @@ def _failure(record: Exit, last_line: str) -> str:
         return f"ran longer than its limit of {span(record.over)}{quote}"
     if record.code is None:
         return record.error
+    if record.starved and record.code:
+        return f"needed more than its {amount(record.starved)} of host memory{quote}"
     if record.code >= 0:
         return f"exit code {record.code}{quote}"
     if record.code == -signal.SIGKILL:

@@ -15,6 +15,8 @@ import pytest
 
 from app.cli.connection import daemon_status
 from app.cli.system import boot_unit
+from scheduler.background import unit
+from scheduler.protocol import paths
 from tests.integration.shell import Shell
 from tests.support import eventually
 
@@ -54,7 +56,7 @@ def machine(cpu_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setenv("PATH", f"{commands}:{os.environ['PATH']}")
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     monkeypatch.setenv("LOGNAME", USER)
-    monkeypatch.setattr(boot_unit, "BOOTED", tmp_path / "booted")
+    monkeypatch.setattr(unit, "BOOTED", tmp_path / "booted")
     monkeypatch.setattr(boot_unit, "LINGER", found.linger)
     return found
 
@@ -68,7 +70,7 @@ def test_install_enables_the_unit_and_uninstall_takes_it_back(
     assert "Lingering was turned on" in out
     assert "could not be started now (no bus)" in out
     assert machine.called() == [f"loginctl enable-linger {USER}"]
-    file = boot_unit.unit_file()
+    file = unit.unit_file()
     link = file.parent / "default.target.wants" / "gpudeck.service"
     assert link.resolve() == file.resolve()
     assert daemon_status().answers  # by another way
@@ -96,7 +98,7 @@ def test_nothing_is_installed_where_lingering_cannot_be_turned_on(
     line = alone.fails("daemon", "install")
     assert "(Access denied)" in line
     assert line.endswith(f"Ask an administrator for: loginctl enable-linger {USER}\n")
-    assert not boot_unit.unit_file().exists()
+    assert not unit.unit_file().exists()
 
 
 def test_without_systemd_the_line_for_cron_starts_the_daemon(
@@ -112,6 +114,34 @@ def test_without_systemd_the_line_for_cron_starts_the_daemon(
         ["/bin/sh", "-c", line.partition("@reboot ")[2]], env=bare, cwd="/", check=True, timeout=60
     )
     assert daemon_status().answers
+
+
+def test_a_command_that_needs_the_daemon_starts_it_through_its_unit(
+    machine: Machine, alone: Shell, tmp_path: Path, cpu_home: Path
+) -> None:
+    words = [sys.executable, "-P", "-m", "scheduler.daemon"]
+    start = f"BY_UNIT=1 setsid {shlex.join(words)} > /dev/null 2>&1 &"
+    script = f'[ "$2" = start ] && {{ {start} }}; echo "systemctl $*" >> {machine.calls}'
+    command(tmp_path / "bin", "systemctl", script)
+    alone("daemon", "install")
+    alone("daemon", "stop")
+    machine.called()
+    alone("jobs")
+    assert machine.called() == ["systemctl --user start gpudeck.service"]
+    environment = Path(f"/proc/{daemon_status().pid}/environ").read_bytes()
+    assert b"BY_UNIT=1" in environment.split(b"\0")
+    alone("daemon", "stop")
+    command(tmp_path / "bin", "systemctl", "echo 'no bus' >&2; exit 1")
+    alone("jobs")
+    assert "gpudeck.service did not start the daemon: no bus" in paths.daemon_log().read_text()
+
+
+@pytest.mark.parametrize("version", [253, 254])
+def test_the_daemon_has_a_group_apart_from_its_jobs_where_systemd_can(
+    machine: Machine, tmp_path: Path, version: int
+) -> None:
+    command(tmp_path / "bin", "systemctl", f"echo 'systemd {version} ({version}.1-2)'")
+    assert ("DelegateSubgroup=daemon\n" in boot_unit.unit_text()) == (version == 254)
 
 
 @pytest.mark.parametrize("name", ["home", 'a "b" %c\\d', "ä$HOME"])

@@ -46,7 +46,7 @@ def _removed(group: Path) -> bool:
     """Kill what is in the group, and return whether it could be removed."""
     (group / "cgroup.kill").write_text("1")
     try:
-        for inner in group.glob(f"{cgroups.PREFIX}*"):
+        for inner in filter(Path.is_dir, group.iterdir()):
             inner.rmdir()
         group.rmdir()
     except OSError:
@@ -54,11 +54,16 @@ def _removed(group: Path) -> bool:
     return True
 
 
-@pytest.fixture
-def deck(group: Path, cpu_home: Path) -> Iterator[Client]:
-    """Return a client of a daemon in that group, which may not kill processes of others."""
+@pytest.fixture(params=[".", cgroups.SUBGROUP])
+def deck(group: Path, cpu_home: Path, request: pytest.FixtureRequest) -> Iterator[Client]:
+    """Return a client of a daemon in that group, which may not kill processes of others.
+
+    Systemd from 254 on starts the daemon in a group below.
+    """
+    own = group / request.param
+    own.mkdir(exist_ok=True)
     start = [*WITHOUT_KILL, sys.executable, "-P", "-m", "app", "daemon", "start"]
-    enter = ["sh", "-c", f'echo $$ > {group}/cgroup.procs && exec "$@"', "sh"]
+    enter = ["sh", "-c", f'echo $$ > {own}/cgroup.procs && exec "$@"', "sh"]
     subprocess.run([*enter, *start], check=True, capture_output=True)
     with Client(start=False) as client:
         yield ready(client)
@@ -85,7 +90,7 @@ def test_a_process_that_hid_ends_though_the_runner_of_its_job_was_killed(deck: C
 
 
 def test_a_group_that_is_not_marked_is_not_used(group: Path) -> None:
-    code = "from scheduler.executors.cgroups import delegated; print(delegated())"
+    code = "from scheduler.executors.cgroups import find; print(find().base)"
     command = ["sh", "-c", f'echo $$ > {group}/cgroup.procs && exec "$@"', "sh"]
     found = []
     for _ in range(2):

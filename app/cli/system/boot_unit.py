@@ -10,22 +10,21 @@ from __future__ import annotations
 import getpass
 import os
 import shlex
-import subprocess
 import sys
 from pathlib import Path
 from typing import NamedTuple
 
+from scheduler.background import unit
+from scheduler.executors import cgroups
 from scheduler.protocol import paths
 from scheduler.protocol.errors import UserError
 
-UNIT = "gpudeck.service"
-BOOTED = Path("/run/systemd/system")
-"""Exists where systemd is the first process of this machine."""
 LINGER = Path("/var/lib/systemd/linger")
 """Holds a file for each user whose processes are started at boot, and live on after logout."""
 _ENVIRONMENT = ("PATH", "LD_LIBRARY_PATH")
 """What the daemon needs of the environment, for the commands of clusters and the driver."""
-_TIMEOUT_S = 60.0
+_SUBGROUP_SINCE = 254
+"""The version of systemd that can start a daemon below the group that it delegates."""
 
 
 class Installed(NamedTuple):
@@ -37,22 +36,17 @@ class Installed(NamedTuple):
     notes: tuple[str, ...]
 
 
-def unit_file() -> Path:
-    """Return where the unit of this user is kept."""
-    base = os.environ.get("XDG_CONFIG_HOME") or "~/.config"
-    return Path(base).expanduser() / "systemd" / "user" / UNIT
-
-
 def _link() -> Path:
     """Return the link that has systemd start the unit, as `systemctl enable` makes it."""
-    return unit_file().parent / "default.target.wants" / UNIT
+    return unit.unit_file().parent / "default.target.wants" / unit.UNIT
 
 
 def unit_text() -> str:
     """Return the unit for the present state folder.
 
     Stopping it ends the daemon alone (KillMode), as jobs outlive the daemon, and neither does a job
-    that runs out of memory end it (OOMPolicy). Jobs are not limited in their number of threads.
+    that runs out of memory end it (OOMPolicy). Jobs are not limited in their number of threads. The
+    daemon has a group beside those of its jobs, so that these can be limited (DelegateSubgroup).
     """
     environment = {"GPUDECK_HOME": str(paths.home())}
     environment |= {name: os.environ[name] for name in _ENVIRONMENT if os.environ.get(name)}
@@ -60,6 +54,9 @@ def unit_text() -> str:
         f"Environment={_quoted(f'{name}={value}')}" for name, value in environment.items()
     )
     log = str(paths.daemon_log()).replace("%", "%%")
+    # an older systemd would warn of it at each start
+    apart = unit.systemd_version() >= _SUBGROUP_SINCE
+    subgroup = f"DelegateSubgroup={cgroups.SUBGROUP}\n" if apart else ""
     return f"""\
 # Written by: gpudeck daemon install
 [Unit]
@@ -79,7 +76,7 @@ KillMode=process
 OOMPolicy=continue
 TasksMax=infinity
 Delegate=yes
-
+{subgroup}
 [Install]
 WantedBy=default.target
 """
@@ -95,12 +92,12 @@ def _quoted(text: str) -> str:
 def install() -> Installed:
     """Write the unit, enable it and start it. Raises UserError where that is impossible."""
     command = shlex.join([sys.executable, "-P", "-m", "app", "daemon", "start"])
-    if not BOOTED.exists():
+    if not unit.BOOTED.exists():
         raise UserError(
             "this machine does not run systemd. To start the daemon at boot, add this line with "
             f"`crontab -e`: @reboot GPUDECK_HOME={shlex.quote(str(paths.home()))} {command}"
         )
-    file, text = unit_file(), unit_text()
+    file, text = unit.unit_file(), unit_text()
     if file.exists() and f"GPUDECK_HOME={paths.home()}" not in file.read_text().replace("%%", "%"):
         raise UserError(
             f"{file} starts the daemon of another state folder. To remove it: "
@@ -114,7 +111,7 @@ def install() -> Installed:
         _link().symlink_to(file)
     except OSError as e:
         raise UserError(f"the unit {file} cannot be written: {e.strerror}") from e
-    problem = _systemctl("daemon-reload") or _systemctl("start", UNIT)
+    problem = unit.systemctl("daemon-reload") or unit.systemctl("start", unit.UNIT)
     if problem:
         notes.append(f"It could not be started now ({problem}); systemd starts it at the next boot")
     return Installed(str(file), not problem, tuple(notes))
@@ -125,7 +122,7 @@ def _linger() -> str:
     user = getpass.getuser()
     if (LINGER / user).exists():
         return "Lingering is on: systemd starts your units at boot and keeps them after logout"
-    if problem := _run("loginctl", "enable-linger", user):
+    if problem := unit.run("loginctl", "enable-linger", user):
         raise UserError(
             "lingering is off, so systemd would start nothing at boot, and would end the daemon "
             f"and its jobs at your last logout. It cannot be turned on ({problem}). Ask an "
@@ -139,35 +136,15 @@ def _linger() -> str:
 
 def uninstall() -> Installed:
     """Remove the unit. Raises UserError where there is none, or it cannot be removed."""
-    file = unit_file()
+    file = unit.unit_file()
     if not file.exists():
         raise UserError(f"there is no unit {file}, so nothing was removed")
-    _systemctl("stop", UNIT)
+    unit.systemctl("stop", unit.UNIT)
     try:
         _link().unlink(missing_ok=True)
         file.unlink()
     except OSError as e:
         raise UserError(f"the unit {file} cannot be removed: {e.strerror}") from e
-    _systemctl("daemon-reload")
+    unit.systemctl("daemon-reload")
     note = "Lingering was not changed. To turn it off: loginctl disable-linger"
     return Installed(str(file), False, (note,))
-
-
-def _systemctl(*words: str) -> str:
-    return _run("systemctl", "--user", *words)
-
-
-def _run(*command: str) -> str:
-    """Run a command, and return the last line of its error; empty where it succeeded."""
-    try:
-        ended = subprocess.run(
-            command, capture_output=True, text=True, check=False, timeout=_TIMEOUT_S
-        )
-    except FileNotFoundError:
-        return f"there is no command {command[0]}"
-    except subprocess.TimeoutExpired:
-        return f"{command[0]} does not answer"
-    if ended.returncode == 0:
-        return ""
-    lines = ended.stderr.strip().splitlines()
-    return lines[-1] if lines else f"{command[0]} ended with status {ended.returncode}"
