@@ -62,7 +62,8 @@ FIELD_WORDS = _table(
         "median": "median latency call",
         "p95": "p95",
         "p99": "p99",
-        "duration": "took take takes ran runtime duration needed lasted after longest shortest",
+        "duration": "took taken take takes ran runtime duration needed lasted after longest"
+        " shortest",
         "running": "running run runs after since% held",
         "running duration": "running run",
         "waiting waited": "waiting waited waits wait queued after longest",
@@ -188,19 +189,19 @@ GLUE = words(
     "a about according again against almost already also although altogether an and another any "
     "anything approximately around at away backend be been before being beside but by called "
     "calls card cards check checks chosen come comes compared comparison computer cover covered "
-    "cpu data did different disagree do does doing down either else error ever exactly executed "
-    "executes exist exit far few figure figures first following for fully further get give "
-    "given gives got hand having heads hence here high hosts how however if in inputs "
-    "into it its itself just kept kind known later least let like listed little logged look low "
-    "machine made match meanwhile measured measurement merely minute minutes moment much name "
-    "named near nearly next note notice number of off on once or other others our out "
-    "overall own part per percent pid place point precisely present process properly queue "
-    "quite ranged rather read reading really reason recorded registered report reported reports "
-    "result results right roughly said sat says second section seen sequence server set shared "
-    "show shown shows slightly so some something source sources state still stood such system "
-    "than that the their them then there therefore these they thing things this those though "
-    "throughout thus time times to today together too type until up value values varied verdict "
-    "versions we well what when where which while who whose will window with work working "
-    "workload would yet you your"
+    "cpu data did different disagree do does doing down driver either else error ever exactly "
+    "executed executes exist exit far few figure figures first following for fully further get "
+    "give given gives got hand having heads hence here high hosts how however if in inputs into "
+    "it its itself just kept kind known later least let like listed little logged look low "
+    "machine made managed match may meanwhile measured measurement merely minute minutes moment "
+    "much name named near nearly next note notice number of off on once or other others our out "
+    "overall own part per percent pid place point precisely present process processor properly "
+    "queue quite ranged rather read reading really reason recorded registered report reported "
+    "reports result results right roughly said sat says second section seen sequence server set "
+    "shared show shown shows slightly so some something source sources state still stood such "
+    "system taken than that the their them then there therefore these they thing things this "
+    "those though throughout thus time times to today together too type until up value values "
+    "varied verdict versions we well what when where which while who whose will window with work "
+    "working workload would yet you your"
 )
 """Words that claim nothing by themselves."""

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import re
+
 from assistant.writing.checker import lexicon
 from assistant.writing.checker.amounts import KINDS, check_amount, having, require
 from assistant.writing.checker.clauses import Clause, by_kind, kind_of, owners
 from assistant.writing.checker.known import Known
 from assistant.writing.checker.states import holds
 
+_BEFORE = lexicon.words("before ahead")
+_BEHIND = lexicon.words("behind")
 _ELLIPSIS = lexicon.words("did does do is are was were has")
 
 
 def check_states(clause: Clause, of: Known) -> None:
     """Check every state that a clause claims. Raises Refused."""
-    claimed = [(i, _claim(clause, i)) for i, text in clause.words() if _is_state(clause, i)]
+    work = _check_work(clause, of)
+    _check_order(clause, of)
+    claimed = [
+        (i, _claim(clause, i)) for i, _ in clause.words() if i not in work and _is_state(clause, i)
+    ]
     denied = [i for i, text in clause.words() if text in lexicon.NEGATIONS]
     for place, claim in claimed:
         refused = f"it says {clause.tokens[place].text!r}, which no fact says"
@@ -38,6 +46,52 @@ def check_states(clause: Clause, of: Known) -> None:
         who = _who(clause, len(clause.tokens), last[0], of)
         require(bool(who) and all(holds(of, s, last[0]) is False for s in who), "it denies a fact")
         clause.used |= set(denied)
+
+
+def _check_work(clause: Clause, of: Known) -> set[int]:
+    """Check `GPU 1 runs a job` and `there is nothing in the queue`; return the checked verbs.
+
+    Raises Refused.
+    """
+    checked = set[int]()
+    if clause.has({"nothing"}) and clause.has({"queue"}):
+        require(_queue(of, "empty"), "it says that the queue is empty, which no fact says")
+        clause.used |= {i for i, text in clause.words() if text in ("nothing", "queue")}
+    for place, text in clause.words():
+        named = [t.subjects for t in clause.tokens[:place] if t.kind == "subject"]
+        following = [t.text for t in clause.tokens[place + 1 : place + 3]]
+        jobs = next((i for i, t in enumerate(following) if lexicon.NOUNS.get(t) == "job"), None)
+        if text not in ("run", "runs", "running") or not named or jobs is None:
+            continue
+        devices = by_kind(named[-1]).get("device", frozenset())
+        if not devices or (jobs and following[0] not in ("a", "any", "no")):
+            continue
+        denied = "no" in following or clause.has(lexicon.NEGATIONS)
+        refused = "it says that a device runs a job, or none, which no fact says"
+        require(all(holds(of, device, "held") is (not denied) for device in devices), refused)
+        checked.add(place)
+        clause.used |= {place, place + 1, place + 1 + jobs}
+        clause.used |= {i for i, word in clause.words() if word in lexicon.NEGATIONS}
+    return checked
+
+
+def _check_order(clause: Clause, of: Known) -> None:
+    """Check `job 45 is before job 44` and `job 44 is behind job 45`. Raises Refused."""
+    for place, text in clause.words():
+        if text not in _BEFORE | _BEHIND:
+            continue
+        left = [t.subjects for t in clause.tokens[:place] if t.kind == "subject"][-1:]
+        right = [t.subjects for t in clause.tokens[place + 1 : place + 2] if t.kind == "subject"]
+        pair = [by_kind(subjects).get("job", frozenset()) for subjects in (*left, *right)]
+        if len(pair) < 2 or not all(pair):
+            require(text not in _BEHIND, f"it says {text!r}, which cannot be checked")
+            continue
+        first, last = pair if text in _BEFORE else reversed(pair)
+        waits = {fact.said for job in last for fact in of.of(job, "reason")}
+        named = [rf"job {job.removeprefix('job')}\b" for job in first]
+        found = all(any(re.search(name, said, re.IGNORECASE) for said in waits) for name in named)
+        require(found, f"it says {text!r}, which no fact says")
+        clause.used.add(place)
 
 
 def _claim(clause: Clause, place: int) -> str:
@@ -74,6 +128,10 @@ def _is_state(clause: Clause, place: int) -> bool:
         return False
     if text == "wait" and clause.has({"had", "have", "did"}):
         return False  # that is about the past
+    if text in ("finished", "done", "complete", "completed") and clause.has({"will", "should"}):
+        # of what is still to come only the time left is known
+        require(bool(clause.values), f"it says {text!r} of what is to come, which no fact says")
+        return False
     if text == "over":
         return before is not None and before.text in ("is", "are")
     return True

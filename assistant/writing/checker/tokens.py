@@ -27,6 +27,7 @@ _SLOT = re.compile(r"\{([\w.~]+)\}")
 _IDIOMS = {
     "at most": "at most",
     "as high as": "at most",
+    "up to": "at most",
     "at least": "at least",
     "as low as": "at least",
     "at the highest": "highest",

@@ -1,13 +1,16 @@
 """The checker judges sentences that were written before it, by their meaning.
 
 `data/sentences.jsonl` holds 200 true and 200 false sentences about twelve situations. Half of each
-was held out: the checker was never changed to judge one of these better.
+was held out: the checker was never changed to judge one of these better. Its author wrote them.
+`data/second_sentences.jsonl` holds 100 of each by somebody who had read the facts and not the
+checker; there, too, half is held out.
 """
 
 from __future__ import annotations
 
 import json
 import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -18,7 +21,7 @@ from situations import SITUATIONS
 from assistant.facts import Fact
 from assistant.writing.verify import Refused, verify
 
-FILE = Path(__file__).parent / "data" / "sentences.jsonl"
+DATA = Path(__file__).parent / "data"
 
 
 class Sentence(NamedTuple):
@@ -30,10 +33,14 @@ class Sentence(NamedTuple):
     held_out: bool
 
 
-SENTENCES = tuple(
-    Sentence(row["situation"], row["sentence"], row["true"], row["held_out"])
-    for row in map(json.loads, FILE.read_text(encoding="utf-8").splitlines())
-)
+def sentences(file: str) -> tuple[Sentence, ...]:
+    rows = map(json.loads, (DATA / file).read_text(encoding="utf-8").splitlines())
+    return tuple(
+        Sentence(row["situation"], row["sentence"], row["true"], row["held_out"]) for row in rows
+    )
+
+
+SENTENCES, SECOND = sentences("sentences.jsonl"), sentences("second_sentences.jsonl")
 
 
 @pytest.fixture
@@ -71,6 +78,17 @@ def test_true_sentences_are_accepted(situations) -> None:
     assert len(refused[0] + refused[1]) <= 10, refused
 
 
+def test_sentences_of_a_second_author_are_misjudged_no_more_often_than_is_known(situations) -> None:
+    """The aims, 2 false ones and 5 true ones, are missed (tests/benchmarks/LOG.md)."""
+    wrong = [s for s in SECOND if accepted(s.text, situations[s.situation]) is not s.true]
+    counts = Counter((s.true, s.held_out) for s in wrong)
+    print(f"second author: {counts}")
+    assert counts[False, False] == 0
+    assert counts[False, True] <= 3
+    assert counts[True, False] <= 8
+    assert counts[True, True] <= 19
+
+
 @pytest.mark.parametrize(
     ("situation", "right", "wrong"),
     [
@@ -92,6 +110,12 @@ def test_true_sentences_are_accepted(situations) -> None:
          "Job 9 waits because GPU 0 is held by job 6."),
         ("paused", "GPU 0 is idle.", "GPU 0 is heating up."),
         ("hot", "GPU 0 has 2.8 GiB of memory free.", "GPU 0 uses 2.8 GiB of memory."),
+        ("two_gpus", "GPU 1 runs a job.", "GPU 0 runs a job."),
+        ("two_gpus", "GPU 0 runs no job.", "GPU 1 runs no job."),
+        ("eight", "Job 45 is before job 44.", "Job 44 is before job 45."),
+        ("one_busy", "Job 9 is waiting behind job 8.", "Job 8 is waiting behind job 9."),
+        ("empty", "There is nothing in the queue.", "There is something in the queue: job 7."),
+        ("eight", "Job 42 will be finished in 53 s.", "Job 40 will be finished."),
     ],
 )  # fmt: skip
 def test_a_value_or_claim_is_bound_to_its_owner_and_field(
