@@ -135,7 +135,11 @@ def _missing(query: Query, values: tuple[Value, ...], rows: Rows, words: Words) 
 
 def _uncertain(query: Query, values: tuple[Value, ...], rows: Rows, words: Words) -> str:
     error = value_text(values[0], "%", words, 0.0)
-    return words.text("The rate is from hardware counters, ±{error}.", error=error)
+    return words.text(
+        "The rate is from hardware counters, ±{error} for FP16 and BF16; FP8 would be twice and "
+        "TF32 half of it.",
+        error=error,
+    )
 
 
 def _busy(query: Query, values: tuple[Value, ...], rows: Rows, words: Words) -> str:

@@ -153,8 +153,21 @@ def devices(states: Sequence[DeviceState], cells: Cells) -> Table:
         "Devices, mean and highest",
         ("Device", "Name", *(title for title, _ in _METRICS)),
         rows,
-        cells.why_not(lacking) if rows else "No data: no device has been read yet.",
+        _devices_note(rows, lacking, cells),
     )
+
+
+def _devices_note(
+    rows: Sequence[tuple[str, ...]], lacking: Sequence[tuple[str, str]], cells: Cells
+) -> str:
+    if not rows:
+        return "No data: no device has been read yet."
+    counted = any("±" in cell for row in rows for cell in row)
+    types = (
+        "TFLOP/s with ± are from hardware counters, which cannot tell the data type: they are "
+        "right for FP16 and BF16; FP8 would be twice and TF32 half of it."
+    )
+    return " ".join(filter(None, (types if counted else "", cells.why_not(lacking))))
 
 
 def _named(cells: Cells, metric: str) -> str:

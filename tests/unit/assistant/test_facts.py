@@ -108,7 +108,9 @@ def test_means_of_counters_over_a_span_state_the_largest_error_in_facts_tables_a
     assert found["cpu.temp.mean"].error is None
     assert found["cpu.tflops.mean"].said == "436 TFLOP/s", "the model reads this"
     cells = tables.Cells([*facts, *device_facts(CPU_STATE, NOW)])
-    (row,) = tables.devices((CPU_STATE,), cells).rows
+    table = tables.devices((CPU_STATE,), cells)
+    assert "FP8 would be twice and TF32 half of it" in table.note
+    (row,) = table.rows
     assert row[4] == "436 TFLOP/s, 650 TFLOP/s (±5 %)"
     assert "±" not in row[5]
     chart = charts.by_field("tflops", (CPU_STATE,), {"cpu": past}, NOW - 20, NOW, cells)
