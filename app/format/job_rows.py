@@ -24,7 +24,7 @@ from scheduler.protocol.jobs import (
 )
 from scheduler.protocol.snapshot import Snapshot
 from scheduler.protocol.units import amount, energy
-from scheduler.protocol.wait_reasons import FolderUnreadable, Standalone, render
+from scheduler.protocol.wait_reasons import FolderUnreadable, headline, render
 
 _NAMED = 2
 """Devices whose names a column has room for."""
@@ -184,7 +184,10 @@ def state_word(job: Job) -> str:
 
 def describe(job: Job) -> str:
     """Return a job's state in a line: its name, and why it waits, its progress, or its end."""
-    return ", ".join(filter(None, (state_word(job), doing(job))))
+    word, text = state_word(job), doing(job)
+    if isinstance(job.state, Queued):
+        return text
+    return word if text.casefold() in ("", word) else f"{word}, {text}"
 
 
 def doing(job: Job) -> str:
@@ -215,11 +218,11 @@ def _doing(job: Job, now: float) -> str:
     state, text = job.state, ""
     match state:
         case Queued():
-            text = _waits(state)
+            text = _waits(state, now)
         case Starting():
-            text = "is being started"
+            text = "Starting"
         case Running(unreadable=FolderUnreadable() as unreadable):
-            text = f"{'ended' if state.over else 'runs'}; {render(unreadable, now)}"
+            text = f"{'Ended' if state.over else 'Running'}; {render(unreadable, now)}"
         case Running(note=note) if note:
             text = note
         case Running(progress=None):
@@ -233,9 +236,9 @@ def _doing(job: Job, now: float) -> str:
     return text
 
 
-def _waits(state: Queued) -> str:
-    """Return why the job waits, as a phrase whose subject is the job."""
-    return state.reason if isinstance(state.wait, Standalone) else f"waits: {state.reason}"
+def _waits(state: Queued, now: float) -> str:
+    """Return why the job waits, as the line of a list."""
+    return headline(state.wait, now) or f"Waiting: {state.reason}"
 
 
 def _pace(progress: Progress, started: float, now: float) -> str:
@@ -251,7 +254,7 @@ def _pace(progress: Progress, started: float, now: float) -> str:
 def _reason(job: Job, now: float) -> str:
     state = job.state
     if isinstance(state, Queued):
-        return _waits(state)
+        return _waits(state, now)
     if isinstance(state, Failed):
         return state.reason + (
             f" (exit status {state.code})"

@@ -24,10 +24,10 @@ _OUTCOME = (
     ("Running for", "running"),
     ("Progress", "progress"),
     ("Energy", "used.energy"),
-    ("Mean utilisation of its devices", "used.util"),
-    ("Most memory on one device", "used.memory"),
+    ("Avg utilisation of its devices", "used.util"),
+    ("Peak memory on one device", "used.memory"),
     ("Share of that device's memory", "used.share"),
-    ("Watched for", "used.seconds"),
+    ("Sampled for", "used.seconds"),
 )
 """The rows of a job's table: a caption, and the name of the fact."""
 _ALWAYS = {"state", "waited", "used.energy", "used.util", "used.memory"}
@@ -119,7 +119,7 @@ def energy(found: Sequence[j.Job], states: Sequence[DeviceState], cells: Cells) 
     )
     return Table(
         "Energy",
-        ("Of", "Energy", "Mean utilisation", "Most memory"),
+        ("Of", "Energy", "Avg utilisation", "Peak memory"),
         tuple(rows),
         " ".join(filter(None, (remark, cells.why_not(lacking)))),
     )

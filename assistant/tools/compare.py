@@ -38,8 +38,8 @@ _JOB_ROWS = {
     "backend": "Backend",
     "verdict": "Verdict",
     "used.energy": "Energy",
-    "used.memory": "Most memory on a device",
-    "used.util": "Mean utilisation",
+    "used.memory": "Peak memory on a device",
+    "used.util": "Avg utilisation",
 }
 _DEVICE_ROWS = {
     f"{field}{suffix}": f"{title}, {when}"

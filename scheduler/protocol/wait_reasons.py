@@ -310,9 +310,6 @@ WaitReason = (
     | Behind | NoDevices | ReplayShown | OtherDevices | Unsatisfiable | NoRoom
 )  # fmt: skip
 
-Standalone = StartsNow | Held | EnvironmentMissing | SpecDamaged | AfterJobs
-"""Reasons whose sentence reads well by itself, without "waits:" before it."""
-
 _ENDED = {"failed": "failed", "cancelled": "was cancelled", "lost": "was lost"}
 _KINDS = {
     "nvidia": "NVIDIA GPUs",
@@ -369,7 +366,7 @@ def render(reason: WaitReason, now: float) -> str:  # noqa: PLR0912 - one line a
         case GroupFull(group, running, limit):
             return f"group {group} is at its limit ({running} of {limit or running} running)"
         case NoProcessor(running, processors):
-            return f"needs a processor; {running} of {processors} are in use"
+            return f"needs a CPU slot; {running} of {processors} are in use"
         case ClusterUnavailable(cluster, since, problem):
             return f"{cluster} has not answered since {clock(since, now)}: {problem}"
         case ClusterMissing(cluster):
@@ -408,6 +405,30 @@ def render(reason: WaitReason, now: float) -> str:  # noqa: PLR0912 - one line a
             return head + (separator + ", ".join(parts) if parts else "")
         case _:
             assert_never(reason)
+
+
+def headline(reason: WaitReason, now: float) -> str | None:
+    """Return the reason as the line of a list, where it does not begin with "Waiting:".
+
+    Args:
+        now: As in `render`.
+    """
+    match reason:
+        case StartsNow():
+            return "Starting now"
+        case Held() | EnvironmentMissing() | SpecDamaged():
+            return f"On hold{render(reason, now).removeprefix('is on hold')}"
+        case AfterJobs():
+            return f"Waiting for{render(reason, now).removeprefix('waits for')}"
+        case DependencyFailed(job, status):
+            return f"Can't run: job {job} {_ENDED[status]}"
+        case NotBefore(at):
+            return f"Waiting until {clock(at, now)}"
+        case GroupFull(group, running, limit):
+            return f"Waiting for group {group} ({running} of {limit or running} running)"
+        case NoProcessor(running, processors):
+            return f"Waiting for a CPU slot ({running} of {processors} in use)"
+    return None
 
 
 def _blocker(blocker: Blocker, now: float) -> str:

@@ -107,7 +107,7 @@ class Submission:
         for number in (*spec.after, *spec.after_any):
             self._queries.get(number)
         if (failed := failed_dependency(spec, self._index.outcome)) is not None:
-            raise UserError(f"the job can never run: {render(failed, 0.0)}")
+            raise UserError(f"the job can't run: {render(failed, 0.0)}")
 
     def forecast(
         self, spec: Spec, devices: Sequence[Device], availability: Availability

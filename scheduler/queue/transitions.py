@@ -87,7 +87,7 @@ def cancelled_for_dependency(job: Job, why: str, now: float) -> Change:
 def stopping(job: Job, state: Running, now: float) -> Change:
     """Return the job as its cancellation was acknowledged."""
     state = msgspec.structs.replace(state, stopping=True)
-    return with_state(job, state), (Event(now, "asked to end"),)
+    return with_state(job, state), (Event(now, "stop requested"),)
 
 
 def adopted(job: Job, now: float) -> Change:

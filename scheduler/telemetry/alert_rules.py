@@ -176,7 +176,7 @@ DEVICE_RULES: tuple[AlertRule[DeviceSubject], ...] = (
         "alert_power_cap",
         lambda seconds: Thresholds(1, 1, seconds, 10),
         _throttled_by(CAPPED),
-        lambda s, t: f"{s.label} has been held down by its power limit for {span(t.raise_s)}",
+        lambda s, t: f"{s.label} has been throttled by its power limit for {span(t.raise_s)}",
     ),
     AlertRule(
         "hardware errors",

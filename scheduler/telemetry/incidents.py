@@ -63,5 +63,5 @@ class IncidentDetector:
 
 
 def _annotation(device: str, span: _ThrottleSpan, until: float | None) -> Annotation:
-    text = f"held down: {', '.join(span.reasons)}"
+    text = f"Throttled: {', '.join(span.reasons)}"
     return Annotation(span.since, until, "throttle", text, device)

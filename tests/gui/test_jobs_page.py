@@ -69,7 +69,7 @@ def test_details_show_wait_reason_options_and_usage(fed, page):
     page.choose(9)
     fed.settle()
     facts = page.details.facts.toPlainText()
-    assert facts.lstrip().startswith(f"Reason\nwaits: {WHY}")
+    assert facts.lstrip().startswith(f"Reason\nWaiting: {WHY}")
     for told in (
         "40 GiB",
         "h100",

@@ -45,7 +45,7 @@ def keeper(tmp_path_factory):
         [
             Annotation(NOW - 30_000, NOW - 20_000, "job", "job 77 (train): failed", GPUS[0], 77),
             Annotation(NOW - 80_000, NOW - 70_000, "job", "job 76 (prepare): done", GPUS[1], 76),
-            Annotation(NOW - 25_000, NOW - 24_000, "throttle", "held down: power limit", GPUS[0]),
+            Annotation(NOW - 25_000, NOW - 24_000, "throttle", "Throttled: power limit", GPUS[0]),
             Annotation(NOW - 22_000, NOW - 21_000, "alert", "GPU 0 is at 93 °C", GPUS[0]),
             Annotation(
                 NOW - 10_000, NOW - 10_000, "xid", "79: fell off the bus", "GPU-of-another-machine"

@@ -79,7 +79,7 @@ def test_a_recorded_gpu_raises_an_alert_that_is_logged_sent_and_cleared(
         assert "s3cret" not in "".join(deck.snapshot().notices) + paths.daemon_log().read_text()
     capsys.readouterr()
     assert main(["alerts"]) == 0
-    assert "held down by its power limit" in capsys.readouterr().out
+    assert "throttled by its power limit" in capsys.readouterr().out
     assert main(["alerts", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)[-1]["rule"] == "at its power limit"
     assert main(["alerts", "--acknowledge", str(raised.id)]) == 1

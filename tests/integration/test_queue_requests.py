@@ -168,8 +168,8 @@ def test_the_command_line_changes_waiting_jobs(sh: Shell, deck: Client, tmp_path
         "submit", "--after", str(first), "--notes", "mine", "--tag", "a", "--tag", "b", "--", "true"
     )["id"]
     third = sh.json("submit", "--hold", "--gpus", "1", "--group", "g2", "--", "true")["id"]
-    assert f"job {third}: queued, is on hold; to release it" in sh("pause", str(third))
-    assert "waits: " in sh("resume", str(third))
+    assert f"job {third}: On hold; to release it" in sh("pause", str(third))
+    assert "Waiting: " in sh("resume", str(third))
     assert sh("pause", "--group", "g2") == "Group g2 is paused; no new jobs start.\n"
     assert reason(deck, third) == "group g2 is paused"
     assert "g2" in sh("groups") and "paused" in sh("groups", "g2", "--limit", "3")

@@ -54,7 +54,7 @@ def run(args: Namespace) -> int:
 def _describe(done: Cancelling) -> Iterator[str]:
     outcomes = (
         (done.cancelled, "cancelled"),
-        (done.ending, "being ended"),
+        (done.ending, "stopping"),
         (done.ended, "had already ended"),
     )
     for jobs, outcome in outcomes:

@@ -13,8 +13,8 @@ _REST = (
     ("Memory bandwidth", "bandwidth"),
     ("Result", "result"),
     ("Energy", "used.energy"),
-    ("Most memory on a device", "used.memory"),
-    ("Mean utilisation of its devices", "used.util"),
+    ("Peak memory on a device", "used.memory"),
+    ("Avg utilisation of its devices", "used.util"),
 )
 """The rows of the table: a title, and the name of the fact."""
 

@@ -1,10 +1,11 @@
 import msgspec
 import pytest
 
-from app.format.job_rows import details, device_labels, job_row, time_left
+from app.format.job_rows import describe, details, device_labels, job_row, time_left
 from app.format.results import earlier_results, summarize_result
 from app.jobs.job_details import fact_table
 from app.jobs.log_view import LogTail
+from scheduler.protocol import wait_reasons as w
 from scheduler.protocol.jobs import Done, Event, Failed, Progress, Running, queued
 from scheduler.protocol.log_file import dropped
 from scheduler.protocol.wait_reasons import StartsNow
@@ -22,7 +23,7 @@ def test_who_starts_does_not_wait_and_many_devices_are_counted_in_a_row_and_name
     made = SNAPSHOT.jobs[0]
     assert (
         job_row(msgspec.structs.replace(made, state=queued(StartsNow(), NOW)), {}, NOW).doing
-        == "starts now"
+        == "Starting now"
     )
     machine = snapshots.gpu_snapshot(8)
     held = tuple(state.device.id for state in machine.devices)
@@ -44,7 +45,7 @@ def test_each_state_says_what_it_must():
         "lost",
         "done",
     ]
-    assert by_id[9].doing == "waits: GPU 0 is held by job 8"
+    assert by_id[9].doing == "Waiting: GPU 0 is held by job 8"
     assert by_id[8].doing == "42 % · timing · 28 s left"
     assert by_id[8].share == pytest.approx(0.42)
     assert (by_id[6].tflops, by_id[6].duration, by_id[6].device) == ("0.085", "18 s", "CPU")
@@ -157,3 +158,21 @@ def test_no_fact_is_repeated_and_a_long_command_leaves_room_for_others():
     assert [name for name, _ in fact_table(details(made, SNAPSHOT), (), NOW)].count(
         "Command, whole"
     ) == 0
+
+
+@pytest.mark.parametrize(
+    ("wait", "shown"),
+    [
+        (w.NoProcessor(2, 2), "Waiting for a CPU slot (2 of 2 in use)"),
+        (w.GroupFull("g1", 1, 1), "Waiting for group g1 (1 of 1 running)"),
+        (w.DependencyFailed(4, "failed"), "Can't run: job 4 failed"),
+        (w.Held(7), "On hold; to release it: gpudeck resume 7"),
+        (w.AfterJobs((3,), "prepare"), "Waiting for job 3 (prepare)"),
+        (w.StartsNow(), "Starting now"),
+        (w.QueuePaused(), "Waiting: the queue is paused"),
+    ],
+)
+def test_a_list_says_why_a_job_waits(wait: w.WaitReason, shown: str) -> None:
+    job = snapshots.job(9, queued(wait, NOW))
+    assert job_row(job, {}, NOW).doing == shown
+    assert describe(job).startswith(shown)

@@ -175,8 +175,8 @@ def test_missing_values_are_given_with_their_reasons() -> None:
 
 def test_the_share_of_a_devices_memory_is_given() -> None:
     rows = dict(tables(composed(of_job(USED)))["Outcome"].rows)
-    assert rows["Mean utilisation of its devices"] == "88 %"
-    assert (rows["Most memory on one device"], rows["Share of that device's memory"]) == (
+    assert rows["Avg utilisation of its devices"] == "88 %"
+    assert (rows["Peak memory on one device"], rows["Share of that device's memory"]) == (
         "3.5 GiB",
         "22 %",
     )

@@ -28,8 +28,8 @@ def test_throttling_is_a_span_that_short_pauses_do_not_end() -> None:
         (21.0, "power limit"),
     ]
     assert spans(*readings) == {
-        1.0: (3.0, "held down: power limit"),
-        21.0: (None, "held down: power limit"),
+        1.0: (3.0, "Throttled: power limit"),
+        21.0: (None, "Throttled: power limit"),
     }
 
 
@@ -39,7 +39,7 @@ def test_a_span_names_all_that_held_the_clocks_down() -> None:
         (2.0, "power limit, too hot (hardware)"),
         (3.0, "power limit"),
         (30.0, "none"),
-    ) == {1.0: (3.0, "held down: power limit, too hot (hardware)")}
+    ) == {1.0: (3.0, "Throttled: power limit, too hot (hardware)")}
 
 
 def test_clocks_that_somebody_set_are_not_throttled() -> None:
@@ -48,8 +48,8 @@ def test_clocks_that_somebody_set_are_not_throttled() -> None:
 
 def test_a_clock_that_is_set_back_ends_the_span() -> None:
     assert spans((100.0, "power limit"), (101.0, "power limit"), (50.0, "power limit")) == {
-        100.0: (101.0, "held down: power limit"),
-        50.0: (None, "held down: power limit"),
+        100.0: (101.0, "Throttled: power limit"),
+        50.0: (None, "Throttled: power limit"),
     }
 
 

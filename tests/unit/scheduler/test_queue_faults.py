@@ -400,7 +400,7 @@ def test_many_jobs_are_cancelled_in_one_commit_and_a_second_cancel_is_no_error(
     assert [e.what for e in queue.queries.timeline(array[0])] == [
         "submitted",
         "started",
-        "asked to end",
+        "stop requested",
     ], "asked once: its grace period goes on"
     assert queue.cancel_many((), (), None, "g") == Cancelling((grouped,))
     eventually(lambda: all(ended(queue, n) for n in array))

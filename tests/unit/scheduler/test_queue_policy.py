@@ -135,7 +135,7 @@ def test_reasons_name_the_holder_the_pause_and_missing_devices() -> None:
     )
     assert decide([queued(1, 1)], [], False, 2).reasons == {1: "no device can be read at present"}
     assert decide([running(queued(1), ()), queued(2)], [CPU], False, 1).reasons == {
-        2: "needs a processor; 1 of 1 are in use"
+        2: "needs a CPU slot; 1 of 1 are in use"
     }
 
 
