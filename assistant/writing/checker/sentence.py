@@ -122,10 +122,14 @@ def _check_text(clause: Clause, place: int, token: Token, of: Known) -> None:
     """Check that quoted words are those of their owner."""
     who = owners(clause, place)
     labels = {str(of.value(s, "label") or f"Job {s[3:]}") for named in who.values() for s in named}
+    named = by_kind(frozenset[str]().union(*(t.subjects for t in clause.tokens)))
+    jobs = named.get("job", frozenset()) if "device" not in named else frozenset()
     for fact in token.facts:
         if of.value(fact.subject, "about") in labels:
             return  # an alert is about it
         kind = kind_of(fact.subject)
+        if kind == "device" and not all(_related(of, job, fact.subject) for job in jobs):
+            continue
         if not kind or fact.subject in who.get(kind, frozenset()) or clause.names_nobody():
             return
     raise Refused(f"it says {token.text!r}, which no fact says of what it names")
@@ -144,7 +148,7 @@ def _check_title(clause: Clause) -> None:
         if text not in _PLAIN and text not in lexicon.STAT_WORDS and i not in clause.used
     ]
     claims = lexicon.PRESENT | lexicon.PAST | set(lexicon.STATES) | set(lexicon.COMPARATIVES)
-    if not family or not words or clause.has(claims):
+    if not family or not words or clause.has(claims - {"used"}):  # `memory used` is a title
         return
     named = frozenset[str]().union(*(lexicon.FIELD_WORDS.get(text, ()) for _, text in words))
     if "memory" in (text for _, text in words) and "mem_used" in family:

@@ -63,8 +63,9 @@ _WORDS = {
     "util": r"utilisation|\bat\b|busy|there is", "mem_used": r"\bin use|\bused?s?\b|memory used",
     "mem_free": r"free", "mem_total": r"\bof\b|memory:", "tflops": r"TFLOP/s",
     "duration": r"took|\bran\b|after|run for|ended|jobs \w+:", "running": r"running|still",
-    "waiting": r"queued|wait", "left": r"left", "progress": r"through|progress",
-    "median": r"median", "p95": r"P95|nearly all", "p99": r"P99", "sustained": r"sustained",
+    "waiting": r"queued|wait", "left": r"left", "progress": r"through|progress|there is",
+    "median": r"median|there is", "p95": r"P95|nearly all", "p99": r"P99",
+    "sustained": r"sustained",
     "calls": r"calls", "code": r"status|code", "ended": r"ended|failed|lost|cancelled",
 }  # fmt: skip
 """By field, the words beside its value; other fields are judged by their owner alone."""
