@@ -68,7 +68,7 @@ What "no false number" means: `make truth` and `tests/benchmarks/truth.py` draw 
 whose jobs and devices have names, and put questions in words, that no training example has. An
 oracle of its own, which shares nothing with the app's checker, asks of every number that is
 shown: is it a fact of the device or job named last before it, and of the quantity that the words
-beside it name? It does not judge claims without a number.
+beside it name? It does not judge claims without a number.{truth}
 
 A program judges greedy texts. A text is faithful if it states only facts, and complete if it
 mentions everything required, both at the first attempt. It is shown if the app shows it as the
@@ -94,6 +94,11 @@ _BEFORE = """ It began with the weights
 of the previous model: {steps:,} steps in {seconds:.0f} s on one {device}, {seen:,} tokens of
 {samples:,} samples by the grammar at that time. A few of the phrasings that are held out today were
 taught to the first of these models (20, by a count of November 2026)."""
+FALSE_NUMBERS = "false numbers"
+"""The key of the evaluation for what `tests/benchmarks/truth.py` counted, if it has been run."""
+_TRUTH = """
+Of {texts:,} texts that were counted so on {date}, {false} had a false number; the model wrote
+{model:,} of them, and the template the others (`tests/benchmarks/results/truth.csv`)."""
 _NAMES = {"en": "English", "de": "German", "fr": "French", "es": "Spanish"}
 
 
@@ -132,6 +137,7 @@ def card(folder: Path) -> str:
         loss=training["loss"],
         held_loss=training["held-out loss"],
         held_exact=training["held-out exact"],
+        truth=_TRUTH.format(**evaluation[FALSE_NUMBERS]) if FALSE_NUMBERS in evaluation else "",
         table=_scores(evaluation),
         confusion=_confusion(folder / CONFUSION),
         others=", ".join(_NAMES[name] for name in LANGUAGES if name != "en"),
@@ -144,7 +150,7 @@ def _scores(evaluation: Mapping[str, Any]) -> str:
     for name, value in evaluation.items():
         if isinstance(value, float):
             rows.append((name, f"{value:.1%}"))
-        elif isinstance(value, dict) and name != "counts":
+        elif isinstance(value, dict) and name not in ("counts", FALSE_NUMBERS):
             rows += [(f"{name}: {part}", f"{share:.1%}") for part, share in value.items()]
     rows += [(f"number of {name}", str(count)) for name, count in evaluation["counts"].items()]
     return _table(("", "share"), rows)
