@@ -117,6 +117,12 @@ COMMANDS = (
     Command("note", "cli.queue.note", "add a note to the timeline of a job"),
     Command("groups", "cli.queue.groups", "list the groups of jobs, or set the limit of a group"),
     Command("cancel", "cli.queue.cancel", "cancel jobs that wait, and end jobs that run"),
+    Command(
+        "inject",
+        "cli.code.inject",
+        "find attention in your code, show and prove what linking the accelerated one would "
+        "change, change it, and undo it",
+    ),
     Command("ask", "cli.assistant.ask", 'ask the assistant, e.g. gpudeck ask "what happened?"'),
     Command(
         "query",

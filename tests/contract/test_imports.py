@@ -71,6 +71,8 @@ VIOLATIONS = [
     ("models are free", "app/format/values.py", "from PySide6 import QtCore"),
     ("a kernel", "accel/attention/backends/own.py", "import accel.attention.reference"),
     ("attention runs", "accel/attention/inputs.py", "import accel.attention.dispatch"),
+    ("injection runs", "accel/inject/form.py", "import accel.inject.scores"),
+    ("reading code needs no torch", "accel/inject/scan.py", "import torch"),
     ("telemetry runs", "scheduler/telemetry/idle.py", "import scheduler.telemetry.monitor"),
     ("the store runs", "scheduler/store/packing.py", "import scheduler.store.recorder"),
     ("the assistant's packages", "assistant/facts/fact.py", "import assistant.reports.contents"),

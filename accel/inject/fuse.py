@@ -1,0 +1,125 @@
+"""Compute the output of attention from a form, or say why that is not possible."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from accel.attention.api import attention
+from accel.inject.form import ABSORBS, Form
+
+Masks = tuple[tuple[Tensor, float], ...]
+
+
+class Unfit(Exception):
+    """Says why attention is computed as the program wrote it."""
+
+
+def attend(form: Form, v: Tensor) -> Tensor:
+    """Return softmax(scores) v, [batch..., queries, features].
+
+    Where every score of a row has the same finite fill the weights are equal, as in the program; a
+    row that is hidden by -inf gives NaN.
+
+    Shapes: v is [batch..., keys, features] in the canonical order; batch axes may be 1.
+
+    Raises:
+        Unfit: if our attention does not compute it.
+    """
+    if not form.normalised:
+        raise Unfit("the weights were not normalised")
+    out_dtype = v.dtype
+    if torch.is_autocast_enabled(v.device.type):
+        out_dtype = torch.get_autocast_dtype(v.device.type)
+        v = v.to(out_dtype)
+    elif form.dtype != v.dtype:
+        raise Unfit(f"weights of {form.dtype} are multiplied with values of {v.dtype}")
+    if v.shape[-1] != form.q.shape[-1]:
+        raise Unfit(f"values have {v.shape[-1]} features and queries {form.q.shape[-1]}")
+    if v.device != form.q.device or v.device.type not in ("cpu", "cuda"):
+        raise Unfit(f"the tensors are on {form.q.device} and {v.device}")
+    dtype = torch.promote_types(form.q.dtype, v.dtype)
+    q, k, v, scale = form.q.to(dtype), form.k.to(dtype), v.to(dtype), form.scale
+    for factor in form.factors:
+        q = (q * factor).to(dtype)
+    if form.cap is not None:
+        scale *= form.cap
+    if scale < 0:
+        q, scale = -q, -scale
+    hidden, blind = _hidden(form)
+    bias, broken = _bias(form, dtype)
+    equal = blind is not None and not math.isinf(form.hidden[0][1])
+    if blind is not None and hidden is not None and equal:
+        q, hidden = q.masked_fill(blind, 0.0), hidden & ~blind
+        bias = bias if bias is None else bias.masked_fill(blind, 0.0)
+    if hidden is not None:
+        bias = ~hidden if bias is None else bias.masked_fill(hidden, -math.inf)
+    out = _run(q, k, v, bias, scale, form.cap or 0.0).to(out_dtype)
+    nan = 0.0 if form.blind_is_zero else math.nan
+    for rows in (None if equal else blind, broken):
+        out = out if rows is None else out.masked_fill(rows, nan)
+    return out
+
+
+def _hidden(form: Form) -> tuple[Tensor | None, Tensor | None]:
+    """Return which scores are hidden, and the rows in which all are, [batch..., queries, 1]."""
+    if not form.hidden:
+        return None, None
+    fills = {fill for _, fill in form.hidden}
+    if len(fills) > 1:
+        raise Unfit("keys are hidden by several fill values")
+    if form.biases and next(iter(fills)) > ABSORBS:
+        raise Unfit("a bias meets a fill value that does not absorb it")
+    hidden = form.hidden[0][0]
+    for mask, _ in form.hidden[1:]:
+        hidden = hidden | mask
+    return hidden, hidden.all(-1, keepdim=True)
+
+
+def _bias(form: Form, dtype: torch.dtype) -> tuple[Tensor | None, Tensor | None]:
+    """Return the sum of all biases, and the rows in which it is -inf throughout."""
+    if not form.biases:
+        return None, None
+    bias = sum(form.biases[1:], form.biases[0])
+    if torch.promote_types(bias.dtype, dtype) != dtype and not torch.is_autocast_enabled(
+        bias.device.type
+    ):
+        raise Unfit(f"a bias of {bias.dtype} is added to scores of {dtype}")
+    broken = (bias == -math.inf).all(-1, keepdim=True)
+    # Kernels multiply a bias by log2(e), which must not overflow where it is the least number.
+    least = torch.finfo(dtype).min / (1 if dtype == torch.float16 else 4)
+    return bias.clamp(min=least).to(dtype), broken
+
+
+def _run(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, scale: float, cap: float) -> Tensor:
+    shapes = (q.shape[:-2], k.shape[:-2], v.shape[:-2])
+    batch = torch.broadcast_shapes(*shapes)  # type: ignore[no-untyped-call]
+    heads = math.prod(batch[-1:]) if len(batch) > 1 else 1
+    shared = heads > 1 and k.shape[-3] == v.shape[-3] == 1
+    of_q, of_k, of_v = (_four(t, batch, s) for t, s in ((q, False), (k, shared), (v, shared)))
+    if bias is not None:
+        bias = _flat(bias, batch)
+    try:
+        out = attention(of_q, of_k, of_v, scale=scale, softcap=cap, bias=bias)
+    except ValueError as e:
+        raise Unfit(str(e)) from e
+    return out.reshape(*batch, *out.shape[-2:])
+
+
+def _four(t: Tensor, batch: tuple[int, ...], shared: bool) -> Tensor:
+    """Return [B,H,S,D], or [B,1,S,D] for heads that share keys."""
+    wanted = (*batch[:-1], 1) if shared else batch
+    t = t.expand(*wanted, *t.shape[-2:])
+    heads = wanted[-1] if len(batch) > 1 else 1
+    return t.reshape(math.prod(wanted) // heads if heads else 0, heads, *t.shape[-2:])
+
+
+def _flat(t: Tensor, batch: tuple[int, ...]) -> Tensor:
+    """Return a mask as [B or 1, H or 1, queries or 1, keys or 1]."""
+    if len(batch) < 2:
+        return t.reshape(-1 if batch else 1, 1, *t.shape[-2:])
+    if any(size != 1 for size in t.shape[:-3]):
+        t = t.expand(*batch[:-1], *t.shape[-3:])
+    return t.reshape(-1, *t.shape[-3:])

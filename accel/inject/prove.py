@@ -1,0 +1,97 @@
+"""Prove changes in a process with limits, as proving runs people's own code.
+
+This module needs no torch; the process does.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+
+TIMEOUT_S = 300.0
+_CPU_S = 600
+_FILE_BYTES = 256 * 2**20
+_PROCESSES_MEMORY = 64 * 2**30
+
+
+class Trial(msgspec.Struct, frozen=True):
+    """Describe one comparison; see `accel.inject.compare.Trial`, which makes it."""
+
+    inputs: str
+    dtype: str
+    linked: bool
+    error_before: float
+    error_after: float
+    passed: bool
+    ran: tuple[str, ...] = ()
+    ms_before: float = 0.0
+    ms_after: float = 0.0
+    kept_before: int = 0
+    kept_after: int = 0
+
+
+class Proof(msgspec.Struct, frozen=True):
+    """Describe what running one linked attention showed."""
+
+    file: str
+    line: int
+    verdict: str
+    """`proved`, or `wrong` or `not run` with the reason after a colon."""
+    ran: str = ""
+    """What was run, such as `Attention(dim=32)`."""
+    trials: tuple[Trial, ...] = ()
+
+    @property
+    def proved(self) -> bool:
+        """Return True if the linked code was compared and is right."""
+        return self.verdict == "proved"
+
+
+def command(path: Path) -> list[str]:
+    """Return the command that proves a file and prints a line of JSON for each attention."""
+    # -P: a folder called `accel` beside the file must not be imported instead
+    return [sys.executable, "-P", "-m", "accel.inject.proving", str(path)]
+
+
+def prove(path: Path, timeout: float = TIMEOUT_S) -> list[Proof]:
+    """Prove the linked attentions of a file in a process with limits of time, memory and output.
+
+    What the code prints is not shown. A file whose process ends early has fewer proofs than
+    attentions.
+    """
+    try:
+        ended = subprocess.run(
+            command(path), capture_output=True, timeout=timeout, check=False,
+            stdin=subprocess.DEVNULL, preexec_fn=_limit,
+            env=os.environ | {"CUDA_VISIBLE_DEVICES": ""}, cwd=path.resolve().parent,
+        )  # fmt: skip
+        output = ended.stdout
+    except subprocess.TimeoutExpired as e:
+        output = e.stdout or b""
+    return decode(output)
+
+
+def decode(output: bytes) -> list[Proof]:
+    """Read the lines that the command printed; lines that are no proof are left out."""
+    found = []
+    for line in output.splitlines():
+        try:
+            found.append(msgspec.json.decode(line, type=Proof))
+        except (msgspec.MsgspecError, ValueError):
+            continue
+    return found
+
+
+def _limit() -> None:
+    for what, most in (
+        (resource.RLIMIT_CPU, _CPU_S),
+        (resource.RLIMIT_FSIZE, _FILE_BYTES),
+        (resource.RLIMIT_AS, _PROCESSES_MEMORY),
+        (resource.RLIMIT_CORE, 0),
+    ):
+        resource.setrlimit(what, (most, most))

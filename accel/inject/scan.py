@@ -1,0 +1,232 @@
+"""Find attention in Python files, notebooks and folders, without running any of their code."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+from collections.abc import Container, Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from accel.inject import vocabulary as words
+from accel.inject.finding import Edit, Finding, Site
+from accel.inject.project import Function, Module, Project
+from accel.inject.source import Unreadable
+from accel.inject.trace import Product, Trace
+
+OUTSIDE = "<module>"
+SKIPPED = frozenset(("__pycache__", "node_modules", "site-packages", "build", "dist"))
+_ATTENTION = re.compile(r"softmax|attention|attn|xformers", re.I)
+"""What a file with attention contains."""
+_WORTH = re.compile(r"softmax|attention|attn|xformers|@|mm\(|matmul|einsum", re.I)
+"""What a function contains in which attention begins or continues."""
+GAIN = "the scores, queries x keys for each head, are no longer kept in memory"
+
+
+def scan(paths: Iterable[str | Path]) -> list[Finding]:
+    """Return every attention in files and folders, in the order of files and lines."""
+    return [site.finding for site in sites(paths)]
+
+
+def sites(paths: Iterable[str | Path]) -> list[Site]:
+    """Return every attention, with the changes that link it."""
+    project = Project()
+    found: list[Site] = []
+    for path in files(paths):
+        try:
+            found += of_module(project, project.module(path))
+        except Unreadable as e:
+            found.append(Site(Finding(str(path), e.line, "leave", "", str(e))))
+    return found
+
+
+def files(paths: Iterable[str | Path]) -> Iterator[Path]:
+    """Yield the Python files and notebooks of files and folders; links within folders are not
+    followed."""
+    for given in map(Path, paths):
+        if not given.is_dir():
+            yield given
+            continue
+        for folder, inner, names in os.walk(given):
+            inner[:] = sorted(
+                name for name in inner if name not in SKIPPED and not name.startswith(".")
+            )
+            for name in sorted(names):
+                path = Path(folder, name)
+                if path.suffix in (".py", ".ipynb") and not path.is_symlink():
+                    yield path
+
+
+def of_module(project: Project, module: Module) -> list[Site]:
+    """Return the attentions of one module."""
+    traced = []
+    if not _ATTENTION.search(module.source.text):
+        return []
+    for owner, function, name in functions(module):
+        first, last = function.lineno - 1, function.end_lineno or len(module.starts)
+        end = module.starts[last] if last < len(module.starts) else len(module.source.text)
+        if not _WORTH.search(module.source.text, module.starts[first], end):
+            continue
+        trace = Trace(project)
+        trace.run(module, owner, function)
+        traced.append((owner, function, name, trace))
+    helpers: frozenset[ast.AST] = frozenset().union(*(trace.followed for *_, trace in traced))
+    homes = {id(node): (owner, function, name) for owner, function, name, _ in traced
+             for node in ast.walk(function) if isinstance(node, (ast.Call, ast.BinOp))}  # fmt: skip
+    found: dict[int, Site] = {}
+    for node, products in _reached(module, traced, helpers, homes).items():
+        owner, home, name = homes[node]
+        problems = [problem for product in products for problem in product.problems]
+        # of several traces, the one that came to the values describes it best
+        best = max(products, key=lambda product: (bool(product.softmax), bool(product.used)))
+        if best.softmax:
+            why = _hindrance(module, home, owner)
+            found[node] = _site(replace(best, problems=problems), home, name, why)
+    for *_, trace in traced:
+        for call, library in trace.library.values():
+            if id(call) in homes:
+                owner, home, name = homes[id(call)]
+                why = _hindrance(module, home, owner)
+                found[id(call)] = _library(module, call, library, name, why)
+    listed = sorted(found.values(), key=lambda site: site.finding.line)
+    return [site for site in listed if site.finding.form != WITHOUT_VALUES]
+
+
+Traced = tuple[ast.ClassDef | None, Function, str, Trace]
+
+
+def _reached(
+    module: Module,
+    traced: Iterable[Traced],
+    helpers: frozenset[ast.AST],
+    homes: Container[int],
+) -> dict[int, list[Product]]:
+    """Return the products of a module by their nodes, with what each trace found about them."""
+    reached: dict[int, list[Product]] = {}
+    for _, function, _, trace in traced:
+        private = function.name.startswith("_") and not function.name.endswith("__")
+        inner = {id(node) for node in ast.walk(function)} if function in helpers else set()
+        for product in trace.products.values():
+            node = id(product.node)
+            # what a private helper returns is judged where it is called
+            judged_there = node in inner and (private or product.written == "softmax")
+            if product.module is module and node in homes and not judged_there:
+                reached.setdefault(node, []).append(product)
+    return reached
+
+
+WITHOUT_VALUES = "a softmax that no values follow"
+
+
+def functions(module: Module) -> Iterator[tuple[ast.ClassDef | None, Function, str]]:
+    """Yield all functions with the class that they belong to, then the statements outside them."""
+    yield from _functions(module.tree.body, None, "")
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+    rest = [s for s in module.tree.body if not isinstance(s, kinds)]
+    if rest:
+        none = ast.arguments([], [], None, [], [], None, [])
+        outside = ast.FunctionDef(OUTSIDE, none, rest, [], lineno=1, col_offset=0)
+        yield None, outside, OUTSIDE
+
+
+def _functions(
+    body: Iterable[ast.stmt], owner: ast.ClassDef | None, prefix: str
+) -> Iterator[tuple[ast.ClassDef | None, Function, str]]:
+    for statement in body:
+        if isinstance(statement, ast.ClassDef):
+            yield from _functions(statement.body, statement, f"{prefix}{statement.name}.")
+        elif isinstance(statement, Function):
+            yield owner, statement, f"{prefix}{statement.name}"
+            yield from _functions(_nested(statement), owner, f"{prefix}{statement.name}.")
+        elif isinstance(statement, (ast.If, ast.Try, ast.With)):
+            yield from _functions(_nested(statement), owner, prefix)
+
+
+def _nested(statement: ast.stmt) -> list[ast.stmt]:
+    found: list[ast.stmt] = []
+    for child in ast.iter_child_nodes(statement):
+        if isinstance(child, (Function, ast.ClassDef)):
+            found.append(child)
+        elif isinstance(child, (ast.stmt, ast.excepthandler)):
+            found += _nested(child)  # type: ignore[arg-type]
+    return found
+
+
+def _hindrance(module: Module, function: Function, owner: ast.ClassDef | None) -> str:
+    """Return why nothing in a function can be linked; empty if nothing speaks against it."""
+    if module.source.generated:
+        return "a program wrote this file; change that program"
+    decorators = [
+        module.dotted(d.func if isinstance(d, ast.Call) else d) for d in function.decorator_list
+    ]
+    if function.name in module.scripted or any(
+        d in ("torch.jit.script", "torch.jit.script_method") for d in decorators
+    ):
+        return "TorchScript compiles this function"
+    bases = [module.dotted(base) for base in owner.bases] if owner else []
+    if "torch.autograd.Function" in bases or "torch.jit.ScriptModule" in bases:
+        return "this class defines its own gradients or is TorchScript"
+    return ""
+
+
+def _place(module: Module, line: int) -> tuple[int, str]:
+    """Return the line as a person counts it, and the number of the notebook's cell in words."""
+    cells = module.source.cells
+    at = module.starts[line - 1]
+    for start, end, number in cells:
+        if start <= at <= end:
+            return line - module.source.text.count("\n", 0, start), f"cell {number + 1}: "
+    return line, ""
+
+
+def _site(product: Product, home: Function, name: str, hindrance: str) -> Site:
+    module = product.module
+    line, cell = _place(module, product.node.lineno)
+    if product.written == "softmax":
+        form = "softmax over a tensor that is no product of queries and keys"
+        reason = "linear attention, or a form that cannot be followed"
+        form = form if product.used else WITHOUT_VALUES
+    else:
+        steps = f" with {', '.join(product.steps)}" if product.steps else ""
+        form = f"softmax(Q Kᵀ) V by hand: {product.written}{steps}, {product.used or 'softmax'}"
+        reason = f"accel.attention in its place: {GAIN}"
+        if "dropout" in product.steps:
+            reason += "; while dropout is active it is computed as written"
+    why = hindrance
+    if not why and product.problems and product.written != "softmax":
+        where, text = min(product.problems, key=lambda problem: problem[0])
+        why = f"{text} (line {_place(module, where)[0]})"
+    if not why and not product.used:
+        why = "the weights are not multiplied with values here"
+    if product.written == "softmax" or why:
+        return Site(
+            Finding(_shown(module), line, "leave", cell + form, why or reason), function=name
+        )
+    finding = Finding(_shown(module), line, "link", cell + form, reason)
+    end = home.end_lineno or max(product.lines)
+    lines = [n for n in product.lines if product.node.lineno <= n <= end]
+    ends = tuple(sorted(product.ends))
+    return Site(finding, tuple(sorted(product.edits)), name, min(lines), max(lines), ends)
+
+
+def _library(module: Module, call: ast.Call, library: str, name: str, hindrance: str) -> Site:
+    line, cell = _place(module, call.lineno)
+    if library != words.SDPA or hindrance:
+        form, why = words.LIBRARY.get(library, ("scaled_dot_product_attention", ""))
+        finding = Finding(_shown(module), line, "leave", f"{cell}{form}", hindrance or why)
+        return Site(finding, function=name)
+    start, end = module.span(call.func)
+    finding = Finding(
+        _shown(module), line, "link", f"{cell}scaled_dot_product_attention, called",
+        "accel.attention in its place chooses the fastest measured kernel; calls that it does not"
+        " compute go to torch",
+    )  # fmt: skip
+    edit = Edit(start, end, "{link}.scaled_dot_product_attention")
+    last = call.end_lineno or call.lineno
+    lines = tuple(range(call.lineno, last + 1))
+    return Site(finding, (edit,), name, call.lineno, last, lines)
+
+
+def _shown(module: Module) -> str:
+    return str(module.source.path)

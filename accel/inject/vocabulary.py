@@ -1,0 +1,94 @@
+"""List the operations that a scan knows, by the part they play in attention."""
+
+from __future__ import annotations
+
+PRODUCTS = frozenset(("matmul", "bmm", "einsum", "baddbmm"))
+"""Functions of torch that multiply two tensors."""
+SOFTMAX = frozenset(("torch.softmax", "torch.nn.functional.softmax"))
+DROPOUT = frozenset(
+    f"torch.nn.functional.{name}" for name in ("dropout", "dropout1d", "dropout2d", "alpha_dropout")
+)
+SCALES = {"mul": "scale", "multiply": "scale", "div": "scale", "divide": "scale",
+          "true_divide": "scale", "add": "bias", "sub": "bias", "subtract": "bias"}  # fmt: skip
+MASKS = frozenset(("masked_fill", "where"))
+LAYOUT = frozenset((
+    "view", "reshape", "permute", "transpose", "swapaxes", "swapdims", "unsqueeze", "squeeze",
+    "flatten", "unflatten", "contiguous", "clone",
+))  # fmt: skip
+CASTS = frozenset(("float", "half", "bfloat16", "to", "type", "type_as"))
+FACTS = frozenset(("size", "dim", "ndimension", "numel", "get_device", "is_floating_point"))
+"""Methods that tell something about a tensor without reading its elements."""
+FACT_ATTRIBUTES = frozenset(("shape", "dtype", "device", "ndim", "is_cuda", "requires_grad"))
+REFUSED = {
+    "topk": "only the largest scores are kept (top-k)",
+    "kthvalue": "only the largest scores are kept (top-k)",
+    "sort": "the scores are sorted",
+    "gumbel_softmax": "Gumbel softmax is not softmax",
+    "log_softmax": "log-softmax is not softmax",
+    "sigmoid": "the weights are sigmoids, not a softmax",
+    "relu": "the weights are rectified, not a softmax",
+    "exp": "the softmax is written by hand from exponentials",
+    "sparsemax": "sparsemax is not softmax",
+    "entmax": "entmax is not softmax",
+    "detach": "they are used beside the output",
+    "clamp": "the scores are clamped",
+}
+"""Why an operation makes an attention one that we do not compute."""
+MODULES = {
+    "torch.nn.Softmax": "softmax", "torch.nn.Identity": "identity", "torch.nn.Dropout": "dropout",
+    "torch.nn.Dropout1d": "dropout", "torch.nn.Dropout2d": "dropout",
+}  # fmt: skip
+SDPA = "torch.nn.functional.scaled_dot_product_attention"
+_CALLER = "it is fused already; its caller chooses what runs"
+LIBRARY = {
+    "torch.nn.MultiheadAttention": (
+        "torch.nn.MultiheadAttention",
+        "its source is torch's own; accel.inject.patch(model) links its instances",
+    ),
+    "torch.nn.functional.multi_head_attention_forward": (
+        "torch's multi_head_attention_forward",
+        "its source is torch's own; accel.install() runs ours under its fused path on CUDA",
+    ),
+    "torch.nn.attention.flex_attention.flex_attention": (
+        "FlexAttention", "its mask and scores are programs, which torch.compile fuses",
+    ),
+    "flash_attn.flash_attn_func": (
+        "flash-attn", "it is fused already; accel.flash_attn_func has the same arguments",
+    ),
+    "flash_attn.flash_attn_varlen_func": (
+        "flash-attn", "it is fused already; accel.flash_attn_varlen_func has the same arguments",
+    ),
+    "flash_attn.flash_attn_qkvpacked_func": ("flash-attn", _CALLER),
+    "flash_attn.flash_attn_kvpacked_func": ("flash-attn", _CALLER),
+    "flash_attn.flash_attn_with_kvcache": ("flash-attn", _CALLER),
+    "xformers.ops.memory_efficient_attention": ("xformers", _CALLER),
+    "transformers.modeling_utils.ALL_ATTENTION_FUNCTIONS": (
+        "transformers' attention interface",
+        'nothing needs to change: load the model with attn_implementation="gpudeck"',
+    ),
+    "timm.layers.Attention": (
+        "timm's Attention", "its source is timm's; accel.inject.patch(model) links its instances",
+    ),
+    "diffusers.models.attention_processor.Attention": (
+        "diffusers' Attention", "set the processor of accel.attention.frameworks.diffusers",
+    ),
+}  # fmt: skip
+"""Library calls that are left alone: what they are called, and what to do instead."""
+ALIASES = {
+    "flash_attn.flash_attn_interface": "flash_attn",
+    "...modeling_utils": "transformers.modeling_utils",
+    "xformers.ops.fmha": "xformers.ops",
+}
+LINK = "accel.inject.link"
+
+
+def canonical(name: str) -> str:
+    """Return the name under which this module lists a function of a library."""
+    home, _, last = name.rpartition(".")
+    return f"{ALIASES.get(home, home)}.{last}" if home else last
+
+
+def operation(name: str) -> str:
+    """Return the last part of the name of one of torch's functions; '' for others."""
+    home, _, last = name.rpartition(".")
+    return last if home in ("torch", "torch.nn.functional", "torch.Tensor") else ""

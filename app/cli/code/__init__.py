@@ -1,0 +1,1 @@
+"""Define the commands that read and change people's own code, one file a command."""
