@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from statistics import mean
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -15,6 +15,8 @@ from scheduler.protocol.devices import Device
 from scheduler.protocol.errors import MALFORMED, UserError
 from scheduler.protocol.jobs import Done, Job
 from scheduler.protocol.snapshot import Columns, label
+from scheduler.services import counter_check
+from scheduler.services.counter_check import CountedProduct
 from scheduler.telemetry.clock_fit import CannotFit, ClockLoad, fit
 
 MODULE = "accel.workloads.clock_survey"
@@ -82,15 +84,36 @@ class CalibrationService:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def job_ended(self, job: Job) -> None:
-        """Take the measurements of the job soon, if it was a calibration that succeeded."""
+        """Take the measurements of a calibration soon, if it succeeded.
+
+        Another job that counted its operations is compared with the counters.
+        """
         if MODULE in job.spec.argv and isinstance(job.state, Done):
-            task = asyncio.get_running_loop().create_task(self._take(job.id, job.state.at))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._begin(self._take(job.id, job.state.at))
+        elif (counted := counter_check.counted_product(job)) is not None:
+            self._begin(self._check(job, counted))
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _check(self, job: Job, counted: CountedProduct) -> None:
+        assert isinstance(job.state, Done)
+        device = next((d for d in self._devices() if d.id == job.state.devices[0]), None)
+        if device is None:
+            return
+        since, until = counted.sustained_from + counter_check.LEAD_S, counted.sustained_to
+        past = await self._past(device.id, counter_check.FIELDS, since, until, None)
+        if found := counter_check.disagreement(counted, past):
+            self._notify(
+                f"while job {job.id} ran, the hardware counters of {label(device)} showed {found}. "
+                "Unless another program ran there, measure its clock: gpudeck calibrate"
+            )
 
     @property
     def busy(self) -> bool:
-        """Return True while a calibration is being made."""
+        """Return True while a calibration is being made, or counters are compared."""
         return bool(self._tasks)
 
     async def stop(self) -> None:

@@ -162,11 +162,13 @@ class Lab:
     async def restart(self) -> None:
         self.restarts += 1
 
-    async def end(self, argv: tuple[str, ...] = ("python", "-m", MODULE)) -> None:
+    async def end(
+        self, argv: tuple[str, ...] = ("python", "-m", MODULE), result: msgspec.Raw = NO_RESULT
+    ) -> None:
         service = CalibrationService(
             self.past, lambda: [self.device], self.restart, self.notices.append
         )
-        state = Done(990.0, 1050.0, (UUID,), NO_RESULT)
+        state = Done(990.0, 1050.0, (UUID,), result)
         service.job_ended(Job(7, Spec(argv, "calibrate", "/"), 980.0, state))
         while service.busy:
             await asyncio.sleep(0.01)
@@ -227,3 +229,58 @@ def test_other_jobs_calibrate_nothing(home: Path) -> None:
     lab = Lab(home)
     asyncio.run(lab.end(("python", "train.py")))
     assert (lab.notices, lab.restarts, calibration.load()) == ([], 0, ())
+
+
+@pytest.mark.parametrize(
+    ("shown", "said"),
+    [(600.0, ""), (628.0, ""), (635.0, "6 % above"), (540.0, "10 % below")],
+)
+def test_a_product_of_ours_that_counted_its_work_checks_the_counters(
+    home: Path, shown: float, said: str
+) -> None:
+    lab = Lab(home)
+    asked: list[tuple[float, float]] = []
+
+    async def past(
+        device: str, fields: Sequence[str], since: float, until: float, points: int | None
+    ) -> Columns:
+        assert device == UUID
+        asked.append((since, until))
+        times = [since + t / 2 for t in range(10)]
+        columns: dict[str, list[float | None]] = {"tflops_gpm": [shown, *[shown] * 8, None]}
+        columns["tflops_gpm_error"] = [3.0] * 10
+        return Columns(times, {field: columns[field] for field in fields})
+
+    lab.past = past  # type: ignore[method-assign]
+    asyncio.run(lab.end(("python", "-m", "accel.workloads.gemm"), product()))
+    assert asked == [(2000.6, 2010.0)]
+    assert len(lab.notices) == bool(said)
+    for notice in lab.notices:
+        assert notice is not None
+        assert notice.startswith("while job 7 ran, the hardware counters of GPU 0 showed ")
+        assert said in notice
+        assert notice.endswith("gpudeck calibrate")
+    assert (lab.restarts, calibration.load()) == (0, ())
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"params": {"dtype": "float32"}}, {"workload": "attention"}, {"sustained_tflops": 0.0}, None],
+)
+def test_jobs_whose_work_the_counters_cannot_tell_check_nothing(
+    home: Path, change: dict[str, object] | None
+) -> None:
+    lab = Lab(home)
+    result = msgspec.Raw(b"[1]") if change is None else product(**change)
+    asyncio.run(lab.end(("python", "-m", "accel.workloads.gemm"), result))
+    assert (lab.notices, lab.restarts) == ([], 0)
+
+
+def product(**change: object) -> msgspec.Raw:
+    """Return a Result's JSON of a product that counted 600 TFLOP/s for ten seconds."""
+    result = {
+        "workload": "gemm", "params": {"size": 8192, "dtype": "bfloat16"},
+        "sustained_tflops": 600.0, "sustained_from": 2000.0, "sustained_to": 2010.0,
+        "verdict": "pass",
+    }  # fmt: skip
+    return msgspec.Raw(msgspec.json.encode(result | change))
