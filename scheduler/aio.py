@@ -112,7 +112,7 @@ class AsyncClient(AsyncVerbs):
 async def _replies(request: Request[R]) -> AsyncGenerator[R, None]:
     """Yield the replies on a new connection, to one subscription or to repeated Wait requests."""
     try:
-        with paths.short(paths.daemon_socket()) as name:
+        with paths.short(paths.client_socket()) as name:
             reader, writer = await asyncio.open_unix_connection(name, limit=MAX_MESSAGE)
     except OSError as e:
         raise DaemonGone("the daemon does not run (start it with: gpudeck daemon start)") from e

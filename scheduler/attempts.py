@@ -22,6 +22,8 @@ from scheduler.protocol.wait_reasons import WaitReason
 
 LOG_FILE = "log"
 RESULT_FILE = "result.json"
+ARTEFACTS = "artefacts"
+"""The folder in the job's folder that its artefacts are in."""
 MAX_RESULT = 2**20
 """Bytes of a Result file; a larger one is not read."""
 _ABSENT = frozenset(
@@ -214,21 +216,34 @@ def folder_problem(error: OSError) -> Unreadable | None:
     return Unreadable(why, isinstance(error, PermissionError))
 
 
-def read_file(job_id: int, name: str, limit: int) -> bytes | Unreadable | None:
-    """Return the first `limit` bytes of a file in the job's folder; None where there is none."""
+def read_file(
+    job_id: int, name: str, limit: int, owner: int | None = None
+) -> bytes | Unreadable | None:
+    """Return the first `limit` bytes of a file in the job's folder; None where there is none.
+
+    With an `owner`, the file of another user is none.
+    """
     try:
-        with paths.open_plain(paths.job_folder(job_id) / name) as f:
+        with paths.open_plain(paths.job_folder(job_id) / name, owner) as f:
             return f.read(limit)
     except OSError as e:
         return folder_problem(e)
 
 
-def result_record(job_id: int) -> msgspec.Raw | Unreadable:
+def result_name(job: Job) -> str:
+    """Return the name of the Result file in the job's folder.
+
+    Where the folder belongs to a shared daemon, it is among the artefacts, which are the user's.
+    """
+    return RESULT_FILE if job.spec.user is None else f"{ARTEFACTS}/{RESULT_FILE}"
+
+
+def result_record(job: Job) -> msgspec.Raw | Unreadable:
     """Return the Result file the job left, where it is a JSON object of at most MAX_RESULT bytes.
 
     Returns NO_RESULT otherwise.
     """
-    data = read_file(job_id, RESULT_FILE, MAX_RESULT + 1)
+    data = read_file(job.id, result_name(job), MAX_RESULT + 1, job.spec.user)
     if isinstance(data, Unreadable):
         return data
     if data is None or len(data) > MAX_RESULT:

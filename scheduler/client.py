@@ -80,7 +80,8 @@ class Client:
         Raises DaemonGone where none runs and `start` is not set, UserError where it cannot start.
         """
         self.place = place or self.default_place
-        self._start, self._timeout = start and self.place is None, timeout
+        self._shared = self.place is None and paths.uses_shared()
+        self._start, self._timeout = start and not (self.place or self._shared), timeout
         self._connection = self._connect(timeout)
 
     def __enter__(self) -> Self:
@@ -476,7 +477,7 @@ class Client:
 
     def log_part(self, job: int, offset: int = 0, limit: int = 2**20) -> Output:
         """Return output as `log` does, with its offset and the offset of what follows."""
-        if self.place is not None:
+        if self.place is not None or self._shared:
             return Output(*self.send(ReadLog(job, offset, min(limit, MAX_LOG_PART))))
         self.job(job)
         return logfile.of_job(job, offset, limit)
@@ -489,7 +490,8 @@ class Client:
         self.job(job)
         if self.place is not None:
             raise UserError(f"the artifacts of job {job} are on {self.place.name}")
-        folder = paths.job_folder(job) / "artefacts"
+        home = paths.shared_home() if self._shared else paths.home()
+        folder = home / "jobs" / str(job) / "artefacts"
         try:
             return sorted(path for path in folder.rglob("*") if path.is_file())
         except OSError as e:
@@ -499,11 +501,16 @@ class Client:
 
     def _connect(self, timeout: float | None) -> Connection:
         try:
-            socket = self.place.socket if self.place else paths.daemon_socket()
+            socket = self.place.socket if self.place else paths.client_socket()
             return Connection(socket, timeout)
         except DaemonGone as e:
             if self.place is not None:
                 raise DaemonGone(f"the connection to {self.place.name} broke") from e
+            if self._shared:
+                raise DaemonGone(
+                    "the shared daemon of this machine does not answer. Its administrator sees "
+                    "why with: systemctl status gpudeck"
+                ) from e
             if not self._start:
                 raise DaemonGone(
                     "the daemon does not run (start it with: gpudeck daemon start)"

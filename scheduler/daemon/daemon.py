@@ -22,8 +22,10 @@ from typing import Any
 import msgspec
 
 from scheduler.background.instance import report_ready
+from scheduler.daemon import sharing
 from scheduler.devices.probe import Hello, Readings
 from scheduler.devices.supervisor import Supervisor
+from scheduler.executors.attempt_folder import PASSABLE
 from scheduler.executors.clusters import Clusters
 from scheduler.executors.gpu_locks import GpuLocks, held_by_others
 from scheduler.executors.local import Local
@@ -91,7 +93,8 @@ class Daemon:
         self._start = asyncio.Event()
         """The queue changed, so that jobs may start."""
         self._stop = asyncio.Event()
-        self.publisher = Publisher(lambda: encode_reply(self.snapshot()))
+        self._shared = paths.shared()
+        self.publisher = Publisher(self.snapshot, self._encode_for)
         self._notices = notices = NoticeBoard(self.touch)
         notices.set("state folder", paths.network_note())
         self._supervisor = Supervisor(
@@ -141,7 +144,7 @@ class Daemon:
         await self.polling.start(self._settings)
         await self._clusters.serve(self._settings.clusters)
         await self._hosts.serve(self._settings.hosts)
-        server = await wire.serve(listening, self._handle)
+        server = await wire.serve(listening, self._handle, self._shared)
         tasks: list[asyncio.Future[Any]] = [
             self._supervisor.crashed,
             self._clusters.crashed,
@@ -513,12 +516,25 @@ class Daemon:
     def _device_states(self, jobs: Sequence[Job]) -> tuple[DeviceState, ...]:
         return self.monitor.states(jobs, self._settings, time.time(), self._lease_service.device)
 
+    def owner(self, peer: wire.Peer) -> int | None:
+        """Return the user whose jobs a client submits; None where all are of who runs us."""
+        return peer.uid if self._shared else None
+
+    def _encode_for(self, value: object, uid: int) -> bytes:
+        """Encode a reply as its user may see it."""
+        return encode_reply(sharing.visible(value, uid) if self._shared else value)
+
     async def _handle(self, line: bytes, peer: wire.Peer) -> None:
         """Carry out one request and send the reply."""
         try:
             request = decode_request(line)
+            if self._shared:
+                sharing.authorize(request, peer.uid, lambda job: self.queue.get(job).spec.user)
             self.polling.requested(not isinstance(request, GetSnapshot) or request.live)
-            reply = encode_reply(await request.handle(self, peer))
+            answer = await request.handle(self, peer)
+            if self._shared:
+                answer = sharing.without_guesses(request, answer, peer.uid)
+            reply = self._encode_for(answer, peer.uid)
         except UserError as e:
             reply = encode_message(Error(str(e), missing=isinstance(e, NotFound)))
         await peer.send(reply)
@@ -532,4 +548,10 @@ async def serve() -> None:
     if note := paths.network_note():
         sys.stderr.write(f"{note}\n")
     store = Store(paths.store_file())
-    await Daemon(store).run(wire.listen(paths.daemon_socket()))
+    listening = wire.listen(paths.daemon_socket())
+    if paths.shared():
+        if os.getuid() != 0:
+            raise UserError("a shared daemon runs as root, as jobs run as who submitted them")
+        paths.home().chmod(PASSABLE)
+        sharing.open_socket_to_members(paths.daemon_socket())
+    await Daemon(store).run(listening)

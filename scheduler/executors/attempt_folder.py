@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 
 from scheduler.attempts import (
+    ARTEFACTS,
     LOG_FILE,
     MAX_RESULT,
     RESULT_FILE,
@@ -19,18 +20,20 @@ from scheduler.attempts import (
     FolderUnusable,
     Unreadable,
     read_file,
+    result_name,
 )
 from scheduler.protocol import paths
 from scheduler.protocol.errors import MALFORMED
 from scheduler.protocol.jobs import Job
 
 EXIT_FILE = "exit.json"
+PASSABLE = 0o711
+"""Others go through a folder, and do not see what is in it."""
 LOCK_FILE = "runner.lock"
 """Names the attempt that ran last on this machine, and when its job was submitted: that tells apart
 jobs of one number, as of a store that was deleted."""
 ATTEMPT_FILE = "attempt"
 """Names the attempt that a cluster was given."""
-ARTEFACTS = "artefacts"
 _TEMPORARY = frozenset(
     (
         *(errno.EIO, errno.ESTALE, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.ENOMEM),
@@ -61,7 +64,10 @@ def next_folder(job: Job) -> Path:
         what = f"the folder {folder} cannot be used"
         for place in (folder, folder / ARTEFACTS):
             place.mkdir(mode=paths.PRIVATE_DIR, exist_ok=True)
-            _check_private(place)
+        if job.spec.user is not None:
+            _share(folder, job.spec.user)
+        _check_private(folder, os.getuid())
+        _check_private(folder / ARTEFACTS, os.getuid() if (u := job.spec.user) is None else u)
     except OSError as e:
         if e.errno in _TEMPORARY or not os.access(folder.parent, os.R_OK | os.W_OK | os.X_OK):
             raise _unusable(folder, e) from e
@@ -73,10 +79,25 @@ def _unusable(folder: Path, error: OSError) -> FolderUnusable:
     return FolderUnusable(f"{error.strerror} ({error.filename or folder})")
 
 
-def _check_private(folder: Path) -> None:
+def _share(folder: Path, user: int) -> None:
+    """Let a user through the folder of a shared daemon's job, to the artefacts, which are theirs.
+
+    The folder itself stays ours: nothing that the user could replace is opened by us. Raises
+    OSError.
+    """
+    for place in (folder.parent, folder):
+        place.chmod(PASSABLE)
+    artefacts = os.open(folder / ARTEFACTS, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        os.fchown(artefacts, user, -1)
+    finally:
+        os.close(artefacts)
+
+
+def _check_private(folder: Path, owner: int) -> None:
     """Raise FolderError where others may write to a folder of the job, or it is no folder."""
     found = folder.lstat()
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != owner:
         raise FolderError(f"{folder} is not a folder of yours any more, so the job cannot start")
     if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         raise FolderError(
@@ -105,7 +126,7 @@ def _move_records(job: Job, folder: Path) -> None:
 
     Its artefacts stay.
     """
-    for name in (LOG_FILE, EXIT_FILE, RESULT_FILE, LOCK_FILE):
+    for name in (LOG_FILE, EXIT_FILE, result_name(job), LOCK_FILE):
         if _exists(folder / name):
             (folder / name).rename(folder / f"{name}.{job.tries}")
 

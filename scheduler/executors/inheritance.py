@@ -32,7 +32,7 @@ class Inheritance(NamedTuple):
             resource.setrlimit(number, limit)
 
 
-def prepare(inherited: dict[str, Any] | None, nice: int) -> Inheritance:
+def prepare(inherited: dict[str, Any] | None, nice: int, may_raise: bool = True) -> Inheritance:
     """Return what the command inherits.
 
     A limit above the hard one of this process, and a nice value below its own, are as near to what
@@ -41,12 +41,13 @@ def prepare(inherited: dict[str, Any] | None, nice: int) -> Inheritance:
     Args:
         inherited: fields of `jobs.Inherited`; None for a job of an older client.
         nice: by how much the job is to be nicer than that.
+        may_raise: a limit above our own is tried, as root may set it; not for another user.
     """
     own = os.getpriority(os.PRIO_PROCESS, 0)
     if inherited is None:
         return Inheritance(None, min(own + nice, NICEST), {}, "")
     wanted = min(max(int(inherited["nice"]), -NICEST - 1) + nice, NICEST)
-    given, denied = _nice(wanted, own), []
+    given, denied = _nice(wanted, own) if may_raise else max(wanted, own), []
     if given != wanted:
         denied.append(f"its nice value is {given}, as only root may set {wanted}")
     limits: dict[int, tuple[int, int]] = {}
@@ -54,7 +55,8 @@ def prepare(inherited: dict[str, Any] | None, nice: int) -> Inheritance:
         if name.startswith("RLIMIT_") and name != "RLIMIT_OFILE":
             key = name.removeprefix("RLIMIT_").lower()
             soft, hard = inherited["limits"].get(key, (-1, -1))
-            limits[number], problem = _limit(number, key, _number(soft), _number(hard))
+            wish = (_number(soft), _number(hard))
+            limits[number], problem = _limit(number, key, *wish, may_raise)
             denied += [problem] if problem else []
     return Inheritance(int(inherited["umask"]) & 0o777, given, limits, "; ".join(denied))
 
@@ -71,11 +73,15 @@ def _nice(wanted: int, own: int) -> int:
     return wanted
 
 
-def _limit(number: int, name: str, soft: int, hard: int) -> tuple[tuple[int, int], str]:
+def _limit(
+    number: int, name: str, soft: int, hard: int, may_raise: bool
+) -> tuple[tuple[int, int], str]:
     """Return the limit that can be set, and what is denied of it."""
     own_soft, own_hard = resource.getrlimit(number)
     if _size(hard) > _size(own_hard):
         try:
+            if not may_raise:
+                raise PermissionError
             resource.setrlimit(number, (own_soft, hard))  # root may raise it
         except (OSError, ValueError):
             reached = min(soft, own_hard, key=_size)

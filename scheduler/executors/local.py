@@ -16,7 +16,7 @@ from typing import NamedTuple
 import msgspec
 
 from scheduler.attempts import (
-    RESULT_FILE,
+    ARTEFACTS,
     Executor,
     Exit,
     NeverRan,
@@ -25,6 +25,7 @@ from scheduler.attempts import (
     Untraceable,
     attempt_of,
     folder_problem,
+    result_name,
     running,
     unlimited,
 )
@@ -38,7 +39,6 @@ from scheduler.background.process_stat import (
 )
 from scheduler.executors import cgroups, runner, tickets
 from scheduler.executors.attempt_folder import (
-    ARTEFACTS,
     exit_record,
     next_folder,
     write_records,
@@ -352,7 +352,7 @@ def _environment(
         # which must not touch one that is held by another
         "CUDA_VISIBLE_DEVICES": ",".join(uuids),
         **others,
-        "GPUDECK_RESULT": str(folder / RESULT_FILE),
+        "GPUDECK_RESULT": str(folder / result_name(job)),
         "GPUDECK_ARTEFACTS": str(folder / ARTEFACTS),
     }
 

@@ -37,6 +37,7 @@ from scheduler.executors import tickets
 from scheduler.executors.exit_writer import LINGERS, announce, write_record
 from scheduler.executors.log_cap import LogCap
 from scheduler.executors.remote_runner import PR_SET_CHILD_SUBREAPER, EndRequest, reap_tree
+from scheduler.executors.user import identity_of
 
 GATE_CLOSED = 3
 """The exit status where the daemon died before it committed who runs the job: nothing may run."""
@@ -116,19 +117,25 @@ def _run(launch: dict[str, Any], folder: Path) -> tuple[dict[str, Any], bool]:
 
     Returns the fields of its exit record that tell how it ended, and whether it was asked to end.
     """
-    inheritance = inherit.prepare(launch.get("inherited"), launch.get("nice", 0))
+    uid = launch.get("user")
+    inheritance = inherit.prepare(launch.get("inherited"), launch.get("nice", 0), uid is None)
     group = Path(launch["cgroup"]) if launch.get("cgroup") else None
 
     def prepare_child() -> None:
         if group is not None:
             _write(group / "cgroup.procs", "0")
+        if identity is not None:
+            identity.assume(launch["cwd"])
         inheritance.apply()
 
     try:
+        identity = None if uid is None else identity_of(uid)
         with (folder / "log").open("ab") as log:
+            if identity is not None:
+                os.fchown(log.fileno(), identity.uid, identity.gid)
             child = subprocess.Popen(
                 launch["argv"],
-                cwd=launch["cwd"],
+                cwd=launch["cwd"] if identity is None else None,
                 env=launch["env"],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -145,11 +152,14 @@ def _run(launch: dict[str, Any], folder: Path) -> tuple[dict[str, Any], bool]:
                 "limited": inheritance.denied, "starved": _starved(group, launch),
             }, asked  # fmt: skip
     except OSError as e:
-        why = e.strerror if Path(launch["cwd"]).is_dir() else "there is no such folder any more"
+        why = e.strerror
+        if uid is None and not Path(launch["cwd"]).is_dir():  # root sees more than the user may
+            why = "there is no such folder any more"
         error = f"cannot start {launch['argv'][0]!r} in {launch['cwd']}: {why}"
         return {"code": None, "error": error}, False
     except subprocess.SubprocessError as e:  # of `inheritance.apply`
-        return {"code": None, "error": f"cannot start {launch['argv'][0]!r}: {e}"}, False
+        who = "" if uid is None else f" as user {uid} in {launch['cwd']}"
+        return {"code": None, "error": f"cannot start {launch['argv'][0]!r}{who}: {e}"}, False
     finally:
         if group is not None:
             _end_group(group)

@@ -84,6 +84,8 @@ class Spec(msgspec.Struct, frozen=True, gc=False):
     """How many processors' time it may use; 0: any."""
     inherited: Inherited | None = None
     """What it inherits from the process that submitted it; None: from its runner."""
+    user: int | None = None
+    """The user who submitted it to a shared daemon, who runs it; None: who runs the daemon."""
 
 
 class Changes(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

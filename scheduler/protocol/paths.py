@@ -145,6 +145,35 @@ def daemon_socket() -> Path:
     return runtime() / "daemon.sock"
 
 
+def shared() -> bool:
+    """Return whether this process is a daemon that several users share."""
+    return os.environ.get("GPUDECK_SYSTEM") == "1"
+
+
+def shared_home() -> Path:
+    """Return the state folder of this machine's shared daemon, if it has one."""
+    return Path(os.environ.get("GPUDECK_SHARED") or "/var/lib/gpudeck")
+
+
+def uses_shared() -> bool:
+    """Return whether this user's requests go to the shared daemon: it is root's, and lets us in.
+
+    A state folder that was chosen has a daemon of its own.
+    """
+    if os.environ.get("GPUDECK_HOME") or shared():
+        return False
+    socket = shared_home() / "daemon.sock"
+    try:
+        return socket.stat().st_uid == 0 and os.access(socket, os.R_OK | os.W_OK)
+    except OSError:
+        return False
+
+
+def client_socket() -> Path:
+    """Return the socket of the daemon that this user's requests go to."""
+    return shared_home() / "daemon.sock" if uses_shared() else daemon_socket()
+
+
 def daemon_lock() -> Path:
     """Return the file that a running daemon locks."""
     return home() / "daemon.lock"
@@ -187,13 +216,15 @@ def assets() -> Path:
     return checkout if checkout.is_dir() else root / "gpudeck_assets"
 
 
-def open_plain(file: Path) -> BinaryIO:
+def open_plain(file: Path, owner: int | None = None) -> BinaryIO:
     """Open a file that a job may have made.
 
-    Raises OSError where it is a link, a pipe, which would block us, or does not exist.
+    Raises OSError where it is a link, a pipe, which would block us, belongs to another user than
+    `owner`, or does not exist.
     """
     fd = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    if not stat.S_ISREG(os.fstat(fd).st_mode):
+    found = os.fstat(fd)
+    if not stat.S_ISREG(found.st_mode) or owner not in (None, found.st_uid):
         os.close(fd)
         raise OSError(errno.EINVAL, "not a plain file", str(file))
     return os.fdopen(fd, "rb")

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 MAX_MESSAGE = 64 * 2**20
 """Bytes of a message; a longer one is refused."""
 
+MEMBERS, ADMINS = "gpudeck", "gpudeck-admin"
+"""The group that may connect to a shared daemon, and the group that administers its queue."""
 BACKLOG = 4096
 """Clients that may wait for a busy server; one more is refused, as if nobody listened."""
 
@@ -43,8 +45,10 @@ class _Listening(socket.socket):
 class Peer:
     """A connected client, as its server sees it."""
 
-    def __init__(self, writer: asyncio.StreamWriter, pid: int) -> None:
+    def __init__(self, writer: asyncio.StreamWriter, pid: int, uid: int) -> None:
         self._writer = writer
+        self.uid = uid
+        """Its user."""
         self.pid = pid
         """The process that connected."""
 
@@ -90,15 +94,18 @@ def listen(path: Path) -> socket.socket:
     return sock
 
 
-async def serve(sock: socket.socket, handle: Handler) -> asyncio.Server:
-    """Serve the connections of this user: await `handle(line, peer)` for each message in order."""
+async def serve(sock: socket.socket, handle: Handler, shared: bool = False) -> asyncio.Server:
+    """Serve the connections of this user: await `handle(line, peer)` for each message in order.
+
+    A `shared` server serves everybody whom the permissions of its socket let in.
+    """
     import asyncio
 
     async def connection(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             pid, uid = _credentials(writer.get_extra_info("socket"))
-            if uid == os.getuid():
-                peer = Peer(writer, pid)
+            if shared or uid == os.getuid():
+                peer = Peer(writer, pid, uid)
                 while line := await _line(reader):
                     await handle(line, peer)
         except (ConnectionError, asyncio.CancelledError):

@@ -118,7 +118,7 @@ class Reaper:
         us is given up.
         """
         outcome = self._executors.of(job.spec.where).outcome(job)
-        result = result_record(job.id) if isinstance(outcome, Exit) else NO_RESULT
+        result = result_record(job) if isinstance(outcome, Exit) else NO_RESULT
         if not isinstance(result, Unreadable):
             return Ending(outcome, result)
         return Ending(outcome, result_problem=result.why) if result.forbidden else Ending(result)

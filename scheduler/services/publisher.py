@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from scheduler.protocol.snapshot import Snapshot
 from scheduler.protocol.wire import Peer
 
 HEARTBEAT_S = 1.0
@@ -14,11 +15,20 @@ PAUSE_S = 0.02
 
 
 class Publisher:
-    """Send encoded snapshots, made by `encode`, to all subscribers."""
+    """Send snapshots to all subscribers.
 
-    def __init__(self, encode: Callable[[], bytes]) -> None:
-        self._encode = encode
-        self._newest = b""
+    Args:
+        take: Returns the present state.
+        encode: Encodes it for a user.
+    """
+
+    def __init__(
+        self, take: Callable[[], Snapshot], encode: Callable[[Snapshot, int], bytes]
+    ) -> None:
+        self._take, self._encode = take, encode
+        self._newest: Snapshot | None = None
+        self._encoded: dict[int, bytes] = {}
+        """The newest snapshot for each user who was sent it."""
         self._count = 0
         self._published = asyncio.Condition()
         self._subscribers = 0
@@ -39,7 +49,7 @@ class Publisher:
             self._changed.clear()
             if self._subscribers:
                 async with self._published:
-                    self._newest = self._encode()
+                    self._newest, self._encoded = self._take(), {}
                     self._count += 1
                     self._published.notify_all()
                 await asyncio.sleep(PAUSE_S)
@@ -56,7 +66,14 @@ class Publisher:
             while True:
                 async with self._published:
                     await self._published.wait_for(lambda: self._count > sent)  # noqa: B023
-                    sent, snapshot = self._count, self._newest
+                    sent, snapshot = self._count, self._for(peer.uid)
                 await peer.send(snapshot)
         finally:
             self._subscribers -= 1
+
+    def _for(self, uid: int) -> bytes:
+        """Return the newest snapshot, encoded once a user."""
+        assert self._newest is not None
+        if uid not in self._encoded:
+            self._encoded[uid] = self._encode(self._newest, uid)
+        return self._encoded[uid]

@@ -91,7 +91,7 @@ class GetSubmission(Request[tuple[Job, ...]], frozen=True, tag="submission"):
     token: str
 
     async def handle(self, daemon: Daemon, peer: Peer) -> tuple[Job, ...]:
-        return tuple(listed(job) for job in daemon.queue.submitted(self.token))
+        return tuple(listed(j) for j in daemon.queue.submitted(_own(daemon, peer, self.token)))
 
 
 class Foresee(Request[Forecast], frozen=True, tag="foresee"):
@@ -115,10 +115,20 @@ class ForeseeJob(Request[Forecast], frozen=True, tag="foresee_job"):
         return daemon.queue.forecast_job(self.job, daemon.monitor.devices, daemon.availability())
 
 
+def _own(daemon: Daemon, peer: Peer, token: str) -> str:
+    """Return a token as it is stored: users of a shared daemon have tokens of their own."""
+    user = daemon.owner(peer)
+    return token if user is None or not token else f"user {user} {token}"
+
+
 def _submit(daemon: Daemon, peer: Peer, specs: list[Spec], token: str) -> list[Job]:
     if peer.gone:  # it gave up, perhaps while this process was stopped, and may submit again
         raise ConnectionAbortedError("the client is gone")
     check_token(token)
+    # whoever sends a request cannot choose whose it is
+    user = daemon.owner(peer)
+    specs = [msgspec.structs.replace(spec, user=user) for spec in specs]
+    token = _own(daemon, peer, token)
     jobs = daemon.queue.submit(specs, daemon.monitor.devices, daemon.availability(), token)
     daemon.queue_changed()
     return [daemon.queue.get(job.id) for job in jobs]

@@ -51,12 +51,9 @@ def unit_text() -> str:
     environment = {"GPUDECK_HOME": str(paths.home())}
     environment |= {name: os.environ[name] for name in _ENVIRONMENT if os.environ.get(name)}
     variables = "\n".join(
-        f"Environment={_quoted(f'{name}={value}')}" for name, value in environment.items()
+        f"Environment={quoted(f'{name}={value}')}" for name, value in environment.items()
     )
     log = str(paths.daemon_log()).replace("%", "%%")
-    # an older systemd would warn of it at each start
-    apart = unit.systemd_version() >= _SUBGROUP_SINCE
-    subgroup = f"DelegateSubgroup={cgroups.SUBGROUP}\n" if apart else ""
     return f"""\
 # Written by: gpudeck daemon install
 [Unit]
@@ -66,7 +63,7 @@ StartLimitBurst=10
 
 [Service]
 {variables}
-ExecStart={_quoted(sys.executable)} -P -m scheduler.daemon
+ExecStart={quoted(sys.executable)} -P -m scheduler.daemon
 WorkingDirectory=/
 StandardError=append:{log}
 Restart=on-failure
@@ -75,14 +72,21 @@ UMask=0077
 KillMode=process
 OOMPolicy=continue
 TasksMax=infinity
-Delegate=yes
-{subgroup}
+{delegation()}
 [Install]
 WantedBy=default.target
 """
 
 
-def _quoted(text: str) -> str:
+def delegation() -> str:
+    """Return the lines of a unit that let the daemon have groups for its jobs."""
+    # an older systemd would warn of it at each start
+    apart = unit.systemd_version() >= _SUBGROUP_SINCE
+    subgroup = f"DelegateSubgroup={cgroups.SUBGROUP}\n" if apart else ""
+    return f"Delegate=yes\n{subgroup}"
+
+
+def quoted(text: str) -> str:
     """Quote a word for systemd (see systemd.syntax(7))."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
     escaped = "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in escaped)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from app.cli.connection import DaemonStatus, daemon_status, wait_for_reading
 from app.cli.output import confirm, print_line, print_result
-from app.cli.system import boot_unit
+from app.cli.system import boot_unit, system_unit
 from scheduler.client import Client
 from scheduler.devices.sources import open_source
 from scheduler.protocol.errors import DaemonGone, UserError
@@ -41,6 +41,12 @@ def add_arguments(parser: ArgumentParser) -> None:
         "replay:FILE*COPIES from now on",
     )
 
+    parser.add_argument(
+        "--system",
+        action="store_true",
+        help="with install and uninstall, as root: one daemon for all users of this machine, whose "
+        "jobs run as who submitted them",
+    )
     parser.add_argument(
         "--force",
         action="store_true",
@@ -139,6 +145,11 @@ def _kill(args: Namespace, status: DaemonStatus) -> str:
 
 def _install(args: Namespace) -> int:
     """Have systemd start the daemon, in place of one that runs."""
+    if args.system:
+        done = system_unit.install()
+        first = f"systemd runs the daemon of all users (unit {done.file})"
+        print_result(args, done, *(f"{line}." for line in (first, *done.notes)))
+        return 0
     if daemon_status().answers:
         _ends_itself()
     try:
@@ -154,7 +165,7 @@ def _install(args: Namespace) -> int:
 
 
 def _uninstall(args: Namespace) -> int:
-    done = boot_unit.uninstall()
+    done = system_unit.uninstall() if args.system else boot_unit.uninstall()
     first = f"The unit {done.file} was removed. The next command starts the daemon again"
     print_result(args, done, *(f"{line}." for line in (first, *done.notes)))
     return 0

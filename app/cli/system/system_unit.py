@@ -1,0 +1,105 @@
+"""Have systemd run one daemon for all users of this machine, or remove it again.
+
+It runs as root, as jobs run as who submitted them. So everything that it executes must be root's:
+whoever may write to its Python would be root.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+from pathlib import Path
+
+import app
+from app.cli.system.boot_unit import Installed, delegation, quoted
+from scheduler.background import unit
+from scheduler.protocol import paths
+from scheduler.protocol.errors import UserError
+from scheduler.protocol.wire import ADMINS, MEMBERS
+
+UNIT_FILE = Path("/etc/systemd/system/gpudeck.service")
+
+
+def unit_text() -> str:
+    """Return the unit of the shared daemon."""
+    return f"""\
+# Written by: gpudeck daemon install --system
+[Unit]
+Description=GPU Deck: job queue and monitor of all users
+StartLimitIntervalSec=300
+StartLimitBurst=10
+
+[Service]
+Environment={quoted(f"GPUDECK_HOME={paths.shared_home()}")}
+Environment="GPUDECK_SYSTEM=1"
+ExecStart={quoted(sys.executable)} -P -m scheduler.daemon
+WorkingDirectory=/
+Restart=on-failure
+RestartSec=5
+UMask=0077
+KillMode=process
+OOMPolicy=continue
+TasksMax=infinity
+{delegation()}
+[Install]
+WantedBy=multi-user.target
+"""
+
+
+def install() -> Installed:
+    """Write the unit, make the groups, and start it. Raises UserError where that is impossible."""
+    if os.getuid() != 0:
+        raise UserError(
+            "only root installs the shared daemon: sudo gpudeck daemon install --system"
+        )
+    if not unit.BOOTED.exists():
+        raise UserError("this machine does not run systemd, which runs the shared daemon")
+    for place in (Path(sys.executable).resolve(), Path(app.__file__).parents[1]):
+        check_trusted(place)
+    for group in (MEMBERS, ADMINS):
+        if problem := unit.run("groupadd", "--system", "--force", group):
+            raise UserError(f"the group {group} cannot be made: {problem}")
+    try:
+        UNIT_FILE.write_text(unit_text())
+        UNIT_FILE.chmod(0o644)
+    except OSError as e:
+        raise UserError(f"the unit {UNIT_FILE} cannot be written: {e.strerror}") from e
+    problem = unit.run("systemctl", "daemon-reload") or unit.run(
+        "systemctl", "enable", "--now", UNIT_FILE.name
+    )
+    notes = (
+        f"Let a user in with: usermod -aG {MEMBERS} NAME, and make one an administrator with: "
+        f"usermod -aG {ADMINS} NAME. They have to log in anew",
+        *((f"It could not be started now: {problem}",) if problem else ()),
+    )
+    return Installed(str(UNIT_FILE), not problem, notes)
+
+
+def check_trusted(place: Path) -> None:
+    """Raise UserError where anybody but root may change what root would execute."""
+    for part in (place, *place.parents):
+        found = part.stat()
+        sticky = found.st_mode & stat.S_ISVTX
+        open_to_others = found.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not sticky
+        if found.st_uid != 0 or open_to_others:
+            raise UserError(
+                f"{part} can be changed by other users than root, who would become root by that. "
+                "Install GPU Deck for all users, for example in /opt/gpudeck, and run that"
+            )
+
+
+def uninstall() -> Installed:
+    """Stop the shared daemon and remove its unit. Raises UserError."""
+    if os.getuid() != 0:
+        raise UserError("only root removes the shared daemon")
+    if not UNIT_FILE.exists():
+        raise UserError(f"there is no unit {UNIT_FILE}, so nothing was removed")
+    unit.run("systemctl", "disable", "--now", UNIT_FILE.name)
+    try:
+        UNIT_FILE.unlink()
+    except OSError as e:
+        raise UserError(f"the unit {UNIT_FILE} cannot be removed: {e.strerror}") from e
+    unit.run("systemctl", "daemon-reload")
+    note = f"Its jobs and their outputs stay in {paths.shared_home()}, and its groups stay"
+    return Installed(str(UNIT_FILE), False, (note,))

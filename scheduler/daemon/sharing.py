@@ -1,0 +1,199 @@
+"""Who may do what in a daemon that several users share, and what they see of each other.
+
+Users are known by the kernel's word (SO_PEERCRED). Root and the members of ADMINS administer the
+queue. Everybody sees that a job of another user exists, its name, its user and what it holds; what
+it runs, and everything that it prints or was given, only its user does.
+"""
+
+from __future__ import annotations
+
+import grp
+import os
+import pwd
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from scheduler.protocol.devices import Detail
+from scheduler.protocol.errors import NotFound, UserError
+from scheduler.protocol.jobs import NO_RESULT, Done, Failed, Job, Queued, Running, Spec
+from scheduler.protocol.settings import Settings
+from scheduler.protocol.snapshot import Snapshot
+from scheduler.protocol.wire import ADMINS, MEMBERS
+from scheduler.verbs import alerts, change, control, devices, groups, jobs, logs, note, submit
+from scheduler.verbs.request import Request
+
+HIDDEN = "(another user's)"
+_ALL = (
+    control.GetSnapshot, control.Subscribe, devices.GetDetails, devices.GetHistory,
+    devices.GetFields, devices.GetAnnotations, alerts.GetAlerts, groups.GetGroups, jobs.GetJob,
+    jobs.Wait, jobs.ListJobs, jobs.FindJobs, submit.Submit, submit.SubmitMany,
+    submit.GetSubmission, submit.Foresee, submit.ForeseeJob,
+)  # fmt: skip
+_OF_ONE_JOB = (change.Edit, change.Move, change.Cancel, note.AddNote)
+"""For the job's user, and for administrators."""
+_OF_MANY_JOBS = (change.CancelMany, change.Restore)
+_MOST_NAMED = 10_000
+_PRIVATE = (logs.ReadLog, jobs.GetTimeline)
+"""For the job's user, and for root alone."""
+_ADMIN = (groups.Pause, groups.SetGroup, alerts.Acknowledge, devices.KillProcess)
+_ADMIN_SETTINGS = {"drained"}
+"""Settings that administrators may change; the others decide what root does."""
+
+
+def is_admin(uid: int) -> bool:
+    """Return whether a user administers the queue."""
+    if uid == 0:
+        return True
+    try:
+        members, name = grp.getgrnam(ADMINS), pwd.getpwuid(uid)
+    except KeyError:
+        return False
+    return name.pw_name in members.gr_mem or name.pw_gid == members.gr_gid
+
+
+def authorize(request: Request[Any], uid: int, owner: Callable[[int], int | None]) -> None:
+    """Raise UserError where this user may not make this request.
+
+    Args:
+        owner: Returns the user of a job. Raises NotFound.
+    """
+    if uid == 0 or isinstance(request, _ALL):
+        return _check_priority(request, uid)
+    if isinstance(request, _PRIVATE):
+        return _check_own(owner(request.job), uid)
+    if isinstance(request, _ADMIN) and is_admin(uid):
+        return None
+    if isinstance(request, _OF_ONE_JOB):
+        if not is_admin(uid):
+            _check_own(owner(request.job), uid)
+        return _check_priority(request, uid)
+    if isinstance(request, _OF_MANY_JOBS):
+        return None if is_admin(uid) else _check_many(request, uid, owner)
+    if isinstance(request, control.Configure) and is_admin(uid):
+        if request.changes.keys() <= _ADMIN_SETTINGS:
+            return None
+    elif isinstance(request, (*_ADMIN, control.Configure)):
+        raise UserError(f"the shared daemon does this for administrators only (group {ADMINS})")
+    raise UserError("the shared daemon does this for root only")
+
+
+def _check_many(
+    request: change.CancelMany | change.Restore, uid: int, owner: Callable[[int], int | None]
+) -> None:
+    """Raise UserError unless every job that the request names is this user's."""
+    named = list(request.jobs)
+    if isinstance(request, change.CancelMany):
+        if request.group:
+            raise UserError("on a shared daemon only administrators cancel a whole group")
+        named += [] if request.array is None else [request.array]  # all of it is of one user
+        for first, last in request.ranges:
+            if last - first >= _MOST_NAMED:
+                raise UserError(f"name at most {_MOST_NAMED} jobs")
+            named += range(first, last + 1)
+    for job in named:
+        try:
+            _check_own(owner(job), uid)
+        except NotFound:
+            continue  # the reply says so
+
+
+def _check_place(specs: Iterable[Spec]) -> None:
+    """Raise UserError where a job is for a cluster, which would run it as root's."""
+    if any(spec.where for spec in specs):
+        raise UserError("jobs of a shared daemon run on this machine, not in clusters")
+
+
+def _check_own(owner: int | None, uid: int) -> None:
+    if owner != uid:
+        raise UserError("the job belongs to another user")
+
+
+def _check_priority(request: Request[Any], uid: int) -> None:
+    """Raise UserError where a user would overtake others."""
+    wanted: list[int | None] = []
+    if isinstance(request, submit.Submit | submit.Foresee):
+        specs: tuple[Spec, ...] = (request.spec,)
+    else:
+        specs = request.specs if isinstance(request, submit.SubmitMany) else ()
+    if uid != 0:
+        _check_place(specs)
+    wanted = [spec.priority for spec in specs]
+    if isinstance(request, change.Edit):
+        wanted = [request.changes.priority]
+    if any(priority and priority > 0 for priority in wanted) and not is_admin(uid):
+        raise UserError("on a shared daemon only administrators raise the priority above 0")
+
+
+def visible(value: Any, uid: int) -> Any:
+    """Return a reply as this user may see it."""
+    if uid == 0:
+        return value
+    match value:
+        case Job():
+            return value if value.spec.user == uid else _hidden(value)
+        case jobs.Page() | Snapshot():
+            found = tuple(visible(job, uid) for job in value.jobs)
+            value = msgspec.structs.replace(value, jobs=found)
+            if isinstance(value, Snapshot):
+                return msgspec.structs.replace(value, settings=visible(value.settings, uid))
+            return value
+        case Settings():
+            return msgspec.structs.replace(value, webhook="", on_job_end="", clusters={}, hosts={})
+        case Detail():
+            return _without_commands(value, uid)
+        case tuple():
+            return tuple(visible(one, uid) for one in value)
+    return value
+
+
+def without_guesses(request: Request[Any], value: Any, uid: int) -> Any:
+    """Return a reply to a search in texts without the jobs whose texts this user may not see."""
+    if uid == 0 or not (isinstance(request, jobs.FindJobs) and request.search.text):
+        return value
+    own = tuple(job for job in value.jobs if job.spec.user == uid)
+    return msgspec.structs.replace(value, jobs=own)
+
+
+def _hidden(job: Job) -> Job:
+    """Return another user's job without what it runs, and what it was given or printed."""
+    spec = msgspec.structs.replace(
+        job.spec, argv=(HIDDEN,), cwd="/", env={}, params={}, notes="", tags=(), inherited=None
+    )
+    state = job.state
+    if isinstance(state, Done | Failed):
+        state = msgspec.structs.replace(state, result=NO_RESULT)
+    if isinstance(state, Failed):
+        state = msgspec.structs.replace(state, reason=f"exit status {state.code}")
+    elif isinstance(state, Running):
+        state = msgspec.structs.replace(state, attempt="", note="", progress=None)
+    elif not isinstance(state, Queued) and hasattr(state, "attempt"):
+        state = msgspec.structs.replace(state, attempt="")
+    return msgspec.structs.replace(job, spec=spec, state=state)
+
+
+def _without_commands(detail: Detail, uid: int) -> Detail:
+    """Return details without the command lines of other users' processes."""
+    try:
+        own = pwd.getpwuid(uid).pw_name
+    except KeyError:
+        own = ""
+    processes = tuple(
+        process if process.user == own else msgspec.structs.replace(process, command="")
+        for process in detail.processes
+    )
+    return msgspec.structs.replace(detail, processes=processes)
+
+
+def open_socket_to_members(path: Path) -> None:
+    """Let the members of MEMBERS connect to the socket; nobody else may. Raises UserError."""
+    try:
+        group = grp.getgrnam(os.environ.get("GPUDECK_GROUP") or MEMBERS).gr_gid
+    except KeyError as e:
+        raise UserError(
+            f"there is no group {MEMBERS}. Create it: groupadd --system {MEMBERS}"
+        ) from e
+    os.chown(path, 0, group)
+    path.chmod(0o660)

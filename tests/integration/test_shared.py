@@ -1,0 +1,261 @@
+"""Test one daemon for several users, with real users of this machine; only root can run it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from scheduler.client import Client
+from scheduler.protocol import settings
+from scheduler.protocol.settings import TEMPLATE, Settings
+from tests.integration.deck import ready
+from tests.support import LACKS, state_folder
+
+pytestmark = pytest.mark.xdist_group("shared daemon")
+ROOT = Path(__file__).parents[2]
+NAMES = ("gpudeck-test-a", "gpudeck-test-b")
+GROUP = "gpudeck-test"
+
+
+def run(words, user, cwd="/", env=None, group=GROUP) -> subprocess.CompletedProcess[str]:
+    """Run a command as a user who is in one group only."""
+    return subprocess.run(
+        words, user=user, group=group, extra_groups=[], cwd=cwd, env=env,
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+
+
+def interpreter(name: str) -> list[str] | None:
+    """A Python that another user can run, with our packages."""
+    packages = os.pathsep.join([str(ROOT), *(p for p in sys.path if p.endswith("site-packages"))])
+    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    for python in (sys.executable, shutil.which(version, path="/usr/bin:/usr/local/bin")):
+        if python:
+            words = ["env", f"PYTHONPATH={packages}", python]
+            check = [*words, "-c", "import app.cli.main, msgspec, psutil"]
+            if run(check, name).returncode == 0:
+                return words
+    return None
+
+
+class User:
+    """A user of this machine, who runs commands."""
+
+    def __init__(self, name: str, shared: Path) -> None:
+        found = interpreter(name)
+        if found is None:
+            pytest.skip(f"{LACKS} a Python that other users can run")
+        self.name, self.python, self.shared = name, found, shared
+        self.home = shared.parent / name
+        self.home.mkdir(mode=0o700)
+        shutil.chown(self.home, name)
+        self.uid = self.home.stat().st_uid
+
+    def __call__(self, *words: str, status: int = 0, **env: str) -> str:
+        """Run a command of gpudeck, and return what it printed."""
+        done = self.run("-m", "app", *words, **env)
+        assert done.returncode == status, (done.stdout, done.stderr)
+        return done.stdout if status == 0 else done.stderr
+
+    def run(self, *words: str, **env: str) -> subprocess.CompletedProcess[str]:
+        """Run Python in the user's home folder, with an environment of their own."""
+        own = {"PATH": os.environ["PATH"], "HOME": str(self.home), **env}
+        own["GPUDECK_SHARED"] = str(self.shared)
+        return run([*self.python, *words], self.name, cwd=self.home, env=own)
+
+    def found(self, words: str) -> list[int]:
+        """The numbers of the jobs that a search finds."""
+        return [job["id"] for job in json.loads(self("jobs", "--json", "--search", words))]
+
+    def submit(self, code: str, *options: str, **env: str) -> int:
+        """Queue a line of sh, and return the job's number."""
+        words = ("submit", "--json", *options, "--", "sh", "-c", code)
+        return json.loads(self(*words, **env))["id"]
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[Path]:
+    """The state folder of a shared daemon, which reads the CPU."""
+    if os.getuid() != 0 or not shutil.which("useradd"):
+        pytest.skip(f"{LACKS} root, who starts processes of other users")
+    made = ["groupadd", "-f", GROUP]
+    subprocess.run(made, check=True)
+    for name in NAMES:
+        subprocess.run(["useradd", "-M", "-N", "-g", GROUP, "-s", "/bin/sh", name], check=True)
+    place = Path(tempfile.mkdtemp(prefix="gpudeck-shared-", dir="/tmp"))
+    place.chmod(0o711)
+    try:
+        with pytest.MonkeyPatch.context() as patch, state_folder(place / "state") as folder:
+            patch.setenv("GPUDECK_SYSTEM", "1")
+            patch.setenv("GPUDECK_GROUP", GROUP)
+            settings.save(Settings(source="cpu", model_folder=TEMPLATE))
+            with Client() as deck:
+                ready(deck)
+            yield folder
+    finally:
+        shutil.rmtree(place)
+        for name in NAMES:
+            subprocess.run(["userdel", name], check=True)
+        subprocess.run(["groupdel", GROUP], check=False)
+
+
+@pytest.fixture(scope="module")
+def users(shared: Path) -> tuple[User, User]:
+    return User(NAMES[0], shared), User(NAMES[1], shared)
+
+
+@pytest.fixture
+def root(shared: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Client]:
+    monkeypatch.setenv("GPUDECK_HOME", str(shared))
+    monkeypatch.setenv("GPUDECK_SYSTEM", "1")
+    with Client() as deck:
+        yield deck
+
+
+def ended(root: Client, job: int) -> str:
+    return root.wait(job, 20).status
+
+
+def test_a_job_runs_as_who_submitted_it_and_without_any_privilege(users, root):
+    a, _ = users
+    job = a.submit(
+        "id -un; id -Gn; pwd; umask; grep -E 'Cap(Eff|Prm|Bnd)' /proc/self/status | head -2;"
+        "echo '{\"x\": 1}' > $GPUDECK_RESULT; touch $GPUDECK_ARTEFACTS/mine; echo over >&2"
+    )
+    assert ended(root, job) == "done"
+    lines = a("logs", str(job)).splitlines()
+    assert lines[:3] == [a.name, GROUP, str(a.home)]
+    assert [line.split()[1] for line in lines[4:6]] == ["0" * 16] * 2
+    assert root.job(job).spec.user == a.uid
+    assert json.loads(root.job(job).result or b"null") == {"x": 1}
+    assert '"x"' in a("jobs", "--json", str(job))
+
+
+def test_nobody_reads_anothers_output_command_or_environment(users, root):
+    a, b = users
+    job = a.submit("echo secret-output; false", "--name", "training", SECRET="secret-variable")
+    assert ended(root, job) == "failed"
+    assert "secret-output" in a("logs", str(job))
+    for words in (("logs", str(job)), ("note", str(job), "hello"), ("cancel", str(job))):
+        assert "belongs to another user" in b(*words, status=1)
+    assert "another user" in b("jobs", "--json", str(job), status=1)
+    for text in (
+        b("jobs", "--json"),
+        b("status", "--json"),
+        b("wait", "--json", str(job), status=1),
+    ):
+        assert "secret" not in text and str(a.home) not in text
+    assert "training" in b("jobs"), "that it exists is seen"
+    for words in ("secret-output", "false"):
+        assert b.found(words) == [] and a.found(words) == [job], "no search tells what is hidden"
+    # nor by their files
+    folder = a.shared / "jobs" / str(job)
+    files = ("log", "exit.json", "../../gpudeck.sqlite", "../../daemon.log")
+    for path in (
+        a.shared,
+        folder.parent,
+        folder,
+        folder / "artefacts",
+        *map(folder.joinpath, files),
+    ):
+        words = ["ls" if path.is_dir() else "cat", path]
+        assert run(words, b.name).returncode != 0, path
+
+
+def test_who_is_not_in_the_group_cannot_connect(users):
+    code = f"import socket; socket.socket(1).connect('{users[0].shared}/daemon.sock')"
+    done = run([*users[0].python, "-c", code], "nobody", group="nogroup")
+    assert "PermissionError" in done.stderr
+
+
+@pytest.mark.slow
+def test_users_change_their_own_jobs_only(users, root):
+    a, b = users
+    first = a.submit("sleep 600", "--hold")
+    second = a.submit("sleep 600", "--hold")
+    numbers = (str(first), str(second))
+    for words in (
+        ("cancel", *numbers), ("cancel", f"1-{second}"), ("cancel", "--array", str(first)),
+        ("edit", str(first), "--name", "x"), ("move", str(first), "--after", str(second)),
+    ):  # fmt: skip
+        assert "another user" in b(*words, status=1)
+    assert {root.job(n).status for n in (first, second)} == {"queued"}
+    a("cancel", str(first), str(second))
+    assert {root.job(n).status for n in (first, second)} == {"cancelled"}
+
+
+@pytest.mark.slow
+def test_administration_is_for_administrators(users):
+    a, _ = users
+    for words in (("pause",), ("drain", "0"), ("groups", "g", "--limit", "1")):
+        assert "administrators only" in a(*words, status=1)
+    assert "root only" in a("daemon", "stop", status=1)
+    assert "root only" in a("host", "remove", "x", status=1)
+    assert "not in clusters" in a("submit", "--on", "ray:x", "--", "true", status=1)
+    assert "raise the priority" in a("submit", "--priority", "5", "--", "true", status=1)
+
+
+def test_a_request_cannot_choose_its_user(users, root):
+    a, b = users
+    code = (
+        "import sys; from scheduler.client import Client; from scheduler.verbs.submit import *;"
+        "import msgspec; c = Client(); spec = msgspec.structs.replace("
+        "c.spec(['id', '-u'], {}), user=0); job = c.send(Submit(spec, 'same-token'));"
+        "print(job.id, job.spec.user)"
+    )
+    found = []
+    for user in (a, b):
+        done = user.run("-c", code)
+        assert done.returncode == 0, done.stderr
+        found.append(tuple(map(int, done.stdout.split())))
+    (job, uid), (other, other_uid) = found
+    assert (uid, other_uid) == (a.uid, b.uid) and job != other, "tokens are of one user, too"
+    assert ended(root, job) == "done" and root.log(job).split() == [str(a.uid).encode()]
+
+
+@pytest.mark.slow
+def test_a_folder_of_another_user_is_no_folder_of_the_job(users, root):
+    a, b = users
+    secret = b.home / "secret"
+    secret.write_text("secret")
+    shutil.chown(secret, b.name)
+    code = (
+        "from scheduler.client import Client; from scheduler.verbs.submit import *;"
+        f"c = Client(); s = c.spec(['cat', 'secret'], {{'cwd': '{b.home}'}});"
+        "Submit.check = lambda self: None; print(c.send(Submit(s)).id)"
+    )
+    job = int(a.run("-c", code).stdout)
+    assert ended(root, job) == "failed"
+    assert b"secret" not in root.log(job)
+
+
+@pytest.mark.slow
+def test_links_in_the_artefacts_are_not_followed(users, root, tmp_path):
+    a, _ = users
+    target = tmp_path / "root.json"
+    target.write_text('{"root": "secret"}')
+    job = a.submit(f"ln -s {target} $GPUDECK_RESULT")
+    assert ended(root, job) == "done"
+    assert root.job(job).result is None
+    # the folder that holds it is not the user's, so that it cannot be replaced
+    job = a.submit("rmdir $GPUDECK_ARTEFACTS; ln -s /etc $GPUDECK_ARTEFACTS; mv ../.. /tmp/x; true")
+    assert ended(root, job) == "done"
+    artefacts = a.shared / "jobs" / str(job) / "artefacts"
+    assert artefacts.is_dir() and not artefacts.is_symlink()
+
+
+@pytest.mark.slow
+def test_limits_are_not_raised_for_a_user(users, root):
+    a, _ = users
+    job = a.submit("ulimit -Hc; nice; (ulimit -Hl 99999999) 2>&1 | head -1")
+    assert ended(root, job) == "done"
+    _, nice, *_ = root.log(job).decode().split()
+    assert int(nice) >= 0

@@ -1,0 +1,128 @@
+"""Test who may do what in a daemon that several users share; `test_shared.py` tries it for real."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from scheduler.daemon import sharing
+from scheduler.protocol.errors import NotFound, UserError
+from scheduler.protocol.jobs import Changes, Done, Failed, Job, Running, Spec
+from scheduler.protocol.settings import Settings
+from scheduler.protocol.snapshot import Snapshot
+from scheduler.verbs.change import Cancel, CancelMany, Edit, Restore
+from scheduler.verbs.control import Configure, Lease, Stop
+from scheduler.verbs.groups import Pause
+from scheduler.verbs.hosts import SetHost
+from scheduler.verbs.logs import ReadLog
+from scheduler.verbs.registry import decode_request
+from scheduler.verbs.request import Request
+from scheduler.verbs.submit import Submit, SubmitMany
+
+A, B, ADMIN, ROOT = 1001, 1002, 1003, 0
+OWNERS = {1: A, 2: B}
+
+
+def owner(job: int) -> int | None:
+    if job not in OWNERS:
+        raise NotFound(f"no job {job}")
+    return OWNERS[job]
+
+
+@pytest.fixture(autouse=True)
+def administrators(monkeypatch):
+    monkeypatch.setattr(sharing, "is_admin", lambda uid: uid in (ROOT, ADMIN))
+
+
+def may(request: Request, uid: int) -> bool:
+    try:
+        sharing.authorize(request, uid, owner)
+    except NotFound:
+        raise
+    except UserError:
+        return False
+    return True
+
+
+def who(request: Request) -> set[int]:
+    return {uid for uid in (A, B, ADMIN, ROOT) if may(request, uid)}
+
+
+def test_every_request_is_decided_and_a_new_one_is_roots():
+    with pytest.raises(UserError):
+        decode_request(b"{}")  # imports all of them
+    listed = (
+        *sharing._ALL, *sharing._PRIVATE, *sharing._ADMIN, *sharing._OF_ONE_JOB,
+        *sharing._OF_MANY_JOBS, Configure,
+    )  # fmt: skip
+    assert len(set(listed)) == len(listed)
+    of_root = set(Request.__subclasses__()) - set(listed)
+    assert of_root == {Lease, Stop, SetHost}, "decide who may make a new request"
+    for request in (Stop(), Lease(), SetHost("x", None)):
+        assert who(request) == {ROOT}
+
+
+def test_a_log_is_for_its_user_and_not_for_administrators():
+    assert who(ReadLog(1)) == {A, ROOT}
+
+
+def test_jobs_are_changed_by_their_users_and_administrators():
+    assert who(Cancel(1)) == {A, ADMIN, ROOT}
+    assert who(Edit(2, Changes(name="x"))) == {B, ADMIN, ROOT}
+    assert who(CancelMany((1,))) == {A, ADMIN, ROOT}
+    assert who(CancelMany((1, 2))) == {ADMIN, ROOT}
+    assert who(CancelMany(ranges=((1, 3),))) == {ADMIN, ROOT}
+    assert who(CancelMany(ranges=((2, 500),))) == {B, ADMIN, ROOT}
+    assert who(CancelMany(ranges=((2, 10**9),))) == {ADMIN, ROOT}
+    assert who(CancelMany(array=1)) == {A, ADMIN, ROOT}
+    assert who(CancelMany(group="g")) == {ADMIN, ROOT}
+    assert who(Restore((1, 2))) == {ADMIN, ROOT}
+    assert who(Pause(True)) == {ADMIN, ROOT}
+
+
+def test_administrators_drain_and_root_alone_sets_what_root_does():
+    assert who(Configure({"drained": "0"})) == {ADMIN, ROOT}
+    for setting in ("on_job_end", "clusters", "source", "webhook"):
+        assert who(Configure({setting: "x"})) == {ROOT}
+        assert who(Configure({setting: "x", "drained": "0"})) == {ROOT}
+
+
+def test_nobody_overtakes_others_or_reaches_roots_clusters():
+    for make in (Submit, lambda spec: SubmitMany((spec, spec))):
+        spec = Spec(("true",), "true", "/")
+        assert who(make(spec)) == {A, B, ADMIN, ROOT}
+        assert who(make(Spec(("true",), "true", "/", priority=-1))) == {A, B, ADMIN, ROOT}
+        assert who(make(Spec(("true",), "true", "/", priority=1))) == {ADMIN, ROOT}
+        assert who(make(Spec(("true",), "true", "/", where="ray:x"))) == {ROOT}
+    assert who(Edit(1, Changes(priority=9))) == {ADMIN, ROOT}
+
+
+SECRET = Spec(
+    ("secret",), "training", "/secret", {"SECRET": "secret"}, params={"p": "secret"},
+    notes="secret", tags=("secret",), user=A,
+)  # fmt: skip
+JOBS = (
+    Job(1, SECRET, 0.0, Failed(1.0, 2.0, "exit status 1: secret", 1)),
+    Job(1, SECRET, 0.0, Running("secret", (), 1.0, 2, 3, "boot", note="secret")),
+    Job(1, SECRET, 0.0, Done(1.0, 2.0, result=msgspec.Raw(b'{"x": "secret"}'))),
+)
+
+
+@pytest.mark.parametrize("job", JOBS, ids=lambda job: job.status)
+def test_what_a_job_is_stays_with_its_user(job):
+    for uid in (B, ADMIN):
+        seen = sharing.visible(job, uid)
+        assert b"secret" not in encoded(seen) and seen.spec.name == "training"
+    assert sharing.visible(job, A) is job and sharing.visible(job, ROOT) is job
+
+
+def test_a_snapshot_hides_what_is_roots(monkeypatch):
+    settings = Settings(webhook="https://secret/x", on_job_end="secret")
+    snapshot = Snapshot(1, 1.0, (), JOBS, settings, "cpu")
+    assert b"secret" not in encoded(sharing.visible(snapshot, B))
+    assert b"secret" in encoded(sharing.visible(snapshot, A))
+    assert b"https://secret" not in encoded(sharing.visible(snapshot, A))
+
+
+def encoded(value: object) -> bytes:
+    return msgspec.json.encode(value)
