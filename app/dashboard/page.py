@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 
 import msgspec
@@ -17,6 +18,8 @@ from app.charts.lanes import FROM as LANES_FROM
 from app.charts.past_curves import PIXELS_A_BIN, LoadPast, PastCurves
 from app.charts.refresh_rate import Limits, RedrawSchedule, StaggeredRefresh, stepped
 from app.charts.scales import round_up
+from app.dashboard.day import Day, LoadDay
+from app.dashboard.day_card import DayCard
 from app.dashboard.legend import Legend
 from app.dashboard.time_axis import TimeAxis
 from app.dashboard.time_bar import TimeBar
@@ -53,6 +56,8 @@ _REACH = 2.5
 """Bins beside the cursor whose values still count as those at the cursor."""
 _FORMATS = "CSV (*.csv);;Parquet (*.parquet);;Picture (*.png)"
 _MOST_JOBS, _LISTED_JOBS = 1000, 30
+_DAY_AFTER_S, _DAY_EVERY_S = 3.0, 300.0
+"""Seconds until the last 24 hours are loaded, after the first charts, and then between loads."""
 _MARGIN = 0.05
 """Share of a job's time that is shown before and after it."""
 
@@ -101,6 +106,8 @@ class DashboardPage(QWidget):
             field: ChartCard(title(field), self.events if field == "util" else None)
             for field in HEADLINE
         }
+        self.day = DayCard()
+        self._day_due = time.monotonic() + _DAY_AFTER_S
         self.folded = elided(size="small", meaning="muted")
         """Names the charts that are not shown, as they have no data."""
         self._shown: tuple[str, ...] = ()
@@ -110,6 +117,7 @@ class DashboardPage(QWidget):
         grid.setContentsMargins(0, 0, 0, 0)
         grid.setSpacing(theme.S)
         grid.addLayout(row(self.legend, Stretch(self.bar)), 1, 0, 1, _COLUMNS)
+        grid.addWidget(self.day.frame, 0, 0, 1, _COLUMNS)
         grid.addWidget(self.gantt, 2, 0, 1, _COLUMNS)
         grid.addWidget(self.folded, 9, 0, 1, _COLUMNS)
         for chart in self.charts.values():
@@ -141,6 +149,23 @@ class DashboardPage(QWidget):
         if self.focus is not None or len(colors) >= LANES_FROM:
             colors = dict.fromkeys(colors, theme.tokens().accent)
         self._draw(snapshot, colors)
+        if time.monotonic() >= self._day_due:
+            self.load_day()
+
+    def load_day(self) -> None:
+        """Load the figures of the last 24 hours of all devices."""
+        snapshot = self._state.snapshot
+        self._day_due = time.monotonic() + _DAY_EVERY_S
+        if snapshot is not None:
+            devices = tuple(state.device for state in snapshot.devices)
+            request = LoadDay(devices, snapshot.time, snapshot.settings.idle_util_percent)
+            self._link.send(self, request, self._take_day, lambda _: None, background=True)
+
+    def _take_day(self, day: Day) -> None:
+        snapshot = self._state.snapshot
+        if snapshot is not None:
+            count = len(snapshot.devices)
+            self.day.show_day(day, snapshot.settings, count, snapshot.time)
 
     @property
     def focus(self) -> str | None:

@@ -330,6 +330,15 @@ SETTINGS = (
         group="Clean-up",
     ),
     Setting(
+        "energy_price",
+        "Price of a kWh",
+        "The Dashboard multiplies the energy of the last 24 hours by this price. 0: no cost is "
+        "shown.",
+        "number",
+        group="Energy",
+    ),
+    Setting("currency", "Currency", "The unit of the price.", "text", group="Energy"),
+    Setting(
         "theme",
         "Theme",
         "system: follow the desktop's light or dark style.",

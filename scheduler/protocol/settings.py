@@ -99,6 +99,10 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     theme: Literal["system", "light", "dark"] = "system"
     scale: Annotated[float, msgspec.Meta(ge=0.75, le=3)] = 1.0
     """The size of everything in the window; read when it is opened."""
+    energy_price: Annotated[float, msgspec.Meta(ge=0)] = 0.0
+    """The price of a kWh; 0: no cost is shown."""
+    currency: Annotated[str, msgspec.Meta(max_length=8)] = "€"
+    """The unit of the price."""
     font_size: Annotated[float, msgspec.Meta(ge=8, le=18)] = 10.0
     """Points of the window's usual text; read when it is opened."""
     alert_temperature: Threshold = 5.0

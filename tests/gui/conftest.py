@@ -34,6 +34,7 @@ from app.assistant.requests import (
     WriteBrief,
 )
 from app.charts.past_curves import LoadPast
+from app.dashboard.day import LoadDay
 from app.jobs.requests import SearchJobs
 from app.link.call import Call
 from app.link.link import Link
@@ -103,6 +104,7 @@ class Fed:
         self.models: list[ListModels] = []
         self.finds: list[SearchJobs] = []
         self.remember: list[LoadPast] = []
+        self.days: list[LoadDay] = []
         self.woken = 0
         self.link = RecordingLink(self._keep)
         self.window = MainWindow(self.link)
@@ -114,6 +116,8 @@ class Fed:
             self.woken += 1
         elif isinstance(request, SearchJobs):
             self.finds.append(request)
+        elif isinstance(request, LoadDay):
+            self.days.append(request)
         elif isinstance(request, LoadPast):
             self.remember.append(request)
         elif isinstance(request, ListModels):

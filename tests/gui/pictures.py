@@ -233,6 +233,7 @@ class Stage:
             lambda: self.window.state.link.connected and self.window.state.history.rows() > 10
         )
         self.desktop.feed.stop()
+        self.window.dashboard.load_day()
         self.settle()
 
     def _carry_out(self, call: Call) -> None:

@@ -1,0 +1,49 @@
+"""Show the figures of the last 24 hours in a card."""
+
+from __future__ import annotations
+
+from PySide6.QtWidgets import QFrame
+
+from app.dashboard.day import Day, figures, sentence
+from app.widgets import theme
+from app.widgets.controls import Stretch, card, column, elided, label, row, set_text, set_tooltip
+from scheduler.protocol.settings import Settings
+
+_MOST = 5
+"""The number of figures."""
+
+
+class DayCard:
+    """Show a line of figures above a sentence. The card is hidden until there is a day."""
+
+    def __init__(self) -> None:
+        self.captions = [label(meaning="muted", size="small") for _ in range(_MOST)]
+        self.values = [label(strong=True) for _ in range(_MOST)]
+        self.text = elided(size="small", meaning="muted")
+        pairs = [
+            row(*pair, spacing=theme.XS) for pair in zip(self.captions, self.values, strict=True)
+        ]
+        line = row(label("Last 24 hours", strong=True), *pairs, Stretch(), spacing=theme.L)
+        inner = column(line, self.text, spacing=2)
+        self.frame: QFrame = card(inner)
+        inner.setContentsMargins(theme.M, theme.S, theme.M, theme.S)
+        self.frame.hide()
+
+    def show_day(self, day: Day, settings: Settings, devices: int, now: float) -> None:
+        """Show the figures of a day with readings."""
+        shown = figures(day, settings, now)
+        room = self.frame.width() or 0
+        for at in range(_MOST):
+            caption, value = shown[at] if at < len(shown) else ("", "")
+            set_text(self.captions[at], caption)
+            set_text(self.values[at], value)
+            fits = bool(value) and (at < 2 or room >= theme.px(_NEEDED[at]))
+            self.captions[at].setVisible(fits)
+            self.values[at].setVisible(fits)
+        set_text(self.text, sentence(day, settings, devices))
+        set_tooltip(self.frame, "\n".join([*(": ".join(pair) for pair in shown), self.text.text()]))
+        self.frame.setVisible(day.hours > 0)
+
+
+_NEEDED = (0, 0, 640, 900, 1100)
+"""The least width of the card at which each figure is shown."""
