@@ -164,6 +164,8 @@ class ChartCard:
         self._bands: tuple[object, ...] = ()
         self.has_data = True
         """Whether the visible span has any value."""
+        self.top: float | None = None
+        """The highest value of the axis; None while each device has a lane."""
         header = row(self.title, self.values, Stretch(self.absent))
         self.summary = SpanSummary()
         header.addWidget(self.summary)
@@ -218,6 +220,7 @@ class ChartCard:
         else:
             self.view.show_range(*limits, chart.floor, top)
             self.view.show_empty(not self.has_data)
+        self.top = None if lanes else top
         curves.limit = None if lanes else chart.limit
         bands = (contents.past, limits, tuple(colors.values()), lanes and top)
         if self._bands != bands:  # these are many rectangles that seldom change

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from PySide6.QtCore import Qt, Signal
+from PySide6.QtCore import QPointF, QRect, QRectF, Qt, Signal
+from PySide6.QtGui import QColor, QPainter
 from PySide6.QtWidgets import QGraphicsGridLayout, QGraphicsSceneWheelEvent, QWidget
 
 from app.charts.clock_axis import ClockAxis
@@ -25,6 +26,8 @@ EDGE_WIDTH = 1
 """Pixels right of the plotted area."""
 _LABEL, _STEPS = 13, 5
 """Pixels of height that a value beside the axis needs, and the most steps between values."""
+_GRIP = 6
+"""Pixels beside a threshold where it can be taken hold of."""
 _EDGE = 0.02
 """Share of the range that is added, so that curves at its ends are not cut off."""
 
@@ -39,12 +42,32 @@ class _TimeBox(pg.ViewBox):  # type: ignore[misc]
     hovered = Signal(object)
     """Carries the moment under the pointer; None once the pointer has left."""
 
+    dragged = Signal(float, bool)
+    """Carries the value that the threshold was dragged to, and whether it was let go there."""
+
     def __init__(self) -> None:
         super().__init__(enableMenu=False, enableMouse=False)
         self.disableAutoRange()
+        self.threshold: float | None = None
+        """The value of the line that can be dragged."""
+        self._dragging = False
+
+    def grips(self, point: QPointF) -> bool:
+        """Report if a point is on the line that can be dragged."""
+        if self.threshold is None:
+            return False
+        line = self.mapFromView(QPointF(0.0, self.threshold)).y()
+        return abs(float(point.y() - line)) <= _GRIP
 
     def mouseDragEvent(self, event: object, axis: int | None = None) -> None:
         event.accept()  # type: ignore[attr-defined]
+        if event.isStart():  # type: ignore[attr-defined]
+            self._dragging = self.grips(event.buttonDownPos())  # type: ignore[attr-defined]
+        if self._dragging:
+            level = float(self.mapToView(event.pos()).y())  # type: ignore[attr-defined]
+            self._dragging = not event.isFinish()  # type: ignore[attr-defined]
+            self.dragged.emit(level, not self._dragging)
+            return
         before, now = (self.mapToView(p).x() for p in (event.lastPos(), event.pos()))  # type: ignore[attr-defined]
         self.panned.emit(before - now)
 
@@ -56,6 +79,8 @@ class _TimeBox(pg.ViewBox):  # type: ignore[misc]
         if event.isExit():  # type: ignore[attr-defined]
             self.hovered.emit(None)
         else:
+            shape = Qt.CursorShape.SplitVCursor if self.grips(event.pos()) else None  # type: ignore[attr-defined]
+            self.unsetCursor() if shape is None else self.setCursor(shape)
             self.hovered.emit(float(self.mapToView(event.pos()).x()))  # type: ignore[attr-defined]
 
     def mouseClickEvent(self, event: object) -> None:
@@ -99,6 +124,7 @@ class ChartView(pg.GraphicsView):  # type: ignore[misc]
         self._scale = (0.0, 0)
         self._lanes: tuple[str, ...] = ()
         """The names of the lanes that are shown."""
+        self._threshold_text = ""
         self._tokens: theme.Tokens | None = None
         self.axis_labels: list[str] = []
         self.box.sigResized.connect(self._fit_ticks)
@@ -110,6 +136,37 @@ class ChartView(pg.GraphicsView):  # type: ignore[misc]
         To identify a viewport that Qt made, PySide would make all classes of widgets.
         """
         self.setViewport(QWidget())
+
+    def show_threshold(self, level: float | None, text: str) -> None:
+        """Draw a line that can be dragged, with a text at its right end.
+
+        Args:
+            level: Its value; None draws no line.
+        """
+        if (level, text) != (self.box.threshold, self._threshold_text):
+            self.box.threshold, self._threshold_text = level, text
+            self.curves.threshold = level
+            self.curves.update()
+
+    def drawForeground(self, painter: QPainter, rect: QRectF | QRect) -> None:
+        """Write the threshold's text beside its line."""
+        super().drawForeground(painter, rect)
+        level = self.box.threshold
+        if level is None:
+            return
+        t = theme.tokens()
+        plot = self.box.sceneBoundingRect()
+        y = self.box.mapToScene(self.box.mapFromView(QPointF(0.0, level))).y()
+        painter.setFont(theme.font(theme.SMALL))
+        metrics = painter.fontMetrics()
+        width, height = metrics.horizontalAdvance(self._threshold_text) + 10, metrics.height() + 2
+        top = min(max(y - height / 2, plot.top()), plot.bottom() - height)
+        pill = QRectF(plot.right() - width - 4, top, width, height)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        painter.setPen(QColor(t.hot))
+        painter.setBrush(QColor(t.surface))
+        painter.drawRoundedRect(pill, height / 2, height / 2)
+        painter.drawText(pill, int(Qt.AlignmentFlag.AlignCenter), self._threshold_text)
 
     @property
     def pixels(self) -> int:

@@ -16,6 +16,7 @@ from PySide6.QtWidgets import QStyleOptionGraphicsItem, QWidget
 from app.charts.past_curves import Band
 from app.charts.plotting import pg
 from app.charts.series import Floats
+from app.widgets import theme
 
 _PALE = 0.3
 """Opacity of all bands together, which must not hide the curves."""
@@ -38,6 +39,8 @@ class Curves(pg.GraphicsObject):  # type: ignore[misc]
         """Values of the horizontal lines."""
         self.limit: float | None = None
         """Value of the dashed line."""
+        self.threshold: float | None = None
+        """Value of the line that the user can drag."""
         self._grid_pen = self._limit_pen = QPen()
         self.paths: dict[str, tuple[QPen, QPainterPath]] = {}
         self.behind: list[tuple[QPen, QPainterPath]] = []
@@ -156,6 +159,9 @@ class Curves(pg.GraphicsObject):  # type: ignore[misc]
         if self.limit is not None:
             painter.setPen(self._limit_pen)
             painter.drawLine(QLineF(left, self.limit, right, self.limit))
+        if self.threshold is not None:
+            painter.setPen(_pen(theme.tokens().hot, _GHOST))
+            painter.drawLine(QLineF(left, self.threshold, right, self.threshold))
         painter.setPen(Qt.PenStyle.NoPen)
         for shade, boxes in self.bands:
             painter.setBrush(shade)

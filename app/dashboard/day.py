@@ -172,7 +172,9 @@ def sentence(day: Day, settings: Settings, devices: int) -> str:
 
 
 def hours(count: float) -> str:
-    """Format device-hours: 24 min, 3.2 h, 31 h."""
+    """Format device-hours: 19 s, 24 min, 3.2 h, 31 h."""
+    if count < 1 / 60:
+        return f"{3600 * count:.0f} s"
     if count < 0.95:
         return f"{60 * count:.0f} min"
     return f"{count:.1f} h" if count < 9.95 else f"{count:.0f} h"

@@ -32,7 +32,8 @@ class DayCard:
     def show_day(self, day: Day, settings: Settings, devices: int, now: float) -> None:
         """Show the figures of a day with readings."""
         shown = figures(day, settings, now)
-        room = self.frame.width() or 0
+        above = self.frame.parentWidget()
+        room = above.width() if above is not None else 0
         for at in range(_MOST):
             caption, value = shown[at] if at < len(shown) else ("", "")
             set_text(self.captions[at], caption)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from dataclasses import replace
 
 import msgspec
@@ -21,6 +22,7 @@ from app.charts.scales import round_up
 from app.dashboard.day import Day, LoadDay
 from app.dashboard.day_card import DayCard
 from app.dashboard.legend import Legend
+from app.dashboard.thresholds import describe, moved, threshold
 from app.dashboard.time_axis import TimeAxis
 from app.dashboard.time_bar import TimeBar
 from app.dashboard.timeline import (
@@ -81,6 +83,8 @@ class DashboardPage(QWidget):
         self._charted: tuple[str, ...] = ()
         """The devices that have curves while there are many."""
         self.source = ChartSource(state.history)
+        self._dragged = ""
+        """The field whose alert is being dragged."""
         self.cursor_share: float | None = None
         """The cursor's place on the time axis, 0 to 1."""
         self.compared: float | None = None
@@ -113,6 +117,11 @@ class DashboardPage(QWidget):
         self._shown: tuple[str, ...] = ()
         """The fields whose charts are shown."""
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+        self._lay_out()
+        self._place_charts(HEADLINE)
+        self._recolor()
+
+    def _lay_out(self) -> None:
         grid = self._grid = QGridLayout(self)
         grid.setContentsMargins(0, 0, 0, 0)
         grid.setSpacing(theme.S)
@@ -120,14 +129,15 @@ class DashboardPage(QWidget):
         grid.addWidget(self.day.frame, 0, 0, 1, _COLUMNS)
         grid.addWidget(self.gantt, 2, 0, 1, _COLUMNS)
         grid.addWidget(self.folded, 9, 0, 1, _COLUMNS)
-        for chart in self.charts.values():
+        for field, chart in self.charts.items():
+            chart.view.box.dragged.connect(
+                lambda level, done, f=field: self.drag_threshold(f, level, done)
+            )
             chart.view.box.panned.connect(self.pan)
             chart.view.box.zoomed.connect(self.zoom)
             chart.view.box.hovered.connect(self.point)
         for side in range(_COLUMNS):
             grid.setColumnStretch(side, 1)
-        self._place_charts(HEADLINE)
-        self._recolor()
 
     def refresh(self) -> None:
         """Draw what is known now, and load what is missing."""
@@ -404,10 +414,39 @@ class DashboardPage(QWidget):
             if chart.field in fields:
                 shown, behind = self._split(contents[chart.field])
                 card.show_contents(chart, limits, shown, front, moments, behind)
+                self._show_threshold(card, chart.field, snapshot, front)
                 card.summary.show_text(self._summary(chart, limits, shown))
                 self._show_cursor(card, chart, shown, front)
         if fields:
             self._fold_charts(snapshot)
+
+    def _show_threshold(
+        self, card: ChartCard, field: str, snapshot: Snapshot, devices: Iterable[str]
+    ) -> None:
+        """Show the alert on a chart that has one, unless it is being dragged."""
+        if field == self._dragged:
+            return
+        known = threshold(field, snapshot, devices) if card.has_data else None
+        if known is None or card.top is None:
+            card.view.show_threshold(None, "")
+        elif known.level is None:
+            card.view.show_threshold(card.top, "No alert")
+        else:
+            card.view.show_threshold(known.level, describe(known, known.level))
+
+    def drag_threshold(self, field: str, level: float, done: bool) -> None:
+        """Move the alert of a field to a level: on the screen, or once it is let go for good."""
+        snapshot = self._state.snapshot
+        if snapshot is None:
+            return
+        devices = [s.device.id for s in snapshot.devices if self.focus in (None, s.device.id)]
+        known = threshold(field, snapshot, devices)
+        if known is None:
+            return
+        self._dragged = "" if done else field
+        self.charts[field].view.show_threshold(level, describe(known, level))
+        if done:
+            self._link.send(self, moved(known, level))
 
     def _split(self, contents: ChartContents) -> tuple[ChartContents, dict[str, Curve]]:
         """Separate what is in focus from the curves behind it."""

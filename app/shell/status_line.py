@@ -29,7 +29,7 @@ class LinkDot(QWidget):
 
 
 class StatusLine(QWidget):
-    """Show one message until it is dismissed or replaced, and otherwise the daemon's notices."""
+    """Show one message until it is dismissed or replaced, and otherwise if the queue is paused."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -63,10 +63,8 @@ class StatusLine(QWidget):
         theme.mark(self.link, "meaning", "" if state.link.connected else "hot")
         snapshot = state.snapshot
         set_text(self.source, f"source: {snapshot.source}" if snapshot else "")
-        notices = list(snapshot.notices) if snapshot else []
-        if snapshot is not None and snapshot.paused:
-            notices.append("the queue is paused")
-        set_text(self.message, self._message or " · ".join(notices))
+        paused = snapshot is not None and snapshot.paused
+        set_text(self.message, self._message or ("The queue is paused" if paused else ""))
         set_tooltip(self.message, self.message.text())
         theme.mark(self.message, "meaning", "failed" if self._message else "warm")
 

@@ -20,6 +20,7 @@ from app.charts.series import Floats
 from app.dashboard.page import DashboardPage
 from app.link.link import Link
 from app.link.notice import Notice
+from app.shell.banner import Banner
 from app.shell.commands import Commands
 from app.shell.page_titles import title
 from app.shell.rail import Rail
@@ -108,6 +109,7 @@ class MainWindow(QWidget):
         self.pages = _Pages()
         self.folded = False
         """The user collapsed the strip, which is always collapsed away from the dashboard."""
+        self.banner = Banner()
         self._theme, self.shown = "", "dashboard"
         self._dirty = self._visible = False
         self.pace = QTimer(self)
@@ -279,6 +281,7 @@ class MainWindow(QWidget):
         self.rail.buttons["alerts"].show_badge(unacknowledged(self.state.snapshot))
         self._page.refresh()
         self.status.refresh(self.state)
+        self.banner.show_notices(self.state.snapshot.notices if self.state.snapshot else ())
 
     def _load(self, device: str) -> Floats:
         """Return the utilisation of a device in the last minute."""
@@ -352,6 +355,7 @@ class MainWindow(QWidget):
         right = QVBoxLayout()
         right.setContentsMargins(theme.M, theme.M, theme.M, theme.S)
         right.setSpacing(theme.S)
+        right.addWidget(self.banner)
         right.addWidget(self.strip)
         area = scroll_area(self.pages)
         area.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAsNeeded)

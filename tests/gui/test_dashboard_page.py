@@ -9,6 +9,8 @@ from PySide6.QtTest import QTest
 
 from app.charts.chart_card import ValueLine
 from app.charts.chart_model import scale
+from app.dashboard.thresholds import moved, threshold
+from scheduler.verbs.control import Configure
 from tests.gui import snapshots
 from tests.gui.readable import texts
 from tests.gui.snapshots import NOW
@@ -249,3 +251,44 @@ def test_values_that_do_not_fit_are_shown_as_a_range(fed):
     assert [text for text, _ in values.shown] == ["35.4", "N/A", "9.5", "120.1"]
     values.resize(values.width() - 1, values.height())
     assert [text for text, _ in values.shown] == ["9.5\u2013120.1"]
+
+
+def test_an_alert_is_dragged_on_its_chart(fed):
+    fed.feed(snapshots.gpu_snapshot(1), history=True)
+    page = fed.window.dashboard
+    page.show_last(60)
+    view = page.charts["temp"].view
+    assert view.box.threshold == 87 - 5
+    place = [view.mapFromScene(view.box.mapViewToScene(QPointF(NOW - 30, at))) for at in (82, 62)]
+    port = view.viewport()
+    QTest.mousePress(port, Qt.MouseButton.LeftButton, pos=place[0])
+    for share in (0.3, 0.6, 1.0):
+        QTest.qWait(20)  # pyqtgraph looks at the time between two events
+        QTest.mouseMove(port, place[0] + (place[1] - place[0]) * share)
+    fed.settle()
+    limits = page.axis.limits
+    QTest.mouseRelease(port, Qt.MouseButton.LeftButton, pos=place[1])
+    fed.settle()
+    (request,) = [r for r in fed.asked if isinstance(r, Configure)]
+    assert request.changes["alert_temperature"] == pytest.approx(25, abs=2)
+    assert page.axis.limits == limits, "the time has not been dragged"
+
+
+@pytest.mark.parametrize(
+    ("field", "level", "change"),
+    [
+        ("temp", 60.0, {"alert_temperature": 27.0}),
+        ("temp", 90.0, {"alert_temperature": "off"}),
+        ("mem_used", 39.8, {"alert_memory": 50.0}),
+        ("mem_used", 80.0, {"alert_memory": "off"}),
+    ],
+)
+def test_a_place_on_a_chart_is_a_threshold(field, level, change):
+    known = threshold(field, snapshots.gpu_snapshot(1), [GPU0])
+    assert known is not None
+    assert moved(known, level) == Configure(change)
+
+
+def test_a_chart_without_an_alert_has_no_threshold():
+    assert threshold("power", snapshots.gpu_snapshot(1), [GPU0]) is None
+    assert threshold("temp", snapshots.cpu_snapshot(), ["cpu"]) is None

@@ -89,12 +89,16 @@ def test_the_status_line_shows_the_connection_and_errors(fed):
     fed.window.show_link(False, "the daemon is gone; reconnecting")
     assert "reconnecting" in fed.window.status.link.text()
     fed.feed(snapshots.cpu_snapshot(notices=("the probe is being replaced",)))
-    assert fed.window.status.message.text() == "the probe is being replaced"
+    for page in ("dashboard", "settings"):
+        fed.window.show_page(page)
+        assert fed.window.banner.isVisible()
+        assert fed.window.banner.text.text() == "The probe is being replaced"
     fed.link.failed.emit("job 7 has ended already")
     assert fed.window.status.message.text() == "job 7 has ended already"
     fed.window.status.dismiss.click()
     fed.feed(snapshots.cpu_snapshot(NOW + 1))
     assert fed.window.status.message.text() == ""
+    assert not fed.window.banner.isVisible()
     assert fed.window.status.source.text() == "source: cpu"
 
 

@@ -1,0 +1,70 @@
+"""Place the thresholds of alerts on the charts, and turn a place into a setting. Free of Qt."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from app.format.values import GIB
+from scheduler.protocol.snapshot import DeviceState, Snapshot
+from scheduler.verbs.control import Configure
+
+_SETTINGS = {"temp": "alert_temperature", "mem_used": "alert_memory"}
+"""The setting of the alert about each field."""
+_WHOLE = {"temp": "temp_limit", "mem_used": "mem_total"}
+
+
+@dataclass(frozen=True)
+class ChartThreshold:
+    """One alert on a chart."""
+
+    field: str
+    level: float | None
+    """Where the alert is raised, in the chart's unit; None while it is off."""
+    whole: float
+    """The slow-down temperature, or the whole memory, in the chart's unit."""
+
+
+def threshold(field: str, snapshot: Snapshot, devices: Iterable[str]) -> ChartThreshold | None:
+    """Return the alert's threshold for these devices; None for a field without an alert.
+
+    Of devices that differ, the one with the highest limit counts, as for the dashed line.
+    """
+    if field not in _SETTINGS:
+        return None
+    chosen = set(devices)
+    known = [_whole(field, s) for s in snapshot.devices if s.device.id in chosen]
+    wholes = [whole for whole in known if whole is not None]
+    if not wholes:
+        return None
+    whole, setting = max(wholes), getattr(snapshot.settings, _SETTINGS[field])
+    if setting == "off":
+        return ChartThreshold(field, None, whole)
+    level = whole - setting if field == "temp" else whole * setting / 100
+    return ChartThreshold(field, level, whole)
+
+
+def _whole(field: str, state: DeviceState) -> float | None:
+    if state.reading is None or state.device.kind == "cpu":
+        return None
+    value = state.reading.values.get(_WHOLE[field])
+    return value if value is None or field == "temp" else value / GIB
+
+
+def moved(shown: ChartThreshold, level: float) -> Configure:
+    """Return the request that moves the alert to a level; off above the whole."""
+    name = _SETTINGS[shown.field]
+    if level > shown.whole:
+        return Configure({name: "off"})
+    if shown.field == "temp":
+        return Configure({name: float(round(shown.whole - level))})
+    return Configure({name: float(round(100 * max(level, 0.0) / shown.whole))})
+
+
+def describe(shown: ChartThreshold, level: float) -> str:
+    """Return what an alert at this level means, as shown while it is dragged."""
+    if level > shown.whole:
+        return "No alert"
+    if shown.field == "temp":
+        return f"Alert at {level:.0f} °C"
+    return f"Alert at {100 * level / shown.whole:.0f} %"

@@ -1,0 +1,41 @@
+"""Show above every page what keeps the daemon from its work, such as a full disk."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from PySide6.QtCore import QRectF
+from PySide6.QtGui import QColor, QPainter, QPaintEvent
+from PySide6.QtWidgets import QWidget
+
+from app.widgets import theme
+from app.widgets.controls import label, row, set_text
+
+_EDGE = 4
+
+
+class Banner(QWidget):
+    """Show the daemon's notices; hidden while there are none."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.text = label(meaning="warm", wrap=True)
+        inner = row(self.text)
+        inner.setContentsMargins(theme.M + _EDGE, theme.XS, theme.M, theme.XS)
+        self.setLayout(inner)
+        self.setAccessibleName("Notices")
+        self.hide()
+
+    def show_notices(self, notices: Iterable[str]) -> None:
+        """Show these problems, each as a sentence of its own."""
+        text = "  ·  ".join(notice[:1].upper() + notice[1:] for notice in notices)
+        set_text(self.text, text)
+        self.setVisible(bool(text))
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        painter, t = QPainter(self), theme.tokens()
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        painter.setPen(QColor(t.line))
+        painter.setBrush(QColor(t.surface))
+        painter.drawRoundedRect(QRectF(self.rect()).adjusted(0.5, 0.5, -0.5, -0.5), 6, 6)
+        painter.fillRect(QRectF(0, 4, _EDGE, self.height() - 8), QColor(t.warm))
