@@ -27,7 +27,7 @@ from scheduler.devices.probe import Hello, Readings
 from scheduler.devices.supervisor import Supervisor
 from scheduler.executors.attempt_folder import PASSABLE
 from scheduler.executors.clusters import Clusters
-from scheduler.executors.gpu_locks import GpuLocks, held_by_others
+from scheduler.executors.gpu_lock_watch import GpuLockWatch
 from scheduler.executors.local import Local
 from scheduler.executors.registry import ExecutorRegistry
 from scheduler.hosts.reader import INTERVAL_S
@@ -35,16 +35,17 @@ from scheduler.hosts.service import HostService
 from scheduler.lease.service import LeaseService
 from scheduler.protocol import paths, settings, wire
 from scheduler.protocol.devices import Process, Reading
+from scheduler.protocol.draining import is_drained
 from scheduler.protocol.errors import NotFound, UserError
 from scheduler.protocol.jobs import Job, held_devices
-from scheduler.protocol.snapshot import SLEEP_NOTICE, STARTING, DeviceState, Snapshot, label
+from scheduler.protocol.snapshot import SLEEP_NOTICE, STARTING, DeviceState, Snapshot
 from scheduler.protocol.wait_reasons import ClusterUnavailable, render
 from scheduler.queue.placement import Availability, device_use
 from scheduler.queue.queue import Queue
 from scheduler.services.alert_service import AlertService
 from scheduler.services.calibration_service import CalibrationService
 from scheduler.services.end_process import end_process
-from scheduler.services.fault_watch import FaultWatch
+from scheduler.services.fault_drain import FaultDrain
 from scheduler.services.job_end import JobEndCommand, JobEnds
 from scheduler.services.notices import NoticeBoard
 from scheduler.services.polling import PollingController
@@ -109,17 +110,18 @@ class Daemon:
         self.recorder = Recorder(
             paths.history_file(), lambda text: notices.set("damaged history", text)
         )
+        self._gpu_locks = GpuLockWatch(notices.catch)
         self._lease_service = LeaseService(
-            self.monitor, self._supervisor.request_occupancy, self._step, self.touch
+            self.monitor,
+            self._supervisor.request_occupancy,
+            self._step,
+            self.touch,
+            self._gpu_locks.is_lent,
         )
         # the queue is made below
         self.runners = RunnerWatch(lambda jobs: self.queue.reap(jobs), notices, self._step)  # noqa: PLW0108
         self._clusters = Clusters(self, self._settings.clusters, self._log_limit)
         self._local = Local(self.runners.watch, self._log_limit, self._gpu_memory)
-        self._gpu_locks: GpuLocks | None = None
-        """The locks of others are read through this; None until they are."""
-        self._held_by_others: Mapping[str, float] = {}
-        """Bytes of GPUs that queues of other users hold, as they were read last."""
         executors = ExecutorRegistry(self._local, self._clusters)
         self.queue = Queue(store, executors, self._job_ended, self._lease_service.evict)
         self.polling = PollingController(
@@ -127,7 +129,7 @@ class Daemon:
         )
         self.alerts = AlertService(store, notices.set, self.recorder.annotate)
         self._hosts = HostService(self._add_host_readings)
-        self._faults = FaultWatch(paths.faults_file())
+        self._faults = FaultDrain(paths.faults_file(), notices)
         self._calibration = CalibrationService(
             self.recorder.past,
             lambda: self.monitor.devices,
@@ -200,7 +202,7 @@ class Daemon:
         self.recorder.add([reading for reading in shown if reading.values], interval)
         self.queue.add_readings(message.readings)
         self._latest = {reading.device: reading for reading in message.readings}
-        self._drain_faulty(message.readings)
+        self._settings = self._faults.add(message.readings, self.monitor.devices, self._settings)
         self._check_alerts()
         self._lease_service.add_readings(message.readings, self._latest, self._settings)
         if self.queue.waits_for_devices:  # memory may be free, or another's process gone
@@ -273,8 +275,8 @@ class Daemon:
             if "recover" in self._notices and time.monotonic() >= self._recover_at:
                 self._recover()
             self._checkpoint()
-            self._lease_service.review(self._latest, self._settings)
             self._follow_gpu_locks()
+            self._lease_service.review(self._latest, self._settings)
             if "queue" in self._notices or self.queue.retry_is_ready(time.time()):
                 self._step()
 
@@ -358,44 +360,27 @@ class Daemon:
 
     def _read_gpu_locks(self) -> Mapping[str, float]:
         """Return the bytes of GPUs that queues of other users hold, as they are now."""
-        gpus = [d.id for d in self.monitor.devices if d.kind == "nvidia"]
-        self._held_by_others = {}
-        if gpus:
-            with self._notices.catch("gpu locks"):
-                self._gpu_locks = self._gpu_locks or GpuLocks.open()
-                self._held_by_others = held_by_others(self._gpu_locks, gpus, self.queue.running)
-        self.monitor.held_by_others = frozenset(self._held_by_others)
-        return self._held_by_others
+        held = self._gpu_locks.read(self._gpus(), self.queue.running)
+        self.monitor.held_by_others = self._gpu_locks.wanted.union(held)
+        return held
 
-    def _drain_faulty(self, readings: Sequence[Reading]) -> None:
-        """Let no new job start on a GPU with a new fault, until its user takes it back."""
-        gpus = [device for device in self.monitor.devices if device.kind == "nvidia"]
-        ids = {device.id for device in gpus}
-        found = self._faults.add(reading for reading in readings if reading.device in ids)
-        with self._notices.catch("faults"):
-            self._faults.save()
-        for device in gpus:
-            topic, names = f"fault {device.id}", {device.id, str(device.index)}
-            drained = settings.listed(self._settings.drained)
-            if device.id in found:
-                if not drained & names:
-                    listed = ", ".join(sorted({*drained, device.id}))
-                    self._settings = settings.changed(self._settings, {"drained": listed})
-                    with self._notices.catch("drained"):
-                        settings.save(self._settings)
-                self._notices.set(
-                    topic,
-                    f"{label(device)} is drained after a hardware fault: {found[device.id]}. "
-                    f"Once it is reset or replaced: gpudeck undrain {device.index}",
-                )
-            elif not drained & names:
-                self._notices.set(topic, None)
+    def _gpus(self) -> list[str]:
+        return [device.id for device in self.monitor.devices if device.kind == "nvidia"]
 
     def _follow_gpu_locks(self) -> None:
-        """Start what can start where another queue released a GPU; readings may be rare."""
-        before = self._held_by_others
-        if before and self.queue.waits_for_devices and self._read_gpu_locks() != before:
-            self._step()
+        """Act on what other queues released or want; readings may be rare.
+
+        Start what can start on a released GPU, and have assistants leave those that jobs wait for:
+        ours, and those of other queues.
+        """
+        leased, waits = self._lease_service.device, self.queue.waits_for_devices
+        self._gpu_locks.lend(() if leased is None else (leased,))
+        self._gpu_locks.want(self._gpus() if waits else ())
+        before = self._gpu_locks.held
+        if leased is not None or (before and waits):
+            held = self._read_gpu_locks()
+            if waits and held != before:
+                self._step()
 
     def _log_limit(self) -> int:
         return self._settings.log_bytes
@@ -449,12 +434,11 @@ class Daemon:
         """Return how the devices were read last; a GPU that could not be read is not free."""
         running = [job.id for job in self.queue.running]
         ignored = settings.listed(self._settings.ignored_programs)
-        drained = settings.listed(self._settings.drained)
         devices, leased = self.monitor.devices, self._lease_service.device
         watched = [d for d in devices if d.kind == "nvidia" or d.id in self._latest]
         return Availability(
             {d.id: device_use(self._latest.get(d.id), running, ignored) for d in watched},
-            frozenset(d.id for d in devices if d.mig or drained & {d.id, str(d.index)}),
+            frozenset(d.id for d in devices if d.mig or is_drained(self._settings, d)),
             frozenset(() if leased is None else (leased,)),
             self._read_gpu_locks(),
         )
@@ -480,13 +464,15 @@ class Daemon:
 
     def lease(self, memory: int, peer: wire.Peer) -> str:
         """Lease an idle GPU to the process of `peer`, and return the device's id."""
-        return self._lease_service.grant(
+        device = self._lease_service.grant(
             self._device_states(self.queue.queries.overview()),
             self._latest,
             memory,
             peer.pid,
             lambda reason: peer.write(encode_reply(reason)),
         )
+        self._gpu_locks.lend((device,))
+        return device
 
     async def end_process(self, process: Process) -> None:
         """End a process of this user that uses a GPU."""

@@ -12,6 +12,9 @@ but root may delete. A lock file in a sticky folder would belong to whoever made
 could replace it while others hold it, as could a clean-up of old files, or of a user's files at
 logout. What a hostile user can do is to hold a GPU. Containers have a /dev/full of their own:
 GPUDECK_GPU_LOCKS names a file that they share instead.
+
+Behind the regions, two bytes of each GPU are marks, by which queues ask for GPUs that assistants
+have.
 """
 
 from __future__ import annotations
@@ -24,6 +27,7 @@ import os
 import stat
 import struct
 from collections.abc import Iterable, Mapping, Sequence
+from enum import IntEnum
 from typing import Self
 
 from scheduler.attempts import GpuTaken
@@ -36,6 +40,8 @@ REGION = 2**22
 """Bytes of the file that belong to one GPU: MiB of memory, more than any GPU has."""
 _REGION_DIGEST = 5
 """Bytes of the UUID's SHA-256 that choose the region: all offsets stay below 2**62."""
+_MARKS = 2**62
+"""The first byte behind all regions."""
 _MAX_PARTS = 64
 """Ranges of one GPU that are told apart. A GPU with more is taken to be held as a whole, so that
 nobody can make the queue spend its time on counting locks."""
@@ -44,6 +50,15 @@ _TRIES = 4
 _FLOCK = struct.Struct("hhqqi4x")
 """The struct flock of fcntl(2) on 64-bit Linux: type, whence, start, length and pid."""
 _FULL_DEVICE = (1, 7)
+
+
+class Flag(IntEnum):
+    """Name the marks of a GPU."""
+
+    LENT = 0
+    """The assistant of the queue that set it has the GPU."""
+    WANTED = 1
+    """A queue wants the GPU from the assistant that has it. Several queues may."""
 
 
 class GpuLocks:
@@ -105,6 +120,20 @@ class GpuLocks:
     def release(self) -> None:
         """Release all that was locked."""
         fcntl.fcntl(self.fd, fcntl.F_OFD_SETLK, _FLOCK.pack(fcntl.F_UNLCK, 0, 0, 0, 0))
+
+    def mark(self, device: str, flag: Flag, on: bool) -> None:
+        """Set a mark of a GPU, or take ours back. Raises UserError where the locks do not work."""
+        try:
+            self._set(fcntl.F_RDLCK if on else fcntl.F_UNLCK, _mark(device, flag), 1)
+        except OSError as e:
+            raise _unusable(e) from e
+
+    def is_marked(self, device: str, flag: Flag) -> bool:
+        """Return whether another queue has set this mark. Raises UserError."""
+        try:
+            return _test(self.fd, _mark(device, flag), 1) is not None
+        except OSError as e:
+            raise _unusable(e) from e
 
     def reserved(self, device: str) -> float:
         """Return the bytes that others have locked of a GPU; infinity for the whole of it.
@@ -170,6 +199,11 @@ def region(device: str) -> int:
     """Return the first byte of a GPU's region. Every version must return the same."""
     digest = hashlib.sha256(device.encode()).digest()
     return int.from_bytes(digest[:_REGION_DIGEST], "big") * REGION
+
+
+def _mark(device: str, flag: Flag) -> int:
+    """Return the byte of a mark. Every version must return the same."""
+    return _MARKS + region(device) // REGION * len(Flag) + flag
 
 
 def to_mib(memory: int) -> int:

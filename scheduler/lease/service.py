@@ -33,6 +33,7 @@ class LeaseService:
         request_reading: Requests a reading, which is then given to `add_readings`.
         released: Called once a device is free again.
         changed: Called when a lease is granted or evicted.
+        lent_by_another: Returns whether another queue has lent a device to its own assistant.
     """
 
     def __init__(
@@ -41,7 +42,9 @@ class LeaseService:
         request_reading: Callable[[], None],
         released: Callable[[], None],
         changed: Callable[[], None],
+        lent_by_another: Callable[[str], bool] = lambda device: False,
     ) -> None:
+        self._lent_by_another = lent_by_another
         self._monitor, self._request_reading = monitor, request_reading
         self._released, self._changed = released, changed
         self._lease: Lease | None = None
@@ -105,13 +108,13 @@ class LeaseService:
     def add_readings(self, readings: Sequence[Reading], latest: Latest, settings: Settings) -> None:
         """Evict the assistant, or release its device, according to new readings.
 
-        An assistant without a lease is killed.
+        An assistant without a lease is killed, unless another queue gave it one.
         """
         for reading in readings:
             if self._lease is not None and reading.device == self._lease.device:
                 self._lease.add_reading(reading)
                 self._release(self._lease)
-            else:
+            elif not self._lent_by_another(reading.device):
                 for process in reading.processes:
                     if process.assistant:
                         end_stray(process.pid)

@@ -171,6 +171,30 @@ def test_a_job_at_its_gate_runs_once_after_a_crash_of_the_daemon(deck: Client, g
     assert alone(gpu, job)
 
 
+@pytest.mark.parametrize("manner", ["obeys", "ignores"])
+def test_the_assistant_leaves_for_a_job_of_another_queue(
+    deck: Client, gpu: Path, tmp_path: Path, manner: str
+) -> None:
+    locks = os.environ["GPUDECK_GPU_LOCKS"]
+    with (
+        tenant(deck, gpu, manner) as held,
+        state_folder(tmp_path / "other"),
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        patch.setenv("GPUDECK_GPU_LOCKS", locks)
+        settings.save(SETTINGS)
+        with Client() as other:
+            eventually(lambda: ready(other).snapshot().devices[0].reading)
+            time.sleep(0.5)  # over several looks of both daemons
+            assert lives(held.pid), "it is no stray of the other queue, and nobody needs the GPU"
+            job = other.submit(python(LISTS, gpu), gpus=1)
+            assert other.wait(job.id, 30.0).status == "done"
+            assert alone(gpu, job), f"on the GPU when the job started: {log_of(job)}"
+            assert held.wait() == (0 if manner == "obeys" else -signal.SIGKILL)
+            other.stop_daemon()
+    eventually(lambda: not state(deck).leased)
+
+
 def test_a_lease_ends_with_its_process(deck: Client, gpu: Path) -> None:
     with tenant(deck, gpu) as held:
         held.kill()

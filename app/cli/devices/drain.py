@@ -7,6 +7,7 @@ from argparse import ArgumentParser, Namespace
 from app.cli.output import print_result
 from scheduler.client import Client
 from scheduler.protocol.devices import Device
+from scheduler.protocol.draining import drained
 from scheduler.protocol.errors import NotFound
 from scheduler.protocol.settings import listed
 from scheduler.protocol.snapshot import Snapshot, label
@@ -31,16 +32,11 @@ def _set_drained(args: Namespace, drain: bool) -> int:
     with Client() as client:
         snapshot = client.snapshot()
         chosen = [_find(snapshot, name) for name in args.gpus]
-        drained = set(listed(snapshot.settings.drained))
-        for device in chosen:
-            drained -= {device.id, str(device.index)}
-        if drain:
-            drained |= {device.id for device in chosen}
-        client.configure(drained=", ".join(sorted(drained)))
+        new = client.configure(drained=drained(snapshot.settings, chosen, drain))
     became = "drained; no new jobs start there" if drain else "in use again"
     names = ", ".join(label(device) for device in chosen)
     verb = "are" if len(chosen) > 1 else "is"
-    print_result(args, {"drained": sorted(drained)}, f"{names} {verb} {became}.")
+    print_result(args, {"drained": sorted(listed(new.drained))}, f"{names} {verb} {became}.")
     return 0
 
 
