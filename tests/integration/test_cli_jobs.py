@@ -107,7 +107,7 @@ def test_wait_survives_a_restart_of_the_daemon(cpu_home: Path) -> None:
 
 def test_cancel_several_jobs_arrays_and_groups(sh: Shell, shared: Client, tmp_path: Path) -> None:
     held, other = shared.submit(["true"], hold=True), shared.submit(["true"], hold=True)
-    assert f"job {held.id}: queued, is on hold; to release it" in sh("pause", str(held.id))
+    assert f"job {held.id}: On hold; to release it" in sh("pause", str(held.id))
     foretold = sh("submit", "--dry-run", "--after", str(held.id), "true")
     assert foretold == f"Would wait; start time unknown: waits for job {held.id} (true)\n"
     assert (

@@ -185,7 +185,7 @@ def test_the_command_line_changes_waiting_jobs(sh: Shell, deck: Client, tmp_path
     )
     sh("move", str(array[1]["id"]), "--before", str(array[0]["id"]))
     shown = sh("jobs", str(second))
-    for words in ("After", "Tags", "a, b", "Notes", "mine", f"waits for job {first}"):
+    for words in ("After", "Tags", "a, b", "Notes", "mine", f"Waiting for job {first}"):
         assert words in shown
     go.touch()
     for job in (first, second, third, *(j["id"] for j in array)):
