@@ -25,6 +25,8 @@ class State:
         self.snapshot: Snapshot | None = None
         self.history = History()
         self.job_usage = JobUsage()
+        self.notify: set[int] = set()
+        """The jobs whose end the user wants to be notified of, as long as the window is open."""
         self.link = LinkStatus(connected=False, text="connecting to the daemon")
         self.details: tuple[Detail, ...] | None = None
         """The links, parts and processes of the devices; None until they are read."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -63,8 +64,32 @@ FIELDS = (
     ),
     Field("array", "Array", "e.g. 0-9: ten jobs", parse_indices),
 )
-AWAY = tuple(field for field in FIELDS if field.name in ("where", "env"))
-"""The fields for jobs in clusters."""
+PLACE = next(field for field in FIELDS if field.name == "where")
+"""The field that is shown if there are clusters."""
+
+
+COPIED = (
+    "where",
+    "cwd",
+    "name",
+    "gpus",
+    "memory",
+    "gpu_type",
+    "priority",
+    "group",
+    "timeout",
+    "retries",
+    "nice",
+    "tags",
+    "notes",
+)
+"""The options that a template passes on."""
+_WRITTEN: dict[str, Callable[[Any], str]] = {
+    "memory": lambda size: f"{size / 2**20:g}MiB",
+    "timeout": lambda seconds: f"{seconds:g}s",
+    "tags": ", ".join,
+}
+"""How values are written so that their fields read them again."""
 
 
 def _make_rows(fields: Iterable[Field]) -> tuple[tuple[Field, ...], ...]:
@@ -107,6 +132,8 @@ class JobForm:
         options, errors = self._parse()
         command = options.pop("command", ())
         options.pop("array", None)
+        if "env" in options and "where" not in options:  # added to what this window has
+            options["env"] = {**os.environ, **options["env"]}
         return None if errors or not command else make_spec(command, options)  # type: ignore[arg-type]
 
     def submission(self) -> Submit | SubmitMany | None:
@@ -126,6 +153,21 @@ class JobForm:
         """Take note that a request was carried out: the same contents are new jobs now."""
         self._tokens.answered(request.token)
 
+    def fill(self, spec: Spec) -> None:
+        """Take over the options of an earlier job, without what it waited for."""
+        self.clear()
+        self.values["command"] = shlex.join(spec.argv)
+        for name in COPIED:
+            value = getattr(spec, name)
+            if not value or (name == "name" and value == Path(spec.argv[0]).name):
+                continue
+            write = _WRITTEN.get(name, str)
+            self.values[name] = write(value)
+
+    def clear(self) -> None:
+        """Empty all fields."""
+        self.values = dict.fromkeys(self.values, "")
+
     def warning(self) -> str:
         """Return why the command will not be found; a job before it may make it."""
         spec = self.spec()
@@ -144,7 +186,7 @@ class JobForm:
         values, errors = {}, {}
         for field in FIELDS:
             text = self.values[field.name].strip()
-            if text and (self.values["where"] or field not in AWAY):
+            if text:
                 try:
                     values[field.name] = field.parse(text)
                 except UserError as e:

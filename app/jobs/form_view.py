@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+import shlex
+from functools import partial
+
 from PySide6.QtCore import Qt, QTimer, Signal
 from PySide6.QtGui import QKeySequence, QShortcut
-from PySide6.QtWidgets import QComboBox, QGridLayout, QLineEdit, QVBoxLayout, QWidget
+from PySide6.QtWidgets import (
+    QComboBox,
+    QFileDialog,
+    QGridLayout,
+    QLineEdit,
+    QMenu,
+    QVBoxLayout,
+    QWidget,
+)
 
 from app.format.job_rows import device_labels, forecast_text
-from app.jobs.form import AWAY, FIELDS, HERE, ROWS, Field, JobForm
+from app.jobs.form import FIELDS, HERE, PLACE, ROWS, Field, JobForm
 from app.link.link import Link
 from app.widgets import theme
-from app.widgets.controls import button, card, column, label, row, set_text
+from app.widgets.controls import Stretch, button, card, column, label, row, set_text
 from scheduler.protocol.errors import UserError
 from scheduler.protocol.jobs import Forecast, Job, Spec
 from scheduler.protocol.snapshot import Snapshot
@@ -18,6 +29,8 @@ from scheduler.verbs.submit import Foresee, Submit, SubmitMany
 
 NO_COMMAND = "Enter a command. It runs without a shell."
 _TYPING_MS = 250
+_MOST_TEMPLATES, _LONGEST = 15, 90
+"""Earlier jobs that are offered, and characters of their commands."""
 _RENEW_S = 2.0
 """Seconds after which a forecast is renewed, since the queue changes."""
 
@@ -48,6 +61,13 @@ class JobFormView(QWidget):
         self.said.setAccessibleName("Where and when it would start")
         self.queue = button("Queue job", kind="primary", tooltip="Ctrl+Return")
         self.close_button = button("Close", tooltip="Esc")
+        self.earlier = button("From an earlier job…", tooltip="Fill in what an earlier job had")
+        self.menu = QMenu(self.earlier)
+        self.menu.aboutToShow.connect(self._offer_jobs)
+        self.earlier.setMenu(self.menu)
+        self.clear = button("Clear", self._clear, tooltip="Empty all fields")
+        self.browse = button("Browse…", self._browse, kind="quiet", tooltip="Choose the folder")
+        self.browse.setFocusPolicy(Qt.FocusPolicy.ClickFocus)  # a path is typed in the field
         self.queue.clicked.connect(self._send)
         self.close_button.clicked.connect(self.closed)
         self._typing = QTimer(self)
@@ -87,6 +107,48 @@ class JobFormView(QWidget):
             self._requested_at = snapshot.time
             self._request_forecast()
 
+    def fill(self, spec: Spec) -> None:
+        """Take over the options of an earlier job."""
+        self.form.fill(spec)
+        self._show_values()
+
+    def _clear(self) -> None:
+        self.form.clear()
+        self._show_values()
+        self.editors["command"].setFocus()
+
+    def _show_values(self) -> None:
+        """Show what the form holds."""
+        values = dict(self.form.values)
+        for name, editor in self.editors.items():
+            editor.setText(values[name])
+        if self._snapshot is not None:
+            self._offer(self.form.places(self._snapshot.settings.clusters))
+        at = self.where.findData(values["where"])
+        self.where.setCurrentIndex(max(at, 0))
+        self._check()
+
+    def _offer_jobs(self) -> None:
+        """Offer the newest jobs with different commands."""
+        self.menu.clear()
+        jobs = self._snapshot.jobs if self._snapshot else ()
+        seen: dict[tuple[str, ...], Job] = {}
+        for job in jobs:
+            if not job.spec.workload:
+                seen.setdefault(job.spec.argv, job)
+        for job in list(seen.values())[:_MOST_TEMPLATES]:
+            text = f"{job.id} · {shlex.join(job.spec.argv)}"[:_LONGEST].replace("&", "&&")
+            self.menu.addAction(text, partial(self.fill, job.spec))
+        if not seen:
+            self.menu.addAction("No earlier jobs").setEnabled(False)
+
+    def _browse(self) -> None:
+        dialog = QFileDialog(self, "The folder of the job", self.editors["cwd"].text())
+        dialog.setFileMode(QFileDialog.FileMode.Directory)
+        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        dialog.fileSelected.connect(self.editors["cwd"].setText)
+        dialog.open()
+
     def _offer(self, places: list[str]) -> None:
         """Offer these places; without clusters there is no choice to show."""
         if places != [self.where.itemData(at) for at in range(self.where.count())]:
@@ -101,7 +163,6 @@ class JobFormView(QWidget):
 
     def _check(self) -> None:
         """Show errors now, and a forecast when the user stops typing."""
-        self.editors["env"].setEnabled(bool(self.form.values["where"]))
         wrong = self.form.errors()
         for name, editor in self.editors.items():
             theme.mark(editor, "wrong", "true" if name in wrong else "")
@@ -181,17 +242,22 @@ class JobFormView(QWidget):
                 caption = label(field.label, meaning="muted")
                 caption.setBuddy(editor)
                 grid.addWidget(caption, at, place)
-                grid.addWidget(editor, at, place + 1, 1, field.columns)
+                shown = editor
+                if field.name == "cwd":
+                    shown = QWidget()
+                    shown.setLayout(row(Stretch(editor), self.browse, spacing=theme.XS))
+                grid.addWidget(shown, at, place + 1, 1, field.columns)
                 place += 1 + field.columns
-                if field in AWAY:
+                if field is PLACE:
                     self._away += [caption, editor]
         for column_at in (1, 3, 5):
             grid.setColumnStretch(column_at, 1)
         send = row(self.said, self.close_button, self.queue, spacing=theme.M)
         send.setStretch(0, 1)
+        head = row(label("New job", strong=True), Stretch(), self.earlier, self.clear)
         inner = QVBoxLayout()
         inner.setSpacing(theme.M)
-        inner.addWidget(label("New job", strong=True))
+        inner.addLayout(head)
         inner.addLayout(grid)
         inner.addStretch(1)
         inner.addLayout(send)

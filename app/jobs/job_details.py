@@ -17,7 +17,18 @@ from app.link.link import Link
 from app.report.file import FILTER, WriteReport
 from app.state import State
 from app.widgets import theme
-from app.widgets.controls import ask_save_path, button, card, column, elided, label, row, set_text
+from app.widgets.action_table import hint
+from app.widgets.controls import (
+    add_shortcuts,
+    ask_save_path,
+    button,
+    card,
+    column,
+    elided,
+    label,
+    row,
+    set_text,
+)
 from app.widgets.safe_text import SafeText
 from scheduler.protocol.jobs import Changes, Event, Job, Queued, Running, Spec
 from scheduler.protocol.log_file import Output
@@ -33,6 +44,8 @@ class JobDetails(QWidget):
     """The user wants the job with this number to run again."""
     moved = Signal(int)
     """The user wants the job to wait behind the next one (1), or before the previous one (-1)."""
+    enlarged = Signal(bool)
+    """The user wants the log alone on the screen, or the page as it was."""
     cancelled = Signal()
     """The user wants the job cancelled."""
     changed = Signal()
@@ -60,6 +73,16 @@ class JobDetails(QWidget):
             "Report", tooltip="Save a report on this job: HTML, PDF or Markdown (Ctrl+Shift+R)"
         )
         self.again = button("Run again", tooltip="Queue the same command again (Ctrl+R)")
+        self.notify = button(
+            "Notify me", tooltip=hint("job.notify"), checkable=True, clicked=self._notify
+        )
+        self.whole_log = button(
+            "Full screen",
+            tooltip=hint("job.log"),
+            kind="quiet",
+            checkable=True,
+            clicked=self._show_whole_log,
+        )
         self.earlier.clicked.connect(lambda: self.moved.emit(-1))
         self.later.clicked.connect(lambda: self.moved.emit(1))
         self.hold.clicked.connect(self._hold)
@@ -77,6 +100,7 @@ class JobDetails(QWidget):
             self.earlier,
             self.later,
             self.hold,
+            self.notify,
             self.cancel,
             self.report,
             self.again,
@@ -85,9 +109,11 @@ class JobDetails(QWidget):
         both = QSplitter(Qt.Orientation.Horizontal)
         both.setChildrenCollapsible(False)
         self.charts = JobCharts()
-        known = QWidget()
-        known.setLayout(column(self.facts, self.charts))
-        both.addWidget(known)
+        self._known = QWidget()
+        self._known.setLayout(column(self.facts, self.charts))
+        self.output.line.addWidget(self.whole_log)
+        both.addWidget(self._known)
+        add_shortcuts(self, {"Esc": self._leave_whole_log})
         both.addWidget(self.output)
         both.setSizes([430, 570])
         inner = QVBoxLayout()
@@ -120,6 +146,8 @@ class JobDetails(QWidget):
             one.setVisible(isinstance(job.state, Queued))
         self.hold.setText("Release" if job.spec.hold else "Hold")
         self.cancel.setVisible(job.active)
+        self.notify.setVisible(job.active)
+        self.notify.setChecked(job.id in self._state.notify)
         self.cancel.setText("Cancel" if isinstance(job.state, Queued) else "Stop…")
         if self._timeline_key != (now := timeline_key(job, snapshot.time)):
             self._timeline_key = now
@@ -178,6 +206,21 @@ class JobDetails(QWidget):
         self._table = rows
         self.facts.show_table(rows)
         bar.setValue(at)
+
+    def _notify(self, wanted: bool) -> None:
+        """Have the desktop notify the user when the job ends, however long it ran."""
+        if self._shown is not None:
+            change = self._state.notify.add if wanted else self._state.notify.discard
+            change(self._shown.id)
+
+    def _leave_whole_log(self) -> None:
+        if self.whole_log.isChecked():
+            self.whole_log.click()
+
+    def _show_whole_log(self, whole: bool) -> None:
+        self._known.setVisible(not whole)
+        self.enlarged.emit(whole)
+        self.log.setFocus()
 
     def _hold(self) -> None:
         if self._shown is not None and isinstance(self._shown.state, Queued):

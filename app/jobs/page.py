@@ -6,7 +6,7 @@ import shlex
 from pathlib import Path
 
 from PySide6.QtCore import QItemSelectionModel, QModelIndex, QPoint, Qt, QTimer
-from PySide6.QtGui import QGuiApplication
+from PySide6.QtGui import QAction, QGuiApplication
 from PySide6.QtWidgets import QSplitter, QVBoxLayout, QWidget
 
 from app.format.values import plural
@@ -14,6 +14,7 @@ from app.jobs.arrangement import Arrangement, SortOrder, jobs_of
 from app.jobs.compare import JobCompare
 from app.jobs.filter_view import JobFilter
 from app.jobs.form_view import JobFormView
+from app.jobs.groups_panel import GroupsPanel
 from app.jobs.history import JobHistory
 from app.jobs.job_details import JobDetails
 from app.jobs.job_keys import RUNNING, WAITING
@@ -21,20 +22,19 @@ from app.jobs.listing import (
     JobList,
     can_swap,
     history_search,
-    removed_text,
-    stop_question,
 )
+from app.jobs.removal import JobRemoval
 from app.jobs.requests import RepeatJob, SearchJobs
 from app.jobs.table import HEADINGS, JobTable
 from app.jobs.table_view import JobTableView
 from app.link.link import Link
-from app.link.notice import Notice, NoticeAction
+from app.link.notice import Notice
 from app.state import State
 from app.widgets import theme
+from app.widgets.action_table import hint
 from app.widgets.actions import bind_actions, menu_of
 from app.widgets.controls import (
-    QuestionCard,
-    add_shortcuts,
+    Stretch,
     button,
     empty_label,
     label,
@@ -43,9 +43,9 @@ from app.widgets.controls import (
 )
 from app.widgets.list_table import list_card
 from app.widgets.toast import open_path
-from scheduler.protocol.jobs import UNDO_S, Cancelling, Job
+from scheduler.protocol.jobs import Job
 from scheduler.protocol.search import Search
-from scheduler.verbs.change import CancelMany, Move, Restore
+from scheduler.verbs.change import Move
 from scheduler.verbs.groups import Pause
 from scheduler.verbs.jobs import GetJob
 
@@ -57,6 +57,8 @@ NOTHING_FOUND = "No job matches the filter."
 SEARCHING = "Searching…"
 MENU = (
     "job.repeat",
+    "job.template",
+    "job.notify",
     "job.copy",
     "job.folder",
     "job.report",
@@ -82,7 +84,6 @@ class JobsPage(QWidget):
         self._sought: int | None = None
         """The number of a job that was requested from the daemon."""
         self.chooser = JobFilter()
-        self.chooser.changed.connect(self._search_again)
         self.filter, self.kinds = self.chooser.box, self.chooser.kinds
         self._listing, self._history = JobList(), JobHistory()
         self._arrangement = Arrangement()
@@ -90,65 +91,27 @@ class JobsPage(QWidget):
         self._typing = QTimer(self)
         self._typing.setSingleShot(True)
         self._typing.setInterval(_TYPING_MS)
-        self._typing.timeout.connect(self._load_page)
         self.count = label(size="small", meaning="muted")
+        self.model = JobTable()
+        self.table = JobTableView(self.model)
+        self.empty = empty_label(EMPTY)
+        self.details, self.compared = JobDetails(state, link), JobCompare()
+        self.form, self.groups = JobFormView(link), GroupsPanel(link)
+        self.removal = JobRemoval(self, link)
+        self.asking = self.removal.asking
+        self.several = button("", tooltip="Cancel all selected jobs that have not ended (Del)")
         self.pause = button(
             "Pause queue", tooltip="Start no more jobs; running jobs continue", checkable=True
         )
-        self.pause.clicked.connect(lambda on: link.send(self, Pause(on)))
-        self.model = JobTable()
-        self.model.end_reached.connect(self._load_page)
-        self.model.moved.connect(lambda *where: link.send(self, Move(*where)))
-        self.table = JobTableView(self.model)
-        self.table.toggled.connect(self._toggle_fold)
-        self.table.sorted_by.connect(self._sort)
-        self.table.menu_wanted.connect(self._show_menu)
-        self.table.selectionModel().currentRowChanged.connect(self._choose)
-        self.empty = empty_label(EMPTY)
-        self.table.selectionModel().selectionChanged.connect(self._show_details)
-        self.details, self.compared = JobDetails(state, link), JobCompare()
-        self.form = JobFormView(link)
-        self.several = button("", tooltip="Cancel all selected jobs that have not ended (Del)")
-        self.several.clicked.connect(self._cancel)
-        self.several.hide()
-        self._cancelling: tuple[int, ...] = ()
-        """The jobs that the user is asked about."""
-        self.asking = QuestionCard(
-            "Stop", "Keep running", self._cancel_many, self._keep_many, primary="no"
+        self.open_groups = button(
+            "Groups", tooltip=hint("jobs.groups", "Limits of groups, and the health of clusters")
         )
-        add_shortcuts(self.asking, {"Esc": self.asking.no.click})
         self.new = button("New job", kind="primary", tooltip="Queue a command (Ctrl+N)")
-        self.new.clicked.connect(lambda: self._open_form(True))
-        self.form.closed.connect(lambda: self._open_form(False))
-        self.form.queued.connect(self._show_queued)
-        self.form.hide()
-        self.details.repeated.connect(self._repeat)
-        self.details.moved.connect(self._move)
-        self.details.cancelled.connect(self._cancel)
-        self.details.changed.connect(self._show_details)
+        for hidden in (self.several, self.form, self.groups):
+            hidden.hide()
         self._lay_out()
-        self._removed: list[tuple[int, ...]] = []
-        """The removals from the queue that the user can undo, the newest last."""
-        self.acts = bind_actions(
-            self,
-            {
-                "job.new": self.new.click,
-                "job.cancel": self._cancel,
-                "job.undo": self._undo,
-                "job.repeat": self.details.again.click,
-                "job.report": self.details.report.click,
-                "job.copy": self._copy_command,
-                "job.folder": self._open_folder,
-                "job.hold": self.details.hold.click,
-                "job.earlier": self.details.earlier.click,
-                "job.later": self.details.later.click,
-                "jobs.pause": self.pause.click,
-                "jobs.search": self.filter.setFocus,
-                "log.search": self.details.output.box.setFocus,
-                "log.next": self.details.output.forth.click,
-                "log.previous": self.details.output.back.click,
-            },
-        )
+        self._connect()
+        self.acts = self._bind()
 
     def refresh(self) -> None:
         """Show the newest snapshot."""
@@ -165,6 +128,8 @@ class JobsPage(QWidget):
             self._history.start(history_search(search))
         if self.form.isVisible():
             self.form.show_snapshot(snapshot)
+        if self.groups.isVisible():
+            self.groups.show_snapshot(snapshot)
         self._history.update(snapshot.jobs, snapshot.time)
         if self._history.is_new and not self._typing.isActive():
             self._typing.start()
@@ -265,36 +230,11 @@ class JobsPage(QWidget):
         return [n for n in jobs if n in active and active[n].kind == kind]
 
     def _cancel(self) -> None:
-        """Remove selected jobs that wait, which can be undone; ask before running ones end."""
-        waiting, running = self._selected(WAITING), self._selected(RUNNING)
-        self._cancelling = (*waiting, *running)
-        snapshot = self._state.snapshot
-        if running and snapshot is not None:
-            jobs = [job for number in running if (job := self._job(number)) is not None]
-            self.asking.ask(stop_question(jobs, len(waiting), snapshot.time))
-        elif waiting:
-            self._cancel_many()
-
-    def _cancel_many(self) -> None:
-        if self._cancelling:
-            self._link.send(self, CancelMany(self._cancelling), self._offer_undo)
-        self._keep_many()
-
-    def _offer_undo(self, done: Cancelling) -> None:
-        if done.cancelled:
-            self._removed.append(done.cancelled)
-            undo = NoticeAction("Undo", lambda: self._restore(done.cancelled))
-            self._link.announced.emit(Notice(removed_text(done.cancelled), (undo,), seconds=UNDO_S))
-
-    def _undo(self) -> None:
-        if self._removed:
-            self._restore(self._removed[-1])
-
-    def _restore(self, jobs: tuple[int, ...]) -> None:
-        """Put jobs back where they waited, once."""
-        if jobs in self._removed:
-            self._removed.remove(jobs)
-            self._link.send(self, Restore(jobs))
+        """Remove selected jobs that wait; ask before running ones are stopped."""
+        if (snapshot := self._state.snapshot) is not None:
+            found = (self._job(number) for number in self._selected(RUNNING))
+            running = [job for job in found if job is not None]
+            self.removal.request(self._selected(WAITING), running, snapshot.time)
 
     def _copy_command(self) -> None:
         if (job := self._job(self._chosen)) is not None:
@@ -304,10 +244,6 @@ class JobsPage(QWidget):
     def _open_folder(self) -> None:
         if (job := self._job(self._chosen)) is not None and not job.spec.where:
             open_path(Path(job.spec.cwd))
-
-    def _keep_many(self) -> None:
-        self.asking.hide()
-        self.table.setFocus()
 
     def _show_details(self) -> None:
         """Show the current job, or two selected jobs side by side."""
@@ -324,9 +260,10 @@ class JobsPage(QWidget):
         if snapshot is not None and len(pair) == 2:
             left, right = sorted(pair, key=lambda job: job.id)
             self.compared.show_jobs(left, right, snapshot)
-        self.compared.setVisible(len(pair) == 2 and self.form.isHidden())
+        free = self.form.isHidden() and self.groups.isHidden()
+        self.compared.setVisible(len(pair) == 2 and free)
         job = self._job(self._chosen)
-        self.details.setVisible(job is not None and len(pair) != 2 and self.form.isHidden())
+        self.details.setVisible(job is not None and len(pair) != 2 and free)
         if job is not None and snapshot is not None:
             self.details.show_job(job, snapshot)
             if self.details.isVisibleTo(self):
@@ -383,8 +320,40 @@ class JobsPage(QWidget):
         if self._state.link.connected:
             self._link.failed.emit(message)
 
+    def _use_template(self) -> None:
+        """Open the form with what the chosen job had."""
+        if (job := self._job(self._chosen)) is not None:
+            self._open_form(True)
+            self.form.fill(job.spec)
+
+    def _toggle_groups(self) -> None:
+        self._open_groups(self.groups.isHidden())
+
+    def _open_groups(self, wanted: bool) -> None:
+        """Show or hide the groups and clusters in place of the chosen job."""
+        self.form.hide()
+        self.groups.setVisible(wanted)
+        self._show_details()
+        if wanted and (snapshot := self._state.snapshot) is not None:
+            self.groups.show_snapshot(snapshot)
+            self.groups.setFocus()
+        elif not wanted:
+            self.table.setFocus()
+
+    def _show_whole_log(self, whole: bool) -> None:
+        """Give the log the whole page, and the whole screen."""
+        for part in (*self._above, self._top):
+            part.setVisible(not whole)
+        window = self.window()
+        window.setWindowState(
+            window.windowState() | Qt.WindowState.WindowFullScreen
+            if whole
+            else window.windowState() & ~Qt.WindowState.WindowFullScreen
+        )
+
     def _open_form(self, wanted: bool) -> None:
         """Show or hide the form in place of the chosen job."""
+        self.groups.hide()
         self.form.setVisible(wanted)
         self._show_details()
         if wanted:
@@ -392,17 +361,71 @@ class JobsPage(QWidget):
         else:
             self.table.setFocus()
 
+    def _connect(self) -> None:
+        link = self._link
+        self._typing.timeout.connect(self._load_page)
+        self.chooser.changed.connect(self._search_again)
+        self.model.end_reached.connect(self._load_page)
+        self.model.moved.connect(lambda *where: link.send(self, Move(*where)))
+        self.table.toggled.connect(self._toggle_fold)
+        self.table.sorted_by.connect(self._sort)
+        self.table.menu_wanted.connect(self._show_menu)
+        self.table.selectionModel().currentRowChanged.connect(self._choose)
+        self.table.selectionModel().selectionChanged.connect(self._show_details)
+        self.pause.clicked.connect(lambda on: link.send(self, Pause(on)))
+        self.several.clicked.connect(self._cancel)
+        self.open_groups.clicked.connect(self._toggle_groups)
+        self.new.clicked.connect(lambda: self._open_form(True))
+        self.form.closed.connect(lambda: self._open_form(False))
+        self.form.queued.connect(self._show_queued)
+        self.groups.closed.connect(lambda: self._open_groups(False))
+        self.removal.left.connect(self.table.setFocus)
+        self.details.repeated.connect(self._repeat)
+        self.details.moved.connect(self._move)
+        self.details.cancelled.connect(self._cancel)
+        self.details.enlarged.connect(self._show_whole_log)
+        self.details.changed.connect(self._show_details)
+
+    def _bind(self) -> dict[str, QAction]:
+        return bind_actions(
+            self,
+            {
+                "job.new": self.new.click,
+                "job.cancel": self._cancel,
+                "job.undo": self.removal.undo,
+                "job.repeat": self.details.again.click,
+                "job.report": self.details.report.click,
+                "job.copy": self._copy_command,
+                "job.folder": self._open_folder,
+                "job.hold": self.details.hold.click,
+                "job.earlier": self.details.earlier.click,
+                "job.later": self.details.later.click,
+                "job.template": self._use_template,
+                "job.notify": self.details.notify.click,
+                "job.log": self.details.whole_log.click,
+                "jobs.pause": self.pause.click,
+                "jobs.groups": self._toggle_groups,
+                "jobs.search": self.filter.setFocus,
+                "log.search": self.details.output.box.setFocus,
+                "log.next": self.details.output.forth.click,
+                "log.previous": self.details.output.back.click,
+            },
+        )
+
     def _lay_out(self) -> None:
-        bar = row(self.chooser, self.count, self.several, self.pause, self.new, spacing=theme.M)
-        bar.insertStretch(2, 1)
+        self._above = (self.chooser, self.pause, self.new, self.open_groups)
+        bar = row(self.chooser, self.count, Stretch(), self.several, *self._above[1:])
+        bar.setSpacing(theme.M)
         top, self._stack = list_card(self.table, self.empty)
+        self._top = top
         both = QSplitter(Qt.Orientation.Vertical)
         both.setChildrenCollapsible(False)
         both.addWidget(top)
         both.addWidget(self.details)
         both.addWidget(self.compared)
         both.addWidget(self.form)
-        both.setSizes([280, 320, 320, 320])
+        both.addWidget(self.groups)
+        both.setSizes([280, 320, 320, 320, 320])
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.setSpacing(theme.S)

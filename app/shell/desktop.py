@@ -89,7 +89,7 @@ class Desktop(QObject):
     def _take(self) -> None:
         if (snapshot := self.feed.take()) is not None:
             self.window.show_snapshot(snapshot)
-            self._notifier.update(snapshot)
+            self._notifier.update(snapshot, self.window.state.notify)
             now = summarize(snapshot)
             self.tray.show_summary(now)
             self.compact.show_summary(now)

@@ -29,11 +29,23 @@ class Notifier:
         self._show = show
         self._since = time.time()
         self._shown: set[int] = set()
+        self._told: set[int] = set()
+        """Jobs of whose end the user was told because of asking for it."""
         self._active: frozenset[int] = frozenset()
 
-    def update(self, snapshot: Snapshot) -> None:
-        """Notify of what is new. An alert that lasts through quiet hours is shown after them."""
-        jobs = self._long_jobs(snapshot)
+    def update(self, snapshot: Snapshot, wanted: set[int] | None = None) -> None:
+        """Notify of what is new. An alert that lasts through quiet hours is shown after them.
+
+        Args:
+            wanted: Jobs whose end the user asked for, which is shown whenever it comes.
+        """
+        asked = wanted if wanted is not None else set()
+        for job in snapshot.jobs:
+            if job.id in asked and not job.active:
+                asked.discard(job.id)
+                self._told.add(job.id)
+                self._show(*_job_text(job))
+        jobs = [job for job in self._long_jobs(snapshot) if job.id not in self._told]
         if is_quiet(snapshot.settings.quiet_hours, snapshot.time):
             return
         for job in jobs:

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from PySide6.QtCore import QEvent, QObject, Qt
-from PySide6.QtGui import QKeySequence, QShortcut
 from PySide6.QtWidgets import QComboBox, QFrame, QGridLayout, QHBoxLayout, QVBoxLayout, QWidget
 
 from app.shell.manual_pages import ManualPage, manual_pages
 from app.widgets import theme
 from app.widgets.action_table import ACTIONS, EVERYWHERE, KEYS
-from app.widgets.controls import Stretch, button, clear_panel, label, row, scroll_area
+from app.widgets.controls import (
+    Stretch,
+    add_shortcuts,
+    button,
+    clear_panel,
+    label,
+    row,
+    scroll_area,
+)
 from app.widgets.safe_text import SafeText
 
 _MARGIN, _WIDEST = 48, 980
@@ -30,12 +37,7 @@ class Sheet(QFrame):
         self.body.setContentsMargins(theme.XL, theme.L, theme.XL, theme.L)
         self.body.setSpacing(theme.M)
         self.body.addLayout(self.head)
-        QShortcut(
-            QKeySequence("Esc"),
-            self,
-            self.leave,
-            context=Qt.ShortcutContext.WidgetWithChildrenShortcut,
-        )
+        add_shortcuts(self, {"Esc": self.leave})
         window.installEventFilter(self)
         self.hide()
 

@@ -167,9 +167,9 @@ JOB_OPTIONS = (
         str, "CLUSTER", "--on", hint="this machine", shown=False, editable=False,
     ),
     JobOption(
-        "env", "Environment there", "with --on: set an environment variable; can be repeated",
+        "env", "Environment", "with --on: set an environment variable; can be repeated",
         _parse_environment, "NAME[=VALUE]", collect=parse_variables,
-        hint="e.g. WANDB_MODE=offline; nothing else is sent", columns=3, shown=False,
+        hint="e.g. WANDB_MODE=offline SEED=1", columns=3, shown=False,
         editable=False,
     ),
     JobOption(

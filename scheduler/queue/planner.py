@@ -37,7 +37,8 @@ class GroupLimits:
         jobs = self._index.active
         waiting = Counter(jobs[number].spec.group for number in self._index.waiting)
         running = Counter(job.spec.group for job in self._index.running.values())
-        names = sorted(({*waiting, *running} | self.settings.keys()) - {""})
+        kept = {name for name, group in self.settings.items() if group.limit or group.paused}
+        names = sorted(({*waiting, *running} | kept) - {""})
         return [GroupState(self._group(name), waiting[name], running[name]) for name in names]
 
     def set(self, name: str, limit: int | None, paused: bool | None) -> None:

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QFileDialog
 
 from app.jobs.form import FIELDS, JobForm
 from app.link.link import Link
@@ -113,20 +114,15 @@ def test_every_field_is_reached_and_filled_by_keyboard_and_makes_the_job(fed, pa
 def test_clusters_can_be_chosen_and_a_removed_one_stays_chosen(fed, page):
     form = page.form
     form.editors["command"].setText("true")
-    assert (form.where.isVisible(), form.editors["env"].isVisible()) == (False, False)
+    assert (form.where.isVisible(), form.editors["env"].isVisible()) == (False, True)
     fed.feed(with_clusters(snapshots.gpu_snapshot(2, NOW + 3), "slurm:hpc", "ray:lab"))
     assert [form.where.itemText(at) for at in range(form.where.count())] == [
         "this machine",
         "ray:lab",
         "slurm:hpc",
     ]
-    assert (
-        form.where.isVisible(),
-        form.editors["env"].isVisible(),
-        form.editors["env"].isEnabled(),
-    ) == (True, True, False)
+    assert form.where.isVisible()
     form.where.setCurrentIndex(2)
-    assert form.editors["env"].isEnabled()
     form.editors["env"].setText("A=1")
     fed.feed(snapshots.gpu_snapshot(2, NOW + 6))
     assert (form.where.currentText(), form.where.isVisible()) == ("slurm:hpc", True), (
@@ -134,7 +130,10 @@ def test_clusters_can_be_chosen_and_a_removed_one_stays_chosen(fed, page):
     )
     assert form.form.spec() == make_spec(("true",), {"where": "slurm:hpc", "env": {"A": "1"}})
     form.where.setCurrentIndex(0)
-    assert form.form.spec() == make_spec(("true",), {}), "here a job has this window's environment"
+    here = make_spec(("true",), {})
+    assert form.form.spec() == msgspec.structs.replace(here, env={**here.env, "A": "1"}), (
+        "here a job has this window's environment, too"
+    )
     fed.feed(snapshots.gpu_snapshot(2, NOW + 9))
     assert not form.where.isVisible()
 
@@ -174,7 +173,7 @@ def test_the_forecast_follows_typing(fed, page, qtbot):
         ("after", "3 x", "After (success): expected a whole number"),
         ("array", "9-", "Array: indices such as"),
         ("timeout", "-1h", "Time limit: a time such as"),
-        ("env", "A='", "Environment there: enter NAME=VALUE"),
+        ("env", "A='", "Environment: enter NAME=VALUE"),
     ],
 )
 def test_invalid_values_are_explained_and_not_sent(fed, page, name, text, says):
@@ -259,3 +258,70 @@ def test_the_form_submits_the_cpu_priority(fed, page):
     assert page.form.form.spec() == make_spec(("true",), {"nice": 5})
     page.form.editors["nice"].setText("-5")
     assert page.form.said.text() == "CPU priority: expected a whole number, 0 or more; got '-5'"
+
+
+def test_the_environment_of_a_job_here_is_that_of_the_window_and_what_was_typed(page, monkeypatch):
+    monkeypatch.setenv("SEED", "1")
+    page.form.editors["command"].setText("true")
+    page.form.editors["env"].setText("SEED=2 NAME='two words'")
+    env = page.form.form.spec().env
+    assert (env["SEED"], env["NAME"]) == ("2", "two words")
+    assert env["PATH"] == os.environ["PATH"]
+
+
+def test_an_earlier_job_is_a_template_and_clear_empties_the_form(fed, page):
+    spec = make_spec(
+        ("python", "train.py", "--name=two words"),
+        {
+            "cwd": "/data/run",
+            "name": "big",
+            "gpus": 2,
+            "memory": "1536MiB",
+            "gpu_type": "h100",
+            "priority": 3,
+            "group": "night",
+            "timeout": "90m",
+            "retries": 2,
+            "nice": 5,
+            "tags": ("a", "b"),
+            "notes": "kept",
+        },
+    )
+    made = snapshots.gpu_snapshot(2, NOW + 1)
+    job = msgspec.structs.replace(snapshots.job(30, snapshots.Done(1.0, 2.0)), spec=spec)
+    fed.feed(msgspec.structs.replace(made, jobs=(job, *made.jobs)))
+    page.form.menu.aboutToShow.emit()
+    first = page.form.menu.actions()[0]
+    assert first.text() == "30 · python train.py '--name=two words'"
+    first.trigger()
+    filled = page.form.form.spec()
+    assert msgspec.structs.replace(filled, env=spec.env) == spec
+    page.form.clear.click()
+    assert page.form.form.spec() is None
+    assert all(editor.text() == "" for editor in page.form.editors.values())
+    assert page.form.editors["command"].hasFocus()
+
+
+def test_a_job_of_the_list_is_a_template_by_its_key(fed, page):
+    page.form.close_button.click()
+    page.choose(4)
+    QTest.keyClick(page, Qt.Key.Key_D, CTRL)
+    assert page.form.isVisible()
+    assert page.form.editors["command"].text() == "python train.py --epochs=3"
+
+
+def test_the_folder_is_chosen_in_a_dialog(page, monkeypatch, tmp_path):
+    monkeypatch.setattr(QFileDialog, "open", lambda self: None)
+    page.form.browse.click()
+    (dialog,) = page.form.findChildren(QFileDialog)
+    assert dialog.fileMode() == QFileDialog.FileMode.Directory
+    dialog.fileSelected.emit(str(tmp_path))
+    assert page.form.editors["cwd"].text() == str(tmp_path)
+
+
+def test_a_command_that_is_not_there_is_warned_of_in_the_form(fed, page, qtbot):
+    page.form.editors["command"].setText("pyhton train.py")
+    qtbot.waitUntil(lambda: bool(of(fed, Foresee)), timeout=PATIENCE_MS)
+    fed.reply(Foresee, Forecast(("GPU-00000001",), NOW))
+    assert page.form.said.text().startswith("There is no command 'pyhton' in the folders of PATH")
+    assert page.form.said.property("meaning") == "warm"

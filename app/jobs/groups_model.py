@@ -1,0 +1,107 @@
+"""Rows of the groups and the clusters, and the requests that change them. Free of Qt."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import msgspec
+
+from app.link.call import Call
+from scheduler.executors.agent_protocol import Unreachable
+from scheduler.executors.ray import Ray
+from scheduler.executors.slurm import Slurm
+from scheduler.protocol.errors import UserError
+from scheduler.protocol.jobs import GroupState, Running
+from scheduler.protocol.settings import CLUSTER, ClusterSettings
+from scheduler.protocol.snapshot import Snapshot
+from scheduler.protocol.wait_reasons import render
+
+
+@dataclass(frozen=True)
+class GroupRow:
+    """Hold what the table shows of a group, or of a cluster."""
+
+    key: str
+    cells: tuple[str, ...]
+    tooltip: str = ""
+    meaning: str = ""
+
+
+def group_rows(groups: tuple[GroupState, ...]) -> tuple[GroupRow, ...]:
+    """Return a row for each group."""
+    return tuple(
+        GroupRow(
+            state.group.name,
+            (
+                state.group.name,
+                str(state.running),
+                str(state.waiting),
+                str(state.group.limit or "none"),
+                "Paused" if state.group.paused else "Active",
+            ),
+            meaning="warm" if state.group.paused else "",
+        )
+        for state in groups
+    )
+
+
+def cluster_rows(snapshot: Snapshot) -> tuple[GroupRow, ...]:
+    """Return a row for each cluster with its health, and how many jobs it has."""
+    rows = []
+    for name, cluster in snapshot.settings.clusters.items():
+        reason = snapshot.unavailable.get(name)
+        health = render(reason, snapshot.time) if reason else "Reachable"
+        jobs = sum(job.spec.where == name and job.active for job in snapshot.jobs)
+        address = cluster.address or "its own commands"
+        rows.append(
+            GroupRow(name, (name, address, str(jobs), health), health, "failed" if reason else "")
+        )
+    return tuple(rows)
+
+
+def make_cluster(name: str, address: str, token_file: str) -> ClusterSettings:
+    """Return the cluster that was typed. Raises UserError that says what to type."""
+    if name.startswith("ray:") and not address:
+        raise UserError("enter the address of Ray's dashboard, such as http://head:8265")
+    cluster = ClusterSettings(address, token_file)
+    named = dict[Annotated[str, msgspec.Meta(pattern=CLUSTER)], ClusterSettings]
+    try:
+        msgspec.convert({name: msgspec.to_builtins(cluster)}, named)
+    except msgspec.ValidationError as e:
+        if "address" in str(e):
+            raise UserError("an address begins with http:// or https://") from e
+        raise UserError("a cluster is named ray:NAME or slurm:NAME, such as ray:lab") from e
+    return cluster
+
+
+def removal_problem(name: str, snapshot: Snapshot) -> str:
+    """Return why a cluster should not be removed now; empty where it may be."""
+    running = [
+        str(job.id)
+        for job in snapshot.jobs
+        if job.spec.where == name and isinstance(job.state, Running)
+    ]
+    if not running:
+        return ""
+    return f"jobs run there ({', '.join(running)}): wait for them, or cancel them first"
+
+
+class ReachCluster(msgspec.Struct, frozen=True):
+    """Reach a cluster once, as its agent does."""
+
+    name: str
+    cluster: ClusterSettings
+
+    def carry_out(self, call: Call) -> str:
+        """Return what answered. Raises UserError with the reason where nothing did."""
+        try:
+            if self.name.startswith("ray:"):
+                backend = Ray(self.cluster.address, self.cluster.token_file)
+                try:
+                    return f"{self.name} answers (session {backend.session()})"
+                finally:
+                    backend.close()
+            return f"{self.name} answers (session {Slurm().session()})"
+        except Unreachable as e:
+            raise UserError(f"{self.name} does not answer: {e}") from e

@@ -1,0 +1,70 @@
+"""Remove waiting jobs from the queue, with undo, and stop running ones after a question."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from PySide6.QtCore import QObject, Signal
+
+from app.jobs.listing import removed_text, stop_question
+from app.link.link import Link
+from app.link.notice import Notice, NoticeAction
+from app.widgets.controls import QuestionCard, add_shortcuts
+from scheduler.protocol.jobs import UNDO_S, Cancelling, Job
+from scheduler.verbs.change import CancelMany, Restore
+
+
+class JobRemoval(QObject):
+    """Hold the question about running jobs, and what can be undone."""
+
+    left = Signal()
+    """The question was answered."""
+
+    def __init__(self, owner: QObject, link: Link) -> None:
+        super().__init__(owner)
+        self._link = link
+        self._wanted: tuple[int, ...] = ()
+        """The jobs that the user is asked about."""
+        self._removed: list[tuple[int, ...]] = []
+        """The removals from the queue that the user can undo, the newest last."""
+        self.asking = QuestionCard("Stop", "Keep running", self._cancel, self._keep, primary="no")
+        add_shortcuts(self.asking, {"Esc": self.asking.no.click})
+
+    def request(self, waiting: Sequence[int], running: Sequence[Job], now: float) -> None:
+        """Remove jobs that wait at once; where some run, ask first.
+
+        Args:
+            now: Seconds since the epoch.
+        """
+        self._wanted = (*waiting, *(job.id for job in running))
+        if running:
+            self.asking.ask(stop_question(running, len(waiting), now))
+        elif waiting:
+            self._cancel()
+
+    def undo(self) -> None:
+        """Undo the last removal."""
+        if self._removed:
+            self._restore(self._removed[-1])
+
+    def _cancel(self) -> None:
+        if self._wanted:
+            self._link.send(self, CancelMany(self._wanted), self._offer_undo)
+        self._keep()
+
+    def _keep(self) -> None:
+        self.asking.hide()
+        self.left.emit()
+
+    def _offer_undo(self, done: Cancelling) -> None:
+        if done.cancelled:
+            self._removed.append(done.cancelled)
+            undo = NoticeAction("Undo", lambda: self._restore(done.cancelled))
+            text = removed_text(done.cancelled)
+            self._link.announced.emit(Notice(text, (undo,), seconds=UNDO_S))
+
+    def _restore(self, jobs: tuple[int, ...]) -> None:
+        """Put jobs back where they waited, once."""
+        if jobs in self._removed:
+            self._removed.remove(jobs)
+            self._link.send(self, Restore(jobs))
