@@ -20,17 +20,20 @@ if TYPE_CHECKING:
     from accel.attention.frameworks.flash_attn import flash_attn_func, flash_attn_varlen_func
     from accel.attention.frameworks.sdpa import install, uninstall
     from accel.attention.ragged import Ragged
+    from accel.primitives.linear_attention.api import explain_linear, linear_attention
 
 __all__ = [
     "FlashAttention3",
     "Ragged",
     "attention",
     "explain",
+    "explain_linear",
     "flash_attention_3_backward",
     "flash_attention_3_forward",
     "flash_attn_func",
     "flash_attn_varlen_func",
     "install",
+    "linear_attention",
     "uninstall",
 ]
 
@@ -38,11 +41,13 @@ _HOME = {
     "FlashAttention3": "attention.flash3",
     "Ragged": "attention.ragged",
     "explain": "attention.api",
+    "explain_linear": "primitives.linear_attention.api",
     "flash_attention_3_backward": "attention.flash3",
     "flash_attention_3_forward": "attention.flash3",
     "flash_attn_func": "attention.frameworks.flash_attn",
     "flash_attn_varlen_func": "attention.frameworks.flash_attn",
     "install": "attention.frameworks.sdpa",
+    "linear_attention": "primitives.linear_attention.api",
     "uninstall": "attention.frameworks.sdpa",
 }
 

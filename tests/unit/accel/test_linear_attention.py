@@ -1,0 +1,192 @@
+"""Linear attention, chunked and by the kernels (interpreted), against the recurrence."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+import accel
+from accel.primitives.linear_attention.api import choose, linear_attention, operands
+from accel.primitives.linear_attention.chunked import chunked
+from accel.primitives.linear_attention.fused import fused
+from accel.primitives.linear_attention.kinds import KINDS
+from accel.primitives.linear_attention.problem import Operands
+from accel.primitives.linear_attention.reference import recurrence
+
+STARTS = [0, 0, 3, 66, 80]
+"""Of sequences end to end: an empty one, a short one, and one token short of a chunk."""
+
+
+def drawn(
+    kind: str, batch: int = 2, tokens: int = 70, keys: int = 8, values: int = 12, **rules: Any
+) -> dict[str, Tensor]:
+    """Draw float64 arguments of `linear_attention`, with two heads of values for each of keys."""
+    random = torch.Generator().manual_seed(7)
+    heads, strength = 2, rules.get("strength", 1.0)
+    shared = heads if kind == "rwkv7" else 1
+
+    def rand(*shape: int) -> Tensor:
+        return torch.rand(*shape, generator=random, dtype=torch.float64)
+
+    def randn(*shape: int) -> Tensor:
+        return torch.randn(*shape, generator=random, dtype=torch.float64)
+
+    x = {
+        "q": randn(batch, tokens, shared, keys),
+        "k": functional.normalize(randn(batch, tokens, shared, keys), dim=-1),
+        "v": randn(batch, tokens, heads, values),
+        "state": randn(rules.get("sequences", batch), heads, keys, values),
+    }
+    if KINDS[kind].decay == "head":
+        x["decay"] = -strength * rand(batch, tokens, heads)
+    elif KINDS[kind].decay == "channel":
+        x["decay"] = -strength * rand(batch, tokens, heads, keys)
+    if "beta" in KINDS[kind].needs:
+        x["beta"] = rand(batch, tokens, heads)
+    if kind == "rwkv7":
+        erased = functional.normalize(randn(batch, tokens, heads, keys), dim=-1)
+        x |= {"a": -erased, "b": erased * rand(batch, tokens, heads, keys)}
+    return x
+
+
+def problem(kind: str, x: dict[str, Tensor], starts: list[int] | None = None) -> Operands:
+    given = (x.get(n) for n in ("decay", "beta", "a", "b"))
+    ragged = None if starts is None else torch.tensor(starts)
+    return operands(x["q"], x["k"], x["v"], kind, *given, None, x["state"], ragged)
+
+
+def gradients(
+    run: str, kind: str, x: dict[str, Tensor], dtype: torch.dtype, starts: list[int] | None = None
+) -> dict[str, Tensor]:
+    """Return outputs, states and the gradients of a random sum of both."""
+    leaves = {n: t.detach().to(dtype).requires_grad_() for n, t in x.items()}
+    function = {"recurrence": recurrence, "chunked": chunked, "fused": fused}[run]
+    out, last = function(problem(kind, leaves, starts))
+    random = torch.Generator().manual_seed(8)
+    weights = [torch.randn(t.shape, generator=random, dtype=torch.float64) for t in (out, last)]
+    loss = (out.double() * weights[0]).sum() + (last.double() * weights[1]).sum()
+    found = torch.autograd.grad(loss, list(leaves.values()))
+    return {"out": out.detach(), "last": last.detach(), **dict(zip(leaves, found, strict=True))}
+
+
+def assert_close(got: dict[str, Tensor], exact: dict[str, Tensor], bound: float) -> None:
+    for name, right in exact.items():
+        error = float((got[name].double() - right).norm() / right.norm().clamp(min=1e-30))
+        assert error < bound, f"{name}: {error:.1e}"
+
+
+@pytest.mark.parametrize("strength", [1.0, 9.9, 100.0])
+@pytest.mark.parametrize("kind", KINDS)
+def test_chunks_give_the_output_and_the_gradients_of_the_recurrence(kind, strength, one_thread):
+    x = drawn(kind, strength=strength)
+    exact = gradients("recurrence", kind, x, torch.float64)
+    assert_close(gradients("chunked", kind, x, torch.float64), exact, 1e-11)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_sequences_end_to_end_do_not_see_each_other(kind, one_thread):
+    x = drawn(kind, 1, STARTS[-1], sequences=len(STARTS) - 1)
+    exact = gradients("recurrence", kind, x, torch.float64, STARTS)
+    assert_close(gradients("chunked", kind, x, torch.float64, STARTS), exact, 1e-11)
+
+
+@pytest.mark.xdist_group("interpreted")
+@pytest.mark.parametrize(
+    ("kind", "strength", "bound"),
+    [
+        ("ssd", 1.0, 1e-5),
+        ("gdn", 9.9, 1e-4),
+        # relative to the tiny gradients of strong decays, float32 sums of large terms show
+        ("kda", 9.9, 5e-3),
+        ("rwkv7", 1.0, 1e-5),
+        pytest.param("retention", 1.0, 1e-5, marks=pytest.mark.slow),
+        pytest.param("gla", 1.0, 1e-4, marks=pytest.mark.slow),
+    ],
+)
+def test_the_kernels_give_the_output_and_the_gradients_of_the_recurrence(
+    interpreted, kind, strength, bound
+):
+    x = drawn(kind, 1, STARTS[-1], 20, 24, strength=strength, sequences=len(STARTS) - 1)
+    exact = gradients("recurrence", kind, x, torch.float64, STARTS)
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("PYTHONWARNINGS", "ignore")  # factors that are masked may overflow
+        got = interpreted(gradients_ignoring_overflow, kind, x, STARTS)
+    assert_close(got, exact, bound)
+
+
+def gradients_ignoring_overflow(
+    kind: str, x: dict[str, Tensor], starts: list[int]
+) -> dict[str, Tensor]:
+    """Run the kernels in float32; factors of masked elements may overflow, as on a GPU."""
+    import numpy as np
+
+    with np.errstate(over="ignore", invalid="ignore"):
+        return gradients("fused", kind, x, torch.float32, starts)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_state_continues_a_sequence_token_by_token(kind, one_thread):
+    x = drawn(kind, tokens=5)
+    whole = linear_attention(kind=kind, **x)
+    state, outs = x.pop("state"), []
+    for t in range(5):
+        token = {n: tensor[:, t : t + 1] for n, tensor in x.items()}
+        step = linear_attention(kind=kind, state=state, **token)
+        state = step.state
+        outs.append(step.out)
+    torch.testing.assert_close(torch.cat(outs, 1), whole.out, rtol=1e-10, atol=1e-10)
+    torch.testing.assert_close(state, whole.state, rtol=1e-10, atol=1e-10)
+
+
+def test_no_tokens_leave_the_state_as_it_was():
+    x = drawn("gdn", tokens=0)
+    found = linear_attention(kind="gdn", **x)
+    assert found.out.shape == (2, 0, 2, 12)
+    torch.testing.assert_close(found.state, x["state"])
+
+
+def test_bfloat16_is_at_least_as_exact_as_the_recurrence_in_bfloat16(one_thread):
+    x = {n: t.bfloat16() for n, t in drawn("gdn", tokens=200).items()}
+    exact = recurrence(problem("gdn", x).to(torch.float64))[0]
+    naive = recurrence(problem("gdn", x).to(torch.bfloat16))[0]
+    got = linear_attention(kind="gdn", **x)
+    assert got.out.dtype == torch.bfloat16
+    assert (got.out.double() - exact).norm() <= (naive.double() - exact).norm()
+
+
+def test_the_backend_is_named_and_never_another():
+    x = drawn("gdn")
+    assert linear_attention(kind="gdn", **x).backend == "torch"
+    assert "float16, bfloat16 and float32" in choose(problem("gdn", x)).refusals["triton"]
+    with pytest.raises(ValueError, match="runs on CUDA devices"):
+        linear_attention(kind="gdn", backend="triton", **{n: t.float() for n, t in x.items()})
+    with pytest.raises(ValueError, match="no backend is called 'cuda'"):
+        linear_attention(kind="gdn", backend="cuda", **x)
+    assert linear_attention(kind="gdn", backend="reference", **x).backend == "reference"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"kind": "mamba"}, "no kind is called 'mamba'"),
+        ({"beta": None}, "gdn needs beta"),
+        ({"a": torch.zeros(1)}, "gdn does not take a"),
+        ({"decay": torch.zeros(2, 70, 2, 8)}, r"decay of gdn must be \[2, 70, 2\]"),
+        ({"q": torch.zeros(2, 70, 8)}, r"must be \[B,T,H,D\]"),
+        ({"v": torch.zeros(2, 70, 3, 12, dtype=torch.float32)}, "one floating dtype"),
+        ({"state": torch.zeros(1, 2, 8, 12)}, "state must be"),
+        ({"starts": torch.tensor([0, 70])}, "in a batch of 1"),
+        ({"scale": float("nan")}, "scale must be a finite number"),
+    ],
+)
+def test_what_does_not_fit_is_explained(change, message):
+    with pytest.raises(ValueError, match=message):
+        linear_attention(**{"kind": "gdn", **drawn("gdn"), **change})
+
+
+def test_it_is_a_name_of_accel():
+    assert accel.linear_attention is linear_attention
