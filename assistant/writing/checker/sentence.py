@@ -60,7 +60,8 @@ def _check_clause(clause: Clause, of: Known) -> bool:
         check_cause(clause, of)
         return True
     who = owners(clause, len(clause.tokens))
-    if quoted(clause, of, who) is not None:
+    quote = quoted(clause, of, who)
+    if quote is not None and not (quote.value is None and _is_title(clause)):
         return True
     for place, token in enumerate(clause.tokens):
         if token.kind == "value":
@@ -133,6 +134,14 @@ def _check_text(clause: Clause, place: int, token: Token, of: Known) -> None:
         if not kind or fact.subject in who.get(kind, frozenset()) or clause.names_nobody():
             return
     raise Refused(f"it says {token.text!r}, which no fact says of what it names")
+
+
+def _is_title(clause: Clause) -> bool:
+    """Return True for `GPU 0 memory used: 217 W`: it does not say that there is no value."""
+    after = clause.after
+    return (
+        after is not None and after.opener == ":" and any(t.kind == "value" for t in after.tokens)
+    )
 
 
 def _check_title(clause: Clause) -> None:

@@ -91,19 +91,22 @@ def invented(text: str, facts: Facts, question: str) -> set[tuple[str, str]]:
     """
     known = _owners("\n".join((question, *(f"{fact.subject}\n{_told(fact)}" for fact in facts))))
     found = set()
+    names = {f.said for f in facts if f.name.endswith(".name") and not f.subject.startswith("job")}
+    named = re.compile("|".join(map(re.escape, sorted(names, key=len, reverse=True))) or "$^")
     for sentence, owners in _sentences(text.split(_NOTE, maxsplit=1)[0]):
+        shown = named.sub("…", sentence)  # the digits of a whole name are no number
         about = [
             fact
             for fact in facts
             if not owners or fact.subject in owners or not _OWNER.fullmatch(fact.subject)
         ]
         told = numbers(question).union(*(numbers(_told(fact)) | _moment(fact) for fact in about))
-        found |= {(owner, "") for owner in _owners(sentence) - known - {"cpu"}} | (
-            numbers(sentence) - told
+        found |= {(owner, "") for owner in _owners(shown) - known - {"cpu"}} | (
+            numbers(shown) - told
         )
         found |= {
             (number, what)
-            for number, what in _counts(sentence)
+            for number, what in _counts(shown)
             if not any(_counted(number, what, fact.text) for fact in about)
         }
     return found
