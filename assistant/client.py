@@ -17,8 +17,9 @@ import msgspec
 
 from assistant import messages as m
 from assistant.idle import Cancelled
-from assistant.intents.tool_call import ToolCall
+from assistant.intents.state import State
 from assistant.messages import Answer, Chunk, Completion, DeviceChoice, Event, ModelSpeed, When
+from assistant.query.request import Request
 from assistant.tools.proposal import NEW_JOBS, Decision, Proposal
 from scheduler.background.launch import start_process
 from scheduler.client import Client
@@ -71,34 +72,39 @@ class Assistant:
         when: When = "now",
         on_event: OnEvent | None = None,
         device: DeviceChoice = "auto",
-        meant: ToolCall | None = None,
+        meant: Request | None = None,
+        state: State | None = None,
     ) -> Answer:
         """Answer a question, or propose what it asks for.
 
         An answer with a proposal is for `approve`. A job that is submitted runs in this process's
         folder and with its environment. A tool that was allowed for the session is carried out at
-        once if the rules read the request the same way. An answer with choices asks what is meant:
-        call `ask` again with the chosen call as `meant`.
+        once if the request is, word by word, an exact form of its order. An answer with choices
+        asks what is meant: call `ask` again with the chosen request as `meant`.
 
         Args:
             text: The question.
             when: Answer now, or once the devices are idle.
             on_event: Called with what the request waits for, and with the text piece by piece.
             device: `cpu` does not wait for a GPU.
-            meant: The chosen call, if an answer to the question had choices.
+            meant: The chosen request, if an answer to the question had choices.
+            state: What the conversation is about, from its last answer; None for a new one.
 
         Raises:
             Cancelled: `cancel` was called.
             DaemonGone: The daemon or the assistant is not running.
             UserError: The request cannot be answered; the message says what to do.
         """
-        request = m.Ask(text, when, self._new_id(), os.getcwd(), device, meant)
+        about = state or State()
+        request = m.Ask(text, when, self._new_id(), os.getcwd(), device, meant, about)
         answer = self._converse(request, on_event, Answer)
         proposal = answer.proposal
         if proposal is None or not proposal.certain or proposal.tool not in self.allowed:
             return answer
         done = self.approve(proposal, "once")
-        return msgspec.structs.replace(done, call=answer.call, routed=answer.routed)
+        return msgspec.structs.replace(
+            done, call=answer.call, routed=answer.routed, state=answer.state
+        )
 
     def approve(self, proposal: Proposal, how: Decision = "once") -> Answer:
         """Carry out a proposal, or refuse its tool.

@@ -11,8 +11,9 @@ import msgspec
 
 from assistant.facts import Fact
 from assistant.intents.choices import Choice
-from assistant.intents.roles import Role
-from assistant.intents.tool_call import ToolCall
+from assistant.intents.state import State
+from assistant.query.request import Request as Meant
+from assistant.query.request import Role
 from assistant.reports.report import Report as FullReport
 from assistant.tools.proposal import Decision, Proposal
 from scheduler.protocol.errors import UserError
@@ -45,8 +46,10 @@ class Ask(msgspec.Struct, frozen=True, tag="ask"):
     folder: str = ""
     """The folder of a job that is submitted; empty: the user's home folder."""
     device: DeviceChoice = "auto"
-    meant: ToolCall | None = None
+    meant: Meant | None = None
     """The choice of a person who was asked what the request means."""
+    state: State = State()
+    """What the conversation is about; from its last answer."""
 
 
 class Approve(msgspec.Struct, frozen=True, tag="approve"):
@@ -163,16 +166,18 @@ class Answer(msgspec.Struct, frozen=True, tag="answer"):
     """Tokens that the model wrote, with those of refused texts; 0 for the template."""
     report: FullReport | None = None
     """For the role report: all of it, with tables, charts and sources; it begins with `text`."""
-    call: ToolCall | None = None
-    """The tool that the request needs, with its arguments; None if the request named it itself."""
+    call: Meant | None = None
+    """The query or order that the request was read as; None if a report or decision was sent."""
     routed: str = ""
-    """Who recognized the tool: `rules` or `model NAME`."""
+    """Who read it: `rules` or `model NAME`."""
     proposal: Proposal | None = None
     """The action that waits for a person's approval."""
     device: str = ""
     """The device that the model ran on, cpu or cuda; empty for the template."""
     by: str = ""
     """What computed it: compiled, torch (until code for this machine is compiled) or triton."""
+    state: State | None = None
+    """What the conversation is about now; None: as before."""
     choices: tuple[Choice, ...] = ()
     """The text asks which of these is meant: ask again with `meant`."""
 

@@ -20,7 +20,8 @@ from app.assistant.message_tree import (
     RemovedMessages,
     SavedConversation,
 )
-from assistant.intents.tool_call import ToolCall
+from assistant.intents.state import State
+from assistant.query.request import Request
 from assistant.reports.files import write_private
 from assistant.tools.proposal import Decision
 from scheduler.protocol.errors import UserError
@@ -46,6 +47,7 @@ _ANSWER_FIELDS = (
     "report",
     "note",
     "choices",
+    "about",
 )
 """The fields that a message takes from its answer."""
 _MIN_PIECES = 8
@@ -96,7 +98,7 @@ class Conversation:
         text: str,
         wants: AnswerKind = "answer",
         instead: int | None = None,
-        meant: ToolCall | None = None,
+        meant: Request | None = None,
     ) -> int:
         """Add a question and an empty answer. Return the number of the request.
 
@@ -130,7 +132,7 @@ class Conversation:
         """Return the question of an answer."""
         return self.tree.message(self.tree.parent(answer))
 
-    def asked(self, answer: int) -> tuple[str, ToolCall | None]:
+    def asked(self, answer: int) -> tuple[str, Request | None]:
         """Return the words that an answer responds to, and the meaning that the user chose."""
         question = self.tree.parent(answer)
         message = self.tree.message(question)
@@ -139,6 +141,12 @@ class Conversation:
             if message.meant is None
             else (self.question(self.tree.parent(question)).text, message.meant)
         )
+
+    @property
+    def about(self) -> State:
+        """Return what the conversation is about, by its last answer that says so."""
+        found = (message.about for message in reversed(self.messages))
+        return next(filter(None, found), State())
 
     def turns(self) -> tuple[str, ...]:
         """Return the free chat before the awaited answer: the user and the model in turn."""

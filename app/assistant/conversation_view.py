@@ -143,7 +143,7 @@ class ConversationView(QWidget):
         else:
             self._await(
                 lambda: self.conversation.ask(text, instead=instead),
-                Ask(text),
+                Ask(text, about=self.conversation.about),
             )
 
     def write_brief(self) -> None:
@@ -157,15 +157,15 @@ class ConversationView(QWidget):
             self.conversation.asked(answer),
         )
         requests: dict[str, Request[FinishedAnswer] | None] = {"brief": WriteBrief(), "chat": None}
-        request = requests.get(question.wants, Ask(text, meant))
+        request = requests.get(question.wants, Ask(text, meant, self.conversation.about))
         self._await(lambda: self.conversation.again(answer), request)
 
     def _choose(self, answer: int, choice: Choice) -> None:
         """Ask again with the meaning that the user chose."""
         text = self.conversation.question(answer).text
         self._await(
-            lambda: self.conversation.ask(choice.words, meant=choice.call),
-            Ask(text, choice.call),
+            lambda: self.conversation.ask(choice.words, meant=choice.request),
+            Ask(text, choice.request, self.conversation.about),
         )
 
     def _decide(self, answer: int, decision: Decision) -> None:

@@ -11,7 +11,8 @@ from typing import Annotated, Literal, NamedTuple
 import msgspec
 
 from assistant.intents.choices import Choice
-from assistant.intents.tool_call import ToolCall
+from assistant.intents.state import State
+from assistant.query.request import Request
 from assistant.tools.proposal import Proposal
 
 ROOT = 0
@@ -214,8 +215,10 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True):
     """The time of the message, in seconds since the epoch."""
     choices: tuple[Choice, ...] = ()
     """Meanings of the question to choose from."""
-    meant: ToolCall | None = None
+    meant: Request | None = msgspec.field(default=None, name="request")
     """The meaning that the user chose with this message."""
+    about: State | None = None
+    """What the conversation is about after this answer."""
 
     @property
     def pending(self) -> bool:

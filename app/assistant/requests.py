@@ -19,8 +19,9 @@ from app.link.call import Call
 from assistant.client import Assistant
 from assistant.engine.prompts import chat_request
 from assistant.intents.choices import Choice
-from assistant.intents.tool_call import ToolCall
+from assistant.intents.state import State
 from assistant.messages import Answer, Chunk, Event, slow_note
+from assistant.query.request import Request
 from assistant.reports.report import packed
 from assistant.tools.proposal import Decision, Proposal
 from scheduler.protocol.errors import UserError
@@ -51,18 +52,22 @@ class FinishedAnswer(msgspec.Struct, frozen=True):
     """A remark for the reader, such as that the text was not checked."""
     choices: tuple[Choice, ...] = ()
     """Meanings of the question to choose from."""
+    about: State | None = None
+    """What the conversation is about after this answer."""
 
 
 class Ask(msgspec.Struct, frozen=True):
     """Ask the assistant a question; `meant` is the meaning that the user chose."""
 
     text: str
-    meant: ToolCall | None = None
+    meant: Request | None = None
+    about: State = State()
+    """What the conversation is about, by its last answer."""
 
     def carry_out(self, call: Call) -> FinishedAnswer:
         """Return the answer, with curves of the values that it names."""
         assistant = _assistant(call)
-        answer = assistant.ask(self.text, on_event=call.report, meant=self.meant)
+        answer = assistant.ask(self.text, on_event=call.report, meant=self.meant, state=self.about)
         return finished(answer, _curves(call, answer))
 
 
@@ -144,6 +149,7 @@ def finished(answer: Answer, curves: tuple[Curve, ...] = ()) -> FinishedAnswer:
         answer.proposal,
         answer.where,
         choices=answer.choices,
+        about=answer.state,
     )
 
 

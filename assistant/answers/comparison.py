@@ -14,27 +14,41 @@ _SAME = 0.005
 
 
 def compared(query: Query, rows: Rows, words: Words) -> list[str]:
-    """Return what differs most, and a table of both sides."""
+    """Return the first difference as a sentence, and a table of both sides."""
     if len(rows.rows) < 2:
         return [words.text("There is nothing to compare it with.")]
     sides = [_side(row, rows, words) for row in rows.rows]
+    lines = _lines(rows, words)
+    first = next((line for line in lines if line[3]), lines[0])
+    head = words.text(
+        "{measure}: {first} for {one}, {second} for {other}; {difference}.",
+        measure=first[0],
+        first=first[1],
+        one=sides[0],
+        second=first[2],
+        other=sides[1],
+        difference=first[3] or words.text("no difference is known"),
+    )
+    more = table(["", *sides, words.text("Difference")], lines) if len(lines) > 1 else ""
+    return [head, more]
+
+
+def differences(rows: Rows, words: Words) -> list[str]:
+    """Return the differences of two rows in words; none of rows that are no comparison."""
+    if len(rows.rows) != 2:
+        return []
+    return [f"{line[0]}: {line[3]}" for line in _lines(rows, words) if line[3]]
+
+
+def _lines(rows: Rows, words: Words) -> list[list[str]]:
+    """Return a line for each column: its title, both values, and the difference."""
     lines = []
     for place, column in enumerate(rows.columns):
         first, second = (row.values[place] for row in rows.rows)
         shown = [cell(row, place, rows, words) for row in rows.rows]
         title = column_title(column, rows.subject, words)
         lines.append([title, *shown, _difference(first, second, column.unit, words)])
-    head = words.text(
-        "{measure}: {first} for {one}, {second} for {other}; {difference}.",
-        measure=lines[0][0],
-        first=lines[0][1],
-        one=sides[0],
-        second=lines[0][2],
-        other=sides[1],
-        difference=lines[0][3] or words.text("no difference is known"),
-    )
-    more = table(["", *sides, words.text("Difference")], lines) if len(lines) > 1 else ""
-    return [head, more]
+    return lines
 
 
 def _side(row: Row, rows: Rows, words: Words) -> str:

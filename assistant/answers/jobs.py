@@ -76,6 +76,13 @@ def _counted(query: Query, rows: Rows, words: Words) -> str:
     names = [column.name for column in rows.columns]
     states = [str(row.values[names.index("state")]) for row in rows.rows if "state" in names]
     number = len(rows.rows) + rows.left_out
+    if set(query.states) == {"failed", "lost", "rejected"}:
+        return words.count(
+            "{n} job failed or was lost{when}.",
+            "{n} jobs failed or were lost{when}.",
+            number,
+            when=times(rows, words),
+        )
     if len(set(states)) == 1 and query.states:
         return words.count(
             "{n} job is {state}{when}.",

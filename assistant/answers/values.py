@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 from assistant.facts import phrases
@@ -107,8 +108,8 @@ def _upper(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def facts(rows: Rows, words: Words) -> tuple[Fact, ...]:
-    """Return each value as a fact with its source."""
+def facts(rows: Rows, words: Words, notes: Sequence[str] = ()) -> tuple[Fact, ...]:
+    """Return each value, the count, the span and the notes as facts with their source."""
     found = [
         _fact(row.key, label(row, words), column, row.values[i], rows, words)
         for row in rows.rows
@@ -116,6 +117,16 @@ def facts(rows: Rows, words: Words) -> tuple[Fact, ...]:
     ]
     if rows.total is not None and rows.columns:
         found.append(_fact("all", "", rows.columns[0], rows.total, rows, words))
+    count = str(len(rows.rows) + rows.left_out)
+    told = [("all.count", f"{rows.subject}: {count}")]
+    names = [column.name for column in rows.columns]
+    if rows.subject == "jobs" and "state" in names:
+        states = Counter(str(row.values[names.index("state")]) for row in rows.rows)
+        told += [(f"jobs.{state}", f"Jobs {state}: {n}") for state, n in states.items()]
+    told += [(f"note{i}.text", text) for i, text in enumerate(notes)]
+    if rows.span is not None:
+        told.append(("span.when", times(rows, words).removeprefix(", ")))
+    found += [Fact(name, text, "", text, rows.source, rows.time, text) for name, text in told]
     return tuple(found)
 
 

@@ -1,4 +1,4 @@
-"""Write the text of one answer by the model, or by the template if the model cannot."""
+"""Write the text of a brief by a large model, or by the template, and lend the router model."""
 
 from __future__ import annotations
 
@@ -9,14 +9,17 @@ import msgspec
 from assistant.facts import Fact
 from assistant.host.context import RequestContext
 from assistant.idle import Cancelled
+from assistant.library.describe import describe
 from assistant.messages import Answer
-from assistant.tools.tool import ToolResult
 from assistant.writing.writer import Written, by_template, write
 from scheduler.protocol.errors import UserError
 from scheduler.protocol.settings import Settings
 
 if TYPE_CHECKING:
     from assistant.engine.engine import EngineAuthor
+
+WRITES = 1e9
+"""Parameters from which on a model writes texts: those of smaller ones are wooden."""
 
 
 class AnswerWriter:
@@ -32,43 +35,43 @@ class AnswerWriter:
         if not settings.model:
             self._residency.drop()
 
-    def available_model(self) -> EngineAuthor | None:
-        """Return the model if it needs no wait for the GPU; the request may not need it at all.
+    def router(self) -> EngineAuthor | None:
+        """Return the model that reads requests, also beside a larger one; None without models.
 
         Raises Cancelled.
         """
-        if self._settings.model and self._residency.is_available(self._settings, self._channel):
-            try:
-                self._author = self._residency.author(self._settings, self._channel)
-            except Cancelled:
-                raise
-            except UserError:
-                pass  # the answer will say why the template wrote it
+        if not self._settings.model:
+            return None
+        try:
+            self._author = self._residency.router(self._settings, self._channel)
+        except Cancelled:
+            raise
+        except UserError:
+            return None  # the rules read the request alone
         return self._author
 
-    def write(
-        self, facts: tuple[Fact, ...], question: str | None = None, result: ToolResult | None = None
-    ) -> tuple[Written, tuple[Fact, ...]]:
-        """Write a brief, or the answer to a question, and return it with the facts that it uses.
+    def write(self, facts: tuple[Fact, ...]) -> tuple[Written, tuple[Fact, ...]]:
+        """Write a brief, and return it with the facts that it uses.
 
         If an earlier process has begun the text, these are the facts that it began with. Waits for
         the GPU if the model needs one. Raises Cancelled.
         """
-        render = result.render if result is not None else None
-        if not self._settings.model:
-            return write(facts, question, sections=render), facts
+        model = self._settings.model
+        if not model:
+            return write(facts, None), facts
+        described = describe(model)
+        if described.problem:
+            return by_template(facts, None, described.problem), facts
+        if described.parameters < WRITES:
+            return write(facts, None), facts
         facts = self._channel.keep(facts, tuple[Fact, ...])
-        names = {fact.name for fact in facts}
-        required = [name for name in result.required if name in names] if result else []
         try:
-            author = self._author or self._residency.author(self._settings, self._channel)
-            self._author = author
-            progress = self._channel.emit_waiting
-            return write(facts, question, author, progress, render, required), facts
+            self._author = self._residency.author(self._settings, self._channel)
+            return write(facts, None, self._author, self._channel.emit_waiting), facts
         except Cancelled:
             raise
         except UserError as e:
-            return by_template(facts, question, str(e), render), facts
+            return by_template(facts, None, str(e)), facts
 
     def sign(self, answer: Answer, seconds: float) -> Answer:
         """Return the answer with its duration, and what the model did for it."""

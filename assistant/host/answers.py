@@ -1,46 +1,51 @@
-"""Handle questions, reports and decisions: recognize the tool, run it, and word its outcome."""
+"""Handle questions, reports and decisions: read the request, run it, and word its outcome."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 
-from assistant.facts import Fact, phrases
+from assistant.answers import answer as worded
+from assistant.answers.comparison import differences
+from assistant.answers.notes import notes
+from assistant.answers.values import facts as facts_of
+from assistant.facts import phrases
 from assistant.host.answer_writer import AnswerWriter
 from assistant.host.context import RequestContext
 from assistant.idle import Cancelled, wait_until_idle
-from assistant.intents.choices import clarifying_question, distinct_choices
+from assistant.intents.choices import clarifying_question, describe, distinct_choices
+from assistant.intents.parser import Parsed
 from assistant.intents.router import Routed, route
-from assistant.intents.tool_call import ToolCall, checked_call
+from assistant.intents.spots import Known
+from assistant.intents.state import State
+from assistant.language.words import Words, words
 from assistant.messages import Answer, Approve, Ask, Report
+from assistant.query.execute import execute
+from assistant.query.request import Order, Query
+from assistant.query.rows import Rows
+from assistant.query.table import ROWS, check
 from assistant.reports.contents import compose
 from assistant.reports.material import Material, of_job, of_span
-from assistant.tools.devices import RECENT_S
-from assistant.tools.jobs import facts_of
+from assistant.tools import help_texts, quotes
+from assistant.tools.clean_up import find_debris
 from assistant.tools.permissions import check_permitted
 from assistant.tools.proposal import Proposal
-from assistant.tools.registry import run_tool
-from assistant.tools.tool import PlannedAction, ToolContext, ToolResult
+from assistant.tools.registry import plan_action
+from assistant.tools.reports import RECENT_S, report
+from assistant.tools.tool import ToolContext, ToolResult
 from assistant.writing.template import render
 from assistant.writing.template.sentences import sentence
 from scheduler.client import Client
-from scheduler.protocol.errors import NotFound, UserError
+from scheduler.protocol.errors import UserError
 
 _NAMED_JOBS = 200
 """The newest jobs, whose names a request may mention."""
-_DESCRIBED_JOBS = 5
-"""Jobs of a proposal whose facts come with it."""
-_CANNOT = (
-    "I cannot do that. I can propose to submit, cancel, move, hold, release and retry jobs, to "
-    "pause and resume the queue, and to end a process that uses a GPU. To change settings, use "
-    "the Settings page."
-)
+_CHOSEN = "your choice"
 
 
 class AnswerContext(NamedTuple):
@@ -49,6 +54,20 @@ class AnswerContext(NamedTuple):
     daemon: Client
     writer: AnswerWriter
     request: RequestContext
+
+
+class _Asked(NamedTuple):
+    """Hold one question with what it was read as."""
+
+    ask: Ask
+    routed: Routed
+    tools: ToolContext
+    context: AnswerContext
+
+    @property
+    def words(self) -> Words:
+        """Return the language of the answer."""
+        return self.tools.words
 
 
 def handle_ask(request: Ask, context: RequestContext) -> Answer:
@@ -82,7 +101,7 @@ def handle_decision(request: Approve, context: RequestContext) -> Answer:
         result = context.proposals.approve(daemon, request.proposal, request.how, request.env)
     text = phrases.escaped(result.text, 1000)
     if result.proposal is not None:
-        text = f"{text}\n\n{_proposal_text(result.proposal)}"
+        text = f"{text}\n\n{_proposal_text(result.proposal, words('en'))}"
     return Answer(text, "template", result.role, proposal=result.proposal)
 
 
@@ -112,101 +131,154 @@ def _wait_until_idle(request: Ask | Report, context: RequestContext) -> None:
         )
 
 
-def _answer_request(request: Ask, context: AnswerContext) -> Answer:
-    context.request.channel.emit_waiting("finding out what you ask for")
-    routed = _recognize(request, context)
-    if routed.choices:
-        offered = distinct_choices(routed.choices)
-        text = clarifying_question(offered)
-        return Answer(text, "template", "answer", routed=routed.by, choices=offered)
-    if routed.call is None:
-        return Answer(_CANNOT, "template", "operate", routed=routed.by)
-    answer = _run(request, routed.call, routed.certain, context)
-    return msgspec.structs.replace(answer, call=routed.call, routed=routed.by)
-
-
-def _recognize(request: Ask, context: AnswerContext) -> Routed:
-    """Return the call that the person chose, or the one that the request asks for."""
-    if request.meant is not None:
-        return Routed(checked_call(request.meant), "your choice", certain=False)
-    names = [job.spec.name for job in context.daemon.jobs(_NAMED_JOBS)]
-    return route(request.text, names, context.writer.available_model())
-
-
-def _run(request: Ask, call: ToolCall, certain: bool, context: AnswerContext) -> Answer:
-    """Run a tool, and answer in the way that fits its outcome."""
+def _answer_request(ask: Ask, context: AnswerContext) -> Answer:
     channel = context.request.channel
-    tool_context = ToolContext(
+    channel.emit_waiting("finding out what you ask for")
+    routed = _read(ask, context)
+    said = words(routed.parsed.language)
+    tools = ToolContext(
         context.daemon,
-        request.text,
-        request.folder or str(Path.home()),
+        ask.text,
+        ask.folder or str(Path.home()),
         lambda path: channel.emit_waiting(f"searching {path}"),
         channel.stop.is_set,
+        said,
     )
+    asked = _Asked(ask, routed, tools, context)
+    answer = _respond(asked)
+    state = answer.state or msgspec.structs.replace(ask.state, language=said.language)
+    return msgspec.structs.replace(answer, call=routed.request, routed=routed.by, state=state)
+
+
+def _read(ask: Ask, context: AnswerContext) -> Routed:
+    """Return what the person chose, or what the request is read as."""
+    if ask.meant is not None:
+        if isinstance(ask.meant, Query):
+            check(ask.meant)
+        return Routed(Parsed(ask.meant, ask.state.language), ask.meant, _CHOSEN)
+    jobs = tuple(job.spec.name for job in context.daemon.jobs(_NAMED_JOBS))
+    groups = tuple(state.group.name for state in context.daemon.groups())
+    now = time.time()
+    routed = route(ask.text, Known(jobs, groups), ask.state, now)
+    if routed.parsed.refusal or (routed.request is not None and not routed.parsed.unread):
+        return routed
+    author = context.writer.router()
+    return route(ask.text, Known(jobs, groups), ask.state, now, author) if author else routed
+
+
+def _respond(asked: _Asked) -> Answer:
+    """Answer, propose, ask back, or say what is not understood."""
+    routed, said = asked.routed, asked.words
+    parsed = routed.parsed
+    if parsed.refusal is not None:
+        return Answer(help_texts.refusal(parsed.refusal, said), "template", "operate")
+    if routed.choices:
+        offered = distinct_choices(routed.choices, said)
+        text = clarifying_question(offered, said)
+        return Answer(text, "template", "answer", choices=offered)
+    if routed.request is None:
+        text = help_texts.not_understood(asked.ask.text, parsed.unread, said)
+        return Answer(text, "template", "answer")
     try:
-        if call.acts:
-            check_permitted(context.daemon, call.name)
-        outcome = run_tool(tool_context, call)
-        channel.raise_if_cancelled()
-        match outcome:
-            case Material():
-                return _write_report(outcome, context)
-            case ToolResult():
-                return _show_result(outcome, call, certain, tool_context, context)
-            case PlannedAction():
-                proposal = context.request.proposals.add(tool_context, call, outcome, certain)
-                facts, text = _facts(context.daemon, *outcome.jobs), _proposal_text(proposal)
-                return Answer(text, "template", call.role, facts, proposal=proposal)
+        if isinstance(routed.request, Order):
+            return _propose(asked, routed.request)
+        return _answer_query(asked, routed.request)
     except UserError as e:
-        if call.role == "report" or isinstance(e, Cancelled):
+        if routed.request.role == "report" or isinstance(e, Cancelled):
             raise
-        job = call.job()
-        facts = _facts(context.daemon, job) if call.acts and isinstance(job, int) else ()
-        return Answer(_error_text(e), "template", call.role, facts)
+        return Answer(_error_text(e), "template", routed.request.role)
 
 
-def _show_result(
-    result: ToolResult,
-    call: ToolCall,
-    certain: bool,
-    tool_context: ToolContext,
-    context: AnswerContext,
-) -> Answer:
+def _propose(asked: _Asked, order: Order) -> Answer:
+    daemon, said = asked.context.daemon, asked.words
+    check_permitted(daemon, order.name)
+    action = plan_action(asked.tools, order)
+    asked.context.request.channel.raise_if_cancelled()
+    certain = asked.routed.parsed.exact and asked.ask.meant is None
+    proposal = asked.context.request.proposals.add(asked.tools, order, action, certain)
+    text = _understood(asked, _proposal_text(proposal, said))
+    state = State(action.jobs, about="job", language=said.language) if action.jobs else None
+    return Answer(text, "template", order.role, proposal=proposal, state=state)
+
+
+def _answer_query(asked: _Asked, query: Query) -> Answer:
+    """Answer a query by its rows, or by what quotes, searches or reports."""
+    said, channel = asked.words, asked.context.request.channel
+    if query.subject in ROWS:
+        rows = execute(asked.context.daemon, query)
+        channel.raise_if_cancelled()
+        text = _understood(asked, worded(query, rows, said))
+        told = [*notes(query, rows, said), *(differences(rows, said) if query.other else [])]
+        facts = facts_of(rows, said, told)
+        return Answer(text, "template", "answer", facts, state=_state(query, rows, said))
+    match query.subject:
+        case "help":
+            return Answer(help_texts.abilities(said), "template", "answer")
+        case "report":
+            material = report(asked.tools, query)
+            answer = _write_report(material, asked.context)
+            state = State((), (), query, language=said.language)
+            return msgspec.structs.replace(answer, state=state)
+        case "debris":
+            return _show(asked, query, find_debris(asked.tools, query))
+        case "logs":
+            return _show(asked, query, quotes.logs(asked.tools, query))
+    return _show(asked, query, quotes.manual(asked.tools, query))
+
+
+def _show(asked: _Asked, query: Query, result: ToolResult) -> Answer:
     """Word the facts of a tool, with the action that follows from them if there is one."""
-    if result.required and not result.verbatim:
-        written, facts = context.writer.write(result.facts, tool_context.question, result)
-        return Answer(written.text, written.writer, call.role, facts)
-    text = render(result.facts, result.render)
-    answer = Answer(text, "template", call.role, result.facts)
+    text = _understood(asked, render(result.facts, result.render))
+    answer = Answer(text, "template", query.role, result.facts)
     if result.action is None:
         return answer
     try:
-        proposal = context.request.proposals.add(tool_context, call, result.action, certain)
+        proposals = asked.context.request.proposals
+        proposal = proposals.add(asked.tools, query, result.action, certain=False)
     except UserError as e:
         return msgspec.structs.replace(answer, text=f"{text}\n\n{_error_text(e)}")
-    text = f"{text}\n\n{_proposal_text(proposal)}"
+    text = f"{text}\n\n{_proposal_text(proposal, asked.words)}"
     return msgspec.structs.replace(answer, text=text, proposal=proposal)
+
+
+def _understood(asked: _Asked, text: str) -> str:
+    """Return an answer with what pronouns stood for, and with the words that it leaves out."""
+    parsed, said = asked.routed.parsed, asked.words
+    parts: list[str] = []
+    if parsed.resolved:
+        named = said.listed(parsed.resolved)
+        parts.append(said.text("({what}, from your last request)", what=phrases.escaped(named)))
+    if asked.routed.by.startswith("model") and asked.routed.request is not None:
+        meant = phrases.escaped(describe(asked.routed.request, said))
+        parts.append(said.text("(I read this as: {meant})", meant=meant))
+    if parsed.unread:
+        parts.append(help_texts.left_out(parsed.unread, said))
+    return "\n\n".join([text, *parts])
+
+
+def _state(query: Query, rows: Rows, said: Words) -> State:
+    """Return what the conversation is about after an answer."""
+    jobs = tuple(int(row.key[3:]) for row in rows.rows if row.key[3:].isdecimal()
+                 and row.key.startswith("job"))  # fmt: skip
+    devices = query.devices
+    if rows.subject == "devices" and not devices:
+        best = [row for row in rows.rows if row.key == rows.best] if rows.best else []
+        numbers = [row.label.removeprefix("GPU ") for row in best]
+        devices = tuple(int(number) for number in numbers if number.isdecimal())
+    about = "job" if jobs else "device" if devices else ""
+    return State(jobs, devices, query, about, said.language)
 
 
 def _write_report(material: Material, context: AnswerContext) -> Answer:
     written, facts = context.writer.write(material.facts)
-    report = compose(replace(material, facts=facts), written)
-    return Answer(written.text, written.writer, "report", facts, report=report)
-
-
-def _facts(daemon: Client, *jobs: int) -> tuple[Fact, ...]:
-    """Return the facts of the first of these jobs, without those that do not exist."""
-    found: list[Fact] = []
-    for job in jobs[:_DESCRIBED_JOBS]:
-        with suppress(NotFound):
-            found += facts_of(daemon, daemon.job(job))
-    return tuple(found)
+    full = compose(replace(material, facts=facts), written)
+    return Answer(written.text, written.writer, "report", facts, report=full)
 
 
 def _error_text(error: UserError) -> str:
     return sentence(phrases.escaped(str(error), 1000))
 
 
-def _proposal_text(proposal: Proposal) -> str:
-    title, effect = phrases.escaped(proposal.title, 300), phrases.escaped(proposal.effect, 2000)
-    return f"**{title}?** {effect} Nothing is done before you allow it."
+def _proposal_text(proposal: Proposal, said: Words) -> str:
+    title, effect = phrases.escaped(proposal.title, 3000), phrases.escaped(proposal.effect, 9000)
+    return f"**{title}?** {effect} {said.text('Nothing is done before you allow it.')}"

@@ -76,7 +76,7 @@ class Words:
 
     def date(self, at: float) -> str:
         """Return a day."""
-        return str(format_date(datetime.fromtimestamp(at).date(), "d MMM y", locale=self._locale))
+        return str(format_date(datetime.fromtimestamp(at).date(), "long", locale=self._locale))
 
     def span(self, since: float, until: float, now: float) -> str:
         """Return a span with its dates and the time zone, so that nobody has to guess it."""

@@ -58,7 +58,7 @@ def devices(daemon: Client, query: Query, snapshot: Snapshot) -> Rows:
     notes = (*notes, *uncertainty(errors))
     columns = tuple(Column(name, _unit(name)) for name in measures)
     rows = tuple(_now(state, measures, snapshot.time) for state in states)
-    if query.states:
+    if query.states and len(states) > 1:
         wanted = "idle" in query.states
         rows = tuple(
             row for row, state in zip(rows, states, strict=True) if is_free(state) == wanted

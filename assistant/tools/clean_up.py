@@ -19,8 +19,8 @@ from assistant.housekeeping import (
     scan,
     undo,
 )
-from assistant.intents.tool_call import ToolCall
-from assistant.tools.tool import Environment, PlannedAction, ToolContext, ToolResult, Tools
+from assistant.query.request import Order, Query
+from assistant.tools.tool import Environment, PlannedAction, Planner, ToolContext, ToolResult
 from assistant.writing.template.sentences import counted, listed, sentence, table
 from scheduler.client import Client
 from scheduler.protocol.errors import NotFound
@@ -39,10 +39,10 @@ _KINDS: dict[str, Kind] = {
 }
 
 
-def find_debris(context: ToolContext, call: ToolCall) -> ToolResult:
+def find_debris(context: ToolContext, query: Query) -> ToolResult:
     """List what can go, of one kind or of all, and plan the move to the trash."""
     monitor = ScanMonitor(context.progress, context.cancelled)
-    kind = _KINDS.get(call.text("what"))
+    kind = _KINDS.get(query.text)
     found = [finding for finding in scan(context.daemon, monitor) if kind in (None, finding.kind)]
     movable = [finding for finding in found if finding.kind != "process"]
 
@@ -66,10 +66,10 @@ def find_debris(context: ToolContext, call: ToolCall) -> ToolResult:
         ]
 
     facts = _facts(found, monitor)
-    return ToolResult(facts, render, verbatim=True, action=_plan(movable) if movable else None)
+    return ToolResult(facts, render, _plan(movable) if movable else None)
 
 
-def undo_clean_up(context: ToolContext, call: ToolCall) -> PlannedAction:
+def undo_clean_up(context: ToolContext, order: Order) -> PlannedAction:
     """Plan to put the files of the last clean-up back. Raises NotFound."""
     newest = receipts()
     if not newest:
@@ -157,7 +157,4 @@ def _skipped(skipped: Sequence[Skipped]) -> str:
     return f" {counted(len(skipped), 'item')} stayed: {shown}{more}."
 
 
-TOOLS: Tools = {
-    ("housekeep", "scan"): find_debris,
-    ("housekeep", "undo"): undo_clean_up,
-}
+PLANNERS: dict[str, Planner] = {"undo": undo_clean_up}

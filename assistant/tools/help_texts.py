@@ -1,39 +1,60 @@
-"""Tools that answer without a fact: what the assistant can do, and requests that no tool serves."""
+"""Say what the assistant can do, and why a request is not answered or carried out."""
 
 from __future__ import annotations
 
-from assistant.intents import doubts
-from assistant.intents.router import LONGEST_REQUEST
-from assistant.intents.tool_call import ToolCall
-from assistant.tools.tool import ToolContext, ToolResult, Tools, text_result
+from assistant.facts import phrases
+from assistant.intents.orders import OrderReading
+from assistant.intents.parser import LONGEST_REQUEST
+from assistant.language.words import Words
 
-EXAMPLES = (
-    'For example: "what failed today?", "why is my job waiting?", "compare job 3 with job 2", '
-    '"cancel job 7", "run gemm".'
+_EXAMPLES = (
+    'For example: "which GPU is the hottest?", "can I start a 20 GB job now?", "why did job 9 '
+    'fail?", "compare gpu 0 with gpu 1", "cancel job 7".'
 )
 _ABILITIES = (
-    "I can tell you how the devices are and were, how jobs are doing, why they wait, what they "
-    "printed and how much energy was used, and compare two jobs or two GPUs. I can write reports, "
-    "find what can be cleaned up, and propose to submit, cancel, move, hold or retry jobs. "
-    "Nothing is done before you allow it."
+    "I can tell you how GPUs and jobs are and were, who uses them, why jobs wait or failed, when "
+    "they start and end, and what used how much energy. I write reports, find what can be cleaned "
+    "up, and propose orders. Nothing is done before you allow it."
 )
-_NOT_UNDERSTOOD = "I did not understand the question, or it asks for something that I cannot do."
+_PROBLEMS = {
+    "unread": "I do not understand {words} in this order.",
+    "forbidden": "I read that as a wish that something is not done.",
+    "condition": "I cannot make an order depend on a condition: {words}.",
+    "time": "I cannot carry out an order at another time: {words}.",
+    "several": "I carry out one order at a time, and this reads like several: {words}.",
+    "pronoun": "I do not know what {words} stands for.",
+}
 
 
-def show_help(context: ToolContext, call: ToolCall) -> ToolResult:
+def abilities(words: Words) -> str:
     """Say what the assistant can do."""
-    return text_result(_ABILITIES, EXAMPLES)
+    return f"{words.text(_ABILITIES)}\n\n{words.text(_EXAMPLES)}"
 
 
-def decline(context: ToolContext, call: ToolCall) -> ToolResult:
-    """Say why a request that no tool serves is not answered."""
-    if len(context.question) > LONGEST_REQUEST:
-        too_long = f"Your request is too long: I read at most {LONGEST_REQUEST} characters."
-        return text_result(too_long, _ABILITIES, EXAMPLES)
-    if doubts.forbids(context.question):
-        unchanged = "Nothing was changed, and nothing is done before you allow it."
-        return text_result(f"{unchanged} {_NOT_UNDERSTOOD}", EXAMPLES)
-    return text_result(_NOT_UNDERSTOOD, _ABILITIES, EXAMPLES)
+def not_understood(question: str, unread: tuple[str, ...], words: Words) -> str:
+    """Say what of a request is not understood."""
+    if len(question) > LONGEST_REQUEST:
+        return words.text(
+            "Your request is too long: I read at most {n} characters.", n=LONGEST_REQUEST
+        )
+    first = words.text("I did not understand the question.")
+    if unread and len(unread) <= 6:
+        first = words.text("I do not understand {words}.", words=quoted(unread))
+    return f"{first}\n\n{words.text(_EXAMPLES)}"
 
 
-TOOLS: Tools = {("answer", "help"): show_help, ("answer", "other"): decline}
+def refusal(found: OrderReading, words: Words) -> str:
+    """Say why a request with the words of an order is not proposed."""
+    assert found.problem is not None
+    why = words.text(_PROBLEMS[found.problem], words=quoted(found.words))
+    return f"{why} {words.text('So I propose nothing, and nothing was changed.')}"
+
+
+def left_out(unread: tuple[str, ...], words: Words) -> str:
+    """Say which words a query leaves out."""
+    return words.text("I do not understand {words}, and left it out.", words=quoted(unread))
+
+
+def quoted(parts: tuple[str, ...]) -> str:
+    """Return foreign words as Markdown, in quotes."""
+    return f"“{phrases.escaped(' '.join(parts), 120)}”"

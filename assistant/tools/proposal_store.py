@@ -8,8 +8,7 @@ import uuid
 from collections.abc import Callable
 from typing import NamedTuple
 
-from assistant.intents.roles import Role
-from assistant.intents.tool_call import ToolCall
+from assistant.query.request import Order, Request, Role
 from assistant.tools.permissions import check_permitted, forget_hint, refuse
 from assistant.tools.proposal import Decision, Proposal
 from assistant.tools.registry import plan_action
@@ -34,8 +33,8 @@ class DecisionResult(NamedTuple):
 
 class _Pending(NamedTuple):
     proposal: Proposal
-    call: ToolCall
-    folder: str
+    request: Request
+    context: ToolContext
     action: PlannedAction
 
 
@@ -48,21 +47,21 @@ class ProposalStore:
         self._pending: dict[str, _Pending] = {}
 
     def add(
-        self, context: ToolContext, call: ToolCall, action: PlannedAction, certain: bool
+        self, context: ToolContext, request: Request, action: PlannedAction, certain: bool
     ) -> Proposal:
         """Keep a planned action until it is approved.
 
         Args:
             context: Its folder is where a job that is submitted runs.
-            call: The call that the action was planned for.
+            request: The order that the action was planned for, or the query that it follows from.
             action: The action to carry out.
-            certain: The rules read the request as this call, too.
+            certain: The request was, word by word, an exact form of the order.
 
         Raises:
             UserError: A person refused the tool for good.
         """
-        check_permitted(context.daemon, call.name)
-        return self._keep(call, context.folder, action, certain)
+        check_permitted(context.daemon, request.name)
+        return self._keep(context, request, action, certain)
 
     def approve(
         self, daemon: Client, number: str, decision: Decision, env: Environment
@@ -81,25 +80,33 @@ class ProposalStore:
             raise UserError(
                 "this proposal has expired or was decided already, and nothing is done. Ask again"
             )
-        call, action, tool = pending.call, pending.action, pending.proposal.tool
+        _, request, context, action = pending
+        words, tool = context.words, pending.proposal.tool
         if decision == "never":
             refuse(daemon, tool)
-            text = f"I will not propose this again ({tool}). {forget_hint(tool)}"
-            return DecisionResult(call.role, text)
-        if not action.sealed:
-            action = plan_action(ToolContext(daemon, folder=pending.folder), call)
+            text = words.text("I will not propose this again ({tool}).", tool=tool)
+            return DecisionResult(request.role, f"{text} {forget_hint(tool)}")
+        context = context._replace(daemon=daemon)
+        if isinstance(request, Order) and not action.sealed:
+            action = plan_action(context, request)
         if action.basis != pending.action.basis:
-            again = self._keep(call, pending.folder, action, certain=False, note=_CHANGED)
-            return DecisionResult(call.role, _CHANGED, again)
-        return DecisionResult(call.role, action.carry_out(daemon, env))
+            changed = words.text(_CHANGED)
+            again = self._keep(context, request, action, certain=False, note=changed)
+            return DecisionResult(request.role, changed, again)
+        return DecisionResult(request.role, action.carry_out(daemon, env))
 
     def _keep(
-        self, call: ToolCall, folder: str, action: PlannedAction, certain: bool, note: str = ""
+        self,
+        context: ToolContext,
+        request: Request,
+        action: PlannedAction,
+        certain: bool,
+        note: str = "",
     ) -> Proposal:
         now = self._clock()
         proposal = Proposal(
             uuid.uuid4().hex,
-            call.name,
+            request.name,
             action.title,
             action.effect,
             action.details,
@@ -114,6 +121,6 @@ class ProposalStore:
                 for number, kept in self._pending.items()
                 if kept.proposal.expires > now
             }
-            valid[proposal.id] = _Pending(proposal, action.call or call, folder, action)
+            valid[proposal.id] = _Pending(proposal, action.order or request, context, action)
             self._pending = dict(list(valid.items())[-_MAX_PENDING:])
         return proposal

@@ -1,46 +1,19 @@
-"""All tools by role and name."""
+"""All planners by their verbs, as `assistant.query.table` declares them."""
 
 from __future__ import annotations
 
-from assistant.intents.tool_call import ToolCall
-from assistant.reports.material import Material
-from assistant.tools import (
-    cancel,
-    clean_up,
-    compare,
-    devices,
-    energy,
-    help_texts,
-    jobs,
-    queue_control,
-    quotes,
-    reports,
-    submit,
-)
-from assistant.tools.tool import PlannedAction, ToolContext, ToolResult, Tools
+from assistant.query.request import Order
+from assistant.tools import clean_up, job_orders, queue_orders, submit
+from assistant.tools.tool import PlannedAction, Planner, ToolContext
 
-TOOLS: Tools = {
-    **devices.TOOLS,
-    **jobs.TOOLS,
-    **quotes.TOOLS,
-    **energy.TOOLS,
-    **compare.TOOLS,
-    **help_texts.TOOLS,
-    **reports.TOOLS,
-    **clean_up.TOOLS,
-    **cancel.TOOLS,
-    **queue_control.TOOLS,
-    **submit.TOOLS,
+PLANNERS: dict[str, Planner] = {
+    **job_orders.PLANNERS,
+    **queue_orders.PLANNERS,
+    **submit.PLANNERS,
+    **clean_up.PLANNERS,
 }
 
 
-def run_tool(context: ToolContext, call: ToolCall) -> ToolResult | PlannedAction | Material:
-    """Run the tool that a call names. Raises NotFound and UserError, in one line."""
-    return TOOLS[call.role, call.tool](context, call)
-
-
-def plan_action(context: ToolContext, call: ToolCall) -> PlannedAction:
-    """Plan the action that a call asks for. Raises NotFound and UserError, in one line."""
-    outcome = run_tool(context, call)
-    assert isinstance(outcome, PlannedAction), f"{call.line} does not act"
-    return outcome
+def plan_action(context: ToolContext, order: Order) -> PlannedAction:
+    """Plan an order. Raises NotFound and UserError, in one line."""
+    return PLANNERS[order.verb](context, order)

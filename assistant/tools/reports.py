@@ -1,41 +1,25 @@
-"""Tools that gather the material of a report: on a job, on a day, or on a span of time."""
+"""Gather the material of a report: on a job, on a day, or on a span of time."""
 
 from __future__ import annotations
 
 import time
 
-from assistant.intents.period import Period, period
-from assistant.intents.tool_call import ToolCall
+from assistant.query.find import named_jobs
+from assistant.query.request import Query
 from assistant.reports.material import Material, of_job, of_span
-from assistant.tools.lookup import find_job
-from assistant.tools.tool import ToolContext, Tools
+from assistant.tools.tool import ToolContext
 
 RECENT_S = 600.0
 """The span of a brief if the request names no time: as long as the daemon keeps every reading."""
 _DAY_S = 86400.0
 
 
-def report_on_job(context: ToolContext, call: ToolCall) -> Material:
-    """Gather the material on one job, the newest if the call names none."""
-    return of_job(context.daemon, find_job(context.daemon, call.job() or "last").id)
-
-
-def report_on_day(context: ToolContext, call: ToolCall) -> Material:
-    """Gather the material on a day, the last 24 hours if the call names none."""
+def report(context: ToolContext, query: Query) -> Material:
+    """Gather the material on a job, or on everything in a span of time."""
+    if query.jobs:
+        (job, *_) = named_jobs(context.daemon, query.jobs)
+        return of_job(context.daemon, job.id)
     now = time.time()
-    span = period(call, now) or Period(now - _DAY_S, now)
-    return of_span(context.daemon, span.since, "daily", span.until)
-
-
-def brief(context: ToolContext, call: ToolCall) -> Material:
-    """Gather the material on a span of time."""
-    now = time.time()
-    span = period(call, now) or Period(now - RECENT_S, now)
-    return of_span(context.daemon, span.since, until=span.until)
-
-
-TOOLS: Tools = {
-    ("report", "job"): report_on_job,
-    ("report", "daily"): report_on_day,
-    ("report", "brief"): brief,
-}
+    since, until = (query.time.since, query.time.until) if query.time else (now - RECENT_S, now)
+    kind = "daily" if _DAY_S * 0.9 <= until - since <= _DAY_S * 1.1 else "span"
+    return of_span(context.daemon, since, "daily" if kind == "daily" else "span", until)

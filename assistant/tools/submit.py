@@ -15,91 +15,118 @@ import msgspec
 
 from accel.workloads import catalog
 from assistant.facts import phrases
-from assistant.intents.tool_call import ToolCall
-from assistant.tools.lookup import device_labels, find_job, list_jobs, title
-from assistant.tools.tool import Environment, PlannedAction, ToolContext, Tools
-from assistant.writing.template.sentences import listed as enumerated
+from assistant.query.request import Order
+from assistant.tools.targets import device_labels, targets, title, titles
+from assistant.tools.tool import Environment, PlannedAction, Planner, ToolContext
 from assistant.writing.template.sentences import upper
 from scheduler.client import Client
 from scheduler.protocol.devices import ASSISTANT_MARK
 from scheduler.protocol.errors import UserError
 from scheduler.protocol.job_options import JobOptions, make_spec
 from scheduler.protocol.jobs import Job, Spec
-from scheduler.protocol.search import Search
 from scheduler.protocol.units import clock, numbered
 
-_MAX_TOGETHER = 20
-"""Jobs that one proposal may run again."""
 _SHOWN = 300
 """Characters of a command."""
 
 
-def submit(context: ToolContext, call: ToolCall) -> PlannedAction:
+def submit(context: ToolContext, order: Order) -> PlannedAction:
     """Plan a workload with this machine's defaults, or a command, in the person's folder."""
-    if name := call.text("workload"):
-        spec = _workload(context, name, call.params)
-        effect = f"A new job will run the workload {name} with {_parameters(spec.params)}."
-        words = ["gpudeck run", name, *(f"{key}={value}" for key, value in call.params.items())]
-        command = " ".join(words)
-    elif text := call.text("command"):
-        spec = _command(text, call.integer("gpus") or 0, context.folder)
-        effect = _runs(spec)
+    words = context.words
+    if order.workload:
+        params = order.params or workload_parameters(catalog.find(order.workload), order.text)
+        spec = _workload(context, order.workload, params)
+        effect = words.text(
+            "A new job will run the workload {name} with {parameters}.",
+            name=order.workload,
+            parameters=_parameters(spec.params),
+        )
+        given = [f"{key}={value}" for key, value in params.items()]
+        command = " ".join(["gpudeck run", order.workload, *given])
+    elif order.command:
+        spec = _command(order, context.folder)
+        effect = _runs(context, spec)
         command = f"gpudeck submit --gpus {spec.gpus} -- {_shown(spec.argv)}"
     else:
         known = ", ".join(workload.name for workload in catalog.WORKLOADS)
         raise UserError(
-            f"name what to run: a workload ({known}), or a command in quotes, for example: "
-            "run 'python train.py' on 1 gpu"
+            words.text(
+                "name what to run: a workload ({known}), or a command in quotes, for example: "
+                "run 'python train.py' on 1 gpu",
+                known=known,
+            )
         )
 
     def carry_out(daemon: Client, env: Environment) -> str:
-        return _queued(daemon.submit_many([_with_environment(spec, env)]))
+        return _queued(context, daemon.submit_many([_with_environment(spec, env)]))
 
-    effect = " ".join(filter(None, (effect, _forecast(context.daemon, spec))))
-    title, basis = f"Run {phrases.plain(spec.name, 60)}", (spec.argv, spec.cwd, spec.gpus)
-    return PlannedAction(title, effect, basis, carry_out, (("Command", command),))
+    effect = " ".join(filter(None, (effect, _forecast(context, spec))))
+    heading = words.text("Run {name}", name=phrases.plain(spec.name, 60))
+    basis = (spec.argv, spec.cwd, spec.gpus)
+    details = ((words.text("Command"), command),)
+    return PlannedAction(heading, effect, basis, carry_out, details)
 
 
-def retry(context: ToolContext, call: ToolCall) -> PlannedAction:
-    """Plan to run one job that ended, or all that ended in a state, again as new jobs."""
-    daemon, named, state = context.daemon, call.job(), call.text("state")
-    if named is None and not state:
-        raise UserError("name the job to run again")
-    jobs = _jobs_in_state(daemon, state) if named is None else [find_job(daemon, named)]
+def retry(context: ToolContext, order: Order) -> PlannedAction:
+    """Plan to run jobs that ended again as new jobs, perhaps with more memory."""
+    words, jobs = context.words, targets(context, order)
     if active := [job for job in jobs if job.active]:
-        raise UserError(f"{title(active[0])} has not ended: it is {active[0].status}")
-    specs = [
-        msgspec.structs.replace(job.spec, kind="", after=(), after_any=(), hold=False)
-        for job in jobs
-    ]
+        raise UserError(
+            words.text(
+                "{job} has not ended: it is {state}", job=title(active[0]), state=active[0].status
+            )
+        )
+    more = {"memory": order.memory, "gpus": 1} if order.memory else {}
+    specs = []
+    for job in jobs:
+        changes = more if job.spec.gpus < 1 else {key: more[key] for key in more if key != "gpus"}
+        again = msgspec.structs.replace(job.spec, kind="", after=(), after_any=(), hold=False)
+        specs.append(msgspec.structs.replace(again, **changes))
 
     def carry_out(daemon: Client, env: Environment) -> str:
-        return _queued(daemon.submit_many([_with_environment(spec, env) for spec in specs]))
-
-    if len(jobs) > 1:
-        what = f"{len(jobs)} jobs"
-        effect = upper(
-            f"{list_jobs(jobs)} will be submitted again, as {what} with the same commands "
-            "and requirements."
+        return _queued(
+            context, daemon.submit_many([_with_environment(spec, env) for spec in specs])
         )
-    else:
-        what = title(jobs[0])
-        same = f"It has all that job {jobs[0].id} needed."
-        effect = " ".join(filter(None, (_runs(specs[0]), same, _forecast(daemon, specs[0]))))
+
+    effect = words.text(
+        "{jobs} will be submitted again, as new jobs with the same commands and requirements.",
+        jobs=upper(titles(jobs)),
+    )
+    if len(jobs) == 1:
+        effect = " ".join((_runs(context, specs[0]), _forecast(context, specs[0])))
+    if order.memory:
+        size = phrases.quantity(order.memory, "B")
+        effect = words.text("Reserved on each GPU: {memory}.", memory=size) + " " + effect
     numbers = tuple(job.id for job in jobs)
-    resolved = call.with_job(jobs[0].id) if named is not None else call
-    return PlannedAction(f"Run {what} again", effect, numbers, carry_out, (), resolved, numbers)
+    return PlannedAction(
+        words.text("Run {jobs} again", jobs=titles(jobs)),
+        effect,
+        (numbers, order.memory),
+        carry_out,
+        (),
+        Order("retry", jobs=numbers, memory=order.memory),
+        numbers,
+    )
 
 
-def _jobs_in_state(daemon: Client, state: str) -> Sequence[Job]:
-    if state not in ("failed", "lost", "cancelled", "done"):
-        raise UserError(f"jobs that are {state} have not ended: only jobs that ended can run again")
-    jobs, more = daemon.find(Search(outcomes=(state,)), _MAX_TOGETHER)
-    if not jobs:
-        raise UserError(f"no job is {state}")
-    if more is not None:
-        raise UserError(f"more than {_MAX_TOGETHER} jobs are {state}: name the one to run again")
-    return [daemon.job(job.id) for job in jobs]  # lists cut long commands off
+_VALUE = r"(?:\s*[=:]\s*|\s+(?:of|is|to)?\s*)([\w.,-]*\w)"
+
+
+def workload_parameters(workload: catalog.Workload, request: str) -> Mapping[str, str]:
+    """Return the parameters that a request names, such as `gemm with size 4096, seconds=2`.
+
+    Names and labels match in any case; values are returned as they were typed, unchecked.
+    """
+    found = {}
+    for param in workload.params:
+        spellings = {param.name, param.name.replace("_", "-"), param.label.lower()}
+        names = "|".join(re.escape(name) for name in spellings)
+        if match := re.search(rf"(?<![\w-])(?:{names})\b{_VALUE}", request, re.IGNORECASE):
+            value = match[1].lower()
+            if not any(character.isdigit() for character in value) and value not in param.choices:
+                continue  # a word that only follows the name, as in: with causal attention
+            found[param.name] = value
+    return found
 
 
 def _workload(context: ToolContext, name: str, params: Mapping[str, str]) -> Spec:
@@ -123,15 +150,20 @@ def _workload(context: ToolContext, name: str, params: Mapping[str, str]) -> Spe
     return _as_of_the_daemon(spec)
 
 
-def _command(text: str, gpus: int, folder: str) -> Spec:
+def _command(order: Order, folder: str) -> Spec:
     needed = "type the command as in a terminal, but without a shell"
     try:
-        argv = shlex.split(text)
+        argv = shlex.split(order.command)
     except ValueError as e:
         raise UserError(f"{needed}: {e}") from e
     if not argv:
         raise UserError(needed)
-    options: JobOptions = {"name": Path(argv[0]).name, "gpus": gpus, "cwd": folder, "env": {}}
+    options: JobOptions = {
+        "name": Path(argv[0]).name,
+        "gpus": order.gpus or 0,
+        "cwd": folder,
+        "env": {},
+    }
     return _as_of_the_daemon(make_spec(argv, options))
 
 
@@ -151,32 +183,41 @@ def _as_of_the_daemon(spec: Spec) -> Spec:
     return msgspec.structs.replace(spec, inherited=None)
 
 
-def _queued(jobs: Sequence[Job]) -> str:
-    numbers = numbered([job.id for job in jobs]).capitalize()
-    return f"{numbers} {'was' if len(jobs) == 1 else 'were'} queued."
+def _queued(context: ToolContext, jobs: Sequence[Job]) -> str:
+    return context.words.text("Queued: {jobs}.", jobs=numbered([job.id for job in jobs]))
 
 
-def _runs(spec: Spec) -> str:
-    folder = phrases.plain(spec.cwd, 200)
-    return f"A new job will run in {folder}, without a shell: {_shown(spec.argv)}."
+def _runs(context: ToolContext, spec: Spec) -> str:
+    return context.words.text(
+        "A new job will run in {folder}, without a shell: {command}.",
+        folder=phrases.plain(spec.cwd, 200),
+        command=_shown(spec.argv),
+    )
 
 
-def _forecast(daemon: Client, spec: Spec) -> str:
+def _forecast(context: ToolContext, spec: Spec) -> str:
     """Say where and when a job would start. Raises UserError if it can never run here."""
-    snapshot = daemon.snapshot()
-    found = daemon.foresee_spec(spec)
-    labels, no_gpu = device_labels(daemon), ""
+    words, snapshot = context.words, context.daemon.snapshot()
+    found = context.daemon.foresee_spec(spec)
+    labels, no_gpu = device_labels(context.daemon), ""
     if not spec.gpus and any(state.device.kind == "nvidia" for state in snapshot.devices):
-        no_gpu = "It gets no GPU; to give it one, add: on 1 gpu. "
+        no_gpu = words.text("It gets no GPU; to give it one, add: on 1 gpu.") + " "
     where = ""
     if found.devices:
-        where = f" on {enumerated([labels.get(device, device) for device in found.devices])}"
+        names = ", ".join(labels.get(device, device) for device in found.devices)
+        where = words.text(" on {devices}", devices=names)
     reason = phrases.plain(found.reason)
     if not reason:
-        return f"{no_gpu}It will start at once{where}."
+        return no_gpu + words.text("It will start at once{where}.", where=where)
     if found.at is None:
-        return f"{no_gpu}It will wait, and how long is not known: {reason}."
-    return f"{no_gpu}It will start about {clock(found.at, snapshot.time)}{where}: {reason}."
+        text = "It will wait, and how long is not known: {reason}."
+        return no_gpu + words.text(text, reason=reason)
+    return no_gpu + words.text(
+        "It will start about {time}{where}: {reason}.",
+        time=clock(found.at, snapshot.time),
+        where=where,
+        reason=reason,
+    )
 
 
 def _shown(argv: Sequence[str]) -> str:
@@ -193,4 +234,4 @@ def _quoted(word: str) -> str:
     return f'"{word}"' if plain else shlex.quote(word)
 
 
-TOOLS: Tools = {("operate", "submit"): submit, ("operate", "retry"): retry}
+PLANNERS: dict[str, Planner] = {"submit": submit, "retry": retry}

@@ -1,13 +1,14 @@
-"""The shape of a tool: a context and a call in; facts, report material or a planned action out."""
+"""What tools get and return: a context; facts, the material of a report, or a planned action."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import NamedTuple
 
 from assistant.facts import Fact
-from assistant.intents.tool_call import ToolCall
-from assistant.reports.material import Material
+from assistant.language.words import Words
+from assistant.language.words import words as in_language
+from assistant.query.request import Order
 from assistant.writing.writer import Sections
 from scheduler.client import Client
 
@@ -17,7 +18,7 @@ secrets, so no planned action keeps them."""
 
 
 class ToolContext(NamedTuple):
-    """Hold what a tool may use besides the arguments of its call."""
+    """Hold what a tool may use besides its query or order."""
 
     daemon: Client
     question: str = ""
@@ -26,13 +27,15 @@ class ToolContext(NamedTuple):
     """The working folder of a job that is submitted."""
     progress: Callable[[str], None] = lambda text: None
     cancelled: Callable[[], bool] = lambda: False
+    words: Words = in_language("en")
+    """The language of the answer."""
 
 
 class PlannedAction(NamedTuple):
     """Describe an action before it is carried out."""
 
     title: str
-    """For example `Cancel job 7 (train)`."""
+    """For example `Cancel job 7 (train)`: every target by number and name."""
     effect: str
     """The consequences, in plain sentences computed by code."""
     basis: object
@@ -42,8 +45,8 @@ class PlannedAction(NamedTuple):
     """Do it and return a sentence that says what was done. Raises UserError."""
     details: tuple[tuple[str, str], ...] = ()
     """Captions and values, such as the command that does the same."""
-    call: ToolCall | None = None
-    """The call with the job resolved to its number; None if nothing had to be resolved."""
+    order: Order | None = None
+    """The order with its targets resolved to numbers; None if nothing had to be resolved."""
     jobs: tuple[int, ...] = ()
     """Numbers of the jobs that it affects."""
     sealed: bool = False
@@ -56,25 +59,12 @@ class ToolResult(NamedTuple):
     facts: tuple[Fact, ...]
     render: Sections
     """Return the template's text, part by part; every number in it is from the facts."""
-    required: tuple[str, ...] = ()
-    """Names of facts that a model's text must mention. If there are none, the template answers."""
-    verbatim: bool = False
-    """The result quotes foreign text, such as a log, so no model is asked to write it."""
     action: PlannedAction | None = None
     """An action that follows from the facts, to be proposed with them."""
 
 
-Tool = Callable[[ToolContext, ToolCall], ToolResult | PlannedAction | Material]
-"""Run one tool. Raises NotFound and UserError, in one line, if it cannot answer or act."""
-
-Tools = dict[tuple[str, str], Tool]
-"""The tools of a family by role and name, as `assistant.intents.table` declares them."""
-
-
-def names_with_values(facts: Iterable[Fact], *names: str) -> tuple[str, ...]:
-    """Return those of the names whose facts exist and have a value."""
-    known = {fact.name for fact in facts if fact.value is not None}
-    return tuple(name for name in names if name in known)
+Planner = Callable[[ToolContext, Order], PlannedAction]
+"""Plan an order. Raises NotFound and UserError, in one line, if it cannot be carried out."""
 
 
 def text_result(*parts: str) -> ToolResult:

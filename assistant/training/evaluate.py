@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import csv
 import json
+import time
 from collections import Counter
 from pathlib import Path
 from random import Random
@@ -20,10 +21,12 @@ from assistant.engine.engine import Engine, EngineAuthor, TextPosition
 from assistant.facts import Fact
 from assistant.intents import table
 from assistant.intents.masks import masked
+from assistant.intents.model_routes import request_of
 from assistant.intents.normalize import plain
+from assistant.intents.parser import parse
 from assistant.intents.router import SURE, WAYS
-from assistant.intents.rules import by_rules
-from assistant.intents.tool_call import call_from_route
+from assistant.intents.spots import Known
+from assistant.intents.state import State
 from assistant.training import requests
 from assistant.training.handwritten import HandwrittenRequest, handwritten
 from assistant.training.phrasings import Part, voices
@@ -133,9 +136,9 @@ def _routed(engine: Engine, request: str, wanted: str, language: str) -> Routing
 
 def _by_rules(asked: HandwrittenRequest) -> bool:
     """Return the share of requests that the rules route: the baseline for a model."""
-    return by_rules(asked.request) == call_from_route(
-        table.parse(asked.route), masked(asked.request)[1]
-    )
+    now = time.time()
+    wanted = request_of(table.parse(asked.route), masked(asked.request)[1], now)
+    return parse(asked.request, Known(), State(), now).request == wanted
 
 
 def _right(found: list[Routing]) -> float:

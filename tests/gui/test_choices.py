@@ -10,21 +10,23 @@ from app.assistant.conversation import Conversation
 from app.assistant.message_view import MessageView
 from app.assistant.requests import Ask, FinishedAnswer, SessionRequest
 from assistant.intents.choices import clarifying_question, distinct_choices
-from assistant.intents.tool_call import ToolCall
+from assistant.language.words import words
+from assistant.query.request import Order, Query
 from tests.gui.conftest import Fed
 
 WAITING, HOLD = (
-    ToolCall("answer", "waiting", {"job": 7}),
-    ToolCall("operate", "pause", {"job": "<b>x</b> & y"}),
+    Query("jobs", "reason", jobs=(7,)),
+    Order("hold", jobs=("<b>x</b> & y",)),
 )
-OFFERED = distinct_choices([WAITING, HOLD])
+OFFERED = distinct_choices([WAITING, HOLD], words("en"))
 
 
 def asked_back(fed: Fed) -> MessageView:
     """The message that asks."""
     fed.window.show_page("assistant")
     fed.window.assistant.show_answer(
-        "job 7 ?!", FinishedAnswer(clarifying_question(OFFERED), "template", choices=OFFERED)
+        "job 7 ?!",
+        FinishedAnswer(clarifying_question(OFFERED, words("en")), "template", choices=OFFERED),
     )
     fed.settle()
     return fed.window.assistant.view.messages.views[-1]
@@ -38,8 +40,8 @@ def test_each_choice_button_repeats_the_question_with_that_meaning(fed: Fed) -> 
     message_view = asked_back(fed)
     shown = [made for made in message_view.choices.buttons.values() if made.isVisible()]
     assert [made.text() for made in shown] == [
-        "1  why job 7 waits",
-        "2  hold job <b>x</b> && y",
+        "1  Reason: job 7",
+        "2  keep jobs that wait from starting: job <b>x</b> && y",
         "None of these",
     ]
     assert not message_view.text.isVisible(), "the card says it all"
@@ -48,7 +50,9 @@ def test_each_choice_button_repeats_the_question_with_that_meaning(fed: Fed) -> 
     fed.settle()
     view = fed.window.assistant.view
     assert sent(fed) == [Ask("job 7 ?!", HOLD)]
-    assert view.conversation.messages[-2].text == "hold job <b>x</b> & y"
+    assert (
+        view.conversation.messages[-2].text == "keep jobs that wait from starting: job <b>x</b> & y"
+    )
     fed.answer(FinishedAnswer("It is held.", "template"))
     view.again_last()
     assert sent(fed)[1:] == [Ask("job 7 ?!", HOLD)], "it is not asked back again"
@@ -70,8 +74,11 @@ def test_a_choice_is_made_by_its_number_and_anything_else_is_a_request(fed: Fed)
 
 def test_by_keyboard_each_choice_has_a_name_and_is_reached(fed: Fed) -> None:
     card = asked_back(fed).choices
-    assert card.accessibleName() == "Did you mean: why job 7 waits; hold job <b>x</b> & y"
-    assert card.buttons["1"].accessibleName() == "Choose 1: why job 7 waits"
+    assert (
+        card.accessibleName()
+        == "Did you mean: Reason: job 7; keep jobs that wait from starting: job <b>x</b> & y"
+    )
+    assert card.buttons["1"].accessibleName() == "Choose 1: Reason: job 7"
     card.buttons["1"].setFocus()
     QTest.keyClick(card.buttons["1"], Qt.Key.Key_Tab)
     assert card.buttons["2"].hasFocus()

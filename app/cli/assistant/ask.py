@@ -4,30 +4,33 @@ from __future__ import annotations
 
 import sys
 from argparse import ArgumentParser, Namespace
+from contextlib import suppress
+from pathlib import Path
 
 import msgspec
 
 from app.cli.assistant.events import device, show_event
+from app.cli.assistant.markdown import print_markdown
 from app.cli.output import (
     UsageError,
     clear_progress,
     print_json,
     print_line,
-    print_result,
     prompt,
 )
 from assistant.client import Assistant
 from assistant.intents.choices import Choice, choice_by_number
+from assistant.intents.state import State
 from assistant.messages import Answer
 from assistant.tools.proposal import Decision, Proposal
-from scheduler.protocol.errors import UserError
+from scheduler.protocol import paths
+from scheduler.protocol.errors import MALFORMED, UserError
 
 _NO_TERMINAL = "Nothing was done, because there is no terminal to ask for confirmation on."
 _ALLOW_ONCE = "To allow it: gpudeck ask --yes ..."
 _UNCERTAIN = (
-    "--yes covers only requests that are unambiguous. This one depends on a model or on a job's "
-    "name, is a question, or has a condition. Name jobs by their number, or use a command such as "
-    "gpudeck cancel 7"
+    "--yes covers only requests that are, word by word, an exact form of an order, such as: "
+    "cancel job 7. Use that, or a command such as gpudeck cancel 7"
 )
 
 
@@ -38,6 +41,12 @@ def add_arguments(parser: ArgumentParser) -> None:
         "--cpu",
         action="store_true",
         help="run the model on the CPU instead of waiting for a busy GPU",
+    )
+    parser.add_argument(
+        "--continue",
+        action="store_true",
+        dest="goes_on",
+        help="go on with the last question asked here: it, them, the second one, and gpu 5?",
     )
     parser.add_argument(
         "--yes", action="store_true", help="allow what is proposed, once, without being asked"
@@ -54,26 +63,51 @@ def run(args: Namespace) -> int:
     if not question:
         raise UsageError('missing question. Example: gpudeck ask "what happened?"')
     assistant = Assistant()
-    answer = assistant.ask(question, on_event=show_event, device=device(args))
+    state = _last_state() if args.goes_on else State()
+    answer = assistant.ask(question, on_event=show_event, device=device(args), state=state)
     clear_progress()
     if answer.choices:
         choice = _choose(answer, args)
         if choice is None:
             return 1
         answer = assistant.ask(
-            question, on_event=show_event, device=device(args), meant=choice.call
+            question, on_event=show_event, device=device(args), meant=choice.request, state=state
         )
         clear_progress()
+    _keep(answer.state)
     if answer.proposal is not None:
         return _decide(assistant, answer, args)
     _print_answer(answer, args)
-    asks_for_action = answer.role == "operate" if answer.call is None else answer.call.acts
-    return int(asks_for_action)
+    return int(answer.role == "operate" or (answer.call is not None and answer.call.acts))
+
+
+def _last_state() -> State:
+    """Return what the last question on this command line was about."""
+    try:
+        return msgspec.json.decode(_file().read_bytes(), type=State)
+    except (*MALFORMED, OSError):
+        raise UserError(
+            "there is no earlier question to go on with: ask without --continue"
+        ) from None
+
+
+def _keep(state: State | None) -> None:
+    """Keep what the question was about for `--continue`, readable by the user only."""
+    if state is not None:
+        with suppress(OSError):
+            paths.replace_file(_file(), msgspec.json.encode(state))
+
+
+def _file() -> Path:
+    return paths.home() / "ask.json"
 
 
 def _choose(answer: Answer, args: Namespace) -> Choice | None:
     """Return the meaning that the user chooses, or None if the user chooses none."""
-    print_result(args, answer, *answer.text.splitlines())
+    if args.json:
+        print_json(answer)
+    else:
+        print_markdown(answer.text)
     if args.json:
         return None
     if not sys.stdin.isatty():
@@ -128,8 +162,7 @@ def _print_answer(answer: Answer, args: Namespace) -> None:
     if args.json:
         print_json(answer)
         return
-    for line in answer.text.splitlines():
-        print_line(line)
+    print_markdown(answer.text)
     print_line()
     sources = sorted({fact.source for fact in answer.facts})
     if sources:

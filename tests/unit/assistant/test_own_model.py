@@ -1,11 +1,19 @@
-"""The shipped model is whole, and knows its tools."""
+"""The shipped model is whole, and reads requests that the rules do not read."""
+
+import time
 
 import pytest
 
 from assistant.engine.engine import Engine, EngineAuthor
+from assistant.intents.masks import masked
+from assistant.intents.model_routes import request_of
 from assistant.intents.router import route
-from assistant.intents.table import SYSTEM
+from assistant.intents.spots import Known
+from assistant.intents.state import State
+from assistant.intents.table import SYSTEM, TOOLS, Route, parse
 from assistant.library import describe, model_list
+from assistant.query.request import Order, Query
+from assistant.query.table import SUBJECTS, VERBS
 from scheduler.protocol import paths
 
 pytestmark = pytest.mark.xdist_group(
@@ -18,6 +26,10 @@ def engine() -> Engine:
     return Engine(str(paths.shipped_model()), "cpu")
 
 
+def read(engine: Engine, request: str):
+    return route(request, Known(), State(), time.time(), EngineAuthor(engine, lambda: False))
+
+
 def test_the_shipped_model_is_on_the_list_with_a_card() -> None:
     (model,) = model_list.listed_models()
     assert (model.name, model.problem, model.dtype) == ("rwkv7-deck-13m", "", "F16")
@@ -28,118 +40,69 @@ def test_the_shipped_model_is_on_the_list_with_a_card() -> None:
 
 
 @pytest.mark.parametrize(
-    ("request_", "line"),
+    ("request_", "query"),
     [
-        ("how hot is gpu 1?", "answer device metric=temp gpu=1"),
-        ("HOW HOT IS GPU 1????", "answer device metric=temp gpu=1"),
-        ("warum wartet job 12?", "answer waiting job=12"),
-        ("what is the temprature of gpu 1", "answer device metric=temp gpu=1"),
-        ("please cancel job 7", "operate cancel job=7"),
-        ("can you tidy up the disk", "housekeep scan"),
-        ("give me a summary of the last 3 hours", "report brief hours=3"),
-        ("compare job 8 with its previous run", "answer compare job=8"),
-        ("compare job 8 with the last job", "answer compare job=last other=8"),
-        (
-            "is my last job faster than job 7, and what's its power",
-            "answer compare job=last other=7",
-        ),
-        ("run rain", "operate submit workload=rain"),
-        ("how busy is the CPU?", "answer device metric=util"),
-        ("how hot is the CPU?", "answer device metric=temp"),
-        ("resume", "operate resume"),
+        ("how toasty is gpu 1?", Query("devices", "temp", devices=(1,))),
+        ("what is the tempratur of gpu 1", Query("devices", "temp", devices=(1,))),
     ],
 )
-def test_the_shipped_model_routes_requests(engine, request_, line) -> None:
-    found = route(request_, (), EngineAuthor(engine, lambda: False))
-    assert found.call is not None
-    assert (found.call.line, found.by) == (line, "model rwkv7-deck-13m")
-    assert not found.choices
+def test_the_model_reads_what_the_rules_do_not(engine, request_, query) -> None:
+    found = read(engine, request_)
+    assert (found.request, found.by) == (query, "model rwkv7-deck-13m")
 
 
-def test_the_assistant_asks_back_if_the_model_is_not_sure(engine) -> None:
-    author = EngineAuthor(engine, lambda: False)
-    found = [
-        route(request, (), author)
-        for request in ("job 7 first or last", "undo job 7", "the gpu and the queue and the logs")
-    ]
-    asked = [routed for routed in found if routed.choices]
-    assert asked, "each of them may mean several things"
-    assert all(len(routed.choices) <= 3 and routed.call in routed.choices for routed in asked)
-
-
-@pytest.mark.parametrize(
-    ("request_", "may_mean"),
-    [("canel the last job", "operate cancel job=last"), ("clear the queue", "operate resume")],
-)
-def test_the_assistant_asks_back_before_unclear_orders(engine, request_, may_mean) -> None:
-    """Try an order that is one only once it is corrected, and one that the model cannot
-    distinguish.
-    """
-    found = route(request_, (), EngineAuthor(engine, lambda: False))
-    assert may_mean in [call.line for call in found.choices]
+def test_the_rules_alone_read_what_they_read_whole(engine) -> None:
+    assert read(engine, "hottest gpu").by == "rules"
+    assert read(engine, "cancel the cancellation of job 9").request is None
 
 
 @pytest.mark.parametrize(
     "request_",
     [
-        "never ever cancel job 7",
-        "do not restart job 9",
-        "ne pas annuler la tâche 3",
-        "brich job 5 auf keinen fall ab",
-        "no canceles el trabajo 4",
+        "canel the last job",
+        "plz get job 7 outta here",
+        "undo job 7",
+        "job 7 first or last",
+        "the gpu and the queue and the logs",
+        "hau job 7 weg",
     ],
 )
-def test_a_forbidden_order_is_not_carried_out(engine, request_) -> None:
-    found = route(request_, (), EngineAuthor(engine, lambda: False))
-    assert found.call is not None and not found.call.acts
+def test_no_order_comes_from_the_model_alone(engine, request_) -> None:
+    found = read(engine, request_)
+    assert not isinstance(found.request, Order), "it is offered as a choice at most"
+
+
+def test_every_route_of_the_table_is_a_query_or_an_order() -> None:
+    now = time.time()
+    for tool in TOOLS:
+        arguments = {
+            argument.name: argument.words[0] if argument.words else "{n1}"
+            for argument in tool.arguments
+            if argument.words or "n" in argument.slots
+        }
+        found = request_of(Route(tool.role, tool.name, arguments), {"n1": "7"}, now)
+        if tool.name == "other":
+            assert found is None
+        elif isinstance(found, Query):
+            assert found.subject in SUBJECTS
+            assert not found.measure or found.measure in SUBJECTS[found.subject].measures
+        else:
+            assert isinstance(found, Order) and found.verb in VERBS
 
 
 @pytest.mark.parametrize(
-    "request_",
-    [
-        "cancel job 7 unless it is nearly done",
-        "cancel everything but job 7",
-        "cancel job 7 tomorrow",
-        "cancel job 7 in an hour",
-        "retry job 7 if it failed",
-        "brich job 7 ab, falls er hängt",
-        "annule le job 7 sauf s'il tourne",
-        "cancela el trabajo 7 si falla",
-        "run train.py on the cpu",
-        "pause the cpu",
-        "job 7 cancel?",
-        "can i kill pid 1234",
-        "may i cancel job 7",
-    ],
+    "line",
+    ["operate destroy job={n1}", "operate cancel job={n1} force=yes", "operate cancel job=3"],
 )
-def test_an_order_with_a_condition_or_in_a_question_is_never_done_without_a_card(
-    engine, request_
-) -> None:
-    for author in (EngineAuthor(engine, lambda: False), None):
-        found = route(request_, (), author)
-        assert found.call is None or not found.call.acts or not found.certain
+def test_a_line_of_a_model_is_parsed_strictly(line) -> None:
+    with pytest.raises(ValueError):
+        parse(line)
 
 
-@pytest.mark.parametrize(
-    "request_",
-    [
-        "is it ok to resume the queue?",
-        "wurde job 7 abgebrochen?",
-        "¿se puede cancelar el trabajo 7?",
-    ],
-)
-def test_a_question_is_not_taken_for_an_order_without_asking(engine, request_) -> None:
-    found = route(request_, (), EngineAuthor(engine, lambda: False))
-    assert found.call is not None and (not found.call.acts or found.choices)
-
-
-@pytest.mark.parametrize(
-    "request_",
-    ["cancel job 7", "please cancel job 7", "could you cancel job 7?", "pause the queue"],
-)
-def test_a_plain_or_polite_order_is_clear(engine, request_) -> None:
-    found = route(request_, (), EngineAuthor(engine, lambda: False))
-    assert found.call is not None and found.call.acts and found.certain and not found.choices
+def test_a_value_cannot_add_an_argument() -> None:
+    text, values = masked("cancel job 'x state=all'")
+    found = request_of(parse("operate cancel job={w1}"), values, 0.0)
+    assert found == Order("cancel", jobs=("x state=all",)), text
 
 
 def test_the_likeliest_texts_have_their_probabilities(engine) -> None:

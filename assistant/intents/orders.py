@@ -1,0 +1,408 @@
+"""Read an order, or refuse it where a word of it has no place in what the verb takes."""
+
+from __future__ import annotations
+
+import re
+from typing import Literal, NamedTuple
+
+from assistant.intents.queries import ACTIVE, find_setting
+from assistant.intents.setting_words import value_of
+from assistant.intents.spots import Spot, Spots
+from assistant.intents.state import State
+from assistant.intents.tokens import Token
+from assistant.query.conversion import kind_of
+from assistant.query.request import NEWEST, Order, Target
+from assistant.query.table import VERBS, WORKLOADS
+
+_STATES = {
+    "running": ("running", "starting"), "queued": ("queued",), "held": ("queued",),
+    "failed": ("failed", "lost"), "done": ("done",), "cancelled": ("cancelled",), "lost": ("lost",),
+}  # fmt: skip
+_INTERPRETERS = re.compile(
+    r"(?<!\S)(?:python3?|bash|sh|torchrun|accelerate|deepspeed|mpirun|nohup|julia|docker|ollama"
+    r"|uv|make|\./\S+|\S+\.(?:py|sh|jl))(?!\S)"
+)
+_ON_GPUS = re.compile(
+    r"\s+(?:on|with|using|auf|mit|sur|avec|en|con)\s+(?:(\d+)|a|an|one|einer?|une|una)\s+"
+    r"(?:gpus?|cards?|karten?|cartes?|tarjetas?)\b.*$",
+    re.IGNORECASE,
+)
+_SOFTENERS = frozenset({"please", "pls", "bitte", "favor", "plait", "now", "jetzt", "maintenant",
+                        "ahora", "just", "kindly", "then", "ok", "okay", "so", "hey", "well",
+                        "go", "ahead", "mal", "doch", "por", "s", "il", "te", "vous"})  # fmt: skip
+
+Problem = Literal["unread", "forbidden", "condition", "time", "several", "pronoun"]
+
+
+class OrderReading(NamedTuple):
+    """Hold an order, or why there is none though the request has the words of one."""
+
+    order: Order | None
+    problem: Problem | None = None
+    words: tuple[str, ...] = ()
+    """The words that the order has no place for."""
+    verb: str = ""
+    resolved: tuple[str, ...] = ()
+
+
+def read_order(s: Spots, state: State) -> OrderReading | None:
+    """Return the order that a request is, or None if it is a question."""
+    verb = _verb(s)
+    if verb is None:
+        return None
+    return _Reader(s, state, *verb).read()
+
+
+def _verb(s: Spots) -> tuple[Spot, str] | None:
+    """Return the verb of an imperative; None for questions and statements."""
+    verbs = [spot for spot in s.spots if spot.means("verb")]
+    if not verbs:
+        return None
+    polite = s.find("polite") is not None
+    if s.find("ask") is not None or (s.question and not polite):
+        return None
+    first = next(
+        (spot for spot in s.spots if not spot.means("polite") and not _soft(s, spot)), None
+    )
+    opening = first is not None and first.means("verb")
+    negated = first is not None and first.means("not")
+    closing = verbs[-1].last >= len(s.tokens) - 1 - _trailing(s)
+    targeted = bool(
+        s.find("noun", "queue") or s.targets["job"] or s.targets["device"] or s.targets["process"]
+    )
+    starts_with_target = bool(s.tokens) and not any(
+        t.norm in ("is", "was", "are", "did", "has", "war", "ist", "est", "fue")
+        for t in s.tokens[:1]
+    )
+    if not (opening or negated or (closing and targeted and starts_with_target)):
+        return None
+    chosen = first if opening and first is not None else verbs[-1]
+    values = {m.value for spot in verbs for m in spot.meanings if m.kind == "verb"}
+    if "retry" in values and chosen.means("verb", "submit"):
+        chosen = next(spot for spot in verbs if spot.means("verb", "retry"))
+        return chosen, "retry"
+    return chosen, chosen.value("verb")
+
+
+def _soft(s: Spots, spot: Spot) -> bool:
+    return all(s.tokens[i].norm in _SOFTENERS for i in spot.tokens)
+
+
+def _trailing(s: Spots) -> int:
+    count = 0
+    for token in reversed(s.tokens):
+        if token.norm not in _SOFTENERS:
+            break
+        count += 1
+    return count
+
+
+class _Reader:
+    """Read the arguments of one verb."""
+
+    def __init__(self, s: Spots, state: State, spot: Spot, verb: str) -> None:
+        self.s, self.state, self.spot = s, state, spot
+        self.resolved: list[str] = []
+        self.verb = self._exact_verb(verb)
+        s.use(spot)
+        s.has("polite")
+        for other in s.spots:
+            if other.means("verb", self.verb) or other.means("verb", verb):
+                s.use(other)
+
+    def _exact_verb(self, verb: str) -> str:
+        """Return the verb that the words around it make of it: to pause a job is to hold it."""
+        s, jobs = self.s, bool(self.s.targets["job"]) or self._pronoun_is_job()
+        if verb in ("pause", "resume") and s.loose(("number",)) and not s.find("noun"):
+            jobs = True  # as the command line has it: pause 7
+        if verb == "cancel" and (s.targets["process"] or s.find("noun", "process")):
+            return "kill"
+        if verb == "cancel" and s.find("noun", "queue") and not jobs and not s.find("all"):
+            return "pause"
+        if verb == "submit" and s.find("noun", "queue") and not jobs and not self._command():
+            return "resume"
+        if verb == "submit" and s.find("verb", "retry"):
+            return "retry"
+        if verb in ("pause", "hold") and (jobs or s.find("state", "queued")):
+            return "hold"
+        if verb == "hold" and not jobs:
+            return "pause"
+        if verb == "resume" and jobs:
+            return "release"
+        if verb == "release" and not jobs:
+            return "resume"
+        if verb in ("submit", "set", "hold", "move") and s.find("before") and jobs:
+            return "move"
+        if verb in ("move", "set") and find_setting(s):
+            return "set"
+        if verb == "set" and s.find("measure", "priority"):
+            return "priority"
+        return verb
+
+    def _pronoun_is_job(self) -> bool:
+        return self.state.about == "job" and self.s.find("pron") is not None
+
+    def read(self) -> OrderReading:
+        """Return the order, or why it cannot be one."""
+        s = self.s
+        if s.find("not") is not None:
+            return self._refused("forbidden", "not")
+        order = getattr(self, f"_read_{self.verb}", self._read_jobs)()
+        if (spot := s.find("cond")) is not None and not s.used >= set(spot.tokens):
+            return self._refused("condition", "cond")
+        if s.time is not None and not s.used >= s.time.used:
+            words = tuple(s.tokens[i].text for i in sorted(s.time.used))
+            return OrderReading(None, "time", words, self.verb)
+        verbs = [spot for spot in s.spots if spot.means("verb") and not spot.means("filler")
+                 and not s.used >= set(spot.tokens)]  # fmt: skip
+        if verbs:
+            words = tuple(s.tokens[i].text for spot in verbs for i in spot.tokens)
+            return OrderReading(None, "several", words, self.verb)
+        if isinstance(order, OrderReading) and order.problem == "pronoun":
+            return order
+        if unread := s.unread():
+            return OrderReading(None, "unread", tuple(unread), self.verb)
+        if isinstance(order, OrderReading):
+            return order
+        return OrderReading(order, verb=self.verb, resolved=tuple(self.resolved))
+
+    def _refused(self, problem: Problem, kind: str) -> OrderReading:
+        words = tuple(
+            self.s.tokens[i].text for spot in self.s.spots if spot.means(kind) for i in spot.tokens
+        )
+        return OrderReading(None, problem, words, self.verb)
+
+    # ---- targets
+
+    def _jobs(self) -> tuple[Target, ...]:
+        s = self.s
+        if s.find("noun", "job") is not None:
+            s.has("noun", "job")
+        named = list(s.targets["job"])
+        if not named and s.find("noun", "device") is None:
+            for i in s.loose(("number", "range")):
+                token = s.tokens[i]
+                if token.kind == "range":
+                    named += range(int(token.value), token.last + 1)
+                else:
+                    named.append(int(token.value))
+                s.used.add(i)
+        if named:
+            return tuple(dict.fromkeys(named))
+        return self._referred()
+
+    def _referred(self) -> tuple[Target, ...]:
+        s = self.s
+        ordinal = s.find("ordinal")
+        if ordinal is not None:
+            number = int(ordinal.value("ordinal"))
+            listed = self.state.jobs
+            s.use(ordinal)
+            if listed and s.find("noun", "job") is None and abs(number) <= len(listed):
+                job = listed[number - 1 if number > 0 else number]
+                self.resolved.append(f"job {job}")
+                return (job,)
+            return (NEWEST,) if number == -1 else ()
+        pron = s.find("pron", "them") or s.find("pron", "it")
+        if pron is not None and self.state.about == "job" and self.state.jobs:
+            s.use(pron)
+            many = pron.means("pron", "them") and not pron.means("pron", "it")
+            found = self.state.jobs if many else self.state.jobs[:1]
+            self.resolved += [f"job {job}" for job in found]
+            return found
+        return ()
+
+    def _excluded(self) -> tuple[Target, ...]:
+        """Return the jobs behind `all but`, which are then not among the targets."""
+        s = self.s
+        spot = s.find("except")
+        if spot is None or not s.find("all"):
+            return ()
+        found = tuple(dict.fromkeys(s.targets["job"])) or self._referred()
+        if not found:
+            loose = [i for i in s.loose(("number",)) if i > spot.last]
+            found = tuple(int(s.tokens[i].value) for i in loose)
+            s.used.update(loose)
+        if not found:
+            return ()
+        s.use(spot)
+        s.targets["job"] = []
+        return found
+
+    def _states(self) -> tuple[str, ...]:
+        found: list[str] = []
+        for spot in self.s.spots:
+            if spot.means("state") and spot.value("state") in _STATES:
+                self.s.use(spot)
+                found += _STATES[spot.value("state")]
+        return tuple(dict.fromkeys(found))
+
+    def _group(self) -> str:
+        s = self.s
+        if s.find("noun", "group") is None and not s.groups:
+            return ""
+        found = next(iter(s.groups.items()), None)
+        if found is None:
+            return ""
+        s.has("noun", "group")
+        s.used.add(found[0])
+        return found[1]
+
+    # ---- verbs
+
+    def _read_jobs(self) -> Order | OrderReading:
+        s = self.s
+        exclude = self._excluded()
+        group = self._group()
+        states = self._states()
+        jobs = () if exclude else self._jobs()
+        everything = s.has("all")
+        s.has("noun", "job", "queue") if everything or states or group else None
+        memory = 0
+        if self.verb == "retry":
+            size = next((i for i in s.loose(("quantity",))
+                         if kind_of(s.tokens[i].unit) == "size"), None)  # fmt: skip
+            if size is not None:
+                memory = _bytes(s.tokens[size])
+                s.used.add(size)
+                s.has("measure", "mem_used")
+        if not (jobs or states or group) and (everything or exclude):
+            states = ACTIVE if self.verb == "cancel" else VERBS[self.verb].states
+        if not (jobs or states or group):
+            pron = s.find("pron")
+            if pron is not None:
+                return OrderReading(None, "pronoun", tuple(s.tokens[i].text for i in pron.tokens),
+                                    self.verb)  # fmt: skip
+        s.has("pron") if jobs else None
+        return Order(self.verb, jobs=jobs, states=states, group=group, exclude=exclude,
+                     memory=memory)  # fmt: skip
+
+    def _read_pause(self) -> Order:
+        group = self._group()
+        self.s.has("noun", "queue")
+        if not group:
+            self.s.has("all")
+            self.s.has("noun", "job")
+        return Order(self.verb, group=group)
+
+    _read_resume = _read_pause
+
+    def _read_move(self) -> Order:
+        s = self.s
+        place = s.take("before")
+        s.has("ordinal")
+        s.has("noun", "job", "queue")
+        jobs = tuple(dict.fromkeys(s.targets["job"]))
+        loose = [int(s.tokens[i].value) for i in s.loose(("number",))]
+        s.used.update(s.loose(("number",)))
+        jobs = (*jobs, *loose) or self._referred()
+        s.has("pron")
+        beside = jobs[1] if place in ("before", "after") and len(jobs) == 2 else None
+        return Order("move", jobs=jobs[:1] if beside is not None else jobs, place=place or "first",
+                     beside=beside)  # fmt: skip
+
+    def _read_priority(self) -> Order:
+        s = self.s
+        s.has("measure", "priority")
+        jobs, loose = tuple(s.targets["job"]), s.loose(("number",))
+        s.has("noun", "job")
+        number = int(s.tokens[loose[-1]].value) if loose else None
+        s.used.update(loose[-1:])
+        return Order("priority", jobs=jobs or self._jobs(), number=number)
+
+    def _command(self) -> str:
+        s = self.s
+        quoted = next((t.text for t in s.tokens if t.kind == "quoted"), "")
+        if quoted:
+            return quoted
+        found = _INTERPRETERS.search(s.request)
+        return _ON_GPUS.sub("", s.request[found.start() :]).strip() if found else ""
+
+    def _read_submit(self) -> Order:
+        s = self.s
+        workload = next((t.norm for t in s.tokens if t.norm in WORKLOADS), "")
+        command = "" if workload and not self._command() else self._command()
+        gpus = _ON_GPUS.search(s.request)
+        memory = 0
+        for i in s.loose(("quantity",)):
+            if not command and kind_of(s.tokens[i].unit) == "size":
+                memory = _bytes(s.tokens[i])
+                s.used.add(i)
+        if command or workload:
+            s.used.update(range(len(s.tokens)))  # the rest is the command or its parameters
+            text = s.request if workload and not command else ""
+            count = int(gpus[1] or 1) if gpus else None
+            return Order("submit", command=command, workload=workload if not command else "",
+                         gpus=count, memory=memory, text=text)  # fmt: skip
+        return Order("submit")
+
+    def _read_kill(self) -> Order | OrderReading:
+        s = self.s
+        s.has("noun", "process")
+        pids = [t for t in s.targets["process"] if isinstance(t, int)]
+        for i in s.loose(("number",)):
+            pids.append(int(s.tokens[i].value))
+            s.used.add(i)
+        if len(pids) > 1:
+            return OrderReading(None, "several", tuple(map(str, pids)), self.verb)
+        return Order("kill", number=pids[0] if pids else None)
+
+    def _read_drain(self) -> Order:
+        self.s.has("noun", "device")
+        devices = [t for t in self.s.targets["device"] if isinstance(t, int)]
+        return Order(self.verb, devices=tuple(dict.fromkeys(devices)))
+
+    _read_undrain = _read_drain
+
+    def _read_limit(self) -> Order:
+        s = self.s
+        group, loose = self._group(), s.loose(("number",))
+        number = int(s.tokens[loose[0]].value) if loose else s.counts.get("job")
+        s.used.update(loose[:1])
+        s.use_count("job")
+        s.has("noun", "job")
+        s.has("all")
+        return Order("limit", group=group, number=number)
+
+    def _read_note(self) -> Order:
+        s = self.s
+        jobs = tuple(s.targets["job"]) or self._referred()
+        s.has("noun", "job")
+        quoted = [i for i, t in enumerate(s.tokens) if t.kind == "quoted"]
+        s.used.update(quoted)
+        return Order("note", jobs=jobs, text=s.tokens[quoted[0]].text if quoted else "")
+
+    def _read_acknowledge(self) -> Order:
+        s = self.s
+        s.has("noun", "alert")
+        numbers = [t for t in s.targets["alert"] if isinstance(t, int)]
+        return Order("acknowledge", number=numbers[0] if len(numbers) == 1 else None)
+
+    def _read_set(self) -> Order | OrderReading:
+        s = self.s
+        setting = find_setting(s)
+        s.has("noun", "setting")
+        value = ""
+        for i, token in enumerate(s.tokens):
+            if token.kind in ("number", "quantity") and i not in s.used:
+                value = f"{token.value:g}"
+                s.used.add(i)
+            elif found := value_of(token.norm):
+                value = value or found
+                s.used.add(i)
+        if not value and (verb := self.spot):
+            words = " ".join(s.tokens[i].norm for i in verb.tokens)
+            value = value_of(words.split()[-1]) or value_of(words.split()[0])
+        s.has("before", "after")
+        s.has("measure", "temp") if setting == "alert_temperature" else None
+        return Order("set", setting=setting, text=value)
+
+    def _read_undo(self) -> Order:
+        self.s.has("topic", "clean")
+        return Order("undo")
+
+
+def _bytes(token: Token) -> int:
+    factor = {"B": 1, "kB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12, "KiB": 2**10, "MiB": 2**20,
+              "GiB": 2**30, "TiB": 2**40}[token.unit]  # fmt: skip
+    return round(token.value * factor)

@@ -1,0 +1,103 @@
+"""Read a request by rules: into a query or an order, with each word that it does not read.
+
+Nothing is dropped: a word is part of the request's query or order, a known filler, or unread.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import msgspec
+
+from assistant.intents.exact import is_exact
+from assistant.intents.orders import OrderReading, read_order
+from assistant.intents.queries import QueryReader
+from assistant.intents.spots import Known, Spots
+from assistant.intents.state import State
+from assistant.language.words import Language
+from assistant.query.request import Query, Request
+
+LONGEST_REQUEST = 2000
+"""Characters; a longer text is not a request."""
+_CARRIED = frozenset({"and", "und", "et", "y"})
+
+
+class Parsed(NamedTuple):
+    """Hold what a request means."""
+
+    request: Request | None
+    language: Language
+    unread: tuple[str, ...] = ()
+    """Words that were not understood."""
+    refusal: OrderReading | None = None
+    """Why a request with the words of an order is none."""
+    resolved: tuple[str, ...] = ()
+    """What the request's pronouns stand for, such as `job 7`."""
+    exact: bool = False
+    """The request is, word by word, an exact form of its order."""
+
+
+def parse(request: str, known: Known, state: State, now: float) -> Parsed:
+    """Read a request. Nothing but the person's own text is read, and names are only names."""
+    if len(request) > LONGEST_REQUEST or not request.strip():
+        return Parsed(None, state.language)
+    spots = Spots(request, known, now)
+    language = spots.language(state.language)
+    found = read_order(spots, state)
+    if found is not None:
+        if found.order is None:
+            return Parsed(None, language, found.words, found)
+        exact = is_exact(request, found.order)
+        return Parsed(found.order, language, resolved=found.resolved, exact=exact)
+    follow_up = _follow_up(Spots(request, known, now), state)
+    if follow_up is not None and not follow_up[1]:
+        return Parsed(follow_up[0], language, resolved=follow_up[2])
+    reader = QueryReader(spots, state)
+    query = reader.read()
+    return Parsed(query, language, tuple(spots.unread()), resolved=tuple(reader.resolved))
+
+
+def _follow_up(s: Spots, state: State) -> tuple[Query, list[str], tuple[str, ...]] | None:
+    """Return the last query about something else, as in `and gpu 5?` and `same for yesterday`."""
+    last = state.last
+    if last is None or not s.tokens:
+        return None
+    opens = s.tokens[0].norm in _CARRIED or s.find("pron", "same") is not None
+    new = {noun for noun, targets in s.targets.items() if targets}
+    loose = s.loose(("number",))
+    other = [
+        spot
+        for spot in s.spots
+        if not spot.means("filler") and not spot.means("noun") and not spot.means("pron", "same")
+    ]
+    short = not other and (bool(new) or s.time is not None or (opens and bool(loose)))
+    measure = ""
+    if opens and len(other) == 1 and other[0].means("measure"):
+        measure, short = other[0].value("measure"), True
+        s.use(other[0])
+    if not short or not (opens or len(s.tokens) <= 4):
+        return None
+    changes: dict[str, object] = {}
+    if measure:
+        changes["measure"] = measure
+    if "device" in new or (loose and last.devices):
+        changes["devices"] = tuple(t for t in s.targets["device"] if isinstance(t, int)) or tuple(
+            int(s.tokens[i].value) for i in loose
+        )
+    elif "job" in new or (loose and last.jobs):
+        changes["jobs"] = tuple(s.targets["job"]) or tuple(int(s.tokens[i].value) for i in loose)
+        changes["states"] = ()
+    elif loose:
+        return None
+    s.used.update(loose)
+    if (time := s.use_time()) is not None:
+        changes["time"] = time.span
+    s.has("noun")
+    s.has("pron")
+    if not changes or (last.subject == "devices" and "jobs" in changes):
+        return None
+    if last.subject in ("jobs", "report") and "devices" in changes:
+        return None
+    query = msgspec.structs.replace(last, **changes)
+    said = [query.measure or query.subject]
+    return query, s.unread(), tuple(said)

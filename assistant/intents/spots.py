@@ -1,0 +1,354 @@
+"""Find what the words of a request stand for, and what its numbers and names name."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from assistant.intents.lexicon import LONGEST, Meaning, phrases
+from assistant.intents.times import Reading, read_time
+from assistant.intents.tokens import Token, normalized, tokens, unaccented
+from assistant.language.words import LANGUAGES, Language
+from assistant.query.request import Span, Target
+from assistant.query.table import WORKLOADS
+
+MAX_NAMED = 200
+_SEPARABLE = {
+    "brich": ("ab",), "breche": ("ab",), "halte": ("an", "zuruck"), "stell": ("zuruck", "ein"),
+    "stelle": ("zuruck", "ein"), "setze": ("fort",), "gib": ("frei",), "fuhre": ("aus",),
+    "fuhr": ("aus",), "starte": ("neu", "erneut", "noch einmal"), "reiche": ("ein",),
+    "schalte": ("ein", "aus"), "mach": ("weiter",), "zieh": ("vor",), "raum": ("auf",),
+    "raume": ("auf",),
+}  # fmt: skip
+"""German verbs that end with the last word of the request."""
+_AND = frozenset({"and", "und", "et", "y", "or", "oder", "ou", "plus", "sowie", "e"})
+_TO = frozenset({"to", "through", "bis", "a", "au", "hasta", "thru", "al"})
+_NUMBERING = frozenset({"number", "no", "nr", "id", "nummer", "numero", "n", "named", "called",
+                        "namens", "nomme", "llamado", "the", "die", "der", "le", "la", "el",
+                        "von", "de", "del", "no.", "les", "las", "los"})  # fmt: skip
+MOST = 1000
+"""The most numbers of a range."""
+
+
+class Spot(NamedTuple):
+    """Hold a phrase of the request with what it may stand for."""
+
+    first: int
+    last: int
+    meanings: tuple[Meaning, ...]
+
+    def means(self, kind: str, value: str | None = None) -> bool:
+        """Return whether it may stand for that."""
+        return any(m.kind == kind and value in (None, m.value) for m in self.meanings)
+
+    def value(self, kind: str) -> str:
+        """Return the value of its meaning of a kind."""
+        return next(m.value for m in self.meanings if m.kind == kind)
+
+    @property
+    def tokens(self) -> range:
+        """Return the tokens that it consists of."""
+        return range(self.first, self.last + 1)
+
+
+class Known(NamedTuple):
+    """Hold the names that a request may mention. They are foreign text, and only names."""
+
+    jobs: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
+
+
+class Spots:
+    """Hold all that was found in a request, and remember which tokens a reading has used."""
+
+    def __init__(self, request: str, known: Known, now: float) -> None:
+        self.request, self.now = request, now
+        self.question = request.rstrip().rstrip("!.").endswith("?")
+        self.tokens = _separated(tokens(re.sub(r"(?i)\b(\d+)-(gpus?|cards?|karten)\b", r"\1 \2",
+                                               request)))  # fmt: skip
+        self.time: Reading | None = read_time(self.tokens, now)
+        self._timed = self.time.used if self.time else frozenset()
+        self.used: set[int] = set()
+        self.names: dict[int, tuple[str, int]] = {}
+        """Names of jobs by their first token, with their last one."""
+        self.groups: dict[int, str] = {}
+        self._find_names(known)
+        self.spots = self._in_one_language(self._scan())
+        self.targets: dict[str, list[Target]] = {
+            "job": [], "device": [], "process": [], "alert": []
+        }  # fmt: skip
+        self.counts: dict[str, int] = {}
+        """Numbers before a noun: the 2 of `2 gpus`."""
+        self._attach()
+
+    # ---- reading
+
+    def find(self, kind: str, value: str | None = None) -> Spot | None:
+        """Return the first spot that may stand for that."""
+        return next((spot for spot in self.spots if spot.means(kind, value)), None)
+
+    def has(self, kind: str, *values: str) -> bool:
+        """Return whether a spot may stand for one of these, and count them as used."""
+        found = [
+            spot
+            for spot in self.spots
+            if (not values and spot.means(kind)) or any(spot.means(kind, v) for v in values)
+        ]
+        for spot in found:
+            self.use(spot)
+        return bool(found)
+
+    def take(self, kind: str) -> str:
+        """Return the value of the first spot of a kind, and count all that have it as used."""
+        spot = self.find(kind)
+        if spot is None:
+            return ""
+        value = spot.value(kind)
+        self.has(kind, value)
+        return value
+
+    def use(self, spot: Spot) -> None:
+        """Count the tokens of a spot as used."""
+        self.used.update(spot.tokens)
+
+    def use_time(self) -> Reading | None:
+        """Return the time, and count its tokens as used."""
+        self.used |= self._timed
+        return self.time
+
+    def use_count(self, noun: str) -> None:
+        """Count the number before a noun as used."""
+        for spot in self.spots:
+            if spot.means("noun", noun) and noun in self.counts:
+                self.used.add(spot.first - 1)
+
+    def two_times(self) -> list[Span]:
+        """Return two times that are named one after the other, and count them as used."""
+        if self.time is None:
+            return []
+        rest = [
+            token if i not in self._timed else token._replace(kind="odd", norm="|")
+            for i, token in enumerate(self.tokens)
+        ]
+        second = read_time(rest, self.now)
+        if second is None:
+            return []
+        self.used |= self._timed | second.used
+        ordered = sorted((self.time, second), key=lambda reading: min(reading.used))
+        return [reading.span for reading in ordered]
+
+    def loose(self, kinds: Iterable[str] = ("number", "quantity", "range")) -> list[int]:
+        """Return the numbers that nothing has used yet."""
+        return [
+            i
+            for i, token in enumerate(self.tokens)
+            if token.kind in kinds and i not in self.used and i not in self._timed
+        ]
+
+    def unread(self) -> list[str]:
+        """Return the words that are neither used nor fillers, as they were typed."""
+        filler = {i for spot in self.spots if spot.means("filler") for i in spot.tokens}
+        return [
+            token.text
+            for i, token in enumerate(self.tokens)
+            if i not in self.used and i not in filler
+        ]
+
+    def language(self, otherwise: Language = "en") -> Language:
+        """Return the language that most of the words are in."""
+        votes: Counter[Language] = Counter()
+        for spot in self.spots:
+            spoken = {name for meaning in spot.meanings for name in meaning.languages}
+            for name in spoken:
+                votes[name] += 12 // len(spoken)
+        if not votes:
+            return otherwise
+        best = max(votes.values())
+        if votes[otherwise] == best:
+            return otherwise
+        return next(name for name in LANGUAGES if votes[name] == best)
+
+    # ---- finding
+
+    def _find_names(self, known: Known) -> None:
+        found = sorted({name for name in known.jobs if name.strip()}, key=len, reverse=True)
+        for name in found[:MAX_NAMED]:
+            parts = [token.norm for token in tokens(name)]
+            for i in self._places(parts):
+                if self._is_name(i, parts):
+                    self.names[i] = (name, i + len(parts) - 1)
+        for name in known.groups:
+            parts = [token.norm for token in tokens(name)]
+            for i in self._places(parts):
+                self.groups[i] = name
+
+    def _places(self, parts: Sequence[str]) -> list[int]:
+        taken = {n for i, (_, last) in self.names.items() for n in range(i, last + 1)}
+        norms = [token.norm for token in self.tokens]
+        size = len(parts)
+        return [
+            i
+            for i in range(len(norms) - size + 1)
+            if size and norms[i : i + size] == list(parts) and i not in taken
+            and not self._timed & set(range(i, i + size))
+        ]  # fmt: skip
+
+    def _is_name(self, place: int, parts: Sequence[str]) -> bool:
+        """Return whether these words are a job's name here: words of ours only beside `job`."""
+        known = phrases()
+        ours = all((part,) in known or part.isdecimal() for part in parts)
+        near = [self.tokens[i].norm for i in (place - 1, place - 2, place + len(parts))
+                if 0 <= i < len(self.tokens)]  # fmt: skip
+        groups = any(m.value == "group" for word in near for m in known.get((word,), ())
+                     if m.kind == "noun")  # fmt: skip
+        if groups:
+            return False
+        beside = any(
+            meaning.kind == "noun" and meaning.value == "job"
+            for word in near
+            for meaning in known.get((word,), ())
+        )
+        return beside if ours else True
+
+    def _scan(self) -> list[Spot]:
+        known, found, i = phrases(), list[Spot](), 0
+        named = {n for first, (_, last) in self.names.items() for n in range(first, last + 1)}
+        while i < len(self.tokens):
+            if i in self._timed or i in named:
+                i += 1
+                continue
+            for size in range(min(LONGEST, len(self.tokens) - i), 0, -1):
+                window = range(i, i + size)
+                if self._timed & set(window) or named & set(window):
+                    continue
+                phrase = tuple(word for n in window for word in self.tokens[n].norm.split())
+                if phrase not in known:
+                    phrase = tuple(map(unaccented, phrase))
+                if phrase in known:
+                    found.append(Spot(i, i + size - 1, known[phrase]))
+                    i += size
+                    break
+            else:
+                i += 1
+        return found
+
+    def _in_one_language(self, found: list[Spot]) -> list[Spot]:
+        """Return the spots without meanings of other languages than that of most words."""
+        self.spots = found
+        spoken = self.language()
+        return [
+            spot._replace(
+                meanings=tuple(m for m in spot.meanings if spoken in m.languages) or spot.meanings
+            )
+            for spot in found
+        ]
+
+    def _attach(self) -> None:
+        """Attach numbers, ranges and names to the nouns beside them."""
+        for spot in self.spots:
+            if not spot.means("noun"):
+                continue
+            noun = spot.value("noun")
+            before = spot.first - 1
+            if noun in ("device", "job") and before >= 0:
+                token = self.tokens[before]
+                if token.kind == "number" and before not in self.used and "#" not in token.text:
+                    self.counts[noun] = int(token.value)
+            if noun in self.targets:
+                self._read_list(noun, spot)
+            if noun == "group":
+                self._group_beside(spot)
+        for first, (name, last) in self.names.items():
+            if first not in self.used:
+                self.targets["job"].append(name)
+                self.used.update(range(first, last + 1))
+        for i, token in enumerate(self.tokens):
+            if token.text.startswith("#") and i not in self.used:
+                self.targets["job"].append(int(token.value))
+                self.used.add(i)
+
+    def _read_list(self, noun: str, spot: Spot) -> None:
+        """Read `7`, `7, 8 and 9`, `2-5` and `2 to 5` behind a noun."""
+        i, found = spot.last + 1, self.targets[noun]
+        while i < len(self.tokens) and (
+            self.tokens[i].norm in _NUMBERING and self._number_follows(i + 1)
+        ):
+            self.used.add(i)
+            i += 1
+        begin = i
+        while i < len(self.tokens):
+            token = self.tokens[i]
+            joins = i > begin and self._number_follows(i + 1)
+            if joins and token.norm in _TO and found and isinstance(found[-1], int):
+                end = int(self.tokens[i + 1].value)
+                if not 0 <= end - found[-1] <= MOST:
+                    return
+                found += range(found[-1] + 1, end + 1)
+                self.used.update((i, i + 1))
+                i += 2
+                continue
+            skipped = 1 if joins and token.norm in _AND else 0
+            if i > begin and not skipped and not token.comma:
+                return
+            read = self._read_target(noun, i + skipped)
+            if not read:
+                return
+            found += read
+            self.used.update(range(i, i + skipped + 1))
+            i += skipped + 1
+
+    def _read_target(self, noun: str, i: int) -> list[Target]:
+        """Return what a token names: a number, a range, or the name of a job."""
+        token = self.tokens[i]
+        if i in self.used or i in self._timed:
+            return []
+        if token.kind == "number" and token.value == int(token.value):
+            return [int(token.value)]
+        if token.kind == "range" and 0 <= token.last - token.value <= MOST:
+            return list(range(int(token.value), token.last + 1))
+        if noun == "job" and i in self.names:
+            name, last = self.names[i]
+            self.used.update(range(i, last + 1))
+            return [name]
+        return [token.text] if noun == "job" and token.kind in ("quoted", "name") else []
+
+    def _number_follows(self, i: int) -> bool:
+        return (
+            i < len(self.tokens)
+            and i not in self._timed
+            and (self.tokens[i].kind in ("number", "range", "quoted", "name") or i in self.names)
+        )
+
+    def _group_beside(self, spot: Spot) -> None:
+        for i in (spot.last + 1, spot.first - 1):
+            if i in self.groups or (
+                0 <= i < len(self.tokens)
+                and self.tokens[i].kind in ("quoted", "name", "word")
+                and (self.tokens[i].norm,) not in phrases()
+            ):
+                self.groups.setdefault(i, self.tokens[i].text)
+                return
+
+
+def _separated(found: list[Token]) -> list[Token]:
+    """Return the tokens with a separable German verb in one: `brich job 7 ab`."""
+    if len(found) < 2:
+        return found
+    for start in (0, 1):
+        ends = _SEPARABLE.get(found[start].norm, ()) if start < len(found) else ()
+        if found[-1].norm in ends and start < len(found) - 1:
+            joined = found[start]._replace(norm=f"{found[start].norm} {found[-1].norm}")
+            return [*found[:start], joined, *found[start + 1 : -1]]
+    return found
+
+
+def is_workload(token: Token) -> bool:
+    """Return whether a token names a workload."""
+    return token.norm in WORKLOADS
+
+
+def folded(text: str) -> str:
+    """Return a text in lower case with single spaces, for comparisons word by word."""
+    return " ".join(normalized(text).split())

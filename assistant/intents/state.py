@@ -1,0 +1,26 @@
+"""What a conversation is about: what `it`, `them` and `the second one` stand for."""
+
+from __future__ import annotations
+
+import msgspec
+
+from assistant.language.words import Language
+from assistant.query.request import Query
+
+
+class State(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Hold what the last turns named. It belongs to one conversation, whose client keeps it."""
+
+    jobs: tuple[int, ...] = ()
+    """The jobs of the last answer or order, in the order in which they were shown."""
+    devices: tuple[int, ...] = ()
+    last: Query | None = None
+    """The last query."""
+    about: str = ""
+    """`job` or `device`: what `it` stands for."""
+    language: Language = "en"
+
+    @property
+    def empty(self) -> bool:
+        """Return whether nothing was said yet."""
+        return self.last is None and not self.about

@@ -1,0 +1,426 @@
+"""Read points and spans of time in a request, in four languages and the person's time zone.
+
+Days are those of the local calendar, so that a day in which the clocks change has 23 or 25 hours.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+from assistant.intents.tokens import Token
+from assistant.query.request import Span
+
+_SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0, "week": 7 * 86400.0}
+_AROUND_S = 1800.0
+"""`Around 3` is half an hour before and after it."""
+_POINT_S = 300.0
+_DAYS = {
+    0: "today|heute|heutige[nrs]?|aujourd hui|hoy",
+    -1: "yesterday|gestern|gestrige[nrs]?|hier|ayer",
+    -2: "(?:the )?day before yesterday|vorgestern|avant hier|anteayer|antes de ayer",
+}
+_WEEKDAYS = (
+    "monday|montag|lundi|lunes", "tuesday|dienstag|mardi|martes",
+    "wednesday|mittwoch|mercredi|miercoles", "thursday|donnerstag|jeudi|jueves",
+    "friday|freitag|vendredi|viernes", "saturday|samstag|sonnabend|samedi|sabado",
+    "sunday|sonntag|dimanche|domingo",
+)  # fmt: skip
+_PARTS = {
+    "morning": ((6, 12), "morning|morgen|fruh|vormittag|matin|manana"),
+    "noon": ((12, 14), "midday|mittag|midi|mediodia"),
+    "afternoon": ((12, 18), "afternoon|nachmittag|apres midi|tarde"),
+    "evening": ((18, 24), "evening|abend|soir|tarde noche"),
+    "night": ((20, 32), "night|nacht|nuit|noche"),
+}
+_POINTS = {
+    "12:00": "noon|midday|lunch|lunchtime|lunch time|mittag|mittags|midi|mediodia|la comida",
+    "00:00": "midnight|mitternacht|minuit|medianoche",
+}
+_THIS = {
+    "morning": "this morning|heute (?:morgen|fruh|vormittag)|ce matin|esta manana",
+    "afternoon": "this afternoon|heute nachmittag|cet apres midi|esta tarde",
+    "evening": "this evening|heute abend|ce soir",
+    "night": "last night|overnight|over night|during the night|letzte nacht|heute nacht"
+    "|vergangene nacht|uber nacht|in der nacht|cette nuit|la nuit derniere|la nuit|anoche"
+    "|esta noche|la noche pasada|durante la noche",
+}
+_LAST = (
+    r"(?:(?:in|over|within|during|for|wahrend|innerhalb|pendant|durante|im|in|en|au cours)\s)?"
+    r"(?:the |der |den |des |die |dem |les |la |le |l |las |los |el |de )*"
+    r"(?:last|past|previous|letzte[nrsm]?|vergangene[nrsm]?|derniere?s?|ultim[oa]s?)"
+)
+_UNIT_WORDS = {
+    60.0: "minute|minuto",
+    3600.0: "hour|stunde|heure|hora",
+    86400.0: "day|tag|jour|dia|24 hours",
+    7 * 86400.0: "week|woche|semaine|semana",
+    30 * 86400.0: "month|monat|mois|mes",
+}
+_ARTICLE = (
+    r"(?:the |at |on |um |am |a las |a la |a l |las |la |los |el |les |le |l |den |der |dem |des "
+    r"|a |de )*"
+)
+
+
+class Reading(NamedTuple):
+    """Hold the time that a request names, and which of its tokens name it."""
+
+    span: Span
+    used: frozenset[int]
+
+
+class _Text:
+    """Hold a request as one string in which numbers are marks that lead back to their tokens."""
+
+    def __init__(self, tokens: Sequence[Token]) -> None:
+        self.tokens = tokens
+        words = [_mark(i, token) for i, token in enumerate(tokens)]
+        self.string = " ".join(words)
+        self._starts = [0]
+        for word in words:
+            self._starts.append(self._starts[-1] + len(word) + 1)
+
+    def used(self, match: re.Match[str]) -> frozenset[int]:
+        return frozenset(
+            i for i in range(len(self.tokens)) if match.start() <= self._starts[i] < match.end()
+        )
+
+
+def _mark(number: int, token: Token) -> str:
+    mark = {"number": "n", "quantity": "q", "time": "t"}.get(token.kind)
+    if mark == "t" and "-" in token.norm:
+        mark = "d"
+    return f"{mark}#{number}" if mark else token.norm or "?"
+
+
+_DAY = (
+    "(?P<day{0}>(?:(?:on|am|le|el|last|letzten?|den|this|diesen) )*(?:"
+    + "|".join([*_DAYS.values(), *_WEEKDAYS, "d#\\d+"])
+    + r")(?: (?:dernier|pasado))?(?: s\\b)?)"
+)
+_PART = (
+    r"(?:(?:in the|at|por la|de la|en la|am|au|dans la) )?(?P<part{0}>"
+    + "|".join(words for _, words in _PARTS.values())
+    + ")"
+)
+_CLOCK = (
+    "(?P<clock{0}>"
+    + "|".join(_POINTS.values())
+    + r"|[ntq]#\d+(?: (?:uhr|heures|horas|o clock|h|am|pm)\b)?)"
+    + r"(?P<half{0}> (?:in the|de la|du|am|por la) (?:morning|afternoon|evening|night|manana|tarde"
+    r"|noche|matin|soir))?"
+)
+
+
+def _moment(name: str) -> str:
+    """Return a pattern of a moment: a day, a part of a day, a time of day, or several of these."""
+    day, clock, part = _DAY.format(name), _CLOCK.format(name), _PART.format(name)
+    this = "|".join(f"(?:{words})" for words in _THIS.values())
+    return (
+        rf"{_ARTICLE}(?:(?P<this{name}>{this})|{day}(?: {part})?"
+        rf"(?: {_ARTICLE}{clock})?|{clock.replace(f'{name}>', f'{name}_>')}"
+        rf"(?: (?:of |von |de |d )?{_ARTICLE}{day.replace(f'{name}>', f'{name}_>')}"
+        rf"(?: {part.replace(f'{name}>', f'{name}_>')})?)?)"
+    )
+
+
+_SINCE = re.compile(
+    rf"\b(?:since|from|starting|after|seit|ab|von|nach|depuis|a partir de|apres|desde|a partir de)"
+    rf" {_moment('a')}(?! (?:to|until|till|bis|a|au|jusqu|hasta) )"
+)
+_BETWEEN = re.compile(
+    rf"(?:(?:{_DAY.format('d')}) )?\b(?:between|from|zwischen|von|entre|de|desde) {_moment('a')}"
+    rf" (?:and|to|until|till|und|bis|et|a|y|jusqu a|hasta) {_moment('b')}"
+)
+_LAST_N = re.compile(
+    rf"\b(?:{_LAST} q#(?P<q>\d+)|q#(?P<q2>\d+) (?:derniere?s?|ultim[oa]s?)"
+    rf"|(?P<n>n#\d+) (?:derniere?s?|ultim[oa]s?)"
+    r" (?P<unit>heures?|minutes?|jours?|horas?|minutos?|dias?)"
+    r"|(?:since|seit|depuis|desde hace|for) q#(?P<q3>\d+))"
+)
+_LAST_ONE = re.compile(
+    rf"\b{_LAST} (?P<unit>{'|'.join(_UNIT_WORDS.values())})"
+    r"|\b(?P<unit2>heure|semana|semaine|mes|mois|hora) (?:derniere?|pasad[oa]|passee?)"
+)
+_THIS_WEEK = re.compile(
+    r"\b(?:(?P<week>this week|diese woche|dieser woche|cette semaine|esta semana)"
+    r"|\b(?P<month>this month|diesen monat|diesem monat|ce mois(?: ci)?|este mes)"
+    r"|\b(?P<weekend>(?:(?:at|on|over|am|over|last|letztes|ce|este|el|le|the|this|dieses) )*"
+    r"(?:weekend|wochenende|week end|fin de semana)(?: (?:dernier|pasado))?)"
+    r"|\b(?P<ever>ever|of all time|all time|so far|jemals|uberhaupt|de tout temps|jamas visto"
+    r"|de todos los tiempos|since ever))\b"
+)
+_AGO = re.compile(
+    r"\b(?:q#(?P<q>\d+) (?:ago|before now)|(?:an?|one) (?P<one>minute|hour|day|week) ago"
+    r"|vor q#(?P<q2>\d+)|(?:il y a) q#(?P<q3>\d+)|hace q#(?P<q4>\d+)"
+    r"|(?:vor einer|hace una|il y a une) (?P<one2>stunde|hora|heure|woche|semana|semaine|minute))"
+)
+_NEAR = re.compile(
+    r"\b(?:around|about|approximately|roughly|near|gegen|ungefahr um|etwa um|vers|aux alentours de"
+    rf"|sobre|hacia|alrededor de) {_moment('a')}"
+)
+_AT = re.compile(rf"(?:\b(?:at|um|a|a las|a la|as of|on|am|le|el) )?{_moment('a')}")
+
+
+def read_time(tokens: Sequence[Token], now: float) -> Reading | None:
+    """Return the time that a request names, or None."""
+    text = _Text(tokens)
+    for pattern, resolve in _FORMS:
+        for match in pattern.finditer(text.string):
+            span = resolve(match, text, now)
+            if span is not None and span.since < span.until + 1 and span.since <= now:
+                return Reading(_until(span, now), text.used(match))
+    return None
+
+
+def _until(span: Span, now: float) -> Span:
+    """Return the span without what has not happened yet."""
+    return span if span.point else Span(span.since, min(span.until, now))
+
+
+def _between(match: re.Match[str], text: _Text, now: float) -> Span | None:
+    outer = match.group("dayd")
+    first = _resolve(match, "a", text, now, outer)
+    last = _resolve(match, "b", text, now, outer)
+    if first is None or last is None:
+        return None
+    if _clock(match, "a") is None and _clock(match, "b") is None:
+        return Span(first.since, last.until)
+    day = _has_day(match, "a") or _has_day(match, "b") or bool(outer)
+    start, end = _pair(match, text, now, outer)
+    if end <= start:  # over midnight
+        end += timedelta(days=1)
+    while not day and start.timestamp() > now:
+        start, end = start - timedelta(days=1), end - timedelta(days=1)
+    return Span(start.timestamp(), end.timestamp())
+
+
+def _pair(
+    match: re.Match[str], text: _Text, now: float, outer: str | None
+) -> tuple[datetime, datetime]:
+    """Return both ends; `between 2 and 4pm` has an afternoon for both."""
+    day_a = _day(_named(match, "day", "a") or _named(match, "day", "b") or outer, text, now)
+    day_b = _day(_named(match, "day", "b") or _named(match, "day", "a") or outer, text, now)
+    hour_a, minute_a, half_a = _hour(_clock(match, "a"), text)
+    hour_b, minute_b, half_b = _hour(_clock(match, "b"), text)
+    for name in ("b", "a"):
+        part = _named(match, "part", name) or _named(match, "half", name)
+        if part and re.search(r"afternoon|evening|nachmittag|abend|soir|tarde|apres", part):
+            half_a, half_b = half_a or "p", half_b or "p"
+            hour_b += 12 if hour_b < 12 else 0
+            break
+    if (half_b and not half_a and hour_a < 12 and hour_b >= 12 and hour_a + 12 < hour_b) or (
+        half_b == "p" and half_a == "p" and hour_a < 12
+    ):
+        hour_a += 12
+    return (
+        day_a + timedelta(hours=hour_a, minutes=minute_a),
+        day_b + timedelta(hours=hour_b, minutes=minute_b),
+    )
+
+
+def _since(match: re.Match[str], text: _Text, now: float) -> Span | None:
+    found = _resolve(match, "a", text, now)
+    return None if found is None else Span(found.since, now)
+
+
+def _last_n(match: re.Match[str], text: _Text, now: float) -> Span | None:
+    if (named := match.group("n")) is not None:
+        count = text.tokens[int(named[2:])].value
+        seconds = next(s for s, words in _UNIT_WORDS.items() if re.match(words, match["unit"]))
+        return Span(now - count * seconds, now)
+    token = text.tokens[int(match["q"] or match["q2"] or match["q3"])]
+    return Span(now - token.value * _SECONDS[token.unit], now) if token.unit in _SECONDS else None
+
+
+def _last_one(match: re.Match[str], text: _Text, now: float) -> Span | None:
+    unit = match["unit"] or match["unit2"]
+    seconds = next(s for s, words in _UNIT_WORDS.items() if re.match(words, unit))
+    return Span(now - seconds, now)
+
+
+def _this(match: re.Match[str], text: _Text, now: float) -> Span | None:
+    midnight = _midnight(now)
+    if match["ever"]:
+        return Span(0.0, now)
+    if match["week"]:
+        return Span((midnight - timedelta(days=midnight.weekday())).timestamp(), now)
+    if match["month"]:
+        return Span(midnight.replace(day=1).timestamp(), now)
+    saturday = midnight - timedelta(days=(midnight.weekday() - 5) % 7)
+    return Span(saturday.timestamp(), (saturday + timedelta(days=2)).timestamp())
+
+
+def _ago(match: re.Match[str], text: _Text, now: float) -> Span | None:
+    if word := match["one"] or match["one2"]:
+        back = next(s for s, words in _UNIT_WORDS.items() if re.match(words, word))
+    else:
+        token = text.tokens[int(match["q"] or match["q2"] or match["q3"] or match["q4"])]
+        if token.unit not in _SECONDS:
+            return None
+        back = token.value * _SECONDS[token.unit]
+    return Span(now - back, now - back, point=True)
+
+
+def _near(match: re.Match[str], text: _Text, now: float) -> Span | None:
+    found = _resolve(match, "a", text, now)
+    if found is None:
+        return None
+    if found.point:
+        return Span(found.since - _AROUND_S, found.since + _AROUND_S)
+    return found
+
+
+def _at(match: re.Match[str], text: _Text, now: float) -> Span | None:
+    clock = _clock(match, "a")
+    bare = clock is not None and clock[:2] in ("n#", "q#")
+    if bare and not re.match(r"(?:at|um|a las|a la|las|la) |a q#", match[0]):
+        return None
+    if bare and clock is not None and clock.startswith("q#"):
+        token = text.tokens[int(clock.split()[0][2:])]
+        if token.unit != "h":
+            return None
+    if bare and clock is not None and clock.startswith("n#") and not _is_hour(clock, text):
+        return None
+    first = min(text.used(match), default=0)
+    if bare and first and text.tokens[first - 1].kind == "number":
+        return None  # the end of a list, as in: de 2 a 5
+    return _resolve(match, "a", text, now)
+
+
+def _is_hour(clock: str, text: _Text) -> bool:
+    value = text.tokens[int(clock.split(maxsplit=1)[0][2:])].value
+    return value == int(value) and 0 <= value <= 24
+
+
+_FORMS = (
+    (_LAST_N, _last_n),
+    (_BETWEEN, _between),
+    (_AGO, _ago),
+    (_NEAR, _near),
+    (_SINCE, _since),
+    (_LAST_ONE, _last_one),
+    (_THIS_WEEK, _this),
+    (_AT, _at),
+)
+
+
+def _named(match: re.Match[str], kind: str, name: str) -> str | None:
+    groups = match.groupdict()
+    return groups.get(f"{kind}{name}") or groups.get(f"{kind}{name}_")
+
+
+def _clock(match: re.Match[str], name: str) -> str | None:
+    return _named(match, "clock", name)
+
+
+def _has_day(match: re.Match[str], name: str) -> bool:
+    return bool(_named(match, "day", name) or _named(match, "this", name))
+
+
+def _resolve(
+    match: re.Match[str], name: str, text: _Text, now: float, outer: str | None = None
+) -> Span | None:
+    """Return the span or the point that a moment names; a clock alone is the last such time."""
+    this, clock = _named(match, "this", name), _clock(match, name)
+    if this:
+        return _part_of_today(this, now)
+    named = _named(match, "day", name) or outer
+    if clock is None:
+        if named is None:
+            return None
+        day, part = _day(named, text, now), _named(match, "part", name)
+        token = _time_token(named, text)
+        if token is not None and len(token.norm) > 10:
+            at = datetime.fromisoformat(token.norm.replace(" ", "T").upper())
+            return Span(at.timestamp(), at.timestamp(), point=True)
+        return _part(day, part) if part else _whole(day)
+    try:
+        hour, minute, half = _hour(clock, text)
+    except ValueError:
+        return None
+    part = _named(match, "part", name) or _named(match, "half", name) or ""
+    later = re.search(r"afternoon|evening|night|nachmittag|abend|soir|tarde|noche|apres", part)
+    if later and hour < 12 and not half:
+        hour += 12
+    day = _day(named, text, now)
+    at = day + timedelta(hours=hour, minutes=minute)
+    while not named and at.timestamp() > now:
+        at -= timedelta(days=1)
+    return Span(at.timestamp(), at.timestamp(), point=True)
+
+
+def _time_token(mark: str, text: _Text) -> Token | None:
+    found = re.search(r"d#(\d+)", mark)
+    return text.tokens[int(found[1])] if found else None
+
+
+def _hour(clock: str | None, text: _Text) -> tuple[int, int, str]:
+    """Return hour, minute and the half of the day, `a` or `p`, if it is named."""
+    if clock is None:
+        return 0, 0, ""
+    for fixed, words in _POINTS.items():
+        if re.fullmatch(words, clock):
+            return int(fixed[:2]), 0, "p" if fixed == "12:00" else "a"
+    mark, _, more = clock.partition(" ")
+    token = text.tokens[int(mark[2:])]
+    if token.kind in ("number", "quantity"):
+        hour, half = int(token.value), more[:1] if more in ("am", "pm") else ""
+        minute = 0
+    else:
+        found = re.match(r"(\d{1,2})(?:[:h](\d\d))?\s?([ap])?", token.norm)
+        if found is None or "-" in token.norm:
+            raise ValueError("a day is no time of day")
+        hour, minute, half = int(found[1]), int(found[2] or 0), found[3] or ""
+    if hour > 24 or minute > 59:
+        raise ValueError("there is no such time")
+    if half:
+        hour = hour % 12 + (12 if half == "p" else 0)
+    return hour, minute, half
+
+
+def _midnight(now: float) -> datetime:
+    return datetime.fromtimestamp(now).replace(hour=0, minute=0, second=0, microsecond=0)
+
+
+def _day(named: str | None, text: _Text, now: float) -> datetime:
+    """Return the midnight at which a day begins; today's without a name."""
+    midnight = _midnight(now)
+    if not named:
+        return midnight
+    for offset, words in sorted(_DAYS.items()):
+        if re.search(rf"\b(?:{words})\b", named):
+            return midnight + timedelta(days=offset)
+    for number, words in enumerate(_WEEKDAYS):
+        if re.search(rf"\b(?:{words})\b", named):
+            return midnight - timedelta(days=(midnight.weekday() - number) % 7 or 7)
+    token = _time_token(named, text)
+    if token is not None and "-" in token.norm:
+        return datetime.fromisoformat(token.norm[:10])
+    return midnight
+
+
+def _whole(day: datetime) -> Span:
+    return Span(day.timestamp(), (day + timedelta(days=1)).timestamp())
+
+
+def _part(day: datetime, words: str) -> Span:
+    for (first, last), names in _PARTS.values():
+        if re.search(rf"(?:{names})$", words):
+            begin, end = day + timedelta(hours=first), day + timedelta(hours=last)
+            return Span(begin.timestamp(), end.timestamp())
+    return _whole(day)
+
+
+def _part_of_today(words: str, now: float) -> Span:
+    midnight = _midnight(now)
+    for name, pattern in _THIS.items():
+        if re.fullmatch(pattern, words):
+            first, last = _PARTS[name][0]
+            day = midnight - timedelta(days=1) if name == "night" else midnight
+            begin, end = day + timedelta(hours=first), day + timedelta(hours=last)
+            return Span(begin.timestamp(), end.timestamp())
+    return _whole(midnight)

@@ -1,0 +1,158 @@
+"""Split a request into words, numbers, quantities, ranges and names, and normalize the words.
+
+Invisible characters and letters of other scripts stay what they are, so that no word that only
+looks like an order is one.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from typing import Literal, NamedTuple
+
+Kind = Literal["word", "number", "range", "quantity", "quoted", "name", "time", "odd"]
+
+_UNITS = {
+    "b": "B", "kb": "kB", "mb": "MB", "gb": "GB", "tb": "TB", "kib": "KiB", "mib": "MiB",
+    "gib": "GiB", "tib": "TiB", "go": "GB", "mo": "MB", "gig": "GB", "gigs": "GB",
+    "gigabyte": "GB", "gigabytes": "GB", "gigaoctets": "GB", "g": "GB", "terabytes": "TB",
+    "megabytes": "MB", "gibibytes": "GiB", "gibibyte": "GiB", "mebibytes": "MiB",
+    "j": "J", "kj": "kJ", "mj": "MJ", "wh": "Wh", "kwh": "kWh", "joule": "J", "joules": "J",
+    "julios": "J", "kilowattstunden": "kWh", "kilowatt-hours": "kWh",
+    "w": "W", "kw": "kW", "mw": "mW", "watt": "W", "watts": "W", "vatios": "W", "kilowatts": "kW",
+    "%": "%", "percent": "%", "prozent": "%",
+    "°c": "°C", "°f": "°F", "°": "°C", "celsius": "°C", "fahrenheit": "°F", "degrees": "°C",
+    "grad": "°C", "degres": "°C", "grados": "°C", "c": "°C", "f": "°F", "kelvin": "K",
+    "mhz": "MHz", "ghz": "GHz", "tflops": "TFLOP/s", "tflop/s": "TFLOP/s", "gflops": "GFLOP/s",
+    "pflops": "PFLOP/s",
+    "s": "s", "sec": "s", "secs": "s", "second": "s", "seconds": "s", "sekunde": "s",
+    "sekunden": "s", "seconde": "s", "secondes": "s", "segundo": "s", "segundos": "s",
+    "m": "min", "min": "min", "mins": "min", "minute": "min", "minutes": "min", "minuten": "min",
+    "minuto": "min", "minutos": "min",
+    "h": "h", "hr": "h", "hrs": "h", "hour": "h", "hours": "h", "stunde": "h", "stunden": "h",
+    "std": "h", "heure": "h", "heures": "h", "hora": "h", "horas": "h",
+    "d": "d", "day": "d", "days": "d", "tag": "d", "tage": "d", "tagen": "d", "jour": "d",
+    "jours": "d", "dia": "d", "dias": "d",
+    "week": "week", "weeks": "week", "woche": "week", "wochen": "week", "semaine": "week",
+    "semaines": "week", "semana": "week", "semanas": "week",
+}  # fmt: skip
+_NUMBER_WORDS = {
+    word: number
+    for words in (
+        "two three four five six seven eight nine ten eleven twelve",
+        "zwei drei vier fünf sechs sieben acht neun zehn elf zwölf",
+        "deux trois quatre cinq six sept huit neuf dix onze douze",
+        "dos tres cuatro cinco seis siete ocho nueve diez once doce",
+    )
+    for number, word in enumerate(words.split(), 2)
+} | {"fifteen": 15, "twenty": 20, "thirty": 30, "forty": 40, "fünfzehn": 15, "quince": 15}
+_PARTS = re.compile(
+    r"(?P<quoted>\"[^\"\n]{1,400}\"|(?<!\w)'[^'\n]{1,400}'(?!\w)|`[^`\n]{1,400}`"
+    r"|[“„][^“”\n]{1,400}[”“]|«[^»\n]{1,400}»)"
+    r"|(?P<time>\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d)?|\b\d{1,2}:\d\d(?:\s?[ap]\.?m\b\.?)?"
+    r"|\b\d{1,2}\s?[ap]\.?m\b\.?|\b\d{1,2}h\d\d\b"
+    r"|\b\d{1,2}\s?(?:uhr|heures?(?= (?:et|du|à))|o'clock)\b)"
+    r"|(?P<range>\d+\s?(?:-|–|\.\.)\s?\d+(?![\w.-]))"
+    r"|(?P<quantity>\d+(?:[.,]\d+)?\s?(?:%|°[CF]?|[a-zA-Zé/-]+)(?![\w°%/]))"
+    r"|(?P<number>#?\d+(?:[.,]\d+)?(?![\w/-]|\.\w))"
+    r"|(?P<name>(?=[\w./~-]*[A-Za-z])(?:[\w~./-]*[\d_./~][\w./~-]*[\w/~])|--?\w[\w=.-]*)"
+    r"|(?P<word>tflop/s|[^\W\d_]+(?:-[^\W\d_]+)*)"
+    r"|(?P<odd>[^\s,.;:?!()\[\]¿¡'’‘\"…*&+/-])",
+    re.IGNORECASE,
+)
+_LAST_ACCENT = "éó"
+
+
+class Token(NamedTuple):
+    """Hold one part of a request."""
+
+    kind: Kind
+    text: str
+    """As it was typed."""
+    norm: str
+    """Without capitals and accents."""
+    value: float = 0.0
+    """Of a number or a quantity; the first number of a range."""
+    unit: str = ""
+    last: int = 0
+    """The last number of a range."""
+    comma: bool = False
+    """A comma is before it."""
+
+
+def tokens(request: str) -> list[Token]:
+    """Return the parts of a request, in order."""
+    text = request.replace("’", "'").replace("´", "'")
+    text = re.sub(r"(?i)\b(\w+)n't\b", r"\1n not", text)
+    text = re.sub(r"(?i)\bwo(?=n not\b)|\bca(?=n not\b)", lambda m: m[0], text)
+    text = re.sub(r"(?i)\b(do|does|did|is|are|was|were|has|have|ca|wo|would|could|should)n not\b",
+                  r"\1 not", text)  # fmt: skip
+    found: list[Token] = []
+    end = 0
+    for match in _PARTS.finditer(text):
+        comma = "," in text[end : match.start()] or ";" in text[end : match.start()]
+        end = match.end()
+        found += [one._replace(comma=comma) for one in _tokens(match)]
+    return found
+
+
+def _tokens(match: re.Match[str]) -> list[Token]:
+    kind, text = match.lastgroup, match[0]
+    norm = normalized(text)
+    if kind == "quoted":
+        return [Token("quoted", text[1:-1].strip(), norm[1:-1].strip())]
+    if kind == "range":
+        first, last = re.findall(r"\d+", text)
+        return [Token("range", text, norm, float(first), last=int(last))]
+    if kind == "quantity":
+        number, unit = re.match(r"(\d+(?:[.,]\d+)?)\s?(.*)", norm).groups()  # type: ignore[union-attr]
+        if unit in _UNITS:
+            return [Token("quantity", text, norm, _number(number), _UNITS[unit])]
+        if not re.match(r"\d+(?:[.,]\d+)?\s", text):
+            return [Token("name", text, norm)]
+        rest = text[len(re.match(r"\d+(?:[.,]\d+)?\s", text)[0]) :]  # type: ignore[index]
+        more = [one for part in _PARTS.finditer(rest) for one in _tokens(part)]
+        return [Token("number", number, number, _number(number)), *more]
+    if kind == "number":
+        return [Token("number", text, norm, _number(text.lstrip("#")))]
+    if kind == "word" and text.casefold() in _NUMBER_WORDS:
+        number = str(_NUMBER_WORDS[text.casefold()])
+        return [Token("number", text, number, float(number))]
+    if kind == "word" and norm.replace("-", " ") != norm:
+        return [Token("word", text, part) for part in norm.split("-")]
+    return [Token(kind, text, norm)]  # type: ignore[arg-type]
+
+
+def unit_of(norm: str) -> str:
+    """Return the unit that a word names, or an empty text."""
+    return _UNITS.get(norm, "")
+
+
+def _number(text: str) -> float:
+    return float(text.replace(",", "."))
+
+
+def normalized(text: str) -> str:
+    """Return a text without capitals, and without accents but an acute one on a last letter.
+
+    That one distinguishes *annulé* from *annule* and *canceló* from *cancelo*.
+    """
+    words = unicodedata.normalize("NFC", text.casefold()).split(" ")
+    return " ".join(map(_unaccented, words))
+
+
+def _unaccented(word: str) -> str:
+    stem, last = word[:-1], word[-1:]
+    if word.endswith(("és", "ée")) or word.endswith("ées"):
+        cut = word.rindex("é")
+        return _bare(word[:cut]) + word[cut:]
+    return _bare(stem) + (last if last in _LAST_ACCENT else _bare(last))
+
+
+def unaccented(word: str) -> str:
+    """Return a normalized word without its last accents, as on a keyboard without them."""
+    return _bare(word)
+
+
+def _bare(text: str) -> str:
+    return "".join(c for c in unicodedata.normalize("NFD", text) if not unicodedata.combining(c))

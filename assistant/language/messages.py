@@ -1,0 +1,93 @@
+"""Collect the texts that the catalogues translate: `python -m assistant.language.messages`.
+
+It prints those that a catalogue lacks; a test fails while there are any.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+from babel.messages.pofile import read_po
+
+from assistant.language.words import CATALOGUES, LANGUAGES
+
+ROOT = Path(__file__).parents[1]
+_FOLDERS = ("answers", "tools", "host", "language", "intents")
+_TABLES = ("TERMS", "_TITLES", "_STANDINGS", "_SENTENCES", "_REMEDIES", "_PROBLEMS", "_EXAMPLES",
+           "_ABILITIES", "_CHANGED", "_NO_GPU")  # fmt: skip
+"""Tables and constants of texts that are looked up by a variable."""
+
+
+def messages() -> dict[str, str]:
+    """Return all texts, each with its plural form or an empty text."""
+    found = dict.fromkeys(_of_the_table(), "")
+    for folder in _FOLDERS:
+        for file in sorted((ROOT / folder).glob("*.py")):
+            found |= dict(_of_module(ast.parse(file.read_text(encoding="utf-8"))))
+    return {text: plural for text, plural in found.items() if text}
+
+
+def missing(language: str) -> list[str]:
+    """Return the texts that a catalogue lacks."""
+    with (CATALOGUES / f"{language}.po").open("rb") as file:
+        known = {
+            message.id[0] if isinstance(message.id, tuple) else message.id
+            for message in read_po(file, locale=language)
+            if message.string
+        }
+    return [text for text in messages() if text not in known]
+
+
+def _of_module(tree: ast.Module) -> Iterator[tuple[str, str]]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign) and _assigned(node) in _TABLES:
+            yield from ((text, "") for text in _values(node.value))
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.args:
+            texts = list(_strings(node.args[0]))
+            if node.func.attr == "count" and len(node.args) > 1:
+                yield from zip(texts, _strings(node.args[1]), strict=False)
+            elif node.func.attr == "text":
+                yield from ((text, "") for text in texts)
+        elif isinstance(node, ast.Call) and len(node.args) > 2 and _called(node) == "sheet":
+            yield from ((text, "") for text in _strings(node.args[2]))
+
+
+def _called(node: ast.Call) -> str:
+    return node.func.id if isinstance(node.func, ast.Name) else ""
+
+
+def _assigned(node: ast.Assign) -> str:
+    return node.targets[0].id if isinstance(node.targets[0], ast.Name) else ""
+
+
+def _values(node: ast.AST) -> Iterator[str]:
+    if isinstance(node, ast.Dict):
+        for value in node.values:
+            yield from _strings(value)
+    else:
+        yield from _strings(node)
+
+
+def _strings(node: ast.AST) -> Iterator[str]:
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        yield node.value
+    elif isinstance(node, ast.IfExp):
+        yield from _strings(node.body)
+        yield from _strings(node.orelse)
+
+
+def _of_the_table() -> Iterator[str]:
+    """Yield the texts of the table of queries and orders, read without importing it."""
+    tree = ast.parse((ROOT / "query" / "table.py").read_text(encoding="utf-8"))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and _called(node) in ("Measure", "Subject", "Verb"):
+            yield from _strings(node.args[0])
+        elif isinstance(node, ast.Assign) and _assigned(node) == "AGGREGATES":
+            yield from _values(node.value)
+
+
+if __name__ == "__main__":
+    for each in LANGUAGES[1:]:
+        print(each, *missing(each), sep="\n  ")

@@ -1,0 +1,259 @@
+"""Plan what changes the queue, GPUs, processes, alerts and settings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from assistant.facts import phrases
+from assistant.query.find import MAX_JOBS
+from assistant.query.request import Order
+from assistant.tools.tool import Environment, PlannedAction, Planner, ToolContext
+from scheduler.client import Client
+from scheduler.executors.remote_runner import TERM_GRACE_S
+from scheduler.protocol import settings
+from scheduler.protocol.errors import NotFound, UserError
+from scheduler.protocol.jobs import Queued
+from scheduler.protocol.snapshot import label
+
+_NO_GPU = "process {pid} uses no GPU. To list those that do: gpudeck processes"
+
+
+def _action(
+    context: ToolContext,
+    order: Order,
+    heading: str,
+    effect: str,
+    change: Callable[[Client], object],
+    done: str,
+    command: str,
+    *basis: object,
+) -> PlannedAction:
+    def carry_out(daemon: Client, env: Environment) -> str:
+        change(daemon)
+        return done
+
+    details = ((context.words.text("Command"), command),) if command else ()
+    return PlannedAction(heading, effect, (order.line, *basis), carry_out, details, order)
+
+
+def pause(context: ToolContext, order: Order) -> PlannedAction:
+    """Plan to pause or resume the queue or a group."""
+    words, paused = context.words, order.verb == "pause"
+    if order.group:
+        return _pause_group(context, order, paused)
+    if context.daemon.snapshot().paused == paused:
+        raise UserError(
+            words.text("the queue is paused already" if paused else "the queue is not paused")
+        )
+    active = context.daemon.jobs(MAX_JOBS, active=True)
+    waiting = sum(isinstance(job.state, Queued) for job in active)
+    counts = words.text(
+        "{running} running, {waiting} waiting.", running=len(active) - waiting, waiting=waiting
+    )
+    if paused:
+        effect = words.text("No job will start until the queue is resumed; those that run go on.")
+    else:
+        effect = words.text("Jobs start as soon as there is room.")
+    return _action(
+        context,
+        order,
+        words.text("Pause the queue" if paused else "Resume the queue"),
+        f"{effect} {counts}",
+        lambda daemon: daemon.pause(paused),
+        words.text(
+            "The queue is paused: no job will start." if paused else "The queue is resumed."
+        ),
+        f"gpudeck {order.verb}",
+    )
+
+
+def _group(context: ToolContext, name: str) -> str:
+    names = {state.group.name for state in context.daemon.groups()}
+    if name not in names:
+        known = ", ".join(sorted(names)) or "-"
+        raise NotFound(
+            context.words.text(
+                "there is no group {group}; there are: {known}",
+                group=phrases.plain(name, 40),
+                known=phrases.plain(known),
+            )
+        )
+    return name
+
+
+def _pause_group(context: ToolContext, order: Order, paused: bool) -> PlannedAction:
+    words, group = context.words, _group(context, order.group)
+    name = phrases.plain(group, 60)
+    return _action(
+        context,
+        order,
+        words.text("Pause the group {group}" if paused else "Resume the group {group}", group=name),
+        words.text(
+            "No job of the group {group} will start; those that run go on."
+            if paused
+            else "Jobs of the group {group} start as soon as there is room.",
+            group=name,
+        ),
+        lambda daemon: daemon.set_group(group, paused=paused),
+        words.text(
+            "The group {group} is paused." if paused else "The group {group} is resumed.",
+            group=name,
+        ),
+        f"gpudeck {order.verb} --group {name}",
+    )
+
+
+def limit(context: ToolContext, order: Order) -> PlannedAction:
+    """Plan to limit how many jobs of a group run at once."""
+    words, number = context.words, order.number
+    if not order.group or number is None:
+        raise UserError(words.text("name the group and the number of jobs that may run at once"))
+    group = _group(context, order.group)
+    name = phrases.plain(group, 60)
+    return _action(
+        context,
+        order,
+        words.text("Limit the group {group} to {n}", group=name, n=number),
+        words.count(
+            "At most {n} job of the group will run at once.",
+            "At most {n} jobs of the group will run at once.",
+            number,
+        ),
+        lambda daemon: daemon.set_group(group, limit=number),
+        words.text("The group {group} is limited to {n}.", group=name, n=number),
+        f"gpudeck groups {name} --limit {number}",
+    )
+
+
+def drain(context: ToolContext, order: Order) -> PlannedAction:
+    """Plan to start no new jobs on GPUs, or to start them again."""
+    words, out = context.words, order.verb == "drain"
+    snapshot = context.daemon.snapshot()
+    found = [s.device for s in snapshot.devices if s.device.index in order.devices]
+    missing = set(order.devices) - {device.index for device in found}
+    if missing or not found:
+        named = ", ".join(f"GPU {index}" for index in sorted(missing)) or "GPU"
+        raise NotFound(words.text("there is no {gpu} on this machine", gpu=named))
+    drained = set(settings.listed(snapshot.settings.drained))
+    for device in found:
+        drained -= {device.id, str(device.index)}
+        drained |= {device.id} if out else set()
+    names = ", ".join(map(label, found))
+    return _action(
+        context,
+        order,
+        words.text("Drain {gpus}" if out else "Use {gpus} again", gpus=names),
+        words.text(
+            "No new job will start on {gpus}; jobs that run there go on."
+            if out
+            else "Jobs may start on {gpus} again.",
+            gpus=names,
+        ),
+        lambda daemon: daemon.configure(drained=", ".join(sorted(drained))),
+        words.text("Drained: {gpus}." if out else "In use again: {gpus}.", gpus=names),
+        f"gpudeck {order.verb} {' '.join(str(device.index) for device in found)}",
+    )
+
+
+def kill(context: ToolContext, order: Order) -> PlannedAction:
+    """Plan to end a process that uses a GPU."""
+    words, pid = context.words, order.number
+    if pid is None:
+        raise UserError(words.text("name the process by its PID. To list them: gpudeck processes"))
+    found = [
+        process
+        for detail in context.daemon.details()
+        for process in detail.processes
+        if process.pid == pid
+    ]
+    if not found:
+        raise NotFound(words.text(_NO_GPU, pid=pid))
+    process = found[0]
+    name = phrases.plain(process.name, 60)
+    effect = words.text(
+        "Process {pid} ({name}) of {user} will be sent SIGTERM, then SIGKILL after {seconds} s. "
+        "Unsaved data is lost.",
+        pid=pid,
+        name=name,
+        user=phrases.plain(process.user, 40) or "?",
+        seconds=f"{TERM_GRACE_S:.0f}",
+    )
+    if process.job:
+        effect += " " + words.text("Job {job}, which it belongs to, is cancelled.", job=process.job)
+    return _action(
+        context,
+        order,
+        words.text("End process {pid} ({name})", pid=pid, name=name),
+        effect,
+        lambda daemon: daemon.kill(process),
+        words.text("Process {pid} has ended.", pid=pid),
+        f"gpudeck kill {pid}",
+        process.ticks,
+    )
+
+
+def acknowledge(context: ToolContext, order: Order) -> PlannedAction:
+    """Plan to record that an alert was seen."""
+    words = context.words
+    found = next((a for a in context.daemon.snapshot().alerts if a.id == order.number), None)
+    if found is None:
+        raise NotFound(words.text("there is no such alert now. To list them: gpudeck alerts"))
+    return _action(
+        context,
+        order,
+        words.text("Acknowledge alert {n}", n=found.id),
+        phrases.plain(found.text, 300),
+        lambda daemon: daemon.acknowledge(found.id),
+        words.text("Alert {n} is acknowledged.", n=found.id),
+        f"gpudeck alerts --acknowledge {found.id}",
+    )
+
+
+def change_setting(context: ToolContext, order: Order) -> PlannedAction:
+    """Plan to change a setting; its value is checked before anybody is asked."""
+    words = context.words
+    if not order.setting or not order.text:
+        raise UserError(
+            words.text("name the setting and its value, for example: set the theme to dark")
+        )
+    current = context.daemon.snapshot().settings
+    before = getattr(current, order.setting)
+    value = _typed(order.text, before)
+    after = getattr(settings.changed(current, {order.setting: value}), order.setting)
+    shown = phrases.plain(str(before), 60) or words.text("not set")
+    return _action(
+        context,
+        order,
+        words.text("Set {setting} to {value}", setting=order.setting, value=after),
+        words.text("It was {before}.", before=shown),
+        lambda daemon: daemon.configure(**{order.setting: value}),
+        words.text("The setting {name} is {value}.", name=order.setting, value=after),
+        "",
+        msgspec.json.encode(before),
+    )
+
+
+def _typed(text: str, before: object) -> str | float | bool:
+    """Return a value in the type of the one before, if it reads so."""
+    if isinstance(before, bool):
+        return text == "True"
+    if text == "True":
+        return "on"
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+PLANNERS: dict[str, Planner] = {
+    "pause": pause,
+    "resume": pause,
+    "limit": limit,
+    "drain": drain,
+    "undrain": drain,
+    "kill": kill,
+    "acknowledge": acknowledge,
+    "set": change_setting,
+}

@@ -1,0 +1,86 @@
+"""Resolve the jobs that an order is for, by number, name, state and group, first."""
+
+from __future__ import annotations
+
+from assistant.facts.phrases import plain
+from assistant.query.find import MAX_JOBS, list_jobs, named_jobs
+from assistant.query.request import Order
+from assistant.query.table import VERBS
+from assistant.tools.tool import ToolContext
+from scheduler.client import Client
+from scheduler.protocol.errors import NotFound, UserError
+from scheduler.protocol.jobs import Job, Queued, turn
+from scheduler.protocol.search import Search, outcome
+from scheduler.protocol.snapshot import label
+
+MAX_TOGETHER = 50
+"""Jobs that one proposal may be for."""
+
+
+def targets(context: ToolContext, order: Order) -> list[Job]:
+    """Return the jobs of an order, each once: those that are named, or all that it describes.
+
+    Raises:
+        NotFound: A job that is named, or a group, does not exist.
+        UserError: No job is named or fits, or there are too many.
+    """
+    daemon, words = context.daemon, context.words
+    excluded = {job.id for job in named_jobs(daemon, order.exclude)}
+    if order.jobs:
+        found = list(named_jobs(daemon, order.jobs))
+    elif order.states or order.group:
+        found = _described(daemon, order)
+        if order.group and not found:
+            raise NotFound(
+                words.text("no such job is in the group {group}", group=plain(order.group, 40))
+            )
+    else:
+        found = [job for job in _active(daemon) if outcome(job.state) in VERBS[order.verb].states]
+        if len(found) != 1:
+            known = words.text("name the job, for example by its number")
+            raise UserError(f"{known}: {list_jobs(found)}" if found else known)
+    found = [job for job in found if job.id not in excluded]
+    if not found:
+        raise UserError(words.text("no job fits: nothing is to be done"))
+    if len(found) > MAX_TOGETHER:
+        raise UserError(
+            words.text(
+                "{n} jobs are too many for one order, which takes up to {most}",
+                n=len(found),
+                most=MAX_TOGETHER,
+            )
+        )
+    return sorted(found, key=lambda job: job.id) if len(order.jobs) != 1 else found
+
+
+def _described(daemon: Client, order: Order) -> list[Job]:
+    states = order.states or VERBS[order.verb].states
+    search = Search(outcomes=states, group=order.group or None)
+    found, more = daemon.find(search, MAX_TOGETHER + 1)
+    if more is not None and len(found) > MAX_TOGETHER:
+        return list(found)
+    return [daemon.job(job.id) for job in found]  # lists cut long commands off
+
+
+def _active(daemon: Client) -> list[Job]:
+    return list(daemon.jobs(MAX_JOBS, active=True))
+
+
+def queued_jobs(daemon: Client) -> list[Job]:
+    """Return the jobs that wait, in the order of the queue."""
+    return sorted((job for job in _active(daemon) if isinstance(job.state, Queued)), key=turn)
+
+
+def title(job: Job) -> str:
+    """Return a job's number and name, such as `job 7 (train)`; its name is made plain text."""
+    return f"job {job.id} ({plain(job.spec.name, 60)})"
+
+
+def titles(jobs: list[Job]) -> str:
+    """Return all of the jobs by number and name: a card hides no target."""
+    return ", ".join(map(title, jobs))
+
+
+def device_labels(daemon: Client) -> dict[str, str]:
+    """Return the labels of the devices, such as `GPU 0`, by their ids."""
+    return {state.device.id: label(state.device) for state in daemon.snapshot().devices}
