@@ -15,6 +15,7 @@ from app.charts.chart_view import ChartView
 from app.charts.lanes import FROM as LANES_FROM
 from app.charts.lanes import floors, in_lanes
 from app.charts.scales import AxisTop
+from app.format.values import lane_label
 from app.widgets import theme
 from app.widgets.controls import (
     Stretch,
@@ -215,7 +216,7 @@ class ChartCard:
         curves = self.view.curves
         if lanes:
             contents = in_lanes(contents, devices, top)
-            numbers = [value.label.split()[-1] for value in chart.values if value.device in devices]
+            numbers = [lane_label(v.label) for v in chart.values if v.device in devices]
             self.view.show_lanes(*limits, numbers)
         else:
             self.view.show_range(*limits, chart.floor, top)

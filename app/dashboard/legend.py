@@ -7,6 +7,7 @@ from PySide6.QtGui import QColor, QPainter, QPaintEvent
 from PySide6.QtWidgets import QAbstractButton, QWidget
 
 from app.charts.lanes import FROM as LANES_FROM
+from app.format.values import shortest_label
 from app.widgets import theme
 from app.widgets.controls import label, row
 
@@ -82,7 +83,7 @@ class Legend(QWidget):
                 chip.deleteLater()
             self.chips = {
                 device: LegendChip(
-                    text.split()[-1] if many else text, text, None if many else colors[device]
+                    shortest_label(text) if many else text, text, None if many else colors[device]
                 )
                 for device, text in wanted.items()
             }

@@ -33,7 +33,13 @@ from app.dashboard.timeline import (
     past_job_spans,
 )
 from app.dashboard.timeline_bands import EventBand, JobBand
-from app.format.values import NOT_AVAILABLE, clock, device_label, format_field
+from app.format.values import (
+    NOT_AVAILABLE,
+    clock,
+    device_label,
+    format_field,
+    shortest_label,
+)
 from app.link.link import Link
 from app.state import State
 from app.strip.fleet_model import MANY
@@ -365,7 +371,7 @@ class DashboardPage(QWidget):
         if not recent:
             spans = past_job_spans(annotations, tuple(colors), *limits)
         self._draw_charts(snapshot, colors, limits, widths, events, stepping)
-        rows = {s.device.id: device_label(s.device).split()[-1] for s in snapshot.devices}
+        rows = {s.device.id: shortest_label(device_label(s.device)) for s in snapshot.devices}
         if self.focus is not None:
             spans = tuple(span for span in spans if span.device == self.focus)
         held = {span.device for span in spans}

@@ -19,7 +19,20 @@ Meaning = Literal["", "warm", "hot", "throttled", "failed"]
 NOT_AVAILABLE = "N/A"
 device_label = label
 _MAX_DIGITS = 6
+_LANE_LABEL = 6
 _RATES = ((1e12, "TB/s"), (1e9, "GB/s"), (1e6, "MB/s"), (1e3, "kB/s"))
+
+
+def shortest_label(text: str) -> str:
+    """Return a device's label where space is short: 0 for "GPU 0", lab1 0 for "lab1 GPU 0"."""
+    return " ".join(word for word in text.split() if word != "GPU")
+
+
+def lane_label(text: str) -> str:
+    """Return a device's label beside its lane of a chart, which has room for six characters."""
+    short = shortest_label(text)
+    host, _, number = short.rpartition(" ")
+    return short if len(short) <= _LANE_LABEL else f"{host[:3]}… {number}"
 
 
 class FormattedValue(msgspec.Struct, frozen=True):

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from app.format.values import Meaning
+from app.format.values import Meaning, shortest_label
 from app.strip.tile_model import MEMORY, POWER, TEMPERATURE, UTILISATION, Tile
 
 MANY = 16
@@ -60,7 +60,7 @@ def map_cell(tile: Tile, quantity: str) -> MapCell:
     text = metric.text
     if QUANTITIES[quantity] == MEMORY and metric.share is not None:
         text = f"{100 * metric.share:.0f} %"
-    number = tile.title.split()[-1]
+    number = shortest_label(tile.title)
     return MapCell(tile.device, number, text, metric.share, tile.meaning, tooltip)
 
 

@@ -10,7 +10,7 @@ import msgspec
 
 from app.format.values import Meaning, device_label, duration, format_field, significant
 from scheduler.protocol.absence import Unavailable
-from scheduler.protocol.busy_causes import Asleep, Unreachable
+from scheduler.protocol.busy_causes import Asleep, Unreachable, explain
 from scheduler.protocol.devices import NA, Reading
 from scheduler.protocol.jobs import Job
 from scheduler.protocol.snapshot import Busy, DeviceState, Snapshot
@@ -191,7 +191,9 @@ def _tile(state: DeviceState, jobs: dict[int, Job]) -> Tile:
     reading = state.reading
     if reading is None:
         fields = ("util", "mem_used", "tflops", "temp", "power")
-        reading = Reading("", 0.0, {}, absent=dict.fromkeys(fields, Unavailable("unread")))
+        cause = state.use.cause if isinstance(state.use, Busy) else None
+        why = explain(cause) if isinstance(cause, Unreachable) else Unavailable("unread")
+        reading = Reading("", 0.0, {}, absent=dict.fromkeys(fields, why))
     usage, holder, tooltip = _holder(state, jobs)
     # a badge says that it is a replay
     name = device.name.removeprefix("REPLAY ").removeprefix("NVIDIA ")

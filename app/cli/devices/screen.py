@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from app.cli.output import StyledLine, StyledText
 from app.format.job_rows import job_row
-from app.format.values import clock, plural
+from app.format.values import clock, plural, shortest_label
 from app.strip.tile_model import Tile, tiles
 from scheduler.protocol.jobs import Job, Queued
 from scheduler.protocol.progress import printable
@@ -108,7 +108,7 @@ def _grid_cell(tile: Tile) -> StyledLine:
     share = "N/A" if memory.share is None else f"{100 * memory.share:.0f}%"
     throttled = "throttled" if power.meaning == "throttled" else ""
     return (
-        StyledText(f"{tile.title.split()[-1]:>3}", "muted"),
+        StyledText(f"{shortest_label(tile.title):>3}", "muted"),
         StyledText(f" {utilisation.text.replace(' ', ''):>4}"),
         StyledText(f" {share:>4}"),
         StyledText(f" {temperature.text.replace(' ', ''):>4}", temperature.meaning or throttled),

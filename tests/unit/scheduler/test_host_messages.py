@@ -6,8 +6,10 @@ import ast
 import json
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
+import psutil
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,6 +18,7 @@ from scheduler.hosts import reader, ssh
 from scheduler.hosts.messages import InvalidMessage, Messages, Moment
 from scheduler.protocol.absence import explain
 from scheduler.protocol.settings import HostSettings
+from tests.support import LACKS
 
 NOW = 1_000_000.0
 
@@ -148,3 +151,36 @@ def test_ssh_gets_no_agent_no_questions_and_no_option_from_an_address():
     words = ssh.reading_command(HostSettings("user@lab1", "~/other"))
     assert words[:2] == ["ssh", "-F"] and words[-2] == "user@lab1" and words[-3] == "--"
     assert "BatchMode=yes" in words and "ForwardAgent=no" in words
+
+
+def test_the_drivers_library_is_read_by_its_own_signatures(tmp_path):
+    if not shutil.which("gcc"):
+        pytest.skip(f"{LACKS} gcc")
+    source = Path(__file__).with_name("nvml_edge.c")
+    library = tmp_path / "libnvidia-ml.so.1"
+    subprocess.run(["gcc", "-w", "-shared", "-fPIC", "-o", library, source], check=True)
+    process = subprocess.Popen(
+        [sys.executable, "-S", reader.__file__, ""],
+        env={"LD_LIBRARY_PATH": str(tmp_path)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    assert process.stdin is not None and process.stdout is not None
+    moment = decoded(process.stdout.readline())
+    process.stdin.close()  # the other side is gone
+    assert process.wait(20) == 0
+    process.stdout.close()
+    h100, gb10 = moment.readings
+    assert [(d.id, d.name) for d in moment.devices] == [
+        ("lab1/GPU-a", "NVIDIA H100"), ("lab1/GPU-b", "NVIDIA GB10"),
+    ]  # fmt: skip
+    assert moment.devices[0].facts == {"driver": "550.54.15"} and moment.how == "NVML"
+    assert h100.values == {
+        "mem_used": 20 * 2.0**30, "mem_total": 80 * 2.0**30, "mem_free": 60 * 2.0**30,
+        "util": 37.0, "mem_util": 12.0, "temp": 61.0, "power": 250.5, "power_limit": 400.0,
+        "power_limit_min": 100.0, "power_limit_max": 450.0, "clock_sm": 1410.0,
+        "clock_mem": 2619.0, "fan": 30.0,
+    }  # fmt: skip
+    assert [(p.pid, p.memory) for p in h100.processes] == [(1, 5 * 2.0**30), (2, None)]
+    assert gb10.values["mem_total"] == psutil.virtual_memory().total, "shared with the CPU"
+    assert gb10.absent["fan"] == "NVML: Not Supported" and gb10.values["temp"] == 62.0

@@ -1,0 +1,51 @@
+"""Test the devices of other machines in the window: their names, and states that only they have."""
+
+from __future__ import annotations
+
+import msgspec
+
+from scheduler.protocol.absence import Unavailable
+from scheduler.protocol.busy_causes import Asleep, OtherProcesses, Unreachable
+from scheduler.protocol.devices import Device, Reading
+from scheduler.protocol.snapshot import Busy, DeviceState, HostState, Idle, Snapshot, everywhere
+from tests.gui import snapshots
+from tests.gui.snapshots import NOW
+
+
+def device(host: str, index: int = 0) -> Device:
+    return Device(f"{host}/GPU-{index}", index, "NVIDIA RTX A6000", "nvidia", host=host)
+
+
+def with_hosts(snapshot: Snapshot) -> Snapshot:
+    """Return the snapshot with a machine that is read, one that is gone, and a laptop."""
+    busy, idle, gone, laptop = device("lab1"), device("lab1", 1), device("lab2"), device("laptop")
+    asleep = Reading(laptop.id, NOW, {}, otherwise=Unavailable("asleep"), asleep=NOW - 60)
+    lost = Unreachable(NOW - 60, "it sent no readings")
+    hosts = (
+        HostState("lab1", "lab1", NOW, None, (
+            DeviceState(busy, snapshots.gpu_reading(busy), Busy(OtherProcesses(2))),
+            DeviceState(idle, snapshots.gpu_reading(idle, busy=False), Idle(NOW)),
+        )),
+        HostState("lab2", "lab2", NOW - 60, lost.why, (DeviceState(gone, None, Busy(lost)),)),
+        HostState("laptop", "laptop", NOW, None, (DeviceState(laptop, asleep, Busy(Asleep(NOW))),)),
+    )  # fmt: skip
+    return everywhere(msgspec.structs.replace(snapshot, hosts=hosts))
+
+
+def test_tiles_name_the_machine_and_its_state(fed):
+    fed.feed(with_hosts(snapshots.gpu_snapshot(1)))
+    tiles = {view.tile.title: view.tile for view in fed.window.strip.tiles.values()}
+    assert list(tiles) == ["GPU 0", "lab1 GPU 0", "lab1 GPU 1", "lab2 GPU 0", "laptop GPU 0"]
+    assert tiles["lab1 GPU 0"].usage == "in use" and tiles["lab1 GPU 1"].usage == "idle"
+    gone, asleep = tiles["lab2 GPU 0"], tiles["laptop GPU 0"]
+    assert gone.holder.startswith("Unreachable since ")
+    assert gone.holder_tooltip == "it sent no readings" and not gone.quiet
+    assert "unreachable since" in gone.metrics[0].tooltip
+    assert asleep.holder.startswith("☾ Asleep since ") and asleep.quiet
+    assert "reading it would wake it" in asleep.metrics[0].tooltip
+
+
+def test_devices_of_one_number_are_told_apart(fed):
+    fed.feed(with_hosts(snapshots.gpu_snapshot(2)))
+    chips = [chip.text() for chip in fed.window.dashboard.legend.chips.values()]
+    assert chips == ["0", "1", "lab1 0", "lab1 1", "lab2 0", "laptop 0"]
