@@ -32,7 +32,7 @@ class Command(NamedTuple):
 
 _REMOTE = frozenset(
     ("status", "watch", "power", "alerts", "drain", "undrain", "submit", "jobs", "logs", "wait",
-     "pause", "resume", "edit", "move", "note", "groups", "cancel")
+     "pause", "resume", "edit", "move", "note", "groups", "cancel", "usage")
 )  # fmt: skip
 """Commands that need nothing but the daemon, and so can use that of another machine."""
 
@@ -115,6 +115,11 @@ COMMANDS = (
     ),
     Command("move", "cli.queue.move", "move a job that waits before or after another job"),
     Command("note", "cli.queue.note", "add a note to the timeline of a job"),
+    Command(
+        "usage",
+        "cli.queue.usage",
+        "add up the hours and the energy that jobs used, by user and month",
+    ),
     Command("groups", "cli.queue.groups", "list the groups of jobs, or set the limit of a group"),
     Command("cancel", "cli.queue.cancel", "cancel jobs that wait, and end jobs that run"),
     Command(

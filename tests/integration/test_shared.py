@@ -137,6 +137,7 @@ def test_a_job_runs_as_who_submitted_it_and_without_any_privilege(users, root):
     assert root.job(job).spec.user == a.uid
     assert json.loads(root.job(job).result or b"null") == {"x": 1}
     assert '"x"' in a("jobs", "--json", str(job))
+    assert a.name in a("usage")
 
 
 def test_nobody_reads_anothers_output_command_or_environment(users, root):

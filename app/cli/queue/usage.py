@@ -1,0 +1,125 @@
+"""Add up what jobs used, by user and month, as a table or as CSV."""
+
+from __future__ import annotations
+
+import csv
+import getpass
+import pwd
+import time
+from argparse import ArgumentParser, Namespace
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import msgspec
+
+from app.cli import arguments
+from app.cli.output import print_json, print_line, print_table
+from scheduler.client import Client
+from scheduler.protocol.errors import UserError
+from scheduler.protocol.jobs import Done, Ended, Job
+from scheduler.protocol.search import ENDED, MAX_LISTED, NEWEST, Search
+from scheduler.protocol.units import energy
+
+_CPU = "cpu"
+_HOUR = 3600.0
+
+
+class UsageRow(msgspec.Struct):
+    """Hold what the jobs of one user that ended in one month used."""
+
+    month: str
+    user: str
+    jobs: int = 0
+    succeeded: int = 0
+    gpu_hours: float = 0.0
+    """GPUs held, times the time for which they were."""
+    cpu_hours: float = 0.0
+    """The time of jobs that held no GPU."""
+    joules: float = 0.0
+    """The energy of the devices that the jobs held, as far as readings tell."""
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Add the beginning, and the file to write."""
+    parser.add_argument(
+        "--since",
+        type=arguments.moment,
+        default=0.0,
+        metavar="TIME",
+        help="leave out jobs that ended before, e.g. 90d or 2026-01-01 (default: none)",
+    )
+    parser.add_argument("--out", metavar="FILE", help="write the table to FILE, as CSV")
+
+
+def run(args: Namespace) -> int:
+    """Print a line for each user and month."""
+    with Client() as client:
+        rows = add_up(_ended_jobs(client, args.since))
+    if args.out:
+        _write(Path(args.out), rows)
+        print_line(f"The usage is in {args.out}.")
+    elif args.json:
+        print_json(rows)
+    elif rows:
+        heading = ("MONTH", "USER", "JOBS", "SUCCEEDED", "GPU HOURS", "CPU HOURS", "ENERGY")
+        print_table([heading, *(_cells(row) for row in rows)], right=(2, 3, 4, 5, 6))
+    else:
+        print_line("No job has ended in this time.")
+    return 0
+
+
+def add_up(jobs: Iterable[Job]) -> list[UsageRow]:
+    """Return the usage by month and user, the newest month first."""
+    rows: dict[tuple[str, str], UsageRow] = {}
+    for job in jobs:
+        state = job.state
+        if not isinstance(state, Ended) or state.started is None:
+            continue  # it never ran
+        key = (time.strftime("%Y-%m", time.localtime(state.at)), _user(job))
+        row = rows.setdefault(key, UsageRow(*key))
+        row.jobs += 1
+        row.succeeded += isinstance(state, Done)
+        gpus = sum(device != _CPU for device in state.devices)
+        # the readings cover all attempts, and less than one where the daemon was down
+        seconds = max(job.usage.seconds if job.usage else 0.0, state.at - state.started, 0.0)
+        row.gpu_hours += gpus * seconds / _HOUR
+        row.cpu_hours += 0.0 if gpus else seconds / _HOUR
+        row.joules += job.usage.energy if job.usage else 0.0
+    by_user = sorted(rows.values(), key=lambda row: row.user)
+    return sorted(by_user, key=lambda row: row.month, reverse=True)
+
+
+def _ended_jobs(client: Client, since: float) -> Iterator[Job]:
+    before: int | None = NEWEST
+    search = Search(outcomes=ENDED, since=since)
+    while before is not None:
+        jobs, before = client.page(search, before, MAX_LISTED)
+        yield from jobs
+
+
+def _user(job: Job) -> str:
+    """Return the name of the job's user; of a queue of one's own, one's own."""
+    uid = job.spec.user
+    if uid is None:
+        place = Client.default_place
+        return place.env.get("USER", place.name) if place else getpass.getuser()
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"user {uid}"
+
+
+def _cells(row: UsageRow) -> tuple[str, ...]:
+    hours = (f"{row.gpu_hours:.1f}", f"{row.cpu_hours:.1f}")
+    return (row.month, row.user, str(row.jobs), str(row.succeeded), *hours, energy(row.joules))
+
+
+def _write(file: Path, rows: list[UsageRow]) -> None:
+    fields = UsageRow.__struct_fields__
+    try:
+        with file.open("w", newline="") as f:
+            out = csv.writer(f)
+            out.writerow(fields)
+            out.writerows([getattr(row, field) for field in fields] for row in rows)
+    except OSError as e:
+        raise UserError(f"cannot write {file}: {e.strerror}") from e

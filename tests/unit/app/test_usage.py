@@ -1,0 +1,56 @@
+"""Test the usage of jobs by user and month."""
+
+from __future__ import annotations
+
+import getpass
+import time
+
+import pytest
+
+from app.cli.queue.usage import _write, add_up
+from scheduler.protocol.errors import UserError
+from scheduler.protocol.jobs import Cancelled, Done, Failed, Job, Queued, Spec, Usage
+
+NOVEMBER = time.mktime((2026, 11, 15, 12, 0, 0, 0, 0, -1))
+DECEMBER = NOVEMBER + 30 * 86400
+
+
+def job(state, user=None, usage=None) -> Job:
+    return Job(1, Spec(("x",), "x", "/", user=user), 0.0, state, usage=usage)
+
+
+def test_usage_is_added_up_by_user_and_month():
+    two = ("GPU-a", "GPU-b")
+    rows = add_up(
+        [
+            job(Done(NOVEMBER, NOVEMBER + 3600, two), 0, Usage(3600, energy=500.0)),
+            job(Failed(NOVEMBER, NOVEMBER + 1800, "exit status 1", 1, two[:1]), 0),
+            job(Done(NOVEMBER, NOVEMBER + 7200, ("cpu",)), 2**31 - 2),
+            # two attempts: the readings of both, and the run time of the last
+            job(Done(DECEMBER, DECEMBER + 600, two[:1]), 0, Usage(1800, energy=1.0)),
+            job(Cancelled(DECEMBER)),  # it never ran
+            job(Queued()),
+        ]
+    )
+    assert [(r.month, r.user, r.jobs, r.succeeded, r.gpu_hours, r.cpu_hours) for r in rows] == [
+        ("2026-12", "root", 1, 1, 0.5, 0.0),
+        ("2026-11", "root", 2, 1, 2.5, 0.0),
+        ("2026-11", f"user {2**31 - 2}", 1, 1, 0.0, 2.0),
+    ]
+    assert rows[1].joules == 500.0
+
+
+def test_jobs_of_ones_own_queue_are_ones_own():
+    (row,) = add_up([job(Done(NOVEMBER, NOVEMBER + 36, ("GPU-a",)))])
+    assert row.user == getpass.getuser()
+
+
+def test_the_table_is_written_as_csv(tmp_path):
+    file = tmp_path / "usage.csv"
+    _write(file, add_up([job(Done(NOVEMBER, NOVEMBER + 3600, ("GPU-a",)), 0)]))
+    assert file.read_text().splitlines() == [
+        "month,user,jobs,succeeded,gpu_hours,cpu_hours,joules",
+        "2026-11,root,1,1,1.0,0.0,0.0",
+    ]
+    with pytest.raises(UserError, match="Is a directory"):
+        _write(tmp_path, [])
