@@ -21,6 +21,7 @@ import msgspec
 from assistant.housekeeping.findings import Finding, decoded
 from assistant.housekeeping.trash import FILES
 from scheduler.protocol import paths
+from scheduler.protocol.durable import sync
 from scheduler.protocol.errors import MALFORMED, NotFound, UserError
 
 _ENDING = ".jsonl"
@@ -89,7 +90,7 @@ class MoveJournal:
                 os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC,
                 paths.PRIVATE_FILE,
             )
-            paths.sync(self._file.parent)
+            sync(self._file.parent)
         except OSError as e:
             raise self._failed(e) from e
 

@@ -14,6 +14,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 from scheduler.protocol import paths
+from scheduler.protocol.durable import sync
 
 _EXCHANGE = 2
 """RENAME_EXCHANGE of renameat2(2)."""
@@ -63,7 +64,7 @@ def replace(folder: Path) -> None:
     The change is on disk when this returns. Raises OSError.
     """
     new, old = beside(folder), _aside(folder)
-    paths.sync(new)
+    sync(new)
     if not folder.exists():
         new.rename(folder)
     else:
@@ -77,7 +78,7 @@ def replace(folder: Path) -> None:
                 old
             )  # Between these two renames there is no folder; `begin` would put it back.
             new.rename(folder)
-    paths.sync(folder.parent)
+    sync(folder.parent)
     shutil.rmtree(old, ignore_errors=True)
 
 

@@ -97,7 +97,9 @@ class Daemon:
         self._shared = paths.shared()
         self.publisher = Publisher(self.snapshot, self._encode_for)
         self._notices = notices = NoticeBoard(self.touch)
-        notices.set("state folder", paths.network_note())
+        if note := paths.network_note():
+            notices.set("state folder", note)
+            sys.stderr.write(f"{note}\n")
         self._supervisor = Supervisor(
             self.probe_started, self.add_readings, self._lose_probe, self._add_occupancy
         )
@@ -531,8 +533,6 @@ async def serve() -> None:
     folder = os.open(paths.ensure(paths.home()), os.O_RDONLY)
     with suppress(OSError):  # some network file systems have no locks
         fcntl.flock(folder, fcntl.LOCK_SH | fcntl.LOCK_NB)  # else tmpfiles.d(5) empties /var/tmp
-    if note := paths.network_note():
-        sys.stderr.write(f"{note}\n")
     store = Store(paths.store_file())
     listening = wire.listen(paths.daemon_socket())
     if paths.shared():

@@ -22,16 +22,14 @@ from scheduler.attempts import (
     read_file,
     result_name,
 )
+from scheduler.executors.exit_writer import EXIT_FILE, LOCK_FILE
 from scheduler.protocol import paths
+from scheduler.protocol.durable import sync
 from scheduler.protocol.errors import MALFORMED
 from scheduler.protocol.jobs import Job
 
-EXIT_FILE = "exit.json"
 PASSABLE = 0o711
 """Others go through a folder, and do not see what is in it."""
-LOCK_FILE = "runner.lock"
-"""Names the attempt that ran last on this machine, and when its job was submitted: that tells apart
-jobs of one number, as of a store that was deleted."""
 ATTEMPT_FILE = "attempt"
 """Names the attempt that a cluster was given."""
 _TEMPORARY = frozenset(
@@ -161,4 +159,4 @@ def write_records(folder: Path, record: Exit, result: str) -> None:
     if result:
         paths.replace_file(folder / RESULT_FILE, result.encode())
     paths.replace_file(folder / EXIT_FILE, msgspec.json.encode(record))
-    paths.sync(folder)
+    sync(folder)

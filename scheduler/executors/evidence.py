@@ -15,7 +15,8 @@ import msgspec
 
 from scheduler.attempts import Unreadable, folder_problem, read_file
 from scheduler.executors import tickets
-from scheduler.executors.attempt_folder import EXIT_FILE, LOCK_FILE, exit_record
+from scheduler.executors.attempt_folder import exit_record
+from scheduler.executors.exit_writer import EXIT_FILE, LOCK_FILE
 from scheduler.protocol import paths
 from scheduler.protocol.errors import MALFORMED, UserError
 from scheduler.protocol.jobs import Job, Queued, Running, Starting

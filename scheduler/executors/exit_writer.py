@@ -13,6 +13,12 @@ from itertools import chain, repeat
 from pathlib import Path
 from typing import Any
 
+from scheduler.protocol.durable import sync
+
+EXIT_FILE = "exit.json"
+LOCK_FILE = "runner.lock"
+"""Names the attempt that ran last on this machine, and when its job was submitted: that tells apart
+jobs of one number, as of a store that was deleted."""
 PAUSES_S = (0.5, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 """Seconds before each further try; the last one is repeated."""
 CANCELLED_TRIES = 4
@@ -116,11 +122,7 @@ def _write(file: Path, data: bytes) -> None:
         os.fsync(fd)
     _move_away(file)
     new.rename(file)
-    folder = os.open(".", os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    sync(Path())
 
 
 def _move_away(file: Path) -> None:

@@ -34,7 +34,7 @@ if not __package__:  # run as a script, which finds nothing but the standard lib
 
 from scheduler.executors import inheritance as inherit
 from scheduler.executors import tickets
-from scheduler.executors.exit_writer import LINGERS, announce, write_record
+from scheduler.executors.exit_writer import EXIT_FILE, LINGERS, LOCK_FILE, announce, write_record
 from scheduler.executors.log_cap import LogCap
 from scheduler.executors.remote_runner import PR_SET_CHILD_SUBREAPER, EndRequest, reap_tree
 from scheduler.executors.user import identity_of
@@ -52,8 +52,6 @@ LET_GO = signal.SIGUSR1
 LINGER_S = 60.0
 GROUP_CHECKS, GROUP_PAUSE_S = 100, 0.01
 """How often it is tried to remove the job's cgroup, whose last processes are just ending."""
-EXIT_FILE = "exit.json"
-LOCK_FILE = "runner.lock"
 
 
 def main() -> int:

@@ -21,6 +21,8 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from scheduler.protocol.durable import sync
+
 BEGAN = ".began"
 """The suffix of a ticket that was taken."""
 ENDED = ".ended"
@@ -60,16 +62,12 @@ def take(ticket: Path) -> int:
     fd = os.open(ticket, os.O_RDWR | os.O_NOFOLLOW)
     fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     os.fsync(fd)
-    folder = os.open(ticket.parent, os.O_RDONLY | os.O_DIRECTORY)
+    ticket.rename(_taken(ticket))
     try:
-        ticket.rename(_taken(ticket))
-        try:
-            os.fsync(folder)
-        except OSError:
-            _taken(ticket).rename(ticket)  # nothing begins, and that is known then
-            raise
-    finally:
-        os.close(folder)
+        sync(ticket.parent)
+    except OSError:
+        _taken(ticket).rename(ticket)  # nothing begins, and that is known then
+        raise
     return fd
 
 

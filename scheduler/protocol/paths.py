@@ -11,6 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import BinaryIO
 
+from scheduler.protocol.durable import sync
 from scheduler.protocol.errors import UserError
 from scheduler.protocol.mounts import network_type
 
@@ -109,15 +110,6 @@ def replace_file(file: Path, data: bytes) -> None:
         os.fsync(f.fileno())
     new.replace(file)
     sync(file.parent)
-
-
-def sync(path: Path) -> None:
-    """Wait until a file's contents, or a folder's names, are on disk. Raises OSError."""
-    fd = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
 
 
 def store_file() -> Path:

@@ -135,13 +135,10 @@ class Reaper:
         if isinstance(state, Failed | Lost):
             log, largest = last_text(log_file(job), OOM_TAIL), self._usage.largest_memory
             again = next_attempt(job, state, log, largest, now())
-            if again is not None and (isinstance(state, Failed) or self._record_lost(job, state)):
+            executor = self._executors.of(job.spec.where)
+            # without a record, a later daemon would take a lost attempt for an unknown one
+            if again is not None and (
+                isinstance(state, Failed) or executor.record_lost(job, state)
+            ):
                 return again[0], (*events, *again[1])
         return with_state(job, state), events
-
-    def _record_lost(self, job: Job, state: Lost) -> bool:
-        """Record how a lost attempt ended, so that no later daemon takes it for an unknown one.
-
-        Returns whether that worked, without which the job must not run again.
-        """
-        return self._executors.of(job.spec.where).record_lost(job, state)

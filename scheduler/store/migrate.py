@@ -7,6 +7,7 @@ from importlib import resources
 from pathlib import Path
 
 from scheduler.protocol import paths
+from scheduler.protocol.durable import sync
 from scheduler.store.checksums import checksum
 from scheduler.store.environments import digest
 
@@ -67,6 +68,6 @@ def _copy(db: sqlite3.Connection, to: Path) -> None:
     finally:
         copy.close()
     for path, rename in ((new, True), (to.parent, False)):
-        paths.sync(path)
+        sync(path)
         if rename:
             new.replace(to)

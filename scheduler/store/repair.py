@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from scheduler.protocol import paths
+from scheduler.protocol.durable import sync
 from scheduler.protocol.errors import MALFORMED, UserError
 from scheduler.protocol.jobs import Event, Group, Job, Queued, Spec, State, Usage, status_of
 from scheduler.store import carve, environments
@@ -154,7 +154,7 @@ def _rebuilt(file: Path, known: Iterable[int]) -> RepairSummary:
     mark_of(file).unlink(missing_ok=True)
     new.replace(file)
     mark_of(new).replace(mark_of(file))
-    paths.sync(file.parent)
+    sync(file.parent)
     return RepairSummary(
         len(jobs),
         [number for number in range(1, highest + 1) if number not in jobs],
@@ -194,7 +194,7 @@ def _put_aside(file: Path) -> Path:
     kept = file.with_name(f"{file.name}.damaged-{time.strftime('%Y%m%d-%H%M%S')}")
     for part in _parts(file):
         os.link(part, kept.with_name(part.name.replace(file.name, kept.name)))
-    paths.sync(file.parent)
+    sync(file.parent)
     for suffix in ("-wal", "-shm"):  # SQLite would apply those of the damaged file to the new one
         file.with_name(f"{file.name}{suffix}").unlink(missing_ok=True)
     return kept
