@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from llguidance import LLMatcher, LLTokenizer
 from torch import Tensor
 
 from accel.serving.errors import RequestRefused
@@ -28,8 +27,10 @@ class Grammars:
             raise RequestRefused(f"the {grammar.kind} has more than {_MOST_TEXT} characters")
         if not self._ends:
             raise RequestRefused("the model names no token that ends a text (eos_token_id)")
+        from llguidance import LLMatcher, LLTokenizer  # only for who asks for a grammar
+
         try:
-            source = _source(grammar)
+            source = _source(LLMatcher, grammar)
             if self._prepared is None:
                 self._prepared = LLTokenizer(
                     self._tokenizer.backend.to_str(), n_vocab=self._vocabulary,
@@ -65,16 +66,16 @@ class Matcher:
         return bool(self._matcher.is_stopped())
 
 
-def _source(grammar: Grammar) -> str:
+def _source(make: Any, grammar: Grammar) -> str:
     """Return a grammar as llguidance writes it; JSON has no more white space than it needs."""
     match grammar.kind:
         case "json_schema":
             tight: Any = {"whitespace_flexible": False}
-            return str(LLMatcher.grammar_from_json_schema(grammar.text, overrides=tight))
+            return str(make.grammar_from_json_schema(grammar.text, overrides=tight))
         case "regex":
-            return str(LLMatcher.grammar_from_regex(grammar.text))
+            return str(make.grammar_from_regex(grammar.text))
         case "lark":
-            return str(LLMatcher.grammar_from_lark(grammar.text))
+            return str(make.grammar_from_lark(grammar.text))
 
 
 def _line(reason: object) -> str:

@@ -32,12 +32,14 @@ class Rope:
         """Return how many numbers of a head are rotated; the rest is left as it is."""
         return 2 * len(self.frequencies)
 
-    def table(self, positions: Tensor) -> tuple[Tensor, Tensor]:
-        """Return cosine and sine [T, dims / 2] in fp32 of positions [T]."""
-        import torch
+    def table(self, positions: Tensor, radians: Tensor) -> tuple[Tensor, Tensor]:
+        """Return cosine and sine [T, dims / 2] in fp32 of positions [T].
 
-        frequencies = torch.tensor(self.frequencies, device=positions.device, dtype=torch.float32)
-        angles = positions.float().unsqueeze(1) * frequencies
+        Args:
+            positions: Of tokens.
+            radians: The frequencies in fp32, on the same device.
+        """
+        angles = positions.float().unsqueeze(1) * radians
         return angles.cos() * self.factor, angles.sin() * self.factor
 
 

@@ -7,16 +7,32 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from accel.runtime.graphs import Replay
+from accel.serving.batch import FEW_QUERIES, Batch
 from accel.serving.cache import BLOCK, PagedCache
 from accel.serving.scheduler import Work
-from accel.serving.transformer import Batch, Transformer
+from accel.serving.transformer import Transformer
+
+GRAPHS = (1, 2, 4, 8, 12, 16, 24, 32, 40, 48, 56, 64)
+"""Numbers of tokens that a step is captured for; it is filled up to the next one."""
+_FIXED = 3
+"""Columns of a captured step's input before the table: token, position, slot."""
 
 
 class Runner:
-    """Arrange the tokens of a step as a batch, and compute its logits."""
+    """Arrange the tokens of a step as a batch, and compute its logits.
+
+    On a GPU, steps in which only answers grow are captured as CUDA graphs, each at its first use.
+    In a graph every token is a sequence of its own, so that proposals need no other graph.
+    """
 
     def __init__(self, model: Transformer, cache: PagedCache) -> None:
         self._model, self._cache = model, cache
+        # The choice of experts is read back in a step, which a graph cannot do.
+        dense = not any(model.config.experts)
+        self._captures = model.device.type == "cuda" and dense
+        self._graphs: dict[int, Replay[Tensor]] = {}
+        self._width = min(cache.blocks, -(-model.config.context // BLOCK))
 
     @torch.inference_mode()
     def run(self, work: Sequence[Work]) -> Tensor:
@@ -26,7 +42,44 @@ class Runner:
             Logits [n, V] in fp32 on the model's device: for each work that chooses, after its last
             token and, before that, each token that is followed by a proposal.
         """
+        count = sum(len(item.tokens) for item in work)
+        short = all(len(item.tokens) <= FEW_QUERIES for item in work)
+        if self._captures and short and count <= GRAPHS[-1]:
+            return self._replay(work, count)
         return self._model.forward(self._batch(work), self._cache)
+
+    def _replay(self, work: Sequence[Work], count: int) -> Tensor:
+        """Return the logits by the graph for this many tokens."""
+        size = next(size for size in GRAPHS if size >= count)
+        lines: list[list[int]] = []
+        wanted: list[int] = []
+        for item in work:
+            table = item.sequence.table()
+            first = len(item.tokens) - item.drafts - 1 if item.chooses else len(item.tokens)
+            for place, token in enumerate(item.tokens):
+                at = item.start + place
+                if place >= first:
+                    wanted.append(len(lines))
+                slot = table[at // BLOCK] * BLOCK + at % BLOCK
+                lines.append([token, at, slot, *table, *[0] * (self._width - len(table))])
+        filler = [0, 0, self._cache.filler, *[0] * self._width]
+        lines += [filler] * (size - count)
+        packed = torch.tensor(lines, dtype=torch.int32).to(self._model.device)
+        if size not in self._graphs:
+            self._graphs[size] = Replay(self._forward, packed)
+        logits = self._graphs[size](packed)
+        return logits[: len(wanted)] if wanted == list(range(len(wanted))) else logits[wanted]
+
+    def _forward(self, packed: Tensor) -> Tensor:
+        """Return the logits [T, V] of tokens that are each the last of a sequence."""
+        count = len(packed)
+        every = torch.arange(count, device=packed.device)
+        tokens, positions, slots = packed[:, :_FIXED].long().T.contiguous()
+        batch = Batch(
+            tokens, positions, slots, every.int(), packed[:, _FIXED:].contiguous(), every,
+            ((1, 1),) * count,
+        )  # fmt: skip
+        return self._model.forward(batch, self._cache)
 
     def _batch(self, work: Sequence[Work]) -> Batch:
         tokens: list[int] = []
@@ -58,5 +111,5 @@ class Runner:
             on_device(rows, torch.int32),
             on_device(padded, torch.int32),
             on_device(wanted),
-            max(positions) + 1,
+            tuple((len(item.tokens), item.start + len(item.tokens)) for item in work),
         )

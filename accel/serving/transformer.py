@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from accel.serving import cpu_kernels, ops
-from accel.serving.cache import BLOCK, PagedCache
+from accel.serving.backend import Backend, backend_for
+from accel.serving.batch import Batch
+from accel.serving.cache import PagedCache
 from accel.serving.checkpoint import Checkpoint
 from accel.serving.errors import ModelRefused
 from accel.serving.families import Config, Experts, read_config
@@ -21,26 +21,6 @@ from accel.serving.linear import Format, Linear
 
 Weights = Literal["auto", "float32", "bfloat16", "int8", "fp8", "int4"]
 """How weights are kept; auto: as they are stored."""
-
-
-@dataclass(frozen=True)
-class Batch:
-    """Hold the tokens of one step, those of each sequence one after the other."""
-
-    tokens: Tensor
-    """[T]"""
-    positions: Tensor
-    """[T]: of each token in its sequence."""
-    slots: Tensor
-    """[T]: where its keys and values are stored."""
-    rows: Tensor
-    """[T] int32: its sequence."""
-    tables: Tensor
-    """[B, blocks] int32: the blocks of each sequence, in their order."""
-    wanted: Tensor
-    """[n]: the tokens after which logits are wanted."""
-    longest: int
-    """The length of the longest sequence, these tokens included."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +45,7 @@ class FeedForward:
     gate_up: Linear
     down: Linear
 
-    def __call__(self, x: Tensor, activation: str) -> Tensor:
+    def __call__(self, ops: Backend, x: Tensor, activation: str) -> Tensor:
         """Return the layer's output for x [T, C]."""
         return ops.multiply(self.down, ops.gated(ops.multiply(self.gate_up, x), activation))
 
@@ -78,7 +58,7 @@ class Mixture:
     experts: tuple[FeedForward, ...]
     kind: Experts
 
-    def __call__(self, x: Tensor, activation: str) -> Tensor:
+    def __call__(self, ops: Backend, x: Tensor, activation: str) -> Tensor:
         """Return the weighted sum of the chosen experts' outputs for x [T, C]."""
         likely = torch.softmax(ops.multiply(self.router, x).float(), dim=-1)
         shares, chosen = likely.topk(self.kind.chosen, dim=-1)
@@ -88,7 +68,7 @@ class Mixture:
         # In the order of the experts, so that a token's sum does not depend on the other tokens.
         for number in chosen.flatten().bincount().nonzero().flatten().tolist():
             token, place = (chosen == number).nonzero(as_tuple=True)
-            part = self.experts[number](x[token], activation)
+            part = self.experts[number](ops, x[token], activation)
             out.index_add_(0, token, part * shares[token, place].unsqueeze(1).to(part.dtype))
         return out
 
@@ -108,7 +88,16 @@ class Transformer:
     ) -> None:
         """Take weights that are on the device already; see `load`."""
         self.config, self.device, self.dtype = config, device, dtype
+        self._ops = backend_for(device)
         self._embeddings, self._layers, self._norm, self._head = embeddings, layers, norm, head
+        self._scale = torch.tensor(math.sqrt(config.hidden), dtype=embeddings.dtype).to(
+            device, dtype
+        )
+        self._ropes = {
+            rope: torch.tensor(rope.frequencies, device=device, dtype=torch.float32)
+            for rope in set(config.ropes)
+            if rope is not None
+        }
 
     @property
     def weights(self) -> str:
@@ -123,22 +112,26 @@ class Transformer:
             batch: The tokens, whose predecessors are in the cache.
             cache: Is written to.
         """
-        config, eps = self.config, self.config.eps
+        config, eps, ops = self.config, self.config.eps, self._ops
         x = torch.nn.functional.embedding(batch.tokens, self._embeddings).to(self.dtype)
         if config.family.scaled_embeddings:
-            x = x * torch.tensor(math.sqrt(config.hidden), dtype=self._embeddings.dtype).to(x)
+            x = x * self._scale
         turns = {
-            rope: rope.table(batch.positions) for rope in set(config.ropes) if rope is not None
+            rope: rope.table(batch.positions, radians) for rope, radians in self._ropes.items()
         }
+        inner = ops.norm(x, self._layers[0].norm, eps)
+        following = [*(layer.norm for layer in self._layers[1:]), self._norm]
         for i, layer in enumerate(self._layers):
             rope = config.ropes[i]
-            turn = turns[rope] if rope is not None else None
-            part = self._attend(i, layer, ops.norm(x, layer.norm, eps), turn, batch, cache)
-            x = x + (part if layer.norm_after is None else ops.norm(part, layer.norm_after, eps))
-            part = layer.feed(ops.norm(x, layer.feed_norm, eps), config.activation)
-            after = layer.feed_norm_after
-            x = x + (part if after is None else ops.norm(part, after, eps))
-        logits = ops.multiply(self._head, ops.norm(x[batch.wanted], self._norm, eps)).float()
+            part = self._attend(i, layer, inner, turns[rope] if rope else None, batch, cache)
+            if layer.norm_after is not None:
+                part = ops.norm(part, layer.norm_after, eps)
+            x, inner = ops.add_norm(x, part, layer.feed_norm, eps)
+            part = layer.feed(ops, inner, config.activation)
+            if layer.feed_norm_after is not None:
+                part = ops.norm(part, layer.feed_norm_after, eps)
+            x, inner = ops.add_norm(x, part, following[i], eps)
+        logits = ops.multiply(self._head, inner[batch.wanted]).float()
         if config.final_softcap:
             logits = config.final_softcap * torch.tanh(logits / config.final_softcap)
         return logits
@@ -152,45 +145,15 @@ class Transformer:
         batch: Batch,
         cache: PagedCache,
     ) -> Tensor:
-        config = self.config
+        config, ops = self.config, self._ops
         heads, kv_heads, size = config.heads, config.kv_heads, config.head_dim
         qkv = ops.multiply(layer.qkv, x).view(len(x), heads + 2 * kv_heads, size)
-        q, k, v = torch.split(qkv, [heads, kv_heads, kv_heads], dim=1)
+        norms = None
         if layer.query_norm is not None and layer.key_norm is not None:
-            q = ops.norm(q, layer.query_norm, config.eps)
-            k = ops.norm(k, layer.key_norm, config.eps)
-        if turn is not None:
-            q, k = rotated(q, turn), rotated(k, turn)
-        cache.write(number, batch.slots, k, v)
-        out = attend(q, number, batch, cache, config)
+            norms = layer.query_norm, layer.key_norm
+        q = ops.turn_and_store(qkv, heads, turn, norms, config.eps, batch.slots, cache, number)
+        out = ops.attend(q, number, batch, cache, config)
         return ops.multiply(layer.output, out.reshape(len(x), heads * size))
-
-
-def rotated(x: Tensor, turn: tuple[Tensor, Tensor]) -> Tensor:
-    """Rotate the vectors x [T, H, D] by the cosine and sine [T, dims / 2] of their positions."""
-    cos, sin = (part.unsqueeze(1) for part in turn)
-    half = cos.shape[-1]
-    first, second, rest = x[..., :half].float(), x[..., half : 2 * half].float(), x[..., 2 * half :]
-    turned = (first * cos - second * sin, second * cos + first * sin)
-    return torch.cat((*turned, rest.float()), dim=-1).to(x.dtype)
-
-
-def attend(q: Tensor, layer: int, batch: Batch, cache: PagedCache, config: Config) -> Tensor:
-    """Return what the queries [T, H, D] find in the paged keys and values of their sequences."""
-    window = config.windows[layer]
-    keys, values, tables = cache.values[layer, 0], cache.values[layer, 1], batch.tables
-    if keys.dtype != torch.float32:
-        used, places = np.unique(tables.numpy(), return_inverse=True)
-        keys, values = cache.dense(layer, torch.from_numpy(used).long())
-        tables = torch.from_numpy(places.astype(np.int32)).view(tables.shape)
-    out, scores = torch.empty(q.shape), torch.empty(batch.longest)
-    cpu_kernels.attention(
-        q.contiguous().numpy(), keys.numpy(), values.numpy(), tables.contiguous().numpy(),
-        batch.rows.numpy(), batch.positions.numpy(), BLOCK, window,
-        np.float32(config.attention_scale), np.float32(config.attention_softcap),
-        scores.numpy(), out.numpy(),
-    )  # fmt: skip
-    return out
 
 
 def load(

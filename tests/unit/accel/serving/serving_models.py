@@ -9,8 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from accel.serving.batch import Batch
 from accel.serving.cache import BLOCK, PagedCache
-from accel.serving.transformer import Batch, Transformer
+from accel.serving.transformer import Transformer
 
 _COMMON: dict[str, Any] = {
     "vocab_size": 320, "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 4,
@@ -81,5 +82,5 @@ def logits(model: Transformer, tokens: Tensor, cache: PagedCache | None = None) 
     slots = blocks[positions // BLOCK] * BLOCK + positions % BLOCK
     rows = torch.zeros(len(tokens), dtype=torch.int32)
     table = blocks.to(torch.int32).unsqueeze(0)
-    batch = Batch(tokens, positions, slots, rows, table, positions, len(tokens))
+    batch = Batch(tokens, positions, slots, rows, table, positions, ((len(tokens), len(tokens)),))
     return model.forward(batch, cache)

@@ -1,0 +1,119 @@
+"""Compute the parts of a transformer on a CPU, by the kernels of `cpu_kernels`; see `backend`."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from accel.serving import cpu_kernels
+from accel.serving.batch import Batch
+from accel.serving.cache import BLOCK, PagedCache
+from accel.serving.families import Config
+from accel.serving.linear import Linear
+
+
+def multiply(linear: Linear, x: Tensor) -> Tensor:
+    """Return x [T, K] times the matrix, plus its bias: [T, N] in the dtype of x."""
+    out = x.new_empty(len(x), linear.shape[0])
+    rows, result = _array(x), _array(out)
+    match linear.format:
+        case "dense" if linear.values.dtype == torch.bfloat16:
+            cpu_kernels.matmul_bfloat(_array(linear.values), rows, result)
+        case "dense":
+            cpu_kernels.matmul_float(_array(linear.values), rows, result)
+        case "int8":
+            assert linear.scales is not None
+            cpu_kernels.matmul_int8(_array(linear.values), _array(linear.scales), rows, result)
+        case "int4":
+            assert linear.scales is not None and linear.zeros is not None
+            scales, zeros = _array(linear.scales), _array(linear.zeros)
+            cpu_kernels.matmul_int4(_array(linear.values), scales, zeros, rows, result)
+        case "fp8":
+            raise ValueError(
+                "FP8 weights are multiplied on a GPU; on a CPU they are loaded as fp32"
+            )
+    return out if linear.bias is None else out.add_(linear.bias)
+
+
+def norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
+    """Return the rows of x [..., C] divided by their root mean square, times weight [C], fp32."""
+    out = torch.empty(x.shape, dtype=torch.float32)
+    flat = x.reshape(-1, x.shape[-1])
+    cpu_kernels.norm(_array(flat), _array(weight), np.float32(eps), _array(out.view(flat.shape)))
+    return out
+
+
+def add_norm(x: Tensor, part: Tensor, weight: Tensor, eps: float) -> tuple[Tensor, Tensor]:
+    """Return x + part [T, C], and its rows normalized."""
+    total = x + part
+    return total, norm(total, weight, eps)
+
+
+def gated(x: Tensor, activation: str) -> Tensor:
+    """Return act(gate) * up for rows [T, 2 I] of a gate and an up."""
+    out = x.new_empty(len(x), x.shape[1] // 2)
+    cpu_kernels.gated(_array(x), activation == "gelu_tanh", _array(out))
+    return out
+
+
+def turn_and_store(
+    qkv: Tensor,
+    heads: int,
+    turn: tuple[Tensor, Tensor] | None,
+    norms: tuple[Tensor, Tensor] | None,
+    eps: float,
+    slots: Tensor,
+    cache: PagedCache,
+    layer: int,
+) -> Tensor:
+    """Normalize and rotate queries and keys, store keys and values, and return the queries.
+
+    Shapes: qkv [T, H + 2 Hkv, D]; turn, the cosine and sine [T, dims / 2]; norms [D] each; slots
+    [T]; the result [T, H, D].
+    """
+    kv_heads = (qkv.shape[1] - heads) // 2
+    q, k, v = torch.split(qkv, [heads, kv_heads, kv_heads], dim=1)
+    if norms is not None:
+        q, k = norm(q, norms[0], eps), norm(k, norms[1], eps)
+    if turn is not None:
+        q, k = rotated(q, turn), rotated(k, turn)
+    cache.write(layer, slots, k, v)
+    return q
+
+
+def attend(q: Tensor, layer: int, batch: Batch, cache: PagedCache, config: Config) -> Tensor:
+    """Return what the queries [T, H, D] find in the paged keys and values of their sequences."""
+    window = config.windows[layer]
+    keys, values, tables = cache.values[layer, 0], cache.values[layer, 1], batch.tables
+    if keys.dtype != torch.float32:
+        used, places = np.unique(tables.numpy(), return_inverse=True)
+        keys, values = cache.dense(layer, torch.from_numpy(used).long())
+        tables = torch.from_numpy(places.astype(np.int32)).view(tables.shape)
+    out, scores = torch.empty(q.shape), torch.empty(batch.longest)
+    cpu_kernels.attention(
+        q.contiguous().numpy(), keys.numpy(), values.numpy(), tables.contiguous().numpy(),
+        batch.rows.numpy(), batch.positions.numpy(), BLOCK, window,
+        np.float32(config.attention_scale), np.float32(config.attention_softcap),
+        scores.numpy(), out.numpy(),
+    )  # fmt: skip
+    return out
+
+
+def rotated(x: Tensor, turn: tuple[Tensor, Tensor]) -> Tensor:
+    """Rotate the vectors x [T, H, D] by the cosine and sine [T, dims / 2] of their positions."""
+    cos, sin = (part.unsqueeze(1) for part in turn)
+    half = cos.shape[-1]
+    first, second, rest = x[..., :half].float(), x[..., half : 2 * half].float(), x[..., 2 * half :]
+    turned = (first * cos - second * sin, second * cos + first * sin)
+    return torch.cat((*turned, rest.float()), dim=-1).to(x.dtype)
+
+
+def _array(tensor: Tensor) -> npt.NDArray[np.generic]:
+    """Return a tensor's memory as an array; bf16 as uint16."""
+    if tensor.dtype == torch.bfloat16:
+        bits: npt.NDArray[np.generic] = tensor.contiguous().view(torch.int16).numpy()
+        return bits.view(np.uint16)
+    array: npt.NDArray[np.generic] = tensor.contiguous().numpy()
+    return array

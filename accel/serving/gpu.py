@@ -1,0 +1,238 @@
+"""Compute the parts of a transformer on a GPU, by the kernels of `gpu_kernels`; see `backend`."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from accel.attention.api import attention
+from accel.runtime.call import KernelCall, Pointer
+from accel.runtime.launch import prepare
+from accel.serving import gpu_kernels as kernels
+from accel.serving.batch import FEW_QUERIES, Batch
+from accel.serving.cache import BLOCK, PagedCache
+from accel.serving.families import Config
+from accel.serving.linear import FP8_BLOCK, Linear
+
+FEW = 64
+"""The most tokens that a quantized matrix is multiplied with as it is; for more it is converted."""
+_FORMATS = {"dense": 0, "int8": 1, "fp8": 2, "int4": 3}
+_PROGRAMS = 528
+"""Programs of attention that keep a large GPU busy: four for each of 132 processors."""
+_TILE = 64
+_LAUNCHES: dict[object, Any] = {}
+
+
+def launch(
+    kernel: Any,
+    grid: tuple[int, int, int],
+    arguments: Mapping[str, Any],
+    constants: Mapping[str, object],
+    warps: int = 4,
+    stages: int = 2,
+) -> None:
+    """Launch a kernel; it is prepared at the first use with these types, sizes and constants."""
+    tensors = {name: value for name, value in arguments.items() if isinstance(value, Tensor)}
+    described = {
+        name: Pointer(value.dtype, value.data_ptr() % 16 == 0) if name in tensors else value
+        for name, value in arguments.items()
+    }
+    device = next(iter(tensors.values())).device
+    key = (id(kernel), grid, tuple(described.items()), tuple(constants.items()), warps, device)
+    if key not in _LAUNCHES:
+        options = {"num_warps": warps, "num_stages": stages}
+        _LAUNCHES[key] = prepare(KernelCall(kernel, grid, described, constants, options), device)
+    _LAUNCHES[key](*tensors.values())
+
+
+def multiply(linear: Linear, x: Tensor) -> Tensor:
+    """Return x [T, K] times the matrix, plus its bias: [T, N] in the dtype of x."""
+    rows, depth = linear.shape
+    if len(x) > 1 and (linear.format == "dense" or len(x) > FEW):
+        weight = linear.dense(x.dtype)
+        bias = None if linear.bias is None else linear.bias.to(x.dtype)
+        return torch.nn.functional.linear(x, weight, bias)
+    out = x.new_empty(len(x), rows)
+    groups = 1
+    if linear.format in ("fp8", "int4"):
+        assert linear.scales is not None
+        groups = linear.scales.shape[1]
+    constants: dict[str, object] = {
+        "FORMAT": _FORMATS[linear.format], "BIASED": linear.bias is not None,
+    }  # fmt: skip
+    arguments = {
+        "weights": linear.values, "scales": linear.scales, "zeros": linear.zeros,
+        "bias": linear.bias, "x": x.contiguous(), "out": out,
+    }  # fmt: skip
+    if len(x) == 1:
+        at_once = 4 if linear.format == "dense" else 8
+        constants |= {"ROWS": at_once, "DEPTH": 1024 if linear.format != "int4" else 512}
+        sizes = {"rows": rows, "depth": depth, "groups": groups}
+        launch(kernels.multiply_one, (-(-rows // at_once), 1, 1), {**arguments, **sizes}, constants)
+        return out
+    tokens = 16 if len(x) <= 16 else 32 if len(x) <= 32 else 64
+    step = FP8_BLOCK if linear.format != "int4" else min(FP8_BLOCK, depth // groups)
+    constants |= {"TOKENS": tokens, "ROWS": 64, "DEPTH": step}
+    sizes = {"tokens": len(x), "rows": rows, "depth": depth, "groups": groups}
+    grid = (-(-rows // 64), -(-len(x) // tokens), 1)
+    launch(kernels.multiply_few, grid, {**arguments, **sizes}, constants, stages=3)
+    return out
+
+
+def norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
+    """Return the rows of x [..., C] divided by their root mean square, times weight [C]."""
+    flat = x.reshape(-1, x.shape[-1])
+    return _norm(flat, None, weight, eps)[1].view(x.shape)
+
+
+def add_norm(x: Tensor, part: Tensor, weight: Tensor, eps: float) -> tuple[Tensor, Tensor]:
+    """Return x + part [T, C], and its rows normalized."""
+    return _norm(x, part, weight, eps)
+
+
+def _norm(x: Tensor, part: Tensor | None, weight: Tensor, eps: float) -> tuple[Tensor, Tensor]:
+    width = x.shape[1]
+    out = torch.empty_like(x)
+    total = x if part is None else torch.empty_like(x)
+    arguments = {
+        "x": x, "part": part, "weight": weight, "total": None if part is None else total,
+        "out": out, "width": width, "eps": eps,
+    }  # fmt: skip
+    wide = _power(width)
+    constants = {"ADDS": part is not None, "WIDE": wide}
+    launch(kernels.norm_rows, (len(x), 1, 1), arguments, constants, 8 if wide > 2048 else 4)
+    return total, out
+
+
+def gated(x: Tensor, activation: str) -> Tensor:
+    """Return act(gate) * up for rows [T, 2 I] of a gate and an up."""
+    width = x.shape[1] // 2
+    out = x.new_empty(len(x), width)
+    wide = min(1024, _power(width))
+    launch(
+        kernels.gate_rows, (len(x), -(-width // wide), 1),
+        {"x": x, "out": out, "width": width}, {"GELU": activation == "gelu_tanh", "WIDE": wide},
+    )  # fmt: skip
+    return out
+
+
+def turn_and_store(
+    qkv: Tensor,
+    heads: int,
+    turn: tuple[Tensor, Tensor] | None,
+    norms: tuple[Tensor, Tensor] | None,
+    eps: float,
+    slots: Tensor,
+    cache: PagedCache,
+    layer: int,
+) -> Tensor:
+    """Normalize and rotate queries and keys, store keys and values, and return the queries.
+
+    Shapes: qkv [T, H + 2 Hkv, D]; turn, the cosine and sine [T, dims / 2]; norms [D] each; slots
+    [T]; the result [T, H, D].
+    """
+    count, every, size = qkv.shape
+    kv_heads = (every - heads) // 2
+    half = 0 if turn is None else turn[0].shape[1]
+    q = qkv.new_empty(count, heads, size)
+    keys, values = cache.values[layer, 0], cache.values[layer, 1]
+    scales = (None, None) if cache.scales is None else tuple(cache.scales[layer])
+    most = 0.0 if cache.scales is None else 127.0 if keys.dtype == torch.int8 else 448.0
+    arguments = {
+        "qkv": qkv, "cos": turn and turn[0], "sin": turn and turn[1],
+        "query_norm": norms and norms[0], "key_norm": norms and norms[1], "slots": slots, "q": q,
+        "keys": keys, "values": values, "key_scales": scales[0], "value_scales": scales[1],
+        "heads": heads, "kv_heads": kv_heads, "eps": eps,
+    }  # fmt: skip
+    constants = {
+        "D": size, "HALF": half, "WIDE": _power(max(half, 1)),
+        "REST": _power(max(size - 2 * half, 1)), "NORMS": norms is not None, "MOST": most,
+        "ROUNDS": keys.dtype == torch.int8,
+    }  # fmt: skip
+    launch(kernels.turn_and_store, (count, every, 1), arguments, constants, 1)
+    return q
+
+
+def attend_few(
+    q: Tensor,
+    layer: int,
+    tables: Tensor,
+    rows: Tensor,
+    positions: Tensor,
+    cache: PagedCache,
+    window: int,
+    scale: float,
+    softcap: float,
+) -> Tensor:
+    """Return what each query [T, H, D] finds in the paged keys and values of its sequence."""
+    count, heads, size = q.shape
+    kv_heads = cache.values.shape[3]
+    group = heads // kv_heads
+    splits = max(1, min(32, _PROGRAMS // (count * kv_heads), tables.shape[1] * BLOCK // _TILE))
+    out = torch.empty_like(q)
+    partial = sums = None
+    if splits > 1:
+        partial = torch.empty(count * heads * splits * size, device=q.device, dtype=torch.float32)
+        sums = torch.empty(count * heads * splits * 2, device=q.device, dtype=torch.float32)
+    scales = (None, None) if cache.scales is None else tuple(cache.scales[layer])
+    arguments = {
+        "q": q, "keys": cache.values[layer, 0], "values": cache.values[layer, 1],
+        "key_scales": scales[0], "value_scales": scales[1], "tables": tables, "rows": rows,
+        "positions": positions, "partial": partial, "sums": sums, "out": out,
+        "table_width": tables.shape[1], "kv_heads": kv_heads, "splits": splits, "window": window,
+        "scale": scale, "softcap": softcap,
+    }  # fmt: skip
+    constants = {
+        "BLOCK": BLOCK, "GROUP": group, "PADDED": max(16, _power(group)), "D": size,
+        "WIDE": max(16, _power(size)), "TILE": _TILE, "SPLIT": splits > 1,
+        "QUANTIZED": cache.scales is not None, "CAPPED": softcap > 0,
+    }  # fmt: skip
+    launch(kernels.attend_paged, (count, kv_heads, splits), arguments, constants, stages=3)
+    if splits > 1:
+        launch(
+            kernels.merge_splits, (count * heads, 1, 1),
+            {"partial": partial, "sums": sums, "out": out, "splits": splits},
+            {"D": size, "WIDE": _power(size), "MOST": 32},
+        )  # fmt: skip
+    return out
+
+
+def attend(q: Tensor, layer: int, batch: Batch, cache: PagedCache, config: Config) -> Tensor:
+    """Return what each query finds: short parts by the paged kernel, prompts by `accel.attention`.
+
+    The answers that are being written come first in a batch, with a few tokens each.
+    """
+    few = sum(count for count, _ in itertools.takewhile(lambda p: p[0] <= FEW_QUERIES, batch.parts))
+    out = torch.empty_like(q)
+    window = config.windows[layer]
+    scale, softcap = config.attention_scale, config.attention_softcap
+    if few == len(q):
+        return attend_few(
+            q, layer, batch.tables, batch.rows, batch.positions, cache, window, scale, softcap
+        )
+    if few:
+        out[:few] = attend_few(
+            q[:few], layer, batch.tables, batch.rows[:few], batch.positions[:few], cache, window,
+            scale, softcap,
+        )  # fmt: skip
+    start = 0
+    for row, (count, length) in enumerate(batch.parts):
+        if start >= few:
+            blocks = batch.tables[row, : -(-length // BLOCK)].long()
+            keys, values = (part[None, :length].to(q.dtype) for part in cache.dense(layer, blocks))
+            out[start : start + count] = attention(
+                q[None, start : start + count], keys, values, causal=True,
+                window=(window - 1 if window else None, 0), scale=scale, softcap=softcap,
+                layout="bshd",
+            )[0]  # fmt: skip
+        start += count
+    return out
+
+
+def _power(number: int) -> int:
+    """Return the smallest power of two that is not smaller."""
+    return 1 << (number - 1).bit_length()

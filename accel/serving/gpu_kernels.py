@@ -1,0 +1,337 @@
+"""Triton kernels for the parts of a transformer on a GPU.
+
+Matrices are read once for a token of few sequences, so the memory's rate sets their speed. `gpu`
+launches them.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def norm_rows(x, part, weight, total, out, width, eps, ADDS: tl.constexpr, WIDE: tl.constexpr):
+    """Divide each row of x (plus part) by its root mean square, times weight."""
+    row = tl.program_id(0).to(tl.int64) * width
+    at = tl.arange(0, WIDE)
+    inside = at < width
+    value = tl.load(x + row + at, inside, 0.0).to(tl.float32)
+    if ADDS:
+        value += tl.load(part + row + at, inside, 0.0).to(tl.float32)
+        rounded = value.to(total.dtype.element_ty)
+        tl.store(total + row + at, rounded, inside)
+        value = rounded.to(tl.float32)
+    scale = 1.0 / tl.sqrt(tl.sum(value * value, 0) / width + eps)
+    made = value * scale * tl.load(weight + at, inside, 0.0)
+    tl.store(out + row + at, made.to(out.dtype.element_ty), inside)
+
+
+@triton.jit
+def gate_rows(x, out, width, GELU: tl.constexpr, WIDE: tl.constexpr):
+    """Compute act(gate) * up of rows [2 width] of a gate and an up."""
+    row = tl.program_id(0).to(tl.int64)
+    at = tl.program_id(1) * WIDE + tl.arange(0, WIDE)
+    inside = at < width
+    gate = tl.load(x + 2 * row * width + at, inside, 0.0).to(tl.float32)
+    up = tl.load(x + (2 * row + 1) * width + at, inside, 0.0).to(tl.float32)
+    if GELU:
+        inner = 0.7978845608028654 * (gate + 0.044715 * gate * gate * gate)
+        made = gate * tl.sigmoid(2 * inner) * up
+    else:
+        made = gate * tl.sigmoid(gate) * up
+    tl.store(out + row * width + at, made.to(out.dtype.element_ty), inside)
+
+
+@triton.jit
+def turn_and_store(
+    qkv,
+    cos,
+    sin,
+    query_norm,
+    key_norm,
+    slots,
+    q,
+    keys,
+    values,
+    key_scales,
+    value_scales,
+    heads,
+    kv_heads,
+    eps,
+    D: tl.constexpr,
+    HALF: tl.constexpr,
+    WIDE: tl.constexpr,
+    REST: tl.constexpr,
+    NORMS: tl.constexpr,
+    MOST: tl.constexpr,
+    ROUNDS: tl.constexpr,
+):
+    """Normalize and rotate one head's vector of one token; store it as a query, key or value.
+
+    A vector is its first HALF numbers, the HALF that they are turned with, and the rest. MOST is
+    the largest number of a quantized cache; 0: it is not quantized.
+    """
+    token, head = tl.program_id(0).to(tl.int64), tl.program_id(1)
+    at, beyond = tl.arange(0, WIDE), 2 * HALF + tl.arange(0, REST)
+    inside, rest_inside = at < HALF, beyond < D
+    source = qkv + (token * (heads + 2 * kv_heads) + head) * D
+    first = tl.load(source + at, inside, 0.0).to(tl.float32)
+    second = tl.load(source + HALF + at, inside, 0.0).to(tl.float32)
+    rest = tl.load(source + beyond, rest_inside, 0.0).to(tl.float32)
+    is_value = head >= heads + kv_heads
+    if not is_value:
+        if NORMS:
+            weight = query_norm
+            if head >= heads:
+                weight = key_norm
+            total = tl.sum(first * first, 0) + tl.sum(second * second, 0) + tl.sum(rest * rest, 0)
+            scale = 1.0 / tl.sqrt(total / D + eps)
+            first *= scale * tl.load(weight + at, inside, 0.0)
+            second *= scale * tl.load(weight + HALF + at, inside, 0.0)
+            rest *= scale * tl.load(weight + beyond, rest_inside, 0.0)
+        if HALF > 0:
+            turn_cos = tl.load(cos + token * HALF + at, inside, 1.0)
+            turn_sin = tl.load(sin + token * HALF + at, inside, 0.0)
+            turned = first * turn_cos - second * turn_sin
+            second = second * turn_cos + first * turn_sin
+            first = turned
+    if head < heads:
+        asked = q + (token * heads + head) * D
+        tl.store(asked + at, first.to(q.dtype.element_ty), inside)
+        tl.store(asked + HALF + at, second.to(q.dtype.element_ty), inside)
+        tl.store(asked + beyond, rest.to(q.dtype.element_ty), rest_inside)
+    else:
+        place = tl.load(slots + token) * kv_heads + (head - heads) % kv_heads
+        if MOST > 0:
+            largest = tl.maximum(tl.max(tl.abs(first), 0), tl.max(tl.abs(second), 0))
+            scale = tl.maximum(tl.maximum(largest, tl.max(tl.abs(rest), 0)), 1e-30) / MOST
+            first, second, rest = first / scale, second / scale, rest / scale
+            if ROUNDS:
+                first = tl.floor(first + 0.5)
+                second = tl.floor(second + 0.5)
+                rest = tl.floor(rest + 0.5)
+            if is_value:
+                tl.store(value_scales + place, scale)
+            else:
+                tl.store(key_scales + place, scale)
+        target = keys + place * D
+        if is_value:
+            target = values + place * D
+        tl.store(target + at, first.to(keys.dtype.element_ty), inside)
+        tl.store(target + HALF + at, second.to(keys.dtype.element_ty), inside)
+        tl.store(target + beyond, rest.to(keys.dtype.element_ty), rest_inside)
+
+
+@triton.jit
+def attend_paged(
+    q,
+    keys,
+    values,
+    key_scales,
+    value_scales,
+    tables,
+    rows,
+    positions,
+    partial,
+    sums,
+    out,
+    table_width,
+    kv_heads,
+    splits,
+    window,
+    scale,
+    softcap,
+    BLOCK: tl.constexpr,
+    GROUP: tl.constexpr,
+    PADDED: tl.constexpr,
+    D: tl.constexpr,
+    WIDE: tl.constexpr,
+    TILE: tl.constexpr,
+    SPLIT: tl.constexpr,
+    QUANTIZED: tl.constexpr,
+    CAPPED: tl.constexpr,
+):
+    """Attend with all query heads of one key head, one token, to one part of its keys."""
+    token, head, split = tl.program_id(0).to(tl.int64), tl.program_id(1), tl.program_id(2)
+    length = tl.load(positions + token).to(tl.int32) + 1
+    start = 0
+    if window > 0:
+        start = tl.maximum(length - window, 0)
+    span = tl.cdiv(tl.cdiv(length - start, splits), TILE) * TILE
+    begin = start + split * span
+    end = tl.minimum(length, begin + span)
+    table = tables + tl.load(rows + token).to(tl.int64) * table_width
+    group, at = tl.arange(0, PADDED), tl.arange(0, WIDE)
+    real = (group < GROUP)[:, None] & (at < D)[None, :]
+    first = (token * kv_heads + head) * GROUP + group
+    query = tl.load(q + first[:, None] * D + at[None, :], real, 0.0)
+    highest = tl.full([PADDED], float("-inf"), tl.float32)
+    total = tl.zeros([PADDED], tl.float32)
+    result = tl.zeros([PADDED, WIDE], tl.float32)
+    for j in range(begin, end, TILE):
+        key = j + tl.arange(0, TILE)
+        inside = key < end
+        block = tl.load(table + key // BLOCK, inside, 0).to(tl.int64)
+        place = (block * BLOCK + key % BLOCK) * kv_heads + head
+        mask = inside[:, None] & (at < D)[None, :]
+        vectors = tl.load(keys + place[:, None] * D + at[None, :], mask, 0.0).to(query.dtype)
+        score = tl.dot(query, tl.trans(vectors)) * scale
+        if QUANTIZED:
+            score *= tl.load(key_scales + place, inside, 0.0)[None, :]
+        if CAPPED:
+            score = softcap * (2 * tl.sigmoid(2 * score / softcap) - 1)
+        score = tl.where(inside[None, :], score, float("-inf"))
+        higher = tl.maximum(highest, tl.max(score, 1))
+        shares = tl.exp(score - higher[:, None])
+        fade = tl.exp(highest - higher)
+        total = total * fade + tl.sum(shares, 1)
+        highest = higher
+        vectors = tl.load(values + place[:, None] * D + at[None, :], mask, 0.0).to(query.dtype)
+        if QUANTIZED:
+            shares *= tl.load(value_scales + place, inside, 0.0)[None, :]
+        result = tl.dot(shares.to(query.dtype), vectors, result * fade[:, None])
+    if not SPLIT:
+        made = (result / total[:, None]).to(out.dtype.element_ty)
+        tl.store(out + first[:, None] * D + at[None, :], made, real)
+    else:
+        place = first * splits + split
+        tl.store(partial + place[:, None] * D + at[None, :], result, real)
+        tl.store(sums + 2 * place, highest, group < GROUP)
+        tl.store(sums + 2 * place + 1, total, group < GROUP)
+
+
+@triton.jit
+def merge_splits(
+    partial, sums, out, splits, D: tl.constexpr, WIDE: tl.constexpr, MOST: tl.constexpr
+):
+    """Add the parts of one head's attention."""
+    head = tl.program_id(0).to(tl.int64)
+    split, at = tl.arange(0, MOST), tl.arange(0, WIDE)
+    inside = split < splits
+    place = head * splits + split
+    highest = tl.load(sums + 2 * place, inside, float("-inf"))
+    total = tl.load(sums + 2 * place + 1, inside, 0.0)
+    share = tl.where(total > 0, tl.exp(highest - tl.max(highest, 0)), 0.0)
+    mask = inside[:, None] & (at < D)[None, :]
+    parts = tl.load(partial + place[:, None] * D + at[None, :], mask, 0.0)
+    made = tl.sum(parts * share[:, None], 0) / tl.sum(total * share, 0)
+    tl.store(out + head * D + at, made.to(out.dtype.element_ty), at < D)
+
+
+@triton.jit
+def multiply_one(
+    weights,
+    scales,
+    zeros,
+    bias,
+    x,
+    out,
+    rows,
+    depth,
+    groups,
+    FORMAT: tl.constexpr,
+    BIASED: tl.constexpr,
+    ROWS: tl.constexpr,
+    DEPTH: tl.constexpr,
+):
+    """Compute a few rows of a matrix times one vector.
+
+    FORMAT is 0: dense; 1: int8 with a scale a row; 2: FP8 with a scale for 128 x 128; 3: two int4
+    in a byte, with scales and zeros [rows, groups].
+    """
+    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    exists = row < rows
+    wide = row.to(tl.int64)
+    total = tl.zeros([ROWS, DEPTH], tl.float32)
+    if FORMAT == 3:
+        size = depth // groups
+        for start in range(0, depth // 2, DEPTH):
+            at = start + tl.arange(0, DEPTH)
+            inside = at < depth // 2
+            mask = exists[:, None] & inside[None, :]
+            pair = tl.load(weights + wide[:, None] * (depth // 2) + at[None, :], mask, 0)
+            low = tl.load(x + 2 * at, inside, 0.0).to(tl.float32)
+            high = tl.load(x + 2 * at + 1, inside, 0.0).to(tl.float32)
+            group = wide[:, None] * groups + (2 * at // size)[None, :]
+            zero = tl.load(zeros + group, mask, 0.0)
+            part = ((pair & 15).to(tl.float32) - zero) * low[None, :]
+            part += ((pair >> 4).to(tl.float32) - zero) * high[None, :]
+            total += part * tl.load(scales + group, mask, 0.0)
+    else:
+        for start in range(0, depth, DEPTH):
+            at = start + tl.arange(0, DEPTH)
+            inside = at < depth
+            mask = exists[:, None] & inside[None, :]
+            values = tl.load(weights + wide[:, None] * depth + at[None, :], mask, 0.0)
+            vector = tl.load(x + at, inside, 0.0).to(tl.float32)
+            if FORMAT == 2:  # ROWS divides 128: one scale for all rows
+                tiles = (tl.program_id(0) * ROWS // 128) * groups + at // 128
+                vector *= tl.load(scales + tiles, inside, 0.0)
+            total += values.to(tl.float32) * vector[None, :]
+    made = tl.sum(total, 1)
+    if FORMAT == 1:
+        made *= tl.load(scales + row, exists, 0.0)
+    if BIASED:
+        made += tl.load(bias + row, exists, 0.0)
+    tl.store(out + row, made.to(out.dtype.element_ty), exists)
+
+
+@triton.jit
+def multiply_few(
+    weights,
+    scales,
+    zeros,
+    bias,
+    x,
+    out,
+    tokens,
+    rows,
+    depth,
+    groups,
+    FORMAT: tl.constexpr,
+    BIASED: tl.constexpr,
+    TOKENS: tl.constexpr,
+    ROWS: tl.constexpr,
+    DEPTH: tl.constexpr,
+):
+    """Compute a block of rows of a quantized matrix times a few vectors.
+
+    DEPTH is 128 for FP8, and divides the groups of int4.
+    """
+    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    token = tl.program_id(1) * TOKENS + tl.arange(0, TOKENS)
+    exists, given = row < rows, token < tokens
+    wide = row.to(tl.int64)
+    total = tl.zeros([TOKENS, ROWS], tl.float32)
+    size = depth // groups
+    for start in range(0, depth, DEPTH):
+        at = start + tl.arange(0, DEPTH)
+        vectors = tl.load(
+            x + token[:, None].to(tl.int64) * depth + at[None, :],
+            given[:, None] & (at < depth)[None, :],
+            0.0,
+        )
+        if FORMAT == 3:
+            half = start // 2 + tl.arange(0, DEPTH // 2)
+            mask = exists[:, None] & (half < depth // 2)[None, :]
+            pair = tl.load(weights + wide[:, None] * (depth // 2) + half[None, :], mask, 0)
+            values = tl.join(pair & 15, pair >> 4).reshape(ROWS, DEPTH).to(tl.float32)
+            group = wide * groups + start // size
+            values -= tl.load(zeros + group, exists, 0.0)[:, None]
+            values *= tl.load(scales + group, exists, 0.0)[:, None]
+            total = tl.dot(vectors, tl.trans(values.to(vectors.dtype)), total)
+        else:
+            mask = exists[:, None] & (at < depth)[None, :]
+            values = tl.load(weights + wide[:, None] * depth + at[None, :], mask, 0.0)
+            product = tl.dot(vectors, tl.trans(values.to(vectors.dtype)))
+            if FORMAT == 2:
+                tile = (tl.program_id(0) * ROWS // 128) * groups + start // 128
+                product *= tl.load(scales + tile)
+            total += product
+    if FORMAT == 1:
+        total *= tl.load(scales + row, exists, 0.0)[None, :]
+    if BIASED:
+        total += tl.load(bias + row, exists, 0.0)[None, :]
+    place = token[:, None].to(tl.int64) * rows + row[None, :]
+    tl.store(out + place, total.to(out.dtype.element_ty), given[:, None] & exists[None, :])

@@ -1,0 +1,145 @@
+"""The GPU's kernels without a GPU: interpreted against the CPU's, and compiled for Hopper."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from accel.runtime.call import compiled
+from accel.serving import cpu, gpu
+from accel.serving.cache import BLOCK, PagedCache
+from accel.serving.families import FAMILIES, Config
+from accel.serving.linear import Linear
+from accel.serving.rotary import Rope
+from tests.unit.accel.compiled import SHARED_KIB, needs
+
+pytestmark = pytest.mark.xdist_group("interpreted")
+
+
+def config(heads=6, kv_heads=2, size=24, softcap=0.0) -> Config:
+    rope = Rope(tuple(0.5**i for i in range(size // 2 - 2)))
+    return Config(
+        FAMILIES["llama"], 1, 48, heads, kv_heads, size, 96, 99, 512, 1e-6, True, "silu", 0.3,
+        softcap, 0.0, (0,), (rope,), (None,), (), {},
+    )  # fmt: skip
+
+
+def drawn(*shape: int, seed: int = 0) -> torch.Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+def off(ours: torch.Tensor, theirs: torch.Tensor) -> float:
+    return float((ours.float() - theirs.float()).norm() / theirs.float().norm())
+
+
+def product_error(kind: str, tokens: int, biased: bool) -> float:
+    weight = Linear("dense", drawn(200, 256), bias=drawn(200) if biased else None)
+    linear, x = weight.quantized(kind), drawn(tokens, 256, seed=1)
+    wanted = x @ linear.dense(torch.float32).T
+    return off(gpu.multiply(linear, x), wanted if linear.bias is None else wanted + linear.bias)
+
+
+@pytest.mark.parametrize("kind", ["dense", "int8", "fp8", "int4"])
+@pytest.mark.parametrize(("tokens", "biased"), [(1, True), (3, False)])
+def test_products_are_those_of_the_dense_matrix(interpreted, kind, tokens, biased) -> None:
+    assert interpreted(product_error, kind, tokens, biased) < 2e-3
+
+
+def row_errors() -> float:
+    x, part, weight = drawn(3, 80), drawn(3, 80, seed=1), drawn(80, seed=2)
+    total, normed = gpu.add_norm(x, part, weight, 1e-6)
+    known = cpu.add_norm(x, part, weight, 1e-6)
+    errors = [off(total, known[0]), off(normed, known[1])]
+    errors.append(off(gpu.norm(x, weight, 1e-6), cpu.norm(x, weight, 1e-6)))
+    for kind in ("silu", "gelu_tanh"):
+        errors.append(off(gpu.gated(x, kind), cpu.gated(x, kind)))
+    return max(errors)
+
+
+def test_rows_are_normalized_and_gated_as_on_a_cpu(interpreted) -> None:
+    assert interpreted(row_errors) < 1e-5
+
+
+def attention_error(kind: str, normed: bool, window: int, softcap: float, length: int) -> float:
+    """Return the error of storing keys and attending, with blocks scattered over the cache."""
+    c = config(softcap=softcap)
+    caches = [PagedCache(c, 8, torch.device("cpu"), torch.float32, kind) for _ in range(2)]
+    positions = torch.arange(length)
+    table = torch.randperm(8, generator=torch.Generator().manual_seed(1))[: -(-length // BLOCK)]
+    slots = table[positions // BLOCK] * BLOCK + positions % BLOCK
+    qkv = drawn(length, 10, c.head_dim)
+    rope = c.ropes[0]
+    turn = rope.table(positions, torch.tensor(rope.frequencies)) if rope else None
+    norms = (drawn(c.head_dim, seed=4), drawn(c.head_dim, seed=5)) if normed else None
+    q = gpu.turn_and_store(qkv, 6, turn, norms, 1e-6, slots, caches[0], 0)
+    known = cpu.turn_and_store(qkv, 6, turn, norms, 1e-6, slots, caches[1], 0)
+    errors = [off(q, known)]
+    every = [cache.dense(0, table) for cache in caches]
+    errors += [off(every[0][part], every[1][part]) for part in range(2)]
+    last = torch.tensor([length - 1, length // 2])
+    tables, rows = table.int().unsqueeze(0), torch.zeros(2, dtype=torch.int32)
+    ours = gpu.attend_few(
+        q[last], 0, tables, rows, positions[last], caches[0], window, c.attention_scale, softcap
+    )
+    for at, found in zip(last.tolist(), ours, strict=True):
+        first = max(0, at + 1 - window) if window else 0
+        keys, values = (part[first : at + 1].repeat_interleave(3, 1) for part in every[1])
+        scores = torch.einsum("hd,khd->hk", known[at], keys) * c.attention_scale
+        if softcap:
+            scores = softcap * torch.tanh(scores / softcap)
+        errors.append(off(found, torch.einsum("hk,khd->hd", scores.softmax(1), values)))
+    return max(errors)
+
+
+@pytest.mark.parametrize(
+    ("kind", "normed", "window", "softcap", "length"),
+    [("auto", True, 0, 0.0, 70), ("int8", False, 20, 5.0, 40), ("auto", False, 0, 0.0, 9)],
+)
+def test_paged_attention_is_that_of_a_cpu(
+    interpreted, kind, normed, window, softcap, length
+) -> None:
+    most = 2e-2 if kind == "int8" else 2e-3  # halves are rounded another way
+    assert interpreted(attention_error, kind, normed, window, softcap, length) < most
+
+
+def calls(monkeypatch) -> dict[str, object]:
+    """Return the launches of one layer of Llama 8B's shape, as a GPU would get them."""
+    made: dict[str, object] = {}
+
+    def note(call, device):
+        made[f"{call.kernel.__name__} {dict(call.constants)}"] = call
+        return lambda *tensors: None
+
+    monkeypatch.setattr(gpu, "prepare", note)
+    monkeypatch.setattr(gpu, "_LAUNCHES", {})
+
+    def bf16(*shape: int) -> torch.Tensor:
+        return torch.empty(*shape, dtype=torch.bfloat16)
+
+    c = config(32, 8, 128)
+    for kind in ("auto", "fp8", "int8"):
+        cache = PagedCache(c, 8, torch.device("cpu"), torch.bfloat16, kind)
+        positions = torch.zeros(2, dtype=torch.int64)
+        turn = (torch.empty(2, 64), torch.empty(2, 64))
+        qkv = bf16(2, 48, 128)
+        q = gpu.turn_and_store(qkv, 32, turn, None, 1e-6, positions, cache, 0)
+        rows, tables = torch.zeros(2, dtype=torch.int32), torch.zeros(2, 512, dtype=torch.int32)
+        gpu.attend_few(q, 0, tables, rows, positions, cache, 0, 0.1, 0.0)
+    gpu.add_norm(bf16(2, 4096), bf16(2, 4096), torch.empty(4096), 1e-6)
+    gpu.gated(bf16(2, 28672), "silu")
+    for kind in ("dense", "int8", "fp8", "int4"):
+        linear = (
+            Linear("dense", drawn(256, 512)).quantized(kind).to(torch.device("cpu"), torch.bfloat16)
+        )
+        gpu.multiply(linear, bf16(1, 512))
+        if kind != "dense":
+            gpu.multiply(linear, bf16(16, 512))
+    return made
+
+
+def test_the_kernels_of_a_layer_compile_for_hopper_and_hardly_spill(monkeypatch) -> None:
+    made = calls(monkeypatch)
+    assert len(made) >= 14
+    for name, call in made.items():
+        used = needs(compiled(call, 90))
+        assert used.shared <= SHARED_KIB[90] * 1024 and used.spilled <= 16, name
