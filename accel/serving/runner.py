@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -51,20 +52,19 @@ class Runner:
     def _replay(self, work: Sequence[Work], count: int) -> Tensor:
         """Return the logits by the graph for this many tokens."""
         size = next(size for size in GRAPHS if size >= count)
-        lines: list[list[int]] = []
+        lines = np.zeros((size, _FIXED + self._width), dtype=np.int32)
+        lines[count:, _FIXED - 1] = self._cache.filler
         wanted: list[int] = []
+        line = 0
         for item in work:
             table = item.sequence.table()
             first = len(item.tokens) - item.drafts - 1 if item.chooses else len(item.tokens)
-            for place, token in enumerate(item.tokens):
-                at = item.start + place
-                if place >= first:
-                    wanted.append(len(lines))
-                slot = table[at // BLOCK] * BLOCK + at % BLOCK
-                lines.append([token, at, slot, *table, *[0] * (self._width - len(table))])
-        filler = [0, 0, self._cache.filler, *[0] * self._width]
-        lines += [filler] * (size - count)
-        packed = torch.tensor(lines, dtype=torch.int32).to(self._model.device)
+            wanted += range(line + first, line + len(item.tokens))
+            lines[line : line + len(item.tokens), _FIXED : _FIXED + len(table)] = table
+            for at, token in enumerate(item.tokens, item.start):
+                lines[line, :_FIXED] = token, at, table[at // BLOCK] * BLOCK + at % BLOCK
+                line += 1
+        packed = torch.from_numpy(lines).to(self._model.device)
         if size not in self._graphs:
             self._graphs[size] = Replay(self._forward, packed)
         logits = self._graphs[size](packed)

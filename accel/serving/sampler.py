@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -38,16 +39,14 @@ def choose(logits: Tensor, rows: Sequence[Row]) -> list[Choice | None]:
     Returns:
         The choices; None for a row that has a NaN, or allows no token.
     """
-    usable = ~torch.isnan(logits).any(dim=1)
     plain = logits
     logits = _constrained(logits, rows)
-    usable &= torch.isfinite(logits.amax(dim=1))
-    tokens = logits.argmax(dim=1)
+    highest, tokens = logits.max(dim=1)  # a NaN is the highest
     drawn = [i for i, row in enumerate(rows) if row.sampling.temperature > 0]
     if drawn:
         part = logits if len(drawn) == len(rows) else logits[drawn]
         tokens[drawn] = _draw(part, [rows[i] for i in drawn])
-    chosen, fine = tokens.tolist(), usable.tolist()
+    chosen, fine = tokens.tolist(), [math.isfinite(value) for value in highest.tolist()]
     reported = [i for i, row in enumerate(rows) if row.sampling.logprobs >= 0 and fine[i]]
     told = {i: _report(plain[i], chosen[i], rows[i].sampling.logprobs) for i in reported}
     return [

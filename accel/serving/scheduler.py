@@ -13,8 +13,10 @@ from dataclasses import dataclass
 
 from accel.serving.blocks import BlockPool
 from accel.serving.sequence import Sequence
-from accel.serving.speculation import Speculator
+from accel.serving.speculation import Proposer, Speculator
 
+DRAFT_TOKENS = 64
+"""Tokens of a step up to which answers may have proposals."""
 PATIENCE = 500
 """Steps after which a waiting request counts as more important by one."""
 
@@ -64,6 +66,7 @@ class Scheduler:
         self._served: dict[str, int] = defaultdict(int)
         self._step = 0
         self._queued: dict[Sequence, int] = {}
+        self._proposers: dict[Sequence, Proposer] = {}
 
     def add(self, sequence: Sequence) -> None:
         """Take a new request."""
@@ -80,6 +83,7 @@ class Scheduler:
             self.waiting.remove(sequence)
             del self._queued[sequence]
         sequence.leave(self._pool)
+        self._proposers.pop(sequence, None)
         left = {s.request.client for s in (*self.running, *self.waiting)}
         self._served = defaultdict(int, {c: n for c, n in self._served.items() if c in left})
 
@@ -129,10 +133,14 @@ class Scheduler:
 
     def _drafts(self, sequence: Sequence, room: int) -> list[int]:
         left = sequence.request.limit - sequence.answered - 1
-        most = min(self._most_drafts, room, left)
+        # Beside many others, proposals cost more than they bring.
+        share = DRAFT_TOKENS // max(1, len(self.running)) - 1
+        most = min(self._most_drafts, room, left, share)
         if self._speculator is None or most < 1:
             return []
-        return self._speculator.propose(sequence.tokens, most)
+        if sequence not in self._proposers:
+            self._proposers[sequence] = self._speculator.begin()
+        return self._proposers[sequence].propose(sequence.tokens, most)
 
     def _admit(self, sequence: Sequence, work: dict[Sequence, Work]) -> bool:
         """Let a waiting request run, if there is room or a less important one gives way."""

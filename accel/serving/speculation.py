@@ -10,11 +10,19 @@ from collections.abc import Sequence
 from typing import Protocol
 
 
-class Speculator(Protocol):
-    """Propose tokens."""
+class Proposer(Protocol):
+    """Propose tokens of one text, which only grows."""
 
     def propose(self, tokens: Sequence[int], most: int) -> list[int]:
-        """Return at most `most` tokens that may follow a text."""
+        """Return at most `most` tokens that may follow."""
+        ...
+
+
+class Speculator(Protocol):
+    """Propose tokens of texts."""
+
+    def begin(self) -> Proposer:
+        """Return what proposes the tokens of one text."""
         ...
 
 
@@ -25,16 +33,32 @@ class PromptLookup:
     Decoding, 2023.
     """
 
-    def __init__(self, longest: int = 4, shortest: int = 2, reach: int = 8192) -> None:
-        """Set how many of the last tokens must have occurred together, and how far back."""
-        self._longest, self._shortest, self._reach = longest, shortest, reach
+    def __init__(self, longest: int = 4, shortest: int = 2) -> None:
+        """Set how many of the last tokens must have occurred together."""
+        self._sizes = range(longest, shortest - 1, -1)
+
+    def begin(self) -> Proposer:
+        """Return what looks up the tokens of one text."""
+        return _Index(self._sizes)
+
+
+class _Index:
+    """Remember where each few tokens of a text occurred last, but for its end."""
+
+    def __init__(self, sizes: range) -> None:
+        self._sizes = sizes
+        self._next: dict[tuple[int, ...], int] = {}
+        """The position after the last occurrence."""
+        self._known = 0
 
     def propose(self, tokens: Sequence[int], most: int) -> list[int]:
-        """Return what followed the latest occurrence of the longest match."""
-        text = list(tokens[-self._reach :])
-        for size in range(min(self._longest, len(text) - 1), self._shortest - 1, -1):
-            tail, last = text[-size:], text[-1]
-            for at in range(len(text) - 2, size - 2, -1):
-                if text[at] == last and text[at - size + 1 : at + 1] == tail:
-                    return text[at + 1 : at + 1 + most]
+        """Return what followed the latest occurrence of the most tokens."""
+        for end in range(max(self._known, 1), len(tokens)):
+            for size in self._sizes:
+                if size <= end:
+                    self._next[tuple(tokens[end - size : end])] = end
+        self._known = len(tokens)
+        for size in self._sizes:
+            if size < len(tokens) and (at := self._next.get(tuple(tokens[-size:]))) is not None:
+                return list(tokens[at : at + most])
         return []

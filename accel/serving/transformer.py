@@ -131,6 +131,8 @@ class Transformer:
             if layer.feed_norm_after is not None:
                 part = ops.norm(part, layer.feed_norm_after, eps)
             x, inner = ops.add_norm(x, part, following[i], eps)
+        if not len(batch.wanted):
+            return x.new_empty(0, config.vocabulary, dtype=torch.float32)
         logits = ops.multiply(self._head, inner[batch.wanted]).float()
         if config.final_softcap:
             logits = config.final_softcap * torch.tanh(logits / config.final_softcap)

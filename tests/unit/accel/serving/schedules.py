@@ -37,6 +37,9 @@ class Guess:
         self._draw = draw
         self._texts = [[*r.prompt, *(token for token, _ in found)] for r, found in alone.items()]
 
+    def begin(self):
+        return self
+
     def propose(self, tokens, most):
         for text in self._texts:
             if text[: len(tokens)] == tokens:

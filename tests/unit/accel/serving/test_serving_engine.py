@@ -295,6 +295,8 @@ def test_a_model_that_does_not_fit_is_refused_before_it_is_loaded(folder):
 
 def test_lookup_proposes_what_followed_before():
     lookup = PromptLookup(3, 2)
-    assert lookup.propose([1, 2, 3, 4, 9, 2, 3], 2) == [4, 9]
-    assert lookup.propose([1, 2, 3], 4) == []
-    assert lookup.propose([7, 7, 7], 4) == [7]
+    growing = lookup.begin()
+    assert growing.propose([1, 2, 3, 4, 9], 4) == []
+    assert growing.propose([1, 2, 3, 4, 9, 2, 3], 2) == [4, 9]
+    assert growing.propose([1, 2, 3, 4, 9, 2, 3, 8, 2, 3], 2) == [8, 2]  # the latest
+    assert lookup.begin().propose([7, 7, 7], 4) == [7]

@@ -1,0 +1,424 @@
+"""Measure serving: one stream, many streams, prefixes, times to the first token, attention.
+
+python -m tests.benchmarks.serving [--device cuda] [--shapes llama-8b,llama-1b] [--out FOLDER]
+
+Models have random weights of real shapes, made on the device. On a GPU, transformers runs beside
+them if it is installed. Rows go to serving.csv.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import platform
+import statistics
+import tempfile
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from accel.serving import tiny
+from accel.serving.cache import BLOCK, PagedCache
+from accel.serving.engine import Engine
+from accel.serving.families import read_config
+from accel.serving.linear import Linear
+from accel.serving.request import Ended, Piece, Request, Sampling
+from accel.serving.speculation import PromptLookup
+from accel.serving.tokens import Tokenizer
+from accel.serving.transformer import _Loader, load
+
+GREEDY = Sampling(temperature=0.0)
+
+
+class RandomWeights:
+    """Stand for a checkpoint, with weights drawn on the device."""
+
+    def __init__(self, config: Any, device: str) -> None:
+        self._tied, self._device, self.read_bytes = config.tied, device, 0
+
+    def __contains__(self, name: str) -> bool:
+        return name == "lm_head.weight" and not self._tied
+
+    def tensor(self, name: str, *shape: int) -> torch.Tensor:
+        if len(shape) == 1:
+            return torch.ones(shape, device=self._device)
+        made = torch.empty(shape, device=self._device, dtype=torch.bfloat16)
+        return made.normal_(std=2.0 / shape[-1] ** 0.5)
+
+    def linear(self, name: str, rows: int, columns: int) -> Linear:
+        return Linear("dense", self.tensor(name, rows, columns))
+
+
+class Bench:
+    """Collect rows."""
+
+    def __init__(self, device: str, out: Path) -> None:
+        self.device, self.out = device, out
+        self.rows: list[dict[str, Any]] = []
+        self._began = time.monotonic()
+        self._folder = Path(tempfile.mkdtemp())
+        self.name = torch.cuda.get_device_name() if device == "cuda" else platform.processor()
+        self.rate = self._memory_rate()
+
+    def row(self, what: str, value: float, unit: str, **more: Any) -> None:
+        made = {
+            "figure": what, "value": f"{value:.5g}", "unit": unit, "detail": json.dumps(more),
+            "device": self.name, "torch": torch.__version__, "date": time.strftime("%Y-%m-%d"),
+        }  # fmt: skip
+        self.rows.append(made)
+        at = time.monotonic() - self._began
+        print(f"{at:5.0f} s  {what}: {value:.5g} {unit} {more or ''}", flush=True)
+        with (self.out / "serving.csv").open("w", newline="") as file:
+            writer = csv.DictWriter(file, made)
+            writer.writeheader()
+            writer.writerows(self.rows)
+
+    def part(self, work: Callable[[], None]) -> None:
+        """Run a part; one that fails does not end the others."""
+        try:
+            work()
+        except Exception:  # noqa: BLE001
+            traceback.print_exc()
+        if self.device == "cuda":
+            torch.cuda.empty_cache()
+
+    def engine(self, shape: str, weights: str = "bfloat16", **more: Any) -> Engine:
+        """Return an engine with a model of random weights."""
+        folder = self._folder / shape
+        if not folder.exists():
+            real = tiny._weights
+            tiny._weights = lambda config, seed, dtype: iter(())  # only what describes the model
+            try:
+                tiny.make(folder, shape)
+            finally:
+                tiny._weights = real
+        config = read_config(folder)
+        torch.manual_seed(0)
+        source: Any = RandomWeights(config, self.device)
+        model = _Loader(config, source, torch.device(self.device), weights).load(lambda _: None)
+        tokens = more.pop("cache_tokens", 96 * 1024 if self.device == "cuda" else 8192)
+        kind = more.pop("cache", "auto")
+        cache = PagedCache(config, tokens // BLOCK, model.device, model.dtype, kind)
+        return Engine(model, Tokenizer.load(folder), None, cache, **more)
+
+    def sync(self) -> None:
+        if self.device == "cuda":
+            torch.cuda.synchronize()
+
+    def _memory_rate(self) -> float:
+        """Return the bytes a second of a copy, reads and writes counted."""
+        size = 2**32 if self.device == "cuda" else 2**28
+        source = torch.ones(size // 8, dtype=torch.int64, device=self.device)
+        target = torch.empty_like(source)
+        rates = []
+        for _ in range(6):
+            self.sync()
+            began = time.perf_counter()
+            target.copy_(source)
+            self.sync()
+            rates.append(2 * size / (time.perf_counter() - began))
+        rate = statistics.median(rates[1:])
+        self.row("memory rate of a copy", rate / 1e9, "GB/s")
+        return rate
+
+
+def prompt(length: int, seed: int = 0, vocabulary: int = 500) -> tuple[int, ...]:
+    generator = torch.Generator().manual_seed(seed)
+    return tuple(torch.randint(5, vocabulary, (length,), generator=generator).tolist())
+
+
+def run(engine: Engine, *requests: Request) -> list[Any]:
+    """Serve requests to the end, and return their streams."""
+    streams = [engine.submit(request) for request in requests]
+    while any(stream.ended is None for stream in streams):
+        engine.step()
+        for stream in streams:
+            while stream.take() is not None:
+                pass
+    return streams
+
+
+def request(length: int, limit: int, seed: int = 0) -> Request:
+    return Request(prompt(length, seed), limit, GREEDY, ignore_end=True)
+
+
+def one_stream(bench: Bench, shape: str, weights: str) -> Engine:
+    """Measure the tokens a second of one answer."""
+    engine = bench.engine(shape, weights)
+    model = engine.model
+    matrices = [
+        model._head,
+        *(
+            m
+            for layer in model._layers
+            for m in (layer.qkv, layer.output, layer.feed.gate_up, layer.feed.down)
+        ),
+    ]
+    size = sum(matrix.nbytes for matrix in matrices)
+    run(engine, request(64, 40))
+    rates = []
+    for seed in range(3):
+        engine.submit(request(64, 200, seed + 9))
+        engine.step()
+        bench.sync()
+        began = time.perf_counter()
+        for _ in range(160):
+            engine.step()
+        bench.sync()
+        rates.append(160 / (time.perf_counter() - began))
+        while engine.step():
+            pass
+    rate = statistics.median(rates)
+    kept = {"weights_GB": round(size / 1e9, 3), "low": min(rates), "high": max(rates)}
+    bench.row(f"one stream {shape} {weights}", rate, "tok/s", **kept)
+    bench.row(
+        f"one stream {shape} {weights}, of the memory rate", rate * size / bench.rate, "share"
+    )
+    if bench.device == "cuda":
+        graph = engine.runner._graphs[1]
+        packed = graph.inputs[0]
+        bench.sync()
+        began = time.perf_counter()
+        for _ in range(100):
+            graph(packed)
+        bench.sync()
+        alone = 100 / (time.perf_counter() - began)
+        bench.row(f"graph of one token {shape} {weights}", alone, "tok/s")
+        bench.row(
+            f"graph {shape} {weights}, of the memory rate", alone * size / bench.rate, "share"
+        )
+    return engine
+
+
+def many_streams(bench: Bench, engine: Engine, streams: int, length: int, limit: int) -> None:
+    """Measure the throughput of many requests at once."""
+    for count in (streams, 1):  # graphs and kernels
+        run(engine, *(request(40, 6, 1000 + seed) for seed in range(count)))
+    bench.sync()
+    began = time.perf_counter()
+    made = run(engine, *(request(length, limit, 2000 + seed) for seed in range(streams)))
+    bench.sync()
+    took = time.perf_counter() - began
+    assert all(stream.ended.tokens == limit for stream in made)
+    name = f"{streams} streams of {length} in, {limit} out"
+    bench.row(f"{name}: answers", streams * limit / took, "tok/s", seconds=took)
+
+
+def prefix(bench: Bench, engine: Engine, length: int) -> None:
+    """Measure the time to the first token of a second request with a long common prompt."""
+    common = prompt(length, 77)
+    times = []
+    for seed in range(4):
+        asked = Request((*common, *prompt(32, 300 + seed)), 2, GREEDY, ignore_end=True)
+        bench.sync()
+        began = time.perf_counter()
+        stream = engine.submit(asked)
+        while not stream._events:
+            engine.step()
+        times.append((time.perf_counter() - began) * 1e3)
+        while engine.step():
+            pass
+    bench.row(f"first token after {length} tokens", times[0], "ms")
+    bench.row(f"first token, {length} tokens shared", statistics.median(times[1:]), "ms")
+
+
+def first_tokens(bench: Bench, engine: Engine, streams: int, tries: int) -> None:
+    """Measure the time to the first token of short requests while others stream."""
+    with engine.running():
+        others = [engine.submit(request(64, 900, 4000 + seed)) for seed in range(streams)]
+        reader = threading.Thread(
+            target=lambda: [time.sleep(0.005) for _ in iter(lambda: _drain(others), True)]
+        )
+        reader.start()
+        time.sleep(2.0 if bench.device == "cuda" else 0.5)
+        times = []
+        for seed in range(tries):
+            began = time.perf_counter()
+            stream = engine.submit(request(32, 2, 5000 + seed))
+            for event in stream:
+                if isinstance(event, Piece | Ended):
+                    times.append((time.perf_counter() - began) * 1e3)
+                    break
+            stream.cancel()
+            time.sleep(0.02)
+        running = sum(other.ended is None for other in others)
+        for other in others:
+            other.cancel()
+        reader.join()
+    times.sort()
+    bench.row(
+        f"first token beside {streams} streams, median",
+        statistics.median(times),
+        "ms",
+        tries=tries,
+        still_streaming=running,
+    )
+    bench.row(
+        f"first token beside {streams} streams, P99", times[int(0.99 * (len(times) - 1))], "ms"
+    )
+
+
+def _drain(streams: list[Any]) -> bool:
+    for stream in streams:
+        while stream.take() is not None:
+            pass
+    return all(stream.ended is not None for stream in streams)
+
+
+def attention(bench: Bench, kind: str) -> None:
+    """Measure the bytes a second of decode attention with large caches."""
+    from accel.runtime.graphs import Replay
+    from accel.serving import gpu
+
+    engine_config = read_config(bench._folder / "llama-8b")
+    one = engine_config.__class__(
+        **{**engine_config.__dict__, "layers": 1, "windows": (0,), "ropes": engine_config.ropes[:1]}
+    )
+    streams, length = 64, 8192
+    blocks = length // BLOCK
+    cache = PagedCache(one, streams * blocks, torch.device("cuda"), torch.bfloat16, kind)
+    if kind == "auto":
+        cache.values.normal_()
+    else:
+        cache.values.view(torch.uint8).random_(0, 100)
+        cache.scales.fill_(0.01)
+    order = torch.randperm(streams * blocks, device="cuda").int().view(streams, blocks)
+    rows = torch.arange(streams, device="cuda", dtype=torch.int32)
+    positions = torch.full((streams,), length - 1, device="cuda")
+    q = torch.randn(streams, 32, 128, device="cuda", dtype=torch.bfloat16)
+    replay = Replay(lambda x: gpu.attend_few(x, 0, order, rows, positions, cache, 0, 0.088, 0.0), q)
+    for _ in range(5):
+        replay(q)
+    torch.cuda.synchronize()
+    began = time.perf_counter()
+    for _ in range(50):
+        replay(q)
+    torch.cuda.synchronize()
+    took = (time.perf_counter() - began) / 50
+    size = cache.nbytes * cache.blocks / (cache.blocks + 1)
+    bench.row(f"decode attention, 64 x 8192 keys, {kind}", size / took / 1e9, "GB/s", us=took * 1e6)
+    bench.row(f"decode attention {kind}, of the memory rate", size / took / bench.rate, "share")
+
+
+def correct(bench: Bench) -> None:
+    """Compare the log probabilities of answers with those of transformers in fp32 on the CPU."""
+    import transformers
+
+    folder = bench._folder / "tiny"
+    tiny.make(folder)
+    known = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    model = load(folder, bench.device)
+    for kind in ("auto", "fp8", "int8"):
+        cache = PagedCache(model.config, 256, model.device, model.dtype, kind)
+        engine = Engine(model, Tokenizer.load(folder), None, cache, speculator=PromptLookup())
+        asked = [
+            Request(prompt(300 + seed, seed), 24, Sampling(0.0, logprobs=0), ignore_end=True)
+            for seed in range(6)
+        ]
+        streams = [engine.submit(one) for one in asked]
+        while engine.step():
+            pass
+        off = []
+        for one, stream in zip(asked, streams, strict=True):
+            made = [c for e in iter(stream.take, None) if isinstance(e, Piece) for c in e.choices]
+            text = torch.tensor([[*one.prompt, *(choice.token for choice in made)]])
+            with torch.no_grad():
+                wanted = known(text).logits[0].log_softmax(1)
+            for i, choice in enumerate(made):
+                at = len(one.prompt) + i - 1
+                off.append(abs(choice.logprob - float(wanted[at, choice.token])))
+        bench.row(
+            f"log probabilities beside transformers in fp32, cache {kind}",
+            statistics.mean(off),
+            "mean difference",
+            most=max(off),
+            count=len(off),
+        )
+
+
+def peer(bench: Bench, streams: int, length: int, limit: int) -> None:
+    """Measure transformers with a static cache, at the same shape and load."""
+    import transformers
+
+    config = transformers.AutoConfig.from_pretrained(bench._folder / "llama-8b")
+    with torch.device("cuda"):
+        model = transformers.AutoModelForCausalLM.from_config(
+            config, dtype=torch.bfloat16, attn_implementation="sdpa"
+        ).eval()
+    tokens = torch.tensor([prompt(length, seed) for seed in range(streams)], device="cuda")
+    options = {
+        "max_new_tokens": limit,
+        "min_new_tokens": limit,
+        "do_sample": False,
+        "pad_token_id": 0,
+    }
+    with torch.inference_mode():
+        model.generate(tokens[:2, :64], **{**options, "max_new_tokens": 4, "min_new_tokens": 4})
+        for count, new in ((1, 64), (streams, limit)):
+            torch.cuda.synchronize()
+            began = time.perf_counter()
+            model.generate(
+                tokens[:count, : 64 if count == 1 else length],
+                **{**options, "max_new_tokens": new, "min_new_tokens": new},
+            )
+            torch.cuda.synchronize()
+            took = time.perf_counter() - began
+            bench.row(
+                f"transformers {transformers.__version__}, dynamic cache, {count} streams",
+                count * new / took,
+                "tok/s",
+                seconds=took,
+            )
+        try:
+            options |= {"cache_implementation": "static"}
+            for _ in range(2):
+                torch.cuda.synchronize()
+                began = time.perf_counter()
+                model.generate(
+                    tokens[:1, :64], **{**options, "max_new_tokens": 64, "min_new_tokens": 64}
+                )
+                torch.cuda.synchronize()
+                took = time.perf_counter() - began
+            bench.row("transformers, static cache and compile, 1 stream", 64 / took, "tok/s")
+        except Exception:  # noqa: BLE001
+            traceback.print_exc()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--small", action="store_true", help="tiny models, to try the script")
+    parser.add_argument("--out", type=Path, default=Path("tests/benchmarks/results"))
+    args = parser.parse_args()
+    args.out.mkdir(parents=True, exist_ok=True)
+    torch.set_num_threads(1)
+    bench = Bench(args.device, args.out)
+    bench.part(lambda: correct(bench))
+    large, small = ("tiny", "tiny") if args.small else ("llama-8b", "llama-1b")
+    streams, length, limit = (6, 100, 20) if args.small else (64, 1024, 256)
+
+    def with_large() -> None:
+        engine = one_stream(bench, large, "bfloat16")
+        bench.part(lambda: many_streams(bench, engine, streams, length, limit))
+        bench.part(lambda: prefix(bench, engine, 600 if args.small else 8192))
+        bench.part(lambda: first_tokens(bench, engine, streams - 1, 10 if args.small else 100))
+
+    bench.part(with_large)
+    if args.device == "cuda":
+        for kind in ("auto", "fp8", "int8"):
+            bench.part(lambda kind=kind: attention(bench, kind))
+    for weights in ("int8",) if args.device == "cpu" else ("fp8", "int8", "int4"):
+        bench.part(lambda weights=weights: one_stream(bench, large, weights) and None)
+    bench.part(lambda: one_stream(bench, small, "bfloat16") and None)
+    if args.device == "cuda":
+        bench.part(lambda: peer(bench, streams, length, limit))
+
+
+if __name__ == "__main__":
+    main()
