@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,7 +14,7 @@ from torch import Tensor
 
 from accel.serving.errors import ModelRefused
 from accel.serving.families import Config, read_json
-from accel.serving.linear import FP8_BLOCK, Linear, packed
+from accel.serving.linear import FP8_BLOCK, INT4_GROUP, Linear, packed
 
 _INDEX = "model.safetensors.index.json"
 _STORED = (torch.float32, torch.float16, torch.bfloat16)
@@ -95,8 +96,12 @@ class Checkpoint:
             self._check_order(name, columns, groups)
             values = _nibbles(words).permute(1, 0, 2).reshape(rows, columns)
             zero = _nibbles(zeros).reshape(groups, rows).T.float() + 1  # stored less one
-        scale = scales.T.float().contiguous()
-        return Linear("int4", packed(values.contiguous()), scale, zero.contiguous())
+        # Kernels take groups whose size is a power of two: larger ones are written several times.
+        size = columns // groups
+        again = size // math.gcd(INT4_GROUP, size)
+        scale = scales.T.float().repeat_interleave(again, dim=1).contiguous()
+        zero = zero.repeat_interleave(again, dim=1).contiguous()
+        return Linear("int4", packed(values.contiguous()), scale, zero)
 
     def _check_order(self, name: str, columns: int, groups: int) -> None:
         if f"{name}.g_idx" not in self:

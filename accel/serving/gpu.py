@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -21,9 +21,29 @@ from accel.serving.linear import FP8_BLOCK, Linear
 FEW = 64
 """The most tokens that a quantized matrix is multiplied with as it is; for more it is converted."""
 _FORMATS = {"dense": 0, "int8": 1, "fp8": 2, "int4": 3}
-_PROGRAMS = 528
-"""Programs of attention that keep a large GPU busy: four for each of 132 processors."""
-_TILE = 64
+
+
+class Tile(NamedTuple):
+    """Describe what one program of `multiply_one` computes at once."""
+
+    rows: int
+    depth: int
+    """Numbers of a row; for int4, bytes."""
+    warps: int
+    stages: int
+    """Parts of rows that are on their way at once."""
+
+
+ONE: dict[str, Tile] = {
+    "dense": Tile(16, 256, 4, 4),
+    "int8": Tile(16, 512, 4, 3),
+    "fp8": Tile(8, 1024, 4, 1),
+    "int4": Tile(8, 512, 4, 1),
+}
+"""By the format of the matrix: the fastest measured on an H200 (results/serving.csv)."""
+ATTEND = {False: (64, 4, 528), True: (128, 4, 528)}
+"""Keys of a step, warps, and programs that keep a large GPU busy, for caches as computed and
+quantized: the fastest measured on an H200."""
 _LAUNCHES: dict[object, Any] = {}
 
 
@@ -46,7 +66,7 @@ def launch(
     if key not in _LAUNCHES:
         options = {"num_warps": warps, "num_stages": stages}
         _LAUNCHES[key] = prepare(KernelCall(kernel, grid, described, constants, options), device)
-    _LAUNCHES[key](*tensors.values())
+    _LAUNCHES[key](*(tensors[name] for name in kernel.arg_names if name in tensors))
 
 
 def multiply(linear: Linear, x: Tensor) -> Tensor:
@@ -57,30 +77,43 @@ def multiply(linear: Linear, x: Tensor) -> Tensor:
         bias = None if linear.bias is None else linear.bias.to(x.dtype)
         return torch.nn.functional.linear(x, weight, bias)
     out = x.new_empty(len(x), rows)
-    groups = 1
-    if linear.format in ("fp8", "int4"):
-        assert linear.scales is not None
-        groups = linear.scales.shape[1]
-    constants: dict[str, object] = {
-        "FORMAT": _FORMATS[linear.format], "BIASED": linear.bias is not None,
-    }  # fmt: skip
-    arguments = {
-        "weights": linear.values, "scales": linear.scales, "zeros": linear.zeros,
-        "bias": linear.bias, "x": x.contiguous(), "out": out,
-    }  # fmt: skip
+    given: dict[str, Any] = {"bias": linear.bias, "x": x.contiguous(), "out": out}
     if len(x) == 1:
-        at_once = 4 if linear.format == "dense" else 8
-        constants |= {"ROWS": at_once, "DEPTH": 1024 if linear.format != "int4" else 512}
-        sizes = {"rows": rows, "depth": depth, "groups": groups}
-        launch(kernels.multiply_one, (-(-rows // at_once), 1, 1), {**arguments, **sizes}, constants)
+        _multiply_one(linear, given)
         return out
+    groups = 1 if linear.scales is None or linear.scales.dim() == 1 else linear.scales.shape[1]
     tokens = 16 if len(x) <= 16 else 32 if len(x) <= 32 else 64
     step = FP8_BLOCK if linear.format != "int4" else min(FP8_BLOCK, depth // groups)
-    constants |= {"TOKENS": tokens, "ROWS": 64, "DEPTH": step}
-    sizes = {"tokens": len(x), "rows": rows, "depth": depth, "groups": groups}
-    grid = (-(-rows // 64), -(-len(x) // tokens), 1)
-    launch(kernels.multiply_few, grid, {**arguments, **sizes}, constants, stages=3)
+    launch(
+        kernels.multiply_few, (-(-rows // 64), -(-len(x) // tokens), 1),
+        {"weights": linear.values, "scales": linear.scales, "zeros": linear.zeros, **given,
+         "tokens": len(x), "rows": rows, "depth": depth, "groups": groups},
+        {"FORMAT": _FORMATS[linear.format], "BIASED": linear.bias is not None, "TOKENS": tokens,
+         "ROWS": 64, "DEPTH": step},
+        stages=3,
+    )  # fmt: skip
     return out
+
+
+def _multiply_one(linear: Linear, given: dict[str, Any]) -> None:
+    """Multiply one vector."""
+    rows, depth = linear.shape
+    tile = ONE[linear.format]
+    grid = (-(-rows // tile.rows), 1, 1)
+    given |= {"weights": linear.values, "scales": linear.scales, "rows": rows}
+    constants = {"BIASED": linear.bias is not None, "ROWS": tile.rows, "STAGES": tile.stages}
+    if linear.format == "int4":
+        assert linear.scales is not None
+        groups = linear.scales.shape[1]
+        half = depth // groups // 2
+        constants |= {"GROUPS": max(1, tile.depth // half), "HALF": half}
+        given |= {"zeros": linear.zeros, "groups": groups}
+        launch(kernels.multiply_one_int4, grid, given, constants, tile.warps)
+        return
+    groups = linear.scales.shape[1] if linear.scales is not None and linear.format == "fp8" else 1
+    constants |= {"FORMAT": _FORMATS[linear.format], "DEPTH": tile.depth}
+    given |= {"depth": depth, "groups": groups}
+    launch(kernels.multiply_one, grid, given, constants, tile.warps)
 
 
 def norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
@@ -172,7 +205,9 @@ def attend_few(
     count, heads, size = q.shape
     kv_heads = cache.values.shape[3]
     group = heads // kv_heads
-    splits = max(1, min(32, _PROGRAMS // (count * kv_heads), tables.shape[1] * BLOCK // _TILE))
+    quantized = cache.scales is not None
+    tile, warps, programs = ATTEND[quantized]
+    splits = max(1, min(32, programs // (count * kv_heads), tables.shape[1] * BLOCK // tile))
     out = torch.empty_like(q)
     partial = sums = None
     if splits > 1:
@@ -188,10 +223,10 @@ def attend_few(
     }  # fmt: skip
     constants = {
         "BLOCK": BLOCK, "GROUP": group, "PADDED": max(16, _power(group)), "D": size,
-        "WIDE": max(16, _power(size)), "TILE": _TILE, "SPLIT": splits > 1,
-        "QUANTIZED": cache.scales is not None, "CAPPED": softcap > 0,
+        "WIDE": max(16, _power(size)), "TILE": tile, "SPLIT": splits > 1,
+        "QUANTIZED": quantized, "CAPPED": softcap > 0,
     }  # fmt: skip
-    launch(kernels.attend_paged, (count, kv_heads, splits), arguments, constants, stages=3)
+    launch(kernels.attend_paged, (count, kv_heads, splits), arguments, constants, warps, stages=3)
     if splits > 1:
         launch(
             kernels.merge_splits, (count * heads, 1, 1),

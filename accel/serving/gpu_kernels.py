@@ -223,7 +223,6 @@ def merge_splits(
 def multiply_one(
     weights,
     scales,
-    zeros,
     bias,
     x,
     out,
@@ -234,44 +233,75 @@ def multiply_one(
     BIASED: tl.constexpr,
     ROWS: tl.constexpr,
     DEPTH: tl.constexpr,
+    STAGES: tl.constexpr,
 ):
     """Compute a few rows of a matrix times one vector.
 
-    FORMAT is 0: dense; 1: int8 with a scale a row; 2: FP8 with a scale for 128 x 128; 3: two int4
-    in a byte, with scales and zeros [rows, groups].
+    FORMAT is 0: dense; 1: int8 with a scale a row; 2: FP8 with a scale for 128 x 128, of which
+    ROWS is a divisor.
     """
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     exists = row < rows
     wide = row.to(tl.int64)
     total = tl.zeros([ROWS, DEPTH], tl.float32)
-    if FORMAT == 3:
-        size = depth // groups
-        for start in range(0, depth // 2, DEPTH):
-            at = start + tl.arange(0, DEPTH)
-            inside = at < depth // 2
-            mask = exists[:, None] & inside[None, :]
-            pair = tl.load(weights + wide[:, None] * (depth // 2) + at[None, :], mask, 0)
-            low = tl.load(x + 2 * at, inside, 0.0).to(tl.float32)
-            high = tl.load(x + 2 * at + 1, inside, 0.0).to(tl.float32)
-            group = wide[:, None] * groups + (2 * at // size)[None, :]
-            zero = tl.load(zeros + group, mask, 0.0)
-            part = ((pair & 15).to(tl.float32) - zero) * low[None, :]
-            part += ((pair >> 4).to(tl.float32) - zero) * high[None, :]
-            total += part * tl.load(scales + group, mask, 0.0)
-    else:
-        for start in range(0, depth, DEPTH):
-            at = start + tl.arange(0, DEPTH)
-            inside = at < depth
-            mask = exists[:, None] & inside[None, :]
-            values = tl.load(weights + wide[:, None] * depth + at[None, :], mask, 0.0)
-            vector = tl.load(x + at, inside, 0.0).to(tl.float32)
-            if FORMAT == 2:  # ROWS divides 128: one scale for all rows
-                tiles = (tl.program_id(0) * ROWS // 128) * groups + at // 128
-                vector *= tl.load(scales + tiles, inside, 0.0)
-            total += values.to(tl.float32) * vector[None, :]
+    for start in tl.range(0, depth, DEPTH, num_stages=STAGES):
+        at = start + tl.arange(0, DEPTH)
+        inside = at < depth
+        mask = exists[:, None] & inside[None, :]
+        values = tl.load(weights + wide[:, None] * depth + at[None, :], mask, 0.0)
+        vector = tl.load(x + at, inside, 0.0).to(tl.float32)
+        if FORMAT == 2:
+            tiles = (tl.program_id(0) * ROWS // 128) * groups + at // 128
+            vector *= tl.load(scales + tiles, inside, 0.0)
+        total += values.to(tl.float32) * vector[None, :]
     made = tl.sum(total, 1)
     if FORMAT == 1:
         made *= tl.load(scales + row, exists, 0.0)
+    if BIASED:
+        made += tl.load(bias + row, exists, 0.0)
+    tl.store(out + row, made.to(out.dtype.element_ty), exists)
+
+
+@triton.jit
+def multiply_one_int4(
+    weights,
+    scales,
+    zeros,
+    bias,
+    x,
+    out,
+    rows,
+    groups,
+    BIASED: tl.constexpr,
+    ROWS: tl.constexpr,
+    GROUPS: tl.constexpr,
+    HALF: tl.constexpr,
+    STAGES: tl.constexpr,
+):
+    """Compute a few rows of a matrix of int4 times one vector.
+
+    Two weights are in a byte, 2 HALF weights in a group, which has a scale and a zero [rows,
+    groups]. The zero is subtracted once a group: it is the same for all its weights.
+    """
+    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    exists = row < rows
+    wide = row.to(tl.int64)[:, None]
+    total = tl.zeros([ROWS, GROUPS], tl.float32)
+    for start in tl.range(0, groups, GROUPS, num_stages=STAGES):
+        group = start + tl.arange(0, GROUPS)
+        given = group < groups
+        at = group[:, None] * HALF + tl.arange(0, HALF)[None, :]
+        mask = exists[:, None, None] & given[None, :, None]
+        pair = tl.load(weights + (wide * groups * HALF)[:, :, None] + at[None, :, :], mask, 0)
+        low = tl.load(x + 2 * at, given[:, None], 0.0).to(tl.float32)
+        high = tl.load(x + 2 * at + 1, given[:, None], 0.0).to(tl.float32)
+        both = (pair & 15).to(tl.float32) * low[None, :, :]
+        both += (pair >> 4).to(tl.float32) * high[None, :, :]
+        place = wide * groups + group[None, :]
+        real = exists[:, None] & given[None, :]
+        zero = tl.load(zeros + place, real, 0.0) * tl.sum(low + high, 1)[None, :]
+        total += (tl.sum(both, 2) - zero) * tl.load(scales + place, real, 0.0)
+    made = tl.sum(total, 1)
     if BIASED:
         made += tl.load(bias + row, exists, 0.0)
     tl.store(out + row, made.to(out.dtype.element_ty), exists)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -13,7 +14,7 @@ Format = Literal["dense", "int8", "fp8", "int4"]
 FP8_BLOCK = 128
 """Rows and columns that share a scale in FP8."""
 INT4_GROUP = 128
-"""Columns of a row that share a scale and a zero in int4, where they divide the row."""
+"""Columns of a row that share a scale and a zero in int4; fewer where 128 does not divide it."""
 _FP8_MOST = 448.0
 
 
@@ -144,7 +145,7 @@ def _fp8(weight: Tensor) -> Linear:
 
 def _int4(weight: Tensor) -> Linear:
     rows, columns = weight.shape
-    group = INT4_GROUP if columns % INT4_GROUP == 0 else columns
+    group = math.gcd(INT4_GROUP, columns)
     groups = weight.view(rows, -1, group)
     low, high = groups.amin(2).clamp_max(0), groups.amax(2).clamp_min(0)
     scales = ((high - low) / 15).clamp_min(1e-30)

@@ -198,8 +198,8 @@ def one_stream(bench: Bench, shape: str, weights: str) -> Engine:
 
 def many_streams(bench: Bench, engine: Engine, streams: int, length: int, limit: int) -> None:
     """Measure the throughput of many requests at once."""
-    for count in (streams, 1):  # graphs and kernels
-        run(engine, *(request(40, 6, 1000 + seed) for seed in range(count)))
+    for count in (streams, 2, 1):  # graphs and kernels
+        run(engine, *(request(length, 6, 1000 + seed) for seed in range(count)))
     bench.sync()
     began = time.perf_counter()
     made = run(engine, *(request(length, limit, 2000 + seed) for seed in range(streams)))
@@ -271,8 +271,8 @@ def _drain(streams: list[Any]) -> bool:
     return all(stream.ended is not None for stream in streams)
 
 
-def attention(bench: Bench, kind: str) -> None:
-    """Measure the bytes a second of decode attention with large caches."""
+def attention(bench: Bench, kind: str) -> float:
+    """Return the bytes a second of decode attention with large caches."""
     from accel.runtime.graphs import Replay
     from accel.serving import gpu
 
@@ -302,8 +302,129 @@ def attention(bench: Bench, kind: str) -> None:
     torch.cuda.synchronize()
     took = (time.perf_counter() - began) / 50
     size = cache.nbytes * cache.blocks / (cache.blocks + 1)
-    bench.row(f"decode attention, 64 x 8192 keys, {kind}", size / took / 1e9, "GB/s", us=took * 1e6)
-    bench.row(f"decode attention {kind}, of the memory rate", size / took / bench.rate, "share")
+    return size / took
+
+
+TILES = {
+    "dense": ((4, 1024, 4, 1), (4, 1024, 4, 3), (8, 1024, 8, 3), (4, 2048, 8, 1), (4, 2048, 8, 3),
+              (2, 2048, 4, 3), (8, 512, 4, 3), (8, 512, 4, 4), (2, 1024, 4, 4), (16, 256, 4, 4),
+              (16, 512, 8, 4), (1, 4096, 4, 2)),
+    "fp8": ((8, 1024, 4, 1), (8, 1024, 4, 3), (8, 2048, 8, 3), (4, 2048, 4, 3), (16, 512, 4, 3),
+            (4, 4096, 8, 3), (8, 512, 4, 4), (4, 1024, 4, 4), (2, 4096, 4, 3), (4, 2048, 4, 1)),
+    "int4": ((4, 1024, 4, 1), (4, 1024, 4, 3), (8, 512, 4, 3), (8, 1024, 8, 3), (4, 512, 4, 4),
+             (16, 256, 4, 4), (2, 1024, 4, 3), (4, 512, 4, 1), (8, 512, 4, 1)),
+}  # fmt: skip
+TILES["int8"] = TILES["fp8"]
+
+
+def tiles(bench: Bench) -> None:
+    """Find the fastest tile of a product with one vector for each format, and use it."""
+    from accel.runtime.graphs import Replay
+    from accel.serving import gpu
+
+    shapes = ((28672, 4096), (4096, 14336), (6144, 4096))
+    for kind, candidates in TILES.items():
+        made = []
+        for _ in range(3):  # together more than the cache holds
+            for rows, columns in shapes:
+                weight = torch.randn(rows, columns, device="cuda", dtype=torch.bfloat16)
+                made.append(Linear("dense", weight).quantized(kind).to(weight.device, weight.dtype))
+        size = sum(linear.nbytes for linear in made)
+        vectors = [torch.randn(1, m.shape[1], device="cuda", dtype=torch.bfloat16) for m in made]
+        best = (0.0, candidates[0])
+        for candidate in candidates:
+            try:
+                gpu.ONE[kind] = gpu.Tile(*candidate)
+                replay = Replay(
+                    lambda *xs, made=made: [
+                        gpu.multiply(m, x) for m, x in zip(made, xs, strict=True)
+                    ],
+                    *vectors,
+                )
+                torch.cuda.synchronize()
+                began = time.perf_counter()
+                for _ in range(20):
+                    replay._graph.replay()
+                torch.cuda.synchronize()
+                rate = 20 * size / (time.perf_counter() - began)
+            except Exception as e:  # noqa: BLE001
+                print(kind, candidate, repr(e)[:150])
+                continue
+            print(f"{kind} {candidate}: {rate / 1e9:.0f} GB/s", flush=True)
+            best = max(best, (rate, candidate))
+        gpu.ONE[kind] = gpu.Tile(*best[1])
+        bench.row(f"product with one vector, {kind}", best[0] / 1e9, "GB/s", tile=best[1])
+
+
+def attend_tiles(bench: Bench) -> None:
+    """Find the fastest tile of attention with caches as computed and quantized, and use it."""
+    from accel.serving import gpu
+
+    found: dict[bool, tuple[float, Any]] = {}
+    for candidate in ((64, 4, 528), (128, 4, 528), (128, 8, 528), (64, 4, 1056), (32, 4, 1056),
+                      (64, 8, 1056), (128, 8, 1056)):  # fmt: skip
+        for kind in ("auto", "fp8"):
+            gpu.ATTEND[kind != "auto"] = candidate
+            try:
+                rate = attention(bench, kind)
+            except Exception as e:  # noqa: BLE001
+                print(kind, candidate, repr(e)[:150])
+                continue
+            print(f"attention {kind} {candidate}: {rate / 1e9:.0f} GB/s", flush=True)
+            found[kind != "auto"] = max(found.get(kind != "auto", (0.0, None)), (rate, candidate))
+    for quantized, (_, candidate) in found.items():
+        gpu.ATTEND[quantized] = candidate
+    for kind in ("auto", "fp8", "int8"):
+        rate = attention(bench, kind)
+        tile = gpu.ATTEND[kind != "auto"]
+        bench.row(f"decode attention, 64 x 8192 keys, {kind}", rate / 1e9, "GB/s", tile=tile)
+        bench.row(f"decode attention {kind}, of the memory rate", rate / bench.rate, "share")
+
+
+def cold_start(bench: Bench) -> None:
+    """Measure the time from the start of a process to the first token of a model in files."""
+    import subprocess
+    import sys
+
+    from safetensors.torch import save_file
+
+    folder = bench._folder / "llama-8b"
+    config = read_config(folder)
+    source: Any = RandomWeights(config, "cuda")
+    c, kv = config.hidden, config.kv_heads * config.head_dim
+    made = {
+        "model.embed_tokens.weight": (config.vocabulary, c),
+        "model.norm.weight": (c,),
+        "lm_head.weight": (config.vocabulary, c),
+    }
+    for i in range(config.layers):
+        at = f"model.layers.{i}"
+        made |= {f"{at}.input_layernorm.weight": (c,),
+                 f"{at}.post_attention_layernorm.weight": (c,),
+                 f"{at}.self_attn.q_proj.weight": (c, c), f"{at}.self_attn.k_proj.weight": (kv, c),
+                 f"{at}.self_attn.v_proj.weight": (kv, c), f"{at}.self_attn.o_proj.weight": (c, c),
+                 f"{at}.mlp.gate_proj.weight": (config.intermediate, c),
+                 f"{at}.mlp.up_proj.weight": (config.intermediate, c),
+                 f"{at}.mlp.down_proj.weight": (c, config.intermediate)}  # fmt: skip
+    names = sorted(made)
+    for part in range(4):
+        save_file(
+            {n: source.tensor(n, *made[n]).bfloat16().cpu() for n in names[part::4]},
+            folder / f"model-{part}.safetensors",
+        )
+    (folder / "model.safetensors").unlink()
+    torch.cuda.empty_cache()
+    code = (
+        "from pathlib import Path; import sys; from accel.serving.engine import Engine; "
+        "e = Engine.load(Path(sys.argv[1]), 'cuda', cache_tokens=16384); "
+        "s = e.submit(e.request('The GPU', 1)); e.step(); print(s.take())"
+    )
+    times = []
+    for _ in range(2):
+        began = time.perf_counter()
+        subprocess.run([sys.executable, "-c", code, str(folder)], check=True)
+        times.append(time.perf_counter() - began)
+    bench.row("process start to the first token, 16 GB in cached files", times[-1], "s", each=times)
 
 
 def correct(bench: Bench) -> None:
@@ -375,33 +496,23 @@ def peer(bench: Bench, streams: int, length: int, limit: int) -> None:
                 "tok/s",
                 seconds=took,
             )
-        try:
-            options |= {"cache_implementation": "static"}
-            for _ in range(2):
-                torch.cuda.synchronize()
-                began = time.perf_counter()
-                model.generate(
-                    tokens[:1, :64], **{**options, "max_new_tokens": 64, "min_new_tokens": 64}
-                )
-                torch.cuda.synchronize()
-                took = time.perf_counter() - began
-            bench.row("transformers, static cache and compile, 1 stream", 64 / took, "tok/s")
-        except Exception:  # noqa: BLE001
-            traceback.print_exc()
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--small", action="store_true", help="tiny models, to try the script")
+    parser.add_argument("--peers", action="store_true", help="run transformers, too")
     parser.add_argument("--out", type=Path, default=Path("tests/benchmarks/results"))
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
     torch.set_num_threads(1)
     bench = Bench(args.device, args.out)
-    bench.part(lambda: correct(bench))
     large, small = ("tiny", "tiny") if args.small else ("llama-8b", "llama-1b")
     streams, length, limit = (6, 100, 20) if args.small else (64, 1024, 256)
+    bench.part(lambda: correct(bench))
+    if args.device == "cuda":
+        bench.part(lambda: tiles(bench))
 
     def with_large() -> None:
         engine = one_stream(bench, large, "bfloat16")
@@ -410,14 +521,14 @@ def main() -> None:
         bench.part(lambda: first_tokens(bench, engine, streams - 1, 10 if args.small else 100))
 
     bench.part(with_large)
-    if args.device == "cuda":
-        for kind in ("auto", "fp8", "int8"):
-            bench.part(lambda kind=kind: attention(bench, kind))
     for weights in ("int8",) if args.device == "cpu" else ("fp8", "int8", "int4"):
         bench.part(lambda weights=weights: one_stream(bench, large, weights) and None)
     bench.part(lambda: one_stream(bench, small, "bfloat16") and None)
     if args.device == "cuda":
-        bench.part(lambda: peer(bench, streams, length, limit))
+        bench.part(lambda: attend_tiles(bench))
+        if args.peers:
+            bench.part(lambda: peer(bench, streams, length, limit))
+        bench.part(lambda: cold_start(bench))
 
 
 if __name__ == "__main__":
