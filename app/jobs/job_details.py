@@ -60,6 +60,8 @@ class JobDetails(QWidget):
         self._timeline_key: TimelineKey | None = None
         self.tail: LogTail | None = None
         self._loading = False
+        self.narrow = False
+        """The window has no room for the buttons that the menu of a row has, too."""
         self.title = label(strong=True)
         self.state = label()
         self.doing = elided(meaning="muted")
@@ -143,10 +145,11 @@ class JobDetails(QWidget):
         set_text(self.doing, shown.doing if job.active else "")
         self.output.text.setPlaceholderText("No output yet" if job.active else "No output")
         for one in (self.earlier, self.later, self.hold):
-            one.setVisible(isinstance(job.state, Queued))
+            one.setVisible(isinstance(job.state, Queued) and not self.narrow)
         self.hold.setText("Release" if job.spec.hold else "Hold")
         self.cancel.setVisible(job.active)
-        self.notify.setVisible(job.active)
+        self.notify.setVisible(job.active and not self.narrow)
+        self.report.setVisible(not self.narrow)
         self.notify.setChecked(job.id in self._state.notify)
         self.cancel.setText("Cancel" if isinstance(job.state, Queued) else "Stop…")
         if self._timeline_key != (now := timeline_key(job, snapshot.time)):

@@ -13,6 +13,7 @@ from app.format.values import plural
 from app.jobs.arrangement import Arrangement, SortOrder, jobs_of
 from app.jobs.compare import JobCompare
 from app.jobs.filter_view import JobFilter
+from app.jobs.fold_details import FoldDetails
 from app.jobs.form_view import JobFormView
 from app.jobs.groups_panel import GroupsPanel
 from app.jobs.history import JobHistory
@@ -70,6 +71,8 @@ MENU = (
     "job.cancel",
 )
 """The actions of the menu of a row; an empty name is a line between them."""
+NARROW = 1000
+"""Pixels of a window in which there is no room for all buttons."""
 _TYPING_MS = 150
 """Milliseconds after the last keystroke, when the search starts."""
 
@@ -97,6 +100,7 @@ class JobsPage(QWidget):
         self.empty = empty_label(EMPTY)
         self.details, self.compared = JobDetails(state, link), JobCompare()
         self.form, self.groups = JobFormView(link), GroupsPanel(link)
+        self.fold = FoldDetails()
         self.removal = JobRemoval(self, link)
         self.asking = self.removal.asking
         self.several = button("", tooltip="Cancel all selected jobs that have not ended (Del)")
@@ -107,7 +111,7 @@ class JobsPage(QWidget):
             "Groups", tooltip=hint("jobs.groups", "Limits of groups, and the health of clusters")
         )
         self.new = button("New job", kind="primary", tooltip="Queue a command (Ctrl+N)")
-        for hidden in (self.several, self.form, self.groups):
+        for hidden in (self.several, self.form, self.groups, self.fold):
             hidden.hide()
         self._lay_out()
         self._connect()
@@ -122,6 +126,7 @@ class JobsPage(QWidget):
             self.details.hide()
             self.compared.hide()
             return
+        self._fit()
         search = self._search
         if search is None:
             search = self._search = self.chooser.search(snapshot)
@@ -158,14 +163,22 @@ class JobsPage(QWidget):
         self.choose(self._chosen)
         self._show_details()
 
+    def _fit(self) -> None:
+        """Leave out of a narrow window what the menu and the palette have, too."""
+        narrow = self.window().width() < NARROW
+        self.open_groups.setHidden(narrow or not self._top.isVisibleTo(self))
+        self.count.setHidden(narrow)
+        self.details.narrow = narrow
+
     def choose(self, job: int | None) -> None:
         """Show the details of a job of the table."""
         self._chosen = job
         here, rows = self.table.currentIndex().row(), self.model.rows
-        if 0 <= here < len(rows) and rows.ids[here] == job:
+        selected = self.table.selectionModel().hasSelection()  # Qt moves the current row of one
+        if selected and 0 <= here < len(rows) and rows.ids[here] == job:  # that is removed, alone
             return
         at = -1 if (place := rows.place(job)) is None else place
-        if at == here:
+        if at == here and (selected or at < 0):
             return
         self.table.selectionModel().setCurrentIndex(
             self.model.index(at, 0),
@@ -263,6 +276,10 @@ class JobsPage(QWidget):
         free = self.form.isHidden() and self.groups.isHidden()
         self.compared.setVisible(len(pair) == 2 and free)
         job = self._job(self._chosen)
+        line = None if self._chosen is None else rows.folds.get(self._chosen)
+        self.fold.setVisible(line is not None and len(chosen) == 1 and free)
+        if line is not None and self.fold.isVisibleTo(self):
+            self.fold.show_fold(line, rows, self._job)
         self.details.setVisible(job is not None and len(pair) != 2 and free)
         if job is not None and snapshot is not None:
             self.details.show_job(job, snapshot)
@@ -379,6 +396,8 @@ class JobsPage(QWidget):
         self.form.closed.connect(lambda: self._open_form(False))
         self.form.queued.connect(self._show_queued)
         self.groups.closed.connect(lambda: self._open_groups(False))
+        self.fold.cancelled.connect(self._cancel)
+        self.fold.toggled.connect(lambda: self._toggle_fold(self._chosen or 0))
         self.removal.left.connect(self.table.setFocus)
         self.details.repeated.connect(self._repeat)
         self.details.moved.connect(self._move)
@@ -413,7 +432,7 @@ class JobsPage(QWidget):
         )
 
     def _lay_out(self) -> None:
-        self._above = (self.chooser, self.pause, self.new, self.open_groups)
+        self._above = (self.chooser, self.open_groups, self.pause, self.new)
         bar = row(self.chooser, self.count, Stretch(), self.several, *self._above[1:])
         bar.setSpacing(theme.M)
         top, self._stack = list_card(self.table, self.empty)
@@ -425,7 +444,8 @@ class JobsPage(QWidget):
         both.addWidget(self.compared)
         both.addWidget(self.form)
         both.addWidget(self.groups)
-        both.setSizes([280, 320, 320, 320, 320])
+        both.addWidget(self.fold)
+        both.setSizes([280, 320, 320, 320, 320, 320])
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.setSpacing(theme.S)

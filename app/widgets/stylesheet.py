@@ -101,6 +101,9 @@ QLineEdit, QComboBox {{ background: {t.surface}; border: 1px solid {t.line}; bor
   selection-background-color: {t.accent}; selection-color: {t.on_accent}; }}
 QLineEdit:focus, QComboBox:focus {{ border-color: {t.accent}; }}
 QLineEdit[wrong="true"] {{ border-color: {t.failed}; }}
+QSpinBox {{ background: {t.surface}; border: 1px solid {t.line}; border-radius: 6px;
+  padding: 4px 8px; }}
+QSpinBox:focus {{ border-color: {t.accent}; }}
 QComboBox {{ padding: 2px 8px; min-height: {theme.px(21)}px; }}
 QComboBox QLineEdit {{ border: none; padding: 0; background: transparent; }}
 QComboBox::drop-down {{ border: none; width: 20px; }}

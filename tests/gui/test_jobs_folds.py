@@ -249,3 +249,32 @@ def test_cancelled_jobs_of_an_array_are_counted(fed):
     feed(fed, element(20, 0, Cancelled(NOW)), element(21, 1, Cancelled(NOW)))
     shown = cells(fed.window.jobs, row_of(fed.window.jobs, "sweep"))
     assert (shown[STATE], shown[PROGRESS]) == ("cancelled", "all 2 ended · 2 cancelled")
+
+
+def test_the_row_of_an_array_shows_it_as_a_whole(fed, page):
+    page.show_job(23)
+    fed.settle()
+    head = page.model.rows.head_of(23)
+    page._toggle_fold(head)  # what is folded away is replaced by its array
+    fed.settle()
+    assert page.chosen() == [head]
+    shown = page.fold
+    assert shown.isVisible() and not page.details.isVisible()
+    assert shown.title.text() == "Array sweep"
+    text = shown.text.toPlainText()
+    assert "10 jobs" in text and "sweep[3]: exit code 1" in text
+    assert "on average" in text
+    shown.unfold.click()
+    fed.settle()
+    assert shown.unfold.text() == "Hide its jobs"
+    shown.cancel.click()
+    assert "Stop job 24" in page.asking.text.text() and "5 queued jobs" in page.asking.text.text()
+
+
+def test_a_narrow_window_has_no_bar_to_scroll_sideways(fed, page):
+    fed.window.resize(fed.window.minimumSize())
+    for number in (8, 9, 6):
+        page.choose(number)
+        fed.window.refresh()
+        fed.settle()
+        assert page.minimumSizeHint().width() <= fed.window.pages.width()

@@ -1,0 +1,92 @@
+"""Show an array or a group as a whole: how far it is, and which of its jobs failed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from statistics import mean
+
+from PySide6.QtCore import Signal
+from PySide6.QtWidgets import QVBoxLayout, QWidget
+
+from app.format.values import duration, plural
+from app.jobs.job_keys import CANCELLED, FAILED, RUNNING, SUCCEEDED, WAITING
+from app.jobs.listing import JobLine, JobLines
+from app.widgets import theme
+from app.widgets.controls import ProgressLine, Stretch, button, card, column, label, row, set_text
+from app.widgets.safe_text import SafeText
+from scheduler.protocol.jobs import Job
+
+_MOST_FAILED, _MOST_TIMED = 20, 2000
+_RUN_TIME = 6
+"""The column of `JobKeys.values` that holds the run time in seconds."""
+_KINDS = (RUNNING, WAITING, SUCCEEDED, FAILED, CANCELLED)
+
+
+class FoldDetails(QWidget):
+    """Show the counts and the failed jobs, and cancel or unfold all of them."""
+
+    cancelled = Signal()
+    """The user wants all of its jobs cancelled."""
+    toggled = Signal()
+    """The user wants its jobs shown, or hidden."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.title = label(strong=True)
+        self.counts = label(meaning="muted", wrap=True)
+        self.bar = ProgressLine()
+        self.unfold = button("Show its jobs", self.toggled, tooltip="Right, Left")
+        self.cancel = button("Cancel all…", self.cancelled, tooltip="Del")
+        self.text = SafeText()
+        self.text.setAccessibleName("About the jobs")
+        self._shown: tuple[tuple[str, str], ...] = ()
+        inner = QVBoxLayout()
+        inner.setSpacing(theme.S)
+        inner.addLayout(row(self.title, Stretch(self.counts), self.unfold, self.cancel))
+        inner.addWidget(self.bar)
+        inner.addWidget(self.text, 1)
+        self.setLayout(column(card(inner)))
+
+    def show_fold(self, line: JobLine, lines: JobLines, job: Callable[[int], Job | None]) -> None:
+        """Show the array or group of a row.
+
+        Args:
+            line: Its row.
+            lines: All rows.
+            job: Returns a job by its number.
+        """
+        assert line.fold is not None
+        numbers = lines.members[line.id]
+        set_text(self.title, f"{line.fold.kind.capitalize()} {line.fold.name}")
+        set_text(self.counts, line.row.doing)
+        self.bar.set_share(line.row.share)
+        self.unfold.setText("Hide its jobs" if numbers[0] in lines.indented else "Show its jobs")
+        self.cancel.setVisible(line.row.active)
+        facts = fold_facts([lines.line(number) for number in numbers[:_MOST_TIMED]], job)
+        if facts != self._shown:
+            self._shown = facts
+            self.text.show_table(facts)
+
+
+def fold_facts(
+    members: Sequence[JobLine], job: Callable[[int], Job | None]
+) -> tuple[tuple[str, str], ...]:
+    """Return captions and values: the counts, the run times, and the jobs that failed."""
+    counts = Counter(line.keys.kind for line in members)
+    facts = [("Jobs", plural(len(members), "job"))]
+    facts += [(kind, str(counts[kind])) for kind in _KINDS if counts[kind]]
+    times = [
+        float(line.keys.values[_RUN_TIME])
+        for line in members
+        if line.keys.kind in (SUCCEEDED, FAILED) and float(line.keys.values[_RUN_TIME]) >= 0
+    ]
+    if times:
+        text = f"{duration(mean(times))} on average, {duration(max(times))} the longest"
+        facts.append(("Run time", text))
+    failed = [line for line in members if line.keys.kind == FAILED][:_MOST_FAILED]
+    facts += [(f"Job {line.id}", f"{line.row.name}: {line.row.doing}") for line in failed]
+    first = next((found for line in members[:1] if (found := job(line.id)) is not None), None)
+    if first is not None:
+        facts.insert(1, ("Folder", first.spec.cwd))
+    return tuple(facts)
