@@ -17,7 +17,15 @@ from scheduler.protocol.progress import printable
 
 _MIN_CELL_COLUMNS = 20
 """A last cell narrower than this continues below its row instead of beside it."""
-_COLORS = {"muted": "2", "warm": "33", "hot": "31", "throttled": "35", "failed": "1;31"}
+_COLORS = {
+    "muted": "2",
+    "accent": "36",
+    "strong": "1",
+    "warm": "33",
+    "hot": "31",
+    "throttled": "35",
+    "failed": "1;31",
+}
 """The terminal's color code of each meaning."""
 
 

@@ -115,11 +115,11 @@ def test_ctrl_c_while_waiting_leaves_the_job_running(shared: Client) -> None:
 
 
 def test_watch_restores_the_terminal(shared: Client) -> None:
-    seen = in_terminal("watch", until=b"Press Ctrl+C to quit")
+    seen = in_terminal("watch", until=b"q or Ctrl+C to quit")
     assert seen.count(b"\x1b[?1049h") == seen.count(b"\x1b[?1049l") == 1
     assert seen.index(b"\x1b[?1049h") < seen.index(b"UTIL") < seen.index(b"\x1b[?1049l")
     assert b"\x1b[2m" in seen
-    assert b"\x1b[2m" not in in_terminal("watch", until=b"Press Ctrl+C to quit", NO_COLOR="1")
+    assert b"\x1b[2m" not in in_terminal("watch", until=b"q or Ctrl+C to quit", NO_COLOR="1")
 
 
 def test_watch_without_a_terminal_suggests_json(sh: Shell, shared: Client) -> None:

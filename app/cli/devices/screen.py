@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from app.cli.devices.panels import LEAST_WIDTH, LINES, bar, device_panels, process_lines
 from app.cli.output import StyledLine, StyledText
 from app.format.job_rows import job_row
 from app.format.values import clock, plural, shortest_label
 from app.strip.tile_model import Tile, tiles
+from scheduler.protocol.devices import Detail
 from scheduler.protocol.jobs import Job, Queued
 from scheduler.protocol.progress import printable
 from scheduler.protocol.snapshot import Snapshot
@@ -35,8 +37,14 @@ def status_lines(snapshot: Snapshot, width: int) -> list[StyledLine]:
     return _align(rows, width)
 
 
-def watch_lines(snapshot: Snapshot, width: int, height: int) -> list[StyledLine]:
-    """Return devices, alerts and jobs in exactly `height` lines."""
+def watch_lines(
+    snapshot: Snapshot, width: int, height: int, details: Sequence[Detail] = ()
+) -> list[StyledLine]:
+    """Return devices, alerts, jobs and processes in exactly `height` lines.
+
+    Args:
+        details: The processes of the devices.
+    """
     shown = tiles(snapshot)
     alerts = [
         *((StyledText(alert.text, "hot"),) for alert in snapshot.alerts),
@@ -44,7 +52,9 @@ def watch_lines(snapshot: Snapshot, width: int, height: int) -> list[StyledLine]
     ]
     jobs = _job_lines(snapshot)
     reserved = min(len(alerts), _MAX_RESERVED) + min(len(jobs), _MAX_RESERVED)
-    if len(shown) + 1 + reserved <= height - 2:
+    if width >= LEAST_WIDTH and LINES * len(shown) + reserved <= height - 6:
+        devices = device_panels(shown, width)
+    elif len(shown) + 1 + reserved <= height - 2:
         bars = width >= _MIN_BAR_WIDTH
         rows = [_heading(_SHORT_HEADINGS), *(_device_row(tile, bars) for tile in shown)]
         devices = _align(rows, width)
@@ -58,8 +68,10 @@ def watch_lines(snapshot: Snapshot, width: int, height: int) -> list[StyledLine]
         text = f"{more} hidden: make the terminal larger"
         lines = [*lines[: room - 1], (StyledText(text, "muted"),)]
     lines += jobs[: room - len(lines)]
+    if processes := process_lines(snapshot, details, room - len(lines) - 1):
+        lines += [(), *processes]
     lines += [()] * (room - len(lines))
-    lines.append((StyledText("Press Ctrl+C to quit", "muted"),))
+    lines.append((StyledText("q or Ctrl+C to quit", "muted"),))
     return [_cut(line, width) for line in lines]
 
 
@@ -121,7 +133,10 @@ def _job_lines(snapshot: Snapshot) -> list[StyledLine]:
 
     def render(job: Job) -> StyledLine:
         shown = job_row(job, labels, snapshot.time)
-        state = ", ".join(filter(None, (shown.state, shown.device, shown.doing)))
+        doing = shown.doing if shown.share is None else f"{bar(shown.share, 10)} {shown.doing}"
+        named = "" if isinstance(job.state, Queued) else shown.state
+        doing = "" if doing.casefold() == named else doing
+        state = ", ".join(filter(None, (named, shown.device, doing)))
         waiting = "muted" if isinstance(job.state, Queued) else ""
         text = f"job {job.id} · {job.spec.name}: {state}"
         return (StyledText(text, shown.meaning or waiting),)

@@ -7,9 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.cli.devices.panels import bar
 from app.cli.devices.screen import status_lines, watch_lines
 from app.cli.output import StyledLine, print_table, render
 from app.cli.queue.jobs import print_list
+from scheduler.protocol.devices import Detail, Process
 from scheduler.protocol.snapshot import Alert, Snapshot
 from tests.gui import snapshots
 
@@ -29,7 +31,7 @@ def test_watch_fits_the_terminal(count: int, width: int, height: int) -> None:
     lines = texts(watch_lines(matter(snapshots.gpu_snapshot(count)), width, height))
     assert len(lines) == height
     assert max(map(len, lines)) <= width
-    assert "Press Ctrl+C to quit"[:width] in lines[-1]
+    assert "q or Ctrl+C to quit"[:width] in lines[-1]
 
 
 def test_8_gpus_have_a_line_each_and_72_fit_a_small_terminal() -> None:
@@ -147,3 +149,50 @@ def test_the_list_of_jobs_fits_the_terminal(
     assert max(map(len, lines)) <= columns
     assert all(any(line.split()[:1] == [str(job.id)] for line in lines) for job in jobs)
     assert ("SUBMITTED" in lines[0]) == (columns >= 80)
+
+
+def details(count: int) -> tuple[Detail, ...]:
+    device = snapshots.gpu(0)
+    processes = tuple(
+        Process(
+            4000 + i,
+            "python",
+            "ada",
+            (count - i) * 2.0**30,
+            8 if i == 0 else None,
+            command=f"python train.py --run={i} \x1b[31m",
+            sm=90.0 - i,
+        )
+        for i in range(count)
+    )
+    return (Detail(device.id, 0.0, (), processes),)
+
+
+@pytest.mark.parametrize("count", [0, 1, 3, 60])
+@pytest.mark.parametrize(("width", "height"), [(80, 24), (120, 40), (72, 20), (60, 24), (200, 60)])
+def test_watch_shows_bars_and_processes_where_there_is_room(
+    count: int, width: int, height: int
+) -> None:
+    made = snapshots.gpu_snapshot(1)
+    lines = texts(watch_lines(made, width, height, details(count)))
+    assert len(lines) == height and max(map(len, lines)) <= width
+    assert all(line.isprintable() for line in lines)
+    if width >= 72:
+        bars = next(line for line in lines if line.startswith("UTIL █"))
+        assert "MEM █" in bars and len(bars) >= width - 2
+        assert "GiB" in bars and "%" in bars
+        assert any("H100 80GB HBM3" in line and "job 8" in line for line in lines)
+    if count:
+        at = next(i for i, line in enumerate(lines) if line.startswith("DEVICE") and "PID" in line)
+        assert lines[at + 1].split()[:2] == ["GPU", "0"]
+        assert "4000" in lines[at + 1] and (width < 72 or "python train" in lines[at + 1])
+    if count == 60:
+        assert any(line.endswith("more processes") for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("share", "text"),
+    [(0.0, "░░░░"), (1.0, "████"), (0.5, "██░░"), (0.53125, "██▏░"), (None, "░░░░"), (7.0, "████")],
+)
+def test_a_bar_is_filled_by_eighths(share: float | None, text: str) -> None:
+    assert bar(share, 4) == text
