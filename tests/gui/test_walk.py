@@ -9,6 +9,7 @@ import gc
 import threading
 from pathlib import Path
 
+import msgspec
 import pytest
 from PySide6.QtCore import QPoint, QPointF, Qt, QTimer
 from PySide6.QtGui import QWheelEvent
@@ -16,8 +17,11 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QWidget
 
 from app.jobs.requests import SearchJobs
+from app.jobs.table import NAME
 from app.shell.window import PAGES
-from scheduler.verbs.change import CancelMany
+from scheduler.protocol.jobs import Cancelling, Queued
+from scheduler.verbs.change import CancelMany, Restore
+from scheduler.verbs.submit import Submit
 from tests.gui import snapshots
 from tests.gui.snapshots import NOW
 
@@ -170,6 +174,99 @@ def test_opening_pages_leaks_no_thread_timer_or_file(person):
             window.show_snapshot(snapshots.gpu_snapshot(2, NOW + at * 4 + i / 10))
         person.fed.settle()
     window.show_page("dashboard")
-    QTest.qWait(150)  # the repaint that is due
+    QTest.qWait(500)  # the repaints that are due
     assert held() <= before
     assert len(window.findChildren(QWidget)) <= objects + 5
+
+
+def array_snapshot() -> snapshots.Snapshot:
+    """Return a snapshot with an array of six jobs that wait."""
+    jobs = []
+    for i in range(6):
+        made = snapshots.job(20 + i, Queued("GPU 0 is held by job 8"), name=f"sweep[{i}]")
+        spec = msgspec.structs.replace(made.spec, index=i)
+        jobs.append(msgspec.structs.replace(made, spec=spec, submitted=NOW - 60))
+    made = snapshots.gpu_snapshot(2, NOW + 1)
+    return msgspec.structs.replace(made, jobs=(*jobs[::-1], *made.jobs), waiting=7)
+
+
+def click_row(person: Person, name: str, inside: float = 0.5) -> None:
+    table = person.window.jobs.table
+    model = person.window.jobs.model
+    at = next(i for i in range(model.rowCount()) if name in model.data(model.index(i, NAME)))
+    box = table.visualRect(model.index(at, NAME))
+    place = QPoint(box.left() + int(inside * box.width()), box.center().y())
+    handle = person.window.windowHandle()
+    QTest.mouseClick(handle, LEFT, NONE, table.viewport().mapTo(person.window, place))
+    person.fed.settle()
+
+
+def test_an_array_is_unfolded_and_a_job_of_it_removed_and_put_back(person):
+    window, page = person.window, person.window.jobs
+    person.fed.feed(array_snapshot())
+    person.click(window.rail.buttons["jobs"])
+    folded = page.model.rowCount()
+    click_row(person, "sweep", inside=0.05)  # its arrow
+    assert page.model.rowCount() == folded + 6
+    click_row(person, "sweep[3]")
+    assert page.details.title.text() == "Job 23 · sweep[3]"
+    person.key(Qt.Key.Key_Delete)
+    assert CancelMany((23,)) in person.fed.asked
+    person.fed.reply(CancelMany((23,)), Cancelling((23,)))
+    person.fed.settle()
+    (toast,) = window.toasts.toasts
+    person.click(toast.buttons["Undo"])
+    assert person.fed.asked[-1] == Restore((23,))
+    person.click(page.table.horizontalHeader(), x=0.12)
+    assert page.model.order is not None, "sorted by the heading that was clicked"
+
+
+def test_the_palette_leads_to_a_page_a_job_and_an_action(person):
+    window = person.window
+    palette = window.commands.palette
+    for text, there in (
+        ("settings", lambda: window.pages.currentWidget() is window.settings),
+        ("8", lambda: window.jobs.details.title.text().startswith("Job 8")),
+        ("groups and", window.jobs.groups.isVisible),
+    ):
+        person.key(Qt.Key.Key_K, CTRL)
+        assert palette.isVisible()
+        person.type(text)
+        person.key(Qt.Key.Key_Return)
+        assert not palette.isVisible() and there(), text
+    person.key(Qt.Key.Key_K, CTRL)
+    person.type("new job")
+    entry = palette.list.visualItemRect(palette.list.item(0)).center()
+    at = palette.list.viewport().mapTo(window, entry)
+    QTest.mouseClick(window.windowHandle(), LEFT, NONE, at)
+    person.fed.settle()
+    assert window.jobs.form.isVisible()
+
+
+def test_shortcuts_and_the_manual_open_over_any_page_and_esc_leaves_them(person):
+    window = person.window
+    person.click(window.rail.buttons["jobs"])
+    window.jobs.table.setFocus()
+    person.key(Qt.Key.Key_Question)
+    sheet = window.commands.shortcut_sheet
+    assert sheet.isVisible()
+    person.key(Qt.Key.Key_Escape)
+    assert not sheet.isVisible() and window.jobs.table.hasFocus()
+    person.key(Qt.Key.Key_F1)
+    assert window.commands.manual.isVisible()
+    person.click(window.commands.manual.close_button)
+    assert not window.commands.manual.isVisible()
+
+
+def test_a_job_is_queued_like_an_earlier_one(person):
+    window, page = person.window, person.window.jobs
+    person.click(window.rail.buttons["jobs"])
+    click_row(person, "train")
+    page.table.setFocus()
+    person.key(Qt.Key.Key_D, CTRL)
+    assert page.form.editors["command"].text() == "python train.py --epochs=3"
+    person.click(page.form.clear)
+    person.type("true")
+    person.click(page.form.queue)
+    (sent,) = [request for request in person.fed.asked if isinstance(request, Submit)]
+    assert sent.spec.argv == ("true",)
