@@ -25,6 +25,8 @@ from scheduler.protocol.wire import ADMINS, MEMBERS
 from scheduler.verbs import alerts, change, control, devices, groups, jobs, logs, note, submit
 from scheduler.verbs.request import Request
 
+_UNMAPPED = 65534
+"""What the kernel says of every user of a container that this machine does not know."""
 HIDDEN = "(another user's)"
 _ALL = (
     control.GetSnapshot, control.Subscribe, devices.GetDetails, devices.GetHistory,
@@ -60,6 +62,8 @@ def authorize(request: Request[Any], uid: int, owner: Callable[[int], int | None
     Args:
         owner: Returns the user of a job. Raises NotFound.
     """
+    if uid == _UNMAPPED:
+        raise UserError("the shared daemon does not know this user, as in a container")
     if uid == 0 or isinstance(request, _ALL):
         return _check_priority(request, uid)
     if isinstance(request, _PRIVATE):

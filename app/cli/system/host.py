@@ -114,7 +114,9 @@ def _describe(moment: Moment) -> str:
     what = f"{plural(gpus, 'GPU')}: {names}" if gpus else f"no GPU; its CPU is shown: {names}"
     notes = "; ".join(dict.fromkeys(device.note for device in moment.devices if device.note))
     text = f"It has {what} (read with {moment.how})." + (f" {notes}." if notes else "")
-    return text + (" GPU Deck runs there, too." if moment.deck else "")
+    if moment.deck:
+        text += " GPU Deck runs there, too; use its queue with: gpudeck --host NAME submit -- ..."
+    return text
 
 
 def _list(args: Namespace) -> int:

@@ -62,6 +62,11 @@ def test_every_request_is_decided_and_a_new_one_is_roots():
         assert who(request) == {ROOT}
 
 
+def test_users_that_the_kernel_cannot_tell_apart_are_refused():
+    assert not may(Submit(Spec(("true",), "true", "/")), 65534)
+    assert not may(ReadLog(1), 65534)
+
+
 def test_a_log_is_for_its_user_and_not_for_administrators():
     assert who(ReadLog(1)) == {A, ROOT}
 
