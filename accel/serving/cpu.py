@@ -20,16 +20,16 @@ def multiply(linear: Linear, x: Tensor) -> Tensor:
     rows, result = _array(x), _array(out)
     match linear.format:
         case "dense" if linear.values.dtype == torch.bfloat16:
-            cpu_kernels.matmul_bfloat(_array(linear.values), rows, result)
+            cpu_kernels.matmul_bfloat(linear.array, rows, result)
         case "dense":
-            cpu_kernels.matmul_float(_array(linear.values), rows, result)
+            cpu_kernels.matmul_float(linear.array, rows, result)
         case "int8":
             assert linear.scales is not None
-            cpu_kernels.matmul_int8(_array(linear.values), _array(linear.scales), rows, result)
+            cpu_kernels.matmul_int8(linear.array, _array(linear.scales), rows, result)
         case "int4":
             assert linear.scales is not None and linear.zeros is not None
             scales, zeros = _array(linear.scales), _array(linear.zeros)
-            cpu_kernels.matmul_int4(_array(linear.values), scales, zeros, rows, result)
+            cpu_kernels.matmul_int4(linear.array, scales, zeros, rows, result)
         case "fp8":
             raise ValueError(
                 "FP8 weights are multiplied on a GPU; on a CPU they are loaded as fp32"
@@ -74,11 +74,12 @@ def turn_and_store(
     [T]; the result [T, H, D].
     """
     kv_heads = (qkv.shape[1] - heads) // 2
-    q, k, v = torch.split(qkv, [heads, kv_heads, kv_heads], dim=1)
     if norms is not None:
-        q, k = norm(q, norms[0], eps), norm(k, norms[1], eps)
+        q, k, v = torch.split(qkv, [heads, kv_heads, kv_heads], dim=1)
+        qkv = torch.cat((norm(q, norms[0], eps), norm(k, norms[1], eps), v), dim=1)
     if turn is not None:
-        q, k = rotated(q, turn), rotated(k, turn)
+        cpu_kernels.turn(qkv.numpy(), heads + kv_heads, turn[0].numpy(), turn[1].numpy())
+    q, k, v = torch.split(qkv, [heads, kv_heads, kv_heads], dim=1)
     cache.write(layer, slots, k, v)
     return q
 
@@ -101,19 +102,7 @@ def attend(q: Tensor, layer: int, batch: Batch, cache: PagedCache, config: Confi
     return out
 
 
-def rotated(x: Tensor, turn: tuple[Tensor, Tensor]) -> Tensor:
-    """Rotate the vectors x [T, H, D] by the cosine and sine [T, dims / 2] of their positions."""
-    cos, sin = (part.unsqueeze(1) for part in turn)
-    half = cos.shape[-1]
-    first, second, rest = x[..., :half].float(), x[..., half : 2 * half].float(), x[..., 2 * half :]
-    turned = (first * cos - second * sin, second * cos + first * sin)
-    return torch.cat((*turned, rest.float()), dim=-1).to(x.dtype)
-
-
 def _array(tensor: Tensor) -> npt.NDArray[np.generic]:
-    """Return a tensor's memory as an array; bf16 as uint16."""
-    if tensor.dtype == torch.bfloat16:
-        bits: npt.NDArray[np.generic] = tensor.contiguous().view(torch.int16).numpy()
-        return bits.view(np.uint16)
+    """Return a tensor's memory as an array."""
     array: npt.NDArray[np.generic] = tensor.contiguous().numpy()
     return array

@@ -109,6 +109,19 @@ def norm(x, weight, eps, out):
 
 
 @_entry
+def turn(x, count, cos, sin):
+    """Rotate the first `count` heads of x [T, H, D] in place, by cosine and sine [T, dims / 2]."""
+    half = cos.shape[1]
+    for t in range(x.shape[0]):
+        for h in range(count):
+            vector = x[t, h]
+            for i in range(half):
+                first, second = vector[i], vector[half + i]
+                vector[i] = first * cos[t, i] - second * sin[t, i]
+                vector[half + i] = second * cos[t, i] + first * sin[t, i]
+
+
+@_entry
 def gated(x, gelu, out):
     """Compute act(gate) * up of x [T, 2 I], whose rows are a gate and an up."""
     n = out.shape[1]

@@ -5,8 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Literal
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -38,6 +41,15 @@ class Linear:
         """Return N and K."""
         rows, columns = self.values.shape
         return rows, columns * 2 if self.format == "int4" else columns
+
+    @cached_property
+    def array(self) -> npt.NDArray[np.generic]:
+        """Return the values' memory on a CPU as an array; bf16 as uint16."""
+        if self.values.dtype == torch.bfloat16:
+            bits: npt.NDArray[np.generic] = self.values.view(torch.int16).numpy()
+            return bits.view(np.uint16)
+        found: npt.NDArray[np.generic] = self.values.numpy()
+        return found
 
     @property
     def nbytes(self) -> int:

@@ -147,6 +147,12 @@ COMMANDS = (
         json=False,
     ),
     Command(
+        "bench",
+        "cli.assistant.bench",
+        "measure a language model under rising load: tokens a second, times to the first token "
+        "and of each token after it",
+    ),
+    Command(
         "report",
         "cli.assistant.report",
         "let the assistant write a report once a device is idle: "

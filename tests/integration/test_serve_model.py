@@ -216,3 +216,18 @@ def test_a_model_that_cannot_be_loaded_says_why(
     assert (
         status == 503 and "the family 'mamba', which is not supported" in body["error"]["message"]
     )
+
+
+def test_the_load_test_measures_and_draws(
+    shared_home: Path, sh: Shell, folder: Path, tmp_path: Path
+) -> None:
+    drawn = tmp_path / "load.svg"
+    asked = ("--cpu", "--streams", "1,3", "--words", "8", "--tokens", "5", "--chart", str(drawn))
+    found = json.loads(sh("bench", "serve", str(folder), *asked, "--json"))
+    assert [each["streams"] for each in found["measured"]] == [1, 3]
+    for each in found["measured"]:
+        assert each["throughput"] > 0 and each["ttft"] == sorted(each["ttft"])
+        assert each["requests"] == 2 * each["streams"] and min(each["tpot"]) > 0
+    text = drawn.read_text()
+    assert text.startswith("<svg") and text.count("<circle") == 4 and "P99" in text
+    assert drawn.stat().st_mode & 0o077 == 0

@@ -1,0 +1,90 @@
+"""Measure a language model under rising load."""
+
+from __future__ import annotations
+
+import asyncio
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from pathlib import Path
+
+from app.cli import arguments
+from app.cli.output import clear_progress, print_json, print_line, print_table, show_progress
+from assistant.inference.messages import Options
+from assistant.reports.files import write_private
+from assistant.serve.load_test import Load, LoadResult, chart, measure
+from scheduler.protocol.errors import UserError
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Add what is measured, and how."""
+    parser.add_argument("what", choices=("serve",), help="serve: a language model")
+    parser.add_argument("folder", type=Path, metavar="FOLDER", help="folder of the model")
+    parser.add_argument(
+        "--streams",
+        type=_counts,
+        default=Load().streams,
+        metavar="N,N,...",
+        help="requests that are answered at once (default: 1,2,4,8,16)",
+    )
+    parser.add_argument(
+        "--words",
+        type=arguments.positive_count,
+        default=Load().words,
+        metavar="N",
+        help="words of each prompt (default: 128)",
+    )
+    parser.add_argument(
+        "--tokens",
+        type=arguments.positive_count,
+        default=Load().tokens,
+        metavar="N",
+        help="tokens of each answer (default: 64)",
+    )
+    parser.add_argument("--cpu", action="store_true", help="do not use a GPU")
+    parser.add_argument(
+        "--weights",
+        choices=("auto", "bfloat16", "float32", "int8", "fp8", "int4"),
+        default="auto",
+        help="how weights are kept (default: auto, as they are stored)",
+    )
+    parser.add_argument("--chart", type=Path, metavar="FILE.svg", help="also draw a chart")
+
+
+def run(args: Namespace) -> int:
+    """Measure, and print a table."""
+    if not (args.folder / "config.json").is_file():
+        raise UserError(f"there is no config.json in {args.folder}. Name the folder of a model")
+    folder = args.folder.expanduser().absolute()
+    options = Options(str(folder), "cpu" if args.cpu else "auto", args.weights)
+    load = Load(args.streams, args.words, args.tokens)
+    try:
+        result = asyncio.run(measure(options, folder.name, load, show_progress))
+    finally:
+        clear_progress()
+    if args.chart is not None:
+        write_private(args.chart, chart(result).encode())
+    if args.json:
+        print_json(result)
+    else:
+        _print(result)
+    return 0
+
+
+def _print(result: LoadResult) -> None:
+    load = result.load
+    print_line(
+        f"{result.model} on {result.device}, {result.weights}, loaded in {result.loaded_s:.1f} s; "
+        f"prompts of {load.words} words, answers of {load.tokens} tokens"
+    )
+    head = ("streams", "tokens/s", "TTFT P50", "P95", "P99", "TPOT P50", "P95", "P99 (ms)")
+    rows: list[tuple[str, ...]] = [head]
+    for each in result.measured:
+        times = [f"{ms:.1f}" for ms in (*each.ttft, *each.tpot)]
+        rows.append((str(each.streams), f"{each.throughput:.1f}", *times))
+    print_table(rows, right=range(len(head)))
+
+
+def _counts(text: str) -> tuple[int, ...]:
+    counts = tuple(arguments.positive_count(part) for part in text.split(","))
+    if max(counts) > 256 or list(counts) != sorted(counts):
+        raise ArgumentTypeError(f"expected rising numbers up to 256; got {text!r}")
+    return counts
