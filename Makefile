@@ -32,9 +32,11 @@ torture: $(STAMP)
 	$(BIN)/python -m tests.integration.torture $(PART) $(if $(SEED),--seed $(SEED)) $(if $(N),--faults $(N))
 	$(if $(PART),,$(BIN)/python -m tests.integration.torture.file_faults $(if $(SEED),--seed $(SEED)))
 
-# Errors of the disk at 1,000 accesses of the daemon and of runners to the folders of jobs; part of make torture.
+# Errors of the disk at 1,000 accesses of the daemon and of runners to the folders of jobs, which is part of make
+# torture, and at 300 accesses of the daemon to its store, its settings and its log.
 file-faults: $(STAMP)
 	$(BIN)/python -m tests.integration.torture.file_faults $(if $(SEED),--seed $(SEED))
+	$(BIN)/python -m tests.integration.torture.state_faults --schedules 300 $(if $(SEED),--seed $(SEED))
 
 # Acknowledged jobs that GPU Deck, gflow, task-spooler and Slurm lose when their daemons are killed; those in the PATH.
 peers: $(STAMP)

@@ -67,6 +67,7 @@ class Plan(ctypes.Structure):
         ("accesses", ctypes.c_int * 3),
         ("call", ctypes.c_char * 92),
         ("folders", (ctypes.c_char * 1024) * 2),
+        ("files", ctypes.c_char * 1024),
     )
 
 

@@ -10,6 +10,7 @@ import pytest
 from scheduler.client import Client
 from scheduler.protocol.jobs import Cancelled, Done, Failed, Job, Lost, Spec, State
 from tests.integration.deck import running
+from tests.integration.torture import state_faults
 from tests.integration.torture.file_faults import (
     COMMANDS,
     ROLES,
@@ -41,6 +42,15 @@ def test_failing_accesses_to_one_folder_stop_no_other_job(tmp_path: Path, librar
     assert report.violations == []
     assert report.jobs >= len(COMMANDS) * SCHEDULES
     assert report.injected.total() >= SCHEDULES - 3, f"too few faults struck: {report.injected}"
+
+
+@pytest.mark.slow
+def test_failing_accesses_to_the_state_lose_no_job(tmp_path: Path, library: Path) -> None:
+    struck, wrong = state_faults.run(
+        tmp_path / "faults", library, state_faults.draw_schedules(SEED, 2 * SCHEDULES)
+    )
+    assert wrong == []
+    assert struck.total() >= SCHEDULES, f"too few faults struck: {struck}"
 
 
 @pytest.mark.slow

@@ -28,6 +28,7 @@ struct plan {               /* file_faults.Plan writes the same */
     int accesses[3];        /* by role, for the choice of the next countdown */
     char call[92];          /* name of the first call that failed */
     char folders[2][1024];  /* the folders that are watched: of the jobs, and of their attempts */
+    char files[1024];       /* how the names of files that are watched begin; empty for none */
 };
 
 static struct plan *plan;
@@ -67,6 +68,8 @@ static int job_of(int folder, const char *path)
         return NOWHERE;
     if (path[0] != '/')
         return folder == AT_FDCWD ? cwd_job : job_of_fd(folder);
+    if (plan->files[0] && !strncmp(path, plan->files, strlen(plan->files)))
+        return 0;
     for (int i = 0; i < 2; i++) {
         size_t length = strlen(plan->folders[i]);
         if (length && !strncmp(path, plan->folders[i], length) &&
