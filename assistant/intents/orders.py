@@ -79,6 +79,7 @@ def _verb(s: Spots) -> tuple[Spot, str] | None:
     chosen = first if opening and first is not None else verbs[-1]
     values = {m.value for spot in verbs for m in spot.meanings if m.kind == "verb"}
     if "retry" in values and chosen.means("verb", "submit"):
+        s.use(chosen)
         chosen = next(spot for spot in verbs if spot.means("verb", "retry"))
         return chosen, "retry"
     return chosen, chosen.value("verb")
@@ -179,7 +180,7 @@ class _Reader:
         if s.find("noun", "job") is not None:
             s.has("noun", "job")
         named = list(s.targets["job"])
-        if not named and s.find("noun", "device") is None:
+        if not named and s.find("noun", "device") is None and "job" not in s.counts:
             for i in s.loose(("number", "range")):
                 token = s.tokens[i]
                 if token.kind == "range":
@@ -257,6 +258,9 @@ class _Reader:
         states = self._states()
         jobs = () if exclude else self._jobs()
         everything = s.has("all")
+        one = s.find("noun", "job")
+        if states and not jobs and not everything and one is not None and _is_one(s, one):
+            return OrderReading(None, "pronoun", (s.tokens[one.first].text,), self.verb)
         s.has("noun", "job", "queue") if everything or states or group else None
         memory = 0
         if self.verb == "retry":
@@ -400,6 +404,12 @@ class _Reader:
     def _read_undo(self) -> Order:
         self.s.has("topic", "clean")
         return Order("undo")
+
+
+def _is_one(s: Spots, noun: Spot) -> bool:
+    """Return whether the noun is singular: `the failed job` may be any of several."""
+    return s.tokens[noun.last].norm in ("job", "task", "run", "auftrag", "tache", "tarea",
+                                        "trabajo", "lauf", "training")  # fmt: skip
 
 
 def _bytes(token: Token) -> int:

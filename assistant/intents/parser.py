@@ -19,6 +19,14 @@ from assistant.query.request import Query, Request
 
 LONGEST_REQUEST = 2000
 """Characters; a longer text is not a request."""
+_TIMES = frozenset(
+    {"second", "seconds", "minute", "minutes", "hour", "hours", "day", "days", "week", "weeks",
+     "month", "months", "yesterday", "tomorrow", "before", "ago", "since", "until", "earlier",
+     "past", "morning", "evening", "night", "noon", "minuten", "stunde", "stunden", "tag", "tage",
+     "woche", "wochen", "gestern", "vorher", "seit", "morgen", "abend", "nacht", "heure", "heures",
+     "jour", "jours", "semaine", "hier", "avant", "depuis", "matin", "soir", "nuit", "hora",
+     "horas", "dia", "dias", "semana", "ayer", "antes", "desde", "noche", "tarde"}
+)  # fmt: skip
 _CARRIED = frozenset({"and", "und", "et", "y"})
 
 
@@ -53,8 +61,10 @@ def parse(request: str, known: Known, state: State, now: float) -> Parsed:
     if follow_up is not None and not follow_up[1]:
         return Parsed(follow_up[0], language, resolved=follow_up[2])
     reader = QueryReader(spots, state)
-    query = reader.read()
-    return Parsed(query, language, tuple(spots.unread()), resolved=tuple(reader.resolved))
+    query, unread = reader.read(), tuple(spots.unread())
+    if query is not None and query.time is None and _TIMES & {word.casefold() for word in unread}:
+        query = None  # no reading of the present stands for a time that is not understood
+    return Parsed(query, language, unread, resolved=tuple(reader.resolved))
 
 
 def _follow_up(s: Spots, state: State) -> tuple[Query, list[str], tuple[str, ...]] | None:

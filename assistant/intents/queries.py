@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import msgspec
 
+from assistant.intents.lexicon import phrases
 from assistant.intents.setting_words import setting_phrases
 from assistant.intents.spots import Spots
 from assistant.intents.state import State
@@ -259,12 +260,16 @@ def _debris(r: QueryReader) -> Query | None:
 
 def _compare(r: QueryReader) -> Query | None:
     s = r.s
-    than = s.find("than")
-    if not s.find("compare") and than is None:
+    than, bound = s.find("than"), s.find("bound")
+    if bound is not None and s.loose(("number", "quantity")):
         return None
-    if s.find("bound") is not None and s.loose(("number", "quantity")):
+    if not s.find("compare") and than is None and bound is None:
         return None
     measure = than.value("than") if than is not None else ""
+    if bound is not None:  # "hotter than" is also the beginning of a bound
+        s.use(bound)
+        known = phrases().get((s.tokens[bound.first].norm,), ())
+        measure = next((m.value for m in known if m.kind == "than"), measure)
     spot = s.find("measure")
     measure = measure or (spot.value("measure") if spot is not None else "")
     jobs, devices = list(s.targets["job"]), r.devices() if s.targets["device"] else ()
@@ -347,6 +352,7 @@ def _setting(r: QueryReader) -> Query | None:
     if not found and not r.s.find("noun", "setting"):
         return None
     r.s.has("noun", "setting")
+    r.s.has("verb", "set")
     r.s.has("ask", "how much", "how", "when")
     r.s.has("state", "idle")
     r.s.has("noun", "alert")
@@ -614,6 +620,9 @@ def _devices(r: QueryReader) -> Query | None:
         return None
     spot = s.find("measure")
     measure, use = spot.value("measure") if spot is not None else "", _use(s)
+    if measure == "power" and s.find("measure", "energy"):
+        s.has("measure", "power")  # "consommation d'énergie"
+        measure = "energy"
     if measure == "mem_used" and use == "idle":
         measure, use = "mem_free", ""
     aggregate, named, extreme = r.aggregate()
@@ -629,6 +638,7 @@ def _devices(r: QueryReader) -> Query | None:
     text = "cpu" if any(spot.means("noun", "cpu") for spot in s.spots) else ""
     s.has("ask", "how much", "who", "why", "how")
     s.has("topic", "status", "used now")
+    s.has("all")
     if measure in ("util", "holder", "use"):
         s.has("state", "busy")
     if aggregate == "count" and not measure:

@@ -9,10 +9,9 @@ from typing import NamedTuple
 
 from assistant.intents.lexicon import LONGEST, Meaning, phrases
 from assistant.intents.times import Reading, read_time
-from assistant.intents.tokens import Token, normalized, tokens, unaccented
+from assistant.intents.tokens import Token, tokens, unaccented
 from assistant.language.words import LANGUAGES, Language
 from assistant.query.request import Span, Target
-from assistant.query.table import WORKLOADS
 
 MAX_NAMED = 200
 _SEPARABLE = {
@@ -66,8 +65,7 @@ class Spots:
     def __init__(self, request: str, known: Known, now: float) -> None:
         self.request, self.now = request, now
         self.question = request.rstrip().rstrip("!.").endswith("?")
-        self.tokens = _separated(tokens(re.sub(r"(?i)\b(\d+)-(gpus?|cards?|karten)\b", r"\1 \2",
-                                               request)))  # fmt: skip
+        self.tokens = _separated(tokens(_spaced(request)))
         self.time: Reading | None = read_time(self.tokens, now)
         self._timed = self.time.used if self.time else frozenset()
         self.used: set[int] = set()
@@ -176,6 +174,8 @@ class Spots:
         found = sorted({name for name in known.jobs if name.strip()}, key=len, reverse=True)
         for name in found[:MAX_NAMED]:
             parts = [token.norm for token in tokens(name)]
+            if all(part.lstrip("#").isdecimal() for part in parts):
+                continue  # a number is always the number of a job
             for i in self._places(parts):
                 if self._is_name(i, parts):
                     self.names[i] = (name, i + len(parts) - 1)
@@ -344,11 +344,8 @@ def _separated(found: list[Token]) -> list[Token]:
     return found
 
 
-def is_workload(token: Token) -> bool:
-    """Return whether a token names a workload."""
-    return token.norm in WORKLOADS
-
-
-def folded(text: str) -> str:
-    """Return a text in lower case with single spaces, for comparisons word by word."""
-    return " ".join(normalized(text).split())
+def _spaced(request: str) -> str:
+    """Return a request in which `1-gpu` and `gpus 1,3` are separate words."""
+    text = re.sub(r"(?i)\b(\d+)-(gpus?|cards?|karten)\b", r"\1 \2", request)
+    listed = r"(?i)\b(?:gpus?|jobs?|cards?|karten|cartes|tarjetas)\s+\d+(?:,\d+)+"
+    return re.sub(listed, lambda found: found[0].replace(",", ", "), text)

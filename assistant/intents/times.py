@@ -169,10 +169,13 @@ def read_time(tokens: Sequence[Token], now: float) -> Reading | None:
     """Return the time that a request names, or None."""
     text = _Text(tokens)
     for pattern, resolve in _FORMS:
-        for match in pattern.finditer(text.string):
+        match = pattern.search(text.string)
+        while match is not None:
             span = resolve(match, text, now)
             if span is not None and span.since < span.until + 1 and span.since <= now:
                 return Reading(_until(span, now), text.used(match))
+            # what begins with a number, as in "gpu 1 yesterday", may be a time from the next word
+            match = pattern.search(text.string, match.start() + 1)
     return None
 
 

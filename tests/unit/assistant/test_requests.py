@@ -248,6 +248,26 @@ def test_no_hostile_request_acts_without_a_card() -> None:
         assert not read(text).exact, text
 
 
+@pytest.mark.parametrize("name", ["7", "#7", "job 7", "7 8"])
+def test_a_number_is_the_number_of_a_job_whatever_jobs_are_called(name: str) -> None:
+    found = parse("cancel job 7", Known((name,)), State(), NOW)
+    assert found.request == Order("cancel", jobs=(7,))
+
+
+def test_an_order_for_what_its_verb_does_not_take_is_refused() -> None:
+    for request in (
+        "cancel all jobs on gpu 3",
+        "kill everything on gpu 3",
+        "cancel the jobs of alice",
+        "cancel job 7 8",
+        "cancel 3 jobs",
+        "hold all jobs except the running ones",
+        "drain gpu 3 and job 4",
+    ):
+        found = read(request)
+        assert found.request is None and found.refusal is not None, request
+
+
 def test_names_of_jobs_and_groups_are_names_and_never_orders() -> None:
     for name in HOSTILE:
         known = Known((name,), (name,))

@@ -1,0 +1,86 @@
+"""The typical requests, on real jobs and a recorded H100 as eight GPUs: each has a right answer."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from assistant.client import Assistant
+from scheduler.client import Client
+from scheduler.protocol import paths, settings
+from scheduler.protocol.settings import TEMPLATE, Settings
+from tests.integration.deck import python, running
+from tests.support import eventually, state_folder
+
+pytestmark = pytest.mark.xdist_group("typical")
+FILE = Path(__file__).with_name("data") / "requests.tsv"
+WAIT_S = 30.0
+_WORK = (
+    "import json, time\n"
+    "for i in range(600):\n"
+    "    print(json.dumps({'gpudeck': 'progress', 'done': i + 1, 'total': 600}), flush=True)\n"
+    "    time.sleep(0.1)\n"
+)
+
+
+class Typical(NamedTuple):
+    """Hold a request and what a right answer contains."""
+
+    in_ci: bool
+    language: str
+    request: str
+    answer: str
+
+
+def requests() -> list[Typical]:
+    """Return the requests of the file: in the 60 that CI asks or not, language, text, answer."""
+    lines = (line.split("\t") for line in FILE.read_text(encoding="utf-8").splitlines())
+    return [Typical(mark == "*", *rest) for mark, *rest in lines]
+
+
+def world(deck: Client) -> dict[str, int]:
+    """Run jobs, and return their numbers by name."""
+    found = {}
+    for name in ("train", "second", "third"):
+        job = deck.submit(python("import time; time.sleep(0.1); print('epoch 1')"), name="train")
+        deck.wait(job.id, WAIT_S)
+        found[name] = job.id
+    code = "print('epoch 1'); print('RuntimeError: CUDA out of memory'); raise SystemExit(1)"
+    oom = deck.submit(python(code), name="oom")
+    deck.wait(oom.id, WAIT_S)
+    busy = deck.submit(python(_WORK), name="finetune")
+    running(deck, busy.job)
+    eventually(lambda: getattr(deck.job(busy.id).state, "progress", None), WAIT_S)
+    waiting = deck.submit(python("1"), name="eval", after=(busy.id,))
+    return {**found, "oom": oom.id, "running": busy.id, "waiting": waiting.id}
+
+
+@pytest.fixture(scope="module")
+def asked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """Return the text of every answer by its request, asked in one world."""
+    with state_folder(tmp_path_factory.mktemp("typical") / "home"):
+        trace = paths.assets() / "h100.trace.gz"
+        settings.save(Settings(source=f"replay:{trace}*8", model_folder=TEMPLATE))
+        with Client() as deck:
+            eventually(lambda: len(deck.snapshot().devices) == 8)
+            eventually(lambda: all(state.reading for state in deck.snapshot().devices))
+            numbers, assistant = world(deck), Assistant()
+            yield {
+                one.request: assistant.ask(one.request.format(**numbers)).text
+                for one in requests()
+                if one.in_ci
+            }
+
+
+def test_there_are_sixty_of_them() -> None:
+    assert sum(one.in_ci for one in requests()) == 60
+
+
+@pytest.mark.parametrize("one", [one for one in requests() if one.in_ci], ids=lambda one: one[2])
+def test_a_typical_request_has_a_right_answer(asked: dict[str, str], one: Typical) -> None:
+    assert re.search(one.answer, asked[one.request]), asked[one.request]
+    assert "I do not understand" not in asked[one.request] or "propose nothing" in one.answer
