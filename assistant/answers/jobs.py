@@ -31,6 +31,16 @@ def answer(query: Query, rows: Rows, words: Words) -> list[str]:
         return [_none(query, rows, words)]
     if query.aggregate == "count":
         return [_counted(query, rows, words)]
+    if query.aggregate in ("max", "min", "sum", "mean") and rows.total is None:
+        return [
+            words.text(
+                "{measure} is not known of any of these {n} jobs{when}: {why}.",
+                measure=column_title(rows.columns[0], "jobs", words),
+                n=words.number(len(rows.rows)),
+                when=times(rows, words),
+                why=why_absent(rows.rows[0], 0, words),
+            )
+        ]
     if rows.best:
         best = next((row for row in rows.rows if row.key == rows.best), rows.rows[0])
         first = words.text(

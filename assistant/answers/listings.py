@@ -81,7 +81,7 @@ def capacity(query: Query, rows: Rows, words: Words) -> list[str]:
         ]
     return [
         words.text(
-            "Not now: {job} would start about {moment}: {why}.",
+            "Not now: {job} should start {moment}: {why}.",
             job=wanted,
             moment=value_text(start, "moment", words, rows.time),
             why=why,

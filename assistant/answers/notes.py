@@ -51,9 +51,7 @@ def _forecast(query: Query, values: tuple[Value, ...], rows: Rows, words: Words)
     else:
         moment = value_text(at, "moment", words, rows.time)
         on = words.text(" on {devices}", devices=where) if where else ""
-        start = words.text(
-            "Job {job} will start about {moment}{on}.", job=job, moment=moment, on=on
-        )
+        start = words.text("Job {job} should start {moment}{on}.", job=job, moment=moment, on=on)
     return f"{start} {queued}"
 
 
@@ -70,7 +68,8 @@ def _estimate(query: Query, values: tuple[Value, ...], rows: Rows, words: Words)
         basis = words.text("its progress so far")
     end = value_text(float(now or 0) + float(seconds or 0), "moment", words, float(now or 0))
     return words.text(
-        "Job {job} needs about {seconds} more ({low} to {high}, from {basis}): until about {end}.",
+        "Job {job} needs about {seconds} more ({low} to {high}, from {basis}) and should end "
+        "{end}.",
         job=job,
         basis=basis,
         end=end,

@@ -59,7 +59,8 @@ def _verb(s: Spots) -> tuple[Spot, str] | None:
     if not verbs:
         return None
     polite = s.find("polite") is not None
-    if s.find("ask") is not None or (s.question and not polite):
+    compares = s.find("compare") is not None and not s.find("verb", "retry")
+    if s.find("ask") is not None or compares or (s.question and not polite):
         return None
     first = next(
         (spot for spot in s.spots if not spot.means("polite") and not _soft(s, spot)), None

@@ -12,7 +12,7 @@ from assistant.intents.spots import Spots
 from assistant.intents.state import State
 from assistant.intents.tokens import Token, unit_of
 from assistant.query.conversion import kind_of
-from assistant.query.request import NEWEST, Query, Span, Target, Where
+from assistant.query.request import NEWEST, PREVIOUS, Query, Span, Target, Where
 from assistant.query.table import SUBJECTS
 
 _JOB_MEASURES = {"mem_used": "memory", "energy": "energy", "util": "util", "tflops": "tflops"}
@@ -286,8 +286,9 @@ def _compare(r: QueryReader) -> Query | None:
     ordinal = s.find("ordinal", "-1")
     if len(jobs) == 1 and ordinal is not None:
         s.use(ordinal)
-        previous: Target = -int(jobs[0]) - 1 if isinstance(jobs[0], int) and jobs[0] > 0 else NEWEST
-        jobs.append(previous)
+        _use_comparison(s)
+        s.has("measure")
+        return Query("jobs", jobs=tuple(jobs), other=Query("jobs", text=PREVIOUS))
     if len(jobs) == 2:
         name = _JOB_MEASURES.get(measure, measure)
         name = name if name in SUBJECTS["jobs"].measures else ""

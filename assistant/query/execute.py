@@ -11,8 +11,9 @@ import msgspec
 from assistant.query import others
 from assistant.query.conversion import conversion
 from assistant.query.devices import devices
+from assistant.query.find import earlier_run, named_jobs
 from assistant.query.jobs import jobs
-from assistant.query.request import Query
+from assistant.query.request import PREVIOUS, Query
 from assistant.query.rows import Row, Rows
 from assistant.query.shape import shaped
 from assistant.query.table import ROWS, check
@@ -73,6 +74,13 @@ def _run(daemon: Client, query: Query, snapshot: Snapshot) -> Rows:
 
 def _beside(daemon: Client, query: Query, other: Query, snapshot: Snapshot) -> Rows:
     """Return two rows, one for each side of a comparison, with the same columns."""
+    if other.text == PREVIOUS:
+        (job, *_) = named_jobs(daemon, query.jobs)
+        earlier = earlier_run(daemon, job)
+        numbers = (earlier.id,) if earlier is not None else ()
+        other = msgspec.structs.replace(query, jobs=numbers or query.jobs, other=None)
+        if not numbers:
+            return _run(daemon, other, snapshot)  # the first of its name
     sides = [
         _run(daemon, msgspec.structs.replace(side, other=None), snapshot) for side in (query, other)
     ]

@@ -9,7 +9,7 @@ from assistant.query.request import NEWEST, Target
 from scheduler.client import Client
 from scheduler.protocol.errors import NotFound, UserError
 from scheduler.protocol.jobs import Job
-from scheduler.protocol.search import Search
+from scheduler.protocol.search import ENDED, Search
 
 MAX_JOBS = 1000
 """Jobs searched for one answer."""
@@ -57,6 +57,18 @@ def _matching(daemon: Client, target: Target, several: bool) -> Sequence[Job]:
     if not ended:
         raise NotFound(f"there is no job called {plain(target, 40)}")
     return [daemon.job(ended[0].id)]
+
+
+def earlier_run(daemon: Client, job: Job) -> Job | None:
+    """Return the newest job before it that has its name and has ended."""
+    before: int | None = job.id
+    while before is not None:
+        search = Search(text=job.spec.name, outcomes=ENDED)
+        found, before = daemon.find(search, _SHOWN, before)
+        same = [other for other in found if other.spec.name == job.spec.name]
+        if same:
+            return daemon.job(same[0].id)
+    return None
 
 
 def list_jobs(jobs: Sequence[Job]) -> str:

@@ -16,6 +16,10 @@ NEWEST = -1
 """Stands for the newest job, whatever its name is."""
 
 
+PREVIOUS = "previous"
+"""The text of the other side of a comparison that is the earlier run of the same name."""
+
+
 class Span(msgspec.Struct, frozen=True, omit_defaults=True):
     """Delimit a span of time, in seconds since the epoch."""
 

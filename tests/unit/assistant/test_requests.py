@@ -18,7 +18,7 @@ from assistant.intents.times import read_time
 from assistant.intents.tokens import tokens
 from assistant.language.messages import missing
 from assistant.language.words import LANGUAGES, words
-from assistant.query.request import NEWEST, Order, Query, Span, Where
+from assistant.query.request import NEWEST, PREVIOUS, Order, Query, Span, Where
 from assistant.query.table import SUBJECTS, VERBS
 from assistant.tools.registry import PLANNERS
 
@@ -49,6 +49,10 @@ QUERIES = {
     "how long will job 12 take?": Query("jobs", "estimate", jobs=(12,)),
     "when did job 3 finish?": Query("jobs", "end", jobs=(3,)),
     "why is job 12 waiting?": Query("jobs", "reason", jobs=(12,)),
+    "why is job 12 not starting": Query("jobs", "reason", jobs=(12,)),
+    "compare job 8 with its previous run": Query(
+        "jobs", jobs=(8,), other=Query("jobs", text=PREVIOUS)
+    ),
     "is job 4 stuck?": Query("jobs", "stall", jobs=(4,)),
     "what did train print?": Query("jobs", "log", jobs=("train",)),
     "how many jobs are running?": Query("jobs", states=("running", "starting"), aggregate="count"),
