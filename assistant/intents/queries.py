@@ -30,13 +30,6 @@ _JOB_STATES = {
 ACTIVE = ("queued", "starting", "running")
 
 
-class Found(msgspec.Struct, frozen=True):
-    """Hold a query, and what its pronouns stood for, for the person to see."""
-
-    query: Query
-    resolved: tuple[str, ...] = ()
-
-
 class QueryReader:
     """Read one question."""
 

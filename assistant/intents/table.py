@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from assistant.query.table import WORKLOADS
+
 SYSTEM = "Route."
 """The system turn of the prompt that asks a model for a route."""
 
@@ -36,7 +38,6 @@ class Tool(NamedTuple):
 METRICS = ("temp", "power", "memory", "util", "tflops", "clock", "fan", "use", "processes", "name")
 """Metrics of a device: `use` is whether it is idle and who holds it, `name` is its model."""
 STATES = ("all", "running", "queued", "failed", "done", "cancelled", "lost")
-WORKLOADS = ("attention", "compare", "validate", "tune", "gemm", "copy", "rain")
 KINDS = ("caches", "logs", "dumps", "processes", "models", "memory", "results")
 """Kinds of debris that can be cleaned up."""
 

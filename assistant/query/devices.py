@@ -21,8 +21,6 @@ from scheduler.protocol.units import numbered
 
 POINTS = 500
 """Buckets of a history. Each has its lowest, mean and highest value, so no peak is lost."""
-RECENT_S = 600.0
-"""As long as the daemon keeps every reading."""
 _NEAR_S = 300.0
 """A reading this far from a moment still stands for it."""
 _HEALTH = ("ecc_uncorrected", "ecc_corrected", "rows_failure", "rows_pending", "xid_count",

@@ -124,8 +124,6 @@ ROWS = ("devices", "jobs", "processes", "alerts", "queue", "capacity", "settings
         "conversion")  # fmt: skip
 """Subjects whose answers are rows; the others quote, search or report."""
 
-KINDS = ("caches", "logs", "dumps", "processes", "models", "memory", "results")
-"""Kinds of debris that can be cleaned up."""
 WORKLOADS = ("attention", "compare", "validate", "tune", "gemm", "copy", "rain")
 USES = ("idle", "busy")
 """States of devices; those of jobs are OUTCOMES."""
@@ -185,9 +183,3 @@ def check(query: Query) -> Query:
     if query.other is not None:
         check(query.other)
     return query
-
-
-def unit_of(query: Query) -> str:
-    """Return the unit of the query's measure."""
-    found = SUBJECTS[query.subject].measures.get(query.measure)
-    return found.unit if found is not None else ""
