@@ -6,7 +6,7 @@ import shlex
 from pathlib import Path
 
 from PySide6.QtCore import QItemSelectionModel, QModelIndex, QPoint, Qt, QTimer
-from PySide6.QtGui import QAction, QGuiApplication
+from PySide6.QtGui import QAction, QGuiApplication, QResizeEvent
 from PySide6.QtWidgets import QSplitter, QVBoxLayout, QWidget
 
 from app.format.values import plural
@@ -162,6 +162,10 @@ class JobsPage(QWidget):
             self._chosen = inside or (shown.ids[0] if shown else None)
         self.choose(self._chosen)
         self._show_details()
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._fit()
 
     def _fit(self) -> None:
         """Leave out of a narrow window what the menu and the palette have, too."""
