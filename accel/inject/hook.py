@@ -6,7 +6,6 @@ and no compiled file is read or written.
 
 from __future__ import annotations
 
-import atexit
 import importlib.abc
 import importlib.machinery
 import json
@@ -129,25 +128,3 @@ def write_report() -> None:
         new = path.with_name(f"{path.name}.{os.getpid()}")
         new.write_text(json.dumps(result | {"inject": merged}))
         new.replace(path)
-
-
-def start() -> None:
-    """Link in a job that was submitted with --inject."""
-    on(name for name in os.environ.get("GPUDECK_INJECT", "").split(",") if name not in ("", "1"))
-    atexit.register(write_report)
-
-
-def main() -> None:
-    """Run a script with its attention linked: python -m accel.inject.hook SCRIPT [ARG ...]."""
-    sys.argv = sys.argv[1:]
-    path = Path(sys.argv[0])
-    sys.path[0] = str(path.resolve().parent)
-    start()
-    text = linked_text(path)
-    namespace = sys.modules["__main__"].__dict__
-    namespace.update({"__file__": str(path), "__spec__": None, "__package__": None, ALIAS: link})
-    exec(compile(text, str(path), "exec", dont_inherit=True), namespace)  # noqa: S102
-
-
-if __name__ == "__main__":
-    main()

@@ -8,6 +8,7 @@ from argparse import REMAINDER, ArgumentParser, Namespace
 from collections.abc import Sequence
 from pathlib import Path
 
+from accel.inject.command import injected
 from app.cli import arguments
 from app.cli.output import UsageError, print_error, print_result
 from app.cli.queue.unanswered import submission_token
@@ -38,6 +39,12 @@ def add_arguments(parser: ArgumentParser) -> None:
         "--dry-run", action="store_true", help="submit nothing; print where and when it would start"
     )
     parser.add_argument(
+        "--inject",
+        action="store_true",
+        help="link the attention of a Python script and of the modules beside it while it runs, "
+        "without changing files; the job's result says what was replaced",
+    )
+    parser.add_argument(
         "--wait",
         action="store_true",
         help="wait for the job to end; the exit status is 0 if it succeeded",
@@ -66,6 +73,11 @@ def run(args: Namespace) -> int:
         raise UsageError(
             "--env needs --on CLUSTER; on this machine a job gets your environment variables"
         )
+    if args.inject:
+        try:
+            command = injected(command)
+        except ValueError as e:
+            raise UsageError(f"--inject: {e}") from e
     _warn_of_command(command, args)
     with Client() as client:
         spec = client.spec(command, arguments.job_options(args))
