@@ -464,6 +464,8 @@ class _Body:
         both = a[1] | b[1]
         ready = frozenset(item for item in both if item[1] != "scores")
         self.problem(both - ready, node, "they go into another product before a softmax")
+        if ready and _mixes_heads(node, weights_first=bool(a[1])):
+            self.problem(ready, node, "they are mixed between heads")
         if a[1] and b[1]:
             self.problem(ready, node, "they are multiplied with scores")
         for product, _ in ready:
@@ -485,6 +487,9 @@ class _Body:
             if not made.edits:
                 self.problem(frozenset({(made, "scores")}), node, "it is called in an unusual way")
             self.trace.products[id(node)] = made
+        if both:
+            nested = frozenset({(made, "scores")})
+            self.problem(nested, node, "they are made of other scores")  # type: ignore[arg-type]
         made.lines.add(node.lineno)
         return frozenset({(made, "scores")})
 
@@ -784,6 +789,18 @@ def _sides(node: ast.Call, operation: str) -> tuple[ast.expr, ast.expr] | None:
     if len(sides) == 1 and isinstance(sides[0], (ast.List, ast.Tuple)):
         sides = sides[0].elts
     return (sides[0], sides[1]) if len(sides) == 2 else None
+
+
+def _mixes_heads(node: ast.expr, *, weights_first: bool) -> bool:
+    """Return True for an einsum of weights with a matrix over another axis than the last one."""
+    text = node.args[0] if isinstance(node, ast.Call) and node.args else None
+    if not isinstance(text, ast.Constant) or not isinstance(text.value, str):
+        return False
+    inputs, _, out = text.value.replace(" ", "").partition("->")
+    a, _, b = inputs.partition(",")
+    weights, matrix = (a, b) if weights_first else (b, a)
+    summed = set(weights) & set(matrix) - set(out)
+    return len(weights) > 2 and len(matrix) == 2 and weights[-1] not in summed
 
 
 def _names(*nodes: ast.AST) -> frozenset[str]:

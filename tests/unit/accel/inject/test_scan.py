@@ -10,7 +10,7 @@ import pytest
 from accel.inject.rewrite import changes
 from accel.inject.scan import scan
 
-HEAD = "import math\nimport torch\nfrom torch import nn\nimport torch.nn.functional as F\n"
+HEAD = "import math\nimport torch\nfrom torch import einsum, nn\nimport torch.nn.functional as F\n"
 
 
 def found(tmp_path: Path, body: str, name: str = "model.py"):
@@ -60,6 +60,8 @@ def test_these_are_linked(tmp_path, statements):
         ("a = q @ k.mT\nq.add_(1)\nreturn a.softmax(-1) @ v", "q is changed in place"),
         ("a = q @ k.mT\nk[0] = 1\nreturn a.softmax(-1) @ v", "k is changed in place"),
         ("return q.softmax(-1) @ (k.softmax(-2).mT @ v)", "linear attention"),
+        ("a = einsum('bhij,hg->bgij', q @ k.mT, v)\nreturn a.softmax(-1) @ v", "made of other"),
+        ("a = (q @ k.mT).softmax(-1)\na = einsum('bhij,hg->bgij', a, mask)\nreturn a @ v", "heads"),
         ("a = torch.exp(q @ k.mT)\nreturn F.softmax(a, -1) @ v", "by hand from exponentials"),
         ("a = (q @ k.mT).softmax(-1)\nf = lambda: a\nreturn a @ v", "not followed"),
     ],
