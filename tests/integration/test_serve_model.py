@@ -218,6 +218,29 @@ def test_a_model_that_cannot_be_loaded_says_why(
     )
 
 
+def test_a_job_serves_on_the_device_that_the_queue_gave_it(
+    folder: Path, alone: Shell, cpu_home: Path
+) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    assert "job 1: serves tiny" in alone("serve", str(folder), "--as", "job", "--port", str(port))
+    eventually((cpu_home / "serve.token").exists)
+    served = Served(port, (cpu_home / "serve.token").read_text(), cpu_home)
+
+    def answers() -> bool:
+        try:
+            asked = {"model": "tiny", "prompt": "x", "max_tokens": 3}
+            status, headers, _ = served.ask("/v1/completions", asked)
+        except ConnectionError:
+            return False
+        return status == 200 and headers["x-gpudeck-device"] == "cpu"
+
+    eventually(answers)
+    alone("cancel", "1")
+    eventually(lambda: "cancelled" in alone("jobs", "1"))
+
+
 def test_the_load_test_measures_and_draws(
     shared_home: Path, sh: Shell, folder: Path, tmp_path: Path
 ) -> None:

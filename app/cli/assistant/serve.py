@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from argparse import SUPPRESS, ArgumentParser, Namespace
 from pathlib import Path
@@ -114,8 +115,8 @@ def run(args: Namespace) -> int:
 
 def _options(args: Namespace) -> Options:
     where: Literal["auto", "cpu", "cuda"] = "cpu" if args.cpu else "auto"
-    if args.in_job and not args.cpu:
-        where = "cuda"
+    if args.in_job:  # what the queue gave it: a GPU, or the CPU where there is none
+        where = "cuda" if os.environ.get("CUDA_VISIBLE_DEVICES") and not args.cpu else "cpu"
     folder = str(args.model.expanduser().absolute())
     return Options(folder, where, args.weights, args.cache, args.cache_tokens)
 
