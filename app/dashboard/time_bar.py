@@ -83,7 +83,7 @@ class TimeBar(QWidget):
         self.span = choice_box("Time that is shown", SPANS)
         self.span.activated.connect(lambda at: self.chosen.emit(list(SPANS.values())[at]))
         self.span.hide()
-        self._others = (self.fold, self.jobs, self.compare, self.export, self.live)
+        self._others = (self.fold, self.compare, self.export, self.live)
         before = (self.fold, self.jobs, self.compare, self.export)
         parts = (*before, self.span, *self.spans, self.live)
         self.setLayout(row(Stretch(self.position), *parts, spacing=theme.XS))
@@ -94,9 +94,10 @@ class TimeBar(QWidget):
     def resizeEvent(self, event: QResizeEvent) -> None:
         """Choose between a button for each span and a list of them."""
         super().resizeEvent(event)
-        wide = self.width() >= self._width_of(*self.spans)
+        wide = self.width() >= self._width_of(self.jobs, *self.spans)
         if wide == self.span.isVisibleTo(self):
             self.span.setVisible(not wide)
+            self.jobs.setVisible(wide)  # J does the same
             for made in self.spans:
                 made.setVisible(wide)
 

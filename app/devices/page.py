@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import numpy as np
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QKeySequence, QShortcut
 from PySide6.QtWidgets import QFrame, QVBoxLayout, QWidget
 
+from app.charts.chart_model import LIMITS, title
 from app.devices.device_facts import FactGroup, device_facts
 from app.devices.fact_table import FactTable
+from app.devices.spark_card import SparkCard
 from app.format.calibration import calibration_request, gpus_to_calibrate
+from app.format.values import format_field
 from app.link.details_poller import DetailsPoller
 from app.link.link import Link
 from app.state import State
@@ -26,7 +30,10 @@ from app.widgets.controls import (
     set_text,
 )
 from scheduler.protocol.devices import Detail
+from scheduler.protocol.fields import HEADLINE
 
+_RECENT = (600.0, 200)
+"""Seconds of the sparklines, and their points."""
 _NARROWEST = 330
 """Pixels that a column of groups needs."""
 
@@ -66,8 +73,11 @@ class DevicePage(QWidget):
         for step in (self.before, self.after):
             bar.addWidget(step)
         bar.setSpacing(theme.M)
+        self.sparks = {field: SparkCard(title(field)) for field in HEADLINE}
+        sparks = row(*(Stretch(spark) for spark in self.sparks.values()))
         self._body = row()
-        self.setLayout(column(bar, Stretch(scroll_area(clear_panel(self._body)))))
+        inner = clear_panel(column(sparks, self._body))
+        self.setLayout(column(bar, Stretch(scroll_area(inner))))
 
     def show_device(self, device: str) -> None:
         """Show the device with this id."""
@@ -90,6 +100,13 @@ class DevicePage(QWidget):
         self.before.setVisible(len(snapshot.devices) > 1)
         self.after.setVisible(len(snapshot.devices) > 1)
         self._show_groups(facts.groups)
+        state = next(s for s in snapshot.devices if s.device.id == self._device)
+        for field, spark in self.sparks.items():
+            values = self._state.history.recent(self._device, field, *_RECENT)
+            spark.setVisible(not bool(np.isnan(values).all()))
+            text = str(format_field(field, state.reading.get(field))) if state.reading else ""
+            limit = state.reading.values.get(LIMITS.get(field, "")) if state.reading else None
+            spark.show_values(values, 100.0 if field == "util" else limit, text)
 
     def _show_details(self, details: tuple[Detail, ...]) -> None:
         self._state.details = details

@@ -16,7 +16,8 @@ from scheduler.protocol.units import energy
 GIB = 2.0**30
 Meaning = Literal["", "warm", "hot", "throttled", "failed"]
 """All that colour stands for."""
-NOT_AVAILABLE = "N/A"
+NOT_AVAILABLE = "–"
+"""What stands for a value that is not there; the reason is told beside it or on hover."""
 device_label = label
 _MAX_DIGITS = 6
 _LANE_LABEL = 6

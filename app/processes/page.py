@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from PySide6.QtCore import Qt
+from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QWidget
 
 from app.format.values import plural
@@ -33,6 +34,8 @@ EMPTY = "No process uses a GPU."
 NO_GPU = "This machine has no NVIDIA GPU, so no process uses one."
 RECORDED = "A recording contains no processes."
 NOTHING_FOUND = "No process matches the filter."
+_ROOM_FOR = {7: 900, 8: 1000}
+"""The least width of the page at which the columns Kind and Container are shown."""
 DESCENDING, ASCENDING = Qt.SortOrder.DescendingOrder, Qt.SortOrder.AscendingOrder
 
 
@@ -114,6 +117,12 @@ class ProcessesPage(QWidget):
                 "S": self._sort,
             },
         )
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """Leave out the least important columns where there is little room."""
+        super().resizeEvent(event)
+        for at, least in _ROOM_FOR.items():
+            self.table.setColumnHidden(at, self.width() < theme.px(least))
 
     def refresh(self) -> None:
         """Show the processes that were read last."""

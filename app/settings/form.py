@@ -40,7 +40,7 @@ SETTINGS = (
         "Readings per second while a window is open or a job waits or runs. A higher rate shows "
         "shorter peaks and uses more CPU time.",
         "number",
-        unit="Hz",
+        unit="readings a second",
         group="Devices",
     ),
     Setting(
@@ -74,7 +74,7 @@ SETTINGS = (
         "Show a desktop notification when a job ends that ran for at least this long, while the "
         "window is open. off: never.",
         "threshold",
-        unit="min",
+        unit="min or longer",
         group="Jobs",
     ),
     Setting(
@@ -83,7 +83,7 @@ SETTINGS = (
         "If a job prints more, only the first and the newest output is kept, and a line in the log "
         "says how much was dropped. Applies to jobs that start later. off: keep everything.",
         "threshold",
-        unit="GiB",
+        unit="GiB a job",
         group="Jobs",
     ),
     Setting(
@@ -100,7 +100,7 @@ SETTINGS = (
         "Idle below",
         "A device with a higher utilisation is not idle.",
         "number",
-        unit="%",
+        unit="% utilisation",
         group="Idle",
     ),
     Setting(
@@ -110,7 +110,7 @@ SETTINGS = (
         "eviction in the last ten minutes. A job that needs the GPU takes it back at once: the "
         "assistant is notified, and killed 0.1 s later.",
         "number",
-        unit="s",
+        unit="s of quiet",
         group="Idle",
     ),
     Setting(
@@ -162,7 +162,7 @@ SETTINGS = (
         "The model leaves the GPU after this time without a request; the next request loads it "
         "again.",
         "number",
-        unit="min",
+        unit="min without a request",
         group="Assistant",
     ),
     Setting(
@@ -171,7 +171,7 @@ SETTINGS = (
         "Write an HTML report on each job that ran for at least this long, once the devices are "
         "idle. The newest 200 are kept in the reports folder. off: never.",
         "threshold",
-        unit="min",
+        unit="min or longer",
         group="Assistant",
     ),
     Setting(
@@ -188,7 +188,7 @@ SETTINGS = (
         "Alert when a card has been this close to its own slow-down temperature for 10 s. Each of "
         "these thresholds is a number, or off.",
         "threshold",
-        unit="°C",
+        unit="°C below slow-down, for 10 s",
         group="Alerts",
     ),
     Setting(
@@ -196,7 +196,7 @@ SETTINGS = (
         "Memory nearly full",
         "Alert when this share of the memory has been in use for a minute.",
         "threshold",
-        unit="%",
+        unit="% of the memory, for 1 min",
         group="Alerts",
     ),
     Setting(
@@ -204,7 +204,7 @@ SETTINGS = (
         "Slowed down",
         "Alert when heat, the hardware or a power brake has held the clocks down for this long.",
         "threshold",
-        unit="s",
+        unit="s of lowered clocks",
         group="Alerts",
     ),
     Setting(
@@ -213,7 +213,7 @@ SETTINGS = (
         "Alert when the power limit has held the clocks down for this long. off by default, since "
         "large matrix products often reach the limit.",
         "threshold",
-        unit="s",
+        unit="s at the limit",
         group="Alerts",
     ),
     Setting(
@@ -222,6 +222,7 @@ SETTINGS = (
         "Alert at this number of uncorrected memory errors, failed remappings of a memory row and "
         "Xid errors of the driver.",
         "threshold",
+        unit="errors",
         group="Alerts",
     ),
     Setting(
@@ -229,6 +230,7 @@ SETTINGS = (
         "Memory errors",
         "Alert at this number of corrected memory errors within an hour.",
         "threshold",
+        unit="errors within an hour",
         group="Alerts",
     ),
     Setting(
@@ -236,7 +238,7 @@ SETTINGS = (
         "GPU reserved but idle",
         "Alert when a job holds a GPU that has been idle for this long.",
         "threshold",
-        unit="min",
+        unit="min without load",
         group="Alerts",
     ),
     Setting(
@@ -244,7 +246,7 @@ SETTINGS = (
         "No progress",
         "Alert when a job that reports its progress has made none for this long.",
         "threshold",
-        unit="min",
+        unit="min without progress",
         group="Alerts",
     ),
     Setting(
@@ -285,7 +287,7 @@ SETTINGS = (
         "Propose compiled kernels that have not been used for this long. They are compiled again "
         "when they are needed. Each of these ages is a number, or off.",
         "threshold",
-        unit="days",
+        unit="days without use",
         group="Clean-up",
     ),
     Setting(
@@ -293,7 +295,7 @@ SETTINGS = (
         "Logs of jobs",
         "Propose logs that have not been read or written for this long.",
         "threshold",
-        unit="days",
+        unit="days without use",
         group="Clean-up",
     ),
     Setting(
@@ -301,7 +303,7 @@ SETTINGS = (
         "Artefacts of jobs",
         "Propose files of jobs that have not been read or written for this long.",
         "threshold",
-        unit="days",
+        unit="days without use",
         group="Clean-up",
     ),
     Setting(
@@ -309,7 +311,7 @@ SETTINGS = (
         "Core dumps",
         "Propose core dumps that are older than this, in the folders above and where jobs ran.",
         "threshold",
-        unit="days",
+        unit="days old",
         group="Clean-up",
     ),
     Setting(
@@ -318,7 +320,7 @@ SETTINGS = (
         "Propose second copies of large model files that have not been used for this long. The "
         "first copy and the targets of links are kept.",
         "threshold",
-        unit="days",
+        unit="days without use",
         group="Clean-up",
     ),
     Setting(
@@ -326,7 +328,7 @@ SETTINGS = (
         "Shared memory",
         "Propose segments in /dev/shm that no process has had open for this long.",
         "threshold",
-        unit="days",
+        unit="days without use",
         group="Clean-up",
     ),
     Setting(

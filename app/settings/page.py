@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtGui import QGuiApplication
+from PySide6.QtGui import QGuiApplication, QShowEvent
 from PySide6.QtWidgets import QFrame, QWidget
 
 from app.link.link import Link
@@ -14,10 +14,13 @@ from app.state import State
 from app.widgets import theme
 from app.widgets.controls import (
     Stretch,
+    add_shortcuts,
     button,
     card,
     clear_panel,
     column,
+    empty_label,
+    filter_box,
     label,
     row,
     scroll_area,
@@ -27,7 +30,9 @@ from app.widgets.safe_text import SafeText
 from scheduler.protocol import settings as stored
 from scheduler.protocol.errors import UserError
 
-_WIDEST = 960
+_WIDEST, _SIDE = 820, 150
+"""Pixels of the cards at most, and of the list of groups."""
+_ABOUT = "About"
 
 
 class SettingsPage(QWidget):
@@ -58,6 +63,11 @@ class SettingsPage(QWidget):
             tooltip="Search for unneeded files and move them to the trash",
         )
         self.copied = label(size="small", meaning="muted")
+        self.search = filter_box("Search settings")
+        self.search.setFixedWidth(theme.px(_SIDE))
+        self.search.textChanged.connect(self._filter)
+        self.nothing = empty_label("No setting matches the search.")
+        self.nothing.hide()
         self._lay_out()
 
     def refresh(self) -> None:
@@ -97,15 +107,71 @@ class SettingsPage(QWidget):
         set_text(self.copied, f"Copied {len(text.splitlines())} lines")
 
     def _lay_out(self) -> None:
-        cards = [self._group_card(group) for group in dict.fromkeys(s.group for s in SETTINGS)]
-        self.about.setFixedHeight(112)
+        groups = dict.fromkeys(s.group for s in SETTINGS)
+        self.cards = {group: self._group_card(group) for group in groups}
+        self.about.setFixedHeight(theme.px(112))
         copy = row(self.copy, self.copied, Stretch())
-        about = card(column(label("About", strong=True), self.about, copy))
-        content = clear_panel(column(*cards, about, Stretch()))
-        content.setMaximumWidth(_WIDEST)
-        across = row(Stretch(), Stretch(content, 1000), Stretch())
+        self.cards[_ABOUT] = card(column(label(_ABOUT, strong=True), self.about, copy))
+        content = self._content = clear_panel(column(*self.cards.values(), self.nothing, Stretch()))
+        content.setMaximumWidth(theme.px(_WIDEST))
+        across = row(Stretch(content, 1000), Stretch())
         across.setAlignment(content, Qt.AlignmentFlag.AlignTop)
-        self.setLayout(column(scroll_area(clear_panel(across), "All settings")))
+        self.area = scroll_area(clear_panel(across), "All settings")
+        self.area.verticalScrollBar().valueChanged.connect(self._mark_group)
+        self.groups = {
+            group: button(
+                group,
+                lambda _=False, group=group: self.show_group(group),
+                kind="nav",
+                checkable=True,
+            )
+            for group in self.cards
+        }
+        side = column(self.search, *self.groups.values(), Stretch(), spacing=2)
+        side.insertSpacing(1, theme.S)
+        self.setLayout(row(side, Stretch(self.area), spacing=theme.M))
+        add_shortcuts(self, {"Ctrl+F": self.search.setFocus})
+        self._mark_group()
+
+    def show_group(self, group: str) -> None:
+        """Scroll to a group of settings, and forget what was searched."""
+        self.search.clear()
+        if (inside := self._content.layout()) is not None:
+            inside.activate()  # the search may have hidden cards above this one
+        self.area.verticalScrollBar().setValue(self.cards[group].y())
+        for name, made in self.groups.items():
+            made.setChecked(name == group)
+
+    def showEvent(self, event: QShowEvent) -> None:
+        super().showEvent(event)
+        self._mark_group()
+
+    def _mark_group(self) -> None:
+        """Mark the group at the upper end of what is shown."""
+        top = self.area.verticalScrollBar().value() + theme.XL
+        begun = [name for name, made in self.cards.items() if made.isVisibleTo(self.area)]
+        passed = [name for name in begun if self.cards[name].y() <= top and self._placed]
+        current = passed[-1] if passed else next(iter(begun), "")
+        for name, made in self.groups.items():
+            made.setChecked(name == current)
+
+    @property
+    def _placed(self) -> bool:
+        """Report if the cards have their places."""
+        return self.cards[_ABOUT].y() > 0
+
+    def _filter(self, text: str) -> None:
+        """Show the settings whose texts contain every word of `text`."""
+        words = text.lower().split()
+        shown = set()
+        for made in self.rows.values():
+            fits = made.matches(words)
+            made.setVisible(fits)
+            if fits:
+                shown.add(made.setting.group)
+        for group, made_card in self.cards.items():
+            made_card.setVisible(group in shown or (group == _ABOUT and not words))
+        self.nothing.setVisible(not shown)
 
     def _group_card(self, group: str) -> QFrame:
         rows = [self.rows[setting.name] for setting in SETTINGS if setting.group == group]

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TypeVar
 
-from PySide6.QtCore import Signal
+from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QComboBox, QFileDialog, QGridLayout, QLineEdit, QWidget
 
-from app.settings.form import Setting
+from app.settings.form import Setting, text_of
 from app.widgets import theme
 from app.widgets.controls import Stretch, button, label, row, show_if_any
+from scheduler.protocol.settings import Settings
 
 W = TypeVar("W", bound=QWidget)
-_CAPTION_WIDTH, _EDITOR_WIDTH = 150, 260
+_EDITOR_WIDTH, _NUMBER_WIDTH = 260, 76
+"""Pixels of an editor, and of one of numbers, whose unit stands beside it."""
 
 
 class SettingRow(QWidget):
-    """Edit a setting. Emits `entered` with the text once the user has finished it."""
+    """Edit a setting. Emits `entered` with the text once the user has finished it.
+
+    A button, shown while the value is not the default, enters the default.
+    """
 
     entered = Signal(str)
 
@@ -30,17 +36,38 @@ class SettingRow(QWidget):
         editor = self._editor()
         editor.setFixedWidth(theme.px(_EDITOR_WIDTH))
         caption = label(setting.title)
-        caption.setFixedWidth(theme.px(_CAPTION_WIDTH))
         caption.setBuddy(editor)
+        default = text_of(Settings(), setting)
+        shown = default or "none"
+        self.reset = button(
+            "Reset",
+            lambda: self.entered.emit(default),
+            kind="quiet",
+            tooltip=f"Set {setting.title} to its default: {shown}",
+        )
+        self.reset.setAccessibleName(f"Reset {setting.title}")
+        keeps = self.reset.sizePolicy()
+        keeps.setRetainSizeWhenHidden(True)
+        self.reset.setSizePolicy(keeps)
+        self.reset.hide()
+        self._default = default
         grid = QGridLayout(self)
         grid.setContentsMargins(0, 0, 0, 0)
         grid.setHorizontalSpacing(theme.M)
         grid.setVerticalSpacing(2)
-        grid.setColumnStretch(2, 1)
+        grid.setColumnStretch(0, 1)
         grid.addWidget(caption, 0, 0)
-        grid.addWidget(editor, 0, 1)
-        grid.addWidget(label(setting.help, size="small", meaning="muted", wrap=True), 0, 2)
-        grid.addWidget(self.error, 1, 1, 1, 2)
+        grid.addWidget(label(setting.help, size="small", meaning="muted", wrap=True), 1, 0)
+        grid.addWidget(editor, 0, 1, 2, 1, Qt.AlignmentFlag.AlignTop)
+        grid.addWidget(self.reset, 0, 2, 2, 1, Qt.AlignmentFlag.AlignTop)
+        grid.addWidget(self.error, 2, 0, 1, 3)
+
+    def matches(self, words: Sequence[str]) -> bool:
+        """Report if the setting's texts contain every word, in lower case."""
+        setting = self.setting
+        parts = (setting.title, setting.help, setting.group, setting.name, setting.unit)
+        searched = " ".join(parts).lower()
+        return all(word in searched for word in words)
 
     def text(self) -> str:
         """Return the text of the editor."""
@@ -50,6 +77,7 @@ class SettingRow(QWidget):
 
     def show_text(self, text: str) -> None:
         """Show the current value, unless the user is typing or has typed something wrong."""
+        self.reset.setVisible(text != self._default)
         typing = self.line is not None and self.line.hasFocus()
         if self.text() == text or typing or self.error.isVisibleTo(self):
             return
@@ -76,7 +104,11 @@ class SettingRow(QWidget):
         if self.setting.kind == "folder":
             beside = button("Browse…", self._browse)
         holder = QWidget()
-        holder.setLayout(row(Stretch(line), beside))
+        if self.setting.unit:
+            line.setFixedWidth(theme.px(_NUMBER_WIDTH))
+            holder.setLayout(row(line, Stretch(beside)))
+        else:
+            holder.setLayout(row(Stretch(line), beside))
         holder.setFocusProxy(line)
         return holder
 

@@ -19,7 +19,7 @@ _DENSE_WIDTH, _DENSE_HEIGHT, _DENSE_GAP = 13, 20, 2
 """The size of a cell that has room for nothing but its colour, or for a number."""
 _NUMBER = 26
 """The least width of a dense cell that shows the number of its device."""
-_DOT = 7
+_DOT, _REPLAY = 7, "REPLAY"
 _LEFT, _RIGHT, _CENTER = (
     int(side | Qt.AlignmentFlag.AlignVCenter | Qt.TextFlag.TextSingleLine)
     for side in (
@@ -99,8 +99,31 @@ class ChipLine(MarkChart):
     def marks(self) -> list[ChartMark]:
         return [ChartMark(self._box(at), c.tooltip) for at, c in enumerate(self.chips)]
 
+    @property
+    def replay(self) -> bool:
+        """Report if any device is a recording, as a badge before all chips says."""
+        return any(made.replay for made in self.chips)
+
+    @property
+    def _before(self) -> int:
+        """Return the pixels before the first chip."""
+        if not self.replay:
+            return 0
+        font = theme.font(theme.SMALL, strong=True)
+        return round(QFontMetricsF(font).horizontalAdvance(_REPLAY)) + 12 + theme.S
+
     def draw(self, painter: QPainter) -> None:
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        if self.replay:
+            t, height = theme.tokens(), self._box(0).height()
+            box = QRectF(0, (height - theme.px(18)) / 2, self._before - theme.S, theme.px(18))
+            painter.setPen(Qt.PenStyle.NoPen)
+            painter.setBrush(QColor(t.text))
+            painter.drawRoundedRect(box, 3, 3)
+            painter.setPen(QColor(t.surface))
+            painter.setFont(theme.font(theme.SMALL, strong=True))
+            painter.drawText(box, _CENTER, _REPLAY)
+            painter.setFont(theme.font(theme.SMALL))
         for at, made in enumerate(self.chips):
             (_draw_cell if self._dense else _draw_chip)(painter, self._box(at), made)
 
@@ -124,15 +147,15 @@ class ChipLine(MarkChart):
             if dense
             else (theme.px(_WIDTH), theme.px(_HEIGHT), _GAP)
         )
-        fit = max((width + gap) // (narrowest + gap), 1)
+        fit = max((width - self._before + gap) // (narrowest + gap), 1)
         count = max(len(self.chips), 1)
         lines = -(-count // fit)
         return -(-count // lines), height, gap
 
     def _box(self, at: int) -> QRectF:
         columns, height, gap = self._columns(self.width(), dense=self._dense)
-        width = (self.width() + gap) / columns
-        left, top = at % columns * width, at // columns * (height + gap)
+        width = (self.width() - self._before + gap) / columns
+        left, top = self._before + at % columns * width, at // columns * (height + gap)
         return QRectF(left, top, width - gap, height).adjusted(0.5, 0.5, -0.5, -0.5)
 
 
@@ -157,9 +180,10 @@ def _draw_chip(painter: QPainter, box: QRectF, made: Chip) -> None:
     painter.drawText(room, _LEFT, made.title)
     painter.setFont(small)
     painter.setPen(QColor(theme.meaning_color(made.meaning) if made.meaning else t.muted))
-    left_over = max(room.width() - need - theme.S, 0.0)
-    text = QFontMetricsF(small).elidedText(made.text, Qt.TextElideMode.ElideRight, left_over)
-    painter.drawText(room, _RIGHT, text)
+    left_over, metrics = room.width() - need - theme.XS, QFontMetricsF(small)
+    texts = (made.text, made.text.split("  ")[0])
+    fitting = (text for text in texts if metrics.horizontalAdvance(text) <= left_over)
+    painter.drawText(room, _RIGHT, next(fitting, ""))
     if made.share is not None:
         line = QRectF(box.left() + 6, box.bottom() - 3, (box.width() - 12) * made.share, 2)
         painter.fillRect(line, QColor(t.accent))

@@ -1,10 +1,11 @@
 """Make pictures of every page of the real window, with the real daemon and the recorded trace.
 
-    python -m tests.gui.pictures [--out DIR]
+    python -m tests.gui.pictures [--out DIR] [--sheets]
 
 This renews the references of `test_pictures.py` and writes all pictures and a sheet of them to
-DIR. They show an hour of H100s that follow the trace, jobs with every outcome, alerts and a
-conversation.
+DIR. With --sheets it writes instead a contact sheet of each page and scheme, at each of
+`SHEET_SIZES`, with a row for each number of GPUs. The pictures show an hour of H100s that follow
+the trace, jobs with every outcome, alerts and a conversation.
 
 The clocks of the window, the daemon and its probe run at a thousandth of their speed, so the
 charts end at the same moment on every machine, and no two readings have the same time.
@@ -26,8 +27,8 @@ os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
 
 import msgspec
 import pytest
-from PySide6.QtCore import QCoreApplication, QEvent, QTimer
-from PySide6.QtGui import QFontDatabase, QImage
+from PySide6.QtCore import QCoreApplication, QEvent, Qt, QTimer
+from PySide6.QtGui import QColor, QFontDatabase, QImage, QPainter
 from PySide6.QtWidgets import QApplication, QWidget
 
 from app.assistant.message_tree import Curve
@@ -35,6 +36,7 @@ from app.assistant.requests import FinishedAnswer
 from app.cleanup.requests import Scan, ScanResult, TrashContents
 from app.link.call import Call
 from app.shell.desktop import Desktop
+from app.shell.window import PAGES
 from app.widgets import theme
 from assistant.housekeeping import Finding
 from assistant.housekeeping.findings import encoded
@@ -57,6 +59,9 @@ from tests.gui.snapshots import GIB, NOW
 from tests.support import eventually, state_folder
 
 SIZE = (1280, 800)
+SHEET_SIZES = ((800, 560), (1280, 800), (2560, 1440))
+_SHEET_HEIGHT = 400
+"""Pixels of the height of each picture on a contact sheet."""
 SCHEMES: tuple[theme.Scheme, ...] = ("light", "dark")
 FLEETS = (1, 8, 72)
 """Numbers of GPUs: one, several tiles, and a map."""
@@ -401,6 +406,47 @@ VIEWS: dict[int, dict[str, Callable[[Stage], QWidget | None]]] = {
 }
 
 
+def contact_sheets(app: QApplication, out: Path, fleets: tuple[int, ...] = FLEETS) -> list[Path]:
+    """Write a contact sheet of each page and scheme, with a row for each number of GPUs."""
+    found: dict[str, dict[tuple[int, int], QImage]] = {}
+    for row, count in enumerate(fleets):
+        with stage(app, count) as on:
+            for scheme in SCHEMES:
+                theme.apply(app, scheme)
+                for column, size in enumerate(SHEET_SIZES):
+                    on.window.resize(*size)
+                    for name in (*PAGES, "device", "welcome"):
+                        VIEWS[1].get("attention" if name == "workloads" else name, _page(name))(on)
+                        on.settle()
+                        made = on.window.grab().toImage()
+                        small = made.scaledToHeight(
+                            _SHEET_HEIGHT, Qt.TransformationMode.SmoothTransformation
+                        )
+                        found.setdefault(f"{name}-{scheme}", {})[row, column] = small
+    files = []
+    for name, cells in found.items():
+        file = out / f"sheet-{name}.png"
+        _pasted(cells).save(str(file))
+        files.append(file)
+    return files
+
+
+def _pasted(cells: dict[tuple[int, int], QImage]) -> QImage:
+    """Return one picture of pictures of equal height, by row and column."""
+    widths = [cells[0, column].width() for column in range(len(SHEET_SIZES))]
+    rows = 1 + max(row for row, _ in cells)
+    whole = QImage(
+        sum(widths) + 8 * len(widths), rows * (_SHEET_HEIGHT + 8), QImage.Format.Format_RGB32
+    )
+    whole.fill(QColor("gray"))
+    painter = QPainter(whole)
+    for (row, column), picture in cells.items():
+        left = sum(widths[:column]) + 8 * column
+        painter.drawImage(left, row * (_SHEET_HEIGHT + 8), picture)
+    painter.end()
+    return whole
+
+
 def _refer(name: str, picture: QImage) -> None:
     """Save a picture as the reference if it differs from the present one."""
     file = REFERENCES / f"{name}.png"
@@ -412,9 +458,14 @@ def _refer(name: str, picture: QImage) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.gui.pictures")
     parser.add_argument("--out", type=Path, default=Path("build/pictures"))
-    out: Path = parser.parse_args().out
+    parser.add_argument("--sheets", action="store_true", help="write contact sheets instead")
+    arguments = parser.parse_args()
+    out: Path = arguments.out
     out.mkdir(parents=True, exist_ok=True)
     app = theme.application()
+    if arguments.sheets:
+        print(f"{len(contact_sheets(app, out))} contact sheets in {out}")
+        return 0
     REFERENCES.mkdir(exist_ok=True)
     made: dict[str, QImage] = {}
     for count in FLEETS:

@@ -67,7 +67,7 @@ def test_a_missing_value_is_not_shown_as_zero(qapp):
         )
     )
     assert nothing.figure == "–"
-    assert nothing.rows[0].values[0] == "N/A"
+    assert nothing.rows[0].values[0] == "–"
 
 
 @pytest.mark.parametrize("count", [1, 8, 72])

@@ -246,9 +246,9 @@ def test_axis_labels_of_a_low_chart_do_not_overlap(fed):
 
 def test_values_that_do_not_fit_are_shown_as_a_range(fed):
     values = ValueLine()
-    values.show_values([(text, "#000000") for text in ("35.4", "N/A", "9.5", "120.1")], "GiB")
+    values.show_values([(text, "#000000") for text in ("35.4", "–", "9.5", "120.1")], "GiB")
     values.resize(values.sizeHint())
-    assert [text for text, _ in values.shown] == ["35.4", "N/A", "9.5", "120.1"]
+    assert [text for text, _ in values.shown] == ["35.4", "–", "9.5", "120.1"]
     values.resize(values.width() - 1, values.height())
     assert [text for text, _ in values.shown] == ["9.5\u2013120.1"]
 

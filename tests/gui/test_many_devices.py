@@ -94,7 +94,7 @@ def test_a_cell_has_the_colour_of_its_value_and_the_edge_of_its_meaning(fed):
     fed.feed(snapshots.snapshot(tuple(states)))
     fleet = fed.window.strip.fleet
     assert [c.meaning for c in fleet.map.cells] == ["hot" if i == 3 else "" for i in range(20)]
-    assert (fleet.map.cells[5].text, fleet.map.cells[5].share) == ("N/A", None)
+    assert (fleet.map.cells[5].text, fleet.map.cells[5].share) == ("–", None)
     image = fleet.map.grab().toImage()
     left = fleet.map.marks()[3].box.topLeft() + QPoint(1, 5)
     assert image.pixelColor(left.toPoint()).name() == theme.LIGHT.hot
@@ -142,7 +142,7 @@ def test_the_page_shows_all_values_with_reasons_for_missing_ones(fed):
     page = fed.window.device
     assert page.name.text().startswith("AMD EPYC 9B14")
     facts = {f.label: f for group in page.groups.values() for f in group.facts}
-    assert facts["Temperature"].value == "N/A"
+    assert facts["Temperature"].value == "–"
     assert "the kernel exposes no temperature sensor here" in facts["Temperature"].tooltip
     assert facts["Utilisation"].value == "55 %"
     assert FIELDS["util"].meaning in facts["Utilisation"].tooltip

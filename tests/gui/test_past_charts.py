@@ -117,13 +117,13 @@ def test_the_cursor_shows_the_values_at_one_moment(with_past):
     QTest.mouseMove(view.viewport(), at)
     with_past.settle()
     assert [text for text, _ in dashboard.charts["power"].values.values] == ["300", "300"]
-    assert [text for text, _ in dashboard.charts["tflops"].values.values] == ["N/A", "N/A"]
+    assert [text for text, _ in dashboard.charts["tflops"].values.values] == ["–", "–"]
     expected = 50 + 40 * np.sin((NOW - 25_000) / 3000)
     assert float(dashboard.charts["util"].values.values[0][0]) == pytest.approx(expected, abs=6)
     assert dashboard.charts["util"].view.curves.cursor == pytest.approx(NOW - 25_000, abs=200)
     assert dashboard.bar.position.text().startswith("Cursor at ")
     dashboard.point((GAP[0] + GAP[1]) / 2)
-    assert dashboard.charts["power"].values.values[0][0] == "N/A"
+    assert dashboard.charts["power"].values.values[0][0] == "–"
     QTest.keyClick(dashboard, Qt.Key.Key_Escape)
     assert dashboard.charts["power"].view.curves.cursor is None
     QTest.keyClick(dashboard, Qt.Key.Key_C)

@@ -74,7 +74,7 @@ def test_each_process_is_described(page):
         "GPU 0", "4711", "ada", "3", "40.0 GiB", "87 %", "1 h 00 min", "compute", "0123456789ab", "python train.py --epochs 3",  # noqa: E501
     ]  # fmt: skip
     assert draw[:5] == ["GPU 0", "812", "root", "", "200 MiB"]
-    assert stranger[:7] == ["GPU 1", "99", "?", "", "N/A", "N/A", "?"]
+    assert stranger[:7] == ["GPU 1", "99", "?", "", "–", "–", "?"]
     assert "another container or user" in stranger[-1]
     assert "Command: python train.py --epochs 3" in page.model.index(0, 0).data(
         Qt.ItemDataRole.ToolTipRole

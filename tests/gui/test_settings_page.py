@@ -59,3 +59,33 @@ def test_a_change_without_a_daemon_is_reported(fed):
     row.line.setText("4")
     row.line.editingFinished.emit()
     assert "daemon does not answer" in row.error.text()
+
+
+def test_settings_are_searched_and_a_group_is_shown(fed):
+    fed.feed(snapshots.gpu_snapshot(1))
+    fed.window.show_page("settings")
+    page = fed.window.settings
+    page.search.setText("slow-down temperature")
+    shown = {name for name, row in page.rows.items() if row.isVisible()}
+    assert "alert_temperature" in shown
+    assert "theme" not in shown
+    assert not page.cards["Appearance"].isVisible()
+    page.search.setText("no such setting anywhere")
+    assert page.nothing.isVisible()
+    page.groups["Alerts"].click()
+    fed.settle()
+    assert page.search.text() == ""
+    assert page.rows["webhook"].isVisible()
+    assert page.groups["Alerts"].isChecked()
+    assert page.area.verticalScrollBar().value() > 0
+
+
+def test_a_setting_is_reset_in_its_row(fed):
+    fed.feed(snapshots.gpu_snapshot(1, settings=Settings(alert_memory=80.0)))
+    fed.window.show_page("settings")
+    page = fed.window.settings
+    assert not page.rows["alert_temperature"].reset.isVisible()
+    reset = page.rows["alert_memory"].reset
+    assert reset.isVisible()
+    reset.click()
+    assert fed.asked == [Configure({"alert_memory": 97.0})]

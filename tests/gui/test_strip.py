@@ -24,11 +24,11 @@ def test_the_tile_of_a_cpu_explains_missing_values(fed):
     seen = [cell.text for cell in tile.texts]
     assert "AMD EPYC 9B14 · CPU: no NVIDIA GPU found" in seen
     assert "job 8 · attention" in seen
-    assert tile.values[3].text == "N/A"
+    assert tile.values[3].text == "–"
     assert "no temperature sensor" in tile.values[3].tooltip
     assert tile.values[2].tooltip == "TFLOP/s: no job counts its operations now"
     assert "REPLAY" not in seen
-    assert "Temperature N/A" in tile.accessibleDescription()
+    assert "Temperature –" in tile.accessibleDescription()
 
 
 ORDERS = [

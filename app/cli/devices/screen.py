@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from app.cli.devices.panels import LEAST_WIDTH, LINES, bar, device_panels, process_lines
 from app.cli.output import StyledLine, StyledText
 from app.format.job_rows import job_row
-from app.format.values import clock, plural, shortest_label
+from app.format.values import NOT_AVAILABLE, clock, plural, shortest_label
 from app.strip.tile_model import Tile, tiles
 from scheduler.protocol.devices import Detail
 from scheduler.protocol.jobs import Job, Queued
@@ -83,7 +83,7 @@ def _device_row(tile: Tile, bars: bool = False) -> StyledLine:
     cells = []
     for metric in tile.metrics:
         bar = _bar(metric.share) if bars and metric.bar else ""
-        meaning = metric.meaning or ("muted" if metric.text == "N/A" else "")
+        meaning = metric.meaning or ("muted" if metric.text == NOT_AVAILABLE else "")
         cells.append(StyledText(bar + metric.text, meaning))
     use = tile.holder_tooltip if tile.usage == "in use" else tile.holder
     return (
@@ -117,7 +117,7 @@ def _grid(shown: Sequence[Tile], width: int) -> list[StyledLine]:
 
 def _grid_cell(tile: Tile) -> StyledLine:
     utilisation, memory, _, temperature, power = tile.metrics
-    share = "N/A" if memory.share is None else f"{100 * memory.share:.0f}%"
+    share = NOT_AVAILABLE if memory.share is None else f"{100 * memory.share:.0f}%"
     throttled = "throttled" if power.meaning == "throttled" else ""
     return (
         StyledText(f"{shortest_label(tile.title):>3}", "muted"),

@@ -40,12 +40,12 @@ def test_values_carry_their_unit(field, value, text):
 
 def test_missing_values_have_a_reason():
     shown = format_field("temp", NA("no sensor here"))
-    assert (str(shown), shown.reason) == ("N/A", "no sensor here")
+    assert (str(shown), shown.reason) == ("–", "no sensor here")
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
 def test_invalid_numbers_are_shown_as_not_available(value):
-    assert format_field("power", value).text == "N/A"
+    assert format_field("power", value).text == "–"
     assert format_field("power", value).reason
 
 

@@ -11,7 +11,7 @@ from tests.gui import snapshots
 def test_a_cpu_tile_explains_missing_values():
     (tile,) = tiles(snapshots.cpu_snapshot())
     assert (tile.title, tile.note, tile.replay) == ("CPU", "CPU: no NVIDIA GPU found", False)
-    assert [m.text for m in tile.metrics][2:] == ["N/A", "N/A", "N/A"]
+    assert [m.text for m in tile.metrics][2:] == ["–", "–", "–"]
     assert tile.metrics[3].tooltip == "the kernel exposes no temperature sensor here"
     assert tile.metrics[1].text.endswith(" / 31.3 GiB")
     assert tile.holder == "job 8 · attention"
@@ -20,7 +20,7 @@ def test_a_cpu_tile_explains_missing_values():
 def test_a_gpu_tile_has_all_values_and_the_method_of_tflops():
     tile = tiles(snapshots.gpu_snapshot(3))[0]
     assert tile.name == "H100 80GB HBM3"
-    assert all(m.text != "N/A" for m in tile.metrics)
+    assert all(m.text != "–" for m in tile.metrics)
     assert tile.metrics[2].tooltip == snapshots.TFLOPS_METHOD
     assert 0 < tile.metrics[0].share <= 1
 
@@ -85,7 +85,7 @@ def test_a_replay_is_labelled():
 def test_before_the_first_reading():
     state = DeviceState(snapshots.gpu(0), None, Busy(NoReading()))
     (tile,) = tiles(snapshots.snapshot((state,)))
-    assert {m.text for m in tile.metrics} == {"N/A"}
+    assert {m.text for m in tile.metrics} == {"–"}
     assert {m.tooltip for m in tile.metrics} == {"no reading yet"}
     assert all(c.absent == "no reading yet" for c in chart_models(snapshots.snapshot((state,))))
 
