@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from PySide6.QtCore import QEvent, QTimer, Signal
 from PySide6.QtGui import QShowEvent
-from PySide6.QtWidgets import QFileDialog, QHBoxLayout, QStackedWidget, QWidget
+from PySide6.QtWidgets import QFileDialog, QHBoxLayout, QWidget
 
 from app.assistant.conversation import Conversation, exported
 from app.assistant.conversation_view import ConversationView
@@ -35,9 +35,10 @@ from app.models.page import ModelsPage
 from app.state import State
 from app.widgets import theme
 from app.widgets.actions import bind_actions
+from app.widgets.controls import PageStack
 from scheduler.protocol.errors import UserError
 
-_WIDEST, _SIDE = 860, 210
+_WIDEST, _SIDE = 860, 196
 T = TypeVar("T")
 
 
@@ -61,7 +62,7 @@ class AssistantPage(QWidget):
             PresetEditor(),
         )
         self.models = ModelsPage(state, link)
-        self.stack = QStackedWidget()
+        self.stack = PageStack()
         self._connect()
         self._lay_out()
         self.refresh()

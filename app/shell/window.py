@@ -14,7 +14,7 @@ from PySide6.QtGui import (
     QShortcut,
     QShowEvent,
 )
-from PySide6.QtWidgets import QGridLayout, QStackedWidget, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QGridLayout, QVBoxLayout, QWidget
 
 from app.charts.series import Floats
 from app.dashboard.page import DashboardPage
@@ -30,7 +30,7 @@ from app.strip.strip import Strip
 from app.strip.summary import unacknowledged
 from app.strip.tile_model import tiles
 from app.widgets import theme
-from app.widgets.controls import scroll_area
+from app.widgets.controls import PageStack, scroll_area
 from app.widgets.toast import ToastStack
 from scheduler.protocol.settings import Settings as SchedulerSettings
 from scheduler.protocol.snapshot import Columns, Snapshot
@@ -78,17 +78,6 @@ _LOAD = (60.0, 40)
 """Seconds of the sparklines in the tiles, and their points."""
 
 
-class _Pages(QStackedWidget):
-    """Need as much room as the page that is shown, not as the largest one."""
-
-    def minimumSizeHint(self) -> QSize:
-        page = self.currentWidget()
-        return page.minimumSizeHint() if page is not None else QSize()
-
-    def sizeHint(self) -> QSize:
-        return self.minimumSizeHint()
-
-
 class MainWindow(QWidget):
     """Show the pages. Snapshots come by method calls, and requests leave through the link."""
 
@@ -106,7 +95,7 @@ class MainWindow(QWidget):
         super().__init__()
         self.state, self.link = State(), link
         self.rail, self.strip, self.status = Rail(PAGES), Strip(), StatusLine()
-        self.pages = _Pages()
+        self.pages = PageStack()
         self.folded = False
         """The user collapsed the strip, which is always collapsed away from the dashboard."""
         self.banner = Banner()

@@ -20,6 +20,7 @@ from PySide6.QtWidgets import (
     QPushButton,
     QScrollArea,
     QSizePolicy,
+    QStackedWidget,
     QVBoxLayout,
     QWidget,
 )
@@ -150,7 +151,7 @@ def filter_box(hint: str) -> QLineEdit:
     box = QLineEdit()
     box.setPlaceholderText(hint)
     box.setClearButtonEnabled(True)
-    box.setMinimumWidth(theme.px(180))
+    box.setMinimumWidth(theme.px(108))
     box.setMaximumWidth(theme.px(420))
     box.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
     box.setAccessibleName("Filter")
@@ -248,6 +249,17 @@ def add_shortcuts(page: QWidget, slots: Mapping[str, Callable[..., object]]) -> 
         QShortcut(QKeySequence(keys), page, slot).setContext(
             Qt.ShortcutContext.WidgetWithChildrenShortcut
         )
+
+
+class PageStack(QStackedWidget):
+    """Show one of several pages; need as much room as that one, not as the largest."""
+
+    def minimumSizeHint(self) -> QSize:
+        page = self.currentWidget()
+        return page.minimumSizeHint() if page is not None else QSize()
+
+    def sizeHint(self) -> QSize:
+        return self.minimumSizeHint()
 
 
 class QuestionCard(QFrame):

@@ -156,6 +156,7 @@ QPushButton::menu-indicator {{ width: 0; }}
 QPlainTextEdit[log="true"] {{ background: {t.sunken}; border-radius: 6px; padding: 6px;
   font-size: {theme.px(theme.SMALL + 1)}px; }}
 QSplitter::handle {{ background: transparent; }}
+QAbstractScrollArea::corner {{ background: transparent; border: none; }}
 QScrollBar:vertical {{ background: transparent; width: 10px; margin: 0; }}
 QScrollBar:horizontal {{ background: transparent; height: 10px; margin: 0; }}
 QScrollBar::handle {{ background: {t.line}; border-radius: 4px; min-height: 24px; min-width: 24px;

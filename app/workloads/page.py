@@ -47,7 +47,7 @@ REPLAY = (
 _CHOICES_A_LINE = 3
 _ROOMY, _LOW = 900, 480
 """Pixels of height that earlier results need beside a chart, and beside the values."""
-_FORM_WIDTHS, _FORM_SHARE = (400, 500), 0.45
+_FORM_WIDTHS, _FORM_SHARE = (352, 500), 0.45
 """The least and most pixels of the form, and its share of the page between them."""
 _WIDEST_RESULT, _HIGHEST_PAST, _EMPTY_HEIGHT = 1100, 420, 96
 
