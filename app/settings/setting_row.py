@@ -14,7 +14,7 @@ from app.widgets.controls import Stretch, button, label, row, show_if_any
 from scheduler.protocol.settings import Settings
 
 W = TypeVar("W", bound=QWidget)
-_EDITOR_WIDTH, _NUMBER_WIDTH = 260, 76
+_EDITOR_WIDTH, _NUMBER_WIDTH = 260, 66
 """Pixels of an editor, and of one of numbers, whose unit stands beside it."""
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from app.cli.output import StyledLine, StyledText
+from app.format.values import NOT_AVAILABLE
 from app.processes.process_rows import ProcessRow, process_rows
 from app.strip.tile_model import COMPUTE_RATE, MEMORY, POWER, TEMPERATURE, UTILISATION, Tile
 from scheduler.protocol.devices import Detail
@@ -46,7 +47,7 @@ def _panel(tile: Tile, width: int) -> list[StyledLine]:
     name = f"REPLAY {tile.name}" if tile.replay else tile.name
     left = [StyledText(tile.title, "strong"), StyledText(f"  {name}", "muted")]
     right = [
-        StyledText(text, metric.meaning or ("muted" if text == "N/A" else ""))
+        StyledText(text, metric.meaning or ("muted" if text == NOT_AVAILABLE else ""))
         for metric in (temperature, power, rate)
         if (text := metric.text)
     ]
