@@ -104,7 +104,7 @@ class TimeBar(QWidget):
     def _width_of(self, *spans: QWidget) -> int:
         """Return the pixels that these editors of the span need, with all other buttons."""
         parts = (*self._others, *spans)
-        return sum(part.sizeHint().width() + theme.XS for part in parts)
+        return sum(max(p.sizeHint().width(), p.minimumWidth()) + theme.XS for p in parts)
 
     def show_axis(self, axis: TimeAxis, position: str) -> None:
         """Check the buttons of what is shown; `position` describes it further."""

@@ -68,12 +68,15 @@ class Desktop(QObject):
             self._use_theme("system")
             self.window.status.show_message(str(e))
         self._memory.restore()
-        if self._memory.first_time():
-            self.window.show_welcome()
         self.window.show()
         self._preload_timer.start()
         self.tray.start()
         self.feed.start()
+
+    def greet(self) -> None:
+        """Show the welcome page when a person opens the window for the first time."""
+        if self._memory.first_time():
+            self.window.show_welcome()
 
     def stop(self) -> None:
         """End the feed and all requests, and wait for them."""
@@ -144,6 +147,7 @@ def open_window() -> int:
     desktop = Desktop(app)
     signals = _Signals(desktop.window)
     desktop.start()
+    desktop.greet()
     try:
         return app.exec()
     finally:

@@ -19,6 +19,8 @@ from scheduler.protocol import paths
 if TYPE_CHECKING:
     from assistant.messages import Answer
 
+SIZE = (1280, 800)
+"""Pixels of the window."""
 _INTERVAL_MS = 20
 
 
@@ -33,6 +35,7 @@ class Session:
 
     def __enter__(self) -> Self:
         self._desktop.start()
+        self.window.resize(*SIZE)  # also where the platform has a smaller screen, or none
         return self
 
     def __exit__(

@@ -50,7 +50,7 @@ def test_the_window_starts_the_daemon_follows_it_and_saves_a_report(desktop, qtb
     window = desktop.window
     qtbot.waitUntil(lambda: window.state.history.rows() > 1, timeout=PATIENCE_MS)
     assert window.status.link.text() == "connected to the daemon"
-    assert window.strip.chips.chips
+    assert window.strip.tiles
     qtbot.waitUntil(
         lambda: "jobs" in vars(window), timeout=PATIENCE_MS
     )  # made before anybody goes there
@@ -222,9 +222,11 @@ def test_the_welcome_page_is_shown_once_and_tray_and_compact_strip_close_with_th
     desktop, qtbot
 ):
     window = desktop.window
+    assert window.pages.currentWidget() is window.dashboard, "a tour leaves the welcome to people"
+    desktop.greet()
     assert window.pages.currentWidget() is window.welcome
     window.welcome.steps["dashboard"].click()
-    desktop.start()
+    desktop.greet()
     assert window.pages.currentWidget() is window.dashboard
     window.status.compact.click()
     qtbot.waitUntil(

@@ -13,11 +13,10 @@ from typing import Any
 import pytest
 
 from app.cli.connection import daemon_status
+from app.shell.window import PAGES
 from scheduler.client import Client
 from scheduler.protocol import settings
 from scheduler.protocol.settings import TEMPLATE, Settings
-
-PAGES = ("dashboard", "jobs", "workloads", "assistant", "alerts", "processes", "settings")
 
 
 def gpudeck(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
@@ -99,7 +98,7 @@ def test_a_replay_is_pictured_but_runs_no_job(home: Path, tmp_path: Path) -> Non
     assert ran.returncode == 0, ran.stderr
     made = {
         f"{page}-{scheme}-{size}.png"
-        for page in (*PAGES, "models")
+        for page in PAGES
         for scheme in ("light", "dark")
         for size in ("1280x800", "2560x1440")
     }
