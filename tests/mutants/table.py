@@ -505,8 +505,8 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "the folder of the exit record not synced",
         _EXIT,
-        "        os.fsync(folder)\n",
-        "        pass\n",
+        "    sync(Path())\n",
+        "",
         _RUNNER,
     ),
     Defect(
