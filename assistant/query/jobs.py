@@ -29,6 +29,7 @@ SOURCE = "queue"
 _LOG_LINES = 20
 _SLOW = frozenset({"log", "failure", "stall", "estimate", "command"})
 """Measures that need each job by itself."""
+_FAILED = frozenset({"failed", "lost", "rejected"})
 _MOST_SLOW = 12
 """The most jobs that these are computed for."""
 
@@ -40,18 +41,23 @@ class _Context:
         self.daemon, self.now = daemon, time.time()
         self.labels = {state.device.id: label(state.device) for state in snapshot.devices}
         self.notes: list[Note] = []
+        self.remedies = True
+        """Whether the jobs are few enough to look into the log of each that failed."""
 
 
 def jobs(daemon: Client, query: Query, snapshot: Snapshot) -> Rows:
     """Return a row for each job that the query names or describes. Raises NotFound."""
     context = _Context(daemon, snapshot)
     measures = [query.measure] if query.measure else list(SUBJECTS["jobs"].headline)
+    if not query.measure and query.states and set(query.states) <= _FAILED:
+        measures.append("reason")  # whoever asks what failed asks why, too
     if query.measure in ("reason", "failure", "estimate", "stall"):
         measures.append("state")
     wanted = [*measures, *(w.measure for w in query.where if w.measure not in measures)]
     found, left_out = _chosen(daemon, query, snapshot)
     if _SLOW & set(measures) and len(found) > _MOST_SLOW:
         found, left_out = found[:_MOST_SLOW], left_out + len(found) - _MOST_SLOW
+    context.remedies = len(found) <= _MOST_SLOW
     columns = tuple(Column(name, SUBJECTS["jobs"].measures[name].unit) for name in wanted)
     rows = tuple(_row(context, job, wanted) for job in found)
     return shaped(
@@ -142,7 +148,7 @@ def _reason(context: _Context, job: j.Job) -> _Pair:
         return plain(render(state.unreadable, context.now)), ""
     if isinstance(state, j.Queued):
         context.notes.append(_forecast(context, job))
-    if isinstance(state, j.Failed):
+    if isinstance(state, j.Failed) and context.remedies:
         _remedy(context, job)
     found = getattr(state, "reason", "")
     return (plain(found, 400), "") if found else (None, "")
