@@ -34,6 +34,7 @@ from PySide6.QtWidgets import QApplication, QWidget
 from app.assistant.message_tree import Curve
 from app.assistant.requests import FinishedAnswer
 from app.cleanup.requests import Scan, ScanResult, TrashContents
+from app.dashboard.day import Day, LoadDay
 from app.link.call import Call
 from app.shell.desktop import Desktop
 from app.shell.window import PAGES
@@ -128,6 +129,16 @@ SCANNED = (
         )
     ),
     TrashContents(),
+)
+
+
+DAY = Day(
+    24.0,
+    14.2,
+    9.83,
+    (64.0, "GPU 0", NOW - 780),
+    (("10 · compare", 6.1), ("3 · train", 4.4)),
+    (("ada", 10.5),),
 )
 
 
@@ -242,9 +253,10 @@ class Stage:
         self.settle()
 
     def _carry_out(self, call: Call) -> None:
-        """Answer with invented processes of the GPUs; let the daemon answer everything else."""
-        if isinstance(call.request, GetDetails | Scan):
-            reply = INSPECTED if isinstance(call.request, GetDetails) else SCANNED
+        """Answer with invented processes, finds and a day; let the daemon answer all else."""
+        invented: dict[type[object], object] = {GetDetails: INSPECTED, Scan: SCANNED, LoadDay: DAY}
+        reply = invented.get(type(call.request))
+        if reply is not None:
             QTimer.singleShot(0, self.window, lambda: call.reply(reply))
         else:
             self._open += 1
