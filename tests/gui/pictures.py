@@ -245,7 +245,7 @@ class Stage:
         self.desktop.link.start = self._carry_out  # type: ignore[method-assign]
         self.desktop.start()
         self.window.resize(*SIZE)
-        self._until(
+        self.until(
             lambda: self.window.state.link.connected and self.window.state.history.rows() > 10
         )
         self.desktop.feed.stop()
@@ -268,7 +268,7 @@ class Stage:
         handler(value)
         self._open -= 1
 
-    def _until(self, condition: Callable[[], bool]) -> None:
+    def until(self, condition: Callable[[], bool]) -> None:
         end = time.monotonic() + PATIENCE_S
         while not condition():
             if time.monotonic() > end:
@@ -280,7 +280,7 @@ class Stage:
         """Process events until everything is answered and drawn."""
         for _ in range(3):
             self.app.processEvents()
-            self._until(lambda: self._open == 0)
+            self.until(lambda: self._open == 0)
             self.window.refresh()
             self.app.processEvents()
 
@@ -334,6 +334,7 @@ def _page(name: str) -> Callable[[Stage], None]:
 def _jobs(on: Stage) -> None:
     on.window.show_page("jobs")
     on.window.jobs.show_job(6)
+    on.until(lambda: "more below" not in on.window.jobs.count.text())  # all jobs were searched
 
 
 def _workload(name: str) -> Callable[[Stage], None]:
