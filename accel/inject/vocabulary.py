@@ -70,7 +70,7 @@ LIBRARY = {
         "timm's Attention", "its source is timm's; accel.inject.patch(model) links its instances",
     ),
     "diffusers.models.attention_processor.Attention": (
-        "diffusers' Attention", "set the processor of accel.attention.frameworks.diffusers",
+        "diffusers' Attention", _CALLER,
     ),
 }  # fmt: skip
 """Library calls that are left alone: what they are called, and what to do instead."""
