@@ -11,9 +11,10 @@ from pathlib import Path
 
 from accel.inject import vocabulary as words
 from accel.inject.finding import Edit, Finding, Site
+from accel.inject.product import Product
 from accel.inject.project import Function, Module, Project
 from accel.inject.source import Unreadable
-from accel.inject.trace import Product, Trace
+from accel.inject.trace import Trace
 
 OUTSIDE = "<module>"
 SKIPPED = frozenset(("__pycache__", "node_modules", "site-packages", "build", "dist"))
@@ -84,7 +85,7 @@ def of_module(project: Project, module: Module) -> list[Site]:
             why = _hindrance(module, home, owner)
             found[node] = _site(replace(best, problems=problems), home, name, why)
     for *_, trace in traced:
-        for call, library in trace.library.values():
+        for call, library in trace.found.library.values():
             if id(call) in homes:
                 owner, home, name = homes[id(call)]
                 why = _hindrance(module, home, owner)
@@ -107,7 +108,7 @@ def _reached(
     for _, function, _, trace in traced:
         private = function.name.startswith("_") and not function.name.endswith("__")
         inner = {id(node) for node in ast.walk(function)} if function in helpers else set()
-        for product in trace.products.values():
+        for product in trace.found.products.values():
             node = id(product.node)
             # what a private helper returns is judged where it is called
             judged_there = node in inner and (private or product.written == "softmax")
