@@ -175,6 +175,6 @@ def test_the_queue_is_paused_and_resumed(fed):
     fed.window.jobs.pause.click()
     fed.feed(snapshots.cpu_snapshot(NOW + 1, paused=True))
     assert "Resume" in fed.window.jobs.pause.text()
-    assert "the queue is paused" in fed.window.status.message.text()
+    assert "The queue is paused" in fed.window.status.message.text()
     fed.window.jobs.pause.click()
     assert [r for r in fed.asked if isinstance(r, Pause)] == [Pause(True), Pause(False)]
