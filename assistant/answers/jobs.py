@@ -38,7 +38,7 @@ def answer(query: Query, rows: Rows, words: Words) -> list[str]:
                 measure=column_title(rows.columns[0], "jobs", words),
                 n=words.number(len(rows.rows)),
                 when=times(rows, words),
-                why=why_absent(rows.rows[0], 0, words),
+                why=_why_none(rows, words),
             )
         ]
     if rows.best:
@@ -72,6 +72,12 @@ def answer(query: Query, rows: Rows, words: Words) -> list[str]:
 
 def _upper(text: str) -> str:
     return text[:1].upper() + text[1:]
+
+
+def _why_none(rows: Rows, words: Words) -> str:
+    """Return the reasons for which no row has a value, the most frequent first."""
+    reasons = Counter(why_absent(row, 0, words) for row in rows.rows)
+    return words.listed([reason for reason, _ in reasons.most_common()])
 
 
 def _none(query: Query, rows: Rows, words: Words) -> str:

@@ -145,7 +145,7 @@ def _busy(query: Query, values: tuple[Value, ...], rows: Rows, words: Words) -> 
     if query.measure != "use" and len(rows.rows) != 1:
         return ""
     who, why = values
-    if str(why).startswith("utilisation"):
+    if str(why).startswith("utilisation") and query.measure != "use":
         return ""
     return words.text("{who} is busy: {why}.", who=who, why=phrases.escaped(str(why)))
 
