@@ -30,11 +30,15 @@ tags: [rwkv7]
 # The assistant's own small model
 
 An RWKV-7 with {parameters:.1f} million parameters ({layers} layers of {channels} channels, a
-vocabulary of its own) for two tasks only: it chooses which of {tools} tools a request needs, with
-its arguments, and it writes briefs and answers from facts. It sees no numbers, names or commands.
-Requests come to it masked (`assistant.intents.masks`) and without capitals, accents and typos
-(`assistant.intents.normalize`), and facts as names (`assistant.writing.compact`). What it writes
-has slots that code fills and checks.
+vocabulary of its own). In the assistant it has one task: where the rules do not read a request
+whole, it chooses which of {tools} tools the request needs, with its arguments, and
+`assistant.intents.model_routes` turns that into a query or an order. It was also trained to write
+briefs and answers from facts, which the figures on texts below measure; the assistant no longer
+uses that. Answers are templates, and so are briefs and reports unless a model of at least a billion
+parameters is chosen. It sees no numbers, names or commands. Requests come to it masked
+(`assistant.intents.masks`) and without capitals, accents and typos (`assistant.intents.normalize`),
+and facts as names (`assistant.writing.compact`). What it writes has slots that code fills and
+checks.
 
 ## Data
 
@@ -71,8 +75,8 @@ shown: is it a fact of the device or job named last before it, and of the quanti
 beside it name? It does not judge claims without a number.{truth}
 
 A program judges greedy texts. A text is faithful if it states only facts, and complete if it
-mentions everything required, both at the first attempt. It is shown if the app shows it as the
-model's, after rewinding to before refused sentences; the template writes the others.
+mentions everything required, both at the first attempt. It counts as shown if the checker passes
+it, after rewinding to before refused sentences; the template writes the others.
 
 {table}
 
@@ -84,7 +88,7 @@ Routes of the held-out phrasings and the hand-written requests together:
 
 - It knows only its tools and its facts. Free chat, code and general knowledge are beyond it; it has
   a route for what it cannot do.
-- It knows English best; it learnt {others} from fewer phrasings. It writes only English.
+- It knows English best; it learnt {others} from fewer phrasings. Its texts are only English.
 - It can route a request wrongly, above all one in unknown words. If it is not sure, the assistant
   asks back. Actions are only proposed, and a person approves them.
 - The authors of the grammar also wrote the hand-written requests: those of other people will be
