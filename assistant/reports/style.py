@@ -27,7 +27,7 @@ LIGHT = Colours(
     "#eceef1",
     "#1b1f24",
     "#5b6572",
-    ("#1f5fbf", "#d55e00", "#00856f", "#b5489a", "#3aa0d8", "#9e9f65", "#6e0075", "#4b535d"),
+    ("#1f5fbf", "#c14908", "#0b6142", "#ad2a71", "#107c86", "#5d4e1d", "#4b1889", "#0e1723"),
 )
 DARK = Colours(
     "#121519",
@@ -36,7 +36,7 @@ DARK = Colours(
     "#262b32",
     "#e7eaee",
     "#9aa4b0",
-    ("#6ea8fe", "#f0894a", "#2fc6a0", "#e58fc9", "#9bdcff", "#e6d30a", "#87499a", "#c6ccd4"),
+    ("#6ea8fe", "#f0894a", "#3eb194", "#e58fc9", "#9bdcff", "#ffd63c", "#a875c9", "#c7e9ca"),
 )
 FONT = "system-ui, 'Noto Sans', 'DejaVu Sans', sans-serif"
 MONO = "ui-monospace, 'DejaVu Sans Mono', monospace"

@@ -78,9 +78,9 @@ def run(args: Namespace) -> int:
             command = injected(command)
         except ValueError as e:
             raise UsageError(f"--inject: {e}") from e
-    _warn_of_command(command, args)
     with Client() as client:
         spec = client.spec(command, arguments.job_options(args))
+        _warn_of_command(command, args)
         specs = [spec] if args.array is None else indexed(spec, args.array)
         if args.dry_run:
             forecast = client.foresee_spec(spec)
