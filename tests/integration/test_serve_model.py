@@ -241,6 +241,7 @@ def test_a_job_serves_on_the_device_that_the_queue_gave_it(
     eventually(lambda: "cancelled" in alone("jobs", "1"))
 
 
+@pytest.mark.slow
 def test_the_load_test_measures_and_draws(
     shared_home: Path, sh: Shell, folder: Path, tmp_path: Path
 ) -> None:

@@ -98,10 +98,10 @@ def test_sequences_end_to_end_do_not_see_each_other(kind, one_thread):
 @pytest.mark.parametrize(
     ("kind", "strength", "bound"),
     [
-        ("ssd", 1.0, 1e-5),
+        pytest.param("ssd", 1.0, 1e-5, marks=pytest.mark.slow),
         ("gdn", 9.9, 1e-4),
         # relative to the tiny gradients of strong decays, float32 sums of large terms show
-        ("kda", 9.9, 5e-3),
+        pytest.param("kda", 9.9, 5e-3, marks=pytest.mark.slow),
         ("rwkv7", 1.0, 1e-5),
         pytest.param("retention", 1.0, 1e-5, marks=pytest.mark.slow),
         pytest.param("gla", 1.0, 1e-4, marks=pytest.mark.slow),

@@ -121,6 +121,7 @@ def test_only_whole_phrases_are_replaced(monkeypatch) -> None:
     }
 
 
+@pytest.mark.slow
 def test_replacing_words_never_makes_a_held_out_sentence() -> None:
     taught: dict[str, set[str]] = {part: set() for part in get_args(phrasings.Part)}
     varied = 0
@@ -158,6 +159,7 @@ def test_a_combination_is_held_out_only_if_its_words_are_learnt_elsewhere() -> N
     )
 
 
+@pytest.mark.slow
 def test_every_tool_can_be_asked_for_in_every_language() -> None:
     for language in requests.LANGUAGES:
         assert set(phrasings.lines(language, "learnt")) == set(table.BY_NAME)

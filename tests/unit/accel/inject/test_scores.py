@@ -45,7 +45,11 @@ def test_a_linked_form_equals_the_original(form):
         torch.testing.assert_close(mine[finite], theirs[finite], rtol=2e-4, atol=5e-6)
 
 
-@pytest.mark.parametrize("form", FORMS, ids=lambda f: f.__name__)
+@pytest.mark.parametrize(
+    "form",
+    [pytest.param(f, marks=[pytest.mark.slow] * (n > 1)) for n, f in enumerate(FORMS)],
+    ids=lambda f: f.__name__,
+)
 def test_compiled_code_is_one_graph_and_equal(form):
     inputs = FORMS[form]()
     torch._dynamo.reset()

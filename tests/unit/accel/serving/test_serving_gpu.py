@@ -93,7 +93,11 @@ def attention_error(kind: str, normed: bool, window: int, softcap: float, length
 
 @pytest.mark.parametrize(
     ("kind", "normed", "window", "softcap", "length"),
-    [("auto", True, 0, 0.0, 70), ("int8", False, 20, 5.0, 40), ("auto", False, 0, 0.0, 9)],
+    [
+        pytest.param("auto", True, 0, 0.0, 70, marks=pytest.mark.slow),
+        ("int8", False, 20, 5.0, 40),
+        ("auto", False, 0, 0.0, 9),
+    ],
 )
 def test_paged_attention_is_that_of_a_cpu(
     interpreted, kind, normed, window, softcap, length
