@@ -39,7 +39,10 @@ async def end(child: Process) -> None:
     kill(child)
     try:
         async with asyncio.timeout(END_S):
-            await child.stdout.read()  # to its end: only then is the pipe closed
+            # each pipe is read to its end: only then is it closed
+            await child.stdout.read()
+            if child.stderr is not None:
+                await child.stderr.read()
             await child.wait()
     except TimeoutError:
         pass

@@ -140,6 +140,7 @@ class HostConnection:
             return "it sent a line of over a mebibyte"
         finally:
             reading_errors.cancel()
+            await asyncio.gather(reading_errors, return_exceptions=True)
             await children.end(child)
 
     async def _receive(self, child: Process) -> None:
