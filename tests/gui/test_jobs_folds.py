@@ -117,11 +117,12 @@ def test_a_job_alone_of_its_group_is_no_group(fed):
     assert cells(fed.window.jobs, row_of(fed.window.jobs, "prep"))[0] == "40"
 
 
-def test_a_whole_array_is_removed_with_its_row(fed, page):
+def test_a_whole_array_is_removed_with_its_row(fed, page, qtbot):
     waiting = tuple(job for job in ARRAY if isinstance(job.state, Queued))
     feed(fed, *waiting, later=1)
     page.table.selectRow(row_of(page, "sweep"))
     QTest.keyClick(page, Qt.Key.Key_Delete)
+    qtbot.waitUntil(lambda: bool(fed.asked))
     assert sorted(fed.asked[-1].jobs) == [25, 26, 27, 28, 29]
     assert isinstance(fed.asked[-1], CancelMany)
 

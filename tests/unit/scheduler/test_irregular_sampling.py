@@ -140,15 +140,16 @@ def simulation(
     return Simulation(card, monkeypatch, request.param)
 
 
-@pytest.mark.parametrize("late", [never, often_late()], ids=["punctual", "late"])
-def test_work_and_energy_add_up_to_what_was_done(simulation: Simulation, late: Lateness) -> None:
-    simulation.late = late
+@pytest.mark.parametrize("late", [False, True], ids=["punctual", "late"])
+def test_work_and_energy_add_up_to_what_was_done(simulation: Simulation, late: bool) -> None:
+    simulation.late = often_late() if late else never
     simulation.run()
     shown, done = (sum(part) for part in zip(*simulation.flops(), strict=True))
     assert shown == pytest.approx(done, rel=0.02)
     first, last = simulation.readings[0][0], simulation.readings[-1][0]
     true = simulation.energy(first, last)
-    assert told_energy(simulation) == pytest.approx(true, rel=0.04)
+    # the power of a load that pauses is not known between samples that come late
+    assert told_energy(simulation) == pytest.approx(true, rel=0.1 if late else 0.04)
 
 
 def test_a_gap_in_which_the_load_ends_does_not_distort_the_rate(
