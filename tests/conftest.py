@@ -38,10 +38,10 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
             terminalreporter.write_line(f"NOT CHECKED: {what}", yellow=True)
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def imported() -> None:
-    """Exclude what exists before the first test from garbage collection, and from searches for
-    leaked objects.
+    """Exclude what exists before a module's tests from garbage collection, and from searches for
+    leaked objects, which would otherwise look at all of torch again and again.
     """
     gc.collect()
     gc.freeze()
