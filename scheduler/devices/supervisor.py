@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from scheduler.background import children
+from scheduler.background import children, crash
 from scheduler.devices import runtime_power
 from scheduler.devices.probe import (
     DECODE,
@@ -119,12 +119,7 @@ class Supervisor:
             self._task = None
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        if (
-            not task.cancelled()
-            and (bug := task.exception()) is not None
-            and not self.crashed.done()
-        ):
-            self.crashed.set_exception(bug)
+        crash.pass_on(task, self.crashed)
 
     async def _run(self, source: str) -> None:
         backoff = children.Backoff()

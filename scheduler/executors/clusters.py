@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 import msgspec
 
-from scheduler.background import children
+from scheduler.background import children, crash
 from scheduler.executors import agent_protocol as a
 from scheduler.executors.cluster import Cluster, Hub
 from scheduler.protocol import paths
@@ -78,12 +78,7 @@ class Clusters(Mapping[str, Cluster]):
         await asyncio.gather(*(agent.stop() for agent in self._agents.values()))
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        if (
-            not task.cancelled()
-            and (bug := task.exception()) is not None
-            and not self.crashed.done()
-        ):
-            self.crashed.set_exception(bug)
+        crash.pass_on(task, self.crashed)
 
 
 class AgentProcess:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 
+from scheduler.background import crash
 from scheduler.hosts.connection import HostConnection
 from scheduler.protocol.devices import Device, Reading
 from scheduler.protocol.settings import HostSettings
@@ -61,9 +62,4 @@ class HostService:
         await asyncio.gather(*(c.stop() for c in self._connections.values()))
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        if (
-            not task.cancelled()
-            and (bug := task.exception()) is not None
-            and not self.crashed.done()
-        ):
-            self.crashed.set_exception(bug)
+        crash.pass_on(task, self.crashed)
