@@ -4,40 +4,21 @@ A step is one call a token, without allocation and without Python inside: at 10 
 parameters, Python and torch overhead costs as much as the arithmetic. Each weight is read once a
 token, so memory bandwidth sets the speed; int8 needs a quarter of the bytes.
 
-Compiled code is kept beside this file, or in the user's cache folder if that is read-only, or else
-in the state folder. `accel.rwkv.layers` computes the same in torch and is the reference of the
+`accel.rwkv.layers` computes the same in torch and is the reference of the
 tests.
 """
 
 from __future__ import annotations
 
 import numpy as np
-from numba import config, njit
+from numba import njit
 
-from accel.runtime.state_folder import state_folder
+from accel.runtime.compiled import OPTIONS, entry
 from accel.rwkv.layers import DECAY, GROUP_EPS
 from accel.rwkv.weights import HEAD
 
-# Sums may be reordered and fused; infinities and NaNs are kept, so that a damaged model is noticed.
-_OPTIONS = {
-    "fastmath": {"reassoc", "contract", "arcp", "nsz"},
-    "error_model": "numpy",
-    "nogil": True,
-}
-_part = njit(no_cpython_wrapper=True, no_cfunc_wrapper=True, **_OPTIONS)
+_part = njit(no_cpython_wrapper=True, no_cfunc_wrapper=True, **OPTIONS)
 """Compile a function that only compiled code calls, without wrappers for Python."""
-
-
-def _entry(function):
-    """Compile a function that Python calls, and keep it on disk."""
-    try:
-        return njit(cache=True, **_OPTIONS)(function)
-    except RuntimeError:  # Numba found no cache folder that it can write.
-        chosen, config.CACHE_DIR = config.CACHE_DIR, str(state_folder() / "compiled")
-        try:
-            return njit(cache=True, **_OPTIONS)(function)
-        finally:
-            config.CACHE_DIR = chosen
 
 
 _LAYER_EPS = np.float32(1e-5)
@@ -154,7 +135,7 @@ def _head_step(r, w, k, v, a, b, state, y):
         y[i] = read
 
 
-@_entry
+@entry
 def recurrence(r, w, k, v, a, b, state, y):
     """Compute `accel.rwkv.wkv.sequential`: vectors and y [B, T, H, 64], states [B, H, 64, 64] in
     place.
@@ -275,7 +256,7 @@ def _channel_mix(t, vectors, matrices, scales, x, last, room, used, out):
     _columns(matrices, t[_FFN_VALUE], hidden, used, out)
 
 
-@_entry
+@entry
 def step(
     table,
     vectors,

@@ -15,7 +15,7 @@ from typing import Protocol
 
 from torch import Tensor
 
-from accel.serving.cache import BLOCK
+from accel.serving.memory import BLOCK
 
 
 class BlockMemory(Protocol):

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
 from torch import Tensor
 
 from accel.serving.families import Config
+from accel.serving.memory import BLOCK, CacheFormat
 
-BLOCK = 16
-"""Tokens of a block."""
-CacheFormat = Literal["auto", "fp8", "int8"]
 _MOST = {torch.float8_e4m3fn: 448.0, torch.int8: 127.0}
 
 
@@ -136,11 +133,3 @@ class PagedCache:
 
 def _slots(block: int) -> slice:
     return slice(block * BLOCK, (block + 1) * BLOCK)
-
-
-def block_bytes(config: Config, itemsize: int, format: CacheFormat = "auto") -> int:  # noqa: A002
-    """Return the bytes of one block."""
-    token = config.kv_bytes(itemsize)
-    if format != "auto":
-        token = config.kv_bytes(1) + 2 * config.layers * config.kv_heads * 4
-    return BLOCK * token

@@ -13,10 +13,10 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from accel.serving.errors import ModelRefused
-from accel.serving.families import Config, read_json
+from accel.serving.families import Config
+from accel.serving.files import weight_files
 from accel.serving.linear import FP8_BLOCK, INT4_GROUP, Linear, packed
 
-_INDEX = "model.safetensors.index.json"
 _STORED = (torch.float32, torch.float16, torch.bfloat16)
 _AWQ_ORDER = (0, 4, 1, 5, 2, 6, 3, 7)
 """The place of each column in a word of AWQ's, whose order is 0 2 4 6 1 3 5 7."""
@@ -124,37 +124,6 @@ class Checkpoint:
             found: Tensor = self._files[file].get_tensor(name)
         self.read_bytes += found.nbytes
         return found
-
-
-def weight_files(folder: Path) -> list[Path]:
-    """Return the weight files of a folder.
-
-    Raises:
-        ModelRefused: There are none of a supported format, or one is missing.
-    """
-    if not folder.is_dir():
-        raise ModelRefused(f"there is no folder {folder}. Name the folder of a model")
-    if (folder / _INDEX).is_file():
-        names = read_json(folder / _INDEX).get("weight_map")
-        if not isinstance(names, dict) or not names:
-            raise ModelRefused(f"{folder / _INDEX} has no weight_map. Download it again")
-        files = []
-        for name in sorted({str(value) for value in names.values()}):
-            if Path(name).name != name or not name.endswith(".safetensors"):
-                raise ModelRefused(f"{folder / _INDEX} names the file {name!r:.80}")
-            files.append(folder / name)
-    else:
-        files = sorted(folder.glob("*.safetensors"))
-    if missing := [file for file in files if not file.is_file()]:
-        raise ModelRefused(f"{missing[0]} is missing. Download the model again")
-    if files:
-        return files
-    if any(folder.glob("*.gguf")):
-        raise ModelRefused(
-            f"{folder.name} is in the format GGUF, which mixes the weights with formats of "
-            "llama.cpp's own. Use the model's original .safetensors"
-        )
-    raise ModelRefused(f"there are no .safetensors files in {folder}")
 
 
 def _quantization(given: Mapping[str, Any]) -> str:

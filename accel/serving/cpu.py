@@ -9,9 +9,10 @@ from torch import Tensor
 
 from accel.serving import cpu_kernels
 from accel.serving.batch import Batch
-from accel.serving.cache import BLOCK, PagedCache
+from accel.serving.cache import PagedCache
 from accel.serving.families import Config
 from accel.serving.linear import Linear
+from accel.serving.memory import BLOCK
 
 
 def multiply(linear: Linear, x: Tensor) -> Tensor:
@@ -68,11 +69,7 @@ def turn_and_store(
     cache: PagedCache,
     layer: int,
 ) -> Tensor:
-    """Normalize and rotate queries and keys, store keys and values, and return the queries.
-
-    Shapes: qkv [T, H + 2 Hkv, D]; turn, the cosine and sine [T, dims / 2]; norms [D] each; slots
-    [T]; the result [T, H, D].
-    """
+    """Return the queries, and store keys and values; see `Backend.turn_and_store`."""
     kv_heads = (qkv.shape[1] - heads) // 2
     if norms is not None:
         q, k, v = torch.split(qkv, [heads, kv_heads, kv_heads], dim=1)

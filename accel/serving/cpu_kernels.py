@@ -8,36 +8,15 @@ however its prompt was cut into chunks, and wherever its keys came from.
 from __future__ import annotations
 
 import numpy as np
-from numba import config, njit
 
-from accel.runtime.state_folder import state_folder
-
-# Sums may be reordered when they are compiled, the same for every row; infinities and NaNs stay.
-_OPTIONS = {
-    "fastmath": {"reassoc", "contract", "arcp", "nsz"},
-    "error_model": "numpy",
-    "nogil": True,
-}
-
-
-def _entry(function):
-    """Compile a function that Python calls, and keep it on disk."""
-    try:
-        return njit(cache=True, **_OPTIONS)(function)
-    except RuntimeError:  # Numba found no cache folder that it can write.
-        chosen, config.CACHE_DIR = config.CACHE_DIR, str(state_folder() / "compiled")
-        try:
-            return njit(cache=True, **_OPTIONS)(function)
-        finally:
-            config.CACHE_DIR = chosen
-
+from accel.runtime.compiled import entry
 
 _ZERO, _ONE, _TWO = np.float32(0), np.float32(1), np.float32(2)
 _GELU, _CUBE, _HALF = np.float32(0.7978845608028654), np.float32(0.044715), np.float32(0.5)
 _16 = np.uint32(16)
 
 
-@_entry
+@entry
 def matmul_float(weights, x, out):
     """Compute out [T, N] = x [T, K] weights [N, K]^T in fp32."""
     for r in range(weights.shape[0]):
@@ -49,7 +28,7 @@ def matmul_float(weights, x, out):
             out[t, r] = total
 
 
-@_entry
+@entry
 def matmul_bfloat(weights, x, out):
     """Compute the same with weights in bf16, given as uint16."""
     for r in range(weights.shape[0]):
@@ -61,7 +40,7 @@ def matmul_bfloat(weights, x, out):
             out[t, r] = total
 
 
-@_entry
+@entry
 def matmul_int8(weights, scales, x, out):
     """Compute the same with weights in int8 and a scale [N] a row."""
     for r in range(weights.shape[0]):
@@ -73,7 +52,7 @@ def matmul_int8(weights, scales, x, out):
             out[t, r] = total * scale
 
 
-@_entry
+@entry
 def matmul_int4(weights, scales, zeros, x, out):
     """Compute the same with weights in int4.
 
@@ -95,7 +74,7 @@ def matmul_int4(weights, scales, zeros, x, out):
             out[t, r] = total
 
 
-@_entry
+@entry
 def norm(x, weight, eps, out):
     """Divide each row of x [T, C] by its root mean square, times weight [C]."""
     n = x.shape[1]
@@ -108,7 +87,7 @@ def norm(x, weight, eps, out):
             out[t, i] = row[i] * scale * weight[i]
 
 
-@_entry
+@entry
 def turn(x, count, cos, sin):
     """Rotate the first `count` heads of x [T, H, D] in place, by cosine and sine [T, dims / 2]."""
     half = cos.shape[1]
@@ -121,7 +100,7 @@ def turn(x, count, cos, sin):
                 vector[half + i] = second * cos[t, i] + first * sin[t, i]
 
 
-@_entry
+@entry
 def gated(x, gelu, out):
     """Compute act(gate) * up of x [T, 2 I], whose rows are a gate and an up."""
     n = out.shape[1]
@@ -135,7 +114,7 @@ def gated(x, gelu, out):
                 out[t, i] = gate / (_ONE + np.exp(-gate)) * up
 
 
-@_entry
+@entry
 def attention(q, keys, values, tables, rows, positions, block, window, scale, softcap, scores, out):
     """Attend to the paged keys and values of each row's own sequence.
 

@@ -10,19 +10,20 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from collections.abc import Sequence as Items
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import torch
 from torch import Tensor
 
 from accel.serving.blocks import BlockPool
-from accel.serving.cache import BLOCK, CacheFormat, PagedCache
+from accel.serving.cache import PagedCache
 from accel.serving.errors import RequestRefused, TooLong
 from accel.serving.grammar import Grammars
-from accel.serving.memory import plan
+from accel.serving.memory import BLOCK, CacheFormat, Weights, footprint, free_host_bytes
 from accel.serving.request import Request, Sampling, Stream
 from accel.serving.runner import Runner
 from accel.serving.sampler import choose
@@ -31,7 +32,7 @@ from accel.serving.sequence import Reason, Sequence
 from accel.serving.speculation import PromptLookup, Speculator
 from accel.serving.template import ChatTemplate, load_template
 from accel.serving.tokens import Tokenizer
-from accel.serving.transformer import Transformer, Weights, load
+from accel.serving.transformer import Transformer, load
 
 MOST_WAITING = 1024
 _LOG = logging.getLogger("serving")
@@ -112,6 +113,7 @@ class Engine:
         host_bytes: int = 0,
         lookup: bool = True,
         most_running: int = 64,
+        progress: Callable[[int], None] = lambda done: None,
     ) -> Engine:
         """Load the model in a folder, after finding that it fits.
 
@@ -124,13 +126,15 @@ class Engine:
             host_bytes: Memory of the host for what is evicted from the cache.
             lookup: Speculate by looking up the last tokens in the prompt.
             most_running: The most requests of a step.
+            progress: Is called with the bytes of weights that were read so far.
 
         Raises:
             ModelRefused: The model cannot be served, or does not fit.
         """
-        room = plan(folder, device, weights, cache, cache_tokens)
+        free = free_host_bytes() if device == "cpu" else torch.cuda.mem_get_info()[0]
+        room = footprint(folder).plan(device, free, weights, cache, cache_tokens)
         tokenizer, template = Tokenizer.load(folder), load_template(folder)
-        model = load(folder, device, weights)
+        model = load(folder, device, weights, progress)
         blocks = PagedCache(model.config, room.blocks, model.device, model.dtype, cache)
         return cls(
             model, tokenizer, template, blocks,

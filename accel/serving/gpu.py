@@ -14,9 +14,10 @@ from accel.runtime.call import KernelCall, Pointer
 from accel.runtime.launch import prepare
 from accel.serving import gpu_kernels as kernels
 from accel.serving.batch import FEW_QUERIES, Batch
-from accel.serving.cache import BLOCK, PagedCache
+from accel.serving.cache import PagedCache
 from accel.serving.families import Config
 from accel.serving.linear import FP8_BLOCK, Linear
+from accel.serving.memory import BLOCK
 
 FEW = 64
 """The most tokens that a quantized matrix is multiplied with as it is; for more it is converted."""
@@ -163,11 +164,7 @@ def turn_and_store(
     cache: PagedCache,
     layer: int,
 ) -> Tensor:
-    """Normalize and rotate queries and keys, store keys and values, and return the queries.
-
-    Shapes: qkv [T, H + 2 Hkv, D]; turn, the cosine and sine [T, dims / 2]; norms [D] each; slots
-    [T]; the result [T, H, D].
-    """
+    """Return the queries, and store keys and values; see `Backend.turn_and_store`."""
     count, every, size = qkv.shape
     kv_heads = (every - heads) // 2
     half = 0 if turn is None else turn[0].shape[1]

@@ -1,16 +1,21 @@
-"""Rotary positions: the frequencies of a model's heads, with the scalings that are published."""
+"""Rotary positions: the frequencies of a model's heads, with the scalings that are published.
+
+Free of torch, as config.json is also read where torch must not be imported.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from accel.serving.errors import ModelRefused
 
-if TYPE_CHECKING:
-    from torch import Tensor
+Frequencies = npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True)
@@ -32,16 +37,6 @@ class Rope:
         """Return how many numbers of a head are rotated; the rest is left as it is."""
         return 2 * len(self.frequencies)
 
-    def table(self, positions: Tensor, radians: Tensor) -> tuple[Tensor, Tensor]:
-        """Return cosine and sine [T, dims / 2] in fp32 of positions [T].
-
-        Args:
-            positions: Of tokens.
-            radians: The frequencies in fp32, on the same device.
-        """
-        angles = positions.float().unsqueeze(1) * radians
-        return angles.cos() * self.factor, angles.sin() * self.factor
-
 
 def rope_of(given: Mapping[str, Any], raw: Mapping[str, Any], head_dim: int) -> Rope:
     """Return the positions that config.json describes.
@@ -54,21 +49,20 @@ def rope_of(given: Mapping[str, Any], raw: Mapping[str, Any], head_dim: int) -> 
     Raises:
         ModelRefused: The scaling is not supported.
     """
-    import torch
-
     share = float(given.get("partial_rotary_factor") or raw.get("partial_rotary_factor") or 1.0)
     theta = float(given.get("rope_theta") or raw.get("rope_theta") or _theta(raw))
     dims = int(head_dim * share)
     if not 1 < theta < math.inf or not 2 <= dims <= head_dim or dims % 2:
         raise ModelRefused(f"config.json has rotary positions of base {theta} in {dims} numbers")
     # In fp32, as the models were trained.
-    plain = 1.0 / theta ** (torch.arange(0, dims, 2, dtype=torch.float32) / dims)
+    steps = np.arange(0, dims, 2, dtype=np.float32) / np.float32(dims)
+    plain = np.float32(1.0) / np.float32(theta) ** steps
     kind = given.get("rope_type") or given.get("type") or "default"
     match kind:
         case "default" | "mrope":
             scaled, factor = plain, 1.0
         case "linear":
-            scaled, factor = plain / float(given["factor"]), 1.0
+            scaled, factor = plain / np.float32(given["factor"]), 1.0
         case "llama3":
             scaled, factor = _llama3(plain, given), 1.0
         case "longrope" | "su":
@@ -85,19 +79,19 @@ def _theta(raw: Mapping[str, Any]) -> float:
     return 2e6 if raw.get("model_type") == "smollm3" else 1e4
 
 
-def _llama3(plain: Tensor, given: Mapping[str, Any]) -> Tensor:
+def _llama3(plain: Frequencies, given: Mapping[str, Any]) -> Frequencies:
     """Stretch long waves by `factor`, keep short ones, and blend between.
 
     Source: the reference code of Llama 3.1.
     """
-    factor = float(given["factor"])
-    low, high = float(given["low_freq_factor"]), float(given["high_freq_factor"])
-    turns = float(given["original_max_position_embeddings"]) * plain / (2 * math.pi)
-    blend = ((turns - low) / (high - low)).clamp(0, 1)
-    return (1 - blend) * plain / factor + blend * plain
+    factor = np.float32(given["factor"])
+    low, high = np.float32(given["low_freq_factor"]), np.float32(given["high_freq_factor"])
+    turns = np.float32(given["original_max_position_embeddings"]) * plain / np.float32(2 * math.pi)
+    blend = ((turns - low) / (high - low)).clip(0, 1)
+    return ((1 - blend) * plain / factor + blend * plain).astype(np.float32)
 
 
-def _longrope(plain: Tensor, given: Mapping[str, Any], raw: Mapping[str, Any]) -> Rope:
+def _longrope(plain: Frequencies, given: Mapping[str, Any], raw: Mapping[str, Any]) -> Rope:
     """Divide each frequency by its own factor, the one for texts of the original length.
 
     The factors for longer texts would change the keys that are already stored when a text grows
@@ -113,7 +107,7 @@ def _longrope(plain: Tensor, given: Mapping[str, Any], raw: Mapping[str, Any]) -
         factor = 1.0
         if stretch > 1:
             factor = math.sqrt(1 + math.log(stretch) / math.log(original))
-    short = plain.new_tensor(given["short_factor"])
+    short = np.asarray(given["short_factor"], dtype=np.float32)
     if short.shape != plain.shape:
         raise ModelRefused(
             f"config.json has {len(short)} short_factors for {len(plain)} frequencies"

@@ -10,7 +10,8 @@ from torch import Tensor
 
 from accel.runtime.graphs import Replay
 from accel.serving.batch import FEW_QUERIES, Batch
-from accel.serving.cache import BLOCK, PagedCache
+from accel.serving.cache import PagedCache
+from accel.serving.memory import BLOCK
 from accel.serving.scheduler import Work
 from accel.serving.transformer import Transformer
 

@@ -6,8 +6,8 @@ from collections import Counter
 from typing import Literal
 
 from accel.serving.blocks import BlockPool, Node
-from accel.serving.cache import BLOCK
 from accel.serving.grammar import Matcher
+from accel.serving.memory import BLOCK
 from accel.serving.request import Choice, Ended, Piece, Request, Stream
 from accel.serving.sampler import Row
 from accel.serving.tokens import Pieces, Tokenizer

@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 import torch
 from torch import Tensor
@@ -18,9 +17,8 @@ from accel.serving.checkpoint import Checkpoint
 from accel.serving.errors import ModelRefused
 from accel.serving.families import Config, Experts, read_config
 from accel.serving.linear import Format, Linear
-
-Weights = Literal["auto", "float32", "bfloat16", "int8", "fp8", "int4"]
-"""How weights are kept; auto: as they are stored."""
+from accel.serving.memory import Weights
+from accel.serving.rotary import Rope
 
 
 @dataclass(frozen=True)
@@ -117,7 +115,7 @@ class Transformer:
         if config.family.scaled_embeddings:
             x = x * self._scale
         turns = {
-            rope: rope.table(batch.positions, radians) for rope, radians in self._ropes.items()
+            rope: _turn(rope, batch.positions, radians) for rope, radians in self._ropes.items()
         }
         inner = ops.norm(x, self._layers[0].norm, eps)
         following = [*(layer.norm for layer in self._layers[1:]), self._norm]
@@ -156,6 +154,12 @@ class Transformer:
         q = ops.turn_and_store(qkv, heads, turn, norms, config.eps, batch.slots, cache, number)
         out = ops.attend(q, number, batch, cache, config)
         return ops.multiply(layer.output, out.reshape(len(x), heads * size))
+
+
+def _turn(rope: Rope, positions: Tensor, radians: Tensor) -> tuple[Tensor, Tensor]:
+    """Return cosine and sine [T, dims / 2] in fp32, of positions [T] and frequencies."""
+    angles = positions.float().unsqueeze(1) * radians
+    return angles.cos() * rope.factor, angles.sin() * rope.factor
 
 
 def load(

@@ -136,7 +136,7 @@ def _submit(engine: Engine, wanted: m.Submit, streams: dict[int, Stream], output
 def _request(engine: Engine, wanted: m.Submit) -> Request:
     """Return a request to the engine. Raises RequestRefused."""
     from accel.serving.errors import RequestRefused
-    from accel.serving.request import Grammar, Request, Sampling
+    from accel.serving.request import Grammar, Request
 
     text = wanted.prompt
     if wanted.messages is not None:
@@ -150,7 +150,7 @@ def _request(engine: Engine, wanted: m.Submit) -> Request:
     grammar = Grammar(wanted.grammar, wanted.grammar_text) if wanted.grammar else None
     return Request(
         tuple(prompt), min(wanted.limit or room, room),
-        Sampling(**msgspec.structs.asdict(wanted.sampled)), wanted.stops, grammar,
+        wanted.sampling, wanted.stops, grammar,
         client=wanted.client, ignore_end=wanted.ignore_end,
     )  # fmt: skip
 

@@ -9,10 +9,11 @@ from typing import Any, Literal
 
 import msgspec
 
+from accel.serving.memory import CacheFormat, Weights
+from accel.serving.request import Sampling
+
 Device = Literal["auto", "cpu", "cuda"]
 """auto: a leased GPU if there is one, or else the CPU. cuda: the GPU that the environment names."""
-Weights = Literal["auto", "float32", "bfloat16", "int8", "fp8", "int4"]
-CacheFormat = Literal["auto", "fp8", "int8"]
 
 
 class Options(msgspec.Struct, frozen=True):
@@ -26,25 +27,11 @@ class Options(msgspec.Struct, frozen=True):
     """Tokens that the cache holds; 0: as many as fit."""
 
 
-class Sampled(msgspec.Struct, frozen=True):
-    """Say how tokens are chosen; see `accel.serving.request.Sampling`."""
-
-    temperature: float = 1.0
-    top_k: int = 0
-    top_p: float = 1.0
-    min_p: float = 0.0
-    repetition: float = 1.0
-    presence: float = 0.0
-    frequency: float = 0.0
-    seed: int = 0
-    logprobs: int = -1
-
-
 class Submit(msgspec.Struct, frozen=True, tag="submit"):
     """Ask for the continuation of a chat or of a text."""
 
     id: int
-    sampled: Sampled
+    sampling: Sampling
     limit: int
     """The most tokens; 0: as many as fit."""
     messages: list[dict[str, Any]] | None = None

@@ -15,6 +15,9 @@ from accel.rwkv.weights.find import files_of
 from accel.rwkv.weights.header import read_header, read_pth
 from accel.rwkv.weights.names import canonical
 from accel.rwkv.weights.shapes import HEAD, Outline, checked
+from accel.serving.errors import ModelRefused
+from accel.serving.memory import Footprint
+from assistant.library.served import describe_served, is_served
 from scheduler.protocol.errors import NotFound, UserError
 
 BYTES = {"cpu": 4, "cuda": 2}
@@ -44,11 +47,18 @@ class Model(msgspec.Struct, frozen=True):
     """
     problem: str = ""
     """Why it cannot be used; empty if it can."""
+    family: str = ""
+    """The family of a model that `gpudeck serve` runs; empty for RWKV-7, which the assistant uses.
+    """
+    chats: bool = False
+    """A served model has a template for chats."""
+    footprint: Footprint | None = None
+    """What a served model takes."""
 
     @property
     def large(self) -> bool:
-        """Return True if the model can chat."""
-        return self.parameters >= LARGE
+        """Return True if the model can chat as the assistant's own."""
+        return self.parameters >= LARGE and not self.family
 
 
 @contextmanager
@@ -60,7 +70,7 @@ def model_errors() -> Iterator[None]:
         yield
     except ModelNotFoundError as e:
         raise NotFound(str(e)) from e
-    except ModelError as e:
+    except (ModelError, ModelRefused) as e:
         raise UserError(str(e)) from e
 
 
@@ -76,6 +86,8 @@ def describe(path: str | Path) -> Model:
     source = Path(path).expanduser().absolute()
     made = Model(str(source), name_of(str(source)))
     try:
+        if is_served(source):
+            return _from_served(made, source)
         files = files_of(source)
         made = msgspec.structs.replace(made, bytes=sum(file.stat().st_size for file in files))
         if files[0].suffix == ".pth":
@@ -86,11 +98,29 @@ def describe(path: str | Path) -> Model:
                 raw |= read_header(file)
             made = _from_outlines(made, raw, checked(canonical(raw), source))
         vocabulary_file(source)
-    except ModelError as e:
+    except (ModelError, ModelRefused) as e:
         return msgspec.structs.replace(made, problem=str(e))
     except OSError as e:
         return msgspec.structs.replace(made, problem=f"{source} cannot be read: {e.strerror}")
     return made
+
+
+def _from_served(made: Model, source: Path) -> Model:
+    found = describe_served(source)
+    needs = {device: found.footprint.weight_bytes(device) for device in BYTES}
+    return msgspec.structs.replace(
+        made,
+        bytes=found.footprint.stored,
+        parameters=found.parameters,
+        layers=found.layers,
+        channels=found.channels,
+        vocabulary=found.vocabulary,
+        dtype=found.dtype,
+        needs=needs,
+        family=found.family,
+        chats=found.chats,
+        footprint=found.footprint,
+    )
 
 
 def _from_outlines(

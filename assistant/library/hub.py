@@ -28,8 +28,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from accel.rwkv.weights.find import check_config, shards_of
+from accel.serving.files import GGUF
 from assistant.library import staging
 from assistant.library.describe import describe, model_errors
+from assistant.library.served import check_served, is_served
 from scheduler.background.instance import hold_lock
 from scheduler.protocol import paths
 from scheduler.protocol.errors import NotFound, UserError
@@ -40,7 +42,7 @@ if TYPE_CHECKING:
 
 NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}")
 _WANTED = re.compile(
-    r"[A-Za-z0-9][\w.-]*\.safetensors|model\.safetensors\.index\.json|(?:generation_)?config\.json|tokenizer[\w-]*\.(?:json|model)"
+    r"[A-Za-z0-9][\w.-]*\.safetensors|model\.safetensors\.index\.json|(?:generation_)?config\.json|tokenizer[\w-]*\.(?:json|model)|chat_template\.(?:jinja|json)"
     r"|(?:vocab|added_tokens|special_tokens_map)\.json|merges\.txt|rwkv_vocab[\w.-]*\.txt",
     re.ASCII,
 )
@@ -48,6 +50,8 @@ _REPLACED = re.compile(rf"(?!rwkv_vocab)(?:{_WANTED.pattern})|\..*\.partial")
 """Files that are not kept from an older revision: everything the hub may have provided, except a
 vocabulary, which users often add.
 """
+_CONSOLIDATED = "consolidated"
+"""How files begin that hold the same weights once more, in their maker's own layout."""
 _SPARE = 256 * 2**20
 """Bytes of the disk that stay free."""
 _CHUNK = 2**20
@@ -215,8 +219,14 @@ def _listed(name: str) -> tuple[str, list[HubFile]]:
         lambda: HfApi().model_info(name, files_metadata=True, timeout=_PATIENCE_S), name
     )
     siblings: list[RepoSibling] = info.siblings or []
-    files = [_file(sibling) for sibling in siblings if _WANTED.fullmatch(sibling.rfilename)]
-    if not any(file.name.endswith(".safetensors") for file in files):
+    wanted = [sibling for sibling in siblings if _WANTED.fullmatch(sibling.rfilename)]
+    weights = [s for s in wanted if s.rfilename.endswith(".safetensors")]
+    if any(not s.rfilename.startswith(_CONSOLIDATED) for s in weights):
+        wanted = [s for s in wanted if not s.rfilename.startswith(_CONSOLIDATED)]
+    files = [_file(sibling) for sibling in wanted]
+    if not weights:
+        if any(sibling.rfilename.lower().endswith(".gguf") for sibling in siblings):
+            raise UserError(f"{name} {GGUF}, which its publisher usually offers beside it.")
         raise UserError(
             f"{name} has no .safetensors files, and nothing else is fetched. Look for a "
             "version in the Hugging Face format (-hf)."
@@ -244,7 +254,10 @@ def _check_small(folder: Path, files: Sequence[HubFile], name: str) -> None:
     weights.
     """
     with model_errors():
-        check_config(folder)
+        if is_served(folder):
+            check_served(folder)
+        else:
+            check_config(folder)
         shards = shards_of(folder)
     if absent := {shard.name for shard in shards} - {file.name for file in files}:
         raise UserError(

@@ -15,6 +15,7 @@ from html import escape
 
 import msgspec
 
+from accel.serving.request import Sampling
 from assistant.inference import messages as m
 from assistant.reports.style import LIGHT
 from assistant.reports.svg import axis_end
@@ -108,9 +109,9 @@ async def _round(process: EngineProcess, load: Load, streams: int, seed: int) ->
 async def _ask(process: EngineProcess, text: str, tokens: int) -> tuple[float, float]:
     """Return TTFT and TPOT of one request, in milliseconds. Raises UserError."""
     number, queue = process.number()
-    sampled = m.Sampled(temperature=0.0, logprobs=0)  # so that every token is told
+    sampling = Sampling(temperature=0.0, logprobs=0)  # so that every token is told
     began = time.perf_counter()
-    process.send(m.Submit(number, sampled, tokens, prompt=text, ignore_end=True))
+    process.send(m.Submit(number, sampling, tokens, prompt=text, ignore_end=True))
     first = last = 0.0
     seen = 0
     try:

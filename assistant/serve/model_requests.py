@@ -12,7 +12,8 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from assistant.inference.messages import Sampled, Submit
+from accel.serving.request import Sampling
+from assistant.inference.messages import Submit
 from assistant.serve.requests import CompletionOptions, RequestRefused, TextPart
 
 _TEXT_TOKENS = 16
@@ -138,9 +139,9 @@ class ModelOptions(CompletionOptions, frozen=True, kw_only=True):
     repetition_penalty: Annotated[float, msgspec.Meta(ge=0.01, le=100)] | None = None
     ignore_eos: bool = False
 
-    def sampled(self, logprobs: int) -> Sampled:
+    def sampling(self, logprobs: int) -> Sampling:
         """Return how tokens are chosen. If no seed is named, one is drawn."""
-        return Sampled(
+        return Sampling(
             1.0 if self.temperature is None else self.temperature,
             self.top_k or 0,
             1.0 if self.top_p is None else self.top_p,
@@ -180,7 +181,7 @@ class ModelChat(ModelOptions, frozen=True, kw_only=True):
         wanted = (self.top_logprobs or 0) if self.logprobs else -1
         return Submit(
             number,
-            self.sampled(wanted),
+            self.sampling(wanted),
             self.max_completion_tokens or self.max_tokens or 0,
             messages=[message.to_dict() for message in self.messages],
             tools=[msgspec.to_builtins(tool) for tool in tools],
@@ -218,7 +219,7 @@ class ModelText(ModelOptions, frozen=True, kw_only=True):
         wanted = -1 if self.logprobs is None else self.logprobs
         return Submit(
             number,
-            self.sampled(wanted),
+            self.sampling(wanted),
             self.max_tokens or _TEXT_TOKENS,
             prompt=prompt,
             stops=self.stops,

@@ -90,7 +90,7 @@ def _list(args: Namespace) -> int:
     if args.json:
         print_json(found)
         return 0
-    heading = ("MODEL", "PARAMETERS", "ON DISK", "NAMES", "NEEDS ON CPU", "ON CUDA", "")
+    heading = ("MODEL", "PARAMETERS", "ON DISK", "FAMILY", "NEEDS ON CPU", "ON CUDA", "")
     print_table([heading, *(_row(model, used) for model in found)], right=(1, 2, 4, 5))
     if not used:
         print_line(
@@ -105,7 +105,7 @@ def _row(model: Model, used: str) -> tuple[str, ...]:
         memory(model.needs[device]) if device in model.needs else "" for device in ("cpu", "cuda")
     ]
     size = parameters(model), memory(model.bytes)
-    return (model.name, *size, model.dialect, *needs, state(model, used))
+    return (model.name, *size, model.family or model.dialect, *needs, state(model, used))
 
 
 def _used_model() -> str:
@@ -164,6 +164,11 @@ def _use(args: Namespace) -> int:
         model = model_list.find(args.name, settings.model)
         if model.problem:
             raise UserError(model.problem)
+        if model.family:
+            raise UserError(
+                f"{model.name} is served, while the assistant uses RWKV-7: gpudeck serve "
+                f"{model.path}"
+            )
         if setting := model_list.setting_of(model):
             model_list.add(setting)  # so that it stays on the list when another model is chosen
         client.configure(model_folder=setting)

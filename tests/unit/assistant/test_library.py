@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from accel.rwkv.model import RWKV7
+from accel.serving import tiny as tiny_transformer
 from assistant.library import hub as hubs
 from assistant.library import model_list
 from assistant.library.describe import describe
@@ -83,11 +84,42 @@ def test_the_description_says_why_a_model_cannot_be_used(tmp_path, tiny):
     weights.write_bytes(whole)
     (tiny / "config.json").write_text(json.dumps({"model_type": "rwkv7", "head_size": 64}))
     assert "dialect" in describe(tiny).problem
-    (tiny / "config.json").write_text(json.dumps({"model_type": "llama"}))
-    assert "'llama'" in describe(tiny).problem
+    (tiny / "config.json").write_text(json.dumps({"model_type": "mamba"}))
+    assert "'mamba'" in describe(tiny).problem
     assert "no model at" in describe(tmp_path / "nowhere").problem
     (tmp_path / "x.pth").write_bytes(b"cos\nsystem\n(S'touch /tmp/never'\ntR.")
     assert "not a readable .pth file" in describe(tmp_path / "x.pth").problem
+
+
+@pytest.fixture
+def llama(tmp_path: Path) -> Path:
+    tiny_transformer.make(tmp_path / "llama")
+    return tmp_path / "llama"
+
+
+def test_a_served_model_is_described_without_loading_it(llama):
+    found = describe(llama)
+    assert (found.problem, found.family, found.dtype, found.chats) == (
+        "",
+        "Llama or SmolLM",
+        "F32",
+        True,
+    )
+    assert (found.layers, found.channels, found.vocabulary, found.large) == (2, 64, 512, False)
+    stored = (llama / "model.safetensors").stat().st_size
+    assert found.needs == {"cpu": stored, "cuda": stored}
+    assert found.footprint is not None and found.footprint.context == 1024
+    assert (
+        found.footprint.block_bytes("cuda") == 16 * 2 * 2 * 2 * 16 * 2
+    )  # layers, k and v, heads, size, bytes
+    weights = (llama / "model.safetensors").read_bytes()
+    (llama / "model.safetensors").write_bytes(weights[:-1])
+    assert "truncated or damaged" in describe(llama).problem
+    (llama / "model.safetensors").unlink()
+    assert "no .safetensors files" in describe(llama).problem
+    (llama / "model.Q4_K_M.gguf").write_bytes(b"GGUF")
+    assert "in the format GGUF" in describe(llama).problem
+    assert "in the format GGUF" in describe(llama / "model.Q4_K_M.gguf").problem
 
 
 def test_models_are_added_to_and_removed_from_the_list(tiny, state):
@@ -144,6 +176,40 @@ def test_a_model_is_fetched_over_a_broken_connection_without_code(hub, tiny):
     assert (told[-1].done, told[-1].checking) == (told[-1].total, True)
     assert {f.stat().st_mode & 0o777 for f in pull.folder.iterdir()} == {0o600}
     assert [m.name for m in model_list.listed_models()] == ["ada--tiny"]
+
+
+def test_a_served_model_is_fetched_with_its_chat_template_and_without_a_second_copy(
+    llama, monkeypatch
+):
+    (llama / "chat_template.jinja").write_text(tiny_transformer.TEMPLATE)
+    files = folder_files(llama)
+    files["consolidated.safetensors"] = files["model.safetensors"]
+    with serving(files) as hub:
+        monkeypatch.setenv("HF_ENDPOINT", hub.url)
+        pull, _ = pulled(hub)
+    assert {f.name for f in pull.folder.iterdir()} == {f.name for f in llama.iterdir()}
+    (found,) = model_list.listed_models()
+    assert (found.name, found.family, found.chats) == ("ada--tiny", "Llama or SmolLM", True)
+
+
+@pytest.mark.parametrize(
+    ("files", "reason"),
+    [
+        ({"model.Q4_K_M.gguf": b"GGUF", "config.json": b"{}"}, "is in the format GGUF"),
+        (
+            {"model.safetensors": b"x" * 99, "config.json": b'{"model_type": "mamba"}'},
+            "the family 'mamba', which is not supported",
+        ),
+    ],
+)
+def test_what_cannot_be_served_is_refused_before_its_weights_are_fetched(
+    files, reason, monkeypatch
+):
+    with serving(files) as hub:
+        monkeypatch.setenv("HF_ENDPOINT", hub.url)
+        with pytest.raises(UserError, match=reason):
+            Pull("ada/tiny").run(lambda told: None)
+        assert not any(name.endswith((".safetensors", ".gguf")) for name, _ in hub.asked)
 
 
 def test_a_file_of_the_right_size_with_other_bytes_is_fetched_again(hub, tiny):
@@ -233,8 +299,8 @@ def test_a_failed_fetch_says_why(hub, monkeypatch):
         pytest.raises(UserError, match="fetched already"),
     ):
         Pull("ada/tiny").run(lambda told: None)
-    hub.files["config.json"] = json.dumps({"model_type": "llama"}).encode()
-    with pytest.raises(UserError, match="'llama'"):
+    hub.files["config.json"] = json.dumps({"model_type": "mamba"}).encode()
+    with pytest.raises(UserError, match="'mamba'"):
         Pull("ada/tiny").run(lambda told: None)
     assert "model.safetensors" not in {name for name, _ in hub.asked}, (
         "gigabytes are not fetched in vain"

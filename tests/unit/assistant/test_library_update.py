@@ -162,14 +162,14 @@ def test_a_revision_that_cannot_be_used_does_not_replace_one_that_can(
     hub.files = {
         "index": {name: data for name, data in newer.items() if name != SHARDS[1]},
         "cut": {**newer, SHARDS[1]: newer[SHARDS[1]][:-9]},
-        "kind": {**older, "config.json": json.dumps({"model_type": "llama"}).encode()},
+        "kind": {**older, "config.json": json.dumps({"model_type": "mamba"}).encode()},
     }[what]
     with pytest.raises(
         UserError,
         match={
             "index": "the hub does not list",
             "cut": "truncated.*Your current revision stays",
-            "kind": "'llama'",
+            "kind": "'mamba'",
         }[what],
     ):
         fetch(folder)

@@ -17,7 +17,7 @@ from accel.serving import tiny
 from accel.serving.cache import PagedCache
 from accel.serving.engine import Engine
 from accel.serving.errors import ModelRefused, RequestRefused
-from accel.serving.memory import plan
+from accel.serving.memory import footprint
 from accel.serving.request import Ended, Grammar, Piece, Request, Sampling
 from accel.serving.sampler import Row, choose
 from accel.serving.speculation import PromptLookup
@@ -288,9 +288,9 @@ def test_the_engine_runs_in_a_thread_and_ends_what_is_left(folder):
 
 def test_a_model_that_does_not_fit_is_refused_before_it_is_loaded(folder):
     with pytest.raises(ModelRefused, match=r"needs 0\.3 GiB .* 0\.1 GiB are free"):
-        plan(folder, free=2**27)
-    room = plan(folder, free=2**30)
-    assert room.needs <= 2**30 and room.blocks * 16 >= 1024
+        footprint(folder).plan("cpu", 2**27)
+    room = footprint(folder).plan("cpu", 2**30)
+    assert room.weights + room.cache + room.work <= 2**30 and room.tokens >= 1024
 
 
 def test_lookup_proposes_what_followed_before():
