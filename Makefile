@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 # The tests start hundreds of processes: what these import is compiled once, also where the environment says otherwise.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: run test slow mutants xvfb torture file-faults peers soak ray slurm matrix emulation truth lint docs transcript bench clean
+.PHONY: run test slow mutants xvfb torture file-faults peers soak ray slurm frameworks matrix emulation truth lint docs transcript bench clean
 
 run: $(STAMP)
 	$(BIN)/gpudeck
@@ -54,6 +54,11 @@ ray: $(STAMP)
 # Jobs of a few seconds in the Slurm cluster whose commands are in the PATH; its machines must share this file system.
 slurm: $(STAMP)
 	QT_QPA_PLATFORM=offscreen $(BIN)/python -m pytest -n 0 -m slurm --timeout 600 tests/clusters
+
+# Attention in JAX, in transformers with Trainer and PEFT, in diffusers, and on several processes.
+frameworks: $(STAMP)
+	@$(BIN)/python -c 'import diffusers, jax, peft' 2>/dev/null || $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[frameworks]'
+	$(BIN)/python -m pytest -n 0 -rs -m 'slow or not slow' --timeout 600 tests/unit/accel/frameworks
 
 matrix: $(STAMP)
 	$(BIN)/python -m pytest -m matrix --timeout 600 tests/unit/accel

@@ -183,6 +183,7 @@ def attention(
             return_lse,
             return_choice,
         )
+    _refuse_transforms()
     grad = torch.is_grad_enabled() and (
         q.requires_grad
         or k.requires_grad
@@ -221,6 +222,15 @@ def attention(
     if return_choice:
         return out, plan.forward
     return (out, lse if seqlens is None else lse.squeeze(0)) if return_lse else out
+
+
+def _refuse_transforms() -> None:
+    """Raise ValueError within torch.func's transforms, whose tensors kernels cannot read."""
+    if torch._C._functorch.maybe_current_level() is not None:
+        raise ValueError(
+            "attention cannot be used within torch.func's transforms, such as vmap and grad; give"
+            " the mapped axis to attention as a part of the batch, and differentiate by autograd"
+        )
 
 
 def explain(

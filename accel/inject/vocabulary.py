@@ -70,7 +70,7 @@ LIBRARY = {
         "timm's Attention", "its source is timm's; accel.inject.patch(model) links its instances",
     ),
     "diffusers.models.attention_processor.Attention": (
-        "diffusers' Attention", _CALLER,
+        "diffusers' Attention", "accel.inject.patch(model) links the processors of its instances",
     ),
 }  # fmt: skip
 """Library calls that are left alone: what they are called, and what to do instead."""

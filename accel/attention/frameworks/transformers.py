@@ -39,6 +39,7 @@ def attention_forward(
     scaling: float | None = None,
     is_causal: bool | None = None,
     softcap: float | None = None,
+    position_bias: Tensor | None = None,
     **others: Any,
 ) -> tuple[Tensor, None]:
     """Compute attention for a module of transformers.
@@ -47,15 +48,16 @@ def attention_forward(
     keys past them are empty places of a cache.
 
     Shapes: query is [B,H,Sq,D], key and value are [B,Hkv,Sk,D]; the mask is bool or added,
-    [B,1,Sq,Sk].
+    [B,1,Sq,Sk]; the position bias is added, [B,H,Sq,Sk] or broadcast to it, with gradients.
 
     Returns:
         The output [B,Sq,H,D], and None instead of weights.
 
     Raises:
-        ValueError: for dropout, attention sinks and position biases, which are not offered.
+        ValueError: for dropout, attention sinks and the cache of continuous batching, which are not
+            offered.
     """
-    refused = [name for name in ("s_aux", "position_bias") if others.get(name) is not None]
+    refused = [name for name in ("s_aux", "cache") if others.get(name) is not None]
     refused += ["dropout"] if dropout else []
     if refused:
         raise ValueError(
@@ -66,7 +68,8 @@ def attention_forward(
     causal = bool(causal) and attention_mask is None and query.shape[2] > 1
     if causal and key.shape[2] > query.shape[2]:
         key, value = (t[:, :, : query.shape[2]] for t in (key, value))
-    if causal and key.shape[2] < query.shape[2]:
+        position_bias = None if position_bias is None else position_bias[..., : query.shape[2]]
+    if causal and (key.shape[2] < query.shape[2] or position_bias is not None):
         causal = False
         seen = torch.ones(query.shape[2], key.shape[2], dtype=torch.bool, device=query.device)
         attention_mask = seen.tril()
@@ -77,7 +80,18 @@ def attention_forward(
                 f" {attention_mask.dtype}"
             )
         attention_mask = attention_mask.to(query.dtype)
+    if position_bias is not None:
+        attention_mask = _biased(position_bias.to(query.dtype), attention_mask)
     out = attention(
         query, key, value, causal=causal, scale=scaling, softcap=softcap or 0.0, bias=attention_mask
     )
     return out.transpose(1, 2).contiguous(), None
+
+
+def _biased(bias: Tensor, mask: Tensor | None) -> Tensor:
+    """Add a mask, bool or added itself, to a position bias."""
+    if mask is None:
+        return bias
+    if mask.dtype != torch.bool:
+        return bias + mask
+    return torch.where(mask, bias, torch.finfo(bias.dtype).min)

@@ -188,3 +188,21 @@ def test_flash_attention_3_is_never_something_else():
     with pytest.raises(ValueError, match=r"precision is one of fp16, bf16; got 'fp4'"):
         accel.FlashAttention3("fp4")
     assert "precision=fp16, causal=True" in repr(accel.FlashAttention3("fp16", causal=True))
+
+
+@pytest.mark.parametrize("transform", [torch.vmap, lambda f: torch.func.grad(lambda x: f(x).sum())])
+def test_transforms_of_torch_func_are_refused_by_name(transform):
+    with pytest.raises(ValueError, match=r"within torch\.func's transforms.* part of the batch"):
+        transform(lambda x: attention(x, x, x))(random(2, 1, 2, 5, 8, grad=False))
+
+
+def test_an_exported_program_holds_one_operation_and_computes_the_same():
+    class Net(torch.nn.Module):
+        def forward(self, q, k, v):
+            return attention(q, k, v, causal=True)
+
+    given = [random(2, 2, 5, 8, grad=False) for _ in range(3)]
+    program = torch.export.export(Net(), tuple(given))
+    called = [n.target for n in program.graph.nodes if n.op == "call_function"]
+    assert called[0] is torch.ops.gpudeck.attention_forward.default
+    torch.testing.assert_close(program.module()(*given), attention(*given, causal=True))
