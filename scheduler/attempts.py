@@ -18,6 +18,7 @@ from scheduler.protocol import paths
 from scheduler.protocol.devices import Device
 from scheduler.protocol.errors import MALFORMED, UserError
 from scheduler.protocol.jobs import NO_RESULT, Job, Lost, Running, Starting
+from scheduler.protocol.submissions import SubmissionRecord
 from scheduler.protocol.wait_reasons import WaitReason
 
 LOG_FILE = "log"
@@ -80,6 +81,15 @@ class Unreadable(NamedTuple):
 Outcome = Exit | NeverRan | Untraceable | Unreadable
 
 
+class Begun(NamedTuple):
+    """Jobs whose attempts began, which the store may have lost."""
+
+    jobs: Collection[Job] = ()
+    """The jobs as they were when their newest attempts ended or, for others, began."""
+    submissions: Collection[SubmissionRecord] = ()
+    """What they were submitted with."""
+
+
 class Ending(NamedTuple):
     """The end of an attempt with the Result that goes with it."""
 
@@ -117,8 +127,20 @@ class Executor:
     `outcome` then returns how it ended.
     """
 
-    def prepare(self, job: Job, attempt: str, devices: tuple[str, ...]) -> Running:
+    def prepare(
+        self,
+        job: Job,
+        attempt: str,
+        devices: tuple[str, ...],
+        submission: SubmissionRecord | None = None,
+    ) -> Running:
         """Prepare everything but the command itself, and return who will run it.
+
+        Args:
+            job: the job as it waits.
+            attempt: the name of the attempt.
+            devices: the ids of the devices that it holds.
+            submission: what the job was submitted with, which is kept with the evidence.
 
         Raises:
             FolderError: the job's folder is in the way.
@@ -175,12 +197,9 @@ class Executor:
         """
         return True
 
-    def begun(self) -> Collection[Job]:
-        """Return jobs as they were when attempts ended, or began, that the store may have lost.
-
-        Raises OSError where they cannot be read.
-        """
-        return ()
+    def begun(self) -> Begun:
+        """Return what the evidence of attempts tells. Raises OSError where it cannot be read."""
+        return Begun()
 
     def unrecorded(self, job: Job) -> Job | Unreadable | None:
         """Return the job as it was at or after an attempt of which the store has no record.
@@ -228,6 +247,17 @@ def read_file(
             return f.read(limit)
     except OSError as e:
         return folder_problem(e)
+
+
+def may_have_begun(job_id: int) -> bool:
+    """Return whether an attempt of the job may have begun: its folder was made before that."""
+    try:
+        paths.job_folder(job_id).lstat()
+    except FileNotFoundError:
+        return False
+    except OSError:
+        pass
+    return True
 
 
 def result_name(job: Job) -> str:

@@ -24,7 +24,7 @@ from scheduler.protocol import log_file as logfile
 from scheduler.protocol import paths
 from scheduler.protocol.annotation import Annotation
 from scheduler.protocol.devices import Detail, Process
-from scheduler.protocol.errors import DaemonGone, OutcomeUnknown, UserError
+from scheduler.protocol.errors import DaemonGone, OutcomeUnknown, Unsettled, UserError
 from scheduler.protocol.job_options import JobOptions, make_spec
 from scheduler.protocol.jobs import Cancelling, Changes, Event, Forecast, GroupState, Job, Spec
 from scheduler.protocol.log_file import Output
@@ -114,14 +114,14 @@ class Client:
             old.close()
         try:
             return _exchange(self._connection, request, line)
-        except DaemonGone as e:
+        except (DaemonGone, Unsettled) as e:
             token = request.token if isinstance(request, Submit | SubmitMany) else None
             if token is None:
                 raise
             self._connection.hang_up()  # the daemon drops what it has not read yet
             return self._send_again(request, line, token, e)
 
-    def _send_again(self, request: Request[R], line: bytes, token: str, why: DaemonGone) -> R:
+    def _send_again(self, request: Request[R], line: bytes, token: str, why: UserError) -> R:
         """Send a submission again, whose token has the daemon queue it at most once."""
         end = time.monotonic() + AGAIN_S
         while not self._connection.closed and time.monotonic() < end:
@@ -135,6 +135,9 @@ class Client:
                 return _exchange(connection, request, line)
             except DaemonGone:
                 pass  # why the first answer is missing says more
+            except Unsettled as e:
+                why = e
+                time.sleep(RECONNECT_S)
             finally:
                 connection.close()
         raise OutcomeUnknown(str(why), token) from why

@@ -36,7 +36,7 @@ from scheduler.lease.service import LeaseService
 from scheduler.protocol import paths, settings, wire
 from scheduler.protocol.devices import Process, Reading
 from scheduler.protocol.draining import is_drained
-from scheduler.protocol.errors import NotFound, UserError
+from scheduler.protocol.errors import UserError
 from scheduler.protocol.jobs import Job, held_devices
 from scheduler.protocol.snapshot import SLEEP_NOTICE, STARTING, DeviceState, Snapshot
 from scheduler.protocol.wait_reasons import ClusterUnavailable, render
@@ -524,7 +524,7 @@ class Daemon:
                 answer = sharing.without_guesses(request, answer, peer.uid)
             reply = self._encode_for(answer, peer.uid)
         except UserError as e:
-            reply = encode_message(Error(str(e), missing=isinstance(e, NotFound)))
+            reply = encode_message(Error.of(e))
         await peer.send(reply)
 
 

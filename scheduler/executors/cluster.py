@@ -21,6 +21,7 @@ from scheduler.protocol import paths
 from scheduler.protocol.devices import Device
 from scheduler.protocol.errors import UserError
 from scheduler.protocol.jobs import Job, Running
+from scheduler.protocol.submissions import SubmissionRecord
 from scheduler.protocol.wait_reasons import ClusterUnavailable, render
 
 GONE = "{} was removed from the settings while it ran there"
@@ -75,7 +76,13 @@ class Cluster(Executor):
 
     # An executor
 
-    def prepare(self, job: Job, attempt: str, devices: tuple[str, ...]) -> Running:
+    def prepare(
+        self,
+        job: Job,
+        attempt: str,
+        devices: tuple[str, ...],
+        submission: SubmissionRecord | None = None,
+    ) -> Running:
         if self._session is None:
             raise UserError(self._status())
         next_folder(job)

@@ -1,26 +1,31 @@
 """What is known of attempts apart from the store: their tickets, and marks in the jobs' folders.
 
 The store may lose its newest changes, as where its write-ahead log is deleted. A ticket holds the
-job as it was when the attempt began, until the store cannot lose that any more. A mark only names
+job as it was when the attempt began, with the token it was submitted with, until the store cannot
+lose that any more. A mark only names
 the attempt that ran last in a folder, and stays.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
-from scheduler.attempts import Unreadable, folder_problem, read_file
+from scheduler.attempts import Begun, Unreadable, folder_problem, read_file
 from scheduler.executors import tickets
 from scheduler.executors.attempt_folder import exit_record
 from scheduler.executors.exit_writer import EXIT_FILE, LOCK_FILE
 from scheduler.protocol import paths
 from scheduler.protocol.errors import MALFORMED, UserError
 from scheduler.protocol.jobs import Job, Queued, Running, Starting
+from scheduler.protocol.submissions import SubmissionRecord
 
+_KEY = "submission"
+"""The name, in a ticket, of what the job was submitted with."""
 _MAX_MARK = 100
 """Bytes of a mark that are read; one of ours is shorter."""
 
@@ -30,11 +35,11 @@ def ticket_of(attempt: str) -> Path:
     return paths.attempts() / attempt
 
 
-def issue_ticket(job: Job, state: Running) -> None:
+def issue_ticket(job: Job, state: Running, submission: SubmissionRecord | None) -> None:
     """Write the ticket by which the attempt may begin. Raises UserError."""
     ticket = paths.ensure(paths.attempts()) / state.attempt
     try:
-        tickets.issue(ticket, _encoded(msgspec.structs.replace(job, state=state)))
+        tickets.issue(ticket, _encoded(msgspec.structs.replace(job, state=state), submission))
     except OSError as e:
         raise UserError(f"the ticket {ticket} cannot be written: {e.strerror}") from e
 
@@ -44,25 +49,42 @@ def note_end(attempt: str, job: Job) -> None:
     tickets.note_end(ticket_of(attempt), _encoded(job))
 
 
-def _encoded(job: Job) -> bytes:
+def _encoded(job: Job, submission: SubmissionRecord | None = None) -> bytes:
     spec = msgspec.structs.replace(job.spec, env={})  # which may hold secrets
-    return msgspec.json.encode(msgspec.structs.replace(job, spec=spec))
+    fields = msgspec.structs.asdict(msgspec.structs.replace(job, spec=spec))
+    return msgspec.json.encode(fields if submission is None else {**fields, _KEY: submission})
+
+
+class _Ticket(NamedTuple):
+    """What one ticket tells."""
+
+    job: Job
+    """The job after the attempt, or where it did not end, when it began."""
+    submission: SubmissionRecord | None
+
+
+class _Submitted(msgspec.Struct):
+    """Read what a ticket tells besides the job."""
+
+    submission: SubmissionRecord | None = None
 
 
 class Evidence:
     """Compare jobs as the store knows them with what their attempts left outside of it."""
 
     def __init__(self) -> None:
-        self._begun: dict[tuple[int, float], Job] | None = None
-        """Jobs as they were after the newest of their attempts before this daemon, or when that
-        began; by number and time of submission. None before they were read."""
+        self._begun: dict[tuple[int, float], _Ticket] | None = None
+        """The newest tickets of jobs from before this daemon, by number and time of submission;
+        None before they were read."""
 
-    def begun(self) -> Collection[Job]:
+    def begun(self) -> Begun:
         """Return the jobs that have tickets, as they were when the newest of these ended or began.
 
         Raises OSError where the tickets cannot be read.
         """
-        return self._read().values()
+        found = self._read().values()
+        submissions = {t.submission.token: t.submission for t in found if t.submission is not None}
+        return Begun([ticket.job for ticket in found], list(submissions.values()))
 
     def unrecorded(self, job: Job) -> Job | Unreadable | None:
         """Return the job as it was at or after an attempt that the store does not know.
@@ -72,8 +94,8 @@ class Evidence:
         """
         try:
             ticket = self._read().get((job.id, job.submitted))
-            if ticket is not None and _is_newer(ticket, job):
-                return ticket
+            if ticket is not None and _is_newer(ticket.job, job):
+                return ticket.job
             attempt = _marked_attempt(job)
         except OSError as e:
             return folder_problem(e)
@@ -84,22 +106,24 @@ class Evidence:
         state = Starting(attempt, (), job.submitted)
         return msgspec.structs.replace(job, state=state, tries=_tries(job))
 
-    def _read(self) -> dict[tuple[int, float], Job]:
+    def _read(self) -> dict[tuple[int, float], _Ticket]:
         if self._begun is None:
-            jobs = sorted(_decoded(tickets.began(paths.attempts())), key=_progress)
-            self._begun = {(job.id, job.submitted): job for job in jobs}
+            found = _decoded(tickets.began(paths.attempts()))
+            newest = sorted(found, key=lambda ticket: _progress(ticket.job))
+            self._begun = {(t.job.id, t.job.submitted): t for t in newest}
         return self._begun
 
 
-def _decoded(found: Iterable[tickets.Began]) -> Iterable[Job]:
+def _decoded(found: Iterable[tickets.Began]) -> Iterable[_Ticket]:
     for attempt, content, end in found:
         try:
             job = msgspec.json.decode(content, type=Job)
+            submission = msgspec.json.decode(content, type=_Submitted).submission
             ended = job if end is None else msgspec.json.decode(end, type=Job)
         except MALFORMED:
             continue  # it is not one of ours, or the disk was full
         if isinstance(job.state, Running) and job.state.attempt == attempt:
-            yield ended
+            yield _Ticket(ended, submission)
 
 
 def _is_newer(found: Job, job: Job) -> bool:

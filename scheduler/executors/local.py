@@ -17,6 +17,7 @@ import msgspec
 
 from scheduler.attempts import (
     ARTEFACTS,
+    Begun,
     Executor,
     Exit,
     NeverRan,
@@ -51,6 +52,7 @@ from scheduler.protocol import paths
 from scheduler.protocol.devices import Device, Reading
 from scheduler.protocol.errors import UserError
 from scheduler.protocol.jobs import Job, Lost, Running, Starting
+from scheduler.protocol.submissions import SubmissionRecord
 
 MAX_SCANS = 20
 """A process stuck in the kernel stays visible after its SIGKILL: then it is not waited for."""
@@ -122,7 +124,13 @@ class Local(Executor):
             return None
         return spare
 
-    def prepare(self, job: Job, attempt: str, devices: tuple[str, ...]) -> Running:
+    def prepare(
+        self,
+        job: Job,
+        attempt: str,
+        devices: tuple[str, ...],
+        submission: SubmissionRecord | None = None,
+    ) -> Running:
         boot, gated = boot_id(), self._take_spare() or start_runner()
         pid = gated.process.pid
         try:
@@ -133,7 +141,7 @@ class Local(Executor):
                 raise UserError("the runner ended at once")
             now, namespace = time.time(), pid_namespace()
             state = Running(attempt, devices, now, pid, started, boot, namespace=namespace)
-            issue_ticket(job, state)
+            issue_ticket(job, state, submission)
             self._watch(job.id, pid)
         except UserError:
             _discard(gated)
@@ -285,7 +293,7 @@ class Local(Executor):
             return False
         return True
 
-    def begun(self) -> Collection[Job]:
+    def begun(self) -> Begun:
         return self._evidence.begun()
 
     def unrecorded(self, job: Job) -> Job | Unreadable | None:

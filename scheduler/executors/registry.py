@@ -10,6 +10,7 @@ from scheduler.executors.cluster import Cluster
 from scheduler.executors.local import Local
 from scheduler.protocol.errors import UserError
 from scheduler.protocol.jobs import Job, Running
+from scheduler.protocol.submissions import SubmissionRecord
 from scheduler.protocol.wait_reasons import WaitReason
 
 
@@ -39,7 +40,13 @@ class MissingCluster(Executor):
     def __init__(self, where: str) -> None:
         self._problem = f"{where} is not in the settings any more"
 
-    def prepare(self, job: Job, attempt: str, devices: tuple[str, ...]) -> Running:
+    def prepare(
+        self,
+        job: Job,
+        attempt: str,
+        devices: tuple[str, ...],
+        submission: SubmissionRecord | None = None,
+    ) -> Running:
         raise UserError(self._problem)
 
     def alive(self, running: Running) -> bool:

@@ -14,6 +14,14 @@ class NotFound(UserError):
     """Report that a job, a file or a workload that was named does not exist."""
 
 
+class Refused(UserError):
+    """Report that the daemon answered a request, and did not carry it out."""
+
+
+class Unsettled(UserError):
+    """Report that nobody can tell now whether a submission was queued. Later that is known."""
+
+
 class DaemonGone(UserError):
     """Report that the daemon does not answer, or ended during a request."""
 

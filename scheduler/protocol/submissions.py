@@ -14,6 +14,23 @@ from scheduler.protocol.job_options import check_indices
 from scheduler.protocol.jobs import Spec
 
 
+class SubmissionRecord(msgspec.Struct, frozen=True, gc=False):
+    """Describe a submission that was queued."""
+
+    token: str
+    digest: str
+    """The digest of what was submitted (see `digest_of`)."""
+    first: int
+    """The lowest number of its jobs."""
+    count: int
+    """How many jobs it has, whose numbers follow each other."""
+
+    @property
+    def numbers(self) -> range:
+        """Return the numbers of its jobs."""
+        return range(self.first, self.first + self.count)
+
+
 def new_token() -> str:
     """Return a token that no other submission has."""
     return os.urandom(16).hex()

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 
 from scheduler.protocol.errors import NotFound
 from scheduler.protocol.jobs import Event, Job, Queued, Running, Starting, listed, over
+from scheduler.protocol.submissions import SubmissionRecord
 from scheduler.protocol.wait_reasons import End, FolderUnreadable, WaitReason
 from scheduler.queue.dependencies import Dependents
 from scheduler.queue.lanes import Lanes
@@ -50,6 +51,8 @@ class JobIndex:
         """Jobs that could not be started: when to try again (monotonic seconds), and why."""
         self.unknown: dict[int, FolderUnreadable] = {}
         """Jobs that wait, and may have run, as their folders cannot be read: none is started."""
+        self.unrestored = ""
+        """Why the jobs that the store lost could not be restored yet; empty where they could."""
         self._unusable: dict[int, float] = {}
         """When the folders of waiting jobs were first found to be unusable."""
         self._outcomes: dict[int, str] = {}
@@ -75,12 +78,14 @@ class JobIndex:
         for job, _ in changes:
             self.update(job)
 
-    def restore(self, jobs: Collection[Job]) -> list[int]:
-        """Restore those of these jobs that the store lost.
+    def restore(
+        self, jobs: Collection[Job], submissions: Collection[SubmissionRecord]
+    ) -> list[int]:
+        """Restore those of these jobs that the store lost, with what they were submitted with.
 
         Returns the numbers of those that have not ended.
         """
-        restored = {job.id: job for job in self._store.restore_lost(jobs)}
+        restored = {job.id: job for job in self._store.restore_lost(jobs, submissions)}
         self.ended = [job for job in self.ended if job.id not in restored]
         for job in restored.values():
             self.update(job)

@@ -92,7 +92,7 @@ class Launcher:
             self._executors.of(job.spec.where),
         )
         try:
-            env = self._store.env(job.id)
+            env, submission = self._store.env(job.id), self._store.submission_of(job.id)
         except environments.EnvironmentLost:
             self._index.commit(*environments.held(job, now))
             return
@@ -101,7 +101,7 @@ class Launcher:
         self._index.commit(with_state(job, starting))
         try:
             try:
-                state = executor.prepare(job, attempt, held)
+                state = executor.prepare(job, attempt, held, submission)
             except FolderError as e:
                 self._index.commit_all([failed_before_start(job, str(e), now)])
                 return

@@ -99,14 +99,17 @@ class Recovery:
         if self._restored:
             return
         try:
-            begun = [_without_environment(job) for job in self._executors.of("").begun()]
-            self._inherited.update(self._index.restore(begun))
-            self._restored = True
+            begun = self._executors.of("").begun()
+            jobs = [_without_environment(job) for job in begun.jobs]
+            self._inherited.update(self._index.restore(jobs, begun.submissions))
+            self._restored, self._index.unrestored = True, ""
         except OSError as e:
             problem = f"which attempts began cannot be read: {e.strerror} ({e.filename})"
             problems.append(UserError(problem))
         except UserError as e:
             problems.append(e)
+        if problems:
+            self._index.unrestored = str(problems[-1])
 
     def _examine(self, job: Job, found: _Findings) -> None:
         """Find what became of a job, and add it to the findings."""

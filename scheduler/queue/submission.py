@@ -9,7 +9,7 @@ import msgspec
 
 from scheduler.attempts import Executors
 from scheduler.protocol.devices import Device
-from scheduler.protocol.errors import NotFound, UserError
+from scheduler.protocol.errors import UserError
 from scheduler.protocol.job_options import MAX_BATCH
 from scheduler.protocol.jobs import (
     Changes,
@@ -35,6 +35,7 @@ from scheduler.queue.job_index import JobIndex
 from scheduler.queue.placement import Availability
 from scheduler.queue.planner import Planner
 from scheduler.queue.queries import JobQueries
+from scheduler.queue.resubmission import Resubmission
 from scheduler.queue.transitions import Change, with_spec
 from scheduler.store import Store
 
@@ -55,6 +56,7 @@ class Submission:
     ) -> None:
         self._store, self._index, self._queries = store, index, queries
         self._planner, self._executors = planner, executors
+        self._again = Resubmission(store, index)
 
     def submit(
         self,
@@ -71,15 +73,11 @@ class Submission:
             UserError: one of them can never run here, or they cannot be stored, or the token
                 belongs to another submission.
             NotFound: one of them is to run after a job that does not exist.
+            Unsettled: it cannot be found out now whether they were submitted before.
         """
         contents = digest_of(specs) if token else ""
-        if token and (found := self._store.submission(token)) is not None:
-            if found[0] != contents:
-                raise UserError(
-                    f"the token {token} belongs to another submission. To see its jobs: "
-                    f"gpudeck jobs --token {token}"
-                )
-            return self.submitted(token)
+        if token and (jobs := self._again.repeat(token, contents, specs, devices)) is not None:
+            return jobs
         if len(specs) > MAX_BATCH:
             raise UserError(f"up to {MAX_BATCH} jobs can be submitted at once")
         distinct = {(id(spec.env), spec.where): spec for spec in specs}  # mostly one for all
@@ -94,11 +92,8 @@ class Submission:
         return jobs
 
     def submitted(self, token: str) -> list[Job]:
-        """Return the jobs that were submitted with this token. Raises NotFound."""
-        found = self._store.submission(token)
-        if found is None or not found[1]:
-            raise NotFound(f"no job was queued with the token {token}")
-        return [self._index.active.get(job.id, job) for job in found[1]]
+        """Return the jobs that were submitted with this token; see `Resubmission.jobs_of`."""
+        return self._again.jobs_of(token)
 
     def _check(self, spec: Spec, devices: Sequence[Device], availability: Availability) -> None:
         check_spec(spec, devices, availability)

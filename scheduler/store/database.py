@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
 
 from scheduler.protocol import paths
-from scheduler.protocol.errors import UserError
+from scheduler.protocol.errors import Unsettled, UserError
 from scheduler.store.migrate import named_queries, sql
 
 _DAMAGED = (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT)
@@ -92,7 +92,7 @@ class Database:
             self.connection.execute("BEGIN IMMEDIATE")
             try:
                 yield
-                self.connection.execute("COMMIT")
+                self._commit()
                 self.refused_at = None
             except BaseException as e:
                 if getattr(e, "sqlite_errorcode", None) in _FULL:
@@ -102,6 +102,22 @@ class Database:
                 ):  # SQLite rolls back by itself when the disk is full
                     self.connection.execute("ROLLBACK")
                 raise
+
+    def _commit(self) -> None:
+        """Commit. Raises Unsettled where the disk fails after it may have taken the change.
+
+        Then the end of the write-ahead log holds it, which the next change replaces; but if the
+        next thing is another opening of the file, that finds it.
+        """
+        try:
+            self.connection.execute("COMMIT")
+        except sqlite3.OperationalError as e:
+            code = getattr(e, "sqlite_errorcode", None)
+            if code in _FULL or code is None or code & 0xFF != sqlite3.SQLITE_IOERR:
+                raise
+            raise Unsettled(
+                f"the store {self._file} cannot be used: {e}. See: gpudeck doctor"
+            ) from e
 
     def _translated(self) -> AbstractContextManager[None]:
         return translated_errors(self._file)

@@ -13,12 +13,6 @@ from scheduler.protocol.errors import MALFORMED, UserError
 from scheduler.protocol.jobs import Event, Job, Queued, queued
 from scheduler.protocol.wait_reasons import EnvironmentMissing
 
-_OLD_REASON = (
-    "is held: the environment it was submitted with is lost or damaged in the store. "
-    "Submit it again, and cancel this one"
-)
-"""How stores of GPU Deck before 0.1.0 mark a job that waits for want of its environment."""
-
 
 class EnvironmentLost(UserError):
     """Signal that a job's environment is missing or damaged in the store."""
@@ -52,6 +46,5 @@ def held(job: Job, now: float) -> tuple[Job, Event]:
 def is_held(job: Job) -> bool:
     """Return whether the job waits for want of its environment."""
     state = job.state
-    if not isinstance(state, Queued) or not job.spec.hold:
-        return False
-    return isinstance(state.wait, EnvironmentMissing) or state.reason == _OLD_REASON
+    waits = isinstance(state, Queued) and isinstance(state.wait, EnvironmentMissing)
+    return waits and job.spec.hold

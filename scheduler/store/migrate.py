@@ -11,7 +11,7 @@ from scheduler.protocol.durable import sync
 from scheduler.store.checksums import checksum
 from scheduler.store.environments import digest
 
-SCHEMA_VERSION = 8
+SCHEMA_VERSION = 9
 
 
 def sql(name: str) -> str:

@@ -11,7 +11,10 @@ INSERT OR IGNORE INTO submissions (token, digest, first, count) VALUES (?, ?, ?,
 DELETE FROM submissions WHERE id <= (SELECT max(id) FROM submissions) - ?;
 
 -- name: get_submission
-SELECT digest, first, count FROM submissions WHERE token = ?;
+SELECT token, digest, first, count FROM submissions WHERE token = ?;
+
+-- name: submission_of
+SELECT token, digest, first, count FROM (SELECT * FROM submissions WHERE first <= ?1 ORDER BY first DESC LIMIT 1) WHERE ?1 < first + count;
 
 -- name: get_jobs
 SELECT id, spec, submitted, state, place, tries, usage, seal FROM jobs WHERE id >= ? AND id < ? ORDER BY id;

@@ -17,6 +17,7 @@ import msgspec
 from scheduler.protocol.durable import sync
 from scheduler.protocol.errors import MALFORMED, UserError
 from scheduler.protocol.jobs import Event, Group, Job, Queued, Spec, State, Usage, status_of
+from scheduler.protocol.submissions import SubmissionRecord
 from scheduler.store import carve, environments
 from scheduler.store.checksums import Level, checksum, mark_of, read_level
 from scheduler.store.database import missing_column, translated_errors
@@ -293,10 +294,10 @@ def _groups(row: carve.StoredRow) -> list[Group]:
             return []
 
 
-def _submissions(row: carve.StoredRow) -> list[tuple[str, str, int, int]]:
-    """Return token, digest, first job and number of jobs that the row holds; empty for others."""
+def _submissions(row: carve.StoredRow) -> list[SubmissionRecord]:
+    """Return the submission that the row holds; empty for other rows."""
     match row.values:
         case (None, str() as token, str() as contents, int() as first, int() as count):
-            return [(token, contents, first, count)]
+            return [SubmissionRecord(token, contents, first, count)]
         case _:
             return []

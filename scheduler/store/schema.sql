@@ -1,4 +1,4 @@
--- Schema 8. One writing process and one connection (see store.py); every transition of a job is one transaction.
+-- Schema 9. One writing process and one connection (see store.py); every transition of a job is one transaction.
 CREATE TABLE jobs (
     id        INTEGER PRIMARY KEY AUTOINCREMENT,
     submitted REAL NOT NULL,
@@ -56,6 +56,7 @@ CREATE TABLE submissions (             -- the newest, so that one that is sent a
     first  INTEGER NOT NULL,           -- the lowest number of its jobs
     count  INTEGER NOT NULL            -- of its jobs, whose numbers follow each other
 );
+CREATE INDEX submissions_by_first ON submissions (first);
 
 CREATE TABLE queue (
     paused INTEGER NOT NULL            -- 1: start nothing new

@@ -16,9 +16,10 @@ from typing import TypeVar
 import msgspec
 
 from scheduler.protocol.errors import MALFORMED, NotFound, UserError
-from scheduler.protocol.jobs import Event, Group, Job, Lost, Spec, State, Usage, listed, status_of
+from scheduler.protocol.jobs import Event, Group, Job, Lost, Spec, State, Usage, listed
 from scheduler.protocol.search import OUTCOMES, Search, devices, ended, matches, outcome, searched
 from scheduler.protocol.snapshot import Alert
+from scheduler.protocol.submissions import SubmissionRecord
 from scheduler.protocol.wait_reasons import EnvironmentMissing, render
 from scheduler.store.checksums import Level, LevelMark, checksum
 from scheduler.store.database import Database
@@ -106,14 +107,11 @@ class Store(Database):
     def _report_loss(self, missing: Sequence[int], highest: int) -> None:
         """Put a lost job in the place of each that is gone, and tell those that wait or run."""
         now = time.time()
-        lost = Lost(now, now, "the store lost all records of it: whether it ran is unknown")
-        jobs = [Job(number, _GONE, now, lost) for number in missing]
         gone = Event(now, "store damaged", "its newest changes are gone, perhaps some of this job")
         with self._transaction():
-            self._restore_jobs([(job, None) for job in jobs])
             active = self.connection.execute(self._q["active_numbers"]).fetchall()
             self._add_events((number, gone) for (number,) in active)
-            self._add_events((job.id, Event(now, "lost", lost.reason)) for job in jobs)
+            self._put_missing(missing, now)
             self.connection.execute(self._q["forget_number"])
             self.connection.execute(self._q["set_number"], (highest,))
 
@@ -171,45 +169,64 @@ class Store(Database):
             token: The token of the submission, which no other has; empty where it has none.
             contents: The digest of the submission.
         """
-        bare, envs = [_bare(spec) for spec in specs], _texts([spec.env for spec in specs])
-        named = _named(envs)
-        texts, status = [_encode(spec) for spec in bare], status_of(state)
         with self._transaction():
-            self._put_envs(named)
             (last,) = self.connection.execute(self._q["last_number"]).fetchone()
             jobs = [
-                Job(number, spec, submitted, state) for number, spec in enumerate(bare, last + 1)
+                Job(number, spec, submitted, state) for number, spec in enumerate(specs, last + 1)
             ]
-            rows = zip(jobs, texts, envs, strict=True)
-            self.connection.executemany(
-                self._q["insert_job"],
-                (
-                    (
-                        *(job.id, submitted, status, spec, named[env], _encode(state)),
-                        checksum(job.id, float(submitted), spec.encode()),
-                    )
-                    for job, spec, env in rows
-                ),
-            )
-            self.connection.executemany(self._q["set_search"], map(_search_row, jobs))
-            self.connection.executemany(
-                self._q["add_event"], ((job.id, submitted, "submitted", "") for job in jobs)
-            )
+            self._insert(jobs)
             if token:
                 row = (token, contents, last + 1, len(jobs))
                 self.connection.execute(self._q["add_submission"], row)
                 self.connection.execute(self._q["prune_submissions"], (KEPT_SUBMISSIONS,))
         self._note_level()
-        return jobs
+        return [msgspec.structs.replace(job, spec=_bare(job.spec)) for job in jobs]
 
-    def submission(self, token: str) -> tuple[str, list[Job]] | None:
-        """Return the digest of a submission and its jobs, oldest first; None where none has it."""
+    def _insert(self, jobs: Sequence[Job]) -> None:
+        """Add jobs that were submitted in this moment, each with its environment."""
+        envs = _texts([job.spec.env for job in jobs])
+        named = _named(envs)
+        self._put_envs(named)
+        rows = zip(jobs, (_encode(_bare(job.spec)) for job in jobs), envs, strict=True)
+        self.connection.executemany(
+            self._q["insert_job"],
+            (
+                (
+                    *(job.id, job.submitted, job.status, spec, named[env], _encode(job.state)),
+                    checksum(job.id, float(job.submitted), spec.encode()),
+                )
+                for job, spec, env in rows
+            ),
+        )
+        self.connection.executemany(self._q["set_search"], map(_search_row, jobs))
+        self.connection.executemany(
+            self._q["add_event"], ((job.id, job.submitted, "submitted", "") for job in jobs)
+        )
+
+    def submission(self, token: str) -> tuple[SubmissionRecord, list[Job]] | None:
+        """Return a submission and its jobs, oldest first; None where none has this token."""
         with self._translated():
             found = self.connection.execute(self._q["get_submission"], (token,)).fetchone()
         if found is None:
             return None
-        contents, first, count = found
-        return contents, list(self._rows("get_jobs", first, first + count))
+        record = SubmissionRecord(*found)
+        return record, list(self._rows("get_jobs", record.numbers.start, record.numbers.stop))
+
+    def submission_of(self, job_id: int) -> SubmissionRecord | None:
+        """Return what a job was submitted with; None where that had no token, or is forgotten."""
+        with self._translated():
+            found = self.connection.execute(self._q["submission_of"], (job_id,)).fetchone()
+        return None if found is None else SubmissionRecord(*found)
+
+    def refill(self, jobs: Sequence[Job]) -> list[Job]:
+        """Add jobs, with their environments, in the places of jobs that are gone, all or none."""
+        again = "submitted again, with the token of the submission that the store had lost"
+        with self._transaction():
+            self.connection.executemany(self._q["delete_job"], [(job.id,) for job in jobs])
+            self._insert(jobs)
+            self._add_events((job.id, Event(job.submitted, "recovered", again)) for job in jobs)
+        self._note_level()
+        return [msgspec.structs.replace(job, spec=_bare(job.spec)) for job in jobs]
 
     def _put_envs(self, named: Mapping[str, str]) -> None:
         """Store environments, each under its digest."""
@@ -249,29 +266,54 @@ class Store(Database):
             self.connection.execute(self._q["set_number"], (highest,))
         self._note_level()
 
-    def restore_lost(self, jobs: Iterable[Job]) -> list[Job]:
+    def restore_lost(
+        self, jobs: Iterable[Job], submissions: Iterable[SubmissionRecord] = ()
+    ) -> list[Job]:
         """Restore those of these jobs that the store lost, and return them.
 
         Their environments are lost. A job whose number has another one is left out.
+
+        Args:
+            jobs: The jobs.
+            submissions: What they were submitted with. The numbers of other jobs that were
+                submitted with them are kept for these.
         """
         lost = [job for job in jobs if self._is_lost(job.id)]
+        if not lost:
+            return []
+        numbers, now = {job.id for job in lost}, time.time()
+        records = [
+            found
+            for found in submissions
+            if not numbers.isdisjoint(found.numbers)
+            and all(n in numbers or self._is_lost(n) for n in found.numbers)
+        ]
+        others = {number for found in records for number in found.numbers} - numbers
         text = "the store had lost it, and it is known from the evidence that it began"
-        event = Event(time.time(), "recovered", text)
-        if lost:
-            with self._transaction():
-                self.connection.executemany(self._q["delete_job"], [(job.id,) for job in lost])
-                self._restore_jobs([(job, None) for job in lost])
-                self._add_events((job.id, event) for job in lost)
-            self._note_level()
-            if self.loss:
-                self.loss += f". Jobs recovered from what their attempts left: {len(lost)}"
+        event = Event(now, "recovered", text)
+        with self._transaction():
+            self.connection.executemany(self._q["delete_job"], [(job.id,) for job in lost])
+            self._restore_jobs([(job, None) for job in lost])
+            self._add_events((job.id, event) for job in lost)
+            self._put_missing(sorted(others - self.existing(others)), now)
+            self._put_submissions(records)
+        self._note_level()
+        if self.loss:
+            self.loss += f". Jobs recovered from what their attempts left: {len(lost)}"
         return lost
 
     def _is_lost(self, number: int) -> bool:
         try:
-            return self.get(number).spec == _GONE
+            return is_gone(self.get(number))
         except NotFound:
             return True
+
+    def _put_missing(self, numbers: Iterable[int], now: float) -> None:
+        """Put a lost job in each of these places."""
+        lost = Lost(now, now, "the store lost all records of it: whether it ran is unknown")
+        jobs = [Job(number, _GONE, now, lost) for number in numbers]
+        self._restore_jobs([(job, None) for job in jobs])
+        self._add_events((job.id, Event(now, "lost", lost.reason)) for job in jobs)
 
     def _restore_jobs(self, jobs: Sequence[tuple[Job, dict[str, str] | None]]) -> None:
         """Add jobs as they were, each with its environment."""
@@ -287,10 +329,15 @@ class Store(Database):
             self.connection.execute(self._q["restore_job"], row)
             self._set_search(job)
 
-    def restore_submissions(self, rows: Iterable[tuple[str, str, int, int]]) -> None:
-        """Store token, digest, first job and number of jobs of each submission."""
+    def restore_submissions(self, records: Iterable[SubmissionRecord]) -> None:
+        """Store submissions as they were."""
         with self._transaction():
-            self.connection.executemany(self._q["restore_submission"], rows)
+            self._put_submissions(records)
+
+    def _put_submissions(self, records: Iterable[SubmissionRecord]) -> None:
+        self.connection.executemany(
+            self._q["restore_submission"], map(msgspec.structs.astuple, records)
+        )
 
     def update(self, job: Job, *events: Event) -> Job:
         """Commit the new state of a job, and events for its timeline."""
@@ -507,6 +554,11 @@ class Store(Database):
                 text = spec if isinstance(spec, bytes) else spec.encode()
                 changed = seal != checksum(number, submitted, text)
                 yield Job(number, *decoded, damaged=changed)
+
+
+def is_gone(job: Job) -> bool:
+    """Return whether this stands for a job of which the store lost everything."""
+    return job.spec == _GONE
 
 
 def _decoded(data: bytes | str, kind: type[T]) -> T | None:

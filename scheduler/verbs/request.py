@@ -9,11 +9,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 from functools import cache
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar, get_args
 
 import msgspec
 
-from scheduler.protocol.errors import MALFORMED, NotFound, UserError
+from scheduler.protocol.errors import MALFORMED, NotFound, Refused, Unsettled, UserError
 from scheduler.protocol.units import amount
 from scheduler.protocol.wire import MAX_MESSAGE, Peer
 
@@ -91,6 +91,18 @@ class Error(msgspec.Struct, frozen=True, tag="error"):
     message: str
     missing: bool = False
     """Something that the request names does not exist."""
+    unsettled: bool = False
+    """It is not known whether the request was carried out before (see `errors.Unsettled`)."""
+
+    @classmethod
+    def of(cls, error: UserError) -> Self:
+        """Return the reply that tells a client of an error."""
+        return cls(str(error), isinstance(error, NotFound), isinstance(error, Unsettled))
+
+    def error(self) -> UserError:
+        """Return the error as the client raises it."""
+        kind = NotFound if self.missing else Unsettled if self.unsettled else Refused
+        return kind(self.message)
 
 
 def encode_reply(value: object) -> bytes:
@@ -122,7 +134,7 @@ _BUILDING = threading.Lock()
 
 
 def decode_reply(line: bytes, request: Request[R]) -> R:
-    """Decode the reply to `request`. Raises UserError or NotFound where the daemon refused it."""
+    """Decode the reply to `request`. Raises what `Error.error` returns where it is one."""
     try:
         with _BUILDING:
             decoder = _reply_decoder(type(request))
@@ -133,7 +145,7 @@ def decode_reply(line: bytes, request: Request[R]) -> R:
             "Restart it with: gpudeck daemon stop"
         ) from e
     if isinstance(reply, Error):
-        raise NotFound(reply.message) if reply.missing else UserError(reply.message)
+        raise reply.error()
     value: R = reply.value if isinstance(reply, Value) else None  # type: ignore[assignment]
     return value
 

@@ -19,14 +19,14 @@ import pytest
 
 from app.cli import connection
 from app.cli.main import main
+from app.cli.queue import delivery, unanswered
 from app.cli.queue import submit as submit_command
-from app.cli.queue import unanswered
 from app.cli.queue import wait as wait_command
 from scheduler import client as client_module
 from scheduler.aio import AsyncClient
 from scheduler.client import Client
 from scheduler.protocol import paths
-from scheduler.protocol.errors import DaemonGone, NotFound, OutcomeUnknown, UserError
+from scheduler.protocol.errors import DaemonGone, NotFound, OutcomeUnknown, Refused, UserError
 from scheduler.protocol.job_options import make_spec
 from scheduler.protocol.jobs import Queued, Spec
 from scheduler.protocol.submissions import indexed
@@ -152,6 +152,15 @@ def test_a_daemon_that_is_killed_before_its_reply_queues_once(
         assert [job.id for job in deck.jobs(100)] == first[::-1]
 
 
+def test_a_commit_that_could_not_be_synced_is_no_refusal(sabotaged: Path) -> None:
+    """The next daemon may find it in the store's log, so the client asks again with its token."""
+    with Client() as deck:
+        kill_at(sabotaged, "sync of COMMIT")
+        assert _submit_array(deck) == [1, 2, 3]
+        assert (sabotaged / "struck").read_text() == "daemon sync of COMMIT\n"
+    assert submitted() == ["job[0]", "job[1]", "job[2]"]
+
+
 def test_a_job_that_was_committed_without_a_reply_is_found_by_its_token(
     sabotaged: Path, impatient: None
 ) -> None:
@@ -236,7 +245,7 @@ def test_a_daemon_that_ends_after_its_answer_fails_no_submission(
     with Client(start=False) as deck:  # nobody starts another one in its place
         job = deck.submit(["true"], env={}).job
         kill_daemon()
-        assert submit_command.report_submission(deck, job, Namespace(wait=False, json=False)) == 0
+        delivery.report(deck, [job], Namespace(json=False))
     assert f"job {job.id}" in capsys.readouterr().out
 
 
@@ -271,6 +280,29 @@ def test_waiting_for_a_submitted_job_goes_on_with_the_next_daemon(
         "gpudeck: the daemon cannot start: the disk is full, so it is not known how job 2 ends. It "
         "was queued, and goes on once a daemon runs. To find out: gpudeck wait 2\n"
     )
+    monkeypatch.setattr(connection, "Client", Client)
+    assert main(["submit", "--wait", "--", "true"]) == 0  # as in a loop over the command
+    assert submitted() == ["sh", "true"]
+
+
+def test_an_answer_that_could_not_be_printed_is_printed_again(cpu_home: Path) -> None:
+    command = [sys.executable, "-m", "app", "submit", "--hold", "--", "true"]
+    with Path("/dev/full").open("w") as full:
+        failed = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, check=False)
+    assert failed.returncode == 1
+    assert b"cannot write the output" in failed.stderr
+    again = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert again.stdout.startswith("job 1 (true)")
+    assert "this one repeats it" in again.stderr.lower()
+    assert submitted() == ["true"]
+
+
+def test_a_reader_that_has_read_enough_has_the_answer(cpu_home: Path) -> None:
+    spec = [make_spec(["true"], {})]
+    with pytest.raises(BrokenPipeError), unanswered.submission_token(None, spec) as token:
+        raise BrokenPipeError
+    with unanswered.submission_token(None, spec) as other:
+        assert other != token
 
 
 def test_a_note_that_cannot_be_deleted_fails_no_submission(
@@ -305,6 +337,13 @@ def test_only_an_equal_and_recent_submission_without_an_answer_is_repeated(
     os.utime(file, (0, 0))
     assert unknown("true") != one
     assert not file.exists()
+    kept, sort = unknown("sort"), [make_spec(["sort"], {})]
+    with pytest.raises(UserError), unanswered.submission_token(None, sort) as token:
+        raise UserError("no daemon can start now")  # the last time, one may have queued it
+    assert token == kept == unknown("sort")
+    with pytest.raises(Refused), unanswered.submission_token(None, sort):
+        raise Refused("the daemon knows no such job, and refuses it")
+    assert unknown("sort") != kept
     date = [make_spec(["date"], {})]
     with pytest.raises(DaemonGone), unanswered.submission_token(None, date) as token:
         raise DaemonGone("it was never sent")

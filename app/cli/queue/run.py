@@ -8,8 +8,8 @@ from collections.abc import Mapping
 
 from accel.workloads import catalog
 from app.cli.output import UsageError
-from app.cli.queue.submit import add_token, report_submission
-from app.cli.queue.unanswered import submission_token
+from app.cli.queue.delivery import deliver
+from app.cli.queue.submit import add_token
 from scheduler.client import Client
 from scheduler.protocol.errors import UserError
 from scheduler.protocol.jobs import Job
@@ -44,9 +44,9 @@ def run(args: Namespace) -> int:
         raise UsageError(str(e)) from e
     with Client() as client:
         asked = client.spec((args.workload, *args.params), {})
-        with submission_token(args.token, [asked]) as token:
-            job = submit_workload(client, workload, given, token)
-        return report_submission(client, job, args)
+        return deliver(
+            client, args, [asked], lambda token: [submit_workload(client, workload, given, token)]
+        )
 
 
 def submit_workload(

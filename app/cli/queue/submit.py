@@ -6,23 +6,18 @@ import os
 import time
 from argparse import REMAINDER, ArgumentParser, Namespace
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from accel.inject.command import injected
 from app.cli import arguments
 from app.cli.output import UsageError, print_error, print_result
-from app.cli.queue.unanswered import submission_token
-from app.cli.queue.wait import follow
+from app.cli.queue.delivery import deliver
 from app.format.command_check import command_warning
-from app.format.job_rows import describe, device_labels, forecast_text
+from app.format.job_rows import device_labels, forecast_text
 from scheduler.client import Client
-from scheduler.protocol.errors import DaemonGone
-from scheduler.protocol.jobs import Job
+from scheduler.protocol.jobs import Job, Spec
 from scheduler.protocol.submissions import indexed
-
-NO_GPU_HINT = (
-    "The job gets no GPU (CUDA_VISIBLE_DEVICES is empty). To give it one, submit it with --gpus 1."
-)
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -87,13 +82,11 @@ def run(args: Namespace) -> int:
             labels = device_labels(client.snapshot())
             print_result(args, forecast, forecast_text(forecast, labels, time.time()))
             return 0
-        with submission_token(args.token, specs) as token:
-            jobs = client.submit_many(specs, token=token)
-        if args.array is None:
-            return report_submission(client, jobs[0], args)
-    ids = f"job {jobs[0].id}" if len(jobs) == 1 else f"jobs {jobs[0].id} to {jobs[-1].id}"
-    print_result(args, jobs, f"{ids} ({len(jobs)} of {args.name or jobs[0].spec.argv[0]})")
-    return 0
+        return deliver(client, args, specs, partial(_submit, client, specs))
+
+
+def _submit(client: Client, specs: Sequence[Spec], token: str) -> Sequence[Job]:
+    return client.submit_many(specs, token=token)
 
 
 def _warn_of_command(command: Sequence[str], args: Namespace) -> None:
@@ -102,22 +95,3 @@ def _warn_of_command(command: Sequence[str], args: Namespace) -> None:
         folder = str(Path(args.cwd or ".").absolute())
         if warning := command_warning(command, folder, os.environ.get("PATH", "")):
             print_error(f"warning: {warning}")
-
-
-def report_submission(client: Client, job: Job, args: Namespace) -> int:
-    """Print the submitted job, or follow it to its end with --wait; return the exit status."""
-    if args.wait:
-        return follow(job, args)
-    lines = [f"job {job.id} ({job.spec.name}): {describe(job)}"]
-    if not (job.spec.gpus or job.spec.where) and _has_gpu(client):
-        lines.append(NO_GPU_HINT)
-    print_result(args, job, *lines)
-    return 0
-
-
-def _has_gpu(client: Client) -> bool:
-    """Return whether there is a GPU; False where the daemon ended after it queued the job."""
-    try:
-        return any(d.device.kind == "nvidia" for d in client.snapshot().devices)
-    except DaemonGone:
-        return False

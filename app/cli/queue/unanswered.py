@@ -18,7 +18,7 @@ from pathlib import Path
 from app.cli.output import UsageError, print_error
 from scheduler.client import Client
 from scheduler.protocol import paths
-from scheduler.protocol.errors import OutcomeUnknown, UserError
+from scheduler.protocol.errors import NotFound, OutcomeUnknown, Refused, UserError
 from scheduler.protocol.jobs import Spec
 from scheduler.protocol.submissions import digest_of, new_token
 
@@ -41,20 +41,38 @@ def submission_token(name: str | None, specs: Sequence[Spec]) -> Iterator[str]:
     if name is not None:
         yield name
         return
-    place = Client.default_place
-    about = f"{place.name if place else ''} {digest_of(specs)}"
-    file, lock = _file(hashlib.sha256(about.encode()).hexdigest()[:32])
+    file, lock, repeated = _file(_digest(specs))
     try:
         try:
             yield file.suffix[1:]
         except OutcomeUnknown:
             raise
-        except (UserError, UsageError):  # refused, or never sent
+        except (Refused, NotFound, BrokenPipeError):  # a reader like `head` has read enough
             _forget(file)
+            raise
+        except (UserError, UsageError):  # never sent, but perhaps the last time
+            if not repeated:
+                _forget(file)
             raise
         _forget(file)
     finally:
         os.close(lock)
+
+
+def remember(token: str, specs: Sequence[Spec]) -> None:
+    """Remember a submission that was answered, so that the same command finds its job again."""
+    digest = _digest(specs)
+    try:
+        (paths.ensure(paths.home() / "submissions") / f"{digest}.{token}").touch(paths.PRIVATE_FILE)
+    except OSError as e:
+        print_error(f"the submission cannot be noted: {e.strerror} ({e.filename})")
+
+
+def _digest(specs: Sequence[Spec]) -> str:
+    """Return the digest of a submission to the daemon that this command talks to."""
+    place = Client.default_place
+    about = f"{place.name if place else ''} {digest_of(specs)}"
+    return hashlib.sha256(about.encode()).hexdigest()[:32]
 
 
 def _forget(file: Path) -> None:
@@ -68,10 +86,10 @@ def _forget(file: Path) -> None:
         )
 
 
-def _file(digest: str) -> tuple[Path, int]:
+def _file(digest: str) -> tuple[Path, int, bool]:
     """Return the file of a submission without an answer, or a new one, and its locked descriptor.
 
-    Raises UserError.
+    The last value is True where there was one. Raises UserError.
     """
     folder = paths.ensure(paths.home() / "submissions")
     try:
@@ -80,13 +98,13 @@ def _file(digest: str) -> tuple[Path, int]:
             if (forgotten or file.stem == digest) and (lock := _lock(file, 0)) is not None:
                 if not forgotten:
                     print_error(_REPEATED)
-                    return file, lock
+                    return file, lock, True
                 file.unlink(missing_ok=True)
                 os.close(lock)
         while True:
             file = folder / f"{digest}.{new_token()}"
             if (lock := _lock(file, os.O_CREAT | os.O_EXCL)) is not None:
-                return file, lock
+                return file, lock, False
     except OSError as e:
         raise UserError(
             f"the submission cannot be noted in {folder}: {e.strerror}. To submit without that, "

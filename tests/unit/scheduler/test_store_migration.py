@@ -14,7 +14,7 @@ from scheduler.protocol.jobs import Cancelled, Event, Queued, Spec
 from scheduler.protocol.search import NEWEST, Search
 from scheduler.store import Store
 from scheduler.store import store as module
-from scheduler.store.environments import EnvironmentLost
+from scheduler.store.environments import EnvironmentLost, is_held
 from scheduler.store.migrate import SCHEMA_VERSION, backup_of
 
 SCHEMA_1 = """
@@ -145,6 +145,35 @@ def test_environments_of_an_older_store_are_stored_once_from_then_on(old: Path) 
         == 8
     )
     assert store.connection.execute("SELECT count(*) FROM environments").fetchone() == (4,)
+    store.close()
+
+
+def test_a_job_of_an_older_store_that_lacks_its_environment_waits_for_that_reason(
+    old: Path,
+) -> None:
+    """Such stores had a sentence in place of a value; one of the states is no JSON at all."""
+    sentence = (
+        "is held: the environment it was submitted with is lost or damaged in the store. "
+        "Submit it again, and cancel this one"
+    )
+    spec = '{"argv":["true"],"name":"held","cwd":"/","hold":true}'
+    with sqlite3.connect(old) as db:
+        for state in (
+            f'{{"type":"queued","reason":"{sentence}"}}',
+            f'{{"type":"queued","reason":"{sentence}"}}'.encode(),
+            '{"type":"queued","reason":"is held"}',
+            "{no JSON",
+        ):
+            db.execute(
+                "INSERT INTO jobs (submitted, status, spec, env, state) VALUES (5.0, 'queued', ?,"
+                " '{}', ?)",
+                (spec, state),
+            )
+    db.close()
+    store = Store(old)
+    assert [is_held(store.get(number)) for number in (1, 3, 4, 5)] == [False, True, True, False]
+    with pytest.raises(UserError, match="job 6"):
+        store.get(6)
     store.close()
 
 

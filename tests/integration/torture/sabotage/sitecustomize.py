@@ -70,6 +70,11 @@ def sabotage() -> None:
             if word not in ("BEGIN", "COMMIT"):
                 return super().execute(sql, *values)
             plan.kill("daemon", f"before {word}")
+            if word == "COMMIT" and plan.strikes("daemon", "sync of COMMIT"):
+                strike("daemon sync of COMMIT")
+                error = sqlite3.OperationalError("disk I/O error")
+                error.sqlite_errorcode = sqlite3.SQLITE_IOERR_FSYNC
+                raise error
             cursor = super().execute(sql, *values)
             plan.kill("daemon", f"after {word}")
             if word == "COMMIT" and plan.gate_shut:

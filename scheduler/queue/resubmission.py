@@ -1,0 +1,94 @@
+"""Submissions that are sent again, by their tokens: nothing of them is queued twice, or left out.
+
+The store may have lost jobs of a submission. Those that began were restored, with the token, from
+the evidence of their attempts. Those that certainly did not begin are queued again, in their old
+places. Where that is unclear, a job stays lost.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from scheduler.attempts import may_have_begun
+from scheduler.protocol.devices import Device
+from scheduler.protocol.errors import NotFound, Unsettled, UserError
+from scheduler.protocol.jobs import Job, Queued, Spec
+from scheduler.protocol.submissions import SubmissionRecord
+from scheduler.queue.admission import bound
+from scheduler.queue.job_index import JobIndex
+from scheduler.store import Store
+from scheduler.store.store import is_gone
+
+
+class Resubmission:
+    """Find what was submitted before."""
+
+    def __init__(self, store: Store, index: JobIndex) -> None:
+        self._store, self._index = store, index
+
+    def jobs_of(self, token: str) -> list[Job]:
+        """Return the jobs that were submitted with this token, as they are now.
+
+        Raises:
+            NotFound: there are none.
+            Unsettled: that cannot be found out now.
+        """
+        found = self._find(token)
+        if found is None or not found[1]:
+            raise NotFound(f"no job was queued with the token {token}")
+        return [self._index.active.get(job.id, job) for job in found[1]]
+
+    def repeat(
+        self, token: str, contents: str, specs: Sequence[Spec], devices: Sequence[Device]
+    ) -> list[Job] | None:
+        """Return the jobs of the submission that is repeated; None where it is a new one.
+
+        Raises:
+            UserError: the token belongs to another submission.
+            Unsettled: whether it was queued before cannot be found out now.
+        """
+        found = self._find(token)
+        if found is None:
+            return None
+        record, jobs = found
+        if record.digest != contents:
+            raise UserError(
+                f"the token {token} belongs to another submission. To see its jobs: "
+                f"gpudeck jobs --token {token}"
+            )
+        self._refill(record, jobs, specs, devices)
+        return self.jobs_of(token)
+
+    def _find(self, token: str) -> tuple[SubmissionRecord, list[Job]] | None:
+        try:
+            found = self._store.submission(token)
+        except UserError as e:
+            raise Unsettled(str(e)) from e
+        if found is None and self._index.unrestored:
+            raise Unsettled(self._index.unrestored)
+        return found
+
+    def _refill(
+        self,
+        record: SubmissionRecord,
+        jobs: Sequence[Job],
+        specs: Sequence[Spec],
+        devices: Sequence[Device],
+    ) -> None:
+        """Queue the jobs again of which the store lost everything, and which never began."""
+        known = {job.id for job in jobs if not is_gone(job)}
+        now = time.time()
+        left = [
+            Job(number, bound(spec, devices), now, Queued())
+            for number, spec in zip(record.numbers, specs, strict=True)
+            if number not in known and not may_have_begun(number)
+        ]
+        if not left:
+            return
+        try:
+            queued = self._store.refill(left)
+        except UserError as e:
+            raise Unsettled(str(e)) from e
+        for job in queued:
+            self._index.revive(job)
