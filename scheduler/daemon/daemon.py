@@ -277,6 +277,7 @@ class Daemon:
             if "recover" in self._notices and time.monotonic() >= self._recover_at:
                 self._recover()
             self._checkpoint()
+            self._check_store()
             self._follow_gpu_locks()
             self._lease_service.review(self._latest, self._settings)
             if "queue" in self._notices or self.queue.retry_is_ready(time.time()):
@@ -287,6 +288,12 @@ class Daemon:
             self._checkpoint_at = time.monotonic() + CHECKPOINT_S
             with self._notices.catch("checkpoint"):
                 self.queue.checkpoint()
+
+    def _check_store(self) -> None:
+        """End where the store was deleted or replaced: the next daemon finds what is left."""
+        if self.queue.store_is_replaced:
+            sys.stderr.write("the daemon ends: its store was deleted or replaced\n")
+            self._stop.set()
 
     def _inspect_runners(self) -> None:
         if time.monotonic() < self._inspect_at:

@@ -186,6 +186,11 @@ class Queue:
         return "; ".join(texts) or None
 
     @property
+    def store_is_replaced(self) -> bool:
+        """Return whether the files of the store were deleted or replaced: nothing is kept then."""
+        return self._store.replaced
+
+    @property
     def holds_back_jobs(self) -> bool:
         """Return whether jobs wait that may have run, as their folders cannot be read."""
         return bool(self._index.unknown)

@@ -59,6 +59,7 @@ class Store(Database):
         self._mark = LevelMark(file)
         super().__init__(file, "store", "queries.sql", busy=BUSY_S, one_thread=True)
         self._find_loss()
+        self._opened = self._identity()
 
     def _prepare(self) -> None:
         self.connection.execute("PRAGMA journal_mode = WAL")
@@ -124,14 +125,39 @@ class Store(Database):
             return  # what was committed is on disk, and nobody may take it for refused
         self._mark.write(level)
 
+    def _identity(self) -> tuple[int, ...]:
+        """Return which files have the names of the store and its log now; 0 for one that is gone.
+
+        Raises OSError.
+        """
+        found = []
+        for name in (self._file.name, f"{self._file.name}-wal"):
+            try:
+                found.append(self._file.with_name(name).stat().st_ino)
+            except FileNotFoundError:
+                found.append(0)
+        return tuple(found)
+
+    @property
+    def replaced(self) -> bool:
+        """Return whether somebody deleted or replaced the files that are open here.
+
+        What is stored then is lost once this process ends.
+        """
+        try:
+            both = zip(self._opened, self._identity(), strict=True)
+            return any(was and was != now for was, now in both)
+        except OSError:
+            return False  # which does not tell
+
     def checkpoint(self) -> bool:
         """Move all that is committed from the write-ahead log into the main file, and sync that.
 
-        Returns False where another program reads the store at this moment.
+        Returns False where another program reads the store at this moment, or somebody deleted it.
         """
         with self._translated():
             (busy, _, _) = self.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-        return not busy
+        return not (busy or self.replaced)
 
     def close(self) -> None:
         """Close the store."""
@@ -169,6 +195,11 @@ class Store(Database):
             token: The token of the submission, which no other has; empty where it has none.
             contents: The digest of the submission.
         """
+        if self.replaced:
+            raise UserError(
+                f"the store {self._file} was deleted or replaced while the daemon used it, so that "
+                "the daemon ends. Submit again: the next one takes over what is left"
+            )
         with self._transaction():
             (last,) = self.connection.execute(self._q["last_number"]).fetchone()
             jobs = [

@@ -17,10 +17,11 @@ from scheduler import client as client_module
 from scheduler.client import Client
 from scheduler.protocol import paths
 from scheduler.protocol.errors import OutcomeUnknown, UserError
-from scheduler.protocol.jobs import Job
+from scheduler.protocol.jobs import Job, Queued, Spec
+from scheduler.store import Store
 from scheduler.store.migrate import SCHEMA_VERSION
-from tests.integration.deck import kill_daemon, ready
-from tests.support import eventually
+from tests.integration.deck import daemon_pid, kill_daemon, ready
+from tests.support import eventually, lives
 
 WAIT_S = 40.0
 TOKEN = "a-token"
@@ -166,6 +167,32 @@ def test_nothing_is_queued_while_it_is_unknown_what_began(
     monkeypatch.setattr(client_module, "AGAIN_S", WAIT_S)
     assert machine.submit() == first
     assert machine.began() == ["job 0"]
+
+
+@pytest.mark.parametrize("damage", [Machine.delete_log, Machine.delete_store])
+def test_a_daemon_whose_store_is_deleted_gives_way_to_the_next(
+    machine: Machine, damage: Callable[[Machine], None]
+) -> None:
+    first = machine.submit()
+    eventually(machine.began)
+    pid = daemon_pid()
+    damage(machine)
+    eventually(lambda: not lives(pid))
+    assert machine.submit() == first
+    with Client() as deck:
+        assert deck.submit(["true"]).id == first[-1] + 1
+    assert [job.status for job in machine.ended(first)] == ["done"]
+    assert machine.began() == ["job 0"]
+
+
+def test_no_job_is_acknowledged_that_goes_with_a_deleted_store(tmp_path: Path) -> None:
+    store = Store(tmp_path / "home" / "gpudeck.sqlite")
+    store.insert(Spec(("true",), "true", "/"), 0.0, Queued())
+    (tmp_path / "home" / "gpudeck.sqlite").unlink()
+    assert not store.checkpoint()  # the tickets are kept
+    with pytest.raises(UserError, match="was deleted or replaced while the daemon used it"):
+        store.insert(Spec(("true",), "true", "/"), 0.0, Queued())
+    store.close()
 
 
 def test_an_answer_counts_although_no_daemon_can_start_after_it(
