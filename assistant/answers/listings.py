@@ -22,6 +22,13 @@ def processes(query: Query, rows: Rows, words: Words) -> list[str]:
             value=cell(best, 0, rows, words),
         )
         return [first, sheet(rows, words, "User") if len(rows.rows) > 1 else ""]
+    if rows.best:
+        first = words.text(
+            "{who} uses the most memory: {value}.",
+            who=label(rows.rows[0], words),
+            value=cell(rows.rows[0], 0, rows, words),
+        )
+        return [first, sheet(rows, words, "Process") if len(rows.rows) > 1 else ""]
     if rows.total is not None and query.aggregate != "count":
         value = value_text(rows.total, rows.columns[0].unit, words, rows.time)
         return [words.text("Memory of these processes, together: {value}.", value=value),

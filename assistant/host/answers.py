@@ -13,6 +13,7 @@ import msgspec
 from assistant.answers import answer as worded
 from assistant.answers.comparison import differences
 from assistant.answers.notes import notes
+from assistant.answers.overview import overview
 from assistant.answers.values import facts as facts_of
 from assistant.facts import phrases
 from assistant.host.answer_writer import AnswerWriter
@@ -212,6 +213,10 @@ def _answer_query(asked: _Asked, query: Query) -> Answer:
         facts = facts_of(rows, said, told)
         return Answer(text, "template", "answer", facts, state=_state(query, rows, said))
     match query.subject:
+        case "overview":
+            daemon = asked.context.daemon
+            text, facts = overview(query, lambda each: execute(daemon, each), time.time(), said)
+            return Answer(_understood(asked, text), "template", "answer", facts)
         case "help":
             return Answer(help_texts.abilities(said), "template", "answer")
         case "report":
@@ -251,6 +256,12 @@ def _understood(asked: _Asked, text: str) -> str:
     if asked.routed.by.startswith("model") and asked.routed.request is not None:
         meant = phrases.escaped(describe(asked.routed.request, said))
         parts.append(said.text("(I read this as: {meant})", meant=meant))
+    for typed, read in parsed.changes:
+        parts.append(
+            said.text(
+                "(I read “{typed}” as “{read}”.)", typed=phrases.escaped(typed, 60), read=read
+            )
+        )
     if parsed.unread:
         parts.append(help_texts.left_out(parsed.unread, said))
     return "\n\n".join([text, *parts])

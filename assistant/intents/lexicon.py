@@ -48,5 +48,17 @@ def phrases() -> dict[tuple[str, ...], tuple[Meaning, ...]]:
     }
 
 
+@cache
+def english(kind: str, value: str) -> str:
+    """Return the first English phrase for a meaning; empty if there is none."""
+    found = (
+        " ".join(phrase)
+        for phrase, meanings in phrases().items()
+        for meaning in meanings
+        if (meaning.kind, meaning.value) == (kind, value) and "en" in meaning.languages
+    )
+    return next(found, "")
+
+
 LONGEST = 6
 """Words of the longest phrase."""

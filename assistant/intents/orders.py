@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Literal, NamedTuple
 
-from assistant.intents.queries import ACTIVE, find_setting
+from assistant.intents.reading import ACTIVE, find_setting
 from assistant.intents.setting_words import value_of
 from assistant.intents.spots import Spot, Spots
 from assistant.intents.state import State
@@ -55,7 +55,9 @@ def read_order(s: Spots, state: State) -> OrderReading | None:
 
 def _verb(s: Spots) -> tuple[Spot, str] | None:
     """Return the verb of an imperative; None for questions and statements."""
-    verbs = [spot for spot in s.spots if spot.means("verb")]
+    about_job = bool(s.targets["job"]) or s.find("noun", "job") is not None
+    verbs = [spot for spot in s.spots
+             if spot.means("verb") and (about_job or not spot.means("topic", "clean"))]  # fmt: skip
     if not verbs:
         return None
     polite = s.find("polite") is not None
@@ -137,7 +139,7 @@ class _Reader:
             return "move"
         if verb in ("move", "set") and find_setting(s):
             return "set"
-        if verb == "set" and s.find("measure", "priority"):
+        if verb in ("set", "move") and s.find("measure", "priority"):
             return "priority"
         return verb
 

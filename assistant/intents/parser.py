@@ -11,7 +11,8 @@ import msgspec
 
 from assistant.intents.exact import is_exact
 from assistant.intents.orders import OrderReading, read_order
-from assistant.intents.queries import QueryReader
+from assistant.intents.queries import read_query
+from assistant.intents.reading import QueryReader
 from assistant.intents.spots import Known, Spots
 from assistant.intents.state import State
 from assistant.language.words import Language
@@ -43,6 +44,8 @@ class Parsed(NamedTuple):
     """What the request's pronouns stand for, such as `job 7`."""
     exact: bool = False
     """The request is, word by word, an exact form of its order."""
+    changes: tuple[tuple[str, str], ...] = ()
+    """Words that were read as others, as typed and as read."""
 
 
 def parse(request: str, known: Known, state: State, now: float) -> Parsed:
@@ -54,17 +57,27 @@ def parse(request: str, known: Known, state: State, now: float) -> Parsed:
     found = read_order(spots, state)
     if found is not None:
         if found.order is None:
+            asked = _question(Spots(request, known, now), state)
+            if asked is not None and found.problem in ("unread", "time", "pronoun"):
+                return Parsed(asked, language, changes=spots.changes)  # as in "free memory"
             return Parsed(None, language, found.words, found)
         exact = is_exact(request, found.order)
-        return Parsed(found.order, language, resolved=found.resolved, exact=exact)
+        return Parsed(found.order, language, (), None, found.resolved, exact, spots.changes)
     follow_up = _follow_up(Spots(request, known, now), state)
     if follow_up is not None and not follow_up[1]:
         return Parsed(follow_up[0], language, resolved=follow_up[2])
     reader = QueryReader(spots, state)
-    query, unread = reader.read(), tuple(spots.unread())
+    query, unread = read_query(reader), tuple(spots.unread())
     if query is not None and query.time is None and _TIMES & {word.casefold() for word in unread}:
         query = None  # no reading of the present stands for a time that is not understood
-    return Parsed(query, language, unread, resolved=tuple(reader.resolved))
+    resolved = tuple(reader.resolved)
+    return Parsed(query, language, unread, resolved=resolved, changes=spots.changes)
+
+
+def _question(s: Spots, state: State) -> Query | None:
+    """Return the question that each word of a request is a part of, if it is one."""
+    query = read_query(QueryReader(s, state))
+    return query if query is not None and not s.unread() else None
 
 
 def _follow_up(s: Spots, state: State) -> tuple[Query, list[str], tuple[str, ...]] | None:

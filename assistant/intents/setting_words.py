@@ -18,7 +18,8 @@ _NAMES = {
     "telemetry frequency, how often are the gpus read, how often are gpus read, abtastrate,"
     "messrate, aktualisierungsrate, frequence d echantillonnage, taux de rafraichissement,"
     "frecuencia de muestreo, frecuencia de actualizacion",
-    "idle_dwell_s": "idle time, idle dwell, dwell time, leerlaufzeit, delai d inactivite,"
+    "idle_dwell_s": "idle time, idle limit, idle threshold, idle delay, idle dwell, dwell time,"
+    "leerlaufzeit, delai d inactivite,"
     "tiempo de inactividad",
     "log_limit": "log limit, log size limit, size of logs, protokollgrenze, limite des journaux,"
     "limite de registros",

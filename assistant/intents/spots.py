@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from assistant.intents.lexicon import LONGEST, Meaning, phrases
+from assistant.intents.repair import changes, mended
 from assistant.intents.times import Reading, read_time
 from assistant.intents.tokens import Token, tokens, unaccented
 from assistant.language.words import LANGUAGES, Language
@@ -15,18 +16,38 @@ from assistant.query.request import Span, Target
 
 MAX_NAMED = 200
 _SEPARABLE = {
-    "brich": ("ab",), "breche": ("ab",), "halte": ("an", "zuruck"), "stell": ("zuruck", "ein"),
-    "stelle": ("zuruck", "ein"), "setze": ("fort",), "gib": ("frei",), "fuhre": ("aus",),
-    "fuhr": ("aus",), "starte": ("neu", "erneut", "noch einmal"), "reiche": ("ein",),
-    "schalte": ("ein", "aus"), "mach": ("weiter",), "zieh": ("vor",), "raum": ("auf",),
-    "raume": ("auf",),
+    "brich": ("ab",), "breche": ("ab",), "halte": ("an", "zuruck"), "halt": ("an", "zuruck"),
+    "stell": ("zuruck", "ein", "um"), "stelle": ("zuruck", "ein", "um"),
+    "setze": ("fort", "aus"), "setz": ("fort", "aus"), "gib": ("frei", "wieder frei"),
+    "fuhre": ("aus", "erneut aus"), "fuhr": ("aus",), "lass": ("laufen", "warten", "los"),
+    "starte": ("neu", "erneut", "noch einmal", "nochmal", "nochmals", "wieder"),
+    "reiche": ("ein",), "reih": ("ein",), "schick": ("ab",), "schalte": ("ein", "aus", "an"),
+    "schalt": ("ein", "aus", "an"), "mach": ("weiter", "an", "aus", "ruckgangig"),
+    "mache": ("ruckgangig",), "zieh": ("vor",), "ziehe": ("vor",), "raum": ("auf",),
+    "raume": ("auf",), "fass": ("zusammen",), "fasse": ("zusammen",), "schiess": ("ab",),
+    "wurg": ("ab",), "zeig": ("an",), "liste": ("auf",),
+    "nimm": ("aus dem betrieb", "aus dem dienst", "wieder in betrieb", "raus", "zuruck"),
+    "versuch": ("nochmal", "erneut"), "versuche": ("erneut",),
+    "do": ("next", "first"), "start": ("next", "first", "again", "over"), "run": ("again",),
+    "make": ("next", "first"), "put": ("on hold", "back into service", "back in service"),
+    "take": ("out of service", "offline", "out of rotation"),
+    "turn": ("on", "off"), "switch": ("on", "off"), "call": ("off",), "shut": ("down",),
+    "mets": ("en pause", "en attente", "hors service", "en file"),
+    "remets": ("en service", "en route"), "retire": ("du service",), "sors": ("du service",),
+    "pon": ("en pausa", "en espera", "en cola"), "saca": ("de servicio",),
+    "devuelve": ("al servicio",), "mete": ("en cola",),
 }  # fmt: skip
-"""German verbs that end with the last word of the request."""
+"""Verbs whose sense needs the last words of the request."""
+_LAST = frozenset({"bitte", "please", "mal", "jetzt", "now", "sofort", "maintenant", "ahora"})
 _AND = frozenset({"and", "und", "et", "y", "or", "oder", "ou", "plus", "sowie", "e"})
 _TO = frozenset({"to", "through", "bis", "a", "au", "hasta", "thru", "al"})
 _NUMBERING = frozenset({"number", "no", "nr", "id", "nummer", "numero", "n", "named", "called",
                         "namens", "nomme", "llamado", "the", "die", "der", "le", "la", "el",
                         "von", "de", "del", "no.", "les", "las", "los"})  # fmt: skip
+_LETTERS: dict[Language, set[str]] = {
+    "de": set("äöüß"), "fr": set("àâèêëîïôûùçœ"), "es": set("ñ¿¡áíóú"),
+}  # fmt: skip
+"""Letters that only one of the languages has."""
 MOST = 1000
 """The most numbers of a range."""
 
@@ -65,7 +86,10 @@ class Spots:
     def __init__(self, request: str, known: Known, now: float) -> None:
         self.request, self.now = request, now
         self.question = request.rstrip().rstrip("!.").endswith("?")
-        self.tokens = _separated(tokens(_spaced(request)))
+        names = {token.norm for name in (*known.jobs, *known.groups) for token in tokens(name)}
+        self.tokens = _separated(mended(tokens(_spaced(request)), names))
+        self.changes = changes(self.tokens)
+        """Words that were mended, as typed and as read."""
         self.time: Reading | None = read_time(self.tokens, now)
         self._timed = self.time.used if self.time else frozenset()
         self.used: set[int] = set()
@@ -157,10 +181,19 @@ class Spots:
     def language(self, otherwise: Language = "en") -> Language:
         """Return the language that most of the words are in."""
         votes: Counter[Language] = Counter()
-        for spot in self.spots:
-            spoken = {name for meaning in spot.meanings for name in meaning.languages}
+        known = phrases()
+        timed = [known.get((self.tokens[i].norm,), ()) for i in self._timed]
+        spots = [
+            (spot.meanings, sum(len(self.tokens[i].norm.split()) for i in spot.tokens))
+            for spot in self.spots
+        ]
+        for meanings, words in [*spots, *((one, 1) for one in timed)]:
+            spoken = {name for meaning in meanings for name in meaning.languages}
             for name in spoken:
-                votes[name] += 12 // len(spoken)
+                votes[name] += 12 * words // len(spoken)
+        for name, letters in _LETTERS.items():
+            votes[name] += 6 * len(letters & set(self.request.casefold()))
+        votes += Counter()  # without the languages that nothing spoke for
         if not votes:
             return otherwise
         best = max(votes.values())
@@ -333,14 +366,17 @@ class Spots:
 
 
 def _separated(found: list[Token]) -> list[Token]:
-    """Return the tokens with a separable German verb in one: `brich job 7 ab`."""
-    if len(found) < 2:
-        return found
-    for start in (0, 1):
-        ends = _SEPARABLE.get(found[start].norm, ()) if start < len(found) else ()
-        if found[-1].norm in ends and start < len(found) - 1:
-            joined = found[start]._replace(norm=f"{found[start].norm} {found[-1].norm}")
-            return [*found[:start], joined, *found[start + 1 : -1]]
+    """Return the tokens with a verb of two parts in one: `brich job 7 ab`."""
+    end = len(found)
+    while end and found[end - 1].norm in _LAST:
+        end -= 1
+    for start in range(min(end, 6)):
+        for particle in sorted(_SEPARABLE.get(found[start].norm, ()), key=len, reverse=True):
+            words = particle.split()
+            first = end - len(words)
+            if first > start + 1 and [token.norm for token in found[first:end]] == words:
+                joined = found[start]._replace(norm=f"{found[start].norm} {particle}")
+                return [*found[:start], joined, *found[start + 1 : first], *found[end:]]
     return found
 
 

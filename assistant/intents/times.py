@@ -18,7 +18,8 @@ _AROUND_S = 1800.0
 """`Around 3` is half an hour before and after it."""
 _POINT_S = 300.0
 _DAYS = {
-    0: "today|heute|heutige[nrs]?|aujourd hui|hoy",
+    0: "today|heute|heutige[nrs]?|aujourd hui|hoy"
+    "|(?:the|den|la|el) (?:day|tag|journee|dia)(?! before| vor| d avant| anterior)",
     -1: "yesterday|gestern|gestrige[nrs]?|hier|ayer",
     -2: "(?:the )?day before yesterday|vorgestern|avant hier|anteayer|antes de ayer",
 }
@@ -111,7 +112,7 @@ _CLOCK = (
     + "|".join(_POINTS.values())
     + r"|[ntq]#\d+(?: (?:uhr|heures|horas|o clock|h|am|pm)\b)?)"
     + r"(?P<half{0}> (?:in the|de la|du|am|por la) (?:morning|afternoon|evening|night|manana|tarde"
-    r"|noche|matin|soir))?"
+    r"|noche|matin|soir)| nachts| morgens| fruh| abends| nachmittags| vormittags)?"
 )
 
 

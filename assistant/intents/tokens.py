@@ -53,7 +53,7 @@ _PARTS = re.compile(
     r"|\b\d{1,2}\s?[ap]\.?m\b\.?|\b\d{1,2}h\d\d\b"
     r"|\b\d{1,2}\s?(?:uhr|heures?(?= (?:et|du|à))|o'clock)\b)"
     r"|(?P<range>\d+\s?(?:-|–|\.\.)\s?\d+(?![\w.-]))"
-    r"|(?P<quantity>\d+(?:[.,]\d+)?\s?(?:%|°[CF]?|[a-zA-Zé/-]+)(?![\w°%/]))"
+    r"|(?P<quantity>\d+(?:[.,]\d+)?\s?(?:%|°[CF]?|[a-zA-Zé/-]+)(?![\w°%/']))"
     r"|(?P<number>#?\d+(?:[.,]\d+)?(?![\w/-]|\.\w))"
     r"|(?P<name>(?=[\w./~-]*[A-Za-z])(?:[\w~./-]*[\d_./~][\w./~-]*[\w/~])|--?\w[\w=.-]*)"
     r"|(?P<word>tflop/s|[^\W\d_]+(?:-[^\W\d_]+)*)"
@@ -61,6 +61,21 @@ _PARTS = re.compile(
     re.IGNORECASE,
 )
 _LAST_ACCENT = "éó"
+_NOT = re.compile(
+    r"(?i)\b(do|does|did|is|are|was|were|has|have|had|ca|could|wo|would|should)n'?t\b"
+)
+_IS = re.compile(r"(?i)\b(what|who|where|when|why|how|which|that|there|it|he|she)s\b(?=\s)")
+_SHORT = re.compile(
+    r"(?i)\b(u|r|ur|pls|plz|whats|wats|wat|gimme|lemme|wanna|gonna|gotta|tho|thx)\b"
+)
+_LONG = {"u": "you", "r": "are", "ur": "your", "pls": "please", "plz": "please", "wat": "what",
+         "wats": "what's", "whats": "what's", "gimme": "give me", "lemme": "let me",
+         "wanna": "want to", "gonna": "going to", "gotta": "got to", "thx": "thanks",
+         ">": "above", "<": "below", ">=": "above", "<=": "below"}  # fmt: skip
+_SHORT = re.compile(rf"(?i)(?<!\S)({'|'.join(map(re.escape, _LONG))})(?=[\s.,!?]|$)")
+_WHOLE = {"ca": "can", "wo": "will"}
+_QUOTES = ('"', "`", "“")
+_QUOTED = re.compile(r"(\"[^\"]*\"|`[^`]*`|“[^”]*”)")
 
 
 class Token(NamedTuple):
@@ -83,10 +98,9 @@ class Token(NamedTuple):
 def tokens(request: str) -> list[Token]:
     """Return the parts of a request, in order."""
     text = request.replace("’", "'").replace("´", "'")
-    text = re.sub(r"(?i)\b(\w+)n't\b", r"\1n not", text)
-    text = re.sub(r"(?i)\bwo(?=n not\b)|\bca(?=n not\b)", lambda m: m[0], text)
-    text = re.sub(r"(?i)\b(do|does|did|is|are|was|were|has|have|ca|wo|would|could|should)n not\b",
-                  r"\1 not", text)  # fmt: skip
+    text = "".join(
+        part if part[:1] in _QUOTES else _spelled_out(part) for part in _QUOTED.split(text)
+    )
     found: list[Token] = []
     end = 0
     for match in _PARTS.finditer(text):
@@ -94,6 +108,13 @@ def tokens(request: str) -> list[Token]:
         end = match.end()
         found += [one._replace(comma=comma) for one in _tokens(match)]
     return found
+
+
+def _spelled_out(text: str) -> str:
+    """Return a text with contractions and short forms in full: `whats` is `what's`."""
+    text = _SHORT.sub(lambda found: _LONG[found[0].casefold()], text)
+    text = _NOT.sub(lambda found: f"{_WHOLE.get(found[1].casefold(), found[1])} not", text)
+    return _IS.sub(r"\1's", text)
 
 
 def _tokens(match: re.Match[str]) -> list[Token]:
@@ -121,6 +142,11 @@ def _tokens(match: re.Match[str]) -> list[Token]:
     if kind == "word" and norm.replace("-", " ") != norm:
         return [Token("word", text, part) for part in norm.split("-")]
     return [Token(kind, text, norm)]  # type: ignore[arg-type]
+
+
+def unit_words() -> tuple[str, ...]:
+    """Return the words of units."""
+    return tuple(_UNITS)
 
 
 def unit_of(norm: str) -> str:

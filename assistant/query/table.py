@@ -79,6 +79,38 @@ _JOB = {
     "log": Measure("Output"),
 }
 
+
+class Verb(NamedTuple):
+    """Describe a verb: what it does, what it takes, and the states of jobs that it is for."""
+
+    about: str
+    takes: tuple[str, ...] = ()
+    states: tuple[str, ...] = ()
+
+
+_JOBS = ("jobs", "states", "group", "exclude")
+_ACTIVE = ("queued", "starting", "running")
+_ENDED = ("done", "rejected", "failed", "cancelled", "lost")
+VERBS = {
+    "cancel": Verb("cancel jobs that wait, and end jobs that run", _JOBS, _ACTIVE),
+    "hold": Verb("keep jobs that wait from starting", _JOBS, ("queued",)),
+    "release": Verb("let held jobs start", _JOBS, ("queued",)),
+    "pause": Verb("start no new jobs of the queue or of a group", ("group",)),
+    "resume": Verb("let the queue or a group start jobs again", ("group",)),
+    "retry": Verb("run jobs that ended again as new jobs", (*_JOBS, "memory"), _ENDED),
+    "move": Verb("give a job that waits another place", ("jobs", "place", "beside"), ("queued",)),
+    "priority": Verb("change the priority of jobs that wait", (*_JOBS, "number"), ("queued",)),
+    "submit": Verb("queue a new job", ("command", "workload", "params", "gpus", "memory")),
+    "kill": Verb("end a process that uses a GPU", ("number",)),
+    "drain": Verb("start no new jobs on GPUs", ("devices",)),
+    "undrain": Verb("let jobs start again on drained GPUs", ("devices",)),
+    "limit": Verb("limit how many jobs of a group run at once", ("group", "number")),
+    "note": Verb("add a note to jobs", ("jobs", "text")),
+    "acknowledge": Verb("record that an alert was seen", ("number",)),
+    "set": Verb("change a setting", ("setting", "text")),
+    "undo": Verb("undo the last clean-up"),
+}
+
 SUBJECTS = {
     "devices": Subject(
         "GPUs, or the CPU of a machine without one",
@@ -113,11 +145,17 @@ SUBJECTS = {
     "capacity": Subject("where and when a job would start (a dry run)", {}, (), ("gpus", "amount")),
     "settings": Subject("settings with their values", {}, (), ("text",)),
     "models": Subject("models for the assistant", {}, (), ()),
-    "manual": Subject("the manual, and how something is done", {}, (), ("text",)),
+    "manual": Subject(
+        "the manual, and how something is done",
+        {name: Measure(verb.about) for name, verb in VERBS.items()},
+        (),
+        ("text",),
+    ),
     "logs": Subject("lines of jobs' output that contain words", {}, (), ("jobs", "text")),
     "conversion": Subject("a quantity in another unit", {}, (), ("amount", "unit", "to")),
+    "overview": Subject("alerts, failures, jobs and devices at once", {}, (), ("time",)),
     "debris": Subject("what can be cleaned up", {}, (), ("text",)),
-    "report": Subject("a report on a job or a time", {}, (), ("jobs", "time")),
+    "report": Subject("a report on a job or a time", {}, (), ("jobs", "time", "text")),
     "help": Subject("what the assistant can do"),
 }
 ROWS = ("devices", "jobs", "processes", "alerts", "queue", "capacity", "settings", "models",
@@ -127,38 +165,6 @@ ROWS = ("devices", "jobs", "processes", "alerts", "queue", "capacity", "settings
 WORKLOADS = ("attention", "compare", "validate", "tune", "gemm", "copy", "rain")
 USES = ("idle", "busy")
 """States of devices; those of jobs are OUTCOMES."""
-
-
-class Verb(NamedTuple):
-    """Describe a verb: what it does, what it takes, and the states of jobs that it is for."""
-
-    about: str
-    takes: tuple[str, ...] = ()
-    states: tuple[str, ...] = ()
-
-
-_JOBS = ("jobs", "states", "group", "exclude")
-_ACTIVE = ("queued", "starting", "running")
-_ENDED = ("done", "rejected", "failed", "cancelled", "lost")
-VERBS = {
-    "cancel": Verb("cancel jobs that wait, and end jobs that run", _JOBS, _ACTIVE),
-    "hold": Verb("keep jobs that wait from starting", _JOBS, ("queued",)),
-    "release": Verb("let held jobs start", _JOBS, ("queued",)),
-    "pause": Verb("start no new jobs of the queue or of a group", ("group",)),
-    "resume": Verb("let the queue or a group start jobs again", ("group",)),
-    "retry": Verb("run jobs that ended again as new jobs", (*_JOBS, "memory"), _ENDED),
-    "move": Verb("give a job that waits another place", ("jobs", "place", "beside"), ("queued",)),
-    "priority": Verb("change the priority of jobs that wait", (*_JOBS, "number"), ("queued",)),
-    "submit": Verb("queue a new job", ("command", "workload", "params", "gpus", "memory")),
-    "kill": Verb("end a process that uses a GPU", ("number",)),
-    "drain": Verb("start no new jobs on GPUs", ("devices",)),
-    "undrain": Verb("let jobs start again on drained GPUs", ("devices",)),
-    "limit": Verb("limit how many jobs of a group run at once", ("group", "number")),
-    "note": Verb("add a note to jobs", ("jobs", "text")),
-    "acknowledge": Verb("record that an alert was seen", ("number",)),
-    "set": Verb("change a setting", ("setting", "text")),
-    "undo": Verb("undo the last clean-up"),
-}
 
 
 def check(query: Query) -> Query:

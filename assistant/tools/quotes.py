@@ -11,6 +11,7 @@ from assistant.facts.fact import FactBuilder
 from assistant.query.find import named_jobs
 from assistant.query.request import Query
 from assistant.retrieval import Passage, Where, quoted, search
+from assistant.tools.how_to import how_to
 from assistant.tools.tool import ToolContext, ToolResult, text_result
 
 
@@ -24,7 +25,9 @@ def logs(context: ToolContext, query: Query) -> ToolResult:
 
 
 def manual(context: ToolContext, query: Query) -> ToolResult:
-    """Quote the manual on the question."""
+    """Say how the query's verb is done or what its term means, or quote the manual."""
+    if query.measure:
+        return text_result(how_to(query.measure, context.words))
     found = search(query.text)
     if not found:
         return text_result(context.words.text("The manual has nothing about that."))

@@ -1,0 +1,278 @@
+"""Read questions about jobs."""
+
+from __future__ import annotations
+
+from assistant.intents.reading import JOB_MEASURES, QueryReader, named_setting, states
+from assistant.intents.spots import Spots
+from assistant.query.conversion import kind_of
+from assistant.query.request import NEWEST, Query, Target, Where
+from assistant.query.table import SUBJECTS
+
+_FAILED = ("failed", "lost", "rejected")
+_OF_MEASURE = {
+    "reason": ("queued",),
+    "start": ("queued",),
+    "estimate": ("running", "starting"),
+    "stall": ("running", "starting"),
+    "progress": ("running", "starting"),
+    "failure": ("failed", "lost"),
+}
+"""The jobs that are meant where none is named."""
+_BOUND_MEASURES = {"time": "duration", "size": "memory", "energy": "energy"}
+"""The measure of a job that a bound is about, by the kind of its unit."""
+
+
+def log(r: QueryReader) -> Query | None:
+    """Read `what did job 3 print`, and `search the logs for "nan"`."""
+    s = r.s
+    if s.find("topic", "log") is None or named_setting(s) or s.find("topic", "report"):
+        return None
+    s.has("topic", "log")
+    searched = _searched(s)
+    s.has("noun", "job", "process")
+    jobs = r.jobs() or (() if searched else r.lone_job())
+    if searched:
+        s.used.update(range(len(s.tokens)))
+        return Query("logs", jobs=jobs, text=searched)
+    s.has("measure", "command", "progress")
+    s.has("ask", "why", "how", "how much")
+    loose = s.loose(("number", "quantity"))
+    s.used.update(loose[:1])  # the last 20 lines
+    found = states(r)
+    s.has("ordinal")
+    if found and not jobs:
+        return Query("jobs", "log", states=found, aggregate="last", limit=1)
+    return Query("jobs", "log", jobs=jobs or (NEWEST,))
+
+
+_SEARCH = frozenset({"grep", "search", "find", "contains", "contain", "mention", "mentions",
+                     "suche", "such", "durchsuche", "enthalten", "cherche", "chercher",
+                     "busca", "buscar", "contiene"})  # fmt: skip
+
+
+def _searched(s: Spots) -> str:
+    """Return the words that a log is searched for."""
+    quoted = next((t.text for i, t in enumerate(s.tokens) if t.kind == "quoted"), "")
+    if quoted:
+        return quoted
+    asked = any(token.norm in _SEARCH for token in s.tokens)
+    known = {i for spot in s.spots for i in spot.tokens}
+    words = [t.text for i, t in enumerate(s.tokens)
+             if i not in known and i not in s.used and t.kind in ("word", "name")
+             and t.norm not in _SEARCH]  # fmt: skip
+    return " ".join(words) if asked else ""
+
+
+def job_question(r: QueryReader) -> Query | None:
+    """Read why, when, how long and how far questions about jobs."""
+    s = r.s
+    measure = _why(r) or _when(r)
+    if not measure:
+        return None
+    jobs, found = r.jobs(), states(r)
+    why = measure == "reason"
+    s.has("ask")
+    if why or measure in ("start", "stall"):
+        s.has("not")
+    if why:
+        s.has("topic", "log", "report", "overview")
+    s.has("noun", "job", "queue", "alert", "process")
+    if s.targets["device"]:
+        s.has("noun", "device")
+    s.has("topic", "stuck", "start", "end", "eta", "submitted", "remedy", "status", "used now")
+    s.has("measure", "duration", "waited", "progress")
+    s.has("state", "idle")
+    if not jobs:
+        s.has("pron", "it")
+    time = r.time()
+    if not jobs and not s.find("ordinal"):
+        jobs = r.lone_job()
+    if not jobs and not found:
+        found = _FAILED if why and not _waits(s) else _OF_MEASURE.get(measure, ())
+        jobs = () if found else (NEWEST,)
+    if why and "failed" in found and not jobs:
+        s.has("ordinal", "-1")
+        return Query("jobs", "reason", states=found, time=time, aggregate="last", limit=1)
+    ordinal = s.find("ordinal", "-1")
+    if ordinal is not None and found and not jobs:
+        s.use(ordinal)
+        return Query("jobs", measure, states=found, time=time, aggregate="last", limit=1)
+    return Query("jobs", measure, jobs=jobs, states=() if jobs else found, time=time)
+
+
+def _about_job(r: QueryReader) -> bool:
+    pronoun = r.s.find("pron", "it") is not None and r.state.about != "device"
+    named = bool(r.s.targets["job"]) or r.s.find("noun", "job") is not None
+    return named or pronoun
+
+
+def _about_device(r: QueryReader) -> bool:
+    named = bool(r.s.targets["job"]) or r.s.find("noun", "job") is not None
+    return bool(r.s.targets["device"]) or (r.s.find("noun", "device") is not None and not named)
+
+
+def _of_memory(s: Spots) -> bool:
+    return any(s.find("measure", name) for name in ("mem_used", "mem_free", "energy", "power"))
+
+
+def _why(r: QueryReader) -> str:
+    """Return the measure of a question why, whether it is stuck, or how it is mended."""
+    s = r.s
+    if s.find("topic", "stuck") and not _about_device(r) and not s.find("measure", "temp"):
+        return "reason" if s.find("ask", "why") else "stall"
+    if s.find("ask", "why") and not _about_device(r):
+        stated = s.find("state") or s.find("topic", "start")
+        if _about_job(r) or stated or (r.state.about == "job" and not s.find("measure")):
+            return "reason"
+    if s.find("topic", "remedy") and (_about_job(r) or r.state.about == "job"):
+        return "failure"
+    return ""
+
+
+def _when(r: QueryReader) -> str:
+    """Return the measure of a question when or how long."""
+    s, about = r.s, _about_job(r)
+    when, long = s.find("ask", "when") is not None, s.find("ask", "how long") is not None
+    timed = (s.time is not None and not s.time.span.point) or s.find("super") or s.find("agg")
+    if _of_memory(s) or (timed and not when and not long):
+        return ""
+    if when and s.find("topic", "submitted"):
+        return "submitted"
+    if s.find("topic", "eta") and (when or long or not s.find("state")) and not _about_device(r):
+        if when and s.find("topic", "start"):
+            return "start"
+        ended = s.find("state", "done") or s.find("topic", "end")
+        past = s.find("measure", "duration") and not _future(s)
+        if past and not when:
+            return "duration"
+        return "end" if when and ended and not _future(s) else "estimate"
+    if when and s.find("noun", "queue") and s.find("state", "idle"):
+        return "estimate"
+    if (when or long) and s.find("topic", "start") and (about or not _about_device(r)):
+        return "start"
+    if when and (s.find("topic", "end") or s.find("state")) and about:
+        return "end"
+    if long and (about or s.find("state") or s.find("measure", "duration")):
+        spent = "waited" if s.find("state", "queued") or s.find("measure", "waited") else "duration"
+        return "estimate" if _future(s) and spent == "duration" else spent
+    return ""
+
+
+def _waits(s: Spots) -> bool:
+    return bool(s.find("state", "queued") or s.find("topic", "start") or s.find("state", "held"))
+
+
+_PAST = frozenset({"did", "has", "was", "hat", "hatte", "wurde", "war", "schon", "already",
+                   "been", "deja", "ya", "lief", "took", "depuis", "lleva", "dauerte", "ha",
+                   "fue", "tardo", "tardó", "duró", "duro", "duré", "bereits", "went"})  # fmt: skip
+_COMING = frozenset({"will", "wird", "werden", "would", "until", "sera", "going", "longer", "noch",
+                     "va", "fini", "terminera", "finira", "terminara", "acabara", "falta", "queda",
+                     "tardara", "prendra", "reste", "left", "remaining", "finish", "usually",
+                     "normally", "typically", "normalerweise", "dauert", "does", "tarda", "till",
+                     "encore", "restant", "terminer", "still", "more", "todavia", "aun", "bis",
+                     "ll"})  # fmt: skip
+_SURELY_COMING = frozenset({"will", "noch", "encore", "longer", "reste", "left", "remaining",
+                            "falta", "queda", "till", "until", "wird", "werden"})  # fmt: skip
+
+
+def _future(s: Spots) -> bool:
+    norms = {token.norm for token in s.tokens}
+    if norms & _SURELY_COMING and not norms & {"did", "took", "wurde", "war", "was"}:
+        return True
+    return not norms & _PAST and bool(norms & _COMING)
+
+
+def _job_bounds(r: QueryReader) -> tuple[Where, ...]:
+    """Return the bound of `longer than 2 hours` or `more than 20 GB`."""
+    found = r.bound()
+    if found is None:
+        return ()
+    measure = _BOUND_MEASURES.get(kind_of(r.s.tokens[found[1]].unit), "")
+    if measure:
+        r.s.has("measure", measure, "mem_used")
+        r.s.has("than")
+    return r.bounds(measure, "jobs") if measure else ()
+
+
+def jobs(r: QueryReader) -> Query | None:
+    """Read lists, counts, winners and single values of jobs."""
+    s = r.s
+    spot = next((x for x in s.spots if x.means("measure") and _measure(x.value("measure"))), None)
+    measure = _measure(spot.value("measure")) if spot is not None else ""
+    named = bool(s.targets["job"]) or s.find("noun", "job") is not None
+    pronoun = s.find("pron", "it") or s.find("pron", "them") or s.find("ordinal")
+    found = states(r)
+    if not (named or found or measure or (pronoun and r.state.about == "job")):
+        return None
+    time, where = r.time(), _job_bounds(r)
+    numbers, limit, place = _which(r)
+    counted = s.find("agg", "count") is not None
+    aggregate, of_super, _ = r.aggregate()
+    aggregate = "count" if counted and aggregate == "sum" else aggregate
+    measure = _measure(of_super) or measure
+    if spot is not None and measure:
+        s.use(spot)
+        s.has("measure", "name")
+    devices = r.devices() if s.targets["device"] else ()
+    if not devices and not measure and s.find("noun", "device") and numbers:
+        measure = "devices"  # which gpu is job 13 on
+        s.has("noun", "device")
+    group = next(iter(s.groups.values()), "")
+    if not numbers and measure and not found and not group and not s.counts:
+        numbers = r.lone_job()
+    _use_around(s, bool(numbers), bool(devices), measure)
+    if numbers and found and not measure and not counted:
+        found = ()  # "did job 3 fail": how it stands
+    winner = aggregate in ("max", "min") and bool(measure)
+    if aggregate == "count" and (numbers or measure):
+        aggregate = ""
+    if measure == "energy" and not numbers:
+        place = place or "sum"
+    return Query("jobs", measure, jobs=numbers, states=found, group=group, devices=devices,
+                 where=where, time=time, aggregate=aggregate or place, extreme=winner,
+                 limit=limit)  # fmt: skip
+
+
+def _which(r: QueryReader) -> tuple[tuple[Target, ...], int, str]:
+    """Return the jobs that are named, the N of the last N, and whether one end is meant."""
+    s = r.s
+    numbers = r.jobs()
+    limit = r.limit() if not numbers or numbers == (NEWEST,) else 0
+    if limit and numbers == (NEWEST,):
+        numbers = ()
+    ordinal = s.find("ordinal")
+    if numbers or ordinal is None:
+        return numbers, limit, ""
+    s.use(ordinal)
+    if limit or _plural(s):
+        return numbers, limit, ""
+    return numbers, limit, "first" if ordinal.value("ordinal") == "1" else "last"
+
+
+def _use_around(s: Spots, numbers: bool, devices: bool, measure: str) -> None:
+    """Count the words that only name what the query has already as used."""
+    s.used.update(s.groups)
+    s.has("noun", "job", "queue", "group", "process")
+    s.has("noun", "device") if devices else None
+    s.has("ask", "how much", "how", "who", "how long")
+    s.has("topic", "status", "start", "used now", "end", "eta", "consumed", "eats")
+    s.has("measure", "holder") if devices or measure else None
+    s.has("all")
+    s.has("pron", "it") if not numbers else None
+
+
+def _measure(name: str) -> str:
+    """Return the measure of jobs that a measure's word stands for."""
+    found = JOB_MEASURES.get(name, name)
+    return found if found in SUBJECTS["jobs"].measures else ""
+
+
+def _plural(s: Spots) -> bool:
+    noun = s.find("noun", "job")
+    return noun is not None and s.tokens[noun.last].norm in _PLURALS
+
+
+_PLURALS = frozenset({"jobs", "runs", "tasks", "trainings", "laufe", "auftrage", "trabajos",
+                      "tareas", "taches", "experiments", "experimente", "travaux", "scripts",
+                      "experiences", "corridas", "experimentos", "entrenamientos", "ejecuciones",
+                      "calculs", "entrainements"})  # fmt: skip

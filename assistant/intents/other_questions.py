@@ -1,0 +1,301 @@
+"""Read questions about alerts, the queue, capacity, settings, the manual and the rest."""
+
+from __future__ import annotations
+
+from assistant.intents.lexicon import english
+from assistant.intents.reading import QueryReader, find_setting, in_unit, named_setting
+from assistant.intents.spots import Spots
+from assistant.intents.tokens import unit_of
+from assistant.query.conversion import kind_of
+from assistant.query.request import Query
+
+
+def help_wanted(r: QueryReader) -> Query | None:
+    """Read a question about what the assistant can do."""
+    spot = r.s.find("topic", "help")
+    if spot is None or r.s.targets["job"] or r.s.targets["device"]:
+        return None
+    if spot.first == spot.last and spot.first > 0 and len(r.s.tokens) > 3:
+        return None
+    r.s.has("topic", "help")
+    return Query("help")
+
+
+def conversion(r: QueryReader) -> Query | None:
+    """Read `what is 20 GB in GiB`, and `350 W for 8 hours in kWh`."""
+    s = r.s
+    quantities = [i for i, t in enumerate(s.tokens) if t.kind == "quantity" and i not in s.used]
+    if not quantities or s.find("noun", "job") or s.find("topic", "capacity"):
+        return None
+    first = s.tokens[quantities[0]]
+    amount, unit = first.value, first.unit
+    used = [quantities[0]]
+    if len(quantities) > 1:
+        second = s.tokens[quantities[1]]
+        if {kind_of(unit), kind_of(second.unit)} != {"power", "time"}:
+            return None
+        watts, span = (first, second) if kind_of(unit) == "power" else (second, first)
+        amount = watts.value * (1000 if watts.unit == "kW" else 1)
+        amount *= span.value * {"s": 1, "min": 60, "h": 3600, "d": 86400}.get(span.unit, 0)
+        unit = "J"
+        used.append(quantities[1])
+    for i, token in enumerate(s.tokens):
+        to = unit_of(token.norm)
+        if i not in used and token.kind == "word" and to and kind_of(to) == kind_of(unit):
+            s.used.update([*used, i])
+            if len(used) > 1:
+                s.use_time()
+            s.has("topic", "convert")
+            s.has("ask", "how much")
+            s.has("agg", "count")
+            s.has("measure", "energy")
+            s.has("measure", "power")
+            s.has("measure", "temp")
+            return Query("conversion", amount=amount, unit=unit, to=to)
+    return None
+
+
+def how_to(r: QueryReader) -> Query | None:
+    """Read how something is done, and what a word means."""
+    s = r.s
+    asked = s.find("ask", "how to")
+    xid = any(
+        token.norm in ("xid", "explain", "erklare", "explique", "explica") for token in s.tokens
+    )
+    verb = _asked_verb(s)
+    if asked is None and not xid and not verb:
+        return None
+    if s.targets["job"] and s.find("measure", "command"):
+        return None
+    if not verb and (s.targets["job"] or s.targets["device"]):
+        return None
+    if s.find("compare") or (asked is not None and asked.first > 6 and not xid):
+        return None
+    if not verb and asked is not None and _of_value(s):
+        return None
+    s.used.update(range(len(s.tokens)))
+    return Query("manual", verb, text=_in_english(s))
+
+
+def _in_english(s: Spots) -> str:
+    """Return the question with English words for those of other languages, as the manual is."""
+    if s.language() == "en":
+        return s.request.strip()
+    known = {i for spot in s.spots for i in spot.tokens}
+    words = [token.text for i, token in enumerate(s.tokens) if i not in known]
+    for spot in s.spots:
+        meaning = next((m for m in spot.meanings if m.kind in _CONTENT), None)
+        if meaning is not None and not spot.means("filler"):
+            words.append(english(meaning.kind, meaning.value))
+    return " ".join(filter(None, words)) or s.request.strip()
+
+
+_CONTENT = frozenset({"noun", "measure", "state", "verb", "topic", "kind"})
+
+
+def _asked_verb(s: Spots) -> str:
+    """Return the verb of `how do I cancel a job` and `wie breche ich einen Job ab`."""
+    asked = s.find("ask", "how to") or s.find("ask", "how")
+    verbs = [spot for spot in s.spots if spot.means("verb")]
+    if asked is None or not verbs or verbs[0].first < asked.first:
+        return ""
+    norms = [token.norm for token in s.tokens]
+    infinitive = asked.means("ask", "how to") or bool({"ich", "man", "wir"} & set(norms))
+    if not infinitive:
+        return ""
+    for verb, noun in _BY_NOUN.items():
+        if s.find("noun", noun) and any(x.means("verb", verb) for x in verbs):
+            return verb
+    if not s.find("noun", "setting") and not named_setting(s):
+        verbs = [x for x in verbs if not x.means("verb", "set")] or verbs
+    found = next((x for x in verbs if not x.means("filler")), verbs[0])
+    values = [m.value for m in found.meanings if m.kind == "verb"]
+    if values == ["set"] and not named_setting(s):
+        return ""
+    return "retry" if s.find("verb", "retry") and "submit" in values else values[0]
+
+
+_BY_NOUN = {"pause": "queue", "resume": "queue", "kill": "process", "limit": "group",
+            "drain": "device", "undrain": "device", "acknowledge": "alert",
+            "submit": "job", "cancel": "job", "set": "setting"}  # fmt: skip
+"""Verbs that share words with others are told apart by what they act on."""
+
+
+def _of_value(s: Spots) -> bool:
+    """Return whether `wie hoch ist` or `what is a` asks for a reading and not for the manual."""
+    spot = s.find("ask", "how to")
+    assert spot is not None
+    words = " ".join(s.tokens[i].norm for i in spot.tokens)
+    return words in ("what is the", "how does it") and s.find("measure") is not None
+
+
+def report(r: QueryReader) -> Query | None:
+    """Read the wish for a report on a job or a time, as a PDF or on the screen."""
+    s = r.s
+    pdf = s.has("topic", "pdf")
+    if s.find("topic", "report") is None and not pdf:
+        return None
+    if not pdf and (s.find("noun", "alert") or s.find("measure") or s.find("noun", "queue")):
+        return None
+    s.has("topic", "report", "daily", "status", "overview", "log", "end")
+    s.has("measure", "duration")
+    jobs = r.jobs()
+    s.has("noun", "job", "alert", "queue")
+    s.has("ordinal") if not jobs else None
+    s.has("state") if jobs else None
+    s.has("noun", "device") if not s.targets["device"] else None
+    time = r.time()
+    s.has("all")
+    s.has("ask", "how", "why", "how much", "how to")
+    if not jobs and any(spot.means("topic", "report") for spot in s.spots):
+        jobs = () if time is not None else r.lone_job()
+    return Query("report", jobs=jobs, time=time, text="pdf" if pdf else "")
+
+
+def debris(r: QueryReader) -> Query | None:
+    """Read what can be cleaned up."""
+    if r.s.targets["job"] or r.s.find("ask", "why") or r.s.find("state", "failed"):
+        return None
+    if not r.s.has("topic", "clean"):
+        return None
+    r.s.has("state", "idle")
+    r.s.has("ask", "how much", "how to", "how")
+    r.s.has("topic", "used now", "eats", "capacity", "eta")
+    r.s.has("super")
+    r.s.has("agg", "count")
+    kind = r.s.find("kind")
+    if kind is not None:
+        r.s.use(kind)
+    r.s.has("topic", "log") if kind is not None and kind.value("kind") == "logs" else None
+    return Query("debris", text=kind.value("kind") if kind is not None else "")
+
+
+def setting(r: QueryReader) -> Query | None:
+    """Read the value of a setting."""
+    found = find_setting(r.s)
+    if not found and not r.s.find("noun", "setting"):
+        return None
+    r.s.has("noun", "setting")
+    r.s.has("verb", "set")
+    r.s.has("ask", "how much", "how", "when")
+    r.s.has("state", "idle", "held")
+    r.s.has("noun", "alert", "job")
+    r.s.has("topic", "log", "status")
+    r.s.has("all")
+    r.s.has("measure", "temp")
+    return Query("settings", text=found)
+
+
+def capacity(r: QueryReader) -> Query | None:
+    """Read whether and when a job would start."""
+    s = r.s
+    size = next((i for i in s.loose(("quantity",)) if kind_of(s.tokens[i].unit) == "size"), None)
+    asks = s.question or s.find("ask") is not None or s.find("polite") is not None or any(
+        t.norm in _ASKS for t in s.tokens[:3]
+    )  # fmt: skip
+    cue = s.find("topic", "capacity") or s.find("topic", "start")
+    free = s.find("ask", "when") and s.find("state", "idle") and s.time is None
+    if (cue is None and not free) or not asks or s.targets["job"] or s.targets["device"]:
+        return None
+    sized = size is not None or "device" in s.counts
+    named = s.find("noun", "job") or s.find("noun", "device")
+    if not sized and not (free and named) and not (s.find("topic", "capacity") and named):
+        return None
+    if (
+        s.find("ask", "why")
+        or s.find("pron", "it")
+        or (s.find("ordinal") and not free)
+        or s.find("super")
+        or s.find("bound")
+    ):
+        return None
+    if s.time is not None and not s.time.span.point:
+        return None
+    amount = 0.0
+    if size is not None:
+        s.used.add(size)
+        amount = in_unit(s.tokens[size], "B")
+    gpus = s.counts.get("device", 0)
+    s.use_count("device")
+    s.use_count("job")
+    for kind, values in (("topic", ("capacity", "start", "eta", "eats")),
+                         ("noun", ("job", "device", "queue")),
+                         ("ask", ("when", "how long", "how to", "how much")), ("verb", ("submit",)),
+                         ("measure", ("mem_used", "mem_free", "temp_mem")), ("all", ()),
+                         ("state", ("idle", "running")), ("ordinal", ()),
+                         ("before", ())):  # fmt: skip
+        s.has(kind, *values)
+    return Query("capacity", amount=amount, gpus=gpus)
+
+
+_ASKS = frozenset({"can", "could", "kann", "is", "puis", "puedo", "peut", "hay", "ist", "y", "est",
+                   "passt", "cabe", "would", "will", "do", "does", "konnte", "wurde", "puedes",
+                   "habe", "ai", "tengo", "podria", "pourrais", "je", "haben", "reicht",
+                   "peux", "any", "are", "geht", "tient", "cabria", "hatte"})  # fmt: skip
+
+
+def queue(r: QueryReader) -> Query | None:
+    """Read the state of the queue or a group."""
+    s = r.s
+    group = next(iter(s.groups.values()), "")
+    named = s.find("noun", "queue")
+    if named is None and not (group and s.find("noun", "group")) and not s.find("noun", "group"):
+        return None
+    jobs = s.find("noun", "job")
+    if jobs is not None and (s.find("agg", "count") or s.find("state") or s.groups):
+        return None
+    if s.find("measure", "holder") or s.targets["job"] or s.find("topic", "eta"):
+        return None
+    s.has("noun", "queue", "group", "job")
+    for i in s.groups:
+        s.used.add(i)
+    s.has("state", "queued", "running", "held", "idle")
+    s.has("ask", "how long", "how much", "how")
+    s.has("agg", "count")
+    s.has("topic", "status", "overview", "stuck", "eta")
+    s.has("verb", "pause", "hold", "resume")
+    s.has("measure", "duration")
+    s.has("all")
+    return Query("queue", group=group)
+
+
+def alerts(r: QueryReader) -> Query | None:
+    """Read alerts."""
+    s = r.s
+    if s.find("noun", "alert") is None or s.find("noun", "setting") is not None:
+        return None
+    found, jobs = r.devices(), tuple(s.targets["job"])
+    limit = r.limit()
+    s.has("noun", "alert", "device", "job")
+    s.has("state", "running", "queued")
+    s.has("ordinal")
+    s.has("topic", "status", "report", "overview")
+    s.has("ask", "why", "who", "when")
+    s.has("agg", "count")
+    s.has("not")
+    return Query("alerts", devices=found, jobs=jobs, time=r.time(), limit=limit)
+
+
+def overview(r: QueryReader) -> Query | None:
+    """Read `any problems?` and `status`: alerts, failures, jobs and devices at once."""
+    s = r.s
+    if not s.has("topic", "overview", "status"):
+        return None
+    s.has("noun", "device", "job")
+    s.has("ask", "how", "why", "how much")
+    s.has("not")
+    s.has("all")
+    s.has("pron", "it")
+    return Query("overview", time=r.time())
+
+
+def models(r: QueryReader) -> Query | None:
+    """Read which models there are."""
+    s = r.s
+    if s.find("noun", "model") is None or s.find("noun", "device"):
+        return None
+    s.has("noun", "model")
+    s.has("measure", "name")
+    s.has("topic", "used now")
+    s.has("state", "idle", "busy", "running")
+    return Query("models")

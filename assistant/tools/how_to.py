@@ -1,0 +1,53 @@
+"""Say how something is done: by a command, and by asking for it."""
+
+from __future__ import annotations
+
+from assistant.language.words import Words
+from assistant.query.table import VERBS
+
+_COMMANDS = {
+    "cancel": "gpudeck cancel 7",
+    "hold": "gpudeck pause 7",
+    "release": "gpudeck resume 7",
+    "pause": "gpudeck pause",
+    "resume": "gpudeck resume",
+    "move": "gpudeck move 7 --before 3",
+    "priority": "gpudeck edit 7 --priority 5",
+    "submit": "gpudeck submit --gpus 1 -- python train.py",
+    "kill": "gpudeck kill 4321",
+    "drain": "gpudeck drain 3",
+    "undrain": "gpudeck undrain 3",
+    "limit": "gpudeck groups NAME --limit 2",
+    "note": "gpudeck note 7 TEXT",
+    "acknowledge": "gpudeck alerts",
+    "undo": "gpudeck clean --undo",
+}
+"""The command of each verb that has one."""
+_SAID = {
+    "cancel": "cancel job 7",
+    "hold": "hold job 7",
+    "release": "release job 7",
+    "pause": "pause the queue",
+    "resume": "resume the queue",
+    "retry": "retry job 7",
+    "move": "move job 7 to the front",
+    "priority": "set the priority of job 7 to 5",
+    "submit": "run python train.py on 2 gpus",
+    "kill": "kill process 4321",
+    "drain": "drain gpu 3",
+    "undrain": "undrain gpu 3",
+    "set": "set the temperature alert to 5",
+}
+"""What a person may say to the assistant instead."""
+
+
+def how_to(verb: str, words: Words) -> str:
+    """Return the command of a verb, and the words for it."""
+    parts = [words.text(VERBS[verb].about)]
+    parts[0] = f"{parts[0][:1].upper()}{parts[0][1:]}"
+    if command := _COMMANDS.get(verb):
+        parts[0] += f": `{command}`"
+    text = f"{parts[0]}."
+    if said := _SAID.get(verb):
+        text += " " + words.text("Or tell me: “{said}”.", said=words.text(said))
+    return text
