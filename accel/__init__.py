@@ -20,18 +20,30 @@ if TYPE_CHECKING:
     from accel.attention.frameworks.flash_attn import flash_attn_func, flash_attn_varlen_func
     from accel.attention.frameworks.sdpa import install, uninstall
     from accel.attention.ragged import Ragged
+    from accel.primitives.gemm.api import explain_gemm, gemm
+    from accel.primitives.gemm.grouped import grouped_gemm
+    from accel.primitives.gemm.low_precision import fp4_gemm, fp8_gemm
     from accel.primitives.linear_attention.api import explain_linear, linear_attention
+    from accel.primitives.quantize.fp4 import fp4_quantize
+    from accel.primitives.quantize.fp8 import fp8_quantize
 
 __all__ = [
     "FlashAttention3",
     "Ragged",
     "attention",
     "explain",
+    "explain_gemm",
     "explain_linear",
     "flash_attention_3_backward",
     "flash_attention_3_forward",
     "flash_attn_func",
     "flash_attn_varlen_func",
+    "fp4_gemm",
+    "fp4_quantize",
+    "fp8_gemm",
+    "fp8_quantize",
+    "gemm",
+    "grouped_gemm",
     "install",
     "linear_attention",
     "uninstall",
@@ -41,11 +53,18 @@ _HOME = {
     "FlashAttention3": "attention.flash3",
     "Ragged": "attention.ragged",
     "explain": "attention.api",
+    "explain_gemm": "primitives.gemm.api",
     "explain_linear": "primitives.linear_attention.api",
     "flash_attention_3_backward": "attention.flash3",
     "flash_attention_3_forward": "attention.flash3",
     "flash_attn_func": "attention.frameworks.flash_attn",
     "flash_attn_varlen_func": "attention.frameworks.flash_attn",
+    "fp4_gemm": "primitives.gemm.low_precision",
+    "fp4_quantize": "primitives.quantize.fp4",
+    "fp8_gemm": "primitives.gemm.low_precision",
+    "fp8_quantize": "primitives.quantize.fp8",
+    "gemm": "primitives.gemm.api",
+    "grouped_gemm": "primitives.gemm.grouped",
     "install": "attention.frameworks.sdpa",
     "linear_attention": "primitives.linear_attention.api",
     "uninstall": "attention.frameworks.sdpa",

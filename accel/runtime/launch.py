@@ -23,7 +23,13 @@ from triton.runtime.interpreter import InterpretedFunction
 
 from accel.runtime.call import KernelCall, Pointer, TensorBox, compiled, source
 
-_IN_MAPS = {torch.float16: 6, torch.float32: 7, torch.bfloat16: 9}
+_IN_MAPS = {
+    torch.float16: 6,
+    torch.float32: 7,
+    torch.bfloat16: 9,
+    torch.float8_e4m3fn: 0,  # as bytes
+    torch.float8_e5m2: 0,
+}
 """CUtensorMapDataType."""
 _MAP_BYTES, _MAP_ALIGNMENT = 128, 64
 _MOST_SHARED_UNASKED = 48 * 1024

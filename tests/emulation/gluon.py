@@ -23,6 +23,7 @@ from tests.emulation.memory import Access, Shared
 from tests.emulation.values import Block, Pointer, Whole, pair, raw
 
 float32, float16, bfloat16 = torch.float32, torch.float16, torch.bfloat16
+float8e4nv = torch.float8_e4m3fn
 int64, int32, int16, int8 = torch.int64, torch.int32, torch.int16, torch.int8
 static_range = range
 
@@ -45,7 +46,7 @@ class Layout:
 
 NVMMADistributedLayout = SliceLayout = DotOperandLayout = BlockedLayout = SwizzledSharedLayout = (
     NVMMASharedLayout
-) = Layout
+) = DistributedLinearLayout = Layout
 
 
 class BarrierLayout(Layout):
@@ -94,6 +95,19 @@ def convert_layout(x: Block, layout: object) -> Block:
 
 def exp2(x: Block) -> Block:
     return Block(torch.exp2(x.data))
+
+
+def erf(x: Block) -> Block:
+    return Block(torch.erf(x.data))
+
+
+def max_contiguous(x: Any, counts: list[int]) -> Any:
+    """A promise to the compiler, as the next two."""
+    del counts
+    return x
+
+
+multiple_of = max_constancy = max_contiguous
 
 
 def log2(x: Block) -> Block:
@@ -493,12 +507,12 @@ def warpgroup_mma(
 
 
 def warpgroup_mma_wait(pendings: int, deps: tuple[Block, ...]) -> Any:
-    """Wait until no more than `pendings` products are in flight; `deps` must be among the
-    others."""
+    """Wait until no more than `pendings` products are in flight."""
     current().pause()
     while len(current().products) > pendings:
         current().products.pop(0).finish()
-    results = tuple(Block(x.data) for x in deps)
+    # the next product may take what is still in flight as its sums, and nothing else may use it
+    results = tuple(x if x.arrived is None else Block(x.data) for x in deps)
     return results[0] if len(results) == 1 else results
 
 

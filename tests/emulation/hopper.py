@@ -20,23 +20,24 @@ from typing import Any
 
 import torch
 
-from accel.attention import kernels
 from accel.runtime.call import KernelCall, Pointer, TensorBox
 from tests.emulation import gluon
 from tests.emulation.machine import Machine
 from tests.emulation.memory import fence
 from tests.emulation.values import Whole
 
-PACKAGE = "accel.attention.kernels.hopper"
-FOLDER = Path(kernels.__file__).parent / "hopper"
+ATTENTION = "accel.attention.kernels.hopper"
+PRODUCTS = "accel.primitives.gemm"
 Changes = Mapping[str, tuple[str, str]]
 """Of a file of the package, what is replaced by what."""
 _NUMBER = count()
+_PLAIN = ("accel.primitives.gemm.operands", "accel.primitives.gemm.problem")
+"""Modules of these packages without kernels."""
 
 
 class Hopper:
-    """The kernels on a GPU of `processors` multiprocessors, each of which runs `resident` CTAs of a
-    grid at a time.
+    """The kernels of a package on a GPU of `processors` multiprocessors, each of which runs
+    `resident` CTAs of a grid at a time.
 
     Every launch takes the order in which things happen from `seed`, counted up from launch to
     launch.
@@ -49,14 +50,23 @@ class Hopper:
         processors: int = 3,
         resident: int = 1,
         changes: Changes | None = None,
+        package: str = ATTENTION,
     ) -> None:
+        self._package = package
+        self._folder = Path(importlib.import_module(package).__path__[0])
         self._seeds = count(seed)
         self._at_once = processors * resident
         self._changes = dict(changes or {})
         self._modules: dict[str, ModuleType] = {}
         self._foreign = _foreign(self._machine, processors)
-        self.forward = self.module("forward")
-        self.backward = self.module("backward")
+
+    @property
+    def forward(self) -> ModuleType:
+        return self.module("forward")
+
+    @property
+    def backward(self) -> ModuleType:
+        return self.module("backward")
 
     def module(self, name: str) -> ModuleType:
         """A module of the package, emulated. Raises ValueError where a change does not find its
@@ -69,7 +79,7 @@ class Hopper:
         return Machine(next(self._seeds), self._at_once)
 
     def _execute(self, name: str) -> ModuleType:
-        path = FOLDER / f"{name}.py"
+        path = self._folder / f"{name}.py"
         source = path.read_text()
         if path.name in self._changes:
             old, new = self._changes[path.name]
@@ -91,8 +101,9 @@ class Hopper:
     def _import(self, name: str, *args: Any) -> Any:
         if name in self._foreign:
             return self._foreign[name]
-        if name.startswith(f"{PACKAGE}."):
-            return self.module(name.removeprefix(f"{PACKAGE}."))
+        emulated = name.startswith(f"{self._package}.") and name not in _PLAIN
+        if emulated:
+            return self.module(name.removeprefix(f"{self._package}."))
         if name.partition(".")[0] in ("triton", "torch"):
             raise ImportError(f"{name} is not emulated")
         return importlib.__import__(name, *args)
@@ -129,6 +140,7 @@ def _foreign(machine: Callable[[], Machine], processors: int) -> dict[str, Any]:
         gdc_launch_dependents=lambda: None, gdc_wait=lambda: None
     )  # here one kernel ends before the next begins
     return {
+        "accel.runtime.gluon": SimpleNamespace(tma_load=gluon.tma_load, tma_store=gluon.tma_store),
         "accel.runtime.launch": SimpleNamespace(prepare=_prepared),
         "torch": _Module(torch, cuda=cuda),
         "triton": SimpleNamespace(jit=jit, language=language, experimental=experimental),

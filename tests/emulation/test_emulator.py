@@ -109,7 +109,7 @@ def test_a_product_is_there_once_it_was_waited_for():
     [
         (lambda a, result, out: result + 1, "used before it was waited for"),
         (
-            lambda a, result, out: gl.warpgroup_mma_wait(1, deps=(result,)),
+            lambda a, result, out: gl.warpgroup_mma_wait(1, deps=(result,)) + 1,
             "used before it was waited for",
         ),
         (

@@ -167,6 +167,10 @@ class Pointer:
         behind = x.untyped_storage().nbytes() // x.element_size() - x.storage_offset()
         return cls(torch.as_strided(x, (behind,), (1,), x.storage_offset()))
 
+    @property
+    def dtype(self) -> SimpleNamespace:
+        return SimpleNamespace(element_ty=self.memory.dtype)
+
     def __add__(self, offset: Any) -> Pointer:
         return Pointer(self.memory, self.offset + offset)
 

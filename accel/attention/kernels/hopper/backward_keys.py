@@ -31,7 +31,7 @@ from accel.attention.kernels.hopper.backward_tiles import (
     widen,
 )
 from accel.attention.kernels.hopper.descriptors import load_rows, store_rows
-from accel.attention.kernels.hopper.gluon import tma_load
+from accel.runtime.gluon import tma_load
 
 
 @gluon.jit

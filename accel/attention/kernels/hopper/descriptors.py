@@ -18,8 +18,8 @@ from triton.experimental.gluon import language as gl
 
 from accel.attention.inputs import ALIGNMENT, rows_aligned
 from accel.attention.kernels.geometry import Layout
-from accel.attention.kernels.hopper.gluon import tma_load, tma_store
 from accel.runtime.call import TensorBox
+from accel.runtime.gluon import tma_load, tma_store
 
 ROWS_AT_MOST = 1 << 30
 """The rows that a ragged tensor may have: where `box` has its sequences end."""

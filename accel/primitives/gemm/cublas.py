@@ -1,0 +1,76 @@
+"""Compute products with NVIDIA's library cuBLAS, through torch."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from accel.primitives.gemm.operands import Operands
+from accel.primitives.gemm.plain import activated
+from accel.primitives.gemm.problem import FP8, Problem
+
+_MULTIPLE = 16
+
+
+def refusal(p: Problem) -> str | None:
+    """Return why cuBLAS cannot compute a problem, or None."""
+    if p.capability is None:
+        return "runs on CUDA GPUs"
+    if p.dtype not in FP8:
+        return None
+    if p.capability < (8, 9):
+        return "needs compute capability 8.9 for FP8"
+    if p.k % _MULTIPLE or p.n % _MULTIPLE or 0 in (p.m, p.n, p.k):
+        return f"needs n and k to be multiples of {_MULTIPLE} for FP8; got {p.n} and {p.k}"
+    if not (p.a_along and p.b_along and p.boxes):
+        return "needs rows of a, and columns of b, that lie side by side for FP8"
+    if p.dtype == torch.float8_e5m2:
+        return "takes FP8 as E4M3 here"
+    if p.scaling == "block" and p.capability[0] != 9:
+        return "has scales of blocks on Hopper only"
+    row = p.scaling == "outer" and 1 in p.steps
+    if row and (p.steps != (1, 1) or p.out_dtype != torch.bfloat16):
+        return "takes scales of rows for both operands, and gives bfloat16 then"
+    if p.scaling == "block" and (p.steps == (128, 128) or 0 in p.steps):
+        return "takes scales of 1x128 tiles, or of 128x128 blocks for one operand"
+    return None
+
+
+def cublas(x: Operands) -> Tensor:
+    """Return the result [batch, m, n]."""
+    p = x.problem
+    if p.dtype in FP8:
+        out = _scaled(x).unsqueeze(0)
+    elif p.bias and p.batch == 1 and p.out_dtype == p.dtype:
+        assert x.bias is not None
+        return activated(torch.addmm(x.bias.to(p.dtype), x.a[0], x.b[0]).unsqueeze(0), p.activation)
+    else:
+        out = torch.matmul(x.a, x.b).to(p.out_dtype)
+    if x.bias is not None:
+        out = out + x.bias.to(out.dtype)
+    return activated(out, p.activation)
+
+
+def _scaled(x: Operands) -> Tensor:
+    """Return the product of operands in FP8 without the bias."""
+    assert x.scale_a is not None and x.scale_b is not None
+    p, scale_a, scale_b = x.problem, x.scale_a, x.scale_b
+    if p.scaling == "block":
+        # cuBLAS wants the scales of tiles of 1x128 with neighbouring rows side by side, and
+        # those of blocks with neighbouring blocks of k side by side
+        scale_a = _along(scale_a, 0 if p.steps.a == 1 else 1)
+        scale_b = _along(scale_b, 1 if p.steps.b == 1 else 0)
+    elif 1 in p.steps:
+        scale_a, scale_b = scale_a.contiguous(), scale_b.contiguous()
+    else:
+        scale_a, scale_b = scale_a.reshape(()), scale_b.reshape(())
+    return torch._scaled_mm(
+        x.a[0], x.b[0], scale_a, scale_b, out_dtype=p.out_dtype, use_fast_accum=p.scaling == "outer"
+    )
+
+
+def _along(scales: Tensor, dim: int) -> Tensor:
+    """Return scales whose neighbours along `dim` lie side by side."""
+    if scales.stride(dim) == 1 and scales.stride(1 - dim) >= scales.shape[dim]:
+        return scales
+    return scales.contiguous() if dim == 1 else scales.t().contiguous().t()

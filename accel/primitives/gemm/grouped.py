@@ -1,0 +1,105 @@
+"""Products of experts: rows that lie end to end, each part with a right operand of its own."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+
+import torch
+from torch import Tensor
+
+from accel.primitives.gemm.api import Scales, gemm
+from accel.primitives.gemm.backends import BACKENDS
+from accel.primitives.gemm.operands import Operands, arrange, boxes
+
+GROUPED = ("hopper", "loop")
+
+
+def grouped_gemm(
+    a: Tensor,
+    b: Tensor,
+    starts: Tensor,
+    *,
+    out_dtype: torch.dtype | None = None,
+    scales: Scales | None = None,
+    backend: str = "auto",
+) -> Tensor:
+    """Multiply the rows of each expert with its matrix.
+
+    Args:
+        a: [rows, k], the rows of all experts end to end.
+        b: [experts, k, n].
+        starts: int tensor [experts + 1] on the device of a: expert e has the rows from starts[e] to
+            starts[e + 1]. Any of them may have none.
+        out_dtype: as for `gemm`.
+        scales: for FP8, as for `gemm`; those of b have one more dimension, for the experts.
+        backend: `hopper`, one kernel that reads `starts` on the GPU; `loop`, a product for each
+            expert, which reads them on the host; or `auto`: the kernel where it can.
+
+    Returns:
+        [rows, n].
+
+    Raises:
+        ValueError: if the inputs do not fit together, or the named backend cannot compute them.
+    """
+    if a.dim() != 2 or b.dim() != 3 or starts.shape != (b.shape[0] + 1,):
+        raise ValueError(
+            "grouped_gemm takes a [rows, k], b [experts, k, n] and starts [experts + 1]; got"
+            f" {list(a.shape)}, {list(b.shape)} and {list(starts.shape)}"
+        )
+    if backend not in ("auto", *GROUPED):
+        raise ValueError(f"no backend is called {backend!r}. There are: auto, {', '.join(GROUPED)}")
+    first = None if scales is None else (scales[0], scales[1][0])
+    x = arrange(a, b[0], None, None, out_dtype, first, None)
+    x = replace(
+        x, b=b, scale_b=None if scales is None else scales[1].float(),
+        problem=replace(x.problem, boxes=x.problem.boxes and boxes(b)),
+    )  # fmt: skip
+    why = BACKENDS["hopper"].refusal(x.problem)
+    if backend == "hopper" and why is not None:
+        raise ValueError(f"backend hopper cannot do this: it {why}. This can: loop")
+    if why is None and backend != "loop":
+        return _one_kernel(x, starts)
+    return _loop(x, starts)
+
+
+def row_tiles(starts: Tensor, rows: int, tile: int) -> Tensor:
+    """Return the table of rows of tiles: int32 [tiles, 3], (expert, first row, end of its rows).
+
+    It is computed on the device, without reading `starts` on the host, so that it has the most
+    lines that may be needed. Lines without rows end where they begin.
+    """
+    experts = len(starts) - 1
+    starts = starts.long()
+    tiles = (starts.diff() + tile - 1) // tile
+    ends = tiles.cumsum(0)
+    number = torch.arange(-(-rows // tile) + experts, device=starts.device)
+    expert = torch.searchsorted(ends, number, right=True).clamp(max=experts - 1)
+    first = starts[expert] + (number - ends[expert] + tiles[expert]) * tile
+    end = starts[expert + 1]
+    used = number < ends[-1]
+    return torch.where(used, torch.stack((expert, first, end)), 0).t().contiguous().int()
+
+
+def _one_kernel(x: Operands, starts: Tensor) -> Tensor:
+    from accel.primitives.gemm import hopper
+
+    shape = hopper.shape_of(x.problem)
+    table = row_tiles(starts, x.problem.m, shape.consumers * hopper.ROWS)
+    out = x.a.new_empty(1, x.problem.m, x.problem.n, dtype=x.problem.out_dtype)
+    hopper.run(x, out, shape, table, len(table))
+    return out[0]
+
+
+def _loop(x: Operands, starts: Tensor) -> Tensor:
+    bounds = starts.tolist()
+    out = x.a.new_empty(x.problem.m, x.problem.n, dtype=x.problem.out_dtype)
+    for e, (begin, end) in enumerate(pairwise(bounds)):
+        scales = None
+        if x.scale_a is not None and x.scale_b is not None:
+            shared = len(x.scale_a) != x.problem.m
+            scales = (x.scale_a if shared else x.scale_a[begin:end], x.scale_b[e])
+        if end > begin:
+            rows = x.a[0, begin:end]
+            out[begin:end] = gemm(rows, x.b[e], out_dtype=x.problem.out_dtype, scales=scales)
+    return out

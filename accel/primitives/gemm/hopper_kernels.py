@@ -1,0 +1,298 @@
+"""Matrix products on NVIDIA Hopper (sm_90), written in Gluon.
+
+A producer warp loads tiles with the copy engine (TMA); two or three consumer warpgroups multiply 64
+rows each. The kernel is persistent: the producer loads for the next tile while this one is stored.
+With scales of blocks, the sum of each 128 elements of k is promoted to float32 registers, while the
+tensor cores work for the other consumers (DeepSeek-V3, arXiv 2412.19437, section 3.3.2).
+"""
+
+from __future__ import annotations
+
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+from triton.experimental.gluon.language.nvidia.hopper import (
+    mbarrier,
+    warpgroup_mma,
+    warpgroup_mma_wait,
+)
+
+from accel.runtime.gluon import tma_load
+
+ROWS = gl.constexpr(64)
+"""Rows of a consumer: those of one wgmma."""
+
+
+@gluon.jit
+def _locate(
+    number, sizes, table, BM: gl.constexpr, BN: gl.constexpr, GROUP: gl.constexpr,
+    EXPERTS: gl.constexpr,
+):  # fmt: skip
+    """Return the batch of b, that of a, the first row, the first column and the last row's end.
+
+    GROUP rows of tiles take turns along the columns, so that they find both operands in the L2
+    cache. Of a product of experts a line of `table` is (expert, first row, end of its rows).
+    """
+    m, n, down, right = sizes
+    batch = number // (down * right)
+    number = number % (down * right)
+    group = number // (GROUP * right)
+    size = gl.minimum(down - group * GROUP, GROUP)
+    inside = number % (GROUP * right)
+    row = group * GROUP + inside % size
+    column = inside // size * BN
+    if EXPERTS:
+        expert = gl.load(table + row * 3)
+        return expert, batch, gl.load(table + row * 3 + 1), column, gl.load(table + row * 3 + 2)
+    else:
+        return batch, batch, row * BM, column, m
+
+
+@gluon.jit
+def _load(desc, batch, outer, inner, ALONG: gl.constexpr, barrier, shared):
+    """Load a box of rows `outer` and of k from `inner`; ALONG: k lies side by side."""
+    if ALONG:
+        tma_load(desc, [batch, outer, inner], barrier, shared)
+    else:
+        tma_load(desc, [batch, inner, outer], barrier, shared)
+
+
+@gluon.jit
+def _producer(
+    loads, C: gl.constexpr, BM: gl.constexpr, BN: gl.constexpr, BK: gl.constexpr,
+    GROUP: gl.constexpr, EXPERTS: gl.constexpr, A_ALONG: gl.constexpr, B_ALONG: gl.constexpr,
+):  # fmt: skip
+    """Load what each tile of this program needs, as soon as there is room."""
+    descs, smem, bars, sizes, counts, table = loads
+    a_desc, b_desc = descs
+    a_smem, b_smem = smem
+    full, empty = bars
+    tiles, steps = counts
+    STAGES: gl.constexpr = b_smem.shape[0]
+    step = 0
+    for number in range(gl.program_id(0), tiles, gl.num_programs(0)):
+        batch_b, batch_a, row, column, end = _locate(number, sizes, table, BM, BN, GROUP, EXPERTS)
+        if row < end:
+            for k in range(steps):
+                slot = step % STAGES
+                mbarrier.wait(empty.index(slot), (step // STAGES) & 1 ^ 1)
+                mbarrier.expect(
+                    full.index(slot), C * a_desc.block_type.nbytes + b_desc.block_type.nbytes
+                )
+                for c in gl.static_range(C):
+                    _load(
+                        a_desc, batch_a, row + c * ROWS, k * BK, A_ALONG, full.index(slot),
+                        a_smem.index(slot * C + c),
+                    )  # fmt: skip
+                _load(b_desc, batch_b, column, k * BK, B_ALONG, full.index(slot),
+                      b_smem.index(slot))  # fmt: skip
+                step += 1
+
+
+@gluon.jit
+def _product(
+    smem, slot, acc, CID: gl.constexpr, C: gl.constexpr, A_ALONG: gl.constexpr,
+    B_ALONG: gl.constexpr, ADD: gl.constexpr,
+):  # fmt: skip
+    """Issue the product of the boxes in a slot."""
+    a_smem, b_smem = smem
+    a = a_smem.index(slot * C + CID)
+    b = b_smem.index(slot)
+    if not A_ALONG:
+        a = a.permute((1, 0))
+    if B_ALONG:
+        b = b.permute((1, 0))
+    return warpgroup_mma(a, b, acc, use_acc=ADD, is_async=True)
+
+
+@gluon.jit
+def _sums(
+    smem, bars, acc, step, steps, CID: gl.constexpr, C: gl.constexpr, A_ALONG: gl.constexpr,
+    B_ALONG: gl.constexpr,
+):  # fmt: skip
+    """Return the sums over all of k; one product is always in flight."""
+    full, empty = bars
+    STAGES: gl.constexpr = smem[1].shape[0]
+    for k in range(steps):
+        slot = (step + k) % STAGES
+        mbarrier.wait(full.index(slot), ((step + k) // STAGES) & 1)
+        acc = _product(smem, slot, acc, CID, C, A_ALONG, B_ALONG, True)
+        acc = warpgroup_mma_wait(1, deps=(acc,))
+        if k > 0:
+            mbarrier.arrive(empty.index((step + k - 1) % STAGES), count=1)
+    acc = warpgroup_mma_wait(0, deps=(acc,))
+    mbarrier.arrive(empty.index((step + steps - 1) % STAGES), count=1)
+    return acc
+
+
+@gluon.jit
+def _scale(ptr, places, count, stride, STEP: gl.constexpr):
+    """Load the scales of rows or columns; STEP is how many share one, 0 if all do."""
+    if STEP == 0:
+        return gl.load(ptr + places * 0)
+    else:
+        return gl.load(ptr + places // STEP * stride, mask=places < count, other=0.0)
+
+
+@gluon.jit
+def _promoted(
+    smem, bars, acc, step, steps, scales, batch, row, column, end, n,
+    CID: gl.constexpr, C: gl.constexpr, STEP_A: gl.constexpr, STEP_B: gl.constexpr,
+):  # fmt: skip
+    """Return the sums over all of k, each 128 multiplied by their scales and added in float32."""
+    full, empty = bars
+    a_ptr, b_ptr, stride_am, stride_ak, stride_bz, stride_bk, stride_bn = scales
+    b_ptr += batch * stride_bz
+    STAGES: gl.constexpr = smem[1].shape[0]
+    BN: gl.constexpr = acc.shape[1]
+    LAYOUT: gl.constexpr = acc.type.layout
+    rows = row + gl.arange(0, ROWS, gl.SliceLayout(1, LAYOUT))
+    columns = column + gl.arange(0, BN, gl.SliceLayout(0, LAYOUT))
+    nothing = gl.zeros([ROWS, BN], gl.float32, LAYOUT)
+    for k in range(steps):
+        slot = (step + k) % STAGES
+        mbarrier.wait(full.index(slot), ((step + k) // STAGES) & 1)
+        part = _product(smem, slot, nothing, CID, C, True, True, False)
+        # on their way while the tensor cores work
+        by_a = _scale(a_ptr + k * stride_ak, rows, end, stride_am, STEP_A)
+        if STEP_B == 1:
+            by_b = _scale(b_ptr + k * stride_bk, columns, n, stride_bn, STEP_B)
+            part = warpgroup_mma_wait(0, deps=(part,))
+            mbarrier.arrive(empty.index(slot), count=1)
+            acc += part * gl.expand_dims(by_a, 1) * gl.expand_dims(by_b, 0)
+        else:
+            # a tile has columns of one block only
+            factor = by_a * gl.load(b_ptr + k * stride_bk + column // 128 * stride_bn)
+            part = warpgroup_mma_wait(0, deps=(part,))
+            mbarrier.arrive(empty.index(slot), count=1)
+            acc += part * gl.expand_dims(factor, 1)
+    return acc
+
+
+@gluon.jit
+def _activated(x, ACTIVATION: gl.constexpr):
+    """Apply an activation in float32."""
+    if ACTIVATION == "relu":
+        x = gl.where(x < 0.0, 0.0, x)
+    elif ACTIVATION == "silu":
+        x = x / (1.0 + gl.exp2(-1.4426950408889634 * x))
+    elif ACTIVATION == "gelu":
+        x = 0.5 * x * (1.0 + gl.erf(x * 0.7071067811865476))
+    return x
+
+
+@gluon.jit
+def _consumer(
+    args, CID: gl.constexpr, C: gl.constexpr, BM: gl.constexpr, BN: gl.constexpr,
+    GROUP: gl.constexpr, EXPERTS: gl.constexpr, A_ALONG: gl.constexpr, B_ALONG: gl.constexpr,
+    SCALING: gl.constexpr, STEP_A: gl.constexpr, STEP_B: gl.constexpr, BIAS: gl.constexpr,
+    ACTIVATION: gl.constexpr, INNER: gl.constexpr, STORE: gl.constexpr,
+    WIDE: gl.constexpr,
+):  # fmt: skip
+    """Compute rows 64 CID to 64 CID + 63 of each tile of this program."""
+    smem, bars, sizes, counts, table, out, bias, scales, strides = args
+    tiles, steps = counts
+    n = sizes[1]
+    LAYOUT: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BN, INNER])
+    step = 0
+    for number in range(gl.program_id(0), tiles, gl.num_programs(0)):
+        expert, batch, row, column, end = _locate(number, sizes, table, BM, BN, GROUP, EXPERTS)
+        if row < end:
+            row += CID * ROWS
+            acc = gl.zeros([ROWS, BN], gl.float32, LAYOUT)
+            if SCALING == "block":
+                acc = _promoted(
+                    smem, bars, acc, step, steps, scales, expert, row, column, end, n, CID, C,
+                    STEP_A, STEP_B,
+                )  # fmt: skip
+            else:
+                acc = _sums(smem, bars, acc, step, steps, CID, C, A_ALONG, B_ALONG)
+            step += steps
+            if SCALING == "outer":
+                rows = row + gl.arange(0, ROWS, gl.SliceLayout(1, LAYOUT))
+                columns = column + gl.arange(0, BN, gl.SliceLayout(0, LAYOUT))
+                by_a = _scale(scales[0], rows, end, scales[2], STEP_A)
+                by_b = _scale(scales[1] + expert * scales[4], columns, n, scales[6], STEP_B)
+                acc = acc * gl.expand_dims(by_a, 1) * gl.expand_dims(by_b, 0)
+            if BIAS:
+                columns = column + gl.arange(0, BN, gl.SliceLayout(0, LAYOUT))
+                added = gl.load(bias + columns, mask=columns < n, other=0.0).to(gl.float32)
+                acc = acc + gl.expand_dims(added, 0)
+            acc = _activated(acc, ACTIVATION)
+            # neighbouring lanes exchange columns, so that each stores 16 bytes
+            values = gl.convert_layout(acc.to(out.dtype.element_ty), STORE)
+            rows = gl.expand_dims(row + gl.arange(0, ROWS, gl.SliceLayout(1, STORE)), 1)
+            columns = gl.expand_dims(column + gl.arange(0, BN, gl.SliceLayout(0, STORE)), 0)
+            at = out + batch.to(gl.int64) * strides[0] + rows.to(gl.int64) * strides[1] + columns
+            inside = (rows < end) & (columns < n)
+            if WIDE:
+                # what the compiler knows of an argument does not reach the partitions of warps
+                at = gl.max_contiguous(gl.multiple_of(at, [1, 16]), [1, 8])
+                inside = gl.max_constancy(inside, [1, 8])
+            gl.store(at, values, mask=inside)
+
+
+_NUMBERS = (
+    "m", "down", "right", "tiles", "steps", "stride_oz", "stride_sam", "stride_sak",
+    "stride_sbz", "stride_sbk", "stride_sbn",
+)  # fmt: skip
+
+
+@gluon.jit(do_not_specialize=_NUMBERS)
+def hopper_product(
+    a_desc, b_desc, out, bias, scale_a, scale_b, table, m, n, down, right, tiles, steps, stride_oz,
+    stride_om, stride_sam, stride_sak, stride_sbz, stride_sbk, stride_sbn,
+    C: gl.constexpr, BN: gl.constexpr, BK: gl.constexpr, STAGES: gl.constexpr, GROUP: gl.constexpr,
+    REGISTERS: gl.constexpr, SPARE: gl.constexpr, A_ALONG: gl.constexpr, B_ALONG: gl.constexpr,
+    A_BOX: gl.constexpr, B_BOX: gl.constexpr, EXPERTS: gl.constexpr, SCALING: gl.constexpr,
+    STEP_A: gl.constexpr, STEP_B: gl.constexpr, BIAS: gl.constexpr, ACTIVATION: gl.constexpr,
+    INNER: gl.constexpr, STORE: gl.constexpr,
+    WIDE: gl.constexpr,
+):  # fmt: skip
+    BARRIER: gl.constexpr = mbarrier.MBarrierLayout()
+    BM: gl.constexpr = C * ROWS
+    if A_ALONG:
+        a_smem = gl.allocate_shared_memory(a_desc.dtype, [STAGES * C, ROWS, BK], A_BOX)
+    else:
+        a_smem = gl.allocate_shared_memory(a_desc.dtype, [STAGES * C, BK, ROWS], A_BOX)
+    if B_ALONG:
+        b_smem = gl.allocate_shared_memory(b_desc.dtype, [STAGES, BN, BK], B_BOX)
+    else:
+        b_smem = gl.allocate_shared_memory(b_desc.dtype, [STAGES, BK, BN], B_BOX)
+    full = gl.allocate_shared_memory(gl.int64, [STAGES, 1], BARRIER)
+    empty = gl.allocate_shared_memory(gl.int64, [STAGES, 1], BARRIER)
+    for i in gl.static_range(STAGES):
+        mbarrier.init(full.index(i), count=1)
+        mbarrier.init(empty.index(i), count=C)
+    smem = (a_smem, b_smem)
+    bars = (full, empty)
+    sizes = (m, n, down, right)
+    counts = (tiles, steps)
+    scales = (scale_a, scale_b, stride_sam, stride_sak, stride_sbz, stride_sbk, stride_sbn)
+    args = (smem, bars, sizes, counts, table, out, bias, scales, (stride_oz, stride_om))
+    loads = ((a_desc, b_desc), smem, bars, sizes, counts, table)
+    if C == 2:
+        gl.warp_specialize(
+            [
+                (_consumer, (args, 0, C, BM, BN, GROUP, EXPERTS, A_ALONG, B_ALONG, SCALING, STEP_A,
+                             STEP_B, BIAS, ACTIVATION, INNER, STORE, WIDE)),
+                (_consumer, (args, 1, C, BM, BN, GROUP, EXPERTS, A_ALONG, B_ALONG, SCALING, STEP_A,
+                             STEP_B, BIAS, ACTIVATION, INNER, STORE, WIDE)),
+                (_producer, (loads, C, BM, BN, BK, GROUP, EXPERTS, A_ALONG, B_ALONG)),
+            ],
+            [4, 1],
+            [REGISTERS, SPARE],
+        )  # fmt: skip
+    else:
+        gl.warp_specialize(
+            [
+                (_consumer, (args, 0, C, BM, BN, GROUP, EXPERTS, A_ALONG, B_ALONG, SCALING, STEP_A,
+                             STEP_B, BIAS, ACTIVATION, INNER, STORE, WIDE)),
+                (_consumer, (args, 1, C, BM, BN, GROUP, EXPERTS, A_ALONG, B_ALONG, SCALING, STEP_A,
+                             STEP_B, BIAS, ACTIVATION, INNER, STORE, WIDE)),
+                (_consumer, (args, 2, C, BM, BN, GROUP, EXPERTS, A_ALONG, B_ALONG, SCALING, STEP_A,
+                             STEP_B, BIAS, ACTIVATION, INNER, STORE, WIDE)),
+                (_producer, (loads, C, BM, BN, BK, GROUP, EXPERTS, A_ALONG, B_ALONG)),
+            ],
+            [4, 4, 1],
+            [REGISTERS, REGISTERS, SPARE],
+        )  # fmt: skip

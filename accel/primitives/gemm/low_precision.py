@@ -1,0 +1,83 @@
+"""Products of operands that are rounded to FP8 or FP4 first."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from accel.primitives.gemm.api import gemm
+from accel.primitives.quantize.fp4 import Format, Fp4, fp4_quantize
+from accel.primitives.quantize.fp8 import Fp8, Granularity, fp8_quantize
+
+Recipe = Literal["tensor", "row", "block"]
+OF_A: dict[str, Granularity] = {"tensor": "tensor", "row": "row", "block": "tile"}
+OF_B: dict[str, Granularity] = {"tensor": "tensor", "row": "row", "block": "block"}
+
+
+def fp8_gemm(
+    a: Tensor | Fp8,
+    b: Tensor | Fp8,
+    *,
+    recipe: Recipe = "row",
+    bias: Tensor | None = None,
+    activation: str | None = None,
+    out_dtype: torch.dtype = torch.bfloat16,
+    backend: str = "auto",
+) -> Tensor:
+    """Compute activation(a b + bias) with a [m,k] and b [k,n] in FP8.
+
+    Args:
+        a: a matrix, which is quantised here, or one that is quantised along k.
+        b: likewise; a weight [n,k] that was quantised once is passed as its view `.t`.
+        recipe: what shares a scale of what is quantised here: `tensor`; `row` (of a; column of b);
+            `block`: 1x128 tiles of a and 128x128 blocks of b, added in float32.
+        bias, activation, out_dtype, backend: as for `gemm`.
+
+    Raises:
+        ValueError: if the inputs do not fit together, or the named backend cannot compute them.
+    """
+    if recipe not in OF_A:
+        raise ValueError(f"no recipe is called {recipe!r}. There are: {', '.join(OF_A)}")
+    left = a if isinstance(a, Fp8) else fp8_quantize(a, OF_A[recipe])
+    right = b if isinstance(b, Fp8) else fp8_quantize(b.t(), OF_B[recipe]).t
+    return gemm(
+        left.values, right.values, scales=(left.scales, right.scales), bias=bias,
+        activation=activation, out_dtype=out_dtype, backend=backend,
+    )  # fmt: skip
+
+
+def fp4_gemm(
+    a: Tensor | Fp4,
+    b: Tensor | Fp4,
+    *,
+    format: Format = "nvfp4",  # noqa: A002
+    bias: Tensor | None = None,
+    activation: str | None = None,
+    out_dtype: torch.dtype = torch.bfloat16,
+    backend: str = "auto",
+) -> Tensor:
+    """Compute activation(a bᵀ + bias) with a [m,k] and b [n,k] in FP4, EMULATED.
+
+    The operands are rounded exactly to NVFP4 or MXFP4 along k; their product is then one of
+    bfloat16, which holds every such number (float32 on a CPU). The tensor cores of Blackwell, which
+    multiply FP4 themselves, are not used.
+
+    Raises:
+        ValueError: if the inputs do not fit together, or the named backend cannot compute them.
+    """
+    left, right = (x if isinstance(x, Fp4) else fp4_quantize(x, format) for x in (a, b))
+    if left.format != right.format:
+        raise ValueError(f"both operands need one format; got {left.format} and {right.format}")
+    held = torch.bfloat16 if left.packed.device.type == "cuda" else torch.float32
+    # the scale of both tensors is applied to the sums, as bfloat16 could not hold it
+    out = gemm(
+        left.unscaled(held), right.unscaled(held).t(), out_dtype=torch.float32, backend=backend
+    )
+    out = out * (left.tensor_scale * right.tensor_scale)
+    from accel.primitives.gemm.plain import activated
+
+    return activated(out if bias is None else out + bias.float(), activation or "none").to(
+        out_dtype
+    )

@@ -1,0 +1,170 @@
+"""Choose tiles for the Triton kernels of products, and launch them."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from triton.runtime.interpreter import InterpretedFunction
+
+from accel.primitives.gemm import portable_kernels as kernels
+from accel.primitives.gemm.operands import Operands
+from accel.primitives.gemm.problem import BLOCK, FP8, Problem, Steps
+from accel.runtime.named import launch
+
+DTYPES = (torch.float16, torch.bfloat16, torch.float32, *FP8)
+FEW_ROWS = 64
+"""Up to this number of rows the operands are swapped: columns of the weight fill the tensor cores'
+rows, and k is split so that every multiprocessor reads a part of the weight."""
+_OLDEST = (8, 0)
+_FINISH_COLUMNS = 1024
+
+
+class Tiles(NamedTuple):
+    """Hold how a product is cut into programs."""
+
+    m: int
+    n: int
+    k: int
+    warps: int
+    stages: int
+    splits: int = 1
+    swapped: bool = False
+
+
+def refusal(p: Problem) -> str | None:
+    """Return why the kernels cannot compute a problem, or None."""
+    if p.dtype not in DTYPES or p.out_dtype == torch.float64:
+        return "takes float16, bfloat16, float32 and FP8"
+    if isinstance(kernels.product, InterpretedFunction):
+        return None
+    if p.capability is None:
+        return "runs on CUDA GPUs"
+    if p.capability < _OLDEST:
+        return f"needs compute capability 8.0; this GPU has {p.capability[0]}.{p.capability[1]}"
+    if p.dtype in FP8 and p.capability < (8, 9):
+        return "needs compute capability 8.9 for FP8"
+    return None
+
+
+def portable(x: Operands) -> Tensor:
+    """Return the result [batch, m, n]."""
+    return with_tiles(x, tiles(x.problem, _processors(x.problem.device)))
+
+
+def tiles(p: Problem, processors: int) -> Tiles:
+    """Return how a problem is cut on a GPU with so many multiprocessors."""
+    if p.tile is not None:
+        return Tiles(p.tile, p.tile, min(p.tile, 64 // p.dtype.itemsize * 2), 4, 3)
+    if p.dtype == torch.float32:
+        return Tiles(64, 64, 32, 4, 3)
+    wide = BLOCK // p.dtype.itemsize
+    hopper = p.capability is not None and p.capability[0] in (9, 10)
+    if p.m <= FEW_ROWS:
+        return _few_rows(p, processors, wide, hopper)
+    if p.scaling == "block":
+        return Tiles(64, 128, BLOCK, 4, 4 if hopper else 2)
+    if not hopper:
+        return Tiles(128, 128, wide // 2, 8, 3)
+    if p.batch * -(-p.m // 128) * -(-p.n // 256) < processors:
+        return Tiles(128, 128, wide, 8, 4)
+    return Tiles(128, 256, wide, 8, 3)
+
+
+def _few_rows(p: Problem, processors: int, wide: int, hopper: bool) -> Tiles:
+    """Return tiles for a product whose time is that of reading the right operand."""
+    n = max(16, 1 << (p.m - 1).bit_length())
+    m, k = 64, (wide * 2 if hopper and p.scaling != "block" else wide)
+    programs = p.batch * -(-p.n // m)
+    steps = -(-p.k // k)
+    splits = max(1, min(2 * processors // programs, steps // 4, 32))
+    return Tiles(m, n, k, 4, 5 if hopper else 3, splits, swapped=True)
+
+
+def with_tiles(x: Operands, t: Tiles) -> Tensor:
+    """Compute a product with these tiles."""
+    p = x.problem
+    out = torch.empty(p.batch, p.m, p.n, dtype=p.out_dtype, device=p.device)
+    if out.numel() == 0:
+        return out
+    if p.k == 0:
+        from accel.primitives.gemm.plain import product
+
+        return product(x, torch.float32).to(p.out_dtype)
+    steps = -(-p.k // (t.k * t.splits))
+    splits = -(-p.k // (t.k * steps))
+    target = out
+    if splits > 1:
+        target = torch.empty(splits, *out.shape, dtype=torch.float32, device=p.device)
+    _launch(x, t, target, steps, splits)
+    if splits > 1:
+        _finish(x, target, out)
+    return out
+
+
+def _launch(x: Operands, t: Tiles, target: Tensor, steps: int, splits: int) -> None:
+    p = x.problem
+    a, b, scale_a, scale_b = x.a, x.b, x.scale_a, x.scale_b
+    along = target if splits == 1 else target[0]
+    m, n, shares = p.m, p.n, p.steps
+    if t.swapped:
+        a, b, along = b.mT, a.mT, along.mT
+        scale_a, scale_b = (None if s is None else s.t() for s in (scale_b, scale_a))
+        m, n, shares = n, m, Steps(shares.b, shares.a)
+    strides = {
+        f"stride_{name}{axis}": step if size > 1 else 0
+        for name, axes, t_ in (("a", "zmk", a), ("b", "zkn", b), ("o", "zmn", along))
+        for axis, step, size in zip(axes, t_.stride(), t_.shape, strict=True)
+    }
+    numbers = {
+        "m": m, "n": n, "k": p.k, **strides, **_scale_strides(scale_a, scale_b),
+        "stride_split": target.stride(0) if splits > 1 else 0, "steps": steps,
+    }  # fmt: skip
+    tensors = {
+        "a_ptr": a, "b_ptr": b, "out_ptr": target, "bias_ptr": x.bias, "scale_a_ptr": scale_a,
+        "scale_b_ptr": scale_b,
+    }  # fmt: skip
+    constants = {
+        "BM": t.m, "BN": t.n, "BK": t.k, "GROUP": 8, "SPLITS": splits, "SCALING": p.scaling,
+        "STEP_A": shares.a, "STEP_B": shares.b,
+        "BIAS": "none" if not p.bias else "rows" if t.swapped else "columns",
+        "ACTIVATION": p.activation, "PRECISION": "ieee", "WHOLE": p.k % t.k == 0,
+    }  # fmt: skip
+    grid = (-(-m // t.m) * -(-n // t.n), p.batch, splits)
+    options = {"num_warps": t.warps, "num_stages": t.stages}
+    launch(kernels.product, grid, tensors, numbers, constants, p.device, options)
+
+
+def _finish(x: Operands, parts: Tensor, out: Tensor) -> None:
+    p = x.problem
+    columns = min(_FINISH_COLUMNS, max(16, 1 << (p.n - 1).bit_length()))
+    strides = _scale_strides(x.scale_a, x.scale_b)
+    numbers = {
+        "m": p.m, "n": p.n, "stride_sam": strides["stride_sam"], "stride_sbn": strides["stride_sbn"]
+    }  # fmt: skip
+    tensors = {
+        "parts_ptr": parts, "out_ptr": out, "bias_ptr": x.bias, "scale_a_ptr": x.scale_a,
+        "scale_b_ptr": x.scale_b,
+    }  # fmt: skip
+    constants = {
+        "SPLITS": len(parts), "SCALING": p.scaling, "STEP_A": p.steps.a, "STEP_B": p.steps.b,
+        "BIAS": "columns" if p.bias else "none", "ACTIVATION": p.activation, "BN": columns,
+    }  # fmt: skip
+    grid = (p.batch * p.m, -(-p.n // columns), 1)
+    launch(kernels.finish, grid, tensors, numbers, constants, p.device)
+
+
+def _scale_strides(a: Tensor | None, b: Tensor | None) -> dict[str, int]:
+    am, ak = (0, 0) if a is None else a.stride()
+    bk, bn = (0, 0) if b is None else b.stride()
+    return {"stride_sam": am, "stride_sak": ak, "stride_sbk": bk, "stride_sbn": bn}
+
+
+@lru_cache(maxsize=16)
+def _processors(device: torch.device) -> int:
+    """Return the multiprocessors of a GPU; a few for the interpreter."""
+    if device.type != "cuda":
+        return 16
+    return torch.cuda.get_device_properties(device).multi_processor_count

@@ -1,0 +1,140 @@
+"""Round matrices to FP8 in Triton: scales and values in one pass over the elements."""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def load(ptr, rows, columns, row_count, column_count, stride_row, stride_column):
+    """Load a block in float32; what lies outside is 0."""
+    at = rows.to(tl.int64)[:, None] * stride_row + columns.to(tl.int64)[None, :] * stride_column
+    inside = (rows < row_count)[:, None] & (columns < column_count)[None, :]
+    return tl.load(ptr + at, mask=inside, other=0.0).to(tl.float32)
+
+
+@triton.jit
+def finite_size(x):
+    """Return |x|, 0 where x is not finite."""
+    size = tl.abs(x)
+    return tl.where(size < float("inf"), size, 0.0)
+
+
+@triton.jit
+def scale_of(most, LIMIT: tl.constexpr):
+    """Return the scale for a largest magnitude; 1 if that is 0."""
+    scale = tl.maximum(tl.div_rn(most, most * 0.0 + LIMIT), 1.1754943508222875e-38)
+    return tl.where(most > 0, scale, 1.0)
+
+
+@triton.jit
+def rounded(x, inverse, LIMIT: tl.constexpr):
+    """Return x * inverse, saturated; NaN where x is not finite."""
+    product = tl.minimum(tl.maximum(x * inverse, -LIMIT), LIMIT)
+    return tl.where(tl.abs(x) < float("inf"), product, float("nan"))
+
+
+@triton.jit
+def store(ptr, x, rows, columns, row_count, column_count):
+    """Store a block of a contiguous matrix."""
+    at = rows.to(tl.int64)[:, None] * column_count + columns[None, :]
+    inside = (rows < row_count)[:, None] & (columns < column_count)[None, :]
+    tl.store(ptr + at, x.to(ptr.dtype.element_ty), mask=inside)
+
+
+@triton.jit
+def largest(
+    x_ptr, most_ptr, row_count, column_count, stride_row, stride_column,
+    ROWS: tl.constexpr, COLUMNS: tl.constexpr, STEPS: tl.constexpr,
+):  # fmt: skip
+    """Raise `most` [1] float32 to the largest finite magnitude of a matrix.
+
+    Magnitudes are not negative, so that their bits are ordered like the numbers.
+    """
+    rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    most = tl.zeros([ROWS, COLUMNS], tl.float32)
+    for step in range(STEPS):
+        columns = (tl.program_id(1) * STEPS + step) * COLUMNS + tl.arange(0, COLUMNS)
+        x = load(x_ptr, rows, columns, row_count, column_count, stride_row, stride_column)
+        most = tl.maximum(most, finite_size(x))
+    found = tl.max(tl.max(most, 1), 0)
+    tl.atomic_max(most_ptr, found)
+
+
+@triton.jit
+def by_tensor(
+    x_ptr, scale_ptr, most_ptr, out_ptr, across_ptr, row_count, column_count,
+    stride_row, stride_column,
+    ROWS: tl.constexpr, COLUMNS: tl.constexpr, LIMIT: tl.constexpr,
+):  # fmt: skip
+    """Round by a known scale; write the transposed matrix and raise the largest magnitude, too."""
+    rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    columns = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
+    x = load(x_ptr, rows, columns, row_count, column_count, stride_row, stride_column)
+    scale = tl.load(scale_ptr)
+    values = rounded(x, tl.div_rn(scale * 0.0 + 1.0, scale), LIMIT)
+    if out_ptr is not None:
+        store(out_ptr, values, rows, columns, row_count, column_count)
+    if across_ptr is not None:
+        store(across_ptr, tl.trans(values), columns, rows, column_count, row_count)
+    if most_ptr is not None:
+        tl.atomic_max(most_ptr, tl.max(tl.max(finite_size(x), 1), 0))
+
+
+@triton.jit
+def by_row(
+    x_ptr, out_ptr, scales_ptr, row_count, column_count, stride_row, stride_column,
+    ROWS: tl.constexpr, COLUMNS: tl.constexpr, STEPS: tl.constexpr, LIMIT: tl.constexpr,
+):  # fmt: skip
+    """Round rows by their own largest magnitudes; the second reading finds them in the cache."""
+    rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    most = tl.zeros([ROWS, COLUMNS], tl.float32)
+    for step in range(STEPS):
+        columns = step * COLUMNS + tl.arange(0, COLUMNS)
+        x = load(x_ptr, rows, columns, row_count, column_count, stride_row, stride_column)
+        most = tl.maximum(most, finite_size(x))
+    scale = scale_of(tl.max(most, 1), LIMIT)
+    tl.store(scales_ptr + rows, scale, mask=rows < row_count)
+    inverse = tl.div_rn(scale * 0.0 + 1.0, scale)[:, None]
+    for step in range(STEPS):
+        columns = step * COLUMNS + tl.arange(0, COLUMNS)
+        x = load(x_ptr, rows, columns, row_count, column_count, stride_row, stride_column)
+        store(out_ptr, rounded(x, inverse, LIMIT), rows, columns, row_count, column_count)
+
+
+@triton.jit
+def by_tile(
+    x_ptr, out_ptr, scales_ptr, across_ptr, across_scales_ptr, row_count, column_count,
+    stride_row, stride_column,
+    BLOCK: tl.constexpr, SQUARE: tl.constexpr, LIMIT: tl.constexpr,
+):  # fmt: skip
+    """Round a 128 x 128 block: by one scale (SQUARE), or by one for each of its rows.
+
+    The transposed matrix, if it is wanted, has a scale for each column of the block. Scales of
+    tiles lie in memory as [columns / 128, rows], so that a product loads those of a block together.
+    """
+    rows = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    columns = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    x = load(x_ptr, rows, columns, row_count, column_count, stride_row, stride_column)
+    size = finite_size(x)
+    if SQUARE:
+        scale = scale_of(tl.max(tl.max(size, 1), 0), LIMIT)
+        values = rounded(x, tl.div_rn(scale * 0.0 + 1.0, scale), LIMIT)
+        tl.store(scales_ptr + tl.program_id(0) * tl.num_programs(1) + tl.program_id(1), scale)
+        store(out_ptr, values, rows, columns, row_count, column_count)
+        if across_ptr is not None:
+            store(across_ptr, tl.trans(values), columns, rows, column_count, row_count)
+    else:
+        if out_ptr is not None:
+            scale = scale_of(tl.max(size, 1), LIMIT)
+            at = tl.program_id(1).to(tl.int64) * row_count + rows
+            tl.store(scales_ptr + at, scale, mask=rows < row_count)
+            values = rounded(x, tl.div_rn(scale * 0.0 + 1.0, scale)[:, None], LIMIT)
+            store(out_ptr, values, rows, columns, row_count, column_count)
+        if across_ptr is not None:
+            scale = scale_of(tl.max(size, 0), LIMIT)
+            at = tl.program_id(0).to(tl.int64) * column_count + columns
+            tl.store(across_scales_ptr + at, scale, mask=columns < column_count)
+            values = rounded(x, tl.div_rn(scale * 0.0 + 1.0, scale)[None, :], LIMIT)
+            store(across_ptr, tl.trans(values), columns, rows, column_count, row_count)

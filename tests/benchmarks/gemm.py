@@ -1,0 +1,296 @@
+"""Matrix products on a GPU, beside cuBLAS.
+
+    python -m tests.benchmarks.gemm --minutes 3 --out FOLDER [--sweep]
+
+Shapes are those of published models. All contenders of a shape take turns in one run; each
+replays a CUDA graph over inputs that do not fit the cache together. Every result is checked against
+float64 first. `--sweep` also times the Hopper kernel with other tiles.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from accel.primitives.gemm import hopper, portable
+from accel.primitives.gemm.backends import BACKENDS
+from accel.primitives.gemm.low_precision import OF_A, OF_B
+from accel.primitives.gemm.operands import Operands, arrange
+from accel.primitives.gemm.reference import reference
+from accel.primitives.quantize.fp8 import DTYPES, GRANULARITIES, Fp8, emulated, fp8_quantize
+from accel.primitives.quantize.fused import both_ways
+from accel.runtime.graphs import Captured
+from accel.runtime.timing import copies_beyond_cache, measure_in_turn
+from tests.benchmarks.rows import RESULTS, context, spread, write
+
+LAYERS = {
+    "Llama-3-8B qkv": (6144, 4096), "Llama-3-8B gate_up": (28672, 4096),
+    "Llama-3-8B down": (4096, 14336), "Llama-3-70B o": (8192, 8192),
+    "Llama-3-70B down": (8192, 28672), "DeepSeek-V3 o": (7168, 16384),
+    "DeepSeek-V3 gate_up": (4096, 7168), "DeepSeek-V3 down": (7168, 2048),
+    "DeepSeek-V3 q": (24576, 1536), "Qwen2.5-7B o": (3584, 3584), "GPT-2 mlp": (3072, 768),
+}  # fmt: skip
+"""The n and k of products with weights."""
+ROWS = {
+    "bfloat16": (
+        *((m, "Llama-3-8B qkv") for m in (1, 16, 64, 256, 1024, 4096, 16384)),
+        *((m, "Llama-3-8B down") for m in (1, 64, 512, 2048, 8192)),
+        *((m, "Llama-3-8B gate_up") for m in (1, 128, 1024, 4096)),
+        *((m, "Llama-3-70B o") for m in (32, 1024, 8192)),
+        *((m, "DeepSeek-V3 o") for m in (16, 4096)),
+        *((m, "DeepSeek-V3 gate_up") for m in (64, 4096)),
+        *((m, "DeepSeek-V3 q") for m in (1024, 4096)),
+        *((m, "Qwen2.5-7B o") for m in (1, 2048, 16384)),
+        *((m, "GPT-2 mlp") for m in (1024, 8192)),
+    ),
+    "fp8": (
+        *((m, "DeepSeek-V3 o") for m in (1024, 4096, 8192)),
+        *((m, "DeepSeek-V3 gate_up") for m in (1024, 4096, 16384)),
+        *((m, "DeepSeek-V3 down") for m in (1024, 4096, 16384)),
+        *((m, "DeepSeek-V3 q") for m in (1024, 4096)),
+        *((m, "Llama-3-8B qkv") for m in (1024, 4096, 16384)),
+        *((m, "Llama-3-8B down") for m in (2048, 8192)),
+        *((m, "Llama-3-8B gate_up") for m in (2048, 8192)),
+        *((m, "Llama-3-70B o") for m in (4096, 16384)),
+        *((m, "DeepSeek-V3 o") for m in (1, 16, 64)),
+        *((m, "DeepSeek-V3 gate_up") for m in (1, 16, 64)),
+        *((m, "Llama-3-8B qkv") for m in (1, 16, 64)),
+    ),
+}
+RECIPES = ("block", "row", "tensor")
+CONTENDERS = ("cublas", "hopper", "triton")
+CHECKED = 128
+"""The rows that are checked against float64."""
+BOUNDS = {"bfloat16": 3e-3, "block": 4e-3, "row": 1e-2, "tensor": 1e-2}
+"""Of the relative error: rounding to bfloat16, and sums of FP8 that the tensor cores shorten."""
+SWEPT = {
+    "2x256x4": hopper.Shape(2, 256, 4, 240, 24, 168),
+    "2x256x3": hopper.Shape(2, 256, 3, 240, 24, 168),
+    "2x128x6": hopper.Shape(2, 128, 6, 240, 24, 168),
+    "2x128x4": hopper.Shape(2, 128, 4, 240, 24, 168),
+    "3x128x5": hopper.Shape(3, 128, 5, 160, 32, 128),
+}
+SWEPT_FOR = {"bfloat16": tuple(SWEPT), "tensor": tuple(SWEPT)[:3], "block": tuple(SWEPT)[2:]}
+SWEPT_TILES = {
+    "bfloat16": (
+        portable.Tiles(128, 256, 64, 8, 3), portable.Tiles(128, 256, 64, 8, 4),
+        portable.Tiles(128, 128, 64, 8, 4), portable.Tiles(128, 128, 64, 4, 4),
+    ),
+    "tensor": (portable.Tiles(128, 256, 128, 8, 3), portable.Tiles(128, 128, 128, 8, 4)),
+    "block": (
+        portable.Tiles(64, 128, 128, 4, 4), portable.Tiles(128, 128, 128, 8, 3),
+        portable.Tiles(64, 256, 128, 8, 3),
+    ),
+}  # fmt: skip
+SWEPT_SHAPES = ((8192, 8192, 8192), (4096, 4096, 7168))
+FEW = {
+    f"{m}x{k}x{stages} split {splits}": (m, k, stages, splits)
+    for m, k, stages, splits in (
+        (64, 128, 4, 4), (64, 128, 5, 8), (64, 256, 4, 4), (64, 256, 4, 8), (128, 128, 4, 8),
+        (64, 128, 5, 16), (32, 256, 4, 4), (64, 64, 6, 8),
+    )
+}  # fmt: skip
+CUDA = torch.device("cuda", 0)
+
+
+def posed(m: int, n: int, k: int, precision: str, count: int) -> list[Operands]:
+    """Draw `count` sets of operands; a weight [n,k] is the right one."""
+    made = []
+    for _ in range(count):
+        a, b = torch.randn(m, k, device=CUDA), torch.randn(n, k, device=CUDA)
+        if precision == "bfloat16":
+            made.append(arrange(a.bfloat16(), b.bfloat16().t(), None, None, None, None, None))
+            continue
+        left = fp8_quantize(a.bfloat16(), OF_A[precision])
+        right = fp8_quantize(b.bfloat16(), OF_B[precision]).t
+        scales = (left.scales, right.scales)
+        made.append(arrange(left.values, right.values, None, None, torch.bfloat16, scales, None))
+    return made
+
+
+def error(x: Operands, out: Tensor) -> float:
+    """Return the relative error of some rows against float64; poisoned results count as wrong."""
+    m = x.problem.m
+    rows = torch.randperm(m, device=CUDA)[: min(m, CHECKED)]
+    scale_a = x.scale_a if x.scale_a is None or len(x.scale_a) == 1 else x.scale_a[rows]
+    part = replace(x, a=x.a[:, rows], scale_a=scale_a)
+    exact, got = reference(part), out[:, rows].double()
+    found = float((got - exact).norm() / exact.norm())
+    return found if found == found else 1e30
+
+
+def timed(
+    sets: list[Operands],
+    calls: dict[str, Callable[[Operands], Tensor]],
+    bound: float,
+    seconds: float,
+) -> dict[str, dict[str, float]]:
+    """Check and time contenders in turns; return milliseconds and errors of those that are right."""
+    ready: dict[str, Captured] = {}
+    errors: dict[str, float] = {}
+    for name, call in calls.items():
+        try:
+            for x in sets[:1]:
+                errors[name] = error(x, call(x))
+            if not errors[name] < bound:
+                print("WRONG", name, sets[0].problem.precision, errors[name], flush=True)
+                continue
+            ready[name] = Captured(lambda call=call: [call(x) for x in sets], CUDA)  # type: ignore[misc]
+        except Exception as e:  # noqa: BLE001 - the others are measured all the same
+            print("refused:", name, f"{type(e).__name__}: {e}".splitlines()[0][:160], flush=True)
+    if not ready:
+        return {}
+    measured = measure_in_turn(list(ready.values()), seconds, CUDA, lambda *_: None, lambda _: None)
+    return {
+        name: {
+            **{s: v / len(sets) if s != "count" else v for s, v in spread(m.samples_ms).items()},
+            "error": errors[name],
+        }
+        for name, m in zip(ready, measured, strict=True)
+    }
+
+
+def _rates(flops: float, found: dict[str, dict[str, float]]) -> dict[str, str]:
+    return {name: f"{flops / ms['median'] / 1e9:.0f}" for name, ms in found.items()}
+
+
+def rows(seconds: float, until: float) -> Iterator[dict[str, object]]:
+    """Measure every shape, as long as there is time."""
+    where = context(torch.cuda.get_device_name(), ("torch", "triton"))
+    posed_all = [
+        (precision, m, layer)
+        for kind, every in ROWS.items()
+        for m, layer in every
+        for precision in (("bfloat16",) if kind == "bfloat16" else RECIPES)
+    ]
+    posed_all.sort(key=lambda p: RECIPES.index(p[0]) if p[0] in RECIPES else -1)
+    for precision, m, layer in posed_all:
+        if time.monotonic() > until:
+            print("no time for", precision, m, layer, flush=True)
+            return
+        n, k = LAYERS[layer]
+        size = (m + n) * k * (2 if precision == "bfloat16" else 1) + 2 * m * n
+        sets = posed(m, n, k, precision, min(8, copies_beyond_cache(size, CUDA)))
+        p = sets[0].problem
+        names = [name for name in CONTENDERS if BACKENDS[name].refusal(p) is None]
+        found = timed(sets, {n: BACKENDS[n].run for n in names}, BOUNDS[precision], seconds)
+        for name, ms in found.items():
+            tflops = p.flops / ms["median"] / 1e9
+            yield {
+                **where, "precision": p.precision, "layer": layer, "m": m, "n": n, "k": k,
+                "backend": name, "ms": ms["median"], "p95_ms": ms["p95"], "count": ms["count"],
+                "tflops": f"{tflops:.1f}", "gb_s": f"{p.moved / ms['median'] / 1e6:.0f}",
+                "times_cublas": f"{found['cublas']['median'] / ms['median']:.3f}"
+                if "cublas" in found
+                else "",
+                "error": f"{ms['error']:.2e}",
+            }  # fmt: skip
+        print(p.precision, m, layer, _rates(p.flops, found), flush=True)
+        del sets
+        torch.cuda.empty_cache()
+
+
+def quantising(seconds: float) -> list[dict[str, object]]:
+    """Time rounding to FP8, alone and with the transpose, as a share of the memory's rate."""
+    where = context(torch.cuda.get_device_name(), ("torch", "triton"))
+    found = []
+    x = torch.randn(16384, 8192, device=CUDA).bfloat16()
+    copy = torch.empty_like(x)
+    for granularity in GRANULARITIES:
+        for across in (False, True):
+            scale = torch.ones(1, device=CUDA) if granularity == "tensor" else None
+            calls: list[Callable[[], object]] = [
+                lambda g=granularity, a=across, s=scale: both_ways(x, g, DTYPES[0], s, across=a),  # type: ignore[misc]
+                lambda: copy.copy_(x),
+            ]
+            for call in calls:
+                call()
+            ours, base = measure_in_turn(calls, seconds, CUDA, lambda *_: None, lambda _: None)
+            ms, copied = (spread(m.samples_ms)["median"] for m in (ours, base))
+            moved = x.numel() * (2 + 1 + across)
+            rate, of_copy = moved / ms / 1e6, 4 * x.numel() / copied / 1e6
+            share = f"{rate / of_copy:.3f}"
+            row = {
+                **where, "granularity": granularity, "with_transpose": across, "ms": ms,
+                "gb_s": f"{rate:.0f}", "share_of_copy": share,
+            }  # fmt: skip
+            found.append(row)
+            print("quantise", granularity, across, f"{ms:.3f} ms", share, flush=True)
+    return found
+
+
+def exactness() -> None:
+    """Compare the kernels that round with the definition in torch, bit for bit."""
+    for dtype in (torch.bfloat16, torch.float32, torch.float16):
+        x = torch.randn(300, 520, device=CUDA) * torch.logspace(-4, 3, 300, device=CUDA)[:, None]
+        x = x.to(dtype)
+        x[3, 5], x[9, 200], x[20], x[40:170, 128:256] = float("nan"), float("inf"), 0.0, 0.0
+        for granularity in GRANULARITIES:
+            for fp8 in DTYPES:
+                made = both_ways(x, granularity, fp8)
+                for got, given in zip(made, (x, x.t()), strict=True):
+                    assert isinstance(got, Fp8)
+                    right = emulated(given, granularity, fp8)
+                    a, b = got.values.float(), right.values.float()
+                    wrong = int(((a != b) & ~(a.isnan() & b.isnan())).sum())
+                    scales = int((got.scales != right.scales).sum())
+                    if wrong or scales:
+                        print("DIFFERS", dtype, granularity, fp8, wrong, scales, flush=True)
+    print("exactness checked", flush=True)
+
+
+def sweep(seconds: float) -> None:
+    """Time the kernels with other tiles; read off the terminal."""
+    for precision, names in SWEPT_FOR.items():
+        for m, n, k in SWEPT_SHAPES:
+            sets = posed(m, n, k, precision, 1)
+            calls: Calls = {"cublas": BACKENDS["cublas"].run}
+            for name in names:
+                calls[name] = lambda x, s=SWEPT[name]: hopper.with_shape(x, s)  # type: ignore[misc]
+            for t in SWEPT_TILES[precision]:
+                calls[str(tuple(t[:5]))] = lambda x, t=t: portable.with_tiles(x, t)  # type: ignore[misc]
+            found = timed(sets, calls, BOUNDS[precision], seconds)
+            flops = sets[0].problem.flops
+            print("sweep", precision, (m, n, k), _rates(flops, found), flush=True)
+    for precision in ("bfloat16", "block"):
+        for m in (1, 16, 64):
+            n, k = LAYERS["DeepSeek-V3 o"]
+            sets = posed(m, n, k, precision, 2)
+            calls = {"cublas": BACKENDS["cublas"].run}
+            for name, (bm, bk, stages, splits) in FEW.items():
+                inner = 128 if precision == "block" else bk
+                t = portable.Tiles(bm, max(16, m), inner, 4, stages, splits, True)
+                calls[name] = lambda x, t=t: portable.with_tiles(x, t)  # type: ignore[misc]
+            found = timed(sets, calls, BOUNDS[precision], seconds)
+            times = {name: f"{v['median'] * 1e3:.1f} us" for name, v in found.items()}
+            print("few", precision, (m, n, k), times, flush=True)
+
+
+def main() -> None:
+    """Measure and write gemm.csv and fp8_quantize.csv."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=float, default=0.1, help="for each contender")
+    parser.add_argument("--minutes", type=float, default=3.0)
+    parser.add_argument("--out", type=Path, default=RESULTS)
+    parser.add_argument("--sweep", action="store_true")
+    given = parser.parse_args()
+    until = time.monotonic() + 60 * given.minutes
+    with torch.no_grad():
+        exactness()
+        if given.sweep:
+            sweep(given.seconds)
+        write("fp8_quantize", quantising(given.seconds), given.out)
+        found = []
+        for row in rows(given.seconds, until):
+            found.append(row)
+            write("gemm", found, given.out)
+
+
+if __name__ == "__main__":
+    main()

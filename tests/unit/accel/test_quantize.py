@@ -1,0 +1,143 @@
+"""FP8 and FP4: scales and values by their definitions, and numbers that are none."""
+
+from __future__ import annotations
+
+import json
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+import torch
+
+import accel
+from accel.primitives.quantize import fp4, fused
+from accel.primitives.quantize.fp8 import DTYPES, GRANULARITIES, emulated, expanded, fp8_quantize
+
+RECORDED = json.loads((Path(__file__).parent / "data" / "fp4_torchao.json").read_text())
+E4M3 = torch.float8_e4m3fn
+
+
+def drawn(rows: int = 150, columns: int = 300) -> torch.Tensor:
+    random = torch.Generator().manual_seed(rows + columns)
+    return torch.randn(rows, columns, generator=random)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("granularity", GRANULARITIES)
+def test_each_group_uses_the_whole_range_and_loses_half_a_step(granularity, dtype):
+    x = drawn()
+    found = fp8_quantize(x, granularity, dtype=dtype)
+    limits = torch.finfo(dtype)
+    groups = {
+        "tensor": found.values.flatten(), "row": found.values[7], "tile": found.values[7, 128:256],
+        "block": found.values[128:, 128:256],
+    }  # fmt: skip
+    assert float(groups[granularity].float().abs().max()) == limits.max
+    error = (found.dequantize() - x).abs()
+    allowed = torch.maximum(
+        x.abs() * limits.eps / 2, expanded(found.scales, x.shape) * limits.tiny * limits.eps / 2
+    )
+    assert bool((error <= allowed * 1.0001).all())
+
+
+@pytest.mark.parametrize("granularity", GRANULARITIES)
+def test_numbers_that_are_none_are_passed_on_and_harm_no_other(granularity):
+    x = drawn()
+    whole = fp8_quantize(x, granularity).dequantize()
+    bad = x.clone()
+    # the largest of its group stays where it is, so that the scales must be the same
+    bad[0, 0] = x[0, 0] / 2
+    expected = fp8_quantize(bad, granularity).dequantize()
+    for value in (float("nan"), float("inf"), -float("inf")):
+        bad[0, 0] = value
+        got = fp8_quantize(bad, granularity).dequantize()
+        assert bool(got[0, 0].isnan())
+        assert torch.equal(got.flatten()[1:], expected.flatten()[1:])
+    assert bool(whole.isfinite().all())
+
+
+@pytest.mark.parametrize("granularity", GRANULARITIES)
+def test_zeros_and_the_smallest_numbers_stay_finite(granularity):
+    for value in (0.0, 1e-45, 1.2e-38):
+        found = fp8_quantize(torch.full((3, 130), value), granularity)
+        assert bool(found.dequantize().isfinite().all()) and bool((found.scales > 0).all())
+    assert fp8_quantize(torch.zeros(0, 16), granularity).values.shape == (0, 16)
+
+
+def test_a_known_scale_saturates_what_is_larger():
+    found = fp8_quantize(torch.tensor([[1.0, 500.0, -2000.0]]), scale=torch.tensor(1.0))
+    assert found.values.float().tolist() == [[1.0, 448.0, -448.0]]
+
+
+@pytest.mark.xdist_group("interpreted")
+def test_the_kernels_find_the_same_scales(interpreted):
+    """Values are compared on a GPU: the interpreter's own conversion to FP8 has defects."""
+    x = drawn(130, 140)
+    x[3, 5], x[9, 100], x[20] = float("nan"), float("inf"), 0.0
+    for granularity, along, across in interpreted(both_ways, x):
+        for found, given in ((along, x), (across, x.t().contiguous())):
+            assert torch.equal(found, emulated(given, granularity, E4M3).scales), granularity
+
+
+def both_ways(x):
+    found = []
+    for granularity in GRANULARITIES:
+        along, across = fused.both_ways(x, granularity, E4M3)
+        assert along is not None and across is not None
+        found.append((granularity, along.scales, across.scales))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "tensor_scale"),
+    [("nvfp4", "nvfp4", True), ("nvfp4 alone", "nvfp4", False), ("mxfp4", "mxfp4", False)],
+)
+def test_fp4_is_bit_for_bit_what_torchao_gives(name, kind, tensor_scale):
+    found = accel.fp4_quantize(torch.tensor(RECORDED["x"]), kind, tensor_scale=tensor_scale)
+    for part, bits in (("scales", found.scales.view(torch.uint8)), ("packed", found.packed)):
+        assert bytes(bits.flatten().tolist()).hex() == RECORDED[name][part]
+    if tensor_scale:
+        assert float(found.tensor_scale) == RECORDED["tensor_scale"]
+
+
+@pytest.mark.parametrize("kind", ["nvfp4", "mxfp4"])
+def test_fp4_takes_the_nearest_number_and_the_even_one_of_two(kind):
+    size = fp4.BLOCKS[kind]
+    x = torch.zeros(1, size)
+    x[0, :8] = torch.tensor([6.0, 0.25, 0.75, 1.25, 1.75, 2.5, 3.5, 5.0])
+    x[0, 8:16] = torch.tensor([-0.3, 0.2499, 0.76, -1.2, 2.51, -3.49, 4.99, 5.01])
+    got = accel.fp4_quantize(x, kind, tensor_scale=False).dequantize()[0, :16].tolist()
+    for given, found in zip(x[0, :16].tolist(), got, strict=True):
+        numbers = [Fraction(n) for n in fp4.NUMBERS]
+        nearest = min(range(8), key=lambda i: (abs(abs(Fraction(given)) - numbers[i]), i % 2))
+        assert found == (-1 if given < 0 else 1) * fp4.NUMBERS[nearest], given
+
+
+@pytest.mark.parametrize("kind", ["nvfp4", "mxfp4"])
+def test_fp4_of_any_width_zeros_and_bad_numbers(kind):
+    x = drawn(5, 37)
+    found = accel.fp4_quantize(x, kind)
+    assert found.dequantize().shape == x.shape and found.columns == 37
+    assert float((found.dequantize() - x).norm() / x.norm()) < 0.15
+    assert not accel.fp4_quantize(torch.zeros(2, 32), kind).dequantize().any()
+    x[1, 3] = float("inf")
+    got = accel.fp4_quantize(x, kind).dequantize()
+    size = fp4.BLOCKS[kind]
+    assert bool(got[1, :size].isnan().all()) and int(got.isnan().sum()) == size
+    # bfloat16 holds what the emulated product multiplies
+    assert torch.equal(found.unscaled(torch.bfloat16).float(), found.unscaled())
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda: fp8_quantize(torch.zeros(3)), "takes a matrix"),
+        (lambda: fp8_quantize(torch.zeros(3, 3), "column"), "no granularity is called 'column'"),
+        (lambda: fp8_quantize(torch.zeros(3, 3), dtype=torch.int8), "dtype is float8"),
+        (lambda: fp8_quantize(torch.zeros(3, 3), "row", scale=torch.ones(1)), "one number"),
+        (lambda: accel.fp4_quantize(torch.zeros(3, 3), "fp4"), "no format is called 'fp4'"),
+    ],
+)
+def test_what_cannot_be_rounded_is_refused(call, said):
+    with pytest.raises(ValueError, match=said):
+        call()
