@@ -125,13 +125,17 @@ def error(x: Operands, out: Tensor) -> float:
     return found if found == found else 1e30
 
 
+Calls = dict[str, Callable[[Operands], Tensor]]
+Spreads = dict[str, dict[str, float]]
+
+
 def timed(
     sets: list[Operands],
-    calls: dict[str, Callable[[Operands], Tensor]],
+    calls: Calls,
     bound: float,
     seconds: float,
-) -> dict[str, dict[str, float]]:
-    """Check and time contenders in turns; return milliseconds and errors of those that are right."""
+) -> Spreads:
+    """Check and time contenders in turns; return milliseconds of those that are right."""
     ready: dict[str, Captured] = {}
     errors: dict[str, float] = {}
     for name, call in calls.items():
@@ -156,7 +160,7 @@ def timed(
     }
 
 
-def _rates(flops: float, found: dict[str, dict[str, float]]) -> dict[str, str]:
+def _rates(flops: float, found: Spreads) -> dict[str, str]:
     return {name: f"{flops / ms['median'] / 1e9:.0f}" for name, ms in found.items()}
 
 
