@@ -220,7 +220,7 @@ SETTINGS = (
         "alert_errors",
         "Hardware errors",
         "Alert at this number of uncorrected memory errors, failed remappings of a memory row and "
-        "Xid errors of the driver.",
+        "Xid errors of the driver, and wherever the driver asks for a reset, a restart or a drain.",
         "threshold",
         unit="errors",
         group="Alerts",

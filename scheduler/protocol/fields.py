@@ -220,6 +220,13 @@ _HEALTH = {
         "1 once a memory row could not be replaced: the card should be exchanged",
         "slow",
     ),
+    "recovery_action": Field(
+        "Recovery action",
+        "",
+        "what the driver asks for after a fault, as NVML's number: 0 nothing, 1 a reset, 2 a "
+        "restart of the machine, 3 or 4 to drain the GPU",
+        "slow",
+    ),
     "pages_corrected": Field(
         "Pages retired, corrected",
         "",

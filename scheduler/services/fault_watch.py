@@ -10,18 +10,21 @@ import msgspec
 from scheduler.protocol import paths
 from scheduler.protocol.devices import Reading
 from scheduler.protocol.errors import MALFORMED, UserError
+from scheduler.protocol.recovery import recovery_text
 
 _COUNTS = {
     "ecc_uncorrected": "memory errors that could not be corrected",
     "rows_failure": "failed remapping of a memory row",
 }
+_ACTION = "recovery_action"
 
 
 class FaultWatch:
     """Report each fault of a GPU once: a GPU that its user takes back stays in use.
 
-    Counts outlive the daemon until the driver is reloaded or the GPU is reset, so that the known
-    ones are kept in a file. Xid events are counted by the probe, and start anew with it.
+    Counts, and what the driver asks for, outlive the daemon until the driver is reloaded or the GPU
+    is reset, so that the known ones are kept in a file. Xid events are counted by the probe, and
+    start anew with it.
     """
 
     def __init__(self, file: Path) -> None:
@@ -40,13 +43,16 @@ class FaultWatch:
         known, xids = dict(self._known), dict(self._xids)
         for reading in readings:
             device = reading.device
-            counts = {name: n for name in _COUNTS if (n := reading.values.get(name))}
+            read = {n: reading.values[n] for n in (*_COUNTS, _ACTION) if n in reading.values}
             before = known.get(device, {})
             words = [
-                f"{n:.0f} {_COUNTS[name]}" for name, n in counts.items() if n > before.get(name, 0)
+                f"{n:.0f} {_COUNTS[name]}"
+                for name, n in read.items()
+                if name in _COUNTS and n > before.get(name, 0)
             ]
-            if any(name in reading.values for name in _COUNTS):
-                known[device] = counts
+            if (action := read.get(_ACTION, 0)) and action != before.get(_ACTION, 0):
+                words.append(f"the driver asks for {recovery_text(action)}")
+            known[device] = {name: n for name, n in {**before, **read}.items() if n}
             xid = reading.texts.get("xid_fault", "")
             if xid and xid != xids.get(device):
                 words.append(xid)

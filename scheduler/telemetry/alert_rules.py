@@ -12,6 +12,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 from scheduler.protocol.devices import NA, Device, Reading
 from scheduler.protocol.jobs import Job
+from scheduler.protocol.recovery import recovery_text
 from scheduler.protocol.settings import Settings
 from scheduler.protocol.units import span
 from scheduler.telemetry.hysteresis import Thresholds
@@ -184,6 +185,15 @@ DEVICE_RULES: tuple[AlertRule[DeviceSubject], ...] = (
         lambda count: Thresholds(max(count, 1), max(count, 1)),
         _errors,
         _faulty,
+    ),
+    AlertRule(
+        "recovery needed",
+        "alert_errors",
+        lambda _: Thresholds(1, 1),
+        lambda s: s.reading.values.get("recovery_action"),
+        lambda s, _: (
+            f"{s.label}: the driver asks for {recovery_text(s.reading.values['recovery_action'])}"
+        ),
     ),
     AlertRule(
         "memory errors",

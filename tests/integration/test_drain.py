@@ -73,6 +73,24 @@ def test_a_gpu_with_a_fault_gets_no_new_job_until_it_is_taken_back(
         assert deck.snapshot().settings.drained == ""
 
 
+def test_a_gpu_whose_driver_asks_for_a_reset_is_drained_once(
+    nvml: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tell(nvml, fields={"230": 1})
+    with client() as deck:
+        notice = eventually(lambda: [n for n in deck.snapshot().notices if "GPU 0 is drained" in n])
+        assert notice == [
+            "GPU 0 is drained after a hardware fault: the driver asks for a reset of the GPU. "
+            "Once it is reset or replaced: gpudeck undrain 0"
+        ]
+        eventually(lambda: "recovery needed" in {a.rule for a in deck.snapshot().alerts})
+        assert main(["undrain", "0"]) == 0
+    kill_daemon()
+    with client() as deck:  # the driver still asks, and the user knows
+        assert deck.snapshot().settings.drained == deck.snapshot().devices[1].device.id
+        assert deck.submit(["true"], gpus=1).wait(30).status == "done"
+
+
 def test_gpus_are_drained_by_index_and_uuid(nvml: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with client() as deck:
         ids = [state.device.id for state in deck.snapshot().devices]

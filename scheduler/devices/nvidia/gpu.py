@@ -20,6 +20,7 @@ from scheduler.devices.nvidia.queries import SLOW_S, Scalars
 from scheduler.protocol import calibration
 from scheduler.protocol.absence import Absence, explain
 from scheduler.protocol.devices import Detail, Device, DevicesChanged, Reading
+from scheduler.protocol.recovery import recovery_text
 
 _VITAL = ("mem_used", "util", "temp", "power", "pstate")
 """A GPU that answers none of these has a stale handle, as after a reload of the driver or a
@@ -114,6 +115,8 @@ class Gpu:
             methods["power"] = (
                 "averaged by the card over a second: it reports no instantaneous power"
             )
+        if (action := values.get("recovery_action")) is not None:
+            texts["recovery_action"] = recovery_text(action)
         self._sm_clock.read(values, absent)
         since = self._throttle.read(now, values, absent)
         if "throttle" in values:

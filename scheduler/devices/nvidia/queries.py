@@ -155,6 +155,7 @@ QUERIES: tuple[NvmlQuery, ...] = (
         ("rows_corrected", "rows_uncorrected", "rows_pending", "rows_failure"),
         lambda h: tuple(nv.nvmlDeviceGetRemappedRows(h)),
     ),
+    NvmlQuery(("recovery_action",), _field(nv.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION)),
     NvmlQuery(
         ("pages_corrected",), _pages(nv.NVML_PAGE_RETIREMENT_CAUSE_MULTIPLE_SINGLE_BIT_ECC_ERRORS)
     ),

@@ -143,7 +143,7 @@ class RecordedNvml:
 
     def follow(self, script: Path) -> None:
         """Before every call, do what the file says: {"gpus": 2, "errors": {"nvmlDeviceGetName":
-        15}, "processes": [[PID, BYTES]], "xids": [[GPU, XID]]}.
+        15}, "processes": [[PID, BYTES]], "xids": [[GPU, XID]], "fields": {"230": 1}}.
 
         "hangs" names a call that never comes back, as one does that blocks in the kernel.
         """
@@ -155,6 +155,7 @@ class RecordedNvml:
         self.events += xids[self._told_xids :]
         self._told_xids = len(xids)
         self.gpus = told.get("gpus", 1)
+        self.fields |= {int(number): value for number, value in told.get("fields", {}).items()}
         running = [
             Answer(pid=pid, usedGpuMemory=used, gpuInstanceId=2**32 - 1)
             for pid, used in told.get("processes", [])

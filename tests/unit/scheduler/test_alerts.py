@@ -164,6 +164,17 @@ def test_every_kind_of_hardware_error_raises_an_alert(field: str) -> None:
     assert raised.text.startswith("GPU 0 has had 1 ")
 
 
+def test_what_the_driver_asks_for_raises_an_alert_until_it_asks_no_more() -> None:
+    machine = Machine(alert_errors=5.0)
+    assert machine.run_for(5, recovery_action=0.0) == []
+    (raised,) = machine.run_for(5, recovery_action=4.0)
+    assert raised.rule == "recovery needed"
+    assert raised.text == (
+        "GPU 0: the driver asks for an end of its jobs, and then a reset of the GPU"
+    )
+    assert rules(machine.run_for(5, recovery_action=0.0)) == [("recovery needed", False)]
+
+
 def test_a_cpu_is_never_too_hot() -> None:
     assert Machine().run_for(60, temp=99.0, device=CPU) == []
 
@@ -176,6 +187,7 @@ def test_a_cpu_is_never_too_hot() -> None:
         ("slowed down", {"alert_slowdown": 30.0}, {"throttle": "power limit, too hot (hardware)"}),
         ("at its power limit", {"alert_power_cap": 30.0}, {"throttle": "power limit"}),
         ("hardware errors", {"alert_errors": 2.0}, {"ecc_uncorrected": 2.0}),
+        ("recovery needed", {"alert_errors": 2.0}, {"recovery_action": 1.0}),
         ("held and idle", {"alert_idle_job": 0.5}, {"util": 0.0, "jobs": (job(),)}),
         ("no progress", {"alert_stuck_job": 1.0}, {"jobs": (job(),)}),
     ],

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pynvml
 import pytest
 
 from scheduler.devices.nvidia.events import FAULTS, MEANINGS, XidEvents
+from scheduler.devices.nvidia.source import NvmlSource
 from scheduler.protocol.devices import Reading
 from scheduler.protocol.errors import UserError
 from scheduler.services.fault_watch import FaultWatch
-from tests.unit.scheduler.recorded_nvml import UUID, RecordedNvml
+from tests.unit.scheduler.recorded_nvml import UUID, RecordedNvml, one
 
 
 def reading(xid: str = "", **counts: float) -> Reading:
@@ -45,6 +47,48 @@ def test_known_counts_outlive_the_daemon_and_a_reset_begins_anew(file: Path) -> 
     assert watch.add([reading(ecc_uncorrected=0.0)]) == {}
     watch.save()
     assert FaultWatch(file).add([reading(ecc_uncorrected=1.0)]) != {}
+
+
+def test_what_the_driver_asks_for_is_reported_once(file: Path) -> None:
+    watch = FaultWatch(file)
+    assert watch.add([reading(recovery_action=0.0)]) == {}
+    assert watch.add([reading(recovery_action=1.0)]) == {
+        "GPU-0": "the driver asks for a reset of the GPU"
+    }
+    watch.save()
+    watch = FaultWatch(file)  # of the next daemon, after the user took the GPU back
+    assert watch.add([reading(recovery_action=1.0)]) == {}
+    assert watch.add([reading(ecc_uncorrected=0.0)]) == {}, "it could not be read for a moment"
+    assert watch.add([reading(recovery_action=1.0)]) == {}
+    assert watch.add([reading(recovery_action=2.0)]) == {
+        "GPU-0": "the driver asks for a restart of the machine"
+    }
+    assert watch.add([reading(recovery_action=0.0)]) == {}
+    both = watch.add([reading(recovery_action=9.0, rows_failure=1.0)])["GPU-0"]
+    assert both == "1 failed remapping of a memory row; the driver asks for recovery action 9"
+
+
+@pytest.mark.parametrize(
+    ("action", "words"),
+    [
+        (pynvml.NVML_GPU_RECOVERY_ACTION_NONE, "none"),
+        (pynvml.NVML_GPU_RECOVERY_ACTION_GPU_RESET, "a reset of the GPU"),
+        (pynvml.NVML_GPU_RECOVERY_ACTION_NODE_REBOOT, "a restart of the machine"),
+        (
+            pynvml.NVML_GPU_RECOVERY_ACTION_DRAIN_AND_RESET,
+            "an end of its jobs, and then a reset of the GPU",
+        ),
+    ],
+)
+def test_the_recovery_action_is_read_where_it_is_supported(
+    card: RecordedNvml, action: int, words: str
+) -> None:
+    assert "recovery_action" in one(NvmlSource(), card).absent
+    assert pynvml.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION == 230
+    card.fields[pynvml.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION] = action
+    found = one(NvmlSource(), card)
+    assert found.values["recovery_action"] == action
+    assert found.texts["recovery_action"] == words
 
 
 def test_a_file_that_is_damaged_or_cannot_be_written_hides_no_fault(file: Path) -> None:
