@@ -80,12 +80,24 @@ COPIED = (
     "timeout",
     "retries",
     "nice",
+    "host_memory",
+    "cpus",
     "tags",
     "notes",
 )
 """The options that a template passes on."""
+LIMITS = ("host_memory", "cpus")
+"""The options that need control groups, which not every machine gives to the daemon."""
+
+
+def _write_size(size: int) -> str:
+    return f"{size / 2**20:g}MiB"
+
+
 _WRITTEN: dict[str, Callable[[Any], str]] = {
-    "memory": lambda size: f"{size / 2**20:g}MiB",
+    "memory": _write_size,
+    "host_memory": _write_size,
+    "cpus": lambda cpus: f"{cpus:g}",
     "timeout": lambda seconds: f"{seconds:g}s",
     "tags": ", ".join,
 }

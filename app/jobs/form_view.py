@@ -18,7 +18,7 @@ from PySide6.QtWidgets import (
 )
 
 from app.format.job_rows import device_labels, forecast_text
-from app.jobs.form import FIELDS, HERE, PLACE, ROWS, Field, JobForm
+from app.jobs.form import FIELDS, HERE, LIMITS, PLACE, ROWS, Field, JobForm
 from app.link.link import Link
 from app.widgets import theme
 from app.widgets.controls import Stretch, button, card, column, label, row, set_text
@@ -51,6 +51,8 @@ class JobFormView(QWidget):
         """The job of which the newest forecast was requested."""
         self._requested_at = 0.0
         self.editors: dict[str, QLineEdit] = {}
+        self._unlimited = ""
+        """Why host memory and CPUs cannot be limited here; empty where they can."""
         self.where = QComboBox()
         self.where.currentIndexChanged.connect(
             lambda: self._put("where", self.where.currentData() or "")
@@ -93,6 +95,7 @@ class JobFormView(QWidget):
         self._snapshot = snapshot
         if snapshot is not None:
             self._offer(self.form.places(snapshot.settings.clusters))
+            self._offer_limits(snapshot.unlimited)
         editor = self.editors["command"]
         editor.setFocus()
         editor.selectAll()
@@ -102,6 +105,7 @@ class JobFormView(QWidget):
         """Offer the clusters there are now, and renew the forecast from time to time."""
         self._snapshot = snapshot
         self._offer(self.form.places(snapshot.settings.clusters))
+        self._offer_limits(snapshot.unlimited)
         age = snapshot.time - self._requested_at
         if not 0 <= age < _RENEW_S and not self._typing.isActive():
             self._requested_at = snapshot.time
@@ -161,12 +165,27 @@ class JobFormView(QWidget):
         for widget in self._away:
             widget.setVisible(len(places) > 1)
 
+    def _offer_limits(self, problem: str) -> None:
+        """Offer limits of host memory and CPUs; where there can be none, say why.
+
+        What an earlier job had can still be removed there.
+        """
+        for field in FIELDS:
+            if field.name in LIMITS:
+                editor = self.editors[field.name]
+                editor.setEnabled(not problem or bool(editor.text()))
+                editor.setPlaceholderText("not available here" if problem else field.hint)
+        text = f"Host memory and CPUs cannot be limited here: {problem}" if problem else ""
+        if text != self._unlimited:
+            self._unlimited = text
+            self._check()
+
     def _check(self) -> None:
         """Show errors now, and a forecast when the user stops typing."""
         wrong = self.form.errors()
         for name, editor in self.editors.items():
             theme.mark(editor, "wrong", "true" if name in wrong else "")
-            editor.setToolTip(wrong.get(name, ""))
+            editor.setToolTip(wrong.get(name, self._unlimited if name in LIMITS else ""))
         spec = self._spec(wrong)
         self.queue.setEnabled(spec is not None)
         if wrong:

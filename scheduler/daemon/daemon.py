@@ -469,6 +469,7 @@ class Daemon:
             self.queue.waiting,
             self._clusters.unavailable,
             self._hosts.states(),
+            self._local.limit_problem(),
         )
 
     def lease(self, memory: int, peer: wire.Peer) -> str:

@@ -248,12 +248,12 @@ JOB_OPTIONS = (
         "host_memory", "Host memory",
         "end the job when it needs more of the machine's memory than this, e.g. 64GiB",
         _parse_memory, "SIZE", write=lambda size: f"at most {amount(size)}", local=True,
-        limits=(0, 2.0**60), editable=False,
+        hint="e.g. 64GiB; empty: any", limits=(0, 2.0**60), editable=False,
     ),
     JobOption(
         "cpus", "CPUs", "limit the job to the time of this many processors, e.g. 8 or 0.5",
-        _parse_cpus, "N", limits=(0, 2**16), write=lambda cpus: f"at most {cpus:g}", local=True,
-        editable=False,
+        _parse_cpus, "N", hint="e.g. 8 or 0.5; empty: any", limits=(0, 2**16),
+        write=lambda cpus: f"at most {cpus:g}", local=True, editable=False,
     ),
     JobOption(
         "hold", "Held", "do not start the job before: gpudeck resume JOB", None, shown=False,

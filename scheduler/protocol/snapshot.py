@@ -115,6 +115,8 @@ class Snapshot(msgspec.Struct, frozen=True):
     """The clusters that can start nothing now, and why."""
     hosts: tuple[HostState, ...] = ()
     """Other machines, by name."""
+    unlimited: str = ""
+    """Why the host memory and CPUs of jobs cannot be limited; empty where they can."""
 
 
 def everywhere(snapshot: Snapshot) -> Snapshot:

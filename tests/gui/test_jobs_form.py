@@ -45,6 +45,8 @@ FILLED = {
     "after": "3, 4",
     "after_any": "5",
     "nice": "12",
+    "host_memory": "64GiB",
+    "cpus": "1.5",
     "array": "0-2",
     "tags": "paper, v2",
     "notes": "the long one",
@@ -65,6 +67,8 @@ OPTIONS = {
     "after": (3, 4),
     "after_any": (5,),
     "nice": 12,
+    "host_memory": 64 * 2**30,
+    "cpus": 1.5,
     "tags": ("paper", "v2"),
     "notes": "the long one",
 }
@@ -136,6 +140,24 @@ def test_clusters_can_be_chosen_and_a_removed_one_stays_chosen(fed, page):
     )
     fed.feed(snapshots.gpu_snapshot(2, NOW + 9))
     assert not form.where.isVisible()
+
+
+def test_limits_that_this_machine_cannot_keep_are_not_offered(fed, page):
+    limits = [page.form.editors[name] for name in ("host_memory", "cpus")]
+    assert all(editor.isEnabled() and not editor.toolTip() for editor in limits)
+    limited = make_spec(("true",), {"cpus": 1.5})
+    why = "systemd did not delegate the cgroup controller cpu to you"
+    without = msgspec.structs.replace(snapshots.gpu_snapshot(2, NOW + 3), unlimited=why)
+    fed.feed(without)
+    for editor in limits:
+        assert (editor.isEnabled(), editor.placeholderText()) == (False, "not available here")
+        assert editor.toolTip() == f"Host memory and CPUs cannot be limited here: {why}"
+    page.form.fill(limited)
+    fed.feed(without)
+    assert [editor.isEnabled() for editor in limits] == [False, True], "it can be removed"
+    assert page.form.form.spec().cpus == 1.5
+    fed.feed(snapshots.gpu_snapshot(2, NOW + 6))
+    assert all(editor.isEnabled() and not editor.toolTip() for editor in limits)
 
 
 def test_the_forecast_follows_typing(fed, page, qtbot):
