@@ -66,15 +66,18 @@ def serve(options: m.Options, requests: BinaryIO, output: Output) -> None:
     from accel.serving.engine import Engine
 
     torch.set_num_threads(1)  # the kernels are ours, and more threads of torch only wait
-    output.send(m.Waiting(f"loading {Path(options.folder).name} on {device}"))
+    total = _least_bytes(Path(options.folder))
+    output.send(m.Loading(0, total))
     engine = Engine.load(
         Path(options.folder), device, options.weights, cache=options.cache,
         cache_tokens=options.cache_tokens,
+        progress=lambda done: output.send(m.Loading(min(done, total), total)),
     )  # fmt: skip
+    gpu = os.environ.get("CUDA_VISIBLE_DEVICES", "") if device == "cuda" else ""
     output.send(
         m.Ready(
             device, engine.model.weights, engine.context, engine.statistics().blocks * 16,
-            time.monotonic() - began,
+            time.monotonic() - began, gpu,
         )
     )  # fmt: skip
     with engine.running():

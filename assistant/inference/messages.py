@@ -69,12 +69,22 @@ class Ready(msgspec.Struct, frozen=True, tag="ready"):
     """The most tokens of a prompt and its answer."""
     cache_tokens: int
     seconds: float
+    gpu: str = ""
+    """What CUDA_VISIBLE_DEVICES names, if it is on a GPU."""
 
 
 class Waiting(msgspec.Struct, frozen=True, tag="waiting"):
     """Say what goes on before the model is loaded."""
 
     reason: str
+
+
+class Loading(msgspec.Struct, frozen=True, tag="loading"):
+    """Say how much of the weights is loaded."""
+
+    done: int
+    """Bytes."""
+    total: int
 
 
 class Token(msgspec.Struct, frozen=True, array_like=True):
@@ -122,4 +132,4 @@ class Failed(msgspec.Struct, frozen=True, tag="failed"):
     """Somebody else needs the GPU: start again."""
 
 
-Reply = Ready | Waiting | Text | Done | Figures | Failed
+Reply = Ready | Waiting | Loading | Text | Done | Figures | Failed

@@ -9,11 +9,13 @@ import asyncio
 import itertools
 import os
 import sys
+import time
 from pathlib import Path
 
 import msgspec
 
 from assistant.inference import messages as m
+from assistant.serve.control_messages import Phase
 from scheduler.background.launch import open_log
 from scheduler.protocol import paths
 from scheduler.protocol.devices import ASSISTANT_MARK
@@ -35,8 +37,11 @@ class EngineProcess:
         """What the process said when it had loaded the model; None: it has not."""
         self.waiting = ""
         """What it waits for before that."""
+        self.loading: m.Loading | None = None
+        """How far it is with loading the model, from then until it is loaded."""
+        self._loading_since = 0.0
         self.changed = asyncio.Event()
-        """Set when `started` or `waiting` changes."""
+        """Set when what it does before the first request changes."""
         self._process: asyncio.subprocess.Process | None = None
         self._reading: asyncio.Task[None] | None = None
         self._queues: dict[int, asyncio.Queue[Event]] = {}
@@ -51,6 +56,7 @@ class EngineProcess:
             failed, self._failed = self._failed, None
             raise UserError(failed.message)
         self.started, self._failed, self.waiting = None, None, "starting the engine"
+        self.loading = None
         paths.ensure(log_file().parent)
         log = open_log(log_file())
         try:
@@ -64,6 +70,30 @@ class EngineProcess:
         finally:
             os.close(log)
         self._reading = asyncio.create_task(self._read(self._process))
+
+    @property
+    def phase(self) -> Phase:
+        """Return what the process does."""
+        if self.started is not None:
+            return "ready"
+        if self._process is None or self._process.returncode is not None:
+            return "idle" if self._failed is None or self._failed.evicted else "failed"
+        return "waiting" if self.loading is None else "loading"
+
+    @property
+    def note(self) -> str:
+        """Return what it waits for, or why it ended."""
+        if self.phase in ("idle", "failed") and self._failed is not None:
+            return self._failed.message
+        if self.loading is not None:
+            share = self.loading.done / max(self.loading.total, 1)
+            return f"loading the model ({share:.0%})"
+        return self.waiting
+
+    @property
+    def loading_s(self) -> float:
+        """Return for how long it has been loading the model."""
+        return time.monotonic() - self._loading_since if self.loading is not None else 0.0
 
     def number(self) -> tuple[int, asyncio.Queue[Event]]:
         """Return the number of a new request, and the queue of its replies."""
@@ -106,7 +136,11 @@ class EngineProcess:
             reply = _DECODE(line)
             match reply:
                 case m.Ready():
-                    self.started, self.waiting = reply, ""
+                    self.started, self.waiting, self.loading = reply, "", None
+                    self.changed.set()
+                case m.Loading():
+                    self._loading_since = self._loading_since if self.loading else time.monotonic()
+                    self.loading = reply
                     self.changed.set()
                 case m.Waiting(reason):
                     self.waiting = reason
@@ -124,6 +158,7 @@ class EngineProcess:
             )
         for queue in self._queues.values():
             queue.put_nowait(self._failed)
+        self.loading = None
         if self._failed.evicted:
             self.started = None
         self.changed.set()

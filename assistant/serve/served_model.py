@@ -72,6 +72,10 @@ class ServedModel:
             return main
         return self._processes.setdefault("cpu", EngineProcess(self._cpu))
 
+    async def load(self) -> None:
+        """Start the process before the first request, which reports what is wrong."""
+        await self.process("auto").ensure()
+
     def run(self, body: bytes, device: DeviceChoice, *, chat: bool) -> ModelRun:
         """Parse a request, and return its run. Raises RequestRefused."""
         wanted = parse(body, ModelChat) if chat else parse(body, ModelText)

@@ -6,6 +6,7 @@ import asyncio
 import os
 import socket
 from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, nullcontext
 from functools import partial
 from typing import Any
 
@@ -110,13 +111,20 @@ def listen(port: int) -> socket.socket:
     return sock
 
 
-def serve(app: ASGIApp, sock: socket.socket, log: Callable[[str], None]) -> None:
+Beside = Callable[[Callable[[], None]], AbstractAsyncContextManager[None]]
+"""What runs beside the endpoint; it is given a function that ends the endpoint."""
+
+
+def serve(
+    app: ASGIApp, sock: socket.socket, log: Callable[[str], None], beside: Beside | None = None
+) -> None:
     """Serve until SIGINT or SIGTERM, which cuts off the answers that are being written.
 
     Args:
         app: What is served.
         sock: The socket, which listens.
         log: Takes lines about clients that were refused.
+        beside: Runs in the same loop.
     """
     limits = ConnectionLimits(MAX_CONNECTIONS, log)
     options: dict[str, Any] = {
@@ -130,4 +138,12 @@ def serve(app: ASGIApp, sock: socket.socket, log: Callable[[str], None]) -> None
         "timeout_graceful_shutdown": 2,
         "h11_max_incomplete_event_size": _MAX_HEAD,
     }
-    uvicorn.Server(uvicorn.Config(app, **options)).run(sockets=[sock])
+    asyncio.run(_serve(uvicorn.Server(uvicorn.Config(app, **options)), sock, beside))
+
+
+async def _serve(server: uvicorn.Server, sock: socket.socket, beside: Beside | None) -> None:
+    def stop() -> None:
+        server.should_exit = True
+
+    async with nullcontext() if beside is None else beside(stop):
+        await server.serve(sockets=[sock])

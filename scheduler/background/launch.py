@@ -7,7 +7,7 @@ import selectors
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from scheduler.background import unit
@@ -62,7 +62,13 @@ def _log(line: str) -> None:
         pass  # whoever starts the daemon learns that it has no log
 
 
-def start_process(module: str, log: Path, name: str, env: Mapping[str, str] | None = None) -> None:
+def start_process(
+    module: str,
+    log: Path,
+    name: str,
+    env: Mapping[str, str] | None = None,
+    arguments: Sequence[str] = (),
+) -> None:
     """Run `python -m module` in a session of its own, and wait until it answers.
 
     A process that finds another instance reports READY once that one answers. The state folder is
@@ -73,6 +79,7 @@ def start_process(module: str, log: Path, name: str, env: Mapping[str, str] | No
         log: Takes its standard error.
         name: Its name in messages.
         env: Variables to add to the environment.
+        arguments: Of the module.
 
     Raises:
         UserError: It did not start.
@@ -85,7 +92,7 @@ def start_process(module: str, log: Path, name: str, env: Mapping[str, str] | No
     try:
         # -P: files in the caller's working directory must not be imported in place of our modules
         process = subprocess.Popen(
-            [sys.executable, "-P", "-m", module],
+            [sys.executable, "-P", "-m", module, *arguments],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=fd,

@@ -17,7 +17,12 @@ import psutil
 import pytest
 
 from accel.serving import tiny
+from assistant.idle import Cancelled
+from assistant.inference.messages import Options
+from assistant.messages import Chunk
+from assistant.serve import client as client_
 from scheduler.protocol import settings
+from scheduler.protocol.errors import UserError
 from scheduler.protocol.settings import TEMPLATE, Settings
 from tests.integration.endpoint import Served, serving
 from tests.integration.shell import Shell
@@ -255,3 +260,60 @@ def test_the_load_test_measures_and_draws(
     text = drawn.read_text()
     assert text.startswith("<svg") and text.count("<circle") == 4 and "P99" in text
     assert drawn.stat().st_mode & 0o077 == 0
+
+
+def test_the_user_sees_a_served_model_chats_with_it_and_stops_it(
+    folder: Path, alone: Shell, cpu_home: Path
+) -> None:
+    started = client_.start(Options(str(folder), "cpu", cache_tokens=2048), 0)
+    sockets = client_.sockets()
+    assert [path.stat().st_mode & 0o777 for path in sockets] == [0o600]
+
+    def served() -> Any:
+        return client_.served_models()[0]
+
+    eventually(lambda: served().phase == "ready")
+    found = served()
+    assert (found.name, found.folder, found.port) == ("tiny", str(folder), started.port)
+    assert (found.device, found.weights, found.cache_tokens) == ("cpu", "float32", 2048)
+    assert found.figures["blocks"] == 128 and found.figures["running"] == 0
+    pieces: list[str] = []
+
+    def take(event: Any) -> None:
+        if isinstance(event, Chunk):
+            pieces.append(event.text)
+
+    said = client_.ServedChat().ask(found, ("How full is the queue?",), take)
+    assert said.tokens > 1 and "".join(pieces) and said.device == "cpu"
+    # The same question again, with another turn: its beginning is in the cache.
+    turns = ("How full is the queue?", "It is empty.", "And the GPU?")
+    client_.ServedChat().ask(found, turns, take)
+    figures = served().figures
+    assert figures["cached_tokens"] > 16 and figures["running"] == 0
+    long = ("How full is the queue? " * 90, "It is empty.", "And the GPU?")
+    assert client_.ServedChat().ask(found, long, take).left_out == 2
+    assert "tiny" in alone("models", "served") and "ready" in alone("models", "served")
+    assert json.loads(alone("models", "served", "--json"))[0]["port"] == started.port
+    assert "was stopped" in alone("models", "stop", "tiny")
+    assert client_.served_models() == () and client_.sockets() == []
+    assert "No model is served" in alone("models", "served")
+    eventually(lambda: psutil.Process(found.pid).status() == psutil.STATUS_ZOMBIE)  # of ours
+
+
+def test_a_chat_is_cancelled_and_an_unusable_model_says_why(
+    folder: Path, alone: Shell, cpu_home: Path, tmp_path: Path
+) -> None:
+    found = client_.start(Options(str(folder), "cpu", cache_tokens=2048), 0)
+    chat = client_.ServedChat()
+    with pytest.raises(Cancelled):
+        chat.ask(found, ("Write a long text.",), lambda event: chat.cancel())
+    eventually(lambda: client_.served_models()[0].figures.get("running") == 0)
+    client_.stop(found.port)
+    with pytest.raises(UserError, match="not served any more"):
+        client_.ServedChat().ask(found, ("x",), lambda event: None)
+    (tmp_path / "odd").mkdir()
+    (tmp_path / "odd" / "config.json").write_text('{"model_type": "mamba"}')
+    odd = client_.start(Options(str(tmp_path / "odd"), "cpu"), 0)
+    eventually(lambda: client_.served_models()[0].phase == "failed")
+    assert "'mamba', which is not supported" in client_.served_models()[0].note
+    client_.stop(odd.port)

@@ -1,4 +1,4 @@
-"""List, add, download, choose, benchmark and remove models for the assistant."""
+"""List, add, download, choose, benchmark and remove models; list and stop those that are served."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from app.cli.output import (
     show_progress,
 )
 from app.format.values import memory
+from app.models import served_text
 from app.models.model_list import package_text, parameters, speed_text, state
 from assistant.client import Assistant
 from assistant.idle import Cancelled
@@ -24,6 +25,8 @@ from assistant.library.describe import Model
 from assistant.library.hub import FetchProgress
 from assistant.library.pull import Pull
 from assistant.messages import Event, SpeedEngine, Waiting
+from assistant.serve.client import find_served, served_models, stop
+from assistant.serve.control_messages import Served
 from scheduler.client import Client
 from scheduler.protocol.errors import UserError
 from scheduler.protocol.settings import TEMPLATE
@@ -34,8 +37,9 @@ _EXAMPLES = {
     "use": "gpudeck models use rwkv7-0.4B, or: gpudeck models use template",
     "remove": "gpudeck models remove rwkv7-0.4B",
     "benchmark": "gpudeck models benchmark rwkv7-0.4B --device cuda",
+    "stop": "gpudeck models stop Qwen3-8B",
 }
-ACTIONS = ("list", *_EXAMPLES)
+ACTIONS = ("list", "served", *_EXAMPLES)
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -52,7 +56,8 @@ def add_arguments(parser: ArgumentParser) -> None:
         "name",
         nargs="?",
         metavar="MODEL",
-        help="the model's name in the list, its folder or file; with pull: OWNER/NAME",
+        help="the model's name in the list, its folder or file; with pull: OWNER/NAME; with stop: "
+        "the name, folder or port of a served model",
     )
     parser.add_argument(
         "--device",
@@ -72,6 +77,8 @@ def run(args: Namespace) -> int:
     """Carry out the action that the arguments name."""
     if args.action == "list":
         return _list(args)
+    if args.action == "served":
+        return _list_served(args)
     if not args.name:
         raise UsageError(f"missing model. Example: {_EXAMPLES[args.action]}")
     actions = {
@@ -80,6 +87,7 @@ def run(args: Namespace) -> int:
         "use": _use,
         "remove": _remove,
         "benchmark": _benchmark,
+        "stop": _stop,
     }
     return actions[args.action](args)
 
@@ -97,6 +105,33 @@ def _list(args: Namespace) -> int:
             "No model is in use: templates write all texts. To choose one: "
             f"gpudeck models use {found[0].name}"
         )
+    return 0
+
+
+def _list_served(args: Namespace) -> int:
+    found = served_models()
+    if args.json:
+        print_json(found)
+    elif found:
+        heading = ("MODEL", "ADDRESS", "ON", "REQUESTS", "SPEED", "CACHE", "PREFIX HITS", "STATE")
+        print_table([heading, *map(_served_row, found)])
+    else:
+        print_line("No model is served. To serve one: gpudeck serve FOLDER")
+    return 0
+
+
+def _served_row(served: Served) -> tuple[str, ...]:
+    name = (served.name, served.address, served.device or "–")
+    if served.phase != "ready":
+        return (*name, "–", "–", "–", "–", served_text.state(served))
+    told = (served_text.requests, served_text.rate, served_text.cache, served_text.prefix_hits)
+    return (*name, *(text(served) for text in told), "ready")
+
+
+def _stop(args: Namespace) -> int:
+    served = find_served(args.name)
+    stop(served.port)
+    print_result(args, served, f"{served.name} at port {served.port} was stopped.")
     return 0
 
 

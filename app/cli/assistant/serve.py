@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import sys
+import socket
 from argparse import SUPPRESS, ArgumentParser, Namespace
 from pathlib import Path
 from typing import Literal
@@ -13,11 +13,13 @@ from app.cli.assistant.events import device
 from app.cli.output import print_error, print_line
 from app.cli.token import read_token
 from assistant.inference.messages import Options
+from assistant.serve import client
+from assistant.serve.control import Control
 from assistant.serve.endpoint import OpenAIEndpoint
 from assistant.serve.running_completion import AssistantModel, configured_model
 from assistant.serve.served_model import ServedModel
-from assistant.serve.server import listen, serve
-from scheduler.client import Client
+from assistant.serve.server import Beside, listen, serve
+from scheduler.background.instance import report_ready
 from scheduler.protocol import paths
 from scheduler.protocol.errors import UserError
 
@@ -60,10 +62,11 @@ def add_arguments(parser: ArgumentParser) -> None:
         help="with FOLDER: tokens that the cache holds (default: as many as fit)",
     )
     parser.add_argument("--in-job", action="store_true", help=SUPPRESS)
+    parser.add_argument("--background", action="store_true", help=SUPPRESS)
     parser.add_argument(
         "--port",
         type=arguments.count,
-        default=8420,
+        default=client.PORT,
         metavar="N",
         help="port to listen on; 0 chooses a free one (default: 8420)",
     )
@@ -92,25 +95,54 @@ def run(args: Namespace) -> int:
         raise UserError(f"there is no config.json in {args.model}. Name the folder of a model")
     if args.held == "job" and not args.in_job:
         return _submit(args)
+    if not args.background:
+        return _serve(args)
+    try:
+        return _serve(args)
+    except UserError as e:
+        report_ready(str(e))  # to the window, which started this
+        return 1
+
+
+def _serve(args: Namespace) -> int:
+    say = _nothing if args.background else print_line
     file = token_file()
     if args.new_token:
         file.unlink(missing_ok=True)
     token, created = read_token(file)
-    with listen(args.port) as sock:
-        print_line(f"OpenAI-compatible endpoint at http://127.0.0.1:{sock.getsockname()[1]}/v1")
+    with _listening(args) as sock:
+        port = sock.getsockname()[1]
+        say(f"OpenAI-compatible endpoint at http://127.0.0.1:{port}/v1")
         if created:
-            print_line(f"token: {token} (stored in {file}; not shown again)")
+            say(f"token: {token} (stored in {file}; not shown again)")
         else:
-            print_line(f"The token is in {file}. To create a new one: --new-token")
+            say(f"The token is in {file}. To create a new one: --new-token")
         answerer: AssistantModel | ServedModel = AssistantModel()
+        beside: Beside | None = None
         if args.model is None:
             _print_model(configured_model())
         else:
             answerer = ServedModel(_options(args))
-            print_line(f"model: {answerer.name}")
+            say(f"model: {answerer.name}")
+            ready = report_ready if args.background else _nothing
+            beside = Control(answerer, port, args.held, ready).running
         endpoint = OpenAIEndpoint(answerer, token, device(args), args.patience)
-        serve(endpoint.app(), sock, print_error)
+        serve(endpoint.app(), sock, print_error, beside)
     return 0
+
+
+def _listening(args: Namespace) -> socket.socket:
+    """Listen on the port; the window takes a free one where it is taken, and shows which."""
+    try:
+        return listen(args.port)
+    except UserError:
+        if not args.background:
+            raise
+        return listen(0)
+
+
+def _nothing(*_: str) -> None:
+    pass
 
 
 def _options(args: Namespace) -> Options:
@@ -125,14 +157,9 @@ def _submit(args: Namespace) -> int:
     """Queue this command as a job that holds a GPU."""
     if args.model is None:
         raise UserError("--as job serves the model of a folder: gpudeck serve FOLDER --as job")
-    options = ["--weights", args.weights, "--cache", args.cache]
-    options += ["--cache-tokens", str(args.cache_tokens), "--port", str(args.port)]
-    folder = str(args.model.expanduser().absolute())
-    argv = [sys.executable, "-P", "-m", "app", "serve", folder, "--as", "job", "--in-job", *options]
-    with Client() as daemon:
-        job = daemon.submit(argv, gpus=1, name=f"serve {args.model.name}")
-    print_line(f"job {job.id}: serves {args.model.name} at http://127.0.0.1:{args.port}/v1")
-    print_line(f"To end it: gpudeck cancel {job.id}")
+    job = client.submit(_options(args), args.port)
+    print_line(f"job {job}: serves {args.model.name} at http://127.0.0.1:{args.port}/v1")
+    print_line(f"To end it: gpudeck cancel {job}")
     return 0
 
 

@@ -1,0 +1,168 @@
+"""Find, start, look at, chat with and stop served models. Free of torch and Qt; calls block."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from assistant.idle import Cancelled
+from assistant.inference.messages import Options
+from assistant.messages import Chunk, Event, Failed, Waiting
+from assistant.serve import control_messages as c
+from scheduler.background.launch import start_process
+from scheduler.client import Client
+from scheduler.protocol import paths
+from scheduler.protocol.errors import DaemonGone, NotFound, UserError
+from scheduler.protocol.wire import Connection
+
+PORT = 8420
+_ENCODE = msgspec.json.Encoder().encode
+_DECODE: Callable[[bytes], c.Reply] = msgspec.json.Decoder(c.Reply).decode
+_TIMEOUT_S = 5.0
+
+
+def sockets() -> list[Path]:
+    """Return the sockets of all served models, also of some that ended without removing theirs."""
+    return sorted((paths.runtime() / "serving").glob("*.sock"))
+
+
+def served_models() -> tuple[c.Served, ...]:
+    """Return what the models do that are served now."""
+    return tuple(found for path in sockets() if (found := _look(path)) is not None)
+
+
+def find_served(word: str) -> c.Served:
+    """Return the served model with this name, folder or port. Raises NotFound."""
+    served = served_models()
+    folder = str(Path(word).expanduser().absolute())
+    found = [
+        each for each in served if word in (each.name, str(each.port)) or folder == each.folder
+    ]
+    if len(found) == 1:
+        return found[0]
+    names = ", ".join(f"{each.name} (port {each.port})" for each in served) or "none"
+    raise NotFound(f"no served model, or more than one, is called {word}. Served: {names}")
+
+
+def stop(port: int) -> None:
+    """End the server of a port, and wait until it has ended. Raises DaemonGone if there is none."""
+    connection = Connection(_socket(port), 30.0)
+    try:
+        connection.send(_ENCODE(c.Stop()))
+        while True:
+            connection.receive()
+    except DaemonGone:
+        pass
+    finally:
+        connection.close()
+
+
+def start(options: Options, port: int = PORT) -> c.Served:
+    """Serve a model in a process of its own that outlives this one, and return what it does.
+
+    If the port is taken, it is served on a free one. Raises UserError.
+    """
+    before = {each.port for each in served_models()}
+    start_process(
+        "app", paths.home() / "serve.log", f"the server of {Path(options.folder).name}",
+        arguments=["serve", *_arguments(options, port), "--background"],
+    )  # fmt: skip
+    for each in served_models():
+        if each.port not in before and each.folder == options.folder:
+            return each
+    raise UserError(f"the server ended at once; see {paths.home() / 'serve.log'}")
+
+
+def submit(options: Options, port: int = PORT) -> int:
+    """Queue a server as a job that holds a GPU, or else the CPU, and return the job's number.
+
+    Raises UserError.
+    """
+    arguments = [*_arguments(options, port), "--as", "job", "--in-job"]
+    argv = [sys.executable, "-P", "-m", "app", "serve", *arguments]
+    with Client() as daemon:
+        return daemon.submit(argv, gpus=1, name=f"serve {Path(options.folder).name}").id
+
+
+class ServedChat:
+    """Chat with a served model: `ask` in one thread, `cancel` from another."""
+
+    def __init__(self) -> None:
+        self._connection: Connection | None = None
+        self._cancelled = False
+
+    def ask(
+        self, served: c.Served, turns: tuple[str, ...], on_event: Callable[[Event], None]
+    ) -> c.Said:
+        """Return how the model's next message ended; its text comes as events.
+
+        Args:
+            served: The model.
+            turns: Messages of the user and the model in turn.
+            on_event: Is called with what the answer waits for, and with its text piece by piece.
+
+        Raises:
+            Cancelled: `cancel` was called.
+            UserError: The model is not served any more, or failed.
+        """
+        try:
+            connection = self._connection = Connection(_socket(served.port), 30.0)
+            try:
+                if self._cancelled:
+                    raise Cancelled
+                return _converse(connection, turns, on_event)
+            finally:
+                connection.close()
+        except (DaemonGone, FileNotFoundError) as e:
+            if self._cancelled:
+                raise Cancelled from None
+            raise UserError(f"{served.name} is not served any more. Start it under Models") from e
+
+    def cancel(self) -> None:
+        """End the answer."""
+        self._cancelled = True
+        if self._connection is not None:
+            self._connection.close()
+
+
+def _converse(
+    connection: Connection, turns: tuple[str, ...], on_event: Callable[[Event], None]
+) -> c.Said:
+    connection.send(_ENCODE(c.Chat(turns)))
+    while True:
+        match _DECODE(connection.receive()):
+            case Waiting() | Chunk() as event:
+                on_event(event)
+            case c.Said() as said:
+                return said
+            case Failed(message=message):
+                raise UserError(message)
+
+
+def _look(path: Path) -> c.Served | None:
+    try:
+        connection = Connection(path, _TIMEOUT_S)
+    except DaemonGone:
+        return None
+    try:
+        connection.send(_ENCODE(c.Look()))
+        reply = _DECODE(connection.receive())
+        return reply if isinstance(reply, c.Served) else None
+    except DaemonGone:
+        return None
+    finally:
+        connection.close()
+
+
+def _socket(port: int) -> Path:
+    return paths.runtime() / "serving" / f"{port}.sock"
+
+
+def _arguments(options: Options, port: int) -> list[str]:
+    """Return the arguments of `gpudeck serve`."""
+    made = [options.folder, "--weights", options.weights, "--cache", options.cache]
+    made += ["--cache-tokens", str(options.cache_tokens), "--port", str(port)]
+    return [*made, "--cpu"] if options.device == "cpu" else made

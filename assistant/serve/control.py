@@ -1,0 +1,150 @@
+"""Let this user's window and commands look at a served model, chat with it, and stop it.
+
+It listens on a Unix socket that only this user can open. Free of torch and Qt.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from assistant.messages import Chunk, Failed, PromptTooLong, Waiting
+from assistant.serve import control_messages as c
+from assistant.serve.model_requests import Message, ModelChat
+from assistant.serve.served_model import ModelCompletion, ModelRun, ServedModel
+from scheduler.protocol import paths, wire
+from scheduler.protocol.errors import UserError
+
+_ENCODE = msgspec.json.Encoder().encode
+_DECODE = msgspec.json.Decoder(c.Request).decode
+_ROLES: tuple[Literal["user"], Literal["assistant"]] = ("user", "assistant")
+_BEAT_S = 0.5
+"""The time between two signs of life, which also reveal that a client is gone."""
+_FOREVER_S = 1e9
+"""A person waits for a GPU until they cancel."""
+
+
+def folder() -> Path:
+    """Return the folder of the sockets, each named after its port."""
+    return paths.runtime() / "serving"
+
+
+class Control:
+    """Answer the requests of this user's programs about one served model."""
+
+    def __init__(
+        self, model: ServedModel, port: int, held: c.Held, ready: Callable[[], None]
+    ) -> None:
+        """Prepare to listen.
+
+        Args:
+            model: The served model.
+            port: Of its endpoint.
+            held: How it holds a GPU.
+            ready: Is called once requests are answered.
+        """
+        self._model, self._port, self._held, self._ready = model, port, held, ready
+        self._stop: Callable[[], None] = lambda: None
+
+    @asynccontextmanager
+    async def running(self, stop: Callable[[], None]) -> AsyncIterator[None]:
+        """Load the model and answer requests; `stop` ends the endpoint. At the end, end both."""
+        self._stop = stop
+        path = folder() / f"{self._port}.sock"
+        server = await wire.serve(wire.listen(path), self._handle)
+        loading = asyncio.create_task(self._model.load())
+        try:
+            self._ready()
+            yield
+        finally:
+            path.unlink(missing_ok=True)
+            server.close()
+            loading.cancel()
+            await self._model.stop()
+
+    async def _handle(self, line: bytes, peer: wire.Peer) -> None:
+        try:
+            request = _DECODE(line)
+        except msgspec.MsgspecError as e:
+            await peer.send(_ENCODE(Failed(f"the server does not know this request: {e}")))
+            return
+        match request:
+            case c.Look():
+                await peer.send(_ENCODE(await self.served()))
+            case c.Stop():
+                self._stop()
+            case c.Chat():
+                await self._chat(request, peer)
+
+    async def served(self) -> c.Served:
+        """Return what the server does."""
+        process = self._model.process("auto")
+        figures = await process.figures()
+        started, loading = process.started, process.loading
+        made = c.Served(
+            self._model.name, process.options.folder, self._port, os.getpid(), self._held,
+            process.phase, process.note, seconds=process.loading_s, figures=figures,
+        )  # fmt: skip
+        if started is not None:
+            return msgspec.structs.replace(
+                made, device=started.device, gpu=started.gpu, weights=started.weights,
+                context=started.context, cache_tokens=started.cache_tokens,
+                seconds=started.seconds,
+            )  # fmt: skip
+        if loading is not None:
+            return msgspec.structs.replace(made, done=loading.done, total=loading.total)
+        return made
+
+    async def _chat(self, request: c.Chat, peer: wire.Peer) -> None:
+        """Send an answer piece by piece; it ends when the client leaves. Old turns may not fit."""
+        turns, left_out = list(request.turns), 0
+        while True:
+            try:
+                done = await self._answer(turns, peer)
+            except PromptTooLong as e:
+                if len(turns) == 1:
+                    await peer.send(_ENCODE(Failed(str(e))))
+                    return
+                del turns[:2]
+                left_out += 2
+            except UserError as e:
+                await peer.send(_ENCODE(Failed(str(e))))
+                return
+            else:
+                cut_off = done.reason == "length"
+                counts = done.prompt_tokens, done.tokens, done.seconds
+                await peer.send(_ENCODE(c.Said(done.device, *counts, cut_off, left_out)))
+                return
+
+    async def _answer(self, turns: Sequence[str], peer: wire.Peer) -> ModelCompletion:
+        """Send an answer's text, and return how it ended. Raises UserError."""
+        messages = [Message(_ROLES[i % 2], turn) for i, turn in enumerate(turns)]
+        wanted = ModelChat(model=self._model.name, messages=messages)
+        async with ModelRun(wanted, self._model.process("auto")) as run:
+            await self._send_first(run, peer)
+            while (event := await run.next_event()) is not None:
+                if isinstance(event, Chunk):
+                    await peer.send(_ENCODE(Chunk(event.text)))
+            return await run.result()
+
+    async def _send_first(self, run: ModelRun, peer: wire.Peer) -> None:
+        """Send what the answer waits for, and its first piece."""
+        first = asyncio.create_task(run.first_text(_FOREVER_S))
+        try:
+            while not first.done():
+                process = self._model.process("auto")
+                await peer.send(
+                    _ENCODE(Waiting(process.note or "the model reads the conversation"))
+                )
+                if peer.gone:
+                    raise ConnectionError
+                await asyncio.wait((first,), timeout=_BEAT_S)
+            await peer.send(_ENCODE(Chunk(first.result())))
+        finally:
+            first.cancel()
