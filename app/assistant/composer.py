@@ -9,8 +9,9 @@ from PySide6.QtGui import QAction, QKeyEvent
 from PySide6.QtWidgets import QMenu, QPlainTextEdit, QSizePolicy, QVBoxLayout, QWidget
 
 from app.assistant.session_files import PRESETS, Preset
+from app.models.chat_partners import ChatPartner
 from app.widgets import theme
-from app.widgets.controls import button, elided, label, row, set_text, set_tooltip
+from app.widgets.controls import button, choice_box, elided, label, row, set_text, set_tooltip
 
 
 class Composer(QWidget):
@@ -36,7 +37,11 @@ class Composer(QWidget):
             tooltip="Write a report of the last ten minutes once the devices are idle",
         )
         self.free = button("Free chat", checkable=True)
-        """ConversationView to the model as it is, without tools and facts."""
+        """Talk to a model as it is, without tools and facts."""
+        self.partner = choice_box("Model of the free chat")
+        self._partners: tuple[ChatPartner, ...] | None = None
+        self.free.toggled.connect(self._show_partner)
+        self.partner.currentIndexChanged.connect(self._show_partner)
         self.menu = QMenu(self)
         self.presets = button("Presets", tooltip="Insert a prompt that you use often")
         self.presets.setMenu(self.menu)
@@ -65,13 +70,36 @@ class Composer(QWidget):
             self.where.setText(where)
             set_tooltip(self.where, where)
 
-    def offer_chat(self, offered: bool, why: str) -> None:
-        """Enable free chat for large models; the tooltip explains `why`."""
-        self.free.setEnabled(offered)
-        set_tooltip(self.free, why)
-        self.free.setAccessibleDescription(why)
-        if not offered:
+    def offer_chat(self, partners: tuple[ChatPartner, ...], why_not: str) -> None:
+        """Offer free chat with these models; the tooltip explains why there are none."""
+        if partners != self._partners:
+            chosen, self._partners = self.chat_folder, partners
+            self.partner.clear()
+            for partner in partners:
+                self.partner.addItem(partner.title, partner.folder)
+            self.partner.setCurrentIndex(max(self.partner.findData(chosen), 0))
+        self.free.setEnabled(bool(partners))
+        if not partners:
             self.free.setChecked(False)
+            self._explain(why_not)
+        self._show_partner()
+
+    @property
+    def chat_folder(self) -> str:
+        """Return the folder of the model that free chat uses; empty for the assistant's own."""
+        return self.partner.currentData() or ""
+
+    def _show_partner(self) -> None:
+        """Show which model free chat is with."""
+        self.partner.setVisible(self.free.isChecked())
+        place = self.partner.currentIndex()
+        if self._partners and 0 <= place < len(self._partners):
+            self._explain(self._partners[place].help)
+
+    def _explain(self, text: str) -> None:
+        for widget in (self.free, self.partner):
+            set_tooltip(widget, text)
+            widget.setAccessibleDescription(text)
 
     def show_message(self, text: str) -> None:
         """Show a line about what was done or failed; an empty text hides it."""
@@ -121,7 +149,7 @@ class Composer(QWidget):
         self.message.hide()
         ask = row(self.input, self.stop, self.send)
         ask.setStretch(0, 1)
-        below = row(self.happened, self.brief, self.presets, self.export, self.free)
+        below = row(self.happened, self.brief, self.presets, self.export, self.free, self.partner)
         below.addStretch()
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)

@@ -16,7 +16,15 @@ from app.assistant.composer import Composer
 from app.assistant.conversation import Conversation, code_blocks
 from app.assistant.message_list import MessageList
 from app.assistant.message_tree import RemovedMessages
-from app.assistant.requests import Ask, Chat, Decide, FinishedAnswer, UseCpu, WriteBrief
+from app.assistant.requests import (
+    Ask,
+    Chat,
+    ChatServed,
+    Decide,
+    FinishedAnswer,
+    UseCpu,
+    WriteBrief,
+)
 from app.link.call import Call, Request
 from app.link.link import Link
 from app.report.file import FILTER, SaveReport
@@ -214,11 +222,16 @@ class ConversationView(QWidget):
         self.changed.emit(self.asked)
         self._call = self._link.send(
             self,
-            Chat(self.conversation.turns()) if request is None else request,
+            self._chat() if request is None else request,
             partial(self._finish, number),
             partial(self._fail, number),
             partial(self._take_event, number),
         )
+
+    def _chat(self) -> Request[FinishedAnswer]:
+        """Return the request for the next message of the model that free chat uses."""
+        folder, turns = self.composer.chat_folder, self.conversation.turns()
+        return ChatServed(folder, turns) if folder else Chat(turns)
 
     def _stop(self) -> None:
         self.asked.stopped()

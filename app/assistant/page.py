@@ -30,7 +30,7 @@ from app.assistant.session_files import PRESETS, Preset, Summary
 from app.assistant.session_list import SessionList
 from app.link.call import Request
 from app.link.link import Link
-from app.models.model_list import chat_offer
+from app.models.chat_partners import chat_partners, no_partner_help
 from app.models.page import ModelsPage
 from app.state import State
 from app.widgets import theme
@@ -75,7 +75,9 @@ class AssistantPage(QWidget):
         if self.isVisible():
             self.models.list_models()
         self.models.refresh()
-        self.view.composer.offer_chat(*chat_offer(self.models.found, used))
+        found = self.models.found
+        partners = chat_partners(found, used, self.models.serving.now.served)
+        self.view.composer.offer_chat(partners, no_partner_help(found, used))
 
     def _find(self, words: str = "") -> None:
         self._send(FindSessions(words), lambda reply: self._show_found(words, *reply))
@@ -119,6 +121,7 @@ class AssistantPage(QWidget):
 
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)
+        self.models.serving.look()
         if not self._listed:
             self._listed = True
             self._find()
@@ -238,6 +241,8 @@ class AssistantPage(QWidget):
         self.presets.finished.connect(self._save_presets)
         self.sessions.models_opened.connect(self.models_opened)
         self.models.listed.connect(self.refresh)
+        self.models.serving.changed.connect(self.refresh)
+        self.view.composer.free.clicked.connect(self.models.serving.look)
         bind_actions(
             self,
             {

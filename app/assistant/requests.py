@@ -18,11 +18,14 @@ from app.format.values import clock
 from app.link.call import Call
 from assistant.client import Assistant
 from assistant.engine.prompts import chat_request
+from assistant.inference.messages import Options
 from assistant.intents.choices import Choice
 from assistant.intents.state import State
-from assistant.messages import Answer, Chunk, Event, slow_note
+from assistant.library.describe import name_of
+from assistant.messages import Answer, Chunk, Event, Waiting, slow_note
 from assistant.query.request import Request
 from assistant.reports.report import packed
+from assistant.serve import client as serving
 from assistant.tools.proposal import Decision, Proposal
 from scheduler.protocol.errors import UserError
 
@@ -92,7 +95,7 @@ class Decide(msgspec.Struct, frozen=True):
 
 
 class Chat(msgspec.Struct, frozen=True):
-    """ConversationView to a large model, whose replies are not checked."""
+    """Talk to the assistant's own model, whose replies are not checked here."""
 
     turns: tuple[str, ...]
     """Messages of the user and the model in turn; the first and the last are the user's."""
@@ -116,6 +119,45 @@ class Chat(msgspec.Struct, frozen=True):
             seconds=done.seconds,
             device=done.device + slow_note(done.by),
             note=UNCHECKED + too_long,
+        )
+
+
+class ChatServed(msgspec.Struct, frozen=True):
+    """Talk to a served model, which is started if it is not served yet."""
+
+    folder: str
+    turns: tuple[str, ...]
+    """As in Chat."""
+
+    def carry_out(self, call: Call) -> FinishedAnswer:
+        """Return the reply of the model."""
+        found = [each for each in serving.served_models() if each.folder == self.folder]
+        found = [each for each in found if each.phase != "failed"]
+        if not found:
+            call.report(Waiting(f"starting {name_of(self.folder)}"))
+            found = [serving.start(Options(self.folder))]
+        pieces: list[str] = []
+
+        def on_event(event: Event) -> None:
+            if isinstance(event, Chunk):
+                pieces.append(event.text)
+            call.report(event)
+
+        chat = serving.ServedChat()
+        call.on_cancel(chat.cancel)
+        said = chat.ask(found[0], self.turns, on_event)
+        notes = [UNCHECKED]
+        if said.left_out:
+            notes.append(f"the first {said.left_out} messages were too much to read")
+        if said.cut_off:
+            notes.append("cut off, as the model can read and write no more")
+        return FinishedAnswer(
+            "".join(pieces).strip(),
+            f"model {found[0].name}",
+            tokens=said.tokens,
+            seconds=said.seconds,
+            device=said.device,
+            note="; ".join(notes),
         )
 
 

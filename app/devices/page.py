@@ -8,9 +8,9 @@ from PySide6.QtGui import QKeySequence, QShortcut
 from PySide6.QtWidgets import QFrame, QVBoxLayout, QWidget
 
 from app.charts.chart_model import LIMITS, title
+from app.charts.spark_card import SparkCard
 from app.devices.device_facts import FactGroup, device_facts
 from app.devices.fact_table import FactTable
-from app.devices.spark_card import SparkCard
 from app.format.calibration import calibration_request, gpus_to_calibrate
 from app.format.values import format_field
 from app.link.details_poller import DetailsPoller

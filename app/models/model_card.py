@@ -6,6 +6,7 @@ from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QComboBox, QFrame, QPushButton, QVBoxLayout
 
 from app.models.model_list import details
+from app.models.serve_form import ServeForm
 from app.widgets import theme
 from app.widgets.controls import button, elided, label, row, set_text, set_tooltip
 from assistant.library.describe import Model
@@ -44,6 +45,10 @@ class ModelCard(QFrame):
         self.forget = self._action(
             "Remove from list", "forget", "Remove the model from the list; its files stay"
         )
+        self.serve: ServeForm | None = None
+        """What a model of a served family is started with; None for RWKV-7."""
+        if model.footprint is not None:
+            self.serve = ServeForm(model.path, model.footprint, self.forget)
         self._lay_out()
 
     def show_state(
@@ -57,11 +62,11 @@ class ModelCard(QFrame):
             timing: What its benchmark does now, if it runs.
             busy: Some benchmark runs.
         """
-        usable = not self.model.problem
+        usable = not self.model.problem and self.serve is None
         self.use_mark.setVisible(used)
         set_text(self.needs, needs)
         self.needs.setVisible(bool(needs))
-        self.problem.setVisible(not usable)
+        self.problem.setVisible(bool(self.model.problem))
         set_text(self.speed, timing or speed)
         self.speed.setVisible(bool(timing or speed))
         self.use.setVisible(usable and not used)
@@ -82,13 +87,17 @@ class ModelCard(QFrame):
     def _lay_out(self) -> None:
         title = row(self.name, self.use_mark, self.path, spacing=theme.M)
         title.setStretch(2, 1)
-        actions = row(self.use, self.time, self.stop, self.device, self.leave, self.forget)
-        actions.addStretch()
+        actions = row(self.use, self.time, self.stop, self.device, self.leave)
         layout = QVBoxLayout(self)
         layout.setContentsMargins(theme.L, theme.M, theme.L, theme.M)
         layout.setSpacing(theme.XS)
         layout.addLayout(title)
         for part in (self.details, self.needs, self.problem, self.speed):
             layout.addWidget(part)
+        if self.serve is not None:
+            layout.addWidget(self.serve)
+            return
         layout.addSpacing(theme.XS)
         layout.addLayout(actions)
+        actions.addWidget(self.forget)
+        actions.addStretch()

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from app.format.values import duration, memory, significant
-from assistant.library.describe import LARGE, Model
+from assistant.library.describe import Model
 from assistant.messages import ModelSpeed, TokenRate
 from scheduler.protocol.snapshot import Snapshot
 
@@ -43,8 +42,8 @@ def state(model: Model, used: str) -> str:
 
 
 def needs(model: Model, snapshot: Snapshot | None) -> str:
-    """Return the memory that the model needs, and how much a GPU has free."""
-    if not model.needs:
+    """Return the memory that the assistant's model needs, and how much a GPU has free."""
+    if not model.needs or model.family:
         return ""
     text = f"needs {memory(model.needs['cpu'])} on the CPU, {memory(model.needs['cuda'])} on a GPU"
     free = [
@@ -64,34 +63,16 @@ def needs(model: Model, snapshot: Snapshot | None) -> str:
 
 def details(model: Model) -> str:
     """Return the size and the format of the model in a line."""
-    parts = [f"{parameters(model)} parameters"]
+    parts = [model.family] if model.family else []
+    parts += [f"{parameters(model)} parameters"]
     parts += [f"{model.layers} layers"] if model.layers else []
     parts += [f"{model.channels} channels"] if model.channels else []
     parts += [f"vocabulary {model.vocabulary}"] if model.vocabulary else []
     parts += [f"{model.dtype}, names of {model.dialect}"] if model.dialect else []
+    if model.footprint:
+        parts += [model.dtype, f"texts of {model.footprint.context:,} tokens"]
+        parts += [] if model.chats else ["no chat template"]
     return " · ".join([*parts, f"{memory(model.bytes)} on disk"])
-
-
-def chat_offer(models: Sequence[Model], used: str) -> tuple[bool, str]:
-    """Return whether the model in use is large enough for free chat, and an explanation."""
-    model = next((model for model in models if is_used(model, used)), None)
-    if model is None or model.problem:
-        return (
-            False,
-            f"Free chat needs a model of at least {significant(LARGE / 1e6)} M parameters. "
-            "Choose one under Models.",
-        )
-    if not model.large:
-        return (
-            False,
-            f"{model.name} has {parameters(model)} parameters, too few for free chat. "
-            + SMALL_MODEL_HELP,
-        )
-    return (
-        True,
-        f"Talk to {model.name} itself. It knows nothing of this machine, and nothing it says is "
-        "checked against facts.",
-    )
 
 
 def speed_text(speed: ModelSpeed) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal, TypeVar, cast
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtGui import QDragEnterEvent, QDropEvent
+from PySide6.QtGui import QDragEnterEvent, QDropEvent, QHideEvent, QShowEvent
 from PySide6.QtWidgets import QFileDialog, QLineEdit, QScrollArea, QVBoxLayout, QWidget
 
 from app.link.call import Call, Request
@@ -20,6 +20,7 @@ from app.models.requests import (
     ListModels,
     RemoveModel,
 )
+from app.models.serving_panel import ServingPanel
 from app.state import State
 from app.widgets import theme
 from app.widgets.controls import ProgressLine, button, elided, label, row, set_text
@@ -36,7 +37,7 @@ T = TypeVar("T")
 
 EMPTY = (
     "No models yet: answers are written from templates, with the same facts.\n"
-    "Drop the folder or file of an RWKV-7 model here, add one, or download one from Hugging Face."
+    "Drop the folder of a model here, add one, or download one from Hugging Face."
 )
 
 
@@ -93,6 +94,9 @@ class ModelsPage(QWidget):
             meaning="muted",
             wrap=True,
         )
+        self.serving = ServingPanel(state, link)
+        self.serving.changed.connect(self.refresh)
+        self.serving.told.connect(self._show_message)
         self.empty = label(EMPTY, meaning="muted", wrap=True)
         self.empty.setAlignment(Qt.AlignmentFlag.AlignCenter)
         self._lay_out()
@@ -110,6 +114,9 @@ class ModelsPage(QWidget):
             in_use, needed = is_used(card.model, used), needs(card.model, self._state.snapshot)
             listed = not in_use and bool(setting_of(card.model))
             card.show_state(in_use, listed, needed, timing, self._speeds.get(path, ""), busy)
+            if card.serve is not None:
+                free, served = self.serving.now.host_free, self.serving.is_busy(path)
+                card.serve.show_memory(self._state.snapshot, free, served)
         self.empty.setVisible(not self.found)
         self.none.setVisible(bool(self.found) and self._state.snapshot is not None and not used)
         download = self._downloaded
@@ -127,6 +134,14 @@ class ModelsPage(QWidget):
         if again or self._listed_for != self._used:
             self._listed_for = self._used
             self._send(ListModels(self._used), self._show)
+
+    def showEvent(self, event: QShowEvent) -> None:
+        super().showEvent(event)
+        self.serving.watch(True)
+
+    def hideEvent(self, event: QHideEvent) -> None:
+        super().hideEvent(event)
+        self.serving.watch(False)
 
     def dragEnterEvent(self, event: QDragEnterEvent) -> None:
         if any(url.isLocalFile() for url in event.mimeData().urls()):
@@ -207,8 +222,10 @@ class ModelsPage(QWidget):
             self._body.removeWidget(card)
             card.deleteLater()
         self.cards = {model.path: ModelCard(model) for model in found}
-        for place, (path, card) in enumerate(self.cards.items()):
+        for place, (path, card) in enumerate(self.cards.items(), 1):
             card.acted.connect(lambda what, p=path: self._act(what, p))
+            if card.serve is not None:
+                card.serve.started.connect(self.serving.start)
             self._body.insertWidget(place, card)
         self.refresh()
         self.listed.emit()
@@ -243,7 +260,7 @@ class ModelsPage(QWidget):
             self.refresh()
 
     def _browse(self) -> None:
-        if folder := QFileDialog.getExistingDirectory(self, "Choose the folder of an RWKV-7 model"):
+        if folder := QFileDialog.getExistingDirectory(self, "Choose the folder of a model"):
             self._add(folder)
 
     def _browse_file(self) -> None:
@@ -263,6 +280,7 @@ class ModelsPage(QWidget):
         self._body = QVBoxLayout(inner)
         self._body.setContentsMargins(0, 0, 0, 0)
         self._body.setSpacing(theme.S)
+        self._body.addWidget(self.serving)
         self._body.addStretch()
         scroll = QScrollArea()
         scroll.setAccessibleName("Models")

@@ -1,4 +1,4 @@
-"""Requests of the models page: the list of models, downloads and benchmarks."""
+"""Requests of the models page: the list of models, downloads, benchmarks, and served models."""
 
 from __future__ import annotations
 
@@ -6,12 +6,16 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
+from accel.serving.memory import free_host_bytes
 from app.link.call import Call
 from assistant.client import Assistant
 from assistant.idle import Cancelled
+from assistant.inference.messages import Options
 from assistant.library import model_list
 from assistant.library.describe import name_of
 from assistant.messages import Event, ModelSpeed, Waiting
+from assistant.serve import client as serving
+from assistant.serve.control_messages import Held, Served
 
 if TYPE_CHECKING:
     from assistant.library.describe import Model
@@ -83,3 +87,43 @@ class BenchmarkModel(msgspec.Struct, frozen=True):
             return assistant.benchmark(self.path, self.device, on_event)
         except Cancelled:
             return None
+
+
+class ServedNow(msgspec.Struct, frozen=True):
+    """Hold the models that are served, and the host's memory that is free, in bytes."""
+
+    served: tuple[Served, ...] = ()
+    host_free: int = 0
+
+
+class FindServed(msgspec.Struct, frozen=True):
+    """Look at the models that are served."""
+
+    def carry_out(self, call: Call) -> ServedNow:
+        """Return them."""
+        return ServedNow(serving.served_models(), free_host_bytes())
+
+
+class StartServing(msgspec.Struct, frozen=True):
+    """Serve a model, under the idle lease or as a job."""
+
+    options: Options
+    held: Held
+
+    def carry_out(self, call: Call) -> str:
+        """Return a message for the user."""
+        name = name_of(self.options.folder)
+        if self.held == "job":
+            return f"job {serving.submit(self.options)} serves {name} once a GPU is free for it"
+        return f"{name} is served at {serving.start(self.options).address}"
+
+
+class StopServing(msgspec.Struct, frozen=True):
+    """End a served model."""
+
+    served: Served
+
+    def carry_out(self, call: Call) -> str:
+        """Return a message for the user."""
+        serving.stop(self.served.port)
+        return f"{self.served.name} is no longer served"

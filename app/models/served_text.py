@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from app.format.values import duration, memory, plural, significant
+from app.format.values import duration, memory, significant
 from assistant.serve.control_messages import Served
 from scheduler.protocol.snapshot import Snapshot
 
 
 def place(served: Served, snapshot: Snapshot | None) -> str:
     """Return where a served model runs, such as `GPU 0 · NVIDIA H100`."""
+    held = "as a job" if served.held == "job" else ""
+    return " · ".join(filter(None, (_device(served, snapshot), held)))
+
+
+def _device(served: Served, snapshot: Snapshot | None) -> str:
     if served.device != "cuda":
         return "CPU" if served.device else ""
     for state in snapshot.devices if snapshot else ():
@@ -50,40 +55,46 @@ def cache_share(served: Served) -> float:
 
 
 def cache(served: Served) -> str:
-    """Return how full the cache is, with what it keeps for prompts that begin alike."""
-    known = served.figures.get("known_blocks", 0) / max(served.figures.get("blocks", 0), 1)
-    return f"{cache_share(served):.0%} used, {known:.0%} kept"
+    """Return how full the cache is."""
+    return _percent(cache_share(served))
 
 
 def prefix_hits(served: Served) -> str:
     """Return which share of all prompts was in the cache."""
     read = served.figures.get("prompt_tokens", 0)
-    return f"{served.figures.get('cached_tokens', 0) / read:.0%}" if read else "–"
+    return _percent(served.figures.get("cached_tokens", 0) / read) if read else "–"
 
 
 def requests(served: Served) -> str:
-    """Return the requests that are answered and that wait."""
+    """Return how many requests are answered, and how many wait."""
     running, waiting = (int(served.figures.get(name, 0)) for name in ("running", "waiting"))
-    return f"{running} running, {waiting} waiting"
+    return f"{running}, {waiting} wait" if waiting else str(running)
 
 
 def accepted(served: Served) -> str:
     """Return how many of the tokens that speculation proposed were right."""
     proposed = served.figures.get("proposed", 0)
-    return f"{served.figures.get('accepted', 0) / proposed:.0%}" if proposed else "–"
+    return _percent(served.figures.get("accepted", 0) / proposed) if proposed else ""
 
 
 def facts(served: Served) -> str:
     """Return how a loaded model is kept, in a line."""
     if served.phase != "ready":
         return ""
+    known = served.figures.get("known_blocks", 0) / max(served.figures.get("blocks", 0), 1)
     parts = [
         f"weights {served.weights}",
-        f"cache of {plural(served.cache_tokens, 'token')}",
-        f"texts of {plural(served.context, 'token')} at most",
+        f"cache of {served.cache_tokens:,} tokens, {_percent(known)} kept for prompts that "
+        "begin alike",
+        f"texts of {served.context:,} tokens at most",
         f"loaded in {duration(served.seconds)}",
     ]
-    return " · ".join(parts)
+    right = accepted(served)
+    return " · ".join([*parts, f"{right} of guessed tokens right"] if right else parts)
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f} %"
 
 
 def _sentence(note: str) -> str:

@@ -69,7 +69,12 @@ ACTIONS = (
         A("chat.again", "Write another answer", ("Ctrl+R",), words="repeat regenerate"),
         A("chat.brief", "Write a brief", words="report summary ten minutes"),
         A("chat.search", "Search the conversations", ("Ctrl+F",), words="find"),
-        A("chat.models", "Choose, add or remove a model", ("Ctrl+M",), words="download rwkv"),
+        A(
+            "chat.models",
+            "Choose, add, serve or remove a model",
+            ("Ctrl+M",),
+            words="download stop rwkv llama",
+        ),
         A("chat.export", "Export the conversation", words="save markdown json"),
     ),
 )

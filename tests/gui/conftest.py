@@ -27,6 +27,7 @@ from pytestqt.qtbot import QtBot
 from app.assistant.requests import (
     Ask,
     Chat,
+    ChatServed,
     Decide,
     FinishedAnswer,
     SessionRequest,
@@ -38,7 +39,7 @@ from app.dashboard.day import LoadDay
 from app.jobs.requests import SearchJobs
 from app.link.call import Call
 from app.link.link import Link
-from app.models.requests import ListModels
+from app.models.requests import FindServed, ListModels
 from app.shell.window import MainWindow
 from app.widgets import theme
 from assistant.messages import Event
@@ -100,6 +101,7 @@ class Fed:
         """All requests except those that pages send by themselves."""
         self.files: list[SessionRequest] = []
         self.models: list[ListModels] = []
+        self.looks: list[FindServed] = []
         self.finds: list[SearchJobs] = []
         self.remember: list[LoadPast] = []
         self.days: list[LoadDay] = []
@@ -120,6 +122,8 @@ class Fed:
             self.remember.append(request)
         elif isinstance(request, ListModels):
             self.models.append(request)
+        elif isinstance(request, FindServed):
+            self.looks.append(request)
         elif isinstance(request, SessionRequest):
             self.files.append(request)
         else:
@@ -142,7 +146,7 @@ class Fed:
         self._question().progress(event)
 
     def _question(self) -> Call:
-        kinds = Ask | WriteBrief | Decide | Chat
+        kinds = Ask | WriteBrief | Decide | Chat | ChatServed
         return next(c for c in reversed(self.link.calls) if isinstance(c.request, kinds))
 
     def progress(self, wanted: object, value: object) -> None:

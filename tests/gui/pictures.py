@@ -36,6 +36,7 @@ from app.assistant.requests import FinishedAnswer
 from app.cleanup.requests import Scan, ScanResult, TrashContents
 from app.dashboard.day import Day, LoadDay
 from app.link.call import Call
+from app.models.requests import FindServed, ListModels
 from app.shell.desktop import Desktop
 from app.shell.window import PAGES
 from app.widgets import theme
@@ -54,7 +55,7 @@ from scheduler.protocol.snapshot import Alert
 from scheduler.store import Store
 from scheduler.store.keeper import HistoryKeeper
 from scheduler.verbs.devices import GetDetails
-from tests.gui import snapshots
+from tests.gui import served, snapshots
 from tests.gui.likeness import REFERENCES, sheet, thumbnail, unlike
 from tests.gui.snapshots import GIB, NOW
 from tests.support import eventually, state_folder
@@ -253,8 +254,14 @@ class Stage:
         self.settle()
 
     def _carry_out(self, call: Call) -> None:
-        """Answer with invented processes, finds and a day; let the daemon answer all else."""
-        invented: dict[type[object], object] = {GetDetails: INSPECTED, Scan: SCANNED, LoadDay: DAY}
+        """Answer with what is invented; let the daemon answer all else."""
+        invented: dict[type[object], object] = {
+            GetDetails: INSPECTED,
+            Scan: SCANNED,
+            LoadDay: DAY,
+            ListModels: served.MODELS,
+            FindServed: served.NOW,
+        }
         reply = invented.get(type(call.request))
         if reply is not None:
             QTimer.singleShot(0, self.window, lambda: call.reply(reply))

@@ -300,6 +300,7 @@ def test_the_user_sees_a_served_model_chats_with_it_and_stops_it(
     eventually(lambda: psutil.Process(found.pid).status() == psutil.STATUS_ZOMBIE)  # of ours
 
 
+@pytest.mark.slow
 def test_a_chat_is_cancelled_and_an_unusable_model_says_why(
     folder: Path, alone: Shell, cpu_home: Path, tmp_path: Path
 ) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from PySide6.QtCore import QRectF, QSize, Qt
-from PySide6.QtGui import QColor, QPainter, QPaintEvent
+from PySide6.QtGui import QColor, QFontMetricsF, QPainter, QPaintEvent
 from PySide6.QtWidgets import QFrame
 
 from app.charts.scales import round_top
@@ -18,7 +18,8 @@ _HEIGHT = 84
 class SparkCard(QFrame):
     """Paint title, value and sparkline in a card."""
 
-    def __init__(self, title: str) -> None:
+    def __init__(self, title: str, span: str = "ten minutes") -> None:
+        """Show `title`; `span` is the time that the values are of."""
         super().__init__()
         self.setProperty("card", "true")
         self.title, self.text = title, ""
@@ -26,7 +27,7 @@ class SparkCard(QFrame):
         self._top: float | None = None
         self.setFixedHeight(theme.px(_HEIGHT))
         self.setAccessibleName(title)
-        self.setToolTip(f"{title} in the last ten minutes")
+        self.setToolTip(f"{title} in the last {span}")
 
     def show_values(self, values: Floats, top: float | None, text: str) -> None:
         """Show other values.
@@ -52,7 +53,7 @@ class SparkCard(QFrame):
         inside = QRectF(self.rect()).adjusted(theme.M, theme.S, -theme.M, -theme.S)
         small, strong = theme.font(theme.SMALL), theme.font(strong=True)
         painter.setFont(small)
-        line = painter.fontMetrics().height()
+        line = QFontMetricsF(strong).height()  # the higher one
         upper = QRectF(inside.left(), inside.top(), inside.width(), line)
         painter.setPen(QColor(t.muted))
         painter.drawText(upper, int(Qt.AlignmentFlag.AlignLeft), self.title)

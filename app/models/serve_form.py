@@ -1,0 +1,92 @@
+"""Choose how a model is served, see whether it fits, and start it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import cast
+
+from PySide6.QtCore import Signal
+from PySide6.QtWidgets import QComboBox, QVBoxLayout, QWidget
+
+from accel.serving.memory import CacheFormat, Footprint, Weights
+from app.models.fit import CACHE, CPU, JOB, PLACES, TOKENS, WEIGHTS, fits
+from app.models.fit_bar import FitBar
+from app.widgets import theme
+from app.widgets.controls import Stretch, button, choice_box, label, row
+from assistant.inference.messages import Options
+from assistant.serve.control_messages import Held
+from scheduler.protocol.snapshot import Snapshot
+
+
+class ServeForm(QWidget):
+    """Edit the options of one served model."""
+
+    started = Signal(object, str)
+    """The user starts serving; carries the `Options`, and `lease` or `job`."""
+
+    def __init__(self, path: str, footprint: Footprint, more: QWidget) -> None:
+        """Edit the options of the model at `path`; `more` is shown beside the button."""
+        super().__init__()
+        self._path, self._footprint = path, footprint
+        self._snapshot: Snapshot | None = None
+        self._host_free = 0
+        name = footprint.name
+        self.weights = self._box(f"How the weights of {name} are kept", WEIGHTS)
+        self.cache = self._box(f"How keys and values of {name} are kept", CACHE)
+        self.tokens = self._box(f"Tokens that the cache of {name} holds", TOKENS)
+        self.place = self._box(f"Where {name} is served", PLACES)
+        self.start = button("Serve", tooltip="Load the model and answer programs and free chat")
+        self.start.setAccessibleName(f"Serve {name}")
+        self.start.clicked.connect(self._start)
+        self.bars = (FitBar(), FitBar())
+        self._lay_out(more)
+        self._show_fits()
+
+    @property
+    def options(self) -> Options:
+        """Return what is chosen."""
+        return Options(
+            self._path,
+            "cpu" if self.place.currentText() == CPU else "auto",
+            cast("Weights", WEIGHTS[self.weights.currentText()]),
+            cast("CacheFormat", CACHE[self.cache.currentText()]),
+            TOKENS[self.tokens.currentText()],
+        )
+
+    def show_memory(self, snapshot: Snapshot | None, host_free: int, busy: bool) -> None:
+        """Take the memory that is free now; `busy`: the model is served already, or started."""
+        self._snapshot, self._host_free = snapshot, host_free
+        self.start.setEnabled(not busy)
+        self._show_fits()
+
+    def _show_fits(self) -> None:
+        found = fits(self._footprint, self.options, self._snapshot, self._host_free)
+        for i, bar in enumerate(self.bars):
+            bar.setVisible(i < len(found))
+            if i < len(found):
+                bar.show_fit(found[i])
+
+    def _start(self) -> None:
+        held: Held = "job" if self.place.currentText() == JOB else "lease"
+        self.started.emit(self.options, held)
+
+    def _box(self, name: str, choices: Iterable[str]) -> QComboBox:
+        made = choice_box(name, choices)
+        made.currentIndexChanged.connect(self._show_fits)
+        return made
+
+    def _lay_out(self, more: QWidget) -> None:
+        weights, cache, tokens, place = (
+            row(label(title, size="small", meaning="muted"), box, spacing=theme.S)
+            for title, box in (
+                ("Weights", self.weights), ("Cache", self.cache), ("Tokens", self.tokens),
+                ("On", self.place),
+            )
+        )  # fmt: skip
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(0, theme.XS, 0, 0)
+        layout.setSpacing(theme.S)
+        for bar in self.bars:
+            layout.addWidget(bar)
+        layout.addLayout(row(weights, cache, tokens, Stretch(), spacing=theme.L))
+        layout.addLayout(row(place, self.start, more, Stretch(), spacing=theme.L))

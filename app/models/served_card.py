@@ -1,0 +1,103 @@
+"""Show one served model: where it runs, its load, and what it did in the last minutes."""
+
+from __future__ import annotations
+
+from collections import deque
+
+import numpy as np
+from PySide6.QtCore import Signal
+from PySide6.QtGui import QGuiApplication
+from PySide6.QtWidgets import QFrame, QVBoxLayout
+
+from app.charts.spark_card import SparkCard
+from app.models import served_text
+from app.widgets import theme
+from app.widgets.controls import (
+    ProgressLine,
+    Stretch,
+    button,
+    elided,
+    label,
+    row,
+    set_text,
+    show_if_any,
+)
+from assistant.serve.control_messages import Served
+from scheduler.protocol.snapshot import Snapshot
+
+_KEPT = 120
+"""Values of the curves: one a second."""
+
+
+class ServedCard(QFrame):
+    """Show a served model."""
+
+    stopped = Signal(object)
+    """The user ends it; carries the `Served`."""
+
+    def __init__(self, served: Served) -> None:
+        super().__init__()
+        self.served = served
+        self.setProperty("card", "true")
+        self.setAccessibleName(f"Served model {served.name}")
+        self.name = label(served.name, strong=True)
+        self.place = label(size="small", meaning="muted")
+        self.address = elided(served.address, size="small", meaning="muted")
+        self.copy = button("Copy address", self._copy, kind="quiet")
+        self.copy.setAccessibleName(f"Copy the address of {served.name}")
+        self.stop = button("Stop", lambda: self.stopped.emit(self.served))
+        self.stop.setToolTip("End it: its answers end, and its memory is free")
+        self.stop.setAccessibleName(f"Stop serving {served.name}")
+        self.progress = ProgressLine()
+        self.state = label(size="small", wrap=True)
+        self.facts = label(size="small", meaning="muted", wrap=True)
+        titles = ("Speed", "Cache used", "Prefix hits", "Requests")
+        self.sparks = tuple(SparkCard(title, "two minutes") for title in titles)
+        self._values = tuple(deque[float](maxlen=_KEPT) for _ in titles)
+        self._lay_out()
+
+    def show_served(self, served: Served, snapshot: Snapshot | None) -> None:
+        """Show what it does now; called once a second."""
+        self.served = served
+        set_text(self.place, served_text.place(served, snapshot))
+        show_if_any(self.state, served_text.state(served))
+        theme.mark(self.state, "meaning", "failed" if served.phase == "failed" else "")
+        share = served_text.loaded_share(served)
+        self.progress.setVisible(share is not None)
+        self.progress.set_share(share)
+        show_if_any(self.facts, served_text.facts(served))
+        ready = served.phase == "ready"
+        for spark in self.sparks:
+            spark.setVisible(ready)
+        if ready:
+            self._show_figures(served)
+
+    def _show_figures(self, served: Served) -> None:
+        figures = served.figures
+        requests = figures.get("running", 0) + figures.get("waiting", 0)
+        read = max(figures.get("prompt_tokens", 0), 1)
+        shown = (
+            (figures.get("tokens_per_second", 0), None, served_text.rate(served)),
+            (served_text.cache_share(served), 1.0, served_text.cache(served)),
+            (figures.get("cached_tokens", 0) / read, 1.0, served_text.prefix_hits(served)),
+            (requests, None, served_text.requests(served)),
+        )
+        for spark, values, (value, top, text) in zip(self.sparks, self._values, shown, strict=True):
+            values.append(value)
+            gap = [np.nan] * (_KEPT - len(values))
+            spark.show_values(np.array([*gap, *values]), top, text)
+
+    def _copy(self) -> None:
+        QGuiApplication.clipboard().setText(self.served.address)
+
+    def _lay_out(self) -> None:
+        top = row(self.name, self.place, Stretch(self.address), self.copy, self.stop)
+        top.setSpacing(theme.M)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(theme.L, theme.M, theme.L, theme.M)
+        layout.setSpacing(theme.S)
+        layout.addLayout(top)
+        layout.addWidget(self.state)
+        layout.addWidget(self.progress)
+        layout.addLayout(row(*(Stretch(spark) for spark in self.sparks)))
+        layout.addWidget(self.facts)

@@ -1,0 +1,112 @@
+"""Show the models that are served, once a second while the page is shown."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QTimer, Signal
+from PySide6.QtWidgets import QVBoxLayout, QWidget
+
+from app.link.link import Link
+from app.models.requests import FindServed, ServedNow, StartServing, StopServing
+from app.models.served_card import ServedCard
+from app.state import State
+from app.widgets import theme
+from app.widgets.controls import label
+from assistant.inference.messages import Options
+from assistant.serve.control_messages import Held, Served
+
+_EVERY_MS = 1000
+
+
+class ServingPanel(QWidget):
+    """List the served models with a card for each; hidden while there is none."""
+
+    changed = Signal()
+    """Another model is served, or one less."""
+    told = Signal(str, bool)
+    """Carries a message for the user, and whether something failed."""
+
+    def __init__(self, state: State, link: Link) -> None:
+        super().__init__()
+        self._state, self._link = state, link
+        self.now = ServedNow()
+        self.cards: dict[int, ServedCard] = {}
+        self._asks = self._known = False
+        self._starting: set[str] = set()
+        self._timer = QTimer(self)
+        self._timer.setInterval(_EVERY_MS)
+        self._timer.timeout.connect(self.look)
+        self.title = label("Served now", strong=True)
+        self._body = QVBoxLayout(self)
+        self._body.setContentsMargins(0, 0, 0, 0)
+        self._body.setSpacing(theme.S)
+        self._body.addWidget(self.title)
+        self.title.hide()
+
+    def is_busy(self, folder: str) -> bool:
+        """Return whether the model in a folder is served, or started."""
+        served = any(each.folder == folder for each in self.now.served)
+        return served or folder in self._starting
+
+    def watch(self, watching: bool) -> None:
+        """Begin or cease to look at the served models."""
+        if watching:
+            self.look()
+            self._timer.start()
+        else:
+            self._timer.stop()
+
+    def look(self) -> None:
+        """Look at the served models now, unless a request is on its way."""
+        if not self._asks:
+            self._asks = True
+            self._link.send(self, FindServed(), self._show, self._fail_look, background=True)
+
+    def start(self, options: Options, held: Held) -> None:
+        """Serve a model."""
+        self._starting.add(options.folder)
+        self.changed.emit()
+
+        def ended(message: str, failed: bool) -> None:
+            self._starting.discard(options.folder)
+            self._end(message, failed)
+
+        self._link.send(
+            self, StartServing(options, held), lambda said: ended(said, False),
+            lambda said: ended(said, True),
+        )  # fmt: skip
+
+    def _stop(self, served: Served) -> None:
+        self.cards[served.port].stop.setEnabled(False)
+        self._link.send(
+            self, StopServing(served), lambda said: self._end(said, False),
+            lambda said: self._end(said, True),
+        )  # fmt: skip
+
+    def _end(self, message: str, failed: bool) -> None:
+        self.told.emit(message, failed)
+        self.look()
+        self.changed.emit()
+
+    def _fail_look(self, message: str) -> None:
+        self._asks = False
+        self.told.emit(message, True)
+
+    def _show(self, now: ServedNow) -> None:
+        self._asks = False
+        before = {each.port for each in self.now.served}
+        self.now = now
+        ports = {each.port for each in now.served}
+        for port in self.cards.keys() - ports:
+            card = self.cards.pop(port)
+            self._body.removeWidget(card)
+            card.deleteLater()
+        for served in now.served:
+            if served.port not in self.cards:
+                card = self.cards[served.port] = ServedCard(served)
+                card.stopped.connect(self._stop)
+                self._body.addWidget(card)
+            self.cards[served.port].show_served(served, self._state.snapshot)
+        self.title.setVisible(bool(self.cards))
+        if before != ports or not self._known:
+            self._known = True
+            self.changed.emit()

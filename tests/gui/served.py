@@ -1,0 +1,37 @@
+"""Invented models that are served, and one that could be."""
+
+from __future__ import annotations
+
+from accel.serving.memory import Footprint
+from app.models.requests import ServedNow
+from assistant.library.describe import Model
+from assistant.serve.control_messages import Served
+
+GIB = 2**30
+QWEN = Model(
+    "/m/Qwen3-8B", "Qwen3-8B", 16_400_000_000, 8_190_735_360, 36, 4096, 151_936, "BF16",
+    needs={"cpu": 16_400_000_000, "cuda": 16_400_000_000}, family="Qwen 3", chats=True,
+    footprint=Footprint(
+        "Qwen3-8B", 40960, 16_400_000_000, 7_568_405_504, 622_329_856, 73_728, 576
+    ),
+)  # fmt: skip
+SHIPPED = Model(
+    "/m/rwkv7-deck-13m", "rwkv7-deck-13m", 26_400_000, 13_200_000, 8, 256, 8192, "BF16",
+    "flash-linear-attention", {"cpu": 53_000_000, "cuda": 27_000_000},
+)  # fmt: skip
+MODELS = (SHIPPED, QWEN)
+FIGURES = {
+    "running": 5, "waiting": 2, "blocks": 5120, "used_blocks": 1740, "known_blocks": 610,
+    "tokens_per_second": 812.0, "prompt_tokens": 90_000, "cached_tokens": 55_000,
+    "proposed": 400, "accepted": 240,
+}  # fmt: skip
+LLAMA = Served(
+    "Llama-3.1-8B-Instruct", "/m/Llama-3.1-8B-Instruct", 8420, 4711, "lease", "ready",
+    device="cuda", gpu="GPU-0", weights="bfloat16", context=16384, cache_tokens=81920,
+    seconds=6.6, figures=FIGURES,
+)  # fmt: skip
+LOADING = Served(
+    "Phi-4-mini", "/m/Phi-4-mini", 8421, 4712, "job", "loading", done=2 * GIB, total=7 * GIB,
+    seconds=1.5,
+)  # fmt: skip
+NOW = ServedNow((LLAMA, LOADING), 48 * GIB)

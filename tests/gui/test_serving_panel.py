@@ -1,0 +1,168 @@
+"""Served models on the Models page: what fits, how they are started and stopped, what they do; and
+free chat with them."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from PySide6.QtGui import QGuiApplication
+
+from app.assistant.message_tree import UNCHECKED
+from app.assistant.requests import ChatServed, FinishedAnswer
+from app.link.link import Link
+from app.models.fit import CPU, JOB, fits
+from app.models.page import ModelsPage
+from app.models.requests import FindServed, ListModels, ServedNow, StartServing, StopServing
+from app.widgets import theme
+from assistant.inference.messages import Options
+from scheduler.protocol.settings import Settings
+from tests.gui import snapshots
+from tests.gui.conftest import Fed, exchange
+from tests.gui.readable import clipped, nameless
+from tests.gui.served import GIB, LLAMA, LOADING, NOW, QWEN
+from tests.gui.test_models_page import USED
+from tests.support import eventually
+
+
+def opened(fed: Fed, now: ServedNow = NOW) -> ModelsPage:
+    fed.feed(snapshots.gpu_snapshot(1, settings=Settings(model_folder=USED.path)))
+    fed.window.show_page("models")
+    fed.reply(ListModels, (USED, QWEN))
+    fed.reply(FindServed, now)
+    fed.settle()
+    fed.asked.clear()
+    return fed.window.models
+
+
+def test_a_served_model_shows_what_it_does_and_is_stopped(fed):
+    gpu = snapshots.gpu_snapshot(1).devices[0].device
+    page = opened(fed, ServedNow((msgspec.structs.replace(LLAMA, gpu=gpu.id), LOADING), GIB))
+    llama, phi = page.serving.cards.values()
+    assert llama.place.text() == f"GPU 0 · {gpu.name}"
+    assert [spark.text for spark in llama.sparks] == ["812 tok/s", "34 %", "61 %", "5, 2 wait"]
+    assert "cache of 81,920 tokens, 12 % kept" in llama.facts.text()
+    assert "60 % of guessed tokens right" in llama.facts.text()
+    assert not llama.progress.isVisible() and not llama.state.isVisible()
+    assert phi.state.text() == "Loading: 2.0 GiB of 7.0 GiB, about 3.8 s left"
+    assert phi.progress.share == pytest.approx(2 / 7) and not phi.sparks[0].isVisible()
+    llama.copy.click()
+    assert QGuiApplication.clipboard().text() == "http://127.0.0.1:8420/v1"
+    llama.stop.click()
+    assert fed.asked == [StopServing(llama.served)] and not llama.stop.isEnabled()
+    fed.reply(StopServing, "Llama-3.1-8B-Instruct is no longer served")
+    fed.reply(FindServed, ServedNow((LOADING,), GIB))
+    assert list(page.serving.cards) == [LOADING.port]
+    assert page.said.text() == "Llama-3.1-8B-Instruct is no longer served"
+    failed = msgspec.structs.replace(LOADING, phase="failed", note="needs 17.2 GiB")
+    page.serving.look()
+    fed.reply(FindServed, ServedNow((failed,), GIB))
+    assert (phi.state.text(), phi.state.property("meaning")) == ("needs 17.2 GiB", "failed")
+
+
+def test_what_fits_is_shown_for_what_is_chosen_and_the_model_is_started(fed):
+    page = opened(fed)
+    form = page.cards[QWEN.path].serve
+    assert form is not None
+    gpu, cpu = (bar.text.text() for bar in form.bars)
+    assert "weights 15.3 GiB and a cache for 199,936 tokens 27.5 GiB, of 44.2 GiB" in gpu
+    assert cpu.startswith("CPU: weights 15.3 GiB and a cache for 40,960 tokens")
+    form.weights.setCurrentText("int4")
+    form.tokens.setCurrentText("16,384")
+    assert "weights 5.1 GiB and a cache for 16,384 tokens 2.2 GiB" in form.bars[0].text.text()
+    form.tokens.setCurrentText("262,144")
+    form.cache.setCurrentText("fp8")
+    form.place.setCurrentText(JOB)
+    form.start.click()
+    wanted = Options(QWEN.path, "auto", "int4", "fp8", 262144)
+    assert fed.asked == [StartServing(wanted, "job")] and not form.start.isEnabled()
+    fed.fail(StartServing, "the daemon is gone")
+    assert form.start.isEnabled() and page.said.text() == "the daemon is gone"
+    form.place.setCurrentText(CPU)
+    form.start.click()
+    assert fed.asked[-1] == StartServing(msgspec.structs.replace(wanted, device="cpu"), "lease")
+    other = msgspec.structs.replace(LOADING, folder=QWEN.path)
+    fed.reply(StartServing, "Qwen3-8B is served")
+    fed.reply(FindServed, ServedNow((other,), GIB))
+    assert not form.start.isEnabled(), "it is served already"
+
+
+def test_a_model_that_does_not_fit_says_what_it_needs():
+    assert QWEN.footprint is not None
+    (gpu, cpu) = fits(QWEN.footprint, Options(""), snapshots.gpu_snapshot(1), 8 * GIB)
+    assert gpu.room is not None and gpu.room.cache <= gpu.free
+    assert cpu.room is None and "needs 15.6 GiB" in cpu.problem and "8.0 GiB are free" in cpu.text
+    fp8 = fits(QWEN.footprint, Options("", weights="fp8"), None, 64 * GIB)
+    assert [fit.problem for fit in fp8] == ["FP8 weights need a GPU"]
+    (best, _) = fits(QWEN.footprint, Options(""), snapshots.gpu_snapshot(8), 8 * GIB)
+    assert "the most free of 8" in best.place
+
+
+@pytest.mark.parametrize(("scheme", "size"), [("light", (800, 560)), ("dark", (1280, 800))])
+def test_nothing_is_clipped_or_nameless(fed, scheme, size):
+    theme.apply(fed.app, scheme)
+    fed.window.resize(*size)
+    opened(fed)
+    fed.settle()
+    assert clipped(fed.window) == []
+    assert nameless(fed.window) == []
+
+
+def test_nothing_is_asked_while_the_page_is_hidden(fed):
+    page = opened(fed)
+    fed.window.show_page("dashboard")
+    assert not page.serving._timer.isActive()
+    fed.window.show_page("models")
+    assert page.serving._timer.isActive()
+
+
+def test_free_chat_uses_a_served_model_and_another_one_makes_a_branch(fed):
+    page = opened(fed)
+    fed.window.show_page("assistant")
+    fed.settle()
+    view = fed.window.assistant.view
+    partner = view.composer.partner
+    titles = [partner.itemText(i) for i in range(partner.count())]
+    assert titles == ["Llama-3.1-8B-Instruct", "Phi-4-mini", USED.name, "Qwen3-8B (not loaded)"]
+    assert not partner.isVisible()
+    view.composer.free.click()
+    assert partner.currentData() == "", "the assistant's own stays chosen when others come"
+    partner.setCurrentIndex(0)
+    assert partner.isVisible() and "which is served" in partner.toolTip()
+    view.ask("tell me a joke")
+    assert fed.asked[-1] == ChatServed(LLAMA.folder, ("tell me a joke",))
+    text = "Here:\n\n```python\nprint('a joke')\n```\n"
+    fed.answer(FinishedAnswer(text, f"model {LLAMA.name}", note=UNCHECKED))
+    partner.setCurrentIndex(3)
+    view.again_last()
+    assert fed.asked[-1] == ChatServed(QWEN.path, ("tell me a joke",))
+    fed.answer(FinishedAnswer("another", f"model {QWEN.name}", note=UNCHECKED))
+    answer = view.conversation.path[-1]
+    assert len(view.conversation.tree.siblings(answer)) == 2
+    view._step(answer, -1)
+    assert view.conversation.messages[-1].writer == f"model {LLAMA.name}"
+    view.composer.edit(view.conversation.path[0], "tell me a story")
+    view.ask("tell me a story")
+    assert fed.asked[-1] == ChatServed(QWEN.path, ("tell me a story",)), "an edit is a new branch"
+    fed.answer(FinishedAnswer("a story", f"model {QWEN.name}", note=UNCHECKED))
+    page.serving.look()
+    fed.reply(FindServed, ServedNow())
+    assert partner.currentData() == QWEN.path, "the choice stays when others end"
+
+
+@pytest.mark.slow
+def test_the_window_starts_a_model_chats_with_it_and_stops_it(home, tmp_path, qtbot):
+    from accel.serving import tiny
+    from scheduler.protocol import settings
+    from scheduler.protocol.settings import TEMPLATE
+
+    settings.save(Settings(source="cpu", model_folder=TEMPLATE))
+    tiny.make(tmp_path / "tiny")
+    link = Link()
+    answer = exchange(qtbot, link, ChatServed(str(tmp_path / "tiny"), ("How full is the queue?",)))
+    assert answer.text and (answer.writer, answer.device) == ("model tiny", "cpu")
+    now = exchange(qtbot, link, FindServed())
+    assert [each.name for each in now.served] == ["tiny"] and now.host_free > 0
+    said = exchange(qtbot, link, StopServing(now.served[0]))
+    assert said == "tiny is no longer served"
+    eventually(lambda: exchange(qtbot, link, FindServed()).served == ())
+    link.stop()
