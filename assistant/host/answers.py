@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -183,7 +183,7 @@ def _respond(asked: _Asked) -> Answer:
     try:
         if isinstance(routed.request, Order):
             return _propose(asked, routed.request)
-        return _answer_query(asked, routed.request)
+        return _answer_queries(asked, (routed.request, *parsed.also))
     except UserError as e:
         if routed.request.role == "report" or isinstance(e, Cancelled):
             raise
@@ -200,6 +200,17 @@ def _propose(asked: _Asked, order: Order) -> Answer:
     text = _understood(asked, _proposal_text(proposal, said))
     state = State(action.jobs, about="job", language=said.language) if action.jobs else None
     return Answer(text, "template", order.role, proposal=proposal, state=state)
+
+
+def _answer_queries(asked: _Asked, queries: Sequence[Query]) -> Answer:
+    """Answer questions that are asked at once, one after the other."""
+    answers = [_answer_query(asked, query) for query in queries]
+    last = answers[-1]
+    if len(answers) == 1:
+        return last
+    facts = tuple(fact for answer in answers for fact in answer.facts)
+    text = "\n\n".join(answer.text for answer in answers)
+    return msgspec.structs.replace(last, text=text, facts=facts)
 
 
 def _answer_query(asked: _Asked, query: Query) -> Answer:

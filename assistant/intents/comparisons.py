@@ -21,8 +21,10 @@ def compare(r: QueryReader) -> Query | None:
     measure = than.value("than") if than is not None else ""
     if bound is not None:  # "hotter than" is also the beginning of a bound
         s.use(bound)
-        known = phrases().get((s.tokens[bound.first].norm,), ())
-        measure = next((m.value for m in known if m.kind == "than"), measure)
+        words = tuple(s.tokens[i].norm for i in bound.tokens)
+        known = (phrases().get(words[:size], ()) for size in range(len(words), 0, -1))
+        measure = next((m.value for one in known for m in one if m.kind == "than" and m.value),
+                       measure)  # fmt: skip
     loose = s.loose(("number",))
     for noun in ("job", "device"):
         if len(s.targets[noun]) + len(loose) == 2 and loose and s.find("noun", noun):
@@ -42,6 +44,8 @@ def compare(r: QueryReader) -> Query | None:
         return first
     if not jobs:
         jobs = list(r.jobs())
+    elif len(jobs) == 1:
+        jobs = [*r.pronoun_jobs()[:1], *jobs]
     ordinal = s.find("ordinal", "-1")
     if len(jobs) == 1 and ordinal is not None:
         s.use(ordinal)

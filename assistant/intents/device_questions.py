@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from assistant.intents.reading import JOB_STATES, QueryReader
+from typing import Literal
+
+from assistant.intents.reading import JOB_MEASURES, JOB_STATES, QueryReader
 from assistant.intents.spots import Spots
 from assistant.query.conversion import kind_of
 from assistant.query.request import Query, Span
@@ -102,11 +104,13 @@ def devices(r: QueryReader) -> Query | None:
         use = ""
     counted = s.find("agg", "count") is not None
     aggregate, named, extreme = r.aggregate()
+    if aggregate == "sum" and measure == "mem_used" and len(r.s.targets["device"]) == 1:
+        measure, aggregate = "mem_total", ""
     if counted and aggregate == "sum" and not measure:
         aggregate = "count"
     measure = measure if measure == "mem_free" else named or measure
     _use_measure(s, measure)
-    limit, found, time = r.limit(), r.devices(), r.time()
+    limit, found, time = r.limit(), r.devices() or _by_ordinal(s), r.time()
     s.has("noun", "device", "cpu")
     if use and not measure:
         return _in_use(r, use, found, aggregate)
@@ -119,9 +123,11 @@ def devices(r: QueryReader) -> Query | None:
     s.has("ask", "how much", "who", "why", "how")
     s.has("topic", "status", "used now", "consumed", "eats")
     s.has("all")
-    if measure in ("util", "holder", "use", "health", "throttle"):
+    if measure:
         s.has("state", "busy")
         s.has("topic", "overview")
+        s.has("measure", "progress")
+    order: Literal["", "down"] = "down" if s.has("topic", "sort") and measure else ""
     if aggregate == "count" and not measure:
         return Query("devices", "name", devices=found, aggregate="count")
     if aggregate == "count" or (measure == "energy" and not aggregate and len(found) != 1):
@@ -131,14 +137,23 @@ def devices(r: QueryReader) -> Query | None:
         aggregate, time = aggregate or "max", time or Span(s.now - _DAY_S, s.now)
     measure = measure or ("util" if extreme or when else "")
     return Query("devices", measure, devices=found, where=where, time=time, aggregate=aggregate,
-                 extreme=extreme, when=when, limit=limit, text=text)  # fmt: skip
+                 extreme=extreme, when=when, limit=limit, text=text, order=order)  # fmt: skip
+
+
+def _by_ordinal(s: Spots) -> tuple[int, ...]:
+    """Return the GPU that `the first gpu` is: GPU 0."""
+    spot, noun = s.find("ordinal"), s.find("noun", "device")
+    if spot is None or noun is None or noun.first != spot.last + 1:
+        return ()
+    number = int(spot.value("ordinal"))
+    s.use(spot)
+    return (number - 1,) if number > 0 else ()
 
 
 def _measure(r: QueryReader) -> str:
     """Return the measure that is asked for: of several words, what they mean together."""
     s = r.s
-    spot = s.find("measure")
-    found = spot.value("measure") if spot is not None else ""
+    found = _first_measure(s)
     spent = s.find("measure", "energy") or (
         s.find("topic", "consumed") and s.time is not None and not s.time.span.point
     )
@@ -156,6 +171,12 @@ def _measure(r: QueryReader) -> str:
         s.has("measure", "name")
         return other
     return found
+
+
+def _first_measure(s: Spots) -> str:
+    """Return the first measure that is named: one of devices, if there is one."""
+    named = [spot.value("measure") for spot in s.spots if spot.means("measure")]
+    return next((name for name in named if name not in _OF_JOBS), named[0] if named else "")
 
 
 def _bound_measure(s: Spots, place: int) -> str:
@@ -186,11 +207,12 @@ def _use(s: Spots) -> str:
 
 def _asks_about_devices(r: QueryReader) -> bool:
     s = r.s
-    spot, best = s.find("measure"), s.find("super")
-    measure = spot.value("measure") if spot is not None else ""
+    best, measure = s.find("super"), _first_measure(s)
     of_super = best.value("super").rpartition(" ")[0].strip("-") if best else ""
     device = s.find("noun", "device") is not None or s.find("noun", "cpu") is not None
     if measure in _OF_JOBS or of_super == "duration":
+        return False
+    if _of_that_job(r, measure) and not s.targets["device"]:
         return False
     if s.find("noun", "job") and s.targets["device"] and not measure and not of_super:
         return False  # "jobs on gpu 0"
@@ -201,6 +223,13 @@ def _asks_about_devices(r: QueryReader) -> bool:
     about = bool(measure or of_super or _use(s))
     of_job = any(x.means("state") and x.value("state") in JOB_STATES for x in s.spots)
     return about or (device and not of_job) or bool(device and r.bound())
+
+
+def _of_that_job(r: QueryReader, measure: str) -> bool:
+    """Return whether `it` is a job and the measure is one of jobs: "how much energy did it use"."""
+    spoken = r.state.about == "job" and (r.s.find("pron", "it") or r.s.find("state", "running"))
+    named = r.s.find("noun", "device") is not None
+    return bool(spoken) and (measure in JOB_MEASURES if measure else named)
 
 
 def _in_use(r: QueryReader, use: str, found: tuple[int, ...], aggregate: str) -> Query:

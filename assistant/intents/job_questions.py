@@ -40,12 +40,13 @@ def log(r: QueryReader) -> Query | None:
     s.used.update(loose[:1])  # the last 20 lines
     found = states(r)
     s.has("ordinal")
+    jobs = jobs or (() if found else r.spoken_of())
     if found and not jobs:
         return Query("jobs", "log", states=found, aggregate="last", limit=1)
     return Query("jobs", "log", jobs=jobs or (NEWEST,))
 
 
-_SEARCH = frozenset({"grep", "search", "find", "contains", "contain", "mention", "mentions",
+_SEARCH = frozenset({"grep", "nan", "search", "find", "contains", "contain", "mention", "mentions",
                      "suche", "such", "durchsuche", "enthalten", "cherche", "chercher",
                      "busca", "buscar", "contiene"})  # fmt: skip
 
@@ -59,7 +60,7 @@ def _searched(s: Spots) -> str:
     known = {i for spot in s.spots for i in spot.tokens}
     words = [t.text for i, t in enumerate(s.tokens)
              if i not in known and i not in s.used and t.kind in ("word", "name")
-             and t.norm not in _SEARCH]  # fmt: skip
+             and (t.norm not in _SEARCH or t.norm == "nan")]  # fmt: skip
     return " ".join(words) if asked else ""
 
 
@@ -79,14 +80,21 @@ def job_question(r: QueryReader) -> Query | None:
     s.has("noun", "job", "queue", "alert", "process")
     if s.targets["device"]:
         s.has("noun", "device")
-    s.has("topic", "stuck", "start", "end", "eta", "submitted", "remedy", "status", "used now")
+    s.has("topic", "stuck", "start", "end", "eta", "submitted", "remedy", "status", "used now",
+          "ahead", "next", "overview")  # fmt: skip
     s.has("measure", "duration", "waited", "progress")
     s.has("state", "idle")
     if not jobs:
         s.has("pron", "it")
     time = r.time()
+    if time is not None and time.point and measure in ("estimate", "start", "end"):
+        time = None  # "done by 6pm" is about what comes
     if not jobs and not s.find("ordinal"):
         jobs = r.lone_job()
+    if not jobs and (not found or _OF_MEASURE.get(measure) or measure == "duration"):
+        jobs = r.spoken_of()
+    if why and not jobs and (s.find("not") or s.find("noun", "queue")) and "failed" not in found:
+        found = ("queued",)  # "why is nothing running"
     if not jobs and not found:
         found = _FAILED if why and not _waits(s) else _OF_MEASURE.get(measure, ())
         jobs = () if found else (NEWEST,)
@@ -124,6 +132,11 @@ def _why(r: QueryReader) -> str:
         stated = s.find("state") or s.find("topic", "start")
         if _about_job(r) or stated or (r.state.about == "job" and not s.find("measure")):
             return "reason"
+    if s.targets["job"] and any(
+        t.norm.rstrip("s") in ("error", "problem", "issue", "fehler", "erreur", "errore",
+                               "probleme", "problema") for t in s.tokens
+    ):  # fmt: skip
+        return "reason"
     if s.find("topic", "remedy") and (_about_job(r) or r.state.about == "job"):
         return "failure"
     return ""
@@ -131,44 +144,73 @@ def _why(r: QueryReader) -> str:
 
 def _when(r: QueryReader) -> str:
     """Return the measure of a question when or how long."""
-    s, about = r.s, _about_job(r)
+    s = r.s
     when, long = s.find("ask", "when") is not None, s.find("ask", "how long") is not None
     timed = (s.time is not None and not s.time.span.point) or s.find("super") or s.find("agg")
     if _of_memory(s) or (timed and not when and not long):
         return ""
+    if s.find("topic", "ahead") and _about_job(r):
+        return "start"
+    if s.find("topic", "next") and not _about_device(r) and not s.targets["job"]:
+        return "start"
+    if not when and not long and {t.norm for t in s.tokens} & _ASKED_PAST:
+        return ""  # "did it finish?": how it stands
+    if s.find("topic", "eta") and (when or long or not s.find("state")) and not _about_device(r):
+        return _of_end(s, when)
+    return _moment(r) if when else _time(r) if long else ""
+
+
+def _of_end(s: Spots, when: bool) -> str:
+    """Return the measure of a question about the end."""
     if when and s.find("topic", "submitted"):
         return "submitted"
-    if s.find("topic", "eta") and (when or long or not s.find("state")) and not _about_device(r):
-        if when and s.find("topic", "start"):
-            return "start"
-        ended = s.find("state", "done") or s.find("topic", "end")
-        past = s.find("measure", "duration") and not _future(s)
-        if past and not when:
-            return "duration"
-        return "end" if when and ended and not _future(s) else "estimate"
-    if when and s.find("noun", "queue") and s.find("state", "idle"):
-        return "estimate"
-    if (when or long) and s.find("topic", "start") and (about or not _about_device(r)):
+    if when and s.find("topic", "start"):
         return "start"
-    if when and (s.find("topic", "end") or s.find("state")) and about:
-        return "end"
-    if long and (about or s.find("state") or s.find("measure", "duration")):
-        spent = "waited" if s.find("state", "queued") or s.find("measure", "waited") else "duration"
-        return "estimate" if _future(s) and spent == "duration" else spent
-    return ""
+    if not when and s.find("measure", "duration") and not _future(s):
+        return "duration"
+    ended = s.find("state", "done") or s.find("topic", "end")
+    return "end" if when and ended and not _future(s) else "estimate"
+
+
+def _moment(r: QueryReader) -> str:
+    """Return the measure of a question when."""
+    s, about = r.s, _about_job(r)
+    if s.find("topic", "submitted"):
+        return "submitted"
+    if s.find("noun", "queue") and s.find("state", "idle"):
+        return "estimate"
+    if s.find("topic", "start") and (about or not _about_device(r)):
+        return "start"
+    if s.find("state", "running") and not _future(s) and not s.find("topic", "end"):
+        return "start"
+    ends = s.find("topic", "end") or s.find("state")
+    return "end" if ends and (about or r.state.about == "job") else ""
+
+
+def _time(r: QueryReader) -> str:
+    """Return the measure of a question how long."""
+    s, about = r.s, _about_job(r)
+    if s.find("topic", "start") and (about or not _about_device(r)):
+        return "start"
+    if not (about or s.find("state") or s.find("measure", "duration")):
+        return ""
+    spent = "waited" if s.find("state", "queued") or s.find("measure", "waited") else "duration"
+    return "estimate" if _future(s) and spent == "duration" else spent
 
 
 def _waits(s: Spots) -> bool:
     return bool(s.find("state", "queued") or s.find("topic", "start") or s.find("state", "held"))
 
 
+_ASKED_PAST = frozenset({"did", "has", "hat", "ist", "ha"})
 _PAST = frozenset({"did", "has", "was", "hat", "hatte", "wurde", "war", "schon", "already",
                    "been", "deja", "ya", "lief", "took", "depuis", "lleva", "dauerte", "ha",
                    "fue", "tardo", "tardó", "duró", "duro", "duré", "bereits", "went"})  # fmt: skip
 _COMING = frozenset({"will", "wird", "werden", "would", "until", "sera", "going", "longer", "noch",
                      "va", "fini", "terminera", "finira", "terminara", "acabara", "falta", "queda",
                      "tardara", "prendra", "reste", "left", "remaining", "finish", "usually",
-                     "normally", "typically", "normalerweise", "dauert", "does", "tarda", "till",
+                     "normally", "typically", "normalerweise", "habitude", "suele",
+                     "dauert", "does", "tarda", "till",
                      "encore", "restant", "terminer", "still", "more", "todavia", "aun", "bis",
                      "ll"})  # fmt: skip
 _SURELY_COMING = frozenset({"will", "noch", "encore", "longer", "reste", "left", "remaining",
@@ -214,12 +256,15 @@ def jobs(r: QueryReader) -> Query | None:
         s.use(spot)
         s.has("measure", "name")
     devices = r.devices() if s.targets["device"] else ()
-    if not devices and not measure and s.find("noun", "device") and numbers:
+    where_it_runs = not devices and not measure and s.find("noun", "device") is not None
+    if where_it_runs and not numbers and r.state.about == "job":
+        numbers = r.state.jobs[:1]
+    if where_it_runs and numbers:
         measure = "devices"  # which gpu is job 13 on
         s.has("noun", "device")
     group = next(iter(s.groups.values()), "")
     if not numbers and measure and not found and not group and not s.counts:
-        numbers = r.lone_job()
+        numbers = r.lone_job() or (() if aggregate else r.spoken_of())
     _use_around(s, bool(numbers), bool(devices), measure)
     if numbers and found and not measure and not counted:
         found = ()  # "did job 3 fail": how it stands

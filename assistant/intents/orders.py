@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Literal, NamedTuple
 
-from assistant.intents.reading import ACTIVE, find_setting
+from assistant.intents.reading import ACTIVE, find_setting, named_setting
 from assistant.intents.setting_words import value_of
 from assistant.intents.spots import Spot, Spots
 from assistant.intents.state import State
@@ -56,6 +56,11 @@ def read_order(s: Spots, state: State) -> OrderReading | None:
 def _verb(s: Spots) -> tuple[Spot, str] | None:
     """Return the verb of an imperative; None for questions and statements."""
     about_job = bool(s.targets["job"]) or s.find("noun", "job") is not None
+    before = s.find("before", "first") or s.find("before", "last")
+    if before is not None and s.targets["job"] and not any(
+        s.find(kind) for kind in ("ask", "verb", "compare", "measure")
+    ) and not s.question:  # fmt: skip
+        return before, "move"  # "job 14 to the front"
     verbs = [spot for spot in s.spots
              if spot.means("verb") and (about_job or not spot.means("topic", "clean"))]  # fmt: skip
     if not verbs:
@@ -72,12 +77,15 @@ def _verb(s: Spots) -> tuple[Spot, str] | None:
     closing = verbs[-1].last >= len(s.tokens) - 1 - _trailing(s)
     targeted = bool(
         s.find("noun", "queue") or s.targets["job"] or s.targets["device"] or s.targets["process"]
-    )
+        or s.groups or s.find("except") or (s.find("noun", "job")
+        and (s.find("ordinal") or s.find("all")))
+    )  # fmt: skip
     starts_with_target = bool(s.tokens) and not any(
         t.norm in ("is", "was", "are", "did", "has", "war", "ist", "est", "fue")
         for t in s.tokens[:1]
     )
-    if not (opening or negated or (closing and targeted and starts_with_target)):
+    again = s.targets["job"] and s.find("verb", "retry") is not None and not s.find("state")
+    if not (opening or negated or again or (closing and targeted and starts_with_target)):
         return None
     chosen = first if opening and first is not None else verbs[-1]
     values = {m.value for spot in verbs for m in spot.meanings if m.kind == "verb"}
@@ -119,29 +127,38 @@ class _Reader:
         s, jobs = self.s, bool(self.s.targets["job"]) or self._pronoun_is_job()
         if verb in ("pause", "resume") and s.loose(("number",)) and not s.find("noun"):
             jobs = True  # as the command line has it: pause 7
-        if verb == "cancel" and (s.targets["process"] or s.find("noun", "process")):
-            return "kill"
-        if verb == "cancel" and s.find("noun", "queue") and not jobs and not s.find("all"):
-            return "pause"
-        if verb == "submit" and s.find("noun", "queue") and not jobs and not self._command():
-            return "resume"
+        setting = named_setting(s)
+        if setting and any(value_of(s.tokens[i].norm) for i in self.spot.tokens):
+            return "set"  # mute notifications
         if verb == "submit" and s.find("verb", "retry"):
             return "retry"
-        if verb in ("pause", "hold") and (jobs or s.find("state", "queued")):
-            return "hold"
-        if verb == "hold" and not jobs:
-            return "pause"
-        if verb == "resume" and jobs:
-            return "release"
-        if verb == "release" and not jobs:
-            return "resume"
-        if verb in ("submit", "set", "hold", "move") and s.find("before") and jobs:
-            return "move"
-        if verb in ("move", "set") and find_setting(s):
-            return "set"
         if verb in ("set", "move") and s.find("measure", "priority"):
             return "priority"
-        return verb
+        if verb == "move" and setting:
+            return "set"
+        if verb in ("submit", "set", "hold", "move") and s.find("before") and jobs:
+            return "move"
+        return self._of_jobs(verb) if jobs else self._of_queue(verb)
+
+    def _of_jobs(self, verb: str) -> str:
+        """Return the verb for jobs that are named."""
+        if verb == "cancel" and (self.s.targets["process"] or self.s.find("noun", "process")):
+            return "kill"
+        return {"pause": "hold", "resume": "release"}.get(verb, verb)
+
+    def _of_queue(self, verb: str) -> str:
+        """Return the verb for the queue, a process or jobs in a state."""
+        s = self.s
+        if verb == "cancel" and (s.targets["process"] or s.find("noun", "process")):
+            return "kill"
+        if verb in ("pause", "hold") and s.find("state", "queued"):
+            return "hold"
+        if s.find("noun", "queue"):
+            if verb == "cancel" and not s.find("all"):
+                return "pause"
+            if verb == "submit" and not self._command():
+                return "resume"
+        return {"hold": "pause", "release": "resume"}.get(verb, verb)
 
     def _pronoun_is_job(self) -> bool:
         return self.state.about == "job" and self.s.find("pron") is not None
@@ -186,6 +203,8 @@ class _Reader:
         if not named and s.find("noun", "device") is None and "job" not in s.counts:
             for i in s.loose(("number", "range")):
                 token = s.tokens[i]
+                if not any(letter.isdigit() for letter in token.text):
+                    continue  # "cancel the two" is not job 2
                 if token.kind == "range":
                     named += range(int(token.value), token.last + 1)
                 else:
@@ -287,6 +306,8 @@ class _Reader:
     def _read_pause(self) -> Order:
         group = self._group()
         self.s.has("noun", "queue")
+        if self.verb == "resume":
+            self.s.has("verb", "submit", "retry", "release")
         if not group:
             self.s.has("all")
             self.s.has("noun", "job")
@@ -377,7 +398,11 @@ class _Reader:
         s.has("noun", "job")
         quoted = [i for i, t in enumerate(s.tokens) if t.kind == "quoted"]
         s.used.update(quoted)
-        return Order("note", jobs=jobs, text=s.tokens[quoted[0]].text if quoted else "")
+        text = s.tokens[quoted[0]].text if quoted else ""
+        if not quoted and ":" in s.request:
+            text = s.request.partition(":")[2].strip()
+            s.used.update(range(len(s.tokens)))
+        return Order("note", jobs=jobs, text=text)
 
     def _read_acknowledge(self) -> Order:
         s = self.s

@@ -7,7 +7,7 @@ from assistant.intents.reading import QueryReader, find_setting, in_unit, named_
 from assistant.intents.spots import Spots
 from assistant.intents.tokens import unit_of
 from assistant.query.conversion import kind_of
-from assistant.query.request import Query
+from assistant.query.request import Query, Where
 
 
 def help_wanted(r: QueryReader) -> Query | None:
@@ -60,12 +60,14 @@ def how_to(r: QueryReader) -> Query | None:
     s = r.s
     asked = s.find("ask", "how to")
     xid = any(
-        token.norm in ("xid", "explain", "erklare", "explique", "explica") for token in s.tokens
+        token.norm in ("explain", "erklare", "explique", "explica")
+        or (token.norm == "xid" and bool(s.loose(("number",))))
+        for token in s.tokens
     )
     verb = _asked_verb(s)
     if asked is None and not xid and not verb:
         return None
-    if s.targets["job"] and s.find("measure", "command"):
+    if (s.targets["job"] or s.find("pron", "it")) and s.find("measure", "command"):
         return None
     if not verb and (s.targets["job"] or s.targets["device"]):
         return None
@@ -193,24 +195,23 @@ def capacity(r: QueryReader) -> Query | None:
     asks = s.question or s.find("ask") is not None or s.find("polite") is not None or any(
         t.norm in _ASKS for t in s.tokens[:3]
     )  # fmt: skip
-    cue = s.find("topic", "capacity") or s.find("topic", "start")
-    free = s.find("ask", "when") and s.find("state", "idle") and s.time is None
-    if (cue is None and not free) or not asks or s.targets["job"] or s.targets["device"]:
-        return None
     sized = size is not None or "device" in s.counts
-    named = s.find("noun", "job") or s.find("noun", "device")
+    named = s.find("noun", "job") or s.find("noun", "device") or s.find("noun", "model")
+    cue = s.find("topic", "capacity") or s.find("topic", "start") or (
+        size is not None and s.find("noun", "job") and not s.find("state"))  # fmt: skip
+    free = s.find("ask", "when") and s.find("state", "idle") and s.time is None
+    if not (cue or free) or not asks or s.targets["job"]:
+        return None
     if not sized and not (free and named) and not (s.find("topic", "capacity") and named):
         return None
-    if (
-        s.find("ask", "why")
-        or s.find("pron", "it")
-        or (s.find("ordinal") and not free)
-        or s.find("super")
-        or s.find("bound")
-    ):
+    if s.find("ask", "why") or s.find("bound") or s.find("measure", "waited"):
         return None
-    if s.time is not None and not s.time.span.point:
+    if not sized and (s.find("pron", "it") or s.find("super") or (s.find("ordinal") and not free)):
         return None
+    if (s.time is not None and not s.time.span.point) or s.find("agg", "mean"):
+        return None
+    if s.targets["device"]:
+        return _fits(r, size) if size is not None else None
     amount = 0.0
     if size is not None:
         s.used.add(size)
@@ -219,19 +220,33 @@ def capacity(r: QueryReader) -> Query | None:
     s.use_count("device")
     s.use_count("job")
     for kind, values in (("topic", ("capacity", "start", "eta", "eats")),
-                         ("noun", ("job", "device", "queue")),
+                         ("noun", ("job", "device", "queue", "model")),
                          ("ask", ("when", "how long", "how to", "how much")), ("verb", ("submit",)),
                          ("measure", ("mem_used", "mem_free", "temp_mem")), ("all", ()),
-                         ("state", ("idle", "running")), ("ordinal", ()),
-                         ("before", ())):  # fmt: skip
+                         ("state", ("idle", "running", "queued")), ("ordinal", ()),
+                         ("before", ()), ("pron", ("it",))):  # fmt: skip
         s.has(kind, *values)
     return Query("capacity", amount=amount, gpus=gpus)
 
 
+def _fits(r: QueryReader, size: int) -> Query:
+    """Return the query of whether so much memory is free on the GPUs that are named."""
+    s = r.s
+    s.used.add(size)
+    s.has("topic", "capacity", "start")
+    s.has("noun", "job", "device", "model")
+    s.has("measure", "mem_used", "mem_free")
+    s.has("verb", "submit")
+    s.has("state", "idle")
+    where = (Where("mem_free", above=in_unit(s.tokens[size], "B")),)
+    return Query("devices", "mem_free", devices=r.devices(), where=where)
+
+
 _ASKS = frozenset({"can", "could", "kann", "is", "puis", "puedo", "peut", "hay", "ist", "y", "est",
                    "passt", "cabe", "would", "will", "do", "does", "konnte", "wurde", "puedes",
-                   "habe", "ai", "tengo", "podria", "pourrais", "je", "haben", "reicht",
-                   "peux", "any", "are", "geht", "tient", "cabria", "hatte"})  # fmt: skip
+                   "habe", "ai", "tengo", "podria", "pourrais", "je", "haben", "reicht", "peux",
+                   "any", "are", "geht", "tient", "cabria", "hatte", "if", "wenn", "si", "fits",
+                   "un", "una", "ein"})  # fmt: skip
 
 
 def queue(r: QueryReader) -> Query | None:

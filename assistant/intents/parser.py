@@ -5,6 +5,7 @@ Nothing is dropped: a word is part of the request's query or order, a known fill
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
 
 import msgspec
@@ -16,7 +17,7 @@ from assistant.intents.reading import QueryReader
 from assistant.intents.spots import Known, Spots
 from assistant.intents.state import State
 from assistant.language.words import Language
-from assistant.query.request import Query, Request
+from assistant.query.request import Order, Query, Request
 
 LONGEST_REQUEST = 2000
 """Characters; a longer text is not a request."""
@@ -28,6 +29,16 @@ _TIMES = frozenset(
      "jour", "jours", "semaine", "hier", "avant", "depuis", "matin", "soir", "nuit", "hora",
      "horas", "dia", "dias", "semana", "ayer", "antes", "desde", "noche", "tarde"}
 )  # fmt: skip
+_JOINS = re.compile(
+    r"(?i)\s+(?:and|und|et|y|sowie|plus|as well as|&)\s+(?:also |auch |aussi )?|[?;.]\s+"
+)
+_OPENS = re.compile(
+    r"(?i)(?:what|which|who|how|when|why|is|are|do|does|did|has|have|can|was|wie|welche|wer|wann"
+    r"|warum|wo|ist|sind|hat|kann|lauf|läuf|laeuf|quel|combien|qui|quand|pourquoi|est|sont|comment"
+    r"|y a|qu|cu[aá]nt|qu[eé]|qui[eé]n|cu[aá]ndo|por qu|c[oó]mo|est[aá]|hay)"
+)
+"""How a question of its own begins."""
+MOST_JOINS = 4
 _CARRIED = frozenset({"and", "und", "et", "y"})
 
 
@@ -46,11 +57,65 @@ class Parsed(NamedTuple):
     """The request is, word by word, an exact form of its order."""
     changes: tuple[tuple[str, str], ...] = ()
     """Words that were read as others, as typed and as read."""
+    also: tuple[Query, ...] = ()
+    """Questions that are asked at once with `request`."""
 
 
 def parse(request: str, known: Known, state: State, now: float) -> Parsed:
     """Read a request. Nothing but the person's own text is read, and names are only names."""
     if len(request) > LONGEST_REQUEST or not request.strip():
+        return Parsed(None, state.language)
+    whole = _parse_one(request, known, state, now)
+    if isinstance(whole.request, Order):
+        return whole
+    several = _several(request, known, state, now, whole)
+    return several or whole
+
+
+def _several(request: str, known: Known, state: State, now: float, whole: Parsed) -> Parsed | None:
+    """Return two questions that are asked at once, or None if the request is one."""
+    read = whole.request is not None and not whole.unread
+    for cut in list(_JOINS.finditer(request))[:MOST_JOINS]:
+        left, right = request[: cut.start()], request[cut.end() :]
+        if read and not (_OPENS.match(right) or cut[0].strip() in "?;."):
+            continue
+        first = _parse_one(left, known, state, now)
+        if not isinstance(first.request, Query) or first.unread:
+            continue
+        second = _parse_one(right, known, _after(first.request, state), now)
+        if not isinstance(second.request, Query) or second.unread:
+            continue
+        one, other = _sharing(first.request, second.request)
+        if one != other:
+            language = whole.language
+            resolved = (*first.resolved, *second.resolved)
+            changes = (*first.changes, *second.changes)
+            return Parsed(one, language, (), None, resolved, False, changes, (other,))
+    return None
+
+
+def _after(query: Query, state: State) -> State:
+    """Return what `it` stands for behind a question."""
+    jobs = tuple(job for job in query.jobs if isinstance(job, int) and job >= 0)
+    if not jobs and not query.devices:
+        return state
+    return State(jobs, query.devices, None, "job" if jobs else "device", state.language)
+
+
+def _sharing(first: Query, second: Query) -> tuple[Query, Query]:
+    """Return two questions about the same thing with the targets that only one of them names."""
+    if first.subject != second.subject:
+        return first, second
+    shared: dict[str, object] = {}
+    for name in ("devices", "jobs", "time"):
+        values = (getattr(first, name), getattr(second, name))
+        if bool(values[0]) != bool(values[1]):
+            shared[name] = values[0] or values[1]
+    return msgspec.structs.replace(first, **shared), msgspec.structs.replace(second, **shared)
+
+
+def _parse_one(request: str, known: Known, state: State, now: float) -> Parsed:
+    if not request.strip():
         return Parsed(None, state.language)
     spots = Spots(request, known, now)
     language = spots.language(state.language)
@@ -70,6 +135,8 @@ def parse(request: str, known: Known, state: State, now: float) -> Parsed:
     query, unread = read_query(reader), tuple(spots.unread())
     if query is not None and query.time is None and _TIMES & {word.casefold() for word in unread}:
         query = None  # no reading of the present stands for a time that is not understood
+    if query is not None and len(unread) > len(spots.used):
+        query = None  # the few words that are read do not make a question of the many others
     resolved = tuple(reader.resolved)
     return Parsed(query, language, unread, resolved=resolved, changes=spots.changes)
 
@@ -93,14 +160,21 @@ def _follow_up(s: Spots, state: State) -> tuple[Query, list[str], tuple[str, ...
         for spot in s.spots
         if not spot.means("filler") and not spot.means("noun") and not spot.means("pron", "same")
     ]
+    extremes = [spot for spot in other if spot.means("super") or spot.means("agg")]
+    aggregate = ""
+    if extremes and last.measure and s.time is not None:
+        aggregate = extremes[0].meanings[0].value.rpartition(" ")[2]
+        for spot in extremes:
+            s.use(spot)
+        other = [spot for spot in other if spot not in extremes]
     short = not other and (bool(new) or s.time is not None or (opens and bool(loose)))
     measure = ""
     if opens and len(other) == 1 and other[0].means("measure"):
         measure, short = other[0].value("measure"), True
         s.use(other[0])
-    if not short or not (opens or len(s.tokens) <= 4):
+    if not short or not (opens or len(s.tokens) <= 5):
         return None
-    changes: dict[str, object] = {}
+    changes: dict[str, object] = {"aggregate": aggregate} if aggregate else {}
     if measure:
         changes["measure"] = measure
     if "device" in new or (loose and last.devices):

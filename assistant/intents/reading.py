@@ -10,7 +10,13 @@ from assistant.query.conversion import convert, kind_of
 from assistant.query.request import NEWEST, Span, Target, Where
 from assistant.query.table import SUBJECTS
 
-JOB_MEASURES = {"mem_used": "memory", "energy": "energy", "util": "util", "tflops": "tflops"}
+JOB_MEASURES = {
+    "mem_used": "memory",
+    "power": "energy",
+    "energy": "energy",
+    "util": "util",
+    "tflops": "tflops",
+}
 JOB_STATES = {
     "running": ("running", "starting"),
     "queued": ("queued",),
@@ -56,9 +62,10 @@ class QueryReader:
             if number == -1 and not near_states and "job" not in s.counts:
                 s.use(ordinal)
                 return (NEWEST,)
-        return self._pronoun_jobs()
+        return self.pronoun_jobs()
 
-    def _pronoun_jobs(self) -> tuple[Target, ...]:
+    def pronoun_jobs(self) -> tuple[Target, ...]:
+        """Return the jobs that `it` or `them` stand for."""
         pron = self.s.find("pron", "them") or self.s.find("pron", "it")
         if pron is None or self.state.about != "job" or not self.state.jobs:
             return ()
@@ -68,6 +75,16 @@ class QueryReader:
         for job in found:
             self._resolve(job)
         return found
+
+    def spoken_of(self) -> tuple[Target, ...]:
+        """Return the job that the last answer was about, for a question that names none."""
+        s = self.s
+        if self.state.about != "job" or not self.state.jobs or s.find("noun") or s.find("all"):
+            return ()
+        if s.find("pron", "it"):
+            s.has("pron", "it")
+        self._resolve(self.state.jobs[0])
+        return self.state.jobs[:1]
 
     def _resolve(self, job: int) -> None:
         self.resolved.append(f"job {job}")

@@ -15,8 +15,9 @@ _NAMES = {
     "alert_notify": "notifications, desktop notifications, notification, benachrichtigungen,"
     "benachrichtigung, notificaciones, alert notifications, meldungen",
     "telemetry_hz": "sampling rate, telemetry rate, refresh rate, update rate, polling rate,"
-    "telemetry frequency, how often are the gpus read, how often are gpus read, abtastrate,"
-    "messrate, aktualisierungsrate, frequence d echantillonnage, taux de rafraichissement,"
+    "telemetry frequency, how often are the gpus read, how often are gpus read,"
+    "how often are readings taken, how often do you read, abtastrate, messrate,"
+    " aktualisierungsrate, frequence d echantillonnage, taux de rafraichissement,"
     "frecuencia de muestreo, frecuencia de actualizacion",
     "idle_dwell_s": "idle time, idle limit, idle threshold, idle delay, idle dwell, dwell time,"
     "leerlaufzeit, delai d inactivite,"
@@ -40,7 +41,8 @@ _VALUES = {
     "on": "True", "ein": "True", "an": "True", "active": "True", "enable": "True", "yes": "True",
     "aktiviere": "True", "activa": "True", "encendido": "True",
     "off": "off", "aus": "off", "desactive": "off", "disable": "off", "deaktiviere": "off",
-    "desactiva": "off", "apagado": "off", "aus.": "off",
+    "desactiva": "off", "mute": "off", "silence": "off", "stop": "off", "coupe": "off",
+    "apaga": "off", "stumm": "off", "apagado": "off", "aus.": "off",
     "dark": "dark", "dunkel": "dark", "dunkles": "dark", "dunkelmodus": "dark", "sombre": "dark",
     "oscuro": "dark", "light": "light", "hell": "light", "helles": "light", "clair": "light",
     "claro": "light", "system": "system", "systeme": "system", "sistema": "system",

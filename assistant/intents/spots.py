@@ -383,5 +383,6 @@ def _separated(found: list[Token]) -> list[Token]:
 def _spaced(request: str) -> str:
     """Return a request in which `1-gpu` and `gpus 1,3` are separate words."""
     text = re.sub(r"(?i)\b(\d+)-(gpus?|cards?|karten)\b", r"\1 \2", request)
+    text = re.sub(r"(?i)\b((?:gpu|job|karte|prozess)\s\d+)\s(?=am\s)", r"\1; ", text)
     listed = r"(?i)\b(?:gpus?|jobs?|cards?|karten|cartes|tarjetas)\s+\d+(?:,\d+)+"
     return re.sub(listed, lambda found: found[0].replace(",", ", "), text)

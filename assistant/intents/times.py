@@ -163,7 +163,7 @@ _NEAR = re.compile(
     r"\b(?:around|about|approximately|roughly|near|gegen|ungefahr um|etwa um|vers|aux alentours de"
     rf"|sobre|hacia|alrededor de) {_moment('a')}"
 )
-_AT = re.compile(rf"(?:\b(?:at|um|a|a las|a la|as of|on|am|le|el) )?{_moment('a')}")
+_AT = re.compile(rf"(?<!\w)(?:\b(?:at|um|a|a las|a la|as of|on|am|le|el) )?{_moment('a')}")
 
 
 def read_time(tokens: Sequence[Token], now: float) -> Reading | None:

@@ -64,7 +64,7 @@ _LAST_ACCENT = "éó"
 _NOT = re.compile(
     r"(?i)\b(do|does|did|is|are|was|were|has|have|had|ca|could|wo|would|should)n'?t\b"
 )
-_IS = re.compile(r"(?i)\b(what|who|where|when|why|how|which|that|there|it|he|she)s\b(?=\s)")
+_IS = re.compile(r"(?i)\b(what|who|where|when|why|how|which|that|there|he|she)s\b(?=\s)")
 _SHORT = re.compile(
     r"(?i)\b(u|r|ur|pls|plz|whats|wats|wat|gimme|lemme|wanna|gonna|gotta|tho|thx)\b"
 )
