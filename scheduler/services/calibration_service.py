@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from itertools import pairwise
 from statistics import mean
 from typing import Any, NamedTuple
 
@@ -18,14 +19,13 @@ from scheduler.protocol.snapshot import Columns, label
 from scheduler.services import counter_check
 from scheduler.services.counter_check import CountedProduct
 from scheduler.telemetry.clock_fit import CannotFit, ClockLoad, fit
+from scheduler.telemetry.counter_delay import PausedLoad, Share, counter_delay, overlap
 
 MODULE = "accel.workloads.clock_survey"
 """The module that a calibration job runs."""
 FILE = "clocks.json"
 """What it leaves in its folder."""
 FIELDS = ("clock_sm", "tensor_hmma", "sm_active", "tflops_gpm")
-LATE_S = 0.06
-"""Counters and clocks of a reading are older than it by this much (tests/benchmarks/LOG.md)."""
 SETTLE_S = 0.3
 """Left out at the start of a load, while the driver lowers the clocks."""
 _LEAST_READINGS = 3
@@ -57,6 +57,8 @@ class Moment(NamedTuple):
 
     time: float
     clock: float
+    tensor: float
+    """The share of cycles in which the tensor pipe was busy, in percent."""
     activity: float
     tflops: float
 
@@ -142,11 +144,13 @@ class CalibrationService:
             raise UserError(f"the GPU {gpu.device} is not there any more")
         vbios, driver = device.facts.get("VBIOS", ""), device.facts.get("driver", "")
         before = calibration.find(device.id, vbios, driver) or UNCALIBRATED
-        loads = []
+        read = []
         for load in gpu.loads:
             # the history is written with the readings, so all of them are in it by now
             past = await self._past(device.id, FIELDS, load.start, load.end + 1, None)
-            loads.append(compared(load, past, before))
+            read.append((load, _moments(past)))
+        delay = counter_delay([_paused(load, moments) for load, moments in read])
+        loads = [compared(load, moments, before, delay) for load, moments in read]
         known = [load for load in loads if load is not None]
         if len(known) < len(loads) / 2:
             raise UserError(
@@ -155,33 +159,51 @@ class CalibrationService:
         return ClockCalibration(device.id, vbios, driver, ended, fit(known))
 
 
-def compared(load: MeasuredLoad, past: Columns, before: ClockCalibration) -> ClockLoad | None:
+def compared(
+    load: MeasuredLoad, moments: Sequence[Moment], before: ClockCalibration, delay: float
+) -> ClockLoad | None:
     """Return what the kernel measured compared with NVML, or None where a side is missing.
 
     Args:
         load: What the job measured.
-        past: The readings of the same seconds.
+        moments: The readings of the same seconds.
         before: The correction that was in force, which is taken out again.
+        delay: How far the readings lag behind the load, in seconds.
     """
-    moments = [m for m in _moments(past) if load.start + SETTLE_S < m.time <= load.end + LATE_S]
-    if len(moments) < _LEAST_READINGS + 1:
+    settled, end = load.start + SETTLE_S + delay, load.end + delay
+    inside = [m for m in moments if settled < m.time <= end]
+    if len(inside) < _LEAST_READINGS + 1:
         return None
-    first, last = moments[0].time - LATE_S, moments[-1].time - LATE_S
-    inside = [mhz for time, mhz in load.clocks if first < time <= last]
-    if not inside:
+    first, last = inside[0].time - delay, inside[-1].time - delay
+    clocks = [mhz for time, mhz in load.clocks if first < time <= last]
+    if not clocks:
         return None
-    moments = moments[1:]  # each describes the time since the one before
-    clock, activity = mean(m.clock for m in moments), mean(m.activity for m in moments)
-    counters = mean(m.tflops / before.ratio(m.activity) for m in moments)
+    inside = inside[1:]  # each describes the time since the one before
+    clock, activity = mean(m.clock for m in inside), mean(m.activity for m in inside)
+    counters = mean(m.tflops / before.ratio(m.activity) for m in inside)
     counted = None
     if load.flops and counters:
-        part = _overlap(load.busy, first, last) / _overlap(load.busy, load.start, load.end)
+        part = _cycles(load, first, last) / _cycles(load, load.start, load.end)
         counted = part * load.flops / (last - first) / 1e12 / counters
-    return ClockLoad(activity, mean(inside) / clock, counted)
+    return ClockLoad(activity, mean(clocks) / clock, counted)
 
 
-def _overlap(spans: Iterable[tuple[float, float]], start: float, end: float) -> float:
-    return sum(max(min(b, end) - max(a, start), 0.0) for a, b in spans)
+def _cycles(load: MeasuredLoad, start: float, end: float) -> float:
+    """Return the cycles in which the GPU had work between two moments, in millions.
+
+    At the power limit the clock moves by a tenth from second to second, and the work with it.
+    """
+    clocks = [mhz for time, mhz in load.clocks if start < time <= end and _worked(load, time)]
+    return overlap(load.busy, start, end) * (mean(clocks) if clocks else 1.0)
+
+
+def _worked(load: MeasuredLoad, time: float) -> bool:
+    return any(a <= time <= b for a, b in load.busy)
+
+
+def _paused(load: MeasuredLoad, moments: Sequence[Moment]) -> PausedLoad:
+    shares = [Share(a.time, b.time, b.tensor) for a, b in pairwise(moments)]
+    return PausedLoad(load.busy, shares)
 
 
 def _moments(past: Columns) -> list[Moment]:
@@ -190,6 +212,6 @@ def _moments(past: Columns) -> list[Moment]:
     for time, clock, tensor, active, tflops in rows:
         values: Mapping[str, float | None] = {"tensor_hmma": tensor, "sm_active": active}
         activity = tensor_activity({k: v for k, v in values.items() if v is not None})
-        if clock and activity is not None and tflops is not None:
-            found.append(Moment(time, clock, activity, tflops))
+        if clock and tensor is not None and activity is not None and tflops is not None:
+            found.append(Moment(time, clock, tensor, activity, tflops))
     return found

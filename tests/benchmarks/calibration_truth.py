@@ -4,8 +4,10 @@
 
 It starts a daemon with a state folder of its own, reads `gpudeck status --json` about twice a
 second while a process of its own runs loads of known size, calibrates, and runs them again. Inputs
-are random. A figure is compared with the work done in the seconds that it describes. For FP8 and
-TF32, which the counters cannot tell from BF16, it is the figure that the tile names for this type.
+are random. A figure is compared with the work done in the seconds that it describes: the counters
+lag behind the work by a delay that changes as the probe starts, so it is found from the loads with
+pauses (`scheduler.telemetry.counter_delay`), once for all loads of a phase. For FP8 and TF32, which
+the counters cannot tell from BF16, it is the figure that the tile names for this type.
 The GPU needs to be idle, and no setting of it is changed. What was read goes
 to DIR, too, so that another fit can be tried on it.
 """
@@ -23,11 +25,13 @@ import time
 from pathlib import Path
 from typing import Any
 
-from tests.benchmarks.clock_models import overlap
+from scheduler.telemetry.counter_delay import PausedLoad, Share, counter_delay, overlap
 from tests.benchmarks.gpu_probe import Call, loop, need_gpu, torch_on_gpu
 from tests.benchmarks.rows import RESULTS, context, write
 
-SECONDS, REST_S, LATE_S = 3.1, 0.5, 0.06
+SECONDS, PACED_SECONDS, REST_S, READING_S = 2.7, 4.7, 0.4, 0.5
+"""A load with pauses takes longer: NVML's clock is sampled some eight times a second, and is low in
+one sample and high in the next."""
 PACES = (
     (0.15, 0.13),
     (0.3, 0.13),
@@ -99,7 +103,7 @@ def run_loads(before: bool) -> None:
     paces = PACES[3:4] if before else PACES
     chosen += [(*found[0], busy, period) for busy, period in paces]
     for name, call, work, factor, busy, period in chosen:
-        ran = loop(call, SECONDS, busy, period)
+        ran = loop(call, SECONDS if busy == 1.0 else PACED_SECONDS, busy, period)
         row = {
             "case": name,
             "load": "full" if busy == 1.0 else f"busy {busy:.0%} of {period:g} s",
@@ -140,21 +144,38 @@ def observe(before: bool) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     return loads, [shown[at] for at in sorted(shown)]
 
 
-def compare(load: dict[str, Any], shown: list[dict[str, Any]], phase: str) -> dict[str, Any]:
-    """Return the row of one load."""
+def delay_of(loads: list[dict[str, Any]], shown: list[dict[str, Any]]) -> float:
+    """Return how far the counters lagged behind the loads, in seconds."""
+    paused = []
+    for load in loads:
+        inside = [r for r in shown if load["start"] < r["time"] < load["end"]]
+        shares = [Share(r["time"] - READING_S, r["time"], _tensor(r)) for r in inside]
+        paused.append(PausedLoad(load["spans"], shares))
+    return counter_delay(paused)
+
+
+def _tensor(reading: dict[str, Any]) -> float:
+    return float(reading["values"].get("tensor_hmma", 0.0))
+
+
+def compare(
+    load: dict[str, Any], shown: list[dict[str, Any]], phase: str, delay: float
+) -> dict[str, Any]:
+    """Return the row of one load; the counters lag behind it by `delay` seconds."""
     start, end = load["start"], load["end"]
     period = load["spans"][1][0] - load["spans"][0][0] if len(load["spans"]) > 1 else 0.0
-    inside = [r for r in shown if start + LATE_S < r["time"] - 0.5 and r["time"] <= end + LATE_S]
+    late = start + delay + READING_S
+    inside = [r for r in shown if late < r["time"] <= end + delay]
     if period > 0.6:  # whole periods only
-        inside = inside[: len(inside) - len(inside) % round(period / 0.5)]
+        inside = inside[: len(inside) - len(inside) % round(period / READING_S)]
     if not inside:
         raise SystemExit(f"nothing was shown during {load['case']}, {load['load']}")
     whole = overlap(load["spans"], start, end)
     done = [
-        load["flops"] * overlap(load["spans"], r["time"] - 0.5 - LATE_S, r["time"] - LATE_S) / whole
-        for r in inside
+        load["flops"] * overlap(load["spans"], at - READING_S - delay, at - delay) / whole
+        for at in (r["time"] for r in inside)
     ]
-    counted = sum(done) / (0.5 * len(done)) / 1e12
+    counted = sum(done) / (READING_S * len(done)) / 1e12
     values = [r["values"] for r in inside]
     figure = statistics.mean(v["tflops"] for v in values) * load["factor"]
     aim = FULL_AIM if load["load"] == "full" else PACE_AIM
@@ -174,7 +195,16 @@ def compare(load: dict[str, Any], shown: list[dict[str, Any]], phase: str) -> di
         "within_aim": abs(off) <= aim,
         "clock_mhz_nvml": round(statistics.mean(v["clock_sm"] for v in values)),
         "watts": round(statistics.mean(v["power"] for v in values)),
+        "delay_ms": round(1000 * delay),
     }
+
+
+def compare_all(
+    loads: list[dict[str, Any]], shown: list[dict[str, Any]], phase: str
+) -> list[dict[str, Any]]:
+    """Return the rows of a phase."""
+    delay = delay_of(loads, shown)
+    return [compare(load, shown, phase, delay) for load in loads]
 
 
 def main() -> int:
@@ -194,13 +224,14 @@ def main() -> int:
         deck("status")
         if not args.only_after:
             loads, shown = observe(before=True)
-            rows += [compare(load, shown, "before") for load in loads]
+            rows += compare_all(loads, shown, "before")
             report(rows, args.out)
         try:
             args.out.mkdir(parents=True, exist_ok=True)
             (args.out / "calibration.json").write_text(json.dumps(deck("calibrate"), indent=1))
             loads, shown = observe(before=False)
-            rows += [compare(load, shown, "after") for load in loads]
+            (args.out / "loads.json").write_text(json.dumps(loads))
+            rows += compare_all(loads, shown, "after")
         finally:
             for file in Path(home, "jobs").glob("*/*"):
                 if file.name in ("clocks.json", "log"):

@@ -41,6 +41,7 @@ def test_every_load_is_measured_and_written_as_the_daemon_reads_it(
     monkeypatch.setattr(sm_clock, "ClockSampler", Sampler)
     for name, value in {
         "SECONDS": 0.02,
+        "PACED_SECONDS": 0.02,
         "_N": 16,
         "_SMALL": 8,
         "_TOKENS": 16,
