@@ -62,12 +62,14 @@ class Sensors(msgspec.Struct, frozen=True, omit_defaults=True):
     """
 
     sm_mhz: float | None = None
-    """The clock of the multiprocessors."""
+    """The clock of the multiprocessors, as the driver reports it."""
     watts: float | None = None
     celsius: float | None = None
     joules_per_tflop: float | None = None
     """The energy of the whole card for 10¹² floating-point operations of the timed work."""
     absent: str = ""
+    true_mhz: float | None = None
+    """The clock of the multiprocessors, as a kernel beside the work measured it."""
 
 
 NO_SENSORS = Sensors()

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from accel.result import Check, Sensors
 from accel.workloads.progress import Progress, warm_up
 
 if TYPE_CHECKING:
     from accel.runtime.capability import ComputeDevice
+    from accel.runtime.sm_clock import ClockWatch
     from accel.runtime.timing import Measurement
 
 
@@ -57,10 +61,22 @@ def timed(
     progress.stage(f"{label}warming up", begins=begins, flops_before=task.flops)
     measure(task.call, warm_up(seconds), device.torch_device, report)
     progress.stage(f"{label}timing", begins=begins + warm_up(seconds))
-    with SensorWatch(device.torch_device) as watch:
+    with _true_clock(device, seconds) as clock, SensorWatch(device.torch_device) as watch:
         measured = measure(task.call, seconds, device.torch_device, report)
     sustained = rate(task.flops * measured.timing.count, measured.wall_s) / 1e12
-    return TimedTask(measured, sustained, watch.sensors(sustained))
+    sensors = watch.sensors(sustained)
+    if clock is not None:
+        absent = "; ".join(filter(None, (sensors.absent, clock.absent)))
+        sensors = msgspec.structs.replace(sensors, true_mhz=clock.mhz, absent=absent)
+    return TimedTask(measured, sustained, sensors)
+
+
+def _true_clock(device: ComputeDevice, seconds: float) -> AbstractContextManager[ClockWatch | None]:
+    if device.kind != "cuda":
+        return nullcontext()
+    from accel.runtime.sm_clock import ClockWatch  # Triton, which a CPU does without
+
+    return ClockWatch(device.torch_device, seconds)
 
 
 @dataclass(frozen=True)

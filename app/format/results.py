@@ -161,6 +161,7 @@ def describe_sensors(s: Sensors) -> str:
     """Describe what was read: `1755 MHz, 640 W, 61 °C, 0.98 J per TFLOP`; empty for nothing."""
     parts = [
         (s.sm_mhz, ".0f", "MHz"),
+        (s.true_mhz, ".0f", "MHz measured by a kernel"),
         (s.watts, ".0f", "W"),
         (s.celsius, ".0f", "°C"),
         (s.joules_per_tflop, ".3g", "J per TFLOP"),

@@ -17,7 +17,7 @@ from scheduler.protocol.errors import MALFORMED, UserError
 from scheduler.protocol.jobs import Done, Job
 from scheduler.protocol.snapshot import Columns, label
 from scheduler.services import counter_check
-from scheduler.services.counter_check import CountedProduct
+from scheduler.services.counter_check import WatchedWork
 from scheduler.telemetry.clock_fit import CannotFit, ClockLoad, fit
 from scheduler.telemetry.counter_delay import PausedLoad, Share, counter_delay, overlap
 
@@ -88,28 +88,29 @@ class CalibrationService:
     def job_ended(self, job: Job) -> None:
         """Take the measurements of a calibration soon, if it succeeded.
 
-        Another job that counted its operations is compared with the counters.
+        Another job that counted its operations, or measured its clock, is compared with the
+        counters.
         """
         if MODULE in job.spec.argv and isinstance(job.state, Done):
             self._begin(self._take(job.id, job.state.at))
-        elif (counted := counter_check.counted_product(job)) is not None:
-            self._begin(self._check(job, counted))
+        elif (work := counter_check.watched_work(job)) is not None:
+            self._begin(self._check(job, work))
 
     def _begin(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _check(self, job: Job, counted: CountedProduct) -> None:
+    async def _check(self, job: Job, work: WatchedWork) -> None:
         assert isinstance(job.state, Done)
         device = next((d for d in self._devices() if d.id == job.state.devices[0]), None)
         if device is None:
             return
-        since, until = counted.sustained_from + counter_check.LEAD_S, counted.sustained_to
+        since, until = work.sustained_from + counter_check.LEAD_S, work.sustained_to
         past = await self._past(device.id, counter_check.FIELDS, since, until, None)
-        if found := counter_check.disagreement(counted, past):
+        if found := counter_check.disagreement(work, past, _in_force(device)):
             self._notify(
-                f"while job {job.id} ran, the hardware counters of {label(device)} showed {found}. "
+                f"while job {job.id} ran, the hardware counters of {label(device)} {found}. "
                 "Unless another program ran there, measure its clock: gpudeck calibrate"
             )
 
@@ -142,8 +143,7 @@ class CalibrationService:
         device = next((d for d in self._devices() if d.id == gpu.device), None)
         if device is None:
             raise UserError(f"the GPU {gpu.device} is not there any more")
-        vbios, driver = device.facts.get("VBIOS", ""), device.facts.get("driver", "")
-        before = calibration.find(device.id, vbios, driver) or UNCALIBRATED
+        before = _in_force(device)
         read = []
         for load in gpu.loads:
             # the history is written with the readings, so all of them are in it by now
@@ -156,7 +156,16 @@ class CalibrationService:
             raise UserError(
                 f"{label(device)} was read too seldom beside the loads, or has no hardware counters"
             )
-        return ClockCalibration(device.id, vbios, driver, ended, fit(known))
+        return ClockCalibration(device.id, *_versions(device), ended, fit(known))
+
+
+def _versions(device: Device) -> tuple[str, str]:
+    """Return the VBIOS and the driver, for which a correction holds."""
+    return device.facts.get("VBIOS", ""), device.facts.get("driver", "")
+
+
+def _in_force(device: Device) -> ClockCalibration:
+    return calibration.find(device.id, *_versions(device)) or UNCALIBRATED
 
 
 def compared(

@@ -35,6 +35,32 @@ class Sampler:
         return [sm_clock.ClockSample(100.0, 1500.0, 3), sm_clock.ClockSample(100.1, 1510.0, 3)]
 
 
+def test_a_job_measures_its_clock_on_gpus_with_counters_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sm_clock, "ClockSampler", Sampler)
+    gpu = torch.device("cuda", 0)
+    for capability, expected in (((9, 0), 1505.0), ((8, 0), None)):
+        monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _, c=capability: c)
+        with sm_clock.ClockWatch(gpu, 10.0) as watch:
+            pass
+        assert (watch.mhz, watch.absent) == (expected, "")
+    with sm_clock.ClockWatch(torch.device("cpu"), 10.0) as watch:
+        pass
+    assert watch.mhz is None
+
+
+def test_a_clock_that_cannot_be_measured_stops_no_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("Failed to find C compiler.\nSet CC")
+
+    monkeypatch.setattr(sm_clock, "ClockSampler", fail)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (9, 0))
+    with sm_clock.ClockWatch(torch.device("cuda", 0), 10.0) as watch:
+        pass
+    assert (watch.mhz, watch.absent) == (None, "true clock: Failed to find C compiler.")
+
+
 def test_every_load_is_measured_and_written_as_the_daemon_reads_it(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

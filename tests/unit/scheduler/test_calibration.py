@@ -233,7 +233,12 @@ def test_other_jobs_calibrate_nothing(home: Path) -> None:
 
 @pytest.mark.parametrize(
     ("shown", "said"),
-    [(600.0, ""), (628.0, ""), (635.0, "6 % above"), (540.0, "10 % below")],
+    [
+        (600.0, ""),
+        (628.0, ""),
+        (635.0, "showed 6 % (stated: ±3 %) above the operations that it counted"),
+        (540.0, "10 % (stated: ±3 %) below"),
+    ],
 )
 def test_a_product_of_ours_that_counted_its_work_checks_the_counters(
     home: Path, shown: float, said: str
@@ -249,7 +254,7 @@ def test_a_product_of_ours_that_counted_its_work_checks_the_counters(
         times = [since + t / 2 for t in range(10)]
         columns: dict[str, list[float | None]] = {"tflops_gpm": [shown, *[shown] * 8, None]}
         columns["tflops_gpm_error"] = [3.0] * 10
-        return Columns(times, {field: columns[field] for field in fields})
+        return Columns(times, {field: columns.get(field, [None] * 10) for field in fields})
 
     lab.past = past  # type: ignore[method-assign]
     asyncio.run(lab.end(("python", "-m", "accel.workloads.gemm"), product()))
@@ -261,6 +266,44 @@ def test_a_product_of_ours_that_counted_its_work_checks_the_counters(
         assert said in notice
         assert notice.endswith("gpudeck calibrate")
     assert (lab.restarts, calibration.load()) == (0, ())
+
+
+@pytest.mark.parametrize(
+    ("true_mhz", "calibrated", "said"),
+    [
+        (1350.0, True, ""),
+        (1350.0, False, ""),  # 11 % off, of 14 % that are stated without a calibration
+        (1250.0, False, "used a clock 20 % (stated: ±14 %) above the one that it measured"),
+        (1500.0, True, "used a clock 10 % (stated: ±3 %) below the one that it measured"),
+        (None, True, ""),
+    ],
+)
+@pytest.mark.parametrize("workload", ["attention", "gemm"])
+def test_the_clock_that_a_job_measured_checks_the_corrected_one(
+    home: Path, workload: str, true_mhz: float | None, calibrated: bool, said: str
+) -> None:
+    """NVML says 1500 MHz; the calibration corrects that to 1350 while tensor cores work."""
+    paths.ensure(home)
+    lab = Lab(home)
+    if calibrated:
+        calibration.keep([MADE])
+
+    async def past(
+        device: str, fields: Sequence[str], since: float, until: float, points: int | None
+    ) -> Columns:
+        shown = {"clock_sm": 1500.0, "tensor_hmma": 95.0, "sm_active": 100.0}
+        times = [since + t / 2 for t in range(10)]
+        return Columns(times, {field: [shown.get(field)] * 10 for field in fields})
+
+    lab.past = past  # type: ignore[method-assign]
+    result = product(
+        workload=workload,
+        params={"dtype": "float8"},
+        sensors={"sm_mhz": 1500, "true_mhz": true_mhz},
+    )
+    asyncio.run(lab.end(("python", "-m", f"accel.workloads.{workload}"), result))
+    assert len(lab.notices) == bool(said)
+    assert all(said in (notice or "") for notice in lab.notices)
 
 
 @pytest.mark.parametrize(
