@@ -25,8 +25,10 @@ from scheduler.protocol.errors import UserError
 RENEWED_S, MOST_TICKS = 0.1, 8
 """NVIDIA's driver renews the clocks when it is asked, but not within this time of the last renewal
 (measured on an H100 and an H200); the most samples that are taken between two readings."""
-JITTER = 0.5
-"""Pauses between samples vary by up to this share, so that they are never in step with a load."""
+JITTER, MOST_JITTER = 0.3, 3.0
+"""Pauses between samples are longer than the shortest one by this share in the mean, exponentially
+distributed, and by MOST_JITTER at most. So they are in step with no load, and readings, which come
+at a steady rate, are no samples (tests/benchmarks/LOG.md)."""
 FIRST_S = 0.15
 """The first reading comes soon, for a window that has just opened; counters need 0.1 s."""
 
@@ -100,6 +102,7 @@ class ProbeLoop:
         self._source, self._description, self._interval = source, description, 1 / hz
         self._devices: tuple[Device, ...] = ()
         self._received = b""
+        self._sample_at = 0.0
 
     def run(self) -> NoReturn:
         """Send readings until the devices change, or the daemon is gone."""
@@ -124,17 +127,18 @@ class ProbeLoop:
             _send(Hello(self._description, devices))
 
     def _sample_until(self, end: float) -> None:
-        """Take samples until the next reading at `end`, or until the rate changes."""
+        """Take the samples that are due before the next reading at `end`, or until the rate
+        changes."""
         interval = self._interval
         least = max(RENEWED_S, interval / MOST_TICKS)
-        while self._interval == interval:
-            pause = least * random.uniform(1.0, 1.0 + JITTER)  # noqa: S311 - no secret
-            at = time.monotonic() + pause
-            if at > end - RENEWED_S:
-                self._wait(end)
-                return
-            self._wait(at)
-            self._source.sample()
+        while self._interval == interval and self._sample_at < end:
+            self._wait(self._sample_at)
+            if self._interval == interval:
+                self._source.sample()
+                longer = min(random.expovariate(1 / JITTER), MOST_JITTER)
+                self._sample_at = time.monotonic() + least * (1 + longer)
+        if self._interval == interval:
+            self._wait(end)
 
     def _wait(self, end: float) -> None:
         """Carry out commands until `end`, or until the rate changes; exit where the daemon is
@@ -152,7 +156,7 @@ class ProbeLoop:
 
     def _carry_out(self, command: Command) -> None:
         if isinstance(command, SetRate):
-            self._interval = 1 / command.hz
+            self._interval, self._sample_at = 1 / command.hz, 0.0
             self._source.wake(command.wake)
         elif isinstance(command, ReadOccupancy):
             _send(Occupancy(tuple(self._source.occupancy(time.time()))))

@@ -36,7 +36,9 @@ class SmClock:
     slow down 50 ms before the reported clock does.
 
     A sample stands for the time since the one before: after a gap, in which the load may have
-    changed, those from before the gap count for as long as they describe.
+    changed, those from before the gap count for as long as they describe. A reading takes no sample
+    of its own while there is one: readings come at a steady rate, and would always see a load that
+    pauses at this rate in the same phase.
     """
 
     def __init__(self, handle: Any) -> None:
@@ -59,7 +61,8 @@ class SmClock:
 
     def read(self, values: dict[str, float], absent: dict[str, Absence]) -> None:
         """Add the mean since the last call to `values`."""
-        self.sample()
+        if not self._samples:
+            self.sample()
         if self._samples:
             seconds = sum(s for _, s in self._samples)
             weighted = sum(mhz * s for mhz, s in self._samples)

@@ -133,7 +133,7 @@ VALUES = {
 def test_every_field_has_the_value_and_unit_of_its_own(card: RecordedNvml) -> None:
     card.clocks = [1410, 1320, 1290]
     opened = NvmlSource()
-    for _ in range(2):
+    for _ in range(3):
         card.now += 0.5
         opened.sample()
     reading = one(opened, card)
