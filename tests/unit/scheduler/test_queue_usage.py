@@ -51,29 +51,12 @@ def test_energy_of_a_short_job_is_neither_by_the_slow_counter_nor_by_a_mean_that
     assert usage.take(one).energy == 700.0  # type: ignore[union-attr]
 
 
-def test_energy_between_two_states_of_the_counter_is_the_counters() -> None:
-    """The power at the readings, 100 W, is twice the mean of this load."""
-    usage, one, late = UsageCollector(), job(1, "a"), job(2, "b")
-    states = {0: 1000.0, 30: 2500.0, 60: 4000.0}
-    joules = 0.0
-    for at in range(76):
-        joules = states.get(at, joules)
-        rows = [reading(d, float(at), util=1.0, energy=joules, power=100.0) for d in "ab"]
-        usage.add(rows, [one, late] if at >= 40 else [one])
-    assert usage.take(one).energy == 3000.0 + 15 * 100.0  # type: ignore[union-attr]
-    assert usage.take(late).energy == 36 * 100.0, "its device's counter began before it"  # type: ignore[union-attr]
-
-
-@pytest.mark.parametrize("fault", ["a counter that starts again", "a gap"])
-def test_a_counter_that_does_not_cover_the_time_is_not_used(fault: str) -> None:
+def test_where_the_only_power_is_a_mean_it_is_power_times_time() -> None:
     usage, one = UsageCollector(), job(1, "a")
-    for at in range(61):
-        if fault == "a gap" and 10 <= at < 30:
-            continue
-        joules = 9000.0 if at < 31 else 50.0 if fault != "a gap" else 9900.0
-        usage.add([reading("a", float(at), util=1.0, energy=joules, power=100.0)], [one])
-    seconds = 60 - 21 if fault == "a gap" else 60
-    assert usage.take(one).energy == 100.0 * seconds  # type: ignore[union-attr]
+    for at, power in ((0.0, 70.0), (0.5, 385.0), (1.0, 700.0)):
+        told = reading("a", at, util=1.0, power=power, power_avg=power)
+        usage.add([msgspec.structs.replace(told, methods={"power": "averaged"})], [one])
+    assert usage.take(one).energy == 0.5 * (385.0 + 700.0)  # type: ignore[union-attr]
 
 
 def test_two_devices_count_together() -> None:
