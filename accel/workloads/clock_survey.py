@@ -22,7 +22,7 @@ import msgspec
 from accel.workloads.progress import Progress
 
 FILE = "clocks.json"
-SECONDS, PACED_SECONDS = 2.4, 3.7
+SECONDS, PACED_SECONDS = 2.2, 3.2
 """A load with pauses takes longer: NVML's clock is low in one sample and high in the next."""
 SAMPLE_S = 0.006
 _MOST_SAMPLES = 2000

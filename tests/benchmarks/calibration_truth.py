@@ -29,7 +29,7 @@ from scheduler.telemetry.counter_delay import PausedLoad, Share, counter_delay, 
 from tests.benchmarks.gpu_probe import Call, loop, need_gpu, torch_on_gpu
 from tests.benchmarks.rows import RESULTS, context, write
 
-SECONDS, PACED_SECONDS, REST_S, READING_S = 2.7, 4.7, 0.4, 0.5
+SECONDS, PACED_SECONDS, REST_S, READING_S = 2.3, 4.2, 0.3, 0.5
 """A load with pauses takes longer: NVML's clock is sampled some eight times a second, and is low in
 one sample and high in the next."""
 PACES = (
