@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from accel.attention.api import attention
 from accel.runtime.call import KernelCall, Pointer
 from accel.runtime.launch import prepare
 from accel.serving import gpu_kernels as kernels
-from accel.serving.batch import FEW_QUERIES, Batch
+from accel.serving.batch import Batch
 from accel.serving.cache import PagedCache
 from accel.serving.families import Config
 from accel.serving.linear import FP8_BLOCK, Linear
@@ -45,6 +43,8 @@ ONE: dict[str, Tile] = {
 ATTEND = {False: (64, 4, 528), True: (128, 4, 528)}
 """Keys of a step, warps, and programs that keep a large GPU busy, for caches as computed and
 quantized: the fastest measured on an H200."""
+PROMPT_ROWS = 128
+"""Queries of all heads of a key head that are attended with at once."""
 _LAUNCHES: dict[object, Any] = {}
 
 
@@ -233,35 +233,46 @@ def attend_few(
     return out
 
 
-def attend(q: Tensor, layer: int, batch: Batch, cache: PagedCache, config: Config) -> Tensor:
-    """Return what each query finds: short parts by the paged kernel, prompts by `accel.attention`.
+def attend_prompts(
+    q: Tensor, layer: int, batch: Batch, cache: PagedCache, config: Config, out: Tensor
+) -> None:
+    """Write what the queries of prompts [T, H, D] find, of all sequences in one launch."""
+    kv_heads, size = config.kv_heads, config.head_dim
+    group = config.heads // kv_heads
+    padded, wide = _power(group), max(16, _power(size))
+    queries = max(1, PROMPT_ROWS // (padded * max(1, wide // 128)))
+    tiles = batch.tiles(queries)
+    scales = (None, None) if cache.scales is None else tuple(cache.scales[layer])
+    arguments = {
+        "q": q, "keys": cache.values[layer, 0], "values": cache.values[layer, 1],
+        "key_scales": scales[0], "value_scales": scales[1], "tiles": tiles,
+        "tables": batch.tables, "out": out, "kv_heads": kv_heads,
+        "window": config.windows[layer], "scale": config.attention_scale,
+        "softcap": config.attention_softcap,
+    }  # fmt: skip
+    constants = {
+        "BLOCK": BLOCK, "GROUP": group, "PADDED": padded, "QUERIES": queries, "D": size,
+        "WIDE": wide, "TILE": 64, "QUANTIZED": cache.scales is not None,
+        "CAPPED": config.attention_softcap > 0,
+    }  # fmt: skip
+    launch(kernels.attend_prompts, (len(tiles), kv_heads, 1), arguments, constants, 8, stages=3)
 
-    The answers that are being written come first in a batch, with a few tokens each.
-    """
-    few = sum(count for count, _ in itertools.takewhile(lambda p: p[0] <= FEW_QUERIES, batch.parts))
-    out = torch.empty_like(q)
-    window = config.windows[layer]
+
+def attend(q: Tensor, layer: int, batch: Batch, cache: PagedCache, config: Config) -> Tensor:
+    """Return what each query finds: those of answers first, which have a few tokens each."""
+    few, window = batch.few, config.windows[layer]
     scale, softcap = config.attention_scale, config.attention_softcap
     if few == len(q):
         return attend_few(
             q, layer, batch.tables, batch.rows, batch.positions, cache, window, scale, softcap
         )
+    out = torch.empty_like(q)
     if few:
         out[:few] = attend_few(
             q[:few], layer, batch.tables, batch.rows[:few], batch.positions[:few], cache, window,
             scale, softcap,
         )  # fmt: skip
-    start = 0
-    for row, (count, length) in enumerate(batch.parts):
-        if start >= few:
-            blocks = batch.tables[row, : -(-length // BLOCK)].long()
-            keys, values = (part[None, :length].to(q.dtype) for part in cache.dense(layer, blocks))
-            out[start : start + count] = attention(
-                q[None, start : start + count], keys, values, causal=True,
-                window=(window - 1 if window else None, 0), scale=scale, softcap=softcap,
-                layout="bshd",
-            )[0]  # fmt: skip
-        start += count
+    attend_prompts(q, layer, batch, cache, config, out)
     return out
 
 

@@ -124,6 +124,51 @@ def turn_and_store(
 
 
 @triton.jit
+def take_in(
+    query,
+    keys,
+    values,
+    key_scales,
+    value_scales,
+    place,
+    inside,
+    seen,
+    scale,
+    softcap,
+    highest,
+    total,
+    result,
+    D: tl.constexpr,
+    WIDE: tl.constexpr,
+    QUANTIZED: tl.constexpr,
+    CAPPED: tl.constexpr,
+):
+    """Take a tile of keys and values into the sums of some queries; return the new sums.
+
+    The keys are at `place` if they are `inside`; `seen` says which query sees which.
+    """
+    at = tl.arange(0, WIDE)
+    mask = inside[:, None] & (at < D)[None, :]
+    vectors = tl.load(keys + place[:, None] * D + at[None, :], mask, 0.0).to(query.dtype)
+    score = tl.dot(query, tl.trans(vectors)) * scale
+    if QUANTIZED:
+        score *= tl.load(key_scales + place, inside, 0.0)[None, :]
+    if CAPPED:
+        score = softcap * (2 * tl.sigmoid(2 * score / softcap) - 1)
+    score = tl.where(seen, score, float("-inf"))
+    higher = tl.maximum(highest, tl.max(score, 1))
+    base = tl.where(higher > float("-inf"), higher, 0.0)  # a query may have seen no key so far
+    shares = tl.exp(score - base[:, None])
+    fade = tl.exp(highest - base)
+    total = total * fade + tl.sum(shares, 1)
+    vectors = tl.load(values + place[:, None] * D + at[None, :], mask, 0.0).to(query.dtype)
+    if QUANTIZED:
+        shares *= tl.load(value_scales + place, inside, 0.0)[None, :]
+    result = tl.dot(shares.to(query.dtype), vectors, result * fade[:, None])
+    return higher, total, result
+
+
+@triton.jit
 def attend_paged(
     q,
     keys,
@@ -174,23 +219,10 @@ def attend_paged(
         inside = key < end
         block = tl.load(table + key // BLOCK, inside, 0).to(tl.int64)
         place = (block * BLOCK + key % BLOCK) * kv_heads + head
-        mask = inside[:, None] & (at < D)[None, :]
-        vectors = tl.load(keys + place[:, None] * D + at[None, :], mask, 0.0).to(query.dtype)
-        score = tl.dot(query, tl.trans(vectors)) * scale
-        if QUANTIZED:
-            score *= tl.load(key_scales + place, inside, 0.0)[None, :]
-        if CAPPED:
-            score = softcap * (2 * tl.sigmoid(2 * score / softcap) - 1)
-        score = tl.where(inside[None, :], score, float("-inf"))
-        higher = tl.maximum(highest, tl.max(score, 1))
-        shares = tl.exp(score - higher[:, None])
-        fade = tl.exp(highest - higher)
-        total = total * fade + tl.sum(shares, 1)
-        highest = higher
-        vectors = tl.load(values + place[:, None] * D + at[None, :], mask, 0.0).to(query.dtype)
-        if QUANTIZED:
-            shares *= tl.load(value_scales + place, inside, 0.0)[None, :]
-        result = tl.dot(shares.to(query.dtype), vectors, result * fade[:, None])
+        highest, total, result = take_in(
+            query, keys, values, key_scales, value_scales, place, inside, inside[None, :],
+            scale, softcap, highest, total, result, D, WIDE, QUANTIZED, CAPPED,
+        )  # fmt: skip
     if not SPLIT:
         made = (result / total[:, None]).to(out.dtype.element_ty)
         tl.store(out + first[:, None] * D + at[None, :], made, real)
@@ -199,6 +231,67 @@ def attend_paged(
         tl.store(partial + place[:, None] * D + at[None, :], result, real)
         tl.store(sums + 2 * place, highest, group < GROUP)
         tl.store(sums + 2 * place + 1, total, group < GROUP)
+
+
+@triton.jit
+def attend_prompts(
+    q,
+    keys,
+    values,
+    key_scales,
+    value_scales,
+    tiles,
+    tables,
+    out,
+    kv_heads,
+    window,
+    scale,
+    softcap,
+    BLOCK: tl.constexpr,
+    GROUP: tl.constexpr,
+    PADDED: tl.constexpr,
+    QUERIES: tl.constexpr,
+    D: tl.constexpr,
+    WIDE: tl.constexpr,
+    TILE: tl.constexpr,
+    QUANTIZED: tl.constexpr,
+    CAPPED: tl.constexpr,
+):
+    """Attend with all query heads of one key head, and some tokens of a prompt.
+
+    A tile [4] is its first token, its number of tokens, the position of the first, and where its
+    sequence's blocks begin in the tables.
+    """
+    tile = tiles + 4 * tl.program_id(0)
+    token, count, start = tl.load(tile), tl.load(tile + 1), tl.load(tile + 2)
+    table, head = tables + tl.load(tile + 3), tl.program_id(1)
+    row, at = tl.arange(0, QUERIES * PADDED), tl.arange(0, WIDE)
+    number, group = row // PADDED, row % PADDED
+    real = ((number < count) & (group < GROUP))[:, None] & (at < D)[None, :]
+    first = ((token + number).to(tl.int64) * kv_heads + head) * GROUP + group
+    query = tl.load(q + first[:, None] * D + at[None, :], real, 0.0)
+    position = start + number
+    end = start + count
+    begin = 0
+    if window > 0:
+        begin = tl.maximum(start + 1 - window, 0) // TILE * TILE
+    highest = tl.full([QUERIES * PADDED], float("-inf"), tl.float32)
+    total = tl.zeros([QUERIES * PADDED], tl.float32)
+    result = tl.zeros([QUERIES * PADDED, WIDE], tl.float32)
+    for j in range(begin, end, TILE):
+        key = j + tl.arange(0, TILE)
+        inside = key < end
+        block = tl.load(table + key // BLOCK, inside, 0).to(tl.int64)
+        place = (block * BLOCK + key % BLOCK) * kv_heads + head
+        seen = key[None, :] <= position[:, None]
+        if window > 0:
+            seen &= key[None, :] > position[:, None] - window
+        highest, total, result = take_in(
+            query, keys, values, key_scales, value_scales, place, inside, seen & inside[None, :],
+            scale, softcap, highest, total, result, D, WIDE, QUANTIZED, CAPPED,
+        )  # fmt: skip
+    made = (result / tl.maximum(total, 1e-30)[:, None]).to(out.dtype.element_ty)
+    tl.store(out + first[:, None] * D + at[None, :], made, real)
 
 
 @triton.jit

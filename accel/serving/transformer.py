@@ -115,7 +115,7 @@ class Transformer:
         if config.family.scaled_embeddings:
             x = x * self._scale
         turns = {
-            rope: _turn(rope, batch.positions, radians) for rope, radians in self._ropes.items()
+            rope: rotation(rope, batch.positions, radians) for rope, radians in self._ropes.items()
         }
         inner = ops.norm(x, self._layers[0].norm, eps)
         following = [*(layer.norm for layer in self._layers[1:]), self._norm]
@@ -156,7 +156,7 @@ class Transformer:
         return ops.multiply(layer.output, out.reshape(len(x), heads * size))
 
 
-def _turn(rope: Rope, positions: Tensor, radians: Tensor) -> tuple[Tensor, Tensor]:
+def rotation(rope: Rope, positions: Tensor, radians: Tensor) -> tuple[Tensor, Tensor]:
     """Return cosine and sine [T, dims / 2] in fp32, of positions [T] and frequencies."""
     angles = positions.float().unsqueeze(1) * radians
     return angles.cos() * rope.factor, angles.sin() * rope.factor

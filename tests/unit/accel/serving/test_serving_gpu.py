@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 
 from accel.runtime.call import compiled
 from accel.serving import cpu, gpu
-from accel.serving.cache import BLOCK, PagedCache
+from accel.serving.batch import Batch
+from accel.serving.cache import PagedCache
 from accel.serving.families import FAMILIES, Config
 from accel.serving.linear import Linear
+from accel.serving.memory import BLOCK
 from accel.serving.rotary import Rope
+from accel.serving.transformer import rotation
 from tests.unit.accel.compiled import SHARED_KIB, needs
 
 pytestmark = pytest.mark.xdist_group("interpreted")
@@ -69,7 +74,7 @@ def attention_error(kind: str, normed: bool, window: int, softcap: float, length
     slots = table[positions // BLOCK] * BLOCK + positions % BLOCK
     qkv = drawn(length, 10, c.head_dim)
     rope = c.ropes[0]
-    turn = rope.table(positions, torch.tensor(rope.frequencies)) if rope else None
+    turn = rotation(rope, positions, torch.tensor(rope.frequencies)) if rope else None
     norms = (drawn(c.head_dim, seed=4), drawn(c.head_dim, seed=5)) if normed else None
     q = gpu.turn_and_store(qkv, 6, turn, norms, 1e-6, slots, caches[0], 0)
     known = cpu.turn_and_store(qkv, 6, turn, norms, 1e-6, slots, caches[1], 0)
@@ -89,6 +94,34 @@ def attention_error(kind: str, normed: bool, window: int, softcap: float, length
             scores = softcap * torch.tanh(scores / softcap)
         errors.append(off(found, torch.einsum("hk,khd->hd", scores.softmax(1), values)))
     return max(errors)
+
+
+def prompts_error(kind: str, window: int, softcap: float) -> float:
+    """Return the error of attending with parts of prompts and answers of several sequences."""
+    c = replace(config(softcap=softcap), windows=(window,))
+    cache = PagedCache(c, 12, torch.device("cpu"), torch.float32, kind)
+    parts = ((1, 20), (2, 35), (9, 9), (37, 40), (10, 48))
+    blocks = iter(torch.randperm(12, generator=torch.Generator().manual_seed(1)).tolist())
+    every = [[next(blocks) for _ in range(-(-length // BLOCK))] for _, length in parts]
+    for found, (_, length) in zip(every, parts, strict=True):
+        at = torch.arange(length)
+        slots = torch.tensor(found)[at // BLOCK] * BLOCK + at % BLOCK
+        vectors = drawn(length, 2, 2, c.head_dim, seed=length)
+        cache.write(0, slots, vectors[:, 0], vectors[:, 1])
+    positions = torch.cat([torch.arange(length - count, length) for count, length in parts])
+    rows = torch.cat([torch.full((count,), i) for i, (count, _) in enumerate(parts)]).int()
+    tables = torch.tensor([[*found, *[0] * (3 - len(found))] for found in every]).int()
+    batch = Batch(positions, positions, positions, rows, tables, positions, parts)
+    q = drawn(len(positions), 6, c.head_dim)
+    return off(gpu.attend(q, 0, batch, cache, c), cpu.attend(q, 0, batch, cache, c))
+
+
+@pytest.mark.parametrize(("kind", "window", "softcap"), [("auto", 0, 0.0), ("int8", 11, 5.0)])
+def test_prompts_of_several_sequences_are_attended_with_in_one_launch(
+    interpreted, kind, window, softcap
+) -> None:
+    most = 2e-2 if kind == "int8" else 2e-3
+    assert interpreted(prompts_error, kind, window, softcap) < most
 
 
 @pytest.mark.parametrize(
@@ -129,6 +162,8 @@ def calls(monkeypatch) -> dict[str, object]:
         q = gpu.turn_and_store(qkv, 32, turn, None, 1e-6, positions, cache, 0)
         rows, tables = torch.zeros(2, dtype=torch.int32), torch.zeros(2, 512, dtype=torch.int32)
         gpu.attend_few(q, 0, tables, rows, positions, cache, 0, 0.1, 0.0)
+        batch = Batch(rows, positions, positions, rows, tables, positions, ((40, 40),))
+        gpu.attend_prompts(q, 0, batch, cache, c, q)
     gpu.add_norm(bf16(2, 4096), bf16(2, 4096), torch.empty(4096), 1e-6)
     gpu.gated(bf16(2, 28672), "silu")
     for kind in ("dense", "int8", "fp8", "int4"):
@@ -143,7 +178,7 @@ def calls(monkeypatch) -> dict[str, object]:
 
 def test_the_kernels_of_a_layer_compile_for_hopper_and_hardly_spill(monkeypatch) -> None:
     made = calls(monkeypatch)
-    assert len(made) >= 14
+    assert len(made) >= 17
     for name, call in made.items():
         used = needs(compiled(call, 90))
         assert used.shared <= SHARED_KIB[90] * 1024 and used.spilled <= 64, name
