@@ -47,12 +47,12 @@ COMMANDS = (
     Command(
         "processes",
         "cli.devices.processes",
-        "list the processes that use a GPU: user, command, container, job, memory, share",
+        "list the processes that use a GPU, or the CPU where there is none, with their jobs",
     ),
     Command(
         "kill",
         "cli.devices.kill",
-        "end a process that uses a GPU, after asking; if a job owns it, cancel the job",
+        "end a listed process, after asking; if a job owns it, cancel the job",
     ),
     Command("drain", "cli.devices.drain", "start no new jobs on GPUs; jobs that run continue"),
     Command(

@@ -437,7 +437,7 @@ class JobsPage(QWidget):
 
     def _lay_out(self) -> None:
         self._above = (self.chooser, self.open_groups, self.pause, self.new)
-        bar = row(self.chooser, self.count, Stretch(), self.several, *self._above[1:])
+        bar = row(Stretch(self.chooser), self.count, Stretch(), self.several, *self._above[1:])
         bar.setSpacing(theme.M)
         top, self._stack = list_card(self.table, self.empty)
         self._top = top

@@ -10,6 +10,8 @@ from scheduler.protocol.devices import Detail
 from scheduler.verbs.devices import GetDetails
 
 _EVERY_MS = 2000
+_SECOND_MS = 700
+"""The pause before the second reading, from which on the loads of processes are known."""
 
 
 class DetailsPoller(QTimer):
@@ -25,6 +27,10 @@ class DetailsPoller(QTimer):
         self._waits = False
         self.setInterval(_EVERY_MS)
         self.timeout.connect(self.request)
+        self.second = QTimer(self)
+        self.second.setSingleShot(True)
+        self.second.setInterval(_SECOND_MS)
+        self.second.timeout.connect(self.request)
         page.installEventFilter(self)
 
     def request(self) -> None:
@@ -36,9 +42,11 @@ class DetailsPoller(QTimer):
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         if event.type() == QEvent.Type.Show:
             self.request()
+            self.second.start()
             self.start()
         elif event.type() == QEvent.Type.Hide:
             self.stop()
+            self.second.stop()
         return False
 
     def _take(self, details: tuple[Detail, ...]) -> None:

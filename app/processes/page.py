@@ -1,24 +1,30 @@
-"""Show which processes use the GPUs, and end one of them."""
+"""Show which processes use the GPUs, or the CPU of a machine without one, and end one of them."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Set
 
-from PySide6.QtCore import Qt
-from PySide6.QtGui import QResizeEvent
+from PySide6.QtCore import QPoint, Signal
+from PySide6.QtGui import QAction, QGuiApplication
 from PySide6.QtWidgets import QWidget
 
-from app.format.values import plural
+from app.format.values import memory, plural
 from app.link.details_poller import DetailsPoller
 from app.link.link import Link
-from app.processes.process_rows import COLUMNS, MEMORY, ProcessRow, process_rows, question
+from app.processes.grouping import GROUPINGS, Line, memory_parts, process_lines
+from app.processes.memory_bar import MOST, MemoryBar
+from app.processes.process_rows import CPU, MEMORY, ProcessRow, percent, process_rows, question
+from app.processes.table import DESCENDING, ONLY_GPU, ProcessTable, ProcessTableView
 from app.state import State
 from app.widgets import theme
+from app.widgets.action_table import hint
+from app.widgets.actions import bind_actions, menu_of
 from app.widgets.controls import (
     QuestionCard,
     Stretch,
-    add_shortcuts,
     button,
+    card,
+    choice_box,
     column,
     empty_label,
     filter_box,
@@ -26,49 +32,23 @@ from app.widgets.controls import (
     row,
     set_text,
 )
-from app.widgets.list_table import RowTable, TableColumn, chosen_row, list_card, list_table
-from scheduler.protocol.devices import Detail
+from app.widgets.list_table import chosen_row, list_card
+from scheduler.protocol.devices import Detail, Process
+from scheduler.protocol.snapshot import Snapshot
 from scheduler.verbs.devices import KillProcess
 
 EMPTY = "No process uses a GPU."
-NO_GPU = "This machine has no NVIDIA GPU, so no process uses one."
-RECORDED = "A recording contains no processes."
+NO_PROCESS = "No process of this machine is visible."
+RECORDED = "Recordings contain no process data."
 NOTHING_FOUND = "No process matches the filter."
-_ROOM_FOR = {7: 900, 8: 1000}
-"""The least width of the page at which the columns Kind and Container are shown."""
-DESCENDING, ASCENDING = Qt.SortOrder.DescendingOrder, Qt.SortOrder.AscendingOrder
-
-
-class ProcessTable(RowTable[ProcessRow]):
-    """Show in the headings how the rows are sorted.
-
-    Qt's own indicator has no room beside a title that is aligned on the right.
-    """
-
-    def __init__(self) -> None:
-        help_ = "{}. Click to sort (S)."
-        super().__init__(
-            [TableColumn(c.title, c.width, c.right, help_.format(c.help)) for c in COLUMNS]
-        )
-        self._sorted_by, self._descending = MEMORY, True
-
-    def show_order(self, column: int, descending: bool) -> None:
-        """Mark the column that the rows are sorted by."""
-        if (column, descending) != (self._sorted_by, self._descending):
-            self._sorted_by, self._descending = column, descending
-            self.headerDataChanged.emit(Qt.Orientation.Horizontal, 0, len(COLUMNS) - 1)
-
-    def headerData(
-        self, section: int, orientation: Qt.Orientation, role: int = Qt.ItemDataRole.DisplayRole
-    ) -> Any:
-        shown = super().headerData(section, orientation, role)
-        if role == Qt.ItemDataRole.DisplayRole and shown and section == self._sorted_by:
-            return shown + (" ▾" if self._descending else " ▴")
-        return shown
+MENU = ("process.end", "", "process.job", "process.copy", "process.pid", "", "process.fold")
+"""The actions of the menu of a row; an empty name is a line between them."""
 
 
 class ProcessesPage(QWidget):
-    """List the processes that use the GPUs, and end one of them."""
+    """List the processes by load and memory, and end one of them."""
+
+    job_chosen = Signal(int)
 
     def __init__(self, state: State, link: Link) -> None:
         super().__init__()
@@ -77,52 +57,71 @@ class ProcessesPage(QWidget):
         """Why the devices were not read."""
         self._ending: ProcessRow | None = None
         """The process that the user is asked about."""
-        self.filter = filter_box("Search users, commands, containers (Ctrl+F)")
+        self._folded: frozenset[str] = frozenset()
+        self._sorted = False
+        """The kind of the devices decided what the rows are sorted by at first."""
+        self._make_parts()
+        self.poller = DetailsPoller(self, link)
+        self.poller.read.connect(self._take_details)
+        self.poller.failed.connect(self._show_problem)
+        self.acts = self._bind()
+        self._lay_out()
+
+    def _make_parts(self) -> None:
+        self.filter = filter_box("Search names, users, commands (Ctrl+F)")
         self.filter.textChanged.connect(self.refresh)
+        self.grouping = choice_box("Groups", GROUPINGS)
+        self.grouping.currentIndexChanged.connect(self._regroup)
         self.count = label(size="small", meaning="muted")
+        self.title, self.usage = label("Memory", strong=True), label(meaning="muted")
+        self.bar = MemoryBar()
         self.model = ProcessTable()
-        self.table = list_table(
-            self.model,
-            [column.width for column in COLUMNS],
-            "Processes on GPUs",
-            "Press S to sort by the column of the current cell",
-        )
+        self.table = ProcessTableView(self.model)
         self.header = self.table.horizontalHeader()
-        self.header.setSectionsClickable(True)
-        self.header.setSortIndicator(MEMORY, DESCENDING)
         self.header.sortIndicatorChanged.connect(self.refresh)
         self.table.selectionModel().currentRowChanged.connect(self._enable)
+        self.table.toggled.connect(self._toggle)
+        self.table.menu_wanted.connect(self._show_menu)
         self.end = button(
             "End process…",
             lambda: self._ask_about(self.chosen()),
-            tooltip="Ask the process to end, and kill it if it does not (Del)",
+            tooltip=hint("process.end", "Ask the process to end, and kill it if it does not"),
         )
         self.question = QuestionCard(
             "End process", "Cancel", self._kill, lambda: self._ask_about(None)
         )
         self.empty = empty_label(EMPTY)
-        self.poller = DetailsPoller(self, link)
-        self.poller.read.connect(self._take_details)
-        self.poller.failed.connect(self._show_problem)
-        bar = row(self.filter, self.count, Stretch(), self.end, spacing=theme.M)
-        frame, self._stack = list_card(self.table, self.empty)
-        self.setLayout(column(bar, self.question, Stretch(frame)))
-        self.setFocusProxy(self.table)
-        add_shortcuts(
+
+    def _bind(self) -> dict[str, QAction]:
+        return bind_actions(
             self,
             {
-                "Del": self.end.click,
-                "Esc": self.question.no.click,
-                "Ctrl+F": self.filter.setFocus,
-                "S": self._sort,
+                "process.end": self.end.click,
+                "process.copy": lambda: self._copy(command=True),
+                "process.pid": lambda: self._copy(command=False),
+                "process.job": self._show_job,
+                "process.sort": lambda: self.table.sort_by(
+                    max(self.table.currentIndex().column(), 0)
+                ),
+                "process.group": self.grouping.showPopup,
+                "process.fold": self._fold_all,
+                "process.search": self.filter.setFocus,
+                "process.leave": self.question.no.click,
             },
         )
 
-    def resizeEvent(self, event: QResizeEvent) -> None:
-        """Leave out the least important columns where there is little room."""
-        super().resizeEvent(event)
-        for at, least in _ROOM_FOR.items():
-            self.table.setColumnHidden(at, self.width() < theme.px(least))
+    def _lay_out(self) -> None:
+        above = row(
+            Stretch(self.filter), self.grouping, self.count, Stretch(), self.end, spacing=theme.M
+        )
+        inside = column(
+            row(self.title, self.usage, Stretch(), spacing=theme.S), self.bar, spacing=0
+        )
+        inside.setContentsMargins(theme.L, theme.M, theme.L, theme.S)
+        self.use = card(inside)
+        frame, self._stack = list_card(self.table, self.empty)
+        self.setLayout(column(above, self.question, self.use, Stretch(frame)))
+        self.setFocusProxy(self.table)
 
     def refresh(self) -> None:
         """Show the processes that were read last."""
@@ -131,32 +130,69 @@ class ProcessesPage(QWidget):
             waiting = self._state.link.text if snapshot is None else "Reading the processes…"
             set_text(self.empty, self._problem or waiting)
             self._stack.setCurrentIndex(1)
+            self.use.hide()
             self._enable()
             return
-        chosen, column = self.chosen(), max(self.table.currentIndex().column(), 0)
-        by, descending = (
-            self.header.sortIndicatorSection(),
-            self.header.sortIndicatorOrder() == DESCENDING,
-        )
+        self._sort_at_first(details)
+        by = self.header.sortIndicatorSection()
+        descending = self.header.sortIndicatorOrder() == DESCENDING
         devices = [state.device for state in snapshot.devices]
-        shown = process_rows(details, devices, snapshot.time, self.filter.text(), by, descending)
-        self.model.show_order(by, descending)
-        self.model.show_rows(shown)
-        keys = [process.key for process in shown]
-        if chosen is not None and chosen.key in keys:
-            self.table.choose_row(keys.index(chosen.key), column)
-        total = sum(len(detail.processes) for detail in details)
-        count = (
-            plural(total, "process", "es") if len(shown) == total else f"{len(shown)} of {total}"
+        rows = process_rows(details, devices, snapshot.time, self.filter.text(), by, descending)
+        totals = _memory_totals(snapshot)
+        lines = process_lines(
+            rows,
+            self.grouping.currentText(),
+            self._folded,
+            by,
+            descending,
+            lambda process: totals.get(process.device.id) if process.device else None,
         )
+        self._show_lines(lines, by, descending)
+        self._show_use(snapshot, details, rows)
+        total = sum(len(detail.processes) + len(detail.cpu_processes) for detail in details)
+        count = plural(total, "process", "es") if len(rows) == total else f"{len(rows)} of {total}"
         set_text(self.count, self._problem or count)
-        set_text(
-            self.empty, NOTHING_FOUND if total else _reason_for_none({d.kind for d in devices})
-        )
-        self._stack.setCurrentIndex(0 if shown else 1)
-        if self._ending is not None and self._ending.key not in keys:
+        kinds = {device.kind for device in devices}
+        set_text(self.empty, NOTHING_FOUND if total else _reason_for_none(kinds))
+        self._stack.setCurrentIndex(0 if lines else 1)
+        if self._ending is not None and self._ending.key not in {r.key for r in rows}:
             self._ask_about(None)  # it has ended by itself
         self._enable()
+
+    def _show_lines(self, lines: tuple[Line, ...], by: int, descending: bool) -> None:
+        """Show the lines; the selection stays with its process, and nothing is scrolled."""
+        chosen, column_ = self._chosen_line(), max(self.table.currentIndex().column(), 0)
+        scrolled = self.table.verticalScrollBar().value()
+        self.model.show_order(by, descending)
+        self.model.show_rows(lines)
+        keys = [line.key for line in lines]
+        if chosen is not None and chosen.key in keys:
+            self.table.choose_row(keys.index(chosen.key), column_)
+            self.table.verticalScrollBar().setValue(scrolled)
+
+    def _show_use(
+        self, snapshot: Snapshot, details: tuple[Detail, ...], rows: tuple[ProcessRow, ...]
+    ) -> None:
+        """Show how much of the memory is used, and by whom."""
+        readings = [s.reading.values for s in snapshot.devices if s.reading is not None]
+        used = sum(values.get("mem_used", 0.0) for values in readings)
+        total = sum(_memory_totals(snapshot).values())
+        only_cpu = all(not detail.processes for detail in details)
+        self.table.leave_out(frozenset(ONLY_GPU if only_cpu else ()))
+        self.model.cores = max((values.get("cores", 1.0) for values in readings), default=1.0)
+        self.use.setVisible(bool(rows) and total > 0)
+        lines = process_lines(rows, self.grouping.currentText(), frozenset(), MEMORY, True, _none)
+        self.bar.show_parts(memory_parts(lines, self.grouping.currentText(), MOST), used, total)
+        loads = [process.process.cpu for process in rows if process.process.cpu is not None]
+        load = f" · CPU {percent(sum(loads))} of one core" if loads else ""
+        set_text(self.usage, f"{memory(used)} of {memory(total)} in use{load}")
+
+    def _sort_at_first(self, details: tuple[Detail, ...]) -> None:
+        """Sort by load where the processes are those of the CPU, until the user sorts."""
+        if not self._sorted and any(d.processes or d.cpu_processes for d in details):
+            self._sorted = True
+            only_cpu = all(not detail.processes for detail in details)
+            self.header.setSortIndicator(CPU if only_cpu else MEMORY, DESCENDING)
 
     def _take_details(self, details: tuple[Detail, ...]) -> None:
         self._state.details = details
@@ -168,23 +204,52 @@ class ProcessesPage(QWidget):
         if self.isVisible():
             self.refresh()
 
-    def chosen(self) -> ProcessRow | None:
-        """Return the process that the user chose."""
+    def _chosen_line(self) -> Line | None:
         return chosen_row(self.table, self.model)
 
-    def _sort(self) -> None:
-        """Sort by the column of the current cell; in the other direction the second time."""
-        at = max(self.table.currentIndex().column(), 0)
-        ascending = (
-            self.header.sortIndicatorSection() == at
-            and self.header.sortIndicatorOrder() == ASCENDING
-        )
-        self.header.setSortIndicator(at, DESCENDING if ascending else ASCENDING)
+    def chosen(self) -> ProcessRow | None:
+        """Return the process that the user chose; None for a group."""
+        line = self._chosen_line()
+        return line.row if line is not None else None
 
     def _enable(self) -> None:
         chosen = self.chosen()
         known = chosen is not None and chosen.process.ticks > 0
         self.end.setEnabled(known and self._ending is None)
+        for name in ("process.copy", "process.pid"):
+            self.acts[name].setEnabled(chosen is not None)
+        self.acts["process.job"].setEnabled(chosen is not None and chosen.process.job is not None)
+        self.acts["process.fold"].setEnabled(GROUPINGS[self.grouping.currentText()] is not None)
+
+    def _regroup(self) -> None:
+        self._folded = frozenset()
+        self.refresh()
+
+    def _toggle(self, group: str) -> None:
+        self._folded = self._folded ^ {group}
+        self.refresh()
+
+    def _fold_all(self) -> None:
+        """Fold all groups, or unfold all of them where one is folded."""
+        heads = {line.group for line in self.model.rows if line.row is None}
+        self._folded = frozenset() if self._folded & heads else frozenset(heads)
+        self.refresh()
+
+    def _show_menu(self, at: QPoint) -> None:
+        menu = menu_of(self, [self.acts[name] if name else None for name in MENU])
+        menu.aboutToHide.connect(menu.deleteLater)
+        menu.popup(at)
+
+    def _copy(self, command: bool) -> None:
+        if (chosen := self.chosen()) is not None:
+            process: Process = chosen.process
+            text = process.command or process.name if command else str(process.pid)
+            QGuiApplication.clipboard().setText(text)
+
+    def _show_job(self) -> None:
+        chosen = self.chosen()
+        if chosen is not None and chosen.process.job is not None:
+            self.job_chosen.emit(chosen.process.job)
 
     def _ask_about(self, process: ProcessRow | None) -> None:
         self._ending = process
@@ -203,8 +268,21 @@ class ProcessesPage(QWidget):
             self._ask_about(None)
 
 
-def _reason_for_none(kinds: set[str]) -> str:
+def _none(_: ProcessRow) -> float | None:
+    return None
+
+
+def _memory_totals(snapshot: Snapshot) -> dict[str, float]:
+    """Return the bytes of the memory of each device that reports it."""
+    return {
+        state.device.id: state.reading.values["mem_total"]
+        for state in snapshot.devices
+        if state.reading is not None and "mem_total" in state.reading.values
+    }
+
+
+def _reason_for_none(kinds: Set[str]) -> str:
     """Explain why devices of these kinds have no processes."""
-    if "nvidia" in kinds:
-        return EMPTY
-    return RECORDED if "replay" in kinds else NO_GPU
+    if kinds == {"cpu"}:
+        return NO_PROCESS
+    return RECORDED if "replay" in kinds and "nvidia" not in kinds else EMPTY

@@ -1,4 +1,7 @@
-"""List the processes that use a GPU, one row a process and GPU, searched and sorted."""
+"""List the processes that use a GPU or the CPU, one row a process and device, searched and sorted.
+
+Free of Qt.
+"""
 
 from __future__ import annotations
 
@@ -20,31 +23,42 @@ class ProcessColumn(NamedTuple):
 
 
 COLUMNS = (
+    ProcessColumn("Name", 200, False, "Name of the program"),
+    ProcessColumn("PID", 76, True, "Process ID on this machine"),
+    ProcessColumn("User", 90, False, "Owner of the process"),
+    ProcessColumn("Job", 76, True, "GPU Deck job that the process belongs to"),
     ProcessColumn("Device", 76, False, "GPU, and its MIG instance if it is divided"),
-    ProcessColumn("PID", 84, True, "Process ID on this machine"),
-    ProcessColumn("User", 110, False, "Owner of the process"),
-    ProcessColumn("Job", 60, True, "GPU Deck job that the process belongs to"),
-    ProcessColumn("Memory", 100, True, "Device memory that the process has allocated"),
+    ProcessColumn("CPU", 84, True, "Load since the last reading; 100 % is one core"),
+    ProcessColumn("Memory", 104, True, "Memory of the device that the process occupies"),
     ProcessColumn(
         "SM",
-        66,
+        70,
         True,
         "Share of the GPU's multiprocessors in the last two seconds, sampled by the driver",
     ),
-    ProcessColumn("Age", 110, True, "Time since the process started"),
-    ProcessColumn("Kind", 90, False, "Computes, draws, or both"),
-    ProcessColumn("Container", 120, False, "Container ID, taken from the control group"),
+    ProcessColumn("Age", 104, True, "Time since the process started"),
+    ProcessColumn("Kind", 84, False, "Computes, draws, or both"),
+    ProcessColumn("Container", 116, False, "Container ID, taken from the control group"),
     ProcessColumn("Command", 0, False, "Command line"),
 )
-MEMORY, SM_SHARE = 4, 5
+NAME, PID, USER, JOB, DEVICE, CPU, MEMORY, SM_SHARE, AGE, KIND, CONTAINER, COMMAND = range(12)
 UNKNOWN_COMMAND = "not visible: the process belongs to another container or user"
+_REASONS = {
+    USER: UNKNOWN_COMMAND,
+    CPU: "not known before the second reading",
+    MEMORY: "the driver does not report it for this process",
+    SM_SHARE: "the driver does not report it for this process",
+    AGE: UNKNOWN_COMMAND,
+}
+"""The reason for a value that is not there, by column."""
 
 
 @dataclass(frozen=True)
 class ProcessRow:
-    """One process on one GPU."""
+    """One process on one device."""
 
     process: Process
+    device: Device | None
     cells: tuple[str, ...]
     """The text of each column."""
     order: tuple[float | str, ...]
@@ -55,8 +69,8 @@ class ProcessRow:
 
     @property
     def key(self) -> tuple[str, int, int]:
-        """Identify the process on its GPU, even if the kernel reuses its number."""
-        return self.cells[0], self.process.pid, self.process.ticks
+        """Identify the process on its device, even if the kernel reuses its number."""
+        return self.cells[DEVICE], self.process.pid, self.process.ticks
 
 
 def process_rows(
@@ -78,7 +92,7 @@ def process_rows(
     rows = [
         _row(process, known.get(detail.device), now)
         for detail in details
-        for process in detail.processes
+        for process in (*detail.processes, *detail.cpu_processes)
     ]
     found = [row for row in rows if all(word in row.searched for word in words)]
     found.sort(key=lambda row: row.key)
@@ -94,28 +108,40 @@ def question(process: Process) -> str:
     return f"End {who}? Unsaved work of this process will be lost."
 
 
+def percent(share: float | None) -> str:
+    """Format a share of a core or of a GPU."""
+    if share is None:
+        return NOT_AVAILABLE
+    return f"{share:.1f} %" if 0 < share < 9.95 else f"{share:.0f} %"
+
+
 def _row(process: Process, device: Device | None, now: float) -> ProcessRow:
-    where = device_label(device) if device else "?"
+    where = device_label(device) if device else NOT_AVAILABLE
     age = now - process.start if process.start else 0.0
     job = "" if process.job is None else str(process.job)
     command = process.command or (process.name if process.name != "?" else UNKNOWN_COMMAND)
+    computes = process.kind != "cpu"
     cells = (
-        f"{where} · {process.part}" if process.part else where,
+        process.name if process.name != "?" else NOT_AVAILABLE,
         str(process.pid),
-        process.user or "?",
+        process.user or NOT_AVAILABLE,
         "assistant" if process.assistant else job,
+        f"{where} · {process.part}" if process.part else where,
+        percent(process.cpu),
         NOT_AVAILABLE if process.memory is None else memory(process.memory),
-        NOT_AVAILABLE if process.sm is None else f"{process.sm:.0f} %",
-        duration(age) if process.start else "?",
-        process.kind,
+        ("" if not computes else NOT_AVAILABLE) if process.sm is None else f"{process.sm:.0f} %",
+        duration(age) if process.start else NOT_AVAILABLE,
+        process.kind if computes else "",
         process.container,
         command,
     )
     order = (
-        float(device.index) if device else -1.0,
+        process.name.lower(),
         float(process.pid),
         process.user,
         float(process.job if process.job is not None else -1),
+        float(device.index) if device else -1.0,
+        -1.0 if process.cpu is None else process.cpu,
         -1.0 if process.memory is None else process.memory,
         -1.0 if process.sm is None else process.sm,
         age,
@@ -123,6 +149,12 @@ def _row(process: Process, device: Device | None, now: float) -> ProcessRow:
         process.container,
         command.lower(),
     )
-    lines = (f"{column.title}: {cell}" for column, cell in zip(COLUMNS, cells, strict=True) if cell)
+    lines = (_explained(at, cell) for at, cell in enumerate(cells) if cell)
     searched = " ".join((*cells, process.name)).lower()
-    return ProcessRow(process, cells, order, "\n".join(lines), searched)
+    return ProcessRow(process, device, cells, order, "\n".join(lines), searched)
+
+
+def _explained(column: int, cell: str) -> str:
+    """Return a line of the tooltip: the value, or why there is none."""
+    why = _REASONS.get(column) if cell == NOT_AVAILABLE else None
+    return f"{COLUMNS[column].title}: {f'{cell} ({why})' if why else cell}"

@@ -168,7 +168,9 @@ class MainWindow(QWidget):
     def processes(self) -> ProcessesPage:
         from app.processes.page import ProcessesPage
 
-        return self._add_page("processes", ProcessesPage(self.state, self.link))
+        page = self._add_page("processes", ProcessesPage(self.state, self.link))
+        page.job_chosen.connect(self._show_job)
+        return page
 
     @cached_property
     def settings(self) -> SettingsPage:

@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from scheduler.protocol.devices import Detail
+from scheduler.protocol.devices import Detail, Process
 from scheduler.protocol.errors import NotFound, UserError
 from scheduler.protocol.jobs import NO_RESULT, Done, Failed, Job, Queued, Running, Spec
 from scheduler.protocol.settings import Settings
@@ -184,11 +184,18 @@ def _without_commands(detail: Detail, uid: int) -> Detail:
         own = pwd.getpwuid(uid).pw_name
     except KeyError:
         own = ""
-    processes = tuple(
-        process if process.user == own else msgspec.structs.replace(process, command="")
-        for process in detail.processes
+
+    def hidden(processes: tuple[Process, ...]) -> tuple[Process, ...]:
+        return tuple(
+            process if process.user == own else msgspec.structs.replace(process, command="")
+            for process in processes
+        )
+
+    return msgspec.structs.replace(
+        detail,
+        processes=hidden(detail.processes),
+        cpu_processes=hidden(detail.cpu_processes),
     )
-    return msgspec.structs.replace(detail, processes=processes)
 
 
 def open_socket_to_members(path: Path) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import psutil
 
 from scheduler.devices import machine
+from scheduler.devices.cpu_processes import CpuProcesses
 from scheduler.protocol.absence import Absence, Unavailable, Unreadable
 from scheduler.protocol.devices import Detail, Device, Reading, Source
 
@@ -18,8 +19,7 @@ _TEMP_CHIPS = ("coretemp", "k10temp", "zenpower", "cpu_thermal", "acpitz")
 class CpuSource(Source):
     """Read the CPU by the kernel's own counters (psutil, hwmon, RAPL).
 
-    They cover the whole interval, so there is nothing to sample. The CPU is not leased, and its
-    processes are not listed.
+    They cover the whole interval, so there is nothing to sample. The CPU is not leased.
     """
 
     def __init__(self, why: str) -> None:
@@ -31,6 +31,7 @@ class CpuSource(Source):
         self._why = why
         self._energy: tuple[float, float] | None = None
         self._io, self._detail_io = machine.IoMeter(), machine.IoMeter()
+        self._processes = CpuProcesses()
         psutil.cpu_percent(None)  # the first call starts the interval
 
     def devices(self) -> list[Device]:
@@ -69,10 +70,11 @@ class CpuSource(Source):
         return [Reading("cpu", now, values, absent)]
 
     def details(self, now: float) -> list[Detail]:
-        """Return each core, disk, network and sensor."""
+        """Return each core, disk, network and sensor, and the processes of the machine."""
         io = self._detail_io.read(now)
         disks, networks = ([], []) if isinstance(io, Unavailable) else io
-        return [Detail("cpu", now, (*machine.cores(), *disks, *networks, *machine.sensors()))]
+        parts = (*machine.cores(), *disks, *networks, *machine.sensors())
+        return [Detail("cpu", now, parts, cpu_processes=self._processes.detailed())]
 
     def _power(self, now: float) -> float | Absence:
         """Return the watts of all packages since the last reading, or why they are not known."""

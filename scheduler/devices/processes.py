@@ -49,7 +49,7 @@ class ProcessTable:
                 known[pid, ticks] = process
             details = {"command": _command(pid), "container": _container(pid)} if full else {}
             found.append(msgspec.structs.replace(process, memory=memory[pid], **details))
-        self._known = {**self._known, **known} if full else known
+        self._known = known
         return tuple(found)
 
 

@@ -46,13 +46,16 @@ class Process(msgspec.Struct, frozen=True):
     """Its command line. This field and those that follow are set in a Detail only."""
     container: str = ""
     """The short id or name of its container; empty if it is in none, or not visible."""
-    kind: Literal["compute", "graphics", "both"] = "compute"
+    kind: Literal["compute", "graphics", "both", "cpu"] = "compute"
+    """How it uses the device; `cpu` for a process of the machine, which uses no GPU."""
     sm: float | None = None
     """Its percentage of the multiprocessors in the last two seconds; None if it is not reported."""
     instance: int | None = None
     """The number of the MIG GPU instance that it runs on."""
     part: str = ""
     """The name of that instance."""
+    cpu: float | None = None
+    """Its percentage of one CPU core since the last reading; None before the second one."""
 
     @property
     def foreign(self) -> bool:
@@ -152,6 +155,9 @@ class Detail(msgspec.Struct, frozen=True):
     parts: tuple[Part, ...] = ()
     processes: tuple[Process, ...] = ()
     """All its processes, each with command line, container and share of the multiprocessors."""
+    cpu_processes: tuple[Process, ...] = ()
+    """The processes of the machine, of a device that is the CPU. They are apart from `processes`,
+    as none of them uses a GPU."""
 
 
 class Source:

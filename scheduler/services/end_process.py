@@ -48,9 +48,7 @@ async def end_process(process: Process) -> None:
 
 def _check(process: Process) -> None:
     if start_time(process.pid) != process.ticks:
-        raise NotFound(
-            f"process {process.pid} is not the one that used the GPU. Nothing was ended."
-        )
+        raise NotFound(f"process {process.pid} is another one now. Nothing was ended.")
     try:
         owner = psutil.Process(process.pid).uids().real
     except psutil.Error as e:
@@ -60,7 +58,7 @@ def _check(process: Process) -> None:
             f"process {process.pid} ({process.name}) belongs to {process.user}; "
             "only its owner or root may end it"
         )
-    if not _uses_gpu(process.pid):
+    if process.kind != "cpu" and not _uses_gpu(process.pid):
         raise UserError(
             f"process {process.pid} has no GPU open here: the driver lists processes of the whole "
             "machine, whose pids have another meaning in a container. Nothing was ended."

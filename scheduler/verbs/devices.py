@@ -31,7 +31,7 @@ class GetDetails(Request[tuple[Detail, ...]], frozen=True, tag="details"):
 
 
 class KillProcess(Request[None], frozen=True, tag="kill"):
-    """End a process that uses a GPU; a process of a job by cancelling the job.
+    """End a process that a Detail lists; a process of a job by cancelling the job.
 
     Pid and start time (ticks since boot, as a Detail lists them) name one process even where the
     pid is reused.
@@ -49,12 +49,12 @@ class KillProcess(Request[None], frozen=True, tag="kill"):
 
     def _find(self, details: Iterable[Detail]) -> Process:
         for detail in details:
-            for process in detail.processes:
+            for process in (*detail.processes, *detail.cpu_processes):
                 if self.ticks and (process.pid, process.ticks) == (self.pid, self.ticks):
                     return process
         raise NotFound(
-            f"process {self.pid} does not use a GPU any more, or is another process now. "
-            "Nothing was ended. See: gpudeck processes"
+            f"process {self.pid} has ended or does not use a GPU any more, or is another process "
+            "now. Nothing was ended. See: gpudeck processes"
         )
 
 

@@ -84,7 +84,7 @@ _TRAIN = Process(
     4711,
     "python",
     "ada",
-    int(40 * GIB),
+    int(1.1 * GIB),
     3,
     False,
     NOW - 3600,

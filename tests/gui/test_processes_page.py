@@ -5,9 +5,10 @@ from __future__ import annotations
 import msgspec
 import pytest
 from PySide6.QtCore import QPoint, Qt
+from PySide6.QtGui import QGuiApplication
 from PySide6.QtTest import QTest
 
-from app.processes.page import EMPTY, NO_GPU, NOTHING_FOUND
+from app.processes.page import EMPTY, NO_PROCESS, NOTHING_FOUND
 from scheduler.protocol.devices import Detail, Process
 from scheduler.verbs.devices import GetDetails, KillProcess
 from tests.gui import snapshots
@@ -42,7 +43,20 @@ DRAW = Process(
     1.0,
 )
 STRANGER = Process(99, "?", "", None, None)
-FIELDS = ("Device", "PID", "User", "Job", "Memory", "SM", "Age", "Kind", "Container", "Command")
+FIELDS = (
+    "Name",
+    "PID",
+    "User",
+    "Job",
+    "Device",
+    "CPU",
+    "Memory",
+    "SM",
+    "Age",
+    "Kind",
+    "Container",
+    "Command",
+)
 
 
 @pytest.fixture
@@ -71,11 +85,14 @@ def column(page, name):
 def test_each_process_is_described(page):
     train, draw, stranger = shown(page)
     assert train == [
-        "GPU 0", "4711", "ada", "3", "40.0 GiB", "87 %", "1 h 00 min", "compute", "0123456789ab", "python train.py --epochs 3",  # noqa: E501
+        "python", "4711", "ada", "3", "GPU 0", "–", "40.0 GiB", "87 %", "1 h 00 min", "compute", "0123456789ab", "python train.py --epochs 3",  # noqa: E501
     ]  # fmt: skip
-    assert draw[:5] == ["GPU 0", "812", "root", "", "200 MiB"]
-    assert stranger[:7] == ["GPU 1", "99", "?", "", "–", "–", "?"]
+    assert draw[:7] == ["Xorg", "812", "root", "", "GPU 0", "–", "200 MiB"]
+    assert stranger[:9] == ["–", "99", "–", "", "GPU 1", "–", "–", "–", "–"]
     assert "another container or user" in stranger[-1]
+    assert "Memory: – (the driver does not report it for this process)" in page.model.index(
+        2, 0
+    ).data(Qt.ItemDataRole.ToolTipRole)
     assert "Command: python train.py --epochs 3" in page.model.index(0, 0).data(
         Qt.ItemDataRole.ToolTipRole
     )
@@ -101,9 +118,9 @@ def test_the_table_can_be_sorted_and_filtered(page, fed):
     }
     page.table.setCurrentIndex(page.model.index(0, FIELDS.index("Memory")))
     QTest.keyClick(page.table, Qt.Key.Key_S)
-    assert column(page, "PID") == ["99", "812", "4711"], "least memory first, by the keyboard"
+    assert column(page, "PID") == ["4711", "812", "99"], "most memory first, by the keyboard"
     QTest.keyClick(page.table, Qt.Key.Key_S)
-    assert column(page, "PID") == ["4711", "812", "99"]
+    assert column(page, "PID") == ["99", "812", "4711"]
     page.filter.setText("xorg ROOT")
     assert column(page, "PID") == ["812"]
     assert page.count.text() == "1 of 3"
@@ -176,8 +193,73 @@ def test_the_selection_and_the_question_follow_the_process(page, fed):
     assert not page.question.isVisible(), "the pid means another process now"
 
 
+def test_groups_fold_and_sum_what_their_processes_use(page, fed):
+    page.grouping.setCurrentText("By user")
+    assert column(page, "Name") == [
+        "▾  ada",
+        "      python",
+        "▾  root",
+        "      Xorg",
+        "▾  no known user",
+        "      –",
+    ]
+    both = msgspec.structs.replace(DRAW, pid=813, user="ada", sm=3.0)
+    fed.reply(GetDetails, (msgspec.structs.replace(fed.details[0], processes=(TRAIN, both, DRAW)),))
+    ada = shown(page)[0]
+    assert (ada[1], ada[6], ada[7]) == ("×2", "40.2 GiB", "90 %")
+    page.table.selectRow(0)
+    QTest.keyClick(page.table, Qt.Key.Key_Left)
+    assert column(page, "Name") == ["▸  ada", "▾  root", "      Xorg"]
+    assert not page.end.isEnabled(), "a group is not ended"
+    QTest.keyClick(page.table, Qt.Key.Key_Right)
+    page.table.selectRow(2)
+    QTest.keyClick(page.table, Qt.Key.Key_Left)
+    assert page.table.currentIndex().row() == 0, "from a process to its group"
+    page.acts["process.fold"].trigger()
+    assert column(page, "Name") == ["▸  ada", "▸  root"]
+    page.grouping.setCurrentText("By job")
+    assert column(page, "Name")[0] == "▾  Job 3", "another grouping is unfolded"
+    assert [part.name for part in page.bar.parts] == ["Job 3", "no job"]
+
+
+def test_processes_of_a_cpu_are_listed_by_load(page, fed):
+    fed.feed(snapshots.cpu_snapshot())
+    busy = Process(
+        7, "cc1", "ada", 2**30, start=NOW - 5, ticks=4, command="cc1", kind="cpu", cpu=151.2
+    )
+    calm = Process(
+        8, "sh", "ada", 2**31, start=NOW - 9, ticks=3, command="sh", kind="cpu", cpu=0.25
+    )
+    device = fed.window.state.snapshot.devices[0].device.id
+    page._sorted = False
+    fed.reply(GetDetails, (Detail(device, NOW, cpu_processes=(calm, busy)),))
+    fed.settle()
+    assert column(page, "CPU") == ["151 %", "0.2 %"]
+    assert column(page, "SM") == ["", ""]
+    hidden = {name for at, name in enumerate(FIELDS) if page.table.isColumnHidden(at)}
+    assert {"Device", "SM", "Kind"} <= hidden
+    page.table.selectRow(0)
+    page.acts["process.copy"].trigger()
+    assert page.end.isEnabled()
+    page.end.click()
+    page.question.yes.click()
+    assert fed.asked[-1] == KillProcess(7, 4)
+
+
+def test_the_menu_and_the_keys_are_in_the_table_of_actions(page, fed):
+    chosen = []
+    page.job_chosen.connect(chosen.append)
+    page.table.selectRow(1)
+    assert not page.acts["process.job"].isEnabled(), "it belongs to no job"
+    page.table.selectRow(0)
+    page.acts["process.job"].trigger()
+    assert chosen == [3]
+    page.acts["process.pid"].trigger()
+    assert QGuiApplication.clipboard().text() == "4711"
+
+
 def test_empty_states(page, fed):
     fed.reply(GetDetails, ())
     assert page.empty.text() == EMPTY
     fed.feed(snapshots.cpu_snapshot())
-    assert page.empty.text() == NO_GPU
+    assert page.empty.text() == NO_PROCESS

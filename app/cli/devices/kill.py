@@ -46,7 +46,7 @@ def run(args: Namespace) -> int:
 
 def _find(details: tuple[Detail, ...], pid: int) -> Process:
     for detail in details:
-        for process in detail.processes:
+        for process in (*detail.processes, *detail.cpu_processes):
             if process.pid == pid:
                 return process
     raise NotFound(f"process {pid} does not use a GPU. See: gpudeck processes")

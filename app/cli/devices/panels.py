@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
+
 from app.cli.output import StyledLine, StyledText
 from app.format.values import NOT_AVAILABLE
+from app.processes import process_rows as rows
 from app.processes.process_rows import ProcessRow, process_rows
 from app.strip.tile_model import COMPUTE_RATE, MEMORY, POWER, TEMPERATURE, UTILISATION, Tile
 from scheduler.protocol.devices import Detail
@@ -20,10 +23,16 @@ _EIGHTHS = " ▏▎▍▌▋▊▉"
 _FULL, _EMPTY = "█", "░"
 _WARM_SHARE, _HOT_SHARE = 0.85, 0.96
 """Shares of the memory from which its bar has the colour of a warning."""
-_CELLS = ((0, 6, False), (1, 8, True), (2, 10, False), (4, 10, True), (5, 6, True), (3, 6, True))
+_CELLS = (
+    (rows.DEVICE, 6, False),
+    (rows.PID, 8, True),
+    (rows.USER, 10, False),
+    (rows.MEMORY, 10, True),
+    (rows.SM_SHARE, 6, True),
+    (rows.JOB, 6, True),
+)
 """The cells of a process that are shown: place, width, and whether it is aligned on the right."""
 _HEADINGS = ("DEVICE", "PID", "USER", "MEMORY", "SM", "JOB")
-_COMMAND = 9
 
 
 def bar(share: float | None, width: int) -> str:
@@ -74,18 +83,19 @@ def _panel(tile: Tile, width: int) -> list[StyledLine]:
 
 def process_lines(snapshot: Snapshot, details: Sequence[Detail], most: int) -> list[StyledLine]:
     """Return a heading and the processes that use most memory; nothing where there are none."""
-    rows = process_rows(details, [s.device for s in snapshot.devices], snapshot.time)
-    if not rows or most < 2:
+    gpu_only = [msgspec.structs.replace(detail, cpu_processes=()) for detail in details]
+    found = process_rows(gpu_only, [s.device for s in snapshot.devices], snapshot.time)
+    if not found or most < 2:
         return []
     head = "  ".join(
         title.rjust(width) if right else title.ljust(width)
         for title, (_, width, right) in zip(_HEADINGS, _CELLS, strict=True)
     )
     lines: list[StyledLine] = [(StyledText(f"{head}  COMMAND", "muted"),)]
-    shown = rows if len(rows) < most else rows[: most - 2]
+    shown = found if len(found) < most else found[: most - 2]
     lines += [_process_line(row) for row in shown]
-    if len(shown) < len(rows):
-        lines.append((StyledText(f"and {len(rows) - len(shown)} more processes", "muted"),))
+    if len(shown) < len(found):
+        lines.append((StyledText(f"and {len(found) - len(shown)} more processes", "muted"),))
     return lines
 
 
@@ -98,5 +108,5 @@ def _process_line(row: ProcessRow) -> StyledLine:
     mine = "" if row.process.job is not None or row.process.assistant else "muted"
     return (
         StyledText("  ".join(cells)),
-        StyledText(f"  {printable(row.cells[_COMMAND])}", mine),
+        StyledText(f"  {printable(row.cells[rows.COMMAND])}", mine),
     )

@@ -12,6 +12,7 @@ import msgspec
 import pynvml as nv
 
 from scheduler.devices.nvidia.errors import optional, refusal
+from scheduler.devices.process_load import LoadMeter
 from scheduler.devices.processes import ProcessTable
 from scheduler.protocol.devices import Process
 
@@ -24,7 +25,7 @@ class GpuProcesses:
 
     def __init__(self, handle: Any) -> None:
         self._handle = handle
-        self._table = ProcessTable()
+        self._table, self._meter = ProcessTable(), LoadMeter()
 
     def current(self) -> tuple[tuple[Process, ...], tuple[str, ...]]:
         """Return the processes that compute, and the names of those that draw.
@@ -39,9 +40,9 @@ class GpuProcesses:
         )
 
     def detailed(self) -> tuple[Process, ...]:
-        """Return all processes, with command, container and share of the multiprocessors."""
+        """Return all processes, with command, container, and shares of multiprocessors and CPU."""
         compute, drawing = self._running()
-        shares = self._shares()
+        shares, loads = self._shares(), self._meter.read(drawing | compute)
         return tuple(
             msgspec.structs.replace(
                 process,
@@ -51,6 +52,7 @@ class GpuProcesses:
                 if process.pid in drawing
                 else "compute",
                 sm=None if shares is None else shares.get(process.pid, 0.0),
+                cpu=loads[process.pid].share if process.pid in loads else None,
                 instance=_instance(compute.get(process.pid) or drawing[process.pid]),
             )
             for process in self._table.describe(_memory(drawing | compute), full=True)

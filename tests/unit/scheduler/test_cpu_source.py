@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import time
 from pathlib import Path
 from types import SimpleNamespace as Answer
@@ -10,7 +12,7 @@ from types import SimpleNamespace as Answer
 import psutil
 import pytest
 
-from scheduler.devices import cpu, machine
+from scheduler.devices import cpu, machine, process_load
 from scheduler.devices.cpu import CpuSource
 from scheduler.protocol.fields import FIELDS, HEADLINE
 
@@ -109,6 +111,39 @@ def test_core_disk_and_network_details_are_read_on_request(
     assert "lo" not in [p.name for p in by_kind["network"]], (
         "what the machine says to itself is no traffic"
     )
+
+
+def test_processes_are_listed_by_load_with_what_they_are(
+    source: CpuSource,
+) -> None:
+    code = "import sys\nprint(1, flush=True)\nwhile True: pass"
+    with subprocess.Popen(
+        [sys.executable, "-c", code],
+        stdout=subprocess.PIPE,
+        env={**os.environ, "GPUDECK_JOB": "12"},
+    ) as busy:
+        try:
+            assert busy.stdout is not None
+            busy.stdout.read(1)
+            (detail,) = source.details(time.time())
+            first = {p.pid: p for p in detail.cpu_processes}
+            assert first[busy.pid].cpu is None, "a load needs two readings"
+            time.sleep(process_load.LEAST_S + 0.1)
+            (detail,) = source.details(time.time())
+        finally:
+            busy.kill()
+    found = {p.pid: p for p in detail.cpu_processes}
+    assert detail.processes == (), "none of them uses a GPU"
+    loads = [p.cpu or 0.0 for p in detail.cpu_processes]
+    assert loads == sorted(loads, reverse=True)
+    made = found[busy.pid]
+    assert made.cpu is not None
+    assert made.cpu > 5
+    assert (made.job, made.kind) == (12, "cpu")
+    assert made.memory is not None
+    assert made.memory > 2**20
+    assert "while True" in made.command
+    assert found[os.getpid()].ticks == first[os.getpid()].ticks > 0
 
 
 def test_flows_are_those_of_real_disks_and_networks(

@@ -1,0 +1,102 @@
+"""Show as one bar who occupies the memory of the devices."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from PySide6.QtCore import QEvent, QRectF, QSize, Qt
+from PySide6.QtGui import QColor, QHelpEvent, QPainter, QPaintEvent
+from PySide6.QtWidgets import QSizePolicy, QToolTip, QWidget
+
+from app.format.values import memory
+from app.processes.grouping import Part
+from app.widgets import theme
+
+MOST = 5
+"""The most parts that are named; the others are one part."""
+_BAR, _GAP, _DOT = 8, 6, 8
+
+
+class MemoryBar(QWidget):
+    """Paint a bar with a part for each user or group, and the names of the parts below it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.parts: tuple[Part, ...] = ()
+        self._used = self._total = 0.0
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
+        self.setMouseTracking(True)
+        self.setAccessibleName("Memory by who occupies it")
+
+    def show_parts(self, parts: Sequence[Part], used: float, total: float) -> None:
+        """Show these parts of a memory of `total` bytes, of which `used` are in use."""
+        new = tuple(parts), used, total
+        if new != (self.parts, self._used, self._total):
+            self.parts, self._used, self._total = new
+            self.setAccessibleDescription(", ".join(self._texts()))
+            self.update()
+
+    def sizeHint(self) -> QSize:
+        text = theme.px(theme.SMALL) + theme.S
+        return QSize(theme.px(300), theme.px(_BAR) + _GAP + text)
+
+    def _all_parts(self) -> list[Part]:
+        """Return the parts, and what is used but belongs to no listed process."""
+        rest = self._used - sum(part.size for part in self.parts)
+        known = list(self.parts)
+        return known if rest < self._total / 200 else [*known, Part("not listed", rest)]
+
+    def _texts(self) -> list[str]:
+        free = max(self._total - self._used, 0.0)
+        return [f"{p.name} {memory(p.size)}" for p in (*self._all_parts(), Part("free", free))]
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        painter, t = QPainter(self), theme.tokens()
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        painter.setPen(Qt.PenStyle.NoPen)
+        bar = QRectF(0, _GAP / 2, self.width(), theme.px(_BAR))
+        painter.fillRect(bar, QColor(t.line))
+        # parts of processes that share memory can be more than the whole
+        whole = max(self._total, sum(part.size for part in self._all_parts())) or 1.0
+        left, colors = bar.left(), [*self._colors(), QColor(t.line)]
+        for part, color in zip(self._all_parts(), colors, strict=False):
+            width = bar.width() * part.size / whole
+            painter.fillRect(QRectF(left, bar.top(), max(width - 1, 0.5), bar.height()), color)
+            left += width
+        self._draw_names(painter, bar.bottom() + _GAP, colors)
+
+    def _draw_names(self, painter: QPainter, top: float, colors: Sequence[QColor]) -> None:
+        font = theme.font(theme.SMALL)
+        painter.setFont(font)
+        metrics, at = painter.fontMetrics(), 0.0
+        middle = top + metrics.height() / 2
+        for text, color in zip(self._texts(), colors, strict=False):
+            wide = metrics.horizontalAdvance(text)
+            if at + _DOT + 6 + wide > self.width():
+                return  # what has no room is in the tooltip
+            painter.setPen(Qt.PenStyle.NoPen)
+            painter.setBrush(color)
+            painter.drawEllipse(QRectF(at, middle - _DOT / 2, _DOT, _DOT))
+            painter.setPen(QColor(theme.tokens().muted))
+            box = QRectF(at + _DOT + 6, top, wide + 1, metrics.height())
+            painter.drawText(box, int(Qt.AlignmentFlag.AlignVCenter), text)
+            at += _DOT + 6 + wide + theme.L
+
+    def _colors(self) -> list[QColor]:
+        t = theme.tokens()
+        named = [QColor(color) for color in t.series]
+        return [
+            QColor(t.muted) if part.name in ("others", "not listed") else named[at % len(named)]
+            for at, part in enumerate(self._all_parts())
+        ]
+
+    def event(self, event: QEvent) -> bool:
+        if isinstance(event, QHelpEvent) and event.type() == QEvent.Type.ToolTip:
+            QToolTip.showText(event.globalPos(), "\n".join(self._texts()), self)
+            return True
+        return super().event(event)
+
+    def changeEvent(self, event: QEvent) -> None:
+        if event.type() == QEvent.Type.PaletteChange:
+            self.update()
+        super().changeEvent(event)

@@ -1,0 +1,206 @@
+"""Show the processes as a table, with bars of load and memory, and groups that fold."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from PySide6.QtCore import QModelIndex, QPoint, QRectF, Qt, Signal
+from PySide6.QtGui import QKeyEvent, QMouseEvent, QPainter, QResizeEvent
+from PySide6.QtWidgets import QStyledItemDelegate, QStyleOptionViewItem
+
+from app.processes.grouping import Line
+from app.processes.process_rows import (
+    AGE,
+    COLUMNS,
+    CONTAINER,
+    CPU,
+    DEVICE,
+    JOB,
+    KIND,
+    MEMORY,
+    NAME,
+    SM_SHARE,
+)
+from app.widgets import theme
+from app.widgets.controls import draw_share
+from app.widgets.list_table import Index, ListTable, RowTable, TableColumn, set_up_table
+
+DESCENDING, ASCENDING = Qt.SortOrder.DescendingOrder, Qt.SortOrder.AscendingOrder
+SHARE = Qt.ItemDataRole.UserRole
+_ARROW = 26
+"""Pixels at the left of a name, where the arrow of a group is."""
+_LEAST_COMMAND = 180
+"""Pixels of the column that takes what is left; below them, others are left out."""
+_OPTIONAL = (KIND, CONTAINER, AGE, JOB, DEVICE)
+"""The columns that a narrow table leaves out, in this order."""
+ONLY_GPU = (DEVICE, SM_SHARE, KIND)
+"""The columns that say nothing about processes of the CPU."""
+
+
+class ProcessTable(RowTable[Line]):
+    """Show in the headings how the rows are sorted.
+
+    Qt's own indicator has no room beside a title that is aligned on the right.
+    """
+
+    def __init__(self) -> None:
+        help_ = "{}. Click to sort (S)."
+        super().__init__(
+            [TableColumn(c.title, c.width, c.right, help_.format(c.help)) for c in COLUMNS]
+        )
+        self._sorted_by, self._descending = MEMORY, True
+        self.cores = 1.0
+        """The cores of the machine, which a load is a share of."""
+
+    def show_order(self, column: int, descending: bool) -> None:
+        """Mark the column that the rows are sorted by."""
+        if (column, descending) != (self._sorted_by, self._descending):
+            self._sorted_by, self._descending = column, descending
+            self.headerDataChanged.emit(Qt.Orientation.Horizontal, 0, len(COLUMNS) - 1)
+
+    def color(self, row: Line, column: int) -> str | None:
+        quiet = row.row is not None and column not in (NAME, CPU, MEMORY, SM_SHARE)
+        return theme.tokens().muted if quiet else None
+
+    def headerData(
+        self, section: int, orientation: Qt.Orientation, role: int = Qt.ItemDataRole.DisplayRole
+    ) -> Any:
+        shown = super().headerData(section, orientation, role)
+        if role == Qt.ItemDataRole.DisplayRole and shown and section == self._sorted_by:
+            return shown + (" ▾" if self._descending else " ▴")
+        return shown
+
+    def data(self, index: Index, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
+        line, column = self.rows[index.row()], index.column()
+        if role == SHARE:
+            if column == MEMORY:
+                return line.share
+            return line.load / 100 / self.cores if column == CPU and line.load else None
+        if role == Qt.ItemDataRole.FontRole and line.row is None:
+            return theme.font(strong=True)
+        return super().data(index, role)
+
+
+class ShareDelegate(QStyledItemDelegate):
+    """Paint a thin bar of a share under the text."""
+
+    def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: Index) -> None:
+        super().paint(painter, option, index)
+        share = index.data(SHARE)
+        if share is None:
+            return
+        box: Any = option
+        line = QRectF(box.rect.left() + 10, box.rect.bottom() - 4, box.rect.width() - 20, 3)
+        draw_share(painter, line, min(share, 1.0))
+
+
+class ProcessTableView(ListTable):
+    """Show the processes; groups are folded and unfolded by mouse and keys."""
+
+    toggled = Signal(str)
+    """The user folds or unfolds the group of this name."""
+    menu_wanted = Signal(QPoint)
+    """The user wants the menu of the selected row, at this place of the screen."""
+
+    def __init__(self, model: ProcessTable) -> None:
+        super().__init__()
+        self._model = model
+        self.left_out: frozenset[int] = frozenset()
+        """The columns that say nothing about the listed processes."""
+        set_up_table(
+            self,
+            model,
+            [column.width for column in COLUMNS],
+            "Processes",
+            "Press S to sort by the column of the current cell",
+        )
+        for column in (CPU, MEMORY):
+            self.setItemDelegateForColumn(column, ShareDelegate(self))
+        self.horizontalHeader().setSectionsClickable(True)
+        self.horizontalHeader().setSortIndicator(MEMORY, DESCENDING)
+        self.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
+        self.customContextMenuRequested.connect(self._want_menu)
+        self.doubleClicked.connect(lambda index: self._toggle(index.row()))
+
+    def sort_by(self, column: int) -> None:
+        """Sort by a column; in the other direction the second time."""
+        header = self.horizontalHeader()
+        again = header.sortIndicatorSection() == column
+        descending = header.sortIndicatorOrder() == DESCENDING
+        header.setSortIndicator(column, ASCENDING if again and descending else DESCENDING)
+
+    def leave_out(self, columns: frozenset[int]) -> None:
+        """Hide columns that say nothing about the listed processes."""
+        if columns != self.left_out:
+            self.left_out = columns
+            self.fit_columns()
+
+    def fit_columns(self) -> None:
+        """Leave out columns that a narrow table has no room for."""
+        header, hidden = self.horizontalHeader(), set(self.left_out)
+        needed = theme.px(_LEAST_COMMAND) - self.viewport().width()
+        for at, column in enumerate(COLUMNS):
+            if column.width and at not in hidden:
+                needed += header.sectionSize(at) or theme.px(column.width)
+        for at in _OPTIONAL:
+            if needed > 0 and at not in hidden:
+                hidden.add(at)
+                needed -= theme.px(COLUMNS[at].width)
+        for at in range(len(COLUMNS)):
+            self.setColumnHidden(at, at in hidden)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self.fit_columns()
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        plain = event.modifiers() & ~Qt.KeyboardModifier.KeypadModifier
+        row, key = self.currentIndex().row(), Qt.Key(event.key())
+        if plain and key != Qt.Key.Key_F10:
+            super().keyPressEvent(event)
+        elif key in (Qt.Key.Key_Left, Qt.Key.Key_Right):
+            self._fold_by_key(row, unfold=key == Qt.Key.Key_Right)
+        elif key in (Qt.Key.Key_Return, Qt.Key.Key_Enter, Qt.Key.Key_Space):
+            self._toggle(row)
+        elif key in (Qt.Key.Key_Home, Qt.Key.Key_End):
+            self.choose_row(0 if key == Qt.Key.Key_Home else self._model.rowCount() - 1)
+        elif key == Qt.Key.Key_Menu or (key == Qt.Key.Key_F10 and plain):
+            place = self.visualRect(self._model.index(max(row, 0), NAME)).center()
+            self.menu_wanted.emit(self.viewport().mapToGlobal(place))
+        else:
+            super().keyPressEvent(event)
+
+    def mouseReleaseEvent(self, event: QMouseEvent) -> None:
+        super().mouseReleaseEvent(event)
+        index = self.indexAt(event.position().toPoint())
+        inside = event.position().x() - self.visualRect(index).left()
+        left = event.button() == Qt.MouseButton.LeftButton
+        if left and index.column() == NAME and 0 <= inside < _ARROW:
+            self._toggle(index.row())
+
+    def _line(self, row: int) -> Line | None:
+        return self._model.rows[row] if 0 <= row < len(self._model.rows) else None
+
+    def _toggle(self, row: int) -> None:
+        line = self._line(row)
+        if line is not None and line.row is None:
+            self.toggled.emit(line.group)
+
+    def _fold_by_key(self, row: int, unfold: bool) -> None:
+        """Unfold or fold the group of the row; from a process, go to the row of its group."""
+        line = self._line(row)
+        if line is None or not line.group:
+            return
+        below = self._line(row + 1)
+        if line.row is None:
+            if (below is not None and below.row is not None) != unfold:
+                self.toggled.emit(line.group)
+        elif not unfold:
+            heads = (at for at, other in enumerate(self._model.rows) if other.row is None)
+            self.choose_row(max(at for at in heads if at < row))
+
+    def _want_menu(self, at: QPoint) -> None:
+        index: QModelIndex = self.indexAt(at)
+        if index.isValid():
+            self.choose_row(index.row())
+        self.menu_wanted.emit(self.viewport().mapToGlobal(at))
