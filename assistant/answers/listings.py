@@ -7,6 +7,7 @@ from assistant.facts import phrases
 from assistant.language.words import Words
 from assistant.query.request import Query
 from assistant.query.rows import Rows
+from assistant.query.setting_units import BELOW_SLOWDOWN, shown
 
 
 def processes(query: Query, rows: Rows, words: Words) -> list[str]:
@@ -100,13 +101,14 @@ def settings(query: Query, rows: Rows, words: Words) -> list[str]:
     """Return the value of a setting, or all settings."""
     if len(rows.rows) > 1:
         return [words.text("These are the settings:"), sheet(rows, words, "Setting")]
-    return [
-        words.text(
-            "The setting {name} is {value}.",
-            name=phrases.escaped(rows.rows[0].label),
-            value=cell(rows.rows[0], 0, rows, words),
-        )
-    ]
+    name = rows.rows[0].label
+    first = words.text(
+        "The setting {name} is {value}.",
+        name=phrases.escaped(name),
+        value=shown(name, cell(rows.rows[0], 0, rows, words)),
+    )
+    below = words.text("It counts down from the temperature at which the GPU slows itself down.")
+    return [first, below if name in BELOW_SLOWDOWN else ""]
 
 
 def models(query: Query, rows: Rows, words: Words) -> list[str]:

@@ -55,6 +55,13 @@ def _forecast(query: Query, values: tuple[Value, ...], rows: Rows, words: Words)
     return f"{start} {queued}"
 
 
+def _waits(query: Query, values: tuple[Value, ...], rows: Rows, words: Words) -> str:
+    job, why = values
+    if not why:
+        return ""
+    return words.text("Job {job} waits: {why}.", job=job, why=phrases.escaped(str(why)).rstrip("."))
+
+
 def _estimate(query: Query, values: tuple[Value, ...], rows: Rows, words: Words) -> str:
     job, seconds, low, high, runs, now = values
     spread = {
@@ -158,6 +165,7 @@ def _held(query: Query, values: tuple[Value, ...], rows: Rows, words: Words) -> 
 
 _NOTES: dict[str, Callable[[Query, tuple[Value, ...], Rows, Words], str]] = {
     "forecast": _forecast,
+    "waits": _waits,
     "estimate": _estimate,
     "runs": _runs,
     "failure": _failure,

@@ -178,6 +178,9 @@ def _respond(asked: _Asked) -> Answer:
         text = clarifying_question(offered, said)
         return Answer(text, "template", "answer", choices=offered)
     if routed.request is None:
+        quoted = quotes.about(asked.ask.text)
+        if quoted is not None:
+            return _show(asked, Query("manual", text=asked.ask.text), quoted)
         text = help_texts.not_understood(asked.ask.text, parsed.unread, said)
         return Answer(text, "template", "answer")
     try:

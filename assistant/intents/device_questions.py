@@ -13,6 +13,8 @@ _OF_JOBS = frozenset({"progress", "priority", "command", "waited", "duration"})
 _BOUND_MEASURES = {"temperature": "temp", "power": "power", "size": "mem_used", "clock": "clock_sm"}
 """The measure of a device that a bound is about, by the kind of its unit."""
 _DAY_S = 86400.0
+_NOT_KEPT = frozenset({"throttle", "health", "xid"})
+"""Measures whose past is told by the alerts."""
 
 
 def eaters(r: QueryReader) -> Query | None:
@@ -136,6 +138,8 @@ def devices(r: QueryReader) -> Query | None:
     if when:
         aggregate, time = aggregate or "max", time or Span(s.now - _DAY_S, s.now)
     measure = measure or ("util" if extreme or when else "")
+    if time is not None and measure in _NOT_KEPT:
+        return Query("alerts", devices=found, time=time)
     return Query("devices", measure, devices=found, where=where, time=time, aggregate=aggregate,
                  extreme=extreme, when=when, limit=limit, text=text, order=order)  # fmt: skip
 
@@ -183,7 +187,7 @@ def _bound_measure(s: Spots, place: int) -> str:
     """Return the measure that a bound without one is about, by its unit."""
     unit = s.tokens[place].unit
     measure = _BOUND_MEASURES.get(kind_of(unit), "util" if unit == "%" else "")
-    if measure == "mem_used" and _use(s) == "idle":
+    if measure == "mem_used" and s.find("state", "idle"):
         s.has("state", "idle")
         return "mem_free"
     return measure

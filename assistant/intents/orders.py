@@ -12,6 +12,7 @@ from assistant.intents.state import State
 from assistant.intents.tokens import Token
 from assistant.query.conversion import kind_of
 from assistant.query.request import NEWEST, Order, Target
+from assistant.query.setting_units import in_setting_unit
 from assistant.query.table import VERBS, WORKLOADS
 
 _STATES = {
@@ -417,10 +418,13 @@ class _Reader:
         value = ""
         for i, token in enumerate(s.tokens):
             if token.kind in ("number", "quantity") and i not in s.used:
-                value = f"{token.value:g}"
+                found = in_setting_unit(setting, token.value, token.unit)
+                if found is None:
+                    continue  # a unit that the setting does not have stays unread
+                value = f"{found:g}"
                 s.used.add(i)
-            elif found := value_of(token.norm):
-                value = value or found
+            elif word := value_of(token.norm):
+                value = value or word
                 s.used.add(i)
         if not value and (verb := self.spot):
             words = " ".join(s.tokens[i].norm for i in verb.tokens)

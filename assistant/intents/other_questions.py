@@ -6,6 +6,7 @@ from assistant.intents.lexicon import english
 from assistant.intents.reading import QueryReader, find_setting, in_unit, named_setting
 from assistant.intents.spots import Spots
 from assistant.intents.tokens import unit_of
+from assistant.language.glossary import term_of
 from assistant.query.conversion import kind_of
 from assistant.query.request import Query, Where
 
@@ -64,8 +65,9 @@ def how_to(r: QueryReader) -> Query | None:
         or (token.norm == "xid" and bool(s.loose(("number",))))
         for token in s.tokens
     )
-    verb = _asked_verb(s)
-    if asked is None and not xid and not verb:
+    term = _asked_term(s)
+    verb = "" if term else _asked_verb(s)
+    if asked is None and not xid and not verb and not term:
         return None
     if (s.targets["job"] or s.find("pron", "it")) and s.find("measure", "command"):
         return None
@@ -76,7 +78,30 @@ def how_to(r: QueryReader) -> Query | None:
     if not verb and asked is not None and _of_value(s):
         return None
     s.used.update(range(len(s.tokens)))
-    return Query("manual", verb, text=_in_english(s))
+    return Query("manual", term or verb, text=_in_english(s))
+
+
+def _asked_term(s: Spots) -> str:
+    """Return the term of `what does lost mean`, as a measure of the manual."""
+    norms = [token.norm for token in s.tokens]
+    text = f" {' '.join(norms)} "
+    if not any(f" {phrase} " in text for phrase in _MEAN) or s.loose(("number",)):
+        return ""
+    meant = {m.value for spot in s.spots for m in spot.meanings if m.kind in _NAMING}
+    term = term_of(frozenset(norms), frozenset(meant))
+    return f"what {term}" if term else ""
+
+
+_NAMING = frozenset({"state", "measure", "verb", "noun"})
+_MEAN = (
+    "mean", "means", "meaning", "explain", "define", "what is a", "what s a", "what is an",
+    "what are", "was bedeutet", "was heisst", "bedeutung", "erklare", "erklar", "was ist ein",
+    "was ist eine", "was ist der", "que signifie", "veut dire", "c est quoi", "qu est ce qu un",
+    "qu est ce qu une", "qu est ce que", "explique", "que significa", "que es", "explica",
+    "significado", "que quiere decir", "bedeutet", "heisst", "signifie", "significa", "what is ecc",
+    "what is xid", "what is throttling", "what is utilization", "what is utilisation",
+)  # fmt: skip
+"""How the meaning of a word is asked for."""
 
 
 def _in_english(s: Spots) -> str:

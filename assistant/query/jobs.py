@@ -194,6 +194,7 @@ def _waited(context: _Context, job: j.Job) -> _Pair:
 
 def _start(context: _Context, job: j.Job) -> _Pair:
     if isinstance(job.state, j.Queued):
+        context.notes.append(Note("waits", (job.id, plain(job.state.reason, 400))))
         context.notes.append(_forecast(context, job))
     began = started(job)
     return (began, "") if began is not None else (None, "it has not started")

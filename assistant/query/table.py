@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
+from assistant.language.glossary import MEANINGS
 from assistant.query.request import Query
 from scheduler.protocol.errors import UserError
 from scheduler.protocol.fields import FIELDS
@@ -147,7 +148,8 @@ SUBJECTS = {
     "models": Subject("models for the assistant", {}, (), ()),
     "manual": Subject(
         "the manual, and how something is done",
-        {name: Measure(verb.about) for name, verb in VERBS.items()},
+        {name: Measure(verb.about) for name, verb in VERBS.items()}
+        | {f"what {term}": Measure(term) for term in MEANINGS},
         (),
         ("text",),
     ),

@@ -11,7 +11,7 @@ from assistant.facts import phrases
 from assistant.retrieval import bm25, job_logs, manual
 from assistant.retrieval.passage import Passage, Where
 
-__all__ = ["Passage", "Where", "quoted", "search"]
+__all__ = ["Passage", "Where", "quoted", "search", "section"]
 
 MOST = 5
 _LEAST = {"docs": 0.4, "logs": 0.3}
@@ -19,12 +19,20 @@ _LEAST = {"docs": 0.4, "logs": 0.3}
 _LOG_WORDS = frozenset({"job", "log", "output", "print"})
 
 
-def search(question: str, where: Where = "docs", job: int | None = None) -> tuple[Passage, ...]:
+def search(
+    question: str, where: Where = "docs", job: int | None = None, least: float = _LEAST["docs"]
+) -> tuple[Passage, ...]:
     """Return the best passages, at most MOST; none if nothing fits.
 
-    Logs are searched for one job if it is given, otherwise for the newest jobs.
+    Logs are searched for one job if it is given, otherwise for the newest jobs. A passage of the
+    manual has at least the share `least` of the question, by weight.
     """
-    return _in_manual(question) if where == "docs" else _in_logs(question, job)
+    return _in_manual(question, least) if where == "docs" else _in_logs(question, job)
+
+
+def section(heading: str) -> tuple[Passage, ...]:
+    """Return the passages of the manual under a heading, in order."""
+    return tuple(passage for passage in manual.whole() if heading and passage.heading == heading)
 
 
 def quoted(passages: tuple[Passage, ...], where: Where = "docs") -> str:
@@ -42,11 +50,9 @@ def _quote(passage: Passage) -> str:
     return f"{lines}\n\n{phrases.escaped(passage.cite + under, 400)}"
 
 
-def _in_manual(question: str) -> tuple[Passage, ...]:
+def _in_manual(question: str, least: float) -> tuple[Passage, ...]:
     texts = [bm25.stems(f"{passage.heading} {passage.text}") for passage in manual.whole()]
-    scored = zip(
-        bm25.scores(bm25.terms(question), texts, _LEAST["docs"]), manual.whole(), strict=True
-    )
+    scored = zip(bm25.scores(bm25.terms(question), texts, least), manual.whole(), strict=True)
     best = sorted((pair for pair in scored if pair[0]), key=lambda pair: -pair[0])[:MOST]
     return tuple(replace(passage, score=round(score, 3)) for score, passage in best)
 

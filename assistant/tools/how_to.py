@@ -41,6 +41,11 @@ _SAID = {
 """What a person may say to the assistant instead."""
 
 
+def command_of(verb: str) -> str:
+    """Return the command line's name of a verb, such as `gpudeck cancel`; or an empty text."""
+    return " ".join(_COMMANDS.get(verb, "").split()[:2])
+
+
 def how_to(verb: str, words: Words) -> str:
     """Return the command of a verb, and the words for it."""
     parts = [words.text(VERBS[verb].about)]

@@ -9,6 +9,7 @@ import msgspec
 from assistant.facts import phrases
 from assistant.query.find import MAX_JOBS
 from assistant.query.request import Order
+from assistant.query.setting_units import BELOW_SLOWDOWN, shown
 from assistant.tools.tool import Environment, PlannedAction, Planner, ToolContext
 from scheduler.client import Client
 from scheduler.executors.remote_runner import TERM_GRACE_S
@@ -211,6 +212,10 @@ def acknowledge(context: ToolContext, order: Order) -> PlannedAction:
     )
 
 
+_MOST_BELOW = 40.0
+"""A higher value of an alert below slow-down is meant as a temperature, which it is not."""
+
+
 def change_setting(context: ToolContext, order: Order) -> PlannedAction:
     """Plan to change a setting; its value is checked before anybody is asked."""
     words = context.words
@@ -221,15 +226,23 @@ def change_setting(context: ToolContext, order: Order) -> PlannedAction:
     current = context.daemon.snapshot().settings
     before = getattr(current, order.setting)
     value = _typed(order.text, before)
+    if order.setting in BELOW_SLOWDOWN and isinstance(value, float) and value > _MOST_BELOW:
+        raise UserError(
+            words.text(
+                "the temperature alert is given in °C below the temperature at which the GPU slows "
+                "itself down, such as 5"
+            )
+        )
     after = getattr(settings.changed(current, {order.setting: value}), order.setting)
-    shown = phrases.plain(str(before), 60) or words.text("not set")
+    before_text = shown(order.setting, phrases.plain(str(before), 60)) or words.text("not set")
+    after_text = shown(order.setting, str(after))
     return _action(
         context,
         order,
-        words.text("Set {setting} to {value}", setting=order.setting, value=after),
-        words.text("It was {before}.", before=shown),
+        words.text("Set {setting} to {value}", setting=order.setting, value=after_text),
+        words.text("It was {before}.", before=before_text),
         lambda daemon: daemon.configure(**{order.setting: value}),
-        words.text("The setting {name} is {value}.", name=order.setting, value=after),
+        words.text("The setting {name} is {value}.", name=order.setting, value=after_text),
         "",
         msgspec.json.encode(before),
     )

@@ -8,10 +8,11 @@ from __future__ import annotations
 import time
 
 from assistant.facts.fact import FactBuilder
+from assistant.language.glossary import meaning
 from assistant.query.find import named_jobs
 from assistant.query.request import Query
-from assistant.retrieval import Passage, Where, quoted, search
-from assistant.tools.how_to import how_to
+from assistant.retrieval import Passage, Where, quoted, search, section
+from assistant.tools.how_to import command_of, how_to
 from assistant.tools.tool import ToolContext, ToolResult, text_result
 
 
@@ -26,18 +27,35 @@ def logs(context: ToolContext, query: Query) -> ToolResult:
 
 def manual(context: ToolContext, query: Query) -> ToolResult:
     """Say how the query's verb is done or what its term means, or quote the manual."""
+    if query.measure.startswith("what "):
+        return text_result(meaning(query.measure.removeprefix("what "), context.words))
     if query.measure:
-        return text_result(how_to(query.measure, context.words))
+        lead = how_to(query.measure, context.words)
+        found = section(command_of(query.measure))
+        shown = found if len(found) <= _SHORT else found[:1]
+        return _quote(shown, "docs", lead) if found else text_result(lead)
     found = search(query.text)
     if not found:
         return text_result(context.words.text("The manual has nothing about that."))
     return _quote(found, "docs")
 
 
-def _quote(passages: tuple[Passage, ...], where: Where) -> ToolResult:
+def about(question: str) -> ToolResult | None:
+    """Quote the manual where it clearly speaks of what a question asks; None otherwise."""
+    found = search(question, least=_CLEARLY)[:_FEW]
+    return _quote(found, "docs") if found else None
+
+
+_CLEARLY, _FEW = 0.75, 2
+_SHORT = 4
+"""The most passages on a command that are quoted whole."""
+
+
+def _quote(passages: tuple[Passage, ...], where: Where, lead: str = "") -> ToolResult:
     """Return passages word for word, each with its place."""
     add = FactBuilder(where, "", "", time.time())
     for i, passage in enumerate(passages):
         add.source = passage.cite
         add.text(f"passage{i}", passage.heading or passage.file, passage.text)
-    return ToolResult(tuple(add.facts), lambda _: [quoted(passages, where)])
+    shown = [*filter(None, [lead]), quoted(passages, where)]
+    return ToolResult(tuple(add.facts), lambda _: shown)

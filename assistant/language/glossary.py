@@ -1,0 +1,54 @@
+"""Say what the terms of the program mean, in a sentence each."""
+
+from __future__ import annotations
+
+from assistant.language.words import Words
+
+MEANINGS = {
+    "queued": "A job that waits: it is in the queue and has not started.",
+    "held": "A held job stays in the queue and does not start until it is released.",
+    "running": "A running job has been started and has not ended.",
+    "done": "A job is done when its command ended with status 0.",
+    "rejected": "The job ran to its end, but its result did not pass its own check.",
+    "failed": "A job failed when its command ended with an error, a signal or a timeout.",
+    "cancelled": "A person cancelled the job before it was done.",
+    "lost": "A job is lost when nobody knows how it ended, as after a power cut.",
+    "drain": "A drained GPU gets no new jobs; those that run on it continue.",
+    "reservation": "A reservation is memory on a GPU that a job keeps for itself, so that jobs can "
+    "share the GPU.",
+    "lease": "The assistant's lease is its permission to use an idle GPU; a job takes it back.",
+    "throttle": "A throttled GPU lowers its clocks, because of heat, its power limit or a fault.",
+    "health": "ECC counts errors in the GPU's memory: corrected ones do no harm, uncorrected ones "
+    "end the job.",
+    "xid": "An Xid is an error that the NVIDIA driver reports; its number says what happened.",
+    "util": "Utilisation is the share of time in which a kernel ran, not how much of the GPU it "
+    "used.",
+    "tflops": "TFLOP/s is how many million million floating-point operations a GPU does a second.",
+    "idle": "A GPU is idle when no job holds it and nothing has used it for some seconds.",
+    "priority": "Jobs with a higher priority start earlier.",
+    "group": "A group is a set of jobs that can be paused, and limited in how many run at once.",
+}
+"""The sentence for each term."""
+_WORDS = {
+    "reservation": ("reservation", "reservations", "reservierung", "reservierungen", "reserva"),
+    "lease": ("lease", "leased", "eviction", "evicted"),
+    "drain": ("drained", "drain", "draining", "gesperrt", "drainé", "drenada"),
+    "xid": ("xid",),
+    "group": ("group", "gruppe", "groupe", "grupo"),
+}
+
+
+def term_of(words: frozenset[str], meant: frozenset[str]) -> str:
+    """Return the term that a question is about, or an empty text.
+
+    Args:
+        words: The words of the question, normalized.
+        meant: Values of states and measures that its words stand for.
+    """
+    named = (term for term, known in _WORDS.items() if words & set(known))
+    return next(named, "") or next((term for term in MEANINGS if term in meant), "")
+
+
+def meaning(term: str, words: Words) -> str:
+    """Return what a term means."""
+    return words.text(MEANINGS[term])

@@ -1,0 +1,32 @@
+"""The units of settings' values, as they are shown and as requests may give them."""
+
+from __future__ import annotations
+
+from assistant.query.conversion import convert, kind_of
+
+UNITS = {
+    "log_limit": "GiB", "telemetry_hz": "Hz", "idle_util_percent": "%", "idle_dwell_s": "s",
+    "notify_minutes": "min", "model_idle_minutes": "min", "report_jobs": "min",
+    "alert_temperature": "°C", "alert_memory": "%", "alert_slowdown": "s", "alert_power_cap": "s",
+    "alert_idle_job": "min", "alert_stuck_job": "min", "clean_caches": "d", "clean_logs": "d",
+    "clean_artefacts": "d", "clean_cores": "d", "clean_duplicates": "d", "clean_memory": "d",
+}  # fmt: skip
+BELOW_SLOWDOWN = frozenset({"alert_temperature"})
+"""Given in °C below the temperature at which a GPU slows itself down."""
+
+
+def in_setting_unit(setting: str, value: float, unit: str) -> float | None:
+    """Return a value in the unit of a setting; None if its unit is of another kind."""
+    wanted = UNITS.get(setting, "")
+    if not unit or unit == wanted:
+        return value
+    if not kind_of(unit) or kind_of(unit) != kind_of(wanted):
+        return None
+    return convert(value, unit, wanted)
+
+
+def shown(setting: str, value: str) -> str:
+    """Return a value with its unit, if it is a number."""
+    unit = UNITS.get(setting, "")
+    number = value.replace(".", "", 1).isdigit()
+    return f"{value} {unit}" if unit and number else value
