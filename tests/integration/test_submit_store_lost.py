@@ -40,6 +40,14 @@ class Machine:
         eventually(lambda: not store_file("-wal").exists())
         shutil.copy(paths.store_file(), self._backup)
 
+    def start(self) -> None:
+        """Start a daemon, whose next checkpoint is half a minute away then."""
+        old = paths.ensure(paths.attempts()) / "old"
+        old.touch()
+        with Client() as deck:
+            ready(deck)
+            eventually(lambda: not old.exists())
+
     def submit(self, *, jobs: int = 1, word: str = "job") -> list[int]:
         """Submit an array with the token; only one job runs at a time, until `go` exists."""
         script = (
@@ -102,6 +110,7 @@ def test_a_job_that_began_is_found_by_its_token_in_a_store_that_lost_it(
     machine: Machine, damage: Callable[[Machine], None]
 ) -> None:
     machine.back_up()
+    machine.start()
     first = machine.submit()
     eventually(machine.began)
     kill_daemon()
@@ -123,6 +132,7 @@ def test_the_rest_of_an_array_is_queued_again_in_its_places(
     machine: Machine, damage: Callable[[Machine], None]
 ) -> None:
     machine.back_up()
+    machine.start()
     first = machine.submit(jobs=3)
     eventually(machine.began)
     kill_daemon()
@@ -140,6 +150,7 @@ def test_the_rest_of_an_array_is_queued_again_in_its_places(
 
 
 def test_a_member_of_an_array_that_may_have_begun_is_not_queued_again(machine: Machine) -> None:
+    machine.start()
     first = machine.submit(jobs=3)
     eventually(machine.began)
     kill_daemon()
@@ -153,6 +164,7 @@ def test_a_member_of_an_array_that_may_have_begun_is_not_queued_again(machine: M
 def test_nothing_is_queued_while_it_is_unknown_what_began(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    machine.start()
     first = machine.submit()
     eventually(machine.began)
     kill_daemon()

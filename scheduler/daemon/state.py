@@ -1,0 +1,20 @@
+"""What the parts of the daemon share: the settings, and the newest readings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from scheduler.protocol.devices import Reading
+from scheduler.protocol.settings import Settings
+from scheduler.protocol.snapshot import STARTING
+
+
+@dataclass
+class State:
+    """Hold what changes while the daemon runs, and belongs to no part alone."""
+
+    settings: Settings
+    source: str = STARTING
+    """Where the readings come from."""
+    latest: dict[str, Reading] = field(default_factory=dict)
+    """The newest reading of each device; empty while the probe does not answer."""
