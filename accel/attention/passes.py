@@ -6,7 +6,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from accel.attention.backends import BACKENDS, Gradients, Run
 from accel.attention.backends.base import like, side_by_side
@@ -72,10 +71,14 @@ class Attention(torch.autograd.Function):
         return out, lse
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, dout: Tensor | None, dlse: Tensor | None) -> tuple[Tensor | None, ...]:
         if dout is None:
             return (None,) * 8
+        if torch.is_grad_enabled():
+            raise RuntimeError(
+                "attention has no gradients of its gradients (create_graph=True); compute it by"
+                " torch's own operations where you need them"
+            )
         q, k, v, bias, out, lse = ctx.saved_tensors
         grads = backward(
             dout, Inputs(q, k, v, bias, ctx.ragged), out, lse, ctx.problem, ctx.backend

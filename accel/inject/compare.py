@@ -43,7 +43,7 @@ def trial(
     new, ms_after, kept_after = _results(after, given)
     rows = record.report()
     ran = tuple(sorted({str(row["what"]) for row in rows}))
-    linked = any(row["what"] == "linked" and row["line"] in ends for row in rows)
+    linked = any(str(row["what"]).startswith("linked") and row["line"] in ends for row in rows)
     largest = max([_norm(want) for want in reference], default=0.0)
     errors = [_error(mine, want, largest) for mine, want in zip(old, reference, strict=True)]
     ours = [_error(mine, want, largest) for mine, want in zip(new, reference, strict=True)]

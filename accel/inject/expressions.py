@@ -30,6 +30,8 @@ class Expressions(Operations):
     def __init__(self, place: Place, found: Found, follow: Follow) -> None:
         super().__init__(place, found)
         self._follow = follow
+        self._sharing: dict[str, str] = {}
+        """Names of views, and of other names of a tensor, with the name that they are views of."""
 
     def value(self, node: ast.expr, names: Names, collect: bool = False) -> Values:
         """Follow an expression. With `collect`, a dict or list of scores is returned as a tuple."""
@@ -111,15 +113,35 @@ class Expressions(Operations):
         refuse(frozenset().union(*found), node, f"they are used in a form ({what}) not followed")
         return NOTHING
 
+    def share(self, target: ast.expr, of: ast.expr) -> None:
+        """Note that names stand for views of one tensor."""
+        while not isinstance(of, ast.Name):
+            if isinstance(of, ast.Call) and isinstance(of.func, ast.Attribute):
+                of = of.func
+            elif isinstance(of, ast.Attribute) and of.attr not in words.VIEWS:
+                return
+            elif isinstance(of, (ast.Attribute, ast.Subscript)):
+                of = of.value
+            else:
+                return
+        for name in ast.walk(target):
+            if isinstance(name, ast.Name) and name.id != of.id:
+                self._sharing[name.id] = self._root(of.id)
+
+    def _root(self, name: str) -> str:
+        return self._sharing.get(name, name)
+
     def touched(self, target: ast.expr, names: Names, at: ast.AST) -> None:
         """Report the change in place of something that pending scores were made of."""
-        while isinstance(target, (ast.Subscript, ast.Attribute)):
-            target = target.value
+        while isinstance(target, (ast.Subscript, ast.Attribute, ast.Call)):
+            target = target.func if isinstance(target, ast.Call) else target.value
         if not isinstance(target, ast.Name):
             return
         pending = frozenset().union(*map(flat, names.values())) if names else NOTHING
+        changed = self._root(target.id)
         for product, stage in pending:
-            if target.id in product.operands and not flat(names.get(target.id, NOTHING)):
+            shared = {self._root(name) for name in product.operands}
+            if changed in shared and not flat(names.get(target.id, NOTHING)):
                 why = f"{target.id} is changed in place before the scores are used"
                 refuse(frozenset({(product, stage)}), at, why)
 

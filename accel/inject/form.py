@@ -20,6 +20,9 @@ HIDES = -1e4
 ABSORBS = -1e8
 """A score at or below this absorbs what is added to it, in float32 and below."""
 
+SHIFTS = 1e3
+"""Numbers up to this may be added to all scores; larger ones would come near a fill value."""
+
 
 @dataclass(frozen=True)
 class Form:
@@ -134,7 +137,7 @@ def added(form: Form, other: object, *, subtract: bool = False) -> Form | None:
     if form.normalised or isinstance(other, bool):
         return None
     if isinstance(other, (int, float)):
-        return form if math.isfinite(other) and not form.hidden else None
+        return form if abs(other) <= SHIFTS and not form.hidden else None
     if not isinstance(other, Tensor) or not other.is_floating_point():
         return None
     if any(fill > ABSORBS for _, fill in form.hidden):

@@ -1,41 +1,58 @@
-"""Hold what rewritten code calls in place of the first product of attention.
+"""Hold what rewritten code calls in place of the products of attention.
 
-Each function takes what the function of the same name takes. `matmul`, `bmm`, `einsum` and
-`baddbmm` return delayed scores (see `accel.inject.scores`).
+`scores` and `attend` stand for the operator `@`; every other function takes what the one of torch
+with its name takes. All but `attend` return delayed scores (see `accel.inject.scores`). Where
+another library has replaced a function of torch, that one is called.
 """
 
 from __future__ import annotations
 
+from types import BuiltinFunctionType, MethodDescriptorType
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch.nn import functional
 
 from accel.attention.api import attention
 from accel.inject import record
+from accel.inject.causal import adds_to_later_keys, hides_later_keys
 from accel.inject.equation import of_einsum, of_matmul
 from accel.inject.scores import Scores, product, transformed
 
 
-def matmul(a: Any, b: Any) -> Any:
-    """Multiply queries with transposed keys."""
+def scores(a: Any, b: Any) -> Any:
+    """Multiply queries with transposed keys as `a @ b` does."""
+    if not torch.compiler.is_compiling() and (
+        not _torch_s(Tensor.__matmul__) or transformed(a) or transformed(b)
+    ):
+        return a @ b
     return product(torch.matmul, a, b, of_matmul(*_axes(a, b)))
 
 
 def attend(a: Any, b: Any) -> Any:
-    """Multiply weights with values, of which one may be delayed."""
-    return torch.matmul(a, b)
+    """Multiply weights with values as `a @ b` does; one of them may be delayed."""
+    if torch.compiler.is_compiling() or type(a) is Scores or type(b) is Scores:
+        return torch.matmul(a, b)
+    return a @ b
+
+
+def matmul(a: Any, b: Any) -> Any:
+    """Multiply queries with transposed keys."""
+    by = of_matmul(*_axes(a, b)) if _torch_s(torch.matmul, Tensor.matmul) else None
+    return product(torch.matmul, a, b, by)
 
 
 def bmm(a: Any, b: Any) -> Any:
     """Multiply batches of queries with transposed keys."""
-    return product(torch.bmm, a, b, of_matmul(3, 3) if _axes(a, b) == (3, 3) else None)
+    folded = _axes(a, b) == (3, 3) and _torch_s(torch.bmm, Tensor.bmm)
+    return product(torch.bmm, a, b, of_matmul(3, 3) if folded else None)
 
 
 def einsum(text: str, *operands: Any) -> Any:
     """Multiply queries with keys as torch.einsum does."""
     listed = operands[0] if len(operands) == 1 else operands
-    if len(listed) != 2:
+    if len(listed) != 2 or torch.einsum is not torch.functional.einsum:
         return torch.einsum(text, *operands)
     a, b = listed
     return product(_einsum(text), a, b, of_einsum(text, *_axes(a, b)))
@@ -48,8 +65,16 @@ def baddbmm(input: Any, a: Any, b: Any, *, beta: Any = 1, alpha: Any = 1) -> Any
         return torch.baddbmm(input, a, b, beta=beta, alpha=alpha)
 
     bias = None if beta == 0 else input if beta == 1 else input * beta
-    by = of_matmul(3, 3) if _axes(a, b) == (3, 3) else None
+    folded = _axes(a, b) == (3, 3) and _torch_s(torch.baddbmm)
+    by = of_matmul(3, 3) if folded else None
     return product(compute, a, b, by, scale=alpha, bias=bias)
+
+
+def _torch_s(*functions: Any) -> bool:
+    """Return True if these are torch's own functions, and not what another library put there."""
+    return torch.compiler.is_compiling() or all(
+        isinstance(f, (BuiltinFunctionType, MethodDescriptorType)) for f in functions
+    )
 
 
 def _axes(a: Any, b: Any) -> tuple[int, int]:
@@ -88,10 +113,15 @@ def scaled_dot_product_attention(
     try:
         why = _unfit(query, key, value, attn_mask, dropout_p, is_causal, enable_gqa)
         if why is None:
-            if attn_mask is not None:
-                attn_mask = attn_mask.reshape(*[1] * (4 - attn_mask.ndim), *attn_mask.shape)
-            out = attention(query, key, value, causal=is_causal, scale=scale, bias=attn_mask)
-            record.ran("linked")
+            bias, causal = attn_mask, is_causal
+            if bias is not None and (
+                hides_later_keys(~bias) if bias.dtype == torch.bool else adds_to_later_keys(bias)
+            ):
+                bias, causal = None, True
+            if bias is not None:
+                bias = bias.reshape(*[1] * (4 - bias.ndim), *bias.shape)
+            out = attention(query, key, value, causal=causal, scale=scale, bias=bias)
+            record.ran("linked as causal attention" if causal else "linked")
             return out
     except ValueError as e:
         why = str(e)
@@ -105,6 +135,8 @@ def _unfit(
     q: Any, k: Any, v: Any, mask: Any, dropout: float, causal: bool, grouped: bool
 ) -> str | None:
     """Return why torch's own function computes a call, or None."""
+    if not _torch_s(functional.scaled_dot_product_attention):
+        return "another library has replaced torch's function"
     if type(q) is Scores or any(map(transformed, (q, k, v))):
         return "the tensors are traced or transformed"
     if dropout:

@@ -70,7 +70,7 @@ class Operations:
         if made is None:
             made = Product(self.module, node, written, names_in(a[0], b[0]))
             made.edits |= (
-                operator_edits(self.module, node, "matmul")
+                operator_edits(self.module, node, "scores")
                 if written == "@"
                 else call_edits(self.module, node)
             )

@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from accel.inject.source import Source, Unreadable, read
 
@@ -31,6 +32,8 @@ class Module:
     """Where each line starts in the text."""
 
     attributes_of: dict[ast.ClassDef, dict[str, list[ast.expr]]] = field(default_factory=dict)
+    shadows: list[Any] | None = None
+    """Names of torch's that are bound again; see `accel.inject.shadows`."""
     scripted: set[str] = field(default_factory=set)
     """The functions that are passed to torch.jit.script."""
 

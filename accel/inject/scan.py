@@ -13,6 +13,7 @@ from accel.inject import vocabulary as words
 from accel.inject.finding import Edit, Finding, Site
 from accel.inject.product import Product
 from accel.inject.project import Function, Module, Project
+from accel.inject.shadows import shadowed
 from accel.inject.source import Unreadable
 from accel.inject.trace import Trace
 
@@ -22,6 +23,7 @@ _ATTENTION = re.compile(r"softmax|attention|attn|xformers", re.I)
 """What a file with attention contains."""
 _WORTH = re.compile(r"softmax|attention|attn|xformers|@|mm\(|matmul|einsum", re.I)
 """What a function contains in which attention begins or continues."""
+_TWICE = re.compile(r"create_graph\s*=\s*True|\bforward_ad\b|\btorch\.func\b|\bfunctorch\b")
 GAIN = "the scores, queries x keys for each head, are no longer kept in memory"
 
 
@@ -168,7 +170,12 @@ def _hindrance(module: Module, function: Function, owner: ast.ClassDef | None) -
     bases = [module.dotted(base) for base in owner.bases] if owner else []
     if "torch.autograd.Function" in bases or "torch.jit.ScriptModule" in bases:
         return "this class defines its own gradients or is TorchScript"
-    return ""
+    if found := _TWICE.search(module.source.text):
+        line = module.source.text.count("\n", 0, found.start()) + 1
+        return (
+            f"gradients are differentiated here, which our attention does not offer (line {line})"
+        )
+    return shadowed(module, function)
 
 
 def _place(module: Module, line: int) -> tuple[int, str]:

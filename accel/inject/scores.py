@@ -49,16 +49,24 @@ class Scores:
         """Compute the tensor as the program would have."""
         if self.value is None:
             function, args, kwargs = self.origin
-            if not torch.compiler.is_compiling() and self.versions != _versions(
-                (*args, *kwargs.values())
-            ):
-                raise RuntimeError(
-                    "a tensor was changed in place after attention scores were made of it, which "
-                    "the injected code does not allow. To undo it: gpudeck inject undo"
-                )
+            self.check()
             with self.mode.restored():
                 self.value = function(*map(_computed, args), **_computed_all(kwargs))
         return self.value
+
+    def check(self) -> None:
+        """Raise RuntimeError if a tensor that the scores are made of was changed in place."""
+        if torch.compiler.is_compiling() or self.value is not None:
+            return
+        _, args, kwargs = self.origin
+        if self.versions != _versions((*args, *kwargs.values())):
+            raise RuntimeError(
+                "a tensor was changed in place after attention scores were made of it, which the"
+                " injected code does not allow. To undo it: gpudeck inject undo"
+            )
+        for value in (*args, *kwargs.values()):
+            if type(value) is Scores:
+                value.check()
 
     @property
     def shape(self) -> torch.Size:
@@ -180,11 +188,14 @@ def product(function: Function, a: Any, b: Any, by: Equation | None, **extra: An
 
 
 def transformed(t: Any) -> bool:
-    """Return True for what our attention does not take: no tensor, or one of torch.func or JIT."""
-    if not isinstance(t, Tensor):
-        return True
+    """Return True for what our attention does not take: another class, or one of torch.func or JIT.
+
+    A subclass of Tensor may give operations another meaning.
+    """
     if torch.compiler.is_compiling():
-        return False
+        return not isinstance(t, Tensor)
+    if type(t) is not Tensor and type(t) is not torch.nn.Parameter:
+        return True
     functorch = torch._C._functorch
     return (
         torch.jit.is_tracing()  # type: ignore[attr-defined, no-untyped-call]
@@ -236,11 +247,11 @@ def _multiply(name: str, function: Function, args: Sequence[Any], kwargs: Mappin
     try:
         if by is None:
             raise Unfit("the product of weights and values is of an unknown kind")
-        out = _attended(operands, by)
+        out, causal = _attended(operands, by)
     except Unfit as e:
         record.ran(f"computed as written: {e}")
         return function(*_computed(tuple(args)), **_computed_all(kwargs))
-    record.ran("linked")
+    record.ran("linked as causal attention" if causal else "linked")
     return out
 
 
@@ -260,7 +271,8 @@ def _equation(
     return (a, b), of_matmul(a.ndim, b.ndim)
 
 
-def _attended(operands: tuple[Any, Any], by: Equation) -> Tensor:
+def _attended(operands: tuple[Any, Any], by: Equation) -> tuple[Tensor, bool]:
+    """Return the product, and whether it was computed as causal attention. Raises Unfit."""
     a, b = operands
     if (type(a) is Scores) == (type(b) is Scores):
         raise Unfit("two tensors of scores are multiplied")
@@ -269,6 +281,7 @@ def _attended(operands: tuple[Any, Any], by: Equation) -> Tensor:
     form = weights.form
     if weights.value is not None:
         raise Unfit("the weights are used elsewhere, too")
+    weights.check()
     if not weights.mode.same():
         raise Unfit("gradients or autocast were switched within")
     key = next((n for n, axis in zip(of_weights, form.layout.axes, strict=True) if axis == "k"), "")
@@ -277,10 +290,12 @@ def _attended(operands: tuple[Any, Any], by: Equation) -> Tensor:
     if not by.plain or by.summed != {key} or len(features) != 1 or not query or query[0] in of_v:
         raise Unfit("the values are not multiplied over the keys")
     values = forms.arranged(v, of_v, (*of_weights, *features))
-    out = attend(form, _values(form, values, of_weights.index(key))).unsqueeze(-2)
+    out, causal = attend(form, _values(form, values, of_weights.index(key)))
+    out = out.unsqueeze(-2)
     kept = [axis for axis in of_weights if axis != key]
     out = form.layout.restored(out).squeeze(of_weights.index(key))
-    return out.permute(order((*kept, *features), by.out))
+    # contiguous, as programs may view it
+    return out.permute(order((*kept, *features), by.out)).contiguous(), causal
 
 
 def _values(form: Form, values: Tensor, key: int) -> Tensor:

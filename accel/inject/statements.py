@@ -35,6 +35,7 @@ class Statements(Expressions):
         value = self.value(s.value, names)
         for target in s.targets:
             self.assign(target, value, names, s)
+            self.share(target, s.value)
 
     def _annassign(self, s: ast.AnnAssign, names: Names) -> None:
         if s.value is not None:

@@ -15,6 +15,11 @@ LAYOUT = frozenset((
     "view", "reshape", "permute", "transpose", "swapaxes", "swapdims", "unsqueeze", "squeeze",
     "flatten", "unflatten", "contiguous", "clone",
 ))  # fmt: skip
+VIEWS = (LAYOUT - {"clone", "contiguous"}) | frozenset((
+    "T", "mT", "H", "mH", "t", "data", "detach", "chunk", "split", "unbind", "narrow", "select",
+    "expand", "expand_as", "view_as", "diagonal", "movedim",
+))  # fmt: skip
+"""Methods and attributes whose result shares the elements of a tensor."""
 CASTS = frozenset(("float", "half", "bfloat16", "to", "type", "type_as"))
 FACTS = frozenset(("size", "dim", "ndimension", "numel", "get_device", "is_floating_point"))
 """Methods that tell something about a tensor without reading its elements."""

@@ -102,9 +102,10 @@ def _weights(x: Inputs, p: Problem) -> tuple[Tensor, Tensor, Tensor | float]:
         if scores.shape[-1]
         else scores.new_full(scores.shape[:-1], -torch.inf)
     )
-    # exp(-inf - -inf) would be NaN. A row that sees no key is measured from 0 instead and gives
-    # zeros.
-    return torch.exp(scores - torch.where(torch.isneginf(lse), 0.0, lse)[..., None]), lse, slope
+    # Not exp(scores - lse): where all biases of a row are -1e9, lse cannot hold the number of keys.
+    # A row that sees no key would be NaN and is 0.
+    weights = torch.softmax(scores, -1).masked_fill(torch.isneginf(lse)[..., None], 0.0)
+    return weights, lse, slope
 
 
 def _hidden(scores: Tensor, p: Problem) -> Tensor | None:

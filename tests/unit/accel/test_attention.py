@@ -209,3 +209,11 @@ def test_the_choice_names_every_candidate():
         "triton",
         "efficient",
     ]
+
+
+def test_a_row_whose_keys_all_have_the_same_low_bias_is_their_mean():
+    q, k, v = (torch.randn(1, 2, 5, 8) for _ in range(3))
+    bias = torch.zeros(1, 1, 5, 5)
+    bias[:, :, 2] = -1e9
+    out = attention(q, k, v, bias=bias, backend="math")
+    torch.testing.assert_close(out[:, :, 2], v.mean(2))

@@ -196,7 +196,7 @@ def test_encodings_and_line_ends_are_kept(tmp_path, newline, encoding):
     (change,), _ = changes([tmp_path / "m.py"])
     back = change.after.decode(encoding)
     assert back.count(newline) == text.count("\n") + 1
-    assert "s = 'ü'; a = (_gpudeck.matmul(q,  # é" in back
+    assert "s = 'ü'; a = (_gpudeck.scores(q,  # é" in back
     assert "_gpudeck.attend(a.softmax(-1),v)" in back
     compile(change.after, "m.py", "exec")
 
@@ -218,7 +218,7 @@ def test_the_code_cells_of_a_notebook_are_read_and_changed(tmp_path):
     assert new["cells"][:2] == cells[:2]
     code = "".join(new["cells"][2]["source"])
     assert code.startswith("from accel.inject import link as _gpudeck\n!pip list\n")
-    assert "_gpudeck.attend((_gpudeck.matmul(q, k.mT)).softmax(-1), v)" in code
+    assert "_gpudeck.attend((_gpudeck.scores(q, k.mT)).softmax(-1), v)" in code
 
 
 def test_an_empty_file_and_one_without_attention_give_nothing(tmp_path):

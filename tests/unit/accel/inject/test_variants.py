@@ -45,11 +45,13 @@ def judge(seed: int, path) -> tuple[bool, bool]:
     return made.decoy, True
 
 
-@pytest.mark.parametrize("first", [0, pytest.param(40, marks=pytest.mark.slow)])
-def test_no_variant_is_rewritten_wrongly_and_four_fifths_are_found(first, tmp_path):
-    judged = [
-        judge(seed, tmp_path / f"v{seed}.py") for seed in range(first, 40 if not first else 240)
-    ]
+@pytest.mark.parametrize(
+    ("first", "count"),
+    [(0, 30), pytest.param(40, 200, marks=pytest.mark.slow),
+     pytest.param(50_000, 500, marks=pytest.mark.slow)],
+)  # fmt: skip
+def test_no_variant_is_rewritten_wrongly_and_four_fifths_are_found(first, count, tmp_path):
+    judged = [judge(seed, tmp_path / f"v{seed}.py") for seed in range(first, first + count)]
     assert not any(linked for decoy, linked in judged if decoy)
     honest = [linked for decoy, linked in judged if not decoy]
     assert sum(honest) >= 0.8 * len(honest)

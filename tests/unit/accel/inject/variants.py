@@ -28,6 +28,12 @@ DECOYS = (
     "{a} = torch.sigmoid({a})",
     "{a} = {a}.detach()",
     "{a} = {a} ** 2",
+    "{a} = {a} / {a}.norm(dim=-1, keepdim=True)",
+    "{a} = {a}.softmax(-2)",
+    "{a} = 0.5 * {a} + 0.5 / {a}.shape[-1]",
+    "{a} = {a}.cumsum(-1)",
+    "{a}[..., -1] = 0.0",
+    "{a} = torch.where({a} > 0.1, {a}, 0.0)",
 )
 
 
@@ -72,6 +78,12 @@ def variant(seed: int) -> Variant:
         f"{a} = {a}.where(mask, -1e9)" if seed < 0 else f"{a} = torch.where(~mask, -1e9, {a})",
         f"{a} = {a} + torch.zeros({a}.shape[-2:]).masked_fill(~mask, -1e9)",
         f"if mask is not None:\n        {a} = soft_hide({a}, mask)",
+        f"{a} = {a}.masked_fill(torch.ones({a}.shape[-2:]).triu(1).bool(), float('-inf'))",
+        f"at = torch.arange({a}.shape[-1])\n    {a} = {a}.masked_fill(at > at[:, None], -1e9)",
+        f"{a} = {a} + torch.full({a}.shape[-2:], float('-inf')).triu(diagonal=1)",
+        f"{a} = {a} + (1.0 - torch.ones({a}.shape[-2:]).tril()) * torch.finfo({a}.dtype).min",
+        f"seen = torch.tril(torch.ones({a}.shape[-2:])) * mask\n    seen[:, 0] = 1\n"
+        f"    {a} = {a}.masked_fill(seen == 0, -math.inf)",
     ]
     if r.random() < 0.7:
         lines.append(r.choice(masks))
