@@ -91,7 +91,7 @@ def _none(query: Query, rows: Rows, words: Words) -> str:
 def _counted(query: Query, rows: Rows, words: Words) -> str:
     names = [column.name for column in rows.columns]
     states = [str(row.values[names.index("state")]) for row in rows.rows if "state" in names]
-    number = len(rows.rows) + rows.left_out
+    number = len(rows.rows) + (0 if query.limit else rows.left_out)
     if set(query.states) == {"failed", "lost", "rejected"}:
         return words.count(
             "{n} job failed or was lost{when}.",

@@ -24,6 +24,9 @@ def eaters(r: QueryReader) -> Query | None:
         return None
     used = s.find("measure", "mem_used") or s.find("measure", "mem_free")
     about = used or s.find("noun", "device") or s.find("noun", "process")
+    others = [x for x in s.spots if x.means("measure") and not x.value("measure").startswith("mem")]
+    if others and not s.find("measure", "holder"):
+        return None
     if about is None or s.find("agg", "count") or s.time is not None or s.find("state", "idle"):
         return None
     if s.find("ask", "who") and not used:
@@ -180,6 +183,8 @@ def _measure(r: QueryReader) -> str:
 def _first_measure(s: Spots) -> str:
     """Return the first measure that is named: one of devices, if there is one."""
     named = [spot.value("measure") for spot in s.spots if spot.means("measure")]
+    if named == ["progress"] and s.find("noun", "device") and not s.find("noun", "job"):
+        return "util"  # "what percentage of gpu 2 is used"
     return next((name for name in named if name not in _OF_JOBS), named[0] if named else "")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from assistant.intents.reading import JOB_MEASURES, QueryReader, named_setting, states
 from assistant.intents.spots import Spots
 from assistant.query.conversion import kind_of
-from assistant.query.request import NEWEST, Query, Target, Where
+from assistant.query.request import NEWEST, Query, Span, Target, Where
 from assistant.query.table import SUBJECTS
 
 _FAILED = ("failed", "lost", "rejected")
@@ -71,19 +71,7 @@ def job_question(r: QueryReader) -> Query | None:
     if not measure:
         return None
     jobs, found = r.jobs(), states(r)
-    why = measure == "reason"
-    s.has("ask")
-    if why or measure in ("start", "stall"):
-        s.has("not")
-    if why:
-        s.has("topic", "log", "report", "overview")
-    s.has("noun", "job", "queue", "alert", "process")
-    if s.targets["device"]:
-        s.has("noun", "device")
-    s.has("topic", "stuck", "start", "end", "eta", "submitted", "remedy", "status", "used now",
-          "ahead", "next", "overview")  # fmt: skip
-    s.has("measure", "duration", "waited", "progress")
-    s.has("state", "idle")
+    _use_question(s, measure)
     if not jobs:
         s.has("pron", "it")
     time = r.time()
@@ -93,19 +81,46 @@ def job_question(r: QueryReader) -> Query | None:
         jobs = r.lone_job()
     if not jobs and (not found or _OF_MEASURE.get(measure) or measure == "duration"):
         jobs = r.spoken_of()
-    if why and not jobs and (s.find("not") or s.find("noun", "queue")) and "failed" not in found:
+    if jobs:
+        s.has("all")
+        return Query("jobs", measure, jobs=jobs, time=time)
+    return _of_states(s, measure, found, time)
+
+
+def _use_question(s: Spots, measure: str) -> None:
+    """Count the words of such a question as used."""
+    s.has("ask")
+    if measure in ("reason", "start", "stall"):
+        s.has("not")
+    if measure == "reason":
+        s.has("topic", "log", "report", "overview")
+    s.has("noun", "job", "queue", "alert", "process")
+    if s.targets["device"]:
+        s.has("noun", "device")
+    s.has("topic", "stuck", "start", "end", "eta", "submitted", "remedy", "status", "used now",
+          "ahead", "next", "overview", "eats")  # fmt: skip
+    s.has("measure", "duration", "waited", "progress")
+    s.has("state", "idle")
+
+
+def _of_states(s: Spots, measure: str, found: tuple[str, ...], time: Span | None) -> Query:
+    """Return the question about the jobs in some states, as it names none."""
+    why = measure == "reason"
+    if why and (s.find("not") or s.find("noun", "queue")) and "failed" not in found:
         found = ("queued",)  # "why is nothing running"
-    if not jobs and not found:
+    if measure == "end" and s.find("all"):
+        measure, found = "estimate", _OF_MEASURE["estimate"]  # "when are all jobs done"
+    s.has("all")
+    if not found:
         found = _FAILED if why and not _waits(s) else _OF_MEASURE.get(measure, ())
-        jobs = () if found else (NEWEST,)
-    if why and "failed" in found and not jobs:
-        s.has("ordinal", "-1")
-        return Query("jobs", "reason", states=found, time=time, aggregate="last", limit=1)
+    if not found:
+        return Query("jobs", measure, jobs=(NEWEST,), time=time)
     ordinal = s.find("ordinal", "-1")
-    if ordinal is not None and found and not jobs:
+    if ordinal is not None:
         s.use(ordinal)
+    if ordinal is not None or measure == "failure" or (why and "failed" in found):
         return Query("jobs", measure, states=found, time=time, aggregate="last", limit=1)
-    return Query("jobs", measure, jobs=jobs, states=() if jobs else found, time=time)
+    return Query("jobs", measure, states=found, time=time)
 
 
 def _about_job(r: QueryReader) -> bool:
@@ -137,7 +152,9 @@ def _why(r: QueryReader) -> str:
                                "probleme", "problema") for t in s.tokens
     ):  # fmt: skip
         return "reason"
-    if s.find("topic", "remedy") and (_about_job(r) or r.state.about == "job"):
+    if s.find("topic", "remedy") and (
+        _about_job(r) or r.state.about == "job" or s.find("state", "failed")
+    ):
         return "failure"
     return ""
 
@@ -244,6 +261,9 @@ def jobs(r: QueryReader) -> Query | None:
     named = bool(s.targets["job"]) or s.find("noun", "job") is not None
     pronoun = s.find("pron", "it") or s.find("pron", "them") or s.find("ordinal")
     found = states(r)
+    if named and not found and s.find("not") and s.has("topic", "start"):
+        s.has("not")
+        found = ("queued",)  # "which jobs have not started"
     if not (named or found or measure or (pronoun and r.state.about == "job")):
         return None
     time, where = r.time(), _job_bounds(r)
@@ -269,13 +289,20 @@ def jobs(r: QueryReader) -> Query | None:
     if numbers and found and not measure and not counted:
         found = ()  # "did job 3 fail": how it stands
     winner = aggregate in ("max", "min") and bool(measure)
+    if s.has("ask", "where") and numbers and not measure:
+        measure = "devices"
+    if measure in _OF_MEASURE and not numbers and not found:
+        found = _OF_MEASURE[measure]
+    text = ""
+    if counted and len(numbers) == 1 and isinstance(numbers[0], str):
+        text, numbers, measure = numbers[0], (), ""  # how often it ran
     if aggregate == "count" and (numbers or measure):
         aggregate = ""
     if measure == "energy" and not numbers:
         place = place or "sum"
     return Query("jobs", measure, jobs=numbers, states=found, group=group, devices=devices,
                  where=where, time=time, aggregate=aggregate or place, extreme=winner,
-                 limit=limit)  # fmt: skip
+                 limit=limit, text=text)  # fmt: skip
 
 
 def _which(r: QueryReader) -> tuple[tuple[Target, ...], int, str]:
@@ -290,6 +317,7 @@ def _which(r: QueryReader) -> tuple[tuple[Target, ...], int, str]:
         return numbers, limit, ""
     s.use(ordinal)
     if limit or _plural(s):
+        s.has("pron", "them")
         return numbers, limit, ""
     return numbers, limit, "first" if ordinal.value("ordinal") == "1" else "last"
 

@@ -78,13 +78,15 @@ def _verb(s: Spots) -> tuple[Spot, str] | None:
     closing = verbs[-1].last >= len(s.tokens) - 1 - _trailing(s)
     targeted = bool(
         s.find("noun", "queue") or s.targets["job"] or s.targets["device"] or s.targets["process"]
-        or s.groups or s.find("except") or (s.find("noun", "job")
-        and (s.find("ordinal") or s.find("all")))
+        or s.groups or s.find("all") or (s.find("noun", "job") and s.find("ordinal"))
     )  # fmt: skip
     starts_with_target = bool(s.tokens) and not any(
         t.norm in ("is", "was", "are", "did", "has", "war", "ist", "est", "fue")
         for t in s.tokens[:1]
     )
+    ranked = s.find("measure", "priority")
+    if ranked is not None and s.targets["job"] and s.loose(("number",)) and not opening:
+        return ranked, "priority"  # "give job 14 priority 3"
     again = s.targets["job"] and s.find("verb", "retry") is not None and not s.find("state")
     if not (opening or negated or again or (closing and targeted and starts_with_target)):
         return None
@@ -345,7 +347,15 @@ class _Reader:
         if quoted:
             return quoted
         found = _INTERPRETERS.search(s.request)
-        return _ON_GPUS.sub("", s.request[found.start() :]).strip() if found else ""
+        start = found.start() if found else self._program()
+        return _ON_GPUS.sub("", s.request[start:]).strip() if start >= 0 else ""
+
+    def _program(self) -> int:
+        """Return where a word with a mark in it, as nvidia-smi has, follows the verb; else -1."""
+        place = self.spot.last + 1
+        word = self.s.tokens[place].text if place < len(self.s.tokens) else ""
+        marked = any(mark in word.strip("-./_") for mark in "-./_")
+        return self.s.request.find(word) if marked else -1
 
     def _read_submit(self) -> Order:
         s = self.s

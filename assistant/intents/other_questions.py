@@ -183,8 +183,12 @@ def debris(r: QueryReader) -> Query | None:
     """Read what can be cleaned up."""
     if r.s.targets["job"] or r.s.find("ask", "why") or r.s.find("state", "failed"):
         return None
-    if not r.s.has("topic", "clean"):
+    old = next((i for i, t in enumerate(r.s.tokens) if t.norm[:4] in _OLD), None)
+    if not r.s.has("topic", "clean") and (old is None or not r.s.find("kind")):
         return None
+    r.s.used.update([old] if old is not None else [])
+    r.s.has("noun", "model")
+    r.s.has("all")
     r.s.has("state", "idle")
     r.s.has("ask", "how much", "how to", "how")
     r.s.has("topic", "used now", "eats", "capacity", "eta")
@@ -195,6 +199,9 @@ def debris(r: QueryReader) -> Query | None:
         r.s.use(kind)
     r.s.has("topic", "log") if kind is not None and kind.value("kind") == "logs" else None
     return Query("debris", text=kind.value("kind") if kind is not None else "")
+
+
+_OLD = frozenset({"old", "alte", "vieu", "viei", "viej", "dupl", "dopp"})
 
 
 def setting(r: QueryReader) -> Query | None:
@@ -231,7 +238,10 @@ def capacity(r: QueryReader) -> Query | None:
         return None
     if s.find("ask", "why") or s.find("bound") or s.find("measure", "waited"):
         return None
-    if not sized and (s.find("pron", "it") or s.find("super") or (s.find("ordinal") and not free)):
+    if s.find("super") and not sized and s.find("topic", "capacity"):
+        return _largest(s)
+    pronoun = s.find("pron", "it") and r.state.about == "job"
+    if not sized and (pronoun or s.find("super") or (s.find("ordinal") and not free)):
         return None
     if (s.time is not None and not s.time.span.point) or s.find("agg", "mean"):
         return None
@@ -252,6 +262,13 @@ def capacity(r: QueryReader) -> Query | None:
                          ("before", ()), ("pron", ("it",))):  # fmt: skip
         s.has(kind, *values)
     return Query("capacity", amount=amount, gpus=gpus)
+
+
+def _largest(s: Spots) -> Query:
+    """Return the query for the GPU with the most free memory: "the biggest model I can load"."""
+    for kind in ("super", "topic", "noun", "measure", "ask"):
+        s.has(kind)
+    return Query("devices", "mem_free", aggregate="max", extreme=True)
 
 
 def _fits(r: QueryReader, size: int) -> Query:

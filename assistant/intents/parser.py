@@ -135,6 +135,8 @@ def _parse_one(request: str, known: Known, state: State, now: float) -> Parsed:
     query, unread = read_query(reader), tuple(spots.unread())
     if query is not None and query.time is None and _TIMES & {word.casefold() for word in unread}:
         query = None  # no reading of the present stands for a time that is not understood
+    if query is None and not unread and spots.tokens:
+        query = Query("help")  # "thanks", "good morning"
     if query is not None and len(unread) > len(spots.used):
         query = None  # the few words that are read do not make a question of the many others
     resolved = tuple(reader.resolved)

@@ -7,7 +7,7 @@ so that an order with a mended word shows its card. Words of other scripts stay 
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from functools import cache
 
@@ -15,6 +15,7 @@ from assistant.intents.lexicon import phrases
 from assistant.intents.normalize import WORDS
 from assistant.intents.setting_words import setting_phrases
 from assistant.intents.tokens import Token, unaccented, unit_words
+from assistant.language.words import Language
 
 SHORTEST = 4
 """Letters of a word that is mended; shorter ones have too many neighbours."""
@@ -41,24 +42,45 @@ def mended(tokens: Sequence[Token], names: Collection[str]) -> list[Token]:
     """
     if any(token.kind == "odd" for token in tokens):
         return list(tokens)  # invisible characters split words: nothing here is a typo
+    spoken = _spoken(tokens)
     found: list[Token] = []
     for token in tokens:
         word = unaccented(token.norm)
         if token.kind != "word" or word in names or token.norm in names or _known(word):
             found.append(token)
         else:
-            found += [token._replace(norm=part) for part in _mended(token, word)]
+            found += [token._replace(norm=part) for part in _mended(token, word, spoken)]
     return found
 
 
-def _mended(token: Token, word: str) -> tuple[str, ...]:
+def _spoken(tokens: Sequence[Token]) -> Language | None:
+    """Return the language of most known words, or None."""
+    votes: Counter[Language] = Counter()
+    for token in tokens:
+        for name in _languages().get(unaccented(token.norm), ()):
+            votes[name] += 1
+    best = votes.most_common(2)
+    return best[0][0] if best and (len(best) == 1 or best[0][1] > best[1][1]) else None
+
+
+@cache
+def _languages() -> dict[str, frozenset[Language]]:
+    """Return the languages of the words of requests."""
+    found: defaultdict[str, set[Language]] = defaultdict(set)
+    for phrase, meanings in phrases().items():
+        for word in phrase:
+            found[unaccented(word)].update(name for one in meanings for name in one.languages)
+    return {word: frozenset(names) for word, names in found.items()}
+
+
+def _mended(token: Token, word: str, spoken: Language | None) -> tuple[str, ...]:
     """Return the words that an unknown one stands for, or itself."""
     if len(word) < SHORTEST or not _PLAIN.fullmatch(token.norm) or " " in token.norm:
         return (token.norm,)
-    for way in (_with_umlaut, _without_pronoun, _parts, _nearest):
+    for way in (_with_umlaut, _without_pronoun, _parts):
         if found := way(word):
             return found
-    return (token.norm,)
+    return _nearest(word, spoken) or (token.norm,)
 
 
 @cache
@@ -91,7 +113,7 @@ def _without_pronoun(word: str) -> tuple[str, ...]:
     """Return a Spanish verb and the pronoun at its end: `cancelalo` is `cancela lo`."""
     for ending in _ENCLITICS:
         stem = word.removesuffix(ending)
-        if stem != word and len(stem) >= SHORTEST and _acts(stem):
+        if stem != word and len(stem) >= 3 and _acts(stem):
             return (stem, _PRONOUN.get(ending, ending))
     return ()
 
@@ -134,7 +156,7 @@ def _by_letter() -> dict[str, tuple[str, ...]]:
 
 
 @cache
-def _nearest(word: str) -> tuple[str, ...]:
+def _nearest(word: str, spoken: Language | None) -> tuple[str, ...]:
     """Return the known word with the same first letter that the fewest typos turn into this."""
     ranks = _common()
     if len(word) < SHORTEST or word in ranks or _known(word):
@@ -145,6 +167,7 @@ def _nearest(word: str) -> tuple[str, ...]:
         for other in (*_by_letter().get(word[0], ()), *_by_letter().get(word[1], ()))
         if abs(len(other) - len(word)) <= allowed
         and (other[0] == word[0] or other[:2] == word[1::-1])
+        and (spoken is None or spoken in _languages().get(other, {spoken}))
     ]
     best = min((one for one in near if one[0] <= allowed), default=None)
     return (best[2],) if best is not None else ()
@@ -166,9 +189,17 @@ def distance(first: str, second: str, most: int) -> int:
 
 
 def changes(tokens: Iterable[Token]) -> tuple[tuple[str, str], ...]:
-    """Return the words that were mended by their sound, as typed and as read."""
+    """Return the words that typos were found in, as typed and as read."""
     return tuple(
         (token.text, token.norm)
         for token in tokens
-        if token.kind == "word" and _nearest(unaccented(token.text.casefold())) == (token.norm,)
+        if token.kind == "word" and _is_typo(unaccented(token.text.casefold()), token.norm)
     )
+
+
+def _is_typo(typed: str, read: str) -> bool:
+    return (
+        typed != unaccented(read) and len(typed) >= SHORTEST and not _known(typed)
+        and distance(typed, read, 2) <= 2 and typed.isalpha()
+        and not any(way(typed) for way in (_with_umlaut, _without_pronoun))
+    )  # fmt: skip

@@ -85,6 +85,7 @@ def _chosen(daemon: Client, query: Query, snapshot: Snapshot) -> tuple[list[j.Jo
     if query.devices and not devices:
         raise NotFound(f"there is no GPU {query.devices[0]} on this machine")
     search = Search(
+        text=query.text,
         outcomes=query.states,
         group=query.group or None,
         since=span.since,
@@ -93,6 +94,8 @@ def _chosen(daemon: Client, query: Query, snapshot: Snapshot) -> tuple[list[j.Jo
     )
     found, _ = daemon.find(search, MAX_JOBS)
     kept = [job for job in found if query.time is None or _within(job, span, query.states)]
+    if query.text:
+        kept = [job for job in kept if job.spec.name.casefold() == query.text.casefold()]
     if devices:
         kept = [job for job in kept if devices & set(j.held_devices(job) or _ran_on(job))]
     if query.aggregate in ("first", "last") and kept:
