@@ -32,6 +32,7 @@ class AlertRow:
     device: str | None
     """Id of the device that the alert is about; None if it is about no device."""
     job: int | None
+    text: str = ""
     tooltip: str = ""
 
 
@@ -47,6 +48,19 @@ def alert_rows(active: Sequence[Alert], log: Sequence[Alert], now: float) -> tup
     over = [alert for alert in log if alert.id not in raised and alert.cleared is not None]
     return tuple(
         _row(alert, now) for part in (active, over) for alert in sorted(part, key=lambda a: -a.id)
+    )
+
+
+def matching(rows: Sequence[AlertRow], search: str, shown: str) -> tuple[AlertRow, ...]:
+    """Return the alerts with every word of `search`; all, or the `Active` or `Resolved` ones."""
+    words = search.lower().split()
+    return tuple(
+        row
+        for row in rows
+        if all(word in " ".join(row.cells).lower() for word in words)
+        and (
+            shown not in ("Active", "Resolved") or (row.state == "resolved") == (shown != "Active")
+        )
     )
 
 
@@ -67,8 +81,14 @@ def _row(alert: Alert, now: float) -> AlertRow:
     return AlertRow(
         alert.id,
         state,
-        (state.capitalize(), clock(alert.since, now), lasted, alert.text),
+        (
+            state.capitalize(),
+            alert.text[:1].upper() + alert.text[1:],
+            clock(alert.since, now),
+            lasted,
+        ),
         meaning,
         alert.device or None,
         alert.job,
+        alert.text,
     )

@@ -1,55 +1,69 @@
-"""Show the alerts that are raised now and those of the past."""
+"""Show the alerts that are raised now, those of the past, and the thresholds that raise them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from PySide6.QtCore import Signal
+from PySide6.QtCore import QPoint, Qt, Signal
+from PySide6.QtGui import QAction, QGuiApplication
 from PySide6.QtWidgets import QWidget
 
-from app.alerts.alert_rows import AlertRow, alert_rows
+from app.alerts.alert_rows import AlertRow, alert_rows, matching
+from app.alerts.rules_panel import RulesPanel
 from app.format.values import plural
 from app.link.link import Link
 from app.state import State
 from app.strip.summary import unacknowledged
 from app.widgets import theme
+from app.widgets.action_table import hint
+from app.widgets.actions import bind_actions, menu_of
 from app.widgets.controls import (
     Stretch,
-    add_shortcuts,
     button,
+    choice_box,
     column,
     empty_label,
+    filter_box,
     label,
     row,
     set_text,
 )
 from app.widgets.list_table import RowTable, TableColumn, chosen_row, list_card, list_table
+from app.widgets.state_pill import StateDelegate
 from scheduler.protocol.snapshot import Alert
 from scheduler.verbs.alerts import Acknowledge, GetAlerts
 
 EMPTY = (
-    "There have been no alerts.\n"
-    "You can change the thresholds, quiet hours and a webhook in Settings, under Alerts."
+    "No active alerts, and none in the past.\n"
+    "Drag a line below to choose when one is raised. Quiet hours and a webhook are in Settings."
 )
+NOTHING_FOUND = "No alert matches the filter."
 COLUMNS = (
-    TableColumn("State", 120),
-    TableColumn("Since", 170),
-    TableColumn("Duration", 130),
+    TableColumn("State", 130),
     TableColumn("Alert", 0),
+    TableColumn("Since", 150),
+    TableColumn("Duration", 110),
 )
+STATE = 0
+SHOWN = ("All alerts", "Active", "Resolved")
+MENU = ("alert.show", "alert.copy", "", "alert.acknowledge", "alert.all")
+"""The actions of the menu of a row; an empty name is a line between them."""
+_LEAST_LIST = 130
 
 
 class AlertTable(RowTable[AlertRow]):
     """Colour the state and the text of each alert that is raised."""
 
     def color(self, row: AlertRow, column: int) -> str:
-        if row.state == "active" and column in (0, len(COLUMNS) - 1):
-            return theme.meaning_color(row.meaning)
-        return theme.tokens().muted if row.state == "resolved" else theme.tokens().text
+        if column == STATE and row.state != "resolved":
+            return theme.meaning_color(row.meaning if row.state == "active" else "muted")
+        if column == STATE:
+            return theme.tokens().succeeded
+        return theme.tokens().text if row.state == "active" else theme.tokens().muted
 
 
 class AlertsPage(QWidget):
-    """List the alerts, and acknowledge them."""
+    """List the alerts, acknowledge them, and set their thresholds."""
 
     job_chosen = Signal(int)
     device_chosen = Signal(str)
@@ -62,28 +76,61 @@ class AlertsPage(QWidget):
         """The alerts that were raised when the log was last requested."""
         self.model = AlertTable(COLUMNS)
         self.table = list_table(self.model, [c.width for c in COLUMNS], "Alerts")
+        self.table.setItemDelegateForColumn(STATE, StateDelegate(self.table))
         self.table.activated.connect(self._show_subject)
         self.table.selectionModel().currentRowChanged.connect(self._enable)
-        self.count = label(size="small", meaning="muted")
+        self.table.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
+        self.table.customContextMenuRequested.connect(self._show_menu)
+        self.count = label(strong=True)
+        self.filter = filter_box("Search alerts (Ctrl+F)")
+        self.filter.textChanged.connect(self.refresh)
+        self.kinds = choice_box("Which alerts", SHOWN)
+        self.kinds.currentIndexChanged.connect(self.refresh)
         self.acknowledge = button(
             "Acknowledge",
             lambda: self._acknowledge([self.chosen()]),
-            tooltip="Mark the selected alert as acknowledged (A)",
+            tooltip=hint("alert.acknowledge", "Mark the selected alert as acknowledged"),
         )
         self.acknowledge_all = button(
             "Acknowledge all",
             lambda: self._acknowledge(self.model.rows),
-            tooltip="Mark all alerts as acknowledged (Shift+A)",
+            tooltip=hint("alert.all", "Mark all alerts as acknowledged"),
         )
         self.go = button(
             "Show", self._show_subject, tooltip="Show the job or device of the alert (Return)"
         )
         self.empty = empty_label(EMPTY)
-        add_shortcuts(self, {"A": self.acknowledge.click, "Shift+A": self.acknowledge_all.click})
-        bar = row(self.count, Stretch(), self.go, self.acknowledge, self.acknowledge_all)
+        self.rules = RulesPanel(state, link)
+        self.acts = self._bind()
+        above = row(
+            self.count,
+            Stretch(self.filter),
+            self.kinds,
+            Stretch(),
+            self.go,
+            self.acknowledge,
+            self.acknowledge_all,
+            spacing=theme.M,
+        )
         frame, self._stack = list_card(self.table, self.empty)
-        self.setLayout(column(bar, Stretch(frame)))
+        frame.setMinimumHeight(theme.px(_LEAST_LIST))
+        body = column(above, spacing=theme.M)
+        body.addWidget(frame, 3)
+        body.addWidget(self.rules, 4)
+        self.setLayout(body)
         self.setFocusProxy(self.table)
+
+    def _bind(self) -> dict[str, QAction]:
+        return bind_actions(
+            self,
+            {
+                "alert.acknowledge": self.acknowledge.click,
+                "alert.all": self.acknowledge_all.click,
+                "alert.show": self._show_subject,
+                "alert.copy": self._copy,
+                "alert.search": self.filter.setFocus,
+            },
+        )
 
     def refresh(self) -> None:
         """Show the alerts of the newest snapshot, and request the log if they changed."""
@@ -96,18 +143,18 @@ class AlertsPage(QWidget):
             self._raised = snapshot.alerts
             self._link.send(self, GetAlerts(), self._take_log, self._fail, background=True)
         chosen = self.chosen()
-        self.model.show_rows(alert_rows(snapshot.alerts, self._log, snapshot.time))
+        every = alert_rows(snapshot.alerts, self._log, snapshot.time)
+        self.model.show_rows(matching(every, self.filter.text(), self.kinds.currentText()))
         if self.model.rows:
             keys = [alert.key for alert in self.model.rows]
             self.table.choose_row(keys.index(chosen.key) if chosen and chosen.key in keys else 0)
         count = plural(len(snapshot.alerts), "active alert")
         new = unacknowledged(snapshot)
-        set_text(
-            self.count,
-            f"{count}, {new} not acknowledged" if snapshot.alerts else "No active alerts",
-        )
-        set_text(self.empty, EMPTY)
+        text = f"{count}, {new} not acknowledged" if snapshot.alerts else "No active alerts"
+        set_text(self.count, text)
+        set_text(self.empty, NOTHING_FOUND if every else EMPTY)
         self._stack.setCurrentIndex(0 if self.model.rows else 1)
+        self.rules.refresh()
         self._enable()
 
     def _take_log(self, alerts: tuple[Alert, ...]) -> None:
@@ -126,9 +173,19 @@ class AlertsPage(QWidget):
         alert = self.chosen()
         self.acknowledge.setEnabled(alert is not None and alert.state == "active")
         self.acknowledge_all.setEnabled(any(r.state == "active" for r in self.model.rows))
-        self.go.setEnabled(
-            alert is not None and (alert.job is not None or alert.device is not None)
-        )
+        subject = alert is not None and (alert.job is not None or alert.device is not None)
+        self.go.setEnabled(subject)
+        self.acts["alert.show"].setEnabled(subject)
+        self.acts["alert.copy"].setEnabled(alert is not None)
+
+    def _show_menu(self, at: QPoint) -> None:
+        menu = menu_of(self, [self.acts[name] if name else None for name in MENU])
+        menu.aboutToHide.connect(menu.deleteLater)
+        menu.popup(self.table.viewport().mapToGlobal(at))
+
+    def _copy(self) -> None:
+        if (alert := self.chosen()) is not None:
+            QGuiApplication.clipboard().setText(alert.text)
 
     def _acknowledge(self, alerts: Iterable[AlertRow | None]) -> None:
         for alert in alerts:

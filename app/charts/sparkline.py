@@ -13,9 +13,14 @@ _FILL = 0.16
 
 
 def draw_sparkline(
-    painter: QPainter, box: QRectF, values: Floats, top: float, color: str = ""
+    painter: QPainter,
+    box: QRectF,
+    values: Floats,
+    top: float,
+    color: str = "",
+    filled: bool = True,
 ) -> None:
-    """Draw a line over a light fill; gaps stay empty.
+    """Draw a line, over a light fill if it is `filled`; gaps stay empty.
 
     Args:
         values: The values at equal distances, [n]; NaN in gaps.
@@ -34,9 +39,10 @@ def draw_sparkline(
     for first, last in _runs(values):
         points = [QPointF(box.left() + at * step, float(y[at])) for at in range(first, last)]
         ends = (QPointF(points[-1].x(), box.bottom()), QPointF(points[0].x(), box.bottom()))
-        painter.setPen(Qt.PenStyle.NoPen)
-        painter.setBrush(fill)
-        painter.drawPolygon(QPolygonF([*points, *ends]))
+        if filled:
+            painter.setPen(Qt.PenStyle.NoPen)
+            painter.setBrush(fill)
+            painter.drawPolygon(QPolygonF([*points, *ends]))
         painter.setPen(line)
         painter.drawPolyline(QPolygonF(points))
     painter.restore()

@@ -19,10 +19,10 @@ from app.charts.lanes import FROM as LANES_FROM
 from app.charts.past_curves import PIXELS_A_BIN, LoadPast, PastCurves
 from app.charts.refresh_rate import Limits, RedrawSchedule, StaggeredRefresh, stepped
 from app.charts.scales import round_up
+from app.charts.thresholds import describe, moved, threshold
 from app.dashboard.day import Day, LoadDay
 from app.dashboard.day_card import DayCard
 from app.dashboard.legend import Legend
-from app.dashboard.thresholds import describe, moved, threshold
 from app.dashboard.time_axis import TimeAxis
 from app.dashboard.time_bar import TimeBar
 from app.dashboard.timeline import (

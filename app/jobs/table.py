@@ -14,7 +14,7 @@ from PySide6.QtCore import (
     Signal,
 )
 from PySide6.QtGui import QColor, QPainter
-from PySide6.QtWidgets import QStyle, QStyledItemDelegate, QStyleOptionViewItem
+from PySide6.QtWidgets import QStyledItemDelegate, QStyleOptionViewItem
 
 from app.format.job_rows import JobRow
 from app.jobs.arrangement import SortOrder
@@ -262,38 +262,6 @@ class ProgressDelegate(QStyledItemDelegate):
         draw_share(painter, line, share)
 
 
-class StateDelegate(QStyledItemDelegate):
-    """Paint the state as a pill in its colour, which it keeps where the row is selected."""
-
-    def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: Index) -> None:
-        text = str(index.data(Qt.ItemDataRole.DisplayRole) or "")
-        view: Any = QStyleOptionViewItem(option)
-        self.initStyleOption(view, index)
-        view.text = ""
-        view.widget.style().drawControl(
-            QStyle.ControlElement.CE_ItemViewItem, view, painter, view.widget
-        )
-        if not text:
-            return
-        color = QColor(index.data(Qt.ItemDataRole.ForegroundRole))
-        t = theme.tokens()
-        font = theme.font(theme.SMALL, strong=True)
-        painter.save()
-        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        painter.setFont(font)
-        width = painter.fontMetrics().horizontalAdvance(text.capitalize()) + 16
-        height = painter.fontMetrics().height() + 4
-        box = QRectF(view.rect.left() + 6, view.rect.center().y() - height / 2 + 0.5, width, height)
-        painter.setPen(theme.blend(color, QColor(t.surface), 3 * PILL_SHARE))
-        painter.setBrush(theme.blend(color, QColor(t.surface), PILL_SHARE))
-        painter.drawRoundedRect(box, height / 2, height / 2)
-        painter.setPen(color)
-        painter.drawText(box, int(Qt.AlignmentFlag.AlignCenter), text.capitalize())
-        painter.restore()
-
-
-PILL_SHARE = 0.13
-"""The share of a state's colour in the ground of its pill."""
 _PILLS = {
     "running": "accent",
     "starting": "accent",

@@ -17,9 +17,9 @@ from app.jobs.table import (
     WIDTHS,
     JobTable,
     ProgressDelegate,
-    StateDelegate,
 )
 from app.widgets.list_table import ListTable, set_up_table
+from app.widgets.state_pill import StateDelegate
 
 _LEAST_PROGRESS = 170
 """Pixels of the column that takes what is left; below them, others are left out."""

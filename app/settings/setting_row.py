@@ -14,6 +14,7 @@ from app.widgets.controls import Stretch, button, label, row, show_if_any
 from scheduler.protocol.settings import Settings
 
 W = TypeVar("W", bound=QWidget)
+_BRIEF_WIDTH = 210
 _EDITOR_WIDTH, _NUMBER_WIDTH = 260, 66
 """Pixels of an editor, and of one of numbers, whose unit stands beside it."""
 
@@ -26,7 +27,8 @@ class SettingRow(QWidget):
 
     entered = Signal(str)
 
-    def __init__(self, setting: Setting) -> None:
+    def __init__(self, setting: Setting, brief: bool = False) -> None:
+        """Make the row; a `brief` one has one line, and its help on hover."""
         super().__init__()
         self.setting = setting
         self.error = label(size="small", meaning="failed", wrap=True)
@@ -34,8 +36,8 @@ class SettingRow(QWidget):
         self.box: QComboBox | None = None
         self.line: QLineEdit | None = None
         editor = self._editor()
-        editor.setFixedWidth(theme.px(_EDITOR_WIDTH))
-        caption = label(setting.title)
+        editor.setFixedWidth(theme.px(_BRIEF_WIDTH if brief else _EDITOR_WIDTH))
+        caption = label(setting.title, wrap=brief)
         caption.setBuddy(editor)
         default = text_of(Settings(), setting)
         shown = default or "none"
@@ -56,8 +58,14 @@ class SettingRow(QWidget):
         grid.setHorizontalSpacing(theme.M)
         grid.setVerticalSpacing(2)
         grid.setColumnStretch(0, 1)
-        grid.addWidget(caption, 0, 0)
-        grid.addWidget(label(setting.help, size="small", meaning="muted", wrap=True), 1, 0)
+        if brief:
+            grid.addWidget(caption, 0, 0, 2, 1, Qt.AlignmentFlag.AlignVCenter)
+            self.setToolTip(setting.help)
+            keeps.setRetainSizeWhenHidden(False)
+            self.reset.setSizePolicy(keeps)
+        else:
+            grid.addWidget(caption, 0, 0)
+            grid.addWidget(label(setting.help, size="small", meaning="muted", wrap=True), 1, 0)
         grid.addWidget(editor, 0, 1, 2, 1, Qt.AlignmentFlag.AlignTop)
         grid.addWidget(self.reset, 0, 2, 2, 1, Qt.AlignmentFlag.AlignTop)
         grid.addWidget(self.error, 2, 0, 1, 3)

@@ -5,14 +5,18 @@ from __future__ import annotations
 import time
 
 import msgspec
-from PySide6.QtCore import Qt
+import pytest
+from PySide6.QtCore import QPoint, Qt
+from PySide6.QtGui import QGuiApplication
 from PySide6.QtTest import QTest
 
-from app.alerts.page import EMPTY
+from app.alerts.page import EMPTY, NOTHING_FOUND
+from app.charts.thresholds import ChartThreshold, stepped
 from app.shell.notifications import Notifier
 from scheduler.protocol.settings import Settings
 from scheduler.protocol.snapshot import Alert
 from scheduler.verbs.alerts import Acknowledge, GetAlerts
+from scheduler.verbs.control import Configure
 from tests.gui import snapshots
 from tests.gui.snapshots import NOW
 
@@ -66,12 +70,12 @@ def test_alerts_are_listed_acknowledged_and_opened(fed):
     button.click()
     assert fed.asked == [GetAlerts()]
     fed.reply(GetAlerts, (STUCK, HOT, OVER))
-    assert [(c[0], c[2]) for c in cells(fed)] == [
+    assert [(c[0], c[3]) for c in cells(fed)] == [
         ("Active", "31 min 40 s"),
         ("Active", "20 s"),
         ("Resolved", "3 min 20 s"),
     ]
-    assert "job 8" in cells(fed)[0][3]
+    assert "Job 8" in cells(fed)[0][1]
     QTest.keyClick(page.table, Qt.Key.Key_Down)
     QTest.keyClick(page.table, Qt.Key.Key_A)
     assert fed.asked[-1] == Acknowledge(3)
@@ -106,6 +110,57 @@ def test_the_page_without_alerts_explains_where_to_set_them_up(fed):
     show(fed)
     assert fed.window.alerts.empty.text() == EMPTY
     assert fed.window.alerts.empty.isVisible()
+
+
+def test_an_alert_is_set_where_its_value_is_shown(fed):
+    show(fed, HOT)
+    fed.window.resize(1280, 800)
+    fed.window.show_page("alerts")
+    fed.settle()
+    chart = fed.window.alerts.rules.charts["temp"]
+    assert chart.caption == "Alert at 82 °C"
+    at = QPoint(chart.width() // 2, round(chart.line_y()))
+    QTest.mousePress(chart, Qt.MouseButton.LeftButton, pos=at)
+    lower = at + QPoint(0, 30)
+    QTest.mouseMove(chart, lower)
+    level = chart.value_at(lower.y())
+    assert chart.caption == f"Alert at {level:.0f} °C", "it tells where it is let go"
+    assert not [r for r in fed.asked if isinstance(r, Configure)], "nothing is set meanwhile"
+    QTest.mouseRelease(chart, Qt.MouseButton.LeftButton, pos=lower)
+    assert fed.asked[-1] == Configure({"alert_temperature": float(round(87 - level))})
+    QTest.keyClick(chart, Qt.Key.Key_Down)
+    assert fed.asked[-1] == Configure({"alert_temperature": 6.0}), "one °C lower"
+    other = fed.window.alerts.rules.rows["alert_idle_job"]
+    other.line.setText("many")
+    other.line.editingFinished.emit()
+    assert "must be a number, or off" in other.error.text()
+    other.line.setText("7")
+    other.line.editingFinished.emit()
+    assert fed.asked[-1] == Configure({"alert_idle_job": 7.0})
+
+
+def test_past_alerts_are_searched_and_copied(fed):
+    show(fed, HOT)
+    fed.window.show_page("alerts")
+    fed.reply(GetAlerts, (HOT, OVER))
+    page = fed.window.alerts
+    page.kinds.setCurrentText("Resolved")
+    assert [c[0] for c in cells(fed)] == ["Resolved"]
+    page.filter.setText("86 °C")
+    assert page.empty.text() == NOTHING_FOUND
+    page.kinds.setCurrentText("All alerts")
+    assert [c[0] for c in cells(fed)] == ["Active"]
+    page.acts["alert.copy"].trigger()
+    assert QGuiApplication.clipboard().text() == HOT.text
+
+
+@pytest.mark.parametrize(
+    ("level", "steps", "setting"),
+    [(82.0, 1, 4.0), (86.0, 1, "off"), (None, -1, 1.0), (None, 1, 1.0)],
+)
+def test_a_threshold_moves_by_whole_degrees_and_off_above_the_limit(level, steps, setting):
+    moved = stepped(ChartThreshold("temp", level, 87.0), steps)
+    assert moved == Configure({"alert_temperature": setting})
 
 
 def test_new_alerts_are_notified_once_outside_quiet_hours():

@@ -9,7 +9,7 @@ from PySide6.QtTest import QTest
 
 from app.charts.chart_card import ValueLine
 from app.charts.chart_model import scale
-from app.dashboard.thresholds import moved, threshold
+from app.charts.thresholds import moved, threshold
 from scheduler.verbs.control import Configure
 from tests.gui import snapshots
 from tests.gui.readable import texts

@@ -45,8 +45,8 @@ def threshold(field: str, snapshot: Snapshot, devices: Iterable[str]) -> ChartTh
 
 
 def _whole(field: str, state: DeviceState) -> float | None:
-    if state.reading is None or state.device.kind == "cpu":
-        return None
+    if state.reading is None or (state.device.kind == "cpu" and field == "temp"):
+        return None  # a processor tells no slow-down temperature
     value = state.reading.values.get(_WHOLE[field])
     return value if value is None or field == "temp" else value / GIB
 
@@ -59,6 +59,16 @@ def moved(shown: ChartThreshold, level: float) -> Configure:
     if shown.field == "temp":
         return Configure({name: float(round(shown.whole - level))})
     return Configure({name: float(round(100 * max(level, 0.0) / shown.whole))})
+
+
+def stepped(shown: ChartThreshold, steps: int) -> Configure:
+    """Return the request that moves the alert by whole °C or percent; from off to the highest."""
+    step = 1.0 if shown.field == "temp" else shown.whole / 100
+    if shown.level is None:
+        return moved(shown, shown.whole - step)
+    level = shown.level + steps * step
+    # half a step of tolerance: the level was computed from a rounded setting
+    return moved(shown, level if level < shown.whole - step / 2 else shown.whole + step)
 
 
 def describe(shown: ChartThreshold, level: float) -> str:

@@ -1,0 +1,124 @@
+"""Set the alerts beside the values that they watch: two charts, and a list of the other rules."""
+
+from __future__ import annotations
+
+from PySide6.QtGui import QResizeEvent
+from PySide6.QtWidgets import QGridLayout, QWidget
+
+from app.alerts.threshold_charts import CHARTED, SPAN, threshold_contents
+from app.charts.threshold_chart import ThresholdChart
+from app.charts.thresholds import ChartThreshold, describe, moved, stepped
+from app.link.link import Link
+from app.settings.form import SETTINGS, change, text_of
+from app.settings.setting_row import SettingRow
+from app.state import State
+from app.widgets import theme
+from app.widgets.controls import Stretch, card, column, label
+from scheduler.protocol.errors import UserError
+from scheduler.verbs.control import Configure
+
+_LISTED = (
+    "alert_slowdown",
+    "alert_power_cap",
+    "alert_errors",
+    "alert_corrected",
+    "alert_idle_job",
+    "alert_stuck_job",
+)
+"""The thresholds of rules that watch no value with a chart."""
+_WIDE = 980
+"""The least width of the panel at which everything is side by side."""
+
+
+class RulesPanel(QWidget):
+    """Show and change the thresholds of all alerts."""
+
+    def __init__(self, state: State, link: Link) -> None:
+        super().__init__()
+        self._state, self._link = state, link
+        self._known: dict[str, ChartThreshold] = {}
+        self.charts = {
+            field: ThresholdChart(title, f"{SPAN[0] / 60:.0f} min")
+            for field, title in CHARTED.items()
+        }
+        for field, chart in self.charts.items():
+            chart.dragged.connect(lambda level, done, f=field: self._drag(f, level, done))
+            chart.stepped.connect(lambda steps, f=field: self._step(f, steps))
+        settings = {setting.name: setting for setting in SETTINGS}
+        self.rows = {name: SettingRow(settings[name], brief=True) for name in _LISTED}
+        for name, made in self.rows.items():
+            made.entered.connect(lambda text, n=name: self._enter(n, text))
+        listed = column(label("Other rules", strong=True), *self.rows.values(), Stretch())
+        listed.setSpacing(theme.XS)
+        listed.setContentsMargins(theme.L, theme.M, theme.L, theme.M)
+        self.others = card(listed)
+        self._grid = QGridLayout(self)
+        self._grid.setContentsMargins(0, 0, 0, 0)
+        self._grid.setSpacing(theme.M)
+        self._wide: bool | None = None
+        self._arrange(wide=True)
+
+    def refresh(self) -> None:
+        """Show the present values and thresholds."""
+        snapshot = self._state.snapshot
+        if snapshot is None:
+            return
+        for field, chart in self.charts.items():
+            contents = threshold_contents(field, snapshot, self._state.history)
+            chart.show_values(contents.lines, contents.top, contents.value)
+            known = contents.threshold
+            if known is None:
+                self._known.pop(field, None)
+                chart.show_threshold(None, contents.reason)
+                continue
+            self._known[field] = known
+            if known.level is None:
+                chart.show_threshold(contents.top, "No alert")
+            else:
+                chart.show_threshold(known.level, describe(known, known.level))
+        for made in self.rows.values():
+            made.show_text(text_of(snapshot.settings, made.setting))
+
+    def _drag(self, field: str, level: float, done: bool) -> None:
+        if (known := self._known.get(field)) is not None:
+            self.charts[field].show_caption(describe(known, level))
+            if done:
+                self._send(moved(known, level))
+
+    def _step(self, field: str, steps: int) -> None:
+        if (known := self._known.get(field)) is not None:
+            self._send(stepped(known, steps))
+
+    def _send(self, request: Configure) -> None:
+        self._link.send(self, request)
+
+    def _enter(self, name: str, text: str) -> None:
+        made, snapshot = self.rows[name], self._state.snapshot
+        if snapshot is None:
+            made.show_error("The daemon does not answer. Try again once it does.")
+            return
+        try:
+            request = change(snapshot.settings, made.setting, text)
+        except UserError as e:
+            made.show_error(str(e))
+            return
+        made.clear_error()
+        if request is not None:
+            self._link.send(self, request, lambda _: made.clear_error(), made.show_error)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._arrange(wide=self.width() >= theme.px(_WIDE))
+
+    def _arrange(self, wide: bool) -> None:
+        """Put the list beside the charts, or below them where there is little room."""
+        if wide == self._wide:
+            return
+        self._wide = wide
+        for at, chart in enumerate(self.charts.values()):
+            self._grid.addWidget(chart, 0, at)
+            self._grid.setColumnStretch(at, 1)
+        place = (0, 2, 1, 1) if wide else (1, 0, 1, 2)
+        self._grid.addWidget(self.others, *place)
+        self._grid.setColumnStretch(2, 1 if wide else 0)
+        self._grid.setRowStretch(0, 1)

@@ -1,0 +1,64 @@
+"""Choose what the charts with the thresholds of alerts show. Free of Qt."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from app.charts.history import History
+from app.charts.series import Floats
+from app.charts.thresholds import ChartThreshold, threshold
+from app.format.values import GIB, NOT_AVAILABLE, device_label, format_field
+from scheduler.protocol.snapshot import DeviceState, Snapshot
+
+CHARTED = {"temp": "Temperature", "mem_used": "Memory"}
+"""The fields with a threshold, and their titles."""
+SPAN = (600.0, 240)
+"""Seconds that are shown, and their bins."""
+_MOST = 8
+"""The most devices with a line of their own: those with the highest values."""
+_SPACE_ABOVE = 1.06
+"""The share of the highest possible value that is shown, so that a line there can be seen."""
+
+
+@dataclass(frozen=True, eq=False)
+class ThresholdContents:
+    """What one chart shows."""
+
+    value: str
+    """The highest present value, and its device."""
+    lines: tuple[Floats, ...]
+    """The values of the devices, [bins] each, in the chart's unit; the highest one is last."""
+    top: float
+    """The value at the upper edge."""
+    threshold: ChartThreshold | None
+    reason: str = ""
+    """Why there is no threshold, or nothing to show."""
+
+
+def threshold_contents(field: str, snapshot: Snapshot, history: History) -> ThresholdContents:
+    """Return the chart of a field, of the devices with the highest values."""
+    ranked = sorted(
+        (s for s in snapshot.devices if s.reading is not None and field in s.reading.values),
+        key=lambda state: _value(state, field),
+    )[-_MOST:]
+    if not ranked:
+        return ThresholdContents(NOT_AVAILABLE, (), 1.0, None, "No device reports it.")
+    highest = ranked[-1]
+    divisor = GIB if field == "mem_used" else 1.0
+    lines = tuple(history.recent(s.device.id, field, *SPAN) / divisor for s in ranked)
+    known = threshold(field, snapshot, [s.device.id for s in snapshot.devices])
+    peak = max((float(np.nanmax(line)) for line in lines if not np.isnan(line).all()), default=1.0)
+    value = format_field(field, _value(highest, field))
+    text = str(value)
+    if len(snapshot.devices) > 1:
+        text += f" · {device_label(highest.device)}"
+    whole = known.whole if known is not None else peak
+    reason = "" if known is not None else "This device tells no limit, so there is no alert."
+    return ThresholdContents(text, lines, max(whole, peak) * _SPACE_ABOVE or 1.0, known, reason)
+
+
+def _value(state: DeviceState, field: str) -> float:
+    assert state.reading is not None, "only devices with a reading are ranked"
+    return state.reading.values[field]

@@ -1,0 +1,45 @@
+"""Paint a state as a pill in its colour."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from PySide6.QtCore import QRectF, Qt
+from PySide6.QtGui import QColor, QPainter
+from PySide6.QtWidgets import QStyle, QStyledItemDelegate, QStyleOptionViewItem
+
+from app.widgets import theme
+from app.widgets.list_table import Index
+
+PILL_SHARE = 0.13
+"""The share of a state's colour in the ground of its pill."""
+
+
+class StateDelegate(QStyledItemDelegate):
+    """Paint the state as a pill in its colour, which it keeps where the row is selected."""
+
+    def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: Index) -> None:
+        text = str(index.data(Qt.ItemDataRole.DisplayRole) or "")
+        view: Any = QStyleOptionViewItem(option)
+        self.initStyleOption(view, index)
+        view.text = ""
+        view.widget.style().drawControl(
+            QStyle.ControlElement.CE_ItemViewItem, view, painter, view.widget
+        )
+        if not text:
+            return
+        color = QColor(index.data(Qt.ItemDataRole.ForegroundRole))
+        t = theme.tokens()
+        font = theme.font(theme.SMALL, strong=True)
+        painter.save()
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        painter.setFont(font)
+        width = painter.fontMetrics().horizontalAdvance(text.capitalize()) + 16
+        height = painter.fontMetrics().height() + 4
+        box = QRectF(view.rect.left() + 6, view.rect.center().y() - height / 2 + 0.5, width, height)
+        painter.setPen(theme.blend(color, QColor(t.surface), 3 * PILL_SHARE))
+        painter.setBrush(theme.blend(color, QColor(t.surface), PILL_SHARE))
+        painter.drawRoundedRect(box, height / 2, height / 2)
+        painter.setPen(color)
+        painter.drawText(box, int(Qt.AlignmentFlag.AlignCenter), text.capitalize())
+        painter.restore()
