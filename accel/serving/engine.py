@@ -21,7 +21,9 @@ from torch import Tensor
 
 from accel.serving.blocks import BlockPool
 from accel.serving.cache import PagedCache
-from accel.serving.errors import RequestRefused, TooLong
+from accel.serving.draft import DraftModel
+from accel.serving.errors import ModelRefused, RequestRefused, TooLong
+from accel.serving.families import read_config
 from accel.serving.grammar import Grammars
 from accel.serving.memory import BLOCK, CacheFormat, Weights, footprint, free_host_bytes
 from accel.serving.request import Request, Sampling, Stream
@@ -37,6 +39,8 @@ from accel.serving.transformer import Transformer, load
 MOST_WAITING = 1024
 _LOG = logging.getLogger("serving")
 _STEP_TOKENS = {"cpu": 64, "cuda": 2048}
+_DRAFT_CACHE = 16384
+"""Tokens of all texts that a draft model remembers; beyond that it proposes nothing."""
 _RATE_S = 2.0
 """The time that a rate of tokens is averaged over."""
 
@@ -112,6 +116,7 @@ class Engine:
         cache_tokens: int = 0,
         host_bytes: int = 0,
         lookup: bool = True,
+        draft: Path | None = None,
         most_running: int = 64,
         progress: Callable[[int], None] = lambda done: None,
     ) -> Engine:
@@ -125,6 +130,7 @@ class Engine:
             cache_tokens: Tokens that the cache holds; 0: as many as fit.
             host_bytes: Memory of the host for what is evicted from the cache.
             lookup: Speculate by looking up the last tokens in the prompt.
+            draft: Folder of a smaller model of the same tokenizer to speculate by, in its place.
             most_running: The most requests of a step.
             progress: Is called with the bytes of weights that were read so far.
 
@@ -132,15 +138,18 @@ class Engine:
             ModelRefused: The model cannot be served, or does not fit.
         """
         free = free_host_bytes() if device == "cpu" else torch.cuda.mem_get_info()[0]
-        room = footprint(folder).plan(device, free, weights, cache, cache_tokens)
         tokenizer, template = Tokenizer.load(folder), load_template(folder)
+        drafts = _draft(draft, device, free, folder, tokenizer) if draft is not None else None
+        if drafts is not None:
+            free -= drafts[1]
+        room = footprint(folder).plan(device, free, weights, cache, cache_tokens)
         model = load(folder, device, weights, progress)
         blocks = PagedCache(model.config, room.blocks, model.device, model.dtype, cache)
         return cls(
             model, tokenizer, template, blocks,
             host_blocks=host_bytes // room.block_bytes,
             most_running=most_running,
-            speculator=PromptLookup() if lookup else None,
+            speculator=drafts[0] if drafts else PromptLookup() if lookup else None,
         )  # fmt: skip
 
     @property
@@ -264,7 +273,7 @@ class Engine:
             if sequence.stream.cancelled:
                 self._end(sequence, "cancelled")
 
-    def _advance(self, work: Items[Work], logits: Tensor) -> None:
+    def _advance(self, work: Items[Work[Sequence]], logits: Tensor) -> None:
         """Choose tokens from a step's logits, as far as proposals were right."""
         choosing, first = [], 0
         for item in work:
@@ -317,3 +326,18 @@ class Engine:
 
 
 _NOT_FINITE = "the model's output is not finite: its weights are damaged, or overflow in this type"
+
+
+def _draft(
+    folder: Path, device: str, free: int, main: Path, tokenizer: Tokenizer
+) -> tuple[DraftModel, int]:
+    """Load the model that proposes, and return it with the bytes it takes. Raises ModelRefused."""
+    if Tokenizer.load(folder).backend.get_vocab() != tokenizer.backend.get_vocab():
+        raise ModelRefused(
+            f"{folder.name} has another tokenizer than {main.name}, so it cannot propose its tokens"
+        )
+    room = footprint(folder).plan(device, free, cache_tokens=_DRAFT_CACHE)
+    model = load(folder, device)
+    cache = PagedCache(model.config, room.blocks, model.device, model.dtype)
+    vocabulary = read_config(main).vocabulary
+    return DraftModel(model, cache, vocabulary), room.weights + room.cache

@@ -12,7 +12,7 @@ from accel.runtime.graphs import Replay
 from accel.serving.batch import FEW_QUERIES, Batch
 from accel.serving.cache import PagedCache
 from accel.serving.memory import BLOCK
-from accel.serving.scheduler import Work
+from accel.serving.scheduler import Text, Work
 from accel.serving.transformer import Transformer
 
 GRAPHS = (1, 2, 4, 8, 12, 16, 24, 32, 40, 48, 56, 64)
@@ -37,7 +37,7 @@ class Runner:
         self._width = min(cache.blocks, -(-model.config.context // BLOCK))
 
     @torch.inference_mode()
-    def run(self, work: Sequence[Work]) -> Tensor:
+    def run(self, work: Sequence[Work[Text]]) -> Tensor:
         """Store the keys and values of all tokens.
 
         Returns:
@@ -50,7 +50,7 @@ class Runner:
             return self._replay(work, count)
         return self._model.forward(self._batch(work), self._cache)
 
-    def _replay(self, work: Sequence[Work], count: int) -> Tensor:
+    def _replay(self, work: Sequence[Work[Text]], count: int) -> Tensor:
         """Return the logits by the graph for this many tokens."""
         size = next(size for size in GRAPHS if size >= count)
         lines = np.zeros((size, _FIXED + self._width), dtype=np.int32)
@@ -82,7 +82,7 @@ class Runner:
         )  # fmt: skip
         return self._model.forward(batch, self._cache)
 
-    def _batch(self, work: Sequence[Work]) -> Batch:
+    def _batch(self, work: Sequence[Work[Text]]) -> Batch:
         tokens: list[int] = []
         positions: list[int] = []
         slots: list[int] = []

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
 
 from accel.serving.blocks import BlockPool
 from accel.serving.sequence import Sequence
@@ -21,11 +22,24 @@ PATIENCE = 500
 """Steps after which a waiting request counts as more important by one."""
 
 
-@dataclass(frozen=True)
-class Work:
-    """Say what a step computes of one request."""
+class Text(Protocol):
+    """Describe what a step needs of a text."""
 
-    sequence: Sequence
+    tokens: list[int]
+
+    def table(self) -> list[int]:
+        """Return its blocks in order."""
+        ...
+
+
+S_co = TypeVar("S_co", bound=Text, covariant=True)
+
+
+@dataclass(frozen=True)
+class Work(Generic[S_co]):
+    """Say what a step computes of one text."""
+
+    sequence: S_co
     start: int
     """The position of the first token."""
     tokens: list[int]
@@ -83,16 +97,16 @@ class Scheduler:
             self.waiting.remove(sequence)
             del self._queued[sequence]
         sequence.leave(self._pool)
-        self._proposers.pop(sequence, None)
+        self._end_proposals(sequence)
         left = {s.request.client for s in (*self.running, *self.waiting)}
         self._served = defaultdict(int, {c: n for c, n in self._served.items() if c in left})
 
-    def plan(self) -> list[Work]:
+    def plan(self) -> list[Work[Sequence]]:
         """Return the work of the next step; empty if there is nothing to do now."""
         self._step += 1
         for sequence in [s for s in self.running if s.stream.full]:
             self._preempt(sequence)  # its reader is slow: others use the blocks meanwhile
-        work: dict[Sequence, Work] = {}
+        work: dict[Sequence, Work[Sequence]] = {}
         budget = self._step_tokens
         for sequence in sorted(self.running, key=lambda s: (s.pending > 1, *self._rank(s))):
             if budget and sequence in self.running:
@@ -109,7 +123,7 @@ class Scheduler:
             self._served[item.sequence.request.client] += len(item.tokens)
         return list(work.values())
 
-    def _extend(self, sequence: Sequence, budget: int, work: dict[Sequence, Work]) -> int:
+    def _extend(self, sequence: Sequence, budget: int, work: dict[Sequence, Work[Sequence]]) -> int:
         """Plan as many tokens of a running request as fit, and return their number."""
         count = min(sequence.pending, budget)
         drafts = self._drafts(sequence, budget - count) if sequence.pending == 1 else []
@@ -139,10 +153,10 @@ class Scheduler:
         if self._speculator is None or most < 1:
             return []
         if sequence not in self._proposers:
-            self._proposers[sequence] = self._speculator.begin()
+            self._proposers[sequence] = self._speculator.begin(sequence.request)
         return self._proposers[sequence].propose(sequence.tokens, most)
 
-    def _admit(self, sequence: Sequence, work: dict[Sequence, Work]) -> bool:
+    def _admit(self, sequence: Sequence, work: dict[Sequence, Work[Sequence]]) -> bool:
         """Let a waiting request run, if there is room or a less important one gives way."""
         while True:
             if len(self.running) < self._most_running:
@@ -164,9 +178,14 @@ class Scheduler:
     def _preempt(self, sequence: Sequence) -> None:
         """Make a running request wait; it goes on with what is then still in the tree."""
         sequence.leave(self._pool)
+        self._end_proposals(sequence)
         self.running.remove(sequence)
         self.preemptions += 1
         self._wait(sequence)
+
+    def _end_proposals(self, sequence: Sequence) -> None:
+        if (proposer := self._proposers.pop(sequence, None)) is not None:
+            proposer.end()
 
     def _wait(self, sequence: Sequence) -> None:
         self._queued[sequence] = self._step

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
+from accel.serving.request import Request
+
 
 class Proposer(Protocol):
     """Propose tokens of one text, which only grows."""
@@ -17,12 +19,16 @@ class Proposer(Protocol):
         """Return at most `most` tokens that may follow."""
         ...
 
+    def end(self) -> None:
+        """Free what it holds: the text has ended, or waits."""
+        ...
+
 
 class Speculator(Protocol):
     """Propose tokens of texts."""
 
-    def begin(self) -> Proposer:
-        """Return what proposes the tokens of one text."""
+    def begin(self, request: Request) -> Proposer:
+        """Return what proposes the tokens of one answer."""
         ...
 
 
@@ -37,8 +43,8 @@ class PromptLookup:
         """Set how many of the last tokens must have occurred together."""
         self._sizes = range(longest, shortest - 1, -1)
 
-    def begin(self) -> Proposer:
-        """Return what looks up the tokens of one text."""
+    def begin(self, request: Request) -> Proposer:
+        """Return what looks up the tokens of one answer."""
         return _Index(self._sizes)
 
 
@@ -62,3 +68,6 @@ class _Index:
             if size < len(tokens) and (at := self._next.get(tuple(tokens[-size:]))) is not None:
                 return list(tokens[at : at + most])
         return []
+
+    def end(self) -> None:
+        """Do nothing: it is forgotten with the answer."""

@@ -71,6 +71,7 @@ def serve(options: m.Options, requests: BinaryIO, output: Output) -> None:
     engine = Engine.load(
         Path(options.folder), device, options.weights, cache=options.cache,
         cache_tokens=options.cache_tokens,
+        draft=Path(options.draft) if options.draft else None,
         progress=lambda done: output.send(m.Loading(min(done, total), total)),
     )  # fmt: skip
     gpu = os.environ.get("CUDA_VISIBLE_DEVICES", "") if device == "cuda" else ""

@@ -25,6 +25,8 @@ class Options(msgspec.Struct, frozen=True):
     cache: CacheFormat = "auto"
     cache_tokens: int = 0
     """Tokens that the cache holds; 0: as many as fit."""
+    draft: str = ""
+    """Folder of a smaller model that proposes tokens; empty: they are looked up in the prompt."""
 
 
 class Submit(msgspec.Struct, frozen=True, tag="submit"):

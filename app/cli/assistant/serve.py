@@ -61,6 +61,13 @@ def add_arguments(parser: ArgumentParser) -> None:
         metavar="N",
         help="with FOLDER: tokens that the cache holds (default: as many as fit)",
     )
+    parser.add_argument(
+        "--draft",
+        type=Path,
+        metavar="FOLDER",
+        help="with FOLDER: a smaller model with the same tokenizer, which proposes tokens; the "
+        "answers stay the same",
+    )
     parser.add_argument("--in-job", action="store_true", help=SUPPRESS)
     parser.add_argument("--background", action="store_true", help=SUPPRESS)
     parser.add_argument(
@@ -150,7 +157,8 @@ def _options(args: Namespace) -> Options:
     if args.in_job:  # what the queue gave it: a GPU, or the CPU where there is none
         where = "cuda" if os.environ.get("CUDA_VISIBLE_DEVICES") and not args.cpu else "cpu"
     folder = str(args.model.expanduser().absolute())
-    return Options(folder, where, args.weights, args.cache, args.cache_tokens)
+    draft = str(args.draft.expanduser().absolute()) if args.draft else ""
+    return Options(folder, where, args.weights, args.cache, args.cache_tokens, draft)
 
 
 def _submit(args: Namespace) -> int:

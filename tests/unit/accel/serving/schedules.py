@@ -17,6 +17,7 @@ import torch
 from accel.serving import request as requests
 from accel.serving import tiny
 from accel.serving.cache import PagedCache
+from accel.serving.draft import DraftModel
 from accel.serving.engine import Engine
 from accel.serving.request import Ended, Piece, Request, Sampling
 from accel.serving.speculation import PromptLookup
@@ -37,8 +38,11 @@ class Guess:
         self._draw = draw
         self._texts = [[*r.prompt, *(token for token, _ in found)] for r, found in alone.items()]
 
-    def begin(self):
+    def begin(self, request):
         return self
+
+    def end(self):
+        pass
 
     def propose(self, tokens, most):
         for text in self._texts:
@@ -68,6 +72,11 @@ class Schedules:
         cache = PagedCache(self.model.config, blocks, self.model.device, torch.float32)
         return Engine(self.model, self.tokenizer, None, cache, **options)
 
+    def _draft(self, blocks: int) -> DraftModel:
+        """Return the model itself as its own draft, with a cache that may be too small."""
+        cache = PagedCache(self.model.config, blocks, self.model.device, torch.float32)
+        return DraftModel(self.model, cache, self.model.config.vocabulary)
+
     def alone(self, request: Request) -> list[tuple[int, float]]:
         """Return the tokens and logprobs of a request in an engine of its own."""
         if request not in self._alone:
@@ -82,7 +91,9 @@ class Schedules:
     def run(self, seed: int) -> None:
         """Run one schedule, and compare every answer."""
         draw = random.Random(seed)
-        speculator = draw.choice([None, PromptLookup(3, 1), Guess(draw, self._alone)])
+        speculator = draw.choice(
+            [None, PromptLookup(3, 1), Guess(draw, self._alone), self._draft(draw.randrange(16))]
+        )
         engine = self.engine(
             draw.randrange(7, 24), host_blocks=draw.choice([0, 0, 2, 8]),
             step_tokens=draw.randrange(1, 60), most_running=draw.randrange(1, 6),
@@ -136,6 +147,8 @@ class Schedules:
         """Check that nothing is used any more, and that every block is known."""
         pool = engine.pool
         assert pool.free + pool.in_tree == pool.total and pool.idle == pool.in_tree
+        if isinstance(speculator := engine.scheduler._speculator, DraftModel):
+            assert sorted(speculator.free) == list(range(len(speculator.free)))
         nodes = list(pool.nodes())
         assert all(node.users == 0 for node in nodes)
         assert sum(node.block is not None for node in nodes) == pool.in_tree

@@ -293,10 +293,54 @@ def test_a_model_that_does_not_fit_is_refused_before_it_is_loaded(folder):
     assert room.weights + room.cache + room.work <= 2**30 and room.tokens >= 1024
 
 
+def drafted(folder, draft, samplings):
+    """Return each answer with a draft model, and its end, several at once."""
+    engine = Engine.load(folder, cache_tokens=4096, draft=draft)
+    asked = [replace(engine.request("The queue", 20, s), ignore_end=True) for s in samplings]
+    streams = [engine.submit(request) for request in asked]
+    texts = finish(engine, *streams)
+    speculator = engine.scheduler._speculator
+    assert len(speculator.free) == speculator.runner._cache.blocks, "it keeps no blocks"
+    return texts, [ended(stream) for stream in streams]
+
+
+def test_a_draft_model_changes_no_answer_and_its_accepted_tokens_are_told(folder, tmp_path, engine):
+    """Token for token what the model says alone, whatever the seed: so the distribution is its."""
+    samplings = [
+        Sampling(temperature=1.0, seed=seed, top_p=0.9 if seed % 2 else 1.0) for seed in range(12)
+    ] + [Sampling(temperature=0.0)]
+    alone = finish(
+        engine,
+        *(
+            engine.submit(replace(engine.request("The queue", 20, s), ignore_end=True))
+            for s in samplings
+        ),
+    )
+    twin, ends = drafted(folder, folder, samplings)
+    assert twin == alone
+    # A model that thinks alike draws alike: every proposal is accepted.
+    assert sum(end.proposed for end in ends) == sum(end.accepted for end in ends) > 100
+    tiny.make(tmp_path / "other", seed=5)
+    other, ends = drafted(folder, tmp_path / "other", samplings)
+    assert other == alone
+    assert 0 <= sum(end.accepted for end in ends) < sum(end.proposed for end in ends)
+
+
+def test_a_draft_model_of_another_tokenizer_is_refused(folder, tmp_path):
+    tiny.make(tmp_path / "other")
+    made = json.loads((tmp_path / "other" / "tokenizer.json").read_text())
+    made["added_tokens"][0]["content"] = "<|other|>"
+    vocabulary = made["model"]["vocab"]
+    vocabulary["<|other|>"] = vocabulary.pop("<|endoftext|>")
+    (tmp_path / "other" / "tokenizer.json").write_text(json.dumps(made))
+    with pytest.raises(ModelRefused, match="other has another tokenizer than tiny"):
+        Engine.load(folder, cache_tokens=1024, draft=tmp_path / "other")
+
+
 def test_lookup_proposes_what_followed_before():
     lookup = PromptLookup(3, 2)
-    growing = lookup.begin()
+    growing = lookup.begin(Request((1,), 1))
     assert growing.propose([1, 2, 3, 4, 9], 4) == []
     assert growing.propose([1, 2, 3, 4, 9, 2, 3], 2) == [4, 9]
     assert growing.propose([1, 2, 3, 4, 9, 2, 3, 8, 2, 3], 2) == [8, 2]  # the latest
-    assert lookup.begin().propose([7, 7, 7], 4) == [7]
+    assert lookup.begin(Request((1,), 1)).propose([7, 7, 7], 4) == [7]
