@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from assistant.writing.checker import lexicon
 from assistant.writing.checker.clauses import Clause, Refused, owners
 from assistant.writing.checker.known import Known
@@ -98,9 +100,33 @@ def check_existence(clause: Clause, of: Known) -> None:
             or (noun == "alert" and token.text == "no")
         ):
             continue
-        if len(everyone(of, noun)) != (token.number or 0):
+        members = everyone(of, noun)
+        if clause.tokens[place + 1].text.startswith("gpu"):
+            members -= {"cpu"}
+        if is_given(clause, place, of):
+            continue
+        if len(members) != (token.number or 0):
             raise Refused(f"it counts {token.text!r}, which no fact counts")
         clause.used.add(place)
+
+
+def is_given(clause: Clause, place: int, of: Known) -> bool:
+    """Return True for the `4` of `waits for 4 GPUs` and the `temperature` of an alert about it."""
+    text = clause.tokens[place].text
+    who = owners(clause, place)
+    named = [(job, "reason") for job in who.get("job", ())]
+    named += [(a, field) for a in who.get("alert", ()) for field in ("rule", "text")]
+    said = [fact.said.lower() for subject, field in named for fact in of.of(subject, field)]
+    number = clause.tokens[place].number
+    on = [fact.said for job in who.get("job", ()) for fact in of.of(job, "devices")]
+    if number is not None and on and all(text.count("GPU") == number for text in on):
+        return True
+    after = clause.tokens[place + 1 : place + 2]
+    if number is not None:  # it is given with what it counts
+        if not after or after[0].text not in lexicon.NOUNS:
+            return False
+        text = f"{number} {after[0].text}"
+    return len(text) < 12 and any(re.search(rf"\b{re.escape(text)}\b", s) for s in said)
 
 
 def having(of: Known, kind: str, claim: str) -> list[str]:

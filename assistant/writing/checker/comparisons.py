@@ -5,7 +5,7 @@ from __future__ import annotations
 from assistant.facts import FIELDS_SPAN
 from assistant.writing.checker import lexicon
 from assistant.writing.checker.clauses import Clause, Refused, kind_of, owners
-from assistant.writing.checker.known import Known
+from assistant.writing.checker.known import Known, in_base_unit, step_of
 from assistant.writing.checker.operands import operands, same_kind
 from assistant.writing.checker.values import is_best
 
@@ -13,7 +13,7 @@ from assistant.writing.checker.values import is_best
 def check_comparisons(clause: Clause, of: Known) -> None:
     """Check every comparing word of a clause. Raises Refused."""
     for place, word in list(clause.words()):
-        if word in lexicon.COMPARATIVES and place not in clause.used:
+        if word in lexicon.COMPARATIVES:
             _compare(clause, place, lexicon.COMPARATIVES[word], of)
             clause.used.add(place)
         elif word in lexicon.SUPERLATIVES:
@@ -21,28 +21,91 @@ def check_comparisons(clause: Clause, of: Known) -> None:
             clause.used.add(place)
         elif word.startswith("never "):
             _check_bound(clause, place, of)
+        elif word == "close to limit":
+            _check_near_limit(clause, place, of)
 
 
 def _compare(clause: Clause, place: int, how: lexicon.Comparative, of: Known) -> None:
     word = clause.tokens[place].text
-    left, right = operands(clause, place, how, of)
     refused = f"it says {word!r}, which the facts do not say"
+    if (others := _any_other(clause, place)) or _within_a_check(clause, place, how.sign):
+        if others:
+            fields = how.fields or {b.field for c in (clause, clause.before) if c for b in c.values}
+            _check_best(clause, place, how._replace(fields=frozenset(fields)), of)
+        return
+    denied = {i for i, text in clause.words() if text in lexicon.NEGATIONS and i < place}
+    if denied:  # `neither is warmer than` claims that both are as warm or cooler
+        how = how._replace(sign=-how.sign)
+    left, right = operands(clause, place, how, of)
+    if left is not None and any(clause.tokens[i].text == "never" for i in denied):
+        left = _farthest(clause, place, left[1], how, of)
     if left is None or right is None or not same_kind(left[1], right[1]):
         raise Refused(f"it says {word!r}, but not clearly of what")
     clause.used |= {i for i, text in clause.words() if left[1] in lexicon.FIELD_WORDS.get(text, ())}
     factor = 2.0 if any(text == "twice" for _, text in clause.words()) else 1.0
-    if not how.sign * (left[0] - factor * right[0]) > 0:
+    apart = how.sign * (left[0] - factor * right[0])
+    if not (apart >= 0 if denied else apart > 0):
         raise Refused(refused)
+    clause.used |= denied | {i for i, text in clause.words() if text == "twice"}
     gap = clause.tokens[place - 1] if place else None
     if (
         gap is not None
         and gap.kind == "value"
         and not any(b.place == place - 1 for b in clause.values)
     ):
-        given = float(gap.text.split()[0])
-        if abs(abs(left[0] - right[0]) - given) > 0.5:
+        given = in_base_unit(gap.text)
+        if given is None or abs(abs(left[0] - right[0]) - given[0]) > 0.5 * step_of(gap.text):
             raise Refused(refused)
         clause.used.add(place - 1)
+
+
+def _farthest(
+    clause: Clause, place: int, field: str, how: lexicon.Comparative, of: Known
+) -> tuple[float, str] | None:
+    """Return the highest value of a device, or the lowest, for `never drew more than V`."""
+    end = "max" if how.sign < 0 else "min"
+    devices = owners(clause, place).get("device", frozenset())
+    values = [of.value(device, f"{field}.{end}") for device in devices]
+    known = [float(value) for value in values if isinstance(value, int | float)]
+    return (max(known) if end == "max" else min(known), field) if known else None
+
+
+def _any_other(clause: Clause, place: int) -> bool:
+    """Return True for `more than any other GPU`, and mark its words as checked."""
+    rest = [token.text for token in clause.tokens[place + 1 : place + 5]]
+    found = rest[:1] == ["than"] and any(r in ("other", "others") for r in rest)
+    if found:
+        clause.used |= {
+            i for i, text in clause.words() if i > place and text in ("any", "all", "every", "each")
+        }
+    return found
+
+
+def _within_a_check(clause: Clause, place: int, sign: int) -> bool:
+    """Return True for `0.03 is above the 0.001 allowed`, two values of one check, if it is so."""
+    before = [i for i, t in enumerate(clause.tokens[:place]) if t.kind == "value"][-1:]
+    after = [i for i, t in enumerate(clause.tokens) if t.kind == "value" and i > place][:1]
+    for one, other in zip(before, after, strict=False):
+        left, right = clause.tokens[one], clause.tokens[other]
+        checks = [f for f in left.facts if ".check" in f.name and f in right.facts]
+        try:
+            apart = sign * (float(left.text) - float(right.text))
+        except ValueError:
+            return False
+        if checks and apart > 0:
+            clause.used |= {one, other}
+            return True
+    return False
+
+
+def _check_near_limit(clause: Clause, place: int, of: Known) -> None:
+    """Check `close to its limit`: at least nine tenths of the power limit are drawn now."""
+    for device in owners(clause, place).get("device", frozenset()):
+        power, limit = of.value(device, "power"), of.value(device, "power_limit")
+        known = isinstance(power, int | float) and isinstance(limit, int | float)
+        if not known or power < 0.9 * limit:  # type: ignore[operator]
+            raise Refused("it says that a limit is near, which no fact says")
+        clause.used.add(place)
 
 
 def _check_bound(clause: Clause, place: int, of: Known) -> None:

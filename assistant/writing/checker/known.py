@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable
 from functools import lru_cache
 from typing import NamedTuple
@@ -44,6 +45,15 @@ _TEXTS = re.compile(
 )
 
 
+_BASE = {
+    "s": (1.0, "duration"), "min": (60.0, "duration"), "h": (3600.0, "duration"),
+    "d": (86400.0, "duration"), "ms": (1.0, "median"), "°C": (1.0, "temp"), "W": (1.0, "power"),
+    "%": (1.0, "util"), "TFLOP/s": (1.0, "tflops"), "MiB": (2.0**20, "mem_used"),
+    "GiB": (2.0**30, "mem_used"), "Wh": (3600.0, "energy"),
+}  # fmt: skip
+"""By unit: how many of the facts' unit it is, and a field that is measured in it."""
+
+
 class Known(NamedTuple):
     """Hold facts by what a sentence may quote of them."""
 
@@ -53,10 +63,33 @@ class Known(NamedTuple):
     numbers: dict[str, list[Fact]]
     phrases: dict[str, list[Fact]]
     pattern: re.Pattern[str] | None
+    shared: frozenset[str]
+    """The names that several jobs have."""
+    words: str
+    """What all facts say, in lower case."""
+    amounts: tuple[tuple[float, str, Fact], ...]
+    """The values with a unit, in the unit of facts, each with a field of that unit."""
 
     def of(self, subject: str, field: str) -> list[Fact]:
         """Return the facts of a name, from every source."""
         return self.by_name.get(f"{subject}.{field}", [])
+
+    def equal(self, key: str, tolerance: float = 1e-6) -> tuple[Fact, ...]:
+        """Return the facts with this value in whatever unit: `60 s` is `1 min`.
+
+        Args:
+            key: The value as it is written.
+            tolerance: How far they may differ, relative to it.
+        """
+        given = in_base_unit(key)
+        if given is None:
+            return ()
+        most = tolerance * abs(given[0])
+        return tuple(
+            fact
+            for amount, field, fact in self.amounts
+            if field == given[1] and abs(amount - given[0]) <= most
+        )
 
     def value(self, subject: str, field: str) -> float | str | None:
         """Return a value, if there is one and the sources agree on it."""
@@ -84,6 +117,9 @@ def known(facts: tuple[Fact, ...]) -> Known:
                 if NAMED.fullmatch(phrase):
                     continue
                 phrases.setdefault(phrase, []).append(fact)
+    names = Counter(
+        plain(f.said) for f in facts if f.name.endswith(".name") and f.subject[:3] == "job"
+    )
     ordered = sorted(phrases, key=len, reverse=True)
     pattern = "|".join(rf"(?<!\w){re.escape(phrase)}(?!\w)" for phrase in ordered)
     subjects = frozenset(fact.subject for fact in facts)
@@ -94,7 +130,37 @@ def known(facts: tuple[Fact, ...]) -> Known:
         numbers,
         phrases,
         re.compile(pattern, re.IGNORECASE) if pattern else None,
+        frozenset(name for name, count in names.items() if count > 1),
+        "\n".join(plain(fact.text).lower() for fact in facts),
+        tuple(
+            (*given, fact)
+            for key, of in numbers.items()
+            if (given := in_base_unit(key)) is not None
+            for fact in of
+        ),
     )
+
+
+_AMOUNT = re.compile(r"-?\d+(?:\.\d+)? \S+(?: \d+ \S+)*")
+
+
+def in_base_unit(text: str) -> tuple[float, str] | None:
+    """Return a value in the unit of facts, with a field of that unit; None without a known unit."""
+    total, field = 0.0, ""
+    if not _AMOUNT.fullmatch(text):
+        return None
+    for number, unit in re.findall(r"(-?[\d.]+) ([^\s\d]+)", text):
+        if unit not in _BASE:
+            return None
+        scale, field = _BASE[unit]
+        total += float(number) * scale
+    return (total, field) if field else None
+
+
+def step_of(text: str) -> float:
+    """Return the last unit of a value in the unit of facts."""
+    unit = text.rsplit(" ", 1)[-1]
+    return _BASE[unit][0] if unit in _BASE else 1.0
 
 
 def _phrases(words: str) -> Iterable[str]:

@@ -53,7 +53,7 @@ FIELD_WORDS = _table(
         "used.share": "share memory",
         "code": "status",
         "mem_used used.memory process": "used use uses using usage occupies occupied allocated"
-        " holds hold held took",
+        " holds hold held took needs needed",
         "mem_free": "free available left remaining",
         "mem_total power_limit": "total of%",
         "tflops": "rate speed throughput achieved achieves computes compute deliver delivers"
@@ -68,7 +68,7 @@ FIELD_WORDS = _table(
         "running duration": "running run",
         "waiting waited": "waiting waited waits wait queued after longest",
         "left": "left remaining more% should need needs in%",
-        "use": "idle",
+        "use": "idle unused",
         "length": "over period during within last covers in% length span the% of%",
         "used.seconds": "watched",
         "energy used.energy": "energy used use uses consumed needed",
@@ -119,9 +119,9 @@ STATES = {
     **dict.fromkeys(("running", "runs", "run"), "running"),
     **dict.fromkeys(("queued", "waiting", "waits", "wait", "pending"), "queued"),
     **dict.fromkeys(("ended", "end", "ends", "exited"), "ended"),
-    **dict.fromkeys(("idle", "unused"), "idle"),
+    **dict.fromkeys(("idle", "unused", "free"), "idle"),
     **dict.fromkeys(("over", "cleared", "resolved"), "cleared"),
-    **dict.fromkeys(("lasts", "active", "lasting", "unresolved"), "lasts"),
+    **dict.fromkeys(("lasts", "active", "lasting", "unresolved", "open"), "lasts"),
     **dict.fromkeys(("cancelled", "stopped", "canceled", "aborted"), "cancelled"),
     **dict.fromkeys(("lost", "died"), "lost"),
     **dict.fromkeys(("ran",), "ran"),
@@ -138,7 +138,7 @@ CAUSES = words("because since as due")
 TOTAL = words("all every each both neither no none nothing only")
 NOUNS = {
     "job": "job", "jobs": "job", "gpu": "device", "gpus": "device", "device": "device",
-    "devices": "device", "alert": "alert", "alerts": "alert",
+    "devices": "device", "card": "device", "cards": "device", "alert": "alert", "alerts": "alert",
 }  # fmt: skip
 NUMERALS = {
     word: number
@@ -202,6 +202,8 @@ GLUE = words(
     "system taken than that the their them then there therefore these they thing things this "
     "those though throughout thus time times to today together too type until up value values "
     "varied verdict versions we well what when where which while who whose will window with work "
-    "working workload would yet you your"
+    "working workload would yet you your "
+    "after comes even everything finds found goes go gone itself lets let sensor someone such "
+    "turn unknown usable whole yes there here more point warm further"
 )
 """Words that claim nothing by themselves."""

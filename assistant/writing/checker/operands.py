@@ -2,20 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 
 from assistant.writing.checker import lexicon
 from assistant.writing.checker.clauses import Bound, Clause, kind_of, owners
-from assistant.writing.checker.known import VALUE, Known
-
-_UNITS = {
-    "s": (1.0, "duration"), "min": (60.0, "duration"), "h": (3600.0, "duration"),
-    "d": (86400.0, "duration"), "ms": (1.0, "median"), "°C": (1.0, "temp"), "W": (1.0, "power"),
-    "%": (1.0, "util"), "TFLOP/s": (1.0, "tflops"), "MiB": (2.0**20, "mem_used"),
-    "GiB": (2.0**30, "mem_used"), "Wh": (3600.0, "energy"),
-}  # fmt: skip
-"""By unit: how many of the facts' unit it is, and a field that is measured in it."""
+from assistant.writing.checker.known import VALUE, Known, in_base_unit
 
 
 def operands(
@@ -110,17 +101,6 @@ def _threshold(clause: Clause, place: int) -> tuple[float, str] | None:
             fields = sorted(frozenset[str]().union(*named) & family) or [given[1]]
             return (given[0], fields[0]) if len(fields) == 1 else None
     return None
-
-
-def in_base_unit(text: str) -> tuple[float, str] | None:
-    """Return a value in the unit of facts, with a field of that unit; None without a known unit."""
-    total, field = 0.0, ""
-    for number, unit in re.findall(r"(-?[\d.]+) ([^\s\d]+)", text):
-        if unit not in _UNITS:
-            return None
-        scale, field = _UNITS[unit]
-        total += float(number) * scale
-    return (total, field) if field else None
 
 
 def _number(bound: Bound) -> tuple[float, str]:

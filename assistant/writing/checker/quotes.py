@@ -12,7 +12,7 @@ from assistant.writing.checker.known import Known, plain
 
 _EMPTY = lexicon.words(
     "a an the is are was were be been it its that this they and has have had of to on "
-    "for in by so because since as due with at there gpu job cpu alert"
+    "for in by so because since as due with at there gpu job cpu alert only just still already ran"
 )
 """Words that a quotation may add or leave out."""
 _WORD = re.compile(r"[^\W_]+(?:[./'-]\w+)*|%|°")

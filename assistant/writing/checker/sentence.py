@@ -6,7 +6,7 @@ import re
 
 from assistant.facts import Fact
 from assistant.writing.checker import lexicon
-from assistant.writing.checker.amounts import check_existence, is_count
+from assistant.writing.checker.amounts import check_existence, is_count, is_given
 from assistant.writing.checker.clauses import (
     Clause,
     Refused,
@@ -89,7 +89,7 @@ def _check_subjects(clause: Clause, of: Known) -> None:
     if clause.opener == "(" and inherited and not named.get("job", inherited) & inherited:
         raise Refused("it gives a job the name of another one")
     _check_name(clause)
-    if "job" in named and clause.has({"by"}):
+    if "job" in named and clause.has({"by"}) and clause.has({"held"}):
         named = {**clause.inherited, **named}
     if "job" in named and "device" in named and not clause.has(set(lexicon.COMPARATIVES)):
         for job in named["job"]:
@@ -203,15 +203,18 @@ def _check_rest(clause: Clause, of: Known) -> None:
     """Check that every word is known, and every value and claim was checked."""
     bound = {b.place for b in clause.values}
     for i, token in enumerate(clause.tokens):
-        if token.kind == "value" and i not in bound | clause.used:
+        if token.kind == "value" and i not in bound | clause.used and not is_given(clause, i, of):
             raise Refused(f"it says {token.text!r}, which no fact says there")
         if token.kind != "word" or i in clause.used:
+            continue
+        if is_given(clause, i, of):
             continue
         if is_count(clause, i):
             raise Refused(f"it counts {token.text!r}, which no fact counts")
         if not is_word(token.text):
             raise Refused(f"it says {token.text!r}, which cannot be checked")
-        if lexicon.STAT_WORDS.get(token.text, "now") != "now":
+        quoting = token.text == "reached" and any(t.kind == "text" for t in clause.tokens)
+        if lexicon.STAT_WORDS.get(token.text, "now") != "now" and not quoting:
             raise Refused(f"it says {token.text!r}, but not of what value")
         harmless = (
             (token.text in ("only", "each") and i > 0)

@@ -12,6 +12,8 @@ from assistant.writing.checker.states import holds
 
 _BEFORE = lexicon.words("before ahead")
 _BEHIND = lexicon.words("behind")
+_BUSY_PERCENT, _IDLE_PERCENT = 50.0, 3.0
+"""The mean utilisation of a device that was busy, and the highest of one that was idle."""
 _ELLIPSIS = lexicon.words("did does do is are was were has")
 
 
@@ -37,15 +39,39 @@ def check_states(clause: Clause, of: Known) -> None:
             who = _who(clause, place, claim, of)
             require(bool(who), f"it says {clause.tokens[place].text!r}, but not of whom")
             past = clause.has({"was", "were"}) and not clause.has({"is", "are", "has", "have"})
-            require(not past or KINDS.get(claim) != "device", refused)
+            if past and KINDS.get(claim) == "device":
+                require(not negated and all(_was(of, s, claim) for s in who), refused)
+                continue
             for subject in who:
                 require(holds(of, subject, claim) is (not negated), refused)
+            if claim == "held":
+                _check_holder(clause, place, who, negated, of)
         clause.state = (claim, negated)
     last = clause.before.state if clause.before else None
     if not claimed and denied and last and clause.has(_ELLIPSIS):
         who = _who(clause, len(clause.tokens), last[0], of)
         require(bool(who) and all(holds(of, s, last[0]) is False for s in who), "it denies a fact")
         clause.used |= set(denied)
+
+
+def _was(of: Known, device: str, claim: str) -> bool:
+    """Return True if a device was busy, or idle, over the span of its history."""
+    name = {"busy": "util.mean", "idle": "util.max"}.get(claim, "")
+    value = of.value(device, name)
+    if not isinstance(value, int | float):
+        return False
+    return value >= _BUSY_PERCENT if claim == "busy" else value <= _IDLE_PERCENT
+
+
+def _check_holder(
+    clause: Clause, place: int, devices: frozenset[str], negated: bool, of: Known
+) -> None:
+    """Check that a job that is named after `held by` holds the devices. Raises Refused."""
+    after = [s for t in clause.tokens[place:] for s in t.subjects if kind_of(s) == "job"]
+    for device in devices if not negated else ():
+        said = " ".join(fact.said for fact in of.of(device, "holder"))
+        held = all(re.search(rf"\b{job.removeprefix('job')}\b", said) for job in after)
+        require(held, "it says that a job holds a device, which no fact says")
 
 
 def _check_work(clause: Clause, of: Known) -> set[int]:
@@ -64,7 +90,7 @@ def _check_work(clause: Clause, of: Known) -> set[int]:
         if text not in ("run", "runs", "running") or not named or jobs is None:
             continue
         devices = by_kind(named[-1]).get("device", frozenset())
-        if not devices or (jobs and following[0] not in ("a", "any", "no")):
+        if not devices or (jobs and following[0] not in ("a", "any", "no", "one")):
             continue
         denied = "no" in following or clause.has(lexicon.NEGATIONS)
         refused = "it says that a device runs a job, or none, which no fact says"
@@ -132,6 +158,10 @@ def _is_state(clause: Clause, place: int) -> bool:
         # of what is still to come only the time left is known
         require(bool(clause.values), f"it says {text!r} of what is to come, which no fact says")
         return False
+    if text == "free":  # of memory, it is a field
+        are = before is not None and before.text in lexicon.words("is are still now currently")
+        amounts = any(t.kind == "value" and t.number is None for t in clause.tokens)
+        return are and not amounts and not clause.has({"memory"})
     if text == "over":
         return before is not None and before.text in ("is", "are")
     return True

@@ -10,6 +10,7 @@ from typing import Literal
 from assistant.facts import Fact
 from assistant.writing.checker import lexicon
 from assistant.writing.checker.known import NAMED, VALUE, Known, value_key
+from assistant.writing.checker.paraphrases import rewritten
 
 _WORD_NUMBER = "|".join(lexicon.NUMERALS)
 
@@ -43,6 +44,7 @@ _IDIOMS = {
     "not in use": "idle",
     "in use": "used",
     "not yet": "not",
+    "close to limit": "close to limit",
     "nearly all calls below": "p95",
     **{
         f"{no} {verb}": f"never {verb.removeprefix('been ')}"
@@ -66,6 +68,7 @@ _UNCLAIMED = re.compile(
 """Words about the request and the text itself, which are no claims about the machine."""
 
 
+_ROUGH, _ROUGHLY = lexicon.words("about around roughly approximately almost nearly some"), 0.05
 _WORD = re.compile(r"n['’]t\b|[^\W\d_]+?(?=n['’]t\b)|[^\W\d_](?:[\w./-]*\w)?|\w+")
 
 
@@ -97,6 +100,9 @@ class Token:
 
 def tokens(sentence: str, of: Known, slots: dict[str, Fact]) -> list[Token]:
     """Return the tokens of a sentence, in which slots stand for the facts of `slots`."""
+    sentence = rewritten(sentence, of.words)
+    for name in of.shared:
+        sentence = re.sub(rf"\b{re.escape(name)}s\b", f"{name} jobs", sentence)
     found: list[Token] = []
     at = 0
     while at < len(sentence):
@@ -117,7 +123,7 @@ def _next(
     if spelt := _SPELT.match(text, at):
         number = lexicon.NUMERALS.get((spelt["spelt"] or "").lower(), spelt["spelt"])
         key = f"{number} {lexicon.UNIT_WORDS[spelt['of'].lower()]}" if spelt["of"] else "1 h"
-        return Token("value", key, tuple(of.numbers.get(key, ()))), spelt.end()
+        return Token("value", key, _with_value(of, key, before)), spelt.end()
     if unclaimed := _UNCLAIMED.match(text, at):
         return None, unclaimed.end()
     phrase = of.pattern.match(text, at) if of.pattern else None
@@ -134,7 +140,7 @@ def _next(
     if (value := VALUE.match(text, at)) and not re.match(r"[A-Za-z_]", text[value.end() :][:1]):
         key = value_key(value)
         number = int(key) if key.isdigit() and len(key) < 9 else None
-        return Token("value", key, tuple(of.numbers.get(key, ())), number=number), value.end()
+        return Token("value", key, _with_value(of, key, before), number=number), value.end()
     if mark := _PUNCTUATION.match(text, at):
         return Token("mark", mark[0][0]), mark.end()
     if possessive := _POSSESSIVE.match(text, at):
@@ -142,6 +148,13 @@ def _next(
     if word := _WORD.match(text, at):
         return _from_word(word[0]), word.end()
     return None, at + 1
+
+
+def _with_value(of: Known, key: str, before: Sequence[Token]) -> tuple[Fact, ...]:
+    """Return the facts with a value; after `about` a twentieth more or less will do."""
+    found = tuple(of.numbers.get(key, ())) or of.equal(key)
+    rough = bool(before) and before[-1].text in _ROUGH
+    return found or (of.equal(key, _ROUGHLY) if rough else ())
 
 
 def _from_slot(fact: Fact) -> Token:

@@ -10,6 +10,7 @@ from assistant.writing.checker.clauses import Bound, Clause, Owners, kind_of, ow
 from assistant.writing.checker.known import Known
 from assistant.writing.checker.tokens import Token
 
+_OF_DEVICE = lexicon.words("mem_used mem_free mem_total")
 _STATS = (".mean", ".max", ".min")
 _AFTER = lexicon.words("done complete finished more")
 """Words that name a field only right after a value; the others with % only before one."""
@@ -50,6 +51,9 @@ def bind(clause: Clause, place: int, of: Known) -> list[Bound]:
     family, who, stat = _family(token), owners(clause, place), stat_at(clause, place)
     alone = clause.names_nobody()
     right = [f for f in token.facts if _timed(f, stat, clause) and _owned(f, who, of, alone)]
+    told = [f for t in clause.tokens if t.kind == "text" for f in t.facts if ".process" in f.name]
+    if told:  # the memory is that of the process
+        right = [f for f in right if f in told or field_of(f) not in _OF_DEVICE]
     named = _fields(clause, place, family)
     for fields in [named] if named else [*_inherited(clause, family), frozenset[str]()]:
         own_field = token.slot and not named

@@ -1,9 +1,23 @@
 """The checker judges sentences that were written before it, by their meaning.
 
-`data/sentences.jsonl` holds 200 true and 200 false sentences about twelve situations. Half of each
-was held out: the checker was never changed to judge one of these better. Its author wrote them.
-`data/second_sentences.jsonl` holds 100 of each by somebody who had read the facts and not the
-checker; there, too, half is held out.
+`data/sentences.jsonl` holds 200 true and 200 false sentences about twelve situations, written by
+the checker's author. `data/second_sentences.jsonl` holds 100 of each by somebody who had read the
+facts and not the checker. Both were held out in part until 2026-11-23; since then the checker has
+been changed by their classes of errors, so what it makes of them is no figure of what it does with
+others. For that, somebody writes a new file, and this judges it:
+
+    python -m tests.sentences FILE [-v]
+
+FILE holds JSON, one object a line, as the two files above: the name of a situation, a sentence, and
+whether it is true of the facts of this situation (`held_out` is not read).
+
+    {"situation": "one_done", "sentence": "GPU 0 is idle.", "true": true}
+
+`python -m tests.sentences --facts` lists the situations, `python -m tests.sentences --facts
+one_done` prints all facts of one; a sentence is true if these facts say so. FILE may bring
+situations of its own, in a line before their sentences: {"situation": NAME, "facts": [{"name":
+"gpu0.temp", "value": 71, "unit": "°C", "said": "71 °C", "text": "GPU 0 temperature: 71 °C"}, ...]}.
+Printed is how many true and false sentences passed and were refused; with -v which were misjudged.
 """
 
 from __future__ import annotations
@@ -20,6 +34,7 @@ from situations import SITUATIONS
 
 from assistant.facts import Fact
 from assistant.writing.verify import Refused, verify
+from tests.sentences import judge
 
 DATA = Path(__file__).parent / "data"
 
@@ -79,14 +94,32 @@ def test_true_sentences_are_accepted(situations) -> None:
 
 
 def test_sentences_of_a_second_author_are_misjudged_no_more_often_than_is_known(situations) -> None:
-    """The aims, 2 false ones and 5 true ones, are missed (tests/benchmarks/LOG.md)."""
+    """The aim, 5 true ones that are refused, is missed (tests/benchmarks/LOG.md)."""
     wrong = [s for s in SECOND if accepted(s.text, situations[s.situation]) is not s.true]
-    counts = Counter((s.true, s.held_out) for s in wrong)
+    counts = Counter(s.true for s in wrong)
     print(f"second author: {counts}")
-    assert counts[False, False] == 0
-    assert counts[False, True] <= 3
-    assert counts[True, False] <= 8
-    assert counts[True, True] <= 19
+    assert counts[False] == 0, wrong
+    assert counts[True] <= 8, wrong
+
+
+def test_a_file_of_sentences_is_judged_with_situations_of_its_own(tmp_path: Path) -> None:
+    facts = [
+        {"name": "gpu0.label", "value": "GPU 0", "said": "GPU 0", "text": "GPU 0 called: GPU 0"},
+        {"name": "gpu0.temp", "value": 71, "unit": "°C", "said": "71 °C",
+         "text": "GPU 0 temperature: 71 °C"},
+    ]  # fmt: skip
+    rows: list[dict[str, object]] = [
+        {"situation": "mine", "facts": facts},
+        {"situation": "mine", "sentence": "GPU 0 is at 71 °C.", "true": True},
+        {"situation": "mine", "sentence": "GPU 0 is at 72 °C.", "true": False},
+        {"situation": "one_done", "sentence": "GPU 0 is idle.", "true": True},
+        {"situation": "one_done", "sentence": "GPU 0 is idle.", "true": False},
+    ]
+    file = tmp_path / "new.jsonl"
+    file.write_text("\n".join(json.dumps(row) for row in rows), encoding="utf-8")
+    assert [(one.true, one.right) for one in judge(file)] == [
+        (True, True), (False, True), (True, True), (False, False),
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -124,6 +157,21 @@ def test_sentences_of_a_second_author_are_misjudged_no_more_often_than_is_known(
         ("one_busy", "Job 9 is waiting behind job 8.", "Job 8 is waiting behind job 9."),
         ("empty", "There is nothing in the queue.", "There is something in the queue: job 7."),
         ("eight", "Job 42 will be finished in 53 s.", "Job 40 will be finished."),
+        ("one_busy", "GPU 0 is working on job 8.", "GPU 0 is working on job 9, called eval.py."),
+        ("one_busy", "prep exited with status 3.", "prep ran out of memory."),
+        ("eight", "GPU 5 draws 72 W.", "GPU 5 draws no power."),
+        ("eight", "Job 45 waits for 4 GPUs while only 3 are free.",
+         "Job 45 waits for 3 GPUs while only 4 are free."),
+        ("eight", "GPU 1 is hotter than all other GPUs.", "GPU 3 is hotter than all other GPUs."),
+        ("paused", "Neither GPU is warmer than 32 °C.", "Neither GPU is cooler than 32 °C."),
+        ("two_gpus", "GPU 1 used 219 Wh, 74 Wh more than GPU 0.",
+         "GPU 1 used 219 Wh, 72 Wh more than GPU 0."),
+        ("one_done", "Job 12 needed 60 s.", "Job 12 needed 61 s."),
+        ("one_done", "GPU 0 never drew more than 668 W.", "GPU 0 never drew more than 600 W."),
+        ("one_done", "GPU 0 is cooler than its mean of 43 °C.",
+         "GPU 0 is hotter than its mean of 43 °C."),
+        ("failures", "blender uses 23.1 GiB on GPU 0.", "blender uses 24.0 GiB on GPU 0."),
+        ("hot", "Both renders are done.", "Both renders failed."),
     ],
 )  # fmt: skip
 def test_a_value_or_claim_is_bound_to_its_owner_and_field(
