@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from app.format.values import Meaning, clock, duration
+from app.format.values import Meaning, clock, duration, first_capital
 from scheduler.protocol.snapshot import Alert, Snapshot
 
 AlertState = Literal["active", "acknowledged", "resolved"]
@@ -83,7 +83,7 @@ def _row(alert: Alert, now: float) -> AlertRow:
         state,
         (
             state.capitalize(),
-            alert.text[:1].upper() + alert.text[1:],
+            first_capital(alert.text),
             clock(alert.since, now),
             lasted,
         ),

@@ -126,6 +126,11 @@ def plural(count: int, noun: str, ending: str = "s") -> str:
     return f"{count} {noun}{'' if count == 1 else ending}"
 
 
+def first_capital(text: str) -> str:
+    """Return the text with a capital at its beginning; the rest stays as it is."""
+    return text[:1].upper() + text[1:]
+
+
 def clock(at: float, now: float | None = None) -> str:
     """Format a time of day, with the date if it is not the day of `now`.
 

@@ -87,6 +87,15 @@ def _processes() -> QPainterPath:
     return path
 
 
+def _hosts() -> QPainterPath:
+    path = QPainterPath()
+    for top in (3.5, 13.5):
+        path.addRoundedRect(QRectF(3, top, 18, 7), 2, 2)
+        path.addEllipse(QPointF(7, top + 3.5), 0.8, 0.8)
+        _line(path, (11, top + 3.5), (17, top + 3.5))
+    return path
+
+
 def _settings() -> QPainterPath:
     path = QPainterPath()
     for y, knob in ((6, 15), (12, 8), (18, 16)):
@@ -122,6 +131,7 @@ _SHAPES: dict[str, Callable[[], QPainterPath]] = {
     "models": _models,
     "alerts": _alerts,
     "processes": _processes,
+    "hosts": _hosts,
     "cleanup": _cleanup,
     "settings": _settings,
 }

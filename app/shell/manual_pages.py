@@ -13,6 +13,7 @@ PAGE_OF = {
     "assistant": "assistant",
     "models": "models",
     "alerts": "alerts",
+    "hosts": "machines",
     "settings": "settings",
     "cleanup": "cleaning-up",
 }

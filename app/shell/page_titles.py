@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-_TITLES = {"cleanup": "Clean up"}
+_TITLES = {"cleanup": "Clean up", "hosts": "Machines"}
 """The titles of pages that are not just their capitalised names."""
+
+
+def page_key(place: int) -> str:
+    """Return the key of the page at this place of the rail, from 1; the tenth has Ctrl+0."""
+    return f"Ctrl+{place % 10}"
 
 
 def title(page: str) -> str:

@@ -8,7 +8,7 @@ from functools import partial
 
 from app.format.job_rows import state_word
 from app.settings.form import SETTINGS
-from app.shell.page_titles import title
+from app.shell.page_titles import page_key, title
 from app.widgets.action_table import ACTIONS
 from scheduler.protocol.jobs import Job
 
@@ -71,7 +71,7 @@ def page_entries(
 ) -> list[PaletteEntry]:
     """Return the pages, without the one that is shown."""
     return [
-        PaletteEntry("Page", title(name), partial(show, name), f"Ctrl+{at}")
+        PaletteEntry("Page", title(name), partial(show, name), page_key(at))
         for at, name in enumerate(pages, 1)
         if name != current
     ]

@@ -13,7 +13,7 @@ from PySide6.QtWidgets import (
 )
 
 from app.shell import icons
-from app.shell.page_titles import title
+from app.shell.page_titles import page_key, title
 from app.widgets import theme
 
 _WIDTH, _HEIGHT = 92, 60
@@ -108,7 +108,7 @@ class Rail(QWidget):
 
     def __init__(self, names: tuple[str, ...]) -> None:
         super().__init__()
-        self.buttons = {name: RailButton(name, f"Ctrl+{i}") for i, name in enumerate(names, 1)}
+        self.buttons = {name: RailButton(name, page_key(i)) for i, name in enumerate(names, 1)}
         group = QButtonGroup(self)
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, theme.M, 0, theme.M)

@@ -6,6 +6,8 @@ from PySide6.QtCore import QEvent, QObject, Qt
 from PySide6.QtWidgets import QComboBox, QFrame, QGridLayout, QHBoxLayout, QVBoxLayout, QWidget
 
 from app.shell.manual_pages import ManualPage, manual_pages
+from app.shell.page_titles import page_key
+from app.shell.page_titles import title as page_title
 from app.widgets import theme
 from app.widgets.action_table import ACTIONS, EVERYWHERE, KEYS
 from app.widgets.controls import (
@@ -96,10 +98,10 @@ def shortcut_groups(pages: tuple[str, ...]) -> dict[str, list[tuple[str, str]]]:
     """Return titles and keys of all actions that have keys, by page."""
     groups: dict[str, list[tuple[str, str]]] = {EVERYWHERE: []}
     for at, page in enumerate(pages, 1):
-        groups[EVERYWHERE].append((f"Show {page}", f"Ctrl+{at}"))
+        groups[EVERYWHERE].append((f"Show {page_title(page)}", page_key(at)))
     for info in ACTIONS:
         if info.keys:
-            name = info.page.capitalize() or EVERYWHERE
+            name = page_title(info.page) or EVERYWHERE
             groups.setdefault(name, []).append((info.title, ", ".join(info.keys)))
     for name, title, keys in KEYS:
         groups.setdefault(name, []).append((title, keys))

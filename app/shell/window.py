@@ -22,7 +22,7 @@ from app.link.link import Link
 from app.link.notice import Notice
 from app.shell.banner import Banner
 from app.shell.commands import Commands
-from app.shell.page_titles import title
+from app.shell.page_titles import page_key, title
 from app.shell.rail import Rail
 from app.shell.status_line import StatusLine
 from app.state import LinkStatus, State
@@ -40,6 +40,7 @@ if TYPE_CHECKING:  # a page is imported when it is first shown
     from app.assistant.page import AssistantPage
     from app.cleanup.page import CleanupPage
     from app.devices.page import DevicePage
+    from app.hosts.page import HostsPage
     from app.jobs.page import JobsPage
     from app.models.page import ModelsPage
     from app.processes.page import ProcessesPage
@@ -65,6 +66,7 @@ PAGES = (
     "models",
     "alerts",
     "processes",
+    "hosts",
     "cleanup",
     "settings",
 )
@@ -117,7 +119,7 @@ class MainWindow(QWidget):
         self.status.compact.clicked.connect(self.compacted)
         self.commands = Commands(self, PAGES)
         for i, name in enumerate(PAGES, 1):
-            QShortcut(QKeySequence(f"Ctrl+{i}"), self, lambda n=name: self.show_page(n))
+            QShortcut(QKeySequence(page_key(i)), self, lambda n=name: self.show_page(n))
         self.show_page("dashboard")
         self.status.refresh(self.state)
 
@@ -170,6 +172,14 @@ class MainWindow(QWidget):
 
         page = self._add_page("processes", ProcessesPage(self.state, self.link))
         page.job_chosen.connect(self._show_job)
+        return page
+
+    @cached_property
+    def hosts(self) -> HostsPage:
+        from app.hosts.page import HostsPage
+
+        page = self._add_page("hosts", HostsPage(self.state, self.link))
+        page.device_chosen.connect(self.show_device)
         return page
 
     @cached_property

@@ -83,6 +83,14 @@ ACTIONS = (
         A("process.leave", "Leave the question", ("Esc",), listed=False),
     ),
     *_page(
+        "hosts",
+        A("host.add", "Add a machine", ("Ctrl+N",), words="ssh remote server host"),
+        A("host.test", "Connect to the machine once", ("Ctrl+R",), words="test ssh check host"),
+        A("host.remove", "Remove the machine", ("Del",), words="ssh host delete"),
+        A("host.copy", "Copy the command that logs in there", words="ssh clipboard host"),
+        A("host.leave", "Leave the question or the form", ("Esc",), listed=False),
+    ),
+    *_page(
         "assistant",
         A("chat.new", "New conversation", ("Ctrl+N",), words="chat"),
         A("chat.ask", "Type a question", ("Ctrl+L",), words="assistant prompt"),

@@ -50,7 +50,7 @@ from scheduler.protocol.devices import Detail, Process, Reading
 from scheduler.protocol.errors import UserError
 from scheduler.protocol.fields import HEADLINE
 from scheduler.protocol.jobs import Event, Job, Running, Starting
-from scheduler.protocol.settings import Settings
+from scheduler.protocol.settings import HostSettings, Settings
 from scheduler.protocol.snapshot import Alert
 from scheduler.store import Store
 from scheduler.store.keeper import HistoryKeeper
@@ -58,6 +58,7 @@ from scheduler.verbs.devices import GetDetails
 from tests.gui import served, snapshots
 from tests.gui.likeness import REFERENCES, sheet, thumbnail, unlike
 from tests.gui.snapshots import GIB, NOW
+from tests.gui.test_other_machines import with_hosts
 from tests.support import eventually, state_folder
 
 SIZE = (1280, 800)
@@ -252,6 +253,7 @@ class Stage:
         self.desktop.feed.stop()
         self.window.dashboard.load_day()
         self.settle()
+        self._plain = self.window.state.snapshot
 
     def _carry_out(self, call: Call) -> None:
         """Answer with what is invented; let the daemon answer all else."""
@@ -291,6 +293,10 @@ class Stage:
             self.window.refresh()
             self.app.processEvents()
 
+    def restore(self) -> None:
+        """Show the daemon's snapshot again, after one with invented machines."""
+        self.window.state.snapshot = self._plain
+
     def close(self) -> None:
         self.window.close()
         self.desktop.stop()
@@ -329,6 +335,7 @@ def pictures(made: Stage, count: int) -> Iterator[tuple[str, QWidget]]:
     for scheme in SCHEMES:
         theme.apply(made.app, scheme)
         for name, show in VIEWS[count].items():
+            made.restore()
             widget = show(made) or made.window
             made.settle()
             yield f"{count}-{name}-{scheme}", widget
@@ -399,6 +406,16 @@ def _live(on: Stage) -> None:
     on.window.show_page("dashboard")
 
 
+def _hosts(on: Stage) -> None:
+    """Show three invented machines: one that is read, one that is gone, and a laptop."""
+    snapshot = on.window.state.snapshot
+    assert snapshot is not None
+    named = {name: HostSettings(f"ada@{name}") for name in ("lab1", "lab2", "laptop")}
+    known = msgspec.structs.replace(snapshot.settings, hosts=named)
+    on.window.state.snapshot = with_hosts(msgspec.structs.replace(snapshot, settings=known))
+    on.window.show_page("hosts")
+
+
 def _compact(on: Stage) -> QWidget:
     if not on.desktop.compact.isVisible():
         on.window.compacted.emit()
@@ -417,6 +434,7 @@ VIEWS: dict[int, dict[str, Callable[[Stage], QWidget | None]]] = {
         "models": _page("models"),
         "alerts": _page("alerts"),
         "processes": _page("processes"),
+        "hosts": _hosts,
         "settings": _page("settings"),
         "cleanup": _page("cleanup"),
         "compact": _compact,
@@ -436,6 +454,7 @@ def contact_sheets(app: QApplication, out: Path, fleets: tuple[int, ...] = FLEET
                 for column, size in enumerate(SHEET_SIZES):
                     on.window.resize(*size)
                     for name in (*PAGES, "device", "welcome"):
+                        on.restore()
                         VIEWS[1].get("attention" if name == "workloads" else name, _page(name))(on)
                         on.settle()
                         made = on.window.grab().toImage()

@@ -77,7 +77,7 @@ def test_the_keyboard_reaches_every_page(fed):
     fed.feed(snapshots.cpu_snapshot())
     for number, name in enumerate(PAGES, 1):
         QTest.keyClick(
-            fed.window, getattr(Qt.Key, f"Key_{number}"), Qt.KeyboardModifier.ControlModifier
+            fed.window, getattr(Qt.Key, f"Key_{number % 10}"), Qt.KeyboardModifier.ControlModifier
         )
         assert fed.window.rail.buttons[name].isChecked()
         assert fed.window.pages.currentWidget() is getattr(fed.window, name)

@@ -7,17 +7,13 @@ import re
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
-import msgspec
-
 from app.cli.output import UsageError, print_json, print_line, print_result, print_table
-from app.format.values import plural
+from app.format.hosts import found, host_devices, host_state, make_host
 from scheduler.client import Client
 from scheduler.hosts.connection import first_moment
 from scheduler.hosts.messages import Moment
 from scheduler.protocol.errors import NotFound, UserError
 from scheduler.protocol.settings import HOST, HostSettings
-from scheduler.protocol.snapshot import HostState
-from scheduler.protocol.units import clock
 
 _EXAMPLES = {
     "add": "gpudeck host add lab1 user@lab1",
@@ -65,14 +61,14 @@ def run(args: Namespace) -> int:
         moment = _reached(host)
         with Client() as client:
             client.set_host(args.name, host)
-        print_result(args, host, f"{args.name} was added. {_describe(moment)}")
+        print_result(args, host, f"{args.name} was added. {found(moment)}")
     elif args.action == "test":
         with Client() as client:
             known = client.snapshot().settings.hosts
         if args.name not in known:
             raise NotFound(f"there is no machine called {args.name}. See: gpudeck host")
         moment = asyncio.run(first_moment(known[args.name]))
-        print_result(args, moment, f"{args.name} answers. {_describe(moment)}")
+        print_result(args, moment, f"{args.name} answers. {found(moment)}")
     else:
         with Client() as client:
             client.set_host(args.name, None)
@@ -82,21 +78,13 @@ def run(args: Namespace) -> int:
 
 def _host(args: Namespace) -> HostSettings:
     """Return the machine that the arguments describe. Raises UsageError where one is wrong."""
-    if not re.match(HOST, args.name):
-        raise UsageError(
-            f"a machine is named with up to 32 letters, digits, dots, dashes and underscores; "
-            f"got {args.name!r}"
-        )
-    if not args.address:
+    if re.match(HOST, args.name) and not args.address:
         raise UsageError(f"missing address. Example: {_EXAMPLES['add']}")
     config = str(Path(args.ssh_config).expanduser().absolute()) if args.ssh_config else ""
-    host = HostSettings(args.address, config, args.home)
     try:
-        return msgspec.convert(msgspec.to_builtins(host), HostSettings)
-    except msgspec.ValidationError as e:
-        raise UsageError(
-            f"an address is what ssh connects to, as in user@lab1; got {args.address!r}"
-        ) from e
+        return make_host(args.name, args.address or "", config, args.home)
+    except UserError as e:
+        raise UsageError(str(e)) from e
 
 
 def _reached(host: HostSettings) -> Moment:
@@ -107,39 +95,17 @@ def _reached(host: HostSettings) -> Moment:
         raise UserError(f"{e}. Nothing was added.") from e
 
 
-def _describe(moment: Moment) -> str:
-    """Describe what a machine has, in a line or two."""
-    names = ", ".join(dict.fromkeys(device.name for device in moment.devices))
-    gpus = sum(device.kind != "cpu" for device in moment.devices)
-    what = f"{plural(gpus, 'GPU')}: {names}" if gpus else f"no GPU; its CPU is shown: {names}"
-    notes = "; ".join(dict.fromkeys(device.note for device in moment.devices if device.note))
-    text = f"It has {what} (read with {moment.how})." + (f" {notes}." if notes else "")
-    if moment.deck:
-        text += " GPU Deck runs there, too; use its queue with: gpudeck --host NAME submit -- ..."
-    return text
-
-
 def _list(args: Namespace) -> int:
     with Client() as client:
         snapshot = client.snapshot()
     if args.json:
         print_json(snapshot.hosts)
     elif snapshot.hosts:
-        rows = [(h.name, h.address, _devices(h), _state(h, snapshot.time)) for h in snapshot.hosts]
+        rows = [
+            (h.name, h.address, host_devices(h), host_state(h, snapshot.time))
+            for h in snapshot.hosts
+        ]
         print_table([("NAME", "ADDRESS", "DEVICES", "STATE"), *rows])
     else:
         print_line(f"No other machines. Add one with: {_EXAMPLES['add']}")
     return 0
-
-
-def _devices(host: HostState) -> str:
-    names = [state.device.name for state in host.devices]
-    return ", ".join(f"{names.count(n)}x {n}" for n in dict.fromkeys(names)) or "unknown"
-
-
-def _state(host: HostState, now: float) -> str:
-    since = clock(host.since, now)
-    if host.problem is not None:
-        return f"unreachable since {since}: {host.problem}"
-    deck = "; GPU Deck runs there" if host.deck else ""
-    return f"reachable since {since}, read with {host.how}{deck}"

@@ -1,0 +1,66 @@
+"""Describe other machines that are read over ssh, and check how they are to be reached."""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from app.format.values import plural
+from scheduler.hosts.messages import Moment
+from scheduler.protocol.errors import UserError
+from scheduler.protocol.settings import HOST, HostSettings
+from scheduler.protocol.snapshot import HostState
+from scheduler.protocol.units import clock
+
+
+def make_host(name: str, address: str, config: str = "", home: str = "") -> HostSettings:
+    """Return how to reach a machine.
+
+    Args:
+        name: The user's name for it, which is checked as well.
+        address: What is given to ssh.
+        config: A configuration file of ssh.
+        home: The state folder of the GPU Deck there.
+
+    Raises:
+        UserError: A text is not valid.
+    """
+    if not re.match(HOST, name):
+        raise UserError(
+            f"a machine is named with up to 32 letters, digits, dots, dashes and underscores; "
+            f"got {name!r}"
+        )
+    try:
+        return msgspec.convert({"address": address, "config": config, "home": home}, HostSettings)
+    except msgspec.ValidationError as e:
+        raise UserError(
+            f"an address is what ssh connects to, as in user@lab1; got {address!r}"
+        ) from e
+
+
+def found(moment: Moment) -> str:
+    """Describe what a machine has, in a line or two."""
+    names = ", ".join(dict.fromkeys(device.name for device in moment.devices))
+    gpus = sum(device.kind != "cpu" for device in moment.devices)
+    what = f"{plural(gpus, 'GPU')}: {names}" if gpus else f"no GPU; its CPU is shown: {names}"
+    notes = "; ".join(dict.fromkeys(device.note for device in moment.devices if device.note))
+    text = f"It has {what} (read with {moment.how})." + (f" {notes}." if notes else "")
+    if moment.deck:
+        text += " GPU Deck runs there, too; use its queue with: gpudeck --host NAME submit -- ..."
+    return text
+
+
+def host_devices(host: HostState) -> str:
+    """Return the devices of a machine, those of one name together."""
+    names = [state.device.name for state in host.devices]
+    return ", ".join(f"{names.count(n)}x {n}" for n in dict.fromkeys(names)) or "unknown"
+
+
+def host_state(host: HostState, now: float) -> str:
+    """Return whether a machine can be reached, since when, and how it is read."""
+    since = clock(host.since, now)
+    if host.problem is not None:
+        return f"unreachable since {since}: {host.problem}"
+    deck = "; GPU Deck runs there" if host.deck else ""
+    return f"reachable since {since}, read with {host.how}{deck}"

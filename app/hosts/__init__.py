@@ -1,0 +1,1 @@
+"""The Machines page: other machines, whose devices are read over ssh."""

@@ -1,0 +1,102 @@
+"""Type how another machine is reached."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import Signal
+from PySide6.QtWidgets import QFrame, QLineEdit
+
+from app.format.hosts import make_host
+from app.widgets import theme
+from app.widgets.action_table import hint
+from app.widgets.controls import Stretch, button, column, label, row, set_text, show_if_any
+from scheduler.protocol.errors import UserError
+from scheduler.protocol.settings import HostSettings
+
+
+class HostForm(QFrame):
+    """Edit a machine's name and address, with what is said about it below."""
+
+    entered = Signal(str, object, bool)
+    """Carries the name, its HostSettings, and whether it is added, or only tested."""
+    left = Signal()
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.setProperty("card", "true")
+        self.name = _line("Name", "lab1", "Your name for the machine")
+        self.address = _line(
+            "Address", "user@lab1", "What you give to ssh, or a name of ~/.ssh/config"
+        )
+        self.config = _line(
+            "ssh configuration", "~/.ssh/config", "Another configuration file of ssh; may be empty"
+        )
+        self.home = _line(
+            "Folder of GPU Deck there", "usual", "Its state folder there; may be empty"
+        )
+        self.test = button("Test", lambda: self._enter(add=False), tooltip=hint("host.test"))
+        self.add = button("Test and add", lambda: self._enter(add=True), kind="primary")
+        self.cancel = button("Cancel", self.left, tooltip="Esc")
+        self.said = label(wrap=True)
+        self.said.setAccessibleName("Outcome")
+        self.said.hide()
+        boxes = [
+            Stretch(column(label(line.accessibleName(), size="small", meaning="muted"), line))
+            for line in (self.name, self.address, self.config, self.home)
+        ]
+        help_ = label(
+            "Your own ssh is used, with your keys and your agent; nothing is installed there.",
+            size="small",
+            meaning="muted",
+            wrap=True,
+        )
+        inner = column(
+            label("Add a machine", strong=True),
+            row(*boxes, spacing=theme.M),
+            row(Stretch(help_), self.cancel, self.test, self.add, spacing=theme.M),
+            self.said,
+            spacing=theme.M,
+        )
+        inner.setContentsMargins(theme.L, theme.M, theme.L, theme.M)
+        self.setLayout(inner)
+        for line in (self.name, self.address, self.config, self.home):
+            line.returnPressed.connect(self.add.click)
+        self.setFocusProxy(self.name)
+
+    def show_text(self, text: str, *, failed: bool = False, busy: bool = False) -> None:
+        """Show how a test went; while one runs (`busy`) no other can be started."""
+        show_if_any(self.said, text)
+        theme.mark(self.said, "meaning", "failed" if failed else "muted")
+        self.test.setEnabled(not busy)
+        self.add.setEnabled(not busy)
+
+    def clear(self) -> None:
+        """Empty all boxes."""
+        for line in (self.name, self.address, self.config, self.home):
+            line.clear()
+        set_text(self.said, "")
+        self.said.hide()
+
+    def typed(self) -> tuple[str, HostSettings]:
+        """Return the name and the machine. Raises UserError that says what to type."""
+        name, address, config, home = (
+            line.text().strip() for line in (self.name, self.address, self.config, self.home)
+        )
+        if not name or not address:
+            raise UserError("enter a name, such as lab1, and an address, such as user@lab1")
+        return name, make_host(name, address, config, home)
+
+    def _enter(self, add: bool) -> None:
+        try:
+            name, host = self.typed()
+        except UserError as e:
+            self.show_text(str(e), failed=True)
+            return
+        self.entered.emit(name, host, add)
+
+
+def _line(name: str, hint_: str, help_: str) -> QLineEdit:
+    made = QLineEdit()
+    made.setPlaceholderText(hint_)
+    made.setAccessibleName(name)
+    made.setToolTip(help_)
+    return made

@@ -1,0 +1,266 @@
+"""Show other machines and their devices, and add, test and remove them."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QPoint, Qt, Signal
+from PySide6.QtGui import QAction, QGuiApplication, QResizeEvent
+from PySide6.QtWidgets import QWidget
+
+from app.charts.series import Floats
+from app.hosts.host_form import HostForm
+from app.hosts.host_rows import HostRow, ReachHost, counts, host_rows
+from app.link.link import Link
+from app.state import State
+from app.strip.strip import TileGrid
+from app.strip.tile_model import Tile, tiles
+from app.widgets import theme
+from app.widgets.action_table import hint
+from app.widgets.actions import bind_actions, menu_of
+from app.widgets.controls import (
+    QuestionCard,
+    Stretch,
+    button,
+    column,
+    empty_label,
+    label,
+    row,
+    set_text,
+    show_if_any,
+)
+from app.widgets.list_table import RowTable, TableColumn, chosen_row, list_card, list_table
+from app.widgets.state_pill import StateDelegate
+from scheduler.protocol.settings import HostSettings
+from scheduler.protocol.snapshot import Snapshot
+from scheduler.verbs.hosts import SetHost
+
+EMPTY = (
+    "No other machines yet.\n"
+    "Add one that you can log in to with ssh: its GPUs appear beside your own, with history and "
+    "alerts, and nothing is installed there."
+)
+COLUMNS = (
+    TableColumn("Machine", 130),
+    TableColumn("State", 120),
+    TableColumn("Since", 150),
+    TableColumn("Devices", 220),
+    TableColumn("Address", 170),
+    TableColumn("Details", 0),
+)
+STATE = 1
+_LOAD = (60.0, 40)
+"""Seconds of the sparklines in the tiles, and their points."""
+_OPTIONAL = {4: 1000, 2: 760}
+"""The least width of the page at which the columns Address and Since are shown."""
+MENU = ("host.test", "host.copy", "", "host.add", "host.remove")
+"""The actions of the menu of a row; an empty name is a line between them."""
+
+
+class HostTable(RowTable[HostRow]):
+    """Colour the state of each machine, and why one cannot be reached."""
+
+    def color(self, row: HostRow, column: int) -> str | None:
+        t = theme.tokens()
+        if column == STATE:
+            return {True: t.succeeded, False: t.failed, None: t.muted}[row.reachable]
+        if column == len(COLUMNS) - 1 and row.reachable is False:
+            return t.failed
+        return t.muted if column > STATE else None
+
+
+class HostsPage(QWidget):
+    """List the machines with their devices."""
+
+    device_chosen = Signal(str)
+
+    def __init__(self, state: State, link: Link) -> None:
+        super().__init__()
+        self._state, self._link = state, link
+        self._asked = ""
+        """The machine that the user is asked about."""
+        self.model = HostTable(COLUMNS)
+        self.table = list_table(self.model, [c.width for c in COLUMNS], "Machines")
+        self.table.setItemDelegateForColumn(STATE, StateDelegate(self.table))
+        self.table.selectionModel().currentRowChanged.connect(self._choose)
+        self.table.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
+        self.table.customContextMenuRequested.connect(self._show_menu)
+        self.count = label(strong=True)
+        self.test = button("Test", self._test, tooltip=hint("host.test"))
+        self.remove = button("Remove…", self._ask, tooltip=hint("host.remove"))
+        self.open = button("Add machine", self._open, kind="primary", tooltip=hint("host.add"))
+        self.form = HostForm()
+        self.form.entered.connect(self._reach)
+        self.form.left.connect(self._close)
+        self.form.hide()
+        self.question = QuestionCard("Remove", "Cancel", self._remove, self._leave, primary="no")
+        self.said = label(meaning="muted", wrap=True)
+        self.said.setAccessibleName("Outcome")
+        self.said.hide()
+        self.title = label(strong=True)
+        self.grid = TileGrid()
+        self.grid.opened.connect(self.device_chosen)
+        self.acts = self._bind()
+        self._lay_out()
+
+    def _bind(self) -> dict[str, QAction]:
+        return bind_actions(
+            self,
+            {
+                "host.add": self._open,
+                "host.test": self.test.click,
+                "host.remove": self.remove.click,
+                "host.copy": self._copy,
+                "host.leave": self._leave,
+            },
+        )
+
+    def _lay_out(self) -> None:
+        above = row(self.count, Stretch(), self.test, self.remove, self.open, spacing=theme.M)
+        frame, self._stack = list_card(self.table, empty_label(EMPTY))
+        frame.setMinimumHeight(theme.px(130))
+        below = column(self.title, Stretch(self.grid), spacing=theme.S)
+        self.below = QWidget()
+        self.below.setLayout(below)
+        body = column(above, self.question, self.form, self.said, spacing=theme.M)
+        body.addWidget(frame, 2)
+        body.addWidget(self.below, 3)
+        self.setLayout(body)
+        self.setFocusProxy(self.table)
+
+    def refresh(self) -> None:
+        """Show the machines of the newest snapshot, and the devices of the chosen one."""
+        snapshot = self._state.snapshot
+        if snapshot is None:
+            return
+        chosen = self.chosen()
+        rows = host_rows(snapshot)
+        self.model.show_rows(rows)
+        keys = [made.key for made in rows]
+        if keys:
+            at = keys.index(chosen.key) if chosen is not None and chosen.key in keys else 0
+            self.table.choose_row(at)
+        self._stack.setCurrentIndex(0 if rows else 1)
+        set_text(self.count, counts(rows))
+        if self._asked and self._asked not in keys:
+            self._leave()
+        self._show_devices(snapshot)
+        for action in ("host.test", "host.remove", "host.copy"):
+            self.acts[action].setEnabled(bool(rows))
+        self.test.setEnabled(bool(rows))
+        self.remove.setEnabled(bool(rows) and not self._asked)
+
+    def _show_devices(self, snapshot: Snapshot) -> None:
+        """Show a tile for each device of the chosen machine."""
+        chosen = self.chosen()
+        state = next((h for h in snapshot.hosts if chosen and h.name == chosen.key), None)
+        devices = {s.device.id for s in state.devices} if state is not None else set()
+        shown: tuple[Tile, ...] = tuple(t for t in tiles(snapshot) if t.device in devices)
+        self.below.setVisible(bool(shown))
+        if chosen is not None and shown:
+            set_text(self.title, f"{chosen.key}: {chosen.cells[3]}")
+            self.grid.show_tiles(shown, snapshot.settings.telemetry_hz, self._load)
+
+    def _load(self, device: str) -> Floats:
+        return self._state.history.recent(device, "util", *_LOAD)
+
+    def chosen(self) -> HostRow | None:
+        """Return the machine that the user chose."""
+        return chosen_row(self.table, self.model)
+
+    def _choose(self) -> None:
+        if self._state.snapshot is not None:
+            self._show_devices(self._state.snapshot)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """Leave out the least important columns where there is little room."""
+        super().resizeEvent(event)
+        for at, least in _OPTIONAL.items():
+            self.table.setColumnHidden(at, self.width() < theme.px(least))
+
+    def _open(self) -> None:
+        self._leave()
+        self.form.clear()
+        self.form.show()
+        self.form.setFocus()
+
+    def _close(self) -> None:
+        self.form.hide()
+        self.table.setFocus()
+
+    def _leave(self) -> None:
+        """Leave the question, or else the form."""
+        if self._asked:
+            self._asked = ""
+            self.question.hide()
+            self.remove.setEnabled(self.chosen() is not None)
+            self.table.setFocus()
+        elif self.form.isVisible():
+            self._close()
+
+    def _reach(self, name: str, host: HostSettings, add: bool) -> None:
+        """Connect to the machine of the form once, and add it where it answers."""
+        self.form.show_text(f"Connecting to {host.address}…", busy=True)
+
+        def take(found: str) -> None:
+            if not add:
+                self.form.show_text(f"{name} answers. {found}")
+                return
+            self._link.send(
+                self,
+                SetHost(name, host),
+                lambda _: self._added(name, found),
+                lambda problem: self.form.show_text(problem, failed=True),
+            )
+
+        def fail(problem: str) -> None:
+            self.form.show_text(f"{problem}. Nothing was added.", failed=True)
+
+        self._link.send(self, ReachHost(host), take, fail)
+
+    def _added(self, name: str, found: str) -> None:
+        self.form.show_text("")
+        self._close()
+        self._say(f"{name} was added. {found}")
+
+    def _test(self) -> None:
+        chosen, snapshot = self.chosen(), self._state.snapshot
+        if chosen is None or snapshot is None:
+            return
+        name = chosen.key
+        self._say(f"Connecting to {name}…")
+        self._link.send(
+            self,
+            ReachHost(snapshot.settings.hosts[name]),
+            lambda found: self._say(f"{name} answers. {found}"),
+            lambda problem: self._say(problem, failed=True),
+        )
+
+    def _ask(self) -> None:
+        if (chosen := self.chosen()) is not None:
+            self._asked = chosen.key
+            self.question.ask(f"Remove {chosen.key}? Its history is kept for 30 days.")
+            self.remove.setEnabled(False)
+
+    def _remove(self) -> None:
+        name, self._asked = self._asked, ""
+        self.question.hide()
+        self._link.send(
+            self,
+            SetHost(name, None),
+            lambda _: self._say(f"{name} was removed. Its history is kept for 30 days."),
+            lambda problem: self._say(problem, failed=True),
+        )
+
+    def _say(self, text: str, failed: bool = False) -> None:
+        show_if_any(self.said, text)
+        theme.mark(self.said, "meaning", "failed" if failed else "muted")
+
+    def _show_menu(self, at: QPoint) -> None:
+        menu = menu_of(self, [self.acts[name] if name else None for name in MENU])
+        menu.aboutToHide.connect(menu.deleteLater)
+        menu.popup(self.table.viewport().mapToGlobal(at))
+
+    def _copy(self) -> None:
+        chosen, snapshot = self.chosen(), self._state.snapshot
+        if chosen is not None and snapshot is not None:
+            address = snapshot.settings.hosts[chosen.key].address
+            QGuiApplication.clipboard().setText(f"ssh {address}")

@@ -1,0 +1,101 @@
+"""The Machines page adds, tests and removes machines, and shows their devices by machine."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtTest import QTest
+
+from app.hosts.host_rows import ReachHost
+from scheduler.protocol.settings import HostSettings, Settings
+from scheduler.verbs.hosts import SetHost
+from tests.gui import snapshots
+from tests.gui.test_other_machines import with_hosts
+
+KNOWN = {name: HostSettings(f"ada@{name}") for name in ("lab1", "lab2", "new")}
+
+
+@pytest.fixture
+def page(fed):
+    """Open the page of somebody with two machines, of which one is gone, and a new one."""
+    settings = msgspec.structs.replace(Settings(), hosts=KNOWN)
+    snapshot = msgspec.structs.replace(snapshots.gpu_snapshot(1), settings=settings)
+    fed.feed(with_hosts(snapshot))
+    fed.window.resize(1280, 800)
+    fed.window.show_page("hosts")
+    fed.settle()
+    return fed.window.hosts
+
+
+def test_each_machine_has_its_state_and_its_devices(page, fed):
+    cells = [row.cells for row in page.model.rows]
+    assert [(c[0], c[1]) for c in cells] == [
+        ("lab1", "Reachable"),
+        ("lab2", "Unreachable"),
+        ("new", "Connecting"),
+    ]
+    assert cells[0][3] == "2x NVIDIA RTX A6000"
+    assert cells[1][5] == "It sent no readings"
+    assert "has been unreachable since 15:59" in page.model.rows[1].tooltip
+    assert page.count.text() == "3 machines, 1 unreachable"
+    assert list(page.grid.tiles) == ["lab1/GPU-0", "lab1/GPU-1"]
+    page.table.selectRow(1)
+    assert list(page.grid.tiles) == ["lab2/GPU-0"]
+    chosen = []
+    page.device_chosen.connect(chosen.append)
+    QTest.keyClick(page.grid.tiles["lab2/GPU-0"], Qt.Key.Key_Return)
+    assert chosen == ["lab2/GPU-0"]
+    page.table.selectRow(2)
+    assert not page.below.isVisible(), "nothing is known of it yet"
+
+
+def test_a_machine_is_added_once_it_has_answered(page, fed):
+    QTest.keyClick(page, Qt.Key.Key_N, Qt.KeyboardModifier.ControlModifier)
+    form = page.form
+    form.add.click()
+    assert form.said.text() == ("enter a name, such as lab1, and an address, such as user@lab1")
+    form.name.setText("lab 3")
+    form.address.setText("ada@lab3")
+    form.add.click()
+    assert "letters, digits" in form.said.text()
+    form.name.setText("lab3")
+    form.address.setText("-oProxyCommand=evil")
+    form.add.click()
+    assert "as in user@lab1" in form.said.text(), "no option of ssh is taken for an address"
+    form.address.setText("ada@lab3")
+    fed.asked.clear()
+    QTest.keyClick(form.address, Qt.Key.Key_Return)
+    reached = ReachHost(HostSettings("ada@lab3"))
+    assert fed.asked == [reached]
+    assert not form.add.isEnabled(), "one at a time"
+    fed.fail(ReachHost, "ada@lab3 cannot be read: Connection refused")
+    assert form.said.text().endswith("Connection refused. Nothing was added.")
+    form.add.click()
+    fed.reply(ReachHost, "It has 1 GPU: NVIDIA H100 (read with NVML).")
+    assert fed.asked[-1] == SetHost("lab3", HostSettings("ada@lab3"))
+    fed.reply(SetHost, Settings())
+    assert not form.isVisible()
+    assert page.said.text().startswith("lab3 was added. It has 1 GPU")
+
+
+def test_a_machine_is_removed_after_a_question(page, fed):
+    QTest.keyClick(page.table, Qt.Key.Key_Delete)
+    assert page.question.text.text() == "Remove lab1? Its history is kept for 30 days."
+    fed.asked.clear()
+    QTest.keyClick(page.question, Qt.Key.Key_Escape)
+    assert not page.question.isVisible()
+    page.remove.click()
+    page.question.yes.click()
+    assert fed.asked == [SetHost("lab1", None)]
+    fed.fail(SetHost("lab1", None), "there is no machine called lab1")
+    assert page.said.text() == "there is no machine called lab1"
+
+
+def test_a_machine_is_tested(page, fed):
+    page.table.selectRow(1)
+    fed.asked.clear()
+    page.test.click()
+    assert fed.asked == [ReachHost(KNOWN["lab2"])]
+    fed.fail(ReachHost, "ada@lab2 cannot be read: No route to host")
+    assert page.said.text() == "ada@lab2 cannot be read: No route to host"
