@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from assistant.answers.values import cell, label, sheet, times, value_text
 from assistant.facts import phrases
+from assistant.language.sentences import translated
 from assistant.language.words import Words
 from assistant.query.request import Query
 from assistant.query.rows import Rows
@@ -75,7 +76,7 @@ def capacity(query: Query, rows: Rows, words: Words) -> list[str]:
     if isinstance(amount, int | float) and amount:
         size = words.numbers(phrases.quantity(amount, "B"))
         wanted = words.text("{job} with {memory} on each", job=wanted, memory=size)
-    why = phrases.escaped(str(reason or ""), 400)
+    why = phrases.escaped(translated(str(reason or ""), words), 400)
     if rows.rows[0].absent:
         return [words.text("No: {job} can never start here: {why}.", job=wanted, why=why)]
     if isinstance(start, int | float) and isinstance(now, int | float) and start <= now + 1:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from assistant.answers.values import value_text
 from assistant.facts import phrases
+from assistant.language.sentences import translated
 from assistant.language.words import Words
 from assistant.query.request import Query
 from assistant.query.rows import Rows, Value
@@ -59,7 +60,8 @@ def _waits(query: Query, values: tuple[Value, ...], rows: Rows, words: Words) ->
     job, why = values
     if not why:
         return ""
-    return words.text("Job {job} waits: {why}.", job=job, why=phrases.escaped(str(why)).rstrip("."))
+    reason = phrases.escaped(translated(str(why), words)).rstrip(".")
+    return words.text("Job {job} waits: {why}.", job=job, why=reason)
 
 
 def _estimate(query: Query, values: tuple[Value, ...], rows: Rows, words: Words) -> str:
@@ -154,7 +156,8 @@ def _busy(query: Query, values: tuple[Value, ...], rows: Rows, words: Words) -> 
     who, why = values
     if str(why).startswith("utilisation") and query.measure != "use":
         return ""
-    return words.text("{who} is busy: {why}.", who=who, why=phrases.escaped(str(why)))
+    reason = phrases.escaped(translated(str(why), words))
+    return words.text("{who} is busy: {why}.", who=who, why=reason)
 
 
 def _held(query: Query, values: tuple[Value, ...], rows: Rows, words: Words) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 from assistant.facts import phrases
 from assistant.facts.fact import Fact
+from assistant.language.sentences import translated
 from assistant.language.words import Words
 from assistant.query.request import Query
 from assistant.query.rows import Column, Row, Rows, Value
@@ -48,6 +49,9 @@ def value_text(value: Value, unit: str, words: Words, now: float) -> str:
 
 def cell(row: Row, place: int, rows: Rows, words: Words) -> str:
     """Return a value of a row."""
+    value, column = row.values[place], rows.columns[place]
+    if column.name == "reason" and isinstance(value, str):
+        return phrases.escaped(translated(value, words), 400)
     return value_text(row.values[place], rows.columns[place].unit, words, rows.time)
 
 

@@ -14,6 +14,7 @@ from assistant.answers import answer as worded
 from assistant.answers.comparison import differences
 from assistant.answers.notes import notes
 from assistant.answers.overview import overview
+from assistant.answers.summary import summary
 from assistant.answers.values import facts as facts_of
 from assistant.facts import phrases
 from assistant.host.answer_writer import AnswerWriter
@@ -24,10 +25,11 @@ from assistant.intents.parser import Parsed
 from assistant.intents.router import Routed, route
 from assistant.intents.spots import Known
 from assistant.intents.state import State
+from assistant.language.sentences import translated
 from assistant.language.words import Words, words
 from assistant.messages import Answer, Approve, Ask, Report
 from assistant.query.execute import execute
-from assistant.query.request import Order, Query
+from assistant.query.request import Order, Query, Span
 from assistant.query.rows import Rows
 from assistant.query.table import ROWS, check
 from assistant.reports.contents import compose
@@ -37,7 +39,7 @@ from assistant.tools.clean_up import find_debris
 from assistant.tools.permissions import check_permitted
 from assistant.tools.proposal import Proposal
 from assistant.tools.registry import plan_action
-from assistant.tools.reports import RECENT_S, report
+from assistant.tools.reports import RECENT_S, report, report_span
 from assistant.tools.tool import ToolContext, ToolResult
 from assistant.writing.template import render
 from assistant.writing.template.sentences import sentence
@@ -190,7 +192,7 @@ def _respond(asked: _Asked) -> Answer:
     except UserError as e:
         if routed.request.role == "report" or isinstance(e, Cancelled):
             raise
-        return Answer(_error_text(e), "template", routed.request.role)
+        return Answer(_error_text(e, said), "template", routed.request.role)
 
 
 def _propose(asked: _Asked, order: Order) -> Answer:
@@ -236,6 +238,11 @@ def _answer_query(asked: _Asked, query: Query) -> Answer:
         case "report":
             material = report(asked.tools, query)
             answer = _write_report(material, asked.context)
+            span = query.time or Span(*report_span(query))
+            daemon = asked.context.daemon
+            short, facts = summary(query, lambda each: execute(daemon, each), span, said)
+            text = _understood(asked, short)
+            answer = msgspec.structs.replace(answer, text=text, facts=facts, writer="template")
             state = State((), (), query, language=said.language)
             return msgspec.structs.replace(answer, state=state)
         case "debris":
@@ -255,7 +262,7 @@ def _show(asked: _Asked, query: Query, result: ToolResult) -> Answer:
         proposals = asked.context.request.proposals
         proposal = proposals.add(asked.tools, query, result.action, certain=False)
     except UserError as e:
-        return msgspec.structs.replace(answer, text=f"{text}\n\n{_error_text(e)}")
+        return msgspec.structs.replace(answer, text=f"{text}\n\n{_error_text(e, asked.words)}")
     text = f"{text}\n\n{_proposal_text(proposal, asked.words)}"
     return msgspec.structs.replace(answer, text=text, proposal=proposal)
 
@@ -300,8 +307,8 @@ def _write_report(material: Material, context: AnswerContext) -> Answer:
     return Answer(written.text, written.writer, "report", facts, report=full)
 
 
-def _error_text(error: UserError) -> str:
-    return sentence(phrases.escaped(str(error), 1000))
+def _error_text(error: UserError, said: Words) -> str:
+    return sentence(phrases.escaped(translated(str(error), said), 1000))
 
 
 def _proposal_text(proposal: Proposal, said: Words) -> str:

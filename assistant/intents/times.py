@@ -19,7 +19,7 @@ _AROUND_S = 1800.0
 _POINT_S = 300.0
 _DAYS = {
     0: "today|heute|heutige[nrs]?|aujourd hui|hoy"
-    "|(?:the|den|la|el) (?:day|tag|journee|dia)(?! before| vor| d avant| anterior)",
+    "|(?:the|den|la|el) (?:day|tag|journ[eé]e|dia)(?! before| vor| d avant| anterior)",
     -1: "yesterday|gestern|gestrige[nrs]?|hier|ayer",
     -2: "(?:the )?day before yesterday|vorgestern|avant hier|anteayer|antes de ayer",
 }

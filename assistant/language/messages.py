@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[1]
 _FOLDERS = ("answers", "tools", "host", "language", "intents")
 _TABLES = ("TERMS", "_TITLES", "_STANDINGS", "_SENTENCES", "_REMEDIES", "_PROBLEMS", "_EXAMPLES",
            "_ABILITIES", "_CHANGED", "_NO_GPU", "_SAID",
-           "MEANINGS")  # fmt: skip
+           "MEANINGS", "PATTERNS")  # fmt: skip
 """Tables and constants of texts that are looked up by a variable."""
 
 
@@ -66,6 +66,9 @@ def _assigned(node: ast.Assign) -> str:
 def _values(node: ast.AST) -> Iterator[str]:
     if isinstance(node, ast.Dict):
         for value in node.values:
+            yield from _strings(value)
+    elif isinstance(node, ast.Tuple):
+        for value in node.elts:
             yield from _strings(value)
     else:
         yield from _strings(node)

@@ -292,7 +292,7 @@ def test_a_killed_client_does_not_block_the_queue(home) -> None:
 def test_by_default_the_shipped_model_answers_on_the_cpu(home, no_model) -> None:
     configure(model_folder="")
     assistant = Assistant()
-    asked = assistant.ask("how toasty is the CPU?")
+    asked = assistant.ask("how lukewarm is the CPU?")
     assert (asked.routed, asked.device, asked.writer) == ("model rwkv7-deck-13m", "cpu", "template")
     assert isinstance(asked.call, Query) and asked.call.measure == "temp"
     told = assistant.report(when="now")
@@ -318,7 +318,7 @@ def test_a_larger_model_leaves_the_reading_of_requests_to_the_small_one(
     home, model_folder, no_model
 ) -> None:
     configure(model_folder=str(model_folder))
-    asked = Assistant().ask("how toasty is the CPU?")
+    asked = Assistant().ask("how lukewarm is the CPU?")
     assert asked.routed == "model rwkv7-deck-13m"
 
 

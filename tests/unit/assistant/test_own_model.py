@@ -42,8 +42,8 @@ def test_the_shipped_model_is_on_the_list_with_a_card() -> None:
 @pytest.mark.parametrize(
     ("request_", "query"),
     [
-        ("how toasty is gpu 1?", Query("devices", "temp", devices=(1,))),
-        ("what is the tempratur of gpu 1", Query("devices", "temp", devices=(1,))),
+        ("how tepid is gpu 1?", Query("devices", "temp", devices=(1,))),
+        ("how blazing hot is gpu 1", Query("devices", "temp", devices=(1,))),
     ],
 )
 def test_the_model_reads_what_the_rules_do_not(engine, request_, query) -> None:

@@ -1,0 +1,52 @@
+"""Word a short summary of a job or of a time: what failed first, then what else matters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from assistant.answers import answer
+from assistant.answers.notes import notes
+from assistant.answers.values import facts as facts_of
+from assistant.facts.fact import Fact
+from assistant.language.words import Words
+from assistant.query.request import Query, Span
+from assistant.query.rows import Rows
+
+_OF_A_JOB = ("", "reason", "energy", "memory")
+
+
+def summary(
+    query: Query, run: Callable[[Query], Rows], span: Span, words: Words
+) -> tuple[str, tuple[Fact, ...]]:
+    """Return the summary as Markdown, and its facts.
+
+    Args:
+        query: The report that was asked for; its jobs, or else `span`, are summarized.
+        run: Executes a query.
+        span: The time.
+        words: The language.
+    """
+    asked = (
+        [Query("jobs", name, jobs=query.jobs) for name in _OF_A_JOB]
+        if query.jobs
+        else _of_a_time(span)
+    )
+    found = [(each, run(each)) for each in asked]
+    texts = [answer(each, rows, words) for each, rows in found]
+    facts = tuple(
+        fact for each, rows in found for fact in facts_of(rows, words, notes(each, rows, words))
+    )
+    if query.jobs:
+        return "\n\n".join(dict.fromkeys(filter(None, texts))), facts
+    lines = "\n".join(f"- {text.splitlines()[0]}" for text in texts[1:] if text)
+    return f"{texts[0]}\n\n{lines}", facts
+
+
+def _of_a_time(span: Span) -> list[Query]:
+    return [
+        Query("jobs", states=("failed", "lost", "rejected"), time=span),
+        Query("jobs", time=span),
+        Query("alerts", time=span),
+        Query("devices", "energy", time=span, aggregate="sum"),
+        Query("devices", "util", time=span, aggregate="mean"),
+    ]

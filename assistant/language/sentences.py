@@ -1,0 +1,113 @@
+"""Translate the sentences of the scheduler: why jobs wait and failed, and what is missing.
+
+The scheduler words them in English for all its clients. Here each is recognised by its pattern,
+whose named parts are kept or translated in turn; what no pattern fits stays as it is.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+
+from assistant.language.words import Words
+
+PATTERNS = (
+    "not considered yet",
+    "starts now",
+    "the queue is paused",
+    "is on hold; to release it: {command}",
+    "waits for job {job} ({name}), {sub}",
+    "waits for job {job} ({name})",
+    "waits for {jobs}",
+    "job {job}, which had to succeed first, failed",
+    "job {job}, which had to succeed first, was cancelled",
+    "job {job}, which had to succeed first, was lost",
+    "does not start before {time}",
+    "attempt {n} failed; the next one starts at {time}",
+    "group {group} is paused",
+    "group {group} is at its limit ({n} of {limit} running)",
+    "needs a CPU slot; {n} of {limit} are in use",
+    "{cluster} has not answered since {time}: {problem}",
+    "job {job} is before it",
+    "no device can be read at present",
+    "the job cannot run: {sub}",
+    "a recording is shown (REPLAY), which runs no GPU jobs. To use this machine's devices: "
+    "{command}",
+    "{sub}; this machine has {rest}",
+    "{sub}; the largest has {amount}",
+    "{sub}; {n} free: {rest}",
+    "{sub}; {n} free",
+    "needs {n} GPUs",
+    "needs 1 GPU",
+    "needs {amount} on one GPU",
+    "needs {amount} on each of {n} GPUs",
+    "needs {amount} of memory",
+    "needs the CPU",
+    "no NVIDIA GPU: its CPU counts as 1",
+    "{device} is drained",
+    "{device} is held by job {job} ({name}) until {sub}",
+    "{device} is held by job {job} ({name})",
+    "{device} is shared by {jobs}",
+    "{device} is used by {process}",
+    "{device} is held by another user's queue",
+    "{device} has {amount} free until job {job} ends, {sub}",
+    "{device} has {amount} free until job {job} ends",
+    "{device} has {amount} free",
+    "about {time}",
+    "{time} at the latest",
+    "exit code {n}: {quote}",
+    "exit code {n}",
+    "there is no job {job}. See: {command}",
+    "there is no job called {name}",
+    "there is no job yet",
+    "there is no {gpu} on this machine; it has {devices}",
+    "there is no {gpu} on this machine",
+    "there is no group {group}. See: {command}",
+    "no clean-up can be undone: the trash has no files of one",
+    "several jobs are called {name}: {jobs}. Name one by its number",
+    "utilisation {amount}",
+    "idle in {amount}",
+    "its runner was killed before it could record how the job ended",
+)
+"""The more specific first; parts called `sub` and `rest` are sentences themselves."""
+_TRANSLATED = ("sub", "rest", "problem")
+_DEPTH = 4
+
+
+def translated(text: str, words: Words, depth: int = _DEPTH) -> str:
+    """Return a sentence of the scheduler in the language of the words."""
+    if words.language == "en" or not depth:
+        return text
+    for pattern, expression in _expressions():
+        found = expression.fullmatch(text)
+        if found is not None:
+            parts = {
+                name: translated(value, words, depth - 1) if name in _TRANSLATED else value
+                for name, value in found.groupdict().items()
+            }
+            return words.text(pattern, **parts)
+    if ", " in text and "GPU" in text:
+        parts_of = [translated(part, words, depth - 1) for part in text.split(", ")]
+        return ", ".join(parts_of)
+    return text
+
+
+@cache
+def _expressions() -> tuple[tuple[str, re.Pattern[str]], ...]:
+    return tuple((pattern, _expression(pattern)) for pattern in PATTERNS)
+
+
+def _expression(pattern: str) -> re.Pattern[str]:
+    parts = re.split(r"(\{\w+\})", pattern)
+    whole = "".join(
+        f"(?P<{part[1:-1]}>{_SHAPES.get(part[1:-1], '.+?')})"
+        if part.startswith("{")
+        else re.escape(part)
+        for part in parts
+    )
+    return re.compile(whole, re.DOTALL)
+
+
+_SHAPES = {"job": r"\d+", "n": r"\d+", "limit": r"\d+", "device": r"GPU \d+|the CPU|CPU",
+           "gpu": r"(?:GPU \d+(?:, | and )?)+", "rest": ".+",
+           "amount": r"[\d.]+ ?[\w%]+"}  # fmt: skip
