@@ -240,10 +240,10 @@ def exactness() -> None:
                 made = both_ways(x, granularity, fp8)
                 for got, given in zip(made, (x, x.t()), strict=True):
                     assert isinstance(got, Fp8)
-                    right = emulated(given, granularity, fp8)
-                    a, b = got.values.float(), right.values.float()
+                    right = emulated(given.cpu(), granularity, fp8)
+                    a, b = got.values.float().cpu(), right.values.float()
                     wrong = int(((a != b) & ~(a.isnan() & b.isnan())).sum())
-                    scales = int((got.scales != right.scales).sum())
+                    scales = int((got.scales.cpu() != right.scales).sum())
                     if wrong or scales:
                         print("DIFFERS", dtype, granularity, fp8, wrong, scales, flush=True)
     print("exactness checked", flush=True)

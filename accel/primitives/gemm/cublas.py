@@ -31,6 +31,8 @@ def refusal(p: Problem) -> str | None:
     row = p.scaling == "outer" and 1 in p.steps
     if row and (p.steps != (1, 1) or p.out_dtype != torch.bfloat16):
         return "takes scales of rows for both operands, and gives bfloat16 then"
+    if p.scaling == "block" and p.m % 4:
+        return f"needs m to be a multiple of 4 for scales of tiles; got {p.m}"
     if p.scaling == "block" and (p.steps == (128, 128) or 0 in p.steps):
         return "takes scales of 1x128 tiles, or of 128x128 blocks for one operand"
     return None

@@ -42,6 +42,14 @@ class Shape(NamedTuple):
 
 LARGE = Shape(2, 256, 4, 240, 24, 168)
 SMALL = Shape(2, 128, 6, 240, 24, 168)
+TALL = Shape(3, 128, 5, 160, 32, 128)
+RATES = {
+    "none": {TALL: 1.0, LARGE: 0.97, SMALL: 0.95},
+    "outer": {LARGE: 1.0, SMALL: 0.96},
+    "block": {TALL: 1.0, SMALL: 0.85},
+}
+"""How fast each shape is where all tiles are full and every multiprocessor has as many, relative to
+the fastest (tests/benchmarks/LOG.md)."""
 
 
 class Layout(NamedTuple):
@@ -70,7 +78,15 @@ def refusal(p: Problem) -> str | None:
 
 def shape_of(p: Problem) -> Shape:
     """Return the tile sizes of a problem."""
-    return SMALL if p.scaling == "block" or p.n <= SMALL.columns else LARGE
+    processors = _processors(p.device)
+
+    def expected(shape: Shape) -> float:
+        tiles = -(-p.m // (shape.consumers * ROWS)) * -(-p.n // shape.columns) * p.batch
+        rounds = -(-tiles // processors)
+        full = shape.consumers * ROWS * shape.columns * rounds * processors
+        return RATES[p.scaling][shape] * p.batch * p.m * p.n / full
+
+    return max(RATES[p.scaling], key=expected)
 
 
 def hopper(x: Operands) -> Tensor:

@@ -65,22 +65,20 @@ def tiles(p: Problem, processors: int) -> Tiles:
     if p.m <= FEW_ROWS:
         return _few_rows(p, processors, wide, hopper)
     if p.scaling == "block":
-        return Tiles(64, 128, BLOCK, 4, 4 if hopper else 2)
+        return Tiles(128, 128, BLOCK, 8, 3) if hopper else Tiles(64, 128, BLOCK, 4, 2)
     if not hopper:
         return Tiles(128, 128, wide // 2, 8, 3)
-    if p.batch * -(-p.m // 128) * -(-p.n // 256) < processors:
-        return Tiles(128, 128, wide, 8, 4)
-    return Tiles(128, 256, wide, 8, 3)
+    return Tiles(128, 128, wide, 8, 4)
 
 
 def _few_rows(p: Problem, processors: int, wide: int, hopper: bool) -> Tiles:
     """Return tiles for a product whose time is that of reading the right operand."""
     n = max(16, 1 << (p.m - 1).bit_length())
-    m, k = 64, (wide * 2 if hopper and p.scaling != "block" else wide)
+    m = 128 if hopper and p.dtype in FP8 and p.m > 32 else 64
+    k = wide * 2 if hopper and p.dtype not in FP8 else wide
     programs = p.batch * -(-p.n // m)
-    steps = -(-p.k // k)
-    splits = max(1, min(2 * processors // programs, steps // 4, 32))
-    return Tiles(m, n, k, 4, 5 if hopper else 3, splits, swapped=True)
+    splits = max(1, min(4 * processors // programs, -(-p.k // k) // 4, 32))
+    return Tiles(m, n, k, 4, 4 if hopper else 3, splits, swapped=True)
 
 
 def with_tiles(x: Operands, t: Tiles) -> Tensor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any, cast
@@ -14,8 +14,7 @@ from triton.runtime.interpreter import InterpretedFunction
 
 from accel.primitives.linear_attention import gradient_kernels, kernels
 from accel.primitives.linear_attention.problem import Operands, Rule
-from accel.runtime.call import ALIGNMENT, KernelCall, Pointer
-from accel.runtime.launch import prepare
+from accel.runtime import named
 
 Tensors = dict[str, Tensor | None]
 """Tensors by the names of the kernels' arguments, without `_ptr`; None if a rule lacks one."""
@@ -24,6 +23,9 @@ CHUNK = 64
 ROWS = 16
 """The block of tokens within which factors of a decay for each channel fit in float32."""
 _OLDEST = (8, 0)
+_STAGES = 3
+"""Chunks that the kernels which pass states on load ahead, where shared memory has room for them.
+"""
 
 
 def unusable(device: torch.device) -> str | None:
@@ -147,7 +149,7 @@ class _Launcher:
 
     def __init__(self, shape: Shape, at: Tables, scale: float) -> None:
         self.shape, self.at = shape, at
-        self._numbers = (("heads", shape.heads), ("scale", float(scale)))
+        self._numbers = {"heads": shape.heads, "scale": float(scale)}
 
     def __call__(
         self,
@@ -155,39 +157,14 @@ class _Launcher:
         grid: tuple[int, int, int],
         blocks: dict[str, int],
         tensors: Tensors,
+        options: Mapping[str, int] = named.USUAL,
     ) -> None:
         """Launch a kernel; `blocks` are constants besides those of the shape."""
         tensors = {**tensors, "chunks": self.at.chunks, "sequences": self.at.sequences}
-        named = {f"{name}_ptr": x for name, x in tensors.items()}
-        given = [(name, named[name]) for name in kernel.arg_names if name in named]
-        present = [x for _, x in given if x is not None]
-        fixed = {**self.shape.constants, **blocks}
-        launch = _prepared(
-            kernel,
-            grid,
-            tuple((name, _pointer(x)) for name, x in given),
-            self._numbers,
-            tuple(fixed.items()),
-            present[0].device,
-        )
-        launch(*present)
-
-
-@lru_cache(maxsize=1024)
-def _prepared(
-    kernel: Any,
-    grid: tuple[int, int, int],
-    pointers: tuple[tuple[str, Pointer | None], ...],
-    numbers: tuple[tuple[str, float], ...],
-    constants: tuple[tuple[str, object], ...],
-    device: torch.device,
-) -> Callable[..., None]:
-    arguments: dict[str, Any] = {**dict(pointers), **dict(numbers)}
-    return prepare(KernelCall(kernel, grid, arguments, dict(constants)), device)
-
-
-def _pointer(x: Tensor | None) -> Pointer | None:
-    return None if x is None else Pointer(x.dtype, x.data_ptr() % ALIGNMENT == 0)
+        pointers = {f"{name}_ptr": x for name, x in tensors.items()}
+        constants = {**self.shape.constants, **blocks}
+        device = self.at.chunks.device
+        named.launch(kernel, grid, pointers, self._numbers, constants, device, options)
 
 
 class _Recurrence(torch.autograd.Function):
@@ -267,8 +244,15 @@ def _states(launch: _Launcher, x: Tensors) -> Tensors:
         "u": torch.empty_like(v, dtype=s.kept) if s.rule.erases else None,
     }
     grid = (-(-s.values // s.state_block), s.heads, sequences)
-    launch(kernels.states, grid, {"BLOCK": s.state_block}, x | found)
+    launch(kernels.states, grid, {"BLOCK": s.state_block}, x | found, _ahead(v.device))
     return found
+
+
+@lru_cache(maxsize=16)
+def _ahead(device: torch.device) -> dict[str, int]:
+    """Return the compiler options of kernels that pass states on."""
+    large = device.type == "cuda" and torch.cuda.get_device_capability(device)[0] in (9, 10)
+    return {"num_warps": 4, "num_stages": _STAGES if large else 2}
 
 
 def _outputs(launch: _Launcher, x: Tensors) -> None:
@@ -289,7 +273,13 @@ def _gradients(launch: _Launcher, x: Tensors) -> Tensors:
         v = cast(Tensor, x["v"])
         x[name] = torch.empty_like(v, dtype=s.kept) if s.rule.erases else None
     grid = (-(-s.values // s.state_block), s.heads, len(at.sequences))
-    launch(gradient_kernels.state_gradients, grid, {"BLOCK": s.state_block}, x)
+    launch(
+        gradient_kernels.state_gradients,
+        grid,
+        {"BLOCK": s.state_block},
+        x,
+        _ahead(at.chunks.device),
+    )
     x |= _empty_gradients(s, at, x)
     if len(at.chunks):
         _chunk_gradients(launch, x)

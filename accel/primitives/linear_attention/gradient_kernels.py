@@ -24,6 +24,7 @@ from accel.primitives.linear_attention.kernels import (
     store_state,
     store_vectors,
     stored,
+    tokens_of,
     vectors,
 )
 
@@ -41,13 +42,13 @@ def state_gradients(
     values = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     tokens, dims = tl.arange(0, CHUNK), tl.arange(0, WIDTH)
     chunk = tl.load(sequences_ptr + sequence * 2)
-    count = tl.load(sequences_ptr + sequence * 2 + 1)
+    begin, end, place, count = tokens_of(chunks_ptr, sequences_ptr, sequence)
     dstate = load_state(dlast_ptr, sequence, head, heads, dims, values, KEYS, VALUES)
     for n in range(count):
-        here = chunk + count - 1 - n
-        first, length = tl.load(chunks_ptr + here * 3), tl.load(chunks_ptr + here * 3 + 1)
-        place = tl.load(chunks_ptr + here * 3 + 2)
-        store_state(dstates_ptr, dstate, place, head, heads, dims, values, KEYS, VALUES)
+        before_it = count - 1 - n
+        here, first = chunk + before_it, begin + before_it * CHUNK
+        length = tl.minimum(end - first, CHUNK)
+        store_state(dstates_ptr, dstate, place + before_it, head, heads, dims, values, KEYS, VALUES)
         w = decays(decay_ptr, first, tokens, length, head, heads, dims, KEYS, CHANNEL, STRONGEST)
         sums, whole = running(w, CHANNEL), tl.sum(w, 0)
         q = vectors(q_ptr, first, tokens, length, head // GROUP, heads // GROUP, dims, KEYS)

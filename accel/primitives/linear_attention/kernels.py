@@ -295,6 +295,23 @@ def solve(
         store_vectors(constants_ptr, constants, first, tokens, length, head, heads, dims, VALUES)
 
 
+@triton.jit
+def tokens_of(chunks_ptr, sequences_ptr, sequence):
+    """Return a sequence's first token, its end, the place of its first state, and its chunks.
+
+    Chunks of a sequence follow each other, so that a loop over them needs no table: what the
+    compiler loads ahead must not wait for another load.
+    """
+    chunk = tl.load(sequences_ptr + sequence * 2)
+    count = tl.load(sequences_ptr + sequence * 2 + 1)
+    some = count > 0
+    last = chunks_ptr + (chunk + count - 1) * 3
+    end = tl.load(last, mask=some, other=0) + tl.load(last + 1, mask=some, other=0)
+    begin = tl.load(chunks_ptr + chunk * 3, mask=some, other=0)
+    place = tl.load(chunks_ptr + chunk * 3 + 2, mask=some, other=0)
+    return begin, end, place, count
+
+
 @triton.jit(do_not_specialize=["heads"])
 def states(
     k_ptr, v_ptr, gains_ptr, erases_ptr, constants_ptr, decay_ptr, chunks_ptr, sequences_ptr,
@@ -311,15 +328,14 @@ def states(
     head, sequence = tl.program_id(1), tl.program_id(2)
     values = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     tokens, dims = tl.arange(0, CHUNK), tl.arange(0, WIDTH)
-    chunk = tl.load(sequences_ptr + sequence * 2)
-    count = tl.load(sequences_ptr + sequence * 2 + 1)
+    begin, end, place, count = tokens_of(chunks_ptr, sequences_ptr, sequence)
     state = tl.zeros([WIDTH, BLOCK], tl.float32)
     if start_ptr is not None:
         state += load_state(start_ptr, sequence, head, heads, dims, values, KEYS, VALUES)
-    for n in range(chunk, chunk + count):
-        first, length = tl.load(chunks_ptr + n * 3), tl.load(chunks_ptr + n * 3 + 1)
-        place = tl.load(chunks_ptr + n * 3 + 2)
-        store_state(states_ptr, state, place, head, heads, dims, values, KEYS, VALUES)
+    for n in range(count):
+        first = begin + n * CHUNK
+        length = tl.minimum(end - first, CHUNK)
+        store_state(states_ptr, state, place + n, head, heads, dims, values, KEYS, VALUES)
         w = decays(decay_ptr, first, tokens, length, head, heads, dims, KEYS, CHANNEL, STRONGEST)
         whole = tl.sum(w, 0)
         after = tl.exp(whole)[:, None] * state
@@ -337,8 +353,7 @@ def states(
             after += product(tl.trans(k), v, COMPUTE, PRECISION)
         state = after
     if count > 0:
-        place = tl.load(chunks_ptr + (chunk + count - 1) * 3 + 2) + 1
-        store_state(states_ptr, state, place, head, heads, dims, values, KEYS, VALUES)
+        store_state(states_ptr, state, place + count, head, heads, dims, values, KEYS, VALUES)
     store_state(last_ptr, state, sequence, head, heads, dims, values, KEYS, VALUES)
 
 

@@ -104,7 +104,9 @@ def scale_of(most: Tensor, dtype: torch.dtype) -> Tensor:
 
     The smallest scale is the smallest normal number of float32, so that its inverse is finite.
     """
-    scale = (most.float() / torch.finfo(dtype).max).clamp(min=torch.finfo(torch.float32).tiny)
+    # a product is the same on every device; a quotient by a number is not, in torch
+    scale = most.float() * (1.0 / torch.finfo(dtype).max)
+    scale = scale.clamp(min=torch.finfo(torch.float32).tiny)
     return torch.where(most > 0, scale, 1.0)
 
 

@@ -24,8 +24,13 @@ def finite_size(x):
 @triton.jit
 def scale_of(most, LIMIT: tl.constexpr):
     """Return the scale for a largest magnitude; 1 if that is 0."""
-    scale = tl.maximum(tl.div_rn(most, most * 0.0 + LIMIT), 1.1754943508222875e-38)
-    return tl.where(most > 0, scale, 1.0)
+    return tl.where(most > 0, tl.maximum(most * (1.0 / LIMIT), 1.1754943508222875e-38), 1.0)
+
+
+@triton.jit
+def inverse_of(scale):
+    """Return 1 / scale, rounded as on a CPU."""
+    return tl.div_rn(scale * 0.0 + 1.0, scale)
 
 
 @triton.jit
@@ -48,10 +53,7 @@ def largest(
     x_ptr, most_ptr, row_count, column_count, stride_row, stride_column,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr, STEPS: tl.constexpr,
 ):  # fmt: skip
-    """Raise `most` [1] float32 to the largest finite magnitude of a matrix.
-
-    Magnitudes are not negative, so that their bits are ordered like the numbers.
-    """
+    """Raise `most` [1] float32 to the largest finite magnitude of a matrix."""
     rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     most = tl.zeros([ROWS, COLUMNS], tl.float32)
     for step in range(STEPS):
@@ -73,7 +75,7 @@ def by_tensor(
     columns = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
     x = load(x_ptr, rows, columns, row_count, column_count, stride_row, stride_column)
     scale = tl.load(scale_ptr)
-    values = rounded(x, tl.div_rn(scale * 0.0 + 1.0, scale), LIMIT)
+    values = rounded(x, inverse_of(scale), LIMIT)
     if out_ptr is not None:
         store(out_ptr, values, rows, columns, row_count, column_count)
     if across_ptr is not None:
@@ -96,7 +98,7 @@ def by_row(
         most = tl.maximum(most, finite_size(x))
     scale = scale_of(tl.max(most, 1), LIMIT)
     tl.store(scales_ptr + rows, scale, mask=rows < row_count)
-    inverse = tl.div_rn(scale * 0.0 + 1.0, scale)[:, None]
+    inverse = inverse_of(scale)[:, None]
     for step in range(STEPS):
         columns = step * COLUMNS + tl.arange(0, COLUMNS)
         x = load(x_ptr, rows, columns, row_count, column_count, stride_row, stride_column)
@@ -104,37 +106,80 @@ def by_row(
 
 
 @triton.jit
-def by_tile(
-    x_ptr, out_ptr, scales_ptr, across_ptr, across_scales_ptr, row_count, column_count,
-    stride_row, stride_column,
-    BLOCK: tl.constexpr, SQUARE: tl.constexpr, LIMIT: tl.constexpr,
+def largest_of_columns(
+    x_ptr, most_ptr, row_count, column_count, stride_row, stride_column,
+    ROWS: tl.constexpr, COLUMNS: tl.constexpr, STEPS: tl.constexpr,
 ):  # fmt: skip
-    """Round a 128 x 128 block: by one scale (SQUARE), or by one for each of its rows.
+    """Raise `most` float32 to the largest finite magnitude of each column; it has whole blocks."""
+    columns = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
+    most = tl.zeros([ROWS, COLUMNS], tl.float32)
+    for step in range(STEPS):
+        rows = (tl.program_id(0) * STEPS + step) * ROWS + tl.arange(0, ROWS)
+        x = load(x_ptr, rows, columns, row_count, column_count, stride_row, stride_column)
+        most = tl.maximum(most, finite_size(x))
+    # magnitudes are not negative, so that their bits are ordered like the numbers
+    found = tl.max(most, 0).to(tl.int32, bitcast=True)
+    tl.atomic_max(most_ptr.to(tl.pointer_type(tl.int32), bitcast=True) + columns, found)
 
-    The transposed matrix, if it is wanted, has a scale for each column of the block. Scales of
-    tiles lie in memory as [columns / 128, rows], so that a product loads those of a block together.
+
+@triton.jit
+def across(
+    x_ptr, most_ptr, out_ptr, scales_ptr, row_count, column_count, stride_row, stride_column,
+    ROWS: tl.constexpr, COLUMNS: tl.constexpr, LIMIT: tl.constexpr,
+):  # fmt: skip
+    """Write the transposed matrix [columns, rows], rounded along the rows of x.
+
+    Scales are those of whole columns, whose largest magnitudes are known, or without `most_ptr` of
+    ROWS elements of a column, which lie in memory as [rows / ROWS, columns].
     """
+    rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    columns = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
+    x = load(x_ptr, rows, columns, row_count, column_count, stride_row, stride_column)
+    if most_ptr is None:
+        scale = scale_of(tl.max(finite_size(x), 0), LIMIT)
+        at = scales_ptr + tl.program_id(0).to(tl.int64) * column_count + columns
+        tl.store(at, scale, mask=columns < column_count)
+    else:
+        most = tl.load(most_ptr + columns, mask=columns < column_count, other=0.0)
+        scale = scale_of(most, LIMIT)
+        # every program of these columns stores the same
+        tl.store(scales_ptr + columns, scale, mask=columns < column_count)
+    values = rounded(x, inverse_of(scale)[None, :], LIMIT)
+    store(out_ptr, tl.trans(values), columns, rows, column_count, row_count)
+
+
+@triton.jit
+def by_tile(
+    x_ptr, out_ptr, scales_ptr, row_count, column_count, stride_row, stride_column,
+    ROWS: tl.constexpr, BLOCK: tl.constexpr, LIMIT: tl.constexpr,
+):  # fmt: skip
+    """Round tiles of 1 x BLOCK.
+
+    Their scales lie in memory as [columns / BLOCK, rows], so that a product loads those of a block
+    of rows together.
+    """
+    rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    columns = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    x = load(x_ptr, rows, columns, row_count, column_count, stride_row, stride_column)
+    scale = scale_of(tl.max(finite_size(x), 1), LIMIT)
+    at = tl.program_id(1).to(tl.int64) * row_count + rows
+    tl.store(scales_ptr + at, scale, mask=rows < row_count)
+    values = rounded(x, inverse_of(scale)[:, None], LIMIT)
+    store(out_ptr, values, rows, columns, row_count, column_count)
+
+
+@triton.jit
+def by_block(
+    x_ptr, out_ptr, across_ptr, scales_ptr, row_count, column_count, stride_row, stride_column,
+    BLOCK: tl.constexpr, LIMIT: tl.constexpr,
+):  # fmt: skip
+    """Round BLOCK x BLOCK elements by one scale; write the transposed matrix, too, if wanted."""
     rows = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     columns = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     x = load(x_ptr, rows, columns, row_count, column_count, stride_row, stride_column)
-    size = finite_size(x)
-    if SQUARE:
-        scale = scale_of(tl.max(tl.max(size, 1), 0), LIMIT)
-        values = rounded(x, tl.div_rn(scale * 0.0 + 1.0, scale), LIMIT)
-        tl.store(scales_ptr + tl.program_id(0) * tl.num_programs(1) + tl.program_id(1), scale)
-        store(out_ptr, values, rows, columns, row_count, column_count)
-        if across_ptr is not None:
-            store(across_ptr, tl.trans(values), columns, rows, column_count, row_count)
-    else:
-        if out_ptr is not None:
-            scale = scale_of(tl.max(size, 1), LIMIT)
-            at = tl.program_id(1).to(tl.int64) * row_count + rows
-            tl.store(scales_ptr + at, scale, mask=rows < row_count)
-            values = rounded(x, tl.div_rn(scale * 0.0 + 1.0, scale)[:, None], LIMIT)
-            store(out_ptr, values, rows, columns, row_count, column_count)
-        if across_ptr is not None:
-            scale = scale_of(tl.max(size, 0), LIMIT)
-            at = tl.program_id(0).to(tl.int64) * column_count + columns
-            tl.store(across_scales_ptr + at, scale, mask=columns < column_count)
-            values = rounded(x, tl.div_rn(scale * 0.0 + 1.0, scale)[None, :], LIMIT)
-            store(across_ptr, tl.trans(values), columns, rows, column_count, row_count)
+    scale = scale_of(tl.max(tl.max(finite_size(x), 1), 0), LIMIT)
+    values = rounded(x, inverse_of(scale), LIMIT)
+    tl.store(scales_ptr + tl.program_id(0) * tl.num_programs(1) + tl.program_id(1), scale)
+    store(out_ptr, values, rows, columns, row_count, column_count)
+    if across_ptr is not None:
+        store(across_ptr, tl.trans(values), columns, rows, column_count, row_count)

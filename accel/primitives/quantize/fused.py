@@ -17,7 +17,9 @@ from accel.runtime.named import launch
 
 _BLOCKS = {"ROWS": 64, "COLUMNS": 64}
 _AMAX = {"ROWS": 16, "COLUMNS": 128, "STEPS": 8}
-_ROW = {"ROWS": 1, "COLUMNS": 4096}
+_COLUMN_AMAX = {"ROWS": 32, "COLUMNS": 64, "STEPS": 8}
+_ROW_COLUMNS = 4096
+_TILE_ROWS = 32
 _WARPS = {"num_warps": 8, "num_stages": 2}
 
 
@@ -60,11 +62,12 @@ def both_ways(
     """
     if granularity == "tensor":
         return _by_tensor(x, dtype, scale, along, across, most)
-    if granularity == "row":
-        return Rounded(
-            _by_row(x, dtype) if along else None, _by_row(x.t(), dtype) if across else None
-        )
-    return _by_tile(x, dtype, granularity == "block", along, across)
+    if granularity == "block":
+        return _by_block(x, dtype, across)
+    one = _by_row if granularity == "row" else _by_tile
+    return Rounded(
+        one(x, dtype) if along else None, _across(x, dtype, granularity) if across else None
+    )
 
 
 def amax(x: Tensor) -> Tensor:
@@ -100,39 +103,65 @@ def _by_tensor(
 
 
 def _by_row(x: Tensor, dtype: torch.dtype) -> Fp8:
-    out = torch.empty(x.shape, dtype=dtype, device=x.device)
+    out, _ = _targets(x, dtype, True, False)
     scales = x.new_empty(len(x), 1, dtype=torch.float32)
-    along = x.stride(1) == 1
-    columns = min(_ROW["COLUMNS"], max(16, 1 << (x.shape[1] - 1).bit_length())) if along else 64
-    rows = 1 if along else 64
+    columns = min(_ROW_COLUMNS, max(16, 1 << (x.shape[1] - 1).bit_length()))
     constants = {
-        "ROWS": rows, "COLUMNS": columns, "STEPS": -(-x.shape[1] // columns),
+        "ROWS": 1, "COLUMNS": columns, "STEPS": -(-x.shape[1] // columns),
         "LIMIT": torch.finfo(dtype).max,
     }  # fmt: skip
     tensors = {"x_ptr": x, "out_ptr": out, "scales_ptr": scales}
-    launch(kernels.by_row, (-(-len(x) // rows), 1, 1), tensors, _sizes(x), constants, x.device)
+    launch(kernels.by_row, (len(x), 1, 1), tensors, _sizes(x), constants, x.device)
+    assert out is not None
     return Fp8(out, scales, "row")
 
 
-def _by_tile(x: Tensor, dtype: torch.dtype, square: bool, along: bool, across: bool) -> Rounded:
-    out, turned = _targets(x, dtype, along or square, across)
+def _by_tile(x: Tensor, dtype: torch.dtype) -> Fp8:
+    out, _ = _targets(x, dtype, True, False)
+    scales = x.new_empty(-(-x.shape[1] // BLOCK), len(x), dtype=torch.float32).t()
+    grid = (-(-len(x) // _TILE_ROWS), -(-x.shape[1] // BLOCK), 1)
+    tensors = {"x_ptr": x, "out_ptr": out, "scales_ptr": scales}
+    constants = {"ROWS": _TILE_ROWS, "BLOCK": BLOCK, "LIMIT": torch.finfo(dtype).max}
+    launch(kernels.by_tile, grid, tensors, _sizes(x), constants, x.device)
+    assert out is not None
+    return Fp8(out, scales, "tile")
+
+
+def _across(x: Tensor, dtype: torch.dtype, granularity: Granularity) -> Fp8:
+    """Return the transpose with scales of its rows, or of its tiles."""
+    _, out = _targets(x, dtype, False, True)
+    rows, columns = x.shape
+    most = None
+    if granularity == "row":
+        width = _COLUMN_AMAX["COLUMNS"]
+        most = x.new_zeros(-(-columns // width) * width, dtype=torch.float32)
+        grid = (
+            -(-rows // (_COLUMN_AMAX["ROWS"] * _COLUMN_AMAX["STEPS"])),
+            -(-columns // width), 1,
+        )  # fmt: skip
+        tensors: dict[str, Tensor | None] = {"x_ptr": x, "most_ptr": most}
+        launch(kernels.largest_of_columns, grid, tensors, _sizes(x), _COLUMN_AMAX, x.device)
+    shape = (1 if granularity == "row" else -(-rows // BLOCK), columns)
+    scales = x.new_empty(shape, dtype=torch.float32).t()
+    blocks = _BLOCKS if granularity == "row" else {"ROWS": BLOCK, "COLUMNS": 64}
+    grid = (-(-rows // blocks["ROWS"]), -(-columns // blocks["COLUMNS"]), 1)
+    tensors = {"x_ptr": x, "most_ptr": most, "out_ptr": out, "scales_ptr": scales}
+    constants = {**blocks, "LIMIT": torch.finfo(dtype).max}
+    launch(kernels.across, grid, tensors, _sizes(x), constants, x.device)
+    assert out is not None
+    return Fp8(out, scales, granularity)
+
+
+def _by_block(x: Tensor, dtype: torch.dtype, across: bool) -> Rounded:
+    out, turned = _targets(x, dtype, True, across)
     grid = (-(-x.shape[0] // BLOCK), -(-x.shape[1] // BLOCK))
-    if square:
-        scales = x.new_empty(grid, dtype=torch.float32)
-        turned_scales = scales.t()
-    else:
-        scales = x.new_empty(grid[1], len(x), dtype=torch.float32).t()
-        turned_scales = x.new_empty(grid[0], x.shape[1], dtype=torch.float32).t()
-    tensors = {
-        "x_ptr": x, "out_ptr": out, "scales_ptr": scales, "across_ptr": turned,
-        "across_scales_ptr": None if turned is None or square else turned_scales,
-    }  # fmt: skip
-    constants = {"BLOCK": BLOCK, "SQUARE": square, "LIMIT": torch.finfo(dtype).max}
-    launch(kernels.by_tile, (*grid, 1), tensors, _sizes(x), constants, x.device, _WARPS)
-    kind: Granularity = "block" if square else "tile"
+    scales = x.new_empty(grid, dtype=torch.float32)
+    tensors = {"x_ptr": x, "out_ptr": out, "across_ptr": turned, "scales_ptr": scales}
+    constants = {"BLOCK": BLOCK, "LIMIT": torch.finfo(dtype).max}
+    launch(kernels.by_block, (*grid, 1), tensors, _sizes(x), constants, x.device, _WARPS)
+    assert out is not None
     return Rounded(
-        None if out is None else Fp8(out, scales, kind),
-        None if turned is None else Fp8(turned, turned_scales, kind),
+        Fp8(out, scales, "block"), None if turned is None else Fp8(turned, scales.t(), "block")
     )
 
 

@@ -1,0 +1,75 @@
+"""Replace linear layers of a model by FP8 ones, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import torch
+from torch import nn
+
+from accel.precision.layers import Fp8Linear
+from accel.precision.linear import Recipe
+from accel.primitives.gemm.dispatch import EMULATED
+
+Wanted = Callable[[str, nn.Linear], bool]
+
+
+def convert(model: nn.Module, recipe: Recipe = "row", *, wanted: Wanted | None = None) -> nn.Module:
+    """Replace linear layers by FP8 ones that share their parameters, in place.
+
+    Args:
+        model: a model, or a single nn.Linear, which is then returned as an FP8 one.
+        recipe: what shares a scale: `delayed` and `tensor` (all elements; scales of earlier steps
+            or of the tensor itself), `row`, `block`.
+        wanted: says by name and layer which ones to replace; all by default. A `Selection` of
+            `dynamic_precision_select` is such a function.
+
+    Returns:
+        The model. Its state dict can be loaded into the unconverted model and the other way round.
+
+    Raises:
+        ValueError: if no recipe has this name.
+    """
+    if type(model) is nn.Linear:
+        return Fp8Linear.of(model, recipe)
+    for parent, name, layer, path in list(_linear(model)):
+        if type(layer) is nn.Linear and (wanted is None or wanted(path, layer)):
+            setattr(parent, name, Fp8Linear.of(layer, recipe))
+    return model
+
+
+def revert(model: nn.Module) -> nn.Module:
+    """Replace FP8 layers by plain ones that share their parameters, in place."""
+    for parent, name, layer, _ in list(_linear(model)):
+        if isinstance(layer, Fp8Linear):
+            plain = nn.Linear(
+                layer.in_features, layer.out_features, layer.bias is not None, device="meta"
+            )
+            plain.weight, plain.bias = layer.weight, layer.bias
+            plain.train(layer.training)
+            setattr(parent, name, plain)
+    return model
+
+
+def describe(model: nn.Module) -> str:
+    """Return a table of the linear layers of a model and how each is computed."""
+    lines = []
+    for _, _, layer, path in _linear(model):
+        how = str(layer.weight.dtype).removeprefix("torch.")
+        if isinstance(layer, Fp8Linear):
+            how = f"FP8, scales by {layer.recipe}"
+            how += "" if _native(layer.weight.device) else f" ({EMULATED})"
+        lines.append(f"{path:<40} {layer.in_features:>6} -> {layer.out_features:<6} {how}")
+    return "\n".join(lines)
+
+
+def _native(device: torch.device) -> bool:
+    return device.type == "cuda" and torch.cuda.get_device_capability(device) >= (8, 9)
+
+
+def _linear(model: nn.Module) -> Iterator[tuple[nn.Module, str, nn.Linear, str]]:
+    """Yield each linear layer with its parent, its name there, and its path."""
+    for path, parent in model.named_modules():
+        for name, layer in parent.named_children():
+            if isinstance(layer, nn.Linear):
+                yield parent, name, layer, f"{path}.{name}" if path else name

@@ -1,0 +1,190 @@
+"""Compute x Wᵀ + b and its gradients with all three products in FP8.
+
+Each operand is rounded along the dimension that its product sums over, so x, W and the gradient of
+the output are needed along both of their dimensions; one reading gives both. The two operations
+are torch's custom operators: torch.compile and checkpoints see each as one.
+
+Sources: tensor and row: Micikevicius et al., arXiv 2209.05433; block: DeepSeek-V3, arXiv
+2412.19437, section 3.3.2 (activations and gradients in tiles of 1x128, weights in blocks of
+128x128, everything in E4M3).
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, get_args
+
+import torch
+from torch import Tensor
+
+from accel.primitives.gemm.api import gemm
+from accel.primitives.quantize.fp8 import Fp8, Granularity, emulated, magnitudes
+
+Recipe = Literal["delayed", "tensor", "row", "block"]
+RECIPES: tuple[str, ...] = get_args(Recipe)
+E4M3 = torch.float8_e4m3fn
+_OF_X: dict[str, Granularity] = {
+    "delayed": "tensor", "tensor": "tensor", "row": "row", "block": "tile"
+}  # fmt: skip
+_OF_W: dict[str, Granularity] = {**_OF_X, "block": "block"}
+
+
+@torch.library.custom_op("gpudeck::fp8_linear", mutates_args=())
+def forward_op(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    scale_x: Tensor | None,
+    scale_w: Tensor | None,
+    recipe: str,
+    training: bool,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """Return x [m,k] times weight [n,k] transposed, and what the backward pass needs.
+
+    Args:
+        scale_x, scale_w: scales that are known before (delayed), or None.
+        recipe: a name in RECIPES.
+        training: whether gradients will be wanted.
+
+    Returns:
+        out [m,n]; xᵀ and Wᵀ in FP8, each followed by its scales (empty without training); and the
+        largest magnitudes of x and of W, float32 [2], of the recipe `delayed`.
+    """
+    most = torch.zeros(2, dtype=torch.float32, device=x.device)
+    delayed = recipe == "delayed"
+    x_along, x_across = _rounded(x, _OF_X[recipe], scale_x, training, most[:1] if delayed else None)
+    w_along, w_across = _rounded(
+        weight, _OF_W[recipe], scale_w, training, most[1:] if delayed else None
+    )
+    out = _product(x_along, w_along.t, bias, x.dtype)
+    kept = [t for part in (x_across, w_across) for t in _parts(part, x)]
+    return out, kept[0], kept[1], kept[2], kept[3], most
+
+
+@torch.library.custom_op("gpudeck::fp8_linear_backward", mutates_args=())
+def backward_op(
+    dout: Tensor,
+    x: Tensor,
+    x_scales: Tensor,
+    weight: Tensor,
+    weight_scales: Tensor,
+    recipe: str,
+    dtype: torch.dtype,
+    wants_x: bool,
+    wants_weight: bool,
+) -> tuple[Tensor, Tensor]:
+    """Return the gradients of x [m,k] and of the weight [n,k], empty where they are not wanted.
+
+    Args:
+        dout: the gradient of the output, [m,n].
+        x, x_scales: xᵀ [k,m] in FP8.
+        weight, weight_scales: Wᵀ [k,n] in FP8.
+        recipe: a name in RECIPES.
+        dtype: of the weight's gradient.
+        wants_x, wants_weight: which gradients are wanted.
+    """
+    kind = _OF_X[recipe]
+    along, across = _rounded(dout.contiguous(), kind, None, wants_weight, None)
+    dx, dw = dout.new_empty(0), dout.new_empty(0, dtype=dtype)
+    if wants_x:
+        dx = _product(along, Fp8(weight, weight_scales, _OF_W[recipe]).t, None, dout.dtype)
+    if wants_weight:
+        assert across is not None
+        dw = _product(across, Fp8(x, x_scales, kind).t, None, dtype)
+    return dx, dw
+
+
+@forward_op.register_fake
+def _(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    scale_x: Tensor | None,
+    scale_w: Tensor | None,
+    recipe: str,
+    training: bool,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
+    m, n = x.shape[0], weight.shape[0]
+    x_kept, w_kept = (
+        _fake(t, kinds[recipe], training) for t, kinds in ((x, _OF_X), (weight, _OF_W))
+    )
+    return x.new_empty(m, n), *x_kept, *w_kept, x.new_empty(2, dtype=torch.float32)
+
+
+@backward_op.register_fake
+def _(
+    dout: Tensor,
+    x: Tensor,
+    x_scales: Tensor,
+    weight: Tensor,
+    weight_scales: Tensor,
+    recipe: str,
+    dtype: torch.dtype,
+    wants_x: bool,
+    wants_weight: bool,
+) -> tuple[Tensor, Tensor]:
+    (m, n), k = dout.shape, weight.shape[0]
+    dx = dout.new_empty(m, k) if wants_x else dout.new_empty(0)
+    return dx, dout.new_empty(*((n, k) if wants_weight else (0,)), dtype=dtype)
+
+
+def _setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+    _, weight, bias, _, _, recipe, _ = inputs
+    ctx.save_for_backward(*output[1:5])
+    ctx.recipe, ctx.dtype = recipe, weight.dtype
+    ctx.bias = None if bias is None else bias.dtype
+
+
+def _backward(ctx: Any, dout: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
+    wants_x, wants_weight, wants_bias = ctx.needs_input_grad[:3]
+    dx = dw = db = None
+    if wants_x or wants_weight:
+        dx, dw = backward_op(dout, *ctx.saved_tensors, ctx.recipe, ctx.dtype, wants_x, wants_weight)
+    if wants_bias:
+        db = dout.sum(0, dtype=torch.float32).to(ctx.bias)
+    return dx if wants_x else None, dw if wants_weight else None, db, None, None, None, None
+
+
+forward_op.register_autograd(_backward, setup_context=_setup)
+
+
+def _rounded(
+    x: Tensor, kind: Granularity, scale: Tensor | None, across: bool, most: Tensor | None
+) -> tuple[Fp8, Fp8 | None]:
+    """Return a matrix in FP8 and, if wanted, its transpose; `most` gets its largest magnitude."""
+    if x.device.type == "cuda" and x.numel():
+        from accel.primitives.quantize.fused import amax, both_ways
+
+        if scale is None and most is not None:
+            from accel.primitives.quantize.fp8 import scale_of
+
+            most.copy_(amax(x))
+            scale, most = scale_of(most, E4M3), None
+        made = both_ways(x, kind, E4M3, scale, across=across, most=most)
+        assert made.along is not None
+        return made.along, made.across
+    if most is not None and x.numel():
+        most.copy_(magnitudes(x).amax().reshape(1))
+    turned = emulated(x.t(), kind, E4M3, scale) if across else None
+    return emulated(x, kind, E4M3, scale), turned
+
+
+def _product(a: Fp8, b: Fp8, bias: Tensor | None, dtype: torch.dtype) -> Tensor:
+    return gemm(a.values, b.values, scales=(a.scales, b.scales), bias=bias, out_dtype=dtype)
+
+
+def _parts(x: Fp8 | None, like: Tensor) -> tuple[Tensor, Tensor]:
+    """Return values and scales as tensors of their own, which an operator must return."""
+    if x is None:
+        return like.new_empty(0, dtype=E4M3), like.new_empty(0, dtype=torch.float32)
+    return x.values.contiguous(), x.scales.clone()
+
+
+def _fake(x: Tensor, kind: Granularity, training: bool) -> tuple[Tensor, Tensor]:
+    if not training:
+        return x.new_empty(0, dtype=E4M3), x.new_empty(0, dtype=torch.float32)
+    rows, columns = x.shape[1], x.shape[0]
+    scales = {
+        "tensor": (1, 1), "row": (rows, 1), "tile": (rows, -(-columns // 128)),
+        "block": (-(-rows // 128), -(-columns // 128)),
+    }[kind]  # fmt: skip
+    return x.new_empty(rows, columns, dtype=E4M3), x.new_empty(scales, dtype=torch.float32)
