@@ -19,6 +19,8 @@ def operands(
     field = right[1] if right else left[1] if left else ""
     fields = how.fields or ({field} if field else _fields(clause))
     subjects = owners(clause, place)
+    if right is None and any(t.kind == "value" for t in clause.tokens[place + 1 : place + 3]):
+        right = _threshold(clause, place)
     if others and right is None:
         right = _of_one(of, others[0].subjects, fields, left[1] if left else "")
     if right is None and not others:

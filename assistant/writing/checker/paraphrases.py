@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-_STANDS = r"(?:is|are|was|stays|remains|does|do|sits?|stands?|lies?|has|have)"
+_STANDS = r"(?:is|are|stays|remains|does|do|sits?|stands?|lies?|has|have)"
 _SO_FAR = r"(?: (?:still|now|currently|gone|been|just))*"
 _BE = r"(?:is|are|was|were)"
 _CANNOT = r"(?:can ?not|could not|will not|does not|do not|can't|won't|must not)"
@@ -45,14 +45,18 @@ _ROWS: tuple[tuple[str, ...], ...] = (
         r"(?:(?:and|but|although|though|while) )?no job holds (?:it|one)",
         r"(?:but )?not (?:with|by|for) a job",
     ),
+    (r"GPUs \g<a> to \g<b>", r"gpu (?P<a>\d+) to gpu (?P<b>\d+)"),
     # jobs
+    (r"jobs \g<a> to \g<b>", r"job (?P<a>\d+) to job (?P<b>\d+)"),
+    (r"has been running for \g<n>", r"(?:was )?started (?P<n>\d[\w ]*?) ago"),
+    ("", r",? ?(?:once|as soon as) [\w.-]+ is (?:done|over|finished)"),
     ("failed", r"crashed|broke down|went wrong|did not succeed|was not successful"),
     ("succeeded", r"went well|(?:was|were) successful|worked out"),
     ("started", r"(?:has|have) (?:only )?(?:just )?(?:begun|launched)"),
     (
         "is queued",
         rf"{_CANNOT} (?:yet )?(?:start|begin|run)(?: yet)?",
-        r"(?:is|are) (?:held back|on hold|lined up|in line|up next)",
+        r"(?:is|are) (?:held back|on hold|lined up|in line|(?:up )?next)",
         r"(?:has|(?<!not )have|had) (?:yet )?to wait",
     ),
     ("queued", r"waiting in (?:the )?(?:queue|line)"),
@@ -104,7 +108,15 @@ _ROWS: tuple[tuple[str, ...], ...] = (
         r"(?:(?:has|have) )?cooled (?:down )?from",
     ),
     ("is at", r"(?:(?:has|have) )?cooled (?:down )?to"),
-    ("reached", r"(?:rose|climbed|went up|shot up|peaked) (?:to|at)", r"was up to"),
+    ("had a mean of", r"averaged"),
+    ("at the highest", r"at (?:its|the) worst"),
+    ("used", r"loaded"),
+    (
+        "reached",
+        r"warmed up to",
+        r"(?:rose|climbed|went up|shot up|peaked) (?:to|at)",
+        r"was up to",
+    ),
     ("highest", r"peaking|topping out|peaks"),
     ("its mean", r"on average"),
     (
@@ -125,6 +137,7 @@ _ROWS: tuple[tuple[str, ...], ...] = (
         r"is an? job",
         r"no process(?:es)?",
         r"room for",
+        r"the (?:first|last|latest|newest|oldest) (?:job|one|gpu|alert)",
         r"keeps? \w+ing",
     ),
 )
