@@ -61,6 +61,16 @@ SETTINGS = (
         group="Jobs",
     ),
     Setting(
+        "fair_share",
+        "Fair share",
+        "Where users share a daemon, jobs of one priority start in the order of the GPU-hours that "
+        "their users have had, the fewest first; hours count half after this time. off: first "
+        "come, first served.",
+        "threshold",
+        unit="hours",
+        group="Jobs",
+    ),
+    Setting(
         "ignored_programs",
         "Ignored programs",
         "A job that needs a whole GPU waits until no other process uses it. Programs named here, "

@@ -109,7 +109,9 @@ class Daemon:
         self._clusters = Clusters(hub, state.settings.clusters, self._log_limit)
         self._local = Local(self.runners.watch, self._log_limit, self._sharing.memory_of)
         executors = ExecutorRegistry(self._local, self._clusters)
-        self.queue = Queue(store, executors, self._job_ended, self._lease_service.evict)
+        self.queue = Queue(
+            store, executors, self._job_ended, self._lease_service.evict, self._half_life
+        )
         self.polling = PollingController(
             self._supervisor,
             state.settings,
@@ -240,6 +242,11 @@ class Daemon:
 
     def _log_limit(self) -> int:
         return self._state.settings.log_bytes
+
+    def _half_life(self) -> float:
+        """Return after how many seconds GPU-hours of a user count half; 0 where nobody shares."""
+        hours = self._state.settings.fair_share
+        return 0.0 if hours == "off" or not self._shared else hours * 3600.0
 
     def _job_ended(self, job: Job) -> None:
         self._job_end_command.job_ended(job, self._state.settings.on_job_end)

@@ -41,7 +41,7 @@ _MOST_NAMED = 10_000
 _PRIVATE = (logs.ReadLog, jobs.GetTimeline)
 """For the job's user, and for root alone."""
 _ADMIN = (groups.Pause, groups.SetGroup, alerts.Acknowledge, devices.KillProcess)
-_ADMIN_SETTINGS = {"drained"}
+_ADMIN_SETTINGS = {"drained", "fair_share"}
 """Settings that administrators may change; the others decide what root does."""
 
 

@@ -74,6 +74,9 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     """Programs that make a GPU busy, even if they only draw: names, separated by commas."""
     drained: str = ""
     """GPUs that get no new jobs: indices or UUIDs, separated by commas."""
+    fair_share: Annotated[float, msgspec.Meta(gt=0, le=10_000)] | Literal["off"] = 24.0
+    """Hours after which the GPU-hours of a user count half, where users share a daemon: among jobs
+    of one priority, those of the user with the fewest are next. "off": first come, first served."""
     ignored_programs: str = ""
     """Programs that may share a GPU that a job has to itself: names, separated by commas."""
     on_job_end: str = ""

@@ -162,6 +162,16 @@ class Behind(_Value, frozen=True):
     job: int
 
 
+class BehindUser(_Value, frozen=True):
+    """The devices that the job needs are for another user's, who used fewer GPU-hours lately."""
+
+    job: int
+    used: float
+    """GPU-hours of the user of the job that waits."""
+    less: float
+    """GPU-hours of the other user."""
+
+
 class NoDevices(_Value, frozen=True):
     """No device can be read."""
 
@@ -307,7 +317,7 @@ WaitReason = (
     NotConsidered | StartsNow | QueuePaused | Held | EnvironmentMissing | SpecDamaged | AfterJobs
     | DependencyFailed | NotBefore | RetryLater | StartFailed | FolderUnreadable | JustTaken
     | GroupPaused | GroupFull | NoProcessor | ClusterUnavailable | ClusterMissing | ClusterFull
-    | Behind | NoDevices | ReplayShown | OtherDevices | Unsatisfiable | NoRoom
+    | Behind | BehindUser | NoDevices | ReplayShown | OtherDevices | Unsatisfiable | NoRoom
 )  # fmt: skip
 
 _ENDED = {"failed": "failed", "cancelled": "was cancelled", "lost": "was lost"}
@@ -375,6 +385,11 @@ def render(reason: WaitReason, now: float) -> str:  # noqa: PLR0912 - one line a
             return f"{cluster} already has {jobs} jobs from this queue"
         case Behind(job):
             return f"job {job} is before it"
+        case BehindUser(job, used, less):
+            return (
+                f"job {job} is before it, as its user has had {less:g} GPU-hours lately, and the "
+                f"user of this one {used:g} (fair share)"
+            )
         case NoDevices():
             return "no device can be read at present"
         case ReplayShown():

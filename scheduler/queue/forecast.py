@@ -31,12 +31,13 @@ def forecast(
 ) -> Forecast:
     """Return where and when a job would start that is in none of the lanes.
 
-    Jobs that are served after it do not matter.
+    Jobs that are served after it do not matter, but for those of other users, whose shares change.
     """
     waiting = {
         key: ahead
         for key, lane in lanes.items()
-        if (ahead := [j for j in lane if turn(j) < turn(job)])
+        # users who share the queue overtake each other
+        if (ahead := [j for j in lane if conditions.hours or turn(j) < turn(job)])
     }
     waiting.setdefault(requirements(job.spec), []).append(job)
     active, first, now = {j.id: j for j in running}, None, conditions.now
@@ -63,10 +64,11 @@ def forecast(
         if over is None or begin < ends[over].at:
             if begin == math.inf:
                 break
-            conditions = conditions._replace(ends=ends, now=begin)
+            conditions = conditions._replace(hours=plan.hours, ends=ends, now=begin)
             continue
         del active[over]
         conditions = conditions._replace(
+            hours=plan.hours,
             availability=_without(conditions.availability, over),
             ends=ends,
             now=max(ends[over].at, conditions.now),

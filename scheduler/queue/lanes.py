@@ -29,6 +29,7 @@ class Requirements(NamedTuple):
     group: str
     hold: bool
     where: str
+    user: int | None
 
 
 def requirements(spec: Spec) -> Requirements:
@@ -70,6 +71,10 @@ class Lanes:
         heads = (lane[0] for key, lane in self._lanes.items() if key.gpus and not key.where)
         first = min(heads, default=None)
         return ids if first is None or first[2] in ids else [*ids, first[2]]
+
+    def users(self) -> set[int | None]:
+        """Return the users whose jobs wait."""
+        return {key.user for key in self._lanes}
 
     @property
     def need_devices(self) -> bool:

@@ -6,7 +6,7 @@ import math
 import os
 import time
 from collections import Counter
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 
 from scheduler.attempts import Executors
 from scheduler.protocol import wait_reasons as w
@@ -14,6 +14,7 @@ from scheduler.protocol.devices import Device
 from scheduler.protocol.errors import UserError
 from scheduler.protocol.jobs import Forecast, Group, GroupState, Job
 from scheduler.queue.dependencies import failed_dependency, open_dependencies
+from scheduler.queue.fair_share import FairShare, User
 from scheduler.queue.forecast import forecast, make_forecast
 from scheduler.queue.job_index import JobIndex
 from scheduler.queue.placement import Availability
@@ -63,8 +64,15 @@ class GroupLimits:
 class Planner:
     """Decide what starts, by the policy."""
 
-    def __init__(self, index: JobIndex, groups: GroupLimits, executors: Executors) -> None:
+    def __init__(
+        self,
+        index: JobIndex,
+        groups: GroupLimits,
+        executors: Executors,
+        shares: FairShare,
+    ) -> None:
         self._index, self._groups, self._executors = index, groups, executors
+        self._shares = shares
         self.latest = EMPTY_PLAN
         self._next_begin = math.inf
         """When the first job may start that did not start before a time of its user's choice."""
@@ -144,7 +152,14 @@ class Planner:
             self._executors.clusters(),
             self._groups.paused,
             os.cpu_count() or 1,
+            self._hours(now),
         )
+
+    def _hours(self, now: float) -> Mapping[User, float]:
+        """Return the GPU-hours of each user; none where one user alone has jobs."""
+        running = self._index.running.values()
+        users = {*self._index.waiting.users(), *(job.spec.user for job in running)}
+        return self._shares.of(users, running, now) if len(users) > 1 else {}
 
     def _lanes(self, later: Set[int] = frozenset()) -> JobsByLane:
         """Return the jobs that wait and may start, without those that begin later."""

@@ -1,12 +1,13 @@
 """What starts next, on which device, and why the others wait.
 
-The jobs are placed in the order they are served: the higher priority first, and within one as they
-came or were moved. Each starts where it fits (see `placement`). The first that cannot start, among
-those that ask for the same type of GPU, reserves as many devices as it needs: the jobs after it get
-only what it leaves, so that small jobs do not starve one for many GPUs or much memory. A job that
-could not start on an empty machine reserves nothing. A job with a time limit may use what is
-reserved until it is needed (see `reservations`). Jobs that need no device start when a processor is
-free.
+The jobs are placed in the order they are served: the higher priority first, within one those of the
+user with the least GPU-hours where several share the queue (see `fair_share`), and those of one
+user as they came or were moved. Each starts where it fits (see `placement`). The first that cannot
+start, among those that ask for the same type of GPU, reserves as many devices as it needs: the jobs
+after it get only what it leaves, so that small jobs do not starve one for many GPUs or much memory.
+A job that could not start on an empty machine reserves nothing. A job with a time limit may use
+what is reserved until it is needed (see `reservations`). Jobs that need no device start when a
+processor is free.
 
 Jobs that need the same form a lane (see `lanes`). Room only shrinks during a pass, so that nothing
 in a lane starts after the first job that cannot: a pass over ten thousand jobs looks at as many as
@@ -25,6 +26,7 @@ from scheduler.protocol import wait_reasons as w
 from scheduler.protocol.devices import Device
 from scheduler.protocol.jobs import Group, Job, Spec, turn
 from scheduler.queue.blockers import no_room
+from scheduler.queue.fair_share import Order, User
 from scheduler.queue.lanes import Requirements, Turn, requirements
 from scheduler.queue.placement import Availability, choose, make_slots
 from scheduler.queue.reservations import MAX_CONSIDERED, Backfill, reserve
@@ -54,6 +56,8 @@ class Conditions(NamedTuple):
     paused: bool = False
     processors: int = 1
     """How many jobs that need no device may run at once."""
+    hours: Mapping[User, float] = {}
+    """The GPU-hours of each user; empty where users are not told apart."""
 
 
 JobsByLane = Mapping[Requirements, Iterable[Job]]
@@ -70,28 +74,34 @@ def make_plan(
     starts: list[Start] = []
     refusals: dict[Requirements, w.WaitReason | None] = {}
     limits = _Limits(running, devices, conditions)
-    heads = [
-        head
-        for key, lane in lanes.items()
-        if not key.hold and (head := _head(key, iter(lane))) is not None
-    ]
-    heapify(heads)
+    heads: dict[User, list[_Head]] = {}
+    for key, lane in lanes.items():
+        if not key.hold and (head := _head(key, iter(lane))) is not None:
+            heads.setdefault(key.user, []).append(head)
+    for heap in heads.values():
+        heapify(heap)
     refused: list[Iterator[Job]] = []
     while heads:
-        _, key, job, lane = heads[0]
+        user = min(heads, key=lambda user: limits.order.key(heads[user][0].job))
+        heap = heads[user]
+        key, job, lane = heap[0][1:]
         placed = limits.place(job)
-        if not isinstance(placed, tuple):
+        head = None
+        if isinstance(placed, tuple):
+            starts.append(Start(job, placed))
+            head = _head(key, lane)
+        else:
             refusals[key] = placed
-            heappop(heads)
             if placed is None:
                 refused.append(chain([job], lane))
-            continue
-        starts.append(Start(job, placed))
-        if (head := _head(key, lane)) is not None:
-            heapreplace(heads, head)
+        if head is not None:
+            heapreplace(heap, head)
         else:
-            heappop(heads)
-    return Plan([*starts, *_backfilled(refused, limits)], refusals, limits.room)
+            heappop(heap)
+        if not heap:
+            del heads[user]
+    backfilled = list(_backfilled(refused, limits))
+    return Plan([*starts, *backfilled], refusals, limits.room, limits.order.hours)
 
 
 def _backfilled(lanes: Sequence[Iterator[Job]], limits: _Limits) -> Iterator[Start]:
@@ -102,17 +112,23 @@ def _backfilled(lanes: Sequence[Iterator[Job]], limits: _Limits) -> Iterator[Sta
     """
     if not limits.begin_backfill():
         return
-    for job in islice(merge(*lanes, key=turn), MAX_CONSIDERED):
+    for job in islice(merge(*lanes, key=limits.order.key), MAX_CONSIDERED):
         if (placed := limits.backfill(job)) is not None:
             yield Start(job, placed)
 
 
-def _head(
-    key: Requirements, lane: Iterator[Job]
-) -> tuple[Turn, Requirements, Job, Iterator[Job]] | None:
-    """Return the next job of a lane, sortable by its turn, which no two jobs share."""
+class _Head(NamedTuple):
+    """The next job of a lane, sortable by its turn, which no two jobs share."""
+
+    turn: Turn
+    key: Requirements
+    job: Job
+    lane: Iterator[Job]
+
+
+def _head(key: Requirements, lane: Iterator[Job]) -> _Head | None:
     job = next(lane, None)
-    return None if job is None else (turn(job), key, job, lane)
+    return None if job is None else _Head(turn(job), key, job, lane)
 
 
 class _Limits:
@@ -129,7 +145,8 @@ class _Limits:
         self._no_device = sum(not job.spec.gpus and not job.spec.where for job in jobs)
         self._by_cluster = Counter(job.spec.where for job in jobs)
         self._by_group = Counter(job.spec.group for job in jobs)
-        self.room = _Room(jobs, devices, conditions)
+        self.order = Order(conditions.hours)
+        self.room = _Room(jobs, devices, conditions, self.order)
 
     def place(self, job: Job) -> tuple[str, ...] | w.WaitReason | None:
         """Place the job; None where the devices have no room, which `_Room.reason` explains."""
@@ -145,6 +162,7 @@ class _Limits:
             placed = self.room.place(job) if spec.gpus else self._place_without_device()
         if isinstance(placed, tuple):
             self._by_group[spec.group] += 1
+            self.order.charge(spec)
         return placed
 
     def begin_backfill(self) -> bool:
@@ -160,6 +178,7 @@ class _Limits:
         placed = self.room.backfill(job, limited)
         if placed is not None:
             self._by_group[job.spec.group] += 1
+            self.order.charge(job.spec)
         return placed
 
     def _group_limit(self, name: str) -> w.WaitReason | None:
@@ -195,8 +214,13 @@ class _Room:
     """
 
     def __init__(
-        self, running: Iterable[Job], devices: Sequence[Device], conditions: Conditions
+        self,
+        running: Iterable[Job],
+        devices: Sequence[Device],
+        conditions: Conditions,
+        order: Order,
     ) -> None:
+        self._order = order
         self._slots = make_slots(running, devices, conditions.availability)
         self._devices, self._ends, self._now = devices, conditions.ends, conditions.now
         self._backfill = Backfill((), {}, 0.0)
@@ -262,15 +286,22 @@ class _Room:
         spec = job.spec
         reserved = (slot.reserved_for for slot in self._slots if slot.suits(spec))
         for other in (self._first.get(spec.gpu_type), *reserved):
-            if other is not None and turn(other) < turn(job):
+            if other is not None and self._order.key(other) < self._order.key(job):
                 alike = not spec.memory or _need(other.spec) == _need(spec)
                 fits = alike or choose(spec, self._slots, respect_reservations=False)
                 if fits and self._possible(spec):
-                    return w.Behind(other.id)
+                    return self._behind(other, job)
                 break
         if not self._devices:
             return w.NoDevices()
         return no_room(spec, self._slots, self._ends) if self._slots else w.ReplayShown()
+
+    def _behind(self, other: Job, job: Job) -> w.WaitReason:
+        if not self._order.overtakes(other, job):
+            return w.Behind(other.id)
+        hours = self._order.hours
+        used, less = (round(hours.get(j.spec.user, 0.0), 1) for j in (job, other))
+        return w.BehindUser(other.id, used, less)
 
     def _possible(self, spec: Spec) -> bool:
         """Return whether the job could start if the machine were empty."""
@@ -289,6 +320,8 @@ class Plan(NamedTuple):
     """Why the jobs of a lane wait that do not all start; None where the devices have no room."""
     room: _Room
     """What is left of the devices."""
+    hours: Mapping[User, float] = {}
+    """The GPU-hours of each user, with the jobs that start; empty where users are alike."""
 
     def reservations(self) -> dict[str, int]:
         """Return the devices that are kept for a job which cannot start yet, and its number."""
@@ -304,5 +337,5 @@ class Plan(NamedTuple):
         return self.refusals[key] or self.room.reason(job)
 
 
-EMPTY_PLAN = Plan([], {}, _Room((), (), Conditions()))
+EMPTY_PLAN = Plan([], {}, _Room((), (), Conditions(), Order({})))
 """The plan before the first pass."""

@@ -25,6 +25,7 @@ from scheduler.protocol.jobs import (
 from scheduler.protocol.units import numbered
 from scheduler.protocol.wait_reasons import FolderUnreadable, StartFailed, render
 from scheduler.queue.cancellation import Canceller
+from scheduler.queue.fair_share import FairShare
 from scheduler.queue.job_index import JobIndex
 from scheduler.queue.launcher import Launcher
 from scheduler.queue.placement import Availability
@@ -53,6 +54,7 @@ class Queue:
         executors: Executors,
         on_end: Callable[[Job], None] = lambda job: None,
         evict: Callable[[str, str], None] = lambda device, why: None,
+        half_life: Callable[[], float] = lambda: 0.0,
     ) -> None:
         """Read the jobs from the store; start nothing yet.
 
@@ -60,11 +62,19 @@ class Queue:
             on_end: called with each job that ends.
             evict: called with each device that the assistant must leave before a job starts on
                 it, and why.
+            half_life: returns the seconds after which GPU-hours of a user count half; 0 where users
+                are not told apart.
         """
         self._store, self._executors = store, executors
-        self._index = JobIndex(store, on_end)
+        shares = FairShare(half_life, store.ended_since)
+
+        def ended(job: Job) -> None:
+            shares.add(job)
+            on_end(job)
+
+        self._index = JobIndex(store, ended)
         self.groups = GroupLimits(store, self._index)
-        self._planner = Planner(self._index, self.groups, executors)
+        self._planner = Planner(self._index, self.groups, executors, shares)
         self.queries = JobQueries(store, self._index, self._planner)
         self._submission = Submission(store, self._index, self.queries, self._planner, executors)
         self._progress = ProgressFollower(self._index)

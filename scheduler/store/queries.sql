@@ -91,6 +91,10 @@ WHERE job >= :first AND job < :before
   AND (instr(words, :one) OR job = :one) AND (instr(words, :other) OR job = :other)
 ORDER BY job DESC;
 
+-- name: ended_since
+SELECT id, spec, submitted, state, place, tries, usage, seal FROM jobs
+WHERE id IN (SELECT job FROM search WHERE ended >= ? AND devices != ' ') ORDER BY id;
+
 -- name: get_paused
 SELECT paused FROM queue;
 

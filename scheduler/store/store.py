@@ -474,6 +474,10 @@ class Store(Database):
         """Return the newest jobs, as lists show them, newest first."""
         return [listed(job) for job in self._rows("recent_jobs", limit)]
 
+    def ended_since(self, since: float) -> Iterator[Job]:
+        """Yield the jobs that ended since a time and had devices, oldest first."""
+        return self._rows("ended_since", since)
+
     def find(self, search: Search, before: int, limit: int) -> tuple[list[Job], int | None]:
         """Return one page of the jobs that match, newest first, and where the next page begins.
 
