@@ -23,6 +23,7 @@ from scheduler.handle import JobHandle
 from scheduler.protocol import log_file as logfile
 from scheduler.protocol import paths
 from scheduler.protocol.annotation import Annotation
+from scheduler.protocol.bookings import Booking
 from scheduler.protocol.devices import Detail, Process
 from scheduler.protocol.errors import DaemonGone, OutcomeUnknown, Unsettled, UserError
 from scheduler.protocol.job_options import JobOptions, make_spec
@@ -36,6 +37,7 @@ from scheduler.protocol.submissions import new_token
 from scheduler.protocol.units import parse_bytes, parse_seconds
 from scheduler.protocol.wire import Connection
 from scheduler.verbs.alerts import Acknowledge, GetAlerts
+from scheduler.verbs.bookings import Booked, CancelReservation, Reserve
 from scheduler.verbs.change import Cancel, CancelMany, Edit, Move, Restore
 from scheduler.verbs.control import Configure, GetSnapshot, Lease, Stop, Subscribe
 from scheduler.verbs.devices import GetAnnotations, GetDetails, GetFields, GetHistory, KillProcess
@@ -251,6 +253,14 @@ class Client:
     ) -> tuple[GroupState, ...]:
         """Limit how many jobs of a group run at once (0: no limit), pause it or resume it."""
         return self.send(SetGroup(name, limit, paused))
+
+    def reserve(self, booking: Booking) -> Booked:
+        """Keep GPUs for a user or a group for a time. Raises UserError."""
+        return self.send(Reserve(booking))
+
+    def cancel_reservation(self, number: int) -> None:
+        """Cancel a reservation of GPUs, or end it now. Raises NotFound."""
+        self.send(CancelReservation(number))
 
     def cancel(self, job: int) -> Job:
         """Cancel a waiting job, or end all processes of a running one."""
@@ -574,6 +584,8 @@ class AsyncVerbs(Threaded):
     hold = as_coroutine(Client.hold)
     groups = as_coroutine(Client.groups)
     set_group = as_coroutine(Client.set_group)
+    reserve = as_coroutine(Client.reserve)
+    cancel_reservation = as_coroutine(Client.cancel_reservation)
     cancel = as_coroutine(Client.cancel)
     cancel_many = as_coroutine(Client.cancel_many)
     restore = as_coroutine(Client.restore)

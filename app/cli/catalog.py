@@ -32,7 +32,7 @@ class Command(NamedTuple):
 
 _REMOTE = frozenset(
     ("status", "watch", "power", "alerts", "drain", "undrain", "submit", "jobs", "logs", "wait",
-     "pause", "resume", "edit", "move", "note", "groups", "cancel", "usage")
+     "pause", "resume", "edit", "move", "note", "groups", "cancel", "usage", "reserve")
 )  # fmt: skip
 """Commands that need nothing but the daemon, and so can use that of another machine."""
 
@@ -121,6 +121,11 @@ COMMANDS = (
         "add up the hours and the energy that jobs used, by user and month",
     ),
     Command("groups", "cli.queue.groups", "list the groups of jobs, or set the limit of a group"),
+    Command(
+        "reserve",
+        "cli.queue.reserve",
+        "keep GPUs for a user or a group for a time, list what is reserved, or cancel that",
+    ),
     Command("cancel", "cli.queue.cancel", "cancel jobs that wait, and end jobs that run"),
     Command(
         "inject",

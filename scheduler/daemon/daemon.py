@@ -275,6 +275,7 @@ class Daemon:
             frozenset(d.id for d in devices if d.mig or is_drained(self._state.settings, d)),
             frozenset(() if leased is None else (leased,)),
             self._sharing.read(self.queue.running),
+            tuple(self._state.settings.reservations.values()),
         )
 
     def snapshot(self) -> Snapshot:

@@ -22,7 +22,18 @@ from scheduler.protocol.jobs import NO_RESULT, Done, Failed, Job, Queued, Runnin
 from scheduler.protocol.settings import Settings
 from scheduler.protocol.snapshot import Snapshot
 from scheduler.protocol.wire import ADMINS, MEMBERS
-from scheduler.verbs import alerts, change, control, devices, groups, jobs, logs, note, submit
+from scheduler.verbs import (
+    alerts,
+    bookings,
+    change,
+    control,
+    devices,
+    groups,
+    jobs,
+    logs,
+    note,
+    submit,
+)
 from scheduler.verbs.request import Request
 
 _UNMAPPED = 65534
@@ -40,7 +51,10 @@ _OF_MANY_JOBS = (change.CancelMany, change.Restore)
 _MOST_NAMED = 10_000
 _PRIVATE = (logs.ReadLog, jobs.GetTimeline)
 """For the job's user, and for root alone."""
-_ADMIN = (groups.Pause, groups.SetGroup, alerts.Acknowledge, devices.KillProcess)
+_ADMIN = (
+    groups.Pause, groups.SetGroup, alerts.Acknowledge, devices.KillProcess, bookings.Reserve,
+    bookings.CancelReservation,
+)  # fmt: skip
 _ADMIN_SETTINGS = {"drained", "fair_share"}
 """Settings that administrators may change; the others decide what root does."""
 

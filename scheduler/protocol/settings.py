@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from scheduler.protocol import paths
+from scheduler.protocol.bookings import Booking
 from scheduler.protocol.errors import MALFORMED, UserError
 from scheduler.protocol.units import GIB
 
@@ -152,6 +153,9 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
         msgspec.Meta(max_length=64),
     ] = {}
     """Other machines whose devices are shown, by name; reached over ssh."""
+
+    reservations: Annotated[dict[str, Booking], msgspec.Meta(max_length=1000)] = {}
+    """GPUs that are kept for somebody for a time, by number (see `gpudeck reserve`)."""
 
     @property
     def reports(self) -> bool:

@@ -226,6 +226,15 @@ class Drained(_Value, frozen=True):
     mig: bool
 
 
+class Booked(_Value, frozen=True):
+    """The device is kept for somebody else for a time, which has begun or begins too soon."""
+
+    device: str
+    holder: str
+    begin: float
+    end: float
+
+
 class HeldBy(_Value, frozen=True):
     """A job has the device to itself."""
 
@@ -294,7 +303,7 @@ class MemoryFree(_Value, frozen=True):
 
 
 Blocker = (
-    Drained | HeldBy | SharedBy | UsedBy | HeldByOthers | MemoryHeldByOthers | NoReading
+    Drained | Booked | HeldBy | SharedBy | UsedBy | HeldByOthers | MemoryHeldByOthers | NoReading
     | MemoryUnknown | MemoryFree
 )  # fmt: skip
 
@@ -446,10 +455,13 @@ def headline(reason: WaitReason, now: float) -> str | None:
     return None
 
 
-def _blocker(blocker: Blocker, now: float) -> str:
+def _blocker(blocker: Blocker, now: float) -> str:  # noqa: PLR0912 - one line a blocker
     match blocker:
         case Drained(device, mig):
             return f"{device} is divided by MIG" if mig else f"{device} is drained"
+        case Booked(device, holder, begin, end):
+            since = f"from {clock(begin, now)} " if begin > now else ""
+            return f"{device} is reserved for {holder} {since}until {clock(end, now)}"
         case HeldBy(device, job, name, end):
             until = f" until {_when(end, now)}" if end else ""
             return f"{device} is held by job {job} ({name}){until}"

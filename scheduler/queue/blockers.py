@@ -28,7 +28,7 @@ def no_room(spec: Spec, slots: Sequence[Slot], ends: Ends) -> w.Unsatisfiable | 
         more = max(len(suiting) - _NAMED, 0)
         return w.NoRoom(_needs(spec, suiting[0].device), blockers, more=more)
     typed = [slot for slot in slots if of_type(slot.device, spec)]
-    taken = (_exclusive(slot, ends) for slot in typed)
+    taken = (_exclusive(spec, slot, ends) for slot in typed)
     blockers = tuple(blocker for blocker in taken if blocker is not None)
     free = sum(slot.has_room(spec, respect_reservations=False) for slot in typed)
     return w.NoRoom(_needs(spec, typed[0].device), blockers, free)
@@ -51,11 +51,13 @@ def unsatisfiable_need(spec: Spec, slots: Sequence[Slot]) -> w.Unsatisfiable | N
     return w.TooLittleMemory(needs, max(slot.total or 0.0 for slot in typed))
 
 
-def _exclusive(slot: Slot, ends: Ends) -> w.Blocker | None:
-    """Return why no job gets the device to itself now; None where one can."""
+def _exclusive(spec: Spec, slot: Slot, ends: Ends) -> w.Blocker | None:
+    """Return why the job does not get the device to itself now; None where it can."""
     name = label(slot.device)
     if slot.drained:
         return w.Drained(name, slot.device.mig)
+    if (booked := _booked(spec, slot)) is not None:
+        return booked
     if slot.holders and slot.exclusive:
         holder = slot.holders[0]
         return w.HeldBy(name, holder.id, holder.spec.name, ends.get(holder.id))
@@ -69,12 +71,22 @@ def _exclusive(slot: Slot, ends: Ends) -> w.Blocker | None:
     return w.NoReading(name) if slot.unread else None
 
 
+def _booked(spec: Spec, slot: Slot) -> w.Booked | None:
+    """Return for whom the device is kept, and when, where that keeps the job from starting."""
+    booking = slot.booked_against(spec, slot.now)
+    if booking is None:
+        return None
+    return w.Booked(label(slot.device), booking.holder, booking.begin, booking.end)
+
+
 def _memory(spec: Spec, slot: Slot, ends: Ends) -> w.Blocker:
     """Return how much of the device's memory is free, and until when."""
     name = label(slot.device)
+    if (booked := _booked(spec, slot)) is not None:
+        return booked
     if slot.unread:
         return w.NoReading(name)
-    if slot.exclusive and (holder := _exclusive(slot, ends)) is not None:
+    if slot.exclusive and (holder := _exclusive(spec, slot, ends)) is not None:
         return holder
     if slot.free is None:
         return w.MemoryUnknown(name)

@@ -59,7 +59,8 @@ def forecast(
                 ends[started.id] = End(conditions.now + started.spec.timeout, latest=True)
         known = [n for n, j in active.items() if n in ends and isinstance(j.state, Running)]
         over = min(known, key=lambda number: (ends[number].at, number), default=None)
-        begins = (j.spec.begin for lane in waiting.values() for j in lane)
+        bookings = (booking.end for booking in conditions.availability.bookings)
+        begins = (*(j.spec.begin for lane in waiting.values() for j in lane), *bookings)
         begin = min((at for at in begins if at > conditions.now), default=math.inf)
         if over is None or begin < ends[over].at:
             if begin == math.inf:

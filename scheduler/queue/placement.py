@@ -12,9 +12,12 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from scheduler.protocol.bookings import Booking
 from scheduler.protocol.devices import Device, Process, Reading
 from scheduler.protocol.jobs import Job, Spec, held_devices
 
+MARGIN_S = 15.0
+"""The time that a job may take to end after its limit is up, and to be taken over by the queue."""
 _NOTHING: frozenset[str] = frozenset()
 
 
@@ -45,6 +48,8 @@ class Availability(NamedTuple):
     """Ids of devices that the assistant has, or has not quite left yet."""
     held_by_others: Mapping[str, float] = {}
     """Bytes of devices that queues of other users hold; infinity for a whole device."""
+    bookings: tuple[Booking, ...] = ()
+    """Devices that are kept for somebody for a time."""
 
 
 def device_use(
@@ -88,7 +93,12 @@ class Slot:
         use: DeviceUse | None,
         drained: bool,
         held_by_others: float = 0.0,
+        bookings: Sequence[Booking] = (),
+        now: float = 0.0,
     ) -> None:
+        self.bookings = sorted(bookings, key=lambda booking: booking.begin)
+        """The times for which the device is kept for somebody."""
+        self.now = now
         self.device, self.holders, self.drained = device, list(holders), drained
         self.total = use.total if use is not None else None
         self.unread = use is UNREAD
@@ -117,8 +127,32 @@ class Slot:
         large_enough = self.total is None or spec.memory <= self.total
         return not self.drained and of_type(self.device, spec) and large_enough
 
+    def booked_against(self, spec: Spec, at: float) -> Booking | None:
+        """Return the first booking that keeps the job from starting here at this time.
+
+        One that is to begin does so unless the job's time limit is up by then.
+        """
+        over = at + spec.timeout + MARGIN_S if spec.timeout else math.inf
+        for booking in self.bookings:
+            meets = booking.begin < over and at < booking.end
+            if meets and not booking.admits(spec.user, spec.group):
+                return booking
+        return None
+
+    def opens_at(self, spec: Spec, at: float) -> float:
+        """Return the first moment from `at` on at which no booking keeps the job from starting."""
+        while (booking := self.booked_against(spec, at)) is not None:
+            at = booking.end
+        return at
+
     def has_room(self, spec: Spec, respect_reservations: bool = True) -> bool:
         """Return whether the job can start here now."""
+        if self.booked_against(spec, self.now) is not None:
+            return False
+        return self.is_vacant(spec, respect_reservations)
+
+    def is_vacant(self, spec: Spec, respect_reservations: bool = True) -> bool:
+        """Return whether the job could start here now but for bookings."""
         if self.exclusive or self.unread or not self.suits(spec):
             return False
         if not spec.memory:
@@ -142,7 +176,7 @@ class Slot:
 
 
 def make_slots(
-    jobs: Iterable[Job], devices: Sequence[Device], availability: Availability
+    jobs: Iterable[Job], devices: Sequence[Device], availability: Availability, now: float = 0.0
 ) -> list[Slot]:
     """Return the devices that run jobs, with those of the running jobs that hold them."""
     holders: dict[str, list[Job]] = {}
@@ -157,6 +191,8 @@ def make_slots(
             uses.get(d.id),
             d.id in drained,
             availability.held_by_others.get(d.id, 0.0),
+            [booking for booking in availability.bookings if d.id in booking.gpus],
+            now,
         )
         for d in devices
         if d.kind != "replay"

@@ -75,13 +75,14 @@ class Planner:
         self._shares = shares
         self.latest = EMPTY_PLAN
         self._next_begin = math.inf
-        """When the first job may start that did not start before a time of its user's choice."""
+        """When a job may start that waited for a time of its user's choice, or for a booking."""
 
     def plan(self, devices: Sequence[Device], availability: Availability) -> None:
         """Make a plan; nothing is started."""
         running, conditions = self._index.occupying, self._conditions(availability)
         later = self._begin_later(conditions.now)
-        begins = (self._index.active[number].spec.begin for number in later)
+        begins = [self._index.active[number].spec.begin for number in later]
+        begins += [b.end for b in availability.bookings if b.end > conditions.now]
         self._next_begin = min(begins, default=math.inf)
         self.latest = make_plan(running, self._lanes(later), devices, conditions)
 

@@ -5,9 +5,9 @@ user with the least GPU-hours where several share the queue (see `fair_share`), 
 user as they came or were moved. Each starts where it fits (see `placement`). The first that cannot
 start, among those that ask for the same type of GPU, reserves as many devices as it needs: the jobs
 after it get only what it leaves, so that small jobs do not starve one for many GPUs or much memory.
-A job that could not start on an empty machine reserves nothing. A job with a time limit may use
-what is reserved until it is needed (see `reservations`). Jobs that need no device start when a
-processor is free.
+A job that could not start on an empty machine, or only after a booking, reserves nothing. A job
+with a time limit may use what is reserved until it is needed (see `reservations`). Jobs that need
+no device start when a processor is free.
 
 Jobs that need the same form a lane (see `lanes`). Room only shrinks during a pass, so that nothing
 in a lane starts after the first job that cannot: a pass over ten thousand jobs looks at as many as
@@ -221,7 +221,8 @@ class _Room:
         order: Order,
     ) -> None:
         self._order = order
-        self._slots = make_slots(running, devices, conditions.availability)
+        self._slots = make_slots(running, devices, conditions.availability, conditions.now)
+        self._booked = any(slot.bookings for slot in self._slots)
         self._devices, self._ends, self._now = devices, conditions.ends, conditions.now
         self._backfill = Backfill((), {}, 0.0)
         self._refused: set[tuple[object, ...]] = set()
@@ -243,7 +244,7 @@ class _Room:
     def place(self, job: Job) -> tuple[str, ...] | w.WaitReason | None:
         """Place the job, or reserve devices for it; None where there is no room."""
         spec = job.spec
-        if _need(spec) in self._refused:
+        if self._need(spec) in self._refused:
             return None
         kind = self._slots[0].device.kind if self._slots else ""
         if kind and spec.kind not in ("", kind):
@@ -255,12 +256,18 @@ class _Room:
                 slot.place(job)
             self._measure()
             return tuple(slot.device.id for slot in found)
-        self._refused.add(_need(spec))
-        if spec.gpu_type not in self._first and self._possible(spec):
+        self._refused.add(self._need(spec))
+        if spec.gpu_type not in self._first and self._may_reserve(spec):
             self._first[spec.gpu_type] = job
             reserve(job, self._slots, self._ends, self._now)
             self._measure()
         return None
+
+    def _need(self, spec: Spec) -> tuple[object, ...]:
+        """Return what decides whether there is room for a job."""
+        if not self._booked:
+            return _need(spec)
+        return (*_need(spec), spec.user, spec.group, spec.timeout)
 
     def begin_backfill(self) -> bool:
         """Return whether a reserved device can be used before it is needed."""
@@ -302,6 +309,12 @@ class _Room:
         hours = self._order.hours
         used, less = (round(hours.get(j.spec.user, 0.0), 1) for j in (job, other))
         return w.BehindUser(other.id, used, less)
+
+    def _may_reserve(self, spec: Spec) -> bool:
+        """Return whether the job could start on an empty machine now, whose bookings go on."""
+        at = self._now
+        open_slots = (slot for slot in self._slots if slot.booked_against(spec, at) is None)
+        return sum(slot.suits(spec) for slot in open_slots) >= spec.gpus
 
     def _possible(self, spec: Spec) -> bool:
         """Return whether the job could start if the machine were empty."""

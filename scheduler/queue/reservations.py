@@ -18,10 +18,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from scheduler.protocol.jobs import Job, Queued, Spec
 from scheduler.protocol.wait_reasons import End
-from scheduler.queue.placement import Slot, choose
+from scheduler.queue.placement import MARGIN_S, Slot, choose
 
-MARGIN_S = 15.0
-"""The time that a job may take to end after its limit is up, and to be taken over by the queue."""
 MAX_CONSIDERED = 500
 """Waiting jobs that one pass considers: it must be short, however many wait."""
 
@@ -46,7 +44,7 @@ class Backfill:
     def possible(self) -> bool:
         """Return whether any device can be used before it is needed."""
         return any(
-            slot.reserved_for is not None
+            (slot.reserved_for is not None or slot.bookings)
             and not (slot.exclusive or slot.others or slot.unread)
             and until > self._now + MARGIN_S
             for slot, until in zip(self._slots, self._until, strict=True)
@@ -89,7 +87,13 @@ def reserve(job: Job, slots: Sequence[Slot], ends: Mapping[int, End], now: float
     jobs share, and last those with processes that are not ours. Whatever comes free among the
     devices that suit it goes to it first, as it is placed first.
     """
-    suiting = [slot for slot in slots if slot.reserved_for is None and slot.suits(job.spec)]
+    suiting = [
+        slot
+        for slot in slots
+        if slot.reserved_for is None
+        and slot.suits(job.spec)
+        and slot.booked_against(job.spec, now) is None
+    ]
 
     def order(slot: Slot) -> tuple[bool, bool, float, bool, int]:
         foreign = bool(slot.others or slot.held_by_others) or slot.unread
@@ -109,7 +113,7 @@ def earliest_start(spec: Spec, slots: Iterable[Slot], ends: Mapping[int, End], n
         now: seconds since the epoch.
     """
     times = sorted(
-        now if (known := free_at(spec, slot, ends, now)) is None else known
+        slot.opens_at(spec, now) if (known := free_at(spec, slot, ends, now)) is None else known
         for slot in slots
         if slot.suits(spec)
     )
@@ -121,7 +125,12 @@ def free_at(spec: Spec, slot: Slot, ends: Mapping[int, End], now: float) -> floa
 
     None where that is unknown.
     """
-    if slot.has_room(spec, respect_reservations=False):
+    at = _vacant_at(spec, slot, ends, now)
+    return None if at is None else slot.opens_at(spec, at)
+
+
+def _vacant_at(spec: Spec, slot: Slot, ends: Mapping[int, End], now: float) -> float | None:
+    if slot.is_vacant(spec, respect_reservations=False):
         return now
     if slot.others or slot.held_by_others or slot.unread:
         return None

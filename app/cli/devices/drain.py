@@ -31,7 +31,7 @@ def undrain(args: Namespace) -> int:
 def _set_drained(args: Namespace, drain: bool) -> int:
     with Client() as client:
         snapshot = client.snapshot()
-        chosen = [_find(snapshot, name) for name in args.gpus]
+        chosen = [find_device(snapshot, name) for name in args.gpus]
         new = client.configure(drained=drained(snapshot.settings, chosen, drain))
     became = "drained; no new jobs start there" if drain else "in use again"
     names = ", ".join(label(device) for device in chosen)
@@ -40,7 +40,8 @@ def _set_drained(args: Namespace, drain: bool) -> int:
     return 0
 
 
-def _find(snapshot: Snapshot, name: str) -> Device:
+def find_device(snapshot: Snapshot, name: str) -> Device:
+    """Return the device with this index or UUID. Raises NotFound."""
     for state in snapshot.devices:
         if name in {state.device.id, str(state.device.index)}:
             return state.device

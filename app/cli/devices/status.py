@@ -9,6 +9,7 @@ from argparse import Namespace
 from app.cli.connection import wait_for_reading
 from app.cli.devices.screen import status_lines
 from app.cli.output import print_json, print_line, render, supports_color
+from app.cli.queue.reserve import gpu_names
 from app.format.job_rows import describe
 from scheduler.client import Client
 from scheduler.protocol.devices import NA
@@ -32,6 +33,11 @@ def run(args: Namespace) -> int:
     notes = {d.device.note for d in snapshot.devices if d.device.note} | set(snapshot.notices)
     for note in sorted(notes) + _missing_fields(snapshot):
         print_line(note)
+    for booking in snapshot.settings.reservations.values():
+        if booking.end > snapshot.time:
+            span = f"{clock(booking.begin, snapshot.time)} to {clock(booking.end, snapshot.time)}"
+            names = gpu_names(booking, snapshot)
+            print_line(f"{names}: reserved for {booking.holder}, {span}")
     for host in snapshot.hosts:
         if host.problem is not None:
             since = clock(host.since, snapshot.time)

@@ -1,0 +1,65 @@
+"""GPUs that are kept for somebody for a time: the setting `reservations`."""
+
+from __future__ import annotations
+
+import pwd
+from collections.abc import Iterable, Mapping
+from typing import Annotated
+
+import msgspec
+
+KEPT_S = 86_400.0
+"""Seconds for which a reservation that is over stays in the list."""
+Moment = Annotated[float, msgspec.Meta(gt=0, lt=2**33)]
+
+
+class Booking(msgspec.Struct, frozen=True):
+    """Describe one reservation of GPUs for a time."""
+
+    gpus: tuple[str, ...]
+    """The ids of the GPUs."""
+    begin: Moment
+    """Seconds since the epoch."""
+    end: Moment
+    user: int | None = None
+    """Whose jobs may run there; None: no user's, or with a group every user's of that group."""
+    group: str = ""
+    """The group whose jobs may run there; empty: all jobs of the user."""
+
+    def admits(self, user: int | None, group: str) -> bool:
+        """Return whether a job of this user and group may run there meanwhile."""
+        if self.group and group != self.group:
+            return False
+        return user == self.user if self.user is not None else bool(self.group)
+
+    @property
+    def holder(self) -> str:
+        """Return whom the GPUs are kept for."""
+        user = "" if self.user is None else _name(self.user)
+        group = f"group {self.group}" if self.group else ""
+        return " of ".join(filter(None, (group, user))) or "work outside of the queue"
+
+
+def _name(user: int) -> str:
+    try:
+        return pwd.getpwuid(user).pw_name
+    except KeyError:
+        return f"user {user}"
+
+
+def next_number(known: Mapping[str, Booking]) -> int:
+    """Return the number of a further reservation."""
+    return 1 + max(map(int, known), default=0)
+
+
+def overlapping(known: Mapping[str, Booking], new: Booking) -> Iterable[str]:
+    """Yield the numbers of reservations of one of the same GPUs at the same time."""
+    for number, other in known.items():
+        same = not set(other.gpus).isdisjoint(new.gpus)
+        if same and other.begin < new.end and new.begin < other.end:
+            yield number
+
+
+def current(known: Mapping[str, Booking], now: float) -> dict[str, Booking]:
+    """Return the reservations without those that have been over for a while."""
+    return {n: booking for n, booking in known.items() if booking.end > now - KEPT_S}

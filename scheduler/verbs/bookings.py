@@ -1,0 +1,84 @@
+"""Reserve GPUs for a time, and cancel that."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+
+import msgspec
+
+from scheduler.protocol.bookings import Booking, current, next_number, overlapping
+from scheduler.protocol.errors import NotFound, UserError
+from scheduler.protocol.jobs import Job, Running, held_devices
+from scheduler.protocol.units import clock
+from scheduler.protocol.wire import Peer
+from scheduler.verbs.request import Daemon, Request
+
+
+class Booked(msgspec.Struct, frozen=True):
+    """Describe a reservation that was made."""
+
+    number: int
+    outlasting: tuple[int, ...] = ()
+    """Running jobs that may hold one of the GPUs after the beginning."""
+
+
+class Reserve(Request[Booked], frozen=True, tag="reserve"):
+    """Keep GPUs for a user or a group for a time."""
+
+    booking: Booking
+
+    async def handle(self, daemon: Daemon, peer: Peer) -> Booked:
+        snapshot, new, now = daemon.snapshot(), self.booking, time.time()
+        known = current(snapshot.settings.reservations, now)
+        _check(new, {state.device.id for state in snapshot.devices}, now)
+        if new.user is not None and daemon.owner(peer) is None:
+            raise UserError(
+                "a queue of your own has one user: name a group, or nobody to keep the GPUs free"
+            )
+        for taken in overlapping(known, new):
+            other = known[taken]
+            raise UserError(
+                f"reservation {taken} keeps one of these GPUs for {other.holder} from "
+                f"{clock(other.begin, now)} to {clock(other.end, now)}. "
+                f"To cancel it: gpudeck reserve --cancel {taken}"
+            )
+        number = next_number(snapshot.settings.reservations)
+        await daemon.configure({"reservations": {**known, str(number): new}})
+        return Booked(number, tuple(_outlasting(daemon.queue.running, new)))
+
+
+class CancelReservation(Request[None], frozen=True, tag="cancel_reservation"):
+    """Cancel a reservation, or end it now."""
+
+    number: int
+
+    async def handle(self, daemon: Daemon, peer: Peer) -> None:
+        known = dict(daemon.snapshot().settings.reservations)
+        if known.pop(str(self.number), None) is None:
+            raise NotFound(f"there is no reservation {self.number}. See: gpudeck reserve")
+        await daemon.configure({"reservations": current(known, time.time())})
+
+
+def _check(booking: Booking, devices: set[str], now: float) -> None:
+    """Raise UserError where the reservation makes no sense."""
+    if not booking.gpus or not devices.issuperset(booking.gpus):
+        raise UserError("a reservation names GPUs of this machine. See: gpudeck status")
+    if booking.end <= max(booking.begin, now):
+        raise UserError(
+            f"a reservation ends after it begins, and in the future: {clock(booking.begin, now)} "
+            f"to {clock(booking.end, now)} does not"
+        )
+    if "\0" in booking.group or len(booking.group) > 200:
+        raise UserError("a group has a name of up to 200 characters")
+
+
+def _outlasting(running: Iterable[Job], booking: Booking) -> Iterable[int]:
+    """Yield the jobs that may hold one of the GPUs after the beginning."""
+    for job in running:
+        spec, state = job.spec, job.state
+        if booking.admits(spec.user, spec.group) or not isinstance(state, Running):
+            continue
+        over = spec.timeout and state.at + spec.timeout <= booking.begin
+        if not over and not set(held_devices(job)).isdisjoint(booking.gpus):
+            yield job.id
