@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import heapq
 import itertools
+from collections import deque
 from collections.abc import Iterator, Sequence
+from hashlib import sha256
 from typing import Protocol
 
 from torch import Tensor
@@ -39,10 +41,35 @@ class BlockMemory(Protocol):
         ...
 
 
+class BlockStore(Protocol):
+    """Keep blocks beyond the engine's life; `assistant.inference.prompt_store` does."""
+
+    @property
+    def ready(self) -> bool:
+        """Return whether a block can be saved without waiting."""
+        ...
+
+    def wants(self, digest: str) -> bool:
+        """Return whether a block is to be saved."""
+        ...
+
+    def save(self, digest: str, parts: list[Tensor]) -> None:
+        """Save a block."""
+        ...
+
+    def begin(self) -> None:
+        """Begin to read a prompt."""
+        ...
+
+    def read(self, digest: str) -> list[Tensor] | None:
+        """Return a block; None if it is not there."""
+        ...
+
+
 class Node:
     """Hold a full block of a prefix, below the block that comes before it."""
 
-    __slots__ = ("block", "children", "host", "parent", "tokens", "used", "users")
+    __slots__ = ("_digest", "block", "children", "host", "parent", "tokens", "used", "users")
 
     def __init__(self, tokens: tuple[int, ...], parent: Node | None) -> None:
         self.tokens, self.parent = tokens, parent
@@ -55,6 +82,15 @@ class Node:
         """Requests that use it now."""
         self.used = 0
         """When it was used last, by the tree's own clock."""
+        self._digest = ""
+
+    @property
+    def digest(self) -> str:
+        """Return the hash of all tokens up to its end."""
+        if not self._digest:
+            before = self.parent.digest if self.parent is not None else ""
+            self._digest = sha256(f"{before} {self.tokens}".encode()).hexdigest()[:40]
+        return self._digest
 
     @property
     def evictable(self) -> bool:
@@ -72,14 +108,18 @@ class BlockPool:
     A request uses a whole path from the root, so what nobody uses has nothing in use after it.
     """
 
-    def __init__(self, memory: BlockMemory, host_blocks: int = 0) -> None:
+    def __init__(
+        self, memory: BlockMemory, host_blocks: int = 0, store: BlockStore | None = None
+    ) -> None:
         """Begin with all blocks free.
 
         Args:
             memory: Holds the blocks.
             host_blocks: Evicted blocks that may be kept in the host's memory.
+            store: Keeps blocks of long prompts.
         """
-        self._memory, self._host_blocks = memory, host_blocks
+        self._memory, self._host_blocks, self._store = memory, host_blocks, store
+        self._unsaved: deque[Node] = deque()
         self._free = list(range(memory.blocks - 1, -1, -1))
         self._root = Node((), None)
         self._clock, self._order = itertools.count(1), itertools.count()
@@ -128,14 +168,35 @@ class BlockPool:
         Blocks in the host's memory are brought back, as far as there is room.
         """
         node, path = self._root, []
+        if self._store is not None:
+            self._store.begin()
         for start in range(0, len(tokens) - BLOCK + 1, BLOCK):
-            child = node.children.get(tuple(tokens[start : start + BLOCK]))
+            key = tuple(tokens[start : start + BLOCK])
+            child = node.children.get(key) or self._stored(node, key)
             if child is None or (child.block is None and not self._bring_back(child)):
                 break
             self._use(child)
             path.append(child)
             node = child
         return path
+
+    def keep(self, path: Sequence[Node]) -> None:
+        """Have blocks saved by and by, if there is a store."""
+        if self._store is not None:
+            self._unsaved.extend(path)
+
+    def save_some(self, most: int = 4, *, wait: bool = False) -> bool:
+        """Save a few of the blocks that are to be kept, and return whether there were any.
+
+        With `wait`, the store may take its time.
+        """
+        had = bool(self._unsaved)
+        while self._store is not None and self._unsaved and most and (wait or self._store.ready):
+            node = self._unsaved.popleft()
+            if node.block is not None and self._store.wants(node.digest):
+                self._store.save(node.digest, self._memory.read(node.block))
+                most -= 1
+        return had
 
     def partial(self, path: Sequence[Node], rest: Sequence[int]) -> tuple[int, int] | None:
         """Copy the block after a path that shares most of its first tokens with `rest`.
@@ -236,6 +297,22 @@ class BlockPool:
                 self._forget(next(iter(self._host)))
             return True
         return False
+
+    def _stored(self, parent: Node, key: tuple[int, ...]) -> Node | None:
+        """Return a node whose block was saved before, in the device's memory; None if none was."""
+        if self._store is None:
+            return None
+        node = Node(key, parent)
+        parts = self._store.read(node.digest)
+        block = self.take() if parts is not None else None
+        if parts is None or block is None:
+            return None
+        self._memory.restore(block, parts)
+        node.block = block
+        parent.children[key] = node
+        self.in_tree += 1
+        self.idle += 1
+        return node
 
     def _bring_back(self, node: Node) -> bool:
         """Bring a block back from the host's memory; return False if there is no room."""

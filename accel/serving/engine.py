@@ -19,7 +19,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from accel.serving.blocks import BlockPool
+from accel.serving.blocks import BlockPool, BlockStore
 from accel.serving.cache import PagedCache
 from accel.serving.draft import DraftModel
 from accel.serving.errors import ModelRefused, RequestRefused, TooLong
@@ -41,6 +41,8 @@ _LOG = logging.getLogger("serving")
 _STEP_TOKENS = {"cpu": 64, "cuda": 2048}
 _DRAFT_CACHE = 16384
 """Tokens of all texts that a draft model remembers; beyond that it proposes nothing."""
+_LONG_PROMPT = 512
+"""Tokens of a prompt whose blocks are kept in the store."""
 _RATE_S = 2.0
 """The time that a rate of tokens is averaged over."""
 
@@ -86,6 +88,7 @@ class Engine:
         cache: PagedCache,
         *,
         host_blocks: int = 0,
+        store: BlockStore | None = None,
         step_tokens: int = 0,
         most_running: int = 64,
         speculator: Speculator | None = None,
@@ -93,7 +96,7 @@ class Engine:
     ) -> None:
         """Take a loaded model; see `load` for the rest."""
         self.model, self.tokenizer, self.template, self.cache = model, tokenizer, template, cache
-        self.pool = BlockPool(cache, host_blocks)
+        self.pool = BlockPool(cache, host_blocks, store)
         self.runner = Runner(model, cache)
         tokens = step_tokens or _STEP_TOKENS[model.device.type]
         self.scheduler = Scheduler(self.pool, tokens, most_running, speculator, most_drafts)
@@ -115,6 +118,7 @@ class Engine:
         cache: CacheFormat = "auto",
         cache_tokens: int = 0,
         host_bytes: int = 0,
+        store: BlockStore | None = None,
         lookup: bool = True,
         draft: Path | None = None,
         most_running: int = 64,
@@ -129,6 +133,7 @@ class Engine:
             cache: How keys and values are kept.
             cache_tokens: Tokens that the cache holds; 0: as many as fit.
             host_bytes: Memory of the host for what is evicted from the cache.
+            store: Keeps the cache of long prompts.
             lookup: Speculate by looking up the last tokens in the prompt.
             draft: Folder of a smaller model of the same tokenizer to speculate by, in its place.
             most_running: The most requests of a step.
@@ -148,6 +153,7 @@ class Engine:
         return cls(
             model, tokenizer, template, blocks,
             host_blocks=host_bytes // room.block_bytes,
+            store=store,
             most_running=most_running,
             speculator=drafts[0] if drafts else PromptLookup() if lookup else None,
         )  # fmt: skip
@@ -200,9 +206,10 @@ class Engine:
         go on.
         """
         self._receive()
+        self.pool.save_some()
         work = self.scheduler.plan()
         if not work:
-            return False
+            return self.pool.save_some(1, wait=True)
         try:
             self._advance(work, self.runner.run(work))
         except Exception as e:
@@ -279,6 +286,9 @@ class Engine:
         for item in work:
             item.sequence.computed = item.start + len(item.tokens) - item.drafts
             if item.chooses:
+                if item.sequence.answered == 0 and len(item.sequence.tokens) >= _LONG_PROMPT:
+                    item.sequence.share(self.pool)
+                    self.pool.keep(item.sequence.path)
                 choosing.append((item, first))
                 first += item.drafts + 1
             else:

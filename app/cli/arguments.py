@@ -15,7 +15,7 @@ from typing import Any, TypeVar, cast
 
 from scheduler.protocol.errors import UserError
 from scheduler.protocol.job_options import JOB_OPTIONS, JobOptions, parse_indices, parse_time
-from scheduler.protocol.units import parse_count, parse_moment
+from scheduler.protocol.units import parse_bytes, parse_count, parse_moment
 
 T = TypeVar("T")
 MAX_SECONDS = 86400.0
@@ -99,6 +99,11 @@ def array_indices(text: str) -> list[int]:
 def duration(text: str) -> float:
     """Read a span of time such as 2h, in seconds; 0 stands for none."""
     return _parse(parse_time, text)
+
+
+def size(text: str) -> int:
+    """Read an amount of bytes, such as 4GiB; 0 is none."""
+    return 0 if text.strip() == "0" else _parse(parse_bytes, text)
 
 
 def moment(text: str) -> float:

@@ -19,6 +19,7 @@ import msgspec
 from assistant.gpu_lease import GpuLease
 from assistant.inference import messages as m
 from scheduler.client import Client
+from scheduler.protocol import paths
 from scheduler.protocol.errors import UserError
 
 if TYPE_CHECKING:
@@ -64,14 +65,19 @@ def serve(options: m.Options, requests: BinaryIO, output: Output) -> None:
     import torch
 
     from accel.serving.engine import Engine
+    from assistant.inference.prompt_store import PromptStore, model_key
 
     torch.set_num_threads(1)  # the kernels are ours, and more threads of torch only wait
     total = _least_bytes(Path(options.folder))
     output.send(m.Loading(0, total))
+    kept = model_key(Path(options.folder), device, options.weights, options.cache)
+    most = options.prompts_bytes
+    store = PromptStore(paths.home() / "prompts", kept, most) if most else None
     engine = Engine.load(
         Path(options.folder), device, options.weights, cache=options.cache,
         cache_tokens=options.cache_tokens,
         draft=Path(options.draft) if options.draft else None,
+        store=store,
         progress=lambda done: output.send(m.Loading(min(done, total), total)),
     )  # fmt: skip
     gpu = os.environ.get("CUDA_VISIBLE_DEVICES", "") if device == "cuda" else ""

@@ -27,6 +27,8 @@ class Options(msgspec.Struct, frozen=True):
     """Tokens that the cache holds; 0: as many as fit."""
     draft: str = ""
     """Folder of a smaller model that proposes tokens; empty: they are looked up in the prompt."""
+    prompts_bytes: int = 4 * 2**30
+    """Disk space for the cache of long prompts, of all models together; 0: none is kept."""
 
 
 class Submit(msgspec.Struct, frozen=True, tag="submit"):

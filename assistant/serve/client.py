@@ -165,5 +165,6 @@ def _arguments(options: Options, port: int) -> list[str]:
     """Return the arguments of `gpudeck serve`."""
     made = [options.folder, "--weights", options.weights, "--cache", options.cache]
     made += ["--cache-tokens", str(options.cache_tokens), "--port", str(port)]
+    made += ["--prompt-cache", str(options.prompts_bytes)]
     made += ["--draft", options.draft] if options.draft else []
     return [*made, "--cpu"] if options.device == "cpu" else made

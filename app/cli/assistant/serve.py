@@ -68,6 +68,14 @@ def add_arguments(parser: ArgumentParser) -> None:
         help="with FOLDER: a smaller model with the same tokenizer, which proposes tokens; the "
         "answers stay the same",
     )
+    parser.add_argument(
+        "--prompt-cache",
+        type=arguments.size,
+        default=Options("").prompts_bytes,
+        metavar="SIZE",
+        help="with FOLDER: disk space for the cache of long prompts, which lasts until the next "
+        "start; 0: none (default: 4GiB)",
+    )
     parser.add_argument("--in-job", action="store_true", help=SUPPRESS)
     parser.add_argument("--background", action="store_true", help=SUPPRESS)
     parser.add_argument(
@@ -158,7 +166,9 @@ def _options(args: Namespace) -> Options:
         where = "cuda" if os.environ.get("CUDA_VISIBLE_DEVICES") and not args.cpu else "cpu"
     folder = str(args.model.expanduser().absolute())
     draft = str(args.draft.expanduser().absolute()) if args.draft else ""
-    return Options(folder, where, args.weights, args.cache, args.cache_tokens, draft)
+    return Options(
+        folder, where, args.weights, args.cache, args.cache_tokens, draft, args.prompt_cache
+    )
 
 
 def _submit(args: Namespace) -> int:
