@@ -83,6 +83,8 @@ def _why_none(rows: Rows, words: Words) -> str:
 def _none(query: Query, rows: Rows, words: Words) -> str:
     when = times(rows, words)
     states = [words.text(TERMS[state]) for state in query.states]
+    if set(query.states) >= {"failed", "lost"} and not query.where:
+        return words.text("No job failed{when}.", when=when)
     if states and not query.where:
         return words.text("No job is {state}{when}.", state=words.listed(states[:1]), when=when)
     return words.text("There is no such job{when}.", when=when)

@@ -32,6 +32,8 @@ def summary(
         else _of_a_time(span)
     )
     found = [(each, run(each)) for each in asked]
+    if query.jobs:
+        found = [one for one in found if not one[0].measure or _known(one[1])]
     texts = [answer(each, rows, words) for each, rows in found]
     facts = tuple(
         fact for each, rows in found for fact in facts_of(rows, words, notes(each, rows, words))
@@ -40,6 +42,10 @@ def summary(
         return "\n\n".join(dict.fromkeys(filter(None, texts))), facts
     lines = "\n".join(f"- {text.splitlines()[0]}" for text in texts[1:] if text)
     return f"{texts[0]}\n\n{lines}", facts
+
+
+def _known(rows: Rows) -> bool:
+    return any(row.values and row.values[0] is not None for row in rows.rows)
 
 
 def _of_a_time(span: Span) -> list[Query]:

@@ -129,7 +129,7 @@ def devices(r: QueryReader) -> Query | None:
     s.has("topic", "status", "used now", "consumed", "eats")
     s.has("all")
     if measure:
-        s.has("state", "busy")
+        s.has("state", "busy", "running")
         s.has("topic", "overview")
         s.has("measure", "progress")
     order: Literal["", "down"] = "down" if s.has("topic", "sort") and measure else ""
@@ -231,7 +231,8 @@ def _asks_about_devices(r: QueryReader) -> bool:
         )
     about = bool(measure or of_super or _use(s))
     of_job = any(x.means("state") and x.value("state") in JOB_STATES for x in s.spots)
-    return about or (device and not of_job) or bool(device and r.bound())
+    runs = s.find("state", "running") and s.find("all") and s.has("state", "running")
+    return about or (device and (not of_job or bool(runs))) or bool(device and r.bound())
 
 
 def _of_that_job(r: QueryReader, measure: str) -> bool:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from assistant.intents.reading import JOB_MEASURES, QueryReader, named_setting, states
+import msgspec
+
+from assistant.intents.reading import JOB_MEASURES, JOB_STATES, QueryReader, named_setting, states
 from assistant.intents.spots import Spots
 from assistant.query.conversion import kind_of
 from assistant.query.request import NEWEST, Query, Span, Target, Where
@@ -123,6 +125,9 @@ def _of_states(s: Spots, measure: str, found: tuple[str, ...], time: Span | None
     return Query("jobs", measure, states=found, time=time)
 
 
+_EXPLAIN = frozenset({"explain", "erklare", "erklar", "explique", "explica"})
+
+
 def _about_job(r: QueryReader) -> bool:
     pronoun = r.s.find("pron", "it") is not None and r.state.about != "device"
     named = bool(r.s.targets["job"]) or r.s.find("noun", "job") is not None
@@ -141,6 +146,10 @@ def _of_memory(s: Spots) -> bool:
 def _why(r: QueryReader) -> str:
     """Return the measure of a question why, whether it is stuck, or how it is mended."""
     s = r.s
+    asked = [i for i, t in enumerate(s.tokens) if t.norm in _EXPLAIN]
+    if asked and s.targets["job"]:
+        s.used.update(asked)
+        return "reason"
     if s.find("topic", "stuck") and not _about_device(r) and not s.find("measure", "temp"):
         return "reason" if s.find("ask", "why") else "stall"
     if s.find("ask", "why") and not _about_device(r):
@@ -163,11 +172,13 @@ def _when(r: QueryReader) -> str:
     """Return the measure of a question when or how long."""
     s = r.s
     when, long = s.find("ask", "when") is not None, s.find("ask", "how long") is not None
-    timed = (s.time is not None and not s.time.span.point) or s.find("super") or s.find("agg")
-    if _of_memory(s) or (timed and not when and not long):
+    if s.targets["device"] and not _about_job(r):
         return ""
     if s.find("topic", "ahead") and _about_job(r):
         return "start"
+    timed = (s.time is not None and not s.time.span.point) or s.find("super") or s.find("agg")
+    if _of_memory(s) or (timed and not when and not long):
+        return ""
     if s.find("topic", "next") and not _about_device(r) and not s.targets["job"]:
         return "start"
     if not when and not long and {t.norm for t in s.tokens} & _ASKED_PAST:
@@ -200,6 +211,8 @@ def _moment(r: QueryReader) -> str:
         return "start"
     if s.find("state", "running") and not _future(s) and not s.find("topic", "end"):
         return "start"
+    if s.targets["job"] and _future(s) and not s.find("topic", "end") and not s.find("state"):
+        return "start"  # "when will it run"
     ends = s.find("topic", "end") or s.find("state")
     return "end" if ends and (about or r.state.about == "job") else ""
 
@@ -276,33 +289,45 @@ def jobs(r: QueryReader) -> Query | None:
         s.use(spot)
         s.has("measure", "name")
     devices = r.devices() if s.targets["device"] else ()
-    where_it_runs = not devices and not measure and s.find("noun", "device") is not None
-    if where_it_runs and not numbers and r.state.about == "job":
-        numbers = r.state.jobs[:1]
-    if where_it_runs and numbers:
-        measure = "devices"  # which gpu is job 13 on
-        s.has("noun", "device")
     group = next(iter(s.groups.values()), "")
+    if not measure and not devices and (s.find("noun", "device") or s.find("ask", "where")):
+        numbers, measure = _where_it_runs(r, numbers)
     if not numbers and measure and not found and not group and not s.counts:
         numbers = r.lone_job() or (() if aggregate else r.spoken_of())
     _use_around(s, bool(numbers), bool(devices), measure)
-    if numbers and found and not measure and not counted:
-        found = ()  # "did job 3 fail": how it stands
-    winner = aggregate in ("max", "min") and bool(measure)
-    if s.has("ask", "where") and numbers and not measure:
-        measure = "devices"
-    if measure in _OF_MEASURE and not numbers and not found:
-        found = _OF_MEASURE[measure]
+    query = Query("jobs", measure, jobs=numbers, states=found, group=group, devices=devices,
+                  where=where, time=time, aggregate=aggregate, limit=limit)  # fmt: skip
+    return _settled(query, counted, place)
+
+
+def _settled(query: Query, counted: bool, place: str) -> Query:
+    """Return a query with what its parts mean together."""
+    states, jobs, measure = query.states, query.jobs, query.measure
+    if (jobs and states and not measure and not counted) or (
+        query.time is not None and states == JOB_STATES["running"]
+    ):
+        states = ()  # "did job 3 fail" asks how it stands, "what was running at 3" what ran then
+    if measure in _OF_MEASURE and not jobs and not states:
+        states = _OF_MEASURE[measure]
     text = ""
-    if counted and len(numbers) == 1 and isinstance(numbers[0], str):
-        text, numbers, measure = numbers[0], (), ""  # how often it ran
-    if aggregate == "count" and (numbers or measure):
-        aggregate = ""
-    if measure == "energy" and not numbers:
+    if counted and len(jobs) == 1 and isinstance(jobs[0], str):
+        text, jobs, measure = jobs[0], (), ""  # how often it ran
+    aggregate = "" if query.aggregate == "count" and (jobs or measure) else query.aggregate
+    if measure == "energy" and not jobs:
         place = place or "sum"
-    return Query("jobs", measure, jobs=numbers, states=found, group=group, devices=devices,
-                 where=where, time=time, aggregate=aggregate or place, extreme=winner,
-                 limit=limit, text=text)  # fmt: skip
+    extreme = query.aggregate in ("max", "min") and bool(measure)
+    return msgspec.structs.replace(query, measure=measure, jobs=jobs, states=states, text=text,
+                                   aggregate=aggregate or place, extreme=extreme)  # fmt: skip
+
+
+def _where_it_runs(r: QueryReader, numbers: tuple[Target, ...]) -> tuple[tuple[Target, ...], str]:
+    """Return the job and the measure of `which gpu is job 13 on`, if that is asked."""
+    if not numbers and r.state.about == "job":
+        numbers = r.state.jobs[:1]
+    if numbers:
+        r.s.has("noun", "device")
+        r.s.has("ask", "where")
+    return numbers, "devices" if numbers else ""
 
 
 def _which(r: QueryReader) -> tuple[tuple[Target, ...], int, str]:

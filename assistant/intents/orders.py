@@ -57,7 +57,8 @@ def read_order(s: Spots, state: State) -> OrderReading | None:
 def _verb(s: Spots) -> tuple[Spot, str] | None:
     """Return the verb of an imperative; None for questions and statements."""
     about_job = bool(s.targets["job"]) or s.find("noun", "job") is not None
-    before = s.find("before", "first") or s.find("before", "last")
+    placed = [x for x in s.spots if x.means("before", "first") or x.means("before", "last")]
+    before = placed[0] if len(placed) == 1 else None
     if before is not None and s.targets["job"] and not any(
         s.find(kind) for kind in ("ask", "verb", "compare", "measure")
     ) and not s.question:  # fmt: skip
@@ -294,6 +295,7 @@ class _Reader:
             if size is not None:
                 memory = _bytes(s.tokens[size])
                 s.used.add(size)
+                s.has("except") if not exclude else None  # "but with 24 GB"
                 s.has("measure", "mem_used")
         if not (jobs or states or group) and (everything or exclude):
             states = ACTIVE if self.verb == "cancel" else VERBS[self.verb].states
@@ -439,6 +441,9 @@ class _Reader:
         if not value and (verb := self.spot):
             words = " ".join(s.tokens[i].norm for i in verb.tokens)
             value = value_of(words.split()[-1]) or value_of(words.split()[0])
+        if not setting and value in ("dark", "light"):
+            setting = "theme"
+            s.has("pron")
         s.has("before", "after")
         s.has("measure", "temp") if setting == "alert_temperature" else None
         return Order("set", setting=setting, text=value)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from assistant.intents.lexicon import english
 from assistant.intents.reading import QueryReader, find_setting, in_unit, named_setting
-from assistant.intents.spots import Spots
+from assistant.intents.spots import Spot, Spots
 from assistant.intents.tokens import unit_of
 from assistant.language.glossary import term_of
 from assistant.query.conversion import kind_of
-from assistant.query.request import Query, Where
+from assistant.query.request import Query, Span, Where
 
 
 def help_wanted(r: QueryReader) -> Query | None:
@@ -26,6 +26,8 @@ def conversion(r: QueryReader) -> Query | None:
     """Read `what is 20 GB in GiB`, and `350 W for 8 hours in kWh`."""
     s = r.s
     quantities = [i for i, t in enumerate(s.tokens) if t.kind == "quantity" and i not in s.used]
+    if not quantities and s.find("agg", "count"):
+        return _one_unit(s)
     if not quantities or s.find("noun", "job") or s.find("topic", "capacity"):
         return None
     first = s.tokens[quantities[0]]
@@ -54,6 +56,19 @@ def conversion(r: QueryReader) -> Query | None:
             s.has("measure", "temp")
             return Query("conversion", amount=amount, unit=unit, to=to)
     return None
+
+
+def _one_unit(s: Spots) -> Query | None:
+    """Read `how many joules in a kWh`."""
+    units = [(i, unit) for i, t in enumerate(s.tokens) if t.kind == "word"
+             and (unit := unit_of(t.norm))]  # fmt: skip
+    if len(units) != 2 or kind_of(units[0][1]) != kind_of(units[1][1]) or s.time is not None:
+        return None
+    s.used.update(i for i, _ in units)
+    s.has("agg", "count")
+    s.has("ask", "how much")
+    s.has("topic", "convert")
+    return Query("conversion", amount=1.0, unit=units[1][1], to=units[0][1])
 
 
 def how_to(r: QueryReader) -> Query | None:
@@ -123,10 +138,18 @@ _CONTENT = frozenset({"noun", "measure", "state", "verb", "topic", "kind"})
 def _asked_verb(s: Spots) -> str:
     """Return the verb of `how do I cancel a job` and `wie breche ich einen Job ab`."""
     asked = s.find("ask", "how to") or s.find("ask", "how")
+    if (
+        asked is None
+        and [token.norm for token in s.tokens[:1]] == ["wie"]
+        and {"ich", "man"} & {token.norm for token in s.tokens[2:4]}
+    ):  # "wie ändere ich"
+        asked = Spot(0, 0, ())
     verbs = [spot for spot in s.spots if spot.means("verb")]
     if asked is None or not verbs or verbs[0].first < asked.first:
         return ""
     norms = [token.norm for token in s.tokens]
+    if s.find("measure", "priority"):
+        return "priority"
     infinitive = asked.means("ask", "how to") or bool({"ich", "man", "wir"} & set(norms))
     if not infinitive:
         return ""
@@ -156,6 +179,9 @@ def _of_value(s: Spots) -> bool:
     return words in ("what is the", "how does it") and s.find("measure") is not None
 
 
+_AROUND_S = 1800.0
+
+
 def report(r: QueryReader) -> Query | None:
     """Read the wish for a report on a job or a time, as a PDF or on the screen."""
     s = r.s
@@ -172,6 +198,8 @@ def report(r: QueryReader) -> Query | None:
     s.has("state") if jobs else None
     s.has("noun", "device") if not s.targets["device"] else None
     time = r.time()
+    if time is not None and time.point:
+        time = Span(time.since - _AROUND_S, min(time.since + _AROUND_S, s.now))
     s.has("all")
     s.has("ask", "how", "why", "how much", "how to")
     if not jobs and any(spot.means("topic", "report") for spot in s.spots):

@@ -16,6 +16,7 @@ from assistant.intents.queries import read_query
 from assistant.intents.reading import QueryReader
 from assistant.intents.spots import Known, Spots
 from assistant.intents.state import State
+from assistant.intents.tokens import unaccented
 from assistant.language.words import Language
 from assistant.query.request import Order, Query, Request
 
@@ -133,7 +134,11 @@ def _parse_one(request: str, known: Known, state: State, now: float) -> Parsed:
         return Parsed(follow_up[0], language, resolved=follow_up[2])
     reader = QueryReader(spots, state)
     query, unread = read_query(reader), tuple(spots.unread())
-    if query is not None and query.time is None and _TIMES & {word.casefold() for word in unread}:
+    if (
+        query is not None
+        and query.time is None
+        and _TIMES & set(map(unaccented, (word.casefold() for word in unread)))
+    ):
         query = None  # no reading of the present stands for a time that is not understood
     if query is None and not unread and spots.tokens:
         query = Query("help")  # "thanks", "good morning"

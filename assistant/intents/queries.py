@@ -31,7 +31,7 @@ _READERS: tuple[Callable[[QueryReader], Query | None], ...] = (
 """The first that a question fits reads it."""
 _SOFT = (
     ("polite", ()),
-    ("ask", ("how much", "how")),
+    ("ask", ("how much", "how", "where")),
     ("topic", ("used now", "consumed", "fired", "installed", "status", "pdf")),
     ("agg", ("count",)),
     ("all", ()),

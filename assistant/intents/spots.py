@@ -28,6 +28,7 @@ _SEPARABLE = {
     "wurg": ("ab",), "zeig": ("an",), "liste": ("auf",),
     "nimm": ("aus dem betrieb", "aus dem dienst", "wieder in betrieb", "raus", "zuruck"),
     "versuch": ("nochmal", "erneut"), "versuche": ("erneut",),
+    "let": ("go", "run", "start"),
     "do": ("next", "first"), "start": ("next", "first", "again", "over"), "run": ("again",),
     "make": ("next", "first"), "put": ("on hold", "back into service", "back in service"),
     "take": ("out of service", "offline", "out of rotation"),

@@ -426,5 +426,7 @@ def _part_of_today(words: str, now: float) -> Span:
             first, last = _PARTS[name][0]
             day = midnight - timedelta(days=1) if name == "night" else midnight
             begin, end = day + timedelta(hours=first), day + timedelta(hours=last)
+            if begin.timestamp() > now:
+                begin = midnight  # "this morning" before six
             return Span(begin.timestamp(), end.timestamp())
     return _whole(midnight)

@@ -119,7 +119,7 @@ def test_questions_about_jobs_devices_and_the_queue(
     )
     assert isinstance(answer.call, Query)
     assert (answer.call.subject, answer.routed, answer.writer) == ("jobs", "rules", "template")
-    assert "No job is failed" in assistant.ask("what failed yesterday?").text
+    assert "No job failed, " in assistant.ask("what failed yesterday?").text
     check_answer(assistant.ask("what runs now?"), f"Job {world['holder']} (holder)")
     check_answer(assistant.ask("how long is the queue?"), "open: 2 waiting, 1 running.")
     check_answer(assistant.ask("max utilisation today"), "Utilisation of CPU, highest, ")

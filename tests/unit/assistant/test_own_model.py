@@ -59,7 +59,6 @@ def test_the_rules_alone_read_what_they_read_whole(engine) -> None:
 @pytest.mark.parametrize(
     "request_",
     [
-        "canel the last job",
         "plz get job 7 outta here",
         "undo job 7",
         "job 7 first or last",
