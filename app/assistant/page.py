@@ -38,7 +38,7 @@ from app.widgets.actions import bind_actions
 from app.widgets.controls import PageStack
 from scheduler.protocol.errors import UserError
 
-_WIDEST, _SIDE = 860, 196
+_WIDEST, _SIDE, _LEAST_SIDE = 860, 196, 188
 T = TypeVar("T")
 
 
@@ -259,8 +259,8 @@ class AssistantPage(QWidget):
     def _lay_out(self) -> None:
         self.stack.addWidget(self.view)
         self.stack.addWidget(self.presets)
-        self.stack.setMaximumWidth(_WIDEST)
-        self.sessions.setFixedWidth(_SIDE)
+        self.stack.setMaximumWidth(theme.px(_WIDEST))
+        self.sessions.setFixedWidth(max(theme.px(_SIDE), _LEAST_SIDE))
         layout = QHBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.setSpacing(theme.M)

@@ -180,14 +180,11 @@ class _TwoLineDelegate(QStyledItemDelegate):
             painter.setPen(QColor(t.accent))
             painter.drawRect(rect.adjusted(0, 0, -1, -1))
         inner = rect.adjusted(theme.S, 4, -theme.S, -4)
+        first = QRect(inner.left(), inner.top(), inner.width(), theme.px(18))
+        second = first.translated(0, first.height())
         for text, size, color, box in (
-            (index.data(), theme.BASE, t.text, QRect(inner.left(), inner.top(), inner.width(), 18)),
-            (
-                index.data(_BELOW),
-                theme.SMALL,
-                t.muted,
-                QRect(inner.left(), inner.top() + 18, inner.width(), 16),
-            ),
+            (index.data(), theme.BASE, t.text, first),
+            (index.data(_BELOW), theme.SMALL, t.muted, second),
         ):
             painter.setFont(theme.font(size))
             painter.setPen(QColor(color))

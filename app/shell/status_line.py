@@ -8,7 +8,7 @@ from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from app.state import State
 from app.widgets import theme
-from app.widgets.controls import button, elided, label, row, set_text, set_tooltip
+from app.widgets.controls import button, elided, row, set_text, set_tooltip
 
 
 class LinkDot(QWidget):
@@ -34,7 +34,8 @@ class StatusLine(QWidget):
     def __init__(self) -> None:
         super().__init__()
         self.dot = LinkDot()
-        self.link = label(size="small")
+        self.link = elided(size="small")
+        self.link.setSizePolicy(QSizePolicy.Policy.Maximum, QSizePolicy.Policy.Preferred)
         self.message = elided(size="small")
         self.dismiss = button("Dismiss", kind="quiet", tooltip="Hide this message")
         self.dismiss.clicked.connect(lambda: self.show_message(""))

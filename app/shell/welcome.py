@@ -34,7 +34,7 @@ class Welcome(QWidget):
         grid.setColumnStretch(1, 1)
         for at, step in enumerate(STEPS):
             made = self.steps[step.page] = button(step.button, kind="" if at else "primary")
-            made.setFixedWidth(_BUTTON)
+            made.setFixedWidth(theme.px(_BUTTON))
             made.clicked.connect(lambda _=False, page=step.page: self.chosen.emit(page))
             grid.addWidget(made, at, 0)
             grid.addWidget(label(step.text, wrap=True), at, 1)
@@ -46,7 +46,7 @@ class Welcome(QWidget):
         inner.addWidget(label(background_text(), size="small", meaning="muted", wrap=True))
         frame = card(inner)
         inner.setContentsMargins(theme.XL, theme.XL, theme.XL, theme.XL)
-        frame.setMaximumWidth(_WIDEST)
+        frame.setMaximumWidth(theme.px(_WIDEST))
         layout = QGridLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.addWidget(frame, 1, 1)

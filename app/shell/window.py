@@ -74,6 +74,8 @@ _REPAINT_MS = 100
 """Milliseconds between two repaints, however fast snapshots come."""
 SMALLEST = QSize(800, 560)
 """The least size; less on a smaller screen. A page that needs more room is scrolled."""
+LEAST_WIDTH = 480
+"""The least width on a screen of which half is narrower than SMALLEST."""
 
 
 _LOAD = (60.0, 40)
@@ -351,7 +353,9 @@ class MainWindow(QWidget):
     def _lay_out(self) -> None:
         self.setWindowTitle("GPU Deck")
         room = self.screen().availableSize()
-        self.setMinimumSize(SMALLEST.boundedTo(room))
+        # half of a screen is enough: a window that needs more cannot be snapped to one side
+        half = QSize(max(room.width() // 2, LEAST_WIDTH), room.height())
+        self.setMinimumSize(SMALLEST.boundedTo(half).boundedTo(room))
         self.resize(QSize(1280, 800).boundedTo(room))
         right = QVBoxLayout()
         right.setContentsMargins(theme.M, theme.M, theme.M, theme.S)

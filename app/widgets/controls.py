@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from html import escape
 
-from PySide6.QtCore import QRectF, QSize, Qt, SignalInstance
-from PySide6.QtGui import QColor, QKeySequence, QPainter, QPaintEvent, QShortcut
+from PySide6.QtCore import QEvent, QRectF, QSize, Qt, SignalInstance
+from PySide6.QtGui import QColor, QHelpEvent, QKeySequence, QPainter, QPaintEvent, QShortcut
 from PySide6.QtWidgets import (
     QBoxLayout,
     QComboBox,
@@ -21,6 +21,7 @@ from PySide6.QtWidgets import (
     QScrollArea,
     QSizePolicy,
     QStackedWidget,
+    QToolTip,
     QVBoxLayout,
     QWidget,
 )
@@ -38,6 +39,15 @@ class ElidedLabel(QLabel):
 
     def minimumSizeHint(self) -> QSize:
         return QSize(0, super().minimumSizeHint().height())
+
+    def event(self, event: QEvent) -> bool:
+        """Show the whole text on hover where it is cut, unless there is a tooltip."""
+        if isinstance(event, QHelpEvent) and event.type() == QEvent.Type.ToolTip:
+            cut = self.fontMetrics().horizontalAdvance(self.text()) > self.width()
+            if cut and not self.toolTip():
+                QToolTip.showText(event.globalPos(), plain_tooltip(self.text()), self)
+                return True
+        return super().event(event)
 
     def paintEvent(self, event: QPaintEvent) -> None:
         text = self.fontMetrics().elidedText(self.text(), Qt.TextElideMode.ElideRight, self.width())

@@ -12,6 +12,7 @@ from app.widgets import theme
 from app.widgets.controls import label, set_text
 from app.workloads.form import WorkloadForm
 
+_NOTE_WIDTH = 116
 _EDITOR_WIDTH = 132
 
 
@@ -37,6 +38,7 @@ class WorkloadFormView(QWidget):
             caption.setBuddy(editor)
             editor.setFixedWidth(theme.px(_EDITOR_WIDTH))
             note.setMinimumHeight(2 * theme.px(15))  # two lines
+            note.setMinimumWidth(theme.px(_NOTE_WIDTH))
             editor.setAccessibleName(param.label)
             editor.setToolTip(param.help)
             self.editors[param.name], self.notes[param.name] = editor, note

@@ -184,7 +184,7 @@ class WorkloadsPage(QWidget):
         self._link.send(self, request, lambda _: form.answered(request))
 
     def resizeEvent(self, event: QResizeEvent) -> None:
-        narrowest, widest = _FORM_WIDTHS
+        narrowest, widest = map(theme.px, _FORM_WIDTHS)
         self._form_card.setFixedWidth(min(max(narrowest, int(_FORM_SHARE * self.width())), widest))
         super().resizeEvent(event)
 
@@ -211,7 +211,7 @@ class WorkloadsPage(QWidget):
         self._past = card(past)
         self._past.setMaximumHeight(_HIGHEST_PAST)
         results = QWidget()
-        results.setMaximumWidth(_WIDEST_RESULT)
+        results.setMaximumWidth(theme.px(_WIDEST_RESULT))
         results.setLayout(column(last, Stretch(self._past, 1000), Stretch()))
         layout = row(Stretch(), self._form_card, Stretch(results, 1000), Stretch())
         layout.setAlignment(self._form_card, Qt.AlignmentFlag.AlignTop)

@@ -15,11 +15,14 @@ from PySide6.QtWidgets import (
     QLineEdit,
     QScrollBar,
     QSplitterHandle,
+    QStackedWidget,
     QWidget,
 )
 
 from app.widgets.controls import ElidedLabel
 
+_ARROW_ROOM = 24
+"""Pixels of a box beside its text."""
 CONTROLS = (QAbstractButton, QComboBox, QLineEdit, QAbstractItemView, QAbstractSlider)
 
 
@@ -53,6 +56,11 @@ def clipped(window: QWidget) -> list[str]:
             or isinstance(widget, ElidedLabel)
         ):
             continue
+        if isinstance(widget, QComboBox):  # its hint is for the longest of its texts
+            shown = widget.fontMetrics().horizontalAdvance(widget.currentText())
+            if widget.width() < shown + _ARROW_ROOM:
+                found.append(f"QComboBox {widget.currentText()!r}: {widget.width()} of {shown}")
+            continue
         need, have = (
             widget.minimumSizeHint() if isinstance(widget, QLineEdit) else widget.sizeHint(),
             widget.size(),
@@ -67,6 +75,32 @@ def clipped(window: QWidget) -> list[str]:
             text = getattr(widget, "text", lambda: "")()
             found.append(f"{type(widget).__name__} {text!r}: {have} of {wide} x {high}")
     return found
+
+
+def overlapping(window: QWidget) -> list[str]:
+    """List the visible texts and controls of one parent that cover each other."""
+    found = []
+    kinds = (QLabel, QAbstractButton, QComboBox, QLineEdit, QAbstractItemView)
+    by_parent: dict[QWidget, list[QWidget]] = {}
+    for widget in window.findChildren(QWidget):
+        parent = widget.parentWidget()
+        if isinstance(widget, kinds) and widget.isVisible() and parent is not None:
+            by_parent.setdefault(parent, []).append(widget)
+    for parent, widgets in by_parent.items():
+        if isinstance(parent, QLineEdit | QComboBox | QAbstractItemView | QStackedWidget):
+            continue  # a part of a control lies in it
+        for at, one in enumerate(widgets):
+            for other in widgets[at + 1 :]:
+                if one.geometry().intersects(other.geometry()):
+                    names = [
+                        f"{type(w).__name__} {getattr(w, 'text', str)()!r}" for w in (one, other)
+                    ]
+                    found.append(f"{names[0]} and {names[1]}")
+    return found
+
+
+def _named(widget: QWidget) -> str:
+    return f"{type(widget).__name__} {getattr(widget, 'text', str)()!r}"
 
 
 def accessible_name(widget: QWidget) -> str:
