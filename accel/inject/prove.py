@@ -19,6 +19,9 @@ _FILE_BYTES = 256 * 2**20
 _PROCESSES_MEMORY = 64 * 2**30
 
 
+DEVICES = ("cpu", "cuda")
+
+
 class Trial(msgspec.Struct, frozen=True):
     """Describe one comparison; see `accel.inject.compare.Trial`, which makes it."""
 
@@ -52,23 +55,26 @@ class Proof(msgspec.Struct, frozen=True):
         return self.verdict == "proved"
 
 
-def command(path: Path) -> list[str]:
+def command(path: Path, device: str = "cpu") -> list[str]:
     """Return the command that proves a file and prints a line of JSON for each attention."""
     # -P: a folder called `accel` beside the file must not be imported instead
-    return [sys.executable, "-P", "-m", "accel.inject.proving", str(path)]
+    return [sys.executable, "-P", "-m", "accel.inject.proving", str(path), device]
 
 
-def prove(path: Path, timeout: float = TIMEOUT_S) -> list[Proof]:
+def prove(path: Path, timeout: float = TIMEOUT_S, device: str = "cpu") -> list[Proof]:
     """Prove the linked attentions of a file in a process with limits of time, memory and output.
+
+    On a GPU, whose driver reserves more addresses than there is memory, memory has no limit.
 
     What the code prints is not shown. A file whose process ends early has fewer proofs than
     attentions.
     """
+    hidden = {"CUDA_VISIBLE_DEVICES": ""} if device == "cpu" else {}
     try:
         ended = subprocess.run(
-            command(path), capture_output=True, timeout=timeout, check=False,
-            stdin=subprocess.DEVNULL, preexec_fn=_limit,
-            env=os.environ | {"CUDA_VISIBLE_DEVICES": ""}, cwd=path.resolve().parent,
+            command(path.resolve(), device), capture_output=True, timeout=timeout, check=False,
+            stdin=subprocess.DEVNULL, preexec_fn=_limit if device == "cpu" else _limit_files,
+            env=os.environ | hidden, cwd=path.resolve().parent,
         )  # fmt: skip
         output = ended.stdout
     except subprocess.TimeoutExpired as e:
@@ -88,10 +94,14 @@ def decode(output: bytes) -> list[Proof]:
 
 
 def _limit() -> None:
+    resource.setrlimit(resource.RLIMIT_AS, (_PROCESSES_MEMORY, _PROCESSES_MEMORY))
+    _limit_files()
+
+
+def _limit_files() -> None:
     for what, most in (
         (resource.RLIMIT_CPU, _CPU_S),
         (resource.RLIMIT_FSIZE, _FILE_BYTES),
-        (resource.RLIMIT_AS, _PROCESSES_MEMORY),
         (resource.RLIMIT_CORE, 0),
     ):
         resource.setrlimit(what, (most, most))

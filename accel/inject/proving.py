@@ -1,6 +1,6 @@
 """Run a file's own code before and after its attention is linked, and print what came out.
 
-    python -m accel.inject.proving FILE
+    python -m accel.inject.proving FILE [cpu|cuda]
 
 It runs code of the file. `accel.inject.prove` starts it in a process with limits.
 """
@@ -29,7 +29,11 @@ from accel.inject.project import Function
 from accel.inject.prove import Proof, Trial
 from accel.inject.rewrite import Change, changes
 
-SIZES = (Sizes(), Sizes(1, 2, 64, 16))
+SIZES = {
+    "cpu": (Sizes(), Sizes(1, 2, 64, 16)),
+    "cuda": (Sizes(2, 4, 64, 64), Sizes(4, 16, 2048, 64)),
+}
+"""By device. The largest size on a GPU is one at which speed and memory mean something."""
 MOST_TRIALS = 40
 ENOUGH = 3
 """Trials of different kinds that are made with one set of sizes."""
@@ -71,22 +75,30 @@ class _Absent:
         pass
 
 
-def prove(change: Change) -> Iterator[Proof]:
+def prove(change: Change, device: str = "cpu") -> Iterator[Proof]:
     """Prove all linked attentions of a file, one by one."""
     before, after = load(change.path, change.text_before), load(change.path, change.text_after)
     tree = ast.parse(change.text_before)
     for site in change.linked:
-        yield _prove(change, site, tree, before, after)
+        yield _prove(change, site, tree, before, after, device)
+
+
+def _without_gpu(change: Change) -> Iterator[Proof]:
+    why = "not run: there is no CUDA GPU that torch can use; leave out --device cuda"
+    for site in change.linked:
+        yield Proof(str(change.path), site.finding.line, why)
 
 
 def _prove(
-    change: Change, site: Site, tree: ast.Module, before: dict[str, Any], after: dict[str, Any]
-) -> Proof:
+    change: Change, site: Site, tree: ast.Module, before: dict[str, Any], after: dict[str, Any],
+    device: str,
+) -> Proof:  # fmt: skip
     path, line = str(change.path), site.finding.line
     ends = {end + _shift(change) for end in site.ends}
     best = Proof(path, line, "not run: no inputs were found with which its code runs")
     for ran, trials in itertools.chain(
-        _modules(site, before, after, ends), _slices(change, site, tree, before, after, ends)
+        _modules(site, before, after, ends, device),
+        _slices(change, site, tree, before, after, ends, device),
     ):
         bad = [t for t in trials if not t.passed]
         if bad:
@@ -102,7 +114,7 @@ def _prove(
 
 
 def _modules(
-    site: Site, before: dict[str, Any], after: dict[str, Any], ends: set[int]
+    site: Site, before: dict[str, Any], after: dict[str, Any], ends: set[int], device: str
 ) -> Iterator[tuple[str, list[Trial]]]:
     """Run the module whose method it is in."""
     owner, _, _ = site.function.rpartition(".")
@@ -111,18 +123,20 @@ def _modules(
         return
     trials: list[Trial] = []
     words = ""
-    for sizes in SIZES:
+    for sizes in SIZES[device]:
         made = zip(guesses.instances(cls, sizes), guesses.instances(twin, sizes), strict=False)
         for (old, how), (new, _) in made:
             words = how
-            found = _run_module(old, new, ends, sizes)
+            found = _run_module(old, new, ends, sizes, device)
             trials += found
             if found:
                 break
     yield words, trials
 
 
-def _run_module(old: nn.Module, new: nn.Module, ends: set[int], sizes: Sizes) -> list[Trial]:
+def _run_module(
+    old: nn.Module, new: nn.Module, ends: set[int], sizes: Sizes, device: str
+) -> list[Trial]:
     with torch.no_grad():
         for p in old.parameters():  # modules that start at zero would prove nothing
             p.copy_(torch.randn_like(p) * 0.2)
@@ -135,7 +149,8 @@ def _run_module(old: nn.Module, new: nn.Module, ends: set[int], sizes: Sizes) ->
         kind = tuple(sorted(n for n, v in inputs.items() if "mask" in n and v is not None))
         if len(trials) >= 2 * ENOUGH or tried > guesses.MOST_TRIES or (kind in kinds and not kind):
             break
-        made = _trials(_caller(old), _caller(new), _caller(old, torch.float64), inputs, ends)
+        exact = _caller(old, device, torch.float64)
+        made = _trials(_caller(old, device), _caller(new, device), exact, inputs, ends, device)
         kinds |= {kind} if made else set()
         trials += made
     return trials
@@ -144,8 +159,8 @@ def _run_module(old: nn.Module, new: nn.Module, ends: set[int], sizes: Sizes) ->
 class _caller:  # noqa: N801 - it is used as a function
     """Call a copy of a module in the precision of its inputs."""
 
-    def __init__(self, module: nn.Module, dtype: torch.dtype = torch.float32) -> None:
-        self.module = copy.deepcopy(module).to(dtype)
+    def __init__(self, module: nn.Module, device: str, dtype: torch.dtype = torch.float32) -> None:
+        self.module = copy.deepcopy(module).to(device, dtype)
 
     def __call__(self, inputs: dict[str, Any]) -> Any:
         floats = [t.dtype for t in inputs.values() if isinstance(t, torch.Tensor)]
@@ -158,14 +173,14 @@ class _caller:  # noqa: N801 - it is used as a function
 
 
 def _trials(
-    before: Run, after: Run, exact: Run, inputs: dict[str, Any], ends: set[int]
+    before: Run, after: Run, exact: Run, inputs: dict[str, Any], ends: set[int], device: str
 ) -> list[Trial]:
     """Compare in two precisions; nothing if the original does not run with these inputs."""
     words = ", ".join(f"{n} {_words(v)}" for n, v in inputs.items() if n != "self")
     made: list[Trial] = []
     for dtype in (torch.float32, torch.bfloat16):
         try:
-            made.append(trial(before, after, exact, inputs, dtype, words, ends))
+            made.append(trial(before, after, exact, inputs, dtype, words, ends, device))
         except Exception:  # noqa: BLE001, S112 - wrong inputs, which people's code may refuse anyhow
             continue
     return made
@@ -185,6 +200,7 @@ def _slices(
     before: dict[str, Any],
     after: dict[str, Any],
     ends: set[int],
+    device: str,
 ) -> Iterator[tuple[str, list[Trial]]]:
     """Run only the statements from the scores to the output, with values for what they read."""
     function = _function(tree, site)
@@ -202,11 +218,11 @@ def _slices(
     old, new = (_runner(b, names, outs) for b, names in ((body, before), (linked, after)))
     free = [n for n in guesses.free_names(body) if n not in before and n not in _builtins()]
     trials: list[Trial] = []
-    for sizes in SIZES:
+    for sizes in SIZES[device]:
         seen = 0
         made = _attributes(tree, site, before)
         for inputs in guesses.statements(free, roles, sizes, made):
-            found = _trials(old, new, old, inputs, ends)
+            found = _trials(old, new, old, inputs, ends, device)
             trials += found
             seen += any(t.linked for t in found)
             if seen >= ENOUGH or len(trials) > MOST_TRIALS:
@@ -336,10 +352,12 @@ def main() -> int:
     """Prove the file that the command line names; print a line of JSON for each attention."""
     torch.set_num_threads(1)
     torch.manual_seed(0)
+    device = sys.argv[2] if len(sys.argv) > 2 else "cpu"
+    missing = device == "cuda" and not torch.cuda.is_available()
     made, _ = changes([Path(sys.argv[1])])
     out, sys.stdout = sys.stdout, sys.stderr  # what people's code prints is not a proof
     for change in made:
-        for proof in prove(change):
+        for proof in _without_gpu(change) if missing else prove(change, device):
             out.write(msgspec.json.encode(proof).decode() + "\n")
             out.flush()
     return 0

@@ -40,6 +40,9 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
     parser.add_argument("--yes", action="store_true", help="do not ask")
     parser.add_argument(
+        "--device", choices=proving.DEVICES, default="cpu", help="where to prove: cpu, or cuda"
+    )
+    parser.add_argument(
         "--unproved", action="store_true", help="apply also what could not be run to prove it"
     )
 
@@ -92,7 +95,7 @@ def _prove(args: Namespace) -> int:
     made, _ = changes(args.paths)
     if not _agree(args, made):
         return 0
-    proofs = [proof for each in made for proof in prove_change(each)]
+    proofs = [proof for each in made for proof in prove_change(each, args.device)]
     if args.json:
         print_json(proofs)
     else:
@@ -116,23 +119,24 @@ def _agree(args: Namespace, made: Sequence[Change]) -> bool:
     return confirm("Run it?")
 
 
-def prove_change(each: Change) -> list[Proof]:
+def prove_change(each: Change, device: str = "cpu") -> list[Proof]:
     """Prove a change, as a job if the daemon runs, else in a process with limits of its own."""
-    proofs = _in_job(each.path) if daemon_status().running else None
+    proofs = _in_job(each.path, device) if daemon_status().running else None
     if proofs is None:
-        proofs = proving.prove(each.path)
+        proofs = proving.prove(each.path, device=device)
     missing = {site.finding.line for site in each.linked} - {proof.line for proof in proofs}
     ended = "not run: the process that proves it ended early"
     return [*proofs, *(Proof(str(each.path), line, ended) for line in sorted(missing))]
 
 
-def _in_job(path: Path) -> list[Proof] | None:
+def _in_job(path: Path, device: str) -> list[Proof] | None:
     """Prove a file in a job; None if the daemon ends meanwhile, or the queue does not start it."""
     try:
         with Client(start=False) as client:
             job = client.submit(
-                proving.command(path.resolve()), name=f"prove {path.name}",
+                proving.command(path.resolve(), device), name=f"prove {path.name}",
                 cwd=path.resolve().parent, timeout=proving.TIMEOUT_S,
+                gpus=int(device == "cuda"),
             )  # fmt: skip
             end = time.monotonic() + proving.TIMEOUT_S
             try:
@@ -156,7 +160,8 @@ def describe(proof: Proof) -> str:
     return (
         f"{where} by {len(linked)} comparisons of {proof.ran}, forward and backward; largest error"
         f" {worst.error_after:.1e}, before {worst.error_before:.1e}; kept for the backward pass"
-        f" {memory(slow.kept_after)}, before {memory(slow.kept_before)}"
+        f" {memory(slow.kept_after)}, before {memory(slow.kept_before)}; at most"
+        f" {slow.ms_after:.3g} ms, before {slow.ms_before:.3g} ms"
     )
 
 
@@ -166,7 +171,7 @@ def _apply(args: Namespace) -> int:
         return 0
     results: list[dict[str, Any]] = []
     for each in made:
-        results.append(apply_change(each, unproved=args.unproved))
+        results.append(apply_change(each, unproved=args.unproved, device=args.device))
     rows = [line for result in results for line in result["lines"]]
     if not made:
         left = [f for f in found if f.action == "leave"]
@@ -176,14 +181,14 @@ def _apply(args: Namespace) -> int:
     return int(any(not result["linked"] for result in results))
 
 
-def apply_change(each: Change, *, unproved: bool = False) -> dict[str, Any]:
+def apply_change(each: Change, *, unproved: bool = False, device: str = "cpu") -> dict[str, Any]:
     """Prove a change and apply what was proved; return what was linked and what was left."""
     path = str(each.path)
     try:
         journal.check(each.path)
     except Refused as e:
         return _applied(path, [], [], f"not changed: {e}")
-    proofs = prove_change(each)
+    proofs = prove_change(each, device)
     good = {p.line for p in proofs if p.proved or (unproved and p.verdict.startswith("not run"))}
     sites = [s for s in each.sites if s.finding.line in good and s.edits]
     if not sites:
