@@ -61,8 +61,8 @@ def _finite(value: float) -> float:
     return value if math.isfinite(value) else 1e30
 
 
-RUNS = 6
-"""How often code runs on a GPU; the first runs compile its kernels, and the fastest one counts."""
+RUNS_ON_GPU, RUNS_ON_CPU = 6, 4
+"""How often code runs. The first run prepares or compiles kernels, and the fastest one counts."""
 
 
 def _results(
@@ -71,7 +71,7 @@ def _results(
     """Return outputs and gradients, milliseconds, and the bytes kept for the backward pass."""
     if runs is None:
         on_gpu = any(isinstance(t, Tensor) and t.is_cuda for t in inputs.values())
-        runs = RUNS if on_gpu else 1
+        runs = RUNS_ON_GPU if on_gpu else RUNS_ON_CPU
     made = [_run(run, inputs) for _ in range(runs)]
     results, _, kept = made[-1]
     return results, min(ms for _, ms, _ in made), kept

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from accel.inject import vocabulary as words
 from accel.inject.finding import Edit, Finding, Site
+from accel.inject.gain import gain
 from accel.inject.product import Product
 from accel.inject.project import Function, Module, Project
 from accel.inject.shadows import shadowed
@@ -24,7 +25,6 @@ _ATTENTION = re.compile(r"softmax|attention|attn|xformers", re.I)
 _WORTH = re.compile(r"softmax|attention|attn|xformers|@|mm\(|matmul|einsum", re.I)
 """What a function contains in which attention begins or continues."""
 _TWICE = re.compile(r"create_graph\s*=\s*True|\bforward_ad\b|\btorch\.func\b|\bfunctorch\b")
-GAIN = "the scores, queries x keys for each head, are no longer kept in memory"
 
 
 def scan(paths: Iterable[str | Path]) -> list[Finding]:
@@ -198,7 +198,7 @@ def _site(product: Product, home: Function, name: str, hindrance: str) -> Site:
     else:
         steps = f" with {', '.join(product.steps)}" if product.steps else ""
         form = f"softmax(Q Kᵀ) V by hand: {product.written}{steps}, {product.used or 'softmax'}"
-        reason = f"accel.attention in its place: {GAIN}"
+        reason = f"accel.attention in its place: {gain(module)}"
         if "dropout" in product.steps:
             reason += "; while dropout is active it is computed as written"
     why = hindrance

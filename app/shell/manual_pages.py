@@ -10,6 +10,7 @@ PAGE_OF = {
     "processes": "monitor",
     "jobs": "queue",
     "workloads": "attention",
+    "code": "injection",
     "assistant": "assistant",
     "models": "models",
     "alerts": "alerts",

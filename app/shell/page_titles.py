@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-_TITLES = {"cleanup": "Clean up", "hosts": "Machines"}
+_TITLES = {"cleanup": "Clean up", "code": "Your code", "hosts": "Machines"}
 """The titles of pages that are not just their capitalised names."""
 
 

@@ -39,6 +39,7 @@ if TYPE_CHECKING:  # a page is imported when it is first shown
     from app.alerts.page import AlertsPage
     from app.assistant.page import AssistantPage
     from app.cleanup.page import CleanupPage
+    from app.code.page import CodePage
     from app.devices.page import DevicePage
     from app.hosts.page import HostsPage
     from app.jobs.page import JobsPage
@@ -70,6 +71,8 @@ PAGES = (
     "cleanup",
     "settings",
 )
+_PART_OF = {"code": "workloads"}
+"""Pages without a button in the rail, and the page that leads to them."""
 _REPAINT_MS = 100
 """Milliseconds between two repaints, however fast snapshots come."""
 SMALLEST = QSize(800, 560)
@@ -143,7 +146,17 @@ class MainWindow(QWidget):
     def workloads(self) -> WorkloadsPage:
         from app.workloads.page import WorkloadsPage
 
-        return self._add_page("workloads", WorkloadsPage(self.state, self.link))
+        page = self._add_page("workloads", WorkloadsPage(self.state, self.link))
+        page.code_opened.connect(lambda: self.show_page("code"))
+        return page
+
+    @cached_property
+    def code(self) -> CodePage:
+        from app.code.page import CodePage
+
+        page = self._add_page("code", CodePage(self.link))
+        page.left.connect(lambda: self.show_page("workloads"))
+        return page
 
     @cached_property
     def assistant(self) -> AssistantPage:
@@ -241,8 +254,8 @@ class MainWindow(QWidget):
         self.status.refresh(self.state)
 
     def show_page(self, name: str) -> None:
-        """Show one of PAGES."""
-        self.rail.show_chosen(name)
+        """Show one of PAGES, or a page that one of them leads to."""
+        self.rail.show_chosen(_PART_OF.get(name, name))
         self.shown = name
         self._show(getattr(self, name))
         self._page.setFocus()

@@ -91,6 +91,15 @@ ACTIONS = (
         A("host.leave", "Leave the question or the form", ("Esc",), listed=False),
     ),
     *_page(
+        "code",
+        A("code.open", "Open a folder of code", ("Ctrl+O",), words="attention inject accelerate"),
+        A("code.scan", "Search the code again", ("F5",), words="scan attention inject"),
+        A("code.prove", "Prove the change of the file", ("Ctrl+P",), words="run compare"),
+        A("code.apply", "Apply the change of the file", ("Ctrl+Return",), words="link accelerate"),
+        A("code.undo", "Undo the change of the file", ("Ctrl+Z",), words="restore"),
+        A("code.leave", "Leave the question or the page", ("Esc",), listed=False),
+    ),
+    *_page(
         "assistant",
         A("chat.new", "New conversation", ("Ctrl+N",), words="chat"),
         A("chat.ask", "Type a question", ("Ctrl+L",), words="assistant prompt"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QEvent, QObject, QSize, Qt
+from PySide6.QtCore import QEvent, QObject, QSize, Qt, Signal
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QButtonGroup, QGridLayout, QScrollArea, QVBoxLayout, QWidget
 
@@ -55,6 +55,9 @@ _WIDEST_RESULT, _HIGHEST_PAST, _EMPTY_HEIGHT = 1100, 420, 96
 class WorkloadsPage(QWidget):
     """Run workloads, and show and save their results."""
 
+    code_opened = Signal()
+    """The user wants to accelerate code of their own."""
+
     def __init__(self, state: State, link: Link) -> None:
         super().__init__()
         self._state, self._link = state, link
@@ -72,6 +75,11 @@ class WorkloadsPage(QWidget):
         self.run = button("Run", kind="primary", tooltip="Queue it as a job (Ctrl+Return)")
         self.run.setShortcut("Ctrl+Return")
         self.run.clicked.connect(self._submit)
+        self.code = button(
+            "Your code…",
+            self.code_opened.emit,
+            tooltip="Find attention in your own code, and link the accelerated one in",
+        )
         self.active, self.result = ActiveJobCard(), ResultCard()
         self.result.saved.connect(self._save)
         self.result.cells.viewed.connect(self._show_past)
@@ -191,7 +199,7 @@ class WorkloadsPage(QWidget):
     def _lay_out(self) -> None:
         chooser = QGridLayout()
         chooser.setSpacing(theme.XS)
-        for i, choice in enumerate(self.choices.values()):
+        for i, choice in enumerate([*self.choices.values(), self.code]):
             chooser.addWidget(choice, *divmod(i, _CHOICES_A_LINE))
         self._forms = column()
         self._forms.setAlignment(Qt.AlignmentFlag.AlignTop)

@@ -124,7 +124,7 @@ def test_best_matches_come_first():
 
 
 def test_each_action_of_the_table_does_something(fed, window):
-    for name in PAGES:
+    for name in (*PAGES, "code"):
         window.show_page(name)
     bound = {action.objectName() for action in window.findChildren(QAction)}
     bound |= {action.objectName() for action in window.actions()}

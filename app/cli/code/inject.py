@@ -3,28 +3,23 @@
 from __future__ import annotations
 
 import sys
-import time
 from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
-
-import msgspec
 
 from accel.inject import journal
 from accel.inject import prove as proving
 from accel.inject.finding import Finding
 from accel.inject.journal import Refused
-from accel.inject.prove import Proof
-from accel.inject.rewrite import Change, change, changes
+from accel.inject.rewrite import Change, changes
 from accel.inject.scan import scan
 from app.cli.connection import daemon_status
 from app.cli.output import UsageError, confirm, print_json, print_line, print_result, print_table
-from app.format.values import memory
+from app.code.linking import Applied, Connect, apply_change, describe, prove_change
 from scheduler.client import Client
-from scheduler.protocol.errors import DaemonGone, NotFound
+from scheduler.protocol.errors import NotFound
 
-MAX_LOG = 16 * 2**20
 ACTIONS = ("scan", "diff", "prove", "apply", "undo")
 
 
@@ -95,7 +90,7 @@ def _prove(args: Namespace) -> int:
     made, _ = changes(args.paths)
     if not _agree(args, made):
         return 0
-    proofs = [proof for each in made for proof in prove_change(each, args.device)]
+    proofs = [proof for each in made for proof in prove_change(each, _connect(), args.device)]
     if args.json:
         print_json(proofs)
     else:
@@ -119,94 +114,29 @@ def _agree(args: Namespace, made: Sequence[Change]) -> bool:
     return confirm("Run it?")
 
 
-def prove_change(each: Change, device: str = "cpu") -> list[Proof]:
-    """Prove a change, as a job if the daemon runs, else in a process with limits of its own."""
-    proofs = _in_job(each.path, device) if daemon_status().running else None
-    if proofs is None:
-        proofs = proving.prove(each.path, device=device)
-    missing = {site.finding.line for site in each.linked} - {proof.line for proof in proofs}
-    ended = "not run: the process that proves it ended early"
-    return [*proofs, *(Proof(str(each.path), line, ended) for line in sorted(missing))]
-
-
-def _in_job(path: Path, device: str) -> list[Proof] | None:
-    """Prove a file in a job; None if the daemon ends meanwhile, or the queue does not start it."""
-    try:
-        with Client(start=False) as client:
-            job = client.submit(
-                proving.command(path.resolve(), device), name=f"prove {path.name}",
-                cwd=path.resolve().parent, timeout=proving.TIMEOUT_S,
-                gpus=int(device == "cuda"),
-            )  # fmt: skip
-            end = time.monotonic() + proving.TIMEOUT_S
-            try:
-                job.wait(timeout=max(1.0, end - time.monotonic()))
-            except TimeoutError:
-                job.cancel()
-                return None
-            return proving.decode(job.log(limit=MAX_LOG))
-    except DaemonGone:
-        return None
-
-
-def describe(proof: Proof) -> str:
-    """Return a proof in one line."""
-    where = f"{proof.file}:{proof.line}: {proof.verdict}"
-    linked = [t for t in proof.trials if t.linked]
-    if not linked:
-        return where
-    worst = max(linked, key=lambda t: t.error_after)
-    slow = max(linked, key=lambda t: t.ms_before)
-    return (
-        f"{where} by {len(linked)} comparisons of {proof.ran}, forward and backward; largest error"
-        f" {worst.error_after:.1e}, before {worst.error_before:.1e}; kept for the backward pass"
-        f" {memory(slow.kept_after)}, before {memory(slow.kept_before)}; at most"
-        f" {slow.ms_after:.3g} ms, before {slow.ms_before:.3g} ms"
-    )
+def _connect() -> Connect | None:
+    """Return what connects to the daemon, if it runs."""
+    return partial(Client, start=False) if daemon_status().running else None
 
 
 def _apply(args: Namespace) -> int:
     made, found = changes(args.paths)
     if not _agree(args, made):
         return 0
-    results: list[dict[str, Any]] = []
-    for each in made:
-        results.append(apply_change(each, unproved=args.unproved, device=args.device))
-    rows = [line for result in results for line in result["lines"]]
+    results = [
+        apply_change(each, _connect(), unproved=args.unproved, device=args.device) for each in made
+    ]
+    rows = [line for result in results for line in _described(result)]
     if not made:
         left = [f for f in found if f.action == "leave"]
         rows = [f"{f.file}:{f.line} left: {f.reason}" for f in left] or ["nothing to link"]
-    shown = [{k: v for k, v in result.items() if k != "lines"} for result in results]
-    print_result(args, shown, *rows)
-    return int(any(not result["linked"] for result in results))
+    print_result(args, results, *rows)
+    return int(any(not result.linked for result in results))
 
 
-def apply_change(each: Change, *, unproved: bool = False, device: str = "cpu") -> dict[str, Any]:
-    """Prove a change and apply what was proved; return what was linked and what was left."""
-    path = str(each.path)
-    try:
-        journal.check(each.path)
-    except Refused as e:
-        return _applied(path, [], [], f"not changed: {e}")
-    proofs = prove_change(each, device)
-    good = {p.line for p in proofs if p.proved or (unproved and p.verdict.startswith("not run"))}
-    sites = [s for s in each.sites if s.finding.line in good and s.edits]
-    if not sites:
-        return _applied(path, [], proofs, "not changed: nothing was proved")
-    try:
-        journal.apply(each.path, each.before, change(each.module, sites).after)
-    except Refused as e:
-        return _applied(path, [], proofs, f"not changed: {e}")
-    return _applied(path, sorted(good), proofs, f"linked {len(sites)}")
-
-
-def _applied(path: str, lines: list[int], proofs: list[Proof], words: str) -> dict[str, Any]:
-    left = [describe(p) for p in proofs if p.line not in lines]
-    return {
-        "file": path, "linked": lines, "result": words, "proofs": msgspec.to_builtins(proofs),
-        "lines": [f"{path}: {words}. To undo it: gpudeck inject undo {path}" if lines
-                  else f"{path}: {words}", *left],
-    }  # fmt: skip
+def _described(result: Applied) -> list[str]:
+    undo = f". To undo it: gpudeck inject undo {result.file}" if result.linked else ""
+    return [f"{result.file}: {result.result}{undo}", *result.left]
 
 
 def _undo(args: Namespace) -> int:

@@ -1,0 +1,111 @@
+"""Prove, apply and undo changes of people's code, for the command and the page. Free of Qt."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+import msgspec
+
+from accel.inject import journal
+from accel.inject import prove as proving
+from accel.inject.journal import Refused
+from accel.inject.prove import Proof
+from accel.inject.rewrite import Change, change
+from app.format.values import memory
+from scheduler.client import Client
+from scheduler.protocol.errors import DaemonGone
+
+MAX_LOG = 16 * 2**20
+Connect = Callable[[], AbstractContextManager[Client]]
+
+
+class Applied(msgspec.Struct, frozen=True):
+    """Describe what was done to one file."""
+
+    file: str
+    linked: tuple[int, ...]
+    """The lines of the attentions that were linked."""
+    result: str
+    """What was done, in words."""
+    proofs: tuple[Proof, ...] = ()
+
+    @property
+    def left(self) -> list[str]:
+        """Return in words what was not linked."""
+        return [describe(p) for p in self.proofs if p.line not in self.linked]
+
+
+def prove_change(
+    each: Change, connect: Connect | None = None, device: str = "cpu"
+) -> tuple[Proof, ...]:
+    """Prove a change, as a job of the daemon, else in a process with limits of its own.
+
+    Args:
+        connect: opens a connection to the daemon; None if it does not run.
+    """
+    proofs = _in_job(each.path, connect, device) if connect is not None else None
+    if proofs is None:
+        proofs = proving.prove(each.path, device=device)
+    missing = {site.finding.line for site in each.linked} - {proof.line for proof in proofs}
+    ended = "not run: the process that proves it ended early"
+    return (*proofs, *(Proof(str(each.path), line, ended) for line in sorted(missing)))
+
+
+def _in_job(path: Path, connect: Connect, device: str) -> list[Proof] | None:
+    """Prove a file in a job; None if the daemon ends meanwhile, or the queue does not start it."""
+    try:
+        with connect() as client:
+            job = client.submit(
+                proving.command(path.resolve(), device), name=f"prove {path.name}",
+                cwd=path.resolve().parent, timeout=proving.TIMEOUT_S,
+                gpus=int(device == "cuda"),
+            )  # fmt: skip
+            end = time.monotonic() + proving.TIMEOUT_S
+            try:
+                job.wait(timeout=max(1.0, end - time.monotonic()))
+            except TimeoutError:
+                job.cancel()
+                return None
+            return proving.decode(job.log(limit=MAX_LOG))
+    except DaemonGone:
+        return None
+
+
+def apply_change(
+    each: Change, connect: Connect | None = None, *, unproved: bool = False, device: str = "cpu"
+) -> Applied:
+    """Prove a change and apply what was proved."""
+    path = str(each.path)
+    try:
+        journal.check(each.path)
+    except Refused as e:
+        return Applied(path, (), f"not changed: {e}")
+    proofs = prove_change(each, connect, device)
+    good = {p.line for p in proofs if p.proved or (unproved and p.verdict.startswith("not run"))}
+    sites = [s for s in each.sites if s.finding.line in good and s.edits]
+    if not sites:
+        return Applied(path, (), "not changed: nothing was proved", proofs)
+    try:
+        journal.apply(each.path, each.before, change(each.module, sites).after)
+    except Refused as e:
+        return Applied(path, (), f"not changed: {e}", proofs)
+    return Applied(path, tuple(sorted(good)), f"linked {len(sites)}", proofs)
+
+
+def describe(proof: Proof) -> str:
+    """Return a proof in one line."""
+    where = f"{proof.file}:{proof.line}: {proof.verdict}"
+    linked = [t for t in proof.trials if t.linked]
+    if not linked:
+        return where
+    worst = max(linked, key=lambda t: t.error_after)
+    slow = max(linked, key=lambda t: t.ms_before)
+    return (
+        f"{where} by {len(linked)} comparisons of {proof.ran}, forward and backward; largest error"
+        f" {worst.error_after:.1e}, before {worst.error_before:.1e}; kept for the backward pass"
+        f" {memory(slow.kept_after)}, before {memory(slow.kept_before)}; at most"
+        f" {slow.ms_after:.3g} ms, before {slow.ms_before:.3g} ms"
+    )

@@ -1,0 +1,108 @@
+"""Word what a scan found, and lay a change out side by side. Free of Qt."""
+
+from __future__ import annotations
+
+from difflib import SequenceMatcher
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from accel.inject.finding import Finding
+
+CONTEXT = 3
+"""Unchanged lines that are shown around each change."""
+
+
+class FindingRow(NamedTuple):
+    """Show one attention in the list."""
+
+    finding: Finding
+    root: str
+    """The folder that was opened."""
+    linked: bool = False
+    """It stands for a file that is changed by us already."""
+
+    @property
+    def key(self) -> object:
+        return self.finding.file, self.finding.line, self.linked
+
+    @property
+    def cells(self) -> tuple[str, ...]:
+        f = self.finding
+        if self.linked:
+            return self.where, "linked", f.form, "-", "-"
+        return f"{self.where}:{f.line}", f.action, f.form or f.reason, gain_of(f), risk_of(f)
+
+    @property
+    def tooltip(self) -> str:
+        return f"{self.finding.form}\n{self.finding.reason}".strip()
+
+    @property
+    def where(self) -> str:
+        """Return the file as seen from the folder that was opened."""
+        path, root = Path(self.finding.file), Path(self.root)
+        return str(path.relative_to(root)) if root in path.parents else path.name
+
+
+def linked_row(path: str, root: str) -> FindingRow:
+    """Return the row of a file that is changed by us already."""
+    why = "It is linked already. Undo restores the file, and keeps later edits of other lines."
+    return FindingRow(Finding(path, 0, "link", "its attention is linked", why), root, True)
+
+
+def gain_of(f: Finding) -> str:
+    """Return what linking saves, in a few words."""
+    if f.action == "leave":
+        return "-"
+    if " no longer kept in memory: " in f.reason:
+        return f.reason.partition(" no longer kept in memory: ")[2].partition(";")[0]
+    return "memory of queries x keys" if "by hand" in f.form else "the fastest measured kernel"
+
+
+def risk_of(f: Finding) -> str:
+    """Return what may be less than hoped for, in a few words."""
+    if f.action == "leave":
+        return f.reason
+    if "dropout" in f.form:
+        return "while dropout is active, nothing changes"
+    if "bias" in f.form or "mask" in f.form:
+        return "masks other than causal are slower"
+    return "rounding only"
+
+
+class Line(NamedTuple):
+    """Show one line of a file before and after; numbers are 0 where there is none."""
+
+    kind: Literal["same", "changed", "gap"]
+    left_number: int = 0
+    left: str = ""
+    right_number: int = 0
+    right: str = ""
+
+
+def side_by_side(before: str, after: str) -> list[Line]:
+    """Return the changed lines with those around them, the old beside the new ones."""
+    old, new = before.splitlines(), after.splitlines()
+    lines: list[Line] = []
+    for group in SequenceMatcher(None, old, new, autojunk=False).get_grouped_opcodes(CONTEXT):
+        if lines:
+            lines.append(Line("gap"))
+        for tag, first, last, a, b in group:
+            for at in range(max(last - first, b - a)):
+                i, j = first + at, a + at
+                lines.append(
+                    Line(
+                        "same" if tag == "equal" else "changed",
+                        i + 1 if i < last else 0, old[i] if i < last else "",
+                        j + 1 if j < b else 0, new[j] if j < b else "",
+                    )
+                )  # fmt: skip
+    return lines
+
+
+def summary(found: tuple[Finding, ...], linked: int) -> str:
+    """Return in one line what a scan found."""
+    if not found:
+        return "There is no attention in it."
+    can = sum(f.action == "link" for f in found)
+    text = f"{len(found)} attention{'s' * (len(found) != 1)} found, {can} can be linked"
+    return f"{text} · {linked} file{'s' * (linked != 1)} linked" if linked else text
