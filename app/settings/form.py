@@ -260,6 +260,14 @@ SETTINGS = (
         group="Alerts",
     ),
     Setting(
+        "alert_host",
+        "Machine unreachable",
+        "Alert when a machine that is watched over ssh has been unreachable for this long.",
+        "threshold",
+        unit="min",
+        group="Alerts",
+    ),
+    Setting(
         "alert_notify",
         "Notifications",
         "Show alerts as desktop notifications while the window is open.",

@@ -8,7 +8,8 @@ UNITS = {
     "log_limit": "GiB", "telemetry_hz": "Hz", "idle_util_percent": "%", "idle_dwell_s": "s",
     "notify_minutes": "min", "model_idle_minutes": "min", "report_jobs": "min",
     "alert_temperature": "°C", "alert_memory": "%", "alert_slowdown": "s", "alert_power_cap": "s",
-    "alert_idle_job": "min", "alert_stuck_job": "min", "clean_caches": "d", "clean_logs": "d",
+    "alert_idle_job": "min", "alert_stuck_job": "min", "alert_host": "min",
+    "fair_share": "h", "clean_caches": "d", "clean_logs": "d",
     "clean_artefacts": "d", "clean_cores": "d", "clean_duplicates": "d", "clean_memory": "d",
 }  # fmt: skip
 BELOW_SLOWDOWN = frozenset({"alert_temperature"})

@@ -216,6 +216,7 @@ class Daemon:
         """
         while True:
             await asyncio.sleep(FLUSH_S)
+            self._flow.check_hosts()
             with self._notices.catch("history"):
                 await self.recorder.flush()
 

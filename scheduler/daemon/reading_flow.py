@@ -102,12 +102,19 @@ class ReadingFlow:
             self.check_alerts()
         self._touch()
 
+    def check_hosts(self) -> None:
+        """Raise the alert of a machine that is unreachable, also while no device is read."""
+        if any(host.problem is not None for host in self._hosts.states()):
+            self.check_alerts()
+            self._touch()
+
     def check_alerts(self) -> None:
         """Raise and clear alerts by the newest readings."""
         holders = [job for job in self._queue.running if held_devices(job)]
         devices = (*self._monitor.devices, *self._hosts.devices)
         readings = {**self._state.latest, **self._hosts.readings}
-        self._alerts.check(devices, readings, holders, self._state.settings, time.time())
+        hosts = self._hosts.states()
+        self._alerts.check(devices, readings, holders, self._state.settings, time.time(), hosts)
 
     def lose_probe(self, problem: str) -> None:
         """Take note that the probe does not answer."""

@@ -125,6 +125,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     """Minutes for which a job may hold a GPU that does nothing."""
     alert_stuck_job: Threshold = 30.0
     """Minutes for which a job that reports progress may make none."""
+    alert_host: Threshold = 2.0
+    """Minutes for which a machine that is watched over ssh may be unreachable."""
     quiet_hours: Annotated[str, msgspec.Meta(pattern=f"^({_CLOCK}-{_CLOCK})?$")] = ""
     """When alerts are not sent, in local time, e.g. 22:00-07:00. They are raised and logged, and
     sent afterwards if they persist."""

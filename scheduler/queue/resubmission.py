@@ -65,7 +65,7 @@ class Resubmission:
             found = self._store.submission(token)
         except UserError as e:
             raise Unsettled(str(e)) from e
-        if found is None and self._index.unrestored:
+        if found is None and self._index.unrestored and self._store.may_have_lost:
             raise Unsettled(self._index.unrestored)
         return found
 

@@ -11,7 +11,7 @@ from scheduler.protocol.devices import Device, Reading
 from scheduler.protocol.errors import UserError
 from scheduler.protocol.jobs import Job
 from scheduler.protocol.settings import Settings, is_quiet
-from scheduler.protocol.snapshot import Alert
+from scheduler.protocol.snapshot import Alert, HostState
 from scheduler.services.webhook import Webhook
 from scheduler.store import Store
 from scheduler.telemetry.alerts import AlertEvaluator
@@ -55,9 +55,10 @@ class AlertService:
         jobs: Sequence[Job],
         settings: Settings,
         now: float,
+        hosts: Sequence[HostState] = (),
     ) -> None:
-        """Raise and clear alerts according to new readings and the running jobs."""
-        changed = self._alerts.evaluate(devices, readings, jobs, settings, now)
+        """Raise and clear alerts by the newest readings, the running jobs and other machines."""
+        changed = self._alerts.evaluate(devices, readings, jobs, settings, now, hosts)
         self._save(changed)
         for a in changed:
             self._annotate(

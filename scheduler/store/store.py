@@ -125,6 +125,11 @@ class Store(Database):
             return  # what was committed is on disk, and nobody may take it for refused
         self._mark.write(level)
 
+    @property
+    def may_have_lost(self) -> bool:
+        """Return whether the store may lack something that was stored before it was opened."""
+        return self._is_new or bool(self.loss)
+
     def _identity(self) -> tuple[int, ...]:
         """Return which files have the names of the store and its log now; 0 for one that is gone.
 

@@ -14,6 +14,7 @@ from scheduler.protocol.devices import NA, Device, Reading
 from scheduler.protocol.jobs import Job
 from scheduler.protocol.recovery import recovery_text
 from scheduler.protocol.settings import Settings
+from scheduler.protocol.snapshot import HostState
 from scheduler.protocol.units import span
 from scheduler.telemetry.hysteresis import Thresholds
 
@@ -54,6 +55,14 @@ class JobSubject(NamedTuple):
     job: Job
     stalled_min: float
     """Minutes since it last reported progress."""
+
+
+class HostSubject(NamedTuple):
+    """Describe one machine that is watched over ssh, as a rule sees it."""
+
+    host: HostState
+    unreachable_min: float
+    """Minutes since it could last be reached; 0 while it can."""
 
 
 @dataclass(frozen=True)
@@ -209,6 +218,18 @@ DEVICE_RULES: tuple[AlertRule[DeviceSubject], ...] = (
         _unused,
         _held_idle,
         per_job=True,
+    ),
+)
+
+HOST_RULES: tuple[AlertRule[HostSubject], ...] = (
+    AlertRule(
+        "machine unreachable",
+        "alert_host",
+        lambda minutes: Thresholds(minutes, minutes),
+        lambda s: s.unreachable_min,
+        lambda s, t: (
+            f"{s.host.name} has been unreachable for {span(t.raise_at * _MINUTE)}: {s.host.problem}"
+        ),
     ),
 )
 

@@ -16,13 +16,15 @@ from scheduler.protocol.devices import Device, Reading
 from scheduler.protocol.errors import NotFound
 from scheduler.protocol.jobs import Job, Running, held_devices
 from scheduler.protocol.settings import Settings
-from scheduler.protocol.snapshot import Alert, called
+from scheduler.protocol.snapshot import Alert, HostState, called
 from scheduler.telemetry.alert_rules import (
     CORRECTED,
     DEVICE_RULES,
+    HOST_RULES,
     JOB_RULES,
     AlertRule,
     DeviceSubject,
+    HostSubject,
     JobSubject,
     Subject,
 )
@@ -83,6 +85,7 @@ class AlertEvaluator:
         jobs: Sequence[Job],
         settings: Settings,
         now: float,
+        hosts: Sequence[HostState] = (),
     ) -> list[Alert]:
         """Evaluate all rules; return the alerts that were raised or cleared.
 
@@ -92,12 +95,14 @@ class AlertEvaluator:
             jobs: The jobs that run.
             settings: The settings in force.
             now: Seconds since the epoch.
+            hosts: The machines that are watched over ssh.
         """
         gap = max(GAP_S, 3 / settings.telemetry_hz)
         self._note_progress(jobs, now, gap)
         levels = [
             *self._device_levels(devices, readings, jobs, settings),
             *self._job_levels(jobs, settings, now),
+            *_host_levels(hosts, settings, now),
         ]
         changed, states = [], {}
         for level in levels:
@@ -191,6 +196,20 @@ class AlertEvaluator:
         while len(past) > 1 and past[1][0] <= reading.time - HOUR_S:
             past.popleft()
         return count - past[0][1]
+
+
+def _host_levels(
+    hosts: Sequence[HostState], settings: Settings, now: float
+) -> Iterator[AlertLevel]:
+    for rule, thresholds in _enabled(HOST_RULES, settings):
+        for host in hosts:
+            lost = 0.0 if host.problem is None else max(now - host.since, 0.0) / _MINUTE_S
+            subject = HostSubject(host, lost)
+            key, text = (
+                AlertKey(rule.name, host.name, None),
+                partial(rule.text, subject, thresholds),
+            )
+            yield AlertLevel(key, rule.level(subject), thresholds, text)
 
 
 def _enabled(

@@ -89,6 +89,21 @@ def test_alerts_name_the_machine(sshd, cpu_home):
         eventually(lambda: not deck.snapshot().alerts)
 
 
+def test_an_unreachable_machine_raises_an_alert(sshd, cpu_home):
+    sshd.send(b"gpudeck1 asleep\n")
+    with Client() as deck:
+        deck.configure(alert_host=0.01)
+        deck.set_host("lab1", sshd.settings)
+        eventually(lambda: deck.snapshot().hosts[0].problem is None)
+        sshd.accept("other_key")
+        sshd.signal_sessions(signal.SIGKILL)
+        (alert,) = eventually(lambda: deck.snapshot().alerts)
+        assert (alert.rule, alert.device) == ("machine unreachable", "lab1")
+        assert alert.text.startswith("lab1 has been unreachable for ")
+        deck.set_host("lab1", None)
+        eventually(lambda: not deck.snapshot().alerts)
+
+
 def test_a_machine_that_cannot_be_reached_is_not_added(sshd, alone):
     sshd.accept("other_key")
     text = alone.fails("host", "add", "lab1", "lab", "--ssh-config", str(sshd.config))

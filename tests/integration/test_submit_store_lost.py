@@ -197,6 +197,15 @@ def test_a_daemon_whose_store_is_deleted_gives_way_to_the_next(
     assert machine.began() == ["job 0"]
 
 
+def test_a_whole_store_takes_jobs_although_the_evidence_cannot_be_read(machine: Machine) -> None:
+    with Client() as deck:
+        ready(deck)
+    kill_daemon()
+    unreadable = paths.ensure(paths.attempts()) / "x.began"
+    unreadable.symlink_to(unreadable)
+    assert machine.submit() == [1]
+
+
 def test_no_job_is_acknowledged_that_goes_with_a_deleted_store(tmp_path: Path) -> None:
     store = Store(tmp_path / "home" / "gpudeck.sqlite")
     store.insert(Spec(("true",), "true", "/"), 0.0, Queued())

@@ -15,7 +15,7 @@ from scheduler.protocol.devices import Device, Reading
 from scheduler.protocol.errors import NotFound
 from scheduler.protocol.jobs import Job, Progress, Running, Spec
 from scheduler.protocol.settings import Settings
-from scheduler.protocol.snapshot import Alert
+from scheduler.protocol.snapshot import Alert, HostState
 from scheduler.telemetry.alerts import AlertEvaluator
 from scheduler.telemetry.hysteresis import AlertState, Calm, Raised, Thresholds, advance
 
@@ -173,6 +173,29 @@ def test_what_the_driver_asks_for_raises_an_alert_until_it_asks_no_more() -> Non
         "GPU 0: the driver asks for an end of its jobs, and then a reset of the GPU"
     )
     assert rules(machine.run_for(5, recovery_action=0.0)) == [("recovery needed", False)]
+
+
+def test_a_machine_that_is_unreachable_raises_an_alert_until_it_answers() -> None:
+    alerts, settings = AlertEvaluator(), Settings()
+
+    def check(now: float, problem: str | None, since: float = 1000.0) -> list[Alert]:
+        host = HostState("lab1", "ada@lab1", since, problem)
+        return alerts.evaluate((), {}, (), settings, now, (host,))
+
+    assert check(1001.0, "Connection refused") == []
+    assert check(1119.0, "Connection refused") == []
+    (raised,) = check(1120.0, "Connection refused")
+    assert (raised.rule, raised.device) == ("machine unreachable", "lab1")
+    assert raised.text == "lab1 has been unreachable for 2 min: Connection refused"
+    assert check(1500.0, "No route to host") == []
+    assert [a.cleared for a in check(1501.0, None, 1501.0)] == [1501.0]
+    check(1502.0, "x", 1000.0)
+    assert len(alerts.active) == 1
+    gone = alerts.evaluate((), {}, (), settings, 1503.0, ())  # it was removed
+    assert [a.cleared for a in gone] == [1503.0]
+    off = msgspec.structs.replace(settings, alert_host="off")
+    host = HostState("lab1", "ada@lab1", 0.0, "x")
+    assert AlertEvaluator().evaluate((), {}, (), off, 9999.0, (host,)) == []
 
 
 def test_a_cpu_is_never_too_hot() -> None:
