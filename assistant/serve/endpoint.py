@@ -10,8 +10,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
-from contextlib import AsyncExitStack
-from types import TracebackType
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from typing import Protocol, TypeVar
 
 from starlette.applications import Starlette
@@ -35,7 +34,7 @@ RequestHandler = Callable[[Request], Awaitable[Response]]
 T = TypeVar("T")
 
 
-class Run(Protocol):
+class Run(AbstractAsyncContextManager["Run"], Protocol):
     """Answer one request; the end of the `async with` ends the work."""
 
     model: str
@@ -43,19 +42,6 @@ class Run(Protocol):
     wants_usage: bool
     device: str
     waited: float
-
-    async def __aenter__(self) -> Run:
-        """Begin."""
-        ...
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """End the work."""
-        ...
 
     async def first_text(self, patience_s: float) -> str:
         """Return the first piece of text."""

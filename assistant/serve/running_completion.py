@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import time
 from concurrent.futures import ThreadPoolExecutor
-from types import TracebackType
 
 from assistant.client import Assistant
 from assistant.library.describe import name_of
@@ -65,12 +64,7 @@ class RunningCompletion:
         self._work = self._loop.run_in_executor(_WORKERS, self._complete)
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         # a stream whose client left is cancelled at every await; stopping must go on all the same
         self._stopping = asyncio.create_task(self._stop())
         await asyncio.shield(self._stopping)

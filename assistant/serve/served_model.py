@@ -10,7 +10,6 @@ import uuid
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Literal
 
 import msgspec
@@ -107,12 +106,7 @@ class ModelRun:
     async def __aenter__(self) -> ModelRun:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         if self._done is None and self._number:
             self._process.send(m.Cancel(self._number))
         self._process.forget(self._number)
