@@ -130,11 +130,14 @@ def _(
 def _setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
     _, weight, bias, _, _, recipe, _ = inputs
     ctx.save_for_backward(*output[1:5])
+    ctx.set_materialize_grads(False)  # of what is kept, which has none
     ctx.recipe, ctx.dtype = recipe, weight.dtype
     ctx.bias = None if bias is None else bias.dtype
 
 
-def _backward(ctx: Any, dout: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
+def _backward(ctx: Any, dout: Tensor | None, *_: None) -> tuple[Tensor | None, ...]:
+    if dout is None:
+        return (None,) * 7
     wants_x, wants_weight, wants_bias = ctx.needs_input_grad[:3]
     dx = dw = db = None
     if wants_x or wants_weight:
