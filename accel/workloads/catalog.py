@@ -119,6 +119,9 @@ class Workload(msgspec.Struct, frozen=True):
 BACKENDS = ("flash", "cudnn", "efficient", "math", "reference", "hopper", "triton", "fa4", "fa3")
 """The names of `accel.attention`'s backends, for forms; each may refuse a shape or a device."""
 
+PRODUCTS = ("auto", "cublas", "hopper", "triton", "torch")
+"""The names of `accel.gemm`'s backends, for forms."""
+
 TOKENS = 16384
 """The tokens of all sequences together, from which the batch is computed if it is not given."""
 WIDTH = 2048
@@ -331,7 +334,8 @@ WORKLOADS: tuple[Workload, ...] = (
     Workload(
         "gemm",
         "Matrix product",
-        "A square matrix product: the rate the tensor cores can reach here",
+        "A square matrix product by cuBLAS or a kernel of ours: the rate the tensor cores can reach"
+        " here",
         "accel.workloads.gemm",
         (
             Param(
@@ -345,6 +349,7 @@ WORKLOADS: tuple[Workload, ...] = (
                 cpu_default="1024",
             ),
             _DTYPE,
+            Param("backend", "Backend", "choice", "auto", "which implementation", PRODUCTS),
             _seconds("how long the timed loop runs", "10", "4"),
         ),
     ),

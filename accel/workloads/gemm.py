@@ -21,21 +21,27 @@ COLUMNS_AT_ONCE = 1024
 
 
 def prepare(values: Values, device: ComputeDevice) -> Task:
-    """Multiply random standard normal matrices, C = A B."""
+    """Multiply random standard normal matrices, C = A B, by a backend of `accel.gemm`."""
     import torch
+
+    from accel.primitives.gemm.api import run
+    from accel.primitives.gemm.dispatch import choose
+    from accel.primitives.gemm.operands import arrange
 
     n, dtype = values.integer("size"), getattr(torch, values.text("dtype"))
     require(device, 3.0 * n * n * dtype.itemsize)
     a, b = (torch.randn(n, n, dtype=dtype, device=device.torch_device) for _ in range(2))
-    c = torch.empty_like(a)
+    # the columns of b lie side by side, as those of a weight do
+    x = arrange(a, b.t(), None, None, None, None, None)
+    choice = choose(x.problem, values.text("backend"))
 
     def call() -> Tensor:
-        return torch.matmul(a, b, out=c)
+        return run(x, choice.backend)
 
-    reason = (
-        f"torch's own product; float32 precision is set to {torch.get_float32_matmul_precision()}"
-    )
-    return Task("torch.matmul", reason, call, lambda: compare(call(), a, b), 2.0 * n**3)
+    reason = choice.reason
+    if dtype == torch.float32:
+        reason += f"; float32 precision is set to {torch.get_float32_matmul_precision()}"
+    return Task(choice.backend, reason, call, lambda: compare(call(), a, b.t()), 2.0 * n**3)
 
 
 def compare(c: Tensor, a: Tensor, b: Tensor) -> tuple[Check, ...]:

@@ -23,9 +23,8 @@ CHUNK = 64
 ROWS = 16
 """The block of tokens within which factors of a decay for each channel fit in float32."""
 _OLDEST = (8, 0)
-_STAGES = 3
-"""Chunks that the kernels which pass states on load ahead, where shared memory has room for them.
-"""
+_ENOUGH_PROGRAMS = 2
+"""Programs for each multiprocessor from which a program passes on more columns of a state."""
 
 
 def unusable(device: torch.device) -> str | None:
@@ -243,16 +242,27 @@ def _states(launch: _Launcher, x: Tensors) -> Tensors:
         "last": v.new_empty(sequences, s.heads, s.keys, s.values, dtype=torch.float32),
         "u": torch.empty_like(v, dtype=s.kept) if s.rule.erases else None,
     }
-    grid = (-(-s.values // s.state_block), s.heads, sequences)
-    launch(kernels.states, grid, {"BLOCK": s.state_block}, x | found, _ahead(v.device))
+    columns, options = _passing(s, sequences, v.device)
+    grid = (-(-s.values // columns), s.heads, sequences)
+    launch(kernels.states, grid, {"BLOCK": columns}, x | found, options)
     return found
 
 
-@lru_cache(maxsize=16)
-def _ahead(device: torch.device) -> dict[str, int]:
-    """Return the compiler options of kernels that pass states on."""
-    large = device.type == "cuda" and torch.cuda.get_device_capability(device)[0] in (9, 10)
-    return {"num_warps": 4, "num_stages": _STAGES if large else 2}
+@lru_cache(maxsize=64)
+def _passing(s: Shape, sequences: int, device: torch.device) -> tuple[int, dict[str, int]]:
+    """Return the columns that a program passes on, and the compiler options, as measured on Hopper.
+
+    Without corrections there is room to load three chunks ahead.
+    """
+    columns, options = s.state_block, dict(named.USUAL)
+    if device.type != "cuda" or torch.cuda.get_device_capability(device) != (9, 0):
+        return columns, options
+    processors = torch.cuda.get_device_properties(device).multi_processor_count
+    if s.heads * sequences * (s.values // 64) >= _ENOUGH_PROGRAMS * processors:
+        columns = 64
+    if not s.rule.erases and s.keys <= 128:
+        options["num_stages"] = 3
+    return columns, options
 
 
 def _outputs(launch: _Launcher, x: Tensors) -> None:
@@ -273,13 +283,7 @@ def _gradients(launch: _Launcher, x: Tensors) -> Tensors:
         v = cast(Tensor, x["v"])
         x[name] = torch.empty_like(v, dtype=s.kept) if s.rule.erases else None
     grid = (-(-s.values // s.state_block), s.heads, len(at.sequences))
-    launch(
-        gradient_kernels.state_gradients,
-        grid,
-        {"BLOCK": s.state_block},
-        x,
-        _ahead(at.chunks.device),
-    )
+    launch(gradient_kernels.state_gradients, grid, {"BLOCK": s.state_block}, x)
     x |= _empty_gradients(s, at, x)
     if len(at.chunks):
         _chunk_gradients(launch, x)

@@ -109,7 +109,7 @@ def test_without_a_result_file_the_last_line_is_the_result(capsys):
     r = results.read(out.splitlines()[-1].encode())
     assert (r.verdict, r.params, err) == (
         "pass",
-        {"size": 32, "dtype": "float32", "seconds": 0.1},
+        {"size": 32, "dtype": "float32", "backend": "auto", "seconds": 0.1},
         "",
     )
 
