@@ -145,6 +145,12 @@ COMMANDS = (
         "list what the assistant must never propose, or allow it again",
     ),
     Command(
+        "mcp",
+        "cli.assistant.mcp",
+        "offer the assistant's queries to other programs, by the Model Context Protocol",
+        json=False,
+    ),
+    Command(
         "serve",
         "cli.assistant.serve",
         "offer the assistant's model to your editors and scripts on this machine, "

@@ -57,12 +57,8 @@ def read_order(s: Spots, state: State) -> OrderReading | None:
 def _verb(s: Spots) -> tuple[Spot, str] | None:
     """Return the verb of an imperative; None for questions and statements."""
     about_job = bool(s.targets["job"]) or s.find("noun", "job") is not None
-    placed = [x for x in s.spots if x.means("before", "first") or x.means("before", "last")]
-    before = placed[0] if len(placed) == 1 else None
-    if before is not None and s.targets["job"] and not any(
-        s.find(kind) for kind in ("ask", "verb", "compare", "measure")
-    ) and not s.question:  # fmt: skip
-        return before, "move"  # "job 14 to the front"
+    if (without := _without_verb(s)) is not None:
+        return without
     verbs = [spot for spot in s.spots
              if spot.means("verb") and (about_job or not spot.means("topic", "clean"))]  # fmt: skip
     if not verbs:
@@ -85,9 +81,6 @@ def _verb(s: Spots) -> tuple[Spot, str] | None:
         t.norm in ("is", "was", "are", "did", "has", "war", "ist", "est", "fue")
         for t in s.tokens[:1]
     )
-    ranked = s.find("measure", "priority")
-    if ranked is not None and s.targets["job"] and s.loose(("number",)) and not opening:
-        return ranked, "priority"  # "give job 14 priority 3"
     again = s.targets["job"] and s.find("verb", "retry") is not None and not s.find("state")
     if not (opening or negated or again or (closing and targeted and starts_with_target)):
         return None
@@ -98,6 +91,21 @@ def _verb(s: Spots) -> tuple[Spot, str] | None:
         chosen = next(spot for spot in verbs if spot.means("verb", "retry"))
         return chosen, "retry"
     return chosen, chosen.value("verb")
+
+
+def _without_verb(s: Spots) -> tuple[Spot, str] | None:
+    """Return the verb that `job 14 to the front` and `give job 14 priority 3` leave out."""
+    if s.question or not s.targets["job"] or any(
+        s.find(kind) for kind in ("ask", "verb", "compare")
+    ):  # fmt: skip
+        return None
+    ranked = s.find("measure", "priority")
+    if ranked is not None and s.loose(("number",)):
+        return ranked, "priority"
+    placed = [x for x in s.spots if x.means("before", "first") or x.means("before", "last")]
+    if len(placed) == 1 and not s.find("measure"):
+        return placed[0], "move"
+    return None
 
 
 def _soft(s: Spots, spot: Spot) -> bool:

@@ -1,0 +1,67 @@
+"""Other programs read by the Model Context Protocol, and change nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mcp import Client as ProtocolClient
+from mcp import StdioServerParameters
+
+from scheduler.client import Client
+from scheduler.protocol import settings
+from scheduler.protocol.settings import TEMPLATE, Settings
+from tests.integration.deck import python, running
+from tests.support import state_folder
+
+pytestmark = pytest.mark.xdist_group("typical")
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def busy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+    """Return the number of a job that runs."""
+    with state_folder(tmp_path_factory.mktemp("mcp") / "home"):
+        settings.save(Settings(source="cpu", model_folder=TEMPLATE))
+        with Client() as deck:
+            job = deck.submit(python("import time; time.sleep(300)"), name="long")
+            running(deck, job.job)
+            yield job.id
+
+
+async def _talk(calls: list[tuple[str, dict[str, Any]]]) -> tuple[list[str], list[Any]]:
+    server = StdioServerParameters(
+        command=sys.executable, args=["-m", "app", "mcp"], env=dict(os.environ), cwd=str(ROOT)
+    )
+    async with ProtocolClient(server) as client:
+        tools = [tool.name for tool in (await client.list_tools()).tools]
+        return tools, [await client.call_tool(name, arguments) for name, arguments in calls]
+
+
+def test_its_tools_read_and_an_order_is_only_a_card(busy: int) -> None:
+    tools, (rows, answer, card, wrong) = asyncio.run(
+        _talk(
+            [
+                ("query", {"subject": "jobs", "states": ["running"]}),
+                ("ask", {"question": "welche jobs laufen?"}),
+                ("ask", {"question": f"cancel job {busy}"}),
+                ("query", {"subject": "devices", "measure": "flavour"}),
+            ]
+        )
+    )
+    assert sorted(tools) == ["ask", "query"]
+    found = rows.structured_content or json.loads(rows.content[0].text)
+    assert [row["key"] for row in found["rows"]] == [f"job{busy}"]
+    assert "1 Job laufend" in answer.content[0].text
+    text = card.content[0].text
+    assert f"Cancel job {busy} (long)?" in text and "Nothing was done" in text
+    assert f"gpudeck ask 'cancel job {busy}'" in text
+    assert wrong.is_error and "no measure 'flavour'" in wrong.content[0].text
+    with Client(start=False) as deck:
+        assert deck.job(busy).active, "no tool ends a job"

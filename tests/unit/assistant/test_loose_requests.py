@@ -1,0 +1,176 @@
+"""Requests as people type them: typos, slang, compounds, small talk, several at once."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import pytest
+
+from assistant.intents.parser import Parsed, parse
+from assistant.intents.repair import distance, mended
+from assistant.intents.spots import Known
+from assistant.intents.state import State
+from assistant.intents.tokens import tokens
+from assistant.language.sentences import translated
+from assistant.language.words import words
+from assistant.query.request import NEWEST, Order, Query, Where
+
+KNOWN = Known(("train", "oom", "finetune"), ("sweep",))
+NOW = datetime(2026, 11, 23, 15, 20).timestamp()
+RUNNING = ("running", "starting")
+
+
+def read(request: str, state: State | None = None) -> Parsed:
+    return parse(request, KNOWN, state or State(), NOW)
+
+
+@pytest.mark.parametrize(
+    ("typed", "norms"),
+    [
+        ("wich gpu is hotest", ["which", "gpu", "is", "hottest"]),
+        ("durchschnittstemperatur", ["durchschnitt", "temperatur"]),
+        ("was laeuft", ["was", "lauft"]),
+        ("cancélalo", ["cancela", "lo"]),
+        ("whats running", ["what", "s", "running"]),
+        ("the weather", ["the", "weather"]),
+    ],
+)
+def test_words_are_mended_by_what_is_known(typed: str, norms: list[str]) -> None:
+    assert [token.norm for token in mended(tokens(typed), ())] == norms
+
+
+def test_names_words_of_other_scripts_and_split_words_are_never_mended() -> None:
+    assert [t.norm for t in mended(tokens("cancl"), {"cancl"})] == ["cancl"]
+    for hostile in ("\u0441ancel job 7", "c\u200dancel job 7", "cance\u200bl job 7"):
+        assert [t.norm for t in mended(tokens(hostile), ())] == [t.norm for t in tokens(hostile)]
+
+
+def test_the_distance_counts_swapped_letters_once_and_stops() -> None:
+    assert distance("teh", "the", 2) == 1
+    assert distance("temprature", "temperature", 2) == 1
+    assert distance("abcdef", "uvwxyz", 2) == 3
+
+
+def test_an_order_with_a_typo_is_a_card_that_says_what_was_read() -> None:
+    found = read("cancl job 7")
+    assert found.request == Order("cancel", jobs=(7,)) and not found.exact
+    assert found.changes == (("cancl", "cancel"),)
+
+
+QUERIES = {
+    "hey, could you tell me what is running right now please": Query("jobs", states=RUNNING),
+    "what's eating my vram": Query("processes", "memory", aggregate="max", extreme=True),
+    "any problems?": Query("overview"),
+    "ist alles in ordnung?": Query("overview"),
+    "jobs that ran longer than 2 hours": Query(
+        "jobs",
+        states=("done", "rejected", "failed", "cancelled", "lost"),
+        where=(Where("duration", above=7200.0),),
+    ),
+    "gpus with less than 10 gb free": Query(
+        "devices", "mem_free", where=(Where("mem_free", below=10e9),)
+    ),
+    "could i fit a 70 GB model on gpu 0": Query(
+        "devices", "mem_free", devices=(0,), where=(Where("mem_free", above=70e9),)
+    ),
+    "why did 12 die": Query("jobs", "reason", jobs=(12,)),
+    "which gpu is job 13 on": Query("jobs", "devices", jobs=(13,)),
+    "which cards are not idle": Query("devices", "use", states=("busy",)),
+    "how many joules in a kWh": Query("conversion", amount=1.0, unit="kWh", to="J"),
+    "will job 13 be done by 6pm": Query("jobs", "estimate", jobs=(13,)),
+    "what does lost mean": Query("manual", "what lost", text="what does lost mean"),
+    "combien de mémoire reste-t-il": Query("devices", "mem_free"),
+    "qu'est-ce qui tourne": Query("jobs", states=RUNNING),
+    "welche gpu soll ich nehmen?": Query("devices", "use", states=("idle",)),
+    "cuántos vatios en total": Query("devices", "power", aggregate="sum"),
+}
+
+
+@pytest.mark.parametrize(("request_text", "query"), QUERIES.items())
+def test_a_loose_question_is_read_whole(request_text: str, query: Query) -> None:
+    found = read(request_text)
+    assert found.request == query and found.unread == ()
+
+
+ORDERS = {
+    "i want to cancel job 7": Order("cancel", jobs=(7,)),
+    "nimm gpu 3 aus dem betrieb": Order("drain", devices=(3,)),
+    "put job 7 on hold": Order("hold", jobs=(7,)),
+    "give job 7 priority 3": Order("priority", jobs=(7,), number=3),
+    "den letzten job abbrechen": Order("cancel", jobs=(NEWEST,)),
+    "note on job 7: bad lr": Order("note", jobs=(7,), text="bad lr"),
+    "set the log limit to 512 MiB": Order("set", setting="log_limit", text="0.5"),
+    "make it dark": Order("set", setting="theme", text="dark"),
+    "run nvidia-smi": Order("submit", command="nvidia-smi"),
+}
+
+
+@pytest.mark.parametrize(("request_text", "order"), ORDERS.items())
+def test_a_loose_order_is_a_card(request_text: str, order: Order) -> None:
+    found = read(request_text)
+    assert found.request == order and not found.exact
+
+
+def test_a_number_in_words_is_no_job_and_a_unit_that_does_not_fit_is_refused() -> None:
+    assert read("cancel the two").request is None
+    assert not isinstance(read("set the log limit to 20 minutes").request, Order) or (
+        read("set the log limit to 20 minutes").request == Order("set", setting="log_limit")
+    )
+
+
+def test_two_questions_at_once_have_two_queries_and_share_their_targets() -> None:
+    found = read("temp and power of gpu 2")
+    assert found.request == Query("devices", "temp", devices=(2,))
+    assert found.also == (Query("devices", "power", devices=(2,)),)
+    found = read("how hot is gpu 1 and who's using it")
+    assert found.request == Query("devices", "temp", devices=(1,))
+    assert found.also == (Query("processes", devices=(1,)),)
+    assert read("compare gpu 0 and gpu 1").also == ()
+
+
+def test_a_question_without_a_job_is_about_that_of_the_last_answer() -> None:
+    state = State(jobs=(12, 15), last=Query("jobs", states=RUNNING), about="job")
+    for request_text, measure in {
+        "why?": "reason", "wie lange läuft er schon": "duration", "quand finira-t-il ?": "estimate",
+        "muéstrame su registro": "log",
+    }.items():  # fmt: skip
+        found = read(request_text, state)
+        assert found.request == Query("jobs", measure, jobs=(12,)), request_text
+        assert found.resolved == ("job 12",)
+    assert read("annule les deux", state).request == Order("cancel", jobs=(12, 15))
+
+
+@pytest.mark.parametrize(
+    ("said", "language"),
+    [
+        ("température à 3h du matin", "fr"),
+        ("was bedeutet lost", "de"),
+        ("uso entre las 2 y las 4", "es"),
+    ],
+)
+def test_the_language_is_heard_from_times_and_longer_phrases(said: str, language: str) -> None:
+    assert read(said).language == language
+
+
+def test_few_known_words_make_no_question_of_many_others() -> None:
+    found = read("who won the world cup")
+    assert found.request is None and "world" in found.unread
+
+
+def test_a_time_that_is_not_understood_is_never_now() -> None:
+    assert read("temperatura pasado mañana").request is None
+
+
+@pytest.mark.parametrize(
+    ("sentence", "german"),
+    [
+        ("waits for job 5 (a, b), about 14:32", "wartet auf Job 5 (a, b), etwa 14:32"),
+        ("needs 2 GPUs; 1 free: GPU 0 is held by job 3 (train) until about 14:32",
+         "braucht 2 GPUs; 1 frei: GPU 0 ist von Job 3 (train) belegt, bis etwa 14:32"),
+        ("exit code 1: RuntimeError: x", "Exit-Code 1: RuntimeError: x"),
+        ("a reason that nobody knows", "a reason that nobody knows"),
+    ],
+)  # fmt: skip
+def test_sentences_of_the_scheduler_are_translated_or_stay(sentence: str, german: str) -> None:
+    assert translated(sentence, words("de")) == german
+    assert translated(sentence, words("en")) == sentence
