@@ -83,6 +83,8 @@ def job_question(r: QueryReader) -> Query | None:
         jobs = r.lone_job()
     if not jobs and (not found or _OF_MEASURE.get(measure) or measure == "duration"):
         jobs = r.spoken_of()
+    if jobs == (NEWEST,) and measure == "end":
+        return Query("jobs", "end", states=JOB_STATES["ended"], time=time, aggregate="last")
     if jobs:
         s.has("all")
         return Query("jobs", measure, jobs=jobs, time=time)

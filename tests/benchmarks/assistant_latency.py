@@ -35,7 +35,7 @@ QUESTIONS = (
     "how is job 1?",
     "what runs now?",
 )
-TARGETS = {("an answer", "first text"): 300.0, ("a brief", "all of it"): 2000.0}
+TARGETS = {("an answer", "first text"): 150.0, ("a brief", "all of it"): 2000.0}
 
 
 class Waits:
