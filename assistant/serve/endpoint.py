@@ -40,6 +40,7 @@ class Run(AbstractAsyncContextManager["Run"], Protocol):
     model: str
     stream: bool
     wants_usage: bool
+    ignored: tuple[str, ...]
     device: str
     waited: float
 
@@ -93,6 +94,7 @@ class OpenAIEndpoint:
             Route("/v1/models", self._guarded(self._models)),
             Route("/v1/models/{name:path}", self._guarded(self._model)),
             Route("/v1/chat/completions", self._guarded(self._chat), methods=["POST"]),
+            Route("/v1/embeddings", self._guarded(self._embeddings), methods=["POST"]),
             Route("/v1/completions", self._guarded(self._text), methods=["POST"]),
         ]
         handlers = {HTTPException: _unknown_url, Exception: _bug}
@@ -149,6 +151,14 @@ class OpenAIEndpoint:
 
     async def _text(self, request: Request) -> Response:
         return await self._answer(request, chat=False)
+
+    async def _embeddings(self, request: Request) -> Response:
+        """Refuse embeddings: a model that writes texts has none that are made for comparing."""
+        raise RequestRefused(
+            "embeddings are not offered: the model here writes texts. Use a model made for them",
+            status=404,
+            code="unsupported",
+        )
 
     async def _answer(self, request: Request, *, chat: bool) -> Response:
         body, device = await _body(request), self._device_for(request)
@@ -272,8 +282,9 @@ async def _body(request: Request) -> bytes:
 
 
 def _headers(running: Run) -> dict[str, str]:
-    """Return headers with the device, and the seconds that the request waited for it."""
-    return {"x-gpudeck-device": running.device, "x-gpudeck-waited": f"{running.waited:.3f}"}
+    """Return headers with the device, the seconds waited for it, and the options not used."""
+    found = {"x-gpudeck-device": running.device, "x-gpudeck-waited": f"{running.waited:.3f}"}
+    return found | ({"x-gpudeck-ignored": ", ".join(running.ignored)} if running.ignored else {})
 
 
 def _json(content: bytes, headers: dict[str, str] | None = None, status: int = 200) -> Response:

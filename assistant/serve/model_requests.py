@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import secrets
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
 
@@ -138,6 +138,7 @@ class ModelOptions(CompletionOptions, frozen=True, kw_only=True):
     min_p: Annotated[float, msgspec.Meta(ge=0, le=1)] | None = None
     repetition_penalty: Annotated[float, msgspec.Meta(ge=0.01, le=100)] | None = None
     ignore_eos: bool = False
+    unused: ClassVar[tuple[str, ...]] = ("store", "service_tier", "metadata")
 
     def sampling(self, logprobs: int) -> Sampling:
         """Return how tokens are chosen. If no seed is named, one is drawn."""

@@ -1,13 +1,14 @@
 """Requests to the endpoint, as OpenAI's API reference defines them. Free of torch and Qt.
 
-An option that is not supported is refused by its name and never ignored, so that a client that asks
-for tools or for several answers knows that it does not get them.
+An option that changes what a client must do with the answer, such as tools or several answers, is
+refused by its name if it is not supported. Options that only shade the sampling, or that are notes
+of the client's, are accepted and not used, and named in a header of the answer.
 """
 
 from __future__ import annotations
 
 import secrets
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, ClassVar, Literal, TypeVar
 
 import msgspec
 
@@ -28,7 +29,7 @@ _SPEAKERS: dict[str, Speaker] = {
 
 Count = Annotated[int, msgspec.Meta(ge=1, le=MAX_COMPLETION_TOKENS)]
 Text = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
-Zero = Annotated[float, msgspec.Meta(ge=0, le=0)]
+Penalty = Annotated[float, msgspec.Meta(ge=-2, le=2)]
 No = Literal[False]
 R = TypeVar("R", bound="CompletionOptions")
 
@@ -102,15 +103,33 @@ class CompletionOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True,
     stream: bool | None = None
     stream_options: StreamOptions | None = None
     n: Literal[1] | None = None
-    presence_penalty: Zero | None = None
-    frequency_penalty: Zero | None = None
+    presence_penalty: Penalty | None = None
+    frequency_penalty: Penalty | None = None
+    repetition_penalty: float | None = None
+    top_k: int | None = None
+    min_p: float | None = None
     logprobs: No | None = None
     logit_bias: Annotated[dict[str, float], msgspec.Meta(max_length=0)] | None = None
-    store: No | None = None
-    service_tier: Literal["auto", "default"] | None = None
-    metadata: None = None
+    store: bool | None = None
+    service_tier: str | None = None
+    metadata: Annotated[dict[str, str], msgspec.Meta(max_length=16)] | None = None
     user: str | None = None
     """Sent by some clients, and not used here."""
+    unused: ClassVar[tuple[str, ...]] = (
+        "presence_penalty", "frequency_penalty", "repetition_penalty", "top_k", "min_p", "store",
+        "service_tier", "metadata",
+    )  # fmt: skip
+    """Options that are accepted and change nothing."""
+
+    @property
+    def ignored(self) -> tuple[str, ...]:
+        """Return the options of the request that ask for something that is not done."""
+        return tuple(
+            name
+            for name in self.unused
+            if (value := getattr(self, name)) not in (None, 0, False, "auto", "default")
+            and not (name == "repetition_penalty" and value == 1)
+        )
 
     @property
     def wants_usage(self) -> bool:

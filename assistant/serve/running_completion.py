@@ -50,7 +50,7 @@ class RunningCompletion:
 
     def __init__(self, wanted: ChatRequest | TextRequest, device: DeviceChoice) -> None:
         self.model, self.stream = wanted.model, bool(wanted.stream)
-        self.wants_usage = wanted.wants_usage
+        self.wants_usage, self.ignored = wanted.wants_usage, wanted.ignored
         self._request, self._assistant = wanted.complete(device), Assistant()
         self._events: asyncio.Queue[Event | None] = asyncio.Queue()
         self._loop = asyncio.get_running_loop()

@@ -92,7 +92,7 @@ class ModelRun:
     def __init__(self, wanted: ModelChat | ModelText, process: EngineProcess) -> None:
         self.wanted, self._process = wanted, process
         self.model, self.stream = wanted.model, bool(wanted.stream)
-        self.wants_usage = wanted.wants_usage
+        self.wants_usage, self.ignored = wanted.wants_usage, wanted.ignored
         self._tools = tuple(tool.function.name for tool in getattr(wanted, "tools", None) or ())
         wanted.submit(0)  # what cannot be served is refused before anything waits
         self.device, self.waited = "", 0.0
