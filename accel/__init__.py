@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from accel.attention.api import attention, explain
+    from accel.attention.emulation import blockwise_softmax, fp8_block_quantize
     from accel.attention.flash3 import (
         FlashAttention3,
         flash_attention_3_backward,
         flash_attention_3_forward,
     )
+    from accel.attention.fp8 import fp8_attention
     from accel.attention.frameworks.flash_attn import flash_attn_func, flash_attn_varlen_func
     from accel.attention.frameworks.sdpa import install, uninstall
     from accel.attention.ragged import Ragged
@@ -31,6 +33,7 @@ __all__ = [
     "FlashAttention3",
     "Ragged",
     "attention",
+    "blockwise_softmax",
     "explain",
     "explain_gemm",
     "explain_linear",
@@ -40,6 +43,8 @@ __all__ = [
     "flash_attn_varlen_func",
     "fp4_gemm",
     "fp4_quantize",
+    "fp8_attention",
+    "fp8_block_quantize",
     "fp8_gemm",
     "fp8_quantize",
     "gemm",
@@ -52,6 +57,7 @@ __all__ = [
 _HOME = {
     "FlashAttention3": "attention.flash3",
     "Ragged": "attention.ragged",
+    "blockwise_softmax": "attention.emulation",
     "explain": "attention.api",
     "explain_gemm": "primitives.gemm.api",
     "explain_linear": "primitives.linear_attention.api",
@@ -61,6 +67,8 @@ _HOME = {
     "flash_attn_varlen_func": "attention.frameworks.flash_attn",
     "fp4_gemm": "primitives.gemm.low_precision",
     "fp4_quantize": "primitives.quantize.fp4",
+    "fp8_attention": "attention.fp8",
+    "fp8_block_quantize": "attention.emulation",
     "fp8_gemm": "primitives.gemm.low_precision",
     "fp8_quantize": "primitives.quantize.fp8",
     "gemm": "primitives.gemm.api",

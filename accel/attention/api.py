@@ -13,6 +13,7 @@ from torch import Tensor
 
 from accel.attention.backends import Run
 from accel.attention.dispatch import Choice, choose
+from accel.attention.fp8 import checked_precision, error_of, fp8_attention
 from accel.attention.inputs import (
     ALIGNMENT,
     Inputs,
@@ -61,6 +62,7 @@ def attention(
     layout: str = ...,
     deterministic: bool = ...,
     backend: str = ...,
+    precision: str | None = ...,
     return_lse: Literal[False] = ...,
     return_choice: Literal[False] = ...,
 ) -> Tensor: ...
@@ -79,6 +81,7 @@ def attention(
     layout: str = ...,
     deterministic: bool = ...,
     backend: str = ...,
+    precision: str | None = ...,
     return_lse: Literal[True],
     return_choice: Literal[False] = ...,
 ) -> tuple[Tensor, Tensor]: ...
@@ -97,6 +100,7 @@ def attention(
     layout: str = ...,
     deterministic: bool = ...,
     backend: str = ...,
+    precision: str | None = ...,
     return_lse: Literal[False] = ...,
     return_choice: Literal[True],
 ) -> tuple[Tensor, Choice]: ...
@@ -114,6 +118,7 @@ def attention(
     layout: str = "bhsd",
     deterministic: bool = False,
     backend: str = "auto",
+    precision: str | None = None,
     return_lse: bool = False,
     return_choice: bool = False,
 ) -> Tensor | tuple[Tensor, Tensor] | tuple[Tensor, Choice]:
@@ -139,6 +144,8 @@ def attention(
         deterministic: gradients are bit-identical when they are computed again, which is slower.
             torch.use_deterministic_algorithms(True) has the same effect.
         backend: `auto` or a name in BACKENDS.
+        precision: "fp8" computes the products in E4M3, without gradients: faster and less exact.
+            See `accel.attention.fp8.fp8_attention`, also for its backends, and `error_of`.
         return_lse: also return the natural logarithm of each row's sum of exponentials, float32
             [B,H,Sq] (ragged: [H,T]), through which no gradient flows.
         return_choice: also return the Choice of the forward pass.
@@ -161,6 +168,14 @@ def attention(
             "return_lse and return_choice cannot be had in one call; see accel.attention.explain"
             " for the choice"
         )
+    if precision is not None:
+        checked_precision(precision)
+        found: Tensor = fp8_attention(
+            q, k, v, causal=causal, window=window, scale=scale, softcap=softcap, bias=bias,
+            seqlens=seqlens, layout=layout, backend=backend, return_lse=return_lse,
+            return_choice=return_choice,
+        )  # fmt: skip
+        return found
     deterministic = deterministic or torch.are_deterministic_algorithms_enabled()
     if window is not NO_WINDOW:
         window = checked(window)
@@ -219,8 +234,19 @@ def attention(
     else:
         out, lse = forward(x, plan.problem, plan.forward.backend)
     out = as_given(out, seqlens, layout)
+    return _asked_for(out, lse, plan.forward, seqlens, return_lse, return_choice)
+
+
+def _asked_for(
+    out: Tensor,
+    lse: Tensor,
+    choice: Choice,
+    seqlens: Ragged | None,
+    return_lse: bool,
+    return_choice: bool,
+) -> Tensor | tuple[Tensor, Tensor] | tuple[Tensor, Choice]:
     if return_choice:
-        return out, plan.forward
+        return out, choice
     return (out, lse if seqlens is None else lse.squeeze(0)) if return_lse else out
 
 
@@ -327,3 +353,6 @@ def _compiled(
     )
     out = as_given(out, seqlens, layout)
     return (out, lse if seqlens is None else lse.squeeze(0)) if return_lse else out
+
+
+attention.error_of = error_of  # type: ignore[attr-defined]

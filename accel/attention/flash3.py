@@ -14,11 +14,12 @@ from accel.attention.inputs import arrange, describe
 from accel.attention.problem import dtype_name
 
 PRECISIONS = {"fp16": torch.float16, "bf16": torch.bfloat16}
+FP8 = "fp8"
 BACKEND = "hopper"
 
 
 class FlashAttention3(torch.nn.Module):
-    """Compute attention in one precision by our Hopper kernels.
+    """Compute attention in one precision, by our Hopper kernels unless another backend is named.
 
     Inputs are cast to the precision; the output has the dtype of q.
     """
@@ -27,15 +28,19 @@ class FlashAttention3(torch.nn.Module):
         """Create the module.
 
         Args:
-            precision: "fp16" or "bf16".
-            options: causal, window and scale; see `accel.attention.attention`.
+            precision: "fp16", "bf16" or "fp8", which has no gradients and computes in bfloat16
+                what it does not multiply.
+            options: causal, window, scale, and another backend than the Hopper kernels; see
+                `accel.attention.attention`.
 
         Raises:
             ValueError: if `precision` has another value.
         """
         super().__init__()
-        if precision not in PRECISIONS:
-            raise ValueError(f"precision is one of {', '.join(PRECISIONS)}; got {precision!r}")
+        if precision not in (*PRECISIONS, FP8):
+            raise ValueError(
+                f"precision is one of {', '.join((*PRECISIONS, FP8))}; got {precision!r}"
+            )
         self.precision, self.options = precision, options
 
     def forward(self, q: Tensor, k: Tensor, v: Tensor, **options: Any) -> Tensor:
@@ -47,8 +52,10 @@ class FlashAttention3(torch.nn.Module):
         Raises:
             ValueError: if the GPU is not a Hopper; the message names the backends that can run.
         """
-        q_cast, k, v = (t.to(PRECISIONS[self.precision]) for t in (q, k, v))
-        choices: dict[str, Any] = {**self.options, **options, "backend": BACKEND}
+        q_cast, k, v = (t.to(PRECISIONS.get(self.precision, torch.bfloat16)) for t in (q, k, v))
+        choices: dict[str, Any] = {"backend": BACKEND, **self.options, **options}
+        if self.precision == FP8:
+            choices["precision"] = FP8
         out: Tensor = attention(q_cast, k, v, **choices)
         return out.to(q.dtype)
 

@@ -225,10 +225,26 @@ def _reduce_fours(address: Block, x: Block) -> None:
     raise Defect("added to memory that the kernel was not given")
 
 
+def _exponentiated(*scores: Block) -> tuple[Block, Block]:
+    """Powers of 2 of four scores as bytes of E4M3, and their sum."""
+    powers = torch.exp2(torch.stack([x.data for x in scores], -1))
+    packed = powers.clamp(max=448.0).to(float8e4nv).view(torch.int32).squeeze(-1)
+    return Block(packed), Block(powers.sum(-1))
+
+
+def _bytes(x: Block) -> Block:
+    """The bytes of whole numbers that each come four times side by side."""
+    fours = x.data.unflatten(-1, (-1, 4))
+    if (fours != fours[..., :1]).any():
+        raise Defect("four neighbours that are to share their bytes are not alike")
+    return Block(fours[..., :1].contiguous().view(torch.int8).flatten(-2))
+
+
 _FP16_PAIR = (
     "{ .reg .b16 low, high; mov.b32 {low, high}, $2; cvt.f32.f16 $0, low; cvt.f32.f16 $1, high; }"
 )
 INSTRUCTIONS: dict[tuple[str, int], Callable[..., Any]] = {
+    ("mov.b32 $0, $1;", 4): _bytes,
     ("mov.b32 $0, $1;", 1): lambda x: Block(x.data.clone()),
     ("mov.b32 {$0, $1}, $2;", 1): _unpacked,
     ("shl.b32 $0, $2, 16; and.b32 $1, $2, 0xffff0000;", 2): _widen_bf16,
@@ -244,6 +260,8 @@ def inline_asm_elementwise(
 ) -> Any:
     """By meaning: only what `INSTRUCTIONS` knows."""
     del constraints, dtype, is_pure
+    if "cvt.rn.satfinite.e4m3x2.f32" in asm:
+        return _exponentiated(*args)
     if (asm, pack) not in INSTRUCTIONS:
         raise Defect(f"no meaning is known of {asm!r}, {pack} at a time")
     return INSTRUCTIONS[asm, pack](*args)

@@ -79,6 +79,9 @@ class Block:
     def reshape(self, shape: list[int]) -> Block:
         return Block(self.data.reshape(shape))
 
+    def permute(self, order: list[int]) -> Block:
+        return Block(self.data.permute(order))
+
     def __getitem__(self, at: Any) -> Block:
         return Block(self.data[at])
 
@@ -185,6 +188,8 @@ class Pointer:
     def load(self, mask: Any, other: Any) -> Any:
         """Return the values there; `other` where `mask` is false."""
         if not isinstance(self.offset, Block):
+            if mask is not None and not mask:
+                return Block(torch.tensor(other, dtype=self.memory.dtype))
             at = self._checked(torch.tensor([int(self.offset)]))
             value = self.memory[at[0]]
             return (

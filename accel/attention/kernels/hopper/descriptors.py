@@ -33,14 +33,14 @@ def layout(rows: int, tile_dim: int, dtype: torch.dtype, *, rank: int) -> gl.NVM
 
     `rank` is 4 or 5 for descriptors, 2 for buffers.
     """
-    kind = gl.float16 if dtype == torch.float16 else gl.bfloat16
+    kind = {torch.float16: gl.float16, torch.bfloat16: gl.bfloat16}.get(dtype, gl.float8e4nv)
     return gl.NVMMASharedLayout.get_default_for([1] * (rank - 2) + [rows, tile_dim], kind)
 
 
 def describe(x: Layout, dtype: torch.dtype, rows: int, tile_dim: int, *, ragged: bool) -> TensorBox:
     """Return the boxes of a tensor [B,H,S,D] with D <= `tile_dim`.
 
-    It is float16 or bfloat16, not empty, with last stride 1; base and other strides are
+    It is float16, bfloat16 or E4M3, not empty, with last stride 1; base and other strides are
     multiples of 16 bytes. With `ragged`, x is [1,H,T,D] and each of its sequences gets its own
     end, though the hardware knows only one bound per dimension: rows count up to a far end at
     2**30, where two more dimensions place the sequence, one that adds the row after the
@@ -50,7 +50,8 @@ def describe(x: Layout, dtype: torch.dtype, rows: int, tile_dim: int, *, ragged:
     """
     batch, heads, length, dim = x.shape
     by_batch, by_head, by_row = (
-        stride if size > 1 else 8 for size, stride in zip(x.shape[:3], x.strides, strict=False)
+        stride if size > 1 else ALIGNMENT // dtype.itemsize
+        for size, stride in zip(x.shape[:3], x.strides, strict=False)
     )
     shape: tuple[int, ...] = (batch, heads, length, dim)
     block: tuple[int, ...] = (1, 1, rows, tile_dim)

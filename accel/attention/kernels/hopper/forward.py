@@ -37,6 +37,7 @@ from accel.attention.kernels.geometry import Geometry, geometry_key, geometry_of
 from accel.attention.kernels.hopper.descriptors import describe, load_rows, misfit, store_rows
 from accel.attention.ragged import Ragged
 from accel.runtime.call import KernelCall, Pointer
+from accel.runtime.gluon import tma_load
 from accel.runtime.launch import prepare
 
 LOG2E = 1.4426950408889634
@@ -176,16 +177,37 @@ def _publish(claimed, claim_full, claim_empty, served, tile, RAGGED: gl.constexp
 
 @gluon.jit
 def _load(
-    desc, shared, full, empty, step, sequence, head, key, start, length, RAGGED: gl.constexpr
+    desc,
+    shared,
+    full,
+    empty,
+    step,
+    sequence,
+    head,
+    key,
+    start,
+    length,
+    RAGGED: gl.constexpr,
+    TURNED: gl.constexpr = 0,
 ):
-    """Load the block of keys or of values of this step as soon as there is room."""
+    """Load the block of keys or of values of this step as soon as there is room.
+
+    TURNED values lie with their keys side by side; there each ragged sequence begins a block of
+    TURNED keys.
+    """
     STAGES: gl.constexpr = shared.shape[0]
     slot = step % STAGES
     mbarrier.wait(empty.index(slot), (step // STAGES) & 1 ^ 1)
     mbarrier.expect(full.index(slot), desc.block_type.nbytes)
-    load_rows(
-        desc, sequence, head, key, start, length, full.index(slot), shared.index(slot), RAGGED
-    )
+    if TURNED:
+        if RAGGED:
+            key += (start // TURNED + sequence) * TURNED
+            sequence = 0
+        tma_load(desc, [sequence, head, 0, key], full.index(slot), shared.index(slot))
+    else:
+        load_rows(
+            desc, sequence, head, key, start, length, full.index(slot), shared.index(slot), RAGGED
+        )
 
 
 @gluon.jit
@@ -196,6 +218,7 @@ def _producer(
     LEFT: gl.constexpr,
     RAGGED: gl.constexpr,
     COUNT: gl.constexpr,
+    TURNED: gl.constexpr = 0,
 ):
     """Claim tiles, publish them to the consumers, and load what they need."""
     descs, smem, bars, bounds, order, starts, claims = loads
@@ -256,6 +279,7 @@ def _producer(
             start_k,
             length_k,
             RAGGED,
+            TURNED,
         )
         # Claimed while these loads are under way, so that the next tile's follow this one's without
         # a pause.
@@ -290,6 +314,7 @@ def _producer(
                 start_k,
                 length_k,
                 RAGGED,
+                TURNED,
             )
         step += blocks
 

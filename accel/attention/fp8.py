@@ -1,0 +1,206 @@
+"""Compute attention in FP8 where that is asked for by name, and measure what it costs in error.
+
+`auto` of `accel.attention` never chooses it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from accel.attention import emulation
+from accel.attention.backends.base import (
+    half_precision_on_ampere,
+    head_size_up_to,
+    loadable_rows,
+    no_bias,
+    on_cuda,
+    version,
+)
+from accel.attention.dispatch import Candidate, Choice
+from accel.attention.inputs import Inputs, Window, arrange, as_given, problem_of
+from accel.attention.problem import Problem
+from accel.attention.ragged import Ragged
+from accel.attention.reference import reference
+
+KERNEL, EMULATION = "hopper fp8", "emulation fp8"
+BACKENDS = {"auto": KERNEL, "hopper": KERNEL, "emulation": EMULATION}
+"""What a caller may name, and the name in the Choice."""
+PRECISIONS = ("fp8",)
+
+
+@dataclass(frozen=True)
+class Error:
+    """Hold how far an output is from the same attention in float64."""
+
+    precision: str
+    backend: str
+    """What computed the output."""
+    rmse: float
+    """The root of the mean squared difference."""
+    relative: float
+    """The norm of the difference over that of the float64 output."""
+    largest: float
+    """The largest difference of one element."""
+    own_rmse: float
+    """The rmse of rounding the float64 output to the dtype of q, without any other error."""
+
+    def __str__(self) -> str:
+        return (
+            f"{self.precision} ({self.backend}): RMSE {self.rmse:.2e}, relative"
+            f" {self.relative:.2e}, at most {self.largest:.2e}; rounding alone has RMSE"
+            f" {self.own_rmse:.2e}"
+        )
+
+
+@torch.compiler.disable  # type: ignore[untyped-decorator]
+def fp8_attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    *,
+    causal: bool = False,
+    window: Window = (None, None),
+    scale: float | None = None,
+    softcap: float = 0.0,
+    bias: Tensor | None = None,
+    seqlens: Ragged | None = None,
+    layout: str = "bhsd",
+    backend: str = "auto",
+    return_lse: bool = False,
+    return_choice: bool = False,
+) -> Any:
+    """Compute attention with products in E4M3; the output has the dtype of q.
+
+    q and k are rotated by a Hadamard matrix with random signs, which spreads outliers. Each 64
+    queries, 128 keys and 128 values have a scale. There are no gradients.
+
+    Args:
+        backend: `auto` and `hopper` are the kernel for compute capability 9.0; `emulation` computes
+            the same roundings in float32 on any device, slowly.
+
+    The other arguments, shapes and results are those of `accel.attention.attention`; q, k and v are
+    float16 or bfloat16 with heads of up to 256.
+
+    Raises:
+        ValueError: if the backend cannot compute this, or a gradient is required.
+    """
+    x = arrange(q, k, v, bias, seqlens, layout)
+    problem = problem_of(
+        x, causal=causal, window=window, scale=scale, softcap=softcap, deterministic=False
+    )
+    choice = choose(problem, backend)
+    if problem.empty:
+        out = torch.zeros_like(x.q)
+        lse = x.q.new_full(x.q.shape[:3], -torch.inf, dtype=torch.float32)
+    else:
+        with torch.no_grad():
+            run = emulation.forward if choice.backend == EMULATION else _kernel
+            out, lse = run(x, problem)
+    out = as_given(out, seqlens, layout)
+    if return_choice:
+        return out, choice
+    return (out, lse if seqlens is None else lse.squeeze(0)) if return_lse else out
+
+
+def choose(problem: Problem, backend: str = "auto") -> Choice:
+    """Choose what computes attention in FP8.
+
+    Raises:
+        ValueError: if it cannot, or no backend has this name.
+    """
+    if backend not in BACKENDS:
+        raise ValueError(
+            f"no backend for FP8 is called {backend!r}. There are: {', '.join(BACKENDS)}"
+        )
+    refusals = {
+        KERNEL: "; ".join((*_kernel_rules(problem), *_rules(problem))) or None,
+        EMULATION: "; ".join(_rules(problem)) or None,
+    }
+    name = BACKENDS[backend]
+    if why := refusals[name]:
+        other = (
+            "backend='emulation' computes what FP8 would answer, slowly"
+            if refusals[EMULATION] is None
+            else "without precision='fp8' other backends may do it"
+        )
+        raise ValueError(f"attention in FP8 cannot do this: the {name} {why}. {other}")
+    reason = "the kernel for FP8" if backend == "auto" else "named by the caller"
+    return Choice(name, reason, tuple(Candidate(n, why) for n, why in refusals.items()))
+
+
+def error_of(
+    q: Tensor, k: Tensor, v: Tensor, *, precision: str = "fp8", backend: str = "auto", **rules: Any
+) -> Error:
+    """Measure what a precision costs in error on the caller's own tensors.
+
+    Args:
+        precision: "fp8".
+        backend: as for `fp8_attention`; `auto` is the emulation where there is no kernel.
+        rules: causal, window, scale and softcap; see `accel.attention.attention`.
+
+    The attention in float64 beside it takes about a hundred times as long.
+
+    Raises:
+        ValueError: if the precision is another one, or the inputs do not fit together.
+    """
+    checked_precision(precision)
+    with torch.no_grad():
+        if backend == "auto":
+            x = arrange(q, k, v, None, None, "bhsd")
+            asked: dict[str, Any] = {"causal": False, "window": (None, None), "scale": None}
+            p = problem_of(x, **{**asked, "softcap": 0.0, **rules}, deterministic=False)
+            backend = "emulation" if any(_kernel_rules(p)) else "hopper"
+        out, choice = fp8_attention(q, k, v, backend=backend, return_choice=True, **rules)
+        truth = reference(q, k, v, **rules)
+        away = out.double() - truth
+        rounding = truth.to(q.dtype).double() - truth
+    return Error(
+        precision,
+        choice.backend,
+        float(away.square().mean().sqrt()),
+        float(away.norm() / truth.norm()),
+        float(away.abs().max()),
+        float(rounding.square().mean().sqrt()),
+    )
+
+
+def checked_precision(precision: str) -> None:
+    """Raise ValueError unless this is a precision that can be asked for."""
+    if precision not in PRECISIONS:
+        raise ValueError(
+            f"precision is None, for that of the tensors, or {', '.join(PRECISIONS)}; got"
+            f" {precision!r}"
+        )
+
+
+def _rules(p: Problem) -> Iterator[str]:
+    yield from half_precision_on_ampere(p)
+    yield from head_size_up_to(256, p)
+    yield from no_bias(p)
+    if p.grad:
+        yield "has no gradients: call it under torch.no_grad()"
+
+
+def _kernel_rules(p: Problem) -> Iterator[str]:
+    yield from on_cuda(p)
+    if p.capability is not None and p.capability != (9, 0):
+        yield f"needs compute capability 9.0; this GPU has {version(p)}"
+
+
+def _kernel(x: Inputs, problem: Problem) -> tuple[Tensor, Tensor]:
+    from accel.attention.kernels.hopper.forward_fp8 import forward
+    from accel.attention.kernels.portable.quantise import quantise
+
+    p = problem
+    q, k, v = loadable_rows(x)[:3]
+    made, claims = quantise(q, k, v, x.ragged)
+    out, lse = forward(
+        made, claims, q, k, v, left=p.left, right=p.right, scale=p.scale, softcap=p.softcap,
+        ragged=x.ragged,
+    )  # fmt: skip
+    return out[..., : p.head_dim], lse
