@@ -73,7 +73,7 @@ def main() -> int:
         with Client() as deck:
             _until(lambda: bool(deck.snapshot().devices))
             measured["daemon at rest, CPU"], measured["daemon at rest, memory"] = _at_rest()
-            measured["submit to first instruction of the job, p50"] = latency.samples(60, pause=0.5)
+            measured["submit to first instruction of the job, p50"] = latency.samples(60, pause=0.4)
             measured["the same, right after the end of another job, p50"] = latency.samples(60)
             deck.pause()
             measured["submit acknowledged, p50"] = measured["submit acknowledged, p99"] = (
@@ -176,7 +176,7 @@ def _submissions(deck: Client, count: int) -> list[float]:
     ]
 
 
-def _at_rest(spans: int = 5, seconds: float = 4.0) -> tuple[list[float], list[float]]:
+def _at_rest(spans: int = 3, seconds: float = 4.0) -> tuple[list[float], list[float]]:
     """Return the percent of a core and the resident MB of a daemon that only reads the devices."""
     daemon = psutil.Process(int(paths.daemon_lock().read_text()))
     time.sleep(2.0)
