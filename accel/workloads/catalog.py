@@ -121,6 +121,8 @@ BACKENDS = ("flash", "cudnn", "efficient", "math", "reference", "hopper", "trito
 
 PRODUCTS = ("auto", "cublas", "hopper", "triton", "torch")
 """The names of `accel.gemm`'s backends, for forms."""
+KINDS = ("retention", "gla", "ssd", "gdn", "kda", "rwkv7")
+"""The names of `accel.linear_attention`'s kinds, for forms."""
 
 TOKENS = 16384
 """The tokens of all sequences together, from which the batch is computed if it is not given."""
@@ -145,6 +147,12 @@ def _seconds(what: str, default: str, cpu_default: str) -> Param:
         minimum=0.1,
         maximum=3600,
         cpu_default=cpu_default,
+    )
+
+
+def _size(name: str, label: str, default: str, what: str, cpu_default: str) -> Param:
+    return Param(
+        name, label, "int", default, what, minimum=1, maximum=1048576, cpu_default=cpu_default
     )
 
 
@@ -350,6 +358,51 @@ WORKLOADS: tuple[Workload, ...] = (
             ),
             _DTYPE,
             Param("backend", "Backend", "choice", "auto", "which implementation", PRODUCTS),
+            _seconds("how long the timed loop runs", "10", "4"),
+        ),
+    ),
+    Workload(
+        "precision",
+        "FP8 layer",
+        "A linear layer in FP8, forward and backward with rounding, checked against float64",
+        "accel.workloads.precision",
+        (
+            _size("rows", "Rows", "16384", "tokens of a batch", "64"),
+            _size("inputs", "Inputs", "8192", "features of a token", "128"),
+            _size("outputs", "Outputs", "8192", "features of the result", "128"),
+            Param(
+                "recipe",
+                "Recipe",
+                "choice",
+                "row",
+                "what shares a scale",
+                ("plain", "delayed", "tensor", "row", "block"),
+            ),
+            _seconds("how long the timed loop runs", "10", "4"),
+        ),
+    ),
+    Workload(
+        "linear_attention",
+        "Linear attention",
+        "Attention whose memory is a matrix of fixed size, checked against its recurrence in"
+        " float64",
+        "accel.workloads.linear_attention",
+        (
+            Param("kind", "Kind", "choice", "gdn", "which recurrence", KINDS),
+            _size("batch", "Batch", "2", "sequences", "1"),
+            _size("tokens", "Tokens", "16384", "of a sequence", "256"),
+            _size("heads", "Heads", "16", "of values", "2"),
+            Param(
+                "head_dim",
+                "Head size",
+                "int",
+                "128",
+                "elements a head",
+                minimum=1,
+                maximum=256,
+                cpu_default="32",
+            ),
+            _DTYPE,
             _seconds("how long the timed loop runs", "10", "4"),
         ),
     ),

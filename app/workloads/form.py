@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 from accel.workloads.catalog import Param, Workload, split
@@ -51,6 +52,16 @@ class WorkloadForm:
                 n, size = int(self.values["size"]), _BYTES[self.values["dtype"]]
                 matrices = memory(3.0 * n * n * size)
                 return f"{scaled(2.0 * n**3, 'FLOP')} a call · {matrices} of matrices"
+            case "precision":
+                rows, inputs, outputs = (
+                    float(self.values[name]) for name in ("rows", "inputs", "outputs")
+                )
+                return f"{scaled(6.0 * rows * inputs * outputs, 'FLOP')} a call"
+            case "linear_attention":
+                sizes = ("batch", "tokens", "heads", "head_dim")
+                elements = math.prod(float(self.values[name]) for name in sizes)
+                size = _BYTES[self.values["dtype"]]
+                return f"{memory(elements * size)} of each of queries, keys and values"
             case "copy":
                 return f"{memory(2 * 2**20 * float(self.values['mib']))} of buffers"
             case "rain":

@@ -17,7 +17,7 @@ from accel import result as results
 from accel.attention.reference import reference
 from accel.result import Check
 from accel.workloads import attention as attention_workload
-from accel.workloads import catalog, gemm
+from accel.workloads import catalog, gemm, linear_attention, precision
 from accel.workloads import copy as copy_workload
 from accel.workloads.check import Oracle
 from accel.workloads.grid import Shape
@@ -39,6 +39,20 @@ SMALL = {
         "seconds": "0.4",
     },
     "gemm": {"size": "64", "dtype": "float32", "seconds": "0.4"},
+    "precision": {
+        "rows": "40",
+        "inputs": "64",
+        "outputs": "32",
+        "recipe": "block",
+        "seconds": "0.2",
+    },
+    "linear_attention": {
+        "tokens": "70",
+        "heads": "2",
+        "head_dim": "8",
+        "dtype": "float32",
+        "seconds": "0.2",
+    },
     "copy": {"mib": "1", "seconds": "0.4"},
 }
 
@@ -46,6 +60,8 @@ SMALL = {
 RUN = {
     "attention": lambda argv: serve("attention", attention_workload.work, argv),
     "gemm": lambda argv: main("gemm", gemm.prepare, argv),
+    "precision": lambda argv: main("precision", precision.prepare, argv),
+    "linear_attention": lambda argv: main("linear_attention", linear_attention.prepare, argv),
     "copy": lambda argv: main("copy", copy_workload.prepare, argv),
 }
 
@@ -98,7 +114,10 @@ def test_a_job_reports_progress_and_leaves_a_consistent_result(name, tmp_path):
     assert timing[-1].flops - timing[0].flops == pytest.approx(r.flops * t.count)
     assert r.params == {p.name: r.params[p.name] for p in workload.params}
     assert not list(tmp_path.glob("*.new"))
-    expected = {"attention": 4 * 4 * 16 * 96 * 97 / 2, "gemm": 2 * 64**3, "copy": 0}[name]
+    expected = {
+        "attention": 4 * 4 * 16 * 96 * 97 / 2, "gemm": 2 * 64**3, "copy": 0,
+        "precision": 6 * 40 * 64 * 32, "linear_attention": 6 * 70 * 2 * 8 * 8,
+    }[name]  # fmt: skip
     assert r.flops == expected
     assert r.bandwidth == pytest.approx(2 * 2**20 / (t.median / 1e3) if name == "copy" else 0)
 

@@ -1,0 +1,103 @@
+"""Measure linear attention: `python -P -m accel.workloads.linear_attention --kind=gdn ...`."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+from accel.result import Check
+from accel.workloads.harness import main, require
+from accel.workloads.options import Values
+from accel.workloads.task import Task
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+    from accel.runtime.capability import ComputeDevice
+
+CHECKED = 128
+"""The tokens, of the first head, over which errors are measured."""
+_PRODUCTS = {"values": 4.0, "corrections": 6.0, "both": 8.0}
+"""Operations for each token and element of the state: of what is written, erased and read."""
+
+
+def prepare(values: Values, device: ComputeDevice) -> Task:
+    """Compute the forward pass from a state of zeros."""
+    import torch
+
+    from accel.primitives.linear_attention.api import explain_linear, linear_attention
+    from accel.primitives.linear_attention.kinds import KINDS
+
+    kind, dtype = values.text("kind"), getattr(torch, values.text("dtype"))
+    batch, tokens, heads, size = (
+        values.integer(name) for name in ("batch", "tokens", "heads", "head_dim")
+    )
+    elements = float(batch * tokens * heads * size)
+    require(device, 12 * elements * dtype.itemsize)
+    given = _drawn(kind, (batch, tokens, heads, size), dtype, device.torch_device)
+    choice = explain_linear(given["q"], given["k"], given["v"], kind=kind, **_rest(given))
+
+    def call() -> Tensor:
+        return linear_attention(given["q"], given["k"], given["v"], kind=kind, **_rest(given)).out
+
+    flops = _PRODUCTS[KINDS[kind].rule.writes] * elements * size
+    return Task(choice.backend, choice.reason, call, lambda: compare(call(), kind, given), flops)
+
+
+def compare(out: Tensor, kind: str, given: dict[str, Tensor]) -> tuple[Check, ...]:
+    """Check the first tokens of the first head against the recurrence in float64.
+
+    The bound is twice the error of the recurrence in the inputs' own dtype, and 1e-4.
+    """
+    import torch
+
+    from accel.primitives.linear_attention.api import operands
+    from accel.primitives.linear_attention.reference import recurrence
+
+    part = {name: x[:1, :CHECKED, :1] for name, x in given.items()}
+    decay, beta, a, b = (part.get(name) for name in ("decay", "beta", "a", "b"))
+    problem = operands(part["q"], part["k"], part["v"], kind, decay, beta, a, b, None, None, None)
+    exact = recurrence(problem.to(torch.float64))[0]
+    plain = recurrence(problem.to(out.dtype))[0]
+    got = out[:1, :CHECKED, :1].double()
+    if broken := int((~torch.isfinite(out)).sum()):
+        return (Check("share of elements that are not finite", broken / out.numel(), 0.0),)
+    size, error, allowed = (float(t.norm()) for t in (exact, got - exact, plain.double() - exact))
+    return (Check("relative error", error / size, 2 * allowed / size + 1e-4),)
+
+
+def _rest(given: dict[str, Tensor]) -> dict[str, Any]:
+    return {name: x for name, x in given.items() if name not in ("q", "k", "v")}
+
+
+def _drawn(
+    kind: str, shape: tuple[int, int, int, int], dtype: torch.dtype, device: torch.device
+) -> dict[str, Tensor]:
+    """Draw inputs as they are in models: keys of length 1, decays of a few percent a token."""
+    import torch
+    from torch.nn import functional
+
+    from accel.primitives.linear_attention.kinds import KINDS
+
+    def drawn(*size: int) -> Tensor:
+        return torch.randn(*size, device=device)
+
+    found = {"q": drawn(*shape), "k": functional.normalize(drawn(*shape), dim=-1)}
+    found["v"] = drawn(*shape)
+    if KINDS[kind].decay == "head":
+        found["decay"] = -functional.softplus(drawn(*shape[:3]) - 3)
+    elif kind == "rwkv7":
+        found["decay"] = -0.606531 * drawn(*shape).sigmoid()
+    elif KINDS[kind].decay == "channel":
+        found["decay"] = -functional.softplus(drawn(*shape) - 3)
+    if "beta" in KINDS[kind].needs:
+        found["beta"] = drawn(*shape[:3]).sigmoid()
+    if kind == "rwkv7":
+        erased = functional.normalize(drawn(*shape), dim=-1)
+        found |= {"a": -erased, "b": erased * drawn(*shape).sigmoid()}
+    return {name: x if name == "decay" else x.to(dtype) for name, x in found.items()}
+
+
+if __name__ == "__main__":
+    sys.exit(main("linear_attention", prepare))
