@@ -535,6 +535,23 @@ class Terminal(io.StringIO):
         return True
 
 
+def test_a_report_that_is_asked_for_as_pdf_is_a_file(
+    shared: Client,
+    world: dict[str, int],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    from app.cli.main import main
+
+    monkeypatch.chdir(tmp_path)
+    for _ in range(2):
+        assert main(["ask", f"report on job {world['broken']} as pdf"]) == 0
+    files = sorted(tmp_path.glob("gpudeck-report-*.pdf"))
+    assert len(files) == 2 and all(file.read_bytes()[:5] == b"%PDF-" for file in files)
+    assert f"The report is in {files[0].name}." in capsys.readouterr().out
+
+
 def test_the_command_line_asks_and_reports_what_was_done(
     shared: Client,
     world: dict[str, int],

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
+import time
 from argparse import ArgumentParser, Namespace
 from contextlib import suppress
 from pathlib import Path
@@ -18,10 +20,12 @@ from app.cli.output import (
     print_line,
     prompt,
 )
+from app.report.file import save_report
 from assistant.client import Assistant
 from assistant.intents.choices import Choice, choice_by_number
 from assistant.intents.state import State
 from assistant.messages import Answer
+from assistant.query.request import Query
 from assistant.tools.proposal import Decision, Proposal
 from scheduler.protocol import paths
 from scheduler.protocol.errors import MALFORMED, UserError
@@ -164,6 +168,10 @@ def _print_answer(answer: Answer, args: Namespace) -> None:
         return
     print_markdown(answer.text)
     print_line()
+    if answer.report is not None and isinstance(answer.call, Query) and answer.call.text == "pdf":
+        file = _free_name(time.strftime("gpudeck-report-%Y-%m-%d"))
+        save_report(answer.report, file, ".pdf")
+        print_line(f"The report is in {file}.")
     sources = sorted({fact.source for fact in answer.facts})
     if sources:
         print_line(f"(sources: {'; '.join(sources)})")
@@ -172,6 +180,12 @@ def _print_answer(answer: Answer, args: Namespace) -> None:
     if answer.call is not None:
         origin.append(_describe_tool(answer))
     print_line(f"({'; '.join(origin)})")
+
+
+def _free_name(stem: str) -> Path:
+    """Return the name of a PDF in this folder that no file has yet."""
+    names = itertools.chain([f"{stem}.pdf"], (f"{stem}-{n}.pdf" for n in itertools.count(2)))
+    return next(Path(name) for name in names if not Path(name).exists())
 
 
 def _describe_tool(answer: Answer) -> str:
