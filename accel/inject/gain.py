@@ -21,6 +21,12 @@ def gain(module: Module) -> str:
 
     The numbers are defaults that the file itself gives; of several the largest counts.
     """
+    if "gain" not in module.derived:
+        module.derived["gain"] = _gain(module)
+    return module.derived["gain"]
+
+
+def _gain(module: Module) -> str:
     named: dict[str, list[int]] = {"tokens": [], "heads": []}
     for name, value in _numbers(module.tree):
         for what, pattern in (("tokens", _TOKENS), ("heads", _HEADS)):

@@ -92,7 +92,12 @@ def rearrange(tensor: Any, pattern: str, **sizes: int) -> Any:
     """Rearrange as einops does; patterns that only reorder axes keep scores delayed."""
     before, _, after = (side.split() for side in pattern.partition("->"))
     named = not sizes and all(axis.isidentifier() for axis in before)
-    if type(tensor) is Scores and named and sorted(before) == sorted(after):
+    if (
+        type(tensor) is Scores
+        and named
+        and len(before) == tensor.ndim
+        and sorted(before) == sorted(after)
+    ):
         return tensor.permute([before.index(axis) for axis in after])
     import einops
 

@@ -134,8 +134,10 @@ def _view(layout: Layout, *args: Any, **options: Any) -> Layout | None:
 
 
 def _permute(layout: Layout, *args: Any, dims: Any = None) -> Layout | None:
-    order = _sizes(args or (dims,))
-    return None if order is None else layout.permuted(order)
+    order, n = _sizes(args or (dims,)), len(layout.shape)
+    if order is None or sorted(axis % n for axis in order) != list(range(n)):
+        return None
+    return layout.permuted(order)
 
 
 def _transpose(layout: Layout, dim0: int, dim1: int) -> Layout | None:

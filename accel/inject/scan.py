@@ -170,12 +170,18 @@ def _hindrance(module: Module, function: Function, owner: ast.ClassDef | None) -
     bases = [module.dotted(base) for base in owner.bases] if owner else []
     if "torch.autograd.Function" in bases or "torch.jit.ScriptModule" in bases:
         return "this class defines its own gradients or is TorchScript"
-    if found := _TWICE.search(module.source.text):
-        line = module.source.text.count("\n", 0, found.start()) + 1
-        return (
-            f"gradients are differentiated here, which our attention does not offer (line {line})"
-        )
-    return shadowed(module, function)
+    return _differentiated(module) or shadowed(module, function)
+
+
+def _differentiated(module: Module) -> str:
+    """Return where a file differentiates gradients, in words; '' if it does not."""
+    if "twice" not in module.derived:
+        found, text = _TWICE.search(module.source.text), ""
+        if found is not None:
+            line = module.source.text.count("\n", 0, found.start()) + 1
+            text = f"gradients are differentiated, which our attention does not offer (line {line})"
+        module.derived["twice"] = text
+    return module.derived["twice"]
 
 
 def _place(module: Module, line: int) -> tuple[int, str]:

@@ -13,6 +13,8 @@ from typing import Any
 LARGEST = 16 * 2**20
 """Bytes above which a file is not read."""
 _GENERATED = re.compile(r"@generated|do not edit|automatically generated|auto-?generated", re.I)
+_HEAD = 4096
+"""Characters in which the first lines are."""
 _MAGIC = re.compile(r"^(\s*)([%!?].*)$", re.M)
 
 
@@ -40,7 +42,7 @@ class Source:
     @property
     def generated(self) -> bool:
         """Return True if the first lines say that a program wrote the file."""
-        return _GENERATED.search("\n".join(self.text.splitlines()[:8])) is not None
+        return _GENERATED.search("\n".join(self.text[:_HEAD].splitlines()[:8])) is not None
 
     def encode(self, text: str) -> bytes:
         """Return the bytes of the file with another text."""

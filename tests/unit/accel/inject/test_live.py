@@ -254,3 +254,43 @@ def test_data_parallel_training_matches(model, tmp_path):
         assert "linked" in ran()
     finally:
         dist.destroy_process_group()
+
+
+@pytest.mark.slow
+def test_a_spawned_process_links_by_calling_on_itself(model):
+    """Processes that are spawned inherit nothing; the manual says to call on() there."""
+    code = (
+        "import multiprocessing as m\n"
+        "def child(link, queue):\n"
+        "    from accel.inject import hook, record\n"
+        "    link and hook.on()\n"
+        f"    import torch, {model} as people\n"
+        "    people.Attention(16).eval()(torch.randn(1, 4, 16))\n"
+        "    queue.put(sorted({r['what'] for r in record.report()}))\n"
+        "if __name__ == '__main__':\n"
+        "    c = m.get_context('spawn'); q = c.Queue()\n"
+        "    for link in (False, True):\n"
+        "        p = c.Process(target=child, args=(link, q)); p.start(); print(q.get()); p.join()\n"
+    )
+    Path("spawning.py").write_text(code)
+    ended = subprocess.run(
+        [sys.executable, "spawning.py"],
+        env=os.environ | {"PYTHONPATH": f"{Path.cwd()}{os.pathsep}{Path(__file__).parents[4]}"},
+        capture_output=True, text=True, check=False, timeout=100,
+    )  # fmt: skip
+    assert ended.stdout.split("\n")[:2] == ["[]", "['linked']"], ended.stderr
+
+
+def test_another_library_s_sdpa_is_called_where_it_replaced_torch_s(monkeypatch):
+    theirs = []
+    monkeypatch.setattr(
+        torch.nn.functional,
+        "scaled_dot_product_attention",
+        lambda *given, **options: theirs.append(given) or given[0],
+    )
+    record.clear()
+    q = torch.randn(1, 2, 4, 8)
+    assert link.scaled_dot_product_attention(q, q, q) is q
+    assert len(theirs) == 1
+    assert ran() == {"computed as written: another library has replaced torch's function"}
+    record.clear()
