@@ -59,7 +59,13 @@ class Store(Database):
         self._mark = LevelMark(file)
         super().__init__(file, "store", "queries.sql", busy=BUSY_S, one_thread=True)
         self._find_loss()
-        self._opened = self._identity()
+        try:
+            self._opened = self._identity()
+        except OSError as e:
+            self.close()
+            raise UserError(
+                f"the store {file} cannot be used: {e.strerror}. See: gpudeck doctor"
+            ) from e
 
     def _prepare(self) -> None:
         self.connection.execute("PRAGMA journal_mode = WAL")
