@@ -251,8 +251,8 @@ def test_the_order_of_keys_is_one():
 
 
 SERIALISED = {"3.9": ((64, 0), (256, None), (256, 0))}
-"""By version of Triton, the kernels whose products ptxas serialises; none in 3.6, which the speeds
-were measured with."""
+"""By version of Triton, the kernels whose products ptxas serialises and which spill more; none in
+3.6, which the speeds were measured with."""
 
 
 @pytest.mark.matrix
@@ -265,8 +265,9 @@ def test_it_fits_a_multiprocessor(dim, right):
     asks = needs(kernel)
     assert asks.shared <= SHARED_KIB[90] * 1024
     assert "wgmma.mma_async.sync.aligned.m64n128k32.f32.e4m3.e4m3" in asks.ptx
-    assert not serialised(kernel) or (dim, right) in SERIALISED.get(triton.__version__[:3], ())
-    assert asks.spilled <= 300
+    known = (dim, right) in SERIALISED.get(triton.__version__[:3], ())
+    assert serialised(kernel) == known
+    assert asks.spilled <= (700 if known else 300)
     # No weight moves between threads: what is shuffled are maxima and sums.
     assert asks.ptx.count("shfl") < 70
 
