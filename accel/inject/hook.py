@@ -107,11 +107,6 @@ def _worth(path: Path) -> bool:
     return any(site.edits for site in sites)
 
 
-def replaced() -> list[dict[str, Any]]:
-    """Return what was found in the modules imported so far, and what of it was replaced."""
-    return list(_replaced)
-
-
 def write_report() -> None:
     """Add what was replaced, and what ran, to the result of the job that this process is."""
     file = os.environ.get("GPUDECK_RESULT")

@@ -185,7 +185,7 @@ def test_flash_attention_3_is_never_something_else():
         ),
     ):
         accel.FlashAttention3()(q, q, q)
-    with pytest.raises(ValueError, match=r"precision is one of fp16, bf16; got 'fp4'"):
+    with pytest.raises(ValueError, match=r"precision is one of fp16, bf16, fp8; got 'fp4'"):
         accel.FlashAttention3("fp4")
     assert "precision=fp16, causal=True" in repr(accel.FlashAttention3("fp16", causal=True))
 
