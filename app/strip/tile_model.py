@@ -121,19 +121,26 @@ def _compute_rate(reading: Reading) -> TileMetric:
     error, rate = reading.values.get("tflops_error"), reading.values.get("tflops")
     if rate is None or error is None:
         return msgspec.structs.replace(shown, slim_text="")
+    types = rates_by_type(reading)
     return msgspec.structs.replace(
         shown,
         text=f"≈ {significant(rate)} ±{error:.0f} %",
-        tooltip=f"{_by_type(rate)}, each ±{error:.0f} %: {shown.tooltip}",
+        tooltip=f"{types}: {shown.tooltip}" if types else shown.tooltip,
         slim_text="",
     )
 
 
-def _by_type(rate: float) -> str:
-    """Return what the counters mean for each data type, which they cannot tell apart."""
+def rates_by_type(reading: Reading) -> str:
+    """Return what the counters mean for each data type, which they cannot tell apart.
+
+    Empty where nothing is computed, or the rate does not come from the counters.
+    """
+    error, rate = reading.values.get("tflops_error"), reading.values.get("tflops")
+    if not rate or error is None:
+        return ""
     return (
         f"{significant(rate)} TFLOP/s if this is FP16, BF16 or FP32, {significant(2 * rate)} if "
-        f"FP8, {significant(rate / 2)} if TF32"
+        f"FP8, {significant(rate / 2)} if TF32, each ±{error:.0f} %"
     )
 
 

@@ -213,9 +213,30 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "samples in step with a load",
         _PROBE,
-        "random.uniform(1.0, 1.0 + JITTER)",
-        "(1.0 + 0 * JITTER)",
+        "min(random.expovariate(1 / JITTER), MOST_JITTER)",
+        "0.0 * MOST_JITTER",
         _SAMPLING,
+    ),
+    Defect(
+        "a sample of the clock with every reading",
+        _CLOCKS,
+        "        if not self._samples:\n            self.sample()",
+        "        self.sample()",
+        _SAMPLING,
+    ),
+    Defect(
+        "energy that trails by half a second",
+        "scheduler/queue/usage.py",
+        " + (last - first) * AVERAGED_S / 2",
+        " + 0 * AVERAGED_S",
+        ("tests/unit/scheduler/test_queue_usage.py",),
+    ),
+    Defect(
+        "counters compared with the work of the wrong moment",
+        "scheduler/telemetry/counter_delay.py",
+        "share.start - delay, share.end - delay",
+        "share.start + delay, share.end + delay",
+        ("tests/unit/scheduler/test_counter_delay.py",),
     ),
     Defect(
         "the energy of a gap of which nothing is known",

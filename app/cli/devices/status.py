@@ -11,6 +11,8 @@ from app.cli.devices.screen import status_lines
 from app.cli.output import print_json, print_line, render, supports_color
 from app.cli.queue.reserve import gpu_names
 from app.format.job_rows import describe
+from app.format.values import device_label
+from app.strip.tile_model import rates_by_type
 from scheduler.client import Client
 from scheduler.protocol.devices import NA
 from scheduler.protocol.fields import FIELDS, HEADLINE
@@ -28,6 +30,8 @@ def run(args: Namespace) -> int:
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
     for line in status_lines(everywhere(snapshot), width):
         print(render(line, supports_color(sys.stdout)).rstrip())
+    for line in rate_lines(snapshot):
+        print_line(line)
     for alert in snapshot.alerts:
         print_line(f"alert {alert.id}: {alert.text}")
     notes = {d.device.note for d in snapshot.devices if d.device.note} | set(snapshot.notices)
@@ -48,6 +52,12 @@ def run(args: Namespace) -> int:
     if not active:
         print_line("No jobs are waiting or running.")
     return 0
+
+
+def rate_lines(snapshot: Snapshot) -> list[str]:
+    """Return for each device that computes what its rate is for each data type."""
+    found = [(s.device, rates_by_type(s.reading)) for s in snapshot.devices if s.reading]
+    return [f"{device_label(device)}: {rates}" for device, rates in found if rates]
 
 
 def _missing_fields(snapshot: Snapshot) -> list[str]:

@@ -2,6 +2,7 @@ import msgspec
 import pytest
 
 from app.charts.chart_model import chart_models
+from app.cli.devices.status import rate_lines
 from app.strip.tile_model import temperature_meaning, throttle_reasons, tiles
 from scheduler.protocol.busy_causes import NoReading
 from scheduler.protocol.snapshot import Busy, DeviceState, Idle
@@ -38,6 +39,10 @@ def test_tflops_of_counters_are_shown_with_their_error_and_for_each_data_type():
         + snapshots.TFLOPS_METHOD
     )
     made = msgspec.structs.replace(made, devices=(state,))
+    assert rate_lines(made) == [
+        "GPU 0: 740 TFLOP/s if this is FP16, BF16 or FP32, 1480 if FP8, 370 if TF32, each ±12 %"
+    ]
+    assert rate_lines(snapshots.gpu_snapshot(3)) == [], "rates that no counters tell"
     assert [chart.unit for chart in chart_models(made, ("tflops", "tflops_gpm"))] == [
         "±12 %",
         "TFLOP/s",
