@@ -98,7 +98,7 @@ def write(
         )
     left = _jobs_left_out(facts, source) if author.compact and question is None else []
     return Written(
-        "\n\n".join([_with_span(text, facts), *left]),
+        "\n\n".join([_with_notes(text, facts), *left]),
         f"model {author.name}{', the list by the template' if left else ''}",
     )
 
@@ -116,7 +116,19 @@ def by_template(
 
 def _template(facts: Sequence[Fact], question: str | None, sections: Sections | None) -> str:
     text = template(facts, question) if sections is None else render(facts, sections)
-    return _with_span(text, facts)
+    return _with_notes(text, facts)
+
+
+def _with_notes(text: str, facts: Sequence[Fact]) -> str:
+    """Return the text, with how far its figures may be off if their source says so."""
+    told = _with_span(text, facts)
+    errors = [fact.error for fact in facts if fact.error and fact.value and fact.said in text]
+    if not errors:
+        return told
+    return (
+        f"{told}\n\nTFLOP/s from hardware counters are ±{max(errors):.0f} % for FP16 and BF16; FP8 "
+        "would be twice and TF32 half of it."
+    )
 
 
 def _with_span(text: str, facts: Sequence[Fact]) -> str:

@@ -26,6 +26,7 @@ from hypothesis import strategies as st
 from accel.result import Check
 from assistant.facts import device_facts, during, gather, history_facts, job_facts, named, phrases
 from assistant.reports import charts, tables
+from assistant.writing.writer import write
 from scheduler.protocol.jobs import Cancelled, Done, Progress, Queued, Running
 from scheduler.protocol.snapshot import Columns, DeviceState, Idle
 
@@ -92,6 +93,17 @@ def test_the_error_of_hardware_counters_stands_with_the_source_and_not_in_the_te
     assert found["cpu.tflops"].error == 14.4
     assert {f.source for n, f in found.items() if n != "cpu.tflops"} == {"CPU readings"}
     assert {f.error for n, f in found.items() if n != "cpu.tflops"} == {None}
+
+
+def test_a_text_with_a_rate_of_counters_says_how_far_it_may_be_off() -> None:
+    values = {**CPU_STATE.reading.values, "tflops": 740.2, "tflops_error": 14.4}
+    reading = msgspec.structs.replace(CPU_STATE.reading, values=values)
+    state = msgspec.structs.replace(CPU_STATE, reading=reading)
+    facts = tuple(device_facts(state, NOW))
+    text = write(facts, None).text
+    assert "740 TFLOP/s" in text
+    assert text.endswith("are ±14 % for FP16 and BF16; FP8 would be twice and TF32 half of it.")
+    assert "±" not in write(tuple(device_facts(CPU_STATE, NOW)), None).text
 
 
 def test_means_of_counters_over_a_span_state_the_largest_error_in_facts_tables_and_charts() -> None:
