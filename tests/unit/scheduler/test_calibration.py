@@ -62,7 +62,7 @@ def test_a_clock_that_is_right_at_full_load_and_wrong_with_pauses_is_followed() 
     loads = [(0.0, 1.0), (0.15, 0.96), (0.3, 0.935), (0.55, 0.91), (0.6, 0.9), (0.97, 0.99)]
     found = ClockCalibration("", "", "", 0.0, fit([ClockLoad(a, r) for a, r in loads]))
     assert all(found.ratio(a) == pytest.approx(r, abs=0.012) for a, r in loads)
-    assert max(k.error for k in found.knots) < 8
+    assert max(k.error for k in found.knots) < 10
 
 
 def test_counted_operations_take_precedence_over_the_measured_clock() -> None:
