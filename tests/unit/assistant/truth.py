@@ -113,7 +113,14 @@ def invented(text: str, facts: Facts, question: str) -> set[tuple[str, str]]:
 
 
 def _told(fact: Fact) -> str:
-    return f"{fact.text}\n{fact.said}\n{fact.source}"
+    return f"{fact.text}\n{fact.said}\n{fact.source}\n{_in_seconds(fact)}"
+
+
+def _in_seconds(fact: Fact) -> str:
+    """Return a length in seconds, as which it may be told: 1 min 6 s are 66 s."""
+    seconds = {"d": 86400, "h": 3600, "min": 60, "s": 1}
+    parts = re.findall(r"(\d+) (d|h|min|s)\b", fact.said) if fact.unit == "s" else []
+    return f"{sum(int(number) * seconds[unit] for number, unit in parts)} s" if parts else ""
 
 
 @lru_cache(100_000)
@@ -193,7 +200,11 @@ def misplaced(text: str, facts: Facts) -> set[tuple[str, str]]:
             key = ("-" * bool(number[1]) + number[2], number[3] or "")
             shared = [] if before else [f for f in facts if not _OWNER.fullmatch(f.subject)]
             mine = [fact for fact in facts if fact.subject in owner]
-            about = [fact for fact in (*mine, *shared) if key in numbers(fact.said)]
+            about = [
+                fact
+                for fact in (*mine, *shared)
+                if key in numbers(fact.said) | numbers(_in_seconds(fact))
+            ]
             judged = number[3] and mine
             if judged and not any(_is_meant(fact, shown, number.span()) for fact in about):
                 found.add((key[0], f"{key[1]} misplaced"))
