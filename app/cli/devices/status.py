@@ -30,8 +30,8 @@ def run(args: Namespace) -> int:
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
     for line in status_lines(everywhere(snapshot), width):
         print(render(line, supports_color(sys.stdout)).rstrip())
-    for line in rate_lines(snapshot):
-        print_line(line)
+    for rates in rate_lines(snapshot):
+        print_line(rates)
     for alert in snapshot.alerts:
         print_line(f"alert {alert.id}: {alert.text}")
     notes = {d.device.note for d in snapshot.devices if d.device.note} | set(snapshot.notices)
