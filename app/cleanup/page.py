@@ -15,10 +15,10 @@ from app.cleanup.summary import count_findings, items_and_size, skip_reason
 from app.link.call import Call, Request
 from app.link.link import Link
 from app.widgets import theme
+from app.widgets.actions import bind_actions
 from app.widgets.controls import (
     QuestionCard,
     Stretch,
-    add_shortcuts,
     button,
     column,
     elided,
@@ -82,13 +82,13 @@ class CleanupPage(QWidget):
         below = row(Stretch(), self.trash, self.undo, self.empty_trash, spacing=theme.M)
         self.setLayout(column(bar, Stretch(frame), actions, below, self.question))
         self.setFocusProxy(self.tree)
-        add_shortcuts(
+        bind_actions(
             self,
             {
-                "Esc": self._keep_trash,
-                "F5": self.again.click,
-                "Del": self.move_button.click,
-                "Ctrl+Z": self.undo.click,
+                "clean.leave": self._keep_trash,
+                "clean.again": self.again.click,
+                "clean.move": self.move_button.click,
+                "clean.undo": self.undo.click,
             },
         )
         self._show_state()

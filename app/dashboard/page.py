@@ -44,6 +44,7 @@ from app.link.link import Link
 from app.state import State
 from app.strip.fleet_model import MANY
 from app.widgets import theme
+from app.widgets.actions import bind_actions
 from app.widgets.controls import (
     Stretch,
     ask_save_path,
@@ -123,6 +124,7 @@ class DashboardPage(QWidget):
         self._shown: tuple[str, ...] = ()
         """The fields whose charts are shown."""
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+        self._bind()
         self._lay_out()
         self._place_charts(HEADLINE)
         self._recolor()
@@ -312,10 +314,32 @@ class DashboardPage(QWidget):
             lambda _: self._link.announce_file("History", file),
         )
 
+    def _bind(self) -> None:
+        bind_actions(
+            self,
+            {
+                "time.live": self.follow,
+                "time.in": lambda: self._zoom_by_key(0.8),
+                "time.out": lambda: self._zoom_by_key(1.25),
+                "time.cursor": self._toggle_cursor,
+                "time.compare": lambda: self.compare(self.compared is None),
+                "time.next": lambda: self._show_next_job(1),
+                "time.previous": lambda: self._show_next_job(-1),
+                "time.export": self.export,
+            },
+        )
+
+    def _zoom_by_key(self, factor: float) -> None:
+        """Zoom around the present, or around the middle of another time."""
+        start, end = self.axis.limits
+        self.zoom(factor, end if self.axis.live else (start + end) / 2)
+
+    def _toggle_cursor(self) -> None:
+        start, end = self.axis.limits
+        self.point((start + end) / 2 if self.cursor_share is None else None)
+
     def keyPressEvent(self, event: QKeyEvent) -> None:
         start, end = self.axis.limits
-        middle = (start + end) / 2
-        fixed = end if self.axis.live else middle
         shift = bool(event.modifiers() & Qt.KeyboardModifier.ShiftModifier)
         match event.key():
             case Qt.Key.Key_Left | Qt.Key.Key_Right if shift:
@@ -326,22 +350,10 @@ class DashboardPage(QWidget):
                 self.pan(-self.axis.seconds / 10)
             case Qt.Key.Key_Right:
                 self.pan(self.axis.seconds / 10)
-            case Qt.Key.Key_Plus | Qt.Key.Key_Equal:
-                self.zoom(0.8, fixed)
-            case Qt.Key.Key_Minus:
-                self.zoom(1.25, fixed)
-            case Qt.Key.Key_L | Qt.Key.Key_End:
+            case Qt.Key.Key_End:
                 self.follow()
-            case Qt.Key.Key_C if self.cursor_share is None:
-                self.point(middle)
-            case Qt.Key.Key_C | Qt.Key.Key_Escape:
+            case Qt.Key.Key_Escape if self.cursor_share is not None:
                 self.point(None)
-            case Qt.Key.Key_B:
-                self.compare(self.compared is None)
-            case Qt.Key.Key_J:
-                self._show_next_job(-1 if shift else 1)
-            case Qt.Key.Key_E if event.modifiers() & Qt.KeyboardModifier.ControlModifier:
-                self.export()
             case _:
                 super().keyPressEvent(event)
 

@@ -135,7 +135,7 @@ def _fact(field: str, reading: Reading) -> DeviceFact:
     shown = format_field(field, value)
     tooltip = f"{description.label}: {description.meaning}"
     if not shown.available:
-        tooltip += f"\nN/A: {shown.reason}"
+        tooltip += f"\nNot available: {shown.reason}"
     elif field in reading.methods:
         tooltip += f"\n{reading.methods[field]}"
     meaning: Meaning = temperature_meaning(reading) if field == "temp" else ""
@@ -187,7 +187,7 @@ def _part_fact(part: Part) -> DeviceFact:
         for field, value in part.values.items()
     ]
     lines += [
-        f"{FIELDS[field].label}: N/A, {explain(cause)}" for field, cause in part.absent.items()
+        f"{FIELDS[field].label}: – ({explain(cause)})" for field, cause in part.absent.items()
     ]
     lines += [f"{name}: {text}" for name, text in part.texts.items()]
     state = part.texts.get("state", "")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtGui import QKeySequence, QShortcut
 from PySide6.QtWidgets import QFrame, QVBoxLayout, QWidget
 
 from app.charts.chart_model import LIMITS, title
@@ -17,6 +16,7 @@ from app.link.details_poller import DetailsPoller
 from app.link.link import Link
 from app.state import State
 from app.widgets import theme
+from app.widgets.actions import bind_actions
 from app.widgets.controls import (
     Stretch,
     button,
@@ -66,9 +66,12 @@ class DevicePage(QWidget):
         self.poller = DetailsPoller(self, link)
         self.poller.read.connect(self._show_details)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
-        QShortcut(QKeySequence("Esc"), self, self.back.click)
-        QShortcut(QKeySequence("Alt+Left"), self, self.before.click)
-        QShortcut(QKeySequence("Alt+Right"), self, self.after.click)
+        slots = {
+            "device.leave": self.back.click,
+            "device.before": self.before.click,
+            "device.after": self.after.click,
+        }
+        bind_actions(self, slots)
         bar = row(self.back, self.title, Stretch(self.name), self.read, self.calibrate)
         for step in (self.before, self.after):
             bar.addWidget(step)

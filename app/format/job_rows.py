@@ -167,7 +167,7 @@ def _used(job: Job) -> list[tuple[str, str]]:
     }
     captions = {"memory": "Peak memory", "energy": "Energy", "util": "Avg utilisation"}
     found = [
-        (captions[f], f"N/A: {usage.absent[f]}" if f in usage.absent else text)
+        (captions[f], f"– ({usage.absent[f]})" if f in usage.absent else text)
         for f, text in shown.items()
     ]
     return [*found, ("Sampled for", duration(usage.seconds))]

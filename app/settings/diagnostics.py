@@ -143,7 +143,8 @@ def _device(state: DeviceState) -> list[str]:
     missing: dict[str, list[str]] = {}
     for field, why in reading.explained().items():
         missing.setdefault(why, []).append(field)
-    return lines + [f"   N/A: {', '.join(fields)}: {why}" for why, fields in missing.items()]
+    absent = [(", ".join(fields), why) for why, fields in missing.items()]
+    return lines + [f"   not available: {fields}: {why}" for fields, why in absent]
 
 
 def _settings(settings: Settings) -> list[str]:

@@ -12,9 +12,9 @@ from app.settings.form import SETTINGS, change, text_of
 from app.settings.setting_row import SettingRow
 from app.state import State
 from app.widgets import theme
+from app.widgets.actions import bind_actions
 from app.widgets.controls import (
     Stretch,
-    add_shortcuts,
     button,
     card,
     clear_panel,
@@ -130,7 +130,7 @@ class SettingsPage(QWidget):
         side = column(self.search, *self.groups.values(), Stretch(), spacing=2)
         side.insertSpacing(1, theme.S)
         self.setLayout(row(side, Stretch(self.area), spacing=theme.M))
-        add_shortcuts(self, {"Ctrl+F": self.search.setFocus})
+        bind_actions(self, {"settings.search": self.search.setFocus})
         self._mark_group()
 
     def show_group(self, group: str) -> None:

@@ -109,7 +109,7 @@ def _memory(reading: Reading) -> TileMetric:
     return TileMetric(
         "Memory",
         f"{used.text} / {total}" if both else str(used),
-        used.reason or (f"total N/A: {total.reason}" if total.reason else "used / total"),
+        used.reason or (f"total: – ({total.reason})" if total.reason else "used / total"),
         share=_share(reading, "mem_used", reading.values.get("mem_total", 0.0)),
         slim_text=str(used),
         bar=True,

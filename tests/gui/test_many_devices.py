@@ -167,7 +167,7 @@ def test_parts_are_requested_while_the_page_is_visible(fed):
     page = fed.window.device
     facts = {f.label: f for group in page.groups.values() for f in group.facts}
     assert facts["NVLink 0"].value == "2.50 GB/s in, 3.00 errors"
-    assert "NVLink out: N/A, not known yet" in facts["NVLink 0"].tooltip
+    assert "NVLink out: – (not known yet)" in facts["NVLink 0"].tooltip
     assert facts["MIG 1g.10gb"].value == "1.0 GiB used, 10.0 GiB total"
     assert facts["coretemp Package"].value == "61 °C"
     assert (facts["0 to 7"].value, facts["8 to 9"].value) == (

@@ -126,6 +126,7 @@ def test_best_matches_come_first():
 def test_each_action_of_the_table_does_something(fed, window):
     for name in (*PAGES, "code"):
         window.show_page(name)
+    window.show_device(snapshots.gpu(0).id)
     bound = {action.objectName() for action in window.findChildren(QAction)}
     bound |= {action.objectName() for action in window.actions()}
     assert {info.name for info in ACTIONS} <= bound

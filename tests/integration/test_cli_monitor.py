@@ -19,7 +19,7 @@ def test_status_shows_the_device_and_why_a_field_is_missing(sh: Shell, shared: C
     assert "No jobs are waiting or running." in out
     reading = shared.snapshot().devices[0].reading
     assert reading is not None
-    assert "TFLOP/s: N/A" in out
+    assert "TFLOP/s: – (" in out
     found = sh.json("status")
     assert found["devices"][0]["device"]["kind"] == "cpu"
     assert found["devices"][0]["reading"]["values"]["mem_total"] == reading.values["mem_total"]

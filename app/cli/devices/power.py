@@ -8,7 +8,7 @@ from app.cli.arguments import positive_count
 from app.cli.connection import wait_for_reading
 from app.cli.output import UsageError, print_json, print_line, print_result, print_table
 from app.format.power_limit import limit_command, limit_range
-from app.format.values import format_field
+from app.format.values import NOT_AVAILABLE, format_field
 from scheduler.client import Client
 from scheduler.protocol.errors import NotFound
 from scheduler.protocol.snapshot import DeviceState, Snapshot, label
@@ -64,7 +64,7 @@ def _values(state: DeviceState) -> dict[str, object]:
 def _row(state: DeviceState) -> tuple[str, ...]:
     reading = state.reading
     if reading is None:
-        return (label(state.device), state.device.name, "N/A", "N/A", "N/A", "not read")
+        return (label(state.device), state.device.name, *(NOT_AVAILABLE,) * 3, "not read")
     values = [str(format_field(field, reading.get(field))) for field in _FIELDS]
     return (label(state.device), state.device.name, *values, limit_range(reading) or "fixed")
 

@@ -66,5 +66,5 @@ def _missing_fields(snapshot: Snapshot) -> list[str]:
     for state in snapshot.devices:
         for field in HEADLINE:
             if state.reading is not None and isinstance(value := state.reading.get(field), NA):
-                reasons[f"{FIELDS[field].label}: N/A, {value.reason}"] = None
+                reasons[f"{FIELDS[field].label}: – ({value.reason})"] = None
     return list(reasons)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from argparse import ArgumentParser, Namespace
+from textwrap import shorten
 from typing import NamedTuple
 
+_LONGEST = 70
 SHELLS = ("bash", "zsh", "fish")
 
 
@@ -72,8 +75,10 @@ def completions() -> list[Completion]:
 
 def _brief(text: str | None) -> str:
     """Return the beginning of a help text, without what a shell would interpret."""
-    first = (text or "").partition(":")[0].partition(";")[0].partition(". ")[0]
-    return "".join(c for c in first if c.isalnum() or c in " ,.-()/")[:70].strip()
+    first = re.split(r"[:;]|\. (?=[A-Z])", text or "")[0].partition(", e.g. ")[0]
+    plain = "".join(c for c in first if c.isalnum() or c in " ,.-()/").strip()
+    short = shorten(plain, _LONGEST, placeholder=" ...")
+    return re.sub(r"\s*\([^)]*$", "", short)  # a bracket whose end was cut off
 
 
 def bash(found: list[Completion]) -> str:

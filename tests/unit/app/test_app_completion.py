@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import pty
 import shutil
 import subprocess
 
@@ -9,6 +11,7 @@ import pytest
 
 from app.cli.catalog import COMMANDS
 from app.cli.system.completion import SHELLS, bash, completions, fish, zsh
+from tests.support import eventually
 
 MAKERS = {"bash": bash, "zsh": zsh, "fish": fish}
 
@@ -49,3 +52,72 @@ def test_no_help_text_is_interpreted_by_a_shell(found) -> None:
     for each in found:
         for text in (each.help, *(text for _, text in each.options)):
             assert not set(text) & set("'\"`$\\[]:;&|<>{}"), text
+
+
+@pytest.mark.skipif(not shutil.which("fish"), reason="fish is not installed")
+def test_fish_completes_commands_options_and_choices(found, tmp_path) -> None:
+    file = tmp_path / "gpudeck.fish"
+    file.write_text(fish(found))
+
+    def offered(line: str) -> set[str]:
+        code = f"source {file}; complete -C '{line}'"
+        done = subprocess.run(
+            ["fish", "--no-config", "-c", code],
+            capture_output=True,
+            text=True,
+            check=True,
+            env={"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"},
+            cwd=tmp_path,
+        )
+        assert done.stderr == ""
+        return {line.partition("\t")[0] for line in done.stdout.splitlines()}
+
+    assert offered("gpudeck sub") == {"submit"}
+    assert "--gpu-type" in offered("gpudeck submit --gpu")
+    assert set(SHELLS) <= offered("gpudeck completion ")
+
+
+@pytest.mark.skipif(not shutil.which("zsh"), reason="zsh is not installed")
+@pytest.mark.parametrize(
+    ("line", "completed"),
+    [("gpudeck subm", "gpudeck submit"), ("gpudeck completion z", "gpudeck completion zsh")],
+)
+def test_zsh_completes_a_line_that_is_typed(found, tmp_path, line: str, completed: str) -> None:
+    """Type into a real zsh on a terminal, and ask it for the line after Tab."""
+    file = tmp_path / "gpudeck.zsh"
+    file.write_text(zsh(found))
+    (tmp_path / ".zshrc").write_text(
+        "autoload -Uz compinit; compinit -u -D\n"
+        f"source {file}\n"
+        'show() { print -r -- "<$BUFFER>" > $HOME/line; }\n'
+        "zle -N show; bindkey '^X' show\n"
+        "print ready > $HOME/ready\n"
+    )
+    master, slave = pty.openpty()
+    shell = subprocess.Popen(
+        ["zsh", "-i"],
+        stdin=slave,
+        stdout=slave,
+        stderr=slave,
+        env={"HOME": str(tmp_path), "PATH": "/usr/bin:/bin", "TERM": "dumb"},
+        cwd=tmp_path,
+        start_new_session=True,
+    )
+    os.close(slave)
+    try:
+        eventually((tmp_path / "ready").exists)
+        os.write(master, f"{line}\t\x18".encode())
+        eventually((tmp_path / "line").exists)
+        eventually(lambda: (tmp_path / "line").read_text().endswith(">\n"))
+        assert (tmp_path / "line").read_text().strip("<>\n ") == completed
+    finally:
+        shell.kill()
+        shell.wait()
+        os.close(master)
+
+
+def test_no_help_text_ends_in_the_middle(found) -> None:
+    for each in found:
+        for text in (each.help, *(text for _, text in each.options)):
+            assert text.count("(") == text.count(")"), text
+            assert not text.endswith("e.g"), text

@@ -102,7 +102,7 @@ def test_the_text_has_versions_devices_settings_and_logs(home: Path) -> None:
         "line 499",
     ):
         assert needed in text
-    assert "N/A: temp: the kernel exposes no temperature sensor here" in text
+    assert "not available: temp: the kernel exposes no temperature sensor here" in text
     assert "line 3\n" not in text
     for hidden in (
         "s3cret",
