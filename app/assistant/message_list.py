@@ -80,7 +80,8 @@ class MessageList(QAbstractScrollArea):
         self._arrange()
 
     def sizeHint(self) -> QSize:
-        return QSize(600, 400)
+        # little: it takes all the room that is left, and is scrolled by itself
+        return QSize(600, self.minimumSizeHint().height())
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)

@@ -150,6 +150,9 @@ class _ConversationList(QListWidget):
         self.setEditTriggers(self.EditTrigger.EditKeyPressed)
         self.setUniformItemSizes(True)
 
+    def sizeHint(self) -> QSize:
+        return self.minimumSizeHint()  # it takes all the room that is left
+
     def keyPressEvent(self, event: QKeyEvent) -> None:
         if event.key() == Qt.Key.Key_Delete:
             self.delete_pressed.emit()

@@ -55,8 +55,12 @@ class SparkCard(QFrame):
         painter.setFont(small)
         line = QFontMetricsF(strong).height()  # the higher one
         upper = QRectF(inside.left(), inside.top(), inside.width(), line)
+        room = upper.width() - QFontMetricsF(strong).horizontalAdvance(self.text) - theme.S
+        title = painter.fontMetrics().elidedText(
+            self.title, Qt.TextElideMode.ElideRight, max(int(room), 0)
+        )
         painter.setPen(QColor(t.muted))
-        painter.drawText(upper, int(Qt.AlignmentFlag.AlignLeft), self.title)
+        painter.drawText(upper, int(Qt.AlignmentFlag.AlignLeft), title)
         painter.setFont(strong)
         painter.setPen(QColor(t.text))
         painter.drawText(upper, int(Qt.AlignmentFlag.AlignRight), self.text)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from PySide6.QtWidgets import QFrame
+from PySide6.QtWidgets import QFrame, QSizePolicy
 
 from app.dashboard.day import Day, figures, sentence
 from app.widgets import theme
@@ -27,6 +27,8 @@ class DayCard:
         inner = column(line, self.text, spacing=2)
         self.frame: QFrame = card(inner)
         inner.setContentsMargins(theme.M, theme.S, theme.M, theme.S)
+        # figures without room are hidden, so the card needs no width of its own
+        self.frame.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
         self.frame.hide()
 
     def show_day(self, day: Day, settings: Settings, devices: int, now: float) -> None:

@@ -271,6 +271,14 @@ class PageStack(QStackedWidget):
     def sizeHint(self) -> QSize:
         return self.minimumSizeHint()
 
+    def heightForWidth(self, width: int) -> int:
+        """Return the least height of the page that is shown; Qt's own counts hidden pages, too."""
+        page = self.currentWidget()
+        layout = page.layout() if page is not None else None
+        if layout is not None and layout.hasHeightForWidth():
+            return layout.minimumHeightForWidth(width)
+        return self.minimumSizeHint().height()
+
 
 class QuestionCard(QFrame):
     """Ask for a confirmation in one line, with two buttons. The card is hidden until `ask`."""
