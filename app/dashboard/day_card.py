@@ -11,6 +11,8 @@ from scheduler.protocol.settings import Settings
 
 _MOST = 5
 """The number of figures."""
+_TITLE = 130
+"""Pixels of the title and of the card's edges."""
 
 
 class DayCard:
@@ -34,19 +36,21 @@ class DayCard:
     def show_day(self, day: Day, settings: Settings, devices: int, now: float) -> None:
         """Show the figures of a day with readings."""
         shown = figures(day, settings, now)
-        above = self.frame.parentWidget()
-        room = above.width() if above is not None else 0
         for at in range(_MOST):
             caption, value = shown[at] if at < len(shown) else ("", "")
             set_text(self.captions[at], caption)
             set_text(self.values[at], value)
-            fits = bool(value) and (at < 2 or room >= theme.px(_NEEDED[at]))
-            self.captions[at].setVisible(fits)
-            self.values[at].setVisible(fits)
+        self.fit()
         set_text(self.text, sentence(day, settings, devices))
         set_tooltip(self.frame, "\n".join([*(": ".join(pair) for pair in shown), self.text.text()]))
         self.frame.setVisible(day.hours > 0)
 
-
-_NEEDED = (0, 0, 640, 900, 1100)
-"""The least width of the card at which each figure is shown."""
+    def fit(self) -> None:
+        """Hide the last figures of a card that has no room for them."""
+        above = self.frame.parentWidget()
+        room = (above.width() if above is not None else 0) - theme.px(_TITLE)
+        for caption, value in zip(self.captions, self.values, strict=True):
+            room -= caption.sizeHint().width() + value.sizeHint().width() + theme.XS + theme.L
+            fits = bool(value.text()) and room >= 0
+            caption.setVisible(fits)
+            value.setVisible(fits)

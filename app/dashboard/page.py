@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import msgspec
 from PySide6.QtCore import QEvent, Qt, Signal
-from PySide6.QtGui import QKeyEvent
+from PySide6.QtGui import QKeyEvent, QResizeEvent
 from PySide6.QtWidgets import QGridLayout, QWidget
 
 from app.charts.chart_card import ChartCard
@@ -337,6 +337,10 @@ class DashboardPage(QWidget):
     def _toggle_cursor(self) -> None:
         start, end = self.axis.limits
         self.point((start + end) / 2 if self.cursor_share is None else None)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self.day.fit()
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         start, end = self.axis.limits
