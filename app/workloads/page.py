@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from PySide6.QtCore import QEvent, QObject, QSize, Qt, Signal
 from PySide6.QtGui import QResizeEvent
-from PySide6.QtWidgets import QButtonGroup, QGridLayout, QScrollArea, QVBoxLayout, QWidget
+from PySide6.QtWidgets import (
+    QBoxLayout,
+    QButtonGroup,
+    QGridLayout,
+    QScrollArea,
+    QVBoxLayout,
+    QWidget,
+)
 
 from accel.workloads.catalog import WORKLOADS, find
 from app.format.job_rows import device_labels, job_row
@@ -44,11 +51,15 @@ REPLAY = (
     "A REPLAY shows the past and cannot run workloads. To run on this machine: "
     "gpudeck daemon start --source auto"
 )
-_CHOICES_A_LINE = 3
+_CHOICES_A_LINE, _CHOICES_A_WIDE_LINE = 3, 4
+_NARROW = 880
+"""Pixels of the page below which the results are below the form, not beside it."""
 _ROOMY, _LOW = 900, 480
 """Pixels of height that earlier results need beside a chart, and beside the values."""
-_FORM_WIDTHS, _FORM_SHARE = (352, 500), 0.45
-"""The least and most pixels of the form, and its share of the page between them."""
+_ANY_WIDTH = 16_777_215
+"""Qt's QWIDGETSIZE_MAX, which PySide does not name."""
+_WIDEST_FORM, _FORM_SHARE = 500, 0.45
+"""The most pixels of a form beside the results, and its share of a page that has less room."""
 _WIDEST_RESULT, _HIGHEST_PAST, _EMPTY_HEIGHT = 1100, 420, 96
 
 
@@ -192,21 +203,38 @@ class WorkloadsPage(QWidget):
         self._link.send(self, request, lambda _: form.answered(request))
 
     def resizeEvent(self, event: QResizeEvent) -> None:
-        narrowest, widest = map(theme.px, _FORM_WIDTHS)
-        self._form_card.setFixedWidth(min(max(narrowest, int(_FORM_SHARE * self.width())), widest))
+        self._arrange(narrow=self.width() < theme.px(_NARROW))
         super().resizeEvent(event)
 
-    def _lay_out(self) -> None:
-        chooser = QGridLayout()
-        chooser.setSpacing(theme.XS)
+    def _arrange(self, *, narrow: bool) -> None:
+        """Put the results beside the form, or below it where the page is narrow."""
+        width = min(int(_FORM_SHARE * self.width()), theme.px(_WIDEST_FORM))
+        self._form_card.setMinimumWidth(0 if narrow else width)
+        self._form_card.setMaximumWidth(_ANY_WIDTH if narrow else width)
+        self._parameters.show_whole(narrow)
+        directions = QBoxLayout.Direction
+        direction = directions.TopToBottom if narrow else directions.LeftToRight
+        if direction != self._panes.direction():
+            self._panes.setDirection(direction)
+            self._panes.setAlignment(
+                self._form_card, Qt.AlignmentFlag(0) if narrow else Qt.AlignmentFlag.AlignTop
+            )
+            self._place_choices(_CHOICES_A_WIDE_LINE if narrow else _CHOICES_A_LINE)
+
+    def _place_choices(self, a_line: int) -> None:
         for i, choice in enumerate([*self.choices.values(), self.code]):
-            chooser.addWidget(choice, *divmod(i, _CHOICES_A_LINE))
+            self._chooser.addWidget(choice, *divmod(i, a_line))
+
+    def _lay_out(self) -> None:
+        self._chooser = QGridLayout()
+        self._chooser.setSpacing(theme.XS)
+        self._place_choices(_CHOICES_A_LINE)
         self._forms = column()
         self._forms.setAlignment(Qt.AlignmentFlag.AlignTop)
-        parameters = _FormArea(clear_panel(self._forms))
+        self._parameters = _FormArea(clear_panel(self._forms))
         send = row(Stretch(self.estimate), self.run, spacing=theme.M)
         self._form_card = card(
-            column(chooser, self.summary, Stretch(parameters), send, spacing=theme.M)
+            column(self._chooser, self.summary, Stretch(self._parameters), send, spacing=theme.M)
         )
         self._rule = rule()
         self.empty.setMinimumHeight(_EMPTY_HEIGHT)
@@ -221,9 +249,9 @@ class WorkloadsPage(QWidget):
         results = QWidget()
         results.setMaximumWidth(theme.px(_WIDEST_RESULT))
         results.setLayout(column(last, Stretch(self._past, 1000), Stretch()))
-        layout = row(Stretch(), self._form_card, Stretch(results, 1000), Stretch())
-        layout.setAlignment(self._form_card, Qt.AlignmentFlag.AlignTop)
-        self.setLayout(layout)
+        self._panes = row(Stretch(), self._form_card, Stretch(results, 1000), Stretch())
+        self._panes.setAlignment(self._form_card, Qt.AlignmentFlag.AlignTop)
+        self.setLayout(self._panes)
 
 
 class _FormArea(QScrollArea):
@@ -232,7 +260,18 @@ class _FormArea(QScrollArea):
     def __init__(self, content: QWidget) -> None:
         super().__init__()
         self._content = content
+        self._whole = False
         set_up_scroll(self, content, "Parameters")
+
+    def show_whole(self, whole: bool) -> None:
+        """Let the page scroll the whole form, or scroll the form itself."""
+        if whole != self._whole:
+            self._whole = whole
+            self.updateGeometry()
+
+    def minimumSizeHint(self) -> QSize:
+        hint = super().minimumSizeHint()
+        return QSize(hint.width(), self.sizeHint().height()) if self._whole else hint
 
     def sizeHint(self) -> QSize:
         hint, width = self._content.sizeHint(), self.viewport().width()
