@@ -13,6 +13,8 @@ from app.charts.sparkline import draw_sparkline
 from app.widgets import theme
 
 _HEIGHT = 84
+_NARROW = 180
+"""Pixels of a card below which the value is below the title, not beside it."""
 
 
 class SparkCard(QFrame):
@@ -55,16 +57,20 @@ class SparkCard(QFrame):
         painter.setFont(small)
         line = QFontMetricsF(strong).height()  # the higher one
         upper = QRectF(inside.left(), inside.top(), inside.width(), line)
-        room = upper.width() - QFontMetricsF(strong).horizontalAdvance(self.text) - theme.S
-        title = painter.fontMetrics().elidedText(
-            self.title, Qt.TextElideMode.ElideRight, max(int(room), 0)
-        )
+        stacked = self.width() < theme.px(_NARROW)
         painter.setPen(QColor(t.muted))
-        painter.drawText(upper, int(Qt.AlignmentFlag.AlignLeft), title)
+        painter.drawText(upper, int(Qt.AlignmentFlag.AlignLeft), self.title)
+        lower = upper.translated(0, line) if stacked else upper
+        side = Qt.AlignmentFlag.AlignLeft if stacked else Qt.AlignmentFlag.AlignRight
         painter.setFont(strong)
         painter.setPen(QColor(t.text))
-        painter.drawText(upper, int(Qt.AlignmentFlag.AlignRight), self.text)
+        painter.drawText(lower, int(side), self.text)
         if len(self.values) and not np.isnan(self.values).all():
             highest = float(np.nanmax(self.values))
             top = round_top(highest) if self._top is None else max(self._top, highest)
-            draw_sparkline(painter, inside.adjusted(0, line + 4, 0, 0), self.values, top)
+            draw_sparkline(
+                painter,
+                inside.adjusted(0, lower.bottom() - inside.top() + 4, 0, 0),
+                self.values,
+                top,
+            )

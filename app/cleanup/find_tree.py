@@ -6,15 +6,19 @@ from collections.abc import Iterable
 from typing import Any
 
 from PySide6.QtCore import QAbstractItemModel, QModelIndex, QObject, Qt, Signal
+from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QTreeView
 
 from app.cleanup.summary import FindingGroup, age, groups
 from app.format.values import memory
+from app.widgets import theme
 from app.widgets.list_table import LEFT, NO_PARENT, RIGHT, Index
 from assistant.housekeeping import Finding
 
 HEADINGS = ("Item", "Size", "Last used", "Reason")
 _WIDTHS = (420, 100, 100)
+_ITEM_SHARE = 0.42
+"""The most of the width that the items take; the reasons take the rest."""
 PROCESS_HINT = "End these on the Processes page"
 _CHOSEN_AT_FIRST = ("cache", "log", "core", "memory")
 """Kinds that nobody creates on purpose."""
@@ -162,13 +166,18 @@ class FindTree(QTreeView):
         )
         self.setSelectionMode(QAbstractItemView.SelectionMode.SingleSelection)
         self.setUniformRowHeights(True)
-        self.setTextElideMode(Qt.TextElideMode.ElideMiddle)
+        self.setTextElideMode(Qt.TextElideMode.ElideRight)
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         header = self.header()
         header.setStretchLastSection(True)
         header.setSectionResizeMode(QHeaderView.ResizeMode.Interactive)
         for at, width in enumerate(_WIDTHS):
             header.resizeSection(at, width)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        widest = int(_ITEM_SHARE * self.viewport().width())
+        self.header().resizeSection(0, min(theme.px(_WIDTHS[0]), widest))
 
     def show_finds(self, finds: Iterable[Finding]) -> None:
         """Show other findings; kinds that were shown already stay open or closed."""

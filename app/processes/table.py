@@ -31,6 +31,8 @@ _ARROW = 26
 """Pixels at the left of a name, where the arrow of a group is."""
 _LEAST_COMMAND = 180
 """Pixels of the column that takes what is left; below them, others are left out."""
+_NARROW, _NARROW_NAME = 900, 130
+"""Pixels of a table in which names have less room, and of these names."""
 _OPTIONAL = (KIND, CONTAINER, AGE, JOB, DEVICE)
 """The columns that a narrow table leaves out, in this order."""
 ONLY_GPU = (DEVICE, SM_SHARE, KIND)
@@ -105,6 +107,7 @@ class ProcessTableView(ListTable):
     def __init__(self, model: ProcessTable) -> None:
         super().__init__()
         self._model = model
+        self._narrow = False
         self.left_out: frozenset[int] = frozenset()
         """The columns that say nothing about the listed processes."""
         set_up_table(
@@ -136,8 +139,12 @@ class ProcessTableView(ListTable):
             self.fit_columns()
 
     def fit_columns(self) -> None:
-        """Leave out columns that a narrow table has no room for."""
+        """Narrow the names in a narrow table, and leave out columns that it has no room for."""
         header, hidden = self.horizontalHeader(), set(self.left_out)
+        narrow = self.viewport().width() < theme.px(_NARROW)
+        if narrow != self._narrow:
+            self._narrow = narrow
+            header.resizeSection(NAME, theme.px(_NARROW_NAME if narrow else COLUMNS[NAME].width))
         needed = theme.px(_LEAST_COMMAND) - self.viewport().width()
         for at, column in enumerate(COLUMNS):
             if column.width and at not in hidden:

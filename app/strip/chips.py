@@ -9,7 +9,7 @@ from PySide6.QtCore import QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QColor, QFontMetricsF, QKeyEvent, QMouseEvent, QPainter
 from PySide6.QtWidgets import QSizePolicy
 
-from app.format.values import Meaning
+from app.format.values import Meaning, lane_label, shortest_label
 from app.strip.tile_model import TEMPERATURE, UTILISATION, Tile
 from app.widgets import theme
 from app.widgets.mark_chart import ChartMark, MarkChart
@@ -20,6 +20,7 @@ _DENSE_WIDTH, _DENSE_HEIGHT, _DENSE_GAP = 13, 20, 2
 _NUMBER = 26
 """The least width of a dense cell that shows the number of its device."""
 _DOT, _REPLAY = 7, "REPLAY"
+_WIDEST = "100 %  100 °C"
 _LEFT, _RIGHT, _CENTER = (
     int(side | Qt.AlignmentFlag.AlignVCenter | Qt.TextFlag.TextSingleLine)
     for side in (
@@ -112,6 +113,18 @@ class ChipLine(MarkChart):
         font = theme.font(theme.SMALL, strong=True)
         return round(QFontMetricsF(font).horizontalAdvance(_REPLAY)) + 12 + theme.S
 
+    @property
+    def whole(self) -> bool:
+        """Report if every chip has room for all its values, whatever they become."""
+        if not self.chips:
+            return True
+        title = QFontMetricsF(theme.font(theme.SMALL, strong=True)).horizontalAdvance(
+            max((made.title for made in self.chips), key=len)
+        )
+        values = QFontMetricsF(theme.font(theme.SMALL)).horizontalAdvance(_WIDEST)
+        needed = title + values + 2 * theme.S + _DOT + 2 * theme.XS
+        return needed <= self._box(0).width()
+
     def draw(self, painter: QPainter) -> None:
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         if self.replay:
@@ -125,7 +138,10 @@ class ChipLine(MarkChart):
             painter.drawText(box, _CENTER, _REPLAY)
             painter.setFont(theme.font(theme.SMALL))
         for at, made in enumerate(self.chips):
-            (_draw_cell if self._dense else _draw_chip)(painter, self._box(at), made)
+            if self._dense:
+                _draw_cell(painter, self._box(at), made)
+            else:
+                _draw_chip(painter, self._box(at), made, self.whole)
 
     def mousePressEvent(self, event: QMouseEvent) -> None:
         super().mousePressEvent(event)
@@ -159,8 +175,12 @@ class ChipLine(MarkChart):
         return QRectF(left, top, width - gap, height).adjusted(0.5, 0.5, -0.5, -0.5)
 
 
-def _draw_chip(painter: QPainter, box: QRectF, made: Chip) -> None:
-    """Paint the title on the left and the values on the right, over a line as long as the load."""
+def _draw_chip(painter: QPainter, box: QRectF, made: Chip, whole: bool) -> None:
+    """Paint the title on the left and the values on the right, over a line as long as the load.
+
+    Args:
+        whole: There is room for all values; else only the first one is shown.
+    """
     t = theme.tokens()
     painter.setPen(QColor(t.line))
     painter.setBrush(QColor(t.surface))
@@ -181,7 +201,7 @@ def _draw_chip(painter: QPainter, box: QRectF, made: Chip) -> None:
     painter.setFont(small)
     painter.setPen(QColor(theme.meaning_color(made.meaning) if made.meaning else t.muted))
     left_over, metrics = room.width() - need - theme.XS, QFontMetricsF(small)
-    texts = (made.text, made.text.split("  ")[0])
+    texts = (made.text, made.text.split("  ")[0]) if whole else (made.text.split("  ")[0],)
     fitting = (text for text in texts if metrics.horizontalAdvance(text) <= left_over)
     painter.drawText(room, _RIGHT, next(fitting, ""))
     if made.share is not None:
@@ -201,7 +221,11 @@ def _draw_cell(painter: QPainter, box: QRectF, made: Chip) -> None:
         )
     if box.width() >= theme.px(_NUMBER):
         painter.setPen(theme.readable_on(ground))
-        painter.drawText(box, _CENTER, made.title.split()[-1])
+        metrics = painter.fontMetrics()
+        # the number alone would not tell devices of other machines from those of this one
+        texts = (shortest_label(made.title), lane_label(made.title), "…")
+        fitting = (text for text in texts if metrics.horizontalAdvance(text) <= box.width() - 2)
+        painter.drawText(box, _CENTER, next(fitting, ""))
 
 
 @cache

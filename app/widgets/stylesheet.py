@@ -128,7 +128,7 @@ QTableView, QTreeView {{ background: {t.surface}; border: none; gridline-color: 
   selection-background-color: {t.accent_soft};
   selection-color: {t.text}; outline: none; }}
 QTableView::item {{ padding: 0 7px; border: none; }}
-QTreeView::item {{ padding: 5px 4px; border: none; }}
+QTreeView::item {{ padding: 5px 7px; border: none; }}
 QTreeView::item:selected {{ background: {t.accent_soft}; }}
 QTreeView::indicator {{ width: 13px; height: 13px; border: 1px solid {t.muted};
   border-radius: 3px; background: {t.surface}; }}
