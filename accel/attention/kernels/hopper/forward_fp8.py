@@ -678,7 +678,7 @@ class Schedule:
 SCHEDULES = {
     64: Schedule(64, 3, 4, 2, 3, 160, 32, 128, 0, KEYS, True, 0, True),
     128: Schedule(128, 2, 3, 2, 2, 240, 24, 168, 1, KEYS, False, 0, True),
-    256: Schedule(256, 2, 2, 1, 1, 240, 24, 168, 0, KEYS, False, 2048, False),
+    256: Schedule(256, 2, 2, 1, 1, 240, 24, 168, 0, KEYS, False, 8192, False),
 }
 
 
