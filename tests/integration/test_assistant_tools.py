@@ -24,6 +24,7 @@ from scheduler.protocol.errors import UserError
 from scheduler.protocol.jobs import LISTED_ARGV, Job
 from scheduler.protocol.settings import TEMPLATE
 from tests.integration.deck import python, running
+from tests.integration.shell import gpudeck
 from tests.support import eventually
 from tests.unit.assistant.truth import invented
 
@@ -536,20 +537,15 @@ class Terminal(io.StringIO):
 
 
 def test_a_report_that_is_asked_for_as_pdf_is_a_file(
-    shared: Client,
-    world: dict[str, int],
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
+    shared: Client, world: dict[str, int], tmp_path: Path
 ) -> None:
-    from app.cli.main import main
-
-    monkeypatch.chdir(tmp_path)
     for _ in range(2):
-        assert main(["ask", f"report on job {world['broken']} as pdf"]) == 0
+        # in a process of its own, because a PDF makes a Qt application that is not the window's
+        ran = gpudeck("ask", f"report on job {world['broken']} as pdf", cwd=tmp_path)
+        assert ran.returncode == 0, ran.stderr
     files = sorted(tmp_path.glob("gpudeck-report-*.pdf"))
     assert len(files) == 2 and all(file.read_bytes()[:5] == b"%PDF-" for file in files)
-    assert f"The report is in {files[0].name}." in capsys.readouterr().out
+    assert f"The report is in {files[0].name}." in ran.stdout
 
 
 def test_the_command_line_asks_and_reports_what_was_done(
