@@ -37,9 +37,8 @@ KERNELS = [
     ("queries", 128, True),
     ("queries", 256, True),
 ]
-MASKED_ALONE = (("keys", 64, False), ("queries", 64, True), ("queries", 256, True))
-"""Without a mask by `make matrix`: it is the masked kernel with less to do, and no other test
-compiles it."""
+ALWAYS = (("keys", 128, True), ("queries", 128, True))
+"""Compiled with a mask by `make test`; the others, and all without a mask, by `make matrix`."""
 
 
 @pytest.mark.parametrize(
@@ -50,11 +49,19 @@ compiles it."""
                 *k,
                 {},
                 id=f"{k[0]}-{k[1]}-{k[2]}-full",
-                marks=[pytest.mark.matrix] * (k in MASKED_ALONE),
+                marks=pytest.mark.matrix,
             )
             for k in KERNELS
         ),
-        *(pytest.param(*k, {"right": 0}, id=f"{k[0]}-{k[1]}-{k[2]}-causal") for k in KERNELS),
+        *(
+            pytest.param(
+                *k,
+                {"right": 0},
+                id=f"{k[0]}-{k[1]}-{k[2]}-causal",
+                marks=[pytest.mark.matrix] * (k not in ALWAYS),
+            )
+            for k in KERNELS
+        ),
     ],
 )
 def test_no_register_spills_and_no_multiplication_waits_for_the_one_before(

@@ -72,7 +72,10 @@ def environment(**more):
 
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(name, marks=pytest.mark.slow) if name == "copy" else name for name in SMALL],
+    [
+        pytest.param(name, marks=pytest.mark.slow) if name in ("copy", "precision") else name
+        for name in SMALL
+    ],
 )
 def test_a_job_reports_progress_and_leaves_a_consistent_result(name, tmp_path):
     workload = catalog.find(name)
