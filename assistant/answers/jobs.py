@@ -181,6 +181,14 @@ _STANDINGS = {
 def _standing(row: Row, rows: Rows, words: Words) -> str:
     state = str(row.values[0])
     duration = cell(row, 1, rows, words) if len(row.values) > 1 else ""
+    if state == "failed" and rows.columns[-1].name == "reason" and row.values[-1] is not None:
+        why = str(cell(row, len(row.values) - 1, rows, words)).rstrip(".")
+        return words.text(
+            "{who} failed after {duration}: {why}.",
+            who=_upper(label(row, words)),
+            duration=duration,
+            why=why,
+        )
     return words.text(_STANDINGS[state], who=_upper(label(row, words)), duration=duration)
 
 

@@ -13,6 +13,15 @@ from assistant.query.setting_units import BELOW_SLOWDOWN, shown
 
 def processes(query: Query, rows: Rows, words: Words) -> list[str]:
     """Return how many processes use the GPUs, and which."""
+    if any(note.kind == "unseen" for note in rows.notes):
+        return [
+            words.text(
+                "Which processes use the GPUs is not known: the readings are a recording, which "
+                "holds no processes."
+            )
+        ]
+    if not rows.rows and query.text:
+        return [words.text("No process with the PID {pid} uses a GPU.", pid=query.text)]
     if not rows.rows:
         return [words.text("No process uses a GPU." if not query.user else
                            "No process of that user uses a GPU.")]  # fmt: skip

@@ -227,7 +227,7 @@ def _answer_query(asked: _Asked, query: Query) -> Answer:
         text = _understood(asked, worded(query, rows, said))
         told = [*notes(query, rows, said), *(differences(rows, said) if query.other else [])]
         facts = facts_of(rows, said, told)
-        return Answer(text, "template", "answer", facts, state=_state(query, rows, said))
+        return Answer(text, "template", "answer", facts, state=_state(asked, query, rows))
     match query.subject:
         case "overview":
             daemon = asked.context.daemon
@@ -288,7 +288,7 @@ def _understood(asked: _Asked, text: str) -> str:
     return "\n\n".join([text, *parts])
 
 
-def _state(query: Query, rows: Rows, said: Words) -> State:
+def _state(asked: _Asked, query: Query, rows: Rows) -> State:
     """Return what the conversation is about after an answer."""
     jobs = tuple(int(row.key[3:]) for row in rows.rows if row.key[3:].isdecimal()
                  and row.key.startswith("job"))  # fmt: skip
@@ -298,7 +298,11 @@ def _state(query: Query, rows: Rows, said: Words) -> State:
         numbers = [row.label.removeprefix("GPU ") for row in best]
         devices = tuple(int(number) for number in numbers if number.isdecimal())
     about = "job" if jobs else "device" if devices else ""
-    return State(jobs, devices, query, about, said.language)
+    before = asked.ask.state
+    earlier = tuple(index for index in before.devices if index not in devices)
+    if devices == before.devices:
+        earlier = before.earlier
+    return State(jobs, devices, query, about, asked.words.language, earlier)
 
 
 def _write_report(material: Material, context: AnswerContext) -> Answer:

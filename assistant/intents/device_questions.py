@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Literal
 
-from assistant.intents.reading import JOB_MEASURES, JOB_STATES, QueryReader
-from assistant.intents.spots import Spots
+from assistant.intents.reading import JOB_MEASURES, JOB_STATES, QueryReader, in_unit
+from assistant.intents.spots import JOINS, Spots
 from assistant.query.conversion import kind_of
-from assistant.query.request import Query, Span
+from assistant.query.request import Query, Span, Where
 
 _OF_JOBS = frozenset({"progress", "priority", "command", "waited", "duration"})
 _BOUND_MEASURES = {"temperature": "temp", "power": "power", "size": "mem_used", "clock": "clock_sm"}
@@ -71,6 +71,9 @@ def processes(r: QueryReader) -> Query | None:
     s.has("measure", "holder")
     s.has("topic", "used now", "eats", "consumed")
     s.has("state", "running", "busy")
+    pids = [target for target in s.targets["process"] if isinstance(target, int)]
+    if len(pids) == 1:
+        return Query("processes", measure, devices=devices, text=str(pids[0]))
     name = _user_beside(s)
     by_user = bool(user or who) and (extreme or aggregate in ("max", "min", "sum")) and not name
     if name and measure and not aggregate:
@@ -116,7 +119,10 @@ def devices(r: QueryReader) -> Query | None:
     measure = measure if measure == "mem_free" else named or measure
     _use_measure(s, measure)
     limit, found, time = r.limit(), r.devices() or _by_ordinal(s), r.time()
+    found = found or _listed(r, measure) or _of_both(r)
     s.has("noun", "device", "cpu")
+    if use == "idle" and not measure and (free := _with_free(r, found)) is not None:
+        return free
     if use and not measure:
         return _in_use(r, use, found, aggregate)
     bound = r.bound()
@@ -145,6 +151,47 @@ def devices(r: QueryReader) -> Query | None:
         return Query("alerts", devices=found, time=time)
     return Query("devices", measure, devices=found, where=where, time=time, aggregate=aggregate,
                  extreme=extreme, when=when, limit=limit, text=text, order=order)  # fmt: skip
+
+
+def _of_both(r: QueryReader) -> tuple[int, ...]:
+    """Return the GPUs that were spoken of, for a comparison that names none: `which is cooler`."""
+    s, spoken = r.s, (*r.state.earlier, *r.state.devices)
+    if r.state.about != "device" or len(spoken) < 2 or s.find("all") or s.find("noun", "device"):
+        return ()
+    return spoken if any(spot.means("than") and spot.means("super") for spot in s.spots) else ()
+
+
+def _listed(r: QueryReader, measure: str) -> tuple[int, ...]:
+    """Return the GPUs of `utilization on 0, 2 and 6`: numbers without a noun, behind `on`."""
+    s = r.s
+    loose = s.loose(("number", "range"))
+    if not measure or not loose or s.find("noun") or s.find("bound") or r.state.about == "job":
+        return ()
+    begin, end = loose[0], loose[-1]
+    if not begin or s.tokens[begin - 1].norm not in _ON:
+        return ()
+    between = {s.tokens[i].norm for i in range(begin, end + 1) if i not in loose}
+    if not between <= JOINS or any(s.tokens[i].value % 1 for i in loose):
+        return ()
+    s.used.update(range(begin, end + 1))
+    return tuple(n for i in loose for n in s.tokens[i].whole_numbers())
+
+
+_ON = frozenset({"on", "of", "for", "auf", "von", "fur", "bei", "sur", "de", "pour", "en", "para"})
+
+
+def _with_free(r: QueryReader, found: tuple[int, ...]) -> Query | None:
+    """Read `which gpu has 30 GiB free`: an amount beside `free` is the least that is asked for."""
+    s = r.s
+    size = next((i for i in s.loose(("quantity",)) if kind_of(s.tokens[i].unit) == "size"), None)
+    if size is None or s.find("bound"):
+        return None
+    s.used.add(size)
+    s.has("state", "idle")
+    s.has("all")
+    s.has("ask", "how much")
+    where = (Where("mem_free", above=in_unit(s.tokens[size], "B")),)
+    return Query("devices", "mem_free", devices=found, where=where)
 
 
 def _by_ordinal(s: Spots) -> tuple[int, ...]:

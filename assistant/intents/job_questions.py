@@ -314,6 +314,10 @@ def _settled(query: Query, counted: bool, place: str) -> Query:
     text = ""
     if counted and len(jobs) == 1 and isinstance(jobs[0], str):
         text, jobs, measure = jobs[0], (), ""  # how often it ran
+    if query.aggregate in ("max", "min") and measure and [type(job) for job in jobs] == [str]:
+        text, jobs = str(jobs[0]), ()  # the fastest of its runs
+        if not states or states == JOB_STATES["running"]:
+            states = JOB_STATES["done"] if query.aggregate == "min" else ()
     aggregate = "" if query.aggregate == "count" and (jobs or measure) else query.aggregate
     if measure == "energy" and not jobs:
         place = place or "sum"

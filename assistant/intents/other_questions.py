@@ -7,7 +7,7 @@ from assistant.intents.reading import QueryReader, find_setting, in_unit, named_
 from assistant.intents.spots import Spot, Spots
 from assistant.intents.tokens import unit_of
 from assistant.language.glossary import term_of
-from assistant.query.conversion import kind_of
+from assistant.query.conversion import convert, kind_of
 from assistant.query.request import Query, Span, Where
 
 
@@ -33,6 +33,14 @@ def conversion(r: QueryReader) -> Query | None:
     first = s.tokens[quantities[0]]
     amount, unit = first.value, first.unit
     used = [quantities[0]]
+    for i, token in enumerate(s.tokens):
+        period = unit_of(token.norm)
+        lasts = token.kind == "word" and i > used[0] and kind_of(period) == "time"
+        if lasts and len(quantities) == 1 and kind_of(unit) == "power":
+            amount = convert(amount, unit, "W") * convert(1.0, period, "s")
+            unit, used = "J", [quantities[0], i]
+            s.has("bound", "above")  # "over a day"
+            break
     if len(quantities) > 1:
         second = s.tokens[quantities[1]]
         if {kind_of(unit), kind_of(second.unit)} != {"power", "time"}:

@@ -14,7 +14,7 @@ from assistant.intents.exact import is_exact
 from assistant.intents.orders import OrderReading, read_order
 from assistant.intents.queries import read_query
 from assistant.intents.reading import QueryReader
-from assistant.intents.spots import Known, Spots
+from assistant.intents.spots import Known, Spot, Spots
 from assistant.intents.state import State
 from assistant.intents.tokens import unaccented
 from assistant.language.words import Language
@@ -100,7 +100,8 @@ def _after(query: Query, state: State) -> State:
     jobs = tuple(job for job in query.jobs if isinstance(job, int) and job >= 0)
     if not jobs and not query.devices:
         return state
-    return State(jobs, query.devices, None, "job" if jobs else "device", state.language)
+    about = "job" if jobs else "device"
+    return State(jobs, query.devices, about=about, language=state.language)
 
 
 def _sharing(first: Query, second: Query) -> tuple[Query, Query]:
@@ -129,7 +130,11 @@ def _parse_one(request: str, known: Known, state: State, now: float) -> Parsed:
             return Parsed(None, language, found.words, found)
         exact = is_exact(request, found.order)
         return Parsed(found.order, language, (), None, found.resolved, exact, spots.changes)
-    follow_up = _follow_up(Spots(request, known, now), state)
+    again = Spots(request, known, now)
+    if state.last is not None and (state.last.devices or state.last.jobs):
+        again.drop_bare_hour()  # "y la 4?" after a question about GPU 3
+    near = again.find("neighbour")
+    follow_up = _beside(again, near, state) if near is not None else _follow_up(again, state)
     if follow_up is not None and not follow_up[1]:
         return Parsed(follow_up[0], language, resolved=follow_up[2])
     reader = QueryReader(spots, state)
@@ -144,6 +149,8 @@ def _parse_one(request: str, known: Known, state: State, now: float) -> Parsed:
         query = Query("help")  # "thanks", "good morning"
     if query is not None and len(unread) > len(spots.used):
         query = None  # the few words that are read do not make a question of the many others
+    if query is not None and spots.decisive():
+        query = None  # without its bound or superlative it would be another question
     resolved = tuple(reader.resolved)
     return Parsed(query, language, unread, resolved=resolved, changes=spots.changes)
 
@@ -152,6 +159,21 @@ def _question(s: Spots, state: State) -> Query | None:
     """Return the question that each word of a request is a part of, if it is one."""
     query = read_query(QueryReader(s, state))
     return query if query is not None and not s.unread() else None
+
+
+def _beside(s: Spots, near: Spot, state: State) -> tuple[Query, list[str], tuple[str, ...]] | None:
+    """Return the last query about the job or the GPU before or after that of the last answer."""
+    last, step = state.last, int(near.value("neighbour"))
+    if last is None or s.find("noun") or s.find("measure"):
+        return None
+    s.use(near)
+    if state.about == "job" and len(state.jobs) == 1 and state.jobs[0] + step > 0:
+        query = msgspec.structs.replace(last, jobs=(state.jobs[0] + step,), states=())
+        return query, s.unread(), (f"job {state.jobs[0]}",)
+    if state.about == "device" and len(state.devices) == 1 and state.devices[0] + step >= 0:
+        query = msgspec.structs.replace(last, devices=(state.devices[0] + step,))
+        return query, s.unread(), (f"GPU {state.devices[0]}",)
+    return None
 
 
 def _follow_up(s: Spots, state: State) -> tuple[Query, list[str], tuple[str, ...]] | None:

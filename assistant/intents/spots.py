@@ -40,7 +40,7 @@ _SEPARABLE = {
 }  # fmt: skip
 """Verbs whose sense needs the last words of the request."""
 _LAST = frozenset({"bitte", "please", "mal", "jetzt", "now", "sofort", "maintenant", "ahora"})
-_AND = frozenset({"and", "und", "et", "y", "or", "oder", "ou", "plus", "sowie", "e"})
+JOINS = frozenset({"and", "und", "et", "y", "or", "oder", "ou", "plus", "sowie", "e"})
 _TO = frozenset({"to", "through", "bis", "a", "au", "hasta", "thru", "al"})
 _NUMBERING = frozenset({"number", "no", "nr", "id", "nummer", "numero", "n", "named", "called",
                         "namens", "nomme", "llamado", "the", "die", "der", "le", "la", "el",
@@ -49,6 +49,9 @@ _LETTERS: dict[Language, set[str]] = {
     "de": set("äöüß"), "fr": set("àâèêëîïôûùçœ"), "es": set("ñ¿¡áíóú"),
 }  # fmt: skip
 """Letters that only one of the languages has."""
+_DECISIVE = ("super", "bound", "than", "except", "compare", "verb")
+"""The kinds of words without which a question is another one."""
+_OCTETS = frozenset({"ko", "mo", "go", "kio", "mio", "gio", "tio", "octets", "gigaoctets"})
 MOST = 1000
 """The most numbers of a range."""
 
@@ -141,6 +144,16 @@ class Spots:
         self.used |= self._timed
         return self.time
 
+    def drop_bare_hour(self) -> None:
+        """Read no time where only a number is named, as in `y la 4`."""
+        named = [self.tokens[i] for i in sorted(self._timed)]
+        if named and all(
+            one.kind == "number" or one.norm in ("la", "las", "el", "le", "les", "der", "die")
+            for one in named
+        ) and not {"a", "at", "um"} & {one.norm for one in self.tokens}:  # fmt: skip
+            self.used.update(i for i in self._timed if self.tokens[i].kind != "number")
+            self.time, self._timed = None, frozenset()
+
     def use_count(self, noun: str) -> None:
         """Count the number before a noun as used."""
         for spot in self.spots:
@@ -179,6 +192,16 @@ class Spots:
             if i not in self.used and i not in filler
         ]
 
+    def decisive(self) -> bool:
+        """Return whether an unread word decides what is asked for: an amount or a comparison."""
+        left = set(range(len(self.tokens))) - self.used
+        numbers = any(self.tokens[i].kind in ("number", "quantity", "range") for i in left)
+        return numbers or any(
+            left >= set(spot.tokens) and not spot.means("filler")
+            for spot in self.spots
+            if any(spot.means(kind) for kind in _DECISIVE)
+        )
+
     def language(self, otherwise: Language = "en") -> Language:
         """Return the language that most of the words are in."""
         votes: Counter[Language] = Counter()
@@ -194,6 +217,10 @@ class Spots:
                 votes[name] += 12 * words // len(spoken)
         for name, letters in _LETTERS.items():
             votes[name] += 6 * len(letters & set(self.request.casefold()))
+        if any(
+            token.norm.rpartition(" ")[2].lstrip("0123456789.,") in _OCTETS for token in self.tokens
+        ):
+            votes["fr"] += 12
         votes += Counter()  # without the languages that nothing spoke for
         if not votes:
             return otherwise
@@ -323,7 +350,7 @@ class Spots:
                 self.used.update((i, i + 1))
                 i += 2
                 continue
-            skipped = 1 if joins and token.norm in _AND else 0
+            skipped = 1 if joins and token.norm in JOINS else 0
             if i > begin and not skipped and not token.comma:
                 return
             read = self._read_target(noun, i + skipped)

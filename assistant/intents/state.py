@@ -19,6 +19,8 @@ class State(msgspec.Struct, frozen=True, omit_defaults=True):
     about: str = ""
     """`job` or `device`: what `it` stands for."""
     language: Language = "en"
+    earlier: tuple[int, ...] = ()
+    """The GPUs of the turn before, for `which one is cooler`."""
 
     @property
     def empty(self) -> bool:

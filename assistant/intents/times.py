@@ -6,6 +6,7 @@ Days are those of the local calendar, so that a day in which the clocks change h
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
@@ -34,7 +35,7 @@ _PARTS = {
     "noon": ((12, 14), "midday|mittag|midi|mediodia"),
     "afternoon": ((12, 18), "afternoon|nachmittag|apres midi|tarde"),
     "evening": ((18, 24), "evening|abend|soir|tarde noche"),
-    "night": ((20, 32), "night|nacht|nuit|noche"),
+    "night": ((20, 30), "night|nacht|nuit|noche"),
 }
 _POINTS = {
     "12:00": "noon|midday|lunch|lunchtime|lunch time|mittag|mittags|midi|mediodia|la comida",
@@ -152,7 +153,10 @@ _THIS_WEEK = re.compile(
     r"|\b(?P<weekend>(?:(?:at|on|over|am|over|last|letztes|ce|este|el|le|the|this|dieses) )*"
     r"(?:weekend|wochenende|week end|fin de semana)(?: (?:dernier|pasado))?)"
     r"|\b(?P<ever>ever|of all time|all time|so far|jemals|uberhaupt|de tout temps|jamas visto"
-    r"|de todos los tiempos|since ever))\b"
+    r"|de todos los tiempos|since ever)"
+    r"|(?P<boot>(?:since|seit|depuis|desde) (?:(?:the|dem|der|le|la|el) )?(?:last |letzten )?"
+    r"(?:startup|start up|boot|reboot|restart|start|neustart|systemstart|hochfahren|demarrage"
+    r"|redemarrage|arranque|reinicio|encendido)))\b"
 )
 _AGO = re.compile(
     r"\b(?:q#(?P<q>\d+) (?:ago|before now)|(?:an?|one) (?P<one>minute|hour|day|week) ago"
@@ -250,6 +254,8 @@ def _this(match: re.Match[str], text: _Text, now: float) -> Span | None:
     midnight = _midnight(now)
     if match["ever"]:
         return Span(0.0, now)
+    if match["boot"]:
+        return Span(now - time.clock_gettime(time.CLOCK_BOOTTIME), now)
     if match["week"]:
         return Span((midnight - timedelta(days=midnight.weekday())).timestamp(), now)
     if match["month"]:

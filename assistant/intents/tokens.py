@@ -14,7 +14,9 @@ Kind = Literal["word", "number", "range", "quantity", "quoted", "name", "time", 
 
 _UNITS = {
     "b": "B", "kb": "kB", "mb": "MB", "gb": "GB", "tb": "TB", "kib": "KiB", "mib": "MiB",
-    "gib": "GiB", "tib": "TiB", "go": "GB", "mo": "MB", "gig": "GB", "gigs": "GB",
+    "gib": "GiB", "tib": "TiB", "go": "GB", "mo": "MB", "ko": "kB",
+    "kio": "KiB", "mio": "MiB", "gio": "GiB", "tio": "TiB", "octets": "B",
+    "gig": "GB", "gigs": "GB",
     "gigabyte": "GB", "gigabytes": "GB", "gigaoctets": "GB", "g": "GB", "terabytes": "TB",
     "megabytes": "MB", "gibibytes": "GiB", "gibibyte": "GiB", "mebibytes": "MiB",
     "j": "J", "kj": "kJ", "mj": "MJ", "wh": "Wh", "kwh": "kWh", "joule": "J", "joules": "J",
@@ -93,6 +95,11 @@ class Token(NamedTuple):
     """The last number of a range."""
     comma: bool = False
     """A comma is before it."""
+
+    def whole_numbers(self) -> range:
+        """Return the whole numbers that a number or a range names."""
+        first = int(self.value)
+        return range(first, (self.last if self.kind == "range" else first) + 1)
 
 
 def tokens(request: str) -> list[Token]:

@@ -53,8 +53,10 @@ def jobs(daemon: Client, query: Query, snapshot: Snapshot) -> Rows:
         measures.append("reason")  # whoever asks what failed asks why, too
     if query.measure in ("reason", "failure", "estimate", "stall"):
         measures.append("state")
-    wanted = [*measures, *(w.measure for w in query.where if w.measure not in measures)]
     found, left_out = _chosen(daemon, query, snapshot)
+    if not query.measure and len(found) == 1 and outcome(found[0].state) in _FAILED:
+        measures.append("reason")
+    wanted = [*measures, *(w.measure for w in query.where if w.measure not in measures)]
     if _SLOW & set(measures) and len(found) > _MOST_SLOW:
         found, left_out = found[:_MOST_SLOW], left_out + len(found) - _MOST_SLOW
     context.remedies = len(found) <= _MOST_SLOW
@@ -236,6 +238,7 @@ def _estimate(context: _Context, job: j.Job) -> _Pair:
         context.notes.append(Note("runs", (job.id, *past)))
         return None, "it has ended"
     if isinstance(job.state, j.Queued):
+        context.notes.append(Note("waits", (job.id, plain(job.state.reason, 400))))
         context.notes.append(_forecast(context, job))
     found = _estimated(context, job)
     if found is None:

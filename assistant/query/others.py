@@ -37,6 +37,8 @@ def processes(daemon: Client, query: Query, snapshot: Snapshot) -> Rows:
         for process in detail.processes:
             if detail.device not in chosen or query.user not in ("", process.user):
                 continue
+            if query.text and query.text != str(process.pid):
+                continue
             values: dict[str, Value] = {
                 "memory": process.memory,
                 "util": process.sm,
@@ -54,7 +56,9 @@ def processes(daemon: Client, query: Query, snapshot: Snapshot) -> Rows:
             )
     units = {"memory": "B", "util": "%"}
     columns = tuple(Column(measure, units.get(measure, "")) for measure in measures)
-    rows = Rows("processes", columns, tuple(found), "NVML processes", snapshot.time)
+    notes = (Note("unseen", ()),) if snapshot.source.startswith("replay") and not found else ()
+    source = "NVML processes"
+    rows = Rows("processes", columns, tuple(found), source, snapshot.time, notes=notes)
     if query.by == "user":
         rows = _by_user(rows)
     return shaped(query, rows)

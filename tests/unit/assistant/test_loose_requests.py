@@ -6,6 +6,7 @@ from datetime import datetime
 
 import pytest
 
+from assistant.answers.listings import processes
 from assistant.intents.parser import Parsed, parse
 from assistant.intents.repair import distance, mended
 from assistant.intents.spots import Known
@@ -13,7 +14,8 @@ from assistant.intents.state import State
 from assistant.intents.tokens import tokens
 from assistant.language.sentences import translated
 from assistant.language.words import words
-from assistant.query.request import NEWEST, Order, Query, Where
+from assistant.query.request import NEWEST, Order, Query, Span, Where
+from assistant.query.rows import Note, Rows
 
 KNOWN = Known(("train", "oom", "finetune"), ("sweep",))
 NOW = datetime(2026, 11, 23, 15, 20).timestamp()
@@ -83,6 +85,17 @@ QUERIES = {
     "qu'est-ce qui tourne": Query("jobs", states=RUNNING),
     "welche gpu soll ich nehmen?": Query("devices", "use", states=("idle",)),
     "cuántos vatios en total": Query("devices", "power", aggregate="sum"),
+    "power of 1, 3 and 5 please": Query("devices", "power", devices=(1, 3, 5)),
+    "any card with 24 GiB free": Query(
+        "devices", "mem_free", where=(Where("mem_free", above=24 * 2.0**30),)
+    ),
+    "which oom run was the quickest": Query(
+        "jobs", "duration", states=("done", "rejected"), aggregate="min", extreme=True, text="oom"
+    ),
+    "whats the server doing": Query("overview"),
+    "who is pid 4321": Query("processes", text="4321"),
+    "2 kW over an hour in kWh": Query("conversion", amount=7.2e6, unit="J", to="kWh"),
+    "24 Gio en Go": Query("conversion", amount=24.0, unit="GiB", to="GB"),
 }
 
 
@@ -174,3 +187,49 @@ def test_a_time_that_is_not_understood_is_never_now() -> None:
 def test_sentences_of_the_scheduler_are_translated_or_stay(sentence: str, german: str) -> None:
     assert translated(sentence, words("de")) == german
     assert translated(sentence, words("en")) == sentence
+
+
+@pytest.mark.parametrize(
+    "request_text",
+    ["who may cancel the training", "is 7 GiB the name of the gpu", "which gpu is 12 of the idle"],
+)
+def test_a_question_is_not_answered_without_the_word_that_decides_it(request_text: str) -> None:
+    assert read(request_text).request is None
+
+
+THREE = Query("devices", "temp", devices=(0, 2, 6))
+FIFTH = Query("jobs", jobs=(5,))
+
+
+@pytest.mark.parametrize(
+    ("state", "request_text", "query"),
+    [
+        (State((), (0, 2, 6), THREE, "device"), "and power?",
+         Query("devices", "power", devices=(0, 2, 6))),
+        (State((), (3,), Query("devices", "temp", devices=(3,)), "device"), "y la 5?",
+         Query("devices", "temp", devices=(5,))),
+        (State((), (5,), Query("devices", "temp", devices=(5,)), "device", earlier=(4,)),
+         "which is warmer", Query("devices", "temp", devices=(4, 5), aggregate="max",
+                                  extreme=True)),
+        (State((5,), (), FIFTH, "job"), "and the one before?", Query("jobs", jobs=(4,))),
+        (State((5,), (), FIFTH, "job"), "und der danach?", Query("jobs", jobs=(6,))),
+    ],
+)  # fmt: skip
+def test_a_follow_up_keeps_what_was_spoken_of(
+    state: State, request_text: str, query: Query
+) -> None:
+    assert read(request_text, state).request == query
+
+
+def test_a_night_ends_in_the_morning() -> None:
+    found = parse("what ran last night", KNOWN, State(), datetime(2026, 11, 23, 6, 7).timestamp())
+    begin, end = datetime(2026, 11, 22, 20), datetime(2026, 11, 23, 6)
+    assert isinstance(found.request, Query)
+    assert found.request.time == Span(begin.timestamp(), end.timestamp())
+
+
+def test_a_recording_is_not_said_to_have_no_processes() -> None:
+    rows = Rows("processes", (), (), "NVML processes", NOW, notes=(Note("unseen", ()),))
+    assert "not known" in processes(Query("processes"), rows, words("en"))[0]
+    read_now = Rows("processes", (), (), "NVML processes", NOW)
+    assert processes(Query("processes"), read_now, words("en")) == ["No process uses a GPU."]

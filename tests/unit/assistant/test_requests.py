@@ -336,7 +336,7 @@ TIMES = {
     "between 2 and 4pm yesterday": ("22 14:00", "22 16:00"),
     "around 3am": ("23 02:30", "23 03:30"),
     "since yesterday evening": ("22 18:00", "23 15:20"),
-    "last night": ("22 20:00", "23 08:00"),
+    "last night": ("22 20:00", "23 06:00"),
     "since lunch": ("23 12:00", "23 15:20"),
     "between 22:00 and 02:00": ("22 22:00", "23 02:00"),
     "gestern abend": ("22 18:00", "23 00:00"),
