@@ -67,7 +67,7 @@ def job_row(job: Job, labels: dict[str, str], now: float) -> JobRow:
     return JobRow(
         id=job.id,
         name=job.spec.name,
-        state=state_word(job),
+        state=_shown_state(job),
         meaning=meaning(job),
         device=job.spec.where or _together([labels.get(d, d) for d in devices]),
         doing=_doing(job, now),
@@ -180,6 +180,12 @@ def device_labels(snapshot: Snapshot) -> dict[str, str]:
 def state_word(job: Job) -> str:
     """The state's name; a job that was told to stop says so."""
     return "stopping" if isinstance(job.state, Running) and job.state.stopping else job.status
+
+
+def _shown_state(job: Job) -> str:
+    """Return the state's name; a job that ended well may have left a Result that did not pass."""
+    failed = isinstance(job.state, Done) and meaning(job) == "failed"
+    return "check failed" if failed else state_word(job)
 
 
 def describe(job: Job) -> str:

@@ -21,7 +21,7 @@ class JobFilter(QWidget):
 
     def __init__(self) -> None:
         super().__init__()
-        self.box = filter_box("Search words, group:NAME, gpu:0 (Ctrl+F)")
+        self.box = filter_box("Search, group:NAME, gpu:0 (Ctrl+F)")
         self.box.setToolTip("Search the names, commands, notes, tags and parameters of all jobs")
         self.box.textChanged.connect(self.changed)
         self.kinds, self.times = choice_box("State", (EVERY, *KINDS)), choice_box("Time", TIMES)

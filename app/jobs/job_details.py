@@ -60,8 +60,8 @@ class JobDetails(QWidget):
         self._timeline_key: TimelineKey | None = None
         self.tail: LogTail | None = None
         self._loading = False
-        self.narrow = False
-        """The window has no room for the buttons that the menu of a row has, too."""
+        self.narrow = self.low = False
+        """The window has no room for buttons that the menu has, or for charts."""
         self.title = label(strong=True)
         self.state = label()
         self.doing = elided(meaning="muted")
@@ -110,6 +110,7 @@ class JobDetails(QWidget):
         header.setStretch(2, 1)
         both = QSplitter(Qt.Orientation.Horizontal)
         both.setChildrenCollapsible(False)
+        both.setHandleWidth(theme.M)
         self.charts = JobCharts()
         self._known = QWidget()
         self._known.setLayout(column(self.facts, self.charts))
@@ -165,8 +166,11 @@ class JobDetails(QWidget):
             self._load_log()
 
     def draw(self, job: Job) -> None:
-        """Draw the charts of the job."""
-        self.charts.show_job(job, self._state)
+        """Draw the charts of the job, if there is room for them."""
+        if self.low:
+            self.charts.hide()
+        else:
+            self.charts.show_job(job, self._state)
 
     def _take_events(self, job: int, events: tuple[Event, ...]) -> None:
         if self._shown is not None and job == self._shown.id:

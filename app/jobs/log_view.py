@@ -168,7 +168,7 @@ class _SearchBox(QLineEdit):
 
     def __init__(self) -> None:
         super().__init__()
-        self.setPlaceholderText("Find in the log (Ctrl+Shift+F)")
+        self.setPlaceholderText("Find in log")
         self.setClearButtonEnabled(True)
         self.setAccessibleName("Find in the log")
 

@@ -42,7 +42,7 @@ from app.widgets.controls import (
     row,
     set_text,
 )
-from app.widgets.list_table import list_card
+from app.widgets.list_table import height_of_rows, list_card
 from app.widgets.toast import open_path
 from scheduler.protocol.jobs import Job
 from scheduler.protocol.search import Search
@@ -73,6 +73,8 @@ MENU = (
 """The actions of the menu of a row; an empty name is a line between them."""
 NARROW = 1000
 """Pixels of a window in which there is no room for all buttons."""
+_LOW, _LEAST_ROWS = 640, 5
+"""Pixels of the height of a window without room for charts, and the rows that it shows."""
 _TYPING_MS = 150
 """Milliseconds after the last keystroke, when the search starts."""
 
@@ -173,6 +175,10 @@ class JobsPage(QWidget):
         self.open_groups.setHidden(narrow or not self._top.isVisibleTo(self))
         self.count.setHidden(narrow)
         self.details.narrow = narrow
+        low = self.window().height() < _LOW
+        if low != self.details.low:
+            self.details.low = low
+            self._show_details()
 
     def choose(self, job: int | None) -> None:
         """Show the details of a job of the table."""
@@ -437,12 +443,16 @@ class JobsPage(QWidget):
 
     def _lay_out(self) -> None:
         self._above = (self.chooser, self.open_groups, self.pause, self.new)
-        bar = row(Stretch(self.chooser), self.count, Stretch(), self.several, *self._above[1:])
+        bar = row(
+            Stretch(self.chooser, 1000), self.count, Stretch(), self.several, *self._above[1:]
+        )
         bar.setSpacing(theme.M)
         top, self._stack = list_card(self.table, self.empty)
         self._top = top
         both = QSplitter(Qt.Orientation.Vertical)
         both.setChildrenCollapsible(False)
+        both.setHandleWidth(theme.S)
+        top.setMinimumHeight(height_of_rows(self.table, _LEAST_ROWS) + 2 * theme.XS + 2)
         both.addWidget(top)
         both.addWidget(self.details)
         both.addWidget(self.compared)

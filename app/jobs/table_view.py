@@ -25,7 +25,7 @@ _LEAST_PROGRESS = 170
 """Pixels of the column that takes what is left; below them, others are left out."""
 _ARROW = 26
 """Pixels at the left of a name, where the arrow of an array or a group is."""
-_LONGEST = ("999 h 59 min", "Stopping")
+_LONGEST = ("999 h 59 min", "Check failed")
 """The longest texts of the columns of durations and states."""
 _PADDING = 24
 _MOVED = 3

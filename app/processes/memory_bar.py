@@ -15,6 +15,8 @@ from app.widgets import theme
 MOST = 5
 """The most parts that are named; the others are one part."""
 _BAR, _GAP, _DOT = 8, 6, 8
+_LEAST = 3
+"""The least pixels of a part, so that its colour can be seen."""
 
 
 class MemoryBar(QWidget):
@@ -61,8 +63,8 @@ class MemoryBar(QWidget):
         left, colors = bar.left(), [*self._colors(), QColor(t.line)]
         for part, color in zip(self._all_parts(), colors, strict=False):
             width = bar.width() * part.size / whole
-            painter.fillRect(QRectF(left, bar.top(), max(width - 1, 0.5), bar.height()), color)
-            left += width
+            painter.fillRect(QRectF(left, bar.top(), max(width - 1, _LEAST), bar.height()), color)
+            left += max(width, _LEAST + 1)
         self._draw_names(painter, bar.bottom() + _GAP, colors)
 
     def _draw_names(self, painter: QPainter, top: float, colors: Sequence[QColor]) -> None:
@@ -74,9 +76,10 @@ class MemoryBar(QWidget):
             wide = metrics.horizontalAdvance(text)
             if at + _DOT + 6 + wide > self.width():
                 return  # what has no room is in the tooltip
-            painter.setPen(Qt.PenStyle.NoPen)
+            free = color == QColor(theme.tokens().line)
+            painter.setPen(QColor(theme.tokens().muted) if free else Qt.PenStyle.NoPen)
             painter.setBrush(color)
-            painter.drawEllipse(QRectF(at, middle - _DOT / 2, _DOT, _DOT))
+            painter.drawEllipse(QRectF(at + 0.5, middle - _DOT / 2 + 0.5, _DOT - 1, _DOT - 1))
             painter.setPen(QColor(theme.tokens().muted))
             box = QRectF(at + _DOT + 6, top, wide + 1, metrics.height())
             painter.drawText(box, int(Qt.AlignmentFlag.AlignVCenter), text)

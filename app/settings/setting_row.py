@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QComboBox, QFileDialog, QGridLayout, QLineEdit, QW
 
 from app.settings.form import Setting, text_of
 from app.widgets import theme
-from app.widgets.controls import Stretch, button, label, row, show_if_any
+from app.widgets.controls import ElidedLine, Stretch, button, label, row, show_if_any
 from scheduler.protocol.settings import Settings
 
 W = TypeVar("W", bound=QWidget)
@@ -108,15 +108,14 @@ class SettingRow(QWidget):
         if self.setting.kind in ("choice", "open choice", "switch"):
             return self._choice()
         line = self.line = self._new_line()
-        beside: QWidget = label(self.setting.unit, meaning="muted")
-        if self.setting.kind == "folder":
-            beside = button("Browse…", self._browse)
         holder = QWidget()
         if self.setting.unit:
             line.setFixedWidth(theme.px(_NUMBER_WIDTH))
-            holder.setLayout(row(line, Stretch(beside)))
+            holder.setLayout(row(line, Stretch(label(self.setting.unit, meaning="muted"))))
+        elif self.setting.kind == "folder":
+            holder.setLayout(row(Stretch(line), button("Browse…", self._browse)))
         else:
-            holder.setLayout(row(Stretch(line), beside))
+            holder.setLayout(row(Stretch(line)))
         holder.setFocusProxy(line)
         return holder
 
@@ -132,7 +131,7 @@ class SettingRow(QWidget):
         return box
 
     def _new_line(self) -> QLineEdit:
-        line = self._named(QLineEdit())
+        line = self._named(ElidedLine())
         line.editingFinished.connect(self._finish)
         return line
 

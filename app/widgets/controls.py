@@ -21,6 +21,8 @@ from PySide6.QtWidgets import (
     QScrollArea,
     QSizePolicy,
     QStackedWidget,
+    QStyle,
+    QStyleOptionFrame,
     QToolTip,
     QVBoxLayout,
     QWidget,
@@ -54,6 +56,34 @@ class ElidedLabel(QLabel):
         painter = QPainter(self)
         painter.setPen(self.palette().windowText().color())
         painter.drawText(self.rect(), int(self.alignment() | Qt.TextFlag.TextSingleLine), text)
+
+
+class ElidedLine(QLineEdit):
+    """Show a long text with … in its middle until it is edited: the end of a path names the file.
+
+    The whole text is shown on hover.
+    """
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        option = QStyleOptionFrame()
+        self.initStyleOption(option)
+        room = (
+            self.style()
+            .subElementRect(QStyle.SubElement.SE_LineEditContents, option, self)
+            .adjusted(2, 0, -2, 0)
+        )
+        text = self.fontMetrics().elidedText(
+            self.text(), Qt.TextElideMode.ElideMiddle, room.width()
+        )
+        cut = text != self.text()
+        set_tooltip(self, self.text() if cut else "")
+        if not cut or self.hasFocus():
+            super().paintEvent(event)
+            return
+        painter = QPainter(self)
+        self.style().drawPrimitive(QStyle.PrimitiveElement.PE_PanelLineEdit, option, painter, self)
+        painter.setPen(self.palette().text().color())
+        painter.drawText(room, int(Qt.AlignmentFlag.AlignVCenter), text)
 
 
 class ProgressLine(QWidget):

@@ -204,6 +204,13 @@ def list_card(content: QWidget, empty: QWidget) -> tuple[QFrame, QStackedLayout]
     return frame, stack
 
 
+def height_of_rows(table: QTableView, rows: int) -> int:
+    """Return the pixels of height that the headings and this many rows need."""
+    row = table.verticalHeader().defaultSectionSize()
+    over = table.horizontalHeader().sizeHint().height() + 2 * table.frameWidth()
+    return over + rows * row
+
+
 class _WholeRows(QWidget):
     """Hold a table and cut it to a whole number of rows, so that it never ends in half a row."""
 
@@ -215,7 +222,7 @@ class _WholeRows(QWidget):
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         row = self._table.verticalHeader().defaultSectionSize()
-        over = self._table.horizontalHeader().sizeHint().height() + 2 * self._table.frameWidth()
-        rows = max((self.height() - over) // row, 0)
-        self._table.setGeometry(0, 0, self.width(), over + rows * row if rows else self.height())
+        rows = max((self.height() - height_of_rows(self._table, 0)) // row, 0)
+        height = height_of_rows(self._table, rows) if rows else self.height()
+        self._table.setGeometry(0, 0, self.width(), height)
         super().resizeEvent(event)

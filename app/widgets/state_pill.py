@@ -14,6 +14,9 @@ from app.widgets.list_table import Index
 PILL_SHARE = 0.13
 """The share of a state's colour in the ground of its pill."""
 
+_INDENT = 10
+"""Pixels before a pill, as before the heading of its column."""
+
 
 class StateDelegate(QStyledItemDelegate):
     """Paint the state as a pill in its colour, which it keeps where the row is selected."""
@@ -36,7 +39,9 @@ class StateDelegate(QStyledItemDelegate):
         painter.setFont(font)
         width = painter.fontMetrics().horizontalAdvance(text.capitalize()) + 16
         height = painter.fontMetrics().height() + 4
-        box = QRectF(view.rect.left() + 6, view.rect.center().y() - height / 2 + 0.5, width, height)
+        box = QRectF(
+            view.rect.left() + _INDENT, view.rect.center().y() - height / 2 + 0.5, width, height
+        )
         painter.setPen(theme.blend(color, QColor(t.surface), 3 * PILL_SHARE))
         painter.setBrush(theme.blend(color, QColor(t.surface), PILL_SHARE))
         painter.drawRoundedRect(box, height / 2, height / 2)

@@ -6,6 +6,7 @@ import msgspec
 from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
 
+from app.format.job_rows import job_row
 from app.jobs.compare import compare
 from scheduler.protocol.jobs import Done
 from tests.gui import snapshots
@@ -34,7 +35,8 @@ def test_jobs_without_results_are_compared_all_the_same():
     for left in made.jobs:
         for right in made.jobs:
             pairs = {p.caption: p for p in compare(left, right, made)}
-            assert pairs["State"].differs == (left.status != right.status)
+            states = [job_row(job, {}, made.time).state for job in (left, right)]
+            assert pairs["State"].differs == (states[0] != states[1])
             if left is right:
                 assert not any(p.differs for p in pairs.values())
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from PySide6.QtWidgets import QScrollArea
 
@@ -28,3 +29,34 @@ def test_no_page_of_the_smallest_window_is_scrolled_sideways_or_cut(fed, count):
         ]
         wrong += [f"{name}: {text}" for text in clipped(fed.window)]
     assert wrong == []
+
+
+def test_the_smallest_window_shows_five_jobs_and_what_is_known_of_one(fed):
+    fed.window.resize(SMALLEST)
+    fed.window.show_page("jobs")
+    fed.feed(snapshots.gpu_snapshot(8, replay=True), history=True)
+    page = fed.window.jobs
+    page.choose(8)  # it runs, so it has charts
+    fed.settle()
+    rows = page.table.viewport().height() // page.table.rowHeight(0)
+    facts = page.details.facts
+    assert rows >= 5
+    assert facts.height() >= 4 * facts.fontMetrics().lineSpacing()
+    fed.window.resize(1280, 800)
+    fed.settle()
+    assert page.details.charts.isVisible()
+
+
+def test_a_long_path_in_the_settings_keeps_its_end(fed):
+    fed.window.resize(SMALLEST)
+    fed.window.show_page("settings")
+    snapshot = snapshots.gpu_snapshot(1)
+    source = f"replay:/home/ada/{'recordings/' * 9}h100.trace.gz"
+    known = msgspec.structs.replace(snapshot.settings, source=source)
+    fed.feed(msgspec.structs.replace(snapshot, settings=known))
+    line = fed.window.settings.rows["source"].line
+    whole = line.grab().toImage()
+    assert line.toolTip() == source
+    line.setText(source.replace("h100.trace", "a100.trace"))
+    fed.settle()
+    assert line.grab().toImage() != whole, "the name of the file is visible"

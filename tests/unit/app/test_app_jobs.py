@@ -39,7 +39,7 @@ def test_each_state_says_what_it_must():
         "running",
         "starting",
         "done",
-        "done",
+        "check failed",
         "failed",
         "cancelled",
         "lost",
