@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 from assistant.intents.reading import ACTIVE, find_setting, named_setting
 from assistant.intents.setting_words import value_of
-from assistant.intents.spots import Spot, Spots
+from assistant.intents.spots import MOST, RANGE, Spot, Spots
 from assistant.intents.state import State
 from assistant.intents.tokens import Token
 from assistant.query.conversion import kind_of
@@ -28,9 +29,21 @@ _ON_GPUS = re.compile(
     r"(?:gpus?|cards?|karten?|cartes?|tarjetas?)\b.*$",
     re.IGNORECASE,
 )
+_AS_JOB = re.compile(
+    r"\s+(?:as an?(?: new)? job|als (?:neuen )?job|comme (?:un )?job|como (?:un )?(?:job|trabajo))"
+    r"(?:,? (?:please|bitte|s'il (?:te|vous) pla[iî]t|por favor))?[.!]?$",
+    re.IGNORECASE,
+)
 _SOFTENERS = frozenset({"please", "pls", "bitte", "favor", "plait", "now", "jetzt", "maintenant",
                         "ahora", "just", "kindly", "then", "ok", "okay", "so", "hey", "well",
-                        "go", "ahead", "mal", "doch", "por", "s", "il", "te", "vous"})  # fmt: skip
+                        "actually", "finally", "anyway", "finalement", "enfin", "eigentlich",
+                        "schliesslich", "finalmente", "bueno", "vale", "pues", "oh", "ah",
+                        "alors", "donc", "also", "nun", "go", "ahead", "mal", "doch", "por", "s",
+                        "il", "te", "vous"})  # fmt: skip
+
+_TAKES_BACK = frozenset({"release", "resume", "undrain"})
+_AGAIN = frozenset({"again", "wieder", "erneut", "de nouveau", "a nouveau", "de nuevo",
+                    "otra vez"})  # fmt: skip
 
 Problem = Literal["unread", "forbidden", "condition", "time", "several", "pronoun"]
 
@@ -72,7 +85,9 @@ def _verb(s: Spots) -> tuple[Spot, str] | None:
     )
     opening = first is not None and first.means("verb")
     negated = first is not None and first.means("not")
-    closing = verbs[-1].last >= len(s.tokens) - 1 - _trailing(s)
+    kept = s.find("except")
+    end = kept.first if kept is not None and kept.first > verbs[-1].last else len(s.tokens)
+    closing = verbs[-1].last >= end - 1 - (_trailing(s) if end == len(s.tokens) else 0)
     targeted = bool(
         s.find("noun", "queue") or s.targets["job"] or s.targets["device"] or s.targets["process"]
         or s.groups or s.find("all") or (s.find("noun", "job") and s.find("ordinal"))
@@ -108,6 +123,10 @@ def _without_verb(s: Spots) -> tuple[Spot, str] | None:
     return None
 
 
+def _words(s: Spots, spot: Spot) -> str:
+    return " ".join(s.tokens[i].norm for i in spot.tokens)
+
+
 def _soft(s: Spots, spot: Spot) -> bool:
     return all(s.tokens[i].norm in _SOFTENERS for i in spot.tokens)
 
@@ -133,12 +152,14 @@ class _Reader:
         for other in s.spots:
             if other.means("verb", self.verb) or other.means("verb", verb):
                 s.use(other)
+            elif self.verb in _TAKES_BACK and _words(s, other) in _AGAIN:
+                s.use(other)  # "release it again"
 
     def _exact_verb(self, verb: str) -> str:
         """Return the verb that the words around it make of it: to pause a job is to hold it."""
         s, jobs = self.s, bool(self.s.targets["job"]) or self._pronoun_is_job()
-        if verb in ("pause", "resume") and s.loose(("number",)) and not s.find("noun"):
-            jobs = True  # as the command line has it: pause 7
+        if verb in ("pause", "resume", "hold", "release") and not s.find("noun"):
+            jobs = jobs or bool(s.loose(("number", "range")))  # as the command line has it: pause 7
         setting = named_setting(s)
         if setting and any(value_of(s.tokens[i].norm) for i in self.spot.tokens):
             return "set"  # mute notifications
@@ -148,6 +169,8 @@ class _Reader:
             return "priority"
         if verb == "move" and setting:
             return "set"
+        if verb == "undrain" and jobs and not s.find("noun", "device"):
+            return "release"  # "gib ihn wieder frei"
         if verb in ("submit", "set", "hold", "move") and s.find("before") and jobs:
             return "move"
         return self._of_jobs(verb) if jobs else self._of_queue(verb)
@@ -213,18 +236,27 @@ class _Reader:
             s.has("noun", "job")
         named = list(s.targets["job"])
         if not named and s.find("noun", "device") is None and "job" not in s.counts:
-            for i in s.loose(("number", "range")):
-                token = s.tokens[i]
-                if not any(letter.isdigit() for letter in token.text):
-                    continue  # "cancel the two" is not job 2
-                if token.kind == "range":
-                    named += range(int(token.value), token.last + 1)
-                else:
-                    named.append(int(token.value))
-                s.used.add(i)
+            named += self._loose_jobs()
         if named:
             return tuple(dict.fromkeys(named))
         return self._referred()
+
+    def _loose_jobs(self) -> list[Target]:
+        """Return the jobs that numbers without a noun name, as in `13 thru 15`."""
+        s, named = self.s, list[Target]()
+        for i in s.loose(("number", "range")):
+            token = s.tokens[i]
+            if not any(letter.isdigit() for letter in token.text):
+                continue  # "cancel the two" is not job 2
+            from_before = i > 1 and s.tokens[i - 1].norm in RANGE and i - 2 in s.used
+            first = named[-1] if named and from_before else None
+            if isinstance(first, int) and 0 < token.value - first <= MOST:
+                named += range(first + 1, int(token.value) + 1)
+                s.used.add(i - 1)
+            else:
+                named += token.whole_numbers()
+            s.used.add(i)
+        return named
 
     def _referred(self) -> tuple[Target, ...]:
         s = self.s
@@ -253,15 +285,20 @@ class _Reader:
         spot = s.find("except")
         if spot is None or not s.find("all"):
             return ()
-        found = tuple(dict.fromkeys(s.targets["job"])) or self._referred()
-        if not found:
-            loose = [i for i in s.loose(("number",)) if i > spot.last]
-            found = tuple(int(s.tokens[i].value) for i in loose)
-            s.used.update(loose)
+        before = {name for first, (name, _) in s.names.items() if first < spot.first}
+        nouns = [x.first > spot.last for x in s.spots if x.means("noun", "job")]
+        numbered = any(isinstance(job, int) for job in s.targets["job"])
+        if numbered and nouns and not nouns[-1]:
+            return ()  # "all of jobs 3-5 but ..." names jobs on both sides
+        loose = [i for i in s.loose(("number", "range")) if i > spot.last]
+        found = tuple(job for job in dict.fromkeys(s.targets["job"]) if job not in before)
+        found += tuple(n for i in loose for n in s.tokens[i].whole_numbers())
+        s.used.update(loose)
+        found = found or (() if before else self._referred())
         if not found:
             return ()
         s.use(spot)
-        s.targets["job"] = []
+        s.targets["job"] = [job for job in dict.fromkeys(s.targets["job"]) if job in before]
         return found
 
     def _states(self) -> tuple[str, ...]:
@@ -290,8 +327,12 @@ class _Reader:
         exclude = self._excluded()
         group = self._group()
         states = self._states()
-        jobs = () if exclude else self._jobs()
+        jobs = tuple(s.targets["job"]) if exclude else self._jobs()
         everything = s.has("all")
+        if everything and jobs and all(isinstance(job, str) and job != group for job in jobs):
+            states = states or (ACTIVE if self.verb == "cancel" else VERBS[self.verb].states)
+        elif group and jobs == (group,):
+            jobs = ()  # a group that is called as its jobs are
         one = s.find("noun", "job")
         if states and not jobs and not everything and one is not None and _is_one(s, one):
             return OrderReading(None, "pronoun", (s.tokens[one.first].text,), self.verb)
@@ -358,7 +399,8 @@ class _Reader:
             return quoted
         found = _INTERPRETERS.search(s.request)
         start = found.start() if found else self._program()
-        return _ON_GPUS.sub("", s.request[start:]).strip() if start >= 0 else ""
+        command = _AS_JOB.sub("", _ON_GPUS.sub("", s.request[start:]))
+        return command.strip() if start >= 0 else ""
 
     def _program(self) -> int:
         """Return where a word with a mark in it, as nvidia-smi has, follows the verb; else -1."""
@@ -405,13 +447,26 @@ class _Reader:
 
     def _read_limit(self) -> Order:
         s = self.s
-        group, loose = self._group(), s.loose(("number",))
+        loose = s.loose(("number",))
+        group = self._group() or self._of_plural(loose)
         number = int(s.tokens[loose[0]].value) if loose else s.counts.get("job")
         s.used.update(loose[:1])
         s.use_count("job")
         s.has("noun", "job")
         s.has("all")
+        s.has("at once")
         return Order("limit", group=group, number=number)
+
+    def _of_plural(self, loose: Sequence[int]) -> str:
+        """Return the group of `two sweeps`: its name, with an s, behind the number."""
+        s = self.s
+        i = loose[0] + 1 if loose else len(s.tokens)
+        if i >= len(s.tokens):
+            return ""
+        word = s.tokens[i].norm
+        found = next((name for name in s.known.groups if word in (name, f"{name}s")), "")
+        s.used.update([i] if found else [])
+        return found
 
     def _read_note(self) -> Order:
         s = self.s

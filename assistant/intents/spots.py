@@ -41,7 +41,7 @@ _SEPARABLE = {
 """Verbs whose sense needs the last words of the request."""
 _LAST = frozenset({"bitte", "please", "mal", "jetzt", "now", "sofort", "maintenant", "ahora"})
 JOINS = frozenset({"and", "und", "et", "y", "or", "oder", "ou", "plus", "sowie", "e"})
-_TO = frozenset({"to", "through", "bis", "a", "au", "hasta", "thru", "al"})
+RANGE = frozenset({"to", "through", "bis", "a", "au", "hasta", "thru", "al"})
 _NUMBERING = frozenset({"number", "no", "nr", "id", "nummer", "numero", "n", "named", "called",
                         "namens", "nomme", "llamado", "the", "die", "der", "le", "la", "el",
                         "von", "de", "del", "no.", "les", "las", "los"})  # fmt: skip
@@ -88,7 +88,7 @@ class Spots:
     """Hold all that was found in a request, and remember which tokens a reading has used."""
 
     def __init__(self, request: str, known: Known, now: float) -> None:
-        self.request, self.now = request, now
+        self.request, self.now, self.known = request, now, known
         self.question = request.rstrip().rstrip("!.").endswith("?")
         names = {token.norm for name in (*known.jobs, *known.groups) for token in tokens(name)}
         self.tokens = _separated(mended(tokens(_spaced(request)), names))
@@ -342,7 +342,7 @@ class Spots:
         while i < len(self.tokens):
             token = self.tokens[i]
             joins = i > begin and self._number_follows(i + 1)
-            if joins and token.norm in _TO and found and isinstance(found[-1], int):
+            if joins and token.norm in RANGE and found and isinstance(found[-1], int):
                 end = int(self.tokens[i + 1].value)
                 if not 0 <= end - found[-1] <= MOST:
                     return

@@ -113,7 +113,10 @@ def tokens(request: str) -> list[Token]:
     for match in _PARTS.finditer(text):
         comma = "," in text[end : match.start()] or ";" in text[end : match.start()]
         end = match.end()
-        found += [one._replace(comma=comma) for one in _tokens(match)]
+        read = _tokens(match)
+        if found and found[-1].norm == "at" and match[0].casefold() == "once":
+            read = [Token("word", match[0], "once")]  # not the Spanish eleven
+        found += [one._replace(comma=comma) for one in read]
     return found
 
 

@@ -27,7 +27,9 @@ def targets(context: ToolContext, order: Order) -> list[Job]:
     daemon, words = context.daemon, context.words
     excluded = {job.id for job in named_jobs(daemon, order.exclude)}
     if order.jobs:
-        found = list(named_jobs(daemon, order.jobs))
+        found = list(named_jobs(daemon, order.jobs, several=bool(order.states)))
+        if order.states and all(isinstance(job, str) for job in order.jobs):
+            found = [job for job in found if outcome(job.state) in order.states]
     elif order.states or order.group:
         found = _described(daemon, order)
         if order.group and not found:

@@ -20,6 +20,7 @@ from assistant.query.rows import Note, Rows
 KNOWN = Known(("train", "oom", "finetune"), ("sweep",))
 NOW = datetime(2026, 11, 23, 15, 20).timestamp()
 RUNNING = ("running", "starting")
+ACTIVE = ("queued", "starting", "running")
 
 
 def read(request: str, state: State | None = None) -> Parsed:
@@ -115,6 +116,18 @@ ORDERS = {
     "set the log limit to 512 MiB": Order("set", setting="log_limit", text="0.5"),
     "make it dark": Order("set", setting="theme", text="dark"),
     "run nvidia-smi": Order("submit", command="nvidia-smi"),
+    "run ./eval.sh --fast as a job": Order("submit", command="./eval.sh --fast"),
+    "put 23 on hold": Order("hold", jobs=(23,)),
+    "halte 12 an": Order("hold", jobs=(12,)),
+    "kill 13 thru 15": Order("cancel", jobs=(13, 14, 15)),
+    "stop 4 to 6": Order("cancel", jobs=(4, 5, 6)),
+    "kill all the finetune jobs": Order("cancel", jobs=("finetune",), states=ACTIVE),
+    "alle train-jobs abbrechen außer 9": Order(
+        "cancel", jobs=("train",), states=ACTIVE, exclude=(9,)
+    ),
+    "cancel all jobs except 8 and 9": Order("cancel", states=ACTIVE, exclude=(8, 9)),
+    "finalement, annule le 9": Order("cancel", jobs=(9,)),
+    "allow three sweeps at once": Order("limit", group="sweep", number=3),
 }
 
 
@@ -122,6 +135,27 @@ ORDERS = {
 def test_a_loose_order_is_a_card(request_text: str, order: Order) -> None:
     found = read(request_text)
     assert found.request == order and not found.exact
+
+
+@pytest.mark.parametrize(
+    "request_text",
+    ["release it again", "actually, release it", "relâche-le", "suéltalo", "gib ihn wieder frei"],
+)
+def test_a_job_that_was_just_held_is_released_again(request_text: str) -> None:
+    held = State((19,), (), None, "job")
+    found = read(request_text, held)
+    assert found.request == Order("release", jobs=(19,)) and not found.exact
+
+
+@pytest.mark.parametrize(
+    "request_text",
+    ["cancel jobs 3-9 but not 5", "cancel all jobs 3-9 except 5", "cancel 13 thru",
+     "cancel 7 again",
+     "put 19 on hold until noon", "allow it", "allow gpu 3 to be used", "kill 5 at once or later",
+     "finally, don't cancel 9", "stop all train jobs except maybe 7"],
+)  # fmt: skip
+def test_an_order_whose_words_have_no_place_is_refused(request_text: str) -> None:
+    assert not isinstance(read(request_text).request, Order)
 
 
 def test_a_number_in_words_is_no_job_and_a_unit_that_does_not_fit_is_refused() -> None:
