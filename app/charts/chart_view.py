@@ -26,6 +26,8 @@ EDGE_WIDTH = 1
 """Pixels right of the plotted area."""
 _LABEL, _STEPS = 13, 5
 """Pixels of height that a value beside the axis needs, and the most steps between values."""
+_SMALL_LABEL, _DENSE_LABEL = 9, 8
+"""The size of the names of low lanes, and the pixels of height that one needs."""
 _GRIP = 6
 """Pixels beside a threshold where it can be taken hold of."""
 _EDGE = 0.02
@@ -193,7 +195,10 @@ class ChartView(pg.GraphicsView):  # type: ignore[misc]
     def _label_lanes(self) -> None:
         """Name as many lanes beside the axis as there is room for."""
         count = len(self._lanes)
-        every = -(-_LABEL * count // max(int(self.box.height()), 1))
+        small = self.box.height() < _LABEL * count
+        self.axis.setStyle(tickFont=theme.font(_SMALL_LABEL if small else theme.SMALL))
+        needed = _DENSE_LABEL if small else _LABEL
+        every = -(-needed * count // max(int(self.box.height()), 1))
         chosen = [(count - 0.5 - at, name) for at, name in enumerate(self._lanes)][:: max(every, 1)]
         self.axis_labels = [name for _, name in chosen]
         self.axis.setTicks([chosen])

@@ -12,7 +12,8 @@ from app.charts.series import Floats
 from app.charts.sparkline import draw_sparkline
 from app.widgets import theme
 
-_HEIGHT = 84
+HEIGHT = 84
+"""The least pixels of height of a card."""
 _NARROW = 180
 """Pixels of a card below which the value is below the title, not beside it."""
 
@@ -27,7 +28,7 @@ class SparkCard(QFrame):
         self.title, self.text = title, ""
         self.values = np.empty(0)
         self._top: float | None = None
-        self.setFixedHeight(theme.px(_HEIGHT))
+        self.setFixedHeight(theme.px(HEIGHT))
         self.setAccessibleName(title)
         self.setToolTip(f"{title} in the last {span}")
 
@@ -47,7 +48,7 @@ class SparkCard(QFrame):
         self.update()
 
     def minimumSizeHint(self) -> QSize:
-        return QSize(theme.px(100), theme.px(_HEIGHT))
+        return QSize(theme.px(100), theme.px(HEIGHT))
 
     def paintEvent(self, event: QPaintEvent) -> None:
         super().paintEvent(event)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 from PySide6.QtCore import Qt, Signal
+from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QFrame, QVBoxLayout, QWidget
 
 from app.charts.chart_model import LIMITS, title
-from app.charts.spark_card import SparkCard
+from app.charts.spark_card import HEIGHT, SparkCard
 from app.devices.device_facts import FactGroup, device_facts
 from app.devices.fact_table import FactTable
 from app.format.calibration import calibration_request, gpus_to_calibrate
@@ -34,6 +35,8 @@ from scheduler.protocol.fields import HEADLINE
 
 _RECENT = (600.0, 200)
 """Seconds of the sparklines, and their points."""
+_HIGHEST = 360
+"""The most pixels of height of a sparkline."""
 _NARROWEST = 330
 """Pixels that a column of groups needs."""
 
@@ -79,8 +82,9 @@ class DevicePage(QWidget):
         self.sparks = {field: SparkCard(title(field)) for field in HEADLINE}
         sparks = row(*(Stretch(spark) for spark in self.sparks.values()))
         self._body = row()
-        inner = clear_panel(column(sparks, self._body))
-        self.setLayout(column(bar, Stretch(scroll_area(inner))))
+        self._inner = clear_panel(column(sparks, self._body))
+        self._area = scroll_area(self._inner)
+        self.setLayout(column(bar, Stretch(self._area)))
 
     def show_device(self, device: str) -> None:
         """Show the device with this id."""
@@ -111,6 +115,17 @@ class DevicePage(QWidget):
             limit = state.reading.values.get(LIMITS.get(field, "")) if state.reading else None
             spark.show_values(values, 100.0 if field == "util" else limit, text)
 
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._fit_sparks()
+
+    def _fit_sparks(self) -> None:
+        """Give the sparklines the height that the groups leave, up to a limit."""
+        heights = (made.sizeHint().height() for made in self._columns)
+        left = self._area.height() - max(heights, default=0) - theme.S
+        for spark in self.sparks.values():
+            spark.setFixedHeight(max(theme.px(HEIGHT), min(left, theme.px(_HIGHEST))))
+
     def _show_details(self, details: tuple[Detail, ...]) -> None:
         self._state.details = details
         if self.isVisible():
@@ -123,6 +138,7 @@ class DevicePage(QWidget):
             self._rebuild(groups, columns)
         for group in groups:
             self.groups[group.title].show_facts(group.facts)
+        self._fit_sparks()
 
     def _rebuild(self, groups: tuple[FactGroup, ...], columns: int) -> None:
         """Put each group into the column that is shortest so far."""

@@ -208,13 +208,16 @@ class TileView(QFrame):
             box = self._box(title.box.right() + theme.S, _advance(self._badge, "REPLAY") + 12)
             texts.append(TileText(box, "REPLAY", self._badge, "badge", side=_MIDDLE))
         left = texts[-1].box.right() + theme.S
-        held = min(_advance(self._small, tile.holder), 0.7 * (right - left))
-        holder = _elided(self._small, tile.holder, held)
+        # the badge says that it is recorded, and a small tile needs the room for the name
+        known = tile.replay and tile.usage == "recorded" and self.form != "wide"
+        text = "" if known else tile.holder
+        held = min(_advance(self._small, text), 0.7 * (right - left)) if text else 0.0
+        holder = _elided(self._small, text, held)
         meaning = "muted" if tile.quiet else ""
         tooltip = f"{tile.holder}: {tile.holder_tooltip}"
         box = self._box(right - held, held)
         texts.append(TileText(box, holder, self._small, meaning, tooltip, _RIGHT))
-        room = max(right - held - theme.S - left, 0.0)
+        room = max(right - held - (theme.S if held else 0) - left, 0.0)
         name = " · ".join(text for text in (tile.name, tile.note) if text)
         shown = _elided(self._small, name, room)
         texts.append(TileText(self._box(left, room), shown, self._small, "muted", name))

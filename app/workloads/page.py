@@ -9,6 +9,7 @@ from PySide6.QtWidgets import (
     QButtonGroup,
     QGridLayout,
     QScrollArea,
+    QSizePolicy,
     QVBoxLayout,
     QWidget,
 )
@@ -211,7 +212,13 @@ class WorkloadsPage(QWidget):
         width = min(int(_FORM_SHARE * self.width()), theme.px(_WIDEST_FORM))
         self._form_card.setMinimumWidth(0 if narrow else width)
         self._form_card.setMaximumWidth(_ANY_WIDTH if narrow else width)
-        self._parameters.show_whole(narrow)
+        # the page scrolls the whole form and all facts; else they scroll by themselves
+        policies = QSizePolicy.Policy
+        for part, policy in (
+            (self._parameters, policies.Expanding),
+            (self.result.facts, policies.Maximum),
+        ):
+            part.setSizePolicy(policies.Expanding, policies.Fixed if narrow else policy)
         directions = QBoxLayout.Direction
         direction = directions.TopToBottom if narrow else directions.LeftToRight
         if direction != self._panes.direction():
@@ -260,18 +267,12 @@ class _FormArea(QScrollArea):
     def __init__(self, content: QWidget) -> None:
         super().__init__()
         self._content = content
-        self._whole = False
         set_up_scroll(self, content, "Parameters")
 
-    def show_whole(self, whole: bool) -> None:
-        """Let the page scroll the whole form, or scroll the form itself."""
-        if whole != self._whole:
-            self._whole = whole
-            self.updateGeometry()
-
-    def minimumSizeHint(self) -> QSize:
-        hint = super().minimumSizeHint()
-        return QSize(hint.width(), self.sizeHint().height()) if self._whole else hint
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        if event.size().width() != event.oldSize().width():
+            self.updateGeometry()  # its lines may wrap elsewhere
 
     def sizeHint(self) -> QSize:
         hint, width = self._content.sizeHint(), self.viewport().width()

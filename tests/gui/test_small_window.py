@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from PySide6.QtWidgets import QScrollArea
+from PySide6.QtCore import QPoint
+from PySide6.QtWidgets import QAbstractScrollArea, QScrollArea
 
 from app.shell.window import PAGES, SMALLEST
 from tests.gui import snapshots
@@ -60,3 +61,18 @@ def test_a_long_path_in_the_settings_keeps_its_end(fed):
     line.setText(source.replace("h100.trace", "a100.trace"))
     fed.settle()
     assert line.grab().toImage() != whole, "the name of the file is visible"
+
+
+def test_a_narrow_page_of_workloads_is_one_column_that_the_page_scrolls(fed):
+    fed.window.resize(SMALLEST)
+    fed.window.show_page("workloads")
+    fed.feed(snapshots.gpu_snapshot(8, replay=True))
+    page = fed.window.workloads
+    form, result = page.run.parentWidget(), page.result.parentWidget()
+    assert result.mapTo(page, QPoint(0, 0)).y() > form.geometry().bottom()
+    assert form.rect().contains(page.run.geometry())
+    inside = [area for area in page.findChildren(QAbstractScrollArea) if area.isVisible()]
+    assert [area.verticalScrollBar().maximum() for area in inside] == [0] * len(inside)
+    strip = fed.window.strip
+    edges = [w.mapTo(fed.window, w.rect().topRight()).x() for w in (page, strip)]
+    assert edges[0] == edges[1], "the scroll bar is in the margin"
