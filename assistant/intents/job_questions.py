@@ -224,14 +224,18 @@ def _time(r: QueryReader) -> str:
     s, about = r.s, _about_job(r)
     if s.find("topic", "start") and (about or not _about_device(r)):
         return "start"
-    if not (about or s.find("state") or s.find("measure", "duration")):
+    lone = len(s.loose(("number",))) == 1 and not s.find("noun")  # "how long does 9 take"
+    if not (about or lone or s.find("state") or s.find("measure", "duration")):
         return ""
     spent = "waited" if s.find("state", "queued") or s.find("measure", "waited") else "duration"
     return "estimate" if _future(s) and spent == "duration" else spent
 
 
 def _waits(s: Spots) -> bool:
-    return bool(s.find("state", "queued") or s.find("topic", "start") or s.find("state", "held"))
+    waits = any(token.norm.startswith(("wait", "wart", "attend", "esper")) for token in s.tokens)
+    return bool(
+        waits or s.find("state", "queued") or s.find("topic", "start") or s.find("state", "held")
+    )
 
 
 _ASKED_PAST = frozenset({"did", "has", "hat", "ist", "ha"})

@@ -41,6 +41,9 @@ _SOFTENERS = frozenset({"please", "pls", "bitte", "favor", "plait", "now", "jetz
                         "alors", "donc", "also", "nun", "go", "ahead", "mal", "doch", "por", "s",
                         "il", "te", "vous"})  # fmt: skip
 
+_MACHINE = frozenset({"machine", "computer", "server", "box", "pc", "maschine", "rechner",
+                      "ordinateur", "serveur", "maquina", "ordenador", "servidor",
+                      "equipo"})  # fmt: skip
 _TAKES_BACK = frozenset({"release", "resume", "undrain"})
 _AGAIN = frozenset({"again", "wieder", "erneut", "de nouveau", "a nouveau", "de nuevo",
                     "otra vez"})  # fmt: skip
@@ -489,6 +492,9 @@ class _Reader:
     def _read_set(self) -> Order | OrderReading:
         s = self.s
         setting = find_setting(s)
+        machine = tuple(token.text for token in s.tokens if token.norm in _MACHINE)
+        if machine and not setting:
+            return OrderReading(None, "unread", machine, self.verb)  # "turn off the computer"
         s.has("noun", "setting")
         value = ""
         for i, token in enumerate(s.tokens):

@@ -6,7 +6,8 @@ from assistant.intents.lexicon import english
 from assistant.intents.reading import QueryReader, find_setting, in_unit, named_setting
 from assistant.intents.spots import Spot, Spots
 from assistant.intents.tokens import unit_of
-from assistant.language.glossary import term_of
+from assistant.language.glossary import term_for, term_of
+from assistant.language.guides import guide_of
 from assistant.query.conversion import convert, kind_of
 from assistant.query.request import Query, Span, Where
 
@@ -82,6 +83,8 @@ def _one_unit(s: Spots) -> Query | None:
 def how_to(r: QueryReader) -> Query | None:
     """Read how something is done, and what a word means."""
     s = r.s
+    if (explained := _guide(r) or _difference(s)) is not None:
+        return explained
     asked = s.find("ask", "how to")
     xid = any(
         token.norm in ("explain", "erklare", "explique", "explica")
@@ -104,8 +107,59 @@ def how_to(r: QueryReader) -> Query | None:
     return Query("manual", term or verb, text=_in_english(s))
 
 
+def _guide(r: QueryReader) -> Query | None:
+    """Read `how long is history kept`: a question that a guide of the program answers."""
+    s = r.s
+    if s.targets["job"] or s.targets["device"]:
+        return None
+    asks = s.question or s.find("ask", "how to") or s.find("ask", "how long") or (
+        {token.norm for token in s.tokens[:2]} & _HOW)  # fmt: skip
+    name = guide_of(frozenset(token.norm for token in s.tokens)) if asks else ""
+    if not name or (name == "after" and not {token.norm for token in s.tokens[:2]} & _HOW):
+        return None
+    s.used.update(range(len(s.tokens)))
+    return Query("manual", f"how {name}", text=s.request.strip())
+
+
+_HOW = frozenset({"how", "wie", "comment", "como"})
+
+
+def _difference(s: Spots) -> Query | None:
+    """Read `what is the difference between hold and pause`: what two terms mean."""
+    asked = s.find("compare") or "difference" in {token.norm for token in s.tokens}
+    if not asked or s.targets["job"] or s.targets["device"] or s.time is not None:
+        return None
+    terms = [
+        term
+        for spot in s.spots
+        if (term := term_for(m.value for m in spot.meanings if m.kind in _NAMING))
+    ]
+    if len(set(terms)) != 2 or s.find("noun", "device"):
+        return None
+    s.used.update(range(len(s.tokens)))
+    first, second = dict.fromkeys(terms)
+    text = s.request.strip()
+    return Query("manual", f"what {first}", text=text, other=Query("manual", f"what {second}"))
+
+
+def _bare_term(s: Spots) -> str:
+    """Return the term of `what is sm clock`: a measure without an article or a number."""
+    norms = [token.norm for token in s.tokens]
+    opening = next((size for words, size in _WHAT_IS.items() if tuple(norms[:size]) == words), 0)
+    rest = [x for x in s.spots if x.means("measure") and x.first == opening
+            and x.last == len(norms) - 1]  # fmt: skip
+    values = [m.value for spot in rest for m in spot.meanings if m.kind == "measure"]
+    return term_for(values) if opening else ""
+
+
+_WHAT_IS = {("what", "is"): 2, ("was", "ist"): 2, ("que", "es"): 2,
+            ("qué", "es"): 2, ("c", "est", "quoi"): 3}  # fmt: skip
+
+
 def _asked_term(s: Spots) -> str:
     """Return the term of `what does lost mean`, as a measure of the manual."""
+    if term := _bare_term(s):
+        return f"what {term}"
     norms = [token.norm for token in s.tokens]
     text = f" {' '.join(norms)} "
     if not any(f" {phrase} " in text for phrase in _MEAN) or s.loose(("number",)):
@@ -153,6 +207,8 @@ def _asked_verb(s: Spots) -> str:
     ):  # "wie ändere ich"
         asked = Spot(0, 0, ())
     verbs = [spot for spot in s.spots if spot.means("verb")]
+    if asked is not None and asked.first == 0 and s.find("measure", "priority") and not verbs:
+        return "priority"
     if asked is None or not verbs or verbs[0].first < asked.first:
         return ""
     norms = [token.norm for token in s.tokens]
@@ -162,7 +218,8 @@ def _asked_verb(s: Spots) -> str:
     if not infinitive:
         return ""
     for verb, noun in _BY_NOUN.items():
-        if s.find("noun", noun) and any(x.means("verb", verb) for x in verbs):
+        named = s.find("noun", noun)
+        if named and any(x != named and x.means("verb", verb) for x in verbs):
             return verb
     if not s.find("noun", "setting") and not named_setting(s):
         verbs = [x for x in verbs if not x.means("verb", "set")] or verbs
@@ -170,6 +227,8 @@ def _asked_verb(s: Spots) -> str:
     values = [m.value for m in found.meanings if m.kind == "verb"]
     if values == ["set"] and not named_setting(s):
         return ""
+    if s.find("noun", "job") and not s.find("noun", "queue"):
+        values = [{"pause": "hold", "resume": "release"}.get(value, value) for value in values]
     return "retry" if s.find("verb", "retry") and "submit" in values else values[0]
 
 
@@ -238,6 +297,31 @@ def debris(r: QueryReader) -> Query | None:
 
 
 _OLD = frozenset({"old", "alte", "vieu", "viei", "viej", "dupl", "dopp"})
+
+
+def threshold(r: QueryReader) -> Query | None:
+    """Read `from which temperature do you warn`: the setting of an alert."""
+    s = r.s
+    if not s.find("topic", "warns") or s.targets["job"] or s.targets["device"] or s.find("not"):
+        return None
+    if any(spot.means("cond") and not _instead(s, spot) for spot in s.spots):
+        return None
+    units = {kind_of(token.unit) for token in s.tokens if token.kind == "quantity"}
+    if s.find("measure", "temp") or "temperature" in units:
+        name = "alert_temperature"
+    elif s.find("measure", "mem_used"):
+        name = "alert_memory"
+    else:
+        return None
+    if s.time is not None or s.find("agg") or s.find("state") or s.find("topic", "fired"):
+        return None
+    s.used.update(range(len(s.tokens)))
+    return Query("settings", text=name)
+
+
+def _instead(s: Spots, spot: Spot) -> bool:
+    words = " ".join(s.tokens[i].norm for i in spot.tokens)
+    return words in ("instead", "only", "erst", "nur", "stattdessen", "seulement", "solo")
 
 
 def setting(r: QueryReader) -> Query | None:

@@ -17,6 +17,7 @@ _READERS: tuple[Callable[[QueryReader], Query | None], ...] = (
     job_questions.log,
     other_questions.report,
     other_questions.capacity,
+    other_questions.threshold,
     other_questions.setting,
     device_questions.eaters,
     job_questions.job_question,

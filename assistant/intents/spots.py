@@ -33,6 +33,7 @@ _SEPARABLE = {
     "make": ("next", "first"), "put": ("on hold", "back into service", "back in service"),
     "take": ("out of service", "offline", "out of rotation"),
     "turn": ("on", "off"), "switch": ("on", "off"), "call": ("off",), "shut": ("down",),
+    "mettre": ("en pause", "en attente"), "poner": ("en pausa", "en espera"),
     "mets": ("en pause", "en attente", "hors service", "en file"),
     "remets": ("en service", "en route"), "retire": ("du service",), "sors": ("du service",),
     "pon": ("en pausa", "en espera", "en cola"), "saca": ("de servicio",),
@@ -199,7 +200,7 @@ class Spots:
         return numbers or any(
             left >= set(spot.tokens) and not spot.means("filler")
             for spot in self.spots
-            if any(spot.means(kind) for kind in _DECISIVE)
+            if any(spot.means(kind) for kind in _DECISIVE) or spot.means("topic", "warns")
         )
 
     def language(self, otherwise: Language = "en") -> Language:

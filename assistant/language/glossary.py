@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from assistant.language.words import Words
 
 MEANINGS = {
@@ -26,6 +28,13 @@ MEANINGS = {
     "tflops": "TFLOP/s is how many million million floating-point operations a GPU does a second.",
     "idle": "A GPU is idle when no job holds it and nothing has used it for some seconds.",
     "priority": "Jobs with a higher priority start earlier.",
+    "clock_sm": "The SM clock is the frequency of the GPU's streaming multiprocessors, its compute "
+    "units.",
+    "power_limit": "The power limit is the most power that a GPU may draw; its maker's value is "
+    "called TDP.",
+    "pause": "While the queue or a group is paused, none of its jobs starts; those that run "
+    "continue.",
+    "cancel": "To cancel a job is to end it, or to take it from the queue; it is then not run.",
     "group": "A group is a set of jobs that can be paused, and limited in how many run at once.",
 }
 """The sentence for each term."""
@@ -34,6 +43,7 @@ _WORDS = {
     "lease": ("lease", "leased", "eviction", "evicted"),
     "drain": ("drained", "drain", "draining", "gesperrt", "drainé", "drenada"),
     "xid": ("xid",),
+    "power_limit": ("tdp", "tgp"),
     "group": ("group", "gruppe", "groupe", "grupo"),
 }
 
@@ -47,6 +57,15 @@ def term_of(words: frozenset[str], meant: frozenset[str]) -> str:
     """
     named = (term for term, known in _WORDS.items() if words & set(known))
     return next(named, "") or next((term for term in MEANINGS if term in meant), "")
+
+
+_ALIASES = {"hold": "held", "release": "held"}
+"""Verbs whose term is a state."""
+
+
+def term_for(meant: Iterable[str]) -> str:
+    """Return the first term that one of these values of a word stands for, or an empty text."""
+    return next((name for value in meant if (name := _ALIASES.get(value, value)) in MEANINGS), "")
 
 
 def meaning(term: str, words: Words) -> str:

@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from assistant.language.glossary import MEANINGS
+from assistant.language.guides import GUIDES
 from assistant.query.request import Query
 from scheduler.protocol.errors import UserError
 from scheduler.protocol.fields import FIELDS
@@ -149,7 +150,8 @@ SUBJECTS = {
     "manual": Subject(
         "the manual, and how something is done",
         {name: Measure(verb.about) for name, verb in VERBS.items()}
-        | {f"what {term}": Measure(term) for term in MEANINGS},
+        | {f"what {term}": Measure(term) for term in MEANINGS}
+        | {f"how {guide}": Measure(guide) for guide in GUIDES},
         (),
         ("text",),
     ),

@@ -9,6 +9,7 @@ import time
 
 from assistant.facts.fact import FactBuilder
 from assistant.language.glossary import meaning
+from assistant.language.guides import guide
 from assistant.query.find import named_jobs
 from assistant.query.request import Query
 from assistant.retrieval import Passage, Where, quoted, search, section
@@ -27,17 +28,22 @@ def logs(context: ToolContext, query: Query) -> ToolResult:
 
 def manual(context: ToolContext, query: Query) -> ToolResult:
     """Say how the query's verb is done or what its term means, or quote the manual."""
-    if query.measure.startswith("what "):
-        return text_result(meaning(query.measure.removeprefix("what "), context.words))
+    kind, _, name = query.measure.partition(" ")
+    if kind == "what":
+        terms = [name, *([query.other.measure.removeprefix("what ")] if query.other else [])]
+        return text_result("\n\n".join(meaning(term, context.words) for term in terms))
+    if kind == "how":
+        return text_result(guide(name, context.words))
     if query.measure:
         lead = how_to(query.measure, context.words)
         found = section(command_of(query.measure))
         shown = found if len(found) <= _SHORT else found[:1]
         return _quote(shown, "docs", lead) if found else text_result(lead)
+    lead = context.words.text("The manual, which is in English, says:")
     found = search(query.text)
     if not found:
         return text_result(context.words.text("The manual has nothing about that."))
-    return _quote(found, "docs")
+    return _quote(found, "docs", "" if context.words.language == "en" else lead)
 
 
 def about(question: str) -> ToolResult | None:

@@ -99,6 +99,51 @@ QUERIES = {
     "24 Gio en Go": Query("conversion", amount=24.0, unit="GiB", to="GB"),
 }
 
+MANUAL = {
+    "what is power limit": "what power_limit",
+    "was bedeutet TDP": "what power_limit",
+    "how do I pause a run": "hold",
+    "comment mettre une tâche en pause": "hold",
+    "cómo se cambia la prioridad de un job": "priority",
+    "how can I let a job start after another": "how after",
+    "cómo hago que un job espere a otro": "how after",
+    "how far back is the history kept?": "how history",
+    "wie lange wird der verlauf gespeichert?": "how history",
+    "can the jobs be written as csv?": "how export",
+    "comment empêcher l'assistant d'utiliser le gpu la nuit ?": "how quiet",
+}
+
+
+@pytest.mark.parametrize(("request_text", "measure"), MANUAL.items())
+def test_a_question_about_the_program_is_answered_from_the_manual(
+    request_text: str, measure: str
+) -> None:
+    found = read(request_text).request
+    assert isinstance(found, Query) and (found.subject, found.measure) == ("manual", measure)
+
+
+def test_the_difference_of_two_terms_is_what_both_mean() -> None:
+    found = read("difference between hold and cancel?").request
+    assert isinstance(found, Query) and found.other is not None
+    assert (found.measure, found.other.measure) == ("what held", "what cancel")
+
+
+@pytest.mark.parametrize(
+    "request_text",
+    ["at which temperature do you warn", "warne mich erst bei 80 grad", "avísame a 75 grados"],
+)
+def test_the_threshold_of_a_warning_is_its_setting(request_text: str) -> None:
+    assert read(request_text).request == Query("settings", text="alert_temperature")
+
+
+@pytest.mark.parametrize(
+    "request_text",
+    ["email me when job 3 is done", "warn me if gpu 3 gets hot", "apaga el ordenador",
+     "switch the computer off"],
+)  # fmt: skip
+def test_what_cannot_be_done_is_not_answered_by_something_else(request_text: str) -> None:
+    assert read(request_text).request is None
+
 
 @pytest.mark.parametrize(("request_text", "query"), QUERIES.items())
 def test_a_loose_question_is_read_whole(request_text: str, query: Query) -> None:

@@ -1,0 +1,57 @@
+"""Say how things are done that no order does, in a sentence or two each."""
+
+from __future__ import annotations
+
+from assistant.language.words import Words
+
+GUIDES = {
+    "after": "A job waits for others when it is submitted so: `gpudeck submit --after 7 -- python "
+    "eval.py`. It starts after job 7 has succeeded; with `--after-any`, also if that one fails.",
+    "export": "`gpudeck export --since 2h --out history.csv` writes the history of the devices as "
+    "CSV. The jobs are written as JSON, not as CSV: `gpudeck jobs --json`.",
+    "history": "The history is kept for thirty days: in steps of ten seconds for a day, of a "
+    "minute for seven days, and of ten minutes after that.",
+    "quiet": "The setting idle_hours_off says when the assistant must not use a GPU: `gpudeck "
+    "settings idle_hours_off 09:00-18:00`. It may still write on the CPU.",
+}
+"""The text of each guide; commands are in back quotes."""
+_WORDS: dict[str, tuple[frozenset[str], ...]] = {
+    "after": (
+        frozenset({"wait", "waits", "waiting", "depend", "depends", "dependency", "after", "start",
+                   "warten", "warte", "wartet", "nach", "abhangig", "attendre", "attende", "apres",
+                   "depende", "dependre", "esperar", "espere", "despues", "dependa"}),
+        frozenset({"another", "other", "others", "anderen", "andere", "anderer", "anderem",
+                   "autre", "autres", "otro", "otra", "otros", "otras"}),
+    ),
+    "export": (
+        frozenset({"export", "exporting", "exported", "exportiere", "exportieren", "exporter",
+                   "exporte", "exportar", "exporto", "csv", "parquet"}),
+    ),
+    "history": (
+        frozenset({"history", "historie", "verlauf", "verlaufsdaten", "historique", "historial",
+                   "historico"}),
+        frozenset({"kept", "keep", "keeps", "stored", "retained", "far", "aufbewahrt",
+                   "gespeichert", "behalten", "conserve", "conservé", "garde", "gardé", "guarda",
+                   "conserva", "guardado"}),
+    ),
+    "quiet": (
+        frozenset({"assistant", "assistent", "assistenten", "assistante", "asistente"}),
+        frozenset({"gpu", "gpus", "card", "cards", "karte", "karten", "carte", "tarjeta"}),
+        frozenset({"hours", "time", "times", "night", "day", "working", "stop", "prevent",
+                   "keep", "arbeitszeit", "stunden", "nachts", "tagsuber", "hindere", "hindern",
+                   "heures", "travail", "nuit", "jour", "empecher", "empeche", "horas", "trabajo",
+                   "noche", "dia", "impedir", "impido", "evitar"}),
+    ),
+}  # fmt: skip
+"""A question with a word of each of its sets is about the guide."""
+
+
+def guide_of(words: frozenset[str]) -> str:
+    """Return the guide that the normalized words of a question are about, or an empty text."""
+    found = (name for name, sets in _WORDS.items() if all(words & one for one in sets))
+    return next(found, "")
+
+
+def guide(name: str, words: Words) -> str:
+    """Return the text of a guide."""
+    return words.text(GUIDES[name])
