@@ -5,6 +5,7 @@ Both are the same whoever wrote them: the command line, the parser of requests, 
 
 from __future__ import annotations
 
+import time
 from typing import Literal
 
 import msgspec
@@ -142,6 +143,8 @@ class Order(msgspec.Struct, frozen=True, omit_defaults=True, tag="order"):
 
 
 Request = Query | Order
+_YEAR_S = 366 * 24 * 3600.0
+"""Seconds since 1970 that are a moment, and no length of time, in a request."""
 
 
 def _line(name: str, request: Request) -> str:
@@ -156,8 +159,10 @@ def _line(name: str, request: Request) -> str:
 
 
 def _shown(value: object) -> str:
-    if isinstance(value, list):
+    if isinstance(value, list | tuple):
         return ",".join(map(_shown, value))
     if isinstance(value, dict):
         return "(" + " ".join(f"{key}={_shown(part)}" for key, part in value.items()) + ")"
+    if isinstance(value, float) and value > _YEAR_S:
+        return time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(value))
     return "newest" if value == NEWEST and value is not True else str(value)

@@ -561,7 +561,7 @@ def test_the_command_line_asks_and_reports_what_was_done(
     said = capsys.readouterr().out
     assert f"Cancel job {job.id} (victim)?" in said
     assert "Nothing was done, because there is no terminal" in said
-    found = f"operate cancel jobs=({job.id},), found by: rules"
+    found = f"operate cancel jobs={job.id}, found by: rules"
     assert f"tool: {found}\n" in said, "known before it is allowed"
     assert shared.job(job.id).status == "running"
     assert main(["ask", "--yes", f"cancel job {job.id}"]) == 0
