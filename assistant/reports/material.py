@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, replace
 
 import msgspec
 
 from assistant.facts import FIELDS_SPAN, NOW_S, Fact, gather, usage
 from assistant.facts.devices import label
+from assistant.query.execute import read_snapshot
 from assistant.reports.report import Kind
 from scheduler.client import Client
 from scheduler.protocol.fields import with_uncertainty
@@ -21,7 +21,6 @@ POINTS = 240
 """Buckets of a chart, about as many as its width can show. Equal widths make their mean one over
 time.
 """
-FIRST_READING_S = 3.0
 LOG_BYTES = 8 * 1024
 """Bytes of the end of a job's log."""
 MOST_JOBS = 500
@@ -97,19 +96,6 @@ def of_span(
     return _with_histories(
         daemon, Material(kind, since, until, snapshot, jobs, {}, _alerts(daemon, since, until))
     )
-
-
-def read_snapshot(daemon: Client) -> Snapshot:
-    """Return the state now; a daemon that has just started first gets a moment to read
-    its devices.
-    """
-    end = time.monotonic() + FIRST_READING_S
-    while (
-        not ((snapshot := daemon.snapshot()).devices and all(s.reading for s in snapshot.devices))
-        and time.monotonic() < end
-    ):
-        time.sleep(0.05)
-    return snapshot
 
 
 def extra_facts(material: Material) -> tuple[Fact, ...]:

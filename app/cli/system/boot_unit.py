@@ -66,24 +66,28 @@ StartLimitBurst=10
 ExecStart={quoted(sys.executable)} -P -m scheduler.daemon
 WorkingDirectory=/
 StandardError=append:{log}
+{service_lines()}
+[Install]
+WantedBy=default.target
+"""
+
+
+def service_lines() -> str:
+    """Return what both units say of their service: when it is restarted, that its end leaves jobs
+    running, and that it may have control groups for them.
+    """
+    # an older systemd would warn of it at each start
+    apart = unit.systemd_version() >= _SUBGROUP_SINCE
+    subgroup = f"DelegateSubgroup={cgroups.SUBGROUP}\n" if apart else ""
+    return f"""\
 Restart=on-failure
 RestartSec=5
 UMask=0077
 KillMode=process
 OOMPolicy=continue
 TasksMax=infinity
-{delegation()}
-[Install]
-WantedBy=default.target
-"""
-
-
-def delegation() -> str:
-    """Return the lines of a unit that let the daemon have groups for its jobs."""
-    # an older systemd would warn of it at each start
-    apart = unit.systemd_version() >= _SUBGROUP_SINCE
-    subgroup = f"DelegateSubgroup={cgroups.SUBGROUP}\n" if apart else ""
-    return f"Delegate=yes\n{subgroup}"
+Delegate=yes
+{subgroup}"""
 
 
 def quoted(text: str) -> str:

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 import app
-from app.cli.system.boot_unit import Installed, delegation, quoted
+from app.cli.system.boot_unit import Installed, quoted, service_lines
 from scheduler.background import unit
 from scheduler.protocol import paths
 from scheduler.protocol.errors import UserError
@@ -35,13 +35,7 @@ Environment={quoted(f"GPUDECK_HOME={paths.shared_home()}")}
 Environment="GPUDECK_SYSTEM=1"
 ExecStart={quoted(sys.executable)} -P -m scheduler.daemon
 WorkingDirectory=/
-Restart=on-failure
-RestartSec=5
-UMask=0077
-KillMode=process
-OOMPolicy=continue
-TasksMax=infinity
-{delegation()}
+{service_lines()}
 [Install]
 WantedBy=multi-user.target
 """
