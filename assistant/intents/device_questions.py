@@ -118,10 +118,10 @@ def devices(r: QueryReader) -> Query | None:
         aggregate = "count"
     measure = measure if measure == "mem_free" else named or measure
     _use_measure(s, measure)
-    limit, found, time = r.limit(), r.devices() or _by_ordinal(s), r.time()
-    found = found or _listed(r, measure) or _of_both(r)
+    limit, found, time = r.limit(), _of_both(r) or r.devices() or _by_ordinal(s), r.time()
+    found = found or _listed(r, measure)
     s.has("noun", "device", "cpu")
-    if use == "idle" and not measure and (free := _with_free(r, found)) is not None:
+    if use == "idle" and not measure and (free := _with_free(r, found, counted)) is not None:
         return free
     if use and not measure:
         return _in_use(r, use, found, aggregate)
@@ -141,7 +141,10 @@ def devices(r: QueryReader) -> Query | None:
     order: Literal["", "down"] = "down" if s.has("topic", "sort") and measure else ""
     if aggregate == "count" and not measure:
         return Query("devices", "name", devices=found, aggregate="count")
-    if aggregate == "count" or (measure == "energy" and not aggregate and len(found) != 1):
+    counted = aggregate == "count"
+    if (counted and (not where or measure == "energy")) or (
+        measure == "energy" and not aggregate and len(found) != 1
+    ):
         aggregate = "sum" if measure == "energy" else ""  # "combien d'énergie"
     when = s.has("ask", "when")
     if when:
@@ -158,7 +161,10 @@ def _of_both(r: QueryReader) -> tuple[int, ...]:
     s, spoken = r.s, (*r.state.earlier, *r.state.devices)
     if r.state.about != "device" or len(spoken) < 2 or s.find("all") or s.find("noun", "device"):
         return ()
-    return spoken if any(spot.means("than") and spot.means("super") for spot in s.spots) else ()
+    if not any(spot.means("than") and spot.means("super") for spot in s.spots):
+        return ()
+    s.has("pron")
+    return spoken
 
 
 def _listed(r: QueryReader, measure: str) -> tuple[int, ...]:
@@ -168,7 +174,8 @@ def _listed(r: QueryReader, measure: str) -> tuple[int, ...]:
     if not measure or not loose or s.find("noun") or s.find("bound") or r.state.about == "job":
         return ()
     begin, end = loose[0], loose[-1]
-    if not begin or s.tokens[begin - 1].norm not in _ON:
+    before = s.tokens[begin - 1].norm if begin else ""
+    if before not in _ON and (before not in _ARE or measure in JOB_MEASURES):
         return ()
     between = {s.tokens[i].norm for i in range(begin, end + 1) if i not in loose}
     if not between <= JOINS or any(s.tokens[i].value % 1 for i in loose):
@@ -177,10 +184,11 @@ def _listed(r: QueryReader, measure: str) -> tuple[int, ...]:
     return tuple(n for i in loose for n in s.tokens[i].whole_numbers())
 
 
+_ARE = frozenset({"is", "are", "ist", "sind", "est", "sont", "esta", "está", "estan", "son"})
 _ON = frozenset({"on", "of", "for", "auf", "von", "fur", "bei", "sur", "de", "pour", "en", "para"})
 
 
-def _with_free(r: QueryReader, found: tuple[int, ...]) -> Query | None:
+def _with_free(r: QueryReader, found: tuple[int, ...], counted: bool) -> Query | None:
     """Read `which gpu has 30 GiB free`: an amount beside `free` is the least that is asked for."""
     s = r.s
     size = next((i for i in s.loose(("quantity",)) if kind_of(s.tokens[i].unit) == "size"), None)
@@ -191,7 +199,8 @@ def _with_free(r: QueryReader, found: tuple[int, ...]) -> Query | None:
     s.has("all")
     s.has("ask", "how much")
     where = (Where("mem_free", above=in_unit(s.tokens[size], "B")),)
-    return Query("devices", "mem_free", devices=found, where=where)
+    aggregate = "count" if counted else ""
+    return Query("devices", "mem_free", devices=found, where=where, aggregate=aggregate)
 
 
 def _by_ordinal(s: Spots) -> tuple[int, ...]:

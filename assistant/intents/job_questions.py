@@ -283,9 +283,9 @@ def jobs(r: QueryReader) -> Query | None:
     if named and not found and s.find("not") and s.has("topic", "start"):
         s.has("not")
         found = ("queued",)  # "which jobs have not started"
-    stands = s.find("topic", "status") is not None and not s.find("noun") and r.lone_job()
-    if stands:
-        return Query("jobs", jobs=stands)
+    if s.find("topic", "status") and not s.find("noun") and (loose := s.loose(("number",))):
+        s.used.update(loose)  # "how are 8 and 9 doing"
+        return Query("jobs", jobs=tuple(int(s.tokens[i].value) for i in loose))
     if not (named or found or measure or (pronoun and r.state.about == "job")):
         return None
     time, where = r.time(), _job_bounds(r)

@@ -331,7 +331,7 @@ class _Reader:
         group = self._group()
         states = self._states()
         jobs = tuple(s.targets["job"]) if exclude else self._jobs()
-        everything = s.has("all")
+        everything = s.has("all") or s.plural
         if everything and jobs and all(isinstance(job, str) and job != group for job in jobs):
             states = states or (ACTIVE if self.verb == "cancel" else VERBS[self.verb].states)
         elif group and jobs == (group,):

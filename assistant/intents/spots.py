@@ -53,6 +53,9 @@ _LETTERS: dict[Language, set[str]] = {
 _DECISIVE = ("super", "bound", "than", "except", "compare", "verb")
 """The kinds of words without which a question is another one."""
 _OCTETS = frozenset({"ko", "mo", "go", "kio", "mio", "gio", "tio", "octets", "gigaoctets"})
+_IS = frozenset({"is", "did", "has", "was", "ist", "hat", "est", "esta", "está"})
+_SHORT = 2
+"""Letters of names that have no plural."""
 MOST = 1000
 """The most numbers of a range."""
 
@@ -101,6 +104,8 @@ class Spots:
         self.names: dict[int, tuple[str, int]] = {}
         """Names of jobs by their first token, with their last one."""
         self.groups: dict[int, str] = {}
+        self.plural = False
+        """The name of jobs is in the plural, as in `the sweeps`: all of them are meant."""
         self._find_names(known)
         self.spots = self._in_one_language(self._scan())
         self.targets: dict[str, list[Target]] = {
@@ -241,6 +246,12 @@ class Spots:
             for i in self._places(parts):
                 if self._is_name(i, parts):
                     self.names[i] = (name, i + len(parts) - 1)
+            for i in (
+                self._places([f"{parts[0]}s"]) if len(parts) == 1 and len(name) > _SHORT else []
+            ):
+                if (self.tokens[i].norm,) not in phrases():
+                    self.names[i] = (name, i)
+                    self.plural = True
         for name in known.groups:
             parts = [token.norm for token in tokens(name)]
             for i in self._places(parts):
@@ -261,6 +272,9 @@ class Spots:
         """Return whether these words are a job's name here: words of ours only beside `job`."""
         known = phrases()
         ours = all((part,) in known or part.isdecimal() for part in parts)
+        kinds = {m.kind for part in parts for m in known.get((part,), ())}
+        if kinds == {"verb"} and place == 1 and self.tokens[0].norm in _IS:
+            return True  # "is bench hung?"
         near = [self.tokens[i].norm for i in (place - 1, place - 2, place + len(parts))
                 if 0 <= i < len(self.tokens)]  # fmt: skip
         groups = any(m.value == "group" for word in near for m in known.get((word,), ())

@@ -96,6 +96,11 @@ QUERIES = {
     "whats the server doing": Query("overview"),
     "who is pid 4321": Query("processes", text="4321"),
     "2 kW over an hour in kWh": Query("conversion", amount=7.2e6, unit="J", to="kWh"),
+    "wie heiß sind 1 und 2": Query("devices", "temp", devices=(1, 2)),
+    "how are 8 and 9 doing": Query("jobs", jobs=(8, 9)),
+    "how many gpus are hotter than 60 degrees": Query(
+        "devices", "temp", where=(Where("temp", above=60.0),), aggregate="count"
+    ),
     "24 Gio en Go": Query("conversion", amount=24.0, unit="GiB", to="GB"),
 }
 
@@ -171,6 +176,7 @@ ORDERS = {
         "cancel", jobs=("train",), states=ACTIVE, exclude=(9,)
     ),
     "cancel all jobs except 8 and 9": Order("cancel", states=ACTIVE, exclude=(8, 9)),
+    "cancel the trains": Order("cancel", jobs=("train",), states=ACTIVE),
     "finalement, annule le 9": Order("cancel", jobs=(9,)),
     "allow three sweeps at once": Order("limit", group="sweep", number=3),
 }
@@ -290,6 +296,9 @@ FIFTH = Query("jobs", jobs=(5,))
         (State((), (5,), Query("devices", "temp", devices=(5,)), "device", earlier=(4,)),
          "which is warmer", Query("devices", "temp", devices=(4, 5), aggregate="max",
                                   extreme=True)),
+        (State((), (5,), Query("devices", "temp", devices=(5,)), "device", earlier=(4,)),
+         "which of them is cooler", Query("devices", "temp", devices=(4, 5), aggregate="min",
+                                          extreme=True)),
         (State((5,), (), FIFTH, "job"), "and the one before?", Query("jobs", jobs=(4,))),
         (State((5,), (), FIFTH, "job"), "und der danach?", Query("jobs", jobs=(6,))),
     ],
