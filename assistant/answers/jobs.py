@@ -22,6 +22,7 @@ from assistant.query.rows import Row, Rows
 
 _IN_A_LINE = 3
 """Jobs whose values fit sentences."""
+_FAILED = frozenset({"failed", "lost", "rejected"})
 _COUNTED = ("running", "starting", "queued", "failed", "lost", "cancelled", "rejected", "done")
 
 
@@ -83,7 +84,7 @@ def _why_none(rows: Rows, words: Words) -> str:
 def _none(query: Query, rows: Rows, words: Words) -> str:
     when = times(rows, words)
     states = [words.text(TERMS[state]) for state in query.states]
-    if set(query.states) >= {"failed", "lost"} and not query.where:
+    if {"failed", "lost"} <= set(query.states) <= _FAILED and not query.where:
         return words.text("No job failed{when}.", when=when)
     if states and not query.where:
         return words.text("No job is {state}{when}.", state=words.listed(states[:1]), when=when)

@@ -12,7 +12,7 @@ from assistant.language.words import Words
 from assistant.query.request import Query, Span
 from assistant.query.rows import Rows
 
-_OF_A_JOB = ("", "reason", "energy", "memory")
+_OF_A_JOB = ("", "progress", "estimate", "reason", "energy", "memory")
 
 
 def summary(

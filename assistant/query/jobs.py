@@ -54,7 +54,8 @@ def jobs(daemon: Client, query: Query, snapshot: Snapshot) -> Rows:
     if query.measure in ("reason", "failure", "estimate", "stall"):
         measures.append("state")
     found, left_out = _chosen(daemon, query, snapshot)
-    if not query.measure and len(found) == 1 and outcome(found[0].state) in _FAILED:
+    alone = len(found) == 1 and outcome(found[0].state) in _FAILED
+    if not query.measure and alone and "reason" not in measures:
         measures.append("reason")
     wanted = [*measures, *(w.measure for w in query.where if w.measure not in measures)]
     if _SLOW & set(measures) and len(found) > _MOST_SLOW:
