@@ -157,7 +157,9 @@ class DashboardPage(QWidget):
         series = theme.tokens().series
         devices = [state.device for state in snapshot.devices]
         colors = {device.id: series[i % len(series)] for i, device in enumerate(devices)}
-        self.legend.show_devices({device.id: device_label(device) for device in devices}, colors)
+        labels = {device.id: device_label(device) for device in devices}
+        whole = self._state.snapshot or snapshot
+        self.legend.show_devices(labels, colors, len(whole.devices))
         self.legend.setVisible(bool(self.legend.chips))
         pixels = self.charts["util"].view.pixels
         for request in self.source.next_requests(

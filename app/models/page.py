@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal, TypeVar, cast
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtGui import QDragEnterEvent, QDropEvent, QHideEvent, QShowEvent
+from PySide6.QtGui import QDragEnterEvent, QDropEvent, QHideEvent, QResizeEvent, QShowEvent
 from PySide6.QtWidgets import QFileDialog, QLineEdit, QScrollArea, QVBoxLayout, QWidget
 
 from app.link.call import Call, Request
@@ -33,6 +33,8 @@ from scheduler.verbs.control import Configure
 if TYPE_CHECKING:
     from assistant.library.hub import FetchProgress
 
+_WIDEST = 1200
+"""The most pixels of width of a line about a model."""
 T = TypeVar("T")
 
 EMPTY = (
@@ -273,6 +275,12 @@ class ModelsPage(QWidget):
     def _show_message(self, text: str, failed: bool = False) -> None:
         set_text(self.said, text)
         theme.mark(self.said, "meaning", "failed" if failed else "muted")
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """Keep the models in the middle of a wide page."""
+        super().resizeEvent(event)
+        side = max((self.width() - theme.px(_WIDEST)) // 2, 0)
+        self.setContentsMargins(side, 0, side, 0)
 
     def _lay_out(self) -> None:
         inner = QWidget()

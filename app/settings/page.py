@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtGui import QGuiApplication, QShowEvent
+from PySide6.QtGui import QGuiApplication, QResizeEvent, QShowEvent
 from PySide6.QtWidgets import QFrame, QWidget
 
 from app.link.link import Link
@@ -132,6 +132,12 @@ class SettingsPage(QWidget):
         self.setLayout(row(side, Stretch(self.area), spacing=theme.M))
         bind_actions(self, {"settings.search": self.search.setFocus})
         self._mark_group()
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """Keep the settings in the middle of a wide page, and its scroll bar at the edge."""
+        super().resizeEvent(event)
+        unused = self.width() - theme.px(_SIDE) - theme.M - theme.px(_WIDEST)
+        self.setContentsMargins(max(unused // 2, 0), 0, 0, 0)
 
     def show_group(self, group: str) -> None:
         """Scroll to a group of settings, and forget what was searched."""

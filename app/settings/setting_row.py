@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import QComboBox, QFileDialog, QGridLayout, QLineEdit, QWidget
+from PySide6.QtGui import QResizeEvent
+from PySide6.QtWidgets import QComboBox, QFileDialog, QGridLayout, QLabel, QLineEdit, QWidget
 
 from app.settings.form import Setting, text_of
 from app.widgets import theme
@@ -15,6 +16,8 @@ from scheduler.protocol.settings import Settings
 
 W = TypeVar("W", bound=QWidget)
 _BRIEF_WIDTH = 210
+_NARROW = 560
+"""Pixels of a row below which the help is below the editor, not beside it."""
 _EDITOR_WIDTH, _NUMBER_WIDTH = 260, 66
 """Pixels of an editor, and of one of numbers, whose unit stands beside it."""
 
@@ -33,6 +36,7 @@ class SettingRow(QWidget):
         self.setting = setting
         self.error = label(size="small", meaning="failed", wrap=True)
         self.error.hide()
+        self._help: QLabel | None = None
         self.box: QComboBox | None = None
         self.line: QLineEdit | None = None
         editor = self._editor()
@@ -65,10 +69,25 @@ class SettingRow(QWidget):
             self.reset.setSizePolicy(keeps)
         else:
             grid.addWidget(caption, 0, 0)
-            grid.addWidget(label(setting.help, size="small", meaning="muted", wrap=True), 1, 0)
-        grid.addWidget(editor, 0, 1, 2, 1, Qt.AlignmentFlag.AlignTop)
-        grid.addWidget(self.reset, 0, 2, 2, 1, Qt.AlignmentFlag.AlignTop)
+            self._help = label(setting.help, size="small", meaning="muted", wrap=True)
+        self._grid, self._edited, self._narrow = grid, editor, False
+        self._place()
         grid.addWidget(self.error, 2, 0, 1, 3)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        narrow = self._help is not None and self.width() < theme.px(_NARROW)
+        if narrow != self._narrow:
+            self._narrow = narrow
+            self._place()
+
+    def _place(self) -> None:
+        """Put the help beside the editor, or over the whole width below it."""
+        lines, width = (1, 3) if self._narrow else (2, 1)
+        for at, part in enumerate((self._edited, self.reset), 1):
+            self._grid.addWidget(part, 0, at, lines, 1, Qt.AlignmentFlag.AlignTop)
+        if self._help is not None:
+            self._grid.addWidget(self._help, 1, 0, 1, width)
 
     def matches(self, words: Sequence[str]) -> bool:
         """Report if the setting's texts contain every word, in lower case."""

@@ -34,11 +34,11 @@ from app.widgets.controls import (
 )
 from app.widgets.mark_chart import ChartMark, MarkChart
 
-_WIDTH, _HEIGHT, _GAP = 74, 32, 3
-"""The least width of a cell and its height at the usual size of text, and the gap."""
+_WIDTH, _HEIGHT, _LOW, _GAP = 74, 32, 23, 3
+"""The least width of a cell, its height and the least one at the usual size of text; the gap."""
 _EDGE = 3
 _LEFT = int(Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignLeft)
-_CENTER = int(Qt.AlignmentFlag.AlignCenter)
+_RIGHT = int(Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignRight)
 _REORDER_S = 5.0
 """Seconds between two sorts: nobody could follow cells that move with every reading."""
 
@@ -54,6 +54,7 @@ class FleetMap(MarkChart):
     def __init__(self) -> None:
         super().__init__("Devices")
         self.cells: tuple[MapCell, ...] = ()
+        self._low = False
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
 
     def show_cells(self, cells: tuple[MapCell, ...]) -> None:
@@ -70,7 +71,24 @@ class FleetMap(MarkChart):
                 self.update(self._box(at).toAlignedRect())
 
     def heightForWidth(self, width: int) -> int:
-        return max(-(-len(self.cells) // _columns(width)), 1) * (theme.px(_HEIGHT) + _GAP)
+        return self._lines(width) * self._pitch
+
+    def fit(self, width: int, room: int) -> int:
+        """Make the cells lower if they need more than `room`; return the height of whole lines."""
+        low = self._lines(width) * (theme.px(_HEIGHT) + _GAP) > room
+        if low != self._low:
+            self._low = low
+            self.renew()
+            self.updateGeometry()
+        return min(self._lines(width), max(room // self._pitch, 1)) * self._pitch
+
+    def _lines(self, width: int) -> int:
+        return max(-(-len(self.cells) // _columns(width)), 1)
+
+    @property
+    def _pitch(self) -> int:
+        """Return the pixels between the tops of two lines."""
+        return theme.px(_LOW if self._low else _HEIGHT) + _GAP
 
     def hasHeightForWidth(self) -> bool:
         return True
@@ -108,8 +126,8 @@ class FleetMap(MarkChart):
     def _box(self, at: int) -> QRectF:
         columns = _columns(self.width())
         width = (self.width() + _GAP) / columns
-        height = theme.px(_HEIGHT)
-        return QRectF(at % columns * width, at // columns * (height + _GAP), width - _GAP, height)
+        top, height = at // columns * self._pitch, self._pitch - _GAP
+        return QRectF(at % columns * width, top, width - _GAP, height)
 
 
 def _columns(width: int) -> int:
@@ -128,7 +146,7 @@ def _draw(painter: QPainter, box: QRectF, cell: MapCell, small: QFont, strong: Q
     painter.setFont(small)
     painter.drawText(box.adjusted(7, 0, -4, 0), _LEFT, cell.number)
     painter.setFont(strong)
-    painter.drawText(box.adjusted(20, 0, -4, 0), _CENTER, cell.text)
+    painter.drawText(box.adjusted(20, 0, -7, 0), _RIGHT, cell.text)
 
 
 class FleetView(QWidget):
@@ -173,10 +191,11 @@ class FleetView(QWidget):
             self._sort()
         self._show_cells()
 
-    def height_for(self, width: int) -> int:
-        """Return the pixels of height that show everything."""
+    def fit(self, width: int, room: int) -> int:
+        """Return the pixels of height that show everything, or whole lines of it in `room`."""
         boxes = max(box.sizeHint().height() for box in (self.quantity, self.filter, self.replay))
-        return boxes + theme.S + self.map.heightForWidth(width)
+        above = boxes + theme.S
+        return above + self.map.fit(width, room - above)
 
     def _renew(self) -> None:
         self._sort()
@@ -200,8 +219,8 @@ class FleetView(QWidget):
         self.map.show_cells(
             tuple(map_cell(tiles[d], quantity) for d in self._devices if d in tiles)
         )
-        count = f"{len(self._devices)} of {len(self._tiles)} devices"
-        if len(self._devices) > CHARTED:
-            count += f"; the charts show the first {CHARTED}"
-        set_text(self.count, count)
-        set_tooltip(self.count, count)
+        every = len(self._devices) == len(self._tiles)
+        count = f"{len(self._tiles)} devices"
+        set_text(self.count, count if every else f"{len(self._devices)} of {count}")
+        charted = f"The charts show the first {CHARTED}"
+        set_tooltip(self.count, charted if len(self._devices) > CHARTED else "")

@@ -115,7 +115,7 @@ class Strip(QStackedWidget):
         if self.currentWidget() is self.chips:
             height = self.chips.fit(self.width(), int(MOST_WHEN_COLLAPSED * whole) or theme.XL)
         elif self.many:
-            height = min(self.fleet.height_for(self.width()), room)
+            height = self.fleet.fit(self.width(), room)
         else:
             height = self.grid.fit(room)
         if height != self.height():

@@ -93,9 +93,11 @@ QLabel[key="true"] {{ background: {t.sunken}; border: 1px solid {t.line}; border
 QPushButton[kind="quiet"] {{ background: transparent; border: 1px solid transparent;
   padding: 2px 8px;
   color: {t.muted}; font-size: {theme.px(theme.SMALL)}px; }}
+TimeBar QPushButton[kind="quiet"] {{ border-color: {t.line}; }}
 QPushButton[kind="quiet"]:hover {{ color: {t.text}; border-color: {t.line}; }}
 QPushButton[kind="quiet"]:checked {{ color: {t.text}; background: {t.accent_soft}; }}
-QPushButton[kind="quiet"]:focus {{ border-color: {t.accent}; }}
+QPushButton[kind="quiet"]:focus, TimeBar QPushButton[kind="quiet"]:focus {{
+  border-color: {t.accent}; }}
 QPushButton[kind="nav"] {{ background: transparent; border: none; padding: 6px 10px;
   text-align: left; color: {t.muted}; }}
 QPushButton[kind="nav"]:hover {{ color: {t.text}; }}

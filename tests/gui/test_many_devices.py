@@ -30,7 +30,8 @@ def choose(box, text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("count", "width", "height"), [(17, 1280, 800), (72, 1920, 1080), (72, 1024, 680)]
+    ("count", "width", "height"),
+    [(17, 1280, 800), (72, 1920, 1080), (72, 1024, 680), (72, 800, 560)],
 )
 def test_every_cell_of_the_map_is_visible(fed, count, width, height):
     fed.window.resize(width, height)
@@ -219,3 +220,11 @@ def test_hot_and_throttled_values_are_coloured_on_the_page(fed):
     fed.window.show_device(device.id)
     found = {f.label: f.meaning for group in fed.window.device.groups.values() for f in group.facts}
     assert (found["Temperature"], found["Throttle reasons"]) == ("hot", "throttled")
+
+
+def test_the_charts_say_how_many_devices_they_leave_out(fed):
+    fed.feed(snapshots.gpu_snapshot(24))
+    legend = fed.window.dashboard.legend
+    assert (len(legend.chips), legend.beyond.text()) == (CHARTED, "of 24")
+    fed.feed(snapshots.gpu_snapshot(2, NOW + 1))
+    assert legend.beyond.isHidden()

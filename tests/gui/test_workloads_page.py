@@ -88,7 +88,10 @@ def test_cards_are_as_large_as_their_contents(fed, width, height):
     fed.settle()
     row = fed.window.settings.rows["theme"]
     assert row.width() <= 820, "lines of text are no longer than people like to read"
-    assert row.mapTo(fed.window.settings, QPoint(0, 0)).x() < 200
+    groups = fed.window.settings.search
+    left = groups.mapTo(fed.window.settings, QPoint(0, 0)).x()
+    right = row.mapTo(fed.window.settings, row.rect().topRight()).x()
+    assert abs(left - (fed.window.settings.width() - right)) < 40, "they are in the middle"
 
 
 @pytest.mark.parametrize("count", [1, 8])
