@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+import einops
 import pytest
 import torch
 
 from accel.inject import link, record
-
-einops = pytest.importorskip("einops")
 
 
 @pytest.fixture(autouse=True)
