@@ -18,7 +18,16 @@ from PySide6.QtWidgets import (
 from app.assistant.session_files import Summary
 from app.format.values import plural
 from app.widgets import theme
-from app.widgets.controls import button, filter_box, label, plain_tooltip, row, set_text
+from app.widgets.controls import (
+    Stretch,
+    button,
+    column,
+    filter_box,
+    label,
+    plain_tooltip,
+    row,
+    set_text,
+)
 
 _KEY, _BELOW = Qt.ItemDataRole.UserRole, Qt.ItemDataRole.UserRole + 1
 _HIGH = 42
@@ -75,6 +84,8 @@ class SessionList(QWidget):
         self.empty = label(
             "Your conversations appear here.", size="small", meaning="muted", wrap=True
         )
+        self.empty.setAlignment(Qt.AlignmentFlag.AlignCenter)
+        self.empty.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
         self._lay_out()
         self.show_sessions((), "")
 
@@ -132,7 +143,9 @@ class SessionList(QWidget):
         top.setStretch(0, 1)
         layout.addLayout(top)
         layout.addWidget(self.list, 1)
-        layout.addWidget(self.empty)
+        inside = column(Stretch(), self.empty, Stretch())
+        inside.setContentsMargins(theme.M, theme.M, theme.M, theme.M)
+        self.list.setLayout(inside)
         below = row(self.rename, self.remove, spacing=0)
         below.addStretch()
         below.addWidget(self.models)

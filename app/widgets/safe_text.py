@@ -153,6 +153,7 @@ def _space_block(block: QTextBlock) -> None:
         form.setBackground(QColor(theme.tokens().sunken))
         last = not block.next().blockFormat().hasProperty(QTextFormat.Property.BlockCodeFence)
         form.setBottomMargin(theme.S if last else 0)
+        form.setTextIndent(theme.S)  # a margin would not have the colour of the ground
         cursor.setBlockFormat(form)
     elif not cursor.currentTable():
         form.setTopMargin(theme.S if form.headingLevel() and block.position() else 0)

@@ -106,6 +106,7 @@ QPushButton[kind="nav"]:focus {{ border: 1px solid {t.accent}; }}
 QLineEdit, QComboBox {{ background: {t.surface}; border: 1px solid {t.line}; border-radius: 6px;
   padding: 4px 8px;
   selection-background-color: {t.accent}; selection-color: {t.on_accent}; }}
+QLineEdit, QPlainTextEdit {{ placeholder-text-color: {t.muted}; }}
 QLineEdit:focus, QComboBox:focus {{ border-color: {t.accent}; }}
 QLineEdit[wrong="true"] {{ border-color: {t.failed}; }}
 QSpinBox {{ background: {t.surface}; border: 1px solid {t.line}; border-radius: 6px;

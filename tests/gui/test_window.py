@@ -133,6 +133,21 @@ def test_text_and_figures_are_readable(t):
         assert contrast(color, t.surface) >= 4.5
 
 
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_hints_in_empty_fields_can_be_read(fed, scheme):
+    theme.apply(fed.app, scheme)
+    fed.window.show_page("jobs")
+    fed.feed(snapshots.cpu_snapshot())
+    line = fed.window.jobs.filter
+    image = line.grab().toImage()
+    colors = {
+        image.pixelColor(x, y).name()
+        for x in range(8, image.width() // 2)
+        for y in range(6, image.height() - 6)
+    }
+    assert max(contrast(color, theme.tokens().surface) for color in colors) >= 4.5
+
+
 @pytest.mark.parametrize(("scheme", "size"), [("light", (1280, 800)), ("dark", (1024, 680))])
 @pytest.mark.parametrize(
     "kind",
