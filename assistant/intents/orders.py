@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 from assistant.intents.reading import ACTIVE, find_setting, named_setting
@@ -131,7 +130,7 @@ def _words(s: Spots, spot: Spot) -> str:
 
 
 def _soft(s: Spots, spot: Spot) -> bool:
-    return all(s.tokens[i].norm in _SOFTENERS for i in spot.tokens)
+    return _words(s, spot) == "en fait" or all(s.tokens[i].norm in _SOFTENERS for i in spot.tokens)
 
 
 def _trailing(s: Spots) -> int:
@@ -451,7 +450,7 @@ class _Reader:
     def _read_limit(self) -> Order:
         s = self.s
         loose = s.loose(("number",))
-        group = self._group() or self._of_plural(loose)
+        group = self._group() or self._named_group()
         number = int(s.tokens[loose[0]].value) if loose else s.counts.get("job")
         s.used.update(loose[:1])
         s.use_count("job")
@@ -460,16 +459,15 @@ class _Reader:
         s.has("at once")
         return Order("limit", group=group, number=number)
 
-    def _of_plural(self, loose: Sequence[int]) -> str:
-        """Return the group of `two sweeps`: its name, with an s, behind the number."""
+    def _named_group(self) -> str:
+        """Return the group whose name, or its plural, is a word, though a job is called so, too."""
         s = self.s
-        i = loose[0] + 1 if loose else len(s.tokens)
-        if i >= len(s.tokens):
-            return ""
-        word = s.tokens[i].norm
-        found = next((name for name in s.known.groups if word in (name, f"{name}s")), "")
-        s.used.update([i] if found else [])
-        return found
+        for i, token in enumerate(s.tokens):
+            for name in s.known.groups:
+                if token.norm in (name.casefold(), f"{name.casefold()}s"):
+                    s.used.add(i)
+                    return name
+        return ""
 
     def _read_note(self) -> Order:
         s = self.s

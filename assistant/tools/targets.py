@@ -25,7 +25,7 @@ def targets(context: ToolContext, order: Order) -> list[Job]:
         UserError: No job is named or fits, or there are too many.
     """
     daemon, words = context.daemon, context.words
-    excluded = {job.id for job in named_jobs(daemon, order.exclude)}
+    excluded = {job.id for job in named_jobs(daemon, order.exclude, several=True)}
     if order.jobs:
         found = list(named_jobs(daemon, order.jobs, several=bool(order.states)))
         if order.states and all(isinstance(job, str) for job in order.jobs):

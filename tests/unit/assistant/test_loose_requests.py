@@ -177,6 +177,8 @@ ORDERS = {
     ),
     "cancel all jobs except 8 and 9": Order("cancel", states=ACTIVE, exclude=(8, 9)),
     "cancel the trains": Order("cancel", jobs=("train",), states=ACTIVE),
+    "limit sweeps to 2 at a time": Order("limit", group="sweep", number=2),
+    "en fait, annule le 9": Order("cancel", jobs=(9,)),
     "finalement, annule le 9": Order("cancel", jobs=(9,)),
     "allow three sweeps at once": Order("limit", group="sweep", number=3),
 }
