@@ -38,7 +38,8 @@ class LegendChip(QAbstractButton):
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         box = QRectF(self.rect()).adjusted(0.5, 0.5, -0.5, -0.5)
         painter.setPen(QColor(t.accent if self.isChecked() or self.hasFocus() else t.line))
-        painter.setBrush(QColor(t.accent_soft if self.isChecked() else t.surface))
+        if self.isChecked() or self.underMouse():
+            painter.setBrush(QColor(t.accent_soft if self.isChecked() else t.surface))
         painter.drawRoundedRect(box, 6, 6)
         left = _PADDING
         if self.color:
