@@ -46,6 +46,9 @@ RANGE = frozenset({"to", "through", "bis", "a", "au", "hasta", "thru", "al"})
 _NUMBERING = frozenset({"number", "no", "nr", "id", "nummer", "numero", "n", "named", "called",
                         "namens", "nomme", "llamado", "the", "die", "der", "le", "la", "el",
                         "von", "de", "del", "no.", "les", "las", "los"})  # fmt: skip
+_AND = frozenset({"and", "und", "et", "y", "&"})
+_OF_JOBS = frozenset({"cancel", "hold", "release", "pause", "resume", "retry"})
+"""Orders behind which a word that is an order itself is the name of a job."""
 _LETTERS: dict[Language, set[str]] = {
     "de": set("äöüß"), "fr": set("àâèêëîïôûùçœ"), "es": set("ñ¿¡áíóú"),
 }  # fmt: skip
@@ -275,6 +278,8 @@ class Spots:
         kinds = {m.kind for part in parts for m in known.get((part,), ())}
         if kinds == {"verb"} and place == 1 and self.tokens[0].norm in _IS:
             return True  # "is bench hung?"
+        if kinds == {"verb"} and self._behind_an_order(place):
+            return True  # "kill bench", "cancel finetune and bench"
         near = [self.tokens[i].norm for i in (place - 1, place - 2, place + len(parts))
                 if 0 <= i < len(self.tokens)]  # fmt: skip
         groups = any(m.value == "group" for word in near for m in known.get((word,), ())
@@ -287,6 +292,17 @@ class Spots:
             for meaning in known.get((word,), ())
         )
         return beside if ours else True
+
+    def _behind_an_order(self, place: int) -> bool:
+        """Return whether the word before, apart from names and `and`, is an order to a job."""
+        named = {n for first, (_, last) in self.names.items() for n in range(first, last + 1)}
+        before = place - 1
+        while before >= 0 and (before in named or self.tokens[before].norm in _AND):
+            before -= 1
+        if before < 0:
+            return False
+        meanings = phrases().get((self.tokens[before].norm,), ())
+        return any(m.kind == "verb" and m.value in _OF_JOBS for m in meanings)
 
     def _scan(self) -> list[Spot]:
         known, found, i = phrases(), list[Spot](), 0

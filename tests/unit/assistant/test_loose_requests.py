@@ -323,3 +323,17 @@ def test_a_recording_is_not_said_to_have_no_processes() -> None:
     assert "not known" in processes(Query("processes"), rows, words("en"))[0]
     read_now = Rows("processes", (), (), "NVML processes", NOW)
     assert processes(Query("processes"), read_now, words("en")) == ["No process uses a GPU."]
+
+
+@pytest.mark.parametrize(
+    ("request_text", "jobs"),
+    [
+        ("kill bench pls", ("bench",)),
+        ("cancel train and bench", ("train", "bench")),
+    ],
+)
+def test_a_job_that_is_called_like_an_order_can_be_named_behind_one(
+    request_text: str, jobs: tuple[str, ...]
+) -> None:
+    found = parse(request_text, Known(("train", "bench"), ()), State(), NOW)
+    assert found.request == Order("cancel", jobs=jobs)
