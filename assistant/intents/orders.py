@@ -9,7 +9,7 @@ from assistant.intents.reading import ACTIVE, find_setting, named_setting
 from assistant.intents.setting_words import value_of
 from assistant.intents.spots import MOST, RANGE, Spot, Spots
 from assistant.intents.state import State
-from assistant.intents.tokens import Token
+from assistant.intents.tokens import Token, tokens
 from assistant.query.conversion import kind_of
 from assistant.query.request import NEWEST, Order, Target
 from assistant.query.setting_units import in_setting_unit
@@ -422,12 +422,21 @@ class _Reader:
                 memory = _bytes(s.tokens[i])
                 s.used.add(i)
         if command or workload:
-            s.used.update(range(len(s.tokens)))  # the rest is the command or its parameters
+            s.used.update(self._of_submission())
             text = s.request if workload and not command else ""
             count = int(gpus[1] or 1) if gpus else None
             return Order("submit", command=command, workload=workload if not command else "",
                          gpus=count, memory=memory, text=text)  # fmt: skip
         return Order("submit")
+
+    def _of_submission(self) -> set[int]:
+        """Return the tokens of the command and what goes with it: all, unless it is quoted."""
+        s = self.s
+        if not any(t.kind == "quoted" for t in s.tokens):
+            return set(range(len(s.tokens)))
+        found = [m[0].split() for p in (_ON_GPUS, _AS_JOB) if (m := p.search(s.request))]
+        said = {token.norm for words in found for word in words for token in tokens(word)}
+        return {i for i, t in enumerate(s.tokens) if t.kind == "quoted" or t.norm in said}
 
     def _read_kill(self) -> Order | OrderReading:
         s = self.s
