@@ -241,7 +241,9 @@ class Spots:
     # ---- finding
 
     def _find_names(self, known: Known) -> None:
-        found = sorted({name for name in known.jobs if name.strip()}, key=len, reverse=True)
+        ours, given = phrases(), {name for name in known.jobs if name.strip()}
+        # those that are words of ours come last, because the names before them decide about them
+        found = sorted(given, key=lambda name: ((name.casefold(),) in ours, -len(name), name))
         for name in found[:MAX_NAMED]:
             parts = [token.norm for token in tokens(name)]
             if all(part.lstrip("#").isdecimal() for part in parts):
