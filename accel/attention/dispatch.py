@@ -14,6 +14,7 @@ import torch
 from accel.attention import table
 from accel.attention.backends import BACKENDS, Direction
 from accel.attention.problem import Problem, dtype_name
+from accel.runtime.backend_names import check_name
 
 NOT_FOR_AUTO = ("reference",)
 
@@ -60,10 +61,7 @@ def choose(problem: Problem, backend: str = "auto", direction: Direction = "forw
         ValueError: if no backend has this name, or if it cannot compute the problem; the message
             says why and which backends can.
     """
-    if backend != "auto" and backend not in BACKENDS:
-        raise ValueError(
-            f"no backend is called {backend!r}. There are: auto, {', '.join(BACKENDS)}"
-        )
+    check_name(backend, BACKENDS)
     speed = _expected(problem, direction)
     candidates = tuple(
         Candidate(name, b.refusal(problem, direction), speed.get(name))

@@ -13,6 +13,7 @@ import torch
 from accel.primitives.gemm import table
 from accel.primitives.gemm.backends import BACKENDS
 from accel.primitives.gemm.problem import FP8, Problem
+from accel.runtime.backend_names import check_name
 
 EMULATED = "FP8 is EMULATED in float32 on this device"
 
@@ -41,10 +42,7 @@ def choose(p: Problem, backend: str = "auto") -> GemmChoice:
         ValueError: if no backend has this name, or if it cannot compute the problem; the message
             says why and which backends can.
     """
-    if backend != "auto" and backend not in BACKENDS:
-        raise ValueError(
-            f"no backend is called {backend!r}. There are: auto, {', '.join(BACKENDS)}"
-        )
+    check_name(backend, BACKENDS)
     whys = {name: b.refusal(p) for name, b in BACKENDS.items()}
     refusals = {name: why for name, why in whys.items() if why is not None}
     rates = table.measured(p, _gpu(p))

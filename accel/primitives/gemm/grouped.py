@@ -11,6 +11,7 @@ from torch import Tensor
 from accel.primitives.gemm.api import Scales, gemm
 from accel.primitives.gemm.backends import BACKENDS
 from accel.primitives.gemm.operands import Operands, arrange, boxes
+from accel.runtime.backend_names import check_name
 
 GROUPED = ("hopper", "loop")
 
@@ -47,8 +48,7 @@ def grouped_gemm(
             "grouped_gemm takes a [rows, k], b [experts, k, n] and starts [experts + 1]; got"
             f" {list(a.shape)}, {list(b.shape)} and {list(starts.shape)}"
         )
-    if backend not in ("auto", *GROUPED):
-        raise ValueError(f"no backend is called {backend!r}. There are: auto, {', '.join(GROUPED)}")
+    check_name(backend, GROUPED)
     first = None if scales is None else (scales[0], scales[1][0])
     x = arrange(a, b[0], None, None, out_dtype, first, None)
     x = replace(

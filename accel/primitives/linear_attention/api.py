@@ -12,6 +12,7 @@ from torch import Tensor
 
 from accel.primitives.linear_attention.kinds import KINDS, Kind, retention_decay
 from accel.primitives.linear_attention.problem import DTYPES, Operands
+from accel.runtime.backend_names import check_name
 
 BACKENDS = ("triton", "torch", "reference")
 _KERNEL_DTYPES = (torch.float16, torch.bfloat16, torch.float32)
@@ -113,10 +114,7 @@ def choose(x: Operands, backend: str = "auto") -> LinearChoice:
         if "triton" not in refusals:
             return LinearChoice("triton", "auto: the kernels run on this GPU", refusals)
         return LinearChoice("torch", "auto: the kernels cannot run", refusals)
-    if backend not in BACKENDS:
-        raise ValueError(
-            f"no backend is called {backend!r}. There are: auto, {', '.join(BACKENDS)}"
-        )
+    check_name(backend, BACKENDS)
     if backend == "triton" and why is not None:
         raise ValueError(f"backend triton cannot do this: it {why}. These can: torch, reference")
     return LinearChoice(backend, "named by the caller", refusals)
