@@ -9,12 +9,11 @@ from app.alerts.threshold_charts import CHARTED, SPAN, threshold_contents
 from app.charts.threshold_chart import ThresholdChart
 from app.charts.thresholds import ChartThreshold, describe, moved, stepped
 from app.link.link import Link
-from app.settings.form import SETTINGS, change, text_of
+from app.settings.form import SETTINGS, text_of
 from app.settings.setting_row import SettingRow
 from app.state import State
 from app.widgets import theme
 from app.widgets.controls import Stretch, card, column, label
-from scheduler.protocol.errors import UserError
 from scheduler.verbs.control import Configure
 
 _LISTED = (
@@ -93,18 +92,8 @@ class RulesPanel(QWidget):
         self._link.send(self, request)
 
     def _enter(self, name: str, text: str) -> None:
-        made, snapshot = self.rows[name], self._state.snapshot
-        if snapshot is None:
-            made.show_error("The daemon does not answer. Try again once it does.")
-            return
-        try:
-            request = change(snapshot.settings, made.setting, text)
-        except UserError as e:
-            made.show_error(str(e))
-            return
-        made.clear_error()
-        if request is not None:
-            self._link.send(self, request, lambda _: made.clear_error(), made.show_error)
+        made = self.rows[name]
+        made.submit(text, self._state, self, self._link, lambda _: made.clear_error())
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)

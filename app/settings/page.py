@@ -8,7 +8,7 @@ from PySide6.QtWidgets import QFrame, QWidget
 
 from app.link.link import Link
 from app.settings.diagnostics import about, diagnostics
-from app.settings.form import SETTINGS, change, text_of
+from app.settings.form import SETTINGS, text_of
 from app.settings.setting_row import SettingRow
 from app.state import State
 from app.widgets import theme
@@ -28,7 +28,6 @@ from app.widgets.controls import (
 )
 from app.widgets.safe_text import SafeText
 from scheduler.protocol import settings as stored
-from scheduler.protocol.errors import UserError
 
 _WIDEST, _SIDE = 820, 150
 """Pixels of the cards at most, and of the list of groups."""
@@ -87,18 +86,7 @@ class SettingsPage(QWidget):
         self.configured.emit(settings)
 
     def _enter(self, name: str, text: str) -> None:
-        made, snapshot = self.rows[name], self._state.snapshot
-        if snapshot is None:
-            made.show_error("The daemon does not answer. Try again once it does.")
-            return
-        try:
-            request = change(snapshot.settings, made.setting, text)
-        except UserError as e:
-            made.show_error(str(e))
-            return
-        made.clear_error()
-        if request is not None:
-            self._link.send(self, request, self._take, made.show_error)
+        self.rows[name].submit(text, self._state, self, self._link, self._take)
 
     def _copy(self) -> None:
         snapshot = self._state.snapshot

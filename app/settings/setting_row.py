@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from PySide6.QtCore import Qt, Signal
+from PySide6.QtCore import QObject, Qt, Signal
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QComboBox, QFileDialog, QGridLayout, QLabel, QLineEdit, QWidget
 
-from app.settings.form import Setting, text_of
+from app.link.link import Link
+from app.settings.form import Setting, change, text_of
+from app.state import State
 from app.widgets import theme
 from app.widgets.controls import ElidedLine, Stretch, button, label, row, show_if_any
+from scheduler.protocol.errors import UserError
 from scheduler.protocol.settings import Settings
 
 W = TypeVar("W", bound=QWidget)
@@ -114,6 +117,35 @@ class SettingRow(QWidget):
             self.line.setText(text)
         if self.line is not None:
             self.line.setCursorPosition(0)  # show the beginning of a long text
+
+    def submit(
+        self,
+        text: str,
+        state: State,
+        owner: QObject,
+        link: Link,
+        taken: Callable[[Settings], None],
+    ) -> None:
+        """Send the setting with this text to the daemon, or show why that is not possible.
+
+        Args:
+            text: what the user entered.
+            state: the settings as they are.
+            owner: the page that the row is on, whose end drops the reply.
+            link: what carries the request.
+            taken: called with the new settings.
+        """
+        if state.snapshot is None:
+            self.show_error("The daemon does not answer. Try again once it does.")
+            return
+        try:
+            request = change(state.snapshot.settings, self.setting, text)
+        except UserError as e:
+            self.show_error(str(e))
+            return
+        self.clear_error()
+        if request is not None:
+            link.send(owner, request, taken, self.show_error)
 
     def show_error(self, message: str) -> None:
         """Show what is wrong with the text."""
