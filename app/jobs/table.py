@@ -9,20 +9,18 @@ from PySide6.QtCore import (
     QAbstractTableModel,
     QMimeData,
     QModelIndex,
-    QRectF,
     Qt,
     Signal,
 )
-from PySide6.QtGui import QColor, QPainter
-from PySide6.QtWidgets import QStyledItemDelegate, QStyleOptionViewItem
+from PySide6.QtGui import QColor
 
 from app.format.job_rows import JobRow
 from app.jobs.arrangement import SortOrder
 from app.jobs.job_keys import WAITING
 from app.jobs.listing import JobLine, JobLines, drop_target
 from app.widgets import theme
-from app.widgets.controls import draw_share
 from app.widgets.list_table import LEFT, NO_PARENT, RIGHT, Index
+from app.widgets.share_delegate import SHARE
 
 HEADINGS = (
     "Job",
@@ -45,7 +43,6 @@ _RIGHT = tuple(map(HEADINGS.index, ("Duration", "ETA", "TFLOP/s")))
 STATE = HEADINGS.index("State")
 NAME = HEADINGS.index("Name")
 _NEEDS = HEADINGS.index("Needs")
-SHARE = Qt.ItemDataRole.UserRole
 _ROLES = (
     Qt.ItemDataRole.DisplayRole,
     Qt.ItemDataRole.ToolTipRole,
@@ -247,19 +244,6 @@ def _first_other(old: Sequence[int], new: Sequence[int]) -> int:
         else:
             high = middle - 1
     return low
-
-
-class ProgressDelegate(QStyledItemDelegate):
-    """Paint a thin bar under the text of a job that reports progress."""
-
-    def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: Index) -> None:
-        super().paint(painter, option, index)
-        share = index.data(SHARE)
-        if share is None:
-            return
-        box: Any = option
-        line = QRectF(box.rect.left() + 10, box.rect.bottom() - 5, box.rect.width() - 20, 3)
-        draw_share(painter, line, share)
 
 
 _PILLS = {

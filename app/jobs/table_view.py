@@ -16,9 +16,9 @@ from app.jobs.table import (
     STATE,
     WIDTHS,
     JobTable,
-    ProgressDelegate,
 )
 from app.widgets.list_table import ListTable, set_up_table
+from app.widgets.share_delegate import ShareDelegate
 from app.widgets.state_pill import StateDelegate
 
 _LEAST_PROGRESS = 170
@@ -48,7 +48,7 @@ class JobTableView(ListTable):
         header = _Header(self)
         self.setHorizontalHeader(header)
         set_up_table(self, model, WIDTHS, "Jobs", "Select two jobs to see them side by side")
-        self.setItemDelegateForColumn(PROGRESS, ProgressDelegate(self))
+        self.setItemDelegateForColumn(PROGRESS, ShareDelegate(self, above=5))
         self.setItemDelegateForColumn(STATE, StateDelegate(self))
         self.setSelectionMode(QAbstractItemView.SelectionMode.ExtendedSelection)
         self.setDragDropMode(QAbstractItemView.DragDropMode.InternalMove)

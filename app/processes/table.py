@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from PySide6.QtCore import QModelIndex, QPoint, QRectF, Qt, Signal
-from PySide6.QtGui import QKeyEvent, QMouseEvent, QPainter, QResizeEvent
-from PySide6.QtWidgets import QStyledItemDelegate, QStyleOptionViewItem
+from PySide6.QtCore import QModelIndex, QPoint, Qt, Signal
+from PySide6.QtGui import QKeyEvent, QMouseEvent, QResizeEvent
 
 from app.processes.grouping import Line
 from app.processes.process_rows import (
@@ -22,11 +21,10 @@ from app.processes.process_rows import (
     SM_SHARE,
 )
 from app.widgets import theme
-from app.widgets.controls import draw_share
 from app.widgets.list_table import Index, ListTable, RowTable, TableColumn, set_up_table
+from app.widgets.share_delegate import SHARE, ShareDelegate
 
 DESCENDING, ASCENDING = Qt.SortOrder.DescendingOrder, Qt.SortOrder.AscendingOrder
-SHARE = Qt.ItemDataRole.UserRole
 _ARROW = 26
 """Pixels at the left of a name, where the arrow of a group is."""
 _LEAST_COMMAND = 180
@@ -83,19 +81,6 @@ class ProcessTable(RowTable[Line]):
         return super().data(index, role)
 
 
-class ShareDelegate(QStyledItemDelegate):
-    """Paint a thin bar of a share under the text."""
-
-    def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: Index) -> None:
-        super().paint(painter, option, index)
-        share = index.data(SHARE)
-        if share is None:
-            return
-        box: Any = option
-        line = QRectF(box.rect.left() + 10, box.rect.bottom() - 4, box.rect.width() - 20, 3)
-        draw_share(painter, line, min(share, 1.0))
-
-
 class ProcessTableView(ListTable):
     """Show the processes; groups are folded and unfolded by mouse and keys."""
 
@@ -118,7 +103,7 @@ class ProcessTableView(ListTable):
             "Press S to sort by the column of the current cell",
         )
         for column in (CPU, MEMORY):
-            self.setItemDelegateForColumn(column, ShareDelegate(self))
+            self.setItemDelegateForColumn(column, ShareDelegate(self, above=4))
         self.horizontalHeader().setSectionsClickable(True)
         self.horizontalHeader().setSortIndicator(MEMORY, DESCENDING)
         self.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
