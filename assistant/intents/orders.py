@@ -304,12 +304,7 @@ class _Reader:
         return found
 
     def _states(self) -> tuple[str, ...]:
-        found: list[str] = []
-        for spot in self.s.spots:
-            if spot.means("state") and spot.value("state") in _STATES:
-                self.s.use(spot)
-                found += _STATES[spot.value("state")]
-        return tuple(dict.fromkeys(found))
+        return self.s.states(_STATES)
 
     def _group(self) -> str:
         s = self.s

@@ -188,12 +188,7 @@ def in_unit(token: Token, unit: str) -> float:
 
 
 def states(r: QueryReader) -> tuple[str, ...]:
-    found: list[str] = []
-    for spot in r.s.spots:
-        if spot.means("state") and spot.value("state") in JOB_STATES:
-            r.s.use(spot)
-            found += JOB_STATES[spot.value("state")]
-    return tuple(dict.fromkeys(found))
+    return r.s.states(JOB_STATES)
 
 
 def named_setting(s: Spots) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from assistant.intents.lexicon import LONGEST, Meaning, phrases
@@ -147,6 +147,15 @@ class Spots:
     def use(self, spot: Spot) -> None:
         """Count the tokens of a spot as used."""
         self.used.update(spot.tokens)
+
+    def states(self, of: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
+        """Use the words for states of jobs that the table has, and return its states for them."""
+        found: list[str] = []
+        for spot in self.spots:
+            if spot.means("state") and spot.value("state") in of:
+                self.use(spot)
+                found += of[spot.value("state")]
+        return tuple(dict.fromkeys(found))
 
     def use_time(self) -> Reading | None:
         """Return the time, and count its tokens as used."""
