@@ -1,14 +1,18 @@
 """Measure attention by every backend over a grid of shapes, against the targets for an H100.
 
     python -m tests.benchmarks.attention_grid [--seconds 0.4] [--only backward] [--tune] [--out DIR]
+        [--compile-s 60] [--limit-s 40]
 
 Every cell has 16384 tokens, heads x head size = 2048 and bfloat16. Lengths go from 512 to 16384,
 head sizes are 64, 128 and 256; with and without causality, forward and backward. The workload
 `compare` checks every backend against float64 and then times all of them in turn: peers in their
-own layout, kernels only, `auto` twice. A matrix product is measured before and after. With --tune,
-the workload `tune` first measures the same grid, with shorter and fewer sequences as well, and
-writes the table that `auto` uses: on this grid `auto` knows the answers. See attention_models for
-shapes that it does not know.
+own layout, kernels only, `auto` twice. A matrix product is measured before and after. Each head
+size and mask is a run of its own, which is stored when it ends. The kernels of all backends compile
+first, in processes side by side, for at most --compile-s seconds; a run that takes longer than
+--limit-s is repeated without flash-attn-4, which compiles longest. With --tune, the workload `tune`
+first measures the same grid, with shorter and fewer sequences as well, and writes the table that
+`auto` uses: on this grid `auto` knows the answers. See attention_models for shapes that it does not
+know.
 """
 
 from __future__ import annotations
@@ -19,7 +23,8 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -32,11 +37,13 @@ from tests.benchmarks.rows import RESULTS
 OURS = "hopper"
 PEERS = ("flash", "cudnn", "fa4", "fa3")
 ALL = ("auto", OURS, "triton", *PEERS)
-GRID = {"seq": "512,2048,8192,16384", "head-dim": "64,128,256", "causal": "both"}
+LENGTHS = "512,2048,8192,16384"
+GROUPS = [(dim, causal) for dim in ("128", "64", "256") for causal in ("no", "yes")]
+"""Head size and causality of each run."""
 PARTS: tuple[Direction, ...] = ("forward", "backward")
-"""Each part is a run of its own, which is stored when it ends."""
+PRODUCT = {"size": "8192", "seconds": "2"}
 TUNED = (
-    {**GRID, "seq": "512,1024,2048,4096,8192,16384"},
+    {"seq": "512,1024,2048,4096,8192,16384", "head-dim": "64,128,256", "causal": "both"},
     {
         "batch": "1",
         "heads": "16",
@@ -49,18 +56,86 @@ TUNED = (
 )
 
 
-def run(workload: str, **options: str) -> Result:
-    """Run a workload as a job would, with its progress on standard error."""
+def run(workload: str, limit: float | None = None, **options: str) -> Result | None:
+    """Run a workload as a job would.
+
+    Returns:
+        The result; None if it takes longer than `limit` seconds, or ends without a result.
+    """
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "result.json"
-        argv = [f"--{name}={value}" for name, value in options.items()]
-        subprocess.run(
-            [sys.executable, "-P", "-m", f"accel.workloads.{workload}", *argv],
-            env={**os.environ, "GPUDECK_RESULT": str(file)},
+        try:
+            subprocess.run(
+                _command(workload, options),
+                env={**os.environ, "GPUDECK_RESULT": str(file)},
+                stdout=subprocess.DEVNULL,
+                check=False,
+                timeout=limit,
+            )
+        except subprocess.TimeoutExpired:
+            return None
+        return read(file.read_bytes()) if file.exists() else None
+
+
+def whole(workload: str, **options: str) -> Result:
+    """Run a workload that must leave a result."""
+    if (result := run(workload, **options)) is None:
+        raise SystemExit(f"{workload} left no result")
+    return result
+
+
+def _command(workload: str, options: Mapping[str, str]) -> list[str]:
+    argv = [f"--{name}={value}" for name, value in options.items()]
+    return [sys.executable, "-P", "-m", f"accel.workloads.{workload}", *argv]
+
+
+def compile_kernels(direction: Direction, limit: float) -> None:
+    """Run every group once, side by side, so that the kernels of all backends are on the disk."""
+    started = time.monotonic()
+    processes = [
+        subprocess.Popen(
+            _command("compare", _group(direction, *group, "0.1", ALL)),
             stdout=subprocess.DEVNULL,
-            check=False,
+            stderr=subprocess.DEVNULL,
         )
-        return read(file.read_bytes())
+        for group in GROUPS
+    ]
+    for (dim, causal), process in zip(GROUPS, processes, strict=True):
+        try:
+            process.wait(max(0.0, started + limit - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            print(f"d{dim}, causal {causal}: not compiled in {limit:g} s", flush=True)
+    print(f"compiled for {time.monotonic() - started:.0f} s", flush=True)
+
+
+def measure(direction: Direction, seconds: str, limit: float) -> Iterator[Result]:
+    """Yield the result of each group of one direction."""
+    backends = list(ALL)
+    for group in GROUPS:
+        done = run("compare", limit, **_group(direction, *group, seconds, backends))
+        if done is None and "fa4" in backends:
+            print(f"{direction} {group}: no result; without fa4 from now on", flush=True)
+            backends.remove("fa4")
+            done = run("compare", limit, **_group(direction, *group, seconds, backends))
+        if done is None:
+            print(f"{direction} {group}: not measured", flush=True)
+        else:
+            yield done
+
+
+def _group(
+    direction: Direction, dim: str, causal: str, seconds: str, backends: Sequence[str]
+) -> dict[str, str]:
+    return {
+        "direction": direction,
+        "head-dim": dim,
+        "causal": causal,
+        "seq": LENGTHS,
+        "seconds": seconds,
+        "backends": ",".join(backends),
+    }
 
 
 def geometric_mean(values: list[float]) -> float:
@@ -78,8 +153,12 @@ class Grid:
 
     def rate(self, shape: tuple[object, ...], name: str) -> float:
         """Return the TFLOP/s, or 0 for a cell that was not measured or failed."""
-        cell = self._cells[shape].get(name)
+        cell = self._cells.get(shape, {}).get(name)
         return cell.tflops if cell is not None and cell.passed else 0.0
+
+    def of(self, name: str) -> Callable[[tuple[object, ...]], float]:
+        """Return the function that gives the TFLOP/s of one contender."""
+        return lambda shape: self.rate(shape, name)
 
     def ratios(
         self,
@@ -105,16 +184,9 @@ class Grid:
             yield f"{shape[0]:8} d{shape[1]:<3} {mask:6} S{shape[3]:<5} {rates} ({ran})"
 
 
-def targets(grid: Grid, gemm: float) -> Iterator[str]:
-    """Return each target, required and desired, with what was measured."""
-
-    def of(name: str) -> Callable[[tuple[object, ...]], float]:
-        return lambda shape: grid.rate(shape, name)
-
-    def best(shape: tuple[object, ...]) -> float:
-        return max(grid.rate(shape, peer) for peer in PEERS)
-
-    fa4 = grid.ratios("forward", of(OURS), of("fa4"))
+def forward_targets(grid: Grid, gemm: float) -> Iterator[str]:
+    """Return each target of our forward kernel, with what was measured."""
+    fa4 = grid.ratios("forward", grid.of(OURS), grid.of("fa4"))
     mean = f"geometric mean of {len(fa4)} cells: {geometric_mean(fa4):.3f}"
     yield f"own forward / flash-attn-4, {mean} (required 0.95, aim 1.05)"
     for dim, required in ((128, 650), (256, 715)):
@@ -123,18 +195,26 @@ def targets(grid: Grid, gemm: float) -> Iterator[str]:
         yield f"own forward d={dim} S=16384: {rate:.0f} (required {required}, aim {aim:.0f})"
     rate = grid.rate(("forward", 128, True, 16384), OURS)
     yield f"own forward causal d=128 S=16384: {rate:.0f} (required 600, aim 670)"
-    back = grid.ratios("backward", of(OURS), best)
-    mean = f"geometric mean of {len(back)} cells: {geometric_mean(back):.3f}"
-    yield f"own backward / best peer, {mean} (required 0.85, aim 1.00)"
-    for direction in ("forward", "backward"):
-        auto = grid.ratios(direction, of("auto"), best)
-        low = [r for r in auto if r < 0.98]
-        below = f"{len(low)} of {len(auto)} cells below 0.98 (required: none)"
-        mean = f"geometric mean {geometric_mean(auto):.3f}, least {min(auto, default=0):.3f}"
-        yield f"auto / best peer, {direction}: {mean}, {below}; {grid.twins(direction)}"
-        for peer in PEERS:
-            ratios = grid.ratios(direction, of(OURS), of(peer))
-            yield f"own / {peer}, {direction}: {geometric_mean(ratios):.3f} of {len(ratios)} cells"
+
+
+def ratios(grid: Grid, direction: Direction) -> Iterator[str]:
+    """Return how fast `auto` and our kernels are beside the peers in one direction."""
+
+    def best(shape: tuple[object, ...]) -> float:
+        return max(grid.rate(shape, peer) for peer in PEERS)
+
+    own = grid.ratios(direction, grid.of(OURS), best)
+    required = " (required 0.85, aim 1.00)" if direction == "backward" else ""
+    mean = f"geometric mean of {len(own)} cells: {geometric_mean(own):.3f}"
+    yield f"own {direction} / best peer, {mean}{required}"
+    auto = grid.ratios(direction, grid.of("auto"), best)
+    low = [r for r in auto if r < 0.98]
+    below = f"{len(low)} of {len(auto)} cells below 0.98 (required: none)"
+    mean = f"geometric mean {geometric_mean(auto):.3f}, least {min(auto, default=0):.3f}"
+    yield f"auto / best peer, {direction}: {mean}, {below}; {grid.twins(direction)}"
+    for peer in PEERS:
+        each = grid.ratios(direction, grid.of(OURS), grid.of(peer))
+        yield f"own / {peer}, {direction}: {geometric_mean(each):.3f} of {len(each)} cells"
 
 
 def main() -> None:
@@ -143,27 +223,30 @@ def main() -> None:
     parser.add_argument("--only", choices=PARTS, help="one direction instead of both")
     parser.add_argument("--tune", action="store_true")
     parser.add_argument("--out", type=Path, default=RESULTS)
+    parser.add_argument("--compile-s", type=float, default=300.0)
+    parser.add_argument("--limit-s", type=float, default=300.0)
     options = parser.parse_args()
     if options.tune:
         for shapes in TUNED:
-            tuned = run("tune", **shapes, seconds="0.2", backends=",".join(ALL[1:]))
+            tuned = whole("tune", **shapes, seconds="0.2", backends=",".join(ALL[1:]))
             print(f"tune {shapes}: {tuned.verdict}", flush=True)
         print(f"the table is in {table.user_file()}", flush=True)
-    before = run("gemm", size="8192", seconds="2").tflops
     options.out.mkdir(parents=True, exist_ok=True)
     cells: tuple[Cell, ...] = ()
     for direction in (options.only,) if options.only else PARTS:
-        shapes = {**GRID, "direction": direction}
-        compared = run("compare", **shapes, seconds=options.seconds, backends=",".join(ALL))
-        cells += compared.cells
-        (options.out / "attention_grid.csv").write_text(
-            as_csv(msgspec.structs.replace(compared, cells=cells))
-        )
-        print(direction, compared.verdict, *Grid(compared.cells).lines(), sep="\n", flush=True)
-    after = run("gemm", size="8192", seconds="2").tflops
-    grid = Grid(cells)
-    print(f"gemm 8192: {before:.0f} before, {after:.0f} after")
-    print(*targets(grid, (before + after) / 2), sep="\n")
+        compile_kernels(direction, options.compile_s)
+        before = whole("gemm", **PRODUCT).tflops
+        for compared in measure(direction, options.seconds, options.limit_s):
+            cells += compared.cells
+            (options.out / "attention_grid.csv").write_text(
+                as_csv(msgspec.structs.replace(compared, cells=cells))
+            )
+            print(compared.verdict, *Grid(compared.cells).lines(), sep="\n", flush=True)
+        after = whole("gemm", **PRODUCT).tflops
+        grid = Grid(cells)
+        if direction == "forward":
+            print(*forward_targets(grid, (before + after) / 2), sep="\n")
+        print(*ratios(grid, direction), f"gemm {before:.0f} before, {after:.0f} after", sep="\n")
 
 
 if __name__ == "__main__":
