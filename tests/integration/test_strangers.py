@@ -15,10 +15,11 @@ from pathlib import Path
 
 import pytest
 
-from app.cli.devices.metrics import allowed_hosts, token_file
+from app.cli.devices.metrics import MAX_CONNECTIONS, allowed_hosts, token_file
 from scheduler.protocol import tcp_peers
 from scheduler.protocol.tcp_peers import UNKNOWN, ConnectionLimits, party_of, user_of
 from tests.integration.endpoint import serving
+from tests.support import eventually
 
 CROWD = 300
 NOBODY = 65534
@@ -115,6 +116,24 @@ def test_metrics_refuse_hosts_that_a_web_page_can_name(cpu_home: Path) -> None:
             assert get(port, "/metrics", Host=host) == 403, host
         for host in ("localhost", f"127.0.0.1:{port}", "[::1]"):
             assert get(port, "/metrics", Host=host) == 200, host
+        for head in ("", "Host: localhost\r\nHost: evil.example\r\n", "Host: evil\x00.example\r\n"):
+            with socket.create_connection(("127.0.0.1", port), timeout=30) as raw:
+                raw.sendall(f"GET /metrics HTTP/1.1\r\n{head}Connection: close\r\n\r\n".encode())
+                assert raw.makefile("rb").readline().split()[1] in (b"400", b"403"), head
+
+
+def test_metrics_limit_the_threads_of_their_own_user(cpu_home: Path) -> None:
+    with metrics() as (port, pid, errors):
+        token = f"Bearer {token_file().read_text()}"
+        idle = [socket.create_connection(("127.0.0.1", port), timeout=30) for _ in range(100)]
+        assert [one.recv(1) for one in idle[MAX_CONNECTIONS:]] == [b""] * (100 - MAX_CONNECTIONS)
+        assert len(list(Path(f"/proc/{pid}/task").iterdir())) <= MAX_CONNECTIONS + 1
+        for one in idle:
+            one.close()
+        eventually(lambda: len(list(Path(f"/proc/{pid}/task").iterdir())) == 1)
+        assert get(port, "/metrics", Authorization=token) == 200
+    (line,) = errors[0].splitlines()
+    assert re.fullmatch(r"gpudeck: refused a connection of user \w+: .*", line)
 
 
 def test_metrics_for_other_machines_need_a_token_or_the_name_of_this_one() -> None:
