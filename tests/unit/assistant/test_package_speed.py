@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import psutil
@@ -17,11 +16,8 @@ from scheduler.protocol.errors import UserError
 
 
 def package_processes() -> list[int]:
-    return [
-        process.pid
-        for process in psutil.process_iter(["cmdline"])
-        if "assistant.host.rwkv_package" in (process.info["cmdline"] or ())
-    ]
+    """List those that this test started; others on the machine may run the package, too."""
+    return [child.pid for child in psutil.Process().children()]
 
 
 @pytest.mark.slow
@@ -45,7 +41,6 @@ def test_it_ends_at_once_when_somebody_needs_the_device() -> None:
 
     with pytest.raises(Cancelled):
         package_speed(str(paths.shipped_model()), "cpu", check)
-    time.sleep(0)
     assert package_processes() == []
 
 
