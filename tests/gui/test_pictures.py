@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from PySide6.QtGui import QFont, QFontDatabase, QImage
-from PySide6.QtWidgets import QApplication
+from PySide6.QtWidgets import QApplication, QWidget
 
 from app.widgets import theme
 from tests.gui.likeness import REFERENCES, most, thumbnail, unlike
@@ -110,8 +110,11 @@ def test_faults_are_found_and_other_antialiasing_is_not(qapp: QApplication, clea
             undo()
         assert missed == []
         on.settle()
-        other = QFont(qapp.font())
-        other.setStyleStrategy(QFont.StyleStrategy.NoAntialias)
-        qapp.setFont(other)
-        on.settle()
+        before = on.window.grab().toImage()
+        for widget in [on.window, *on.window.findChildren(QWidget)]:
+            font = widget.font()
+            font.setStyleStrategy(QFont.StyleStrategy.NoAntialias)
+            font.setHintingPreference(QFont.HintingPreference.PreferFullHinting)
+            widget.setFont(font)
         assert found() <= most(known)
+        assert on.window.grab().toImage() != before, "the other antialiasing is seen"
