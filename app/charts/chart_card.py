@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Sized
+from collections.abc import Mapping, Sequence
 
 import numpy as np
-from PySide6.QtCore import QEvent, QPointF, QSize, Qt
+from PySide6.QtCore import QSize, Qt
 from PySide6.QtGui import QColor, QPainter, QPaintEvent
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from app.charts.chart_model import ChartModel
 from app.charts.chart_source import ChartContents, Curve
-from app.charts.chart_view import ChartView
+from app.charts.chart_view import ChartView, clock_height, lanes_height
 from app.charts.lanes import FROM as LANES_FROM
 from app.charts.lanes import floors, in_lanes
 from app.charts.scales import AxisTop
+from app.charts.value_line import LaneValues, ValueLine
 from app.format.values import lane_label
 from app.widgets import theme
 from app.widgets.controls import (
@@ -31,97 +32,6 @@ from app.widgets.controls import (
 
 _LOWEST = 72
 """The least height of a plot at the usual size of text."""
-_MOST_ADVANCES = 2000
-_SHRINK_BY = 40
-"""Pixels; a line that needs fewer pixels less keeps its width."""
-
-
-class ValueLine(QWidget):
-    """Show the current values of a chart, each in the colour of its curve.
-
-    It paints them itself: when the text of a label changes, Qt lays out everything around it.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.values: list[tuple[str, str | None]] = []
-        self.unit = ""
-        self._width = 0
-        self._advances: list[int] = []
-        """Pixels of each value, and of the unit."""
-        self._known: dict[str, int] = {}
-        """Pixels of texts: measuring takes half as long as painting."""
-        self.setSizePolicy(QSizePolicy.Policy.Maximum, QSizePolicy.Policy.Preferred)
-        self.hide()
-
-    @property
-    def text(self) -> str:
-        """Return everything as one line."""
-        return " ".join((*(text for text, _ in self.values), self.unit))
-
-    @property
-    def shown(self) -> list[tuple[str, str | None]]:
-        """Return what is painted: the lowest and highest value if there is no room for all."""
-        if self._needed() <= self.width():
-            return self.values
-        numbers = sorted((text for text, _ in self.values if text[:1].isdigit()), key=float)
-        if len(numbers) < 2:
-            return []  # a range needs two values; the tooltip has the only one
-        return [(f"{numbers[0]}–{numbers[-1]}", None)]
-
-    def show_values(self, values: list[tuple[str, str | None]], unit: str) -> None:
-        """Show texts with their colours (None: the usual one) and the unit of all of them."""
-        if (values, unit) == (self.values, self.unit):
-            return
-        self.values, self.unit = values, unit
-        self.setAccessibleName(self.text)
-        self.setVisible(bool(values))
-        self._advances = [self._advance(text) for text in (*(text for text, _ in values), unit)]
-        width = self._needed()
-        if not self._width - _SHRINK_BY < width <= self._width:
-            self._width = width
-            self.updateGeometry()
-        self.update()
-
-    def sizeHint(self) -> QSize:
-        return QSize(self._width, self.fontMetrics().height())
-
-    def minimumSizeHint(self) -> QSize:
-        return QSize(0, self.fontMetrics().height())
-
-    def paintEvent(self, event: QPaintEvent) -> None:
-        if not self.values:
-            return
-        painter, t, x = QPainter(self), theme.tokens(), 0.0
-        shown, metrics = self.shown, painter.fontMetrics()
-        advances = self._advances
-        if shown is not self.values:
-            advances = [self._advance(text) for text, _ in shown]
-        line = (self.height() - metrics.height() + 1) // 2 + metrics.ascent()
-        for (text, color), advance in zip(shown, advances, strict=False):
-            painter.setPen(QColor(color or t.text))
-            painter.drawText(QPointF(x, line), text)  # in a rectangle it takes a third longer
-            x += advance + theme.S
-        painter.setPen(QColor(t.muted))
-        painter.drawText(QPointF(x - theme.XS, line), self.unit)
-
-    def _needed(self) -> int:
-        return sum(self._advances) + len(self.values) * theme.S + 1 if self.values else 0
-
-    def _advance(self, text: str) -> int:
-        found = self._known.get(text)
-        if found is None:
-            if len(self._known) > _MOST_ADVANCES:
-                self._known.clear()
-            found = self._known[text] = self.fontMetrics().horizontalAdvance(text)
-        return found
-
-    def changeEvent(self, event: QEvent) -> None:
-        if event.type() in (QEvent.Type.FontChange, QEvent.Type.StyleChange):
-            self._known.clear()
-        if event.type() == QEvent.Type.PaletteChange:
-            self.update()
-        super().changeEvent(event)
 
 
 class SpanSummary(QWidget):
@@ -161,6 +71,7 @@ class ChartCard:
         self.values = ValueLine()
         self.absent = elided(meaning="muted")
         self.view = ChartView(title)
+        self.lane_values = LaneValues(clock_height())
         self._top = AxisTop()
         self._bands: tuple[object, ...] = ()
         self.has_data = True
@@ -170,7 +81,8 @@ class ChartCard:
         header = row(self.title, self.values, Stretch(self.absent))
         self.summary = SpanSummary()
         header.addWidget(self.summary)
-        layout = column(header, Stretch(self.view), spacing=theme.XS)
+        plot = row(Stretch(self.view), self.lane_values, spacing=0)
+        layout = column(header, Stretch(plot), spacing=theme.XS)
         if above is not None:
             layout.insertWidget(1, above)
         self.frame = card(layout)
@@ -181,8 +93,8 @@ class ChartCard:
         """Show everything but the curves, which `show_contents` shows."""
         shown = [value for value in chart.values if value.device in colors]
         set_text(self.title, chart.title)
-        texts = [(value.text, _color(shown, value.device, colors)) for value in shown]
-        self.values.show_values(texts if chart.absent is None else [], chart.unit)
+        texts = {value.device: value.text for value in shown} if chart.absent is None else {}
+        self._show_values(texts, chart, colors)
         reasons = [f"{value.label}: {value.reason}" for value in shown if value.reason is not None]
         absent = "; ".join(reasons) if chart.absent is None else chart.absent
         show_if_any(self.absent, absent)
@@ -213,11 +125,15 @@ class ChartCard:
         top, devices = self._top.fit(float(highest), chart.ceiling), tuple(contents.lines)
         self.has_data = any(not bool(np.isnan(y).all()) for _, y in contents.lines.values())
         lanes = len(devices) >= LANES_FROM
+        self.view.show_begin(_first_reading(contents), *limits)
         curves = self.view.curves
         if lanes:
             contents = in_lanes(contents, devices, top)
             numbers = [lane_label(v.label) for v in chart.values if v.device in devices]
             self.view.show_lanes(*limits, numbers)
+            least = max(lanes_height(len(numbers)), theme.px(_LOWEST))
+            if self.view.minimumHeight() != least:
+                self.view.setMinimumHeight(least)
         else:
             self.view.show_range(*limits, chart.floor, top)
             self.view.show_empty(not self.has_data)
@@ -239,15 +155,32 @@ class ChartCard:
     ) -> None:
         """Draw a vertical line, and show each device's value there instead of the current one."""
         self.view.curves.cursor = moment
-        self.values.show_values(
-            [(text, _color(texts, device, colors)) for device, text in texts.items()], chart.unit
-        )
+        self._show_values(texts, chart, colors)
+
+    def _show_values(
+        self, texts: Mapping[str, str], chart: ChartModel, colors: dict[str, str]
+    ) -> None:
+        """Show a value for each device: beside its lane, or above all curves."""
+        lanes = len(texts) >= LANES_FROM
+        self.lane_values.show_texts([*texts.values()] if lanes else [])
+        line = [(text, _color(texts, device, colors)) for device, text in texts.items()]
+        self.values.show_values([] if lanes else line, chart.unit if texts else "")
 
     def hide_cursor(self) -> None:
         """Remove the vertical line."""
         self.view.curves.cursor = None
 
 
-def _color(shown: Sized, device: str, colors: dict[str, str]) -> str | None:
-    """Return the colour of a device's value; None while it is alone, or the devices have lanes."""
-    return colors[device] if 1 < len(shown) < LANES_FROM else None
+def _first_reading(contents: ChartContents) -> float | None:
+    """Return when the first of all curves begins; None if there are none."""
+    found = (
+        float(times[at])
+        for times, values in contents.lines.values()
+        if len(values) and not np.isnan(values[at := int(np.argmin(np.isnan(values)))])
+    )
+    return min(found, default=None)
+
+
+def _color(shown: Mapping[str, str], device: str, colors: dict[str, str]) -> str | None:
+    """Return the colour of a device's value; None while it is alone."""
+    return colors[device] if len(shown) > 1 else None

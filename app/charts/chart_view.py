@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 
 from PySide6.QtCore import QPointF, QRect, QRectF, Qt, Signal
-from PySide6.QtGui import QColor, QPainter
+from PySide6.QtGui import QColor, QFont, QPainter
 from PySide6.QtWidgets import QGraphicsGridLayout, QGraphicsSceneWheelEvent, QWidget
 
 from app.charts.clock_axis import ClockAxis
@@ -22,14 +23,33 @@ def axis_width() -> int:
     return theme.px(_AXIS_WIDTH)
 
 
+def clock_height() -> int:
+    """Return the pixels of the time axis below the plotted area."""
+    return theme.px(_CLOCK)
+
+
+def lanes_height(count: int) -> int:
+    """Return the pixels of height of a chart in which each of `count` lanes has its name."""
+    return LANE_TOP + clock_height() + theme.px(_DENSE_LABEL) * count
+
+
+def lane_font(height: float) -> QFont:
+    """Return the font of the texts beside lanes of this height."""
+    return theme.font(_SMALL_LABEL if height < _LABEL else theme.SMALL)
+
+
 EDGE_WIDTH = 1
 """Pixels right of the plotted area."""
 _LABEL, _STEPS = 13, 5
 """Pixels of height that a value beside the axis needs, and the most steps between values."""
 _SMALL_LABEL, _DENSE_LABEL = 9, 8
 """The size of the names of low lanes, and the pixels of height that one needs."""
+LANE_TOP, _CLOCK = 8, 20
+"""Pixels above the plotted area, and of the time axis below it."""
 _GRIP = 6
 """Pixels beside a threshold where it can be taken hold of."""
+_EMPTY_SHARE = 0.3
+"""Share of the shown time that may be empty without a word."""
 _EDGE = 0.02
 """Share of the range that is added, so that curves at its ends are not cut off."""
 
@@ -95,7 +115,7 @@ class _Plot(pg.GraphicsWidget):  # type: ignore[misc]
     def __init__(self, box: pg.ViewBox, left: pg.AxisItem, bottom: pg.AxisItem) -> None:
         super().__init__()
         layout = QGraphicsGridLayout()
-        layout.setContentsMargins(0, 8, EDGE_WIDTH, 0)  # room for the topmost label
+        layout.setContentsMargins(0, LANE_TOP, EDGE_WIDTH, 0)  # room for the topmost label
         layout.setSpacing(0)
         for item, line, side in ((left, 0, 0), (box, 0, 1), (bottom, 1, 1)):
             layout.addItem(item, line, side)
@@ -119,7 +139,7 @@ class ChartView(pg.GraphicsView):  # type: ignore[misc]
         self.axis, self.clock = pg.AxisItem("left"), ClockAxis()
         self.axis.setWidth(axis_width())
         self.axis.enableAutoSIPrefix(False)
-        self.clock.setHeight(theme.px(20))
+        self.clock.setHeight(clock_height())
         self.setCentralItem(_Plot(self.box, self.axis, self.clock))
         self.curves = Curves()
         self.box.addItem(self.curves, ignoreBounds=True)
@@ -127,6 +147,8 @@ class ChartView(pg.GraphicsView):  # type: ignore[misc]
         self._lanes: tuple[str, ...] = ()
         """The names of the lanes that are shown."""
         self._threshold_text = ""
+        self._begin: float | None = None
+        """Where the readings begin, if much of the time before them is shown."""
         self._tokens: theme.Tokens | None = None
         self.axis_labels: list[str] = []
         self.box.sigResized.connect(self._fit_ticks)
@@ -150,12 +172,36 @@ class ChartView(pg.GraphicsView):  # type: ignore[misc]
             self.curves.threshold = level
             self.curves.update()
 
+    def show_begin(self, first: float | None, start: float, end: float) -> None:
+        """Say when the readings begin where they leave much of the shown time empty.
+
+        Args:
+            first: The moment of the first reading; None without any.
+            start: The left end of the time axis.
+            end: The right end.
+        """
+        late = first is not None and first - start > _EMPTY_SHARE * (end - start)
+        self._begin = first if late else None
+
     def drawForeground(self, painter: QPainter, rect: QRectF | QRect) -> None:
-        """Write the threshold's text beside its line."""
+        """Write the threshold's text beside its line, and when the readings begin."""
         super().drawForeground(painter, rect)
-        level = self.box.threshold
-        if level is None:
-            return
+        if self._begin is not None:
+            self._write_begin(painter, self._begin)
+        if self.box.threshold is not None:
+            self._write_threshold(painter, self.box.threshold)
+
+    def _write_begin(self, painter: QPainter, first: float) -> None:
+        plot = self.box.sceneBoundingRect()
+        right = self.box.mapToScene(self.box.mapFromView(QPointF(first, 0.0))).x()
+        painter.setFont(theme.font(theme.SMALL))
+        painter.setPen(QColor(theme.tokens().muted))
+        text = f"No readings before {time.strftime('%H:%M:%S', time.localtime(first))}"
+        room = QRectF(plot.left(), plot.top(), right - plot.left(), plot.height())
+        if painter.fontMetrics().horizontalAdvance(text) + 2 * theme.S <= room.width():
+            painter.drawText(room, int(Qt.AlignmentFlag.AlignCenter), text)
+
+    def _write_threshold(self, painter: QPainter, level: float) -> None:
         t = theme.tokens()
         plot = self.box.sceneBoundingRect()
         y = self.box.mapToScene(self.box.mapFromView(QPointF(0.0, level))).y()
@@ -196,7 +242,7 @@ class ChartView(pg.GraphicsView):  # type: ignore[misc]
         """Name as many lanes beside the axis as there is room for."""
         count = len(self._lanes)
         small = self.box.height() < _LABEL * count
-        self.axis.setStyle(tickFont=theme.font(_SMALL_LABEL if small else theme.SMALL))
+        self.axis.setStyle(tickFont=lane_font(self.box.height() / max(count, 1)))
         needed = _DENSE_LABEL if small else _LABEL
         every = -(-needed * count // max(int(self.box.height()), 1))
         chosen = [(count - 0.5 - at, name) for at, name in enumerate(self._lanes)][:: max(every, 1)]

@@ -20,6 +20,7 @@ from app.charts.past_curves import PIXELS_A_BIN, LoadPast, PastCurves
 from app.charts.refresh_rate import Limits, RedrawSchedule, StaggeredRefresh, stepped
 from app.charts.scales import round_up
 from app.charts.thresholds import describe, moved, threshold
+from app.charts.value_line import lane_values_width
 from app.dashboard.day import Day, LoadDay
 from app.dashboard.day_card import DayCard
 from app.dashboard.legend import Legend
@@ -109,9 +110,11 @@ class DashboardPage(QWidget):
         self.jobs = JobBand(axis_width(), EDGE_WIDTH)
         self.jobs.chosen.connect(self.job_chosen)
         self.events = EventBand(axis_width(), EDGE_WIDTH)
-        inner = column(label("Jobs", strong=True), self.jobs, spacing=2)
+        self._jobs_title = label("Jobs", strong=True)
+        """Above several rows; a single one has the title beside it."""
+        inner = column(self._jobs_title, self.jobs, spacing=2)
         self.gantt = card(inner)
-        inner.setContentsMargins(theme.M, theme.XS, theme.M, theme.S)
+        inner.setContentsMargins(theme.M, 6, theme.M, 6)
         self.gantt.hide()
         self.charts = {
             field: ChartCard(title(field), self.events if field == "util" else None)
@@ -394,6 +397,7 @@ class DashboardPage(QWidget):
             spans = tuple(span for span in spans if span.device == self.focus)
         held = {span.device for span in spans}
         rows = {device: name for device, name in rows.items() if device in held}
+        self._jobs_title.setVisible(len(rows) > 1)
         self.jobs.show_spans(spans, limits, rows)
         self.gantt.setVisible(bool(spans))
         self.events.show_marks(events, limits)
@@ -431,9 +435,11 @@ class DashboardPage(QWidget):
             for at, field in enumerate(self.charts)
             if not stepping or field in fields or self._texts.includes(at)
         ]
+        front = {d: c for d, c in colors.items() if self.focus in (None, d)}
+        for band in (self.jobs, self.events):
+            band.leave_room(lane_values_width() if len(front) >= LANES_FROM else 0)
         for chart in chart_models(snapshot, renewed):
             card = self.charts[chart.field]
-            front = {d: c for d, c in colors.items() if self.focus in (None, d)}
             card.show_chart(chart, front)
             if chart.field in fields:
                 shown, behind = self._split(contents[chart.field])

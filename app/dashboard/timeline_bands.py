@@ -18,6 +18,7 @@ _NARROWEST = 3
 _PALE = 0.16
 _WITH_TEXT = 12
 """The least height of a lane, in pixels, that leaves room for a label."""
+_TITLE = int(Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter)
 _NAME = int(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
 _REACH = 3
 """The tooltip of an event is also shown this many pixels beside it."""
@@ -30,10 +31,17 @@ class TimeBand(QWidget):
         """Leave `left` and `right` pixels free at the sides, where the charts have their axes."""
         super().__init__()
         self._left, self._right = left, right
+        self._edge = right
         self.limits = (0.0, 1.0)
         """The two ends of the time axis, in seconds since the epoch."""
         self.setFixedHeight(height)
         self.setAccessibleName(name)
+
+    def leave_room(self, width: int) -> None:
+        """Leave `width` more pixels free on the right, where the charts have values."""
+        if self._right != self._edge + width:
+            self._right = self._edge + width
+            self.update()
 
     def box(self, start: float, end: float) -> QRectF:
         """Return the rectangle of a period."""
@@ -108,6 +116,11 @@ class JobBand(TimeBand):
                 painter.fillRect(ground.adjusted(0, 0, -self._right, 0), QColor(t.sunken))
                 painter.setPen(QColor(t.muted))
                 painter.drawText(line, _NAME, name)
+        else:
+            painter.setFont(theme.font(strong=True))
+            painter.setPen(QColor(t.text))
+            painter.drawText(QRectF(0, 0, self._left, self.height()), _TITLE, "Jobs")
+            painter.setFont(self._font)
         for box, span in self.boxes():
             self._paint(painter, box, span)
 

@@ -45,6 +45,8 @@ class DevicePage(QWidget):
     """Show groups of values in columns. Emits `left` when the user goes back."""
 
     left = Signal()
+    titled = Signal(str)
+    """Carries the name of the device, as the title of the page."""
 
     def __init__(self, state: State, link: Link) -> None:
         super().__init__()
@@ -61,7 +63,7 @@ class DevicePage(QWidget):
             tooltip="Measure the true clock of all GPUs, so that TFLOP/s from hardware counters "
             "are right: a job that holds them for about a minute each",
         )
-        self.title, self.name = label(size="large", strong=True), elided(meaning="muted")
+        self.name = elided(meaning="muted")
         self.read = label(size="small", meaning="muted")
         self.groups: dict[str, FactTable] = {}
         self._frames: list[QFrame] = []
@@ -75,7 +77,7 @@ class DevicePage(QWidget):
             "device.after": self.after.click,
         }
         bind_actions(self, slots)
-        bar = row(self.back, self.title, Stretch(self.name), self.read, self.calibrate)
+        bar = row(self.back, Stretch(self.name), self.read, self.calibrate)
         for step in (self.before, self.after):
             bar.addWidget(step)
         bar.setSpacing(theme.M)
@@ -100,7 +102,7 @@ class DevicePage(QWidget):
             set_text(self.read, "This device is no longer available")
             return
         tile = facts.tile
-        set_text(self.title, tile.title)
+        self.titled.emit(tile.title)
         set_text(self.name, " · ".join(t for t in (tile.name, tile.note, tile.holder) if t))
         set_text(self.read, facts.read)
         self.calibrate.setVisible(self._device in gpus_to_calibrate(snapshot))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-_TITLES = {"cleanup": "Clean up", "code": "Your code", "hosts": "Machines"}
+_OWN = {"cleanup": "Clean up", "code": "Your code", "hosts": "Machines", "welcome": ""}
 """The titles of pages that are not just their capitalised names."""
+TITLES = ("Dashboard", "Workloads", "Processes", "Your code")
+"""The longest titles, for which there is always room."""
 
 
 def page_key(place: int) -> str:
@@ -13,4 +15,4 @@ def page_key(place: int) -> str:
 
 def title(page: str) -> str:
     """Return the title of a page."""
-    return _TITLES.get(page, page.capitalize())
+    return _OWN.get(page, page.capitalize())

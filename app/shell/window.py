@@ -22,6 +22,7 @@ from app.link.link import Link
 from app.link.notice import Notice
 from app.shell.banner import Banner
 from app.shell.commands import Commands
+from app.shell.header import Header
 from app.shell.page_titles import page_key, title
 from app.shell.rail import Rail
 from app.shell.status_line import StatusLine
@@ -103,6 +104,7 @@ class MainWindow(QWidget):
         super().__init__()
         self.state, self.link = State(), link
         self.rail, self.strip, self.status = Rail(PAGES), Strip(), StatusLine()
+        self.header = Header(self.strip)
         self.pages = PageStack()
         self.folded = False
         """The user collapsed the strip, which is always collapsed away from the dashboard."""
@@ -212,6 +214,7 @@ class MainWindow(QWidget):
         from app.devices.page import DevicePage
 
         page = self._add_page("device", DevicePage(self.state, self.link))
+        page.titled.connect(self.header.show_title)
         page.left.connect(lambda: self.show_page("dashboard"))
         return page
 
@@ -258,6 +261,7 @@ class MainWindow(QWidget):
         """Show one of PAGES, or a page that one of them leads to."""
         self.rail.show_chosen(_PART_OF.get(name, name))
         self.shown = name
+        self.header.show_title(title(name))
         self._show(getattr(self, name))
         self._page.setFocus()
         self.refresh()
@@ -272,6 +276,7 @@ class MainWindow(QWidget):
     def show_welcome(self) -> None:
         """Show the welcome page."""
         self.rail.show_chosen("dashboard")
+        self.header.show_title(title("welcome"))
         self._show(self.welcome)
         self.welcome.steps["dashboard"].setFocus()
         self.refresh()
@@ -287,14 +292,14 @@ class MainWindow(QWidget):
         """Show a page, with the strip collapsed unless the page is about the devices."""
         self.pages.setCurrentWidget(page)
         about_devices = page is self.dashboard
-        self.strip.collapse(self.folded or not about_devices)
+        self.header.collapse(self.folded or not about_devices)
 
     def refresh(self) -> None:
         """Draw the strip, the current page and the status line. Hidden pages cost nothing."""
         if self.state.snapshot is not None:
-            self.strip.show_tiles(
-                tiles(self.state.snapshot), self.state.snapshot.settings.telemetry_hz, self._load
-            )
+            shown = tiles(self.state.snapshot)
+            self.header.show_tiles(shown)
+            self.strip.show_tiles(shown, self.state.snapshot.settings.telemetry_hz, self._load)
         self.rail.buttons["alerts"].show_badge(unacknowledged(self.state.snapshot))
         self._page.refresh()
         self.status.refresh(self.state)
@@ -374,7 +379,7 @@ class MainWindow(QWidget):
         right = QVBoxLayout()
         right.setContentsMargins(theme.M, theme.M, 0, theme.S)
         right.setSpacing(theme.S)
-        above = column(self.banner, self.strip)
+        above = column(self.banner, self.header)
         above.setContentsMargins(0, 0, theme.M, 0)
         right.addLayout(above)
         right.addWidget(_PageArea(self.pages), 1)

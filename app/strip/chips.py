@@ -15,12 +15,15 @@ from app.widgets import theme
 from app.widgets.mark_chart import ChartMark, MarkChart
 
 _WIDTH, _HEIGHT, _GAP = 128, 26, 4
-_DENSE_WIDTH, _DENSE_HEIGHT, _DENSE_GAP = 13, 20, 2
+_NARROW, _WIDEST_CHIP = 58, 190
+"""The least width of a chip with nothing but a number and the utilisation, and the most of any."""
+_DENSE_WIDTH, _DENSE_HEIGHT, _DENSE_GAP = 11, 20, 2
 """The size of a cell that has room for nothing but its colour, or for a number."""
 _NUMBER = 26
 """The least width of a dense cell that shows the number of its device."""
-_DOT, _REPLAY = 7, "REPLAY"
-_WIDEST = "100 %  100 °C"
+_DOT = 7
+_FULL = "100 %"
+_WIDEST = f"{_FULL}  100 °C"
 _LEFT, _RIGHT, _CENTER = (
     int(side | Qt.AlignmentFlag.AlignVCenter | Qt.TextFlag.TextSingleLine)
     for side in (
@@ -41,7 +44,6 @@ class Chip:
     share: float | None
     """Utilisation, 0 to 1; None if it is not known."""
     meaning: Meaning
-    replay: bool
     tooltip: str
 
 
@@ -51,9 +53,7 @@ def chip(tile: Tile) -> Chip:
     parts = [util.text] if temperature.share is None else [util.text, temperature.text]
     values = (f"{m.caption} {m.text}" for m in tile.metrics)
     tooltip = "\n".join((f"{tile.title} · {tile.name}", tile.holder, *values))
-    return Chip(
-        tile.device, tile.title, "  ".join(parts), util.share, tile.meaning, tile.replay, tooltip
-    )
+    return Chip(tile.device, tile.title, "  ".join(parts), util.share, tile.meaning, tooltip)
 
 
 class ChipLine(MarkChart):
@@ -101,47 +101,33 @@ class ChipLine(MarkChart):
         return [ChartMark(self._box(at), c.tooltip) for at, c in enumerate(self.chips)]
 
     @property
-    def replay(self) -> bool:
-        """Report if any device is a recording, as a badge before all chips says."""
-        return any(made.replay for made in self.chips)
-
-    @property
-    def _before(self) -> int:
-        """Return the pixels before the first chip."""
-        if not self.replay:
-            return 0
-        font = theme.font(theme.SMALL, strong=True)
-        return round(QFontMetricsF(font).horizontalAdvance(_REPLAY)) + 12 + theme.S
-
-    @property
     def whole(self) -> bool:
         """Report if every chip has room for all its values, whatever they become."""
         if not self.chips:
             return True
+        return self._has_room(_WIDEST)
+
+    @property
+    def named(self) -> bool:
+        """Report if every chip has room for its whole title and the utilisation."""
+        return self._has_room(_FULL)
+
+    def _has_room(self, widest: str) -> bool:
         title = QFontMetricsF(theme.font(theme.SMALL, strong=True)).horizontalAdvance(
-            max((made.title for made in self.chips), key=len)
+            max((made.title for made in self.chips), key=len, default="")
         )
-        values = QFontMetricsF(theme.font(theme.SMALL)).horizontalAdvance(_WIDEST)
+        values = QFontMetricsF(theme.font(theme.SMALL)).horizontalAdvance(widest)
         needed = title + values + 2 * theme.S + _DOT + 2 * theme.XS
         return needed <= self._box(0).width()
 
     def draw(self, painter: QPainter) -> None:
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        if self.replay:
-            t, height = theme.tokens(), self._box(0).height()
-            box = QRectF(0, (height - theme.px(18)) / 2, self._before - theme.S, theme.px(18))
-            painter.setPen(Qt.PenStyle.NoPen)
-            painter.setBrush(QColor(t.text))
-            painter.drawRoundedRect(box, 3, 3)
-            painter.setPen(QColor(t.surface))
-            painter.setFont(theme.font(theme.SMALL, strong=True))
-            painter.drawText(box, _CENTER, _REPLAY)
-            painter.setFont(theme.font(theme.SMALL))
         for at, made in enumerate(self.chips):
             if self._dense:
                 _draw_cell(painter, self._box(at), made)
             else:
-                _draw_chip(painter, self._box(at), made, self.whole)
+                title = made.title if self.named else shortest_label(made.title)
+                _draw_chip(painter, self._box(at), made, title, self.whole)
 
     def mousePressEvent(self, event: QMouseEvent) -> None:
         super().mousePressEvent(event)
@@ -163,19 +149,23 @@ class ChipLine(MarkChart):
             if dense
             else (theme.px(_WIDTH), theme.px(_HEIGHT), _GAP)
         )
-        fit = max((width - self._before + gap) // (narrowest + gap), 1)
         count = max(len(self.chips), 1)
+        if not dense and (width + gap) // (theme.px(_NARROW) + gap) >= count:
+            narrowest = theme.px(_NARROW)  # one line of small chips rather than two
+        fit = max((width + gap) // (narrowest + gap), 1)
         lines = -(-count // fit)
         return -(-count // lines), height, gap
 
     def _box(self, at: int) -> QRectF:
         columns, height, gap = self._columns(self.width(), dense=self._dense)
-        width = (self.width() - self._before + gap) / columns
-        left, top = self._before + at % columns * width, at // columns * (height + gap)
+        width = (self.width() + gap) / columns
+        if not self._dense:
+            width = min(width, theme.px(_WIDEST_CHIP) + gap)
+        left, top = at % columns * width, at // columns * (height + gap)
         return QRectF(left, top, width - gap, height).adjusted(0.5, 0.5, -0.5, -0.5)
 
 
-def _draw_chip(painter: QPainter, box: QRectF, made: Chip, whole: bool) -> None:
+def _draw_chip(painter: QPainter, box: QRectF, made: Chip, title: str, whole: bool) -> None:
     """Paint the title on the left and the values on the right, over a line as long as the load.
 
     Args:
@@ -194,10 +184,10 @@ def _draw_chip(painter: QPainter, box: QRectF, made: Chip, whole: bool) -> None:
         left = dot.right() + theme.XS
     room = QRectF(left, box.top(), box.right() - theme.S - left, box.height() - 2)
     strong, small = theme.font(theme.SMALL, strong=True), theme.font(theme.SMALL)
-    need = QFontMetricsF(strong).horizontalAdvance(made.title)
+    need = QFontMetricsF(strong).horizontalAdvance(title)
     painter.setFont(strong)
     painter.setPen(QColor(t.text))
-    painter.drawText(room, _LEFT, made.title)
+    painter.drawText(room, _LEFT, title)
     painter.setFont(small)
     painter.setPen(QColor(theme.meaning_color(made.meaning) if made.meaning else t.muted))
     left_over, metrics = room.width() - need - theme.XS, QFontMetricsF(small)

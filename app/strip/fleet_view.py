@@ -22,7 +22,6 @@ from app.strip.tile_model import Tile
 from app.widgets import theme
 from app.widgets.controls import (
     Stretch,
-    badge,
     choice_box,
     column,
     elided,
@@ -168,7 +167,6 @@ class FleetView(QWidget):
         self.filter = filter_box("Search names, jobs")
         self.filter.setMinimumWidth(theme.px(120))
         self.filter.setMaximumWidth(theme.px(260))
-        self.replay = badge("REPLAY", "These are recordings, not live readings")
         self.count = elided(size="small", meaning="muted")
         self.count.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
         self._tiles: tuple[Tile, ...] = ()
@@ -179,21 +177,20 @@ class FleetView(QWidget):
         self.filter.textChanged.connect(self._renew)
         self.area = scroll_area(self.map)
         boxes = (self.quantity, self.order, self.kind)
-        bar = row(self.replay, *boxes, Stretch(self.filter, 2), Stretch(self.count))
+        bar = row(*boxes, Stretch(self.filter, 2), Stretch(self.count))
         self.setLayout(column(bar, Stretch(self.area)))
 
     def show_tiles(self, tiles: tuple[Tile, ...]) -> None:
         """Show the devices of these tiles."""
         changed = {tile.device for tile in self._tiles} != {tile.device for tile in tiles}
         self._tiles = tiles
-        self.replay.setVisible(any(tile.replay for tile in tiles))
         if changed or time.monotonic() - self._sorted_at > _REORDER_S:
             self._sort()
         self._show_cells()
 
     def fit(self, width: int, room: int) -> int:
         """Return the pixels of height that show everything, or whole lines of it in `room`."""
-        boxes = max(box.sizeHint().height() for box in (self.quantity, self.filter, self.replay))
+        boxes = max(box.sizeHint().height() for box in (self.quantity, self.filter))
         above = boxes + theme.S
         return above + self.map.fit(width, room - above)
 

@@ -41,13 +41,9 @@ _PLACES = {
 _NARROWEST_SPARK = 24
 _BAR, _GAP = 3, 2
 """Height of the bar under a value, and the distance between them."""
-_LEFT, _RIGHT, _MIDDLE = (
+_LEFT, _RIGHT = (
     int(side | Qt.AlignmentFlag.AlignVCenter | Qt.TextFlag.TextSingleLine)
-    for side in (
-        Qt.AlignmentFlag.AlignLeft,
-        Qt.AlignmentFlag.AlignRight,
-        Qt.AlignmentFlag.AlignHCenter,
-    )
+    for side in (Qt.AlignmentFlag.AlignLeft, Qt.AlignmentFlag.AlignRight)
 )
 
 
@@ -64,7 +60,7 @@ class TileText:
     text: str
     font: QFont
     meaning: str = ""
-    """A meaning of `theme.meaning_color`, "muted", or "badge"."""
+    """A meaning of `theme.meaning_color`, or "muted"."""
     tooltip: str = ""
     side: int = _LEFT
     share: float | None = None
@@ -98,7 +94,6 @@ class TileView(QFrame):
         self.load = np.empty(0)
         """The utilisation of the last minute, which is painted beside its value."""
         self._bold, self._small = theme.font(strong=True), theme.font(theme.SMALL)
-        self._badge = theme.font(theme.SMALL, strong=True)
         self._line = QFontMetricsF(self._bold).height()
         self._caption = QFontMetricsF(self._small).height()
 
@@ -204,13 +199,9 @@ class TileView(QFrame):
         left, right = float(theme.M), self.width() - float(theme.M)
         title = TileText(self._box(left, _advance(self._bold, tile.title)), tile.title, self._bold)
         texts = [title]
-        if tile.replay:
-            box = self._box(title.box.right() + theme.S, _advance(self._badge, "REPLAY") + 12)
-            texts.append(TileText(box, "REPLAY", self._badge, "badge", side=_MIDDLE))
-        left = texts[-1].box.right() + theme.S
-        # the badge says that it is recorded, and a small tile needs the room for the name
-        known = tile.replay and tile.usage == "recorded" and self.form != "wide"
-        text = "" if known else tile.holder
+        left = title.box.right() + theme.S
+        # the badge above all tiles says that it is recorded
+        text = "" if tile.replay and tile.usage == "recorded" else tile.holder
         held = min(_advance(self._small, text), 0.7 * (right - left)) if text else 0.0
         holder = _elided(self._small, text, held)
         meaning = "muted" if tile.quiet else ""
@@ -218,7 +209,8 @@ class TileView(QFrame):
         box = self._box(right - held, held)
         texts.append(TileText(box, holder, self._small, meaning, tooltip, _RIGHT))
         room = max(right - held - (theme.S if held else 0) - left, 0.0)
-        name = " · ".join(text for text in (tile.name, tile.note) if text)
+        note = "" if tile.replay else tile.note
+        name = " · ".join(text for text in (tile.name, note) if text)
         shown = _elided(self._small, name, room)
         texts.append(TileText(self._box(left, room), shown, self._small, "muted", name))
         if self.form == "wide":
@@ -275,16 +267,8 @@ def _elided(font: QFont, text: str, room: float) -> str:
 
 
 def _paint(painter: QPainter, text: TileText) -> None:
-    t = theme.tokens()
-    color = QColor(t.surface if text.meaning == "badge" else theme.meaning_color(text.meaning))
-    if text.meaning == "badge":
-        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        painter.setPen(Qt.PenStyle.NoPen)
-        painter.setBrush(QColor(t.text))
-        painter.drawRoundedRect(text.box, 3, 3)
-        painter.setRenderHint(QPainter.RenderHint.Antialiasing, on=False)
     painter.setFont(text.font)
-    painter.setPen(color)
+    painter.setPen(QColor(theme.meaning_color(text.meaning)))
     painter.drawText(text.box, text.side, text.text)
     if text.bar:
         box = QRectF(text.box.left(), text.box.bottom() + _GAP, text.box.width(), _BAR)

@@ -7,9 +7,9 @@ from PySide6.QtCore import QPointF, Qt
 from PySide6.QtGui import QFontMetricsF
 from PySide6.QtTest import QTest
 
-from app.charts.chart_card import ValueLine
 from app.charts.chart_model import scale
 from app.charts.thresholds import moved, threshold
+from app.charts.value_line import ValueLine
 from scheduler.verbs.control import Configure
 from tests.gui import snapshots
 from tests.gui.readable import texts
@@ -23,7 +23,7 @@ def test_charts_show_values_methods_and_reasons_for_missing_values(fed):
     charts = fed.window.dashboard.charts
     assert charts["util"].values.text == "55 %"
     assert charts["temp"].absent.text() == "the kernel exposes no temperature sensor here"
-    assert charts["temp"].values.text.strip() == "°C"
+    assert charts["temp"].values.text == "", "no unit without a value"
     fed.feed(snapshots.gpu_snapshot(1, NOW + 1))
     assert snapshots.TFLOPS_METHOD in charts["tflops"].frame.toolTip()
     assert charts["mem_used"].view.curves.limit == pytest.approx(79.6)
@@ -292,3 +292,32 @@ def test_a_place_on_a_chart_is_a_threshold(field, level, change):
 def test_a_chart_without_an_alert_has_no_threshold():
     assert threshold("power", snapshots.gpu_snapshot(1), [GPU0]) is None
     assert threshold("temp", snapshots.cpu_snapshot(), ["cpu"]) is None
+
+
+def test_each_lane_has_its_name_and_its_value_at_every_size(fed):
+    for size in ((800, 560), (1280, 800), (2560, 1440)):
+        fed.window.resize(*size)
+        fed.feed(snapshots.gpu_snapshot(8), history=True)
+        for field, card in fed.window.dashboard.charts.items():
+            assert card.view.axis_labels == [str(at) for at in range(8)], (size, field)
+            assert len(card.lane_values.texts) == 8
+            assert card.lane_values.isVisible()
+            assert card.values.values == [], "no second line of the same values"
+    fed.window.dashboard.legend.chips[GPU0].click()
+    fed.feed(snapshots.gpu_snapshot(8, NOW + 1))
+    util = fed.window.dashboard.charts["util"]
+    assert not util.lane_values.isVisible()
+    assert util.values.text.endswith("%")
+
+
+def test_a_short_history_says_when_it_begins(fed):
+    fed.feed(snapshots.gpu_snapshot(1))
+    for at in range(1, 12):
+        fed.feed(snapshots.gpu_snapshot(1, NOW + at))
+    page = fed.window.dashboard
+    page.show_last(600)
+    fed.settle()
+    view = page.charts["util"].view
+    assert view._begin == pytest.approx(NOW, abs=1)
+    page.show_last(12)
+    assert view._begin is None

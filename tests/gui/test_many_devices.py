@@ -46,7 +46,7 @@ def test_every_cell_of_the_map_is_visible(fed, count, width, height):
     inside = fleet.map.rect()
     assert all(inside.contains(mark.box.toAlignedRect().adjusted(1, 1, -1, -1)) for mark in marks)
     assert strip.height() < 0.45 * height
-    assert fleet.replay.isVisible()
+    assert fed.window.header.replay.isVisible()
     assert not any(one.box.intersects(other.box) for one, other in pairwise(marks))
 
 
@@ -114,23 +114,23 @@ def test_a_device_can_be_opened_by_mouse_and_by_keyboard(fed):
         fleet.map, Qt.MouseButton.LeftButton, pos=fleet.map.marks()[4].box.center().toPoint()
     )
     assert window.pages.currentWidget() is window.device
-    assert window.device.title.text() == "GPU 4"
+    assert window.header.title.text() == "GPU 4"
     QTest.keyClick(window.device, Qt.Key.Key_Escape)
     assert window.pages.currentWidget() is window.dashboard
     fleet.map.setFocus()
     QTest.keyClick(fleet.map, Qt.Key.Key_Right)
     assert "GPU 5" in fleet.map.accessibleDescription()
     QTest.keyClick(fleet.map, Qt.Key.Key_Return)
-    assert window.device.title.text() == "GPU 5"
+    assert window.header.title.text() == "GPU 5"
     fed.feed(snapshots.gpu_snapshot(2, NOW + 1))
     chips = window.strip.chips
     chips.choose(1)
     QTest.keyClick(chips, Qt.Key.Key_Return)
-    assert window.device.title.text() == "GPU 1"
+    assert window.header.title.text() == "GPU 1"
     QTest.keyClick(window.device, Qt.Key.Key_Right, Qt.KeyboardModifier.AltModifier)
-    assert window.device.title.text() == "GPU 0"
+    assert window.header.title.text() == "GPU 0"
     QTest.mouseClick(chips, Qt.MouseButton.LeftButton, pos=chips.marks()[1].box.center().toPoint())
-    assert window.device.title.text() == "GPU 1"
+    assert window.header.title.text() == "GPU 1"
 
 
 # the page of one device

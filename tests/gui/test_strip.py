@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from PySide6.QtCore import QEvent, QObject
 from PySide6.QtGui import QColor, QFontMetricsF, QPaintEvent, QRegion
@@ -9,6 +10,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from app.shell.window import SMALLEST
 from app.strip import strip as strip_module
 from app.strip.tile_view import TileText
 from app.widgets import theme
@@ -54,7 +56,6 @@ def test_every_device_is_visible_after_any_resizing(fed, count, sizes):
             .contains(tile.geometry().translated(tile.parentWidget().pos()))
         )
         assert tile.height() == tile.sizeHint().height()
-        assert "REPLAY" in [cell.text for cell in tile.texts]
         assert [cell.text for cell in tile.texts if too_narrow(cell)] == []
     assert max(t.width() for t in tiles) - min(t.width() for t in tiles) <= 1
     assert len({t.form for t in tiles}) == 1
@@ -208,3 +209,35 @@ def test_a_tile_shows_the_load_of_the_last_minute(fed):
     tile = fed.window.strip.tiles[GPU0]
     assert len(tile.load) == 40
     assert tile.load[-1] == pytest.approx(snapshots.gpu_reading(snapshots.gpu(0)).values["util"])
+
+
+def test_one_badge_above_all_tiles_says_that_they_are_recordings(fed):
+    fed.window.resize(1280, 800)
+    fed.feed(snapshots.gpu_snapshot(8, replay=True))
+    header = fed.window.header
+    assert (header.replay.isVisible(), header.replay.text()) == (True, "REPLAY")
+    assert snapshots.REPLAY_NOTE in header.replay.toolTip()
+    assert header.devices.text() == "8 × H100 80GB HBM3"
+    assert not any("REPLAY" in c.text for t in fed.window.strip.tiles.values() for c in t.texts)
+    fed.window.show_page("jobs")
+    fed.feed(snapshots.gpu_snapshot(8, NOW + 1, replay=True))
+    assert (header.replay.isVisible(), header.title.text()) == (True, "Jobs")
+    fed.feed(snapshots.gpu_snapshot(8, NOW + 2))
+    assert not header.replay.isVisible()
+
+
+def test_a_badge_names_the_recordings_beside_live_devices(fed):
+    recorded, live = snapshots.gpu_snapshot(2, replay=True), snapshots.gpu_snapshot(4)
+    both = msgspec.structs.replace(live, devices=recorded.devices + live.devices[2:])
+    fed.feed(both)
+    assert fed.window.header.replay.text() == "REPLAY: GPU 0 to 1"
+
+
+def test_chips_of_eight_gpus_are_one_line_of_the_smallest_window(fed):
+    fed.window.resize(SMALLEST)
+    fed.window.show_page("jobs")
+    fed.feed(snapshots.gpu_snapshot(8))
+    chips = fed.window.strip.chips
+    assert len({mark.box.top() for mark in chips.marks()}) == 1
+    assert len(chips.marks()) == 8
+    assert chips.rect().contains(chips.marks()[-1].box.toAlignedRect())

@@ -133,7 +133,7 @@ def test_a_tile_opens_its_device(person):
     tile = window.strip.tiles[snapshots.gpu(1).id]
     person.click(tile)
     assert window.pages.currentWidget() is window.device
-    assert "GPU 1" in window.device.title.text()
+    assert "GPU 1" in window.header.title.text()
     person.click(window.rail.buttons["dashboard"])
     assert window.pages.currentWidget() is window.dashboard
 

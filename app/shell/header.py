@@ -1,0 +1,81 @@
+"""Name the page, and show the devices: beside the name as chips, or below it as tiles or a map."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from PySide6.QtCore import QEvent
+from PySide6.QtGui import QFontMetrics
+from PySide6.QtWidgets import QBoxLayout, QSizePolicy, QWidget
+
+from app.shell.page_titles import TITLES
+from app.strip.strip import Strip
+from app.strip.tile_model import Tile
+from app.widgets import theme
+from app.widgets.controls import Stretch, badge, elided, label, row, set_text, set_tooltip
+
+REPLAY = "REPLAY"
+_RECORDED = "These are recordings, not live readings"
+
+
+class Header(QWidget):
+    """Show the title of the page, one badge if there are recordings, and the strip."""
+
+    def __init__(self, strip: Strip) -> None:
+        super().__init__()
+        self._strip = strip
+        self.title = label(size="large", strong=True)
+        self.replay = badge(REPLAY, _RECORDED)
+        self.replay.setSizePolicy(QSizePolicy.Policy.Fixed, QSizePolicy.Policy.Fixed)
+        self.devices = elided(meaning="muted")
+        """The names of the devices, where the strip has no room for them."""
+        self._head = QWidget()
+        self._head.setLayout(row(self.title, self.replay, Stretch(self.devices), spacing=theme.M))
+        self._box = QBoxLayout(QBoxLayout.Direction.TopToBottom, self)
+        self._box.setContentsMargins(0, 0, 0, 0)
+        self._box.setSpacing(theme.S)
+        self._box.addWidget(self._head)
+        self._box.addWidget(strip, 1)
+        self.replay.hide()
+        self._fit_title()
+
+    def show_title(self, text: str) -> None:
+        """Name the page that is shown."""
+        set_text(self.title, text)
+
+    def collapse(self, collapsed: bool) -> None:
+        """Show the strip as chips beside the title, or as a whole below it."""
+        directions = QBoxLayout.Direction
+        self._box.setDirection(directions.LeftToRight if collapsed else directions.TopToBottom)
+        self._box.setStretch(0, 0)
+        self.devices.setVisible(not collapsed)
+        self._strip.collapse(collapsed)
+
+    def show_tiles(self, tiles: Sequence[Tile]) -> None:
+        """Say which devices there are, and which of them are recordings."""
+        recorded = [tile.title for tile in tiles if tile.replay]
+        self.replay.setVisible(bool(recorded))
+        part = 0 < len(recorded) < len(tiles)
+        set_text(self.replay, f"{REPLAY}: {recorded[0]}" if part else REPLAY)
+        if part and len(recorded) > 1:
+            set_text(self.replay, f"{REPLAY}: {recorded[0]} to {recorded[-1].split()[-1]}")
+        notes = dict.fromkeys(tile.note for tile in tiles if tile.replay and tile.note)
+        set_tooltip(self.replay, "\n".join((_RECORDED, *notes)))
+        set_text(self.devices, device_names(tiles))
+
+    def changeEvent(self, event: QEvent) -> None:
+        if event.type() == QEvent.Type.FontChange:
+            self._fit_title()
+        super().changeEvent(event)
+
+    def _fit_title(self) -> None:
+        """Give every title the same width, so that the chips beside it stay in their places."""
+        metrics = QFontMetrics(theme.font(theme.LARGE, strong=True))
+        self.title.setMinimumWidth(max(metrics.horizontalAdvance(text) for text in TITLES))
+
+
+def device_names(tiles: Sequence[Tile]) -> str:
+    """Return how many devices of each name there are: 8 × H100 80GB HBM3."""
+    counts = Counter(tile.name for tile in tiles)
+    return ", ".join(f"{count} × {name}" if count > 1 else name for name, count in counts.items())
