@@ -124,7 +124,7 @@ COMMANDS = (
     Command(
         "reserve",
         "cli.queue.reserve",
-        "keep GPUs for a user or a group for a time, list what is reserved, or cancel that",
+        "keep GPUs for a user or a group for a time, list the reservations, or cancel one",
     ),
     Command("cancel", "cli.queue.cancel", "cancel jobs that wait, and end jobs that run"),
     Command(

@@ -29,11 +29,13 @@ from app.dashboard.time_bar import TimeBar
 from app.dashboard.timeline import (
     EventMark,
     JobSpan,
+    booking_spans,
     current_job_spans,
     event_marks,
     past_job_spans,
 )
 from app.dashboard.timeline_bands import EventBand, JobBand
+from app.format.bookings import outlook
 from app.format.values import (
     NOT_AVAILABLE,
     clock,
@@ -112,7 +114,10 @@ class DashboardPage(QWidget):
         self.events = EventBand(axis_width(), EDGE_WIDTH)
         self._jobs_title = label("Jobs", strong=True)
         """Above several rows; a single one has the title beside it."""
-        inner = column(self._jobs_title, self.jobs, spacing=2)
+        self.reserved = elided(size="small", meaning="muted")
+        """Says which GPUs are reserved now and next: the axis ends at the present."""
+        above = row(self._jobs_title, Stretch(self.reserved), spacing=theme.L)
+        inner = column(above, self.jobs, spacing=2)
         self.gantt = card(inner)
         inner.setContentsMargins(theme.M, 6, theme.M, 6)
         self.gantt.hide()
@@ -395,11 +400,15 @@ class DashboardPage(QWidget):
         rows = {s.device.id: shortest_label(device_label(s.device)) for s in snapshot.devices}
         if self.focus is not None:
             spans = tuple(span for span in spans if span.device == self.focus)
-        held = {span.device for span in spans}
+        bookings = booking_spans(snapshot, tuple(rows), *limits)
+        if self.focus is not None:
+            bookings = tuple(one for one in bookings if one.device == self.focus)
+        held = {span.device for span in spans} | {one.device for one in bookings}
         rows = {device: name for device, name in rows.items() if device in held}
         self._jobs_title.setVisible(len(rows) > 1)
-        self.jobs.show_spans(spans, limits, rows)
-        self.gantt.setVisible(bool(spans))
+        self.jobs.show_spans(spans, limits, rows, bookings)
+        show_if_any(self.reserved, outlook(snapshot))
+        self.gantt.setVisible(bool(spans or bookings or self.reserved.text()))
         self.events.show_marks(events, limits)
         self._list_jobs((*spans, *current_job_spans(snapshot, colors, 0.0, snapshot.time)))
         self.bar.show_jobs(tuple(self._jobs.values())[-_LISTED_JOBS:], snapshot.time)

@@ -43,6 +43,36 @@ class EventMark:
     """Draw a line through all charts."""
 
 
+@dataclass(frozen=True)
+class BookingSpan:
+    """A stretch of time for which a device is reserved. Times are seconds since the epoch."""
+
+    device: str
+    label: str
+    tooltip: str
+    start: float
+    end: float
+
+
+def booking_spans(
+    snapshot: Snapshot, devices: Collection[str], start: float, end: float
+) -> tuple[BookingSpan, ...]:
+    """Return the reservations of `devices` in a stretch of time."""
+    return tuple(
+        BookingSpan(
+            device,
+            booking.holder,
+            f"Reservation {number} for {booking.holder}\n"
+            f"{clock(booking.begin, snapshot.time)} to {clock(booking.end, snapshot.time)}",
+            booking.begin,
+            booking.end,
+        )
+        for number, booking in snapshot.settings.reservations.items()
+        for device in booking.gpus
+        if device in devices and booking.begin <= end and booking.end >= start
+    )
+
+
 def current_job_spans(
     snapshot: Snapshot, devices: Collection[str], start: float, end: float
 ) -> tuple[JobSpan, ...]:

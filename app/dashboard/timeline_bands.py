@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from PySide6.QtCore import QEvent, QPointF, QRectF, Qt, Signal
-from PySide6.QtGui import QColor, QMouseEvent, QPainter, QPaintEvent
+from PySide6.QtGui import QBrush, QColor, QMouseEvent, QPainter, QPaintEvent
 from PySide6.QtWidgets import QWidget
 
-from app.dashboard.timeline import EventMark, JobSpan
+from app.dashboard.timeline import BookingSpan, EventMark, JobSpan
 from app.widgets import theme
 from app.widgets.mark_chart import show_tooltip
 
@@ -15,7 +15,7 @@ _JOB_HEIGHT, _ROW_HEIGHT, _EVENT_HEIGHT = 18, 13, 5
 _GAP = 1
 _NARROWEST = 3
 """The least width of an item in pixels, so that a short one can be seen."""
-_PALE = 0.16
+_PALE, _HATCHED = 0.16, 0.5
 _WITH_TEXT = 12
 """The least height of a lane, in pixels, that leaves room for a label."""
 _TITLE = int(Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter)
@@ -65,6 +65,8 @@ class TimeBand(QWidget):
 class JobBand(TimeBand):
     """Paint a row for each device, with a bar for each of its jobs, in the colour of its state.
 
+    A time for which a device is reserved is hatched behind its jobs.
+
     A click on a job emits `chosen` with its id.
     """
 
@@ -73,20 +75,25 @@ class JobBand(TimeBand):
     def __init__(self, left: int, right: int) -> None:
         super().__init__("Jobs over time", _JOB_HEIGHT, left, right)
         self.spans: tuple[JobSpan, ...] = ()
+        self.bookings: tuple[BookingSpan, ...] = ()
         self.rows: dict[str, str] = {}
         """The devices in their order, and the names of their rows."""
         self._font = theme.font(theme.SMALL)
 
     def show_spans(
-        self, spans: tuple[JobSpan, ...], limits: tuple[float, float], rows: dict[str, str]
+        self,
+        spans: tuple[JobSpan, ...],
+        limits: tuple[float, float],
+        rows: dict[str, str],
+        bookings: tuple[BookingSpan, ...] = (),
     ) -> None:
-        """Show these jobs between `limits`, in a row for each device."""
+        """Show these jobs and reservations between `limits`, in a row for each device."""
         if rows != self.rows:
             self.rows = rows
             height = _JOB_HEIGHT if len(rows) <= 1 else _ROW_HEIGHT * len(rows)
             self.setFixedHeight(theme.px(height))
-        if spans or self.spans:
-            self.spans, self.limits = spans, limits
+        if spans or self.spans or bookings or self.bookings:
+            self.spans, self.bookings, self.limits = spans, bookings, limits
             self.update()
 
     def boxes(self) -> list[tuple[QRectF, JobSpan]]:
@@ -121,8 +128,29 @@ class JobBand(TimeBand):
             painter.setPen(QColor(t.text))
             painter.drawText(QRectF(0, 0, self._left, self.height()), _TITLE, "Jobs")
             painter.setFont(self._font)
+        for box, booking in self.booking_boxes():
+            self._paint_booking(painter, box, booking)
         for box, span in self.boxes():
             self._paint(painter, box, span)
+
+    def booking_boxes(self) -> list[tuple[QRectF, BookingSpan]]:
+        """Return the rectangle of each reservation."""
+        height = self.height() / max(len(self.rows), 1)
+        places = {device: at for at, device in enumerate(self.rows)}
+        found = []
+        for booking in self.bookings:
+            box = self.box(booking.start, booking.end)
+            box.moveTop(places.get(booking.device, 0) * height)
+            box.setHeight(max(height - _GAP, 1))
+            found.append((box, booking))
+        return found
+
+    def _paint_booking(self, painter: QPainter, box: QRectF, booking: BookingSpan) -> None:
+        color = QColor(theme.tokens().muted)
+        painter.setPen(color)
+        painter.drawRect(box.adjusted(0.5, 0.5, -0.5, -0.5))
+        color.setAlphaF(_HATCHED)
+        painter.fillRect(box, QBrush(color, Qt.BrushStyle.BDiagPattern))
 
     def _paint(self, painter: QPainter, box: QRectF, span: JobSpan) -> None:
         t, failed = theme.tokens(), span.meaning == "failed"
@@ -145,8 +173,10 @@ class JobBand(TimeBand):
             self.chosen.emit(span.job)
 
     def tooltip_at(self, point: QPointF) -> str:
-        span = self._span_at(point)
-        return span.tooltip if span else ""
+        if (span := self._span_at(point)) is not None:
+            return span.tooltip
+        reserved = (booking.tooltip for box, booking in self.booking_boxes() if box.contains(point))
+        return "\n".join(reserved)
 
     def _span_at(self, point: QPointF) -> JobSpan | None:
         return next((span for box, span in reversed(self.boxes()) if box.contains(point)), None)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from app.format.power_limit import how_to_set, limit_range, limit_text
 from app.format.values import NOT_AVAILABLE, FormattedValue, Meaning, clock, duration, format_field
 from app.strip.tile_model import Tile, temperature_meaning, throttle_reasons, tiles
+from scheduler.protocol import units
 from scheduler.protocol.absence import explain
 from scheduler.protocol.devices import NA, Detail, Device, Part, Reading
 from scheduler.protocol.fields import FIELDS
@@ -101,13 +102,18 @@ def device_facts(
         return None
     tile = next(t for t in tiles(snapshot) if t.device == device)
     read = f"Read at {clock(state.reading.time, snapshot.time)}" if state.reading else "Not read"
-    groups = [_card(state, tile), *_groups(state.device, state.reading)]
+    groups = [_card(state, tile, snapshot), *_groups(state.device, state.reading)]
     return DeviceFacts(tile, read, (*groups, *_part_groups(detail.parts if detail else ())))
 
 
-def _card(state: DeviceState, tile: Tile) -> FactGroup:
+def _card(state: DeviceState, tile: Tile, snapshot: Snapshot) -> FactGroup:
     device = state.device
     rows = {"Name": device.name, "ID": device.id, **device.facts, "Used by": tile.holder}
+    for number, booking in snapshot.settings.reservations.items():
+        if device.id in booking.gpus and booking.end > snapshot.time:
+            span = f"{units.clock(booking.begin, snapshot.time)} to "
+            span += units.clock(booking.end, snapshot.time)
+            rows[f"Reservation {number}"] = f"{span}, for {booking.holder}"
     if device.note:
         rows["Note"] = device.note
     return FactGroup(

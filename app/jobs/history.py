@@ -10,7 +10,7 @@ from operator import neg
 import msgspec
 
 from app.jobs.job_keys import FoldKey, JobKeys, keys_of
-from app.jobs.requests import SearchJobs
+from app.jobs.requests import PAGE, SearchJobs
 from scheduler.protocol.jobs import Job
 from scheduler.protocol.search import NEWEST, Search, matches
 
@@ -47,6 +47,8 @@ class JobHistory:
         self._failed: float | None = None
         self._now = 0.0
         self._last: frozenset[int] = frozenset()
+        self._lacking = PAGE
+        """How many jobs are to be found before the user has to scroll for more."""
 
     @property
     def more(self) -> bool:
@@ -65,9 +67,12 @@ class JobHistory:
         return fold is not None and fold.kind == "array"
 
     @property
-    def is_new(self) -> bool:
-        """Return whether the first page was not requested yet."""
-        return self.more and self._before == NEWEST
+    def short(self) -> bool:
+        """Return whether too few jobs were found to fill the table, and more can be requested.
+
+        The daemon searches for a few milliseconds only, so that a page may hold few jobs or none.
+        """
+        return self.more and self._lacking > 0
 
     @property
     def complete(self) -> bool:
@@ -81,7 +86,11 @@ class JobHistory:
         self.ended, self.active, self.numbers = {}, {}, []
         self.keys, self.folds, self.counts = {}, {}, {}
         self.version += 1
-        self.loading, self._failed = False, None
+        self.loading, self._failed, self._lacking = False, None, PAGE
+
+    def extend(self) -> None:
+        """Look for as many jobs again, as the user came to the end of the list."""
+        self._lacking = PAGE
 
     def next_request(self) -> SearchJobs | None:
         """Return the request for the next page, or None if there is none."""
@@ -99,6 +108,7 @@ class JobHistory:
         if request.search == self.search and request.before == self._before:
             self.loading, self._before = False, before
             for job in jobs:
+                self._lacking -= 1
                 self._put(job)
 
     def add(self, job: Job) -> None:

@@ -7,10 +7,11 @@ from pathlib import Path
 
 from PySide6.QtCore import QItemSelectionModel, QModelIndex, QPoint, Qt, QTimer
 from PySide6.QtGui import QAction, QGuiApplication, QResizeEvent
-from PySide6.QtWidgets import QSplitter, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QPushButton, QSplitter, QVBoxLayout, QWidget
 
 from app.format.values import plural
 from app.jobs.arrangement import Arrangement, SortOrder, jobs_of
+from app.jobs.bookings_panel import BookingsPanel
 from app.jobs.compare import JobCompare
 from app.jobs.filter_view import JobFilter
 from app.jobs.fold_details import FoldDetails
@@ -102,7 +103,7 @@ class JobsPage(QWidget):
         self.empty = empty_label(EMPTY)
         self.details, self.compared = JobDetails(state, link), JobCompare()
         self.form, self.groups = JobFormView(link), GroupsPanel(link)
-        self.fold = FoldDetails()
+        self.bookings, self.fold = BookingsPanel(link), FoldDetails()
         self.removal = JobRemoval(self, link)
         self.asking = self.removal.asking
         self.several = button("", tooltip="Cancel all selected jobs that have not ended (Del)")
@@ -112,8 +113,15 @@ class JobsPage(QWidget):
         self.open_groups = button(
             "Groups", tooltip=hint("jobs.groups", "Limits of groups, and the health of clusters")
         )
+        self.open_bookings = button(
+            "Reservations", tooltip=hint("jobs.bookings", "GPUs that are kept for a time")
+        )
+        self._panels: dict[QPushButton, GroupsPanel | BookingsPanel] = {
+            self.open_groups: self.groups,
+            self.open_bookings: self.bookings,
+        }
         self.new = button("New job", kind="primary", tooltip="Queue a command (Ctrl+N)")
-        for hidden in (self.several, self.form, self.groups, self.fold):
+        for hidden in (self.several, self.form, self.groups, self.bookings, self.fold):
             hidden.hide()
         self._lay_out()
         self._connect()
@@ -137,22 +145,26 @@ class JobsPage(QWidget):
             self.form.show_snapshot(snapshot)
         if self.groups.isVisible():
             self.groups.show_snapshot(snapshot)
+        if self.bookings.isVisible():
+            self.bookings.show_snapshot(snapshot)
         self._history.update(snapshot.jobs, snapshot.time)
-        if self._history.is_new and not self._typing.isActive():
+        if self._history.short and not self._typing.isActive():
             self._typing.start()
         lines = self._listing.lines(snapshot, search, self._history)
         shown = self._arrangement.applied(lines, self._history)
         self.model.more = self._history.more and not self._typing.isActive()
         self.model.show_rows(shown)
-        searching = self._history.search is not None and not self._history.complete
         beyond = (
             snapshot.waiting - sum(line.kind == WAITING for line in shown.active.values())
             if search == Search()
             else 0
         )
         more = f", {beyond} more wait" if beyond > 0 else ""
-        jobs = plural(len(lines), "job")
-        set_text(self.count, (f"{jobs} listed, more below" if searching else jobs) + more)
+        searching = self._history.search is not None and not self._history.complete
+        count = plural(len(lines), "job")
+        if searching:
+            count += " listed, more below" if self.model.more else ", searching…"
+        set_text(self.count, count + more)
         set_text(
             self.empty, SEARCHING if searching else EMPTY if search == Search() else NOTHING_FOUND
         )
@@ -172,7 +184,8 @@ class JobsPage(QWidget):
     def _fit(self) -> None:
         """Leave out of a narrow window what the menu and the palette have, too."""
         narrow = self.window().width() < NARROW
-        self.open_groups.setHidden(narrow or not self._top.isVisibleTo(self))
+        for opening in self._panels:
+            opening.setHidden(narrow or not self._top.isVisibleTo(self))
         self.count.setHidden(narrow)
         self.details.narrow = narrow
         low = self.window().height() < _LOW
@@ -283,7 +296,8 @@ class JobsPage(QWidget):
         if snapshot is not None and len(pair) == 2:
             left, right = sorted(pair, key=lambda job: job.id)
             self.compared.show_jobs(left, right, snapshot)
-        free = self.form.isHidden() and self.groups.isHidden()
+        panels = (self.form, self.groups, self.bookings)
+        free = all(panel.isHidden() for panel in panels)
         self.compared.setVisible(len(pair) == 2 and free)
         job = self._job(self._chosen)
         line = None if self._chosen is None else rows.folds.get(self._chosen)
@@ -323,6 +337,11 @@ class JobsPage(QWidget):
         self._typing.start()
         self.refresh()
 
+    def _load_further(self) -> None:
+        """Request more of the history, as the user came to the end of the table."""
+        self._history.extend()
+        self._load_page()
+
     def _load_page(self) -> None:
         """Request the next page of the history."""
         if (request := self._history.next_request()) is not None:
@@ -339,7 +358,7 @@ class JobsPage(QWidget):
         self._history.take(request, jobs, before)
         self.refresh()
         # waiting jobs are in order, and arrays are counted: a missing page would be a gap
-        if any(job.active for job in jobs) or self._history.cuts_array:
+        if any(job.active for job in jobs) or self._history.cuts_array or self._history.short:
             self._load_page()
 
     def _fail_page(self, message: str) -> None:
@@ -353,17 +372,14 @@ class JobsPage(QWidget):
             self._open_form(True)
             self.form.fill(job.spec)
 
-    def _toggle_groups(self) -> None:
-        self._open_groups(self.groups.isHidden())
-
-    def _open_groups(self, wanted: bool) -> None:
-        """Show or hide the groups and clusters in place of the chosen job."""
-        self.form.hide()
-        self.groups.setVisible(wanted)
+    def _open_panel(self, panel: GroupsPanel | BookingsPanel, wanted: bool) -> None:
+        """Show or hide a panel in place of the chosen job."""
+        for other in (self.form, self.groups, self.bookings):
+            other.setVisible(wanted and other is panel)
         self._show_details()
         if wanted and (snapshot := self._state.snapshot) is not None:
-            self.groups.show_snapshot(snapshot)
-            self.groups.setFocus()
+            panel.show_snapshot(snapshot)
+            panel.setFocus()
         elif not wanted:
             self.table.setFocus()
 
@@ -381,6 +397,7 @@ class JobsPage(QWidget):
     def _open_form(self, wanted: bool) -> None:
         """Show or hide the form in place of the chosen job."""
         self.groups.hide()
+        self.bookings.hide()
         self.form.setVisible(wanted)
         self._show_details()
         if wanted:
@@ -392,7 +409,7 @@ class JobsPage(QWidget):
         link = self._link
         self._typing.timeout.connect(self._load_page)
         self.chooser.changed.connect(self._search_again)
-        self.model.end_reached.connect(self._load_page)
+        self.model.end_reached.connect(self._load_further)
         self.model.moved.connect(lambda *where: link.send(self, Move(*where)))
         self.table.toggled.connect(self._toggle_fold)
         self.table.sorted_by.connect(self._sort)
@@ -401,11 +418,12 @@ class JobsPage(QWidget):
         self.table.selectionModel().selectionChanged.connect(self._show_details)
         self.pause.clicked.connect(lambda on: link.send(self, Pause(on)))
         self.several.clicked.connect(self._cancel)
-        self.open_groups.clicked.connect(self._toggle_groups)
+        for opening, panel in self._panels.items():
+            opening.clicked.connect(lambda _, p=panel: self._open_panel(p, p.isHidden()))
+            panel.closed.connect(lambda p=panel: self._open_panel(p, False))
         self.new.clicked.connect(lambda: self._open_form(True))
         self.form.closed.connect(lambda: self._open_form(False))
         self.form.queued.connect(self._show_queued)
-        self.groups.closed.connect(lambda: self._open_groups(False))
         self.fold.cancelled.connect(self._cancel)
         self.fold.toggled.connect(lambda: self._toggle_fold(self._chosen or 0))
         self.removal.left.connect(self.table.setFocus)
@@ -433,7 +451,8 @@ class JobsPage(QWidget):
                 "job.notify": self.details.notify.click,
                 "job.log": self.details.whole_log.click,
                 "jobs.pause": self.pause.click,
-                "jobs.groups": self._toggle_groups,
+                "jobs.groups": self.open_groups.click,
+                "jobs.bookings": self.open_bookings.click,
                 "jobs.search": self.filter.setFocus,
                 "log.search": self.details.output.box.setFocus,
                 "log.next": self.details.output.forth.click,
@@ -442,7 +461,7 @@ class JobsPage(QWidget):
         )
 
     def _lay_out(self) -> None:
-        self._above = (self.chooser, self.open_groups, self.pause, self.new)
+        self._above = (self.chooser, *self._panels, self.pause, self.new)
         bar = row(
             Stretch(self.chooser, 1000), self.count, Stretch(), self.several, *self._above[1:]
         )
@@ -458,8 +477,9 @@ class JobsPage(QWidget):
         both.addWidget(self.compared)
         both.addWidget(self.form)
         both.addWidget(self.groups)
+        both.addWidget(self.bookings)
         both.addWidget(self.fold)
-        both.setSizes([280, 320, 320, 320, 320, 320])
+        both.setSizes([280, *[320] * (both.count() - 1)])
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.setSpacing(theme.S)

@@ -23,7 +23,7 @@ QUANTITIES = {
 """The values that the colours can stand for, as indices of `tile_model.METRICS`."""
 FILTERS: dict[str, Callable[[Tile], bool]] = {
     "All devices": lambda tile: True,
-    "In use": lambda tile: tile.usage not in ("idle", "asleep", "unreachable"),
+    "In use": lambda tile: tile.usage in ("held", "in use", "recorded"),
     "Idle": lambda tile: tile.usage == "idle",
     "Hot or throttled": lambda tile: tile.meaning in ("hot", "throttled", "failed"),
 }

@@ -10,15 +10,22 @@ import msgspec
 
 from app.format.values import Meaning, device_label, duration, format_field, significant
 from scheduler.protocol.absence import Unavailable
-from scheduler.protocol.busy_causes import Asleep, Unreachable, explain
+from scheduler.protocol.busy_causes import (
+    Asleep,
+    QuietHours,
+    Reserved,
+    Settling,
+    Unreachable,
+    explain,
+)
 from scheduler.protocol.devices import NA, Reading
 from scheduler.protocol.jobs import Job
 from scheduler.protocol.snapshot import Busy, DeviceState, Snapshot
 from scheduler.protocol.units import amount, clock, numbered
 
-Usage = Literal["held", "in use", "idle", "recorded", "asleep", "unreachable"]
+Usage = Literal["held", "in use", "idle", "recorded", "asleep", "reserved", "unreachable"]
 """Held by our jobs, in use by others, idle, or a recording, which does not contain its users;
-asleep, or on a machine that cannot be reached."""
+asleep, kept for somebody, or on a machine that cannot be reached."""
 
 WARM_BELOW_LIMIT, HOT_BELOW_LIMIT = 15.0, 5.0
 """A device is warm, or hot, within this many °C of its slow-down temperature."""
@@ -240,6 +247,13 @@ def _holder(state: DeviceState, jobs: dict[int, Job]) -> tuple[Usage, str, str]:
         if isinstance(cause, Unreachable):
             text = f"Unreachable since {clock(cause.since, time.time())}"
             return "unreachable", text, cause.why
+        if isinstance(cause, Reserved):
+            text = f"reserved until {clock(cause.until, time.time())}"
+            return "reserved", text, state.use.reason
+        if isinstance(cause, Settling):
+            return "idle", state.use.reason, "nobody uses the device; the assistant may then"
+        if isinstance(cause, QuietHours):
+            return "idle", "idle", f"nobody uses the device; the assistant has {explain(cause)}"
         return "in use", "in use", state.use.reason
     return "idle", "idle", "nobody uses the device"
 

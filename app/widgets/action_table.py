@@ -82,6 +82,7 @@ ACTIONS = (
         A("job.folder", "Open the folder of the job", words="directory files"),
         A("jobs.pause", "Pause or resume the queue", words="stop start"),
         A("jobs.groups", "Groups and clusters", ("Ctrl+Shift+G",), words="limits ray slurm"),
+        A("jobs.bookings", "Reserve GPUs", ("Ctrl+Shift+B",), words="reservations booking keep"),
         A("jobs.search", "Search the jobs", ("Ctrl+F",), words="filter find"),
         A("log.search", "Search the log", ("Ctrl+Shift+F",), words="find output"),
         A("log.next", "Go to the next match in the log", ("F3",), listed=False),

@@ -121,7 +121,7 @@ class LeaseService:
         self.review(latest, settings)
 
     def review(self, latest: Latest, settings: Settings) -> None:
-        """Evict the assistant where quiet hours began, or its device cannot be read any more."""
+        """Evict the assistant where quiet hours or a reservation began, or nothing is read now."""
         lease = self._lease
         if lease is not None and lease.running and not lease.evicted:
             cause = self._monitor.eviction_cause(

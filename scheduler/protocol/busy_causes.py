@@ -31,6 +31,14 @@ class QuietHours(msgspec.Struct, frozen=True, tag="quiet hours"):
     hours: str
 
 
+class Reserved(msgspec.Struct, frozen=True, tag="reserved"):
+    """Describe a device that is kept for somebody for a time."""
+
+    holder: str
+    until: float
+    """Seconds since the epoch."""
+
+
 class NoReading(msgspec.Struct, frozen=True, tag="no reading"):
     """Describe a device of which there is no current reading."""
 
@@ -94,6 +102,7 @@ BusyCause = (
     | HeldByOthers
     | JobWaits
     | QuietHours
+    | Reserved
     | NoReading
     | Removed
     | NotResponding
@@ -125,6 +134,8 @@ def explain(cause: BusyCause) -> str:
             return f"job {job} waits"
         case QuietHours(hours):
             return f"quiet hours, {hours}"
+        case Reserved(holder, until):
+            return f"reserved for {holder} until {clock(until, time.time())}"
         case NotResponding(note):
             return note
         case Unreachable(since, why):

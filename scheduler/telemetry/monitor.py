@@ -20,6 +20,7 @@ from scheduler.protocol.busy_causes import (
     NotResponding,
     QuietHours,
     Removed,
+    Reserved,
 )
 from scheduler.protocol.devices import Device, Reading
 from scheduler.protocol.jobs import Job, Progress, held_devices
@@ -128,7 +129,9 @@ class Monitor:
             _sample(reading) if reading is not None and current else None,
             self._policy(found, settings, now),
             now,
-            self._held_by_others(found) or _quiet_hours(found, settings, now),
+            self._held_by_others(found)
+            or _quiet_hours(found, settings, now)
+            or _reserved(found, settings, now),
             _max_age(settings),
         )
 
@@ -163,6 +166,7 @@ class Monitor:
                 barred = Asleep(reading.asleep)
             if waiting is not None:
                 barred = JobWaits(waiting.id)
+            barred = _reserved(device, settings, now) or barred
             if mine:
                 barred = HeldByJobs(mine)
             if device.silent is not None:
@@ -235,6 +239,15 @@ def _quiet_hours(device: Device, settings: Settings, now: float) -> QuietHours |
     """Return the quiet hours of a GPU while they last; the assistant may always use the CPU."""
     hours = settings.idle_hours_off
     return QuietHours(hours) if device.kind == "nvidia" and is_quiet(hours, now) else None
+
+
+def _reserved(device: Device, settings: Settings, now: float) -> Reserved | None:
+    """Return for whom a GPU is kept now; the assistant may always use the CPU."""
+    for booking in settings.reservations.values():
+        mine = device.kind == "nvidia" and device.id in booking.gpus
+        if mine and booking.begin <= now < booking.end:
+            return Reserved(booking.holder, booking.end)
+    return None
 
 
 def _max_age(settings: Settings) -> float:

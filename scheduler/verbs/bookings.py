@@ -41,7 +41,7 @@ class Reserve(Request[Booked], frozen=True, tag="reserve"):
             raise UserError(
                 f"reservation {taken} keeps one of these GPUs for {other.holder} from "
                 f"{clock(other.begin, now)} to {clock(other.end, now)}. "
-                f"To cancel it: gpudeck reserve --cancel {taken}"
+                f"To cancel it: gpudeck reserve cancel {taken}"
             )
         number = next_number(snapshot.settings.reservations)
         await daemon.configure({"reservations": {**known, str(number): new}})

@@ -348,7 +348,7 @@ def _page(name: str) -> Callable[[Stage], None]:
 def _jobs(on: Stage) -> None:
     on.window.show_page("jobs")
     on.window.jobs.show_job(6)
-    on.until(lambda: "more below" not in on.window.jobs.count.text())  # all jobs were searched
+    on.until(lambda: "searching" not in on.window.jobs.count.text())
 
 
 def _workload(name: str) -> Callable[[Stage], None]:

@@ -124,12 +124,25 @@ def test_a_filter_asks_the_daemon_once_and_late_pages_of_another_are_left_aside(
 
 def test_of_a_long_queue_the_next_are_listed_and_the_filter_lists_them_all(fed, page, qtbot):
     fed.feed(msgspec.structs.replace(shifted(1000), waiting=5000, time=NOW + 1))
-    assert page.count.text() == "9 jobs listed, more below, 4999 more wait"
+    assert page.count.text() == "9 jobs, searching…, 4999 more wait"
     page.kinds.setCurrentText("Waiting")
     qtbot.waitUntil(lambda: len(finds(fed)) == 2, timeout=PATIENCE_MS)
     assert finds(fed)[1].search.outcomes == ("queued",)
     fed.reply(finds(fed)[1], (tuple(snapshots.job(n, Queued("later")) for n in (1020, 1010)), None))
     assert (ids(page), page.count.text()) == ([1009, 1010, 1020], "3 jobs")
+
+
+def test_pages_of_few_jobs_are_followed_by_others_until_the_table_is_full(fed, page, qtbot):
+    QTest.keyClicks(page.filter, "rare")
+    assert page.count.text() == "0 jobs, searching…"
+    qtbot.waitUntil(lambda: len(finds(fed)) == 2, timeout=PATIENCE_MS)
+    fed.reply(finds(fed)[-1], (older(900, 899, name="rare"), 700))
+    assert page.count.text() == "1 job, searching…", "nothing is below that the user could reach"
+    fed.reply(finds(fed)[-1], ((), 500))
+    assert (len(finds(fed)), finds(fed)[-1].before) == (4, 500)
+    fed.reply(finds(fed)[-1], ((), None))
+    fed.settle()
+    assert (len(finds(fed)), page.count.text(), ids(page)) == (4, "1 job", [900])
 
 
 def test_all_that_wait_are_read_as_a_page_between_them_would_be_missing(fed, page, qtbot):

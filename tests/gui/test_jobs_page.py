@@ -302,7 +302,7 @@ def test_the_states_are_filtered_by_keyboard(fed, page, kind, found):
     assert page.kinds.currentText() == kind
     assert ids(page) == (found or [8, 7, 9, 6, 5, 4, 3, 2, 1])
     listed = f"{len(ids(page))} {'job' if len(ids(page)) == 1 else 'jobs'}"
-    assert page.count.text() == (listed if kind == "Running" else f"{listed} listed, more below")
+    assert page.count.text() == (listed if kind == "Running" else f"{listed}, searching…")
 
 
 def test_a_job_hidden_by_the_filters_is_shown_on_request(fed, page):

@@ -24,7 +24,8 @@ from assistant.client import Assistant
 from assistant.messages import Chunk, CompletionRequest, Event
 from scheduler.client import Client
 from scheduler.protocol import paths, settings
-from scheduler.protocol.busy_causes import QuietHours
+from scheduler.protocol.bookings import Booking
+from scheduler.protocol.busy_causes import QuietHours, Reserved
 from scheduler.protocol.devices import ASSISTANT_MARK
 from scheduler.protocol.errors import UserError
 from scheduler.protocol.jobs import Job, Queued, Running
@@ -438,6 +439,22 @@ def test_quiet_hours_end_the_lease_and_the_next_wait_is_longer(deck: Client, gpu
         lambda: re.search(r"idle in (\d+) s", getattr(state(deck).use, "reason", ""))
     )
     assert int(asked[1]) >= 150, "at least twice the dwell time, less what has passed"
+
+
+def test_a_reservation_ends_the_lease_when_it_begins_and_keeps_the_gpu(
+    deck: Client, gpu: Path
+) -> None:
+    now = time.time()
+    with tenant(deck, gpu) as held:
+        made = deck.reserve(Booking((state(deck).device.id,), now + 1.0, now + 3600, None, "night"))
+        assert held.stdout is not None
+        assert "reserved for group night until " in held.stdout.readline()
+        assert held.wait() == 0 and time.time() >= now + 1.0
+    eventually(lambda: not state(deck).leased)
+    with pytest.raises(UserError, match="reserved for group night until "):
+        deck.lease()
+    deck.cancel_reservation(made.number)
+    assert not isinstance(getattr(state(deck).use, "cause", None), Reserved)
 
 
 @pytest.mark.skipif(

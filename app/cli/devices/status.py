@@ -9,7 +9,7 @@ from argparse import Namespace
 from app.cli.connection import wait_for_reading
 from app.cli.devices.screen import status_lines
 from app.cli.output import print_json, print_line, render, supports_color
-from app.cli.queue.reserve import gpu_names
+from app.format.bookings import gpu_names
 from app.format.job_rows import describe
 from app.format.values import device_label
 from app.strip.tile_model import rates_by_type

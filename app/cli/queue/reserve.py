@@ -1,25 +1,32 @@
-"""Reserve GPUs for a time, list what is reserved, or cancel a reservation."""
+"""Reserve GPUs for a time, list what is reserved, or cancel reservations."""
 
 from __future__ import annotations
 
 import pwd
 import time
 from argparse import ArgumentParser, Namespace
-from collections.abc import Mapping
 
-from app.cli import arguments
 from app.cli.devices.drain import find_device
 from app.cli.output import UsageError, print_json, print_line, print_result, print_table
+from app.format.bookings import booking_rows, gpu_names, outlasting_text
 from scheduler.client import Client
 from scheduler.protocol.bookings import Booking
 from scheduler.protocol.errors import NotFound, UserError
-from scheduler.protocol.snapshot import Snapshot, label
-from scheduler.protocol.units import clock, numbered, parse_begin
+from scheduler.protocol.units import clock, parse_begin
+
+ACTIONS = ("list", "cancel")
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """Add the GPUs, the time, and for whom."""
-    parser.add_argument("gpus", nargs="*", metavar="GPU", help="indices or UUIDs")
+    """Add what to do, the GPUs, the time, and for whom."""
+    named = parser.add_argument(
+        "what",
+        nargs="*",
+        metavar="list | cancel N | GPU",
+        help="list what is reserved (the default), cancel the reservations with these numbers, or "
+        "reserve these GPUs, by index or UUID",
+    )
+    named.words = ACTIONS  # type: ignore[attr-defined] # for the completion of shells
     parser.add_argument(
         "--from",
         dest="begin",
@@ -31,56 +38,64 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
     parser.add_argument("--user", metavar="NAME", help="in a shared daemon: whose jobs may run")
     parser.add_argument("--group", default="", metavar="NAME", help="the group whose jobs may run")
-    parser.add_argument(
-        "--cancel", type=arguments.count, metavar="N", help="cancel this reservation"
-    )
 
 
 def run(args: Namespace) -> int:
     """Make, cancel or list reservations, as the arguments ask."""
+    action = args.what[0] if args.what else "list"
+    rest = args.what[1:]
+    if action == "cancel":
+        return _cancel(args, rest)
+    if action != "list":
+        return _reserve(args)
+    if rest or args.until or args.begin:
+        raise UsageError("list takes no GPU and no time. Example: gpudeck reserve 0 --until +2h")
     with Client() as client:
-        if args.cancel is not None:
-            client.cancel_reservation(args.cancel)
-            print_result(
-                args, {"cancelled": args.cancel}, f"Reservation {args.cancel} is cancelled."
-            )
-            return 0
-        if args.gpus:
-            return _reserve(client, args)
         snapshot = client.snapshot(live=False)
     known = snapshot.settings.reservations
     if args.json:
         print_json(known)
     elif known:
-        print_table([("", "GPUS", "FOR", "FROM", "UNTIL"), *_rows(known, snapshot)])
+        print_table(
+            [
+                ("NUMBER", "GPUS", "FOR", "FROM", "UNTIL", "STATE"),
+                *(row.cells for row in booking_rows(snapshot)),
+            ]
+        )
     else:
         print_line("Nothing is reserved. Example: gpudeck reserve 0 1 --from 22:00 --until 08:00")
     return 0
 
 
-def _reserve(client: Client, args: Namespace) -> int:
+def _cancel(args: Namespace, numbers: list[str]) -> int:
+    """Cancel the reservations with these numbers."""
+    if not numbers or not all(number.isascii() and number.isdigit() for number in numbers):
+        raise UsageError("cancel takes the numbers of reservations. Example: reserve cancel 2")
+    cancelled = [int(number) for number in numbers]
+    with Client() as client:
+        for number in cancelled:
+            client.cancel_reservation(number)
+    lines = (f"Reservation {number} was cancelled." for number in cancelled)
+    print_result(args, {"cancelled": cancelled}, *lines)
+    return 0
+
+
+def _reserve(args: Namespace) -> int:
     if args.until is None:
         raise UsageError("a reservation needs its end. Example: --until 08:00, or --until +2h")
-    now, snapshot = time.time(), client.snapshot()
-    begin = now if args.begin is None else parse_begin(args.begin, now)
-    end = parse_begin(args.until, begin)
-    devices = [find_device(snapshot, name) for name in args.gpus]
-    gpus = tuple(device.id for device in devices)
-    user = None if args.user is None else _uid(args.user)
-    booking = Booking(gpus, begin, end, user, args.group)
-    made = client.reserve(booking)
-    names = ", ".join(label(device) for device in devices)
-    lines = [
-        f"reservation {made.number}: {names} for {booking.holder} from {clock(begin, now)} to "
-        f"{clock(end, now)}"
-    ]
-    if made.outlasting:
-        lines.append(
-            f"{numbered(made.outlasting)} may run on: no time limit ends it before the beginning"
-            if len(made.outlasting) == 1
-            else f"{numbered(made.outlasting)} may run on: no time limit ends them before"
-        )
-    print_result(args, made, *lines)
+    with Client() as client:
+        now, snapshot = time.time(), client.snapshot()
+        begin = now if args.begin is None else parse_begin(args.begin, now)
+        end = parse_begin(args.until, begin)
+        gpus = tuple(find_device(snapshot, name).id for name in args.what)
+        user = None if args.user is None else _uid(args.user)
+        booking = Booking(gpus, begin, end, user, args.group)
+        made = client.reserve(booking)
+    text = (
+        f"Reservation {made.number}: {gpu_names(booking, snapshot)} for {booking.holder} from "
+        f"{clock(begin, now)} to {clock(end, now)}"
+    )
+    print_result(args, made, text, *filter(None, [outlasting_text(made.outlasting)]))
     return 0
 
 
@@ -91,22 +106,3 @@ def _uid(name: str) -> int:
         raise NotFound(f"this machine has no user {name}") from e
     except ValueError as e:
         raise UserError(f"{name!a} is no name of a user") from e
-
-
-def _rows(known: Mapping[str, Booking], snapshot: Snapshot) -> list[tuple[str, ...]]:
-    return [
-        (
-            number,
-            gpu_names(booking, snapshot),
-            booking.holder,
-            clock(booking.begin, snapshot.time),
-            clock(booking.end, snapshot.time),
-        )
-        for number, booking in sorted(known.items(), key=lambda item: item[1].begin)
-    ]
-
-
-def gpu_names(booking: Booking, snapshot: Snapshot) -> str:
-    """Return the GPUs of a reservation as people call them."""
-    labels = {state.device.id: label(state.device) for state in snapshot.devices}
-    return ", ".join(labels.get(gpu, gpu) for gpu in booking.gpus)

@@ -63,10 +63,10 @@ def completions() -> list[Completion]:
                     if flag.startswith("--")
                 ),
                 tuple(
-                    str(choice)
+                    str(word)
                     for action in parser._actions
-                    if not action.option_strings and action.choices
-                    for choice in action.choices
+                    if not action.option_strings
+                    for word in action.choices or getattr(action, "words", None) or ()
                 ),
             )
         )

@@ -37,6 +37,7 @@ def test_bash_completes_commands_options_and_choices(found) -> None:
     assert set(complete(script, "gpudeck", "")) >= {command.name for command in COMMANDS}
     assert complete(script, "gpudeck", "submit", "--gpu-") == ["--gpu-type"]
     assert set(complete(script, "gpudeck", "completion", "")) >= set(SHELLS)
+    assert complete(script, "gpudeck", "reserve", "ca") == ["cancel"]
     assert complete(script, "gpudeck", "submit", "--", "--gp") == [], "the job's own arguments"
 
 

@@ -4,7 +4,7 @@ import pytest
 from app.charts.chart_model import chart_models
 from app.cli.devices.status import rate_lines
 from app.strip.tile_model import temperature_meaning, throttle_reasons, tiles
-from scheduler.protocol.busy_causes import NoReading
+from scheduler.protocol.busy_causes import NoReading, QuietHours, Reserved, Settling
 from scheduler.protocol.snapshot import Busy, DeviceState, Idle
 from tests.gui import snapshots
 
@@ -54,6 +54,20 @@ def test_a_tile_names_the_holder():
     assert (held.holder, busy.holder, idle.holder) == ("job 8 · attention", "in use", "idle")
     assert held.holder_tooltip == "held by this job alone"
     assert busy.holder_tooltip == "1 process of others"
+
+
+def test_what_keeps_only_the_assistant_away_is_not_shown_as_use():
+    for cause, usage, holder, why in (
+        (Settling(5.0, 15.0), "idle", "idle in 10 s", "nobody uses the device"),
+        (QuietHours("22:00-07:00"), "idle", "idle", "quiet hours, 22:00-07:00"),
+        (Reserved("group night", snapshots.NOW), "reserved", "reserved until", "for group night"),
+    ):
+        made = snapshots.gpu_snapshot(3)
+        *others, last = made.devices
+        last = msgspec.structs.replace(last, use=Busy(cause))
+        tile = tiles(msgspec.structs.replace(made, devices=(*others, last)))[2]
+        assert (tile.usage, tile.holder[: len(holder)]) == (usage, holder)
+        assert why in tile.holder_tooltip
 
 
 def test_a_device_that_jobs_share_names_all_of_them():

@@ -18,12 +18,14 @@ from scheduler.protocol.busy_causes import (
     OtherProcesses,
     QuietHours,
     Removed,
+    Reserved,
     Settling,
     UtilisationUnknown,
 )
 from scheduler.protocol.devices import NA, Device, Reading
 from scheduler.protocol.settings import Settings
 from scheduler.protocol.snapshot import Busy, DeviceState, Snapshot, printable
+from scheduler.protocol.units import clock
 
 BUSY = [
     (HeldByJobs((3,)), "job 3 runs"),
@@ -31,6 +33,7 @@ BUSY = [
     (HeldByOthers(), "another user's queue holds it"),
     (JobWaits(5), "job 5 waits"),
     (QuietHours("22:00-07:00"), "quiet hours, 22:00-07:00"),
+    (Reserved("group night", 0.0), f"reserved for group night until {clock(0.0, 1e9)}"),
     (NoReading(), "no current reading"),
     (Removed(), "it cannot be read any more"),
     (NotResponding("GPU 1 does not answer: lost"), "GPU 1 does not answer: lost"),

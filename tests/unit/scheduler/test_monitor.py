@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from scheduler.protocol.bookings import Booking
 from scheduler.protocol.busy_causes import (
     ExclusiveProgram,
     HeldByJobs,
@@ -12,6 +13,7 @@ from scheduler.protocol.busy_causes import (
     Loaded,
     NoReading,
     OtherProcesses,
+    Reserved,
 )
 from scheduler.protocol.devices import Device, Process, Reading
 from scheduler.protocol.jobs import Job, Progress, Queued, Running, Spec
@@ -101,6 +103,15 @@ def test_an_exclusive_program_keeps_the_assistant_away_unless_it_is_the_assistan
     wanted = {"exclusive_programs": "game"}
     assert isinstance(state(watching(GPU, processes=own), **wanted).use, Idle)
     assert state(watching(GPU, processes=theirs), **wanted).use == Busy(ExclusiveProgram("game"))
+
+
+def test_a_reserved_gpu_is_not_for_the_assistant_but_the_cpu_always_is() -> None:
+    for begin, end, kept in ((-5, 5, True), (5, 9, False), (-9, -5, False)):
+        booking = Booking(("GPU-0", "cpu"), NOW + begin, NOW + end, None, "night")
+        wanted = {"reservations": {"1": booking}}
+        use = state(watching(GPU), **wanted).use
+        assert use == Busy(Reserved("group night", NOW + end)) if kept else isinstance(use, Idle)
+        assert isinstance(state(watching(CPU), **wanted).use, Idle)
 
 
 def test_a_count_has_no_error_of_the_counters() -> None:

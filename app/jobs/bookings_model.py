@@ -1,0 +1,64 @@
+"""Read the reservation that the user types. Free of Qt."""
+
+from __future__ import annotations
+
+import pwd
+import re
+
+from app.format.bookings import gpu_names
+from app.format.values import duration
+from scheduler.protocol.bookings import Booking
+from scheduler.protocol.errors import UserError
+from scheduler.protocol.snapshot import Snapshot
+from scheduler.protocol.units import clock, parse_begin
+
+
+def read_booking(
+    gpus: str, begin: str, until: str, group: str, user: str, snapshot: Snapshot, now: float
+) -> Booking:
+    """Return the reservation that these texts describe. Raises UserError that says what to type.
+
+    Args:
+        gpus: Numbers and ranges of numbers, such as "0, 2-3".
+        begin: When it begins; empty for now.
+        until: When it ends; a span counts from the begin.
+        group: The group whose jobs may run; may be empty.
+        user: The user whose jobs may run; may be empty.
+        now: Seconds since the epoch.
+    """
+    chosen = _chosen(gpus, snapshot)
+    if not until.strip():
+        raise UserError("enter when it ends, such as 08:00 or +2h")
+    starts = parse_begin(begin, now) if begin.strip() else now
+    uid = None
+    if user.strip():
+        try:
+            uid = pwd.getpwnam(user.strip()).pw_uid
+        except (KeyError, ValueError) as e:
+            raise UserError(f"this machine has no user {user.strip()!a}") from e
+    return Booking(chosen, starts, parse_begin(until, starts), uid, group.strip())
+
+
+def _chosen(text: str, snapshot: Snapshot) -> tuple[str, ...]:
+    """Return the ids of the devices of this machine with these numbers."""
+    here = {s.device.index: s.device.id for s in snapshot.devices if not s.device.host}
+    found: dict[str, None] = {}
+    for part in re.split(r"[\s,;]+", text.strip()):
+        match = re.fullmatch(r"([0-9]{1,4})(?:-([0-9]{1,4}))?", part)
+        if match is None:
+            raise UserError("enter the numbers of GPUs, such as 0, 2-3")
+        first, last = int(match[1]), int(match[2] or match[1])
+        for index in range(first, last + 1) or (first,):
+            if index not in here:
+                raise UserError(f"there is no GPU {index} on this machine")
+            found[here[index]] = None
+    return tuple(found)
+
+
+def describe_booking(booking: Booking, snapshot: Snapshot) -> str:
+    """Return what a reservation means, in one sentence."""
+    now = snapshot.time
+    return (
+        f"{gpu_names(booking, snapshot)} for {booking.holder}, {clock(booking.begin, now)} to "
+        f"{clock(booking.end, now)} ({duration(max(booking.end - booking.begin, 0.0))})"
+    )

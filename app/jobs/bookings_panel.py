@@ -1,0 +1,176 @@
+"""Show the reservations of GPUs, make them, and cancel them."""
+
+from __future__ import annotations
+
+import time
+
+from PySide6.QtCore import Signal
+from PySide6.QtWidgets import QLineEdit, QVBoxLayout, QWidget
+
+from app.format.bookings import BookingRow, booking_rows, outlasting_text
+from app.jobs.bookings_model import describe_booking, read_booking
+from app.link.link import Link
+from app.widgets import theme
+from app.widgets.controls import (
+    Stretch,
+    add_shortcuts,
+    button,
+    card,
+    column,
+    empty_label,
+    label,
+    row,
+    set_text,
+)
+from app.widgets.list_table import RowTable, TableColumn, chosen_row, list_card, list_table
+from scheduler.protocol import paths
+from scheduler.protocol.bookings import Booking
+from scheduler.protocol.errors import UserError
+from scheduler.protocol.snapshot import Snapshot
+from scheduler.verbs.bookings import Booked, CancelReservation, Reserve
+
+COLUMNS = (
+    TableColumn("Number", 70, right=True),
+    TableColumn("GPUs", 0),
+    TableColumn("For", 190),
+    TableColumn("From", 130),
+    TableColumn("Until", 130),
+    TableColumn("State", 90),
+)
+EMPTY = (
+    "Nothing is reserved. Enter GPUs and a time below to keep them for a group, or free of jobs."
+)
+ADMINS_ONLY = "On this shared machine only administrators reserve GPUs."
+_COLORS = {"Upcoming": "accent", "Now": "succeeded", "Over": "muted"}
+
+
+class BookingTable(RowTable[BookingRow]):
+    """List reservations; the state has a colour."""
+
+    def color(self, row: BookingRow, column: int) -> str | None:
+        over = row.phase == "Over"
+        state = column == len(COLUMNS) - 1
+        return getattr(theme.tokens(), _COLORS[row.phase]) if state or over else None
+
+
+class BookingsPanel(QWidget):
+    """Keep GPUs for a user or a group for a time. Esc closes the panel."""
+
+    closed = Signal()
+
+    def __init__(self, link: Link) -> None:
+        super().__init__()
+        self._link = link
+        self._snapshot: Snapshot | None = None
+        self.model = BookingTable(COLUMNS)
+        self.table = list_table(self.model, [c.width for c in COLUMNS], "Reservations")
+        self.gpus = _line("GPUs", "0, 2-3")
+        self.begin = _line("From", "now, 22:00 or +1h")
+        self.until = _line("Until", "08:00 or +2h")
+        self.group = _line("For the group", "nobody")
+        self.user = _line("For the user", "anybody")
+        self.lines = (self.gpus, self.begin, self.until, self.group, self.user)
+        for line in self.lines:
+            line.textChanged.connect(self._preview)
+            line.returnPressed.connect(self._reserve)
+        self.make = button("Reserve", self._reserve, kind="primary")
+        self.cancel = button("Cancel reservation", self._cancel)
+        self.close_button = button("Close", self.closed, tooltip="Esc")
+        self.said = label(meaning="muted", wrap=True)
+        self.said.setAccessibleName("Outcome")
+        add_shortcuts(self, {"Esc": self.closed.emit})
+        self.setFocusProxy(self.gpus)
+        self._lay_out()
+
+    def show_snapshot(self, snapshot: Snapshot) -> None:
+        """Show the reservations that the daemon knows."""
+        self._snapshot = snapshot
+        chosen = chosen_row(self.table, self.model)
+        self.model.show_rows(booking_rows(snapshot))
+        if keys := [made.key for made in self.model.rows]:
+            known = chosen is not None and chosen.key in keys
+            self.table.choose_row(keys.index(chosen.key) if chosen and known else 0)
+        self._stack.setCurrentIndex(0 if self.model.rows else 1)
+        self.cancel.setEnabled(bool(self.model.rows))
+
+    def _typed(self) -> Booking:
+        """Return the reservation of the boxes. Raises UserError that says what to type."""
+        assert self._snapshot is not None
+        texts = [line.text() for line in self.lines]
+        gpus, begin, until, group, user = texts
+        return read_booking(gpus, begin, until, group, user, self._snapshot, time.time())
+
+    def _preview(self) -> None:
+        """Say what the boxes mean while the user types."""
+        if self._snapshot is None or not (self.gpus.text().strip() and self.until.text().strip()):
+            return self._say("")
+        try:
+            self._say(f"Will reserve {describe_booking(self._typed(), self._snapshot)}")
+        except UserError as e:
+            self._say(str(e), failed=True)
+
+    def _reserve(self) -> None:
+        if self._snapshot is None:
+            return
+        try:
+            booking = self._typed()
+        except UserError as e:
+            self._say(str(e), failed=True)
+            return
+        self._link.send(
+            self,
+            Reserve(booking),
+            lambda made: self._made(made, booking),
+            lambda problem: self._say(problem, failed=True),
+        )
+
+    def _made(self, made: Booked, booking: Booking) -> None:
+        for line in self.lines:
+            line.clear()
+        if self._snapshot is not None:
+            parts = (
+                f"Reservation {made.number}: {describe_booking(booking, self._snapshot)}",
+                outlasting_text(made.outlasting),
+            )
+            self._say(". ".join(filter(None, parts)))
+
+    def _cancel(self) -> None:
+        """Cancel the chosen reservation; it can be made again, so there is no question."""
+        chosen = chosen_row(self.table, self.model)
+        if chosen is None:
+            self._say("Choose the reservation to cancel.", failed=True)
+            return
+        self._link.send(
+            self,
+            CancelReservation(chosen.key),
+            lambda _: self._say(f"Reservation {chosen.key} was cancelled."),
+            lambda problem: self._say(problem, failed=True),
+        )
+
+    def _say(self, text: str, failed: bool = False) -> None:
+        set_text(self.said, text)
+        theme.mark(self.said, "meaning", "failed" if failed else "muted")
+
+    def _lay_out(self) -> None:
+        frame, self._stack = list_card(self.table, empty_label(EMPTY))
+        boxes = [
+            Stretch(column(label(line.accessibleName(), size="small", meaning="muted"), line))
+            for line in (self.lines if paths.uses_shared() else self.lines[:-1])
+        ]
+        inner = QVBoxLayout()
+        inner.setSpacing(theme.M)
+        inner.addWidget(label("Reservations", strong=True))
+        inner.addWidget(frame, 1)
+        inner.addLayout(row(*boxes, spacing=theme.M))
+        if paths.uses_shared():
+            inner.addWidget(label(ADMINS_ONLY, size="small", meaning="muted"))
+        buttons = (self.make, self.cancel, self.close_button)
+        inner.addLayout(row(Stretch(self.said), *buttons, spacing=theme.M))
+        self.setLayout(column(card(inner)))
+
+
+def _line(name: str, hint: str) -> QLineEdit:
+    made = QLineEdit()
+    made.setPlaceholderText(hint)
+    made.setAccessibleName(name)
+    return made
