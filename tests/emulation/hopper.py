@@ -28,6 +28,8 @@ from tests.emulation.values import Whole
 
 ATTENTION = "accel.attention.kernels.hopper"
 PRODUCTS = "accel.primitives.gemm"
+_BLOCKS = ("accel.primitives.tiles.ring", "accel.primitives.tiles.warpgroup")
+"""Modules in Gluon of which kernels are built."""
 Changes = Mapping[str, tuple[str, str]]
 """Of a file of the package, what is replaced by what."""
 _NUMBER = count()
@@ -53,7 +55,6 @@ class Hopper:
         package: str = ATTENTION,
     ) -> None:
         self._package = package
-        self._folder = Path(importlib.import_module(package).__path__[0])
         self._seeds = count(seed)
         self._at_once = processors * resident
         self._changes = dict(changes or {})
@@ -71,6 +72,9 @@ class Hopper:
     def module(self, name: str) -> ModuleType:
         """A module of the package, emulated. Raises ValueError where a change does not find its
         place."""
+        return self._emulated(f"{self._package}.{name}")
+
+    def _emulated(self, name: str) -> ModuleType:
         if name not in self._modules:
             self._modules[name] = self._execute(name)
         return self._modules[name]
@@ -79,7 +83,8 @@ class Hopper:
         return Machine(next(self._seeds), self._at_once)
 
     def _execute(self, name: str) -> ModuleType:
-        path = self._folder / f"{name}.py"
+        package, _, last = name.rpartition(".")
+        path = Path(importlib.import_module(package).__path__[0]) / f"{last}.py"
         source = path.read_text()
         if path.name in self._changes:
             old, new = self._changes[path.name]
@@ -101,9 +106,8 @@ class Hopper:
     def _import(self, name: str, *args: Any) -> Any:
         if name in self._foreign:
             return self._foreign[name]
-        emulated = name.startswith(f"{self._package}.") and name not in _PLAIN
-        if emulated:
-            return self.module(name.removeprefix(f"{self._package}."))
+        if name in _BLOCKS or (name.startswith(f"{self._package}.") and name not in _PLAIN):
+            return self._emulated(name)
         if name.partition(".")[0] in ("triton", "torch"):
             raise ImportError(f"{name} is not emulated")
         return importlib.__import__(name, *args)

@@ -96,13 +96,13 @@ DEFECTS = {
         "",
     ),
     "values never released": (
-        "mbarrier.arrive(v_empty.index((step + i - 1) % STAGES), count=1)",
+        "release_tile(v_empty, step + i - 1)",
         "pass",
     ),
     "values released before their product": (
-        "        part = warpgroup_mma_wait(0, deps=(part,))\n        mbarrier.arrive("
-        "v_empty.index((step + i - 1) % STAGES), count=1)\n",
-        "        mbarrier.arrive(v_empty.index((step + i - 1) % STAGES), count=1)\n"
+        "        part = warpgroup_mma_wait(0, deps=(part,))\n"
+        "        release_tile(v_empty, step + i - 1)\n",
+        "        release_tile(v_empty, step + i - 1)\n"
         "        part = warpgroup_mma_wait(0, deps=(part,))\n",
     ),
     "centre of the next head": ("row = head // kv_group\n", "row = head // kv_group + 1\n"),

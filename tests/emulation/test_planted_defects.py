@@ -26,53 +26,38 @@ ORDERS = 2
 """After so many orders of events a defect must have been found."""
 
 FORWARD = {
-    "scores not waited for": ("s = warpgroup_mma_wait(1, deps=(s,))\n    mbarrier", "mbarrier"),
+    "scores not waited for": (
+        "s = warpgroup_mma_wait(1, deps=(s,))\n    release_tile",
+        "release_tile",
+    ),
     "keys released before their product": (
-        (
-            "    s = warpgroup_mma_wait(1, deps=(s,))\n    mbarrier.arrive(k_empty.index(k_slot),"
-            " count=1)\n"
-        ),
-        (
-            "    mbarrier.arrive(k_empty.index(k_slot), count=1)\n    s = warpgroup_mma_wait(1,"
-            " deps=(s,))\n"
-        ),
+        "    s = warpgroup_mma_wait(1, deps=(s,))\n    release_tile(k_empty, step)\n",
+        "    release_tile(k_empty, step)\n    s = warpgroup_mma_wait(1, deps=(s,))\n",
     ),
-    "keys never released": ("mbarrier.arrive(k_empty.index(k_slot), count=1)", "pass"),
-    "keys released twice": (
-        "mbarrier.arrive(k_empty.index(k_slot), count=1)",
-        "mbarrier.arrive(k_empty.index(k_slot), count=2)",
+    "keys never released": ("release_tile(k_empty, step)", "pass"),
+    "keys of the next step released": (
+        "release_tile(k_empty, step)",
+        "release_tile(k_empty, step + 1)",
     ),
-    "keys not waited for": ("mbarrier.wait(k_full.index(k_slot), (step // STAGES) & 1)", "pass"),
-    "wrong parity of keys": (
-        "mbarrier.wait(k_full.index(k_slot), (step // STAGES) & 1)",
-        "mbarrier.wait(k_full.index(k_slot), step & 1)",
-    ),
-    "producer does not wait for room": (
-        "mbarrier.wait(empty.index(slot), (step // STAGES) & 1 ^ 1)",
-        "pass",
-    ),
-    "producer waits for the other parity": (
-        "(step // STAGES) & 1 ^ 1)\n    mbarrier.expect",
-        "(step // STAGES) & 1)\n    mbarrier.expect",
-    ),
+    "keys not waited for": ("await_tile(k_full, step)", "pass"),
     "too few bytes expected": (
-        "mbarrier.expect(full.index(slot), desc.block_type.nbytes)",
-        "mbarrier.expect(full.index(slot), desc.block_type.nbytes // 2)",
+        "expect_tile(full, empty, step, desc.block_type.nbytes)",
+        "expect_tile(full, empty, step, desc.block_type.nbytes // 2)",
     ),
     "values of the wrong stage": (
         "acc = warpgroup_mma(p, v_smem.index(before % STAGES), acc, is_async=True)",
         "acc = warpgroup_mma(p, v_smem.index(k_slot), acc, is_async=True)",
     ),
     "values released a step early": (
-        "mbarrier.arrive(v_empty.index((step + i - 1) % STAGES), count=1)",
-        "mbarrier.arrive(v_empty.index((step + i) % STAGES), count=1)",
+        "release_tile(v_empty, step + i - 1)",
+        "release_tile(v_empty, step + i)",
     ),
     "output scaled before it was waited for": (
         (
             "        acc = warpgroup_mma_wait(0, deps=(acc,))\n       "
-            " mbarrier.arrive(v_empty.index((step + i - 1)"
+            " release_tile(v_empty, step + i - 1)"
         ),
-        "        mbarrier.arrive(v_empty.index((step + i - 1)",
+        "        release_tile(v_empty, step + i - 1)",
     ),
     "nobody's turn": ("mbarrier.arrive(turn.index((CID + 1) % C), count=1)", "pass"),
     "claims overwritten before they were taken": (
@@ -118,22 +103,49 @@ FORWARD = {
         "seen = seen & (cols >= rows - left)",
         "seen = cols < end",
     ),
-    "rows that see nothing are NaN": (
-        'base = gl.where(m_new == -float("inf"), 0.0, m_new)',
-        "base = m_new",
-    ),
-    "sums not rescaled": (
-        "return weights, m_new, l * alpha + gl.sum(weights, 1), alpha",
-        "return weights, m_new, l + gl.sum(weights, 1), alpha",
-    ),
     "lse of rows past the end": ("mask=rows < seq_q)", "mask=rows < seq_q + 1)"),
     "key head of another group": ("kv_head = head // kv_group", "kv_head = head % kv_group"),
+}
+"""Of forward.py: what is replaced by what."""
+
+BLOCKS = {
+    "a tile released twice": (
+        "ring.py",
+        "mbarrier.arrive(empty.index(step % SLOTS), count=1)",
+        "mbarrier.arrive(empty.index(step % SLOTS), count=2)",
+    ),
+    "wrong parity of a tile": (
+        "ring.py",
+        "mbarrier.wait(full.index(step % SLOTS), (step // SLOTS) & 1)",
+        "mbarrier.wait(full.index(step % SLOTS), step & 1)",
+    ),
+    "producer does not wait for room": (
+        "ring.py",
+        "mbarrier.wait(empty.index(step % SLOTS), (step // SLOTS) & 1 ^ 1)",
+        "pass",
+    ),
+    "producer waits for the other parity": (
+        "ring.py",
+        "(step // SLOTS) & 1 ^ 1)\n    mbarrier.expect",
+        "(step // SLOTS) & 1)\n    mbarrier.expect",
+    ),
+    "rows that see nothing are NaN": (
+        "warpgroup.py",
+        'gl.where(m == -float("inf"), 0.0, m)',
+        "m",
+    ),
+    "sums not rescaled": (
+        "warpgroup.py",
+        "l * shrink + gl.sum(weights, 1)",
+        "l + gl.sum(weights, 1)",
+    ),
     "halves of a pair swapped": (
+        "warpgroup.py",
         "[low, high],\n            dtype=gl.int32",
         "[high, low],\n            dtype=gl.int32",
     ),
 }
-"""Of forward.py: what is replaced by what."""
+"""Of the blocks of which the forward kernel is built: in which file what is replaced by what."""
 
 BACKWARD = {
     "keys: queries released before their product": (
@@ -348,6 +360,13 @@ def some(defects):
 def test_a_defect_of_the_forward_kernel_is_found(defect):
     with pytest.raises(AssertionError):
         examine_forward({"forward.py": FORWARD[defect]})
+
+
+@some(BLOCKS)
+def test_a_defect_of_the_blocks_is_found(defect):
+    name, *change = BLOCKS[defect]
+    with pytest.raises(AssertionError):
+        examine_forward({name: tuple(change)})
 
 
 @some(BACKWARD)

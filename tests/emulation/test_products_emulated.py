@@ -114,12 +114,12 @@ def test_any_order_of_events(seed):
     [
         # a slot is given back before its product has read it
         ("acc = warpgroup_mma_wait(1, deps=(acc,))", "acc = warpgroup_mma_wait(2, deps=(acc,))"),
-        ("if k > 0:\n            mbarrier.arrive(empty.index((step + k - 1) % STAGES), count=1)",
-         "mbarrier.arrive(empty.index((step + k) % STAGES), count=1)"),
+        ("if k > 0:\n            release_tile(empty, step + k - 1)",
+         "release_tile(empty, step + k)"),
         # the producer overwrites what a consumer still reads
-        ("mbarrier.init(empty.index(i), count=C)", "mbarrier.init(empty.index(i), count=1)"),
+        ("barriers(STAGES, C)", "barriers(STAGES, 1)"),
         # the last slot is never given back
-        ("    mbarrier.arrive(empty.index((step + steps - 1) % STAGES), count=1)\n", ""),
+        ("    release_tile(empty, step + steps - 1)\n", ""),
     ],
     ids=["wait", "slot", "count", "last"],
 )  # fmt: skip

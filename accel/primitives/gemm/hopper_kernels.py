@@ -11,11 +11,12 @@ from __future__ import annotations
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import (
-    mbarrier,
     warpgroup_mma,
     warpgroup_mma_wait,
 )
 
+from accel.primitives.tiles.ring import await_tile, barriers, expect_tile, release_tile
+from accel.primitives.tiles.warpgroup import activated, scale_at
 from accel.runtime.gluon import tma_load
 
 ROWS = gl.constexpr(64)
@@ -74,9 +75,8 @@ def _producer(
         if row < end:
             for k in range(steps):
                 slot = step % STAGES
-                mbarrier.wait(empty.index(slot), (step // STAGES) & 1 ^ 1)
-                mbarrier.expect(
-                    full.index(slot), C * a_desc.block_type.nbytes + b_desc.block_type.nbytes
+                expect_tile(
+                    full, empty, step, C * a_desc.block_type.nbytes + b_desc.block_type.nbytes
                 )
                 for c in gl.static_range(C):
                     _load(
@@ -114,23 +114,14 @@ def _sums(
     STAGES: gl.constexpr = smem[1].shape[0]
     for k in range(steps):
         slot = (step + k) % STAGES
-        mbarrier.wait(full.index(slot), ((step + k) // STAGES) & 1)
+        await_tile(full, step + k)
         acc = _product(smem, slot, acc, CID, C, A_ALONG, B_ALONG, True)
         acc = warpgroup_mma_wait(1, deps=(acc,))
         if k > 0:
-            mbarrier.arrive(empty.index((step + k - 1) % STAGES), count=1)
+            release_tile(empty, step + k - 1)
     acc = warpgroup_mma_wait(0, deps=(acc,))
-    mbarrier.arrive(empty.index((step + steps - 1) % STAGES), count=1)
+    release_tile(empty, step + steps - 1)
     return acc
-
-
-@gluon.jit
-def _scale(ptr, places, count, stride, STEP: gl.constexpr):
-    """Load the scales of rows or columns; STEP is how many share one, 0 if all do."""
-    if STEP == 0:
-        return gl.load(ptr + places * 0)
-    else:
-        return gl.load(ptr + places // STEP * stride, mask=places < count, other=0.0)
 
 
 @gluon.jit
@@ -150,34 +141,22 @@ def _promoted(
     nothing = gl.zeros([ROWS, BN], gl.float32, LAYOUT)
     for k in range(steps):
         slot = (step + k) % STAGES
-        mbarrier.wait(full.index(slot), ((step + k) // STAGES) & 1)
+        await_tile(full, step + k)
         part = _product(smem, slot, nothing, CID, C, True, True, False)
         # on their way while the tensor cores work
-        by_a = _scale(a_ptr + k * stride_ak, rows, end, stride_am, STEP_A)
+        by_a = scale_at(a_ptr + k * stride_ak, rows, end, stride_am, STEP_A)
         if STEP_B == 1:
-            by_b = _scale(b_ptr + k * stride_bk, columns, n, stride_bn, STEP_B)
+            by_b = scale_at(b_ptr + k * stride_bk, columns, n, stride_bn, STEP_B)
             part = warpgroup_mma_wait(0, deps=(part,))
-            mbarrier.arrive(empty.index(slot), count=1)
+            release_tile(empty, step + k)
             acc += part * gl.expand_dims(by_a, 1) * gl.expand_dims(by_b, 0)
         else:
             # a tile has columns of one block only
             factor = by_a * gl.load(b_ptr + k * stride_bk + column // 128 * stride_bn)
             part = warpgroup_mma_wait(0, deps=(part,))
-            mbarrier.arrive(empty.index(slot), count=1)
+            release_tile(empty, step + k)
             acc += part * gl.expand_dims(factor, 1)
     return acc
-
-
-@gluon.jit
-def _activated(x, ACTIVATION: gl.constexpr):
-    """Apply an activation in float32."""
-    if ACTIVATION == "relu":
-        x = gl.where(x < 0.0, 0.0, x)
-    elif ACTIVATION == "silu":
-        x = x / (1.0 + gl.exp2(-1.4426950408889634 * x))
-    elif ACTIVATION == "gelu":
-        x = 0.5 * x * (1.0 + gl.erf(x * 0.7071067811865476))
-    return x
 
 
 @gluon.jit
@@ -210,14 +189,14 @@ def _consumer(
             if SCALING == "outer":
                 rows = row + gl.arange(0, ROWS, gl.SliceLayout(1, LAYOUT))
                 columns = column + gl.arange(0, BN, gl.SliceLayout(0, LAYOUT))
-                by_a = _scale(scales[0], rows, end, scales[2], STEP_A)
-                by_b = _scale(scales[1] + expert * scales[4], columns, n, scales[6], STEP_B)
+                by_a = scale_at(scales[0], rows, end, scales[2], STEP_A)
+                by_b = scale_at(scales[1] + expert * scales[4], columns, n, scales[6], STEP_B)
                 acc = acc * gl.expand_dims(by_a, 1) * gl.expand_dims(by_b, 0)
             if BIAS:
                 columns = column + gl.arange(0, BN, gl.SliceLayout(0, LAYOUT))
                 added = gl.load(bias + columns, mask=columns < n, other=0.0).to(gl.float32)
                 acc = acc + gl.expand_dims(added, 0)
-            acc = _activated(acc, ACTIVATION)
+            acc = activated(acc, ACTIVATION)
             # neighbouring lanes exchange columns, so that each stores 16 bytes
             values = gl.convert_layout(acc.to(out.dtype.element_ty), STORE)
             rows = gl.expand_dims(row + gl.arange(0, ROWS, gl.SliceLayout(1, STORE)), 1)
@@ -248,7 +227,6 @@ def hopper_product(
     INNER: gl.constexpr, STORE: gl.constexpr,
     WIDE: gl.constexpr,
 ):  # fmt: skip
-    BARRIER: gl.constexpr = mbarrier.MBarrierLayout()
     BM: gl.constexpr = C * ROWS
     if A_ALONG:
         a_smem = gl.allocate_shared_memory(a_desc.dtype, [STAGES * C, ROWS, BK], A_BOX)
@@ -258,13 +236,8 @@ def hopper_product(
         b_smem = gl.allocate_shared_memory(b_desc.dtype, [STAGES, BN, BK], B_BOX)
     else:
         b_smem = gl.allocate_shared_memory(b_desc.dtype, [STAGES, BK, BN], B_BOX)
-    full = gl.allocate_shared_memory(gl.int64, [STAGES, 1], BARRIER)
-    empty = gl.allocate_shared_memory(gl.int64, [STAGES, 1], BARRIER)
-    for i in gl.static_range(STAGES):
-        mbarrier.init(full.index(i), count=1)
-        mbarrier.init(empty.index(i), count=C)
     smem = (a_smem, b_smem)
-    bars = (full, empty)
+    bars = barriers(STAGES, C)
     sizes = (m, n, down, right)
     counts = (tiles, steps)
     scales = (scale_a, scale_b, stride_sam, stride_sak, stride_sbz, stride_sbk, stride_sbn)

@@ -18,8 +18,6 @@ from accel.primitives.linear_attention.kernels import (
     between,
     decays,
     load_state,
-    product,
-    running,
     square,
     store_state,
     store_vectors,
@@ -27,6 +25,8 @@ from accel.primitives.linear_attention.kernels import (
     tokens_of,
     vectors,
 )
+from accel.primitives.tiles.products import product
+from accel.primitives.tiles.scans import running
 
 
 @triton.jit(do_not_specialize=["heads"])

@@ -15,14 +15,11 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from accel.primitives.tiles.products import product
+from accel.primitives.tiles.scans import joined_inverses, running
+
 TINY = tl.constexpr(16)
 """The size of the blocks in which a unit triangular matrix is inverted first."""
-
-
-@triton.jit
-def product(x, y, COMPUTE: tl.constexpr, PRECISION: tl.constexpr):
-    """Return the matrix product in float32 of x and y, which are rounded to COMPUTE."""
-    return tl.dot(x.to(COMPUTE), y.to(COMPUTE), input_precision=PRECISION)
 
 
 @triton.jit
@@ -62,16 +59,6 @@ def decays(
         at = (first + rows).to(tl.int64) * heads + head
         found = tl.load(ptr + at, mask=rows < length, other=0.0).to(tl.float32)[:, None]
     return tl.maximum(found, STRONGEST)
-
-
-@triton.jit
-def running(w, CHANNEL: tl.constexpr):
-    """Return running sums of log decays in their shape, in one dimension if each is one number."""
-    if CHANNEL:
-        sums = tl.cumsum(w, 0)
-    else:
-        sums = tl.cumsum(tl.sum(w, 1), 0)[:, None]
-    return sums
 
 
 @triton.jit
@@ -223,28 +210,14 @@ def scores(
 
 
 @triton.jit
-def joins(i, j, size):
-    """Return where an element joins two neighbouring diagonal blocks of a size."""
-    return (i // (2 * size) == j // (2 * size)) & (i // size != j // size)
-
-
-@triton.jit
 def tiny_inverses(ab_ptr, chunk, head, heads, CHUNK: tl.constexpr):
-    """Return (I - L)^-1 of the diagonal blocks of a strictly lower L, [CHUNK // TINY, TINY, TINY].
-
-    Blocks of 1, 2, 4 and 8 are joined to twice their size, as [[X, 0], [Y L X, Y]] is the inverse
-    of a block whose diagonal has the inverses X and Y.
-    """
+    """Return (I - L)^-1 of the diagonal blocks of `ab`, L, as [CHUNK // TINY, TINY, TINY]."""
     blocks = tl.arange(0, CHUNK // TINY)[:, None, None]
     i, j = tl.arange(0, TINY)[None, :, None], tl.arange(0, TINY)[None, None, :]
     begin = (chunk.to(tl.int64) * heads + head) * (CHUNK * CHUNK)
     lower = tl.load(ab_ptr + begin + (blocks * TINY + i) * CHUNK + blocks * TINY + j)
-    inverse = tl.where(i == j, 1.0, 0.0) + tl.zeros_like(lower)
-    for level in tl.static_range(4):
-        joint = tl.where(joins(i, j, 1 << level), lower, 0.0)
-        added = tl.dot(inverse, joint, input_precision="ieee")
-        inverse += tl.dot(added, inverse, input_precision="ieee")
-    return inverse
+    identity = tl.where(i == j, 1.0, 0.0) + tl.zeros_like(lower)
+    return joined_inverses(identity, lower, i, j, 0, 4, "ieee")
 
 
 @triton.jit(do_not_specialize=["heads"])
@@ -268,11 +241,7 @@ def solve(
     one, other = tl.arange(0, CHUNK // TINY)[:, None], tl.arange(0, CHUNK // TINY)[None, :]
     diagonal = tl.where(one == other, 1.0, 0.0)[:, None, :, None]
     solved = tl.reshape(tiny[:, :, None, :] * diagonal, [CHUNK, CHUNK])
-    for level in tl.static_range(4, 6):
-        joint = tl.where(joins(i, j, 1 << level), lower, 0.0)
-        added = tl.dot(solved, joint, input_precision=PRECISION)
-        solved += tl.dot(added, solved, input_precision=PRECISION)
-    solved = solved.to(COMPUTE)
+    solved = joined_inverses(solved, lower, i, j, 4, 6, PRECISION).to(COMPUTE)
     tl.store(square(solved_ptr, chunk, head, heads, tokens, tokens, CHUNK), solved)
     for begin in range(0, KEYS, BLOCK):
         dims = begin + tl.arange(0, BLOCK)

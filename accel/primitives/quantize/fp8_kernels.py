@@ -5,20 +5,15 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from accel.primitives.tiles.memory import load_tile, store_tile
+from accel.primitives.tiles.reductions import finite_size, largest_size
+
 
 @triton.jit
 def load(ptr, rows, columns, row_count, column_count, stride_row, stride_column):
     """Load a block in float32; what lies outside is 0."""
-    at = rows.to(tl.int64)[:, None] * stride_row + columns.to(tl.int64)[None, :] * stride_column
-    inside = (rows < row_count)[:, None] & (columns < column_count)[None, :]
-    return tl.load(ptr + at, mask=inside, other=0.0).to(tl.float32)
-
-
-@triton.jit
-def finite_size(x):
-    """Return |x|, 0 where x is not finite."""
-    size = tl.abs(x)
-    return tl.where(size < float("inf"), size, 0.0)
+    x = load_tile(ptr, rows, columns, row_count, column_count, stride_row, stride_column)
+    return x.to(tl.float32)
 
 
 @triton.jit
@@ -38,14 +33,6 @@ def rounded(x, inverse, LIMIT: tl.constexpr):
     """Return x * inverse, saturated; NaN where x is not finite."""
     product = tl.minimum(tl.maximum(x * inverse, -LIMIT), LIMIT)
     return tl.where(tl.abs(x) < float("inf"), product, float("nan"))
-
-
-@triton.jit
-def store(ptr, x, rows, columns, row_count, column_count):
-    """Store a block of a contiguous matrix."""
-    at = rows.to(tl.int64)[:, None] * column_count + columns[None, :]
-    inside = (rows < row_count)[:, None] & (columns < column_count)[None, :]
-    tl.store(ptr + at, x.to(ptr.dtype.element_ty), mask=inside)
 
 
 @triton.jit
@@ -77,11 +64,11 @@ def by_tensor(
     scale = tl.load(scale_ptr)
     values = rounded(x, inverse_of(scale), LIMIT)
     if out_ptr is not None:
-        store(out_ptr, values, rows, columns, row_count, column_count)
+        store_tile(out_ptr, values, rows, columns, row_count, column_count)
     if across_ptr is not None:
-        store(across_ptr, tl.trans(values), columns, rows, column_count, row_count)
+        store_tile(across_ptr, tl.trans(values), columns, rows, column_count, row_count)
     if most_ptr is not None:
-        tl.atomic_max(most_ptr, tl.max(tl.max(finite_size(x), 1), 0))
+        tl.atomic_max(most_ptr, largest_size(x))
 
 
 @triton.jit
@@ -102,7 +89,7 @@ def by_row(
     for step in range(STEPS):
         columns = step * COLUMNS + tl.arange(0, COLUMNS)
         x = load(x_ptr, rows, columns, row_count, column_count, stride_row, stride_column)
-        store(out_ptr, rounded(x, inverse, LIMIT), rows, columns, row_count, column_count)
+        store_tile(out_ptr, rounded(x, inverse, LIMIT), rows, columns, row_count, column_count)
 
 
 @triton.jit
@@ -145,7 +132,7 @@ def across(
         # every program of these columns stores the same
         tl.store(scales_ptr + columns, scale, mask=columns < column_count)
     values = rounded(x, inverse_of(scale)[None, :], LIMIT)
-    store(out_ptr, tl.trans(values), columns, rows, column_count, row_count)
+    store_tile(out_ptr, tl.trans(values), columns, rows, column_count, row_count)
 
 
 @triton.jit
@@ -165,7 +152,7 @@ def by_tile(
     at = tl.program_id(1).to(tl.int64) * row_count + rows
     tl.store(scales_ptr + at, scale, mask=rows < row_count)
     values = rounded(x, inverse_of(scale)[:, None], LIMIT)
-    store(out_ptr, values, rows, columns, row_count, column_count)
+    store_tile(out_ptr, values, rows, columns, row_count, column_count)
 
 
 @triton.jit
@@ -177,9 +164,9 @@ def by_block(
     rows = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     columns = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     x = load(x_ptr, rows, columns, row_count, column_count, stride_row, stride_column)
-    scale = scale_of(tl.max(tl.max(finite_size(x), 1), 0), LIMIT)
+    scale = scale_of(largest_size(x), LIMIT)
     values = rounded(x, inverse_of(scale), LIMIT)
     tl.store(scales_ptr + tl.program_id(0) * tl.num_programs(1) + tl.program_id(1), scale)
-    store(out_ptr, values, rows, columns, row_count, column_count)
+    store_tile(out_ptr, values, rows, columns, row_count, column_count)
     if across_ptr is not None:
-        store(across_ptr, tl.trans(values), columns, rows, column_count, row_count)
+        store_tile(across_ptr, tl.trans(values), columns, rows, column_count, row_count)

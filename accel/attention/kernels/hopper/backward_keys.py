@@ -27,10 +27,9 @@ from accel.attention.kernels.hopper.backward_tiles import (
     queries_of_keys,
     sees,
     sequence_of,
-    spread,
-    widen,
 )
 from accel.attention.kernels.hopper.descriptors import load_rows, store_rows
+from accel.primitives.tiles.warpgroup import spread, widen
 from accel.runtime.gluon import tma_load
 
 

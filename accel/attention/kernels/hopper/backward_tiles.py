@@ -153,34 +153,6 @@ def capped(s, minus_lse, scale_log2, cap_log2):
 
 
 @gluon.jit
-def spread(x, like):
-    """Return x [1,N] as the start of an accumulator [M,N], in registers of its own.
-
-    Otherwise the compiler copies the registers at their first use, after the multiplication
-    before, and has to wait for it.
-    """
-    x = gl.broadcast(x, like)[0]
-    return gl.inline_asm_elementwise(
-        "mov.b32 $0, $1;", "=f,f", [x], dtype=gl.float32, is_pure=False, pack=1
-    )
-
-
-@gluon.jit
-def widen(x):
-    """Return x in float32, each register of two numbers as a whole: the compiler would round
-    them one by one.
-    """
-    if x.dtype == gl.bfloat16:
-        asm: gl.constexpr = "shl.b32 $0, $2, 16; and.b32 $1, $2, 0xffff0000;"
-    else:
-        asm: gl.constexpr = (
-            "{ .reg .b16 low, high; mov.b32 {low, high}, $2; "
-            "cvt.f32.f16 $0, low; cvt.f32.f16 $1, high; }"
-        )
-    return gl.inline_asm_elementwise(asm, "=f,=f,r", [x], dtype=gl.float32, is_pure=True, pack=2)
-
-
-@gluon.jit
 def fragments(pointer, first, end, D: gl.constexpr, LAYOUT: gl.constexpr):
     """Return rows `first` to `first` + 63, up to `end`, of the sums of `add_fragments` at
     `pointer` as float32 [64,D].

@@ -36,6 +36,8 @@ from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 from accel.attention.kernels.geometry import Geometry, geometry_key, geometry_of
 from accel.attention.kernels.hopper.descriptors import describe, load_rows, misfit, store_rows
 from accel.attention.ragged import Ragged
+from accel.primitives.tiles.ring import await_tile, expect_tile, release_tile
+from accel.primitives.tiles.warpgroup import pack, softmax_step, unpack
 from accel.runtime.call import KernelCall, Pointer
 from accel.runtime.gluon import tma_load
 from accel.runtime.launch import prepare
@@ -197,8 +199,7 @@ def _load(
     """
     STAGES: gl.constexpr = shared.shape[0]
     slot = step % STAGES
-    mbarrier.wait(empty.index(slot), (step // STAGES) & 1 ^ 1)
-    mbarrier.expect(full.index(slot), desc.block_type.nbytes)
+    expect_tile(full, empty, step, desc.block_type.nbytes)
     if TURNED:
         if RAGGED:
             key += (start // TURNED + sequence) * TURNED
@@ -373,48 +374,6 @@ def _store(
 
 
 @gluon.jit
-def _pack(weights, dtype: gl.constexpr):
-    """Pack neighbours as pairs of 16 bits, int32 [rows, keys / 2].
-
-    They then pass through loops without being taken apart.
-    """
-    low, high = gl.split(weights.reshape([weights.shape[0], weights.shape[1] // 2, 2]))
-    if dtype == gl.bfloat16:
-        return gl.inline_asm_elementwise(
-            "cvt.rn.bf16x2.f32 $0, $2, $1;",
-            "=r,f,f",
-            [low, high],
-            dtype=gl.int32,
-            is_pure=True,
-            pack=1,
-        )
-    else:
-        return gl.inline_asm_elementwise(
-            "cvt.rn.f16x2.f32 $0, $2, $1;",
-            "=r,f,f",
-            [low, high],
-            dtype=gl.int32,
-            is_pure=True,
-            pack=1,
-        )
-
-
-@gluon.jit
-def _unpack(pairs, dtype: gl.constexpr, LAYOUT: gl.constexpr):
-    """Unpack the result of `_pack` as the left factor of a product."""
-    low, high = gl.inline_asm_elementwise(
-        "mov.b32 {$0, $1}, $2;",
-        "=h,=h,r",
-        [pairs],
-        dtype=(gl.int16, gl.int16),
-        is_pure=True,
-        pack=1,
-    )
-    both = gl.join(low, high).reshape([pairs.shape[0], pairs.shape[1] * 2])
-    return gl.convert_layout(both.to(dtype, bitcast=True), LAYOUT)
-
-
-@gluon.jit
 def _issue(q, smem, bars, p, acc, step, CID: gl.constexpr):
     """Issue the scores of this step's block and the output of the step before, and wait for the
     scores.
@@ -429,7 +388,7 @@ def _issue(q, smem, bars, p, acc, step, CID: gl.constexpr):
     k_slot = step % STAGES
     # The very first step has no block before it: it multiplies zeros, and the result is forgotten.
     before = gl.maximum(step - 1, 0)
-    mbarrier.wait(k_full.index(k_slot), (step // STAGES) & 1)
+    await_tile(k_full, step)
     mbarrier.wait(turn.index(CID), step & 1 if CID else step & 1 ^ 1)
     nothing = gl.zeros(
         [ROWS, BN], gl.float32, gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BN, 16])
@@ -437,11 +396,11 @@ def _issue(q, smem, bars, p, acc, step, CID: gl.constexpr):
     s = warpgroup_mma(
         q, k_smem.index(k_slot).permute((1, 0)), nothing, use_acc=False, is_async=True
     )
-    mbarrier.wait(v_full.index(before % STAGES), (before // STAGES) & 1)
+    await_tile(v_full, before)
     acc = warpgroup_mma(p, v_smem.index(before % STAGES), acc, is_async=True)
     mbarrier.arrive(turn.index((CID + 1) % C), count=1)
     s = warpgroup_mma_wait(1, deps=(s,))
-    mbarrier.arrive(k_empty.index(k_slot), count=1)
+    release_tile(k_empty, step)
     return s, acc
 
 
@@ -467,14 +426,7 @@ def _softmax(
         s = cap - 2.0 * cap / (1.0 + gl.exp2(s * scale_in))
     if MASKED:
         s = _mask(s, block, place, RIGHT, LEFT)
-    m_new = gl.maximum(m, gl.max(s, 1) * scale)
-    base = m_new
-    if MASKED:
-        # A row that has seen no key yet: its weights are exp2(-inf - 0) = 0, not exp2(-inf + inf).
-        base = gl.where(m_new == -float("inf"), 0.0, m_new)
-    weights = gl.exp2(s * scale - gl.expand_dims(base, 1))
-    alpha = gl.exp2(m - base)
-    return weights, m_new, l * alpha + gl.sum(weights, 1), alpha
+    return softmax_step(s, m, l, scale, MASKED)
 
 
 @gluon.jit
@@ -498,17 +450,16 @@ def _sweep(
     acc, m, l, pairs = state
     v_empty = bars[5]
     O_LAYOUT: gl.constexpr = acc.type.layout
-    STAGES: gl.constexpr = smem[1].shape[0]
     for i in range(count):
-        p = _unpack(pairs, q.dtype, gl.DotOperandLayout(0, O_LAYOUT, 2))
+        p = unpack(pairs, q.dtype, gl.DotOperandLayout(0, O_LAYOUT, 2))
         s, acc = _issue(q, smem, bars, p, acc, step + i, CID)
         weights, m, l, alpha = _softmax(
             s, m, l, block - i, place, factors, MASKED, RIGHT, LEFT, SOFTCAP
         )
         acc = warpgroup_mma_wait(0, deps=(acc,))
-        mbarrier.arrive(v_empty.index((step + i - 1) % STAGES), count=1)
+        release_tile(v_empty, step + i - 1)
         acc = acc * gl.expand_dims(gl.convert_layout(alpha, gl.SliceLayout(1, O_LAYOUT)), 1)
-        pairs = _pack(weights, q.dtype)
+        pairs = pack(weights, q.dtype)
     return acc, m, l, pairs
 
 
@@ -546,7 +497,7 @@ def _consumer(
     m = gl.full([ROWS], -float("inf"), gl.float32, ROW)
     l = gl.full([ROWS], 0.0, gl.float32, ROW)
     acc = gl.zeros([ROWS, D], gl.float32, O_LAYOUT)
-    pairs = _pack(gl.zeros([ROWS, BN], gl.float32, S_LAYOUT), q_smem.dtype)
+    pairs = pack(gl.zeros([ROWS, BN], gl.float32, S_LAYOUT), q_smem.dtype)
     step = 0
     served = 0
     row_before = 0
@@ -579,7 +530,7 @@ def _consumer(
         q_slot = (served % Q_STAGES) * C + CID
         q = q_smem.index(q_slot)
         mbarrier.wait(q_full.index(q_slot), (served // Q_STAGES) & 1)
-        p = _unpack(pairs, q.dtype, P_LAYOUT)
+        p = unpack(pairs, q.dtype, P_LAYOUT)
         s, acc = _issue(q, smem, bars, p, acc, step, CID)
         m_before = m
         l_before = l
@@ -602,7 +553,7 @@ def _consumer(
                 acc, m_before, l_before, lse, descs[3], o_smem, o_turn, tile, served, CID, RAGGED
             )
 
-        state = (gl.zeros([ROWS, D], gl.float32, O_LAYOUT), m, l, _pack(weights, q.dtype))
+        state = (gl.zeros([ROWS, D], gl.float32, O_LAYOUT), m, l, pack(weights, q.dtype))
         if RIGHT:
             state = _sweep(
                 state,
@@ -667,8 +618,8 @@ def _consumer(
             claimed, claim_full, claim_empty, served, seq_q, seq_k, RAGGED
         )
     if step > 0:
-        mbarrier.wait(v_full.index((step - 1) % STAGES), ((step - 1) // STAGES) & 1)
-        p = _unpack(pairs, q_smem.dtype, P_LAYOUT)
+        await_tile(v_full, step - 1)
+        p = unpack(pairs, q_smem.dtype, P_LAYOUT)
         acc = warpgroup_mma(p, v_smem.index((step - 1) % STAGES), acc, is_async=True)
         acc = warpgroup_mma_wait(0, deps=(acc,))
         tile = (

@@ -56,6 +56,8 @@ from accel.attention.kernels.quantised import (
     padded_head,
 )
 from accel.attention.ragged import Ragged
+from accel.primitives.tiles.ring import await_tile, release_tile
+from accel.primitives.tiles.warpgroup import anchor
 from accel.runtime.call import KernelCall, Pointer
 from accel.runtime.launch import prepare
 
@@ -179,7 +181,7 @@ def _issue(q, smem, bars, quads, acc, step, CID: gl.constexpr, TWO_LEVELS: gl.co
     # The very first step has no block before it: it multiplies zeros, and the result is forgotten.
     before = gl.maximum(step - 1, 0)
     p = _factor(quads, gl.DotOperandLayout(0, acc.type.layout, 4))
-    mbarrier.wait(k_full.index(k_slot), (step // STAGES) & 1)
+    await_tile(k_full, step)
     mbarrier.wait(turn.index(CID), step & 1 if CID else step & 1 ^ 1)
     nothing = gl.zeros(
         [ROWS, BN], gl.float32, gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BN, 32])
@@ -187,12 +189,12 @@ def _issue(q, smem, bars, quads, acc, step, CID: gl.constexpr, TWO_LEVELS: gl.co
     s = warpgroup_mma(
         q, k_smem.index(k_slot).permute((1, 0)), nothing, use_acc=False, is_async=True
     )
-    mbarrier.wait(v_full.index(before % STAGES), (before // STAGES) & 1)
+    await_tile(v_full, before)
     values = v_smem.index(before % STAGES).permute((1, 0))
     acc = warpgroup_mma(p, values, acc, use_acc=not TWO_LEVELS, is_async=True)
     mbarrier.arrive(turn.index((CID + 1) % C), count=1)
     s = warpgroup_mma_wait(1, deps=(s,))
-    mbarrier.arrive(k_empty.index(k_slot), count=1)
+    release_tile(k_empty, step)
     return s, acc
 
 
@@ -224,10 +226,7 @@ def _softmax(
     if MASKED:
         s = _mask(s, block, place, RIGHT, LEFT)
     m_new = gl.maximum(m, _row_max(s) * factor)
-    base = m_new
-    if MASKED:
-        # A row that has seen no key yet: its weights are exp2(-inf - 0) = 0, not exp2(-inf + inf).
-        base = gl.where(m_new == -float("inf"), 0.0, m_new)
+    base = anchor(m_new, MASKED)
     quads, sums = _weights(s * factor - gl.expand_dims(base - SHIFT, 1), POLYNOMIALS)
     alpha = gl.exp2(m - base)
     sums = gl.convert_layout(sums, l.type.layout)
@@ -272,7 +271,6 @@ def _sweep(
     acc, m, l, quads, k_next, v_now, v_next = state
     k_scales, v_scales, key_base, keys, q_factor = scales
     v_full, v_empty = bars[4], bars[5]
-    STAGES: gl.constexpr = smem[1].shape[0]
     BN: gl.constexpr = smem[1].shape[1]
     for i in range(count):
         factor = q_factor * k_next
@@ -288,9 +286,9 @@ def _sweep(
         if PINNED:
             # This wait is over already. It keeps ptxas from moving the next one, which is for the
             # product, in front of the exponentials that are to overlap it.
-            mbarrier.wait(v_full.index((step + i - 1) % STAGES), ((step + i - 1) // STAGES) & 1)
+            await_tile(v_full, step + i - 1)
         part = warpgroup_mma_wait(0, deps=(part,))
-        mbarrier.arrive(v_empty.index((step + i - 1) % STAGES), count=1)
+        release_tile(v_empty, step + i - 1)
         quads = _moved(fresh)
         acc = _rescale(acc, part, alpha * unit, TWO_LEVELS)
     return acc, m, l, quads, k_next, v_now, v_next
@@ -323,7 +321,7 @@ def _kept(workspace, acc, CID: gl.constexpr, C: gl.constexpr):
 @gluon.jit
 def _fetch(kept, m_kept, m, LAYOUT: gl.constexpr):
     """Return the kept output, for maxima that have become m."""
-    base = gl.where(m == -float("inf"), 0.0, m)
+    base = anchor(m, True)
     alpha = gl.convert_layout(gl.exp2(m_kept - base), gl.SliceLayout(1, LAYOUT))
     return gl.load(kept) * gl.expand_dims(alpha, 1)
 
@@ -503,7 +501,7 @@ def _consumer(
             claimed, claim_full, claim_empty, served, seq_q, seq_k, RAGGED
         )
     if step > 0:
-        mbarrier.wait(v_full.index((step - 1) % STAGES), ((step - 1) // STAGES) & 1)
+        await_tile(v_full, step - 1)
         p = _factor(quads, gl.DotOperandLayout(0, O_LAYOUT, 4))
         values = v_smem.index((step - 1) % STAGES).permute((1, 0))
         final = warpgroup_mma(p, values, acc, use_acc=not TWO_LEVELS, is_async=True)

@@ -13,14 +13,14 @@ import triton
 import triton.language as tl
 
 from accel.attention.kernels.portable.kernel_forward import (
-    LOG2E,
     UNSPECIALISED,
     biased,
     extent,
     hide,
-    load_rows,
-    tanh,
 )
+from accel.primitives.tiles.memory import load_vectors
+from accel.primitives.tiles.reductions import product_sums
+from accel.primitives.tiles.softmax import LOG2E, tanh
 
 
 @triton.jit(do_not_specialize=UNSPECIALISED)
@@ -46,7 +46,7 @@ def row_sums(
         there,
         0.0,
     )
-    delta = tl.sum(out.to(tl.float32) * dout.to(tl.float32), 1)
+    delta = product_sums(out, dout)
     tl.store(delta_ptr + unit.to(tl.int64) * total_q + rows, delta, mask=rows < total_q)
 
 
@@ -100,7 +100,7 @@ def gather_rows(
     for start in range(begin, end, BLOCK_M):
         rows = start + tl.arange(0, BLOCK_M)
         block = tl.cast(start, tl.int64)
-        q = load_rows(q_at + block * stride_qm, rows, seq_q, HEAD_DIM, BLOCK_D, EVEN_Q)
+        q = load_vectors(q_at + block * stride_qm, rows, seq_q, HEAD_DIM, BLOCK_D, EVEN_Q)
         lse = in_base_2(lse_at + rows, rows < seq_q)
         products = tl.dot(k, tl.trans(q), input_precision=PRECISION)
         p, slope = weights_and_slope(
@@ -109,7 +109,7 @@ def gather_rows(
             # keys beyond the last give only rows that are not stored
             stride_bm, stride_bn, LEFT, RIGHT, SOFTCAP, BIAS, MASKED, True,
         )  # fmt: skip
-        dout = load_rows(dout_at + block * stride_gm, rows, seq_q, HEAD_DIM, BLOCK_D, EVEN_Q)
+        dout = load_vectors(dout_at + block * stride_gm, rows, seq_q, HEAD_DIM, BLOCK_D, EVEN_Q)
         dv = tl.dot(p.to(dout.dtype), dout, dv, input_precision=PRECISION)
         dp = tl.dot(v, tl.trans(dout), input_precision=PRECISION)
         delta = tl.load(delta_at + rows, mask=rows < seq_q, other=0.0)
@@ -220,7 +220,7 @@ def gather_keys(
     for start in range(begin, end, BLOCK_N):
         cols = start + tl.arange(0, BLOCK_N)
         block = tl.cast(start, tl.int64)
-        k = load_rows(
+        k = load_vectors(
             k_at + block * stride_kn, cols, seq_k, HEAD_DIM, BLOCK_D, EVEN_K or not MASKED
         )
         products = tl.dot(q, tl.trans(k), input_precision=PRECISION)
@@ -229,7 +229,7 @@ def gather_keys(
             right, qk_scale, softcap,
             stride_bm, stride_bn, LEFT, RIGHT, SOFTCAP, BIAS, MASKED, EVEN_K,
         )  # fmt: skip
-        v = load_rows(
+        v = load_vectors(
             v_at + block * stride_vn, cols, seq_k, HEAD_DIM, BLOCK_D, EVEN_K or not MASKED
         )
         dp = tl.dot(dout, tl.trans(v), input_precision=PRECISION)

@@ -11,8 +11,14 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-LN2 = tl.constexpr(0.6931471805599453)
-LOG2E = tl.constexpr(1.4426950408889634)
+from accel.primitives.tiles.memory import load_vectors
+from accel.primitives.tiles.softmax import (
+    LOG2E,
+    anchor,
+    softmax_end,
+    softmax_step,
+    tanh,
+)
 
 UNSPECIALISED = (
     "tiles", "units", "heads", "group", "seq_q", "seq_k", "total_q", "left", "right", "chunk",
@@ -21,14 +27,6 @@ UNSPECIALISED = (
 )  # fmt: skip
 """Sizes and counts: knowing that one is 1 or a multiple of 16 gains nothing, and would compile the
 kernels anew for each."""
-
-
-@triton.jit
-def tanh(x):
-    """Return tanh, exact to a few 1e-8, unlike the hardware's tanh.approx, and without
-    overflow.
-    """
-    return 1.0 - 2.0 / (tl.exp2(x * (2.0 * LOG2E)) + 1.0)
 
 
 @triton.jit
@@ -55,22 +53,6 @@ def hide(
     if not EVEN_K:
         scores = tl.where(cols < seq_k, scores, float("-inf"))
     return scores
-
-
-@triton.jit
-def load_rows(
-    at, indices, limit, HEAD_DIM: tl.constexpr, BLOCK_D: tl.constexpr, EVEN: tl.constexpr
-):
-    """Load a tile [rows, BLOCK_D] of vectors of HEAD_DIM elements.
-
-    Elements beyond them are 0, and rows from `limit` on; EVEN means that no row reaches it.
-    """
-    inside = tl.arange(0, BLOCK_D) < HEAD_DIM
-    if not EVEN:
-        return tl.load(at, mask=(indices < limit)[:, None] & inside[None, :], other=0.0)
-    if BLOCK_D != HEAD_DIM:
-        return tl.load(at, mask=inside[None, :], other=0.0)
-    return tl.load(at)
 
 
 @triton.jit
@@ -104,7 +86,7 @@ def attend(
     for start in range(begin, end, BLOCK_N):
         cols = start + steps
         block = tl.cast(start, tl.int64)
-        k = load_rows(
+        k = load_vectors(
             k_at + block * stride_kn, cols, seq_k, HEAD_DIM, BLOCK_D, EVEN_K or not MASKED
         )
         scores = tl.dot(q, tl.trans(k), input_precision=PRECISION)
@@ -121,23 +103,14 @@ def attend(
                 scores, rows[:, None], cols[None, :], shift, left, right, seq_k, LEFT, RIGHT, EVEN_K
             )
         if SOFTCAP or BIAS is not None or MASKED:
-            new = tl.maximum(m, tl.max(scores, 1))
-            anchor = tl.where(new == float("-inf"), 0.0, new)
-            p = tl.exp2(scores - anchor[:, None])
+            p, m, l, shrink = softmax_step(scores, m, l, 1.0)
         else:
-            # the scale is positive, so the largest score stays the largest, and scaling and
-            # subtraction are one instruction
-            new = tl.maximum(m, tl.max(scores, 1) * qk_scale)
-            anchor = new
-            p = tl.exp2(scores * qk_scale - anchor[:, None])
-        shrink = tl.exp2(m - anchor)
-        l = l * shrink + tl.sum(p, 1)
+            p, m, l, shrink = softmax_step(scores, m, l, qk_scale, BLIND=False)
         acc = acc * shrink[:, None]
-        v = load_rows(
+        v = load_vectors(
             v_at + block * stride_vn, cols, seq_k, HEAD_DIM, BLOCK_D, EVEN_K or not MASKED
         )
         acc = tl.dot(p.to(v.dtype), v, acc, input_precision=PRECISION)
-        m = new
     return acc, l, m
 
 
@@ -270,9 +243,7 @@ def attention_forward(
         SOFTCAP, BIAS, False, EVEN_K, PRECISION,
     )  # fmt: skip
 
-    blind = l == 0.0  # not m == -inf: a row of NaN must stay NaN
-    acc = acc * (1.0 / tl.where(blind, 1.0, l))[:, None]
-    lse = tl.where(blind, float("-inf"), m * LN2 + tl.log(tl.where(blind, 1.0, l)))
+    acc, lse = softmax_end(acc, m, l)
     lse_rows = (place * heads + heads_of) * total_q + first_q + rows
     if SPLIT:
         lse_rows += split.to(tl.int64) * partial_stride
@@ -306,15 +277,15 @@ def combine_splits(
         other=float("-inf"),
     )
     largest = tl.max(lses, 0)
-    anchor = tl.where(largest == float("-inf"), 0.0, largest)
-    weights = tl.exp2((lses - anchor) * LOG2E)
+    base = anchor(largest, True)
+    weights = tl.exp2((lses - base) * LOG2E)
     total = tl.sum(weights, 0)
     at = partial_ptr + (splits_at[:, None] * partial_stride + row) * HEAD_DIM + dims[None, :]
     parts = tl.load(at, mask=(splits_at < splits)[:, None] & (dims < HEAD_DIM)[None, :], other=0.0)
     out = tl.sum(parts * weights[:, None], 0) / tl.where(total == 0.0, 1.0, total)
     tl.store(
         lse_ptr + row,
-        tl.where(total == 0.0, float("-inf"), anchor + tl.log(tl.where(total == 0.0, 1.0, total))),
+        tl.where(total == 0.0, float("-inf"), base + tl.log(tl.where(total == 0.0, 1.0, total))),
     )
     out_at = out_ptr + batch * stride_ob + head * stride_oh + query * stride_om + dims * stride_od
     tl.store(out_at, out.to(out_ptr.dtype.element_ty), mask=dims < HEAD_DIM)

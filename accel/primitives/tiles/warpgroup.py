@@ -1,0 +1,123 @@
+"""Work on tiles in the registers of a warpgroup, in Gluon for Hopper (sm_90).
+
+Names and meanings are those of the blocks in Triton; `softmax` explains the running softmax.
+"""
+
+from __future__ import annotations
+
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+
+
+@gluon.jit
+def anchor(m, BLIND: gl.constexpr):
+    """Return what is subtracted from scores: a row's largest, or 0 if it has seen none."""
+    if BLIND:
+        return gl.where(m == -float("inf"), 0.0, m)
+    else:
+        return m
+
+
+@gluon.jit
+def softmax_step(scores, m, l, scale, BLIND: gl.constexpr):
+    """Take a block of scores into a softmax in base 2; see `softmax.softmax_step`.
+
+    Returns:
+        The weights [rows, columns], the new m and l, and the factor [rows] of earlier sums.
+    """
+    new = gl.maximum(m, gl.max(scores, 1) * scale)
+    base = anchor(new, BLIND)
+    weights = gl.exp2(scores * scale - gl.expand_dims(base, 1))
+    shrink = gl.exp2(m - base)
+    return weights, new, l * shrink + gl.sum(weights, 1), shrink
+
+
+@gluon.jit
+def scale_at(ptr, places, count, stride, STEP: gl.constexpr):
+    """Load the scales of rows or columns; STEP is how many share one, 0 if all do."""
+    if STEP == 0:
+        return gl.load(ptr + places * 0)
+    else:
+        return gl.load(ptr + places // STEP * stride, mask=places < count, other=0.0)
+
+
+@gluon.jit
+def activated(x, ACTIVATION: gl.constexpr):
+    """Apply `relu`, `silu`, `gelu` (exact) or `none` in float32."""
+    if ACTIVATION == "relu":
+        x = gl.where(x < 0.0, 0.0, x)
+    elif ACTIVATION == "silu":
+        x = x / (1.0 + gl.exp2(-1.4426950408889634 * x))
+    elif ACTIVATION == "gelu":
+        x = 0.5 * x * (1.0 + gl.erf(x * 0.7071067811865476))
+    return x
+
+
+@gluon.jit
+def pack(x, dtype: gl.constexpr):
+    """Round neighbours to pairs of 16 bits, int32 [rows, columns / 2].
+
+    They then pass through loops without being taken apart.
+    """
+    low, high = gl.split(x.reshape([x.shape[0], x.shape[1] // 2, 2]))
+    if dtype == gl.bfloat16:
+        return gl.inline_asm_elementwise(
+            "cvt.rn.bf16x2.f32 $0, $2, $1;",
+            "=r,f,f",
+            [low, high],
+            dtype=gl.int32,
+            is_pure=True,
+            pack=1,
+        )
+    else:
+        return gl.inline_asm_elementwise(
+            "cvt.rn.f16x2.f32 $0, $2, $1;",
+            "=r,f,f",
+            [low, high],
+            dtype=gl.int32,
+            is_pure=True,
+            pack=1,
+        )
+
+
+@gluon.jit
+def unpack(pairs, dtype: gl.constexpr, LAYOUT: gl.constexpr):
+    """Unpack the result of `pack` as the left factor of a product."""
+    low, high = gl.inline_asm_elementwise(
+        "mov.b32 {$0, $1}, $2;",
+        "=h,=h,r",
+        [pairs],
+        dtype=(gl.int16, gl.int16),
+        is_pure=True,
+        pack=1,
+    )
+    both = gl.join(low, high).reshape([pairs.shape[0], pairs.shape[1] * 2])
+    return gl.convert_layout(both.to(dtype, bitcast=True), LAYOUT)
+
+
+@gluon.jit
+def spread(x, like):
+    """Return x [1,N] as the start of an accumulator [M,N], in registers of its own.
+
+    Otherwise the compiler copies the registers at their first use, after the multiplication
+    before, and has to wait for it.
+    """
+    x = gl.broadcast(x, like)[0]
+    return gl.inline_asm_elementwise(
+        "mov.b32 $0, $1;", "=f,f", [x], dtype=gl.float32, is_pure=False, pack=1
+    )
+
+
+@gluon.jit
+def widen(x):
+    """Return x in float32, each register of two numbers as a whole: the compiler would round
+    them one by one.
+    """
+    if x.dtype == gl.bfloat16:
+        asm: gl.constexpr = "shl.b32 $0, $2, 16; and.b32 $1, $2, 0xffff0000;"
+    else:
+        asm: gl.constexpr = (
+            "{ .reg .b16 low, high; mov.b32 {low, high}, $2; "
+            "cvt.f32.f16 $0, low; cvt.f32.f16 $1, high; }"
+        )
+    return gl.inline_asm_elementwise(asm, "=f,=f,r", [x], dtype=gl.float32, is_pure=True, pack=2)
