@@ -5,9 +5,11 @@
 
 Every contender is checked against float64 on fresh inputs, then all are timed in turn as CUDA
 graphs, so that only kernels count: peers in their own layout, with outputs that lie where the graph
-allocated them. `auto` gets [B,H,S,D] and takes part twice; the ratio of the two is in the column
-same_twice. Peers are torch's kernels, flash-attn-4, FlashAttention-3 and FlexAttention. A peer that
-fails or is wrong stays in the file and out of the ratio.
+allocated them. `auto` gets tensors that lie in memory as [B,S,H,D], as a model's projections leave
+them, and takes part twice; the ratio of the two is in the column same_twice. Peers are torch's
+kernels, flash-attn-4, FlashAttention-3 and FlexAttention. A peer that fails or is wrong stays in
+the file and out of the ratio. Our own kernels take part by name, which tells a wrong choice from a
+slow kernel. The file is written after each shape.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from __future__ import annotations
 import argparse
 import math
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -33,12 +36,12 @@ from accel.result import Direction
 from accel.runtime import power
 from accel.runtime.graphs import Captured
 from accel.runtime.timing import copies_beyond_cache, measure_in_turn, timing_of
-from accel.workloads.contender import rows_first
 from tests.benchmarks.attention_peers import PeerCall, peers
 from tests.benchmarks.attention_shapes import SHAPES, ModelShape
 from tests.benchmarks.rows import RESULTS, context, write
 
 PEER_BACKENDS = ("flash", "cudnn", "fa4", "fa3", "efficient")
+OWN = ("hopper", "triton")
 PACKAGES = ("torch", "triton", "flash-attn-4", "nvidia-cutlass-dsl", "vllm")
 CUDA = torch.device("cuda", 0)
 ATOL = 1e-5
@@ -47,7 +50,8 @@ Call = Callable[[], tuple[Tensor, ...]]
 
 @dataclass(frozen=True)
 class Draw:
-    """Hold one set of tensors of a shape; those of a ragged batch are [T,H,D]."""
+    """Hold one set of tensors of a shape: [B,H,S,D] that lie in memory as [B,S,H,D], or [T,H,D]
+    in a ragged batch."""
 
     q: Tensor
     k: Tensor
@@ -59,36 +63,38 @@ class Draw:
     def inputs(self, layout: str) -> Inputs:
         """Return the tensors as backends take them, in a layout."""
         x = arrange(self.q, self.k, self.v, self.bias, self.ragged, "bhsd")
-        if layout == "bhsd" or self.ragged is not None:
+        if layout == "bshd" or self.ragged is not None:
             return x
-        return x._replace(q=rows_first(x.q), k=rows_first(x.k), v=rows_first(x.v))
+        return x._replace(q=x.q.contiguous(), k=x.k.contiguous(), v=x.v.contiguous())
 
     def upstream(self, layout: str) -> Tensor:
         """Return the gradient of the output [B,H,S,D] in a layout."""
         if self.ragged is not None:
             return self.dout.transpose(0, 1).unsqueeze(0)
-        return self.dout if layout == "bhsd" else rows_first(self.dout)
+        return self.dout.contiguous() if layout == "bhsd" else self.dout
 
 
 def draws(shape: ModelShape) -> list[Draw]:
     """Return random tensors that together exceed the cache several times."""
-    held = 2 * shape.head_dim * 2 * shape.batch
+    wide = shape.value_dim or shape.head_dim
+    held = 2 * (shape.head_dim + wide) * shape.batch
     held *= shape.seq_q * shape.heads + shape.seq_k * shape.kv_heads
     bias = _bias(shape)
 
-    def normal(heads: int, length: int) -> Tensor:
-        size = (shape.batch, heads, length, shape.head_dim)
+    def normal(heads: int, length: int, dim: int) -> Tensor:
+        size = (shape.batch, length, heads, dim)
         if shape.lengths:
-            size = (sum(shape.lengths), heads, shape.head_dim)
-        return torch.randn(size, device=CUDA, dtype=torch.bfloat16)
+            size = (sum(shape.lengths), heads, dim)
+        drawn = torch.randn(size, device=CUDA, dtype=torch.bfloat16)
+        return drawn if shape.lengths else drawn.transpose(1, 2)
 
     ragged = Ragged.of(shape.lengths, device=CUDA) if shape.lengths else None
     return [
         Draw(
-            normal(shape.heads, shape.seq_q),
-            normal(shape.kv_heads, shape.seq_k),
-            normal(shape.kv_heads, shape.seq_k),
-            normal(shape.heads, shape.seq_q),
+            normal(shape.heads, shape.seq_q, shape.head_dim),
+            normal(shape.kv_heads, shape.seq_k, shape.head_dim),
+            normal(shape.kv_heads, shape.seq_k, wide),
+            normal(shape.heads, shape.seq_q, wide),
             bias,
             ragged,
         )
@@ -139,7 +145,7 @@ class Runner:
     def contenders(self) -> Iterator[tuple[str, Callable[[], list[Call]]]]:
         """Yield each contender with a function that returns its call for each set."""
         yield "auto", self._auto
-        for name in PEER_BACKENDS:
+        for name in (*OWN, *PEER_BACKENDS):
             if refusal(self.problem, name, self.direction) is None:
                 yield name, partial(self._backend, name, BACKENDS[name].layout)
         for name, peer in peers(self.shape, self._plain_inputs(self.sets[0], "bhsd")):
@@ -147,7 +153,7 @@ class Runner:
 
     def _auto(self) -> list[Call]:
         if self.direction == "backward":
-            return self._backend(self.chosen.backend, "bhsd")
+            return self._backend(self.chosen.backend, "bshd")
         return [
             partial(_user_call, x, _plain(x.bias), self.rules, self.shape.lengths)
             for x in self.sets
@@ -197,7 +203,7 @@ class Runner:
         out = self._solved[i][0]
         if self.shape.lengths:
             return out.transpose(0, 1).unsqueeze(0)
-        return out if layout == "bhsd" else rows_first(out)
+        return out.contiguous() if layout == "bhsd" else out
 
     def _lse(self, i: int) -> Tensor:
         lse = self._solved[i][1]
@@ -321,10 +327,20 @@ def _replay(graph: torch.cuda.CUDAGraph, kept: Sequence[Call]) -> None:
     graph.replay()
 
 
-def ready(runner: Runner, known: Sequence[tuple]) -> Iterator[dict[str, object]]:
-    """Yield a row for each contender, with its replay under `call` if it is right."""
+def ready(
+    runner: Runner, known: Sequence[tuple], limit: float = math.inf
+) -> Iterator[dict[str, object]]:
+    """Yield a row for each contender, with its replay under `call` if it is right.
+
+    No contender is prepared, which may compile it, once `limit` seconds have passed.
+    """
+    deadline = time.monotonic() + limit
     for name, make in runner.contenders():
-        autograd = runner.direction == "backward" and name not in ("auto", *PEER_BACKENDS)
+        if time.monotonic() > deadline:
+            note = f"left out: {limit:g} s for the shape had passed"
+            yield {"contender": name, "error": "", "of_bound": "", "note": note}
+            continue
+        autograd = runner.direction == "backward" and name not in ("auto", *OWN, *PEER_BACKENDS)
         row: dict[str, object] = {"contender": name, "error": "", "of_bound": "", "note": ""}
         stream = torch.cuda.Stream() if autograd else torch.cuda.current_stream()
         stream.wait_stream(torch.cuda.current_stream())
@@ -344,12 +360,16 @@ def ready(runner: Runner, known: Sequence[tuple]) -> Iterator[dict[str, object]]
 
 
 def measured(
-    shape: ModelShape, direction: Direction, seconds: float
+    shape: ModelShape, direction: Direction, seconds: float, limit: float
 ) -> tuple[list[dict[str, object]], str]:
-    """Return the rows of one shape in one direction, and a line that sums them up."""
+    """Return the rows of one shape in one direction, and a line that sums them up.
+
+    Raises:
+        ValueError: if `attention` cannot compute the shape.
+    """
     runner = Runner(shape, direction)
     known = list(truth(shape, direction, runner.sets[0]))
-    rows = list(ready(runner, known))
+    rows = list(ready(runner, known, limit))
     timed = [row for row in rows if "call" in row]
     calls = [row.pop("call") for row in timed]
     if timed and timed[0]["contender"] == "auto":
@@ -373,7 +393,8 @@ def measured(
             "tflops": f"{flops / t.median / 1e6:.5g}", "sm_mhz": f"{clock.sm_mhz or 0:.0f}",
             "celsius": f"{clock.celsius or 0:.0f}",
         }  # fmt: skip
-    best = min((n for n in medians if n != "auto"), key=medians.__getitem__, default="")
+    rivals = (n for n in medians if n not in ("auto", *OWN))
+    best = min(rivals, key=medians.__getitem__, default="")
     ratio = medians[best] / medians["auto"] if best and "auto" in medians else 0.0
     twin = 0.0
     if len(loops) > len(timed):
@@ -420,35 +441,18 @@ def summary(rows: Sequence[Mapping[str, object]]) -> Iterator[str]:
                 )
 
 
-def warm(part: int, of: int) -> None:
-    """Run every contender once for a share of both grids, so that kernels lie compiled on disk."""
-    from accel.workloads.grid import Shape
-
-    for i, shape in enumerate(SHAPES):
-        if i % of == part:
-            for direction in _directions(shape):
-                runner = Runner(shape, direction)
-                rows = ready(runner, [])
-                notes = [f"{row['contender']}: {row['note']}" for row in rows if row["note"]]
-                print(shape.name, direction, *notes, sep="; ", flush=True)
-                torch.cuda.empty_cache()
-    first = [
-        Shape(1, 2048 // dim, 2048 // dim, seq, dim, causal, "bfloat16")
-        for dim in (64, 128, 256)
-        for causal in (False, True)
-        for seq in (512, 16384)
-    ]
-    for i, plain in enumerate(first):
-        if i % of == part:
-            size = (1, plain.heads, plain.seq, plain.head_dim)
-            for name in ("hopper", "fa4", "flash", "cudnn"):
-                q, k, v = (
-                    torch.randn(size, device=CUDA, dtype=torch.bfloat16, requires_grad=True)
-                    for _ in range(3)
-                )
-                with torch.enable_grad():
-                    if refusal(describe(q, k, v, causal=plain.causal), name, "backward") is None:
-                        attention(q, k, v, causal=plain.causal, backend=name).sum().backward()
+def warm(shapes: Sequence[ModelShape], part: int, of: int) -> None:
+    """Run every contender once for a share of the shapes, so that kernels lie compiled on disk."""
+    passes = [(shape, direction) for shape in shapes for direction in _directions(shape)]
+    for shape, direction in passes[part::of]:
+        try:
+            runner = Runner(shape, direction)
+        except ValueError:
+            continue
+        rows = ready(runner, [])
+        notes = [f"{row['contender']}: {row['note']}" for row in rows if row["note"]]
+        print(shape.name, direction, *notes, sep="; ", flush=True)
+        torch.cuda.empty_cache()
     torch.cuda.synchronize()
 
 
@@ -461,6 +465,8 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--seconds", type=float, default=0.15, help="for each contender")
+    parser.add_argument("--limit", type=float, default=30.0, help="seconds to prepare a shape")
+    parser.add_argument("--first", type=int, default=len(SHAPES), help="shapes of the zoo")
     parser.add_argument("--only", default="", help="shapes whose name or group contains this")
     parser.add_argument("--warm", metavar="PART/OF", help="compile only")
     parser.add_argument("--out", type=Path, default=RESULTS)
@@ -471,15 +477,19 @@ def main() -> None:
     torch.zeros(1, device=CUDA)
     if options.warm:
         part, of = map(int, options.warm.split("/"))
-        warm(part, of)
+        warm(SHAPES[: options.first], part, of)
         return
     rows: list[dict[str, object]] = []
     there = {d.metadata["Name"] for d in metadata.distributions()}
     where = context(torch.cuda.get_device_name(), [p for p in PACKAGES if p in there])
-    for shape in SHAPES:
+    for shape in SHAPES[: options.first]:
         if options.only in shape.name or options.only in shape.group:
             for direction in _directions(shape):
-                new, line = measured(shape, direction, options.seconds)
+                try:
+                    new, line = measured(shape, direction, options.seconds, options.limit)
+                except ValueError as e:
+                    print(f"{direction:8} {shape.name}: not computed: {e}", flush=True)
+                    continue
                 rows += [row | where for row in new]
                 print(line, flush=True)
                 write("attention_models", rows, options.out)

@@ -53,11 +53,18 @@ def test_a_table_that_does_is_noticed(tmp_path, monkeypatch):
 
 
 def test_the_grid_has_what_users_have():
-    assert 30 <= len(SHAPES) == len({shape.name for shape in SHAPES})
-    assert {shape.head_dim for shape in SHAPES} >= {32, 40, 64, 72, 80, 96, 128, 192, 256}
+    assert len(SHAPES) == len({shape.name for shape in SHAPES}) == 60
+    assert all(shape.source for shape in SHAPES)
+    assert {shape.head_dim for shape in SHAPES} >= {32, 40, 64, 72, 80, 96, 128, 160, 192, 256}
+    assert {(s.head_dim, s.value_dim) for s in SHAPES if s.value_dim} == {(192, 128), (576, 512)}
     assert sum(shape.heads != shape.kv_heads for shape in SHAPES) >= 10
     assert sum(shape.seq_q % 128 != 0 for shape in SHAPES) > len(SHAPES) / 2
     for shape in SHAPES:
         problem = shape.problem(torch.device("cuda", 0))
         assert isinstance(problem, Problem) and shape.flops > 0
         assert not shape.lengths or problem.seq_q == max(shape.lengths)
+
+
+def test_the_first_shapes_are_a_sample_of_all_groups():
+    groups = {shape.group for shape in SHAPES}
+    assert {shape.group for shape in SHAPES[: 2 * len(groups)]} == groups
