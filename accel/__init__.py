@@ -11,7 +11,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from accel.attention.api import attention, explain
+    from accel.attention.api import attention, explain, learning
     from accel.attention.emulation import blockwise_softmax, fp8_block_quantize
     from accel.attention.flash3 import (
         FlashAttention3,
@@ -50,6 +50,7 @@ __all__ = [
     "gemm",
     "grouped_gemm",
     "install",
+    "learning",
     "linear_attention",
     "uninstall",
 ]
@@ -74,6 +75,7 @@ _HOME = {
     "gemm": "primitives.gemm.api",
     "grouped_gemm": "primitives.gemm.grouped",
     "install": "attention.frameworks.sdpa",
+    "learning": "attention.api",
     "linear_attention": "primitives.linear_attention.api",
     "uninstall": "attention.frameworks.sdpa",
 }

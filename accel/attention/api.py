@@ -5,12 +5,15 @@ The backend that runs is named in the result and is never another than the reque
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal, overload
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Literal, get_args, overload
 
 import torch
 from torch import Tensor
 
+from accel.attention import learned
 from accel.attention.backends import Run
 from accel.attention.dispatch import Choice, choose
 from accel.attention.fp8 import checked_precision, error_of, fp8_attention
@@ -24,6 +27,8 @@ from accel.attention.inputs import (
     describe,
     problem_of,
 )
+from accel.attention.learned import Mode
+from accel.attention.lessons import Use, learn_forward, use_of
 from accel.attention.passes import Attention, forward, forward_op, prepared
 from accel.attention.problem import Problem
 from accel.attention.ragged import Ragged
@@ -42,6 +47,8 @@ class Plan:
     """The backend of the backward pass; None if no gradient is requested."""
     run: Run | None
     """The prepared forward pass, if it depends on nothing but the shape of the inputs."""
+    use: Use | None
+    """The count of calls at the problem's spot, if `auto` may learn there."""
 
 
 _PLANS: dict[object, Plan] = {}
@@ -226,8 +233,9 @@ def attention(
         x = Inputs(q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2))
     else:
         x = Inputs(q, k, v)
+    plan = plan if plan.use is None else _learned(plan, plan.use, x)
     if plan.backward is not None:
-        backends = (plan.forward.backend, plan.backward.backend)
+        backends = (plan.forward.backend, plan.backward.backend, backend)
         out, lse = Attention.apply(*x, plan.problem, backends, plan.run)  # type: ignore[no-untyped-call]
     elif plan.run is not None:
         out, lse = plan.run(x.q, x.k, x.v)
@@ -310,11 +318,57 @@ def _plan(
         choose(problem, backend, "forward"),
         choose(problem, backend, "backward") if grad else None,
     )
+    use = use_of(problem) if backend == "auto" else None
     if key is None:
-        return Plan(problem, chosen, back, None)
+        return Plan(problem, chosen, back, None, use)
     if len(_PLANS) >= _MOST_PLANS:
         _PLANS.pop(next(iter(_PLANS), None), None)
-    return _PLANS.setdefault(key, Plan(problem, chosen, back, prepared(x, problem, chosen.backend)))
+    run = prepared(x, problem, chosen.backend)
+    return _PLANS.setdefault(key, Plan(problem, chosen, back, run, use))
+
+
+def _learned(plan: Plan, use: Use, x: Inputs) -> Plan:
+    """Count a call; return the plan, or another one if its forward pass was measured now."""
+    problem = plan.problem
+    if not learn_forward(use, problem, plan.forward, partial(_pass, x, problem)):
+        return plan
+    _PLANS.clear()
+    chosen = choose(problem)
+    run = None if plan.run is None else prepared(x, problem, chosen.backend)
+    return replace(plan, forward=chosen, run=run)
+
+
+def _pass(x: Inputs, problem: Problem, backend: str) -> Callable[[], object]:
+    """Return the caller's own forward pass by a backend."""
+    run = prepared(x, problem, backend) if x.bias is None and x.ragged is None else None
+    if run is not None:
+        return partial(run, x.q, x.k, x.v)
+    return partial(forward, x, problem, backend)
+
+
+def learning(mode: Mode | None = None) -> Mode:
+    """Set whether `auto` measures shapes that come back, in this process; return the mode.
+
+    Args:
+        mode: `once` (at first): a shape without a measurement is measured at its second call, and
+            its backward pass in the second backward pass. `idle`: shapes are only counted, and GPU
+            Deck measures them while the GPU is idle. `off`: neither, and what was learned is not
+            used. None leaves the mode as it is.
+
+    A measurement takes at most 30 ms beside the first call of each backend, which may compile its
+    kernels, or one call of each where calls are longer. Nothing is measured in a CUDA graph, by
+    compiled programs, or for deterministic gradients. Results are kept on disk for later programs.
+
+    Raises:
+        ValueError: if there is no such mode.
+    """
+    if mode is not None:
+        if mode not in get_args(Mode):
+            raise ValueError(f"learning is one of {', '.join(get_args(Mode))}; got {mode!r}")
+        learned.set_mode(mode)
+        choose.cache_clear()
+        _PLANS.clear()
+    return learned.mode()
 
 
 def _compiled(

@@ -1,22 +1,38 @@
 """Choose the backend: the named one, or with `auto` the one that was measured fastest.
 
-Only the description of a problem is needed, no tensors.
+What this machine measured at the problem's spot decides (`accel.attention.learned`), else a row of
+a table at its shape, else what is predicted from other rows. Only the description of a problem is
+needed, no tensors.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Literal
 
 import torch
 
-from accel.attention import table
+from accel.attention import learned, table
 from accel.attention.backends import BACKENDS, Direction
+from accel.attention.learned import Measured
 from accel.attention.problem import Problem, dtype_name
+from accel.attention.spot import extras
 from accel.runtime.backend_names import check_name
 
 NOT_FOR_AUTO = ("reference",)
+MOST_CONTENDERS = 6
+POSSIBLE = 0.6
+"""A backend that is expected to have less than this share of the best one's speed is not measured.
+"""
+
+Basis = Literal["named", "measured here", "measured", "predicted", "order"]
+"""Why a backend runs: the caller named it; it was measured fastest by this machine at such a call,
+or by a table at this shape; it is expected to be fastest from other shapes; or it is the first
+that can, because nothing like it was measured."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +42,7 @@ class Candidate:
     backend: str
     refusal: str | None
     tflops: float | None = None
-    """Expected TFLOP/s, interpolated from measurements on this type of GPU; None without any."""
+    """TFLOP/s, measured or predicted; None without any measurement."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +53,12 @@ class Choice:
     reason: str
     candidates: tuple[Candidate, ...]
     direction: Direction = "forward"
+    basis: Basis = "named"
+
+    @property
+    def is_measured(self) -> bool:
+        """Return whether measurements of this very shape decided."""
+        return self.basis in ("measured here", "measured")
 
     @property
     def tflops(self) -> float | None:
@@ -46,11 +68,23 @@ class Choice:
     def __str__(self) -> str:
         lines = [f"{self.direction}: {self.backend} ({self.reason})"]
         for c in sorted(self.candidates, key=lambda c: (c.refusal is not None, -(c.tflops or 0.0))):
-            speed = "not measured here" if c.tflops is None else f"{c.tflops:.0f} TFLOP/s expected"
+            kind = "measured" if self.is_measured else "expected"
+            speed = "not measured here" if c.tflops is None else f"{c.tflops:.0f} TFLOP/s {kind}"
             lines.append(
                 f"  {c.backend:<10} {speed if c.refusal is None else 'no: it ' + c.refusal}"
             )
         return "\n".join(lines)
+
+
+@dataclass(frozen=True)
+class Expectation:
+    """What is known of the speed of backends."""
+
+    basis: Basis
+    rates: Mapping[str, float]
+    """TFLOP/s."""
+    lesson: Measured | None = None
+    gpus: tuple[str, ...] = ()
 
 
 @lru_cache(maxsize=4096)
@@ -64,11 +98,11 @@ def choose(problem: Problem, backend: str = "auto", direction: Direction = "forw
     check_name(backend, BACKENDS)
     speed = _expected(problem, direction)
     candidates = tuple(
-        Candidate(name, b.refusal(problem, direction), speed.get(name))
+        Candidate(name, b.refusal(problem, direction), speed.rates.get(name))
         for name, b in BACKENDS.items()
     )
     if backend == "auto":
-        return _automatic(problem, candidates, direction)
+        return _automatic(problem, candidates, direction, speed)
     if (why := refusal(problem, backend, direction)) is not None:
         able = [c.backend for c in candidates if c.refusal is None and c.backend != backend]
         what = "this" if direction == "forward" else "the backward pass of this"
@@ -98,7 +132,33 @@ def preferred(problem: Problem) -> tuple[str, ...]:
     return ("flash", "cudnn", "triton", "efficient", "fa4", "hopper", "math")
 
 
-def _automatic(problem: Problem, candidates: tuple[Candidate, ...], direction: Direction) -> Choice:
+def contenders(problem: Problem, direction: Direction) -> tuple[str, ...]:
+    """Return the backends that could be the fastest, the present choice first.
+
+    `math`, which holds all scores in memory, is one of them only where nothing else can.
+    """
+    choice = choose(problem, "auto", direction)
+    able = [
+        c
+        for c in choice.candidates
+        if c.refusal is None and c.backend not in NOT_FOR_AUTO and unloadable(c.backend) is None
+    ]
+    able = [c for c in able if c.backend != "math"] or able
+    best = max((c.tflops for c in able if c.tflops is not None), default=0.0)
+    order = preferred(problem)
+    possible = [c for c in able if c.tflops is None or c.tflops >= POSSIBLE * best]
+    possible.sort(
+        key=lambda c: (c.backend != choice.backend, -(c.tflops or best), order.index(c.backend))
+    )
+    return tuple(c.backend for c in possible[:MOST_CONTENDERS])
+
+
+def _automatic(
+    problem: Problem,
+    candidates: tuple[Candidate, ...],
+    direction: Direction,
+    speed: Expectation,
+) -> Choice:
     """Choose the first backend of the order that can be loaded; `math` always can."""
     refusals = {c.backend: c.refusal for c in candidates}
     rated = {
@@ -106,23 +166,35 @@ def _automatic(problem: Problem, candidates: tuple[Candidate, ...], direction: D
         for c in candidates
         if c.refusal is None and c.tflops is not None and c.backend not in NOT_FOR_AUTO
     }
-    measured = sorted(rated, key=lambda name: -rated[name])
-    order = [*measured, *(name for name in preferred(problem) if name not in rated)]
+    ranked = sorted(rated, key=lambda name: -rated[name])
+    order = [*ranked, *(name for name in preferred(problem) if name not in rated)]
     for name in order:
         refusals[name] = refusals[name] or unloadable(name)
         if refusals[name] is None:
             break
     over = order[: order.index(name)]
+    basis: Basis = speed.basis if name in rated else "order"
     if name in rated:
-        behind = measured[len(over) + 1 :]
-        then = "".join(f", {other} {rated[other]:.0f}" for other in behind)
-        where = " and ".join(table.measured_on(_rows(problem, direction), _place(problem)))
-        reason = f"measured fastest on {where}, {rated[name]:.0f} TFLOP/s{then}"
+        reason = _reason(speed, rated, ranked[len(over) :])
     else:
         reason = f"the first of {', '.join(order)} that can do it"
     reason += "".join(f"; not {other}: it {refusals[other]}" for other in over)
     shown = tuple(dataclasses.replace(c, refusal=refusals[c.backend]) for c in candidates)
-    return Choice(name, f"auto: {reason}", shown, direction)
+    return Choice(name, f"auto: {reason}", shown, direction, basis)
+
+
+def _reason(speed: Expectation, rated: Mapping[str, float], ranked: list[str]) -> str:
+    """Return why the first of `ranked` runs, and how fast the others are."""
+    first, *behind = ranked
+    if speed.lesson is not None:
+        us = speed.lesson.microseconds
+        at = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(speed.lesson.at))
+        then = "".join(f", {other} {us[other]:.4g}" for other in behind)
+        return f"measured fastest here on {at}, {us[first]:.4g} us{then}"
+    then = "".join(f", {other} {rated[other]:.0f}" for other in behind)
+    where = " and ".join(speed.gpus)
+    how = "measured fastest on" if speed.basis == "measured" else "predicted from measurements on"
+    return f"{how} {where}, {rated[first]:.0f} TFLOP/s{then}"
 
 
 def refusal(problem: Problem, backend: str, direction: Direction) -> str | None:
@@ -141,12 +213,28 @@ def unloadable(backend: str) -> str | None:
     return None
 
 
-def _expected(p: Problem, direction: Direction) -> dict[str, float]:
-    """Return the expected TFLOP/s of each backend from measurements of plain and causal shapes.
+def _expected(p: Problem, direction: Direction) -> Expectation:
+    """Return the TFLOP/s of each backend, by the measurements that are nearest.
 
-    A window or a softcap is assumed to slow all backends down equally.
+    Tables hold plain and causal shapes. What else a problem asks for is assumed to slow all
+    backends down equally, until it is measured.
     """
-    return table.expected(_rows(p, direction), _place(p))
+    if (lesson := learned.found(p, direction)) is not None:
+        flops = lesson.flops / 1e6
+        rates = {name: flops / us for name, us in lesson.microseconds.items()}
+        return Expectation("measured here", rates, lesson)
+    rows, at = _rows(p, direction), _place(p)
+    exact = [r for r in rows if r.place == at and r.gpu == _gpu(p)]
+    plain = not p.windowed and not extras(p) and p.mask in ("none", "square")
+    basis: Basis = "predicted"
+    if plain and any((r.head_dim, r.heads // r.kv_heads) == _heads(p) for r in exact):
+        basis = "measured"
+    gpus = table.measured_on(rows, at)
+    return Expectation(basis, table.expected(rows, at), gpus=tuple(gpus))
+
+
+def _heads(p: Problem) -> tuple[int, int]:
+    return p.head_dim, p.heads // p.kv_heads
 
 
 def _rows(p: Problem, direction: Direction) -> tuple[table.Row, ...]:

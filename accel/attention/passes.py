@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import torch
@@ -11,6 +12,7 @@ from accel.attention.backends import BACKENDS, Gradients, Run
 from accel.attention.backends.base import like, side_by_side
 from accel.attention.dispatch import choose
 from accel.attention.inputs import Inputs, problem_of
+from accel.attention.lessons import learn_backward
 from accel.attention.problem import Problem
 from accel.attention.ragged import Ragged
 
@@ -44,7 +46,8 @@ def backward(
 class Attention(torch.autograd.Function):
     """Compute attention outside torch.compile, with less host time than a registered operation.
 
-    `backends` are those of the two passes; `run` is the prepared forward pass, if there is one.
+    `backends` are those of the two passes and the one asked for, which may be `auto`; `run` is the
+    prepared forward pass, if there is one.
     """
 
     @staticmethod
@@ -56,7 +59,7 @@ class Attention(torch.autograd.Function):
         bias: Tensor | None,
         ragged: Ragged | None,
         problem: Problem,
-        backends: tuple[str, str],
+        backends: tuple[str, str, str],
         run: Run | None,
     ) -> tuple[Tensor, Tensor]:
         out, lse = (
@@ -65,7 +68,7 @@ class Attention(torch.autograd.Function):
             else run(q, k, v)
         )
         ctx.save_for_backward(q, k, v, bias, out, lse)
-        ctx.ragged, ctx.problem, ctx.backend = ragged, problem, backends[1]
+        ctx.ragged, ctx.problem, ctx.backends = ragged, problem, backends
         ctx.mark_non_differentiable(lse)
         ctx.set_materialize_grads(False)
         return out, lse
@@ -80,9 +83,13 @@ class Attention(torch.autograd.Function):
                 " torch's own operations where you need them"
             )
         q, k, v, bias, out, lse = ctx.saved_tensors
-        grads = backward(
-            dout, Inputs(q, k, v, bias, ctx.ragged), out, lse, ctx.problem, ctx.backend
-        )
+        x, problem = Inputs(q, k, v, bias, ctx.ragged), ctx.problem
+        _, backend, asked = ctx.backends
+        if asked == "auto":
+            passes = partial(partial, backward, dout, x, out, lse, problem)
+            if learn_backward(problem, passes):
+                backend = choose(problem, direction="backward").backend
+        grads = backward(dout, x, out, lse, problem, backend)
         return (*grads, None, None, None, None)
 
 

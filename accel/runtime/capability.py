@@ -75,7 +75,7 @@ def current() -> ComputeDevice:
             " Set it to an empty text to compute on the CPU."
         )
     return ComputeDevice(
-        torch.device("cpu"), _cpu_name(), os.cpu_count() or 1, torch.get_num_threads(), None
+        torch.device("cpu"), cpu_name(), os.cpu_count() or 1, torch.get_num_threads(), None
     )
 
 
@@ -110,7 +110,8 @@ def _driver() -> str | None:
     return found and found[1]
 
 
-def _cpu_name() -> str:
+def cpu_name() -> str:
+    """Return the name of the processor."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:

@@ -9,7 +9,8 @@ allocated them. `auto` gets tensors that lie in memory as [B,S,H,D], as a model'
 them, and takes part twice; the ratio of the two is in the column same_twice. Peers are torch's
 kernels, flash-attn-4, FlashAttention-3 and FlexAttention. A peer that fails or is wrong stays in
 the file and out of the ratio. Our own kernels take part by name, which tells a wrong choice from a
-slow kernel. The file is written after each shape.
+slow kernel. `auto` takes part cold, by the shipped tables alone, and as `learned`, after calls on
+the same tensors have been measured. The file is written after each shape.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from accel import learning
 from accel.attention import BACKENDS, Problem, Ragged, attention, choose, describe
 from accel.attention.dispatch import refusal
 from accel.attention.inputs import Inputs, arrange
@@ -42,6 +44,7 @@ from tests.benchmarks.rows import RESULTS, context, write
 
 PEER_BACKENDS = ("flash", "cudnn", "fa4", "fa3", "efficient")
 OWN = ("hopper", "triton")
+JUDGED = ("auto", "learned")
 PACKAGES = ("torch", "triton", "flash-attn-4", "nvidia-cutlass-dsl", "vllm")
 CUDA = torch.device("cuda", 0)
 ATOL = 1e-5
@@ -121,6 +124,7 @@ class Runner:
 
     def __init__(self, shape: ModelShape, direction: Direction) -> None:
         self.shape, self.direction = shape, direction
+        learning("off")
         self.sets = draws(shape)
         first = self.sets[0]
         learned = shape.mask == "learned" and direction == "backward"
@@ -145,6 +149,7 @@ class Runner:
     def contenders(self) -> Iterator[tuple[str, Callable[[], list[Call]]]]:
         """Yield each contender with a function that returns its call for each set."""
         yield "auto", self._auto
+        yield "learned", self._learned
         for name in (*OWN, *PEER_BACKENDS):
             if refusal(self.problem, name, self.direction) is None:
                 yield name, partial(self._backend, name, BACKENDS[name].layout)
@@ -152,6 +157,26 @@ class Runner:
             yield name, partial(self._peer, peer, "bshd" if name == "fa4 func" else "bhsd")
 
     def _auto(self) -> list[Call]:
+        learning("off")
+        return self._by_choice()
+
+    def _learned(self) -> list[Call]:
+        """Let `auto` learn as in a program, by three calls, and return its calls from then on."""
+        learning("once")
+        x = self.sets[0]
+        grad = self.direction == "backward"
+        leaves = [t.detach().requires_grad_(grad) for t in (x.q, x.k, x.v)]
+        for _ in range(3):
+            with torch.set_grad_enabled(grad):
+                bias = _plain(x.bias, self.direction)
+                out = attention(*leaves, bias=bias, seqlens=x.ragged, **self.rules)
+            if grad:
+                out.backward(x.dout)
+        return self._by_choice()
+
+    def _by_choice(self) -> list[Call]:
+        """Return the calls of `auto` as it chooses now."""
+        self.chosen = choose(self.problem, "auto", self.direction)
         if self.direction == "backward":
             return self._backend(self.chosen.backend, "bshd")
         return [
@@ -340,7 +365,7 @@ def ready(
             note = f"left out: {limit:g} s for the shape had passed"
             yield {"contender": name, "error": "", "of_bound": "", "note": note}
             continue
-        autograd = runner.direction == "backward" and name not in ("auto", *OWN, *PEER_BACKENDS)
+        autograd = runner.direction == "backward" and name not in (*JUDGED, *OWN, *PEER_BACKENDS)
         row: dict[str, object] = {"contender": name, "error": "", "of_bound": "", "note": ""}
         stream = torch.cuda.Stream() if autograd else torch.cuda.current_stream()
         stream.wait_stream(torch.cuda.current_stream())
@@ -353,6 +378,8 @@ def ready(
                     row["note"] = "wrong"
                 else:
                     row["call"] = captured(calls, autograd)
+                if name in JUDGED:
+                    row |= {"ran": runner.chosen.backend, "why": runner.chosen.reason[:160]}
         except Exception as e:  # noqa: BLE001 - a peer that fails must not end the others
             row["note"] = f"failed: {type(e).__name__}: {str(e).partition(chr(10))[0]}"[:200]
         torch.cuda.synchronize()
@@ -393,9 +420,9 @@ def measured(
             "tflops": f"{flops / t.median / 1e6:.5g}", "sm_mhz": f"{clock.sm_mhz or 0:.0f}",
             "celsius": f"{clock.celsius or 0:.0f}",
         }  # fmt: skip
-    rivals = (n for n in medians if n not in ("auto", *OWN))
+    rivals = (n for n in medians if n not in (*JUDGED, *OWN))
     best = min(rivals, key=medians.__getitem__, default="")
-    ratio = medians[best] / medians["auto"] if best and "auto" in medians else 0.0
+    ratios = {n: medians[best] / medians[n] for n in JUDGED if best and n in medians}
     twin = 0.0
     if len(loops) > len(timed):
         again = timing_of([1e3 * ms / len(runner.sets) for ms in loops[-1].samples_ms])
@@ -407,18 +434,20 @@ def measured(
     blank = dict.fromkeys(("us", "p5", "p95", "count", "tflops", "sm_mhz", "celsius"), "")
     full = []
     for row in rows:
-        auto = row["contender"] == "auto"
-        ran = {"ran": runner.chosen.backend if auto else row["contender"]}
+        name = str(row["contender"])
+        ratio = ratios.get(name)
         verdict = {
-            "best_peer": best if auto else "",
-            "ratio_to_best_peer": f"{ratio:.4f}" if auto and ratio else "",
-            "same_twice": f"{twin:.4f}" if auto and twin else "",
+            "best_peer": best if name in JUDGED else "",
+            "ratio_to_best_peer": f"{ratio:.4f}" if ratio else "",
+            "same_twice": f"{twin:.4f}" if name == "auto" and twin else "",
         }
+        ran = {"ran": name, "why": ""}
         full.append({**about, "direction": direction, **ran, **blank, **row, **verdict})
     said = ", ".join(f"{n} {t:.1f}" for n, t in sorted(medians.items(), key=lambda p: p[1]))
     bad = "".join(f"; {r['contender']}: {r['note']}" for r in rows if r["note"])
-    line = f"{direction:8} {shape.name}: {ratio:.3f} ({twin:.3f}) auto={runner.chosen.backend}: "
-    return full, line + said + bad
+    chose = " ".join(f"{r['contender']}={r['ran']}" for r in full if r["contender"] in JUDGED)
+    told = " ".join(f"{ratio:.3f}" for ratio in ratios.values())
+    return full, f"{direction:8} {shape.name}: {told} ({twin:.3f}) {chose}: {said}{bad}"
 
 
 def geometric_mean(values: Sequence[float]) -> float:
@@ -430,15 +459,22 @@ def summary(rows: Sequence[Mapping[str, object]]) -> Iterator[str]:
     for direction in ("forward", "backward"):
         judged = [r for r in rows if r["direction"] == direction and r["ratio_to_best_peer"]]
         for group in (*dict.fromkeys(str(r["group"]) for r in judged), "all"):
-            those = [r for r in judged if group in (r["group"], "all")]
-            ratios = [float(str(r["ratio_to_best_peer"])) for r in those]
-            twins = [float(str(r["same_twice"])) for r in those]
-            if those:
-                yield (
-                    f"{direction} {group}: {geometric_mean(ratios):.3f} over {len(ratios)} shapes"
-                    f" ({min(ratios):.3f} to {max(ratios):.3f}); the same kernel twice"
-                    f" {geometric_mean(twins):.3f} ({min(twins):.3f} to {max(twins):.3f})"
-                )
+            for name in JUDGED:
+                those = [
+                    r for r in judged if r["contender"] == name and group in (r["group"], "all")
+                ]
+                ratios = [float(str(r["ratio_to_best_peer"])) for r in those]
+                if those:
+                    yield (
+                        f"{direction} {group}, {name}: {geometric_mean(ratios):.3f} over"
+                        f" {len(ratios)} shapes ({min(ratios):.3f} to {max(ratios):.3f})"
+                    )
+        twins = [float(str(r["same_twice"])) for r in judged if r["same_twice"]]
+        if twins:
+            yield (
+                f"{direction}: the same kernel twice {geometric_mean(twins):.3f}"
+                f" ({min(twins):.3f} to {max(twins):.3f})"
+            )
 
 
 def warm(shapes: Sequence[ModelShape], part: int, of: int) -> None:

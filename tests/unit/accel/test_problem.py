@@ -330,8 +330,9 @@ MISSING = (
 
 
 def test_a_backend_that_cannot_be_loaded_is_passed_over_and_explained(half_an_fa4, monkeypatch):
-    monkeypatch.setattr(dispatch, "_expected", lambda *_: {"fa4": 900.0, "cudnn": 500.0})
-    monkeypatch.setattr(dispatch.table, "measured_on", lambda *_: ["this GPU"])
+    rates = {"fa4": 900.0, "cudnn": 500.0}
+    speed = dispatch.Expectation("measured", rates, gpus=("this GPU",))
+    monkeypatch.setattr(dispatch, "_expected", lambda *_: speed)
     choice = choose(problem())
     assert choice.backend == "cudnn"
     assert choice.reason == (f"auto: measured fastest on this GPU, 500 TFLOP/s; not fa4: {MISSING}")
@@ -341,7 +342,8 @@ def test_a_backend_that_cannot_be_loaded_is_passed_over_and_explained(half_an_fa
 
 
 def test_without_any_other_measurement_the_order_of_preference_goes_on(half_an_fa4, monkeypatch):
-    monkeypatch.setattr(dispatch, "_expected", lambda *_: {"fa4": 900.0})
+    speed = dispatch.Expectation("predicted", {"fa4": 900.0})
+    monkeypatch.setattr(dispatch, "_expected", lambda *_: speed)
     choice = choose(problem())
     assert choice.backend == "hopper"
     assert choice.reason.endswith(f"not fa4: {MISSING}")

@@ -1,0 +1,102 @@
+"""Time a few calls of several contenders within some milliseconds, beside a program that runs.
+
+On a GPU the calls of a round are launched while it waits, so that the host's time is not counted,
+with an event between contenders. On a CPU a call is finished when it returns.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Mapping
+from itertools import pairwise
+
+import torch
+
+MOST_MS = 30.0
+MOST_CALLS = 20
+HOPELESS = 1.3
+"""A contender that is slower than the fastest by this factor after two rounds is left out."""
+_MARKED_MS = 0.05
+"""The work between two events, unless one call takes longer: an event takes time itself."""
+_AT_ONCE = 4
+"""The most calls between two events."""
+_WAIT_MS = (0.2, 5.0)
+"""The least and the longest time for which a GPU waits for the launches of a round."""
+_CYCLES_A_MS = 2_000_000
+
+Call = Callable[[], object]
+
+
+def medians(
+    calls: Mapping[str, Call], device: torch.device, most_ms: float = MOST_MS
+) -> tuple[dict[str, float], dict[str, str], int]:
+    """Return the median microseconds of each contender, why others failed, and the timed calls.
+
+    Each contender is called once before, to compile and to load, and then at least once. Rounds in
+    which all take turns go on until `most_ms` have passed since the first of them, or each has had
+    MOST_CALLS calls. One that raises an exception takes no further part.
+    """
+    failed: dict[str, str] = {}
+    left: dict[str, Call] = {}
+    for name, call in calls.items():
+        try:
+            call()
+            left[name] = call
+        except Exception as e:  # noqa: BLE001 - a kernel that fails must not end the caller's work
+            failed[name] = f"{type(e).__name__}: {str(e).partition(chr(10))[0]}"
+    samples: dict[str, list[float]] = {name: [] for name in left}
+    counts, done, wait = dict.fromkeys(left, 1), dict.fromkeys(left, 0), _WAIT_MS[0]
+    begun = time.perf_counter()
+    while left:
+        times, wait = _round([(left[name], counts[name]) for name in left], device, wait)
+        for name, ms in zip(left, times, strict=True):
+            samples[name].append(ms * 1e3)
+            done[name] += counts[name]
+            counts[name] = min(_AT_ONCE, max(1, int(_MARKED_MS / max(ms, 1e-4))))
+        longest = 2 * sum(times) / 1e3
+        if time.perf_counter() - begun + longest > most_ms / 1e3:
+            break
+        best = min(statistics.median(samples[name]) for name in left)
+        left = {
+            name: call
+            for name, call in left.items()
+            if done[name] + counts[name] <= MOST_CALLS
+            and (len(samples[name]) < 2 or statistics.median(samples[name]) <= HOPELESS * best)
+        }
+    found = {name: statistics.median(of) for name, of in samples.items()}
+    return found, failed, sum(done.values())
+
+
+def _round(
+    turns: list[tuple[Call, int]], device: torch.device, wait_ms: float
+) -> tuple[list[float], float]:
+    """Return the milliseconds of a call of each, and how long the GPU should wait next time."""
+    if device.type != "cuda":
+        times = []
+        for call, count in turns:
+            start = time.perf_counter()
+            for _ in range(count):
+                call()
+            times.append((time.perf_counter() - start) * 1e3 / count)
+        return times, wait_ms
+    torch.cuda._sleep(int(wait_ms * _CYCLES_A_MS))  # type: ignore[no-untyped-call]
+    start = time.perf_counter()
+    marks = [_mark(device)]
+    for call, count in turns:
+        for _ in range(count):
+            call()
+        marks.append(_mark(device))
+    host_ms = (time.perf_counter() - start) * 1e3
+    marks[-1].synchronize()
+    times = [
+        before.elapsed_time(after) / count
+        for (before, after), (_, count) in zip(pairwise(marks), turns, strict=True)
+    ]
+    return times, min(max(_WAIT_MS[0], 1.3 * host_ms), _WAIT_MS[1])
+
+
+def _mark(device: torch.device) -> torch.cuda.Event:
+    event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+    event.record(torch.cuda.current_stream(device))
+    return event
