@@ -5,7 +5,6 @@ The backend that runs is named in the result and is never another than the reque
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal, get_args, overload
@@ -29,7 +28,7 @@ from accel.attention.inputs import (
 )
 from accel.attention.learned import Mode
 from accel.attention.lessons import Use, learn_forward, use_of
-from accel.attention.passes import Attention, forward, forward_op, prepared
+from accel.attention.passes import Attention, forward, forward_op, prepared, ready
 from accel.attention.problem import Problem
 from accel.attention.ragged import Ragged
 
@@ -330,20 +329,12 @@ def _plan(
 def _learned(plan: Plan, use: Use, x: Inputs) -> Plan:
     """Count a call; return the plan, or another one if its forward pass was measured now."""
     problem = plan.problem
-    if not learn_forward(use, problem, plan.forward, partial(_pass, x, problem)):
+    if not learn_forward(use, problem, plan.forward, partial(ready, x, problem)):
         return plan
     _PLANS.clear()
     chosen = choose(problem)
     run = None if plan.run is None else prepared(x, problem, chosen.backend)
     return replace(plan, forward=chosen, run=run)
-
-
-def _pass(x: Inputs, problem: Problem, backend: str) -> Callable[[], object]:
-    """Return the caller's own forward pass by a backend."""
-    run = prepared(x, problem, backend) if x.bias is None and x.ragged is None else None
-    if run is not None:
-        return partial(run, x.q, x.k, x.v)
-    return partial(forward, x, problem, backend)
 
 
 def learning(mode: Mode | None = None) -> Mode:

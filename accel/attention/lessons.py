@@ -15,7 +15,7 @@ from functools import lru_cache
 
 import torch
 
-from accel.attention import learned
+from accel.attention import learned, usage
 from accel.attention.dispatch import Choice, choose, contenders
 from accel.attention.learned import Direction, Measured
 from accel.attention.problem import Problem
@@ -34,18 +34,21 @@ Passes = Callable[[str], Callable[[], object]]
 class Use:
     """Count the calls at one spot in one process."""
 
-    __slots__ = ("backward", "calls", "due", "problem")
+    __slots__ = ("backward", "calls", "due", "noted", "problem")
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
         """The first problem at the spot."""
         self.calls = 0
         self.backward = 0
+        self.noted = (0, 0)
+        """The calls and backward passes that the file of `usage` holds already."""
         self.due: dict[Direction, bool] = {"forward": True, "backward": True}
         """Whether a direction may still be measured by this process."""
 
 
 _USES: dict[str, Use] = {}
+_NOTES = usage.Notes()
 
 
 def use_of(problem: Problem) -> Use | None:
@@ -56,14 +59,11 @@ def use_of(problem: Problem) -> Use | None:
     return _USES.get(at) or _USES.setdefault(at, Use(problem))
 
 
-def uses() -> tuple[Use, ...]:
-    """Return the counts of this process."""
-    return tuple(_USES.values())
-
-
 def learn_forward(use: Use, problem: Problem, choice: Choice, passes: Passes) -> bool:
     """Count a call, and return True if the forward pass was measured now: choose again."""
     use.calls += 1
+    if use.calls & (use.calls - 1) == 0:  # seldom: the file is written beside the caller's work
+        _NOTES.write_if_due(_USES.values())
     if use.calls < AT_CALL or not use.due["forward"]:
         return False
     return _learn(use, problem, choice, passes)

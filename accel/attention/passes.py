@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -12,7 +13,7 @@ from accel.attention.backends import BACKENDS, Gradients, Run
 from accel.attention.backends.base import like, side_by_side
 from accel.attention.dispatch import choose
 from accel.attention.inputs import Inputs, problem_of
-from accel.attention.lessons import learn_backward
+from accel.attention.lessons import learn_backward, learn_forward, use_of
 from accel.attention.problem import Problem
 from accel.attention.ragged import Ragged
 
@@ -41,6 +42,31 @@ def backward(
     if problem.empty:
         return Gradients(*(None if t is None else torch.zeros_like(t) for t in x[:4]))  # type: ignore[arg-type]
     return BACKENDS[backend].backward(dout, x, out, lse.contiguous(), problem)
+
+
+def ready(x: Inputs, problem: Problem, backend: str) -> Callable[[], tuple[Tensor, Tensor]]:
+    """Return the forward pass of these inputs as a function."""
+    run = prepared(x, problem, backend) if x.bias is None and x.ragged is None else None
+    if run is not None:
+        return partial(run, x.q, x.k, x.v)
+    return partial(forward, x, problem, backend)
+
+
+def automatic_forward(x: Inputs, problem: Problem) -> tuple[Tensor, Tensor]:
+    """Return what `forward` does by the best backend, which may be learned now."""
+    use = use_of(problem)
+    if use is not None:
+        learn_forward(use, problem, choose(problem), partial(ready, x, problem))
+    return forward(x, problem, choose(problem).backend)
+
+
+def automatic_backward(
+    dout: Tensor, x: Inputs, out: Tensor, lse: Tensor, problem: Problem
+) -> Gradients:
+    """Return the gradients by the best backend, which may be learned now."""
+    learn_backward(problem, partial(partial, backward, dout, x, out, lse, problem))
+    chosen = choose(problem, direction="backward")
+    return backward(dout, x, out, lse, problem, chosen.backend)
 
 
 class Attention(torch.autograd.Function):
@@ -86,10 +112,9 @@ class Attention(torch.autograd.Function):
         x, problem = Inputs(q, k, v, bias, ctx.ragged), ctx.problem
         _, backend, asked = ctx.backends
         if asked == "auto":
-            passes = partial(partial, backward, dout, x, out, lse, problem)
-            if learn_backward(problem, passes):
-                backend = choose(problem, direction="backward").backend
-        grads = backward(dout, x, out, lse, problem, backend)
+            grads = automatic_backward(dout, x, out, lse, problem)
+        else:
+            grads = backward(dout, x, out, lse, problem, backend)
         return (*grads, None, None, None, None)
 
 

@@ -16,9 +16,8 @@ from torch.library import Library
 from torch.nn import attention as registry
 
 from accel.attention.backends.base import like
-from accel.attention.dispatch import choose
 from accel.attention.inputs import Inputs, problem_of
-from accel.attention.passes import backward, forward
+from accel.attention.passes import automatic_backward, automatic_forward
 from accel.attention.problem import Problem
 
 NAME = "gpudeck"
@@ -89,7 +88,7 @@ def sdpa_forward(
         )
         return out.transpose(1, 2), lse, None, None, q.shape[2], k.shape[2], state, unused, mask
     x, problem = _problem(q, k, v, is_causal, scale)
-    out, lse = forward(x, problem, choose(problem).backend)
+    out, lse = automatic_forward(x, problem)
     state, unused = (
         torch.zeros(2, dtype=torch.uint64, device=q.device),
         torch.zeros((), dtype=torch.uint64, device=q.device),
@@ -124,7 +123,7 @@ def sdpa_backward(
         )
         return tuple(g.transpose(1, 2) for g in grads)
     x, problem = _problem(q, k, v, is_causal, scale)
-    grads = backward(dout, x, out, lse, problem, choose(problem, direction="backward").backend)
+    grads = automatic_backward(dout, x, out, lse, problem)
     dq, dk, dv = (like(g, t) for g, t in zip(grads[:3], (q, k, v), strict=True))
     return dq, dk, dv
 

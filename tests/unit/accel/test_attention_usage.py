@@ -1,0 +1,69 @@
+"""Programs note which shapes they compute: counts only, of all processes together."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+
+import accel
+from accel.attention import attention, lessons, usage
+
+PROGRAM = """
+import torch, accel
+from accel.attention import attention, lessons
+lessons.DEVICES = ("cpu",)
+q = torch.randn(1, 2, 24, 16, requires_grad=True)
+for _ in range({calls}):
+    attention(q, q, q, causal=True).sum().backward()
+{end}
+"""
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    monkeypatch.setenv("GPUDECK_HOME", str(tmp_path / "home"))
+    monkeypatch.setattr(lessons, "DEVICES", ("cpu", "cuda"))
+    lessons.forget()
+    yield tmp_path / "home"
+    accel.learning("once")
+    lessons.forget()
+
+
+def run(calls, end=""):
+    return subprocess.run(
+        [sys.executable, "-c", PROGRAM.format(calls=calls, end=end)], check=False, env=os.environ
+    )
+
+
+def test_programs_add_to_the_counts_when_they_end_and_not_if_learning_is_off(home):
+    assert run(3).returncode == run(5, "raise SystemExit(0)").returncode == 0
+    run(4, "accel.learning('off')")
+    [used] = usage.read()
+    assert (used.forward, used.backward) == (8, 8)
+    assert used.text == "batch 1, heads 2, sequence 24, head size 16, float32, causal"
+    assert used.spot == "float32 d16 heads4 queries18 keys18 causal square"
+    assert (used.shape.seq_q, used.shape.right, used.shape.dtype) == (24, 0, "float32")
+    assert usage.file().stat().st_mode & 0o777 == 0o600
+
+
+def test_a_long_program_writes_now_and_then_and_counts_nothing_twice(home, monkeypatch):
+    monkeypatch.setattr(usage, "EVERY_S", 0.0)
+    x = torch.randn(1, 1, 8, 8)
+    for _ in range(9):
+        attention(x, x, x)
+    assert usage.read()[0].forward == 8
+    usage.note(lessons._USES.values())
+    usage.note(lessons._USES.values())
+    assert usage.read()[0].forward == 9
+
+
+def test_a_damaged_file_is_begun_anew(home):
+    home.mkdir()
+    usage.file().write_text("{")
+    assert usage.read() == []
+    x = torch.randn(1, 1, 8, 8)
+    attention(x, x, x)
+    usage.note(lessons._USES.values())
+    assert len(usage.read()) == 1
