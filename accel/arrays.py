@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import torch
@@ -41,8 +42,7 @@ def attention(
             raise TypeError(
                 f"{name} must offer DLPack, as arrays of CuPy and NumPy do; got {type(x)}"
             )
-    if not hasattr(q, "__array_namespace__"):
-        raise TypeError(f"{type(q)} does not name its library; give q as an array of CuPy or NumPy")
+    library = _library(q)
     of_bias = None if bias is None else from_dlpack(bias)
     with torch.no_grad():
         out = _attention(
@@ -50,4 +50,14 @@ def attention(
             causal=causal, window=window, scale=scale, softcap=softcap,
             bias=of_bias, layout=layout, backend=backend,
         )  # fmt: skip
-    return q.__array_namespace__().from_dlpack(out)
+    return library.from_dlpack(out)
+
+
+def _library(x: Any) -> Any:
+    """Return the module that makes arrays of the kind of `x` by `from_dlpack`. Raises TypeError."""
+    if hasattr(x, "__array_namespace__"):
+        return x.__array_namespace__()
+    library = sys.modules.get(type(x).__module__.partition(".")[0])  # CuPy, up to version 15
+    if not hasattr(library, "from_dlpack"):
+        raise TypeError(f"{type(x)} does not name its library; give q as an array of CuPy or NumPy")
+    return library

@@ -144,8 +144,18 @@ class Project:
         """Return the module of the project that an imported name comes from, and its name there."""
         folder = module.source.path.parent
         if (folder, name) not in self._homes:
-            self._homes[folder, name] = self._find(folder, name)
+            self._homes[folder, name] = None  # for modules that import from each other
+            self._homes[folder, name] = self._origin(self._find(folder, name))
         return self._homes[folder, name]
+
+    def _origin(self, found: tuple[Module, str] | None) -> tuple[Module, str] | None:
+        """Follow a name that a module, such as a package's `__init__`, only imports itself."""
+        if found is None:
+            return None
+        module, name = found
+        if name in module.functions or name in module.classes or name not in module.imports:
+            return found
+        return self.home(module, module.imports[name]) or found
 
     def _find(self, folder: Path, name: str) -> tuple[Module, str] | None:
         package, _, last = name.rpartition(".")

@@ -21,6 +21,7 @@ from accel.inject.equation import Equation, of_einsum, of_matmul, order
 from accel.inject.form import Form
 from accel.inject.fuse import Unfit, attend
 from accel.inject.rules import IN_PLACE, LAYOUT, PRODUCTS, RULES
+from accel.inject.vocabulary import NEW
 
 Function = Callable[..., Any]
 
@@ -317,6 +318,18 @@ def _method(name: str) -> Function:
     return method
 
 
+def _new(name: str) -> Function:
+    def method(self: Scores, *args: Any, **kwargs: Any) -> Tensor:
+        like = self.form.q.new_empty(0, dtype=self.dtype)
+        made: Tensor = getattr(like, name)(*args, **kwargs)
+        return made
+
+    method.__name__ = name
+    return method
+
+
+for _name in NEW:
+    setattr(Scores, _name, _new(_name))
 _OTHERS = (
     "__getitem__", "__neg__", "__pos__", "__abs__", "__invert__", "__pow__", "__rpow__", "__mod__",
     "__floordiv__", "__lt__", "__le__", "__gt__", "__ge__", "__eq__", "__ne__", "__and__", "__or__",

@@ -21,7 +21,11 @@ VIEWS = (LAYOUT - {"clone", "contiguous"}) | frozenset((
 ))  # fmt: skip
 """Methods and attributes whose result shares the elements of a tensor."""
 CASTS = frozenset(("float", "half", "bfloat16", "to", "type", "type_as"))
-FACTS = frozenset(("size", "dim", "ndimension", "numel", "get_device", "is_floating_point"))
+NEW = ("new_full", "new_zeros", "new_ones", "new_empty", "new_tensor")
+"""Methods that make a tensor of the precision and on the device of another one."""
+FACTS = frozenset((
+    "size", "dim", "ndimension", "numel", "get_device", "is_floating_point", *NEW,
+))  # fmt: skip
 """Methods that tell something about a tensor without reading its elements."""
 FACT_ATTRIBUTES = frozenset(("shape", "dtype", "device", "ndim", "is_cuda", "requires_grad"))
 REFUSED = {
