@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+import types
+
 import numpy as np
 import pytest
 import torch
@@ -41,6 +44,30 @@ def test_arrays_of_jax_are_taken_too():
     out = accel.arrays.attention(q, k, v)
     np.testing.assert_allclose(out, accel.arrays.attention(*qkv()), rtol=1e-6, atol=1e-6)
     assert isinstance(out, type(q))
+
+
+def test_a_library_that_its_arrays_do_not_name_is_found_by_their_class(monkeypatch):
+    made = types.ModuleType("cupy_like")
+
+    class Array:  # as CuPy's up to version 15: DLPack without the method __array_namespace__
+        def __init__(self, array):
+            self.array = array
+
+        def __dlpack__(self, **options):
+            return self.array.__dlpack__(**options)
+
+        def __dlpack_device__(self):
+            return self.array.__dlpack_device__()
+
+    Array.__module__ = "cupy_like.core"
+    q, k, v = map(Array, qkv())
+    with pytest.raises(TypeError, match="does not name its library"):
+        accel.arrays.attention(q, k, v)
+    made.from_dlpack = lambda x: Array(np.from_dlpack(x))
+    monkeypatch.setitem(sys.modules, "cupy_like", made)
+    out = accel.arrays.attention(q, k, v)
+    assert type(out) is Array
+    np.testing.assert_array_equal(out.array, accel.arrays.attention(*qkv()))
 
 
 def test_lists_are_refused_by_name():

@@ -1,4 +1,4 @@
-"""Trainer, PEFT, diffusers and timm work with our attention, and the losses are those of sdpa."""
+"""Trainer, PEFT and diffusers work with our attention, and the losses are those of sdpa."""
 
 from __future__ import annotations
 
@@ -123,27 +123,3 @@ def test_a_processor_that_was_set_meanwhile_is_not_lost(unet):
     unet.set_attn_processor(AttnProcessor2_0())
     with pytest.raises(Stacked, match="replaced by another patcher since"):
         patched.undo()
-
-
-@pytest.fixture
-def timm_layers():
-    """timm, which needs a torchvision that was built for the installed torch."""
-    pytest.importorskip(
-        "timm.layers",
-        reason="NOT CHECKED: timm and a torchvision built for this torch are not installed",
-    )
-    from timm import layers
-
-    return layers
-
-
-@pytest.mark.parametrize("fused", [True, False])
-def test_timm_s_attention_is_linked(timm_layers, fused):
-    net = timm_layers.Attention(32, 4).eval()
-    net.fused_attn = fused
-    x = torch.randn(2, 9, 32)
-    expected = net(x)
-    record.clear()
-    with patch(net):
-        torch.testing.assert_close(net(x), expected, rtol=1e-4, atol=1e-5)
-        assert {row["what"] for row in record.report()} == {"linked"}

@@ -38,6 +38,7 @@ def one(tmp_path: Path, statements: str):
         "a = nn.Softmax(dim=-1)(a)\nreturn a.matmul(v)",
         "def soften(x):\n    return F.softmax(x, dim=-1)\nreturn soften(q @ k.mT) @ v",
         "n = (a := q @ k.mT).shape[-1]\nreturn F.softmax(a * n**-0.5, -1) @ v",
+        "a = q @ k.mT\nb = a.new_full((9, 9), -1e9).triu_(1)\nreturn (a + b).softmax(-1) @ v",
         "with torch.autocast('cpu'):\n    a = (q @ k.mT).softmax(-1)\nreturn a @ v",
     ],
 )
@@ -121,6 +122,21 @@ def test_values_are_followed_into_other_modules_of_the_project(tmp_path):
     assert good.action == "link"
     assert bad.action == "leave"
     assert "LAST.append" in bad.reason
+
+
+def test_names_that_a_package_passes_on_are_followed_to_their_functions(tmp_path):
+    package = tmp_path / "net" / "layers"
+    package.mkdir(parents=True)
+    (package / "masks.py").write_text("def added(a, mask):\n    return a + mask\n")
+    (package / "__init__.py").write_text("from .masks import added\nfrom . import missing\n")
+    (tmp_path / "net" / "model.py").write_text(
+        HEAD + "from .layers import added, missing\n"
+        "def one(q, k, v, mask):\n    return added(q @ k.mT, mask).softmax(-1) @ v\n"
+        "def two(q, k, v, mask):\n    return missing(q @ k.mT, mask).softmax(-1) @ v\n"
+    )
+    one, two = scan([tmp_path / "net" / "model.py"])
+    assert (one.action, two.action) == ("link", "leave")
+    assert "passed to missing() (line 9)" in two.reason
 
 
 def test_library_calls_are_listed_with_what_to_do(tmp_path):

@@ -112,6 +112,22 @@ def test_what_is_not_delayed_is_computed_exactly_as_written(use):
 S_HALF = 4
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_mask_that_is_made_like_the_scores_has_their_precision_and_keeps_them_delayed(dtype):
+    q, k, v = (t.to(dtype) for t in q_k_v())
+    size = q.shape[-2], k.shape[-2]
+
+    def attend(module):
+        scores = module.matmul(q, k.transpose(-2, -1))
+        mask = scores.new_full(size, float("-inf")).triu_(1)
+        assert mask.dtype == dtype and scores.new_zeros(2).dtype == dtype
+        return module.attend((scores + mask).softmax(-1), v)
+
+    limit = 1e-5 if dtype == torch.float32 else 3e-2
+    torch.testing.assert_close(attend(link), attend(ORIGINAL), rtol=limit, atol=limit)
+    assert ran() == {"linked as causal attention"}
+
+
 def test_weights_that_are_used_twice_are_equal_in_both_places():
     def both(m, q, k, v):
         a = m.matmul(q, k.mT).softmax(-1)
