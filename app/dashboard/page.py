@@ -113,7 +113,7 @@ class DashboardPage(QWidget):
         self.jobs.chosen.connect(self.job_chosen)
         self.events = EventBand(axis_width(), EDGE_WIDTH)
         self._jobs_title = label("Jobs", strong=True)
-        """Above several rows; a single one has the title beside it."""
+        """Above rows with long names; others have the title beside them."""
         self.reserved = elided(size="small", meaning="muted")
         """Says which GPUs are reserved now and next: the axis ends at the present."""
         above = row(self._jobs_title, Stretch(self.reserved), spacing=theme.L)
@@ -405,8 +405,8 @@ class DashboardPage(QWidget):
             bookings = tuple(one for one in bookings if one.device == self.focus)
         held = {span.device for span in spans} | {one.device for one in bookings}
         rows = {device: name for device, name in rows.items() if device in held}
-        self._jobs_title.setVisible(len(rows) > 1)
         self.jobs.show_spans(spans, limits, rows, bookings)
+        self._jobs_title.setVisible(not self.jobs.titled)
         show_if_any(self.reserved, outlook(snapshot))
         self.gantt.setVisible(bool(spans or bookings or self.reserved.text()))
         self.events.show_marks(events, limits)

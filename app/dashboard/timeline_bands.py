@@ -96,6 +96,11 @@ class JobBand(TimeBand):
             self.spans, self.bookings, self.limits = spans, bookings, limits
             self.update()
 
+    @property
+    def titled(self) -> bool:
+        """Report if there is room for a title beside the names of the rows."""
+        return len(self.rows) <= 1 or all(len(name) <= 1 for name in self.rows.values())
+
     def boxes(self) -> list[tuple[QRectF, JobSpan]]:
         """Return the rectangle of each job."""
         row_height = self.height() / max(len(self.rows), 1)
@@ -123,10 +128,11 @@ class JobBand(TimeBand):
                 painter.fillRect(ground.adjusted(0, 0, -self._right, 0), QColor(t.sunken))
                 painter.setPen(QColor(t.muted))
                 painter.drawText(line, _NAME, name)
-        else:
+        if self.titled:
             painter.setFont(theme.font(strong=True))
             painter.setPen(QColor(t.text))
-            painter.drawText(QRectF(0, 0, self._left, self.height()), _TITLE, "Jobs")
+            high = self.height() / max(len(self.rows), 1)
+            painter.drawText(QRectF(0, 0, self._left, high), _TITLE, "Jobs")
             painter.setFont(self._font)
         for box, booking in self.booking_boxes():
             self._paint_booking(painter, box, booking)

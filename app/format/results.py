@@ -44,6 +44,8 @@ class EarlierResult:
     tflops: float
     passed: bool
     tooltip: str
+    when: str = ""
+    backend: str = ""
 
 
 def result_of(job: Job) -> Result | None:
@@ -107,7 +109,10 @@ def _earlier(job: Job, result: Result, now: float) -> EarlierResult:
         f"{significant(result.tflops)} TFLOP/s, {result.backend}",
         _params(result),
     )
-    return EarlierResult(job.id, result.tflops, result.passed, "\n".join(lines))
+    when = clock(result.ended, now)
+    return EarlierResult(
+        job.id, result.tflops, result.passed, "\n".join(lines), when, result.backend
+    )
 
 
 def _headline(result: Result) -> tuple[str, str]:

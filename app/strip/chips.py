@@ -175,14 +175,15 @@ def _draw_chip(painter: QPainter, box: QRectF, made: Chip, title: str, whole: bo
     painter.setPen(QColor(t.line))
     painter.setBrush(QColor(t.surface))
     painter.drawRoundedRect(box, 6, 6)
-    left = box.left() + theme.S
-    if made.meaning:
+    pad = theme.S if whole or title == made.title else theme.XS
+    left = box.left() + pad
+    if made.meaning and title == made.title:  # else the colour of the value says it
         dot = QRectF(left, box.center().y() - _DOT / 2, _DOT, _DOT)
         painter.setPen(Qt.PenStyle.NoPen)
         painter.setBrush(QColor(theme.meaning_color(made.meaning)))
         painter.drawEllipse(dot)
         left = dot.right() + theme.XS
-    room = QRectF(left, box.top(), box.right() - theme.S - left, box.height() - 2)
+    room = QRectF(left, box.top(), box.right() - pad - left, box.height() - 2)
     strong, small = theme.font(theme.SMALL, strong=True), theme.font(theme.SMALL)
     need = QFontMetricsF(strong).horizontalAdvance(title)
     painter.setFont(strong)

@@ -139,6 +139,14 @@ def badge(text: str, tooltip: str = "") -> QLabel:
     return made
 
 
+def pill(text: str = "", meaning: str = "muted") -> QLabel:
+    """Return a state as a rounded word in its colour; see `stylesheet.pill_colors`."""
+    made = label(text)
+    made.setProperty("pill", meaning)
+    made.setSizePolicy(QSizePolicy.Policy.Maximum, QSizePolicy.Policy.Fixed)
+    return made
+
+
 def empty_label(text: str = "") -> QLabel:
     """Return the centred label that a page shows while it has no content."""
     made = label(text, meaning="muted", wrap=True)

@@ -10,9 +10,7 @@ from PySide6.QtWidgets import QStyle, QStyledItemDelegate, QStyleOptionViewItem
 
 from app.widgets import theme
 from app.widgets.list_table import Index
-
-PILL_SHARE = 0.13
-"""The share of a state's colour in the ground of its pill."""
+from app.widgets.stylesheet import PILL_SHARE
 
 _INDENT = 10
 """Pixels before a pill, as before the heading of its column."""

@@ -36,6 +36,20 @@ def palette(t: theme.Tokens) -> QPalette:
     return made
 
 
+PILL_SHARE = 0.13
+"""The share of a state's colour in the ground of its pill."""
+
+
+def pill_colors(t: theme.Tokens) -> dict[str, str]:
+    """Return the colours of pills by what they mean."""
+    names = ("accent", "succeeded", "failed", "muted", "warm", "hot", "throttled")
+    return {name: getattr(t, name) for name in names}
+
+
+def _pale(color: str, t: theme.Tokens, share: float) -> str:
+    return theme.blend(QColor(color), QColor(t.surface), share).name()
+
+
 def _icon(name: str, t: theme.Tokens) -> str:
     """Return the reference of an icon in the colours of the scheme."""
     file = paths.assets() / "icons" / f"{name}-{t.scheme}.svg"
@@ -48,8 +62,15 @@ def stylesheet(t: theme.Tokens) -> str:
         f'QLabel[meaning="{name}"] {{ color: {getattr(t, name)}; }}\n'
         for name in ("warm", "hot", "throttled", "failed", "muted")
     )
+    pills = "".join(
+        f'QLabel[pill="{name}"] {{ background: {_pale(color, t, PILL_SHARE)}; color: {color};'
+        f" border: 1px solid {_pale(color, t, 3 * PILL_SHARE)}; border-radius: {theme.px(9)}px;"
+        f" padding: 1px 8px; font-size: {theme.px(theme.SMALL)}px; font-weight: 600; }}\n"
+        for name, color in pill_colors(t).items()
+    )
     return (
         meanings
+        + pills
         + f"""
 QWidget {{ color: {t.text}; font-size: {theme.px(theme.BASE)}px; }}
 QLabel {{ background: transparent; }}

@@ -123,6 +123,8 @@ class CellCharts(QWidget):
             keep = self._result is not None and self._result.workload == result.workload
             self._result, self._others = result, others
             cells = result.cells
+            if not keep and len(c.contenders(cells)) > 2:
+                self._chosen_views[True] = COMPARISON
             _fill(self.direction, c.directions(cells), keep)
             _fill(self.contender, c.contenders(cells), keep)
             _fill(self.quantity, [q.name for q in quantities(cells)], keep)

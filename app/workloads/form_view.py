@@ -1,4 +1,4 @@
-"""Show a line a parameter of a workload, with its help or what is wrong with its value."""
+"""Show a line a parameter of a workload, with its help or what is wrong with its value below."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from app.widgets import theme
 from app.widgets.controls import label, set_text
 from app.workloads.form import WorkloadForm
 
-_NOTE_WIDTH = 116
-_EDITOR_WIDTH = 132
+_EDITOR_WIDTH = 150
+_BETWEEN = 5
+"""Pixels between two parameters."""
 
 
 class WorkloadFormView(QWidget):
@@ -28,26 +29,28 @@ class WorkloadFormView(QWidget):
         self.notes: dict[str, QLabel] = {}
         grid = QGridLayout(self)
         grid.setContentsMargins(0, 0, 0, 0)
-        grid.setHorizontalSpacing(theme.M)
-        grid.setVerticalSpacing(5)
-        grid.setColumnStretch(2, 1)
-        for line, param in enumerate(form.workload.params):
+        grid.setHorizontalSpacing(theme.S)
+        grid.setVerticalSpacing(1)
+        grid.setColumnStretch(0, 2)
+        grid.setColumnStretch(1, 3)
+        for at, param in enumerate(form.workload.params):
             editor = self._editor(param)
             note = label(param.help, size="small", meaning="muted", wrap=True)
-            caption = label(param.label)
+            caption = label(param.label, wrap=True)
             caption.setBuddy(editor)
-            editor.setFixedWidth(theme.px(_EDITOR_WIDTH))
-            note.setMinimumHeight(2 * theme.px(15))  # two lines
-            note.setMinimumWidth(theme.px(_NOTE_WIDTH))
+            editor.setMaximumWidth(theme.px(_EDITOR_WIDTH))
             editor.setAccessibleName(param.label)
             editor.setToolTip(param.help)
             self.editors[param.name], self.notes[param.name] = editor, note
-            for at, widget in enumerate((caption, editor, note)):
-                grid.addWidget(widget, line, at)
+            line = 3 * at
+            grid.addWidget(caption, line, 0)
+            grid.addWidget(editor, line, 1)
+            grid.addWidget(note, line + 1, 0, 1, 2)
+            grid.setRowMinimumHeight(line + 2, _BETWEEN)
         self.check()
 
     def check(self) -> bool:
-        """Show what is wrong beside each field; return True if nothing is."""
+        """Show what is wrong below each field; return True if nothing is."""
         errors = self.form.errors()
         for param in self.form.workload.params:
             wrong, note = errors.get(param.name), self.notes[param.name]

@@ -5,18 +5,16 @@ from __future__ import annotations
 from PySide6.QtCore import QEvent, QObject, QSize, Qt, Signal
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import (
-    QBoxLayout,
     QButtonGroup,
-    QGridLayout,
     QScrollArea,
     QSizePolicy,
-    QVBoxLayout,
     QWidget,
 )
 
 from accel.workloads.catalog import WORKLOADS, find
 from app.format.job_rows import device_labels, job_row
 from app.format.results import earlier_results, result_of, summarize_result
+from app.format.values import significant
 from app.link.link import Link
 from app.state import State
 from app.widgets import theme
@@ -24,6 +22,7 @@ from app.widgets.controls import (
     Stretch,
     button,
     card,
+    choice_box,
     clear_panel,
     column,
     empty_label,
@@ -35,8 +34,10 @@ from app.widgets.controls import (
 )
 from app.workloads.form import WorkloadForm
 from app.workloads.form_view import WorkloadFormView
-from app.workloads.result_card import ActiveJobCard, ResultBars, ResultCard
+from app.workloads.result_bars import ResultBars
+from app.workloads.result_card import ActiveJobCard, ResultCard
 from app.workloads.result_export import SaveResult
+from app.workloads.workload_choice import WorkloadChoice
 from scheduler.protocol.jobs import Done, Failed, Job
 from scheduler.protocol.snapshot import Snapshot
 from scheduler.verbs.jobs import GetJob
@@ -52,16 +53,13 @@ REPLAY = (
     "A REPLAY shows the past and cannot run workloads. To run on this machine: "
     "gpudeck daemon start --source auto"
 )
-_CHOICES_A_LINE, _CHOICES_A_WIDE_LINE = 3, 4
-_NARROW = 880
-"""Pixels of the page below which the results are below the form, not beside it."""
-_ROOMY, _LOW = 900, 480
-"""Pixels of height that earlier results need beside a chart, and beside the values."""
-_ANY_WIDTH = 16_777_215
-"""Qt's QWIDGETSIZE_MAX, which PySide does not name."""
-_WIDEST_FORM, _FORM_SHARE = 500, 0.45
-"""The most pixels of a form beside the results, and its share of a page that has less room."""
-_WIDEST_RESULT, _HIGHEST_PAST, _EMPTY_HEIGHT = 1100, 420, 96
+_WIDE = 1000
+"""Pixels of the page from which on the workloads are a list; else a box above the form."""
+_ROOMY = 900
+"""Pixels of height that earlier results need below a chart."""
+_LIST, _FORM, _NARROW_FORM = 184, 320, 252
+"""Pixels of the list of workloads and of the form."""
+_WIDEST_RESULT, _EMPTY_HEIGHT = 1400, 96
 
 
 class WorkloadsPage(QWidget):
@@ -75,9 +73,9 @@ class WorkloadsPage(QWidget):
         self._state, self._link = state, link
         self._views: dict[tuple[str, str], WorkloadFormView] = {}
         self.name = WORKLOADS[0].name
-        self.choices = {
-            w.name: button(w.title, tooltip=w.summary, checkable=True) for w in WORKLOADS
-        }
+        self.choices = {w.name: WorkloadChoice(w.title, w.summary) for w in WORKLOADS}
+        self.box = choice_box("Workload", [w.title for w in WORKLOADS])
+        self.box.activated.connect(lambda at: self.choose(WORKLOADS[at].name))
         group = QButtonGroup(self)
         for name, made in self.choices.items():
             group.addButton(made)
@@ -90,6 +88,7 @@ class WorkloadsPage(QWidget):
         self.code = button(
             "Your code…",
             self.code_opened.emit,
+            kind="nav",
             tooltip="Find attention in your own code, and link the accelerated one in",
         )
         self.active, self.result = ActiveJobCard(), ResultCard()
@@ -108,6 +107,7 @@ class WorkloadsPage(QWidget):
         """Show the form of this workload as the user left it."""
         self.name = name
         self.choices[name].setChecked(True)
+        self.box.setCurrentIndex(list(self.choices).index(name))
         set_text(self.summary, find(name).summary)
         self.refresh()
 
@@ -139,7 +139,10 @@ class WorkloadsPage(QWidget):
                 self.active.show_job(job_row(active, device_labels(snapshot), snapshot.time))
             if ended is not None:
                 self._show_result(ended, snapshot)
-            self.bars.show_bars(earlier_results(snapshot, self.name))
+            for name, choice in self.choices.items():
+                newest = earlier_results(snapshot, name, 1)
+                choice.show_rate(significant(newest[0].tflops) if newest else "")
+            self.bars.show_bars(earlier_results(snapshot, self.name)[::-1])
         self.active.setVisible(active is not None)
         self.result.setVisible(ended is not None)
         self._rule.setVisible(active is not None and ended is not None)
@@ -160,11 +163,11 @@ class WorkloadsPage(QWidget):
         )
 
     def _show_past(self) -> None:
-        """Hide the earlier results if a chart or the values leave no room for them."""
+        """Hide the earlier results if a chart leaves no room for them."""
         charted = self.result.isVisibleTo(self) and self.result.charted
-        self._past.setVisible(
-            len(self.bars.bars) > 1 and self.height() > (_ROOMY if charted else _LOW)
-        )
+        self._past.setVisible(len(self.bars.bars) > 1 and not (charted and self.height() < _ROOMY))
+        for at, takes in enumerate((charted, not charted, False)):
+            self._results.setStretch(at, int(takes))
 
     def _show_result(self, job: Job, snapshot: Snapshot) -> None:
         """Show the result of a job; load a large one, and show its headline until it is there."""
@@ -204,61 +207,54 @@ class WorkloadsPage(QWidget):
         self._link.send(self, request, lambda _: form.answered(request))
 
     def resizeEvent(self, event: QResizeEvent) -> None:
-        self._arrange(narrow=self.width() < theme.px(_NARROW))
+        self._arrange(wide=self.width() >= theme.px(_WIDE))
         super().resizeEvent(event)
 
-    def _arrange(self, *, narrow: bool) -> None:
-        """Put the results beside the form, or below it where the page is narrow."""
-        width = min(int(_FORM_SHARE * self.width()), theme.px(_WIDEST_FORM))
-        self._form_card.setMinimumWidth(0 if narrow else width)
-        self._form_card.setMaximumWidth(_ANY_WIDTH if narrow else width)
-        # the page scrolls the whole form and all facts; else they scroll by themselves
-        policies = QSizePolicy.Policy
-        for part, policy in (
-            (self._parameters, policies.Expanding),
-            (self.result.facts, policies.Maximum),
-        ):
-            part.setSizePolicy(policies.Expanding, policies.Fixed if narrow else policy)
-        directions = QBoxLayout.Direction
-        direction = directions.TopToBottom if narrow else directions.LeftToRight
-        if direction != self._panes.direction():
-            self._panes.setDirection(direction)
-            self._panes.setAlignment(
-                self._form_card, Qt.AlignmentFlag(0) if narrow else Qt.AlignmentFlag.AlignTop
-            )
-            self._place_choices(_CHOICES_A_WIDE_LINE if narrow else _CHOICES_A_LINE)
-
-    def _place_choices(self, a_line: int) -> None:
-        for i, choice in enumerate([*self.choices.values(), self.code]):
-            self._chooser.addWidget(choice, *divmod(i, a_line))
+    def _arrange(self, *, wide: bool) -> None:
+        """List the workloads beside the form, or offer them above it where the page is narrow."""
+        self._list.setVisible(wide)
+        self.box.setVisible(not wide)
+        self._short_code.setVisible(not wide)
+        self._form_card.setFixedWidth(theme.px(_FORM if wide else _NARROW_FORM))
+        # the page scrolls the whole form, which else scrolls by itself; Run stays in sight
+        policy = QSizePolicy.Policy
+        self._parameters.setSizePolicy(policy.Expanding, policy.Expanding if wide else policy.Fixed)
+        self.result.facts.setSizePolicy(policy.Expanding, policy.Maximum if wide else policy.Fixed)
+        body = self._form_body
+        if (body.indexOf(self._send) > body.indexOf(self._parameters)) != wide:
+            body.removeWidget(self._send)
+            body.insertWidget(body.indexOf(self._parameters) + wide, self._send)
 
     def _lay_out(self) -> None:
-        self._chooser = QGridLayout()
-        self._chooser.setSpacing(theme.XS)
-        self._place_choices(_CHOICES_A_LINE)
+        self._short_code = button("Code…", self.code_opened.emit, tooltip=self.code.toolTip())
+        listed = column(*self.choices.values(), rule(), self.code, Stretch(), spacing=2)
+        self._list = clear_panel(listed)
+        self._list.setFixedWidth(theme.px(_LIST))
         self._forms = column()
         self._forms.setAlignment(Qt.AlignmentFlag.AlignTop)
         self._parameters = _FormArea(clear_panel(self._forms))
-        send = row(Stretch(self.estimate), self.run, spacing=theme.M)
-        self._form_card = card(
-            column(self._chooser, self.summary, Stretch(self._parameters), send, spacing=theme.M)
+        chosen = row(Stretch(self.box), self._short_code)
+        self._send = clear_panel(column(self.estimate, self.run, spacing=theme.S))
+        self._form_body = column(
+            chosen, self.summary, Stretch(self._parameters), self._send, spacing=theme.M
         )
+        self._form_card = card(self._form_body)
         self._rule = rule()
         self.empty.setMinimumHeight(_EMPTY_HEIGHT)
         last = card(
             column(self.active, self._rule, Stretch(self.result), self.empty, spacing=theme.L)
         )
-        past = QVBoxLayout()
-        past.addWidget(self.past)
-        past.addWidget(self.bars, 1)
-        self._past = card(past)
-        self._past.setMaximumHeight(_HIGHEST_PAST)
+        self._past = card(column(self.past, Stretch(self.bars)))
+        policy = QSizePolicy.Policy
+        self._past.setSizePolicy(policy.Preferred, policy.Maximum)
         results = QWidget()
         results.setMaximumWidth(theme.px(_WIDEST_RESULT))
-        results.setLayout(column(last, Stretch(self._past, 1000), Stretch()))
-        self._panes = row(Stretch(), self._form_card, Stretch(results, 1000), Stretch())
-        self._panes.setAlignment(self._form_card, Qt.AlignmentFlag.AlignTop)
-        self.setLayout(self._panes)
+        self._results = column(last, self._past, Stretch())
+        results.setLayout(self._results)
+        panes = row(Stretch(), self._list, self._form_card, Stretch(results, 1000), Stretch())
+        panes.setSpacing(theme.M)
+        panes.setAlignment(self._form_card, Qt.AlignmentFlag.AlignTop)
+        self.setLayout(panes)
 
 
 class _FormArea(QScrollArea):

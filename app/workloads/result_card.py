@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from PySide6.QtCore import QEvent, QRectF, Qt, Signal
-from PySide6.QtGui import QColor, QPainter
+from PySide6.QtCore import QEvent, Signal
 from PySide6.QtWidgets import QHBoxLayout, QSizePolicy, QWidget
 
 from accel.result import Result
 from app.format.job_rows import JobRow
-from app.format.results import EarlierResult, ResultSummary
-from app.format.values import significant
+from app.format.results import ResultSummary
 from app.widgets import theme
 from app.widgets.controls import (
     ProgressLine,
@@ -20,16 +18,14 @@ from app.widgets.controls import (
     button,
     column,
     label,
+    pill,
     row,
     set_text,
     show_if_any,
 )
-from app.widgets.mark_chart import ChartMark, MarkChart
 from app.widgets.safe_text import FittedText
 from app.workloads.cell_charts import DETAILS, CellCharts
 
-_WIDEST, _GAP, _ROOM = 44.0, 8.0, 20.0
-_CENTER = int(Qt.AlignmentFlag.AlignCenter)
 FORMATS = "CSV (*.csv);;JSON (*.json)"
 
 
@@ -38,7 +34,7 @@ class ActiveJobCard(QWidget):
 
     def __init__(self) -> None:
         super().__init__()
-        self.title, self.state = label(strong=True), label()
+        self.title, self.state = label(strong=True), pill()
         self.doing = label(meaning="muted", wrap=True)
         self.progress = ProgressLine()
         header = row(self.title, self.state, Stretch(), spacing=theme.M)
@@ -48,7 +44,7 @@ class ActiveJobCard(QWidget):
         """Show another job, or its new state."""
         set_text(self.title, f"Job {job.id} · {job.name}")
         set_text(self.state, job.state)
-        theme.mark(self.state, "meaning", job.meaning)
+        theme.mark(self.state, "pill", job.meaning or "accent")
         set_text(self.doing, job.doing)
         self.progress.set_share(job.share)
 
@@ -81,7 +77,7 @@ class ResultCard(QWidget):
         self._numbers = QWidget()
         self._numbers.setLayout(self._number_row())
         self._numbers.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Fixed)
-        header = row(self.title, Stretch(self.verdict), self.save, spacing=theme.M)
+        header = row(self.title, self.verdict, Stretch(), self.save, spacing=theme.M)
         self.setLayout(
             column(
                 header,
@@ -98,7 +94,8 @@ class ResultCard(QWidget):
         set_text(self.title, f"Job {job.id} · {job.name}")
         outcome = ": ".join(text for text in (job.state, job.doing) if text)
         set_text(self.verdict, summary.verdict if summary else outcome)
-        theme.mark(self.verdict, "meaning", "failed" if job.meaning == "failed" else "")
+        passed = summary is not None and summary.passed
+        self._style_verdict("succeeded" if passed else "", job.meaning)
         for part in (self._numbers, self.params, self.save):
             part.setVisible(summary is not None)
         if summary is None or self._summary is None or summary.job != self._summary.job:
@@ -107,6 +104,17 @@ class ResultCard(QWidget):
             self._show_summary(summary)
         self._summary = summary
         self._show_view()
+
+    def _style_verdict(self, pill_of: str, meaning: str) -> None:
+        """Show a verdict of one word as a pill, and what went wrong as a text that wraps."""
+        policy = QSizePolicy.Policy
+        self.verdict.setWordWrap(not pill_of)
+        self.verdict.setSizePolicy(
+            policy.Maximum if pill_of else policy.Expanding,
+            policy.Fixed if pill_of else policy.Preferred,
+        )
+        theme.mark(self.verdict, "pill", pill_of)
+        theme.mark(self.verdict, "meaning", "failed" if meaning == "failed" else "")
 
     def show_cells(self, result: Result | None, others: Iterable[Result]) -> None:
         """Show the cells of the job's Result; None if it has none, or they are not loaded yet."""
@@ -161,46 +169,3 @@ class ResultCard(QWidget):
             numbers.addSpacing(theme.M)
         numbers.addStretch()
         return numbers
-
-
-class ResultBars(MarkChart):
-    """Show TFLOP/s as the height of a bar; a failed result is drawn in outline."""
-
-    def __init__(self) -> None:
-        super().__init__("Earlier results")
-        self.bars: tuple[EarlierResult, ...] = ()
-        self.setMinimumHeight(96)
-
-    def show_bars(self, bars: tuple[EarlierResult, ...]) -> None:
-        """Show other results."""
-        if bars != self.bars:
-            self.bars = bars
-            self.renew()
-
-    def marks(self) -> list[ChartMark]:
-        width = min(_WIDEST, (self.width() + _GAP) / max(len(self.bars), 1) - _GAP)
-        highest = max((bar.tflops for bar in self.bars), default=0.0) or 1.0
-        room = self.height() - 2 * _ROOM
-        marks = []
-        for i, bar in enumerate(self.bars):
-            height = room * bar.tflops / highest
-            box = QRectF(i * (width + _GAP), _ROOM + room - height, width, max(height, 1.0))
-            marks.append(ChartMark(box, bar.tooltip))
-        return marks
-
-    def draw(self, painter: QPainter) -> None:
-        t, base = theme.tokens(), self.height() - _ROOM
-        painter.fillRect(QRectF(0, base, self.width(), 1), QColor(t.line))
-        for mark, bar in zip(self.marks(), self.bars, strict=True):
-            box, newest = mark.box, bar is self.bars[-1]
-            if bar.passed:
-                painter.fillRect(box, QColor(t.accent if newest else t.line))
-            else:
-                painter.setPen(QColor(t.failed))
-                painter.drawRect(box.adjusted(0, 0, -1, -1))
-            painter.setPen(QColor(t.text if newest else t.muted))
-            room = QRectF(box.left() - _GAP / 2, 0, box.width() + _GAP, _ROOM)
-            if painter.fontMetrics().horizontalAdvance("0000") <= room.width():
-                above = room.translated(0, box.top() - _ROOM)
-                painter.drawText(above, _CENTER, significant(bar.tflops))
-                painter.drawText(room.translated(0, base), _CENTER, str(bar.job))

@@ -31,10 +31,9 @@ from PySide6.QtCore import QCoreApplication, QEvent, Qt, QTimer
 from PySide6.QtGui import QColor, QFontDatabase, QImage, QPainter
 from PySide6.QtWidgets import QApplication, QWidget
 
-from app.assistant.message_tree import Curve
-from app.assistant.requests import FinishedAnswer
+from app.assistant.requests import FindSessions
 from app.cleanup.requests import Scan, ScanResult, TrashContents
-from app.dashboard.day import Day, LoadDay
+from app.jobs.requests import ReadLog
 from app.link.call import Call
 from app.models.requests import FindServed, ListModels
 from app.shell.desktop import Desktop
@@ -46,16 +45,18 @@ from scheduler.client import Client
 from scheduler.devices import trace
 from scheduler.devices.trace import ReplaySource
 from scheduler.protocol import paths, settings
-from scheduler.protocol.devices import Detail, Process, Reading
+from scheduler.protocol.devices import Reading
 from scheduler.protocol.errors import UserError
 from scheduler.protocol.fields import HEADLINE
-from scheduler.protocol.jobs import Event, Job, Running, Starting
+from scheduler.protocol.jobs import Done, Job
+from scheduler.protocol.log_file import Output
 from scheduler.protocol.settings import HostSettings, Settings
-from scheduler.protocol.snapshot import Alert
+from scheduler.protocol.snapshot import Snapshot
 from scheduler.store import Store
 from scheduler.store.keeper import HistoryKeeper
 from scheduler.verbs.devices import GetDetails
-from tests.gui import served, snapshots
+from scheduler.verbs.jobs import GetTimeline
+from tests.gui import served, world
 from tests.gui.likeness import REFERENCES, sheet, thumbnail, unlike
 from tests.gui.snapshots import GIB, NOW
 from tests.gui.test_other_machines import with_hosts
@@ -72,8 +73,10 @@ PATIENCE_S = 60.0
 FONT = "DejaVu Sans Mono"
 """The fixed-width font of the system, in which logs are shown."""
 _SPEED = 1e-3
-_BEGIN_S, _PAST_S, _MAP_PAST_S, _GAP_S = 96.0, 900.0, 30.0, (300.0, 345.0)
+_BEGIN_S, _PAST_S, _GAP_S = 96.0, 900.0, (300.0, 345.0)
 """Seconds: the position in the trace, the time played before it, and a gap in the readings."""
+_STEP_S, _MAP_STEP_S = 0.5, 3.0
+"""Seconds between readings: of up to eight devices, and of many."""
 _CLOCK = (
     "import time\n"
     "real, began = time.time, {began!r}\n"
@@ -81,35 +84,6 @@ _CLOCK = (
 )
 
 
-_TRAIN = Process(
-    4711,
-    "python",
-    "ada",
-    int(1.1 * GIB),
-    3,
-    False,
-    NOW - 3600,
-    900,
-    "python train.py --epochs 3",
-    "0123456789ab",
-    "compute",
-    87.0,
-)
-_DRAW = Process(
-    812,
-    "Xorg",
-    "root",
-    int(GIB / 5),
-    None,
-    False,
-    NOW - 90000,
-    12,
-    "/usr/lib/xorg/Xorg :0",
-    "",
-    "graphics",
-    1.0,
-)
-INSPECTED = (Detail("REPLAY-0", NOW, (), (_TRAIN, _DRAW, Process(99, "?", "", None, None))),)
 _DEBRIS = (
     ("cache", "cache/kernels", 0.2, 40),
     ("core", "core.1", 1.0, 3),
@@ -131,16 +105,6 @@ SCANNED = (
         )
     ),
     TrashContents(),
-)
-
-
-DAY = Day(
-    24.0,
-    14.2,
-    9.83,
-    (64.0, "GPU 0", NOW - 780),
-    (("10 · compare", 6.1), ("3 · train", 4.4)),
-    (("ada", 10.5),),
 )
 
 
@@ -166,8 +130,15 @@ def moment() -> Iterator[Path]:
                 time.tzset()
 
 
-def fill(home: Path, count: int) -> None:
-    """Write readings, jobs and alerts, as a daemon that ran for a while leaves them."""
+History = dict[str, list[Reading]]
+
+
+def fill(home: Path, count: int) -> History:
+    """Write readings, jobs and alerts, as a daemon that ran for a while leaves them.
+
+    Returns:
+        The readings of the first devices.
+    """
     header, moments = trace.read(paths.assets() / "h100.trace.gz")
     start = next(i for i, m in enumerate(moments) if m.time - moments[0].time >= _BEGIN_S)
     length = moments[-1].time - moments[0].time + 0.5
@@ -178,34 +149,30 @@ def fill(home: Path, count: int) -> None:
             *(msgspec.structs.replace(m, time=m.time + length) for m in moments[:start]),
         ):
             writer.add(at)
-    settings.save(Settings(source=f"replay:{file}*{count}"))
+    settings.save(Settings(source=f"replay:{file}*{count}", alert_temperature=world.WARN_BELOW))
     source, keeper = ReplaySource(file, count, NOW), HistoryKeeper(paths.history_file(), print)
-    for i in range(int(2 * (_PAST_S if count <= 8 else _MAP_PAST_S)), 0, -1):
-        if not _GAP_S[0] < i / 2 < _GAP_S[1]:
-            keeper.add((_charted(reading), 0.5) for reading in source.read(NOW - i / 2))
+    step = _STEP_S if count <= 8 else _MAP_STEP_S
+    known: History = {device.id: [] for device in source.devices()[:8]}
+    for i in range(int(_PAST_S / step), 0, -1):
+        if not _GAP_S[0] < i * step < _GAP_S[1]:
+            readings = source.read(NOW - i * step)
+            keeper.add((_charted(reading), step) for reading in readings)
+            for reading in readings[:8]:
+                known[reading.device].append(reading)
+    jobs = world.jobs(known)
     keeper.close()
-    first = source.devices()[0].id
-    jobs = [
-        msgspec.structs.replace(j, spec=j.spec)
-        for j in snapshots.jobs(first)
-        if not isinstance(j.state, Running | Starting)
-    ]
-    grid = msgspec.structs.replace(
-        jobs[-1],
-        id=10,
-        state=msgspec.structs.replace(jobs[-1].state, result=snapshots.raw(snapshots.grid())),
-    )
-    jobs.append(
-        msgspec.structs.replace(
-            grid, spec=msgspec.structs.replace(grid.spec, name="compare", workload="compare")
-        )
-    )
+    for job in jobs:
+        folder = paths.job_folder(job.id)
+        folder.mkdir(parents=True)
+        (folder / "log").write_text(world.log(job))
     store = Store(paths.store_file())
     store.restore(
-        [(job, {}) for job in jobs], [e for job in jobs for e in _told(job)], (), False, 10
-    )
-    store.put_alerts([_alert(i, first) for i in range(1, 5)])
+        [(job, {}) for job in jobs], [(j.id, e) for j in jobs for e in world.events(j)], (), False,
+        jobs[-1].id,
+    )  # fmt: skip
+    store.put_alerts(world.alerts(known))
     store.close()
+    return known
 
 
 def _charted(reading: Reading) -> Reading:
@@ -215,32 +182,15 @@ def _charted(reading: Reading) -> Reading:
     )
 
 
-def _told(job: Job) -> list[tuple[int, Event]]:
-    ended = getattr(job.state, "ended", None)
-    return [
-        (job.id, Event(job.submitted, "submitted", "")),
-        *([] if ended is None else [(job.id, Event(ended, job.status, ""))]),
-    ]
-
-
-def _alert(number: int, device: str) -> Alert:
-    at, text = (
-        NOW - 700 + 100 * number,
-        f"GPU 0 is at {82 + number} °C, {5 - number} °C below its slow-down temperature",
-    )
-    return Alert(
-        number, "too hot", device, None, text, at - 10, at, at + 60, acknowledged=number < 3
-    )
-
-
 class Stage:
     """A window on a machine whose clock nearly stands still.
 
     The feed ends once everything has arrived, so that only the shown page changes.
     """
 
-    def __init__(self, app: QApplication) -> None:
+    def __init__(self, app: QApplication, known: History) -> None:
         self.app, self.desktop = app, Desktop(app)
+        self.known, self.jobs = known, world.jobs(known)
         self.window = self.desktop.window
         self._open = 0
         self._start = self.desktop.link.start
@@ -253,18 +203,39 @@ class Stage:
         self.desktop.feed.stop()
         self.window.dashboard.load_day()
         self.settle()
-        self._plain = self.window.state.snapshot
+        self._plain = self._as_invented(self.window.state.snapshot)
+        self.restore()
+
+    def _as_invented(self, snapshot: Snapshot | None) -> Snapshot:
+        """Add the jobs and alerts that last: the daemon cannot find the one in what it reads."""
+        assert snapshot is not None
+        lasting = world.active(self.jobs[-1].id + 1)
+        alerts = tuple(a for a in world.alerts(self.known) if a.cleared is None)
+        return msgspec.structs.replace(
+            snapshot, jobs=(*reversed(lasting), *snapshot.jobs), alerts=alerts
+        )
+
+    def newest(self, workload: str) -> Job:
+        """Return the newest job of a workload on the first device that passed."""
+        first = next(iter(self.known))
+        return next(
+            j for j in reversed(self.jobs)
+            if j.spec.workload == workload and isinstance(j.state, Done)
+            and j.state.devices == (first,) and b'"verdict":"pass"' in bytes(j.state.result)
+        )  # fmt: skip
 
     def _carry_out(self, call: Call) -> None:
         """Answer with what is invented; let the daemon answer all else."""
         invented: dict[type[object], object] = {
-            GetDetails: INSPECTED,
+            GetDetails: world.inspected({d: r[-1] for d, r in self.known.items()}),
             Scan: SCANNED,
-            LoadDay: DAY,
             ListModels: served.MODELS,
             FindServed: served.NOW,
+            FindSessions: (world.SESSIONS, ""),
         }
         reply = invented.get(type(call.request))
+        if isinstance(call.request, ReadLog | GetTimeline) and call.request.job > self.jobs[-1].id:
+            reply = Output(0, b"", 0) if isinstance(call.request, ReadLog) else ()
         if reply is not None:
             QTimer.singleShot(0, self.window, lambda: call.reply(reply))
         else:
@@ -314,7 +285,7 @@ def stage(app: QApplication, count: int) -> Iterator[Stage]:
             " fonts-dejavu-core"
         )
     with moment() as home:
-        fill(home, count)
+        known = fill(home, count)
         with Client() as deck:
             eventually(
                 lambda: (
@@ -322,7 +293,7 @@ def stage(app: QApplication, count: int) -> Iterator[Stage]:
                     and all(s.reading for s in deck.snapshot().devices)
                 )
             )
-        made = Stage(app)
+        made = Stage(app, known)
         try:
             yield made
         finally:
@@ -347,7 +318,7 @@ def _page(name: str) -> Callable[[Stage], None]:
 
 def _jobs(on: Stage) -> None:
     on.window.show_page("jobs")
-    on.window.jobs.show_job(6)
+    on.window.jobs.show_job(on.newest("attention").id)
     on.until(lambda: "searching" not in on.window.jobs.count.text())
 
 
@@ -364,24 +335,9 @@ def _assistant(on: Stage) -> None:
     page = on.window.assistant
     page.show_view()
     if not page.view.conversation.messages:
-        curve = Curve(
-            "GPU 0 temperature",
-            "°C",
-            tuple(NOW - 60 + i for i in range(60)),
-            tuple(40 + i % 9 + i / 3 for i in range(60)),
-        )
-        facts = (
-            ("job 6", "done, 0.0852 TFLOP/s", "store, 15:58:48"),
-            ("GPU 0 temperature", "61 °C at most", "history, 16:00:00"),
-        )
-        text = (
-            "Job 6 is **done**: 0.0852 TFLOP/s. GPU 0 was at most 61 °C warm.\n\n```sh\ngpudeck"
-            " jobs 6\n```\n"
-        )
-        page.show_answer(
-            "How did job 6 go?",
-            FinishedAnswer(text, "template", facts, curves=(curve,), seconds=0.2),
-        )
+        job = on.newest("attention")
+        first = next(iter(on.known.values()))
+        page.show_answer(f"How did job {job.id} go?", world.answer(job, first))
 
 
 def _device(number: int) -> Callable[[Stage], None]:
@@ -455,7 +411,10 @@ def contact_sheets(app: QApplication, out: Path, fleets: tuple[int, ...] = FLEET
                     on.window.resize(*size)
                     for name in (*PAGES, "device", "welcome"):
                         on.restore()
-                        VIEWS[1].get("attention" if name == "workloads" else name, _page(name))(on)
+                        shown = name
+                        if name == "workloads":  # one result, and one with many cells
+                            shown = "compare" if count == 8 else "attention"
+                        VIEWS[1].get(shown, _page(name))(on)
                         on.settle()
                         made = on.window.grab().toImage()
                         small = made.scaledToHeight(

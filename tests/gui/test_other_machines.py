@@ -16,6 +16,21 @@ def device(host: str, index: int = 0) -> Device:
     return Device(f"{host}/GPU-{index}", index, "NVIDIA RTX A6000", "nvidia", host=host)
 
 
+def reading(of: Device, busy: bool) -> Reading:
+    """Return a reading of an A6000, which reports no TFLOP/s and has 48 GiB."""
+    values = {
+        "util": 87.0 if busy else 0.0,
+        "mem_used": (31.4 if busy else 0.6) * snapshots.GIB,
+        "mem_total": 47.5 * snapshots.GIB,
+        "temp": 71.0 if busy else 34.0,
+        "temp_limit": 93.0,
+        "power": 284.0 if busy else 22.0,
+        "power_limit": 300.0,
+    }
+    absent = {"tflops": "NVML: Not Supported"}
+    return Reading(of.id, NOW, values, absent=absent, texts={"throttle": "none"})
+
+
 def with_hosts(snapshot: Snapshot) -> Snapshot:
     """Return the snapshot with a machine that is read, one that is gone, and a laptop."""
     busy, idle, gone, laptop = device("lab1"), device("lab1", 1), device("lab2"), device("laptop")
@@ -23,8 +38,8 @@ def with_hosts(snapshot: Snapshot) -> Snapshot:
     lost = Unreachable(NOW - 60, "it sent no readings")
     hosts = (
         HostState("lab1", "lab1", NOW, None, (
-            DeviceState(busy, snapshots.gpu_reading(busy), Busy(OtherProcesses(2))),
-            DeviceState(idle, snapshots.gpu_reading(idle, busy=False), Idle(NOW)),
+            DeviceState(busy, reading(busy, True), Busy(OtherProcesses(2))),
+            DeviceState(idle, reading(idle, False), Idle(NOW)),
         )),
         HostState("lab2", "lab2", NOW - 60, lost.why, (DeviceState(gone, None, Busy(lost)),)),
         HostState("laptop", "laptop", NOW, None, (DeviceState(laptop, asleep, Busy(Asleep(NOW))),)),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from PySide6.QtCore import QPoint
 from PySide6.QtWidgets import QAbstractScrollArea, QScrollArea
 
 from app.shell.window import PAGES, SMALLEST
@@ -64,16 +63,23 @@ def test_a_long_path_in_the_settings_keeps_its_end(fed):
     assert line.grab().toImage() != whole, "the name of the file is visible"
 
 
-def test_a_narrow_page_of_workloads_is_one_column_that_the_page_scrolls(fed):
+def test_a_narrow_page_of_workloads_shows_run_and_result_and_is_scrolled_as_a_whole(fed):
     fed.window.resize(SMALLEST)
     fed.window.show_page("workloads")
     fed.feed(snapshots.gpu_snapshot(8, replay=True))
     page = fed.window.workloads
-    form, result = page.run.parentWidget(), page.result.parentWidget()
-    assert result.mapTo(page, QPoint(0, 0)).y() > form.geometry().bottom()
-    assert form.rect().contains(page.run.geometry())
+    seen = fed.window.pages.parentWidget().rect()
+    for part in (page.run, page.result.figure):
+        assert seen.contains(part.mapTo(page, part.rect().bottomRight())), part
     inside = [area for area in page.findChildren(QAbstractScrollArea) if area.isVisible()]
     assert [area.verticalScrollBar().maximum() for area in inside] == [0] * len(inside)
     strip = fed.window.strip
     edges = [w.mapTo(fed.window, w.rect().topRight()).x() for w in (page, strip)]
     assert edges[0] == edges[1], "the scroll bar is in the margin"
+    page.box.setCurrentText("Compare")
+    page.box.activated.emit(page.box.currentIndex())
+    assert page.name == "compare"
+    fed.window.resize(1280, 800)
+    fed.settle()
+    assert not page.box.isVisible()
+    assert page.choices["compare"].isVisible() and page.choices["compare"].isChecked()

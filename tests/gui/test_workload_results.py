@@ -50,6 +50,8 @@ def test_a_large_result_is_requested_once_and_then_shown(compared):
     assert [r for r in fed.asked if isinstance(r, GetJob)] == [GetJob(30)]
     fed.reply(GetJob(30), whole)
     fed.settle()
+    assert page.result.cells.comparison.isVisible(), "backends side by side come first"
+    page.result.cells.tabs["Heat map"].click()
     assert page.result.cells.heat.isVisible()
     assert len(page.result.cells.heat.marks()) == 36
     assert page.result.unit.text() == "TFLOP/s at best"
@@ -91,6 +93,7 @@ def test_a_mark_is_reached_by_keyboard_and_by_mouse(compared):
     fed.settle()
     cells = fed.window.workloads.result.cells
     heat = cells.heat
+    cells.tabs["Heat map"].click()
     assert heat.focusPolicy() & Qt.FocusPolicy.TabFocus
     heat.setFocus()
     seen = []
@@ -149,6 +152,7 @@ def test_selectors_filter_the_jobs(compared):
     fed.reply(GetJob(30), whole)
     fed.settle()
     cells = fed.window.workloads.result.cells
+    cells.tabs["Heat map"].click()
     before = cells.heat.map
     cells.direction.setCurrentText("backward")
     cells.contender.setCurrentText("flash")

@@ -1,0 +1,80 @@
+"""Paint the newest results of a workload as bars, one below the other, the newest on top."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QRectF, QSize, Qt
+from PySide6.QtGui import QColor, QPainter
+
+from app.format.results import EarlierResult
+from app.format.values import significant
+from app.widgets import theme
+from app.widgets.mark_chart import ChartMark, MarkChart
+
+_ROW, _BAR = 26, 12
+"""Pixels of height of a row, and of the bar in it."""
+_NARROW = 460
+"""Pixels of width below which the backend is left out."""
+_COLUMNS = (46, 92, 84)
+"""Pixels of the job's number, the time and the backend."""
+_VALUE = 52
+_LEFT, _RIGHT = (
+    int(side | Qt.AlignmentFlag.AlignVCenter | Qt.TextFlag.TextSingleLine)
+    for side in (Qt.AlignmentFlag.AlignLeft, Qt.AlignmentFlag.AlignRight)
+)
+
+
+class ResultBars(MarkChart):
+    """Show TFLOP/s as the length of a bar; a failed result is drawn in outline."""
+
+    def __init__(self) -> None:
+        super().__init__("Earlier results")
+        self.bars: tuple[EarlierResult, ...] = ()
+        self.setMinimumHeight(3 * theme.px(_ROW))
+
+    def show_bars(self, bars: tuple[EarlierResult, ...]) -> None:
+        """Show other results, the newest first."""
+        if bars != self.bars:
+            self.bars = bars
+            self.updateGeometry()
+            self.renew()
+
+    def sizeHint(self) -> QSize:
+        return QSize(400, max(len(self.bars), 3) * theme.px(_ROW))
+
+    def marks(self) -> list[ChartMark]:
+        high, most = theme.px(_ROW), self.height() // theme.px(_ROW)
+        return [
+            ChartMark(QRectF(0, at * high, self.width(), high), bar.tooltip)
+            for at, bar in enumerate(self.bars[:most])
+        ]
+
+    def draw(self, painter: QPainter) -> None:
+        highest = max((bar.tflops for bar in self.bars), default=0.0) or 1.0
+        for mark, bar in zip(self.marks(), self.bars, strict=False):
+            self._draw_row(painter, mark.box, bar, bar.tflops / highest)
+
+    def _draw_row(self, painter: QPainter, row: QRectF, bar: EarlierResult, share: float) -> None:
+        t, newest = theme.tokens(), bar is self.bars[0]
+        texts = (str(bar.job), bar.when, bar.backend)[: 2 if self.width() < _NARROW else 3]
+        left = row.left()
+        for at, text in enumerate(texts):
+            width = theme.px(_COLUMNS[at])
+            painter.setPen(QColor(t.text if newest or not at else t.muted))
+            painter.drawText(QRectF(left, row.top(), width - theme.S, row.height()), _LEFT, text)
+            left += width
+        room = row.right() - theme.px(_VALUE) - left
+        box = QRectF(left, row.center().y() - theme.px(_BAR) / 2, room * share, theme.px(_BAR))
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        color = QColor(
+            t.accent if newest else theme.blend(QColor(t.accent), QColor(t.surface), 0.35)
+        )
+        painter.setPen(QColor(t.failed) if not bar.passed else Qt.PenStyle.NoPen)
+        painter.setBrush(Qt.BrushStyle.NoBrush if not bar.passed else color)
+        painter.drawRoundedRect(box.adjusted(0.5, 0.5, -0.5, -0.5), 3, 3)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing, on=False)
+        painter.setPen(QColor(t.failed if not bar.passed else t.text if newest else t.muted))
+        painter.drawText(
+            QRectF(row.right() - theme.px(_VALUE), row.top(), theme.px(_VALUE), row.height()),
+            _RIGHT,
+            significant(bar.tflops),
+        )

@@ -1,0 +1,427 @@
+"""Invent the world of the pictures from the recorded H100 and from measured results.
+
+What a picture says in one place is true in all others: the jobs ran when the recording shows load,
+their rates are the recorded ones, the alerts were raised where the temperature crossed the
+threshold, and the processes hold the memory that is in use. The grid of backends is the measured
+one of tests/benchmarks/results.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+import msgspec
+
+from accel.result import Cell, Check, Result, Sensors, Timing
+from app.assistant.message_tree import Curve
+from app.assistant.requests import FinishedAnswer
+from app.assistant.session_files import Summary
+from scheduler.protocol.devices import Detail, Process, Reading
+from scheduler.protocol.jobs import (
+    Cancelled,
+    Done,
+    Event,
+    Failed,
+    Job,
+    Lost,
+    Progress,
+    Queued,
+    Running,
+    Spec,
+    State,
+)
+from scheduler.protocol.snapshot import Alert
+from scheduler.protocol.wait_reasons import ReplayShown, render
+from tests.gui.snapshots import GIB, H100, NOW, raw
+
+MEASURED = Path(__file__).parents[1] / "benchmarks/results/attention_grid_2026-11-22_h100.csv"
+WARN_BELOW = 29.0
+"""°C below the slow-down temperature at which alerts are raised: the recording becomes 64 °C warm,
+and slows down at 89 °C."""
+_RAISE_S = 10.0
+_HELD = 2
+"""The most devices with jobs; the others are used by nobody that the queue knows."""
+_FIRST_JOB, _SHORTEST = 181, 6.0
+_USERS = ("ada", "ben", "mara")
+_VERSIONS = {"python": "3.12.3", "torch": "2.11.0+cu130", "triton": "3.6.0", "cuda": "13.0"}
+_FLOP = 4.0 * 2 * 16 * 8192 * 8192 * 128
+"""Floating-point operations of the attention that the jobs run: 2 sequences of 8192 tokens."""
+
+
+@dataclass(frozen=True)
+class Load:
+    """A stretch of time in which a device did one thing."""
+
+    device: str
+    start: float
+    end: float
+    kind: str
+    """gemm, attention or copy."""
+    tflops: float
+    """The mean of the readings."""
+    cut: bool
+    """The readings end while it lasts."""
+
+
+def loads(readings: Sequence[Reading]) -> list[Load]:
+    """Return what one device did, given its readings in order."""
+    found: list[Load] = []
+    run: list[Reading] = []
+    for reading in [*readings, None]:
+        gap = reading is not None and bool(run) and reading.time - run[-1].time > 20
+        if run and (reading is None or gap or _kind(reading) != _kind(run[0])):
+            last = run[-1].time
+            if _kind(run[0]) and last - run[0].time >= _SHORTEST and last < NOW - 2:
+                rates = [r.values.get("tflops", 0.0) for r in run]
+                found.append(
+                    Load(
+                        run[0].device, run[0].time, last, _kind(run[0]),
+                        sorted(rates)[len(rates) // 2], gap,
+                    )
+                )  # fmt: skip
+            run = []
+        if reading is not None:
+            run.append(reading)
+    return found
+
+
+def _kind(reading: Reading) -> str:
+    if reading.values.get("util", 0.0) < 50:
+        return ""
+    rate = reading.values.get("tflops", 0.0)
+    return "gemm" if rate > 645 else "attention" if rate > 300 else "copy"
+
+
+def jobs(history: dict[str, list[Reading]]) -> list[Job]:
+    """Return the jobs that caused the load of the first devices, oldest first."""
+    first = [*history][:_HELD]
+    busy = sorted((one for d in first for one in loads(history[d])), key=lambda one: one.start)
+    made = [*earlier(first[0]), compared(_FIRST_JOB - 1, first[0])]
+    for at, one in enumerate(busy):
+        made.append(_job(_FIRST_JOB + at, at, one))
+    return made
+
+
+def compared(number: int, device: str) -> Job:
+    """Return the job that measured all backends, before the history begins."""
+    spec = _spec("compare", "compare", {"seq": "512 to 16384", "dtype": "bfloat16"})
+    began, ended = NOW - 1900, NOW - 1240
+    result = msgspec.structs.replace(grid(), started=began, ended=ended)
+    return Job(number, spec, began - 4, Done(began, ended, (device,), raw(result)))
+
+
+def earlier(device: str) -> list[Job]:
+    """Return attention jobs of the morning with measured rates."""
+    wanted = ("hopper", "cudnn", "triton", "fa4", "flash", "hopper", "fa4", "triton")
+    cells = [c for c in grid().cells if c.head_dim == 128 and c.direction == "forward"]
+    found = []
+    for at, backend in enumerate(wanted):
+        mine = [c for c in cells if c.contender == backend and c.seq > 512]
+        cell = mine[at % len(mine)]
+        began = NOW - 9000 + 700 * at
+        params: dict[str, str | int | float | bool] = {
+            "batch": cell.batch, "heads": cell.heads, "seq": cell.seq, "head_dim": cell.head_dim,
+            "causal": cell.causal, "dtype": cell.dtype,
+        }  # fmt: skip
+        result = Result(
+            "attention", H100, cell.backend, "named by the user", params, "pass", cell.checks,
+            cell.timing, cell.flops, cell.tflops, cell.tflops * 0.99, began + 3, began + 14,
+            _VERSIONS, began, began + 14,
+        )  # fmt: skip
+        spec = _spec("attention", "attention", {"seq": str(cell.seq), "backend": backend}, at)
+        state = Done(began, began + 14, (device,), raw(result))
+        found.append(Job(_FIRST_JOB - 1 - len(wanted) + at, spec, began - 1, state))
+    return found
+
+
+def _job(number: int, at: int, one: Load) -> Job:
+    """Return the job of a load; a few of them went wrong."""
+    spec = _spec_of(at, one)
+    devices = (one.device,)
+    state: State = Done(one.start, one.end, devices)
+    if spec.workload:
+        wrong = one.kind == "attention" and at % 5 == 4
+        state = Done(one.start, one.end, devices, raw(_result(one, wrong)))
+    elif at % 4 == 2:
+        reason = "exited with status 1: FileNotFoundError: shard-0007.bin"
+        state = Failed(one.start, one.end, reason, 1, devices)
+    elif at % 4 == 3:
+        state = Cancelled(one.end, one.start, devices)
+    if one.cut:
+        state = Lost(one.start, one.end, "the machine went down while it ran", devices)
+    return Job(number, spec, one.start - 2 - at % 3, state)
+
+
+def _spec_of(at: int, one: Load) -> Spec:
+    if one.kind == "attention":
+        return _spec("attention", "attention", {"seq": "8192", "dtype": "bfloat16"}, at)
+    if one.kind == "gemm" and at % 2:
+        return _spec("gemm", "gemm", {"size": "8192", "dtype": "bfloat16"}, at)
+    if one.kind == "gemm":
+        return _spec("finetune-llama", None, {}, at, "python finetune.py --config llama-8b.yaml")
+    return _spec("shuffle-shards", None, {}, at, "python shuffle.py --out /data/shards")
+
+
+def _spec(
+    name: str, workload: str | None, params: dict[str, str], at: int = 0, command: str = ""
+) -> Spec:
+    user = _USERS[at % len(_USERS)]
+    argv = command.split() or [
+        "python", "-P", "-m", f"accel.workloads.{workload}",
+        *(f"--{key}={value}" for key, value in params.items()),
+    ]  # fmt: skip
+    folder = f"/home/{user}/llama" if command else f"/home/{user}"
+    return Spec(tuple(argv), name, folder, {"USER": user}, 1, workload, params)
+
+
+def _result(one: Load, wrong: bool) -> Result:
+    """Return the Result of a workload at the recorded rate."""
+    attention = one.kind == "attention"
+    flops = _FLOP if attention else 2.0 * 8192**3
+    ms = flops / one.tflops / 1e9
+    calls = round((one.end - one.start - 3) * 1e3 / ms)
+    params: dict[str, str | int | float | bool] = {"size": 8192, "dtype": "bfloat16"}
+    if attention:
+        params = {"batch": 2, "heads": 16, "seq": 8192, "head_dim": 128, "causal": False}
+        params["dtype"] = "bfloat16"
+    error = 3.1e-2 if wrong else 1.1e-3
+    return Result(
+        workload=one.kind,
+        device=H100,
+        backend="hopper" if attention else "cublas",
+        reason="auto: measured fastest on NVIDIA H100 80GB HBM3" if attention else "named",
+        params=params,
+        verdict="fail: out is off by 3.1e-02, allowed 2.4e-03" if wrong else "pass",
+        checks=(Check("out", error, 2.4e-3),),
+        timing=Timing(ms, ms, ms * 1.03, ms * 1.05, ms * 0.98, ms * 1.08, calls),
+        flops=flops,
+        tflops=one.tflops,
+        sustained_tflops=one.tflops * 0.99,
+        sustained_from=one.start + 3,
+        sustained_to=one.end,
+        versions=_VERSIONS,
+        started=one.start,
+        ended=one.end,
+        sensors=Sensors(1602.0, 690.0, 62.0, 690 / one.tflops),
+    )
+
+
+def active(number: int) -> tuple[Job, ...]:
+    """Return jobs that run or wait while a recording is shown, which runs no GPU jobs."""
+    text = "python tokenize.py --input /data/web --output /data/tokens"
+    cpu = msgspec.structs.replace(_spec("tokenize", None, {}, 0, text), gpus=0)
+    progress = Progress(62, 100, "shard 62 of 100", 0.0, NOW - 1)
+    run = Job(number, cpu, NOW - 312, Running("a", (), NOW - 310, 4712, 99, "boot", progress))
+    waits = Queued(render(ReplayShown(), NOW), wait=ReplayShown())
+    sweep = [
+        Job(
+            number + 1 + at,
+            msgspec.structs.replace(
+                _spec("sweep-lr", None, {}, 1, "python sweep.py"), index=at, group="sweep"
+            ),
+            NOW - 200,
+            waits,
+        )
+        for at in range(4)
+    ]
+    evaluate = _spec("evaluate", None, {}, 2, "python evaluate.py --suite mmlu")
+    after = msgspec.structs.replace(evaluate, after=(number + 4,))
+    return (run, *sweep, Job(number + 5, after, NOW - 90, waits))
+
+
+def events(job: Job) -> list[Event]:
+    """Return the timeline of a job."""
+    state = job.state
+    found = [Event(job.submitted, "submitted", "")]
+    started = getattr(state, "started", None)
+    if started is not None:
+        found.append(Event(started, "started", "on GPU 0"))
+        found.append(Event(state.at, job.status, ""))  # type: ignore[union-attr]
+    return found
+
+
+def log(job: Job) -> str:
+    """Return what a job printed."""
+    if job.spec.workload is None:
+        name = job.spec.name
+        lines = [f"[{name}] step {at * 20:4d}  loss {2.9 - 0.4 * math.log1p(at):.3f}  lr 2.0e-05"
+                 for at in range(12)]  # fmt: skip
+        return "\n".join([f"[{name}] 8 shards, 1,204 sequences", *lines, ""])
+    state = job.state
+    rate = msgspec.json.decode(state.result)["tflops"] if isinstance(state, Done) else 0.0
+    steps = [f"timing  {at:3d} %   {rate * (1 + 0.004 * math.sin(at)):6.1f} TFLOP/s"
+             for at in range(10, 101, 10)]  # fmt: skip
+    head = [
+        f"device   {H100}",
+        f"params   {', '.join(f'{k} {v}' for k, v in job.spec.params.items())}",
+        "check    out: within 2.4e-03",
+        "warm-up  3.0 s",
+    ]
+    return "\n".join([*head, *steps, "result written", ""])
+
+
+def alerts(history: dict[str, list[Reading]]) -> list[Alert]:
+    """Return an alert for each time that a device was warm for long, oldest first."""
+    found = []
+    for at, (device, readings) in enumerate(islice(history.items(), 8)):
+        for start, end, peak in _warm(readings):
+            text = (
+                f"GPU {at} is at {peak:.0f} °C, {89 - peak:.0f} °C below its slow-down temperature"
+            )
+            open_still = end > NOW - 2
+            found.append((start, end, device, text, open_still))
+    found.sort()
+    return [
+        Alert(
+            number, "too hot", device, None, text, start, start + _RAISE_S,
+            None if still else end, acknowledged=number % 3 == 0 and not still,
+        )
+        for number, (start, end, device, text, still) in enumerate(found, 1)
+    ]  # fmt: skip
+
+
+def _warm(readings: Sequence[Reading]) -> Iterator[tuple[float, float, float]]:
+    """Yield begin, end and peak of each time above the threshold."""
+    run: list[Reading] = []
+    for reading in [*readings, None]:
+        warm = reading is not None and reading.values["temp"] >= 89 - WARN_BELOW
+        gap = reading is not None and bool(run) and reading.time - run[-1].time > 20
+        if warm and not gap and reading is not None:
+            run.append(reading)
+        elif run:
+            if run[-1].time - run[0].time >= _RAISE_S:
+                peak = max(r.values["temp"] for r in run)
+                yield run[0].time, run[-1].time, peak
+            run = [reading] if warm and reading is not None else []
+
+
+def inspected(newest: dict[str, Reading]) -> tuple[Detail, ...]:
+    """Return the processes that hold the memory which is in use now."""
+    found = []
+    commands = {
+        "gemm": ("finetune.py --config llama-8b.yaml", "ada", "llama-trainer"),
+        "attention": ("-m accel.workloads.attention --seq=8192", "ben", ""),
+        "copy": ("shuffle.py --out /data/shards", "mara", "data-prep"),
+    }
+    for at, (device, reading) in enumerate(newest.items()):
+        left = reading.values["mem_used"]
+        processes = []
+        if at == 0:
+            draws = Process(812, "Xorg", "root", 0.1 * GIB, None, False, NOW - 90000, 12,
+                            "/usr/lib/xorg/Xorg :0", "", "graphics", 1.0)  # fmt: skip
+            processes.append(draws)
+            left -= 0.1 * GIB
+        if kind := _kind(reading):
+            command, user, container = commands[kind]
+            processes.append(
+                Process(4711 + 8 * at, "python", user, left, None, False, NOW - 40 - 7 * at, 900,
+                        f"python {command}", container, "compute", 92.0 - at % 5)
+            )  # fmt: skip
+        found.append(Detail(device, NOW, (), tuple(processes)))
+    return tuple(found)
+
+
+def answer(job: Job, readings: Sequence[Reading]) -> FinishedAnswer:
+    """Return what the assistant says about a job, with the curves of its device."""
+    state = job.state
+    assert isinstance(state, Done)
+    rate = msgspec.json.decode(state.result)["tflops"]
+    run = [r for r in readings if state.started - 5 <= r.time <= state.at + 5]
+    peak = max(r.values["temp"] for r in run)
+    power = sum(r.values["power"] for r in run) / len(run)
+    times = tuple(r.time for r in run)
+    curves = (
+        Curve("GPU 0 temperature", "°C", times, tuple(r.values["temp"] for r in run)),
+        Curve("GPU 0 power", "W", times, tuple(r.values["power"] for r in run)),
+    )
+    facts = (
+        (f"job {job.id}", f"done, {rate:.0f} TFLOP/s", "store, 16:00:00"),
+        ("GPU 0 temperature", f"{peak:.0f} °C at most", "history, 16:00:00"),
+        ("GPU 0 power", f"{power:.0f} W on average", "history, 16:00:00"),
+    )
+    text = (
+        f"Job {job.id} (attention) is **done**: it ran for {state.at - state.started:.0f} s at"
+        f" {rate:.0f} TFLOP/s and passed its check.\n\nMeanwhile GPU 0 drew {power:.0f} W on"
+        f" average and was {peak:.0f} °C warm at most. All that is known of the job:\n\n"
+        f"```sh\ngpudeck jobs {job.id}\n```\n"
+    )
+    return FinishedAnswer(text, "template", facts, curves=curves, seconds=0.2)
+
+
+SESSIONS = tuple(
+    Summary(f"s{at}", title, NOW - age)
+    for at, (title, age) in enumerate(
+        (
+            ("Why does sweep-lr wait?", 3400),
+            ("What happened last night?", 27_000),
+            ("Which job used the most energy?", 93_000),
+            ("Compare the last two attention runs", 101_000),
+            ("Brief of the week", 190_000),
+        )
+    )
+)
+
+
+def grid() -> Result:
+    """Return the measured grid of an H100: all backends, both directions, four lengths."""
+    with MEASURED.open() as file:
+        cells = tuple(_cell(line) for line in csv.DictReader(file))
+    best = max(cells, key=lambda cell: cell.tflops)
+    seqs = sorted({cell.seq for cell in cells})
+    return Result(
+        workload="compare",
+        device=H100,
+        backend=best.backend,
+        reason=f"the fastest of {len(cells)} cells",
+        params={
+            "seq": ",".join(map(str, seqs)),
+            "head_dim": "64,128,256",
+            "causal": "both",
+            "dtype": "bfloat16",
+        },
+        verdict="pass",
+        checks=best.checks,
+        timing=best.timing,
+        flops=best.flops,
+        tflops=best.tflops,
+        sustained_tflops=best.tflops,
+        sustained_from=NOW - 1900,
+        sustained_to=NOW - 1240,
+        versions=_VERSIONS,
+        started=NOW - 1900,
+        ended=NOW - 1240,
+        cells=cells,
+    )
+
+
+def _cell(line: dict[str, str]) -> Cell:
+    def number(name: str) -> float:
+        return float(line[name] or 0.0)
+
+    timed = bool(line["tflops"])
+    median = number("median_ms")
+    timing = Timing(
+        median, median, number("p95_ms"), number("p99_ms"), number("p5_ms"), number("p99_ms"),
+        int(number("calls")), number("p5_ms"),
+    )  # fmt: skip
+    made = Cell(
+        int(line["batch"]), int(line["heads"]), int(line["kv_heads"]), int(line["seq"]),
+        int(line["head_dim"]), line["causal"] == "yes", line["dtype"], line["direction"],  # type: ignore[arg-type]
+        line["contender"], line["backend"], line["note"],
+    )  # fmt: skip
+    if not timed:
+        return made
+    return msgspec.structs.replace(
+        made,
+        timing=timing,
+        flops=number("flop"),
+        moved=number("bytes"),
+        tflops=number("tflops"),
+        checks=(Check("out", number("worst_error_of_allowed") * 2.4e-3, 2.4e-3),),
+        sensors=Sensors(number("sm_mhz") or None, None, number("celsius") or None),
+    )
