@@ -12,7 +12,7 @@ from scheduler.protocol.snapshot import Alert, Snapshot
 AlertState = Literal["active", "acknowledged", "resolved"]
 _MEANINGS: dict[str, Meaning] = {
     "too hot": "hot",
-    "slowed down": "throttled",
+    "throttled": "throttled",
     "at its power limit": "throttled",
     "hardware errors": "failed",
     "memory errors": "failed",

@@ -55,7 +55,7 @@ def threshold_contents(field: str, snapshot: Snapshot, history: History) -> Thre
     if len(snapshot.devices) > 1:
         text += f" · {device_label(highest.device)}"
     whole = known.whole if known is not None else peak
-    reason = "" if known is not None else "This device tells no limit, so there is no alert."
+    reason = "" if known is not None else "This device reports no limit, so no alert can be set."
     return ThresholdContents(text, lines, max(whole, peak) * _SPACE_ABOVE or 1.0, known, reason)
 
 

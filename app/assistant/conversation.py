@@ -176,7 +176,7 @@ class Conversation:
         """
         message = self.tree.message(answer)
         if message.proposal is None or message.decision:
-            raise UserError("this was decided already")
+            raise UserError("this has already been decided")
         number = self.ask(decision_text(message.proposal, decision), "decision")
         self.tree.replace(answer, msgspec.structs.replace(message, decision=decision))
         return number

@@ -48,7 +48,7 @@ class MessageView(QFrame):
         self.use_cpu.clicked.connect(lambda: self.acted.emit("cpu"))
         self.writer = elided(size="small", meaning="muted")
         self.sources = button(
-            "", kind="quiet", checkable=True, tooltip="Show the facts that this text rests on"
+            "", kind="quiet", checkable=True, tooltip="Show the sources of this text"
         )
         self.facts = SafeText()
         self.facts.setAccessibleName("Sources")

@@ -111,7 +111,9 @@ class Chat(msgspec.Struct, frozen=True):
 
         request, left_out = chat_request(self.turns)
         done = _assistant(call).complete(request, on_event)
-        too_long = f"; the first {left_out} messages were too much to read" if left_out else ""
+        too_long = (
+            f"; the first {left_out} messages did not fit and were left out" if left_out else ""
+        )
         return FinishedAnswer(
             "".join(pieces).strip(),
             f"model {done.model}",
@@ -148,9 +150,9 @@ class ChatServed(msgspec.Struct, frozen=True):
         said = chat.ask(found[0], self.turns, on_event)
         notes = [UNCHECKED]
         if said.left_out:
-            notes.append(f"the first {said.left_out} messages were too much to read")
+            notes.append(f"the first {said.left_out} messages did not fit and were left out")
         if said.cut_off:
-            notes.append("cut off, as the model can read and write no more")
+            notes.append("cut off: the model's context is full")
         return FinishedAnswer(
             "".join(pieces).strip(),
             f"model {found[0].name}",

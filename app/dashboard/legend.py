@@ -24,7 +24,7 @@ class LegendChip(QAbstractButton):
         self.setText(text)
         self.setCheckable(True)
         self.setAccessibleName(name)
-        self.setToolTip(f"Show {name} in front of all others; click again for all")
+        self.setToolTip(f"Show {name} in front; click again to show all equally")
         self.setAttribute(Qt.WidgetAttribute.WA_Hover)
         self.setCursor(Qt.CursorShape.PointingHandCursor)
 

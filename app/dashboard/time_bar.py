@@ -48,7 +48,7 @@ class TimeBar(QWidget):
             self.compared,
             kind="quiet",
             checkable=True,
-            tooltip="Keep these curves, pale, behind any other time (B)",
+            tooltip="Keep these curves, faded, behind another time (B)",
         )
         self.export = button(
             "Export…",
@@ -70,7 +70,7 @@ class TimeBar(QWidget):
             "Live",
             self.followed,
             kind="quiet",
-            tooltip="Follow the newest reading (L)",
+            tooltip="Go live (L)",
             checkable=True,
         )
         self.fold = button(
@@ -80,7 +80,7 @@ class TimeBar(QWidget):
             checkable=True,
             tooltip="Collapse the GPUs above to one line (Ctrl+G)",
         )
-        self.span = choice_box("Time that is shown", SPANS)
+        self.span = choice_box("Time range", SPANS)
         self.span.activated.connect(lambda at: self.chosen.emit(list(SPANS.values())[at]))
         self.span.hide()
         self._others = (self.fold, self.compare, self.export, self.live)

@@ -101,7 +101,9 @@ def device_facts(
     if state is None:
         return None
     tile = next(t for t in tiles(snapshot) if t.device == device)
-    read = f"Read at {clock(state.reading.time, snapshot.time)}" if state.reading else "Not read"
+    read = (
+        f"Read at {clock(state.reading.time, snapshot.time)}" if state.reading else "No reading yet"
+    )
     groups = [_card(state, tile, snapshot), *_groups(state.device, state.reading)]
     return DeviceFacts(tile, read, (*groups, *_part_groups(detail.parts if detail else ())))
 

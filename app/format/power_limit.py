@@ -21,7 +21,7 @@ def limit_range(reading: Reading) -> str:
 def how_to_set(device: Device) -> str:
     """Return a sentence with the command, without a value."""
     place = f" on {device.host}" if device.host else ""
-    return f"Root sets it{place} with: {_command(device, 'WATTS')}"
+    return f"To set it, run as root{place}: {_command(device, 'WATTS')}"
 
 
 def limit_command(device: Device, reading: Reading | None, watts: float) -> str:

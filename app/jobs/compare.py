@@ -110,7 +110,7 @@ def _facts(job: Job, snapshot: Snapshot) -> dict[str, str]:
     rows = {
         "Name": job.spec.name,
         "State": shown.state,
-        "Ran for": shown.duration,
+        "Run time": shown.duration,
         **params,
         **facts,
     }

@@ -63,7 +63,9 @@ class JobFormView(QWidget):
         self.said.setAccessibleName("Where and when it would start")
         self.queue = button("Queue job", kind="primary", tooltip="Ctrl+Return")
         self.close_button = button("Close", tooltip="Esc")
-        self.earlier = button("From an earlier job…", tooltip="Fill in what an earlier job had")
+        self.earlier = button(
+            "From an earlier job…", tooltip="Fill in the fields from an earlier job"
+        )
         self.menu = QMenu(self.earlier)
         self.menu.aboutToShow.connect(self._offer_jobs)
         self.earlier.setMenu(self.menu)

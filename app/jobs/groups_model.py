@@ -53,7 +53,7 @@ def cluster_rows(snapshot: Snapshot) -> tuple[GroupRow, ...]:
         reason = snapshot.unavailable.get(name)
         health = render(reason, snapshot.time) if reason else "Reachable"
         jobs = sum(job.spec.where == name and job.active for job in snapshot.jobs)
-        address = cluster.address or "its own commands"
+        address = cluster.address or "local commands"
         rows.append(
             GroupRow(name, (name, address, str(jobs), health), health, "failed" if reason else "")
         )

@@ -89,12 +89,12 @@ class GroupsPanel(QWidget):
         self.set_limit = button("Set limit", self._set_limit)
         self.pause = button("Pause", self._pause, tooltip="Start no more jobs of the group")
         self.remove_group = button(
-            "Remove", self._remove_group, tooltip="Forget the limit and the pause of the group"
+            "Remove", self._remove_group, tooltip="Remove the limit of the group, and resume it"
         )
         self.cluster = _line("Cluster", "ray:lab or slurm:hpc")
         self.address = _line("Address", "http://head:8265")
         self.token = _line("Token file", "Token file, if it needs one")
-        self.test = button("Test", self._test, tooltip="Reach the cluster once, and change nothing")
+        self.test = button("Test", self._test, tooltip="Test the connection; nothing is changed")
         self.add = button("Add", self._add)
         self.remove_cluster = button("Remove", self._remove_cluster)
         self.said = label(meaning="muted", wrap=True)

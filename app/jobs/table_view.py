@@ -47,7 +47,7 @@ class JobTableView(ListTable):
         self._model = model
         header = _Header(self)
         self.setHorizontalHeader(header)
-        set_up_table(self, model, WIDTHS, "Jobs", "Select two jobs to see them side by side")
+        set_up_table(self, model, WIDTHS, "Jobs", "Select two jobs to compare them")
         self.setItemDelegateForColumn(PROGRESS, ShareDelegate(self, above=5))
         self.setItemDelegateForColumn(STATE, StateDelegate(self))
         self.setSelectionMode(QAbstractItemView.SelectionMode.ExtendedSelection)

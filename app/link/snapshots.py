@@ -70,7 +70,7 @@ class SnapshotFeed(QThread):
             try:
                 self._follow()
             except DaemonGone:
-                delay, reason = _FIRST_DELAY, "the daemon is gone; reconnecting"
+                delay, reason = _FIRST_DELAY, "disconnected from the daemon; reconnecting"
             except UserError as e:
                 reason = str(e)
             else:

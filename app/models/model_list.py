@@ -104,7 +104,7 @@ def _rates(decode: TokenRate, prefill: TokenRate) -> str:
     return ", ".join(
         f"{what} {significant(rate.median)} tok/s "
         f"(from {significant(rate.low)} to {significant(rate.high)})"
-        for what, rate in (("decodes", decode), ("reads prompts at", prefill))
+        for what, rate in (("generation", decode), ("prompt processing", prefill))
     )
 
 

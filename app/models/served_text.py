@@ -90,7 +90,7 @@ def facts(served: Served) -> str:
         f"loaded in {duration(served.seconds)}",
     ]
     right = accepted(served)
-    return " · ".join([*parts, f"{right} of guessed tokens right"] if right else parts)
+    return " · ".join([*parts, f"{right} of draft tokens accepted"] if right else parts)
 
 
 def _percent(share: float) -> str:

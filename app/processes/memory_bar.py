@@ -28,7 +28,7 @@ class MemoryBar(QWidget):
         self._used = self._total = 0.0
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
         self.setMouseTracking(True)
-        self.setAccessibleName("Memory by who occupies it")
+        self.setAccessibleName("Memory by owner")
 
     def show_parts(self, parts: Sequence[Part], used: float, total: float) -> None:
         """Show these parts of a memory of `total` bytes, of which `used` are in use."""

@@ -120,7 +120,7 @@ SETTINGS = (
         "eviction in the last ten minutes. A job that needs the GPU takes it back at once: the "
         "assistant is notified, and killed 0.1 s later.",
         "number",
-        unit="s of quiet",
+        unit="s without load",
         group="Idle",
     ),
     Setting(
@@ -161,7 +161,7 @@ SETTINGS = (
         "assistant_never",
         "Blocked actions",
         "Actions that the assistant must not propose, such as operate cancel, operate submit, "
-        "separated by commas. The Never button below a proposal adds to this list. The assistant "
+        "separated by commas. Block for good, below a proposal, adds to it. The assistant "
         "does nothing that you have not allowed.",
         "text",
         group="Assistant",
@@ -211,16 +211,16 @@ SETTINGS = (
     ),
     Setting(
         "alert_slowdown",
-        "Slowed down",
-        "Alert when heat, the hardware or a power brake has held the clocks down for this long.",
+        "Throttled",
+        "Alert when heat, the hardware or a power brake has throttled the clocks for this long.",
         "threshold",
-        unit="s of lowered clocks",
+        unit="s of throttling",
         group="Alerts",
     ),
     Setting(
         "alert_power_cap",
-        "At its power limit",
-        "Alert when the power limit has held the clocks down for this long. off by default, since "
+        "Power limit reached",
+        "Alert when the power limit has throttled the clocks for this long. off by default, since "
         "large matrix products often reach the limit.",
         "threshold",
         unit="s at the limit",
@@ -278,7 +278,7 @@ SETTINGS = (
         "quiet_hours",
         "Quiet hours",
         "When alerts are only listed, such as 22:00-07:00. You are notified afterwards of alerts "
-        "that are still raised. Empty: never.",
+        "that are still active. Empty: never.",
         "text",
         group="Alerts",
     ),

@@ -234,7 +234,7 @@ def _holder(state: DeviceState, jobs: dict[int, Job]) -> tuple[Usage, str, str]:
         name = f" · {job.spec.name}" if job else ""
         shared = job is None or job.spec.memory
         tooltip = (
-            "held by this job, which lets others share it" if shared else "held by this job alone"
+            "used by this job, which shares it with others" if shared else "used by this job alone"
         )
         return "held", f"job {state.holders[0]}{name}", tooltip
     if state.device.kind == "replay":
@@ -243,7 +243,7 @@ def _holder(state: DeviceState, jobs: dict[int, Job]) -> tuple[Usage, str, str]:
         cause = state.use.cause
         if isinstance(cause, Asleep):
             text = f"☾ Asleep since {clock(cause.since, time.time())}"
-            return "asleep", text, "the device sleeps, and is not read so that it can"
+            return "asleep", text, "asleep; it is not read so that it can stay asleep"
         if isinstance(cause, Unreachable):
             text = f"Unreachable since {clock(cause.since, time.time())}"
             return "unreachable", text, cause.why
@@ -251,11 +251,11 @@ def _holder(state: DeviceState, jobs: dict[int, Job]) -> tuple[Usage, str, str]:
             text = f"reserved until {clock(cause.until, time.time())}"
             return "reserved", text, state.use.reason
         if isinstance(cause, Settling):
-            return "idle", state.use.reason, "nobody uses the device; the assistant may then"
+            return "idle", state.use.reason, "not in use; the assistant may use it then"
         if isinstance(cause, QuietHours):
-            return "idle", "idle", f"nobody uses the device; the assistant has {explain(cause)}"
+            return "idle", "idle", f"not in use; the assistant has {explain(cause)}"
         return "in use", "in use", state.use.reason
-    return "idle", "idle", "nobody uses the device"
+    return "idle", "idle", "not in use"
 
 
 def _reservation(number: int, job: Job | None) -> str:

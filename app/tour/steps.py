@@ -226,7 +226,7 @@ class TourSteps:
             why = "; ".join(notices) if self._state.link.connected else self._state.link.text
             reason = f" ({why})" if why else ""
             raise UserError(
-                f"waited {seconds:.0f} s for {what} in vain{reason}. See: gpudeck doctor"
+                f"timed out after {seconds:.0f} s waiting for {what}{reason}. See: gpudeck doctor"
             )
         return found[0]
 

@@ -42,7 +42,7 @@ ACTIONS = (
     A("quit", "Close the window", ("Ctrl+Q",), words="exit quit leave"),
     *_page(
         "dashboard",
-        A("time.live", "Follow the present", ("L",), words="live now charts"),
+        A("time.live", "Go live", ("L",), words="live now charts"),
         A("time.in", "Zoom in", ("+", "="), words="charts time"),
         A("time.out", "Zoom out", ("-",), words="charts time"),
         A("time.cursor", "Set or remove the cursor", ("C",), words="charts values"),
@@ -59,7 +59,7 @@ ACTIONS = (
     ),
     *_page(
         "cleanup",
-        A("clean.move", "Move what is chosen to the trash", ("Del",), words="delete remove"),
+        A("clean.move", "Move the selected items to the trash", ("Del",), words="delete remove"),
         A("clean.again", "Scan again", ("F5",), words="search refresh"),
         A("clean.undo", "Undo the last cleanup", ("Ctrl+Z",), words="restore trash"),
         A("clean.leave", "Leave the question", ("Esc",), listed=False),

@@ -63,7 +63,7 @@ def _error(cell: Cell) -> float | None:
 
 QUANTITIES = (
     HeatQuantity(
-        "TFLOP/s", "TFLOP/s", lambda x: x.tflops or None, "Nothing was timed; see Details."
+        "TFLOP/s", "TFLOP/s", lambda x: x.tflops or None, "Nothing was measured; see Details."
     ),
     HeatQuantity(
         "J per TFLOP",

@@ -27,7 +27,7 @@ def answer(query: Query, rows: Rows, words: Words) -> list[str]:
     if not rows.rows:
         return [_none(query, rows, words)]
     if query.aggregate == "count":
-        return [words.count("{n} device fits.", "{n} devices fit.", len(rows.rows)),
+        return [words.count("{n} device matches.", "{n} devices match.", len(rows.rows)),
                 _line(query, rows, words)]  # fmt: skip
     known = [row for row in rows.rows if row.values and row.values[0] is not None]
     if not known and query.measure:
@@ -57,7 +57,7 @@ def _none(query: Query, rows: Rows, words: Words) -> str:
     if query.states:
         return words.text("No GPU is idle now." if "idle" in query.states else "No GPU is busy.")
     if query.where:
-        return words.text("No device fits that.")
+        return words.text("No device matches.")
     return words.text("No device has been read yet.")
 
 

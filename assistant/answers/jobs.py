@@ -137,7 +137,7 @@ _SENTENCES = {
     "energy": "{who} used {value}.",
     "stall": "{who} is {value}.",
     "estimate": "{who} has about {value} left.",
-    "progress": "{who} is {value} through.",
+    "progress": "{who} is {value} complete.",
     "devices": "{who} runs or ran on {value}.",
 }
 
@@ -170,7 +170,7 @@ _STANDINGS = {
     "queued": "{who} waits.",
     "starting": "{who} is starting.",
     "running": "{who} is running, for {duration} now.",
-    "stopping": "{who} is being ended.",
+    "stopping": "{who} is stopping.",
     "done": "{who} is done; it ran for {duration}.",
     "rejected": "{who} is done, and its result did not pass; it ran for {duration}.",
     "failed": "{who} failed after {duration}.",

@@ -93,9 +93,7 @@ def capacity(query: Query, rows: Rows, words: Words) -> list[str]:
         return [words.text("Yes: {job} would start at once{on}.", job=wanted, on=on)]
     if start is None:
         return [
-            words.text(
-                "Not now: {job} would wait, and how long is not known: {why}.", job=wanted, why=why
-            )
+            words.text("Not now: {job} would wait; start time unknown: {why}.", job=wanted, why=why)
         ]
     return [
         words.text(

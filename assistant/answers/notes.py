@@ -46,7 +46,7 @@ def _forecast(query: Query, values: tuple[Value, ...], rows: Rows, words: Words)
     if not ahead:
         queued = words.text("No job is ahead of it.")
     if at is None:
-        start = words.text("When job {job} starts is not known.", job=job)
+        start = words.text("The start time of job {job} is unknown.", job=job)
     elif isinstance(at, int | float) and at <= rows.time + 1:
         start = words.text("Job {job} starts any moment now.", job=job)
     else:

@@ -78,7 +78,7 @@ def share_facts(job: j.Job, totals: Mapping[str, float], now: float) -> list[Fac
 def _unwatched(job: j.Job) -> str:
     if job.active:
         return "it has not ended yet"
-    return "nobody watched it" if job.spec.gpus or job.spec.memory else "it held no device"
+    return "it was not sampled" if job.spec.gpus or job.spec.memory else "it held no device"
 
 
 def when_facts(job: j.Job, now: float) -> list[Fact]:

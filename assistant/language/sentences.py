@@ -28,7 +28,7 @@ PATTERNS = (
     "group {group} is at its limit ({n} of {limit} running)",
     "needs a CPU slot; {n} of {limit} are in use",
     "{cluster} has not answered since {time}: {problem}",
-    "job {job} is before it",
+    "job {job} is ahead of it",
     "no device can be read at present",
     "the job cannot run: {sub}",
     "a recording is shown (REPLAY), which runs no GPU jobs. To use this machine's devices: "
@@ -63,7 +63,7 @@ PATTERNS = (
     "there is no {gpu} on this machine; it has {devices}",
     "there is no {gpu} on this machine",
     "there is no group {group}. See: {command}",
-    "no clean-up can be undone: the trash has no files of one",
+    "there is no clean-up to undo: the trash holds no files from one",
     "several jobs are called {name}: {jobs}. Name one by its number",
     "utilisation {amount}",
     "idle in {amount}",

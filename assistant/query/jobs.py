@@ -262,7 +262,7 @@ def _used(field: str) -> Callable[[_Context, j.Job], _Pair]:
         if job.usage is None:
             if job.active:
                 return None, "it has not ended yet"
-            return None, "nobody watched it" if job.spec.gpus else "it held no device"
+            return None, "it was not sampled" if job.spec.gpus else "it held no device"
         if field in job.usage.absent:
             return None, job.usage.absent[field]
         return float(getattr(job.usage, field)), ""
@@ -272,7 +272,7 @@ def _used(field: str) -> Callable[[_Context, j.Job], _Pair]:
 
 def _tflops(context: _Context, job: j.Job) -> _Pair:
     if job.result is None:
-        return None, "it left no Result"
+        return None, "it wrote no result"
     try:
         found = results.read(job.result)
     except msgspec.MsgspecError:

@@ -73,7 +73,7 @@ def undo_clean_up(context: ToolContext, order: Order) -> PlannedAction:
     """Plan to put the files of the last clean-up back. Raises NotFound."""
     newest = receipts()
     if not newest:
-        raise NotFound("no clean-up can be undone: the trash has no files of one")
+        raise NotFound("there is no clean-up to undo: the trash holds no files from one")
     receipt = newest[0]
 
     def carry_out(daemon: Client, env: Environment) -> str:

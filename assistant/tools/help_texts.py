@@ -18,7 +18,7 @@ _ABILITIES = (
 )
 _PROBLEMS = {
     "unread": "I do not understand {words} in this order.",
-    "forbidden": "I read that as a wish that something is not done.",
+    "forbidden": "I read that as a request not to do something.",
     "condition": "I cannot make an order depend on a condition: {words}.",
     "time": "I cannot carry out an order at another time: {words}.",
     "several": "I carry out one order at a time, and this reads like several: {words}.",

@@ -38,7 +38,7 @@ def cancel(context: ToolContext, order: Order) -> PlannedAction:
             parts.append(words.text("Stopping {jobs}.", jobs=numbered(done.ending)))
         if done.cancelled:
             taken = numbered(done.cancelled)
-            parts.append(words.text("Taken out of the queue: {jobs}.", jobs=taken))
+            parts.append(words.text("Removed from the queue: {jobs}.", jobs=taken))
         return " ".join(parts) or words.text("All of them had ended already.")
 
     effect = [*(_end_of(context, job) for job in active), _dependents(context, active)]
@@ -59,7 +59,8 @@ def _end_of(context: ToolContext, job: Job) -> str:
     words = context.words
     if isinstance(job.state, Queued):
         return words.text(
-            "{job} has been waiting since {time}; it is taken out of the queue and never runs.",
+            "{job} has been waiting since {time}; it will be removed from the queue and will not "
+            "run.",
             job=upper(title(job)),
             time=phrases.clock(job.submitted),
         )
@@ -72,7 +73,7 @@ def _end_of(context: ToolContext, job: Job) -> str:
     done = ""
     if progress is not None and progress.total > 0:
         share = f"{100 * progress.done / progress.total:.0f} %"
-        done = " " + words.text("It is {share} done.", share=share)
+        done = " " + words.text("It is {share} complete.", share=share)
     return (
         words.text(
             "{job} has been running since {time}{where}; all of its processes will be sent "

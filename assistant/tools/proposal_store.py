@@ -78,7 +78,8 @@ class ProposalStore:
             pending = self._pending.pop(number, None)
         if pending is None or pending.proposal.expires <= self._clock():
             raise UserError(
-                "this proposal has expired or was decided already, and nothing is done. Ask again"
+                "this proposal has expired or has already been decided, and nothing is done. "
+                "Ask again"
             )
         _, request, context, action = pending
         words, tool = context.words, pending.proposal.tool

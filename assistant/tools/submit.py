@@ -210,7 +210,7 @@ def _forecast(context: ToolContext, spec: Spec) -> str:
     if not reason:
         return no_gpu + words.text("It will start at once{where}.", where=where)
     if found.at is None:
-        text = "It will wait, and how long is not known: {reason}."
+        text = "It will wait; start time unknown: {reason}."
         return no_gpu + words.text(text, reason=reason)
     return no_gpu + words.text(
         "It will start about {time}{where}: {reason}.",

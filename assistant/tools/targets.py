@@ -43,7 +43,7 @@ def targets(context: ToolContext, order: Order) -> list[Job]:
             raise UserError(f"{known}: {list_jobs(found)}" if found else known)
     found = [job for job in found if job.id not in excluded]
     if not found:
-        raise UserError(words.text("no job fits: nothing is to be done"))
+        raise UserError(words.text("no job matches, so there is nothing to do"))
     if len(found) > MAX_TOGETHER:
         raise UserError(
             words.text(

@@ -49,7 +49,7 @@ _REASONS = (
 _WAITS = (
     "GPU 0 is held by job {}",
     "the queue is paused",
-    "job {} is before it",
+    "job {} is ahead of it",
     "needs 2 GPUs; 1 free",
 )
 _ABSENT = ("no sensor", "not supported by this driver", "the probe is being replaced")

@@ -47,7 +47,7 @@ _SENTENCES: dict[Cause, str] = {
     "RAPL permission": "only root may read the RAPL energy counter (/sys/class/powercap)",
     "job counts": "known only while a job counts its own",
     "asleep": "the device sleeps, and reading it would wake it",
-    "falling asleep": "nobody uses the device, and it is not read so that it can fall asleep",
+    "falling asleep": "not in use, and not read so that it can fall asleep",
 }
 
 

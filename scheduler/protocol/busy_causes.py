@@ -117,9 +117,9 @@ BusyCause = (
 
 
 _PLAIN: dict[type[BusyCause], str] = {
-    HeldByOthers: "another user's queue holds it",
+    HeldByOthers: "in use by another user's queue",
     NoReading: "no current reading",
-    Removed: "it cannot be read any more",
+    Removed: "it can no longer be read",
     UtilisationUnknown: "utilisation cannot be read",
 }
 """The phrases of causes without values."""
@@ -145,7 +145,7 @@ def explain(cause: BusyCause) -> str:
         case OtherProcesses(count):
             return f"{count} process{'es' if count > 1 else ''} of others"
         case ExclusiveProgram(name):
-            return f"{name} runs, which has it for itself"
+            return f"{name} runs with exclusive use"
         case Loaded(percent):
             return f"utilisation {percent:.0f} %"
         case Settling(quiet_s, dwell_s):

@@ -103,15 +103,15 @@ _CLOCKS = {
         "Video clock (max)", "MHz", "highest clock of the video engines", "static"
     ),
     "pstate": Field("Performance state", "", "0 is fastest"),
-    "throttle": Field("Throttle reasons", "", "bit mask of the reasons that hold the clocks down"),
+    "throttle": Field("Throttle reasons", "", "bit mask of the reasons for throttling"),
     "throttle_power": Field(
-        "Throttled by power", "", "1 while a power limit holds the clocks down"
+        "Throttled by power", "", "1 while the power limit throttles the clocks"
     ),
-    "throttle_heat": Field("Throttled by heat", "", "1 while heat holds the clocks down"),
+    "throttle_heat": Field("Throttled by heat", "", "1 while heat throttles the clocks"),
     "throttled": Field(
         "Throttled for",
         "s",
-        "time for which power, heat or the hardware has held the clocks down without a break",
+        "time for which power, heat or the hardware has throttled the clocks without a break",
     ),
 }
 _POWER = {

@@ -324,8 +324,7 @@ def _folder(name: str | os.PathLike[str]) -> str:
         return os.path.abspath(name)
     except FileNotFoundError as e:
         raise UserError(
-            "the current folder does not exist any more. Change to another one, or choose one "
-            "with --cwd"
+            "the current folder no longer exists. Change to another one, or choose one with --cwd"
         ) from e
 
 

@@ -393,10 +393,10 @@ def render(reason: WaitReason, now: float) -> str:  # noqa: PLR0912 - one line a
         case ClusterFull(cluster, jobs):
             return f"{cluster} already has {jobs} jobs from this queue"
         case Behind(job):
-            return f"job {job} is before it"
+            return f"job {job} is ahead of it"
         case BehindUser(job, used, less):
             return (
-                f"job {job} is before it, as its user has had {less:g} GPU-hours lately, and the "
+                f"job {job} is ahead of it, as its user has had {less:g} GPU-hours lately, and the "
                 f"user of this one {used:g} (fair share)"
             )
         case NoDevices():

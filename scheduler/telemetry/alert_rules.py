@@ -123,7 +123,7 @@ def _throttled_by(reasons: frozenset[str]) -> Callable[[DeviceSubject], float | 
 def _slowed(subject: DeviceSubject, thresholds: Thresholds) -> str:
     reasons = subject.reading.texts["throttle"].split(", ")
     why = ", ".join(r for r in reasons if r in SLOWED)
-    return f"{subject.label} has been slowed down for {span(thresholds.raise_s)}: {why}"
+    return f"{subject.label} has been throttled for {span(thresholds.raise_s)}: {why}"
 
 
 def _errors(subject: DeviceSubject) -> float | None:
@@ -175,7 +175,7 @@ DEVICE_RULES: tuple[AlertRule[DeviceSubject], ...] = (
         lambda s, _: f"the memory of {s.label} is {_memory(s) or 0:.0f} % full",
     ),
     AlertRule(
-        "slowed down",
+        "throttled",
         "alert_slowdown",
         lambda seconds: Thresholds(1, 1, seconds, 10),
         _throttled_by(SLOWED),
@@ -212,7 +212,7 @@ DEVICE_RULES: tuple[AlertRule[DeviceSubject], ...] = (
         lambda s, _: f"{s.label} has corrected {s.corrected or 0:.0f} memory errors within an hour",
     ),
     AlertRule(
-        "held and idle",
+        "reserved but idle",
         "alert_idle_job",
         lambda minutes: Thresholds(1, 1, minutes * _MINUTE),
         _unused,

@@ -124,7 +124,7 @@ class AlertEvaluator:
             if alert.id == number:
                 self._active[key] = msgspec.structs.replace(alert, acknowledged=True)
                 return self._active[key]
-        raise NotFound(f"no alert {number} is raised now. See: gpudeck alerts")
+        raise NotFound(f"there is no active alert {number}. See: gpudeck alerts")
 
     def _raise(self, key: AlertKey, since: float, now: float, text: str) -> Alert:
         made = Alert(self._next, key.rule, key.device, key.job, text, since, now)

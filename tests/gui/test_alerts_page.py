@@ -40,10 +40,10 @@ STUCK = Alert(
 )
 OVER = Alert(
     1,
-    "slowed down",
+    "throttled",
     snapshots.gpu(0).id,
     None,
-    "GPU 0 has been slowed down",
+    "GPU 0 has been throttled",
     NOW - 500,
     NOW - 490,
     NOW - 300,

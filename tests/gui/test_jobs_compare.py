@@ -27,7 +27,7 @@ def test_two_jobs_are_compared_row_by_row():
     assert not pairs["Folder"].differs
     assert "1 GiB" in pairs["Memory"].right
     assert (pairs["TFLOP/s"].left, pairs["TFLOP/s"].right) == ("0.083", "0.085 (+2.2 %)")
-    assert (pairs["Ran for"].left, pairs["Ran for"].right) == ("20 s", "18 s")
+    assert (pairs["Run time"].left, pairs["Run time"].right) == ("20 s", "18 s")
 
 
 def test_jobs_without_results_are_compared_all_the_same():

@@ -82,7 +82,7 @@ def test_groups_are_listed_limited_paused_and_removed(fed: Fed, panel) -> None:
 def test_clusters_show_their_health_and_are_added_tested_and_removed(fed: Fed, panel) -> None:
     lab, hpc = (row.cells for row in panel.clusters.rows)
     assert lab[:2] == ("ray:lab", "http://head:8265") and "Connection refused" in lab[3]
-    assert hpc == ("slurm:hpc", "its own commands", "0", "Reachable")
+    assert hpc == ("slurm:hpc", "local commands", "0", "Reachable")
     for name, address, said in (
         ("lab", "", "a cluster is named ray:NAME"),
         ("ray:new", "", "enter the address of Ray's dashboard"),

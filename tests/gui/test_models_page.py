@@ -116,7 +116,7 @@ def test_a_model_is_chosen_timed_and_forgotten(fed):
     assert fed.link.call(BenchmarkModel).cancelled
     fed.reply(BenchmarkModel, SPEED)
     assert card.speed.text().startswith(
-        "on cuda: decodes 130 tok/s (from 128 to 131), reads prompts at 9000 tok/s"
+        "on cuda: generation 130 tok/s (from 128 to 131), prompt processing 9000 tok/s"
     )
     card.forget.click()
     assert fed.asked[-1] == RemoveModel(LARGE.path)

@@ -41,7 +41,7 @@ def test_a_served_model_shows_what_it_does_and_is_stopped(fed):
     assert llama.place.text() == f"GPU 0 · {gpu.name}"
     assert [spark.text for spark in llama.sparks] == ["812 tok/s", "34 %", "61 %", "5, 2 wait"]
     assert "cache of 81,920 tokens, 12 % kept" in llama.facts.text()
-    assert "60 % of guessed tokens right" in llama.facts.text()
+    assert "60 % of draft tokens accepted" in llama.facts.text()
     assert not llama.progress.isVisible() and not llama.state.isVisible()
     assert phi.state.text() == "Loading: 2.0 GiB of 7.0 GiB, about 3.8 s left"
     assert phi.progress.share == pytest.approx(2 / 7) and not phi.sparks[0].isVisible()

@@ -86,7 +86,7 @@ def test_the_keyboard_reaches_every_page(fed):
 
 
 def test_the_status_line_shows_the_connection_and_errors(fed):
-    fed.window.show_link(False, "the daemon is gone; reconnecting")
+    fed.window.show_link(False, "disconnected from the daemon; reconnecting")
     assert "reconnecting" in fed.window.status.link.text()
     fed.feed(snapshots.cpu_snapshot(notices=("the probe is being replaced",)))
     for page in ("dashboard", "settings"):

@@ -57,7 +57,7 @@ def test_a_recorded_gpu_raises_an_alert_that_is_logged_sent_and_cleared(
         )
         deck.acknowledge(raised.id)
         assert deck.snapshot().alerts[0].acknowledged
-        with pytest.raises(NotFound, match="no alert 77"):
+        with pytest.raises(NotFound, match="no active alert 77"):
             deck.acknowledge(77)
         assert deck.alerts()[0].acknowledged
         pid = daemon_pid()
@@ -83,7 +83,7 @@ def test_a_recorded_gpu_raises_an_alert_that_is_logged_sent_and_cleared(
     assert main(["alerts", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)[-1]["rule"] == "at its power limit"
     assert main(["alerts", "--acknowledge", str(raised.id)]) == 1
-    assert "no alert" in capsys.readouterr().err
+    assert "no active alert" in capsys.readouterr().err
 
 
 def test_a_webhook_that_hangs_delays_nobody(capped_home: Path, hook: Hook) -> None:

@@ -145,7 +145,9 @@ def test_why_a_job_waits_has_the_reason_and_an_estimate(
         f"Job {world['first']} should start ",
     )
     second = assistant.ask(f"why is job {world['second']} waiting?")
-    check_answer(second, "1 job is ahead of it", f"When job {world['second']} starts is not known.")
+    check_answer(
+        second, "1 job is ahead of it", f"The start time of job {world['second']} is unknown."
+    )
     with pytest.raises(UserError, match="it does not wait"):
         shared.foresee_job(world["holder"])
     running_one = assistant.ask(f"why is job {world['holder']} waiting?")
@@ -183,7 +185,7 @@ def test_comparisons_and_unknown_energy(
 
 PROPOSED = {
     "cancel job {holder}": "will be sent SIGTERM, then SIGKILL after 5 s",
-    "cancel job first": "it is taken out of the queue and never runs",
+    "cancel job first": "it will be removed from the queue and will not run",
     "cancel all queued jobs": "Job {second} (second) has been waiting",
     "cancel everything": "Job {holder} (holder) has been running",
     "cancel all but job {holder}": "Job {first} (first) has been waiting",
@@ -240,10 +242,10 @@ def test_a_card_names_every_target_by_number_and_name(
         ("retry job {holder}", "has not ended"),
         ("run gemm with size 1", "Size is a whole number from 16"),
         ("kill process 1", "Process 1 uses no GPU"),
-        ("undo the cleanup", "No clean-up can be undone"),
+        ("undo the cleanup", "There is no clean-up to undo"),
         ("cancel job {holder} if it hangs", "depend on a condition"),
         ("cancel job {holder} tomorrow", "I do not understand “tomorrow” in this order"),
-        ("never cancel job {holder}", "a wish that something is not done"),
+        ("never cancel job {holder}", "a request not to do something"),
         ("set the scale to 900", "That setting cannot be used"),
     ],
 )
@@ -272,7 +274,7 @@ def test_an_approved_job_runs_once_in_the_clients_folder_and_environment(
     assert done.text == f"Queued: job {made}."
     shared.wait(made, WAIT_S)
     assert (tmp_path / "made").read_text() == "yes\n"
-    with pytest.raises(UserError, match="expired or was decided already, and nothing is done"):
+    with pytest.raises(UserError, match="expired or has already been decided, and nothing is done"):
         assistant.approve(answer.proposal)
     assert max(job.id for job in shared.jobs(100)) == made
 
@@ -322,7 +324,7 @@ def test_a_proposal_is_checked_again_when_it_is_approved(
         assistant.approve(proposal)
     held = shared.submit(python(SLEEP), name="held", hold=True).job
     proposal = assistant.ask(f"cancel job {held.id}").proposal
-    assert proposal is not None and "never run" in proposal.effect
+    assert proposal is not None and "will not run" in proposal.effect
     shared.hold(held.id, False)
     running(shared, held)
     again = assistant.approve(proposal)
@@ -346,7 +348,7 @@ def test_a_permission_for_a_session_covers_certain_requests_of_that_session(
     mine.approve(proposal, "session")
     at_once = mine.ask(f"cancel job {jobs[1].id}")
     assert at_once.proposal is None
-    assert at_once.text == f"Taken out of the queue: job {jobs[1].id}."
+    assert at_once.text == f"Removed from the queue: job {jobs[1].id}."
     assert at_once.call == Order("cancel", jobs=(jobs[1].id,))
     assert other.ask(f"cancel job {jobs[2].id}").proposal is not None, "somebody else's session"
     assert mine.ask("pause the queue").proposal is not None, "another tool"

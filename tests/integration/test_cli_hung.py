@@ -95,7 +95,7 @@ def test_a_folder_that_cannot_be_used_is_refused_in_one_line(
     gone.mkdir()
     monkeypatch.chdir(gone)
     gone.rmdir()
-    assert "the current folder does not exist any more" in alone.fails("submit", "--", "true")
+    assert "the current folder no longer exists" in alone.fails("submit", "--", "true")
 
 
 def test_a_forbidden_folder_is_refused_in_one_line(tmp_path: Path) -> None:

@@ -108,7 +108,7 @@ def test_a_gpu_of_another_queue_is_waited_for_and_not_lent_until_its_runner_has_
             and s
         )
     )
-    assert state.use.reason == "another user's queue holds it"
+    assert state.use.reason == "in use by another user's queue"
     theirs = machine.submit(machine.b)
     assert reason(machine.b, theirs) == "needs 1 GPU; 0 free: GPU 0 is held by another user's queue"
     assert machine.b.foresee_job(theirs.id).at is None

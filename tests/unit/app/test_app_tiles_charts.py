@@ -52,13 +52,13 @@ def test_tflops_of_counters_are_shown_with_their_error_and_for_each_data_type():
 def test_a_tile_names_the_holder():
     held, busy, idle = tiles(snapshots.gpu_snapshot(3))
     assert (held.holder, busy.holder, idle.holder) == ("job 8 · attention", "in use", "idle")
-    assert held.holder_tooltip == "held by this job alone"
+    assert held.holder_tooltip == "used by this job alone"
     assert busy.holder_tooltip == "1 process of others"
 
 
 def test_what_keeps_only_the_assistant_away_is_not_shown_as_use():
     for cause, usage, holder, why in (
-        (Settling(5.0, 15.0), "idle", "idle in 10 s", "nobody uses the device"),
+        (Settling(5.0, 15.0), "idle", "idle in 10 s", "not in use"),
         (QuietHours("22:00-07:00"), "idle", "idle", "quiet hours, 22:00-07:00"),
         (Reserved("group night", snapshots.NOW), "reserved", "reserved until", "for group night"),
     ):
@@ -86,7 +86,7 @@ def test_a_device_that_jobs_share_names_all_of_them():
         told[holders] = tiles(shared)[0]
     assert (told[8,].holder, told[8,].holder_tooltip) == (
         "job 8 · attention",
-        "held by this job, which lets others share it",
+        "used by this job, which shares it with others",
     )
     assert told[7, 8].holder == "jobs 7 and 8"
     assert (

@@ -412,8 +412,8 @@ def hot() -> tuple[Fact, ...]:
             NOW - 400, NOW - 340, None,
         ),
         Alert(
-            10, "slowed down", "g0", None,
-            "GPU 0 has been slowed down for 1 min: too hot (software)",
+            10, "throttled", "g0", None,
+            "GPU 0 has been throttled for 1 min: too hot (software)",
             NOW - 3000, NOW - 2940, NOW - 2400,
         ),
     )  # fmt: skip

@@ -51,8 +51,8 @@ def test_both_engines_are_named_with_their_speeds() -> None:
     package = PackageSpeed("rwkv 0.8.32", "cpu fp32", rate(40.0), rate(200.0))
     speed = ModelSpeed("tiny", "cpu", 13_000_000, 1.0, rate(400.0), rate(1000.0), package)
     assert package_text(speed) == [
-        "rwkv 0.8.32 (cpu fp32): decodes 40.0 tok/s (from 36.0 to 44.0), "
-        "reads prompts at 200 tok/s (from 180 to 220)",
+        "rwkv 0.8.32 (cpu fp32): generation 40.0 tok/s (from 36.0 to 44.0), "
+        "prompt processing 200 tok/s (from 180 to 220)",
         "our engine is 10.0 times as fast as the package at decoding and "
         "5.00 times as fast as the package at reading prompts",
     ]

@@ -207,11 +207,11 @@ def test_a_cpu_is_never_too_hot() -> None:
     [
         ("too hot", {"alert_temperature": 10.0}, {"temp": 80.0, "temp_limit": 89.0}),
         ("memory nearly full", {"alert_memory": 90.0}, {"mem_used": 91.0, "mem_total": 100.0}),
-        ("slowed down", {"alert_slowdown": 30.0}, {"throttle": "power limit, too hot (hardware)"}),
+        ("throttled", {"alert_slowdown": 30.0}, {"throttle": "power limit, too hot (hardware)"}),
         ("at its power limit", {"alert_power_cap": 30.0}, {"throttle": "power limit"}),
         ("hardware errors", {"alert_errors": 2.0}, {"ecc_uncorrected": 2.0}),
         ("recovery needed", {"alert_errors": 2.0}, {"recovery_action": 1.0}),
-        ("held and idle", {"alert_idle_job": 0.5}, {"util": 0.0, "jobs": (job(),)}),
+        ("reserved but idle", {"alert_idle_job": 0.5}, {"util": 0.0, "jobs": (job(),)}),
         ("no progress", {"alert_stuck_job": 1.0}, {"jobs": (job(),)}),
     ],
 )
@@ -258,7 +258,9 @@ def test_the_next_job_on_a_gpu_starts_a_new_span() -> None:
     assert machine.run_for(50, util=0.0, jobs=(job(4),)) == []
     (raised,) = machine.run_for(15, util=0.0, jobs=(job(4),))
     assert raised.text == "GPU 0 is held by job 4 (train), and has been idle for 1 min"
-    assert rules(machine.run_for(1, util=0.0)) == [("held and idle", False)], "the job has ended"
+    assert rules(machine.run_for(1, util=0.0)) == [("reserved but idle", False)], (
+        "the job has ended"
+    )
 
 
 def test_each_job_that_shares_an_idle_gpu_is_named() -> None:
@@ -287,8 +289,8 @@ def test_a_night_of_suspend_raises_no_alert() -> None:
     machine.now += 8 * 3600
     assert machine.run_for(5, util=0.0, jobs=(job(),)) == []
     assert sorted(rules(machine.run_for(60, util=0.0, jobs=(job(),)))) == [
-        ("held and idle", True),
         ("no progress", True),
+        ("reserved but idle", True),
     ]
 
 

@@ -87,7 +87,7 @@ def test_the_reason_names_the_shares() -> None:
     reason = plan.reason(jobs[0])
     assert reason == BehindUser(2, 8.2, 1.5)
     assert render(reason, 0.0) == (
-        "job 2 is before it, as its user has had 1.5 GPU-hours lately, and the user of this one "
+        "job 2 is ahead of it, as its user has had 1.5 GPU-hours lately, and the user of this one "
         "8.2 (fair share)"
     )
     plan = make_plan(running, lanes, GPUS, Conditions())

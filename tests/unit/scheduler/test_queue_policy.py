@@ -109,7 +109,7 @@ def test_a_job_for_many_gpus_is_not_overtaken() -> None:
     assert decided.starts == []
     assert decided.reasons == {
         2: "needs 4 GPUs; 3 free: GPU 0 is held by job 1 (job1)",
-        3: "job 2 is before it",
+        3: "job 2 is ahead of it",
     }
 
 

@@ -233,7 +233,7 @@ def test_a_forecast_plays_the_queue_forward() -> None:
     found = forecast(new, *laned(active), GPUS, Conditions(ends=ends, now=100.0))
     assert found.devices == ("GPU-0",) or found.devices == ("GPU-1",)
     assert found.at == 200.0, "job 3 takes GPU 1 at 150, until 200 at the latest"
-    assert found.reason.startswith("needs 1 GPU; 0 free") or found.reason == "job 3 is before it"
+    assert found.reason.startswith("needs 1 GPU; 0 free") or found.reason == "job 3 is ahead of it"
     assert forecast(new, *laned([on(1, "GPU-0")]), GPUS, Conditions(now=100.0)) == Forecast(
         ("GPU-1",), 100.0, ""
     )
