@@ -21,7 +21,7 @@ from tests.integration.torture.file_faults import (
     preloaded,
     verdict,
 )
-from tests.support import eventually
+from tests.support import LACKS, eventually
 
 SEED, SCHEDULES = 7, 6
 DAEMON = Schedule("daemon", 1, errno.EIO, lasting=False, kill=False)
@@ -33,7 +33,7 @@ DONE, FAILED, LOST = Done(1.0, 2.0), Failed(1.0, 2.0, "no folder"), Lost(1.0, 2.
 def library(tmp_path: Path) -> Path:
     found = build(tmp_path)
     if found is None:
-        pytest.skip("NO FAULTS WERE INJECTED: a C compiler is needed to build their library")
+        pytest.skip(f"{LACKS} a C compiler, which builds the library of faults")
     return found
 
 

@@ -22,7 +22,7 @@ from scheduler.queue import job_index
 from scheduler.queue.queue import Queue
 from scheduler.queue.transitions import MAX_UNBEGUN
 from scheduler.store import Store
-from tests.support import eventually, lives
+from tests.support import LACKS, eventually, lives
 from tests.unit.scheduler.own_queue import CPU, ended, make_queue, submit
 
 ENV = {"PATH": os.environ["PATH"]}
@@ -198,7 +198,10 @@ def test_the_ticket_of_an_older_job_of_the_same_number_does_not_count(
     assert not list(paths.attempts().iterdir()), "what nobody holds is swept"
 
 
-@pytest.mark.skipif(shutil.which("strace") is None, reason="strace shows the order of the calls")
+@pytest.mark.skipif(
+    shutil.which("strace") is None,
+    reason=f"{LACKS} strace, which shows the order of the calls. Install it: apt install strace",
+)
 def test_it_is_on_disk_that_an_attempt_began_before_its_command_starts(
     queue: Queue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
