@@ -6,7 +6,7 @@ from assistant.facts import FIELDS_SPAN
 from assistant.writing.checker import lexicon
 from assistant.writing.checker.clauses import Clause, Refused, kind_of, owners
 from assistant.writing.checker.known import Known, in_base_unit, step_of
-from assistant.writing.checker.operands import operands, same_kind
+from assistant.writing.checker.operands import gap_after, operands, same_kind
 from assistant.writing.checker.values import is_best
 
 
@@ -47,16 +47,13 @@ def _compare(clause: Clause, place: int, how: lexicon.Comparative, of: Known) ->
     if not (apart >= 0 if denied else apart > 0):
         raise Refused(refused)
     clause.used |= denied | {i for i, text in clause.words() if text == "twice"}
-    gap = clause.tokens[place - 1] if place else None
-    if (
-        gap is not None
-        and gap.kind == "value"
-        and not any(b.place == place - 1 for b in clause.values)
-    ):
+    at = gap_after(clause, place) or place - 1
+    gap = clause.tokens[at] if at >= 0 else None
+    if gap is not None and gap.kind == "value" and not any(b.place == at for b in clause.values):
         given = in_base_unit(gap.text)
         if given is None or abs(abs(left[0] - right[0]) - given[0]) > 0.5 * step_of(gap.text):
             raise Refused(refused)
-        clause.used.add(place - 1)
+        clause.used.add(at)
 
 
 def _farthest(

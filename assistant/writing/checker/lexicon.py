@@ -53,17 +53,17 @@ FIELD_WORDS = _table(
         "used.share": "share memory",
         "code": "status",
         "mem_used used.memory process": "used use uses using usage occupies occupied allocated"
-        " holds hold held took needs needed",
+        " holds hold held took take takes needs needed",
         "mem_free": "free available left remaining",
         "mem_total power_limit": "total of%",
-        "tflops": "rate speed throughput achieved achieves computes compute deliver delivers"
-        " delivered reach reached reaches",
+        "tflops": "tflop/s rate speed throughput achieved achieves computes compute deliver"
+        " delivers delivered reach reached reaches",
         "sustained": "sustained sustains sustain",
         "median": "median latency call",
         "p95": "p95",
         "p99": "p99",
-        "duration": "took taken take takes ran runtime duration needed lasted after longest"
-        " shortest",
+        "duration": "took taken take takes ran runtime duration needed lasted after within"
+        " longest shortest",
         "running": "running run runs after since% held",
         "running duration": "running run",
         "waiting waited": "waiting waited waits wait queued after longest",

@@ -19,12 +19,14 @@ def operands(
     field = right[1] if right else left[1] if left else ""
     fields = how.fields or ({field} if field else _fields(clause))
     subjects = owners(clause, place)
-    if right is None and any(t.kind == "value" for t in clause.tokens[place + 1 : place + 3]):
+    if gap_after(clause, place) is not None and not others:
+        right = right or _of_the_other(clause, place, of, fields)
+    elif right is None and any(t.kind == "value" for t in clause.tokens[place + 1 : place + 3]):
         right = _threshold(clause, place)
     if others and right is None:
         right = _of_one(of, others[0].subjects, fields, left[1] if left else "")
     if right is None and not others:
-        right = _threshold(clause, place)
+        right = _of_stat(clause, place, of, left) or _threshold(clause, place)
     if left is None and right is not None:
         first = [s for t in clause.tokens[:place] if t.kind == "subject" for s in t.subjects]
         kind = kind_of(first[0]) if first else ""
@@ -89,6 +91,40 @@ def _amount(of: Known, subject: str, field: str) -> float | None:
         lengths = [in_base_unit(m[0]) for m in found if m is not None]
         return lengths[0][0] if lengths and lengths[0] is not None else None
     return float(value) if isinstance(value, int | float) else None
+
+
+def gap_after(clause: Clause, place: int) -> int | None:
+    """Return the place of the difference in `cooler by 15 °C`."""
+    by = [token.text for token in clause.tokens[place + 1 : place + 2]] == ["by"]
+    value = [token.kind for token in clause.tokens[place + 2 : place + 3]] == ["value"]
+    return place + 2 if by and value else None
+
+
+def _of_the_other(
+    clause: Clause, place: int, of: Known, fields: Iterable[str]
+) -> tuple[float, str] | None:
+    """Return the value of the other device where there are two, as a difference names one only."""
+    devices = owners(clause, place).get("device", frozenset())
+    peers = {s for s in of.subjects if kind_of(s) == "device"}
+    if len(devices) != 1 or len(peers) != 2:
+        return None
+    return _of_one(of, peers - devices, fields, "")
+
+
+def _of_stat(
+    clause: Clause, place: int, of: Known, left: tuple[float, str] | None
+) -> tuple[float, str] | None:
+    """Return what `its peak` is after a comparing word, of the device that is spoken of."""
+    named = [(i, lexicon.STAT_WORDS.get(text)) for i, text in clause.words() if i > place]
+    stats = [(i, stat) for i, stat in named if stat is not None]
+    devices = owners(clause, place).get("device", frozenset())
+    if left is None or len(stats) != 1 or len(devices) != 1:
+        return None
+    value = of.value(next(iter(devices)), f"{left[1]}.{stats[0][1]}")
+    if not isinstance(value, int | float):
+        return None
+    clause.used.add(stats[0][0])
+    return float(value), left[1]
 
 
 def _threshold(clause: Clause, place: int) -> tuple[float, str] | None:

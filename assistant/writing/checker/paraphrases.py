@@ -139,6 +139,7 @@ _ROWS: tuple[tuple[str, ...], ...] = (
         r"room for",
         r"the (?:first|last|latest|newest|oldest) (?:job|one|gpu|alert)",
         r"keeps? \w+ing",
+        r"will (?:start|begin|run) (?:in|at|within|after)(?= \d)",
     ),
 )
 _TABLE = tuple(

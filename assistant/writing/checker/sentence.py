@@ -22,6 +22,7 @@ from assistant.writing.checker.known import Known
 from assistant.writing.checker.quotes import check_cause, quoted
 from assistant.writing.checker.references import everyone, resolve
 from assistant.writing.checker.statements import check_states
+from assistant.writing.checker.sums import check_sums
 from assistant.writing.checker.tokens import Token, is_word, tokens
 from assistant.writing.checker.values import bind, check_extreme, family_of
 
@@ -68,6 +69,7 @@ def _check_clause(clause: Clause, of: Known) -> bool:
             clause.values += bind(clause, place, of)
         elif token.kind == "text":
             _check_text(clause, place, token, of)
+    check_sums(clause, of)
     check_extreme(clause, of)
     check_states(clause, of)
     check_existence(clause, of)

@@ -14,6 +14,7 @@ _BEFORE = lexicon.words("before ahead")
 _BEHIND = lexicon.words("behind")
 _BUSY_PERCENT, _IDLE_PERCENT = 50.0, 3.0
 """The mean utilisation of a device that was busy, and the highest of one that was idle."""
+_ENDS = lexicon.words("finished finish done complete completed end")
 _ELLIPSIS = lexicon.words("did does do is are was were has")
 
 
@@ -154,7 +155,7 @@ def _is_state(clause: Clause, place: int) -> bool:
         return False
     if text == "wait" and clause.has({"had", "have", "did"}):
         return False  # that is about the past
-    if text in ("finished", "done", "complete", "completed") and clause.has({"will", "should"}):
+    if text in _ENDS and clause.has({"will", "should"}):
         # of what is still to come only the time left is known
         require(bool(clause.values), f"it says {text!r} of what is to come, which no fact says")
         return False

@@ -11,6 +11,7 @@ from assistant.facts import Fact
 from assistant.writing.checker import lexicon
 from assistant.writing.checker.known import NAMED, VALUE, Known, value_key
 from assistant.writing.checker.paraphrases import rewritten
+from assistant.writing.checker.spoken_times import with_numbers
 
 _WORD_NUMBER = "|".join(lexicon.NUMERALS)
 
@@ -100,7 +101,7 @@ class Token:
 
 def tokens(sentence: str, of: Known, slots: dict[str, Fact]) -> list[Token]:
     """Return the tokens of a sentence, in which slots stand for the facts of `slots`."""
-    sentence = rewritten(sentence, of.words)
+    sentence = rewritten(_without_hyphens(with_numbers(sentence), of), of.words)
     for name in of.shared:
         sentence = re.sub(rf"\b{re.escape(name)}s\b", f"{name} jobs", sentence)
     found: list[Token] = []
@@ -113,6 +114,17 @@ def tokens(sentence: str, of: Known, slots: dict[str, Fact]) -> list[Token]:
         if token is not None:
             found.append(token)
     return found
+
+
+def _without_hyphens(sentence: str, of: Known) -> str:
+    """Return the sentence with words of facts that it joins by hyphens: `the too-hot alert`."""
+
+    def apart(word: re.Match[str]) -> str:
+        spaced = word[0].replace("-", " ")
+        joined = word[0].lower() in of.words or spaced.lower() not in of.phrases
+        return word[0] if joined else spaced
+
+    return re.sub(r"(?<![\w.-])[a-z]+(?:-[a-z]+)+(?![\w.-])", apart, sentence, flags=re.IGNORECASE)
 
 
 def _next(

@@ -2,9 +2,10 @@
 
 `data/sentences.jsonl` holds 200 true and 200 false sentences about twelve situations, written by
 the checker's author. `data/second_sentences.jsonl` holds 100 of each by somebody who had read the
-facts and not the checker. Both were held out in part until 2026-11-23; since then the checker has
-been changed by their classes of errors, so what it makes of them is no figure of what it does with
-others. For that, somebody writes a new file, and this judges it:
+facts and not the checker, `data/third_sentences.jsonl` 102 false and 88 true ones by another. All
+were held out until 2026-11-23; since then the checker has been changed by their classes of errors,
+so what it makes of them is no figure of what it does with others. For that, somebody writes a new
+file, and this judges it:
 
     python -m tests.sentences FILE [-v]
 
@@ -102,6 +103,15 @@ def test_sentences_of_a_second_author_are_misjudged_no_more_often_than_is_known(
     assert counts[True] <= 8, wrong
 
 
+def test_sentences_of_a_third_author_are_misjudged_no_more_often_than_is_known(situations) -> None:
+    """When nobody had looked at them, 2 false ones passed and 18 true ones were refused."""
+    wrong = [one for one in judge(DATA / "third_sentences.jsonl") if not one.right]
+    counts = Counter(one.true for one in wrong)
+    print(f"third author: {counts}")
+    assert counts[False] == 0, wrong
+    assert counts[True] <= 4, wrong
+
+
 def test_a_file_of_sentences_is_judged_with_situations_of_its_own(tmp_path: Path) -> None:
     facts = [
         {"name": "gpu0.label", "value": "GPU 0", "said": "GPU 0", "text": "GPU 0 called: GPU 0"},
@@ -172,6 +182,23 @@ def test_a_file_of_sentences_is_judged_with_situations_of_its_own(tmp_path: Path
          "GPU 0 is hotter than its mean of 43 °C."),
         ("failures", "blender uses 23.1 GiB on GPU 0.", "blender uses 24.0 GiB on GPU 0."),
         ("hot", "Both renders are done.", "Both renders failed."),
+        ("failures", "sweep_4 took half a minute.", "sweep_4 took a minute and a half."),
+        ("failures", "sweep_3 failed within a second.", "sweep_4 failed within a second."),
+        ("eight", "Job 45 has waited for a quarter of an hour.",
+         "Job 45 has waited for three quarters of an hour."),
+        ("eight", "Job 42 has less than a minute left.",
+         "Job 42 has less than half a minute left."),
+        ("failures", "GPU 0 is at 48 % now, less than its ten-minute mean of 66 %.",
+         "GPU 0 is at 48 % now, less than its five-minute mean of 66 %."),
+        ("failures", "GPU 0 is at 59 °C, 7 °C below its peak.",
+         "GPU 0 is at 59 °C, 7 °C below its mean."),
+        ("two_gpus", "GPU 0 is cooler by 15 °C.", "GPU 1 is cooler by 15 °C."),
+        ("two_gpus", "Together the GPUs used 364 Wh.", "Together the GPUs used 219 Wh."),
+        ("two_gpus", "Both GPUs together use 53.0 GiB.", "Both GPUs together use 52.0 GiB."),
+        ("eight", "The too-hot alert on GPU 1 was raised at 02:02:40.",
+         "The too-hot alert on GPU 0 was raised at 02:02:40."),
+        ("one_busy", "Job 8 should finish in about 10 seconds.", "Job 9 will start in 10 minutes."),
+        ("two_gpus", "Xorg takes 307 MiB on GPU 0.", "Xorg takes 9.0 GiB on GPU 0."),
     ],
 )  # fmt: skip
 def test_a_value_or_claim_is_bound_to_its_owner_and_field(
