@@ -13,26 +13,38 @@ def operands(
     clause: Clause, place: int, how: lexicon.Comparative, of: Known
 ) -> tuple[tuple[float, str] | None, tuple[float, str] | None]:
     """Return both operands, each with its field."""
-    right = next((_number(b) for b in clause.values if b.place > place), None)
-    others = [t for t in clause.tokens[place + 1 :] if t.kind == "subject"]
+    gap = gap_after(clause, place)
+    right = next((_number(b) for b in clause.values if b.place > place and b.place != gap), None)
     left = _before(clause, place, right, how)
     field = right[1] if right else left[1] if left else ""
     fields = how.fields or ({field} if field else _fields(clause))
     subjects = owners(clause, place)
-    if gap_after(clause, place) is not None and not others:
-        right = right or _of_the_other(clause, place, of, fields)
-    elif right is None and any(t.kind == "value" for t in clause.tokens[place + 1 : place + 3]):
-        right = _threshold(clause, place)
-    if others and right is None:
-        right = _of_one(of, others[0].subjects, fields, left[1] if left else "")
-    if right is None and not others:
-        right = _of_stat(clause, place, of, left) or _threshold(clause, place)
+    if right is None:
+        right = _not_told(clause, place, of, fields, left)
     if left is None and right is not None:
         first = [s for t in clause.tokens[:place] if t.kind == "subject" for s in t.subjects]
         kind = kind_of(first[0]) if first else ""
         who = frozenset(first) if first else subjects.get(kind or "device", frozenset())
         left = _of_one(of, who, how.fields or _part(right[1]), "", how.sign)
     return left, right
+
+
+def _not_told(
+    clause: Clause, place: int, of: Known, fields: Iterable[str], left: tuple[float, str] | None
+) -> tuple[float, str] | None:
+    """Return the second operand where the text names no value of a fact for it."""
+    others = [t for t in clause.tokens[place + 1 :] if t.kind == "subject"]
+    if gap_after(clause, place) is not None:
+        if others:
+            return _of_one(of, others[0].subjects, fields, left[1] if left else "")
+        than = any(text == "than" for i, text in clause.words() if i > place)
+        return None if than else _of_the_other(clause, place, of, fields)
+    beside = any(t.kind == "value" for t in clause.tokens[place + 1 : place + 3])
+    if beside and (threshold := _threshold(clause, place)) is not None:
+        return threshold
+    if others:
+        return _of_one(of, others[0].subjects, fields, left[1] if left else "")
+    return _of_stat(clause, place, of, left) or _threshold(clause, place)
 
 
 def _part(field: str) -> set[str]:
