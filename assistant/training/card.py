@@ -101,8 +101,9 @@ taught to the first of these models (20, by a count of November 2026)."""
 FALSE_NUMBERS = "false numbers"
 """The key of the evaluation for what `tests/benchmarks/truth.py` counted, if it has been run."""
 _TRUTH = """
-Of {texts:,} texts that were counted so on {date}, {false} had a false number; the model wrote
-{model:,} of them, and the template the others (`tests/benchmarks/results/truth.csv`)."""
+Of {texts:,} texts that were counted so on {date}, the oracle reported {false}; what was found by
+reading these stands in `tests/benchmarks/LOG.md`. The model wrote {model:,} of them, and the
+template the others (`tests/benchmarks/results/truth.csv`)."""
 _NAMES = {"en": "English", "de": "German", "fr": "French", "es": "Spanish"}
 
 
