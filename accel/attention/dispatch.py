@@ -16,9 +16,10 @@ from typing import Literal
 
 import torch
 
-from accel.attention import learned, table
+from accel.attention import learned, prediction, table
 from accel.attention.backends import BACKENDS, Direction
 from accel.attention.learned import Measured
+from accel.attention.prediction import Geometry
 from accel.attention.problem import Problem, dtype_name
 from accel.attention.spot import extras
 from accel.runtime.backend_names import check_name
@@ -224,17 +225,28 @@ def _expected(p: Problem, direction: Direction) -> Expectation:
         rates = {name: flops / us for name, us in lesson.microseconds.items()}
         return Expectation("measured here", rates, lesson)
     rows, at = _rows(p, direction), _place(p)
-    exact = [r for r in rows if r.place == at and r.gpu == _gpu(p)]
+    gpu = _gpu(p)
+    same = [r for r in rows if r.place == at and (r.head_dim, r.heads // r.kv_heads) == _heads(p)]
     plain = not p.windowed and not extras(p) and p.mask in ("none", "square")
-    basis: Basis = "predicted"
-    if plain and any((r.head_dim, r.heads // r.kv_heads) == _heads(p) for r in exact):
-        basis = "measured"
+    if plain and any(r.gpu == gpu for r in same):
+        rates = {r.backend: r.tflops for r in same if r.gpu == gpu}
+        return Expectation("measured", rates, gpus=(str(gpu),))
+    alike = [name for name in (gpu, table.ALIKE.get(gpu or "")) if name is not None]
+    if p.dtype.itemsize == 2 and (us := prediction.expected(alike, direction, _geometry(p))):
+        flops = p.flops / 1e6 * (2.5 if direction == "backward" else 1.0)
+        rates = {name: flops / t for name, t in us.items()}
+        return Expectation("predicted", rates, gpus=prediction.coefficients().gpus)
     gpus = table.measured_on(rows, at)
-    return Expectation(basis, table.expected(rows, at), gpus=tuple(gpus))
+    return Expectation("predicted", table.expected(rows, at), gpus=tuple(gpus))
 
 
 def _heads(p: Problem) -> tuple[int, int]:
     return p.head_dim, p.heads // p.kv_heads
+
+
+def _geometry(p: Problem) -> Geometry:
+    sizes = (p.batch, p.heads, p.kv_heads, p.seq_q, p.seq_k, p.head_dim, p.left, p.right)
+    return Geometry(*sizes, bool(p.softcap), p.bias != "none", p.ragged)
 
 
 def _rows(p: Problem, direction: Direction) -> tuple[table.Row, ...]:

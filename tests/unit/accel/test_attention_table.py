@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accel.attention import choose, dispatch, table
+from accel.attention import choose, dispatch, prediction, table
 from accel.attention.problem import Problem
 from accel.attention.table import Row, expected, place
 
@@ -43,6 +43,8 @@ def own(tmp_path, monkeypatch):
     monkeypatch.setenv("GPUDECK_HOME", str(tmp_path / "home"))
     monkeypatch.setattr(table, "SHIPPED", tmp_path / "shipped")
     monkeypatch.setattr(dispatch, "_gpu", lambda problem: H100)
+    nothing = prediction.Coefficients((), {})
+    monkeypatch.setattr(prediction, "coefficients", lambda: nothing)
     forget()
     yield tmp_path
     forget()

@@ -1,0 +1,151 @@
+"""Fit the predictor of attention's speed to all measured tables, and judge it.
+
+    python -m tests.benchmarks.attention_fit [--write]
+
+Every shape is left out once, on all GPUs, and predicted from the others: the regret of a choice is
+the time of the backend chosen over that of the fastest. The rule that went before, which takes the
+ranking of the nearest shapes, is judged the same way. With --write the coefficients of the fit to
+all shapes replace accel/attention/measured/coefficients.json, which `auto` reads.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+
+import msgspec
+import numpy as np
+
+from accel.attention import table
+from accel.attention.prediction import (
+    Coefficients,
+    Direction,
+    Fitted,
+    Geometry,
+    predict,
+    terms,
+    write,
+)
+from accel.attention.table import Row
+
+GPUS = ("NVIDIA H200", "NVIDIA H100 80GB HBM3")
+"""These have the same multiprocessors and clocks, and are fitted together."""
+DIRECTIONS = ("forward", "backward")
+Predictor = Callable[[Sequence[Row], Row], dict[str, float]]
+"""From the rows at other shapes and a row of the asked one to microseconds by backend."""
+
+
+def geometry(row: Row) -> Geometry:
+    """Return the shape of a row."""
+    sizes = (row.batch, row.heads, row.kv_heads, row.seq_q, row.seq_k, row.head_dim)
+    return Geometry(*sizes, right=0 if row.causal else None)
+
+
+def non_negative(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Return x >= 0 that minimises |a x - b|.
+
+    Source: Lawson and Hanson (1974), Solving Least Squares Problems, chapter 23.
+    """
+    size = np.abs(a).max(axis=0)
+    a = a / np.where(size == 0, 1.0, size)
+    gram, right = a.T @ a, a.T @ b
+    free = np.zeros(a.shape[1], bool)
+    x = np.zeros(a.shape[1])
+    for _ in range(3 * a.shape[1]):
+        slope = np.where(free, -np.inf, right - gram @ x)
+        if slope.max() <= 1e-9 * np.abs(right).max():
+            break
+        free[slope.argmax()] = True
+        while True:
+            trial = np.zeros_like(x)
+            trial[free] = np.linalg.lstsq(gram[np.ix_(free, free)], right[free], rcond=None)[0]
+            bad = free & (trial <= 0)
+            if not bad.any():
+                break
+            step = min(x[bad] / (x[bad] - trial[bad]))
+            x += step * (trial - x)
+            free &= x > 1e-12
+            x[~free] = 0.0
+        x = trial
+    return x / np.where(size == 0, 1.0, size)
+
+
+def fitted(rows: Sequence[Row]) -> Direction:
+    """Fit each backend to its rows of one direction, by relative errors."""
+    shapes = tuple(dict.fromkeys(map(geometry, rows)))
+    found = []
+    for backend in sorted({row.backend for row in rows}):
+        those = [row for row in rows if row.backend == backend]
+        times = np.array([row.microseconds for row in those])
+        design = np.array([terms(geometry(row)) for row in those])
+        x = non_negative(design / times[:, None], np.ones(len(those)))
+        missed: dict[Geometry, list[float]] = defaultdict(list)
+        for row, sum_of_terms in zip(those, design @ x, strict=True):
+            missed[geometry(row)].append(math.log(row.microseconds / sum_of_terms))
+        told = (round(float(np.mean(missed[g])), 3) if g in missed else None for g in shapes)
+        found.append(Fitted(backend, tuple(float(f"{c:.4g}") for c in x), tuple(told)))
+    return Direction(0.0, shapes, tuple(found))
+
+
+def by_terms(others: Sequence[Row], row: Row) -> dict[str, float]:
+    """Predict by the fit."""
+    same = [o for o in others if o.direction == row.direction]
+    return predict(fitted(same), geometry(row))
+
+
+def by_nearest(others: Sequence[Row], row: Row) -> dict[str, float]:
+    """Predict by the ranking of the nearest shapes of the same kind."""
+    near = [
+        o
+        for o in others
+        if (o.direction, o.causal, o.head_dim) == (row.direction, row.causal, row.head_dim)
+    ]
+    rates = table.expected(near, row.place)
+    return {name: 1.0 / rate for name, rate in rates.items()}
+
+
+def regrets(rows: Sequence[Row], predictor: Predictor, direction: str) -> list[float]:
+    """Return the chosen backend's time over the fastest one's at each shape that was left out."""
+    shapes: dict[tuple[object, ...], list[Row]] = defaultdict(list)
+    for row in rows:
+        if row.direction == direction:
+            shapes[row.gpu, row.dtype, geometry(row)].append(row)
+    found, known = [], dict[Geometry, dict[str, float]]()
+    for (_, _, asked), those in shapes.items():
+        if asked not in known:
+            others = [row for row in rows if geometry(row) != asked]
+            known[asked] = predictor(others, those[0])
+        times = {row.backend: row.microseconds for row in those}
+        told = {name: us for name, us in known[asked].items() if name in times}
+        chosen = min(told, key=told.__getitem__) if told else next(iter(times))
+        found.append(times[chosen] / min(times.values()))
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--write", action="store_true", help="replace the coefficients")
+    options = parser.parse_args()
+    rows = [r for f in sorted(table.SHIPPED.glob("*.csv")) for r in table.read(f) if r.gpu in GPUS]
+    directions = {}
+    for direction in DIRECTIONS:
+        for name, predicted in (("nearest shapes", by_nearest), ("terms", by_terms)):
+            costs = np.array(regrets(rows, predicted, direction))
+            mean = float(np.exp(np.log(costs).mean()))
+            print(
+                f"{direction}, {name}: {100 * (mean - 1):.2f} % slower than the fastest over"
+                f" {len(costs)} shapes, worst {100 * (costs.max() - 1):.0f} %, more than 5 % at"
+                f" {(costs > 1.05).sum()}"
+            )
+        fits = fitted([row for row in rows if row.direction == direction])
+        directions[direction] = msgspec.structs.replace(fits, regret=round(mean - 1, 4))
+    if options.write:
+        write(Coefficients(GPUS, directions))
+
+
+if __name__ == "__main__":
+    main()

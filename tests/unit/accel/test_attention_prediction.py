@@ -1,0 +1,103 @@
+"""The predictor: fitted to the tables that ship, monotone where physics is, silent from afar."""
+
+import dataclasses
+
+import msgspec
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from accel.attention import choose, dispatch, prediction, table
+from accel.attention.prediction import Geometry, distance, expected, predict, terms
+from accel.attention.problem import Problem
+from tests.benchmarks import attention_fit
+
+H200 = "NVIDIA H200"
+CAUSAL = Geometry(1, 32, 8, 3000, 3000, 128, right=0)
+
+
+def rows():
+    return [
+        row
+        for file in sorted(table.SHIPPED.glob("*.csv"))
+        for row in table.read(file)
+        if row.gpu in attention_fit.GPUS
+    ]
+
+
+@pytest.mark.parametrize("direction", attention_fit.DIRECTIONS)
+def test_the_shipped_coefficients_are_those_of_the_shipped_tables(direction):
+    """After new measurements: python -m tests.benchmarks.attention_fit --write."""
+    fits = attention_fit.fitted([r for r in rows() if r.direction == direction])
+    shipped = prediction.coefficients().directions[direction]
+    assert shipped.shapes == fits.shapes
+    for old, new in zip(shipped.fitted, fits.fitted, strict=True):
+        assert old.backend == new.backend
+        np.testing.assert_allclose(old.coefficients, new.coefficients, rtol=1e-3, atol=1e-6)
+
+
+def test_no_coefficient_is_negative_and_no_shape_of_the_zoo_was_fitted():
+    from tests.benchmarks.attention_shapes import SHAPES
+
+    for fits in prediction.coefficients().directions.values():
+        assert 0 < fits.regret < 0.1
+        assert all(c >= 0 for f in fits.fitted for c in f.coefficients)
+        for shape in SHAPES:
+            sizes = (shape.batch, shape.heads, shape.kv_heads, shape.seq_q, shape.seq_k)
+            sizes = (*sizes, shape.head_dim)
+            assert sizes not in {msgspec.structs.astuple(g)[:6] for g in fits.shapes}
+
+
+@given(
+    heads=st.integers(1, 64),
+    seq=st.integers(64, 16384),
+    d=st.sampled_from([40, 64, 80, 96, 128, 192, 256]),
+    causal=st.booleans(),
+)
+def test_more_work_has_larger_terms(heads, seq, d, causal):
+    g = Geometry(1, heads, heads, seq, seq, d, right=0 if causal else None)
+    for more in (
+        msgspec.structs.replace(g, batch=2),
+        msgspec.structs.replace(g, right=None),
+        msgspec.structs.replace(g, seq_k=seq + 512, right=None),
+        msgspec.structs.replace(g, seq_q=seq + 128, seq_k=seq + 128),
+    ):
+        assert all(b >= a for a, b in zip(terms(g), terms(more), strict=True))
+    assert distance(g, g) == 0 and distance(g, msgspec.structs.replace(g, bias=True)) == 4
+
+
+def test_a_window_hides_tiles_and_grouped_heads_share_bytes():
+    whole, local = terms(CAUSAL), terms(msgspec.structs.replace(CAUSAL, left=255))
+    assert sum(local) < 0.5 * sum(whole)
+    assert sum(whole) < sum(terms(msgspec.structs.replace(CAUSAL, kv_heads=32)))
+
+
+def test_a_measured_shape_is_predicted_as_measured_and_a_far_one_not_at_all():
+    row = max(rows(), key=lambda r: (r.gpu == H200, r.direction == "forward", r.microseconds))
+    told = expected([row.gpu], "forward", attention_fit.geometry(row))[row.backend]
+    assert told == pytest.approx(row.microseconds, rel=0.15)
+    assert expected(["NVIDIA A100"], "forward", CAUSAL) == {}
+    fits = prediction.coefficients().directions["forward"]
+    assert predict(fits, msgspec.structs.replace(CAUSAL, seq_q=1)) == {}
+    assert predict(fits, Geometry(1, 1, 1, 512, 1 << 20, 64)) == {}
+
+
+def test_dispatch_goes_by_the_prediction_and_says_so(monkeypatch, tmp_path):
+    monkeypatch.setenv("GPUDECK_HOME", str(tmp_path))
+    monkeypatch.setattr(dispatch, "_gpu", lambda problem: H200)
+    for cache in (choose, table._measured, table.rows_of):
+        cache.cache_clear()
+    p = Problem(1, 32, 8, 3000, 3000, 128, torch.bfloat16, torch.device("cuda"), (9, 0), 0.1,
+                right=0)  # fmt: skip
+    choice = choose(p)
+    told = expected([H200], "forward", CAUSAL)
+    assert choice.basis == "predicted" and not choice.is_measured
+    able = [c.backend for c in choice.candidates if c.refusal is None and c.backend in told]
+    assert choice.backend == min(able, key=told.__getitem__)
+    assert "auto: predicted from measurements on NVIDIA H200" in choice.reason
+    assert choice.tflops == pytest.approx(p.flops / told[choice.backend] / 1e6)
+    assert choose(dataclasses.replace(p, seq_q=1, right=None)).basis == "order"
+    choose.cache_clear()
+    table.forget()
