@@ -129,7 +129,7 @@ def distance(a: Geometry, b: Geometry) -> float:
     )
     other = (a.right is None) != (b.right is None) and a.seq_q > 1
     kinds = [(g.softcap, g.bias, g.ragged, g.left is not None) for g in (a, b)]
-    differing = sum(x != y for x, y in zip(*kinds, strict=True))
+    differing = sum(int(x != y) for x, y in zip(*kinds, strict=True))
     return math.fsum(x * x for x in apart) + 0.5 * other + 4.0 * differing
 
 

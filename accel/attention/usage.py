@@ -126,17 +126,17 @@ class Notes:
     """Write the counts of this process now and then, and at its end."""
 
     def __init__(self) -> None:
-        self._next: float | None = None
+        self._last: float | None = None
 
     def write_if_due(self, counts: Iterable[Count]) -> None:
         """Write if the last time is long ago. A file that cannot be written is left alone: the
         counts serve the user's convenience only."""
         now = time.monotonic()
-        if self._next is None:
+        if self._last is None:
             atexit.register(_write, counts)
-            self._next = now + EVERY_S
-        elif now >= self._next:
-            self._next = now + EVERY_S
+            self._last = now
+        elif now - self._last >= EVERY_S:
+            self._last = now
             _write(counts)
 
 

@@ -176,6 +176,14 @@ SETTINGS = (
         group="Assistant",
     ),
     Setting(
+        "tune_attention",
+        "Tune attention",
+        "While a GPU is idle, measure which backend computes the attention shapes of your programs "
+        "fastest. They go by it from then on.",
+        "switch",
+        group="Assistant",
+    ),
+    Setting(
         "report_jobs",
         "Report on jobs",
         "Write an HTML report on each job that ran for at least this long, once the devices are "

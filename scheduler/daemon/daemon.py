@@ -45,11 +45,16 @@ from scheduler.services.alert_service import AlertService
 from scheduler.services.calibration_service import CalibrationService
 from scheduler.services.end_process import end_process
 from scheduler.services.fault_drain import FaultDrain
+from scheduler.services.helper_service import (
+    ATTENTION_TUNER,
+    REPORT_WRITER,
+    HelperService,
+    attention_is_due,
+)
 from scheduler.services.job_end import JobEndCommand, JobEnds
 from scheduler.services.notices import NoticeBoard
 from scheduler.services.polling import PollingController
 from scheduler.services.publisher import Publisher
-from scheduler.services.report_service import ReportService
 from scheduler.services.runner_watch import PAUSE_S, RunnerWatch
 from scheduler.store import Store
 from scheduler.store.recorder import Recorder
@@ -91,8 +96,17 @@ class Daemon:
             lambda readings: self._flow.add_occupancy(readings),  # noqa: PLW0108
         )
         self._job_end_command = JobEndCommand(lambda text: notices.set("callback", text))
-        self._report_service = ReportService(
-            lambda: state.settings, lambda text: notices.set("reports", text)
+        self._helpers = (
+            HelperService(
+                REPORT_WRITER,
+                lambda: state.settings.reports,
+                lambda text: notices.set("reports", text),
+            ),
+            HelperService(
+                ATTENTION_TUNER,
+                lambda: state.settings.tune_attention and attention_is_due(),
+                lambda text: notices.set("attention", text),
+            ),
         )
         self.job_ends = JobEnds()
         self.monitor = Monitor()
@@ -157,7 +171,7 @@ class Daemon:
             self.polling.run(),
             self._follow_progress(),
             self._flush_history(),
-            self._report_service.run(),
+            *(helper.run() for helper in self._helpers),
         )
         tasks += [asyncio.create_task(service) for service in services]
         report_ready()
@@ -324,7 +338,8 @@ class Daemon:
             self._state.source = STARTING
             self._notices.set("probe", None)
         await self.polling.start(new)
-        self._report_service.settings_changed()
+        for helper in self._helpers:
+            helper.settings_changed()
         if old.clusters != new.clusters:
             await self._clusters.serve(new.clusters)
         if old.hosts != new.hosts:

@@ -181,6 +181,21 @@ def callback_log() -> Path:
     return home() / "on_job_end.log"
 
 
+def attention_tuner_log() -> Path:
+    """Return the log of the process that measures attention while a GPU is idle."""
+    return home() / "attention_tuner.log"
+
+
+def attention_used_file() -> Path:
+    """Return the file in which programs count the attention shapes that they compute."""
+    return home() / "attention-used.json"
+
+
+def attention_tuned_file() -> Path:
+    """Return the file whose date says when these shapes were last gone through."""
+    return home() / "attention-tuned"
+
+
 def report_writer_log() -> Path:
     """Return the log of the process that writes scheduled reports."""
     return home() / "report_writer.log"

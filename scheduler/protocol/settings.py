@@ -96,6 +96,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     """Tools that the assistant must not propose, such as `operate cancel`, separated by commas."""
     model_idle_minutes: Annotated[float, msgspec.Meta(gt=0, le=10)] = 5.0
     """Minutes without a request after which a model leaves the GPU."""
+    tune_attention: bool = True
+    """Measure the attention shapes that programs used, while a GPU is idle."""
     report_jobs: Threshold = "off"
     """Jobs that ran this many minutes get a report; "off": none does."""
     report_daily: Annotated[str, msgspec.Meta(pattern=f"^({_CLOCK})?$")] = ""

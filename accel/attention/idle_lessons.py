@@ -1,0 +1,94 @@
+"""Measure the shapes that programs used, on random tensors, while a GPU is idle."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from accel.attention import learned, usage
+from accel.attention.dispatch import choose, contenders
+from accel.attention.inputs import Inputs
+from accel.attention.learned import Direction
+from accel.attention.lessons import measure
+from accel.attention.passes import backward, forward, ready
+from accel.attention.problem import Problem, default_scale
+from accel.attention.spot import spot
+from accel.attention.usage import Shape, Used
+
+LARGEST = 0.25
+"""The share of the free memory that the tensors of a shape may take."""
+
+
+def pending(device: torch.device) -> Iterator[tuple[Used, Problem, Direction]]:
+    """Yield what programs used on this type of GPU and nobody measured with the present versions,
+    the most frequent shape first.
+
+    Ragged batches are left to the programs, as their lengths are not known.
+    """
+    own = learned.gpu(device)
+    for used in sorted(usage.read(), key=lambda u: -(u.forward + u.backward)):
+        if used.gpu != own.name or used.shape.ragged:
+            continue
+        problem = posed(used.shape, device)
+        if spot(problem) != used.spot:  # it asked for more than a Shape can tell
+            continue
+        directions: tuple[Direction, ...] = ("forward", "backward")
+        for direction in directions if used.backward else directions[:1]:
+            if not choose(problem, direction=direction).is_measured:
+                yield used, problem, direction
+
+
+def posed(shape: Shape, device: torch.device) -> Problem:
+    """Return the problem of a shape."""
+    capability = torch.cuda.get_device_capability(device) if device.type == "cuda" else None
+    return Problem(
+        shape.batch, shape.heads, shape.kv_heads, shape.seq_q, shape.seq_k, shape.head_dim,
+        getattr(torch, shape.dtype), device, capability, default_scale(shape.head_dim),
+        left=shape.left, right=shape.right, softcap=shape.softcap, bias=shape.bias,
+        bias_grad=shape.bias_grad, ragged=shape.ragged,
+    )  # fmt: skip
+
+
+def fits(problem: Problem) -> bool:
+    """Return whether the tensors of a problem take a small part of the free memory."""
+    if problem.device.type != "cuda":
+        return True
+    p = problem
+    elements = 4 * p.head_dim * p.batch * (p.heads * p.seq_q + p.kv_heads * p.seq_k)
+    if p.bias != "none":
+        elements += 2 * p.batch * p.heads * p.seq_q * p.seq_k
+    return elements * p.dtype.itemsize < LARGEST * torch.cuda.mem_get_info(p.device)[0]
+
+
+def tune(problem: Problem, direction: Direction) -> bool:
+    """Measure one pass of a problem on random tensors; return False if there is no choice."""
+    names = contenders(problem, direction)
+    if len(names) < 2 or not fits(problem):
+        return False
+    x, choice = tensors(problem), choose(problem, direction=direction)
+    if direction == "forward":
+        measure(problem, choice, partial(ready, x, problem), names)
+        return True
+    out, lse = forward(x, problem, choose(problem).backend)
+    dout = torch.randn_like(out)
+    measure(problem, choice, partial(partial, backward, dout, x, out, lse, problem), names)
+    return True
+
+
+def tensors(p: Problem) -> Inputs:
+    """Return random tensors of a problem that lie in memory as [B,S,H,D], as those of models do."""
+
+    def normal(heads: int, length: int) -> Tensor:
+        return torch.randn(
+            p.batch, length, heads, p.head_dim, dtype=p.dtype, device=p.device
+        ).transpose(1, 2)
+
+    bias = None
+    if p.bias != "none":
+        bias = torch.randn(1, p.heads, p.seq_q, p.seq_k, dtype=p.dtype, device=p.device)
+        bias = bias > -1.0 if p.bias == "bool" else bias.requires_grad_(p.bias_grad)
+    k, v = normal(p.kv_heads, p.seq_k), normal(p.kv_heads, p.seq_k)
+    return Inputs(normal(p.heads, p.seq_q), k, v, bias)

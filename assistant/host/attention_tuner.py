@@ -1,0 +1,97 @@
+"""The process that measures attention: `python -m assistant.host.attention_tuner`.
+
+The daemon starts it when programs have used attention shapes since it ran last
+(`scheduler.services.helper_service`). It waits for idle devices without torch, leases a GPU as the
+assistant does, measures, and ends: only the end of a process frees its GPU memory. It is evicted
+like the assistant. Each measurement is kept as soon as it is made.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+from assistant.gpu_lease import GpuLease
+from assistant.idle import Cancelled, wait_until_idle
+from scheduler.background.instance import hold_lock
+from scheduler.client import Client
+from scheduler.protocol import paths
+from scheduler.protocol.errors import UserError
+from scheduler.protocol.snapshot import Snapshot
+from scheduler.protocol.units import GIB
+
+MEMORY = 4 * GIB
+"""What must be free; shapes that would take more than a quarter of the free memory are left out."""
+
+_LOG = logging.getLogger("attention tuner")
+
+
+def measure_used_shapes() -> int:
+    """Measure what programs used and nobody measured yet; return the number of measurements."""
+    import torch
+
+    from accel.attention import idle_lessons
+    from accel.runtime.capability import current
+
+    device, count = current().torch_device, 0
+    for used, problem, direction in idle_lessons.pending(device):
+        with torch.no_grad():
+            if idle_lessons.tune(problem, direction):
+                count += 1
+                _LOG.info("measured: %s, %s", used.text, direction)
+    return count
+
+
+def work() -> int:
+    """Wait for idle devices, lease a GPU, measure, and return the exit status."""
+    begun = time.time()
+    try:
+        with Client(start=False) as daemon:
+            wanted = [True]
+
+            def with_settings() -> Iterator[Snapshot]:
+                for snapshot in daemon.subscribe(live=False):
+                    wanted[0] = snapshot.settings.tune_attention
+                    yield snapshot
+
+            wait_until_idle(with_settings(), lambda: not wanted[0])
+        lease = GpuLease(_leave)
+        lease.take(MEMORY)
+    except Cancelled:
+        return 0
+    except UserError as e:  # also that the daemon is gone; it starts this process again
+        _LOG.info("waits: %s", e)
+        return 0
+    _LOG.info("measured %d shapes", measure_used_shapes())
+    file = paths.attention_tuned_file()
+    file.touch(paths.PRIVATE_FILE)
+    os.utime(file, (begun, begun))  # what was used meanwhile is gone through the next time
+    return 0
+
+
+def _leave(reason: str) -> None:
+    """End at once: the GPU is needed."""
+    _LOG.info("evicted: %s", reason)
+    os._exit(0)
+
+
+def main() -> int:
+    """Measure once; return the exit status."""
+    os.umask(0o077)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
+    with ExitStack() as stack:
+        try:
+            lock = paths.home() / "attention_tuner.lock"
+            stack.enter_context(hold_lock(lock, "another process measures attention"))
+        except UserError as e:
+            _LOG.info("ends: %s", e)
+            return 0
+        return work()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
