@@ -148,6 +148,11 @@ class BlockPool:
         return len(self._free) + self.idle
 
     @property
+    def most_tokens(self) -> int:
+        """Return the most tokens of a text."""
+        return self.total * BLOCK
+
+    @property
     def on_host(self) -> int:
         """Return how many blocks are in the host's memory."""
         return len(self._host)

@@ -23,22 +23,34 @@ from accel.serving.blocks import BlockPool, BlockStore
 from accel.serving.cache import PagedCache
 from accel.serving.draft import DraftModel
 from accel.serving.errors import ModelRefused, RequestRefused, TooLong
-from accel.serving.families import read_config
+from accel.serving.families import is_recurrent, read_config
 from accel.serving.grammar import Grammars
-from accel.serving.memory import BLOCK, CacheFormat, Weights, footprint, free_host_bytes
+from accel.serving.memory import CacheFormat, Weights, footprint, free_host_bytes
+from accel.serving.recurrent import (
+    RecurrentModel,
+    RecurrentRunner,
+    StateCache,
+    load_recurrent,
+    plan_states,
+)
 from accel.serving.request import Request, Sampling, Stream
 from accel.serving.runner import Runner
 from accel.serving.sampler import choose
 from accel.serving.scheduler import Scheduler, Work
 from accel.serving.sequence import Reason, Sequence
 from accel.serving.speculation import PromptLookup, Speculator
+from accel.serving.states import StatePool, StateStorage
+from accel.serving.storage import PagedStorage, Pool, Storage
 from accel.serving.template import ChatTemplate, load_template
-from accel.serving.tokens import Tokenizer
+from accel.serving.tokens import Tokenizer, Vocabulary
 from accel.serving.transformer import Transformer, load
+from accel.serving.world import STOP, WorldTokenizer, world_template
 
 MOST_WAITING = 1024
 _LOG = logging.getLogger("serving")
 _STEP_TOKENS = {"cpu": 64, "cuda": 2048}
+_STATE_STEP_TOKENS = {"cpu": 128, "cuda": 2048}
+"""For states: beside 64 answers there is room for a span of a prompt."""
 _DRAFT_CACHE = 16384
 """Tokens of all texts that a draft model remembers; beyond that it proposes nothing."""
 _LONG_PROMPT = 512
@@ -82,10 +94,10 @@ class Engine:
 
     def __init__(
         self,
-        model: Transformer,
-        tokenizer: Tokenizer,
+        model: Transformer | RecurrentModel,
+        tokenizer: Vocabulary,
         template: ChatTemplate | None,
-        cache: PagedCache,
+        cache: PagedCache | StateCache,
         *,
         host_blocks: int = 0,
         store: BlockStore | None = None,
@@ -93,12 +105,26 @@ class Engine:
         most_running: int = 64,
         speculator: Speculator | None = None,
         most_drafts: int = 8,
+        chat_stops: tuple[str, ...] = (),
     ) -> None:
-        """Take a loaded model; see `load` for the rest."""
+        """Take a loaded model and a cache of its kind; see `load` for the rest.
+
+        An answer in a chat ends before the first of `chat_stops`.
+        """
         self.model, self.tokenizer, self.template, self.cache = model, tokenizer, template, cache
-        self.pool = BlockPool(cache, host_blocks, store)
-        self.runner = Runner(model, cache)
-        tokens = step_tokens or _STEP_TOKENS[model.device.type]
+        self.chat_stops = chat_stops
+        self.pool: Pool
+        self.runner: Runner | RecurrentRunner
+        if isinstance(model, RecurrentModel):
+            assert isinstance(cache, StateCache), "RWKV-7 has states"
+            self.pool, self._new_storage = _states(cache)
+            self.runner = RecurrentRunner(model.network, cache)
+        else:
+            assert isinstance(cache, PagedCache), "a transformer has keys and values"
+            self.pool, self._new_storage = _blocks(cache, host_blocks, store)
+            self.runner = Runner(model, cache)
+        default = _STATE_STEP_TOKENS if isinstance(cache, StateCache) else _STEP_TOKENS
+        tokens = step_tokens or default[model.device.type]
         self.scheduler = Scheduler(self.pool, tokens, most_running, speculator, most_drafts)
         self._grammars = Grammars(tokenizer, model.config.vocabulary, model.config.ends)
         self._new: list[Sequence] = []
@@ -142,7 +168,14 @@ class Engine:
         Raises:
             ModelRefused: The model cannot be served, or does not fit.
         """
-        free = free_host_bytes() if device == "cpu" else torch.cuda.mem_get_info()[0]
+        if is_recurrent(folder):
+            if draft is not None or cache != "auto":
+                raise ModelRefused(
+                    "RWKV-7 has a state in place of keys and values: it is served without a draft "
+                    "model and without a format of the cache"
+                )
+            return cls._load_recurrent(folder, device, weights, most_running)
+        free = _free_bytes(device)
         tokenizer, template = Tokenizer.load(folder), load_template(folder)
         drafts = _draft(draft, device, free, folder, tokenizer) if draft is not None else None
         if drafts is not None:
@@ -158,10 +191,28 @@ class Engine:
             speculator=drafts[0] if drafts else PromptLookup() if lookup else None,
         )  # fmt: skip
 
+    @classmethod
+    def _load_recurrent(
+        cls, folder: Path, device: str, weights: Weights, most_running: int
+    ) -> Engine:
+        """Load RWKV-7; nothing is proposed, as a state cannot be taken back by a few tokens."""
+        template = load_template(folder)
+        model = load_recurrent(folder, device, weights, _free_bytes(device))
+        states = StateCache(model.network, plan_states(model, _free_bytes(device), most_running))
+        return cls(
+            model, WorldTokenizer.load(folder), template or world_template(), states,
+            most_running=most_running, chat_stops=() if template else (STOP,),
+        )  # fmt: skip
+
     @property
     def context(self) -> int:
         """Return the most tokens of a prompt and its answer."""
-        return min(self.model.config.context, self.pool.total * BLOCK)
+        return min(self.model.config.context, self.pool.most_tokens)
+
+    @property
+    def cache_tokens(self) -> int:
+        """Return the tokens that the cache holds; 0 for states, which hold any number."""
+        return 0 if isinstance(self.cache, StateCache) else self.pool.most_tokens
 
     def request(
         self, text: str, limit: int = 128, sampling: Sampling | None = None, *, special: bool = True
@@ -193,8 +244,9 @@ class Engine:
                 raise RequestRefused(f"{MOST_WAITING} requests wait already. Try again later")
             self._arrivals += 1
             sequence = Sequence(
-                request, stream, self.tokenizer, config.ends, matcher, self._arrivals
-            )
+                request, stream, self.tokenizer, config.ends, matcher, self._arrivals,
+                self._new_storage(request),
+            )  # fmt: skip
             self._new.append(sequence)
             self._lock.notify()
         return stream
@@ -287,12 +339,12 @@ class Engine:
             item.sequence.computed = item.start + len(item.tokens) - item.drafts
             if item.chooses:
                 if item.sequence.answered == 0 and len(item.sequence.tokens) >= _LONG_PROMPT:
-                    item.sequence.share(self.pool)
-                    self.pool.keep(item.sequence.path)
+                    item.sequence.share()
+                    item.sequence.storage.keep()
                 choosing.append((item, first))
                 first += item.drafts + 1
             else:
-                item.sequence.share(self.pool)
+                item.sequence.share()
         written, depth = 0, 0
         while choosing:
             rows = [item.sequence.row() for item, _ in choosing]
@@ -314,7 +366,7 @@ class Engine:
                     continue
                 sequence.proposed += item.drafts
                 sequence.accepted += depth + right
-                sequence.share(self.pool)
+                sequence.share()
                 if reason is not None:
                     self._end(sequence, reason)
             choosing, depth = going_on, depth + 1
@@ -333,6 +385,25 @@ class Engine:
         self._written.append((now, written))
         while now - self._written[0][0] > _RATE_S:
             self._written.pop(0)
+
+
+def _blocks(
+    cache: PagedCache, host_blocks: int, store: BlockStore | None
+) -> tuple[Pool, Callable[[Request], Storage]]:
+    """Return the pool of a transformer's blocks, and what makes a request's storage in it."""
+    pool = BlockPool(cache, host_blocks, store)
+    return pool, lambda request: PagedStorage(pool)
+
+
+def _states(cache: StateCache) -> tuple[Pool, Callable[[Request], Storage]]:
+    """Return the pool of states, and what makes a request's storage in it."""
+    pool = StatePool(cache)
+    return pool, lambda request: StateStorage(pool, len(request.prompt))
+
+
+def _free_bytes(device: str) -> int:
+    """Return the bytes of a device that are free."""
+    return free_host_bytes() if device == "cpu" else int(torch.cuda.mem_get_info()[0])
 
 
 _NOT_FINITE = "the model's output is not finite: its weights are damaged, or overflow in this type"

@@ -151,6 +151,15 @@ class Config:
         return int(2 * self.layers * self.kv_heads * self.head_dim * itemsize)
 
 
+RECURRENT = "rwkv7"
+"""What the config.json of RWKV-7 names; it is no transformer (see `accel.serving.recurrent`)."""
+
+
+def is_recurrent(folder: Path) -> bool:
+    """Return True if a folder holds RWKV-7. Raises ModelRefused if config.json cannot be read."""
+    return read_json(folder / "config.json").get("model_type") == RECURRENT
+
+
 def read_config(folder: Path) -> Config:
     """Read the config.json in a model's folder.
 

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from accel.serving.errors import RequestRefused
 from accel.serving.request import Grammar
-from accel.serving.tokens import Tokenizer
+from accel.serving.tokens import Vocabulary
 
 _MOST_TEXT = 2**17
 
@@ -17,7 +17,7 @@ _MOST_TEXT = 2**17
 class Grammars:
     """Compile grammars for one tokenizer, which is prepared at the first use."""
 
-    def __init__(self, tokenizer: Tokenizer, vocabulary: int, ends: tuple[int, ...]) -> None:
+    def __init__(self, tokenizer: Vocabulary, vocabulary: int, ends: tuple[int, ...]) -> None:
         self._tokenizer, self._vocabulary, self._ends = tokenizer, vocabulary, list(ends)
         self._prepared: Any = None
 
@@ -32,10 +32,10 @@ class Grammars:
         try:
             source = _source(LLMatcher, grammar)
             if self._prepared is None:
+                vocabulary = self._tokenizer.grammar_source(self._ends, self._vocabulary)
                 self._prepared = LLTokenizer(
-                    self._tokenizer.backend.to_str(), n_vocab=self._vocabulary,
-                    eos_token=self._ends,
-                )  # fmt: skip
+                    vocabulary, n_vocab=self._vocabulary, eos_token=self._ends
+                )
             made = LLMatcher(self._prepared, source)
         except (ValueError, TypeError, RuntimeError) as e:
             raise RequestRefused(f"the {grammar.kind} cannot be used: {_line(e)}") from e

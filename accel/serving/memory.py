@@ -18,7 +18,7 @@ Weights = Literal["auto", "float32", "bfloat16", "int8", "fp8", "int4"]
 """How weights are kept; auto: as they are stored."""
 CacheFormat = Literal["auto", "fp8", "int8"]
 """How keys and values are kept; auto: as they are computed."""
-_WORK_BYTES = {"cpu": 256 * 2**20, "cuda": 1536 * 2**20}
+WORK_BYTES = {"cpu": 256 * 2**20, "cuda": 1536 * 2**20}
 """Memory for what a step computes with, and for CUDA itself and its graphs."""
 _COMPUTED = {"cpu": 4, "cuda": 2}
 """Bytes of a number that is computed: fp32 on a CPU, bf16 on a GPU."""
@@ -102,7 +102,7 @@ class Footprint(msgspec.Struct, frozen=True):
             ModelRefused: It does not fit.
         """
         size, block = self.weight_bytes(device, weights), self.block_bytes(device, cache)
-        work = _WORK_BYTES[device]
+        work = WORK_BYTES[device]
         tokens = cache_tokens or _LEAST_TOKENS
         least = size + work + -(-tokens // BLOCK) * block
         if free < least:

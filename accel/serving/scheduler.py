@@ -3,7 +3,8 @@
 Answers that are being written go first, a token each; what is left of a step's tokens goes to
 prompts, in chunks, so that a long prompt never stops the others. Requests wait by priority; among
 those of one priority, the client that was served least goes first. A request that finds no block
-for its next token makes the least important one wait, whose blocks stay known in the tree.
+for its next token makes the least important one wait, whose blocks stay known for as long as nobody
+needs them.
 """
 
 from __future__ import annotations
@@ -12,9 +13,9 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
-from accel.serving.blocks import BlockPool
 from accel.serving.sequence import Sequence
 from accel.serving.speculation import Proposer, Speculator
+from accel.serving.storage import Pool
 
 DRAFT_TOKENS = 64
 """Tokens of a step up to which answers may have proposals."""
@@ -57,7 +58,7 @@ class Scheduler:
 
     def __init__(
         self,
-        pool: BlockPool,
+        pool: Pool,
         step_tokens: int,
         most_running: int,
         speculator: Speculator | None = None,
@@ -66,7 +67,7 @@ class Scheduler:
         """Begin without requests.
 
         Args:
-            pool: The blocks.
+            pool: Where the texts are stored.
             step_tokens: The most tokens of a step.
             most_running: The most requests of a step.
             speculator: Proposes tokens of answers.
@@ -96,7 +97,7 @@ class Scheduler:
         else:
             self.waiting.remove(sequence)
             del self._queued[sequence]
-        sequence.leave(self._pool)
+        sequence.leave()
         self._end_proposals(sequence)
         left = {s.request.client for s in (*self.running, *self.waiting)}
         self._served = defaultdict(int, {c: n for c, n in self._served.items() if c in left})
@@ -125,16 +126,16 @@ class Scheduler:
 
     def _extend(self, sequence: Sequence, budget: int, work: dict[Sequence, Work[Sequence]]) -> int:
         """Plan as many tokens of a running request as fit, and return their number."""
-        count = min(sequence.pending, budget)
+        count = sequence.next_count(budget)
+        if count == 0:
+            return 0
         drafts = self._drafts(sequence, budget - count) if sequence.pending == 1 else []
         start = sequence.computed
-        while (missing := sequence.blocks_for(start + count + len(drafts))) > 0:
+        while (missing := sequence.storage.missing(start + count + len(drafts))) > 0:
             if drafts and missing > self._pool.available:
                 drafts = []  # a proposal is not worth making anybody wait
                 continue
-            block = self._pool.take()
-            if block is not None:
-                sequence.own.append(block)
+            if sequence.storage.take():
                 continue
             victim = max(self.running, key=self._rank)
             work.pop(victim, None)
@@ -160,10 +161,10 @@ class Scheduler:
         """Let a waiting request run, if there is room or a less important one gives way."""
         while True:
             if len(self.running) < self._most_running:
-                sequence.find_prefix(self._pool)
-                if sequence.blocks_for(len(sequence.tokens) + 1) <= self._pool.available:
+                sequence.begin()
+                if sequence.storage.missing(len(sequence.tokens) + 1) <= self._pool.available:
                     break
-                sequence.leave(self._pool)
+                sequence.pause()
             victim = max(self.running, key=self._rank, default=None)
             if victim is None or victim.request.priority <= sequence.request.priority:
                 return False
@@ -177,7 +178,7 @@ class Scheduler:
 
     def _preempt(self, sequence: Sequence) -> None:
         """Make a running request wait; it goes on with what is then still in the tree."""
-        sequence.leave(self._pool)
+        sequence.pause()
         self._end_proposals(sequence)
         self.running.remove(sequence)
         self.preemptions += 1

@@ -1,16 +1,15 @@
-"""A request that is worked on: its tokens, its blocks, and the text that is made of it."""
+"""A request that is worked on: its tokens, its storage, and the text that is made of it."""
 
 from __future__ import annotations
 
 from collections import Counter
 from typing import Literal
 
-from accel.serving.blocks import BlockPool, Node
 from accel.serving.grammar import Matcher
-from accel.serving.memory import BLOCK
 from accel.serving.request import Choice, Ended, Piece, Request, Stream
 from accel.serving.sampler import Row
-from accel.serving.tokens import Pieces, Tokenizer
+from accel.serving.storage import Storage
+from accel.serving.tokens import Vocabulary
 
 Reason = Literal["stop", "length", "cancelled", "error"]
 
@@ -22,20 +21,19 @@ class Sequence:
         self,
         request: Request,
         stream: Stream,
-        tokenizer: Tokenizer,
+        tokenizer: Vocabulary,
         ends: tuple[int, ...],
         matcher: Matcher | None,
         arrival: int,
+        storage: Storage,
     ) -> None:
         self.request, self.stream, self.arrival = request, stream, arrival
         self.tokens = list(request.prompt)
         """The prompt, and the answer so far."""
         self.computed = 0
-        """Tokens whose keys and values are stored."""
-        self.path: list[Node] = []
-        """Blocks in the tree of prefixes, from the first on."""
-        self.own: list[int] = []
-        """Blocks after them that nobody shares."""
+        """Tokens that the model has read."""
+        self.storage = storage
+        """What the model remembers of them."""
         self.cached = 0
         """Tokens of the prompt that needed no computing."""
         self.proposed = self.accepted = 0
@@ -43,7 +41,7 @@ class Sequence:
         """It was in a step, so `cached` is known."""
         self._ends = () if request.ignore_end else ends
         self._matcher = matcher
-        self._pieces = Pieces(tokenizer, request.prompt)
+        self._pieces = tokenizer.pieces(request.prompt)
         self._held = ""
         self._counts: Counter[int] = Counter()
         self._prompt = frozenset(request.prompt if request.sampling.repetition != 1 else ())
@@ -61,38 +59,31 @@ class Sequence:
 
     def table(self) -> list[int]:
         """Return its blocks in order."""
-        return [node.block for node in self.path if node.block is not None] + self.own
+        return self.storage.table()
 
-    def blocks_for(self, tokens: int) -> int:
-        """Return how many more blocks it needs to store its first `tokens` tokens."""
-        return max(0, -(-tokens // BLOCK) - len(self.path) - len(self.own))
-
-    def share(self, pool: BlockPool) -> None:
-        """Move its full blocks into the tree."""
-        while self.own and self.computed >= (len(self.path) + 1) * BLOCK:
-            start = len(self.path) * BLOCK
-            parent = self.path[-1] if self.path else None
-            part = self.tokens[start : start + BLOCK]
-            self.path.append(pool.insert(parent, part, self.own.pop(0)))
-
-    def find_prefix(self, pool: BlockPool) -> None:
-        """Begin with what the tree knows of its tokens; the last one is always computed."""
-        known = self.tokens[:-1]
-        self.path = pool.match(known)
-        self.computed = len(self.path) * BLOCK
-        found = pool.partial(self.path, known[self.computed : self.computed + BLOCK])
-        if found is not None:
-            self.own.append(found[0])
-            self.computed += found[1]
+    def begin(self) -> None:
+        """Begin with what is known of its tokens; the last one is always computed."""
+        self.computed = self.storage.begin(self.tokens[:-1])
         if not self.started:
             self.cached = self.computed
 
-    def leave(self, pool: BlockPool) -> None:
-        """Give all its blocks back; what it shared stays in the tree until it is evicted."""
-        pool.release(self.path)
-        for block in self.own:
-            pool.give(block)
-        self.path, self.own, self.computed = [], [], 0
+    def next_count(self, room: int) -> int:
+        """Return how many tokens are computed in a step that has room for `room` more."""
+        return self.storage.next_count(self.computed, len(self.tokens), room)
+
+    def share(self) -> None:
+        """Let others use what is stored of its tokens."""
+        self.storage.share(self.tokens, self.computed)
+
+    def pause(self) -> None:
+        """Make room for others; what was stored is found again if nobody needed its place."""
+        self.storage.pause(self.computed)
+        self.computed = 0
+
+    def leave(self) -> None:
+        """Give everything back that is stored for it alone."""
+        self.storage.leave()
+        self.computed = 0
 
     def row(self) -> Row:
         """Return how the next token is chosen."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any, Protocol
 
 from tokenizers import Tokenizer as Backend
 from tokenizers.decoders import DecodeStream
@@ -16,8 +17,45 @@ _BEFORE = 8
 """Tokens of the prompt that the text's pieces are decoded after: a space may belong to both."""
 
 
+class Decoder(Protocol):
+    """Convert an answer's tokens to text one by one."""
+
+    def add(self, token: int) -> str:
+        """Return the text that is complete with this token."""
+        ...
+
+
+class Vocabulary(Protocol):
+    """Convert text to tokens and back, by whatever a model's folder holds."""
+
+    def encode(self, text: str, most: int, *, special: bool = True) -> list[int]:
+        """Return the tokens of a text. Raises TooLong if there are more than `most`."""
+        ...
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        """Return the text of tokens, without special ones."""
+        ...
+
+    def bytes_of(self, token: int) -> str:
+        """Return a token as the vocabulary writes it."""
+        ...
+
+    def pieces(self, prompt: Sequence[int]) -> Decoder:
+        """Return what converts the answer to a prompt."""
+        ...
+
+    def grammar_source(self, ends: Sequence[int], size: int) -> Any:
+        """Return the vocabulary in a form that llguidance reads.
+
+        Args:
+            ends: Tokens that end a text.
+            size: Logits of the model, which may be more than there are tokens.
+        """
+        ...
+
+
 class Tokenizer:
-    """Convert text to tokens and back."""
+    """Convert text to tokens and back, by the package `tokenizers`."""
 
     def __init__(self, backend: Backend) -> None:
         """Take a tokenizer of the package `tokenizers`."""
@@ -70,6 +108,16 @@ class Tokenizer:
     def bytes_of(self, token: int) -> str:
         """Return a token as the vocabulary writes it."""
         return self.backend.id_to_token(token) or ""
+
+    def pieces(self, prompt: Sequence[int]) -> Pieces:
+        """Return what converts the answer to a prompt."""
+        return Pieces(self, prompt)
+
+    def grammar_source(self, ends: Sequence[int], size: int) -> str:
+        """Return the tokenizer.json."""
+        del ends, size
+        source: str = self.backend.to_str()
+        return source
 
 
 class Pieces:

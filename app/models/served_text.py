@@ -84,13 +84,18 @@ def facts(served: Served) -> str:
     known = served.figures.get("known_blocks", 0) / max(served.figures.get("blocks", 0), 1)
     parts = [
         f"weights {served.weights}",
-        f"cache of {served.cache_tokens:,} tokens, {_percent(known)} kept for prompts that "
-        "begin alike",
+        f"{_cache(served)}, {_percent(known)} kept for prompts that begin alike",
         f"texts of {served.context:,} tokens at most",
         f"loaded in {duration(served.seconds)}",
     ]
     right = accepted(served)
     return " · ".join([*parts, f"{right} of draft tokens accepted"] if right else parts)
+
+
+def _cache(served: Served) -> str:
+    if served.cache_tokens:
+        return f"cache of {served.cache_tokens:,} tokens"
+    return f"cache of {int(served.figures.get('blocks', 0))} states"
 
 
 def _percent(share: float) -> str:

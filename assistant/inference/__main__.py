@@ -83,7 +83,7 @@ def serve(options: m.Options, requests: BinaryIO, output: Output) -> None:
     gpu = os.environ.get("CUDA_VISIBLE_DEVICES", "") if device == "cuda" else ""
     output.send(
         m.Ready(
-            device, engine.model.weights, engine.context, engine.statistics().blocks * 16,
+            device, engine.model.weights, engine.context, engine.cache_tokens,
             time.monotonic() - began, gpu,
         )
     )  # fmt: skip
@@ -160,7 +160,7 @@ def _request(engine: Engine, wanted: m.Submit) -> Request:
     grammar = Grammar(wanted.grammar, wanted.grammar_text) if wanted.grammar else None
     return Request(
         tuple(prompt), min(wanted.limit or room, room),
-        wanted.sampling, wanted.stops, grammar,
+        wanted.sampling, wanted.stops + (engine.chat_stops if wanted.messages else ()), grammar,
         client=wanted.client, ignore_end=wanted.ignore_end,
     )  # fmt: skip
 

@@ -72,6 +72,7 @@ class Ready(msgspec.Struct, frozen=True, tag="ready"):
     context: int
     """The most tokens of a prompt and its answer."""
     cache_tokens: int
+    """0: the model keeps a state of one size for each text."""
     seconds: float
     gpu: str = ""
     """What CUDA_VISIBLE_DEVICES names, if it is on a GPU."""

@@ -27,6 +27,7 @@ from scheduler.protocol.settings import TEMPLATE, Settings
 from tests.integration.endpoint import Served, serving
 from tests.integration.shell import Shell
 from tests.support import eventually, state_folder
+from tests.unit.accel.rwkv.rwkv_models import random_model, to_hf, vocabulary_file, write_hf
 
 pytestmark = pytest.mark.xdist_group("serve_model")
 CHAT: list[Any] = [{"role": "user", "content": "How full is the queue?"}]
@@ -206,6 +207,25 @@ def test_an_engine_that_is_killed_in_mid_stream_says_so_and_is_started_again(
 
 def test_a_folder_that_is_no_model_is_refused(shared_home: Path, sh: Shell, tmp_path: Path) -> None:
     assert "no config.json" in sh("serve", str(tmp_path), status=1)
+
+
+def test_rwkv_7_is_served_by_the_same_engine(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    model = write_hf(tmp_path / "goose", to_hf(random_model(2, 64, 65536)))
+    (model / vocabulary_file().name).write_bytes(vocabulary_file().read_bytes())
+    with state_folder(tmp_path_factory.mktemp("goose") / "home") as home:
+        settings.save(Settings(source="cpu", model_folder=TEMPLATE))
+        with serving(home, str(model), "--cpu") as served:
+            asked = {"model": "goose", "messages": CHAT * 20, "max_tokens": 8, "temperature": 0}
+            _, _, first = served.ask("/v1/chat/completions", asked)
+            _, _, again = served.ask("/v1/chat/completions", asked)
+            regex = {"type": "regex", "regex": "[a-c]{5}"}
+            _, _, shaped = served.ask("/v1/chat/completions", {**asked, "response_format": regex})
+    assert again["choices"] == first["choices"]
+    assert again["usage"]["prompt_tokens_details"]["cached_tokens"] >= 64
+    text = shaped["choices"][0]["message"]["content"]
+    assert len(text) == 5 and set(text) <= set("abc")
 
 
 def test_a_model_that_cannot_be_loaded_says_why(

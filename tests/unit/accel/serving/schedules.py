@@ -14,15 +14,20 @@ from pathlib import Path
 
 import torch
 
+from accel.rwkv.model import RWKV7
+from accel.rwkv.tokenizer import Tokenizer as Vocabulary
 from accel.serving import request as requests
 from accel.serving import tiny
 from accel.serving.cache import PagedCache
 from accel.serving.draft import DraftModel
 from accel.serving.engine import Engine
+from accel.serving.recurrent import RecurrentModel, StateCache
 from accel.serving.request import Ended, Piece, Request, Sampling
 from accel.serving.speculation import PromptLookup
 from accel.serving.tokens import Tokenizer
 from accel.serving.transformer import load
+from accel.serving.world import WorldTokenizer
+from tests.unit.accel.rwkv.rwkv_models import random_model
 
 SIZE = {
     "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 2,
@@ -158,6 +163,36 @@ class Schedules:
         self.happened["preemptions"] += engine.scheduler.preemptions
         self.happened["evictions"] += pool.evictions
         self.happened["swaps"] += pool.swaps
+
+
+class RecurrentSchedules(Schedules):
+    """Run schedules with one tiny RWKV-7 model, whose spans of a prompt are 16 tokens."""
+
+    def __init__(self) -> None:
+        network = RWKV7(random_model(layers=2, channels=64, vocabulary=300), compiled=False)
+        self.model = RecurrentModel(network)
+        self.tokenizer = WorldTokenizer(Vocabulary({n + 1: bytes([n]) for n in range(256)}))
+        self.happened: Counter[str] = Counter()
+        self._alone: dict[Request, list[tuple[int, float]]] = {}
+
+    def engine(self, blocks: int, *, step_tokens: int, most_running: int = 64, **_) -> Engine:
+        cache = StateCache(self.model.network, max(1, blocks // 4))
+        cache.span = 16
+        return Engine(
+            self.model, self.tokenizer, None, cache, step_tokens=max(step_tokens, 24),
+            most_running=most_running,
+        )  # fmt: skip
+
+    def _draft(self, blocks: int) -> None:
+        """Return None: nothing is proposed."""
+
+    def _check(self, engine: Engine) -> None:
+        """Check that nothing is used any more, and that every slot is known."""
+        pool = engine.pool
+        assert all(isinstance(key, bytes) for key in pool._kept), "a text has left its state"
+        assert sorted([*pool._free, *pool._kept.values()]) == list(range(pool.total))
+        self.happened["preemptions"] += engine.scheduler.preemptions
+        self.happened["evictions"] += pool.evictions
 
 
 def make_request(draw: random.Random) -> Request:

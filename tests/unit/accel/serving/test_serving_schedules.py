@@ -7,7 +7,7 @@ import threading
 
 import psutil
 import pytest
-from schedules import Schedules
+from schedules import RecurrentSchedules, Schedules
 
 from accel.serving import request as requests
 from accel.serving.request import Request, Sampling
@@ -23,24 +23,28 @@ def unread(monkeypatch):
     monkeypatch.setattr(requests, "MOST_UNREAD", requests.MOST_UNREAD)
 
 
-def check(schedules, count):
+COMMON = ("length", "cancelled", "error", "prefix hits", "preemptions", "evictions")
+
+
+def check(schedules, count, events=(*COMMON, "swaps", "accepted")):
     for seed in range(count):
         schedules.run(seed)
-    for event in (
-        "length",
-        "cancelled",
-        "error",
-        "prefix hits",
-        "preemptions",
-        "evictions",
-        "swaps",
-        "accepted",
-    ):
+    for event in events:
         assert schedules.happened[event] > 0, f"{event} never happened"
 
 
 def test_50_schedules_give_the_answers_computed_alone(schedules):
     check(schedules, 50)
+
+
+def test_30_schedules_of_states_give_the_answers_computed_alone():
+    check(RecurrentSchedules(), 30, COMMON)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_2000_schedules_of_states_give_the_answers_computed_alone():
+    check(RecurrentSchedules(), 2000, COMMON)
 
 
 @pytest.mark.slow

@@ -1,0 +1,208 @@
+"""Run RWKV-7 on the work of a step: its state takes the place of keys and values.
+
+Answers are computed as one batch, whose states stay together from step to step for as long as the
+same texts are in it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from accel.rwkv.errors import ModelError
+from accel.rwkv.model import RWKV7
+from accel.rwkv.state import State
+from accel.rwkv.tokenizer import END
+from accel.rwkv.weights.header import read_header
+from accel.serving.errors import ModelRefused
+from accel.serving.files import weight_files
+from accel.serving.memory import WORK_BYTES, Weights
+from accel.serving.runner import GRAPHS
+from accel.serving.scheduler import Text, Work
+
+_SPAN = {"cpu": 64, "cuda": 512}
+"""Tokens of a prompt that are computed at once: on a GPU, those of the captured graph."""
+_TYPES = {
+    "cpu": {"auto": torch.float32, "float32": torch.float32, "int8": torch.int8},
+    "cuda": {
+        "auto": torch.bfloat16, "float32": torch.float32, "bfloat16": torch.bfloat16,
+        "int8": torch.int8,
+    },
+}  # fmt: skip
+_MOST_STATES = 256
+_COPIES = 3
+"""Copies of a running answer's state: those that a step reads, writes and returns."""
+
+
+@dataclass(frozen=True)
+class RecurrentConfig:
+    """Describe what the engine needs to know of the model."""
+
+    vocabulary: int
+    context: int
+    """The most tokens of a text, prompt and answer together; the state sets no limit."""
+    ends: tuple[int, ...]
+
+
+class StateCache:
+    """Hold one state in each slot. States are values, so that a copy takes no memory."""
+
+    def __init__(self, model: RWKV7, slots: int) -> None:
+        """Begin with slots that hold the state before the first token."""
+        self.blocks = slots
+        """The number of slots."""
+        self.span = _SPAN[model.device.type]
+        self._fresh = model.fresh()
+        self._states: dict[int, State] = {}
+        self._batch: tuple[tuple[int, ...], State] = ((), self._fresh)
+        """Slots whose latest states are one batch, and that batch."""
+
+    def clear(self, slot: int) -> None:
+        """Make a slot hold the state before the first token."""
+        self._part([slot])
+        self._states.pop(slot, None)
+
+    def copy(self, source: int, target: int) -> None:
+        """Copy a state."""
+        self._part([source, target])
+        self._states[target] = self._states.get(source, self._fresh)
+
+    def read(self, slots: Sequence[int], size: int) -> State:
+        """Return the states of slots as one batch of `size`, filled up with fresh ones."""
+        if self._batch[0] == tuple(slots) and self._batch[1].batch == size:
+            return self._batch[1]
+        self._part(slots)
+        states = [self._states.get(slot, self._fresh) for slot in slots]
+        return (
+            State.join([*states, *[self._fresh] * (size - len(slots))]) if size > 1 else states[0]
+        )
+
+    def write(self, slots: Sequence[int], states: State) -> None:
+        """Store a batch of states; those after the slots are dropped."""
+        if len(slots) == 1 and states.batch == 1:
+            self._part(slots)
+            self._states[slots[0]] = states
+            return
+        if self._batch[0] != tuple(slots):
+            self._part(self._batch[0])
+        self._batch = (tuple(slots), states)
+
+    def _part(self, slots: Sequence[int]) -> None:
+        """Divide the batch, if it has any of these slots."""
+        members, states = self._batch
+        if not set(members).isdisjoint(slots):
+            self._states |= {slot: states.pick([at]) for at, slot in enumerate(members)}
+            self._batch = ((), self._fresh)
+
+
+class RecurrentRunner:
+    """Compute the logits of a step."""
+
+    def __init__(self, model: RWKV7, cache: StateCache) -> None:
+        self._model, self._cache = model, cache
+        # Beside others, a CPU computes an answer's token as it does alone, to the bit.
+        self._together = model.device.type == "cuda"
+
+    @torch.inference_mode()
+    def run(self, work: Sequence[Work[Text]]) -> Tensor:
+        """Advance the states of all texts.
+
+        Returns:
+            Logits [n, V] in fp32 on the model's device, for each work that chooses.
+        """
+        found: dict[int, Tensor] = {}
+        single = [at for at, item in enumerate(work) if len(item.tokens) == 1 and self._together]
+        most = GRAPHS[-1]
+        for group in (single[at : at + most] for at in range(0, len(single), most)):
+            found |= zip(group, self._step([work[at] for at in group]), strict=True)
+        for at, item in enumerate(work):
+            if at not in found:
+                slots = item.sequence.table()
+                logits, state = self._model.forward(item.tokens, self._cache.read(slots, 1))
+                self._cache.write(slots, state)
+                found[at] = logits
+        wanted = [found[at].float() for at, item in enumerate(work) if item.chooses]
+        if not wanted:
+            return torch.empty(0, self._model.vocabulary, device=self._model.device)
+        return torch.stack(wanted)
+
+    def _step(self, work: Sequence[Work[Text]]) -> Tensor:
+        """Return the logits after one more token of each text, as one batch."""
+        slots = [item.sequence.table()[0] for item in work]
+        size = next(size for size in GRAPHS if size >= len(work))
+        tokens = [item.tokens[0] for item in work] + [0] * (size - len(work))
+        logits, states = self._model.step(tokens, self._cache.read(slots, size))
+        self._cache.write(slots, states)
+        return logits[: len(work)]
+
+
+class RecurrentModel:
+    """Hold an RWKV-7 model as the engine needs it."""
+
+    def __init__(self, network: RWKV7) -> None:
+        """Take a loaded model."""
+        self.network, self.device = network, network.device
+        self.config = RecurrentConfig(network.vocabulary, 2**20, (END,))
+
+    @property
+    def weights(self) -> str:
+        """Return how the weights are kept."""
+        return str(self.network.weights.dtype)[6:]
+
+
+def load_recurrent(folder: Path, device: str, weights: Weights, free: int) -> RecurrentModel:
+    """Load the RWKV-7 model in a folder.
+
+    Args:
+        folder: With config.json, .safetensors and the vocabulary.
+        device: `cpu` or `cuda`.
+        weights: How matrices are kept.
+        free: Bytes of the device that are free.
+
+    Raises:
+        ModelRefused: It cannot be served, or does not fit.
+    """
+    types = _TYPES[device]
+    if weights not in types:
+        raise ModelRefused(
+            f"RWKV-7 is not served with {weights} weights on this device. Choose one of: "
+            f"{', '.join(types)}"
+        )
+    dtype = types[weights]
+    try:
+        outlines = [o for file in weight_files(folder) for o in read_header(file).values()]
+        size = sum(math.prod(outline.shape) for outline in outlines) * dtype.itemsize
+        if size + WORK_BYTES[device] > free:
+            raise ModelRefused(
+                f"{folder.name} needs {(size + WORK_BYTES[device]) / 2**30:.1f} GiB; "
+                f"{free / 2**30:.1f} GiB are free. Choose smaller weights, such as int8"
+            )
+        return RecurrentModel(RWKV7.load(folder, device, dtype))
+    except ModelError as e:
+        raise ModelRefused(str(e)) from e
+
+
+def plan_states(model: RecurrentModel, free: int, running: int) -> int:
+    """Return how many states fit.
+
+    Args:
+        model: Is loaded already.
+        free: Bytes of the device that are free beside it.
+        running: The most answers of a step.
+
+    Raises:
+        ModelRefused: Not even one does.
+    """
+    size = model.network.fresh().nbytes
+    left = free - WORK_BYTES[model.device.type] - _COPIES * running * size
+    if left < size:
+        raise ModelRefused(
+            f"{running} answers at once need {(_COPIES * running + 1) * size / 2**30:.1f} GiB for "
+            f"their states; {free / 2**30:.1f} GiB are free beside the weights. Choose int8 weights"
+        )
+    return min(_MOST_STATES, left // size)

@@ -1,0 +1,206 @@
+"""Keep the states of a recurrent model, one for each text, and share those of common prompts.
+
+A state is what the model remembers of all tokens so far. It has one size however many they are, and
+it cannot be cut at an earlier token. So a prompt is computed in spans that begin at multiples of
+SPAN tokens, and the state after each is kept, until its place is needed, for prompts that begin
+with the same tokens. All texts are divided alike, so an answer has the same bits whatever was
+computed before it.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator, Sequence
+from hashlib import blake2b
+from typing import Protocol
+
+_LONGEST = 2**20
+"""The most tokens of a text; the state sets no limit."""
+
+
+class StateMemory(Protocol):
+    """Hold one state in each slot; `accel.serving.recurrent.StateCache` does."""
+
+    @property
+    def blocks(self) -> int:
+        """Return the number of slots."""
+        ...
+
+    @property
+    def span(self) -> int:
+        """Return the tokens of a span of a prompt."""
+        ...
+
+    def clear(self, slot: int) -> None:
+        """Make a slot hold the state before the first token."""
+        ...
+
+    def copy(self, source: int, target: int) -> None:
+        """Copy a state."""
+        ...
+
+
+class StatePool:
+    """Give out slots, and keep states that nobody uses for as long as there is room."""
+
+    on_host = swaps = 0
+    most_tokens = _LONGEST
+
+    def __init__(self, memory: StateMemory) -> None:
+        """Begin with all slots free."""
+        self.memory = memory
+        self._free = list(range(memory.blocks - 1, -1, -1))
+        self._kept: dict[object, int] = {}
+        """Slots of states that no text uses, the least recently used first."""
+        self.evictions = 0
+        """States that were kept, and given up for others."""
+
+    @property
+    def total(self) -> int:
+        """Return the number of all slots."""
+        return self.memory.blocks
+
+    @property
+    def free(self) -> int:
+        """Return how many slots hold nothing."""
+        return len(self._free)
+
+    @property
+    def idle(self) -> int:
+        """Return how many slots hold a state that no text uses."""
+        return len(self._kept)
+
+    @property
+    def available(self) -> int:
+        """Return how many slots could be taken now."""
+        return len(self._free) + len(self._kept)
+
+    def save_some(self, most: int = 4, *, wait: bool = False) -> bool:
+        """Return False: states are not saved."""
+        del most, wait
+        return False
+
+    def take(self) -> int | None:
+        """Return a slot, whatever it holds; None if every slot is in use."""
+        if self._free:
+            return self._free.pop()
+        if not self._kept:
+            return None
+        self.evictions += 1
+        return self._kept.pop(next(iter(self._kept)))
+
+    def give(self, slot: int) -> None:
+        """Take a slot back."""
+        self._free.append(slot)
+
+    def keep(self, key: object, slot: int) -> None:
+        """Take a slot back, whose state is kept under a new key for as long as there is room."""
+        self._kept[key] = slot
+
+    def knows(self, key: object) -> bool:
+        """Return True if a state is kept under a key, which counts as a use."""
+        slot = self._kept.pop(key, None)
+        if slot is not None:
+            self._kept[key] = slot
+        return slot is not None
+
+    def reclaim(self, key: object) -> int | None:
+        """Return the slot that was kept under a key; None if its place was needed."""
+        return self._kept.pop(key, None)
+
+    def duplicate(self, key: object) -> int | None:
+        """Return a slot with the state that is kept under a key; None if there is no room.
+
+        If its own slot is the only one to be had, the state is kept no longer.
+        """
+        self.knows(key)
+        slot = self.take()
+        source = self._kept.get(key)
+        if slot is not None and source is not None:
+            self.memory.copy(source, slot)
+        return slot
+
+
+class StateStorage:
+    """Hold the state of one text."""
+
+    def __init__(self, pool: StatePool, prompt: int) -> None:
+        """Begin without a slot; the first `prompt` tokens are those of the prompt."""
+        self._pool, self._prompt = pool, prompt
+        self._slot: int | None = None
+        self._paused = 0
+        """Tokens that the state holds which was left in the pool."""
+
+    def table(self) -> list[int]:
+        """Return its slot."""
+        return [] if self._slot is None else [self._slot]
+
+    def begin(self, known: Sequence[int]) -> int:
+        """Begin with its own state from before, or with that of the longest prompt that is kept."""
+        self._slot = self._pool.reclaim(self)
+        if self._slot is not None:
+            return self._paused
+        found = [
+            (length, key)
+            for length, key in self._keys(known[: self._prompt])
+            if self._pool.knows(key)
+        ]
+        if not found:
+            self.take()
+            return 0
+        length, key = found[-1]
+        self._slot = self._pool.duplicate(key)
+        return length if self._slot is not None else 0
+
+    def next_count(self, computed: int, length: int, room: int) -> int:
+        """Return the rest of a span of the prompt, or one token of the answer."""
+        if computed >= self._prompt:
+            return min(1, room)
+        span = self._pool.memory.span
+        count = min(span - computed % span, self._prompt - computed, length - computed)
+        return count if count <= room else 0
+
+    def missing(self, tokens: int) -> int:
+        """Return 1 if it has no slot."""
+        del tokens
+        return int(self._slot is None)
+
+    def take(self) -> bool:
+        """Take a slot with the state before the first token; return False if there is none."""
+        self._slot = self._pool.take()
+        if self._slot is not None:
+            self._pool.memory.clear(self._slot)
+        return self._slot is not None
+
+    def share(self, tokens: Sequence[int], computed: int) -> None:
+        """Keep a copy of the state after a whole span of the prompt."""
+        if self._slot is None or computed > self._prompt or computed % self._pool.memory.span:
+            return
+        _, key = list(self._keys(tokens[:computed]))[-1]
+        if not self._pool.knows(key) and (copy := self._pool.take()) is not None:
+            self._pool.memory.copy(self._slot, copy)
+            self._pool.keep(key, copy)
+
+    def keep(self) -> None:
+        """Do nothing: states are not saved."""
+
+    def pause(self, computed: int) -> None:
+        """Leave its state in the pool."""
+        if self._slot is not None:
+            self._paused = computed
+            self._pool.keep(self, self._slot)
+        self._slot = None
+
+    def leave(self) -> None:
+        """Give its slot back."""
+        slot = self._slot if self._slot is not None else self._pool.reclaim(self)
+        if slot is not None:
+            self._pool.give(slot)
+        self._slot = None
+
+    def _keys(self, tokens: Sequence[int]) -> Iterator[tuple[int, bytes]]:
+        """Yield each multiple of a span, and a digest of all tokens before it."""
+        span, digest = self._pool.memory.span, blake2b(digest_size=16)
+        for start in range(0, len(tokens) - span + 1, span):
+            digest.update(array("q", tokens[start : start + span]).tobytes())
+            yield start + span, digest.digest()
