@@ -1,18 +1,23 @@
 """Linear attention on a GPU, beside flash-linear-attention.
 
-    python -m tests.benchmarks.linear_attention --minutes 8 --out FOLDER
+    python -m tests.benchmarks.linear_attention --kinds gdn,ssd --minutes 2 --out FOLDER
 
 Shapes are those of fla-core's own registry of benchmarks. Every row states the time of forward and
 of forward with backward, the peer's in turns with ours, and the errors of both against the float64
-recurrence over the first tokens, beside those of the recurrence in the tensors' own dtype.
+recurrence over the first tokens, beside those of the recurrence in the tensors' own dtype. With
+`--compile-first SECONDS` processes of their own compile the kernels of all problems beforehand, at
+the same time, and the peer's kernels are tuned briefly (`peer_tuning`).
 """
 
 from __future__ import annotations
 
 import argparse
 import importlib
+import subprocess
+import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,6 +29,7 @@ from torch.nn import functional
 from accel.primitives.linear_attention.api import linear_attention
 from accel.primitives.linear_attention.kinds import KINDS
 from accel.runtime.timing import measure_in_turn
+from tests.benchmarks.peer_tuning import brief_tuning
 from tests.benchmarks.rows import RESULTS, context, spread, write
 
 SHAPES = (
@@ -39,6 +45,10 @@ SIZES_OF = {"rwkv7": 64}
 ORDER = ("gdn", "rwkv7", "ssd", "kda", "gla", "retention")
 CHECKED = 256
 """The tokens over which errors are measured."""
+ERRORS = tuple(
+    f"{name}_error{of}" for name in ("ours", "peer", "recurrence") for of in ("", "_of_gradients")
+)
+"""The columns of errors."""
 
 
 @dataclass(frozen=True)
@@ -140,8 +150,10 @@ def errors(x: Inputs) -> dict[str, str]:
     assert float((exact["out"] - defined).norm() / defined.norm()) < 1e-9
 
     def worst(found: dict[str, Tensor]) -> tuple[float, float]:
-        parts = {n: float((found[n].double() - e).norm() / e.norm()) for n, e in exact.items()}
-        return parts.pop("out"), max(parts.values())
+        parts = {
+            n: float((g.double() - exact[n]).norm() / exact[n].norm()) for n, g in found.items()
+        }
+        return parts.pop("out"), max(parts.values(), default=0.0)
 
     rows: dict[str, str] = {}
     for name, run in (("ours", ours), ("peer", peer), ("recurrence", naive)):
@@ -153,6 +165,8 @@ def errors(x: Inputs) -> dict[str, str]:
             )
         except Exception as e:  # noqa: BLE001 - a peer that refuses is a result
             rows[f"{name}_error"] = rows[f"{name}_error_of_gradients"] = _short(e)
+            with suppress(Exception), torch.no_grad():  # a peer may refuse its backward pass only
+                rows[f"{name}_error"] = f"{worst({'out': run(part)})[0]:.2e}"
     return rows
 
 
@@ -222,28 +236,60 @@ def _short(error: Exception) -> str:
     return f"{type(error).__name__}: {error}".splitlines()[0][:120]
 
 
-def rows(seconds: float, until: float) -> Iterator[dict[str, object]]:
+def posed(kind: str, shape: tuple[int, int, int, int]) -> tuple[int, int, int, int]:
+    """Return batch, tokens, heads and head size of a kind at a shape."""
+    batch, length, count, size = shape
+    head = SIZES_OF.get(kind, size)
+    return batch, length, count * size // head, head
+
+
+def compile_first(kinds: Sequence[str], shapes: int, seconds: float) -> None:
+    """Run each problem once in a process of its own, so that the kernels are in Triton's cache."""
+    command = [sys.executable, "-m", "tests.benchmarks.linear_attention", "--compile"]
+    running = [subprocess.Popen([*command, f"{kind}:{i}"]) for kind in kinds for i in range(shapes)]
+    until = time.monotonic() + seconds
+    for process in running:
+        try:
+            process.wait(max(0.1, until - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            process.kill()
+            print("not compiled in time:", process.args, flush=True)
+
+
+def compile_one(kind: str, shape: int) -> None:
+    """Run one problem once, forward and backward, with both kernels."""
+    began = time.monotonic()
+    x = inputs(kind, *posed(kind, SHAPES[shape]))
+    for run in (ours, peer):
+        try:
+            out = run(x)
+            torch.autograd.grad(out, list(x.tensors.values()), torch.randn_like(out))
+        except Exception as e:  # noqa: BLE001 - a peer that refuses is a result
+            print(kind, shape, run.__name__, _short(e), flush=True)
+        took = time.monotonic() - began
+        print(f"compiled {run.__name__} {kind}:{shape} after {took:.0f} s", flush=True)
+
+
+def rows(
+    kinds: Sequence[str], shapes: int, seconds: float, until: float
+) -> Iterator[dict[str, object]]:
     """Measure every kind at every shape, as long as there is time."""
     where = context(torch.cuda.get_device_name(), ("torch", "triton", "fla-core"))
-    for kind in ORDER:
-        checked: dict[str, str] = {}
-        for batch, length, count, size in SHAPES:
+    for kind in kinds:
+        for shape in SHAPES[:shapes]:
             if time.monotonic() > until:
                 return
-            head = SIZES_OF.get(kind, size)
-            heads = count * size // head
+            batch, length, heads, head = posed(kind, shape)
             torch.cuda.empty_cache()
             try:
                 x = inputs(kind, batch, length, heads, head)
-                if not checked or size != 128:
-                    checked = errors(x)
                 found = timings(x, seconds)
             except Exception as e:  # noqa: BLE001 - the other shapes are measured all the same
                 print(kind, (batch, length, heads, head), _short(e), flush=True)
                 continue
             row = {
                 **where, "kind": kind, "batch": batch, "tokens": length, "heads": heads,
-                "head_size": head, **found, **checked,
+                "head_size": head, **found,
             }  # fmt: skip
             print({k: v for k, v in row.items() if k not in where}, flush=True)
             yield row
@@ -254,12 +300,35 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=0.4, help="for each contender")
     parser.add_argument("--minutes", type=float, default=8.0)
+    parser.add_argument("--kinds", default=",".join(ORDER))
+    parser.add_argument("--shapes", type=int, default=len(SHAPES), help="how many of them")
+    parser.add_argument("--compile-first", type=float, help="seconds for compiling beforehand")
+    parser.add_argument("--compile", metavar="KIND:SHAPE", help="compile one problem only")
     parser.add_argument("--out", type=Path, default=RESULTS)
     given = parser.parse_args()
     until = time.monotonic() + 60 * given.minutes
+    kinds = given.kinds.split(",")
+    if given.compile or given.compile_first:
+        brief_tuning()
+    if given.compile:
+        kind, _, shape = given.compile.partition(":")
+        compile_one(kind, int(shape))
+        return
+    if given.compile_first:
+        compile_first(kinds, given.shapes, given.compile_first)
     found = []
-    for row in rows(given.seconds, until):
-        found.append(row)
+    for row in rows(kinds, given.shapes, given.seconds, until):
+        found.append({**row, **dict.fromkeys(ERRORS, "")})
+        write("linear_attention", found, given.out)
+    checked = dict.fromkeys((str(row["kind"]), int(str(row["head_size"]))) for row in found)
+    for kind, head in checked:
+        if time.monotonic() > until:
+            return
+        told = errors(inputs(kind, 1, CHECKED, 4, head))
+        print(kind, head, told, flush=True)
+        for row in found:
+            if (row["kind"], row["head_size"]) == (kind, head):
+                row.update(told)
         write("linear_attention", found, given.out)
 
 

@@ -1,10 +1,11 @@
 """FP8 linear layers on a GPU: speed beside bf16 and torchao, and the loss of a small GPT.
 
-    python -m tests.benchmarks.precision --out FOLDER [--steps 300] [--seeds 3]
+    python -m tests.benchmarks.precision --steps 2000 --seeds 3 --batch 4 --length 256 --out FOLDER
 
 A layer is timed forward and backward, rounding included, uncompiled; torchao's layers also as
 torch.compile makes them, which is how they are meant. The GPT (124M parameters) learns text that is
-made here: a Markov chain over 50,304 tokens with frequencies by Zipf's law.
+made here: a Markov chain over 50,304 tokens with frequencies by Zipf's law. A step of training is
+one CUDA graph, so that the host's time does not count.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from tests.benchmarks.rows import RESULTS, context, spread, write
 SHAPES = ((8192, 4096, 4096), (8192, 4096, 14336), (8192, 14336, 4096), (16384, 8192, 8192))
 """Rows, inputs and outputs."""
 CUDA = torch.device("cuda", 0)
-VOCABULARY, TOKENS, BATCH = 50304, 1024, 16
+VOCABULARY, LONGEST = 50304, 1024
 WIDTH, HEADS, DEPTH = 768, 12, 12
 FOLLOWERS = 64
 
@@ -107,7 +108,10 @@ class Gpt(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.embedding, self.position = nn.Embedding(VOCABULARY, WIDTH), nn.Embedding(TOKENS, WIDTH)
+        self.embedding, self.position = (
+            nn.Embedding(VOCABULARY, WIDTH),
+            nn.Embedding(LONGEST, WIDTH),
+        )
         self.layers = nn.Sequential(
             *(TransformerLayer(WIDTH, HEADS, 4 * WIDTH) for _ in range(DEPTH))
         )
@@ -125,75 +129,128 @@ class Gpt(nn.Module):
         return functional.cross_entropy(scores.flatten(0, 1).float(), tokens[:, 1:].flatten())
 
 
-def text(seed: int) -> Callable[[], Tensor]:
-    """Return a function that draws batches of tokens [BATCH, TOKENS + 1]."""
+def text(seed: int, batches: int, batch: int, length: int) -> Tensor:
+    """Return batches of tokens [batches, batch, length + 1]."""
     fixed = torch.Generator(CUDA).manual_seed(1)
     often = 1.0 / torch.arange(1, VOCABULARY + 1, device=CUDA)
     followers = torch.multinomial(often, VOCABULARY * FOLLOWERS, True, generator=fixed)
     followers = followers.view(VOCABULARY, FOLLOWERS)
     weights = 1.0 / torch.arange(1, FOLLOWERS + 1, device=CUDA)
     drawn = torch.Generator(CUDA).manual_seed(seed)
-
-    def batch() -> Tensor:
-        picks = torch.multinomial(weights, BATCH * (TOKENS + 1), True, generator=drawn)
-        columns = picks.view(TOKENS + 1, BATCH)
-        token = torch.multinomial(often, BATCH, True, generator=drawn)
-        found = [token]
-        for step in columns[1:]:
-            token = followers[token, step]
-            found.append(token)
-        return torch.stack(found, 1)
-
-    return batch
+    rows = batches * batch
+    found = [torch.multinomial(often, rows, True, generator=drawn)]
+    for _ in range(length):
+        pick = torch.multinomial(weights, rows, True, generator=drawn)
+        found.append(followers[found[-1], pick])
+    return torch.stack(found, 1).view(batches, batch, length + 1)
 
 
-def trained(recipe: str, seed: int, batches: list[Tensor], held: list[Tensor]) -> dict[str, Any]:
-    """Train from one seed; return the losses and the time."""
-    torch.manual_seed(seed)
-    model = Gpt().to(CUDA)
-    if recipe != "bf16":
-        convert(model.layers, recipe)
-    optimizer = torch.optim.AdamW(model.parameters(), 6e-4, (0.9, 0.95), fused=True)
-    losses, began = [], time.perf_counter()
-    for step, tokens in enumerate(batches):
-        for group in optimizer.param_groups:
-            group["lr"] = 6e-4 * min(1.0, (step + 1) / 50, 0.1 + 2 * (1 - step / len(batches)))
-        with torch.autocast("cuda", torch.bfloat16):
-            loss = model(tokens)
-        optimizer.zero_grad()
+class Trainer:
+    """Train one GPT; a step is one CUDA graph, or with `eager` as many launches as it takes."""
+
+    def __init__(self, recipe: str, seed: int, first: Tensor, *, eager: bool = False) -> None:
+        torch.manual_seed(seed)
+        self.model = Gpt().to(CUDA)
+        if recipe != "bf16":
+            convert(self.model.layers, recipe)  # type: ignore[arg-type]
+        self._rate = torch.tensor(0.0, device=CUDA)
+        self._optimizer = torch.optim.AdamW(
+            self.model.parameters(), self._rate, (0.9, 0.95), fused=True, capturable=True
+        )
+        self._tokens, self._loss = first.clone(), torch.zeros((), device=CUDA)
+        self._graph: torch.cuda.CUDAGraph | None = None
+        # steps with a rate of 0: they compile, and leave the weights as they are
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            for _ in range(3):
+                self._step()
+        torch.cuda.current_stream().wait_stream(side)
+        if not eager:
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph):
+                self._step()
+            self._graph = graph
+        for state in self._optimizer.state.values():
+            for x in state.values():
+                x.zero_()
+
+    def _step(self) -> None:
+        self._optimizer.zero_grad(set_to_none=True)
+        with torch.autocast("cuda", torch.bfloat16, cache_enabled=False):
+            loss = self.model(self._tokens)
         loss.backward()
-        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        update_scales(model)
-        losses.append(loss.detach())
+        nn.utils.clip_grad_norm_(self.model.parameters(), 1.0, foreach=True)
+        self._optimizer.step()
+        self._loss.copy_(loss.detach())
+
+    def step(self, tokens: Tensor, rate: float) -> Tensor:
+        """Train on a batch; return its loss, which stays on the GPU."""
+        self._tokens.copy_(tokens)
+        self._rate.fill_(rate)
+        if self._graph is None:
+            self._step()
+        else:
+            self._graph.replay()
+        return self._loss.clone()
+
+    @torch.no_grad()
+    def held_out(self, batches: Tensor) -> float:
+        """Return the mean loss of batches that were not learnt."""
+        with torch.autocast("cuda", torch.bfloat16):
+            return float(torch.stack([self.model(tokens) for tokens in batches]).mean())
+
+
+def trained(
+    recipe: str, seed: int, batches: Tensor, held: Tensor, *, eager: bool
+) -> dict[str, Any]:
+    """Train from one seed; return the losses and the time."""
+    trainer = Trainer(recipe, seed, batches[0], eager=eager)
+    losses, steps = [], len(batches)
+    torch.cuda.synchronize()
+    began = time.perf_counter()
+    for step, tokens in enumerate(batches):
+        rate = 6e-4 * min(1.0, (step + 1) / 50, 0.1 + 2 * (1 - step / steps))
+        losses.append(trainer.step(tokens, rate))
     torch.cuda.synchronize()
     seconds = time.perf_counter() - began
-    with torch.no_grad(), torch.autocast("cuda", torch.bfloat16):
-        final = float(torch.stack([model(tokens) for tokens in held]).mean())
-    return {"seconds": seconds, "held_out_loss": final, "losses": torch.stack(losses).tolist()}
+    return {
+        "seconds": seconds,
+        "held_out_loss": trainer.held_out(held),
+        "losses": torch.stack(losses).tolist(),
+    }
 
 
-def gpt(
-    steps: int, seeds: int, recipes: tuple[str, ...], until: float
-) -> Iterator[dict[str, object]]:
+def seconds_to(loss: float, found: dict[str, Any]) -> str:
+    """Return the seconds after which the mean of 50 losses first reached `loss`."""
+    losses = found["losses"]
+    for step in range(50, len(losses) + 1):
+        if sum(losses[step - 50 : step]) / 50 <= loss:
+            return f"{found['seconds'] * step / len(losses):.2f}"
+    return "never"
+
+
+def gpt(given: argparse.Namespace, until: float) -> Iterator[dict[str, object]]:
     """Train with each recipe from each seed on the same text."""
     where = context(torch.cuda.get_device_name(), ("torch", "triton"))
-    draw = text(0)
-    held = [draw() for _ in range(8)]
-    for seed in range(seeds):
-        draw = text(seed + 10)
-        batches = [draw() for _ in range(steps)]
+    held = text(0, 16, given.batch, given.length)
+    for seed in range(given.seeds):
+        batches = text(seed + 10, given.steps, given.batch, given.length)
         base: dict[str, Any] = {}
-        for recipe in ("bf16", *recipes):
+        for recipe in ("bf16", *given.recipes.split(",")):
             if time.monotonic() > until:
                 return
-            found = trained(recipe, seed, batches, held)
+            found = trained(recipe, seed, batches, held, eager=given.eager)
             base = found if recipe == "bf16" else base
+            equal = sum(base["losses"][-50:]) / 50
             row = {
-                **where, "recipe": recipe, "seed": seed, "steps": steps,
-                "tokens": steps * BATCH * TOKENS, "seconds": f"{found['seconds']:.2f}",
+                **where, "recipe": recipe, "seed": seed, "steps": given.steps,
+                "tokens_a_step": given.batch * given.length,
+                "tokens": given.steps * given.batch * given.length,
+                "graph": "no" if given.eager else "yes", "seconds": f"{found['seconds']:.2f}",
                 "held_out_loss": f"{found['held_out_loss']:.4f}",
                 "loss_of_bf16": f"{found['held_out_loss'] / base['held_out_loss']:.4f}",
+                "seconds_to_final_loss_of_bf16": seconds_to(equal, found),
                 "first_loss": f"{found['losses'][0]:.3f}",
             }  # fmt: skip
             print({k: v for k, v in row.items() if k not in where}, flush=True)
@@ -208,18 +265,24 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--recipes", default="row,block")
     parser.add_argument("--minutes", type=float, default=5.0)
+    parser.add_argument("--batch", type=int, default=16, help="sequences a step")
+    parser.add_argument("--length", type=int, default=LONGEST, help="tokens a sequence")
+    parser.add_argument("--eager", action="store_true", help="steps without CUDA graphs")
+    parser.add_argument("--only", choices=["layers", "gpt"])
     parser.add_argument("--no-peers", action="store_true")
     parser.add_argument("--out", type=Path, default=RESULTS)
     given = parser.parse_args()
     until = time.monotonic() + 60 * given.minutes
-    found = []
-    for row in layers(given.seconds, not given.no_peers):
-        found.append(row)
-        write("fp8_linear", found, given.out)
-    found = []
-    for row in gpt(given.steps, given.seeds, tuple(given.recipes.split(",")), until):
-        found.append(row)
-        write("fp8_gpt", found, given.out)
+    if given.only != "gpt":
+        found = []
+        for row in layers(given.seconds, not given.no_peers):
+            found.append(row)
+            write("fp8_linear", found, given.out)
+    if given.only != "layers":
+        found = []
+        for row in gpt(given, until):
+            found.append(row)
+            write("fp8_gpt", found, given.out)
 
 
 if __name__ == "__main__":
