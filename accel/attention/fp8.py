@@ -118,7 +118,7 @@ def choose(problem: Problem, backend: str = "auto") -> Choice:
             f"no backend for FP8 is called {backend!r}. There are: {', '.join(BACKENDS)}"
         )
     refusals = {
-        KERNEL: "; ".join((*_kernel_rules(problem), *_rules(problem))) or None,
+        KERNEL: kernel_refusal(problem),
         EMULATION: "; ".join(_rules(problem)) or None,
     }
     name = BACKENDS[backend]
@@ -131,6 +131,11 @@ def choose(problem: Problem, backend: str = "auto") -> Choice:
         raise ValueError(f"attention in FP8 cannot do this: the {name} {why}. {other}")
     reason = "the kernel for FP8" if backend == "auto" else "named by the caller"
     return Choice(name, reason, tuple(Candidate(n, why) for n, why in refusals.items()))
+
+
+def kernel_refusal(problem: Problem) -> str | None:
+    """Return why the kernel for FP8 cannot compute a problem, or None."""
+    return "; ".join((*_kernel_rules(problem), *_rules(problem))) or None
 
 
 def error_of(

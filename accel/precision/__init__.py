@@ -1,9 +1,10 @@
-"""Train and run models in FP8.
+"""Train and run models in FP8, and what the hardware gains from.
 
 `linear` computes a layer's products and their gradients in FP8, `layers` is the module, `history`
 its scales from earlier steps, `conversion` replaces layers of a model, `selection` measures which
-layers gain, `transformer` is a layer built from these. torch is imported with the first name taken
-from here.
+layers gain, `transformer` is a layer built from these, `attention` chooses the precision of
+attention. Products and rounding are those of `accel.primitives`. torch is imported with the first
+name taken from here.
 """
 
 from __future__ import annotations
@@ -12,38 +13,52 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from accel.precision.attention import mixed_precision_attention
     from accel.precision.conversion import convert, describe, revert
     from accel.precision.history import histories, load_histories, update_scales
     from accel.precision.layers import Fp8Linear
     from accel.precision.selection import dynamic_precision_select
     from accel.precision.transformer import transformer_engine_layer
+    from accel.primitives.gemm.low_precision import fp4_gemm, fp8_gemm
+    from accel.primitives.quantize.fp4 import fp4_quantize
+    from accel.primitives.quantize.fp8 import fp8_quantize
 
 __all__ = [
     "Fp8Linear",
     "convert",
     "describe",
     "dynamic_precision_select",
+    "fp4_gemm",
+    "fp4_quantize",
+    "fp8_gemm",
+    "fp8_quantize",
     "histories",
     "load_histories",
+    "mixed_precision_attention",
     "revert",
     "transformer_engine_layer",
     "update_scales",
 ]
 
 _HOME = {
-    "Fp8Linear": "layers",
-    "convert": "conversion",
-    "describe": "conversion",
-    "dynamic_precision_select": "selection",
-    "histories": "history",
-    "load_histories": "history",
-    "revert": "conversion",
-    "transformer_engine_layer": "transformer",
-    "update_scales": "history",
+    "Fp8Linear": "precision.layers",
+    "convert": "precision.conversion",
+    "describe": "precision.conversion",
+    "dynamic_precision_select": "precision.selection",
+    "fp4_gemm": "primitives.gemm.low_precision",
+    "fp4_quantize": "primitives.quantize.fp4",
+    "fp8_gemm": "primitives.gemm.low_precision",
+    "fp8_quantize": "primitives.quantize.fp8",
+    "histories": "precision.history",
+    "load_histories": "precision.history",
+    "mixed_precision_attention": "precision.attention",
+    "revert": "precision.conversion",
+    "transformer_engine_layer": "precision.transformer",
+    "update_scales": "precision.history",
 }
 
 
 def __getattr__(name: str) -> Any:
     if name in _HOME:
-        return getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)
+        return getattr(importlib.import_module(f"accel.{_HOME[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -64,6 +64,11 @@ def fp4_gemm(
     bfloat16, which holds every such number (float32 on a CPU). The tensor cores of Blackwell, which
     multiply FP4 themselves, are not used.
 
+    Args:
+        a, b: matrices, which are quantised here, or ones that `fp4_quantize` made.
+        format: `nvfp4` or `mxfp4`, of what is quantised here.
+        bias, activation, out_dtype, backend: as for `gemm`.
+
     Raises:
         ValueError: if the inputs do not fit together, or the named backend cannot compute them.
     """

@@ -112,7 +112,7 @@ def _e8m0_scales(most: Tensor) -> Tensor:
 def _codes(x: Tensor) -> Tensor:
     """Return the four bits of each element, uint8, saturated and rounded to nearest even."""
     table = torch.tensor(NUMBERS, device=x.device)
-    size = x.abs().clamp(max=_LARGEST)
+    size = x.abs().clamp(max=_LARGEST).contiguous()
     # midpoints belong to the even neighbour: to the lower one where its code is even
     middles = (table[1:] + table[:-1]) / 2
     above = torch.bucketize(size, middles, right=False)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 import accel
-from accel.primitives.gemm import portable, table
+from accel.primitives.gemm import dispatch, portable, table
 from accel.primitives.gemm.api import explain_gemm, gemm
 from accel.primitives.gemm.dispatch import choose
 from accel.primitives.gemm.low_precision import OF_A, OF_B
@@ -194,7 +194,7 @@ def test_auto_takes_what_was_measured_fastest_near_a_shape(monkeypatch):
         )
     )  # fmt: skip
     monkeypatch.setattr(table, "_shipped", lambda: rows)
-    monkeypatch.setattr("accel.primitives.gemm.dispatch._gpu", lambda p: "GPU")
+    monkeypatch.setattr(dispatch, "_gpu", lambda p: "GPU")
     table._rows.cache_clear()
     choose.cache_clear()
     try:
