@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         flash_attention_3_backward,
         flash_attention_3_forward,
     )
+    from accel.attention.flex import flex_attention
     from accel.attention.fp8 import fp8_attention
     from accel.attention.frameworks.flash_attn import flash_attn_func, flash_attn_varlen_func
     from accel.attention.frameworks.sdpa import install, uninstall
@@ -41,6 +42,7 @@ __all__ = [
     "flash_attention_3_forward",
     "flash_attn_func",
     "flash_attn_varlen_func",
+    "flex_attention",
     "fp4_gemm",
     "fp4_quantize",
     "fp8_attention",
@@ -66,6 +68,7 @@ _HOME = {
     "flash_attention_3_forward": "attention.flash3",
     "flash_attn_func": "attention.frameworks.flash_attn",
     "flash_attn_varlen_func": "attention.frameworks.flash_attn",
+    "flex_attention": "attention.flex",
     "fp4_gemm": "primitives.gemm.low_precision",
     "fp4_quantize": "primitives.quantize.fp4",
     "fp8_attention": "attention.fp8",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Literal, get_args, overload
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, get_args, overload
 
 import torch
 from torch import Tensor
@@ -15,6 +15,7 @@ from torch import Tensor
 from accel.attention import learned
 from accel.attention.backends import Run
 from accel.attention.dispatch import Choice, choose
+from accel.attention.documents import in_documents
 from accel.attention.fp8 import checked_precision, error_of, fp8_attention
 from accel.attention.inputs import (
     ALIGNMENT,
@@ -24,13 +25,17 @@ from accel.attention.inputs import (
     as_given,
     checked,
     describe,
+    even_heads,
     problem_of,
 )
 from accel.attention.learned import Mode
 from accel.attention.lessons import Use, learn_forward, use_of
-from accel.attention.passes import Attention, forward, forward_op, prepared, ready
-from accel.attention.problem import Problem
+from accel.attention.passes import Attention, Decided, forward_op, prepared, ran, ready
+from accel.attention.problem import Problem, default_scale
 from accel.attention.ragged import Ragged
+
+if TYPE_CHECKING:
+    from torch.nn.attention.flex_attention import BlockMask
 
 NO_WINDOW: Window = (None, None)
 _MOST_PLANS = 4096
@@ -53,24 +58,34 @@ class Plan:
 _PLANS: dict[object, Plan] = {}
 
 
+class Options(TypedDict, total=False):
+    """The arguments of `attention` that do not change what it returns."""
+
+    causal: bool
+    window: Window
+    scale: float | None
+    softcap: float
+    bias: Tensor | None
+    seqlens: Ragged | None
+    layout: str
+    deterministic: bool
+    backend: str
+    precision: str | None
+    sink: Tensor | None
+    alibi: Tensor | None
+    block_mask: BlockMask | None
+    dropout: float
+
+
 @overload
 def attention(
     q: Tensor,
     k: Tensor,
     v: Tensor,
     *,
-    causal: bool = ...,
-    window: Window = ...,
-    scale: float | None = ...,
-    softcap: float = ...,
-    bias: Tensor | None = ...,
-    seqlens: Ragged | None = ...,
-    layout: str = ...,
-    deterministic: bool = ...,
-    backend: str = ...,
-    precision: str | None = ...,
     return_lse: Literal[False] = ...,
     return_choice: Literal[False] = ...,
+    **options: Unpack[Options],
 ) -> Tensor: ...
 @overload
 def attention(
@@ -78,18 +93,9 @@ def attention(
     k: Tensor,
     v: Tensor,
     *,
-    causal: bool = ...,
-    window: Window = ...,
-    scale: float | None = ...,
-    softcap: float = ...,
-    bias: Tensor | None = ...,
-    seqlens: Ragged | None = ...,
-    layout: str = ...,
-    deterministic: bool = ...,
-    backend: str = ...,
-    precision: str | None = ...,
     return_lse: Literal[True],
     return_choice: Literal[False] = ...,
+    **options: Unpack[Options],
 ) -> tuple[Tensor, Tensor]: ...
 @overload
 def attention(
@@ -97,18 +103,9 @@ def attention(
     k: Tensor,
     v: Tensor,
     *,
-    causal: bool = ...,
-    window: Window = ...,
-    scale: float | None = ...,
-    softcap: float = ...,
-    bias: Tensor | None = ...,
-    seqlens: Ragged | None = ...,
-    layout: str = ...,
-    deterministic: bool = ...,
-    backend: str = ...,
-    precision: str | None = ...,
     return_lse: Literal[False] = ...,
     return_choice: Literal[True],
+    **options: Unpack[Options],
 ) -> tuple[Tensor, Choice]: ...
 def attention(
     q: Tensor,
@@ -125,6 +122,10 @@ def attention(
     deterministic: bool = False,
     backend: str = "auto",
     precision: str | None = None,
+    sink: Tensor | None = None,
+    alibi: Tensor | None = None,
+    block_mask: BlockMask | None = None,
+    dropout: float = 0.0,
     return_lse: bool = False,
     return_choice: bool = False,
 ) -> Tensor | tuple[Tensor, Tensor] | tuple[Tensor, Choice]:
@@ -133,10 +134,13 @@ def attention(
 
     Shapes: q is [B,H,Sq,D], k and v are [B,Hkv,Sk,D]; with layout `bshd` they are [B,Sq,H,D] and
     [B,Sk,Hkv,D]; with `seqlens` (see `Ragged`) all sequences lie end to end in [T,H,D]. Hkv divides
-    H (grouped or multi-query heads). All tensors are float16, bfloat16 or float32 on one CPU or
-    CUDA device (float64 with backends `math` and `reference`). Any strides are allowed: a tensor
-    that the kernels cannot load is copied once, because the elements of a head are not contiguous
-    or addresses are not multiples of 16 bytes.
+    H (grouped or multi-query heads). With `seqlens` and four dimensions, documents lie end to end
+    in the rows: those of one row if they add up to S (all rows then have the same), or of all rows
+    one after the other. v may have another head size than q and k (MLA): the smaller ones are then
+    padded with zeros, and the output has the head size of v. All tensors are float16, bfloat16 or
+    float32 on one CPU or CUDA device (float64 with backends `math` and `reference`). Any strides
+    are allowed: a tensor that the kernels cannot load is copied once, because the elements of a
+    head are not contiguous or addresses are not multiples of 16 bytes.
 
     Args:
         causal: a query sees no key after its own position. Positions are aligned bottom-right: the
@@ -152,8 +156,16 @@ def attention(
         backend: `auto` or a name in BACKENDS.
         precision: "fp8" computes the products in E4M3, without gradients: faster and less exact.
             See `accel.attention.fp8.fp8_attention`, also for its backends, and `error_of`.
-        return_lse: also return the natural logarithm of each row's sum of exponentials, float32
-            [B,H,Sq] (ragged: [H,T]), through which no gradient flows.
+        sink: [H], a learned score of each head that enters the denominator of every softmax and has
+            no value (attention sinks, as in gpt-oss), with a gradient.
+        alibi: float32 [H] or [B,H], the slopes of ALiBi: slope x (position of the key - position of
+            the query) is added to each score. They get no gradient.
+        block_mask: a BlockMask of torch.nn.attention.flex_attention instead of causal, window, bias
+            and seqlens. Its function is evaluated once for the blocks that are visible in part; the
+            tensors that it reads must not change afterwards.
+        dropout: must be 0; weights are not dropped out.
+        return_lse: also return the natural logarithm of each row's sum of exponentials, the sink's
+            included, float32 [B,H,Sq] (ragged: [H,T]), with gradients.
         return_choice: also return the Choice of the forward pass.
 
     Returns:
@@ -169,19 +181,23 @@ def attention(
     Raises:
         ValueError: if the inputs do not fit together, or a named backend cannot compute them.
     """
-    if return_lse and return_choice:
-        raise ValueError(
-            "return_lse and return_choice cannot be had in one call; see accel.attention.explain"
-            " for the choice"
-        )
-    if precision is not None:
-        checked_precision(precision)
-        found: Tensor = fp8_attention(
-            q, k, v, causal=causal, window=window, scale=scale, softcap=softcap, bias=bias,
-            seqlens=seqlens, layout=layout, backend=backend, return_lse=return_lse,
-            return_choice=return_choice,
-        )  # fmt: skip
-        return found
+    if (
+        q.shape[-1] != v.shape[-1]
+        or precision is not None
+        or (seqlens is not None and q.dim() == 4)
+        or dropout
+        or (return_lse and return_choice)
+    ):
+        _check_options(dropout, return_lse and return_choice)
+        options: dict[str, Any] = {
+            "causal": causal, "window": window, "scale": scale, "softcap": softcap, "bias": bias,
+            "seqlens": seqlens, "layout": layout, "deterministic": deterministic,
+            "backend": backend, "precision": precision, "sink": sink, "alibi": alibi,
+            "block_mask": block_mask, "return_lse": return_lse, "return_choice": return_choice,
+        }  # fmt: skip
+        special: Tensor | None = _special(q, k, v, options)
+        if special is not None:
+            return special
     deterministic = deterministic or torch.are_deterministic_algorithms_enabled()
     if window is not NO_WINDOW:
         window = checked(window)
@@ -201,6 +217,9 @@ def attention(
             layout,
             deterministic,
             backend,
+            sink,
+            alibi,
+            block_mask,
             return_lse,
             return_choice,
         )
@@ -210,9 +229,10 @@ def attention(
         or k.requires_grad
         or v.requires_grad
         or (bias is not None and bias.requires_grad)
+        or (sink is not None and sink.requires_grad)
     )
     plan = key = None
-    if bias is None and seqlens is None:
+    if bias is None and seqlens is None and alibi is None and block_mask is None:
         # The key holds everything that arrange() and the kernels would check, so that known inputs
         # are not checked again.
         try:
@@ -221,25 +241,24 @@ def attention(
                 q.dtype, k.dtype, v.dtype, q.device, k.device, v.device,
                 (q.data_ptr() | k.data_ptr() | v.data_ptr()) % ALIGNMENT,
                 causal, window, scale, softcap, deterministic, layout, backend, grad,
+                None if sink is None else (sink.shape, sink.dtype, sink.device),
             )  # fmt: skip
             plan = _PLANS.get(key)
         except RuntimeError:  # a tensor that is not dense: arrange() reports it
             key = None
     if plan is None:
-        x = arrange(q, k, v, bias, seqlens, layout)
+        x = arrange(q, k, v, bias, seqlens, layout, sink, alibi, block_mask)
         plan = _plan(key, x, causal, window, scale, softcap, deterministic, backend, grad)
     elif layout == "bshd":
-        x = Inputs(q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2))
+        x = Inputs(q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2), sink=sink)
     else:
-        x = Inputs(q, k, v)
+        x = Inputs(q, k, v, sink=sink)
     plan = plan if plan.use is None else _learned(plan, plan.use, x)
     if plan.backward is not None:
-        backends = (plan.forward.backend, plan.backward.backend, backend)
+        backends = Decided(plan.forward.backend, plan.backward.backend, backend)
         out, lse = Attention.apply(*x, plan.problem, backends, plan.run)  # type: ignore[no-untyped-call]
-    elif plan.run is not None:
-        out, lse = plan.run(x.q, x.k, x.v)
     else:
-        out, lse = forward(x, plan.problem, plan.forward.backend)
+        out, lse = ran(x, plan.problem, plan.forward.backend, plan.run)
     out = as_given(out, seqlens, layout)
     return _asked_for(out, lse, plan.forward, seqlens, return_lse, return_choice)
 
@@ -255,6 +274,43 @@ def _asked_for(
     if return_choice:
         return out, choice
     return (out, lse if seqlens is None else lse.squeeze(0)) if return_lse else out
+
+
+def _check_options(dropout: float, two_answers: bool) -> None:
+    if two_answers:
+        raise ValueError(
+            "return_lse and return_choice cannot be had in one call; see accel.attention.explain"
+            " for the choice"
+        )
+    if dropout:
+        raise ValueError(
+            f"attention has no dropout of weights; got dropout={dropout}. Pass 0, or drop out"
+            " elsewhere in the model"
+        )
+
+
+def _special(q: Tensor, k: Tensor, v: Tensor, options: dict[str, Any]) -> Any:
+    """Attend in fp8, in documents within rows, or with values of another head size; else None."""
+    if q.shape[-1] != v.shape[-1]:
+        if q.shape[-1] != k.shape[-1]:
+            return None  # arrange() reports it
+        size = v.shape[-1]
+        options["scale"] = (
+            default_scale(q.shape[-1]) if options["scale"] is None else options["scale"]
+        )
+        found: Any = attention(*even_heads(q, k, v), **options)
+        return (found[0][..., :size], found[1]) if isinstance(found, tuple) else found[..., :size]
+    if options["seqlens"] is not None and q.dim() == 4:
+        return in_documents(attention, q, k, v, options)
+    if options["precision"] is None:
+        return None
+    checked_precision(options.pop("precision"))
+    if any(options.pop(name) is not None for name in ("sink", "alibi", "block_mask")):
+        raise ValueError(
+            "attention in fp8 takes no sink, no ALiBi and no block mask; leave precision out"
+        )
+    del options["deterministic"]
+    return fp8_attention(q, k, v, **options)
 
 
 def _refuse_transforms() -> None:
@@ -280,6 +336,9 @@ def explain(
     layout: str = "bhsd",
     deterministic: bool = False,
     backend: str = "auto",
+    sink: Tensor | None = None,
+    alibi: Tensor | None = None,
+    block_mask: BlockMask | None = None,
 ) -> tuple[Choice, Choice]:
     """Return what `attention` would run on these tensors, forward and backward.
 
@@ -289,7 +348,8 @@ def explain(
     deterministic = deterministic or torch.are_deterministic_algorithms_enabled()
     problem = describe(
         q, k, v, causal=causal, window=window, scale=scale, softcap=softcap, bias=bias,
-        seqlens=seqlens, layout=layout, deterministic=deterministic,
+        seqlens=seqlens, layout=layout, deterministic=deterministic, sink=sink, alibi=alibi,
+        block_mask=block_mask,
     )  # fmt: skip
     return choose(problem, backend, "forward"), choose(problem, backend, "backward")
 
@@ -307,8 +367,8 @@ def _plan(
 ) -> Plan:
     """Make a plan, and keep it for inputs of the same shape unless `key` is None.
 
-    `key` is None for inputs with a bias and for ragged batches. The oldest plan is dropped first,
-    because a decoding program has a new length at every step.
+    `key` is None for inputs with a bias, ALiBi or a block mask and for ragged batches. The oldest
+    plan is dropped first, because a decoding program has a new length at every step.
     """
     problem = problem_of(
         x, causal=causal, window=window, scale=scale, softcap=softcap, deterministic=deterministic
@@ -375,6 +435,9 @@ def _compiled(
     layout: str,
     deterministic: bool,
     backend: str,
+    sink: Tensor | None,
+    alibi: Tensor | None,
+    block_mask: BlockMask | None,
     return_lse: bool,
     return_choice: bool,
 ) -> Tensor | tuple[Tensor, Tensor]:
@@ -384,7 +447,12 @@ def _compiled(
             "return_choice cannot be traced: the backend is chosen when the program runs. See"
             " accel.attention.explain"
         )
-    x = arrange(q, k, v, bias, seqlens, layout)
+    if block_mask is not None:
+        raise ValueError(
+            "block_mask cannot be traced by torch.compile; call attention outside of it, or"
+            " FlexAttention within"
+        )
+    x = arrange(q, k, v, bias, seqlens, layout, sink, alibi)
     left, right = window
     limits = [-1 if left is None else left, 0 if causal else -1 if right is None else right]
     ragged = (
@@ -394,7 +462,7 @@ def _compiled(
     )
     scale = x.q.shape[3] ** -0.5 if scale is None else scale
     out, lse = forward_op(
-        x.q, x.k, x.v, x.bias, *ragged, limits, scale, softcap, deterministic, backend
+        x.q, x.k, x.v, x.bias, *ragged, limits, scale, softcap, deterministic, backend, sink, alibi
     )
     out = as_given(out, seqlens, layout)
     return (out, lse if seqlens is None else lse.squeeze(0)) if return_lse else out

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
+from accel.attention.blocks import BlockLists
 from accel.attention.problem import Bias, Problem, default_scale, dtype_name
 from accel.attention.ragged import Ragged
+
+if TYPE_CHECKING:
+    from torch.nn.attention.flex_attention import BlockMask
 
 LAYOUTS = ("bhsd", "bshd")
 ALIGNMENT = 16
@@ -31,6 +36,16 @@ class Inputs(NamedTuple):
     """[B,H,Sq,Sk], or 1 for any of them: bool (True: visible), or of q's dtype, added to the
     scores."""
     ragged: Ragged | None = None
+    sink: Tensor | None = None
+    """[H] of any floating-point dtype: one more score in the softmax of every row of a head."""
+    slopes: Tensor | None = None
+    """float32 [H] or [B,H]: the slopes of ALiBi."""
+    blocks: BlockLists | None = None
+    """Which keys are visible, instead of a bias, a window and a ragged batch."""
+
+    def with_mask(self) -> Inputs:
+        """Return the problem with a mask of all pairs instead of blocks."""
+        return self if self.blocks is None else self._replace(bias=self.blocks.dense(), blocks=None)
 
 
 def describe(
@@ -46,20 +61,44 @@ def describe(
     seqlens: Ragged | None = None,
     layout: str = "bhsd",
     deterministic: bool = False,
+    sink: Tensor | None = None,
+    alibi: Tensor | None = None,
+    block_mask: BlockMask | None = None,
 ) -> Problem:
     """Describe the problem that `accel.attention.attention` would compute for these arguments.
 
     Raises:
         ValueError: says what was given and what is possible.
     """
-    x = arrange(q, k, v, bias, seqlens, layout)
+    scale = default_scale(q.shape[-1]) if scale is None and q.dim() else scale
+    if q.shape[-1] != v.shape[-1] and q.shape[-1] == k.shape[-1]:
+        q, k, v = even_heads(q, k, v)
+    x = arrange(q, k, v, bias, seqlens, layout, sink, alibi, block_mask)
     return problem_of(
         x, causal=causal, window=window, scale=scale, softcap=softcap, deterministic=deterministic
     )
 
 
+def even_heads(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the tensors with one head size: the smaller ones padded with zeros.
+
+    Zeros that are added to q and k change no score; those added to v give columns to cut off.
+    """
+    size = max(q.shape[-1], v.shape[-1])
+    q, k, v = (x if x.shape[-1] == size else pad(x, (0, size - x.shape[-1])) for x in (q, k, v))
+    return q, k, v
+
+
 def arrange(
-    q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, seqlens: Ragged | None, layout: str
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    bias: Tensor | None,
+    seqlens: Ragged | None,
+    layout: str,
+    sink: Tensor | None = None,
+    alibi: Tensor | None = None,
+    block_mask: BlockMask | None = None,
 ) -> Inputs:
     """Return views of the tensors as backends take them, without copying.
 
@@ -95,9 +134,10 @@ def arrange(
     _check_shapes(q, k, v)
     if seqlens is not None:
         _check_ragged(seqlens, q, k)
-    return Inputs(
-        q, k, v, None if bias is None else _four_dimensional(bias, q, k, seqlens), seqlens
-    )
+    _check_of_heads(q, sink, alibi)
+    bias = None if bias is None else _four_dimensional(bias, q, k, seqlens)
+    blocks = None if block_mask is None else _blocks(block_mask, q, k, bias, seqlens)
+    return Inputs(q, k, v, bias, seqlens, sink, alibi, blocks)
 
 
 def as_given(t: Tensor, seqlens: Ragged | None, layout: str) -> Tensor:
@@ -143,7 +183,8 @@ def problem_of(
         device=x.q.device,
         capability=torch.cuda.get_device_capability(x.q.device) if x.q.is_cuda else None,
         scale=default_scale(x.q.shape[3]) if scale is None else scale,
-        grad=torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in x[:4]),
+        grad=torch.is_grad_enabled()
+        and any(t is not None and t.requires_grad for t in (*x[:4], x.sink)),
         # A side that hides nothing is treated as no limit, because more kernels support that.
         left=None if left is not None and left >= max(0, seq_k - 1) else left,
         right=None if right is not None and right >= max(0, seq_q - 1) else right,
@@ -152,6 +193,9 @@ def problem_of(
         bias_grad=x.bias is not None and x.bias.requires_grad and torch.is_grad_enabled(),
         ragged=ragged is not None,
         deterministic=deterministic,
+        sink=x.sink is not None,
+        alibi=x.slopes is not None,
+        blocks=_without_window(x, left, right),
     )
 
 
@@ -224,6 +268,44 @@ def _check_shapes(q: Tensor, k: Tensor, v: Tensor) -> None:
     else:
         return
     raise ValueError(f"{wrong}; got q {list(q.shape)}, k {list(k.shape)}, v {list(v.shape)}")
+
+
+def _blocks(
+    mask: BlockMask, q: Tensor, k: Tensor, bias: Tensor | None, seqlens: Ragged | None
+) -> BlockLists:
+    from accel.attention.block_masks import lists_of  # it needs FlexAttention
+
+    if bias is not None or seqlens is not None:
+        raise ValueError("block_mask cannot be given with a bias or seqlens; use one of them")
+    return lists_of(mask, (*q.shape[:3], k.shape[2]), q.device)
+
+
+def _without_window(x: Inputs, left: int | None, right: int | None) -> bool:
+    """Return whether there is a block mask, which takes the place of other rules."""
+    if x.blocks is not None and (left is not None or right is not None):
+        raise ValueError("block_mask cannot be given with causal or window; put them into the mask")
+    return x.blocks is not None
+
+
+def _check_of_heads(q: Tensor, sink: Tensor | None, alibi: Tensor | None) -> None:
+    """Check the tensors that hold a number for each head of q [B,H,S,D]."""
+    batch, heads = q.shape[:2]
+    for name, x, shapes, dtypes in (
+        ("sink", sink, ([heads],), (torch.float16, torch.bfloat16, torch.float32, torch.float64)),
+        ("alibi", alibi, ([heads], [batch, heads]), (torch.float32,)),
+    ):
+        if x is None:
+            continue
+        if list(x.shape) not in shapes or x.dtype not in dtypes or x.device != q.device:
+            raise ValueError(
+                f"{name} must be {' or '.join(map(str, shapes))} of"
+                f" {' or '.join(map(dtype_name, dtypes))} on {q.device}; got {list(x.shape)} of"
+                f" {dtype_name(x.dtype)} on {x.device}"
+            )
+    if alibi is not None and alibi.requires_grad:
+        raise ValueError(
+            "the slopes of alibi get no gradient; give slope x (key - query) as a bias instead"
+        )
 
 
 def _check_ragged(ragged: Ragged, q: Tensor, k: Tensor) -> None:

@@ -3,28 +3,46 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from accel.attention.backends import BACKENDS, Gradients, Run
 from accel.attention.backends.base import like, side_by_side
+from accel.attention.blocks import BlockLists
 from accel.attention.dispatch import choose
 from accel.attention.inputs import Inputs, problem_of
 from accel.attention.lessons import learn_backward, learn_forward, use_of
 from accel.attention.problem import Problem
 from accel.attention.ragged import Ragged
+from accel.attention.sinks import sink_gradient, with_sink
+
+
+class Decided(NamedTuple):
+    """Name the backends of the two passes, and what the caller asked for."""
+
+    forward: str
+    backward: str
+    asked: str
 
 
 def forward(x: Inputs, problem: Problem, backend: str) -> tuple[Tensor, Tensor]:
     """Return the output [B,H,Sq,D] and lse, float32 [B,H,Sq]."""
     if problem.empty:
-        return torch.zeros_like(x.q), x.q.new_full(x.q.shape[:3], -torch.inf, dtype=torch.float32)
+        out = torch.zeros_like(x.q)
+        lse = x.q.new_full(x.q.shape[:3], -torch.inf, dtype=torch.float32)
+        return finished(out, lse, x, adds_sink=False)
     out, lse = BACKENDS[backend].forward(x, problem)
     # Kernels of one backend read the results of another, which must be contiguous.
-    return like(out, x.q), lse.contiguous()
+    return finished(like(out, x.q), lse.contiguous(), x, BACKENDS[backend].adds_sink)
+
+
+def finished(out: Tensor, lse: Tensor, x: Inputs, adds_sink: bool) -> tuple[Tensor, Tensor]:
+    """Return the results of a forward pass with the sink, if there is one."""
+    return (out, lse) if x.sink is None or adds_sink else with_sink(out, lse, x.sink)
 
 
 def prepared(x: Inputs, problem: Problem, backend: str) -> Run | None:
@@ -36,20 +54,29 @@ def prepared(x: Inputs, problem: Problem, backend: str) -> Run | None:
 
 
 def backward(
-    dout: Tensor, x: Inputs, out: Tensor, lse: Tensor, problem: Problem, backend: str
+    dout: Tensor,
+    x: Inputs,
+    out: Tensor,
+    lse: Tensor,
+    problem: Problem,
+    backend: str,
+    dlse: Tensor | None = None,
 ) -> Gradients:
-    """Return the gradients from the gradient of the output."""
+    """Return the gradients from those of the output and, if it has one, of lse."""
     if problem.empty:
         return Gradients(*(None if t is None else torch.zeros_like(t) for t in x[:4]))  # type: ignore[arg-type]
-    return BACKENDS[backend].backward(dout, x, out, lse.contiguous(), problem)
+    return BACKENDS[backend].backward(dout, x, out, lse.contiguous(), problem, dlse)
+
+
+def of_rows_with_keys(dlse: Tensor | None, lse: Tensor) -> Tensor | None:
+    """Return the gradient of lse, contiguous, and 0 where lse is -inf whatever is returned."""
+    return None if dlse is None else dlse.masked_fill(torch.isneginf(lse), 0.0).contiguous()
 
 
 def ready(x: Inputs, problem: Problem, backend: str) -> Callable[[], tuple[Tensor, Tensor]]:
     """Return the forward pass of these inputs as a function."""
-    run = prepared(x, problem, backend) if x.bias is None and x.ragged is None else None
-    if run is not None:
-        return partial(run, x.q, x.k, x.v)
-    return partial(forward, x, problem, backend)
+    plain = all(t is None for t in (x.bias, x.ragged, x.slopes, x.blocks))
+    return partial(ran, x, problem, backend, prepared(x, problem, backend) if plain else None)
 
 
 def automatic_forward(x: Inputs, problem: Problem) -> tuple[Tensor, Tensor]:
@@ -61,19 +88,28 @@ def automatic_forward(x: Inputs, problem: Problem) -> tuple[Tensor, Tensor]:
 
 
 def automatic_backward(
-    dout: Tensor, x: Inputs, out: Tensor, lse: Tensor, problem: Problem
+    dout: Tensor,
+    x: Inputs,
+    out: Tensor,
+    lse: Tensor,
+    problem: Problem,
+    dlse: Tensor | None = None,
 ) -> Gradients:
     """Return the gradients by the best backend, which may be learned now."""
-    learn_backward(problem, partial(partial, backward, dout, x, out, lse, problem))
+
+    def passes(backend: str) -> Callable[[], Gradients]:
+        return partial(backward, dout, x, out, lse, problem, backend, dlse)
+
+    learn_backward(problem, passes)
     chosen = choose(problem, direction="backward")
-    return backward(dout, x, out, lse, problem, chosen.backend)
+    return backward(dout, x, out, lse, problem, chosen.backend, dlse)
 
 
 class Attention(torch.autograd.Function):
     """Compute attention outside torch.compile, with less host time than a registered operation.
 
-    `backends` are those of the two passes and the one asked for, which may be `auto`; `run` is the
-    prepared forward pass, if there is one.
+    `run` is the prepared forward pass, if there is one. If lse has a gradient, which shows in the
+    backward pass only, a backend is chosen there among those that take it.
     """
 
     @staticmethod
@@ -84,38 +120,51 @@ class Attention(torch.autograd.Function):
         v: Tensor,
         bias: Tensor | None,
         ragged: Ragged | None,
+        sink: Tensor | None,
+        slopes: Tensor | None,
+        blocks: BlockLists | None,
         problem: Problem,
-        backends: tuple[str, str, str],
+        backends: Decided,
         run: Run | None,
     ) -> tuple[Tensor, Tensor]:
-        out, lse = (
-            forward(Inputs(q, k, v, bias, ragged), problem, backends[0])
-            if run is None
-            else run(q, k, v)
-        )
-        ctx.save_for_backward(q, k, v, bias, out, lse)
-        ctx.ragged, ctx.problem, ctx.backends = ragged, problem, backends
-        ctx.mark_non_differentiable(lse)
+        x = Inputs(q, k, v, bias, ragged, sink, slopes, blocks)
+        out, lse = ran(x, problem, backends.forward, run)
+        ctx.save_for_backward(q, k, v, bias, sink, slopes, out, lse)
+        ctx.ragged, ctx.blocks, ctx.problem, ctx.backends = ragged, blocks, problem, backends
         ctx.set_materialize_grads(False)
         return out, lse
 
     @staticmethod
     def backward(ctx: Any, dout: Tensor | None, dlse: Tensor | None) -> tuple[Tensor | None, ...]:
-        if dout is None:
-            return (None,) * 8
+        if dout is None and dlse is None:
+            return (None,) * 11
         if torch.is_grad_enabled():
             raise RuntimeError(
                 "attention has no gradients of its gradients (create_graph=True); compute it by"
                 " torch's own operations where you need them"
             )
-        q, k, v, bias, out, lse = ctx.saved_tensors
-        x, problem = Inputs(q, k, v, bias, ctx.ragged), ctx.problem
-        _, backend, asked = ctx.backends
-        if asked == "auto":
-            grads = automatic_backward(dout, x, out, lse, problem)
+        q, k, v, bias, sink, slopes, out, lse = ctx.saved_tensors
+        x = Inputs(q, k, v, bias, ctx.ragged, sink, slopes, ctx.blocks)
+        dout = torch.zeros_like(out) if dout is None else dout
+        dlse = of_rows_with_keys(dlse, lse)
+        problem = ctx.problem if dlse is None else replace(ctx.problem, lse_grad=True)
+        decided: Decided = ctx.backends
+        if decided.asked == "auto":
+            grads = automatic_backward(dout, x, out, lse, problem, dlse)
         else:
-            grads = backward(dout, x, out, lse, problem, backend)
-        return (*grads, None, None, None, None)
+            backend = choose(problem, decided.asked, "backward").backend
+            grads = backward(dout, x, out, lse, problem, backend, dlse)
+        of_sink = None
+        if sink is not None and ctx.needs_input_grad[5]:
+            of_sink = sink_gradient(dout, out, lse, dlse, sink)
+        return (*grads, None, of_sink, None, None, None, None, None)
+
+
+def ran(x: Inputs, problem: Problem, backend: str, run: Run | None) -> tuple[Tensor, Tensor]:
+    """Return the results of the prepared forward pass, or of an unprepared one."""
+    if run is None:
+        return forward(x, problem, backend)
+    return finished(*run(x.q, x.k, x.v), x, BACKENDS[backend].adds_sink)
 
 
 @torch.library.custom_op("gpudeck::attention_forward", mutates_args=())
@@ -132,6 +181,8 @@ def forward_op(
     softcap: float,
     deterministic: bool,
     backend: str,
+    sink: Tensor | None,
+    slopes: Tensor | None,
 ) -> tuple[Tensor, Tensor]:
     """Run the forward pass as one operation of torch.
 
@@ -142,8 +193,9 @@ def forward_op(
             the best backend for each.
     """
     x, problem = _asked(
-        q, k, v, bias, starts_q, starts_k, longest, window, scale, softcap, deterministic
-    )
+        q, k, v, bias, starts_q, starts_k, longest, window, scale, softcap, deterministic,
+        sink, slopes,
+    )  # fmt: skip
     return forward(x, problem, choose(problem, backend).backend)
 
 
@@ -170,51 +222,83 @@ def backward_op(
     deterministic: bool,
     bias_grad: bool,
     backend: str,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Run the backward pass as one operation; the bias's gradient is empty unless requested."""
+    sink: Tensor | None,
+    slopes: Tensor | None,
+    dlse: Tensor | None,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """Run the backward pass as one operation.
+
+    The bias's gradient is empty unless requested, and the sink's without a sink.
+    """
     if bias is not None and bias_grad:
         bias = bias.detach().requires_grad_()
     with torch.enable_grad():  # the problem records whether the bias needs a gradient
         x, problem = _asked(
-            q, k, v, bias, starts_q, starts_k, longest, window, scale, softcap, deterministic
-        )
+            q, k, v, bias, starts_q, starts_k, longest, window, scale, softcap, deterministic,
+            sink, slopes,
+        )  # fmt: skip
+    problem = replace(problem, lse_grad=dlse is not None)
+    dlse = of_rows_with_keys(dlse, lse)
     with torch.no_grad():
-        grads = backward(dout, x, out, lse, problem, choose(problem, backend, "backward").backend)
+        chosen = choose(problem, backend, "backward").backend
+        grads = backward(dout, x, out, lse, problem, chosen, dlse)
+        of_sink = sink_gradient(dout, out, lse, dlse, sink) if sink is not None else q.new_empty(0)
     dq, dk, dv = (like(g, t) for g, t in zip(grads[:3], (q, k, v), strict=True))
     return (
         dq,
         dk,
         dv,
         q.new_empty(0) if grads.bias is None or bias is None else like(grads.bias, bias),
+        of_sink,
     )
 
 
 @backward_op.register_fake
 def _(
-    dout: Tensor, q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, *rest: Any
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    bias_grad = rest[-2]
+    dout: Tensor,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    bias: Tensor | None,
+    out: Tensor,
+    lse: Tensor,
+    starts_q: Tensor | None,
+    starts_k: Tensor | None,
+    longest: list[int],
+    window: list[int],
+    scale: float,
+    softcap: float,
+    deterministic: bool,
+    bias_grad: bool,
+    backend: str,
+    sink: Tensor | None,
+    *_: Any,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     dq, dk, dv = (torch.empty_like(side_by_side(t)) for t in (q, k, v))
-    return dq, dk, dv, torch.empty_like(bias) if bias is not None and bias_grad else q.new_empty(0)
+    dbias = torch.empty_like(bias) if bias is not None and bias_grad else q.new_empty(0)
+    return dq, dk, dv, dbias, q.new_empty(0) if sink is None else torch.empty_like(sink)
 
 
 def _setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-    q, k, v, bias, starts_q, starts_k, *ctx.rest = inputs
-    ctx.save_for_backward(q, k, v, bias, *output, starts_q, starts_k)
-    ctx.mark_non_differentiable(output[1])
+    q, k, v, bias, starts_q, starts_k, *ctx.rest, sink, slopes = inputs
+    ctx.save_for_backward(q, k, v, bias, *output, starts_q, starts_k, sink, slopes)
     ctx.set_materialize_grads(False)
 
 
 def _differentiate(ctx: Any, dout: Tensor | None, dlse: Tensor | None) -> tuple[Tensor | None, ...]:
-    none = (None,) * 8
-    if dout is None:
-        return (None, None, None, None, *none)
+    if dout is None and dlse is None:
+        return (None,) * 14
     *rules, backend = ctx.rest
-    bias_grad = ctx.needs_input_grad[3]
-    dq, dk, dv, dbias = torch.ops.gpudeck.attention_backward(
-        dout, *ctx.saved_tensors, *rules, bias_grad, backend
+    *tensors, sink, slopes = ctx.saved_tensors
+    dout = torch.zeros_like(tensors[4]) if dout is None else dout
+    bias_grad, sink_grad = ctx.needs_input_grad[3], ctx.needs_input_grad[12]
+    dq, dk, dv, dbias, dsink = torch.ops.gpudeck.attention_backward(
+        dout, *tensors, *rules, bias_grad, backend, sink, slopes, dlse
     )
-    return (dq, dk, dv, dbias if bias_grad else None, *none)
+    none = (None,) * 8
+    return (
+        dq, dk, dv, dbias if bias_grad else None, *none, dsink if sink_grad else None, None
+    )  # fmt: skip
 
 
 forward_op.register_autograd(_differentiate, setup_context=_setup)
@@ -232,13 +316,15 @@ def _asked(
     scale: float,
     softcap: float,
     deterministic: bool,
+    sink: Tensor | None,
+    slopes: Tensor | None,
 ) -> tuple[Inputs, Problem]:
     ragged = (
         None
         if starts_q is None or starts_k is None
         else Ragged(starts_q, starts_k, longest[0], longest[1])
     )
-    x = Inputs(q, k, v, bias, ragged)
+    x = Inputs(q, k, v, bias, ragged, sink, slopes)
     left, right = (None if side < 0 else side for side in window)
     return x, problem_of(
         x,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 
@@ -12,6 +12,8 @@ DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 DEVICES = ("cpu", "cuda")
 
 Bias = Literal["none", "bool", "float"]
+Variant = Literal["lse_grad", "alibi", "blocks"]
+"""What a problem may ask for that only some backends offer."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,14 @@ class Problem:
     """True if `batch` sequences of different lengths lie end to end."""
     deterministic: bool = False
     """True if gradients must be bit-identical when they are computed again."""
+    sink: bool = False
+    """True if each head has a learned term in the denominator of its softmax."""
+    alibi: bool = False
+    """True if each head has a slope, by which a key's distance is multiplied and added."""
+    blocks: bool = False
+    """True if a list of blocks says which keys are visible."""
+    lse_grad: bool = False
+    """True if lse has a gradient in the backward pass."""
 
     def __post_init__(self) -> None:
         """Validate the problem.
@@ -138,6 +148,11 @@ class Problem:
         return sum(max(0, b - a + 1) for a, b in zip(first, last, strict=True))
 
     @property
+    def variants(self) -> tuple[Variant, ...]:
+        """Return what this problem asks for that only some backends offer."""
+        return tuple(name for name in get_args(Variant) if getattr(self, name))
+
+    @property
     def flops(self) -> float:
         """Count the floating-point operations of the forward pass: 4 x batch x heads x pairs x
         head_dim.
@@ -165,6 +180,9 @@ class Problem:
         kind += [f"softcap {self.softcap:g}"] if self.softcap else []
         kind += [] if self.bias == "none" else ["mask" if self.bias == "bool" else "bias"]
         kind += ["ragged"] if self.ragged else []
+        kind += ["sink"] if self.sink else []
+        kind += ["ALiBi"] if self.alibi else []
+        kind += ["block mask"] if self.blocks else []
         return (
             f"batch {self.batch}, heads {heads}, sequence {seq}, head size {self.head_dim},"
             f" {', '.join(kind)} on {self.device}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, pairwise
 
 import torch
 from torch import Tensor
@@ -64,7 +64,49 @@ class Ragged:
             sum(lengths_k),
         )
 
+    @classmethod
+    def of_ids(cls, ids: Tensor) -> Ragged:
+        """Describe documents by the number of the document of each token: int [S] or [B,S].
+
+        Tokens of one document lie side by side in one row; rows follow each other. The numbers come
+        to the host, so the device is waited for.
+
+        Raises:
+            ValueError: if a document is cut into pieces.
+        """
+        rows = ids[None] if ids.dim() == 1 else ids
+        if rows.dim() != 2 or rows.is_floating_point():
+            raise ValueError(
+                f"ids must be integers [S] or [B,S]; got {ids.dtype} {list(ids.shape)}"
+            )
+        begins = torch.ones_like(rows, dtype=torch.bool)
+        begins[:, 1:] = rows[:, 1:] != rows[:, :-1]
+        pieces = [row[first].tolist() for row, first in zip(rows, begins, strict=True)]
+        if any(len(set(row)) != len(row) for row in pieces):
+            raise ValueError(
+                "each document must lie in one piece: an id comes back after another one; give a"
+                " block mask instead"
+            )
+        edges = [*begins.flatten().nonzero().flatten().tolist(), rows.numel()]
+        return cls.of([b - a for a, b in pairwise(edges)], device=ids.device)
+
+    def repeated(self, times: int) -> Ragged:
+        """Return these sequences `times` times, one after the other."""
+        return Ragged(
+            _repeated(self.starts_q, times),
+            _repeated(self.starts_k, times),
+            self.longest_q,
+            self.longest_k,
+            None if self.total_q is None else self.total_q * times,
+            None if self.total_k is None else self.total_k * times,
+        )
+
     @property
     def sequences(self) -> int:
         """Return the number of sequences."""
         return len(self.starts_q) - 1
+
+
+def _repeated(starts: Tensor, times: int) -> Tensor:
+    lengths = starts.diff().repeat(times)
+    return torch.cat([starts.new_zeros(1), lengths.cumsum(0, dtype=torch.int32)])

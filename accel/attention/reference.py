@@ -22,6 +22,10 @@ class Rules(NamedTuple):
     left: int | None = None
     right: int | None = None
     softcap: float = 0.0
+    sink: Tensor | None = None
+    """One more score for every row, [1]."""
+    slope: Tensor | None = None
+    """The slope of ALiBi, [1]."""
 
 
 @overload
@@ -36,6 +40,8 @@ def reference(
     softcap: float = ...,
     bias: Tensor | None = ...,
     ragged: Ragged | None = ...,
+    sink: Tensor | None = ...,
+    alibi: Tensor | None = ...,
     dtype: torch.dtype = ...,
     return_lse: Literal[False] = ...,
 ) -> Tensor: ...
@@ -51,6 +57,8 @@ def reference(
     softcap: float = ...,
     bias: Tensor | None = ...,
     ragged: Ragged | None = ...,
+    sink: Tensor | None = ...,
+    alibi: Tensor | None = ...,
     dtype: torch.dtype = ...,
     return_lse: Literal[True],
 ) -> tuple[Tensor, Tensor]: ...
@@ -65,6 +73,8 @@ def reference(
     softcap: float = 0.0,
     bias: Tensor | None = None,
     ragged: Ragged | None = None,
+    sink: Tensor | None = None,
+    alibi: Tensor | None = None,
     dtype: torch.dtype = torch.float64,
     return_lse: bool = False,
 ) -> Tensor | tuple[Tensor, Tensor]:
@@ -73,8 +83,9 @@ def reference(
 
     Shapes: q [B,H,Sq,D], k and v [B,Hkv,Sk,D] with Hkv dividing H, bias broadcastable to
     [B,H,Sq,Sk]; with `ragged` [1,H,Tq,D] and [1,Hkv,Tk,D]. Positions are aligned bottom-right; a
-    query that sees no key gives zeros, and -inf. With the dtype of the inputs this is the plain
-    computation that a fused kernel is compared with.
+    query that sees no key gives zeros, and -inf. `sink` [H] is one more score of each row, which
+    has no value; `alibi` [H] or [B,H] times (key - position of the query) is added to the scores.
+    With the dtype of the inputs this is the plain computation that a fused kernel is compared with.
 
     Returns:
         The output [B,H,Sq,D] in `dtype`, differentiable; with `return_lse` also the logarithm of
@@ -86,9 +97,9 @@ def reference(
     )
     bias = None if bias is None else bias.expand(*q.shape[:3], k.shape[2])
     if ragged is None:
-        out, lse = _dense(q, k, v, bias, rules, dtype)
+        out, lse = _dense(q, k, v, bias, rules, dtype, sink, alibi)
     else:
-        out, lse = _sequences(q, k, v, ragged, rules, dtype)
+        out, lse = _sequences(q, k, v, ragged, rules, dtype, sink, alibi)
     return (out, lse) if return_lse else out
 
 
@@ -116,10 +127,19 @@ def reference_rows(
 
 
 def _dense(
-    q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, rules: Rules, dtype: torch.dtype
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    bias: Tensor | None,
+    rules: Rules,
+    dtype: torch.dtype,
+    sink: Tensor | None = None,
+    alibi: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     rows = torch.arange(q.shape[2], device=q.device)
     group = q.shape[1] // k.shape[1]
+    sinks = None if sink is None else sink.to(dtype)
+    slopes = None if alibi is None else alibi.to(dtype).expand(q.shape[:2])
     every = [
         _rows(
             q[b, h],
@@ -127,7 +147,10 @@ def _dense(
             v[b, h // group],
             None if bias is None else bias[b, h],
             rows,
-            rules,
+            rules._replace(
+                sink=None if sinks is None else sinks[h : h + 1],
+                slope=None if slopes is None else slopes[b, h],
+            ),
             dtype,
         )
         for b in range(q.shape[0])
@@ -140,14 +163,22 @@ def _dense(
 
 
 def _sequences(
-    q: Tensor, k: Tensor, v: Tensor, ragged: Ragged, rules: Rules, dtype: torch.dtype
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    ragged: Ragged,
+    rules: Rules,
+    dtype: torch.dtype,
+    sink: Tensor | None,
+    alibi: Tensor | None,
 ) -> tuple[Tensor, Tensor]:
     """Compute one sequence after the other; tokens outside all sequences give zeros."""
     out, lse = q.new_zeros(q.shape, dtype=dtype), q.new_full(q.shape[:3], -torch.inf, dtype=dtype)
     starts_q, starts_k = ragged.starts_q.tolist(), ragged.starts_k.tolist()
     for i in range(ragged.sequences):
         queries, keys = slice(starts_q[i], starts_q[i + 1]), slice(starts_k[i], starts_k[i + 1])
-        one, one_lse = _dense(q[:, :, queries], k[:, :, keys], v[:, :, keys], None, rules, dtype)
+        part = (q[:, :, queries], k[:, :, keys], v[:, :, keys])
+        one, one_lse = _dense(*part, None, rules, dtype, sink, alibi)
         out = torch.cat([out[:, :, : queries.start], one, out[:, :, queries.stop :]], 2)
         lse = torch.cat([lse[:, :, : queries.start], one_lse, lse[:, :, queries.stop :]], 2)
     return out, lse
@@ -191,9 +222,14 @@ def _attend(
     scores = q @ k.T * rules.scale
     if rules.softcap:
         scores = rules.softcap * torch.tanh(scores / rules.softcap)
+    if rules.slope is not None:
+        at = torch.arange(k.shape[0], device=k.device)
+        scores = scores + rules.slope * (at - places[:, None])
     if bias is not None and bias.dtype != torch.bool:
         scores = scores + bias.to(scores.dtype)
     hidden = _hidden(places, k.shape[0], rules, bias)
+    if rules.sink is not None:
+        return _attend_with_sink(scores, v, hidden, rules.sink)
     if hidden is None and k.shape[0]:
         return torch.softmax(scores, -1) @ v, torch.logsumexp(scores, -1)
     hidden = torch.zeros_like(scores, dtype=torch.bool) if hidden is None else hidden
@@ -203,6 +239,18 @@ def _attend(
     weights = torch.softmax(low, -1).masked_fill(hidden, 0.0)
     lse = torch.logsumexp(scores.masked_fill(hidden, -torch.inf), -1)
     return weights @ v, lse.masked_fill(hidden.all(-1), -torch.inf)
+
+
+def _attend_with_sink(
+    scores: Tensor, v: Tensor, hidden: Tensor | None, sink: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Attend with one more column of scores, which belongs to no value."""
+    scores = scores if hidden is None else scores.masked_fill(hidden, -torch.inf)
+    whole = torch.cat([scores, sink.expand(len(scores), 1)], 1)
+    nothing = torch.isneginf(whole)
+    low = whole.masked_fill(nothing, torch.finfo(whole.dtype).min)
+    weights = torch.softmax(low, -1).masked_fill(nothing, 0.0)
+    return weights[:, :-1] @ v, torch.logsumexp(whole, -1)
 
 
 def _hidden(places: Tensor, keys: int, rules: Rules, bias: Tensor | None) -> Tensor | None:

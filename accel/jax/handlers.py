@@ -40,7 +40,7 @@ def forward(call: Call) -> None:
     with _reading(call) as (q, k, v, *rest):
         bias = _bias(rest[0], q) if rules.has_bias else None
         rows = (_four(t) for t in (q, k, v))
-        _write(call, forward_op(*rows, bias, None, None, [0, 0], *_options(rules)))
+        _write(call, forward_op(*rows, bias, None, None, [0, 0], *_options(rules), None, None))
 
 
 def backward(call: Call) -> None:
@@ -49,9 +49,9 @@ def backward(call: Call) -> None:
     with _reading(call) as (q, k, v, dout, out, lse, *rest):
         bias = _bias(rest[0], q) if rules.has_bias else None
         *options, backend = _options(rules)
-        *grads, of_bias = backward_op(
+        *grads, of_bias, _ = backward_op(
             *(_four(t) for t in (dout, q, k, v)), bias, _four(out), lse.flatten(0, -3), None, None,
-            [0, 0], *options, rules.bias_grad, backend,
+            [0, 0], *options, rules.bias_grad, backend, None, None, None,
         )  # fmt: skip
         if rules.bias_grad:
             if of_bias.numel() != rest[0].numel():  # it was expanded to the batch of q

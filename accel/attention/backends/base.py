@@ -10,10 +10,16 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from accel.attention.inputs import Inputs, loadable
-from accel.attention.problem import Problem, dtype_name
+from accel.attention.problem import Problem, Variant, dtype_name
 
 Direction = Literal["forward", "backward"]
 Layout = Literal["bhsd", "bshd"]
+
+_REFUSED: dict[Variant, str] = {
+    "lse_grad": "takes no gradient of the log-sum-exp",
+    "alibi": "takes no ALiBi",
+    "blocks": "takes no block mask",
+}
 
 
 class Gradients(NamedTuple):
@@ -38,6 +44,10 @@ class Backend:
     name: str
     layout: Layout = "bhsd"
     """The layout of q, k and v that costs the implementation least."""
+    variants: frozenset[Variant] = frozenset()
+    """What the implementation offers of what a problem may ask for beyond the common rules."""
+    adds_sink = False
+    """True if the forward pass adds the sink itself; `with_sink` does it after the others."""
 
     def load(self) -> None:
         """Import what the passes need, and raise what that raises if it is missing or broken."""
@@ -48,7 +58,12 @@ class Backend:
 
     def refusal(self, problem: Problem, direction: Direction) -> str | None:
         """Return why this pass of the problem cannot be computed, or None if it can."""
-        return "; ".join(self.rules(problem, direction)) or None
+        refused = [
+            _REFUSED[variant]
+            for variant in problem.variants
+            if variant not in self.variants and (variant != "lse_grad" or direction == "backward")
+        ]
+        return "; ".join([*refused, *self.rules(problem, direction)]) or None
 
     def prepared(self, x: Inputs, problem: Problem) -> Run | None:
         """Return a forward pass for all inputs like these, or None if each call is different.
@@ -63,14 +78,25 @@ class Backend:
         """Return out [B,H,Sq,D] in the dtype of q, and lse, float32 [B,H,Sq].
 
         lse is the natural logarithm of each row's sum of exponentials. A row that sees no key gives
-        0 and -inf. The problem describes x, and is neither refused nor empty.
+        0 and -inf. The problem describes x, and is neither refused nor empty. A sink is left out
+        unless `adds_sink`.
         """
         raise NotImplementedError
 
     def backward(
-        self, dout: Tensor, x: Inputs, out: Tensor, lse: Tensor, problem: Problem
+        self,
+        dout: Tensor,
+        x: Inputs,
+        out: Tensor,
+        lse: Tensor,
+        problem: Problem,
+        dlse: Tensor | None = None,
     ) -> Gradients:
-        """Return the gradients from dout [B,H,Sq,D], the gradient of out."""
+        """Return the gradients from dout [B,H,Sq,D], the gradient of out.
+
+        If the problem has a sink, out and lse contain it. `dlse` float32 [B,H,Sq], the gradient of
+        lse, is given only to backends that offer `lse_grad`; it is 0 where lse is -inf.
+        """
         raise NotImplementedError
 
 
@@ -135,9 +161,7 @@ def loadable_rows(x: Inputs) -> Inputs:
     8."""
     wide = widened(x, -(-x.q.shape[3] // 8) * 8)
     q, k, v = loadable(wide.q), loadable(wide.k), loadable(wide.v)
-    return (
-        wide if q is wide.q and k is wide.k and v is wide.v else Inputs(q, k, v, x.bias, x.ragged)
-    )
+    return wide if q is wide.q and k is wide.k and v is wide.v else wide._replace(q=q, k=k, v=v)
 
 
 def like(x: Tensor, model: Tensor) -> Tensor:

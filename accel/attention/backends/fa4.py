@@ -84,7 +84,13 @@ class FlashAttention4(Backend):
         return out.transpose(1, 2)[..., : problem.head_dim], lse
 
     def backward(
-        self, dout: Tensor, x: Inputs, out: Tensor, lse: Tensor, problem: Problem
+        self,
+        dout: Tensor,
+        x: Inputs,
+        out: Tensor,
+        lse: Tensor,
+        problem: Problem,
+        dlse: Tensor | None = None,
     ) -> Gradients:
         """Run the backward pass, deterministically if requested."""
         q, k, v = (t.transpose(1, 2) for t in loadable_rows(x)[:3])

@@ -19,6 +19,8 @@ class Math(Backend):
     """Attention in float32 (float64 for float64 inputs) for any dtype, also under autocast."""
 
     name = "math"
+    variants = frozenset({"lse_grad", "alibi", "blocks"})
+    adds_sink = True
 
     def forward(self, x: Inputs, problem: Problem) -> tuple[Tensor, Tensor]:
         """Run the forward pass, holding scores of heads x queries x keys."""
@@ -29,7 +31,7 @@ class Math(Backend):
         return out, lse
 
     def _solve(self, x: Inputs, problem: Problem, out: Tensor, lse: Tensor) -> None:
-        for rows, part in _sequences(x):
+        for rows, part in _sequences(x.with_mask()):
             weights, part_lse, _ = _weights(part, problem)
             out[:, :, rows] = (weights @ _per_query_head(part.v, problem, weights.dtype)).to(
                 out.dtype
@@ -37,18 +39,27 @@ class Math(Backend):
             lse[:, :, rows] = part_lse.to(lse.dtype)
 
     def backward(
-        self, dout: Tensor, x: Inputs, out: Tensor, lse: Tensor, problem: Problem
+        self,
+        dout: Tensor,
+        x: Inputs,
+        out: Tensor,
+        lse: Tensor,
+        problem: Problem,
+        dlse: Tensor | None = None,
     ) -> Gradients:
         """Recompute the scores and return the gradients.
 
-        dS = P (dP - sum(dO O)); source: FlashAttention (arXiv 2205.14135), section B.2.
+        dS = P (dP - sum(dO O) + dlse); source: FlashAttention (arXiv 2205.14135), section B.2.
         """
         with torch.autocast(x.q.device.type, enabled=False):
-            return self._differentiate(dout, x, out, problem)
+            return self._differentiate(dout, x, out, problem, dlse)
 
-    def _differentiate(self, dout: Tensor, x: Inputs, out: Tensor, problem: Problem) -> Gradients:
+    def _differentiate(
+        self, dout: Tensor, x: Inputs, out: Tensor, problem: Problem, dlse: Tensor | None
+    ) -> Gradients:
         grads = [torch.zeros_like(t) for t in (x.q, x.k, x.v)]
         dbias = None
+        x = x.with_mask()
         for (rows, part), (keys, _) in zip(_sequences(x), _sequences(x, of_keys=True), strict=True):
             weights, _, slope = _weights(part, problem)
             d, o = (t[:, :, rows].to(weights.dtype) for t in (dout, out))
@@ -56,7 +67,10 @@ class Math(Backend):
                 part.q.to(weights.dtype),
                 *(_per_query_head(t, problem, weights.dtype) for t in (part.k, part.v)),
             )
-            dscores = weights * (d @ v.mT - (d * o).sum(-1, keepdim=True))
+            delta = (d * o).sum(-1, keepdim=True)
+            if dlse is not None:
+                delta = delta - dlse[:, :, rows, None].to(delta.dtype)
+            dscores = weights * (d @ v.mT - delta)
             if problem.bias_grad and x.bias is not None:
                 dbias = dscores.sum_to_size(x.bias.shape).to(x.q.dtype)
             dscores = dscores * slope * problem.scale
@@ -77,7 +91,9 @@ def _sequences(x: Inputs, of_keys: bool = False) -> Iterator[tuple[slice, Inputs
         queries, keys = slice(starts_q[i], starts_q[i + 1]), slice(starts_k[i], starts_k[i + 1])
         yield (
             keys if of_keys else queries,
-            Inputs(x.q[:, :, queries], x.k[:, :, keys], x.v[:, :, keys]),
+            x._replace(
+                q=x.q[:, :, queries], k=x.k[:, :, keys], v=x.v[:, :, keys], bias=None, ragged=None
+            ),
         )
 
 
@@ -89,6 +105,8 @@ def _weights(x: Inputs, p: Problem) -> tuple[Tensor, Tensor, Tensor | float]:
     if p.softcap:
         bent = torch.tanh(scores / p.softcap)
         scores, slope = p.softcap * bent, 1 - bent * bent
+    if x.slopes is not None:
+        scores = scores + x.slopes.to(dtype)[..., None, None] * _distances(scores)
     if x.bias is not None:
         scores = (
             scores.masked_fill(~x.bias, -torch.inf)
@@ -105,7 +123,17 @@ def _weights(x: Inputs, p: Problem) -> tuple[Tensor, Tensor, Tensor | float]:
     # Not exp(scores - lse): where all biases of a row are -1e9, lse cannot hold the number of keys.
     # A row that sees no key would be NaN and is 0.
     weights = torch.softmax(scores, -1).masked_fill(torch.isneginf(lse)[..., None], 0.0)
+    if x.sink is not None:
+        keys, lse = lse, torch.logaddexp(lse, x.sink.to(dtype)[:, None])
+        weights = weights * torch.exp(keys - lse).masked_fill(torch.isneginf(keys), 0.0)[..., None]
     return weights, lse, slope
+
+
+def _distances(scores: Tensor) -> Tensor:
+    """Return key - position of the query, int64 [Sq,Sk]."""
+    seq_q, seq_k = scores.shape[-2:]
+    rows, keys = (torch.arange(n, device=scores.device) for n in (seq_q, seq_k))
+    return keys - (rows + seq_k - seq_q)[:, None]
 
 
 def _hidden(scores: Tensor, p: Problem) -> Tensor | None:

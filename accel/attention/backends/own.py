@@ -31,6 +31,7 @@ class Hopper(Backend):
     """Warp-specialised kernels in Gluon for compute capability 9.0."""
 
     name = "hopper"
+    variants = frozenset({"lse_grad", "alibi"})
 
     def load(self) -> None:
         """Import Triton and the kernels."""
@@ -52,19 +53,27 @@ class Hopper(Backend):
         from accel.attention.kernels.hopper.forward import forward
 
         q, k, v = loadable_rows(x)[:3]
-        out, lse = forward(q, k, v, **_asked(problem), ragged=x.ragged)
+        out, lse = forward(q, k, v, **_asked(problem), ragged=x.ragged, slopes=x.slopes)
         return out if out.shape[3] == problem.head_dim else out[..., : problem.head_dim], lse
 
     def prepared(self, x: Inputs, problem: Problem) -> Run | None:
         """Prepare the forward pass if nothing has to be padded or copied."""
         from accel.attention.kernels.hopper.forward import planned
 
-        if x.ragged is not None or problem.head_dim % 8 or any(loadable(t) is not t for t in x[:3]):
+        if x.ragged is not None or x.slopes is not None or problem.head_dim % 8:
+            return None
+        if any(loadable(t) is not t for t in x[:3]):
             return None
         return planned(*x[:3], **_asked(problem))
 
     def backward(
-        self, dout: Tensor, x: Inputs, out: Tensor, lse: Tensor, problem: Problem
+        self,
+        dout: Tensor,
+        x: Inputs,
+        out: Tensor,
+        lse: Tensor,
+        problem: Problem,
+        dlse: Tensor | None = None,
     ) -> Gradients:
         """Run the backward pass, deterministically if requested."""
         from accel.attention.kernels.hopper.backward import backward
@@ -73,8 +82,9 @@ class Hopper(Backend):
         q, k, v = loadable_rows(x)[:3]
         d, o = loadable_rows(Inputs(dout, out, out))[:2]
         grads = backward(
-            d, q, k, v, o, lse, **_asked(p), ragged=x.ragged, deterministic=p.deterministic
-        )
+            d, q, k, v, o, lse, **_asked(p), ragged=x.ragged, deterministic=p.deterministic,
+            slopes=x.slopes, dlse=dlse,
+        )  # fmt: skip
         return Gradients(
             *(grads if grads[0].shape[3] == p.head_dim else (g[..., : p.head_dim] for g in grads))
         )
@@ -84,6 +94,7 @@ class Portable(Backend):
     """Kernels in Triton for compute capability 8.0 to 12.0, which also take masks and biases."""
 
     name = "triton"
+    variants = frozenset({"lse_grad", "alibi", "blocks"})
 
     def load(self) -> None:
         """Import Triton and the kernels."""
@@ -106,18 +117,28 @@ class Portable(Backend):
         from accel.attention.kernels.portable.forward import forward
 
         q, k, v = (side_by_side(t) for t in x[:3])
-        return forward(q, k, v, **_asked(problem), ragged=x.ragged, bias=_expanded(x))
+        return forward(
+            q, k, v, **_asked(problem), ragged=x.ragged, bias=_expanded(x), slopes=x.slopes,
+            visible=x.blocks,
+        )  # fmt: skip
 
     def prepared(self, x: Inputs, problem: Problem) -> Run | None:
-        """Prepare the forward pass if there is no bias and heads are contiguous."""
+        """Prepare the forward pass if there are only q, k, v and heads are contiguous."""
         from accel.attention.kernels.portable.forward import planned
 
-        if x.ragged is not None or x.bias is not None or any(t.stride(-1) != 1 for t in x[:3]):
+        more = (x.ragged, x.bias, x.slopes, x.blocks)
+        if any(t is not None for t in more) or any(t.stride(-1) != 1 for t in x[:3]):
             return None
         return planned(*x[:3], **_asked(problem))
 
     def backward(
-        self, dout: Tensor, x: Inputs, out: Tensor, lse: Tensor, problem: Problem
+        self,
+        dout: Tensor,
+        x: Inputs,
+        out: Tensor,
+        lse: Tensor,
+        problem: Problem,
+        dlse: Tensor | None = None,
     ) -> Gradients:
         """Run the backward pass without atomic additions, so that results are always the same."""
         from accel.attention.kernels.portable.backward import backward
@@ -134,7 +155,8 @@ class Portable(Backend):
             x = x._replace(bias=bias.contiguous())
         dq, dk, dv, dbias = backward(
             d, q, k, v, o, lse, **_asked(p), ragged=x.ragged, bias=_expanded(x),
-            bias_grad=p.bias_grad, deterministic=p.deterministic
+            bias_grad=p.bias_grad, deterministic=p.deterministic, slopes=x.slopes,
+            visible=x.blocks, dlse=dlse,
         )  # fmt: skip
         return Gradients(
             dq, dk, dv, None if dbias is None or x.bias is None else dbias.sum_to_size(x.bias.shape)

@@ -16,6 +16,8 @@ class Reference(Backend):
     differentiation."""
 
     name = "reference"
+    variants = frozenset({"lse_grad", "alibi", "blocks"})
+    adds_sink = True
 
     def forward(self, x: Inputs, problem: Problem) -> tuple[Tensor, Tensor]:
         """Run the forward pass, one block of rows after the other."""
@@ -23,9 +25,16 @@ class Reference(Backend):
         return out.to(x.q.dtype), lse.float()
 
     def backward(
-        self, dout: Tensor, x: Inputs, out: Tensor, lse: Tensor, problem: Problem
+        self,
+        dout: Tensor,
+        x: Inputs,
+        out: Tensor,
+        lse: Tensor,
+        problem: Problem,
+        dlse: Tensor | None = None,
     ) -> Gradients:
         """Run the forward pass again with gradients recorded, and differentiate it."""
+        x = x.with_mask()
         bias = x.bias
         given = [x.q, x.k, x.v, *([bias] if bias is not None and problem.bias_grad else [])]
         with torch.enable_grad():
@@ -33,8 +42,11 @@ class Reference(Backend):
             asked = x._replace(
                 q=leaves[0], k=leaves[1], v=leaves[2], bias=leaves[3] if problem.bias_grad else bias
             )
-            again, _ = self._solve(asked, problem)
-            grads = torch.autograd.grad(again, leaves, dout.double(), allow_unused=True)
+            again, again_lse = self._solve(asked, problem)
+            answers, given_grads = [again], [dout.double()]
+            if dlse is not None:
+                answers, given_grads = [again, again_lse], [dout.double(), dlse.double()]
+            grads = torch.autograd.grad(answers, leaves, given_grads, allow_unused=True)
         dq, dk, dv, *dbias = (
             torch.zeros_like(t) if g is None else g.to(t.dtype)
             for t, g in zip(given, grads, strict=True)
@@ -42,6 +54,7 @@ class Reference(Backend):
         return Gradients(dq, dk, dv, *dbias)
 
     def _solve(self, x: Inputs, p: Problem) -> tuple[Tensor, Tensor]:
+        x = x.with_mask()
         return reference(
             x.q,
             x.k,
@@ -51,5 +64,7 @@ class Reference(Backend):
             softcap=p.softcap,
             bias=x.bias,
             ragged=x.ragged,
+            sink=x.sink,
+            alibi=x.slopes,
             return_lse=True,
         )

@@ -78,7 +78,13 @@ class FlashCuda(Backend):
         return out, lse if x.ragged is None else lse.unsqueeze(0)
 
     def backward(
-        self, dout: Tensor, x: Inputs, out: Tensor, lse: Tensor, problem: Problem
+        self,
+        dout: Tensor,
+        x: Inputs,
+        out: Tensor,
+        lse: Tensor,
+        problem: Problem,
+        dlse: Tensor | None = None,
     ) -> Gradients:
         """Run the backward pass, which adds into dq in an order that varies."""
         wide = loadable_rows(x)
@@ -146,7 +152,13 @@ class FlashCpu(Backend):
         return _with_blind(out, lse.float(), x, problem.blind)
 
     def backward(
-        self, dout: Tensor, x: Inputs, out: Tensor, lse: Tensor, problem: Problem
+        self,
+        dout: Tensor,
+        x: Inputs,
+        out: Tensor,
+        lse: Tensor,
+        problem: Problem,
+        dlse: Tensor | None = None,
     ) -> Gradients:
         """Run the backward pass without the queries that see no key."""
         blind = problem.blind
@@ -197,7 +209,13 @@ class Flash(Backend):
         return self._of(problem).forward(x, problem)
 
     def backward(
-        self, dout: Tensor, x: Inputs, out: Tensor, lse: Tensor, problem: Problem
+        self,
+        dout: Tensor,
+        x: Inputs,
+        out: Tensor,
+        lse: Tensor,
+        problem: Problem,
+        dlse: Tensor | None = None,
     ) -> Gradients:
         """Run the backward pass of the device's implementation."""
         return self._of(problem).backward(dout, x, out, lse, problem)
@@ -247,7 +265,13 @@ class Cudnn(Backend):
         return _with_blind(out[..., : problem.head_dim], lse.view(lse.shape[:3]), x, blind)
 
     def backward(
-        self, dout: Tensor, x: Inputs, out: Tensor, lse: Tensor, problem: Problem
+        self,
+        dout: Tensor,
+        x: Inputs,
+        out: Tensor,
+        lse: Tensor,
+        problem: Problem,
+        dlse: Tensor | None = None,
     ) -> Gradients:
         """Run the backward pass, which adds into dq in an order that varies."""
         wide, blind = loadable_rows(x), problem.blind
@@ -329,7 +353,13 @@ class Efficient(Backend):
         )
 
     def backward(
-        self, dout: Tensor, x: Inputs, out: Tensor, lse: Tensor, problem: Problem
+        self,
+        dout: Tensor,
+        x: Inputs,
+        out: Tensor,
+        lse: Tensor,
+        problem: Problem,
+        dlse: Tensor | None = None,
     ) -> Gradients:
         """Run the backward pass without the queries that see no key.
 

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from accel.attention.blocks import BlockLists, BlockShape
 from accel.attention.ragged import Ragged
 from accel.runtime.call import ALIGNMENT, Pointer
 
@@ -25,6 +26,36 @@ class Target(NamedTuple):
 
 INTERPRETED = Target(80, 16)
 """The target of Triton's interpreter: any that splits the keys of a small problem."""
+
+
+NO_BLOCKS: dict[str, Pointer | int | float | None] = {
+    **dict.fromkeys(("counts_ptr", "lists_ptr", "numbers_ptr", "bits_ptr")),
+    **dict.fromkeys(("lists_batch", "lists_head", "lists_width"), 0),
+}
+"""The arguments of kernels without a block mask."""
+
+
+def list_arguments(
+    shape: BlockShape | None, *, by_keys: bool
+) -> dict[str, Pointer | int | float | None]:
+    """Return the arguments about a block mask, of kernels whose programs own queries, or keys."""
+    if shape is None:
+        return NO_BLOCKS
+    batches, heads, of_queries, of_keys = shape.shape
+    lists, width = (of_keys, of_queries) if by_keys else (of_queries, of_keys)
+    index = Pointer(torch.int32, False)
+    return {
+        **dict.fromkeys(("counts_ptr", "lists_ptr", "numbers_ptr"), index),
+        "bits_ptr": Pointer(torch.uint8),
+        "lists_batch": 0 if batches == 1 else heads * lists,
+        "lists_head": 0 if heads == 1 else lists,
+        "lists_width": width,
+    }
+
+
+def list_sides(shape: BlockShape | None) -> dict[str, object]:
+    """Return the tl.constexpr arguments about a block mask."""
+    return {"ROWS": shape.rows if shape else 0, "COLS": shape.cols if shape else 0}
 
 
 class Layout(NamedTuple):
@@ -63,6 +94,9 @@ class Geometry(NamedTuple):
     """(sequences, longest_q, longest_k)."""
     bias: tuple[torch.dtype, tuple[int, ...]] | None
     """(dtype, strides)."""
+    slopes: int | None = None
+    """The stride between the batches of ALiBi's slopes, 0 for one set of slopes; None: no ALiBi."""
+    blocks: BlockShape | None = None
 
     @property
     def heads(self) -> int:
@@ -106,6 +140,8 @@ class Geometry(NamedTuple):
             else None,
             "starts_q_ptr": Pointer(torch.int32, False) if self.ragged else None,
             "starts_k_ptr": Pointer(torch.int32, False) if self.ragged else None,
+            "slopes_ptr": None if self.slopes is None else Pointer(torch.float32, False),
+            "slopes_batch": self.slopes or 0,
             **self.q.named("q", "bhmd"),
             **self.k.named("k", "bhnd"),
             **self.v.named("v", "bhnd"),
@@ -131,6 +167,7 @@ class Geometry(NamedTuple):
             "SOFTCAP": self.softcap != 0.0,
             "BIAS": self.bias and ("bool" if self.bias[0] == torch.bool else "float"),
             "RAGGED": self.ragged is not None,
+            "ALIBI": self.slopes is not None,
             # Half precision ignores this. For float32, Triton's default would round to 10 bits.
             "PRECISION": "ieee",
         }
@@ -162,6 +199,8 @@ def geometry_of(key: tuple[object, ...]) -> Geometry:
         raise ValueError(
             f"the portable kernels take head sizes 1 to {LARGEST_HEAD}; got {geometry.head_dim}"
         )
+    if geometry.blocks and (geometry.ragged or geometry.bias):
+        raise ValueError("the portable kernels take no bias and no ragged batch with a block mask")
     if geometry.ragged and geometry.bias:
         raise ValueError(
             "the portable kernels take a bias or mask for batches of one length only; got one for"
@@ -180,6 +219,8 @@ def geometry_key(
     softcap: float,
     ragged: Ragged | None,
     bias: Tensor | None,
+    slopes: Tensor | None = None,
+    blocks: BlockLists | None = None,
 ) -> tuple[object, ...]:
     """Return everything about a call except its data, quick to make and to hash: the key of a
     plan."""
@@ -198,6 +239,12 @@ def geometry_key(
         softcap,
         None if ragged is None else (ragged.sequences, ragged.longest_q, ragged.longest_k),
         None if bias is None else (bias.dtype, bias.stride()),
+        None
+        if slopes is None
+        else slopes.stride(0)
+        if slopes.dim() == 2 and len(slopes) > 1
+        else 0,
+        None if blocks is None else blocks.geometry,
     )
 
 

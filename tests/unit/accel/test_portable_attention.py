@@ -4,8 +4,10 @@ import importlib
 
 import pytest
 import torch
+from torch.nn.attention.flex_attention import create_block_mask, create_mask
 
 from accel.attention import flashcore
+from accel.attention.block_masks import lists_of
 from accel.attention.kernels.geometry import Target, geometry_key, geometry_of, target_of
 from accel.attention.kernels.portable import backward, forward
 from accel.attention.ragged import Ragged
@@ -16,11 +18,14 @@ pytestmark = pytest.mark.xdist_group("interpreted")
 forward_calls = importlib.import_module("accel.attention.kernels.portable.forward").forward_calls
 
 
-def gradients(dout, q, k, v, ragged=None, bias=None, **rules):
+def gradients(dout, q, k, v, ragged=None, bias=None, dlse=None, **rules):
     """(out, lse, dq, dk, dv, dbias)."""
     ragged = None if ragged is None else Ragged(*ragged)
     out, lse = forward(q, k, v, ragged=ragged, bias=bias, **rules)
-    return out, lse, *backward(dout, q, k, v, out, lse, ragged=ragged, bias=bias, **rules)
+    if dlse is not None:
+        dlse = dlse.masked_fill(lse.isneginf(), 0.0)
+    given = {"ragged": ragged, "bias": bias, "dlse": dlse}
+    return out, lse, *backward(dout, q, k, v, out, lse, **given, **rules)
 
 
 def case(q, kv=None, dtype=torch.float32, bias=None, seed=0, **rules):
@@ -50,6 +55,11 @@ CASES = {
     "one bias for all": case((2, 2, 10, 16), bias=(1, 1, 1, 1)),
     "mask": case((1, 2, 40, 16), bias=(1, 1, 40, 40), mask=True),
     "mask of keys, split": case((1, 1, 1, 16), (1, 1, 600, 16), bias=(1, 1, 1, 600), mask=True),
+    "ALiBi, grouped, causal": case((2, 4, 70, 16), (2, 2, 70, 16), right=0, slopes=(2, 4)),
+    "ALiBi, packed, split": case((1, 4, 2, 16), (1, 2, 600, 16), slopes=(4,)),
+    "ALiBi, softcap, window": case((1, 2, 40, 16), left=9, right=3, softcap=2.0, slopes=(2,)),
+    "ALiBi and a bias": case((1, 2, 20, 16), slopes=(2,), bias=(1, 2, 1, 20), right=0),
+    "lse has a gradient": case((1, 4, 40, 16), (1, 2, 33, 16), right=0, lse_grad=True),
     "no keys": case((1, 2, 3, 16), (1, 1, 0, 16)),
     "no queries": case((1, 2, 0, 16), (1, 1, 3, 16)),
     "no sequences": case((0, 2, 3, 16), (0, 1, 3, 16)),
@@ -79,6 +89,7 @@ def rules_of(case):
 def exact(q, k, v, dout, bias, dtype=torch.float64, ragged=None, **rules):
     """(out, lse, dq, dk, dv, dbias) of the reference, which computes in `dtype`."""
     leaves = [x.detach().to(dtype).requires_grad_() for x in (q, k, v)]
+    slopes, dlse = rules.get("slopes"), rules.get("dlse")
     additive = bias is not None and bias.dtype.is_floating_point
     given = bias.detach().to(dtype).requires_grad_() if additive else bias
     window = (rules["left"], rules["right"])
@@ -89,11 +100,16 @@ def exact(q, k, v, dout, bias, dtype=torch.float64, ragged=None, **rules):
         softcap=rules["softcap"],
         bias=given,
         ragged=ragged,
+        alibi=slopes,
         dtype=dtype,
         return_lse=True,
     )
     if out.requires_grad:
-        out.backward(dout.to(dtype))
+        answers, upstream = [out], [dout.to(dtype)]
+        if dlse is not None:
+            answers.append(lse.masked_fill(lse.isneginf(), 0.0))
+            upstream.append(dlse.to(dtype))
+        torch.autograd.backward(answers, upstream)
     grads = [
         torch.zeros_like(x) if x.grad is None else x.grad
         for x in (*leaves, *([given] if additive else []))
@@ -130,6 +146,10 @@ LONG = ("bias of every pair", "bias of heads and keys")
 def test_the_answer_and_the_gradients_are_those_of_the_reference(interpreted, name):
     q, k, v, dout, bias = data(CASES[name])
     rules = rules_of(CASES[name])
+    if "slopes" in CASES[name]:
+        rules["slopes"] = torch.rand(CASES[name]["slopes"])
+    if "lse_grad" in CASES[name]:
+        rules["dlse"] = torch.randn(q.shape[:3])
     expanded = None if bias is None else bias.expand(*q.shape[:3], k.shape[2])
     got = interpreted(gradients, dout, q, k, v, bias=expanded, **rules)
     assert_as_exact(
@@ -314,3 +334,37 @@ def test_a_tile_that_no_kernel_has_is_refused():
             )
     with pytest.raises(ValueError, match=r"backend triton cannot do this: it needs a CUDA GPU"):
         flashcore.attention(q, q, q, block_m=64)
+
+
+def each_differs(b, h, q, k):
+    return (q * 3 + b < k) | (h == 1)
+
+
+BLOCK_MASKS = {
+    "causal, odd": ((1, 2, 100, 16), (1, 1, 90, 16), lambda b, h, q, k: q >= k),
+    "each batch and head": ((2, 2, 70, 16), (2, 2, 70, 16), each_differs),
+    "rows without keys": ((1, 1, 65, 16),) * 2 + (lambda b, h, q, k: (q >= k) & (q % 3 > 0),),
+    "nothing": ((1, 1, 40, 16), (1, 1, 40, 16), lambda b, h, q, k: q < 0),
+}
+
+
+@pytest.mark.parametrize("name", BLOCK_MASKS)
+def test_block_masks_are_what_the_dense_mask_is(interpreted, name):
+    """Blocks smaller and larger than the kernels' tiles, with ALiBi, and lse's gradient."""
+    shape, kv, mod = BLOCK_MASKS[name]
+    torch.manual_seed(5)
+    q, dout, k, v = (torch.randn(s) for s in (shape, shape, kv, kv))
+    lengths = (shape[2], kv[2])
+    each = shape[:2] if name.startswith("each") else (None, None)
+    mask = create_block_mask(mod, *each, *lengths, device="cpu", BLOCK_SIZE=(16, 64))
+    visible = lists_of(mask, (*shape[:3], kv[2]), q.device)
+    dense = create_mask(mod, *shape[:2], *lengths, device="cpu")
+    rules = {"left": None, "right": None, "scale": 0.25, "softcap": 0.0}
+    rules |= {"slopes": torch.rand(shape[1]) / 8, "dlse": torch.randn(shape[:3])}
+    if shape[2] != kv[2]:
+        del rules["slopes"]  # ALiBi is aligned with the last key
+    got = interpreted(gradients, dout, q, k, v, visible=visible, **rules)
+    truth, plain = (
+        exact(q, k, v, dout, dense, dtype=d, **rules) for d in (torch.float64, torch.float32)
+    )
+    assert_as_exact(got, truth, plain)

@@ -90,6 +90,8 @@ def backward(
     softcap: float,
     ragged: Ragged | None,
     deterministic: bool,
+    slopes: Tensor | None = None,
+    dlse: Tensor | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return dq, dk and dv in the shapes of q, k and v.
 
@@ -100,6 +102,8 @@ def backward(
     Args:
         deterministic: repeats are bit-identical; otherwise the order of float32 additions
         in dq may vary.
+        slopes: ALiBi's, as in the forward pass.
+        dlse: the gradient of lse, like it; 0 where lse is -inf.
     """
     dq, dk, dv = torch.empty_like(q), torch.empty_like(k), torch.empty_like(v)
     if not q.numel() or not k.numel():
@@ -107,8 +111,9 @@ def backward(
     out, dout = (
         x.clone(memory_format=torch.contiguous_format) if misfit(x) else x for x in (out, dout)
     )
-    key = geometry_key(q, k, v, left, right, scale, softcap, ragged, None)
-    plan = _plan(key, out.stride(), dout.stride(), lse.stride(), deterministic)
+    key = geometry_key(q, k, v, left, right, scale, softcap, ragged, None, slopes)
+    lse_grad = dlse is not None
+    plan = _plan(key, out.stride(), dout.stride(), lse.stride(), deterministic, lse_grad)
     rows = torch.empty(plan.rows_size, dtype=torch.float32, device=q.device)
     sums = (
         (torch.empty(plan.sums_size, dtype=torch.float32, device=q.device),)
@@ -116,12 +121,14 @@ def backward(
         else ()
     )
     starts = () if ragged is None else (ragged.starts_q, ragged.starts_k)
-    plan.rows(out, dout, lse, rows, *sums, *starts[:1])
-    plan.keys(q, k, v, dout, rows, dk, dv, *sums, *starts)
+    tilts = () if slopes is None else (slopes,)
+    given = () if dlse is None else (dlse,)
+    plan.rows(out, dout, lse, rows, *sums, *starts[:1], *tilts, *given)
+    plan.keys(q, k, v, dout, rows, dk, dv, *sums, *starts, *tilts)
     if sums:
         plan.queries(dq, *sums, *starts[:1])
     else:
-        plan.queries(q, k, v, dout, dq, rows, *starts)
+        plan.queries(q, k, v, dout, dq, rows, *starts, *tilts)
     return dq, dk, dv
 
 
@@ -149,9 +156,12 @@ def _plan(
     dout_strides: tuple[int, ...],
     lse_strides: tuple[int, ...],
     deterministic: bool,
+    lse_grad: bool,
 ) -> Kernels[Callable[..., None]]:
     g = geometry_of(key)
-    calls = backward_calls(g, out_strides, dout_strides, lse_strides, deterministic=deterministic)
+    calls = backward_calls(
+        g, out_strides, dout_strides, lse_strides, deterministic=deterministic, lse_grad=lse_grad
+    )
     launches = (
         prepare(calls.rows, g.device),
         prepare(calls.keys, g.device),
@@ -167,6 +177,7 @@ def backward_calls(
     lse_strides: tuple[int, ...],
     *,
     deterministic: bool,
+    lse_grad: bool = False,
 ) -> Kernels[KernelCall]:
     """Return what `backward` launches for a problem."""
     size = next(size for size in TILES if size >= g.head_dim)
@@ -185,6 +196,8 @@ def backward_calls(
     dout = Layout(g.q.shape, dout_strides)
     floats, starts = Pointer(torch.float32), Pointer(torch.int32, False) if ragged else None
     sums = floats if atomic else None
+    slopes = None if g.slopes is None else Pointer(torch.float32, False)
+    tilts: dict[str, Pointer | int | None] = {"slopes": slopes, "slopes_batch": g.slopes or 0}
 
     def boxes(x: Layout, count: int) -> TensorBox:
         return describe(x, g.dtype, count, size, ragged=ragged)
@@ -195,18 +208,23 @@ def backward_calls(
         {
             **dict.fromkeys(("out", "dout"), Pointer(g.dtype)),
             **{"lse": floats, "rows": floats, "dq": sums, "starts_q": starts},
+            **{"dlse": floats if lse_grad else None, **tilts},
             **dict(zip(("out_batch", "out_head", "out_row"), out_strides, strict=False)),
             **dict(zip(("dout_batch", "dout_head", "dout_row"), dout_strides, strict=False)),
             **dict(zip(("lse_batch", "lse_head"), lse_strides, strict=False)),
             **{"heads": g.heads, "seq_q": seq_q, "tiles": many, "lse_scale": lse_scale},
         },
-        {"BM": tiles.queries, "D": size, "DIM": g.head_dim, "DQ": atomic, "RAGGED": ragged},
+        {
+            **{"BM": tiles.queries, "D": size, "DIM": g.head_dim, "DQ": atomic, "RAGGED": ragged},
+            **{"ALIBI": g.slopes is not None, "DLSE": lse_grad},
+        },
         {"num_warps": 8},
     )
     rule = {
         "LEFT": g.left is not None,
         "RIGHT": g.right is not None,
         "CAPPED": g.softcap != 0,
+        "ALIBI": g.slopes is not None,
         "RAGGED": ragged,
         "GROUP": g.group,
     }
@@ -227,6 +245,7 @@ def backward_calls(
             "scale_log2": log2s[0],
             "cap_log2": log2s[1],
         },
+        **tilts,
     }
     of_rows = TensorBox(
         torch.float32,

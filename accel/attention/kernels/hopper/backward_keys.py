@@ -27,6 +27,8 @@ from accel.attention.kernels.hopper.backward_tiles import (
     queries_of_keys,
     sees,
     sequence_of,
+    slope_of,
+    tilt_of_keys,
 )
 from accel.attention.kernels.hopper.descriptors import load_rows, store_rows
 from accel.primitives.tiles.warpgroup import spread, widen
@@ -35,9 +37,10 @@ from accel.runtime.gluon import tma_load
 
 @gluon.jit
 def _weights(
-    s, minus_lse, tile, problem,
+    s, minus_lse, tile, tilt, problem,
     W: gl.constexpr, BM: gl.constexpr, KIND: gl.constexpr,
     LEFT: gl.constexpr, RIGHT: gl.constexpr, MASKED: gl.constexpr, CAPPED: gl.constexpr,
+    ALIBI: gl.constexpr,
 ):  # fmt: skip
     """Return P of a warpgroup's 64 keys and a query tile, and the derivative of the softcap
     (any number without one).
@@ -55,6 +58,7 @@ def _weights(
         cap_log2,
         tile0,
         stride_head,
+        slopes,
     ) = problem
     layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BM, 16])
     slope = 1.0
@@ -62,6 +66,9 @@ def _weights(
         s, slope = capped(s, minus_lse, scale_log2, cap_log2)
     else:
         s = s * scale_log2
+    if ALIBI:
+        keys = gl.expand_dims(key + W * 64 + gl.arange(0, 64, gl.SliceLayout(1, layout)), 1)
+        s = s + tilt_of_keys(keys, tile, seq_q, seq_k, tilt, BM)
     if MASKED:  # noqa: SIM102
         if is_cut(tile * BM, key + W * 64, seq_q, seq_k, left, right, BM, 64, LEFT, RIGHT):
             keys = gl.expand_dims(key + W * 64 + gl.arange(0, 64, gl.SliceLayout(1, layout)), 1)
@@ -77,6 +84,7 @@ def _step(
     step, dk, dv, shared, bars, problem,
     W: gl.constexpr, BM: gl.constexpr, D: gl.constexpr, STAGES: gl.constexpr, GROUP: gl.constexpr,
     LEFT: gl.constexpr, RIGHT: gl.constexpr, MASKED: gl.constexpr, CAPPED: gl.constexpr,
+    ALIBI: gl.constexpr,
 ):  # fmt: skip
     """Process one query tile: add to dk and dv."""
     k_smem, v_smem, q_smem, do_smem, rows_smem, ds_smem = shared
@@ -94,6 +102,7 @@ def _step(
         cap_log2,
         tile0,
         stride_head,
+        slopes,
     ) = problem
     s_layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BM, 16])
     acc_layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, D, 16])
@@ -102,6 +111,7 @@ def _step(
     stage = step % STAGES
     phase = (step // STAGES) & 1
     member, tile = place(step, tiles, first, rotation, GROUP)
+    tilt = slope_of(slopes, member, ALIBI)
     rows = rows_smem.index(stage)
     zeros = gl.zeros([64, BM], gl.float32, s_layout)
     q = q_smem.index(stage)
@@ -116,8 +126,9 @@ def _step(
     dp = warpgroup_mma(v_smem.index(W), do.permute((1, 0)), dp, is_async=True)
     s = warpgroup_mma_wait(1, deps=(s,))
     p, slope = _weights(
-        s, rows.slice(0, 1).load(s_layout), tile, problem, W, BM, kind, LEFT, RIGHT, MASKED, CAPPED
-    )
+        s, rows.slice(0, 1).load(s_layout), tile, tilt, problem, W, BM, kind, LEFT, RIGHT, MASKED,
+        CAPPED, ALIBI,
+    )  # fmt: skip
     dv = warpgroup_mma(gl.convert_layout(p, operand), do, dv, is_async=True)
     dp = warpgroup_mma_wait(1, deps=(dp,))
     ds = widen(p) * dp
@@ -135,6 +146,7 @@ def _step_with_dq(
     step, dk, dv, shared, bars, problem, dq,
     W: gl.constexpr, BM: gl.constexpr, D: gl.constexpr, STAGES: gl.constexpr, GROUP: gl.constexpr,
     LEFT: gl.constexpr, RIGHT: gl.constexpr, MASKED: gl.constexpr, CAPPED: gl.constexpr,
+    ALIBI: gl.constexpr,
 ):  # fmt: skip
     """Process one query tile: add to dk and dv, and to the dq of the step before.
 
@@ -157,6 +169,7 @@ def _step_with_dq(
         cap_log2,
         tile0,
         stride_head,
+        slopes,
     ) = problem
     s_layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BM, 16])
     acc_layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, D, 16])
@@ -165,6 +178,7 @@ def _step_with_dq(
     stage = step % STAGES
     phase = (step // STAGES) & 1
     member, tile = place(step, tiles, first, rotation, GROUP)
+    tilt = slope_of(slopes, member, ALIBI)
     rows = rows_smem.index(stage)
     zeros = gl.zeros([64, BM], gl.float32, s_layout)
     q = q_smem.index(stage)
@@ -176,8 +190,9 @@ def _step_with_dq(
     part = _multiply_dq(step - 1, shared, bars, W, D)
     s = warpgroup_mma_wait(2, deps=(s,))
     p, slope = _weights(
-        s, rows.slice(0, 1).load(s_layout), tile, problem, W, BM, kind, LEFT, RIGHT, MASKED, CAPPED
-    )
+        s, rows.slice(0, 1).load(s_layout), tile, tilt, problem, W, BM, kind, LEFT, RIGHT, MASKED,
+        CAPPED, ALIBI,
+    )  # fmt: skip
     part = warpgroup_mma_wait(0, deps=(part,))
     if step > 0:
         _add_dq(step - 1, part, problem, dq, W, BM, D, GROUP)
@@ -243,6 +258,7 @@ def _add_dq(
         cap_log2,
         tile0,
         stride_head,
+        slopes,
     ) = problem
     member, tile = place(step, tiles, first, rotation, GROUP)
     add_fragments(
@@ -256,6 +272,7 @@ def _consume(
     W: gl.constexpr, BM: gl.constexpr, D: gl.constexpr, STAGES: gl.constexpr, GROUP: gl.constexpr,
     ATOMIC: gl.constexpr,
     LEFT: gl.constexpr, RIGHT: gl.constexpr, MASKED: gl.constexpr, CAPPED: gl.constexpr,
+    ALIBI: gl.constexpr,
     RAGGED: gl.constexpr,
 ):  # fmt: skip
     """Compute dk and dv of 64 keys in one warpgroup."""
@@ -276,6 +293,7 @@ def _consume(
         cap_log2,
         tile0,
         stride_head,
+        slopes,
     ) = problem
     kind: gl.constexpr = q_smem.dtype
     dk = gl.zeros([64, D], gl.float32, acc_layout)
@@ -299,6 +317,7 @@ def _consume(
                 RIGHT,
                 MASKED,
                 CAPPED,
+                ALIBI,
             )
     else:
         for step in range(steps):
@@ -319,6 +338,7 @@ def _consume(
                 RIGHT,
                 MASKED,
                 CAPPED,
+                ALIBI,
             )
         if steps > 0:
             part = _multiply_dq(steps - 1, shared, bars, W, D)
@@ -343,9 +363,10 @@ def _consume_first(
     BM: gl.constexpr, D: gl.constexpr, STAGES: gl.constexpr, GROUP: gl.constexpr,
     ATOMIC: gl.constexpr,
     LEFT: gl.constexpr, RIGHT: gl.constexpr, MASKED: gl.constexpr, CAPPED: gl.constexpr,
+    ALIBI: gl.constexpr,
     RAGGED: gl.constexpr,
 ):  # fmt: skip
-    _consume(*args, 0, BM, D, STAGES, GROUP, ATOMIC, LEFT, RIGHT, MASKED, CAPPED, RAGGED)
+    _consume(*args, 0, BM, D, STAGES, GROUP, ATOMIC, LEFT, RIGHT, MASKED, CAPPED, ALIBI, RAGGED)
 
 
 @gluon.jit
@@ -354,9 +375,10 @@ def _consume_second(
     BM: gl.constexpr, D: gl.constexpr, STAGES: gl.constexpr, GROUP: gl.constexpr,
     ATOMIC: gl.constexpr,
     LEFT: gl.constexpr, RIGHT: gl.constexpr, MASKED: gl.constexpr, CAPPED: gl.constexpr,
+    ALIBI: gl.constexpr,
     RAGGED: gl.constexpr,
 ):  # fmt: skip
-    _consume(*args, 1, BM, D, STAGES, GROUP, ATOMIC, LEFT, RIGHT, MASKED, CAPPED, RAGGED)
+    _consume(*args, 1, BM, D, STAGES, GROUP, ATOMIC, LEFT, RIGHT, MASKED, CAPPED, ALIBI, RAGGED)
 
 
 @gluon.jit
@@ -380,6 +402,7 @@ def _produce(
         cap_log2,
         tile0,
         stride_head,
+        slopes,
     ) = problem
     sequence, head, start_q, start_k = where
     mbarrier.expect(kv_full, 4 * k_desc.block_type.nbytes)
@@ -428,10 +451,12 @@ def _produce(
 @gluon.jit(do_not_specialize=VARYING)
 def backward_keys(
     q_desc, k_desc, v_desc, do_desc, rows_desc, dk_desc, dv_desc, dq, starts_q, starts_k,
-    heads, seq_q, seq_k, tiles_a_head, left, right, scale, scale_log2, cap_log2,
+    slopes, heads, seq_q, seq_k, tiles_a_head, left, right, slopes_batch, scale, scale_log2,
+    cap_log2,
     BM: gl.constexpr, D: gl.constexpr, STAGES: gl.constexpr, GROUP: gl.constexpr,
     ATOMIC: gl.constexpr, ROTATE: gl.constexpr,
     LEFT: gl.constexpr, RIGHT: gl.constexpr, MASKED: gl.constexpr, CAPPED: gl.constexpr,
+    ALIBI: gl.constexpr,
     RAGGED: gl.constexpr,
 ):  # fmt: skip
     """Compute dk and dv of a tile of keys.
@@ -471,6 +496,8 @@ def backward_keys(
     head = gl.program_id(1)
     key = gl.program_id(0) * 128
     start_q, seq_q, start_k, seq_k = sequence_of(starts_q, starts_k, seq_q, seq_k, sequence, RAGGED)
+    if ALIBI:
+        slopes += sequence * slopes_batch + head * GROUP
     first, tiles = queries_of_keys(key, seq_q, seq_k, left, right, BM, 128, LEFT, RIGHT)
     tile0 = first_tile(start_q, sequence, head * GROUP, heads, tiles_a_head, BM, RAGGED)
     rotation = 0
@@ -492,6 +519,7 @@ def backward_keys(
         cap_log2,
         tile0,
         tiles_a_head,
+        slopes,
     )
     args = (
         shared,
@@ -509,11 +537,11 @@ def backward_keys(
         [
             (
                 _consume_first,
-                (args, BM, D, STAGES, GROUP, ATOMIC, LEFT, RIGHT, MASKED, CAPPED, RAGGED),
+                (args, BM, D, STAGES, GROUP, ATOMIC, LEFT, RIGHT, MASKED, CAPPED, ALIBI, RAGGED),
             ),
             (
                 _consume_second,
-                (args, BM, D, STAGES, GROUP, ATOMIC, LEFT, RIGHT, MASKED, CAPPED, RAGGED),
+                (args, BM, D, STAGES, GROUP, ATOMIC, LEFT, RIGHT, MASKED, CAPPED, ALIBI, RAGGED),
             ),
             (
                 _produce,

@@ -22,6 +22,8 @@ from accel.attention.kernels.hopper.backward_tiles import (
     keys_of_queries,
     sees,
     sequence_of,
+    slope_of,
+    tilt_of_keys,
 )
 from accel.attention.kernels.hopper.descriptors import load_rows, store_rows
 
@@ -34,11 +36,11 @@ def _consume(
     V_STAGES: gl.constexpr,
     TILE: gl.constexpr,
     LEFT: gl.constexpr, RIGHT: gl.constexpr, MASKED: gl.constexpr, CAPPED: gl.constexpr,
-    RAGGED: gl.constexpr,
+    ALIBI: gl.constexpr, RAGGED: gl.constexpr,
 ):  # fmt: skip
     """Compute dq of 64 queries in one warpgroup."""
     query, first, steps, seq_q, seq_k, left, right, scale, scale_log2, cap_log2, tile0 = problem
-    sequence, head, start_q, start_k = where
+    sequence, head, start_q, start_k, slopes = where
     s_layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BN, 16])
     acc_layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, D, 16])
     kind: gl.constexpr = q_smem.dtype
@@ -52,6 +54,7 @@ def _consume(
     minus_delta = gl.load(rows + TILE, mask=row < seq_q, other=0.0)
     if not CAPPED:
         minus_lse *= scale_log2
+    tilt = slope_of(slopes, 0, ALIBI)
     if steps > 0:
         mbarrier.wait(q_full, 0)
     for step in range(steps):
@@ -69,8 +72,11 @@ def _consume(
             s, slope = capped(s, minus_lse, scale_log2, cap_log2)
         else:
             s = s * scale_log2 + minus_lse
-        if MASKED:
-            key = first + step * BN
+        key = first + step * BN
+        if ALIBI:
+            keys = gl.expand_dims(key + gl.arange(0, BN, gl.SliceLayout(0, s_layout)), 0)
+            s = s + tilt_of_keys(keys, row // TILE, seq_q, seq_k, tilt, TILE)
+        if MASKED:  # noqa: SIM102
             if is_cut(query + W * 64, key, seq_q, seq_k, left, right, 64, BN, LEFT, RIGHT):
                 keys = gl.expand_dims(key + gl.arange(0, BN, gl.SliceLayout(0, s_layout)), 0)
                 s = gl.where(
@@ -102,7 +108,7 @@ def _consume_first(
     BN: gl.constexpr, D: gl.constexpr, K_STAGES: gl.constexpr, V_STAGES: gl.constexpr,
     TILE: gl.constexpr,
     LEFT: gl.constexpr, RIGHT: gl.constexpr, MASKED: gl.constexpr, CAPPED: gl.constexpr,
-    RAGGED: gl.constexpr,
+    ALIBI: gl.constexpr, RAGGED: gl.constexpr,
 ):  # fmt: skip
     (
         q_smem,
@@ -121,7 +127,8 @@ def _consume_first(
     ) = args
     _consume(q_smem, k_smem, v_smem, do_smem, q_full, k_full, k_empty, v_full, v_empty, rows,
              dq_desc, problem, where,
-             0, BN, D, K_STAGES, V_STAGES, TILE, LEFT, RIGHT, MASKED, CAPPED, RAGGED)  # fmt: skip
+             0, BN, D, K_STAGES, V_STAGES, TILE, LEFT, RIGHT, MASKED, CAPPED, ALIBI,
+             RAGGED)  # fmt: skip
 
 
 @gluon.jit
@@ -130,7 +137,7 @@ def _consume_second(
     BN: gl.constexpr, D: gl.constexpr, K_STAGES: gl.constexpr, V_STAGES: gl.constexpr,
     TILE: gl.constexpr,
     LEFT: gl.constexpr, RIGHT: gl.constexpr, MASKED: gl.constexpr, CAPPED: gl.constexpr,
-    RAGGED: gl.constexpr,
+    ALIBI: gl.constexpr, RAGGED: gl.constexpr,
 ):  # fmt: skip
     (
         q_smem,
@@ -149,7 +156,8 @@ def _consume_second(
     ) = args
     _consume(q_smem, k_smem, v_smem, do_smem, q_full, k_full, k_empty, v_full, v_empty, rows,
              dq_desc, problem, where,
-             1, BN, D, K_STAGES, V_STAGES, TILE, LEFT, RIGHT, MASKED, CAPPED, RAGGED)  # fmt: skip
+             1, BN, D, K_STAGES, V_STAGES, TILE, LEFT, RIGHT, MASKED, CAPPED, ALIBI,
+             RAGGED)  # fmt: skip
 
 
 @gluon.jit
@@ -175,7 +183,7 @@ def _produce(
         where,
     ) = args
     query, first, steps, seq_q, seq_k, left, right, scale, scale_log2, cap_log2, tile0 = problem
-    sequence, head, start_q, start_k = where
+    sequence, head, start_q, start_k, slopes = where
     kv_head = head // GROUP
     if steps > 0:
         mbarrier.expect(q_full, 4 * q_desc.block_type.nbytes)
@@ -236,12 +244,12 @@ def _produce(
 
 @gluon.jit(do_not_specialize=VARYING)
 def backward_queries(
-    q_desc, k_desc, v_desc, do_desc, dq_desc, rows, starts_q, starts_k,
-    heads, seq_q, seq_k, tiles_a_head, left, right, scale, scale_log2, cap_log2,
+    q_desc, k_desc, v_desc, do_desc, dq_desc, rows, starts_q, starts_k, slopes,
+    heads, seq_q, seq_k, tiles_a_head, left, right, slopes_batch, scale, scale_log2, cap_log2,
     BN: gl.constexpr, D: gl.constexpr, K_STAGES: gl.constexpr, V_STAGES: gl.constexpr,
     TILE: gl.constexpr, GROUP: gl.constexpr,
     LEFT: gl.constexpr, RIGHT: gl.constexpr, MASKED: gl.constexpr, CAPPED: gl.constexpr,
-    RAGGED: gl.constexpr,
+    ALIBI: gl.constexpr, RAGGED: gl.constexpr,
 ):  # fmt: skip
     """Compute dq of a tile of queries.
 
@@ -273,11 +281,13 @@ def backward_queries(
     # The longest rows of a causal mask are the last.
     query = (gl.num_programs(0) - 1 - gl.program_id(0)) * 128
     start_q, seq_q, start_k, seq_k = sequence_of(starts_q, starts_k, seq_q, seq_k, sequence, RAGGED)
+    if ALIBI:
+        slopes += sequence * slopes_batch + head
     first, steps = keys_of_queries(query, seq_q, seq_k, left, right, 128, BN, LEFT, RIGHT)
     first *= BN
     tile0 = first_tile(start_q, sequence, head, heads, tiles_a_head, TILE, RAGGED)
     problem = (query, first, steps, seq_q, seq_k, left, right, scale, scale_log2, cap_log2, tile0)
-    where = (sequence, head, start_q, start_k)
+    where = (sequence, head, start_q, start_k, slopes)
     args = (
         q_smem,
         k_smem,
@@ -297,11 +307,11 @@ def backward_queries(
         [
             (
                 _consume_first,
-                (args, BN, D, K_STAGES, V_STAGES, TILE, LEFT, RIGHT, MASKED, CAPPED, RAGGED),
+                (args, BN, D, K_STAGES, V_STAGES, TILE, LEFT, RIGHT, MASKED, CAPPED, ALIBI, RAGGED),
             ),
             (
                 _consume_second,
-                (args, BN, D, K_STAGES, V_STAGES, TILE, LEFT, RIGHT, MASKED, CAPPED, RAGGED),
+                (args, BN, D, K_STAGES, V_STAGES, TILE, LEFT, RIGHT, MASKED, CAPPED, ALIBI, RAGGED),
             ),
             (
                 _produce,

@@ -24,14 +24,18 @@ def _rows(starts_q, seq_q, heads, tiles, BM: tl.constexpr, RAGGED: tl.constexpr)
         return tile * BM, tile * BM, seq_q, (sequence * heads + head) * tiles + tile
 
 
-@triton.jit(do_not_specialize=["heads", "seq_q", "tiles"])
+@triton.jit(do_not_specialize=["heads", "seq_q", "tiles", "slopes_batch"])
 def prepare_rows(
-    out, dout, lse, rows, dq, starts_q,
+    out, dout, lse, rows, dq, starts_q, slopes, dlse,
     out_batch, out_head, out_row, dout_batch, dout_head, dout_row, lse_batch, lse_head,
-    heads, seq_q, tiles, lse_scale,
+    heads, seq_q, tiles, lse_scale, slopes_batch,
     BM: tl.constexpr, D: tl.constexpr, DIM: tl.constexpr, DQ: tl.constexpr, RAGGED: tl.constexpr,
+    ALIBI: tl.constexpr, DLSE: tl.constexpr,
 ):  # fmt: skip
-    """Write -lse * lse_scale and -sum(out * dout) of each row, and zeros for the first dq.
+    """Write -lse * lse_scale and dlse - sum(out * dout) of each row, and zeros for the first dq.
+
+    With ALIBI, lse is increased by slope x (row within the tile), so that the rows of a tile need
+    no slope of their own. dlse has the layout of lse.
 
     The grid is [tiles, heads, sequences]; rows is float32 [heads * tiles, 2, BM], dq float32
     [heads * tiles, BM * D]. Queries that see no key, and rows past the end, get -inf (times the
@@ -53,6 +57,10 @@ def prepare_rows(
             out += batch * out_batch
             dout += batch * dout_batch
             lse += batch * lse_batch
+            if ALIBI:
+                slopes += batch * slopes_batch
+            if DLSE:
+                dlse += batch * lse_batch
         o = tl.load(out + place[:, None] * out_row + d[None, :], mask=seen, other=0.0).to(
             tl.float32
         )
@@ -61,9 +69,14 @@ def prepare_rows(
         )
         value = tl.load(lse + place, mask=real, other=-float("inf"))
         value = tl.where(value == -float("inf"), float("inf"), value)
+        if ALIBI:
+            value += tl.load(slopes + head) * r.to(tl.float32)
+        delta = tl.sum(o * do, 1)
+        if DLSE:
+            delta -= tl.load(dlse + head.to(tl.int64) * lse_head + place, mask=real, other=0.0)
         rows += tile.to(tl.int64) * (2 * BM)
         tl.store(rows + r, -value * lse_scale)
-        tl.store(rows + BM + r, -tl.sum(o * do, 1))
+        tl.store(rows + BM + r, -delta)
         if DQ:
             tl.store(
                 dq + tile.to(tl.int64) * (BM * D) + tl.arange(0, BM * D),

@@ -10,7 +10,7 @@ from __future__ import annotations
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 
-VARYING = ["heads", "seq_q", "seq_k", "tiles_a_head", "left", "right"]
+VARYING = ["heads", "seq_q", "seq_k", "tiles_a_head", "left", "right", "slopes_batch"]
 """The numbers that no kernel is compiled anew for."""
 
 
@@ -150,6 +150,21 @@ def capped(s, minus_lse, scale_log2, cap_log2):
     """
     t = 1.0 - 2.0 / (1.0 + gl.exp2(s * (2.0 * scale_log2)))
     return t * cap_log2 + minus_lse, 1.0 - t * t
+
+
+@gluon.jit
+def slope_of(slopes, member, ALIBI: gl.constexpr):
+    """Return ALiBi's slope of a head of the group in base 2; 0 without ALiBi."""
+    if ALIBI:
+        return gl.load(slopes + member) * 1.4426950408889634
+    else:
+        return 0.0
+
+
+@gluon.jit
+def tilt_of_keys(keys, tile, seq_q, seq_k, slope, BM: gl.constexpr):
+    """Return slope x (key - position of the first query of a tile); `prepare_rows` did the rest."""
+    return slope * (keys - (tile * BM + seq_k - seq_q)).to(gl.float32)
 
 
 @gluon.jit

@@ -28,6 +28,8 @@ from accel.attention.kernels.hopper.backward_tiles import (
     queries_of_keys,
     sees,
     sequence_of,
+    slope_of,
+    tilt_of_keys,
 )
 from accel.attention.kernels.hopper.descriptors import load_rows, store_rows
 from accel.primitives.tiles.warpgroup import spread, widen
@@ -41,6 +43,7 @@ def _weights(
     args,
     BM: gl.constexpr, D: gl.constexpr, STAGES: gl.constexpr, GROUP: gl.constexpr,
     LEFT: gl.constexpr, RIGHT: gl.constexpr, MASKED: gl.constexpr, CAPPED: gl.constexpr,
+    ALIBI: gl.constexpr,
     RAGGED: gl.constexpr,
 ):  # fmt: skip
     """Compute P and dv in the first warpgroup."""
@@ -60,6 +63,7 @@ def _weights(
         cap_log2,
         tile0,
         stride_head,
+        slopes,
     ) = problem
     sequence, head, start_k, scale = out
     s_layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BM, 16])
@@ -84,8 +88,12 @@ def _weights(
         else:
             s = s * scale_log2
         mbarrier.arrive(q_empty.index(stage), count=1)
-        if MASKED:
-            member, tile = place(step, tiles, first, rotation, GROUP)
+        member, tile = place(step, tiles, first, rotation, GROUP)
+        if ALIBI:
+            keys = gl.expand_dims(key + gl.arange(0, KEYS, gl.SliceLayout(1, s_layout)), 1)
+            tilt = slope_of(slopes, member, ALIBI)
+            s = s + tilt_of_keys(keys, tile, seq_q, seq_k, tilt, BM)
+        if MASKED:  # noqa: SIM102
             if is_cut(tile * BM, key, seq_q, seq_k, left, right, BM, KEYS, LEFT, RIGHT):
                 keys = gl.expand_dims(key + gl.arange(0, KEYS, gl.SliceLayout(1, s_layout)), 1)
                 queries = gl.expand_dims(
@@ -123,6 +131,7 @@ def _slopes(
     args,
     BM: gl.constexpr, D: gl.constexpr, STAGES: gl.constexpr, GROUP: gl.constexpr,
     LEFT: gl.constexpr, RIGHT: gl.constexpr, MASKED: gl.constexpr, CAPPED: gl.constexpr,
+    ALIBI: gl.constexpr,
     RAGGED: gl.constexpr,
 ):  # fmt: skip
     """Compute dS and dk in the second warpgroup."""
@@ -142,6 +151,7 @@ def _slopes(
         cap_log2,
         tile0,
         stride_head,
+        slopes,
     ) = problem
     sequence, head, start_k, scale = out
     s_layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BM, 16])
@@ -203,6 +213,7 @@ def _produce(
         cap_log2,
         tile0,
         stride_head,
+        slopes,
     ) = problem
     sequence, head, start_q, start_k = where
     mbarrier.expect(kv_full, 2 * k_desc.block_type.nbytes)
@@ -250,10 +261,12 @@ def _produce(
 @gluon.jit(do_not_specialize=VARYING)
 def backward_wide(
     q_desc, k_desc, v_desc, do_desc, rows_desc, dk_desc, dv_desc, starts_q, starts_k,
-    heads, seq_q, seq_k, tiles_a_head, left, right, scale, scale_log2, cap_log2,
+    slopes, heads, seq_q, seq_k, tiles_a_head, left, right, slopes_batch, scale, scale_log2,
+    cap_log2,
     BM: gl.constexpr, D: gl.constexpr, STAGES: gl.constexpr, GROUP: gl.constexpr,
     ROTATE: gl.constexpr,
     LEFT: gl.constexpr, RIGHT: gl.constexpr, MASKED: gl.constexpr, CAPPED: gl.constexpr,
+    ALIBI: gl.constexpr,
     RAGGED: gl.constexpr,
 ):  # fmt: skip
     """Compute dk and dv of a tile of keys.
@@ -293,6 +306,8 @@ def backward_wide(
     head = gl.program_id(1)
     key = gl.program_id(0) * KEYS
     start_q, seq_q, start_k, seq_k = sequence_of(starts_q, starts_k, seq_q, seq_k, sequence, RAGGED)
+    if ALIBI:
+        slopes += sequence * slopes_batch + head * GROUP
     first, tiles = queries_of_keys(key, seq_q, seq_k, left, right, BM, KEYS, LEFT, RIGHT)
     tile0 = first_tile(start_q, sequence, head * GROUP, heads, tiles_a_head, BM, RAGGED)
     rotation = 0
@@ -314,13 +329,14 @@ def backward_wide(
         cap_log2,
         tile0,
         tiles_a_head,
+        slopes,
     )
     args = (shared, bars, problem, dk_desc, dv_desc, steps, (sequence, head, start_k, scale))
     where = (sequence, head, start_q, start_k)
     gl.warp_specialize(
         [
-            (_weights, (args, BM, D, STAGES, GROUP, LEFT, RIGHT, MASKED, CAPPED, RAGGED)),
-            (_slopes, (args, BM, D, STAGES, GROUP, LEFT, RIGHT, MASKED, CAPPED, RAGGED)),
+            (_weights, (args, BM, D, STAGES, GROUP, LEFT, RIGHT, MASKED, CAPPED, ALIBI, RAGGED)),
+            (_slopes, (args, BM, D, STAGES, GROUP, LEFT, RIGHT, MASKED, CAPPED, ALIBI, RAGGED)),
             (
                 _produce,
                 (

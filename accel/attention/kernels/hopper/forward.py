@@ -44,6 +44,7 @@ from accel.runtime.launch import prepare
 
 LOG2E = 1.4426950408889634
 LN2 = gl.constexpr(0.6931471805599453)
+BASE_2 = gl.constexpr(LOG2E)
 ROWS = gl.constexpr(64)
 """Queries of a consumer warpgroup: one row of wgmma instructions."""
 
@@ -405,6 +406,18 @@ def _issue(q, smem, bars, p, acc, step, CID: gl.constexpr):
 
 
 @gluon.jit
+def _tilted(s, block, first, scale, slope):
+    """Return the scores in base 2 plus slope x (key - the block's first key), and what is to be
+    taken off again: slope x (row - the block's first key).
+    """
+    BN: gl.constexpr = s.shape[1]
+    LAYOUT: gl.constexpr = s.type.layout
+    rows = first - block * BN + gl.arange(0, ROWS, gl.SliceLayout(1, LAYOUT))
+    cols = gl.expand_dims(gl.arange(0, BN, gl.SliceLayout(0, LAYOUT)), 0)
+    return s * scale + cols.to(gl.float32) * slope, rows.to(gl.float32) * slope
+
+
+@gluon.jit
 def _softmax(
     s,
     m,
@@ -416,17 +429,24 @@ def _softmax(
     RIGHT: gl.constexpr,
     LEFT: gl.constexpr,
     SOFTCAP: gl.constexpr,
+    ALIBI: gl.constexpr,
 ):
     """Run a step of online softmax in base 2: return the weights, the new maxima and sums, and
     the factor of the old output.
     """
-    scale, cap, scale_in = factors
+    scale, cap, scale_in, slope = factors
     if SOFTCAP:
         # tanh(x) = 1 - 2 / (1 + exp(2x)), as exact as float32, which tanh.approx is not.
         s = cap - 2.0 * cap / (1.0 + gl.exp2(s * scale_in))
     if MASKED:
         s = _mask(s, block, place, RIGHT, LEFT)
-    return softmax_step(s, m, l, scale, MASKED)
+    if ALIBI:
+        # slope x (key - row): the keys' part of each score, the rows' part of their maximum.
+        s, tilt = _tilted(s, block, place[0], scale, slope)
+        weights, m, l, alpha = softmax_step(s, m + tilt, l, 1.0, MASKED)
+        return weights, m - tilt, l, alpha
+    else:
+        return softmax_step(s, m, l, scale, MASKED)
 
 
 @gluon.jit
@@ -445,6 +465,7 @@ def _sweep(
     RIGHT: gl.constexpr,
     LEFT: gl.constexpr,
     SOFTCAP: gl.constexpr,
+    ALIBI: gl.constexpr,
 ):
     """Process `count` blocks downwards from `block`."""
     acc, m, l, pairs = state
@@ -454,7 +475,7 @@ def _sweep(
         p = unpack(pairs, q.dtype, gl.DotOperandLayout(0, O_LAYOUT, 2))
         s, acc = _issue(q, smem, bars, p, acc, step + i, CID)
         weights, m, l, alpha = _softmax(
-            s, m, l, block - i, place, factors, MASKED, RIGHT, LEFT, SOFTCAP
+            s, m, l, block - i, place, factors, MASKED, RIGHT, LEFT, SOFTCAP, ALIBI
         )
         acc = warpgroup_mma_wait(0, deps=(acc,))
         release_tile(v_empty, step + i - 1)
@@ -472,6 +493,7 @@ def _consumer(
     RAGGED: gl.constexpr,
     SOFTCAP: gl.constexpr,
     CUT: gl.constexpr,
+    ALIBI: gl.constexpr,
 ):
     """Compute queries 64 CID to 64 CID + 63 of each tile, from the last block of keys to the
     first.
@@ -479,7 +501,9 @@ def _consumer(
     The output of a tile's last block is issued with the scores of the next tile's first, so the
     tensor cores work while the tile is written.
     """
-    descs, smem, bars, bounds, lse, factors, heads, rows_in_all = args
+    descs, smem, bars, bounds, lse, units, heads, rows_in_all, slopes = args
+    scale, cap, scale_in = units
+    slopes_ptr, slopes_batch = slopes
     q_smem, k_smem, v_smem, o_smem, claimed = smem
     q_full, q_empty, k_full, k_empty, v_full, v_empty, turn, o_turn, claim_full, claim_empty = bars
     seq_q, seq_k, left, right = bounds
@@ -516,6 +540,10 @@ def _consumer(
         row += CID * ROWS
         shift = seq_k - seq_q
         place = (row + shift, seq_k, left, right)
+        slope = 0.0
+        if ALIBI:
+            slope = gl.load(slopes_ptr + sequence * slopes_batch + head) * BASE_2
+        factors = (scale, cap, scale_in, slope)
         # Blocks that some row sees only in part come first and, at the window's left edge, last:
         # `part` and from `whole` on.
         part = 1
@@ -536,7 +564,9 @@ def _consumer(
         l_before = l
         m = gl.full([ROWS], -float("inf"), gl.float32, ROW)
         l = gl.full([ROWS], 0.0, gl.float32, ROW)
-        weights, m, l, alpha = _softmax(s, m, l, last, place, factors, CUT, RIGHT, LEFT, SOFTCAP)
+        weights, m, l, alpha = _softmax(
+            s, m, l, last, place, factors, CUT, RIGHT, LEFT, SOFTCAP, ALIBI
+        )
         acc = warpgroup_mma_wait(0, deps=(acc,))
         mbarrier.arrive(v_empty.index(gl.maximum(step - 1, 0) % STAGES), count=1, pred=step > 0)
         if step > 0:
@@ -570,6 +600,7 @@ def _consumer(
                 RIGHT,
                 LEFT,
                 SOFTCAP,
+                ALIBI,
             )
         state = _sweep(
             state,
@@ -586,6 +617,7 @@ def _consumer(
             RIGHT,
             LEFT,
             SOFTCAP,
+            ALIBI,
         )
         if LEFT:
             state = _sweep(
@@ -603,6 +635,7 @@ def _consumer(
                 RIGHT,
                 LEFT,
                 SOFTCAP,
+                ALIBI,
             )
         acc, m, l, pairs = state
         mbarrier.arrive(q_empty.index(q_slot), count=1)
@@ -647,19 +680,21 @@ _NUMBERS = (
     "all_heads",
     "group",
     "rows_in_all",
+    "slopes_batch",
 )
 
 
-@gluon.jit(do_not_specialize=["starts_q", "starts_k", *_NUMBERS])
+@gluon.jit(do_not_specialize=["starts_q", "starts_k", "slopes", *_NUMBERS])
 def hopper_forward(
-    q_desc, k_desc, v_desc, o_desc, lse, claims, starts_q, starts_k, seq_q, seq_k, left, right,
-    tiles, row_tiles, heads, kv_group,
-    all_heads, group, rows_in_all, scale, cap, scale_in, C: gl.constexpr, BN: gl.constexpr,
+    q_desc, k_desc, v_desc, o_desc, lse, claims, starts_q, starts_k, slopes, seq_q, seq_k, left,
+    right, tiles, row_tiles, heads, kv_group,
+    all_heads, group, rows_in_all, slopes_batch, scale, cap, scale_in,
+    C: gl.constexpr, BN: gl.constexpr,
     D: gl.constexpr, STAGES: gl.constexpr,
     Q_STAGES: gl.constexpr, O_SLOTS: gl.constexpr, REGISTERS: gl.constexpr, SPARE: gl.constexpr,
     RIGHT: gl.constexpr,
     LEFT: gl.constexpr, RAGGED: gl.constexpr, SOFTCAP: gl.constexpr, CUT: gl.constexpr,
-    COUNT: gl.constexpr
+    COUNT: gl.constexpr, ALIBI: gl.constexpr
 ):  # fmt: skip
     dtype: gl.constexpr = q_desc.dtype
     FIELDS: gl.constexpr = 6 if RAGGED else 3
@@ -716,7 +751,8 @@ def hopper_forward(
     factors = (scale, cap, scale_in)
     # The compile-time values must stand in the calls themselves: in an assigned tuple they would
     # become run-time values.
-    args = (descs, smem, bars, bounds, lse, factors, heads, rows_in_all)
+    tilts = (slopes, slopes_batch)
+    args = (descs, smem, bars, bounds, lse, factors, heads, rows_in_all, tilts)
     loads = (descs, smem, bars, bounds, order, (starts_q, starts_k), claims)
     # What is above ran while the kernel before this one on the stream came to its end; what is
     # below may need what that one wrote.
@@ -725,8 +761,8 @@ def hopper_forward(
     if C == 2:
         gl.warp_specialize(
             [
-                (_consumer, (args, 0, RIGHT, LEFT, RAGGED, SOFTCAP, CUT)),
-                (_consumer, (args, 1, RIGHT, LEFT, RAGGED, SOFTCAP, CUT)),
+                (_consumer, (args, 0, RIGHT, LEFT, RAGGED, SOFTCAP, CUT, ALIBI)),
+                (_consumer, (args, 1, RIGHT, LEFT, RAGGED, SOFTCAP, CUT, ALIBI)),
                 (_producer, (loads, BN, RIGHT, LEFT, RAGGED, COUNT)),
             ],
             [4, 1],
@@ -735,9 +771,9 @@ def hopper_forward(
     else:
         gl.warp_specialize(
             [
-                (_consumer, (args, 0, RIGHT, LEFT, RAGGED, SOFTCAP, CUT)),
-                (_consumer, (args, 1, RIGHT, LEFT, RAGGED, SOFTCAP, CUT)),
-                (_consumer, (args, 2, RIGHT, LEFT, RAGGED, SOFTCAP, CUT)),
+                (_consumer, (args, 0, RIGHT, LEFT, RAGGED, SOFTCAP, CUT, ALIBI)),
+                (_consumer, (args, 1, RIGHT, LEFT, RAGGED, SOFTCAP, CUT, ALIBI)),
+                (_consumer, (args, 2, RIGHT, LEFT, RAGGED, SOFTCAP, CUT, ALIBI)),
                 (_producer, (loads, BN, RIGHT, LEFT, RAGGED, COUNT)),
             ],
             [4, 4, 1],
@@ -818,6 +854,7 @@ def forward(
     scale: float,
     softcap: float,
     ragged: Ragged | None,
+    slopes: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Compute attention; return out like q, and lse [B,H,Sq].
 
@@ -826,10 +863,12 @@ def forward(
     with shift = Sk - Sq; None means no limit. The scores are scale * q.k, or with a softcap
     above 0, softcap * tanh(scale * q.k / softcap). lse is float32, the natural logarithm of the
     sum of exponentials; a row that sees no key gives 0 and lse -inf. With `ragged`, B is 1 and
-    the sequences lie end to end.
+    the sequences lie end to end. `slopes` are ALiBi's, float32 [H] or [B,H]: slope x (key -
+    position of the query) is added to the scores.
     """
-    plan = _plan(geometry_key(q, k, v, left, right, scale, softcap, ragged, None))
-    return plan.run(q, k, v, *(() if ragged is None else (ragged.starts_q, ragged.starts_k)))
+    plan = _plan(geometry_key(q, k, v, left, right, scale, softcap, ragged, None, slopes))
+    starts = () if ragged is None else (ragged.starts_q, ragged.starts_k)
+    return plan.run(q, k, v, *starts, *(() if slopes is None else (slopes,)))
 
 
 def planned(
@@ -857,14 +896,14 @@ class _Plan(NamedTuple):
     counts: bool
     """True if claimed tiles are counted."""
 
-    def run(self, q: Tensor, k: Tensor, v: Tensor, *starts: Tensor) -> tuple[Tensor, Tensor]:
-        """Allocate the results and launch the kernel."""
+    def run(self, q: Tensor, k: Tensor, v: Tensor, *more: Tensor) -> tuple[Tensor, Tensor]:
+        """Allocate the results and launch the kernel; `more` are starts and slopes."""
         out, lse = torch.empty_like(q), torch.empty_like(self.lse)
         if self.attend is None:
             return out.zero_(), lse.fill_(-math.inf)
         # Where nothing is counted nobody reads it: any address will do.
         claims = torch.zeros(1, dtype=torch.int32, device=q.device) if self.counts else lse
-        self.attend(q, k, v, out, lse, claims, *starts)
+        self.attend(q, k, v, out, lse, claims, *more)
         return out, lse
 
 
@@ -920,6 +959,7 @@ def forward_call(g: Geometry, processors: int) -> KernelCall:
         "all_heads": all_heads,
         "group": min(together, all_heads),
         "rows_in_all": g.q.shape[2],
+        "slopes_batch": g.slopes or 0,
         "scale": 1.0 if g.softcap else g.scale * LOG2E,
         "cap": g.softcap * LOG2E,
         "scale_in": 2 * g.scale * LOG2E / g.softcap if g.softcap else 0.0,
@@ -937,6 +977,7 @@ def forward_call(g: Geometry, processors: int) -> KernelCall:
         "LEFT": left is not None,
         "RAGGED": ragged,
         "SOFTCAP": g.softcap != 0.0,
+        "ALIBI": g.slopes is not None,
         # Whether some block has keys that a row does not see.
         "CUT": cut or ragged or g.k.shape[2] % shape.keys != 0,
         # Another kernel must set the counter to 0 first. Ragged batches need one: `_locate` claims,
@@ -948,6 +989,7 @@ def forward_call(g: Geometry, processors: int) -> KernelCall:
         "claims": Pointer(torch.int32),
         "starts_q": starts,
         "starts_k": starts,
+        "slopes": None if g.slopes is None else Pointer(torch.float32, False),
     }
     options = {"num_warps": 4, "maxnreg": shape.registers_at_launch, "launch_pdl": 1}
     return KernelCall(

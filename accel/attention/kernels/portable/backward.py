@@ -10,12 +10,15 @@ import torch
 from torch import Tensor
 from triton import cdiv
 
+from accel.attention.blocks import BlockLists
 from accel.attention.kernels.geometry import (
     Geometry,
     Layout,
     Target,
     geometry_key,
     geometry_of,
+    list_arguments,
+    list_sides,
     target_of,
 )
 from accel.attention.kernels.portable.forward import extras
@@ -67,6 +70,9 @@ def backward(
     bias: Tensor | None = None,
     bias_grad: bool = True,
     deterministic: bool = False,
+    slopes: Tensor | None = None,
+    visible: BlockLists | None = None,
+    dlse: Tensor | None = None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
     """Return dq, dk, dv and dbias from the gradient of the output.
 
@@ -78,6 +84,7 @@ def backward(
         bias_grad: compute the gradient of a floating-point bias.
         deterministic: has no effect, as every sum is always taken in one order; it exists for a
             common signature.
+        dlse: the gradient of lse, like it; 0 where lse is -inf.
 
     Returns:
         dq, dk and dv in the layouts of torch.empty_like of q, k and v; dbias in the dtype of the
@@ -86,9 +93,9 @@ def backward(
     if dout.stride(-1) != 1 or dout.data_ptr() % ALIGNMENT:
         dout = torch.empty_like(q).copy_(dout)
     wanted = bias_grad and bias is not None and bias.dtype.is_floating_point
-    key = geometry_key(q, k, v, left, right, scale, softcap, ragged, bias)
+    key = geometry_key(q, k, v, left, right, scale, softcap, ragged, bias, slopes, visible)
     row_sums, dk_dv, dq_launch, dbias_launch = _plan(
-        key, out.stride(), dout.stride(), out.data_ptr() % ALIGNMENT == 0, wanted
+        key, out.stride(), dout.stride(), out.data_ptr() % ALIGNMENT == 0, wanted, dlse is not None
     )
     dq, dk, dv = torch.empty_like(q), torch.empty_like(k), torch.empty_like(v)
     dbias = None
@@ -98,13 +105,15 @@ def backward(
             own_shape(tuple(bias.shape), bias.stride()), dtype=bias.dtype, device=bias.device
         )
     delta = torch.empty_like(lse)
-    more = extras(bias, ragged)
+    more = extras(bias, ragged, slopes)
     if row_sums:
-        row_sums(out, dout, delta)
+        row_sums(out, dout, *(() if dlse is None else (dlse,)), delta)
     if dk_dv:
-        dk_dv(q, k, v, dout, lse, delta, *more, dk, dv)
+        lists = visible.of_keys if visible else ()
+        dk_dv(q, k, v, dout, lse, delta, *more, *lists, dk, dv)
     if dq_launch:
-        dq_launch(q, k, v, dout, lse, delta, *more, dq)
+        lists = visible.of_queries if visible else ()
+        dq_launch(q, k, v, dout, lse, delta, *more, *lists, dq)
     if dbias_launch:
         dbias_launch(q, k, v, dout, lse, delta, *more, dbias)
     return dq, dk, dv, dbias
@@ -122,6 +131,7 @@ def backward_calls(
     aligned: bool,
     bias_grad: bool,
     target: Target,
+    lse_grad: bool = False,
 ) -> BackwardCalls:
     """Return what `backward` launches on a target."""
     dout = Layout(geometry.q.shape, dout_strides)
@@ -134,14 +144,16 @@ def backward_calls(
     }
     constants = {**geometry.constants(), "BLOCK_D": padded(geometry.head_dim)}
     return BackwardCalls(
-        _row_sums_call(geometry, Layout(geometry.q.shape, out_strides), dout, aligned),
+        _row_sums_call(geometry, Layout(geometry.q.shape, out_strides), dout, aligned, lse_grad),
         _dk_dv_call(geometry, shared, constants, target),
         _dq_call(geometry, shared, constants, target),
         _dbias_call(geometry, shared, constants) if bias_grad else None,
     )
 
 
-def _row_sums_call(geometry: Geometry, out: Layout, dout: Layout, aligned: bool) -> KernelCall:
+def _row_sums_call(
+    geometry: Geometry, out: Layout, dout: Layout, aligned: bool, lse_grad: bool
+) -> KernelCall:
     batch, heads, total_q = geometry.q.shape[:3]
     tiles = cdiv(total_q, _ROWS_AT_ONCE)
     return KernelCall(
@@ -150,6 +162,7 @@ def _row_sums_call(geometry: Geometry, out: Layout, dout: Layout, aligned: bool)
         {
             "out_ptr": Pointer(geometry.dtype, aligned),
             "dout_ptr": Pointer(geometry.dtype),
+            "dlse_ptr": Pointer(torch.float32) if lse_grad else None,
             "delta_ptr": Pointer(torch.float32),
             **out.named("o", "bhmd"),
             **dout.named("g", "bhmd"),
@@ -161,6 +174,7 @@ def _row_sums_call(geometry: Geometry, out: Layout, dout: Layout, aligned: bool)
             "HEAD_DIM": geometry.head_dim,
             "BLOCK_D": padded(geometry.head_dim),
             "BLOCK_M": _ROWS_AT_ONCE,
+            "DLSE": lse_grad,
         },
         {"num_warps": 4, "num_stages": 1},
     )
@@ -173,6 +187,9 @@ def _dk_dv_call(
     target: Target,
 ) -> KernelCall:
     config = dk_dv_config(target.capability, geometry.dtype, padded(geometry.head_dim))
+    lists = geometry.blocks
+    if lists:
+        config = config.within(lists.rows, lists.cols)
     longest_q, longest_k = geometry.longest
     tiles = cdiv(longest_k, config.block_n)
     even = not geometry.ragged and longest_q % config.block_m == 0
@@ -181,13 +198,20 @@ def _dk_dv_call(
         tiles * geometry.k.shape[1] * geometry.sequences,
         {
             **shared,
+            **list_arguments(lists, by_keys=True),
             **geometry.k.like().named("dk", "bhnd"),
             **geometry.v.like().named("dv", "bhnd"),
             "dk_ptr": Pointer(geometry.dtype),
             "dv_ptr": Pointer(geometry.dtype),
             "tiles": tiles,
         },
-        {**constants, "BLOCK_M": config.block_m, "BLOCK_N": config.block_n, "EVEN_Q": even},
+        {
+            **constants,
+            **list_sides(lists),
+            "BLOCK_M": config.block_m,
+            "BLOCK_N": config.block_n,
+            "EVEN_Q": even,
+        },
         config.options,
     )
 
@@ -199,6 +223,9 @@ def _dq_call(
     target: Target,
 ) -> KernelCall:
     config = dq_config(target.capability, geometry.dtype, padded(geometry.head_dim))
+    lists = geometry.blocks
+    if lists:
+        config = config.within(lists.rows, lists.cols)
     longest_q, longest_k = geometry.longest
     tiles = cdiv(longest_q, config.block_m)
     even = not geometry.ragged and longest_k % config.block_n == 0
@@ -207,11 +234,18 @@ def _dq_call(
         tiles * geometry.heads * geometry.sequences,
         {
             **shared,
+            **list_arguments(lists, by_keys=False),
             **geometry.q.like().named("dq", "bhmd"),
             "dq_ptr": Pointer(geometry.dtype),
             "tiles": tiles,
         },
-        {**constants, "BLOCK_M": config.block_m, "BLOCK_N": config.block_n, "EVEN_K": even},
+        {
+            **constants,
+            **list_sides(lists),
+            "BLOCK_M": config.block_m,
+            "BLOCK_N": config.block_n,
+            "EVEN_K": even,
+        },
         config.options,
     )
 
@@ -266,12 +300,14 @@ def _plan(
     dout_strides: tuple[int, ...],
     aligned: bool,
     bias_grad: bool,
+    lse_grad: bool,
 ) -> tuple[Launch | None, ...]:
     """Return the launches of BackwardCalls, None where a grid is empty."""
     geometry = geometry_of(key)
     calls = backward_calls(
-        geometry, out_strides, dout_strides, aligned, bias_grad, target_of(geometry.device)
-    )
+        geometry, out_strides, dout_strides, aligned, bias_grad, target_of(geometry.device),
+        lse_grad,
+    )  # fmt: skip
     return tuple(
         prepare(call, geometry.device) if call is not None and call.grid else None for call in calls
     )

@@ -10,12 +10,15 @@ import torch
 from torch import Tensor
 from triton import cdiv
 
+from accel.attention.blocks import BlockLists
 from accel.attention.kernels.geometry import (
     Geometry,
     Layout,
     Target,
     geometry_key,
     geometry_of,
+    list_arguments,
+    list_sides,
     target_of,
 )
 from accel.attention.kernels.portable.kernel_forward import attention_forward, combine_splits
@@ -55,6 +58,8 @@ def forward(
     softcap: float = 0.0,
     ragged: Ragged | None = None,
     bias: Tensor | None = None,
+    slopes: Tensor | None = None,
+    visible: BlockLists | None = None,
     blocks: Blocks = (None, None),
 ) -> tuple[Tensor, Tensor]:
     """Compute softmax(scale * q kᵀ) v and its log-sum-exp, for compute capability 8.0 and newer.
@@ -73,6 +78,9 @@ def forward(
         ragged: the position of each sequence.
         bias: [B,H,Sq,Sk], expanded where broadcast; added to the scores, or bool, True where a
             query sees a key.
+        slopes: float32 [H] or [B,H]; slope x (key - position of the query) is added to the scores.
+        visible: the blocks of keys that queries see, instead of `left`, `right`, `ragged` and
+            `bias`.
         blocks: queries and keys of a tile; None chooses by size and target.
 
     Returns:
@@ -82,8 +90,11 @@ def forward(
     Raises:
         ValueError: if the kernels cannot compute the problem.
     """
-    plan = _plan(geometry_key(q, k, v, left, right, scale, softcap, ragged, bias), blocks)
-    return plan.run(q, k, v, *(() if bias is None and ragged is None else extras(bias, ragged)))
+    key = geometry_key(q, k, v, left, right, scale, softcap, ragged, bias, slopes, visible)
+    plan = _plan(key, blocks)
+    return plan.run(
+        q, k, v, *extras(bias, ragged, slopes), *(visible.of_queries if visible else ())
+    )
 
 
 def planned(
@@ -109,15 +120,19 @@ def forward_calls(
     """Return what `forward` launches on a target. Raises ValueError for unknown blocks."""
     longest_q, longest_k = geometry.longest
     group = geometry.group
-    pack = group if group > 1 and longest_q * group <= PACKED_ROWS and geometry.bias is None else 1
+    lists = geometry.blocks
+    alone = geometry.bias is not None or lists is not None
+    pack = group if group > 1 and longest_q * group <= PACKED_ROWS and not alone else 1
     block_d = padded(geometry.head_dim)
     config = forward_config(
-        target.capability, geometry.dtype, block_d, longest_q * pack, geometry.bias is not None
+        target.capability, geometry.dtype, block_d, longest_q * pack, alone
     ).resized(*blocks)
+    if lists:
+        config = config.within(lists.rows, lists.cols)
     tiles = cdiv(longest_q * pack, config.block_m)
     units = geometry.heads // pack * geometry.sequences
     splits, chunk = _split(
-        target.processors // max(1, tiles * units),
+        0 if lists else target.processors // max(1, tiles * units),
         longest_k,
         split_keys(longest_q * pack),
         config.block_n,
@@ -130,6 +145,7 @@ def forward_calls(
         {
             **geometry.arguments(),
             **out.named("o", "bhmd"),
+            **list_arguments(lists, by_keys=False),
             "out_ptr": Pointer(torch.float32 if splits > 1 else geometry.dtype),
             "lse_ptr": Pointer(torch.float32),
             "tiles": tiles,
@@ -145,6 +161,7 @@ def forward_calls(
             "PACK": pack,
             "SPLIT": splits > 1,
             "EVEN_K": not geometry.ragged and longest_k % config.block_n == 0,
+            **list_sides(lists),
         },
         config.options,
     )
@@ -230,8 +247,9 @@ def _plan(key: tuple[object, ...], blocks: Blocks) -> _ForwardPlan:
     return _ForwardPlan(lse, prepare(calls.attend, geometry.device), combine, calls.splits)
 
 
-def extras(bias: Tensor | None, ragged: Ragged | None) -> tuple[Tensor, ...]:
+def extras(bias: Tensor | None, ragged: Ragged | None, slopes: Tensor | None) -> tuple[Tensor, ...]:
     """Return the optional tensors in the kernels' order."""
+    found: tuple[Tensor, ...] = () if slopes is None else (slopes,)
     if bias is not None:
-        return (bias.view(torch.uint8) if bias.dtype == torch.bool else bias,)
-    return () if ragged is None else (ragged.starts_q, ragged.starts_k)
+        return (bias.view(torch.uint8) if bias.dtype == torch.bool else bias, *found)
+    return found if ragged is None else (ragged.starts_q, ragged.starts_k, *found)

@@ -17,6 +17,9 @@ from accel.attention.kernels.portable.kernel_forward import (
     biased,
     extent,
     hide,
+    hide_by_bits,
+    listed,
+    tilted,
 )
 from accel.primitives.tiles.memory import load_vectors
 from accel.primitives.tiles.reductions import product_sums
@@ -25,11 +28,12 @@ from accel.primitives.tiles.softmax import LOG2E, tanh
 
 @triton.jit(do_not_specialize=UNSPECIALISED)
 def row_sums(
-    out_ptr, dout_ptr, delta_ptr, stride_ob, stride_oh, stride_om, stride_od, stride_gb, stride_gh,
-    stride_gm, stride_gd,
+    out_ptr, dout_ptr, dlse_ptr, delta_ptr, stride_ob, stride_oh, stride_om, stride_od, stride_gb,
+    stride_gh, stride_gm, stride_gd,
     tiles, heads, total_q, HEAD_DIM: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_M: tl.constexpr,
+    DLSE: tl.constexpr,
 ):  # fmt: skip
-    """Compute delta, the row sums of out * dout, float32 [B,H,Sq]."""
+    """Compute delta, the row sums of out * dout less the gradient of lse, float32 [B,H,Sq]."""
     tile, unit = tl.program_id(0) % tiles, tl.program_id(0) // tiles
     batch, head = (unit // heads).to(tl.int64), (unit % heads).to(tl.int64)
     rows, dims = tile * BLOCK_M + tl.arange(0, BLOCK_M).to(tl.int64), tl.arange(0, BLOCK_D)
@@ -47,17 +51,20 @@ def row_sums(
         0.0,
     )
     delta = product_sums(out, dout)
-    tl.store(delta_ptr + unit.to(tl.int64) * total_q + rows, delta, mask=rows < total_q)
+    at = unit.to(tl.int64) * total_q + rows
+    if DLSE:
+        delta -= tl.load(dlse_ptr + at, mask=rows < total_q, other=0.0)
+    tl.store(delta_ptr + at, delta, mask=rows < total_q)
 
 
 @triton.jit
-def weights_and_slope(
+def logs_and_slope(
     products, lse, bias, rows, cols, seq_q, seq_k, shift, left, right, qk_scale, softcap, stride_bm,
-    stride_bn,
+    stride_bn, tilt,
     LEFT: tl.constexpr, RIGHT: tl.constexpr, SOFTCAP: tl.constexpr, BIAS: tl.constexpr,
-    MASKED: tl.constexpr, EVEN_K: tl.constexpr,
+    MASKED: tl.constexpr, EVEN_K: tl.constexpr, ALIBI: tl.constexpr,
 ):  # fmt: skip
-    """Return the weights p from q.k, and d(score)/d(scale * q.k).
+    """Return log2 of the weights p from q.k, and d(score)/d(scale * q.k).
 
     `lse` is in base 2, +inf for missing rows, and broadcasts like `rows`.
     """
@@ -67,11 +74,13 @@ def weights_and_slope(
         bounded = tanh(scores)
         slope = 1.0 - bounded * bounded
         scores = (softcap * LOG2E) * bounded
+    if ALIBI:
+        scores = tilted(scores, rows, cols, shift, tilt)
     if BIAS is not None:
         scores = biased(scores, bias, rows, cols, stride_bm, stride_bn, seq_q, seq_k, BIAS)
     if MASKED:
         scores = hide(scores, rows, cols, shift, left, right, seq_k, LEFT, RIGHT, EVEN_K)
-    return tl.exp2(scores - lse), slope
+    return scores - lse, slope
 
 
 @triton.jit
@@ -86,29 +95,38 @@ def in_base_2(lse_at, there):
 
 @triton.jit
 def gather_rows(
-    dk, dv, k, v, q_at, dout_at, lse_at, delta_at, bias, cols, begin, end, seq_q, seq_k, shift,
-    left, right, qk_scale, softcap,
+    dk, dv, k, v, q_at, dout_at, lse_at, delta_at, bias, tilt, blocks, numbers, bits, cols, begin,
+    end, seq_q, seq_k, shift, left, right, qk_scale, softcap,
     stride_qm, stride_gm, stride_bm, stride_bn,
     HEAD_DIM: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_M: tl.constexpr,
     LEFT: tl.constexpr, RIGHT: tl.constexpr, SOFTCAP: tl.constexpr, BIAS: tl.constexpr,
     MASKED: tl.constexpr, EVEN_Q: tl.constexpr,
-    PRECISION: tl.constexpr,
+    PRECISION: tl.constexpr, ALIBI: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr,
+    BITS: tl.constexpr,
 ):  # fmt: skip
     """Add the contribution of queries `begin` to `end` - 1 to dk (without the scale) and dv of
-    a block of keys.
+    a block of keys. With ROWS, the queries are counted within the list `blocks`.
     """
-    for start in range(begin, end, BLOCK_M):
+    for at in range(begin, end, BLOCK_M):
+        start = at
+        if ROWS:
+            start = listed(at, blocks, ROWS)
         rows = start + tl.arange(0, BLOCK_M)
         block = tl.cast(start, tl.int64)
         q = load_vectors(q_at + block * stride_qm, rows, seq_q, HEAD_DIM, BLOCK_D, EVEN_Q)
         lse = in_base_2(lse_at + rows, rows < seq_q)
         products = tl.dot(k, tl.trans(q), input_precision=PRECISION)
-        p, slope = weights_and_slope(
+        logs, slope = logs_and_slope(
             products, lse[None, :], bias, rows[None, :], cols[:, None], seq_q, seq_k, shift, left,
             right, qk_scale, softcap,
             # keys beyond the last give only rows that are not stored
-            stride_bm, stride_bn, LEFT, RIGHT, SOFTCAP, BIAS, MASKED, True,
+            stride_bm, stride_bn, tilt, LEFT, RIGHT, SOFTCAP, BIAS, MASKED, True, ALIBI,
         )  # fmt: skip
+        if BITS:
+            logs = hide_by_bits(
+                logs, bits, numbers, at, rows[None, :], cols[:, None], ROWS, COLS, ROWS
+            )
+        p = tl.exp2(logs)
         dout = load_vectors(dout_at + block * stride_gm, rows, seq_q, HEAD_DIM, BLOCK_D, EVEN_Q)
         dv = tl.dot(p.to(dout.dtype), dout, dv, input_precision=PRECISION)
         dp = tl.dot(v, tl.trans(dout), input_precision=PRECISION)
@@ -120,17 +138,18 @@ def gather_rows(
 
 @triton.jit(do_not_specialize=UNSPECIALISED)
 def attention_dk_dv(
-    q_ptr, k_ptr, v_ptr, dout_ptr, lse_ptr, delta_ptr, bias_ptr, starts_q_ptr, starts_k_ptr, dk_ptr,
-    dv_ptr,
+    q_ptr, k_ptr, v_ptr, dout_ptr, lse_ptr, delta_ptr, bias_ptr, starts_q_ptr, starts_k_ptr,
+    slopes_ptr, counts_ptr, lists_ptr, numbers_ptr, bits_ptr, dk_ptr, dv_ptr,
     stride_qb, stride_qh, stride_qm, stride_qd, stride_kb, stride_kh, stride_kn, stride_kd,
     stride_vb, stride_vh, stride_vn, stride_vd,
     stride_gb, stride_gh, stride_gm, stride_gd, stride_bb, stride_bh, stride_bm, stride_bn,
     stride_dkb, stride_dkh, stride_dkn, stride_dkd, stride_dvb, stride_dvh, stride_dvn, stride_dvd,
     tiles, heads, group, seq_q, seq_k, total_q, left, right, scale, qk_scale, softcap,
+    slopes_batch, lists_batch, lists_head, lists_width,
     HEAD_DIM: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
     LEFT: tl.constexpr, RIGHT: tl.constexpr, SOFTCAP: tl.constexpr, BIAS: tl.constexpr,
     RAGGED: tl.constexpr, EVEN_Q: tl.constexpr,
-    PRECISION: tl.constexpr,
+    PRECISION: tl.constexpr, ALIBI: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr,
 ):  # fmt: skip
     """Compute dk and dv of one tile of BLOCK_N keys of one key head, over all its query heads.
 
@@ -185,13 +204,37 @@ def attention_dk_dv(
         bias = bias_ptr
         if BIAS is not None:
             bias += place * stride_bb + head * stride_bh
-        dk, dv = gather_rows(
-            dk, dv, k, v, q_at, dout_at, lse_ptr + at, delta_ptr + at, bias, cols, begin, end,
-            seq_q, seq_k, shift, left, right, qk_scale, softcap, stride_qm, stride_gm, stride_bm,
-            stride_bn,
-            HEAD_DIM, BLOCK_D, BLOCK_M, LEFT, RIGHT, SOFTCAP, BIAS, LEFT or RIGHT, EVEN_Q,
-            PRECISION,
-        )  # fmt: skip
+        tilt = 0.0
+        if ALIBI:
+            tilt = tl.load(slopes_ptr + place * slopes_batch + head)
+        if ROWS:
+            row = place * lists_batch + head * lists_head + tile * BLOCK_N // COLS
+            whole = tl.load(counts_ptr + 2 * row)
+            blocks = lists_ptr + row * lists_width
+            numbers = numbers_ptr + row * lists_width
+            dk, dv = gather_rows(
+                dk, dv, k, v, q_at, dout_at, lse_ptr + at, delta_ptr + at, bias, tilt,
+                blocks + whole, numbers + whole, bits_ptr, cols, 0,
+                tl.load(counts_ptr + 2 * row + 1) * ROWS, seq_q, seq_k, shift, left, right,
+                qk_scale, softcap, stride_qm, stride_gm, stride_bm, stride_bn,
+                HEAD_DIM, BLOCK_D, BLOCK_M, LEFT, RIGHT, SOFTCAP, BIAS, False, EVEN_Q, PRECISION,
+                ALIBI, ROWS, COLS, True,
+            )  # fmt: skip
+            dk, dv = gather_rows(
+                dk, dv, k, v, q_at, dout_at, lse_ptr + at, delta_ptr + at, bias, tilt, blocks,
+                numbers, bits_ptr, cols, 0, whole * ROWS, seq_q, seq_k, shift, left, right,
+                qk_scale, softcap, stride_qm, stride_gm, stride_bm, stride_bn,
+                HEAD_DIM, BLOCK_D, BLOCK_M, LEFT, RIGHT, SOFTCAP, BIAS, False, EVEN_Q, PRECISION,
+                ALIBI, ROWS, COLS, False,
+            )  # fmt: skip
+        else:
+            dk, dv = gather_rows(
+                dk, dv, k, v, q_at, dout_at, lse_ptr + at, delta_ptr + at, bias, tilt, None, None,
+                None, cols, begin, end, seq_q, seq_k, shift, left, right, qk_scale, softcap,
+                stride_qm, stride_gm, stride_bm, stride_bn,
+                HEAD_DIM, BLOCK_D, BLOCK_M, LEFT, RIGHT, SOFTCAP, BIAS, LEFT or RIGHT, EVEN_Q,
+                PRECISION, ALIBI, 0, 0, False,
+            )  # fmt: skip
     dk_at = dk_ptr + place * stride_dkb + kv_head * stride_dkh + keys * stride_dkn
     dv_at = dv_ptr + place * stride_dvb + kv_head * stride_dvh + keys * stride_dvn
     tl.store(
@@ -206,29 +249,38 @@ def attention_dk_dv(
 
 @triton.jit
 def gather_keys(
-    dq, q, dout, lse, delta, k_at, v_at, bias, rows, begin, end, seq_q, seq_k, shift, left, right,
-    qk_scale, softcap,
+    dq, q, dout, lse, delta, k_at, v_at, bias, tilt, blocks, numbers, bits, rows, begin, end, seq_q,
+    seq_k, shift, left, right, qk_scale, softcap,
     stride_kn, stride_vn, stride_bm, stride_bn,
     HEAD_DIM: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_N: tl.constexpr,
     LEFT: tl.constexpr, RIGHT: tl.constexpr, SOFTCAP: tl.constexpr, BIAS: tl.constexpr,
     MASKED: tl.constexpr, EVEN_K: tl.constexpr,
-    PRECISION: tl.constexpr,
+    PRECISION: tl.constexpr, ALIBI: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr,
+    BITS: tl.constexpr,
 ):  # fmt: skip
     """Add the contribution of keys `begin` to `end` - 1 to dq (without the scale) of a block of
-    queries.
+    queries. With COLS, the keys are counted within the list `blocks`.
     """
-    for start in range(begin, end, BLOCK_N):
+    for at in range(begin, end, BLOCK_N):
+        start = at
+        if COLS:
+            start = listed(at, blocks, COLS)
         cols = start + tl.arange(0, BLOCK_N)
         block = tl.cast(start, tl.int64)
         k = load_vectors(
             k_at + block * stride_kn, cols, seq_k, HEAD_DIM, BLOCK_D, EVEN_K or not MASKED
         )
         products = tl.dot(q, tl.trans(k), input_precision=PRECISION)
-        p, slope = weights_and_slope(
+        logs, slope = logs_and_slope(
             products, lse[:, None], bias, rows[:, None], cols[None, :], seq_q, seq_k, shift, left,
             right, qk_scale, softcap,
-            stride_bm, stride_bn, LEFT, RIGHT, SOFTCAP, BIAS, MASKED, EVEN_K,
+            stride_bm, stride_bn, tilt, LEFT, RIGHT, SOFTCAP, BIAS, MASKED, EVEN_K, ALIBI,
         )  # fmt: skip
+        if BITS:
+            logs = hide_by_bits(
+                logs, bits, numbers, at, rows[:, None], cols[None, :], ROWS, COLS, COLS
+            )
+        p = tl.exp2(logs)
         v = load_vectors(
             v_at + block * stride_vn, cols, seq_k, HEAD_DIM, BLOCK_D, EVEN_K or not MASKED
         )
@@ -240,16 +292,18 @@ def gather_keys(
 
 @triton.jit(do_not_specialize=UNSPECIALISED)
 def attention_dq(
-    q_ptr, k_ptr, v_ptr, dout_ptr, lse_ptr, delta_ptr, bias_ptr, starts_q_ptr, starts_k_ptr, dq_ptr,
+    q_ptr, k_ptr, v_ptr, dout_ptr, lse_ptr, delta_ptr, bias_ptr, starts_q_ptr, starts_k_ptr,
+    slopes_ptr, counts_ptr, lists_ptr, numbers_ptr, bits_ptr, dq_ptr,
     stride_qb, stride_qh, stride_qm, stride_qd, stride_kb, stride_kh, stride_kn, stride_kd,
     stride_vb, stride_vh, stride_vn, stride_vd,
     stride_gb, stride_gh, stride_gm, stride_gd, stride_dqb, stride_dqh, stride_dqm, stride_dqd,
     stride_bb, stride_bh, stride_bm, stride_bn,
     tiles, heads, group, seq_q, seq_k, total_q, left, right, scale, qk_scale, softcap,
+    slopes_batch, lists_batch, lists_head, lists_width,
     HEAD_DIM: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
     LEFT: tl.constexpr, RIGHT: tl.constexpr, SOFTCAP: tl.constexpr, BIAS: tl.constexpr,
     RAGGED: tl.constexpr, EVEN_K: tl.constexpr,
-    PRECISION: tl.constexpr,
+    PRECISION: tl.constexpr, ALIBI: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr,
 ):  # fmt: skip
     """Compute dq of one tile of BLOCK_M queries of one head.
 
@@ -300,33 +354,55 @@ def attention_dq(
     if BIAS is not None:
         bias += place * stride_bb + head * stride_bh
 
-    last = tl.minimum((tile + 1) * BLOCK_M, seq_q) - 1
-    begin, full_begin, full_end, end = extent(
-        tile * BLOCK_M, last, shift, left, right, seq_k, LEFT, RIGHT, BLOCK_N
-    )
-    full_begin = tl.minimum(tl.maximum(full_begin, begin), end)
-    full_end = tl.minimum(tl.maximum(full_end, full_begin), end)
+    tilt = 0.0
+    if ALIBI:
+        tilt = tl.load(slopes_ptr + place * slopes_batch + head)
     dq = tl.zeros([BLOCK_M, BLOCK_D], tl.float32)
-    if LEFT:  # the whole blocks last, as in the forward
+    if COLS:
+        row = place * lists_batch + head * lists_head + tile * BLOCK_M // ROWS
+        whole = tl.load(counts_ptr + 2 * row)
+        blocks = lists_ptr + row * lists_width
+        numbers = numbers_ptr + row * lists_width
         dq = gather_keys(
-            dq, q, dout, lse, delta, k_at, v_at, bias, rows, begin, full_begin, seq_q, seq_k, shift,
+            dq, q, dout, lse, delta, k_at, v_at, bias, tilt, blocks + whole, numbers + whole,
+            bits_ptr, rows, 0, tl.load(counts_ptr + 2 * row + 1) * COLS, seq_q, seq_k, shift,
             left, right, qk_scale, softcap,
             stride_kn, stride_vn, stride_bm, stride_bn, HEAD_DIM, BLOCK_D, BLOCK_N, LEFT, RIGHT,
-            SOFTCAP, BIAS, True, EVEN_K, PRECISION,
+            SOFTCAP, BIAS, not EVEN_K, EVEN_K, PRECISION, ALIBI, ROWS, COLS, True,
         )  # fmt: skip
-    if LEFT or RIGHT or not EVEN_K:
         dq = gather_keys(
-            dq, q, dout, lse, delta, k_at, v_at, bias, rows, full_end, end, seq_q, seq_k, shift,
-            left, right, qk_scale, softcap,
+            dq, q, dout, lse, delta, k_at, v_at, bias, tilt, blocks, numbers, bits_ptr, rows, 0,
+            whole * COLS, seq_q, seq_k, shift, left, right, qk_scale, softcap,
             stride_kn, stride_vn, stride_bm, stride_bn, HEAD_DIM, BLOCK_D, BLOCK_N, LEFT, RIGHT,
-            SOFTCAP, BIAS, True, EVEN_K, PRECISION,
+            SOFTCAP, BIAS, not EVEN_K, EVEN_K, PRECISION, ALIBI, ROWS, COLS, False,
         )  # fmt: skip
-    dq = gather_keys(
-        dq, q, dout, lse, delta, k_at, v_at, bias, rows, full_begin, full_end, seq_q, seq_k, shift,
-        left, right, qk_scale, softcap,
-        stride_kn, stride_vn, stride_bm, stride_bn, HEAD_DIM, BLOCK_D, BLOCK_N, LEFT, RIGHT,
-        SOFTCAP, BIAS, False, EVEN_K, PRECISION,
-    )  # fmt: skip
+    else:
+        last = tl.minimum((tile + 1) * BLOCK_M, seq_q) - 1
+        begin, full_begin, full_end, end = extent(
+            tile * BLOCK_M, last, shift, left, right, seq_k, LEFT, RIGHT, BLOCK_N
+        )
+        full_begin = tl.minimum(tl.maximum(full_begin, begin), end)
+        full_end = tl.minimum(tl.maximum(full_end, full_begin), end)
+        if LEFT:  # the whole blocks last, as in the forward
+            dq = gather_keys(
+                dq, q, dout, lse, delta, k_at, v_at, bias, tilt, None, None, None, rows, begin,
+                full_begin, seq_q, seq_k, shift, left, right, qk_scale, softcap,
+                stride_kn, stride_vn, stride_bm, stride_bn, HEAD_DIM, BLOCK_D, BLOCK_N, LEFT, RIGHT,
+                SOFTCAP, BIAS, True, EVEN_K, PRECISION, ALIBI, 0, 0, False,
+            )  # fmt: skip
+        if LEFT or RIGHT or not EVEN_K:
+            dq = gather_keys(
+                dq, q, dout, lse, delta, k_at, v_at, bias, tilt, None, None, None, rows, full_end,
+                end, seq_q, seq_k, shift, left, right, qk_scale, softcap,
+                stride_kn, stride_vn, stride_bm, stride_bn, HEAD_DIM, BLOCK_D, BLOCK_N, LEFT, RIGHT,
+                SOFTCAP, BIAS, True, EVEN_K, PRECISION, ALIBI, 0, 0, False,
+            )  # fmt: skip
+        dq = gather_keys(
+            dq, q, dout, lse, delta, k_at, v_at, bias, tilt, None, None, None, rows, full_begin,
+            full_end, seq_q, seq_k, shift, left, right, qk_scale, softcap,
+            stride_kn, stride_vn, stride_bm, stride_bn, HEAD_DIM, BLOCK_D, BLOCK_N, LEFT, RIGHT,
+            SOFTCAP, BIAS, False, EVEN_K, PRECISION, ALIBI, 0, 0, False,
+        )  # fmt: skip
     dq_at = dq_ptr + place * stride_dqb + head * stride_dqh + queries * stride_dqm
     tl.store(
         dq_at[:, None] + dims[None, :] * stride_dqd,
@@ -337,16 +413,16 @@ def attention_dq(
 
 @triton.jit(do_not_specialize=UNSPECIALISED)
 def attention_dbias(
-    q_ptr, k_ptr, v_ptr, dout_ptr, lse_ptr, delta_ptr, bias_ptr, dbias_ptr,
+    q_ptr, k_ptr, v_ptr, dout_ptr, lse_ptr, delta_ptr, bias_ptr, slopes_ptr, dbias_ptr,
     stride_qb, stride_qh, stride_qm, stride_qd, stride_kb, stride_kh, stride_kn, stride_kd,
     stride_vb, stride_vh, stride_vn, stride_vd,
     stride_gb, stride_gh, stride_gm, stride_gd, stride_bb, stride_bh, stride_bm, stride_bn,
     stride_db, stride_dh, stride_dm, stride_dn, tiles_m, tiles_n, own_heads,
     sum_batches, sum_heads, sum_tiles_m, sum_tiles_n, heads, group, seq_q, seq_k, left, right,
-    qk_scale, softcap,
+    qk_scale, softcap, slopes_batch,
     HEAD_DIM: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
     SUM_M: tl.constexpr, SUM_N: tl.constexpr, LEFT: tl.constexpr, RIGHT: tl.constexpr,
-    SOFTCAP: tl.constexpr, PRECISION: tl.constexpr,
+    SOFTCAP: tl.constexpr, PRECISION: tl.constexpr, ALIBI: tl.constexpr,
 ):  # fmt: skip
     """Compute one tile of the gradient of an additive bias, summed over broadcast dimensions in
     a fixed order.
@@ -388,13 +464,18 @@ def attention_dbias(
         lse = in_base_2(lse_ptr + at, rows < seq_q)
         delta = tl.load(delta_ptr + at, mask=rows < seq_q, other=0.0)
         bias = bias_ptr + batch * stride_bb + head * stride_bh
-        p, _ = weights_and_slope(
+        tilt = 0.0
+        if ALIBI:
+            tilt = tl.load(slopes_ptr + batch * slopes_batch + head)
+        logs, _ = logs_and_slope(
             tl.dot(q, tl.trans(k), input_precision=PRECISION), lse[:, None], bias, rows[:, None],
             cols[None, :],
-            seq_q, seq_k, shift, left, right, qk_scale, softcap, stride_bm, stride_bn, LEFT, RIGHT,
-            SOFTCAP, "float", True, False,
+            seq_q, seq_k, shift, left, right, qk_scale, softcap, stride_bm, stride_bn, tilt, LEFT,
+            RIGHT, SOFTCAP, "float", True, False, ALIBI,
         )  # fmt: skip
-        total += p * (tl.dot(dout, tl.trans(v), input_precision=PRECISION) - delta[:, None])
+        total += tl.exp2(logs) * (
+            tl.dot(dout, tl.trans(v), input_precision=PRECISION) - delta[:, None]
+        )
     at = dbias_ptr + own_batch.to(tl.int64) * stride_db + own_head.to(tl.int64) * stride_dh
     rows, cols = (
         tile_m * BLOCK_M + tl.arange(0, BLOCK_M).to(tl.int64),

@@ -22,7 +22,7 @@ from accel.primitives.tiles.softmax import (
 
 UNSPECIALISED = (
     "tiles", "units", "heads", "group", "seq_q", "seq_k", "total_q", "left", "right", "chunk",
-    "partial_stride", "splits",
+    "partial_stride", "splits", "slopes_batch", "lists_batch", "lists_head", "lists_width",
     "tiles_m", "tiles_n", "own_heads", "sum_batches", "sum_heads", "sum_tiles_m", "sum_tiles_n",
 )  # fmt: skip
 """Sizes and counts: knowing that one is 1 or a multiple of 16 gains nothing, and would compile the
@@ -69,21 +69,52 @@ def biased(scores, bias, rows, cols, stride_m, stride_n, seq_q, seq_k, BIAS: tl.
 
 
 @triton.jit
+def tilted(scores, rows, cols, shift, slope):
+    """Return scores in base 2 plus ALiBi: slope x (key - position of the query)."""
+    return scores + (slope * LOG2E) * (cols - rows - shift).to(tl.float32)
+
+
+@triton.jit
+def listed(at, listed_blocks, SIZE: tl.constexpr):
+    """Return the position of which `at` is the number within the blocks of a list."""
+    return tl.load(listed_blocks + at // SIZE) * SIZE + at % SIZE
+
+
+@triton.jit
+def hide_by_bits(
+    scores, bits, numbers, at, rows, cols, ROWS: tl.constexpr, COLS: tl.constexpr,
+    SIZE: tl.constexpr,
+):  # fmt: skip
+    """Return the scores, -inf where the bits of a block of ROWS x COLS hide them.
+
+    `numbers` points at the numbers of a list's blocks among those with bits; the tile lies in the
+    one that `at` falls into, with SIZE positions a block.
+    """
+    block = bits + tl.load(numbers + at // SIZE).to(tl.int64) * (ROWS * COLS)
+    seen = tl.load(block + (rows % ROWS) * COLS + cols % COLS)
+    return tl.where(seen != 0, scores, float("-inf"))
+
+
+@triton.jit
 def attend(
-    acc, l, m, q, k_at, v_at, bias, rows, begin, end, seq_q, seq_k, shift, left, right, qk_scale,
-    softcap,
+    acc, l, m, q, k_at, v_at, bias, slopes, blocks, numbers, bits, rows, begin, end, seq_q, seq_k,
+    shift, left, right, qk_scale, softcap,
     stride_kn, stride_vn, stride_bm, stride_bn,
     HEAD_DIM: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_N: tl.constexpr,
     LEFT: tl.constexpr, RIGHT: tl.constexpr, SOFTCAP: tl.constexpr, BIAS: tl.constexpr,
     MASKED: tl.constexpr, EVEN_K: tl.constexpr,
-    PRECISION: tl.constexpr,
+    PRECISION: tl.constexpr, ALIBI: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr,
+    BITS: tl.constexpr,
 ):  # fmt: skip
-    """Add the keys `begin` to `end` - 1.
+    """Add the keys `begin` to `end` - 1; with COLS, those are counted within the list `blocks`.
 
-    MASKED means that some may be hidden or past the end of the sequence.
+    MASKED means that some may be hidden or past the end of the sequence, BITS that bits hide some.
     """
     steps = tl.arange(0, BLOCK_N)
-    for start in range(begin, end, BLOCK_N):
+    for at in range(begin, end, BLOCK_N):
+        start = at
+        if COLS:
+            start = listed(at, blocks, COLS)
         cols = start + steps
         block = tl.cast(start, tl.int64)
         k = load_vectors(
@@ -92,8 +123,10 @@ def attend(
         scores = tl.dot(q, tl.trans(k), input_precision=PRECISION)
         if SOFTCAP:
             scores = (softcap * LOG2E) * tanh(scores * qk_scale)
-        elif BIAS is not None or MASKED:
+        elif BIAS is not None or MASKED or ALIBI or BITS:
             scores = scores * qk_scale
+        if ALIBI:
+            scores = tilted(scores, rows[:, None], cols[None, :], shift, slopes[:, None])
         if BIAS is not None:
             scores = biased(
                 scores, bias, rows[:, None], cols[None, :], stride_bm, stride_bn, seq_q, seq_k, BIAS
@@ -102,7 +135,11 @@ def attend(
             scores = hide(
                 scores, rows[:, None], cols[None, :], shift, left, right, seq_k, LEFT, RIGHT, EVEN_K
             )
-        if SOFTCAP or BIAS is not None or MASKED:
+        if BITS:
+            scores = hide_by_bits(
+                scores, bits, numbers, at, rows[:, None], cols[None, :], ROWS, COLS, COLS
+            )
+        if SOFTCAP or BIAS is not None or MASKED or ALIBI or BITS:
             p, m, l, shrink = softmax_step(scores, m, l, 1.0)
         else:
             p, m, l, shrink = softmax_step(scores, m, l, qk_scale, BLIND=False)
@@ -146,17 +183,19 @@ def extent(
 
 @triton.jit(do_not_specialize=UNSPECIALISED)
 def attention_forward(
-    q_ptr, k_ptr, v_ptr, out_ptr, lse_ptr, bias_ptr, starts_q_ptr, starts_k_ptr,
+    q_ptr, k_ptr, v_ptr, out_ptr, lse_ptr, bias_ptr, starts_q_ptr, starts_k_ptr, slopes_ptr,
+    counts_ptr, lists_ptr, numbers_ptr, bits_ptr,
     stride_qb, stride_qh, stride_qm, stride_qd, stride_kb, stride_kh, stride_kn, stride_kd,
     stride_vb, stride_vh, stride_vn, stride_vd,
     stride_ob, stride_oh, stride_om, stride_od, stride_bb, stride_bh, stride_bm, stride_bn,
     tiles, units, heads, group, seq_q, seq_k, total_q, left, right, qk_scale, softcap, chunk,
-    partial_stride,
+    partial_stride, slopes_batch, lists_batch, lists_head, lists_width,
     HEAD_DIM: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
     PACK: tl.constexpr,
     LEFT: tl.constexpr, RIGHT: tl.constexpr, SOFTCAP: tl.constexpr, BIAS: tl.constexpr,
     RAGGED: tl.constexpr, SPLIT: tl.constexpr,
-    EVEN_K: tl.constexpr, PRECISION: tl.constexpr,
+    EVEN_K: tl.constexpr, PRECISION: tl.constexpr, ALIBI: tl.constexpr,
+    ROWS: tl.constexpr, COLS: tl.constexpr,
 ):  # fmt: skip
     """Compute one tile of BLOCK_M rows of one head, or of PACK heads that share a key head,
     interleaved.
@@ -207,41 +246,63 @@ def attention_forward(
     bias = bias_ptr
     if BIAS is not None:
         bias += place * stride_bb + head.to(tl.int64) * stride_bh
+    slopes = 0.0
+    if ALIBI:
+        slopes = tl.load(slopes_ptr + place * slopes_batch + heads_of)
 
-    last = tl.minimum(((tile + 1) * BLOCK_M - 1) // PACK, seq_q - 1)
-    begin, full_begin, full_end, end = extent(
-        tile * BLOCK_M // PACK, last, shift, left, right, seq_k, LEFT, RIGHT, BLOCK_N
-    )
-    if SPLIT:
-        begin = tl.maximum(begin, split * chunk)
-        end = tl.minimum(end, (split + 1) * chunk)
-    full_begin = tl.minimum(tl.maximum(full_begin, begin), end)
-    full_end = tl.minimum(tl.maximum(full_end, full_begin), end)
     acc = tl.zeros([BLOCK_M, BLOCK_D], tl.float32)
     l = tl.zeros([BLOCK_M], tl.float32)
     m = tl.full([BLOCK_M], float("-inf"), tl.float32)
-    # The whole blocks last: were they first, ptxas would make every wgmma wait for the one before
-    # it (its note C7515).
-    if LEFT:
+    if COLS:
+        row = place * lists_batch + head.to(tl.int64) * lists_head + tile * BLOCK_M // ROWS
+        whole = tl.load(counts_ptr + 2 * row)
+        blocks = lists_ptr + row * lists_width
+        numbers = numbers_ptr + row * lists_width
         acc, l, m = attend(
-            acc, l, m, q, k_at, v_at, bias, rows, begin, full_begin, seq_q, seq_k, shift, left,
-            right, qk_scale, softcap,
-            stride_kn, stride_vn, stride_bm, stride_bn, HEAD_DIM, BLOCK_D, BLOCK_N, LEFT, RIGHT,
-            SOFTCAP, BIAS, True, EVEN_K, PRECISION,
-        )  # fmt: skip
-    if LEFT or RIGHT or not EVEN_K:
-        acc, l, m = attend(
-            acc, l, m, q, k_at, v_at, bias, rows, full_end, end, seq_q, seq_k, shift, left, right,
+            acc, l, m, q, k_at, v_at, bias, slopes, blocks + whole, numbers + whole, bits_ptr,
+            rows, 0, tl.load(counts_ptr + 2 * row + 1) * COLS, seq_q, seq_k, shift, left, right,
             qk_scale, softcap,
             stride_kn, stride_vn, stride_bm, stride_bn, HEAD_DIM, BLOCK_D, BLOCK_N, LEFT, RIGHT,
-            SOFTCAP, BIAS, True, EVEN_K, PRECISION,
+            SOFTCAP, BIAS, not EVEN_K, EVEN_K, PRECISION, ALIBI, ROWS, COLS, True,
         )  # fmt: skip
-    acc, l, m = attend(
-        acc, l, m, q, k_at, v_at, bias, rows, full_begin, full_end, seq_q, seq_k, shift, left,
-        right, qk_scale, softcap,
-        stride_kn, stride_vn, stride_bm, stride_bn, HEAD_DIM, BLOCK_D, BLOCK_N, LEFT, RIGHT,
-        SOFTCAP, BIAS, False, EVEN_K, PRECISION,
-    )  # fmt: skip
+        acc, l, m = attend(
+            acc, l, m, q, k_at, v_at, bias, slopes, blocks, numbers, bits_ptr, rows, 0,
+            whole * COLS, seq_q, seq_k, shift, left, right, qk_scale, softcap,
+            stride_kn, stride_vn, stride_bm, stride_bn, HEAD_DIM, BLOCK_D, BLOCK_N, LEFT, RIGHT,
+            SOFTCAP, BIAS, not EVEN_K, EVEN_K, PRECISION, ALIBI, ROWS, COLS, False,
+        )  # fmt: skip
+    else:
+        last = tl.minimum(((tile + 1) * BLOCK_M - 1) // PACK, seq_q - 1)
+        begin, full_begin, full_end, end = extent(
+            tile * BLOCK_M // PACK, last, shift, left, right, seq_k, LEFT, RIGHT, BLOCK_N
+        )
+        if SPLIT:
+            begin = tl.maximum(begin, split * chunk)
+            end = tl.minimum(end, (split + 1) * chunk)
+        full_begin = tl.minimum(tl.maximum(full_begin, begin), end)
+        full_end = tl.minimum(tl.maximum(full_end, full_begin), end)
+        # The whole blocks last: were they first, ptxas would make every wgmma wait for the one
+        # before it (its note C7515).
+        if LEFT:
+            acc, l, m = attend(
+                acc, l, m, q, k_at, v_at, bias, slopes, None, None, None, rows, begin, full_begin,
+                seq_q, seq_k, shift, left, right, qk_scale, softcap,
+                stride_kn, stride_vn, stride_bm, stride_bn, HEAD_DIM, BLOCK_D, BLOCK_N, LEFT, RIGHT,
+                SOFTCAP, BIAS, True, EVEN_K, PRECISION, ALIBI, 0, 0, False,
+            )  # fmt: skip
+        if LEFT or RIGHT or not EVEN_K:
+            acc, l, m = attend(
+                acc, l, m, q, k_at, v_at, bias, slopes, None, None, None, rows, full_end, end,
+                seq_q, seq_k, shift, left, right, qk_scale, softcap,
+                stride_kn, stride_vn, stride_bm, stride_bn, HEAD_DIM, BLOCK_D, BLOCK_N, LEFT, RIGHT,
+                SOFTCAP, BIAS, True, EVEN_K, PRECISION, ALIBI, 0, 0, False,
+            )  # fmt: skip
+        acc, l, m = attend(
+            acc, l, m, q, k_at, v_at, bias, slopes, None, None, None, rows, full_begin, full_end,
+            seq_q, seq_k, shift, left, right, qk_scale, softcap,
+            stride_kn, stride_vn, stride_bm, stride_bn, HEAD_DIM, BLOCK_D, BLOCK_N, LEFT, RIGHT,
+            SOFTCAP, BIAS, False, EVEN_K, PRECISION, ALIBI, 0, 0, False,
+        )  # fmt: skip
 
     acc, lse = softmax_end(acc, m, l)
     lse_rows = (place * heads + heads_of) * total_q + first_q + rows

@@ -41,6 +41,10 @@ class TileConfig(NamedTuple):
                 )
         return self._replace(block_m=block_m or self.block_m, block_n=block_n or self.block_n)
 
+    def within(self, rows: int, cols: int) -> TileConfig:
+        """Return the tile with sides that divide those of a block of a mask, powers of two."""
+        return self._replace(block_m=min(self.block_m, rows), block_n=min(self.block_n, cols))
+
     @property
     def options(self) -> dict[str, int]:
         """Return the options for the compiler."""

@@ -1,0 +1,209 @@
+"""Offer FlexAttention's call, by our kernels where they compute what its functions say.
+
+A mask is recognised by all of its pairs (`visibility`), a score function by its graph (`mods`). A
+mask that is neither causal, a window nor documents runs as a block mask; a score function that is
+not recognised is FlexAttention's, which then gets the whole call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor
+from torch.nn.attention import flex_attention as flex
+from torch.nn.attention.flex_attention import BlockMask
+
+from accel.attention import visibility
+from accel.attention.api import attention
+from accel.attention.block_masks import lists_of
+from accel.attention.dispatch import Choice
+from accel.attention.mods import ScoreRule, recognised
+from accel.attention.problem import default_scale
+from accel.attention.visibility import Visible
+
+FLEX = "flex"
+"""The name in a Choice of FlexAttention itself."""
+_LARGEST_HEAD = 256
+ScoreMod = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
+_Sizes = tuple[int, int, int, int]
+_plain: Any = flex.flex_attention  # the overloads of both are narrower than what is passed on
+_ours: Any = attention
+
+
+@dataclass(frozen=True)
+class Recognised:
+    """Describe a call as `accel.attention.attention` takes it."""
+
+    options: dict[str, Any]
+    words: str
+    """What was recognised, for the reason of the Choice."""
+
+
+def flex_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    score_mod: ScoreMod | None = None,
+    block_mask: BlockMask | None = None,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+    return_lse: bool = False,
+    kernel_options: dict[str, Any] | None = None,
+    *,
+    backend: str = "auto",
+    return_choice: bool = False,
+) -> Any:
+    """Compute torch.nn.attention.flex_attention.flex_attention, faster where that is possible.
+
+    The arguments and results are FlexAttention's; shapes are [B,H,S,D]. Functions are read at their
+    first use with a shape: tensors and numbers that they capture must not change afterwards, except
+    those that are variables of an enclosing function, which are compared.
+
+    Args:
+        kernel_options: anything but None passes the call on to FlexAttention.
+        backend: `auto`, a name in BACKENDS, or `flex` for FlexAttention itself.
+        return_choice: also return the Choice, which names what ran (`flex`: FlexAttention) and
+            says what was recognised.
+
+    Within torch.compile the call is FlexAttention's, which compiles it into the program.
+
+    Raises:
+        ValueError: if a named backend cannot compute this, or both return_lse and return_choice are
+            requested.
+    """
+    if torch.compiler.is_compiling():
+        return _plain(
+            query, key, value, score_mod, block_mask, scale, enable_gqa, return_lse, kernel_options
+        )
+    if return_lse and return_choice:
+        raise ValueError("return_lse and return_choice cannot be had in one call")
+    why = _not_ours(query, key, value, enable_gqa, kernel_options)
+    found = None
+    if backend != FLEX and why is None:
+        try:
+            found = recognise(query, key, score_mod, block_mask, return_lse)
+        except ValueError as e:  # the mask does not fit the kernels
+            why = str(e)
+        else:
+            why = None if found else "the score function is not recognised"
+    if found is not None:
+        scale = default_scale(query.shape[-1]) if scale is None else scale
+        options = {**found.options, "scale": scale * found.options["scale"]}
+        result = _ours(
+            query, key, value, **options, backend=backend, return_lse=return_lse,
+            return_choice=return_choice,
+        )  # fmt: skip
+        if return_choice:
+            chosen: Choice = result[1]
+            reason = f"{found.words} recognised; {chosen.reason}"
+            return result[0], Choice(chosen.backend, reason, chosen.candidates)
+        return result
+    if backend not in ("auto", FLEX):
+        raise ValueError(f"backend {backend} cannot do this: {why}; FlexAttention can (flex)")
+    result = _flex(query.device.type)(
+        query, key, value, score_mod, block_mask, scale, enable_gqa, return_lse, kernel_options
+    )
+    reason = "named by the caller" if backend == FLEX else f"auto: {why}"
+    return (result, Choice(FLEX, reason, ())) if return_choice else result
+
+
+def recognise(
+    q: Tensor,
+    k: Tensor,
+    score_mod: ScoreMod | None,
+    block_mask: BlockMask | None,
+    return_lse: bool = False,
+) -> Recognised | None:
+    """Return what a call computes, or None if its score function is not recognised.
+
+    Raises:
+        ValueError: if the mask does not fit the tensors or the kernels.
+    """
+    sizes = (*q.shape[:3], k.shape[2])
+    rule = ScoreRule() if score_mod is None else _known_rule(score_mod, sizes, q.device)
+    if rule is None:
+        return None
+    # ALiBi counts from the first query in FlexAttention, and from the last key here, which changes
+    # nothing but lse.
+    if rule.slopes is not None and q.shape[2] != k.shape[2] and return_lse:
+        return None
+    words = [f"softcap {rule.softcap:g}"] if rule.softcap else []
+    words += ["ALiBi"] if rule.slopes is not None else []
+    options: dict[str, Any] = {
+        "scale": rule.factor, "softcap": rule.softcap, "alibi": rule.slopes
+    }  # fmt: skip
+    if block_mask is not None and not _sees_all(block_mask):
+        visible = _known_mask(block_mask, sizes, q.device)
+        if visible is None:
+            options["block_mask"] = block_mask
+            words.append("a block mask")
+        else:
+            options |= {"window": visible.window, "seqlens": visible.documents}
+            words += ["documents"] if visible.documents is not None else []
+            words += ["causal"] if visible.window == (None, 0) else []
+            words += ["a window"] if visible.window not in ((None, 0), (None, None)) else []
+    return Recognised(options, ", ".join(words) or "plain attention")
+
+
+def _not_ours(
+    q: Tensor, k: Tensor, v: Tensor, enable_gqa: bool, kernel_options: dict[str, Any] | None
+) -> str | None:
+    """Return why a call is FlexAttention's own, or None."""
+    if kernel_options is not None:
+        return "kernel_options are given"
+    if q.dim() != 4 or k.dim() != 4 or q.shape[0] != k.shape[0]:
+        return "the keys are shared by the batches"
+    if q.shape[1] != k.shape[1] and not enable_gqa:
+        return "heads are shared without enable_gqa"
+    if q.is_cuda and (max(q.shape[3], v.shape[3]) > _LARGEST_HEAD or q.dtype == torch.float64):
+        return f"our kernels take heads of up to {_LARGEST_HEAD} in 16 or 32 bits"
+    return None
+
+
+def _sees_all(mask: BlockMask) -> bool:
+    """Return True for the mask that FlexAttention makes where none is given."""
+    return mask.mask_mod is flex.noop_mask and mask.kv_num_blocks.numel() == 1
+
+
+_RULES: WeakKeyDictionary[ScoreMod, dict[object, ScoreRule | None]] = WeakKeyDictionary()
+_MASKS: WeakKeyDictionary[BlockMask, dict[_Sizes, Visible | None]] = WeakKeyDictionary()
+
+
+def _known_rule(mod: ScoreMod, sizes: _Sizes, device: torch.device) -> ScoreRule | None:
+    known = _RULES.setdefault(mod, {})
+    key = (sizes, device, _captured(mod))
+    if key not in known:
+        known.clear()  # what was captured before is not needed again
+        known[key] = recognised(mod, sizes, device)
+    return known[key]
+
+
+def _captured(mod: ScoreMod) -> tuple[object, ...]:
+    """Return what tells values of the variables of enclosing functions apart."""
+    values = [cell.cell_contents for cell in getattr(mod, "__closure__", None) or ()]
+    return tuple(
+        x if isinstance(x, int | float) else (id(x), _version(x) if isinstance(x, Tensor) else 0)
+        for x in values
+    )
+
+
+def _version(x: Tensor) -> int:
+    return 0 if x.is_inference() else x._version
+
+
+def _known_mask(mask: BlockMask, sizes: _Sizes, device: torch.device) -> Visible | None:
+    known = _MASKS.setdefault(mask, {})
+    if sizes not in known:
+        known[sizes] = visibility.recognised(lists_of(mask, sizes, device))
+    return known[sizes]
+
+
+@lru_cache(maxsize=2)
+def _flex(device: str) -> Any:
+    """Return FlexAttention: compiled on a GPU, where it is slow and large otherwise."""
+    return torch.compile(flex.flex_attention) if device == "cuda" else flex.flex_attention
