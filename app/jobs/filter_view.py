@@ -8,9 +8,11 @@ from PySide6.QtWidgets import QWidget
 from app.jobs.job_keys import KINDS
 from app.jobs.listing import EVERY, TIMES, parse_search
 from app.widgets import theme
-from app.widgets.controls import choice_box, filter_box, row
+from app.widgets.controls import Stretch, choice_box, filter_box, row
 from scheduler.protocol.search import Search
 from scheduler.protocol.snapshot import Snapshot
+
+_WIDEST = 150
 
 
 class JobFilter(QWidget):
@@ -30,7 +32,8 @@ class JobFilter(QWidget):
         )
         for choice in (self.kinds, self.times):
             choice.currentIndexChanged.connect(self.changed)
-        layout = row(self.box, self.kinds, self.times, spacing=theme.M)
+            choice.setMaximumWidth(theme.px(_WIDEST))
+        layout = row(Stretch(self.box, 1000), self.kinds, self.times, Stretch(), spacing=theme.M)
         self.setLayout(layout)
 
     def search(self, snapshot: Snapshot) -> Search:

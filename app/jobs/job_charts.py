@@ -19,20 +19,23 @@ from app.charts.series import Floats, decimate
 from app.format.job_rows import ended, started
 from app.state import State
 from app.widgets import theme
-from app.widgets.controls import row
+from app.widgets.controls import Stretch, column
 from scheduler.protocol.jobs import Job, Queued
 
-_HEIGHT = 132
+_WIDTH, _HIGHEST = 236, 190
+"""Pixels of the width of the charts, and of the height of each at most."""
 
 
 class JobCharts(QWidget):
-    """Show both charts; hidden while there is nothing to draw."""
+    """Show both charts, one below the other; hidden while there is nothing to draw."""
 
     def __init__(self) -> None:
         super().__init__()
         self.cards = {field: ChartCard(title(field)) for field in FIELDS}
-        self.setLayout(row(*(made.frame for made in self.cards.values())))
-        self.setFixedHeight(_HEIGHT)
+        for made in self.cards.values():
+            made.frame.setMaximumHeight(theme.px(_HIGHEST))
+        self.setLayout(column(*(Stretch(made.frame) for made in self.cards.values())))
+        self.setFixedWidth(theme.px(_WIDTH))
         self._recolor()
 
     def show_job(self, job: Job, state: State) -> None:

@@ -13,12 +13,14 @@ from app.format.values import clock
 from app.jobs.job_charts import JobCharts
 from app.jobs.log_view import LogTail, LogView
 from app.jobs.requests import ReadLog
+from app.jobs.table import pill_meaning
 from app.link.link import Link
 from app.report.file import FILTER, WriteReport
 from app.state import State
 from app.widgets import theme
 from app.widgets.action_table import hint
 from app.widgets.controls import (
+    Stretch,
     add_shortcuts,
     ask_save_path,
     button,
@@ -26,6 +28,7 @@ from app.widgets.controls import (
     column,
     elided,
     label,
+    pill,
     row,
     set_text,
 )
@@ -35,6 +38,9 @@ from scheduler.protocol.log_file import Output
 from scheduler.protocol.snapshot import Snapshot
 from scheduler.verbs.change import Edit
 from scheduler.verbs.jobs import GetTimeline
+
+_BELOW_SIZES, _BESIDE_SIZES = (570, 430), (400, 600)
+"""The shares of the facts and the log where the job is below the table, and beside it."""
 
 
 class JobDetails(QWidget):
@@ -63,7 +69,7 @@ class JobDetails(QWidget):
         self.narrow = self.low = False
         """The window has no room for buttons that the menu has, or for charts."""
         self.title = label(strong=True)
-        self.state = label()
+        self.state = pill()
         self.doing = elided(meaning="muted")
         self.earlier = button("Earlier", tooltip="Move it before the job above it (Alt+Up)")
         self.later = button("Later", tooltip="Move it after the job below it (Alt+Down)")
@@ -85,16 +91,25 @@ class JobDetails(QWidget):
             checkable=True,
             clicked=self._show_whole_log,
         )
+        self.facts = SafeText()
+        self.facts.setAccessibleName("About the job")
+        self.output = LogView()
+        self.log = self.output.text
+        self.charts = JobCharts()
+        self._known, self._parts = QWidget(), QSplitter(Qt.Orientation.Horizontal)
+        self._connect()
+        self._lay_out()
+
+    def _connect(self) -> None:
         self.earlier.clicked.connect(lambda: self.moved.emit(-1))
         self.later.clicked.connect(lambda: self.moved.emit(1))
         self.hold.clicked.connect(self._hold)
         self.cancel.clicked.connect(self.cancelled)
         self.again.clicked.connect(self._repeat)
         self.report.clicked.connect(self._report)
-        self.facts = SafeText()
-        self.facts.setAccessibleName("About the job")
-        self.output = LogView()
-        self.log = self.output.text
+        add_shortcuts(self, {"Esc": self._leave_whole_log})
+
+    def _lay_out(self) -> None:
         header = row(
             self.title,
             self.state,
@@ -108,17 +123,16 @@ class JobDetails(QWidget):
             self.again,
         )
         header.setStretch(2, 1)
-        both = QSplitter(Qt.Orientation.Horizontal)
+        both = self._parts
         both.setChildrenCollapsible(False)
         both.setHandleWidth(theme.M)
-        self.charts = JobCharts()
-        self._known = QWidget()
-        self._known.setLayout(column(self.facts, self.charts))
+        known = row(Stretch(self.facts), self.charts, spacing=theme.M)
+        known.setAlignment(self.charts, Qt.AlignmentFlag.AlignTop)
+        self._known.setLayout(known)
         self.output.line.addWidget(self.whole_log)
         both.addWidget(self._known)
-        add_shortcuts(self, {"Esc": self._leave_whole_log})
         both.addWidget(self.output)
-        both.setSizes([430, 570])
+        both.setSizes(_BELOW_SIZES)
         inner = QVBoxLayout()
         inner.setSpacing(theme.S)
         inner.addLayout(header)
@@ -142,7 +156,7 @@ class JobDetails(QWidget):
         self._show_table(fact_table(shown, self._events, snapshot.time))
         set_text(self.title, shown.title)
         set_text(self.state, shown.state)
-        theme.mark(self.state, "meaning", shown.meaning)
+        theme.mark(self.state, "pill", pill_meaning(shown.state, shown.meaning))
         set_text(self.doing, shown.doing if job.active else "")
         self.output.text.setPlaceholderText("No output yet" if job.active else "No output")
         for one in (self.earlier, self.later, self.hold):
@@ -164,6 +178,12 @@ class JobDetails(QWidget):
             )
         if job.active or ended or self.tail.offset is None:
             self._load_log()
+
+    def arrange(self, *, beside: bool) -> None:
+        """Put the log below the facts where the job is shown beside the table, else beside them."""
+        sides = Qt.Orientation
+        self._parts.setOrientation(sides.Vertical if beside else sides.Horizontal)
+        self._parts.setSizes(_BESIDE_SIZES if beside else _BELOW_SIZES)
 
     def draw(self, job: Job) -> None:
         """Draw the charts of the job, if there is room for them."""

@@ -31,8 +31,10 @@ class LogView(QWidget):
         self.box.textChanged.connect(self._search_again)
         self.box.stepped.connect(self.step)
         self.found = label(size="small", meaning="muted")
-        self.back = button("Previous", kind="quiet", tooltip="Previous match (Shift+F3)")
-        self.forth = button("Next", kind="quiet", tooltip="Next match (F3)")
+        self.back = button("↑", kind="quiet", tooltip="Previous match (Shift+F3)")
+        self.forth = button("↓", kind="quiet", tooltip="Next match (F3)")
+        for step in (self.back, self.forth):
+            step.setAccessibleName(step.toolTip())
         self.follow = button(
             "Follow", kind="quiet", tooltip="Stay at the end as the log grows", checkable=True
         )

@@ -76,6 +76,10 @@ NARROW = 1000
 """Pixels of a window in which there is no room for all buttons."""
 _LOW, _LEAST_ROWS = 640, 5
 """Pixels of the height of a window without room for charts, and the rows that it shows."""
+_BESIDE = 1500
+"""Pixels of the page from which on the chosen job is beside the table, not below it."""
+_TABLE_SHARE = {False: 280, True: 430}
+"""The room of the table above the chosen job, and beside it, where that has 320."""
 _TYPING_MS = 150
 """Milliseconds after the last keystroke, when the search starts."""
 
@@ -188,6 +192,12 @@ class JobsPage(QWidget):
             opening.setHidden(narrow or not self._top.isVisibleTo(self))
         self.count.setHidden(narrow)
         self.details.narrow = narrow
+        beside = self.width() >= theme.px(_BESIDE)
+        side = Qt.Orientation.Horizontal if beside else Qt.Orientation.Vertical
+        if side != self._parts.orientation():
+            self._parts.setOrientation(side)
+            self._parts.setSizes([_TABLE_SHARE[beside], *[320] * (self._parts.count() - 1)])
+            self.details.arrange(beside=beside)
         low = self.window().height() < _LOW
         if low != self.details.low:
             self.details.low = low
@@ -479,7 +489,8 @@ class JobsPage(QWidget):
         both.addWidget(self.groups)
         both.addWidget(self.bookings)
         both.addWidget(self.fold)
-        both.setSizes([280, *[320] * (both.count() - 1)])
+        both.setSizes([_TABLE_SHARE[False], *[320] * (both.count() - 1)])
+        self._parts = both
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.setSpacing(theme.S)

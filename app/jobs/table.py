@@ -42,6 +42,7 @@ OPTIONAL = tuple(map(HEADINGS.index, ("Needs", "TFLOP/s", "Device", "ETA")))
 _RIGHT = tuple(map(HEADINGS.index, ("Duration", "ETA", "TFLOP/s")))
 STATE = HEADINGS.index("State")
 NAME = HEADINGS.index("Name")
+_NUMBER = HEADINGS.index("Job")
 _NEEDS = HEADINGS.index("Needs")
 _ROLES = (
     Qt.ItemDataRole.DisplayRole,
@@ -258,10 +259,14 @@ _PILLS = {
 }
 
 
+def pill_meaning(state: str, meaning: str) -> str:
+    """Return the meaning in whose colour a job's state is shown."""
+    return meaning if meaning == "failed" else _PILLS.get(state, "muted")
+
+
 def pill_color(row: JobRow) -> str:
     """Return the colour of a job's state."""
-    meaning = row.meaning if row.meaning == "failed" else ""
-    return str(getattr(theme.tokens(), meaning or _PILLS.get(row.state, "text")))
+    return str(getattr(theme.tokens(), pill_meaning(row.state, row.meaning)))
 
 
 def _alignment(column: int) -> int:
@@ -274,4 +279,4 @@ def _color(line: JobLine, column: int) -> str:
         return pill_color(row)
     if row.meaning and column == PROGRESS:
         return theme.meaning_color(row.meaning)
-    return t.muted if column in (PROGRESS, _NEEDS) else t.text
+    return t.muted if column in (_NUMBER, PROGRESS, _NEEDS) else t.text

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from html import escape
 
 from PySide6.QtCore import QEvent, QRectF, QSize, Qt, SignalInstance
-from PySide6.QtGui import QColor, QHelpEvent, QKeySequence, QPainter, QPaintEvent, QShortcut
+from PySide6.QtGui import QColor, QFont, QHelpEvent, QKeySequence, QPainter, QPaintEvent, QShortcut
 from PySide6.QtWidgets import (
     QBoxLayout,
     QComboBox,
@@ -143,6 +143,9 @@ def pill(text: str = "", meaning: str = "muted") -> QLabel:
     """Return a state as a rounded word in its colour; see `stylesheet.pill_colors`."""
     made = label(text)
     made.setProperty("pill", meaning)
+    font = made.font()
+    font.setCapitalization(QFont.Capitalization.Capitalize)
+    made.setFont(font)
     made.setSizePolicy(QSizePolicy.Policy.Maximum, QSizePolicy.Policy.Fixed)
     return made
 

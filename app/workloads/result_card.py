@@ -60,7 +60,7 @@ class ResultCard(QWidget):
     def __init__(self) -> None:
         super().__init__()
         self.title = label(strong=True)
-        self.verdict = label(wrap=True)
+        self.verdict = pill()
         self.params = label(size="small", meaning="muted", wrap=True)
         self.figure, self.unit = label(size="huge"), label(meaning="muted", wrap=True)
         self.timing = [(label(size="small", meaning="muted"), label(strong=True)) for _ in range(4)]
