@@ -10,7 +10,6 @@ from PySide6.QtWidgets import QWidget
 
 from app.alerts.alert_rows import AlertRow, alert_rows, matching
 from app.alerts.rules_panel import RulesPanel
-from app.format.values import plural
 from app.link.link import Link
 from app.state import State
 from app.strip.summary import unacknowledged
@@ -24,11 +23,18 @@ from app.widgets.controls import (
     column,
     empty_label,
     filter_box,
-    label,
+    pill,
     row,
     set_text,
 )
-from app.widgets.list_table import RowTable, TableColumn, chosen_row, list_card, list_table
+from app.widgets.list_table import (
+    RowTable,
+    TableColumn,
+    chosen_row,
+    height_of_rows,
+    list_card,
+    list_table,
+)
 from app.widgets.state_pill import StateDelegate
 from scheduler.protocol.snapshot import Alert
 from scheduler.verbs.alerts import Acknowledge, GetAlerts
@@ -48,7 +54,8 @@ STATE = 0
 SHOWN = ("All alerts", "Active", "Resolved")
 MENU = ("alert.show", "alert.copy", "", "alert.acknowledge", "alert.all")
 """The actions of the menu of a row; an empty name is a line between them."""
-_LEAST_LIST = 130
+_LEAST_ROWS = 4
+"""The rows for which the list always has room."""
 
 
 class AlertTable(RowTable[AlertRow]):
@@ -81,7 +88,7 @@ class AlertsPage(QWidget):
         self.table.selectionModel().currentRowChanged.connect(self._enable)
         self.table.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
         self.table.customContextMenuRequested.connect(self._show_menu)
-        self.count = label(strong=True)
+        self.count = pill(capital=False)
         self.filter = filter_box("Search alerts (Ctrl+F)")
         self.filter.textChanged.connect(self.refresh)
         self.kinds = choice_box("Which alerts", SHOWN)
@@ -103,19 +110,19 @@ class AlertsPage(QWidget):
         self.rules = RulesPanel(state, link)
         self.acts = self._bind()
         above = row(
-            self.count,
             Stretch(self.filter),
             self.kinds,
+            self.count,
             Stretch(),
             self.go,
             self.acknowledge,
             self.acknowledge_all,
             spacing=theme.M,
         )
-        frame, self._stack = list_card(self.table, self.empty)
-        frame.setMinimumHeight(theme.px(_LEAST_LIST))
-        body = column(above, spacing=theme.M)
-        body.addWidget(frame, 3)
+        self._frame, self._stack = list_card(self.table, self.empty)
+        self._frame.setMinimumHeight(self._height_of(_LEAST_ROWS))
+        body = column(above, spacing=theme.S)
+        body.addWidget(self._frame, 3)
         body.addWidget(self.rules, 4)
         self.setLayout(body)
         self.setFocusProxy(self.table)
@@ -148,14 +155,21 @@ class AlertsPage(QWidget):
         if self.model.rows:
             keys = [alert.key for alert in self.model.rows]
             self.table.choose_row(keys.index(chosen.key) if chosen and chosen.key in keys else 0)
-        count = plural(len(snapshot.alerts), "active alert")
-        new = unacknowledged(snapshot)
-        text = f"{count}, {new} not acknowledged" if snapshot.alerts else "No active alerts"
+        count, new = len(snapshot.alerts), unacknowledged(snapshot)
+        text = f"{count} active, {new} new" if count else "No active alerts"
         set_text(self.count, text)
+        theme.mark(self.count, "pill", "hot" if snapshot.alerts else "succeeded")
         set_text(self.empty, NOTHING_FOUND if every else EMPTY)
         self._stack.setCurrentIndex(0 if self.model.rows else 1)
-        self.rules.refresh()
+        raised = {alert.id for alert in snapshot.alerts}
+        self.rules.refresh((*snapshot.alerts, *(a for a in self._log if a.id not in raised)))
+        rows = max(len(self.model.rows), _LEAST_ROWS)
+        self._frame.setMaximumHeight(self._height_of(rows))
         self._enable()
+
+    def _height_of(self, rows: int) -> int:
+        """Return the height of the card that shows this many rows."""
+        return height_of_rows(self.table, rows) + 2 * theme.XS + 2
 
     def _take_log(self, alerts: tuple[Alert, ...]) -> None:
         self._log = alerts

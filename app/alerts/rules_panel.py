@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from PySide6.QtCore import Qt
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QGridLayout, QWidget
 
-from app.alerts.threshold_charts import CHARTED, SPAN, threshold_contents
+from app.alerts.threshold_charts import CHARTED, SPAN, active_spans, threshold_contents
 from app.charts.threshold_chart import ThresholdChart
 from app.charts.thresholds import ChartThreshold, describe, moved, stepped
 from app.link.link import Link
@@ -14,6 +17,7 @@ from app.settings.setting_row import SettingRow
 from app.state import State
 from app.widgets import theme
 from app.widgets.controls import Stretch, card, column, label
+from scheduler.protocol.snapshot import Alert
 from scheduler.verbs.control import Configure
 
 _LISTED = (
@@ -57,13 +61,14 @@ class RulesPanel(QWidget):
         self._wide: bool | None = None
         self._arrange(wide=True)
 
-    def refresh(self) -> None:
-        """Show the present values and thresholds."""
+    def refresh(self, alerts: Sequence[Alert]) -> None:
+        """Show the present values and thresholds, and when the alerts were active."""
         snapshot = self._state.snapshot
         if snapshot is None:
             return
         for field, chart in self.charts.items():
             contents = threshold_contents(field, snapshot, self._state.history)
+            chart.show_spans(active_spans(field, contents.device, alerts, snapshot.time))
             chart.show_values(contents.lines, contents.top, contents.value)
             known = contents.threshold
             if known is None:
@@ -108,6 +113,6 @@ class RulesPanel(QWidget):
             self._grid.addWidget(chart, 0, at)
             self._grid.setColumnStretch(at, 1)
         place = (0, 2, 1, 1) if wide else (1, 0, 1, 2)
-        self._grid.addWidget(self.others, *place)
+        self._grid.addWidget(self.others, *place, Qt.AlignmentFlag.AlignTop)
         self._grid.setColumnStretch(2, 1 if wide else 0)
         self._grid.setRowStretch(0, 1)

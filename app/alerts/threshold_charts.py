@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,10 +11,12 @@ from app.charts.history import History
 from app.charts.series import Floats
 from app.charts.thresholds import ChartThreshold, threshold
 from app.format.values import GIB, NOT_AVAILABLE, device_label, format_field
-from scheduler.protocol.snapshot import DeviceState, Snapshot
+from scheduler.protocol.snapshot import Alert, DeviceState, Snapshot
 
 CHARTED = {"temp": "Temperature", "mem_used": "Memory"}
 """The fields with a threshold, and their titles."""
+_RULES = {"temp": "too hot", "mem_used": "memory nearly full"}
+"""The rules that watch them."""
 SPAN = (600.0, 240)
 """Seconds that are shown, and their bins."""
 _MOST = 8
@@ -35,6 +38,8 @@ class ThresholdContents:
     threshold: ChartThreshold | None
     reason: str = ""
     """Why there is no threshold, or nothing to show."""
+    device: str = ""
+    """The device with the highest value."""
 
 
 def threshold_contents(field: str, snapshot: Snapshot, history: History) -> ThresholdContents:
@@ -56,7 +61,30 @@ def threshold_contents(field: str, snapshot: Snapshot, history: History) -> Thre
         text += f" · {device_label(highest.device)}"
     whole = known.whole if known is not None else peak
     reason = "" if known is not None else "This device reports no limit, so no alert can be set."
-    return ThresholdContents(text, lines, max(whole, peak) * _SPACE_ABOVE or 1.0, known, reason)
+    return ThresholdContents(
+        text, lines, max(whole, peak) * _SPACE_ABOVE or 1.0, known, reason, highest.device.id
+    )
+
+
+def active_spans(
+    field: str, device: str, alerts: Iterable[Alert], now: float
+) -> list[tuple[float, float]]:
+    """Return when alerts of a device were active: disjoint shares of the time that is shown."""
+    start, length = now - SPAN[0], SPAN[0]
+    mine = sorted(
+        (max((a.since - start) / length, 0.0), (min(a.cleared or now, now) - start) / length)
+        for a in alerts
+        if a.rule == _RULES[field]
+        and a.device == device
+        and (a.cleared is None or a.cleared > start)
+    )
+    found: list[tuple[float, float]] = []
+    for begin, end in mine:
+        if found and begin <= found[-1][1]:
+            found[-1] = found[-1][0], max(found[-1][1], end)
+        else:
+            found.append((begin, end))
+    return found
 
 
 def _value(state: DeviceState, field: str) -> float:

@@ -5,13 +5,23 @@ from __future__ import annotations
 from functools import partial
 
 from PySide6.QtCore import QEvent, QSize, Qt, Signal
-from PySide6.QtGui import QAction, QKeyEvent
+from PySide6.QtGui import QAction, QFocusEvent, QKeyEvent
 from PySide6.QtWidgets import QMenu, QPlainTextEdit, QSizePolicy, QVBoxLayout, QWidget
 
 from app.assistant.session_files import PRESETS, Preset
 from app.models.chat_partners import ChatPartner
 from app.widgets import theme
-from app.widgets.controls import button, choice_box, elided, label, row, set_text, set_tooltip
+from app.widgets.controls import (
+    button,
+    card,
+    choice_box,
+    column,
+    elided,
+    label,
+    row,
+    set_text,
+    set_tooltip,
+)
 
 
 class Composer(QWidget):
@@ -31,22 +41,25 @@ class Composer(QWidget):
         self.send.clicked.connect(self._enter)
         self.stop = button("Stop", tooltip="Stop the current answer (Esc)")
         self.stop.setShortcut("Esc")
-        self.happened = button("What happened?", tooltip="Ask what happened recently")
+        self.happened = button("What happened?", kind="quiet", tooltip="Ask what happened recently")
         self.brief = button(
             "Write a brief",
+            kind="quiet",
             tooltip="Write a report of the last ten minutes once the devices are idle",
         )
-        self.free = button("Free chat", checkable=True)
+        self.free = button("Free chat", kind="quiet", checkable=True)
         """Talk to a model as it is, without tools and facts."""
         self.partner = choice_box("Model of the free chat")
         self._partners: tuple[ChatPartner, ...] | None = None
         self.free.toggled.connect(self._show_partner)
         self.partner.currentIndexChanged.connect(self._show_partner)
         self.menu = QMenu(self)
-        self.presets = button("Presets", tooltip="Insert a prompt that you use often")
+        self.presets = button("Presets", kind="quiet", tooltip="Insert a prompt that you use often")
         self.presets.setMenu(self.menu)
         self.edit_presets = QAction("Edit presets…", self)
-        self.export = button("Export…", tooltip="Save this conversation as Markdown or JSON")
+        self.export = button(
+            "Export…", kind="quiet", tooltip="Save this conversation as Markdown or JSON"
+        )
         self.where = elided(size="small", meaning="muted")
         self.message = elided(size="small", meaning="muted")
         self.cancel_edit = button(
@@ -147,17 +160,24 @@ class Composer(QWidget):
         self.editing.setLayout(line)
         self.editing.hide()
         self.message.hide()
-        ask = row(self.input, self.stop, self.send)
-        ask.setStretch(0, 1)
-        below = row(self.happened, self.brief, self.presets, self.export, self.free, self.partner)
+        below = row(self.happened, self.brief, self.presets, self.free, self.partner, self.export)
         below.addStretch()
+        below.addWidget(self.stop)
+        below.addWidget(self.send)
+        below.setSpacing(theme.XS)
+        box = column(self.input, below, spacing=theme.S)
+        self._box = card(box)
+        box.setContentsMargins(theme.S, theme.S, theme.S, theme.S)
+        self._box.setProperty("composer", "true")
+        self.input.focused.connect(
+            lambda on: theme.mark(self._box, "composer", "focused" if on else "true")
+        )
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
-        layout.setSpacing(theme.S)
+        layout.setSpacing(theme.XS)
         layout.addWidget(self.message)
         layout.addWidget(self.editing)
-        layout.addLayout(ask)
-        layout.addLayout(below)
+        layout.addWidget(self._box)
         layout.addWidget(self.where)
 
 
@@ -172,6 +192,8 @@ class PromptBox(QPlainTextEdit):
     entered = Signal()
     recalled = Signal()
     """The user pressed Up in the empty box."""
+    focused = Signal(bool)
+    """The box got or lost the keyboard focus."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -206,6 +228,14 @@ class PromptBox(QPlainTextEdit):
             self.recalled.emit()
         else:
             super().keyPressEvent(event)
+
+    def focusInEvent(self, event: QFocusEvent) -> None:
+        super().focusInEvent(event)
+        self.focused.emit(True)
+
+    def focusOutEvent(self, event: QFocusEvent) -> None:
+        super().focusOutEvent(event)
+        self.focused.emit(False)
 
     def changeEvent(self, event: QEvent) -> None:
         super().changeEvent(event)

@@ -35,6 +35,7 @@ class MessageList(QAbstractScrollArea):
         self._conversation = Conversation()
         self._numbers: list[int] = []
         self._heights: dict[int, int] = {}
+        self._widths: dict[int, int] = {}
         self._measured: dict[int, Message] = {}
         """The messages whose heights were measured at the current width."""
         self._tops: list[int] = [0]
@@ -203,7 +204,8 @@ class MessageList(QAbstractScrollArea):
             message_view.show_message(message, *self._branch(number))
             if self._measured.get(number) is not message or message_view.stale:
                 self._measured[number] = message
-                high = message_view.fit(self._width)
+                self._widths[number] = message_view.width_in(self._width)
+                high = message_view.fit(self._widths[number])
                 if high != self._heights[number]:
                     self._heights[number] = high
                     changed = min(changed, self._numbers.index(number))
@@ -241,7 +243,9 @@ class MessageList(QAbstractScrollArea):
         for number in order:
             top = self._tops[self._numbers.index(number)] - start
             message_view = self._used[number]
-            message_view.setGeometry(0, top, self._width, self._heights[number])
+            width = self._widths[number]
+            left = self._width - width  # what the user wrote is on the right
+            message_view.setGeometry(left, top, width, self._heights[number])
         controls = [control for number in order for control in self._used[number].controls]
         for before, after in pairwise(controls):
             if before.nextInFocusChain() is not after:

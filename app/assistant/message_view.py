@@ -16,6 +16,8 @@ from app.widgets.citations import citations
 from app.widgets.controls import button, elided, label, row, set_text, set_tooltip
 from app.widgets.safe_text import SafeText
 
+_OWN = 0.8
+"""The share of the width that a message of the user takes at most."""
 _FOOTER = 22
 """Pixels of the height of the line of buttons."""
 
@@ -121,6 +123,15 @@ class MessageView(QFrame):
             if layout.hasHeightForWidth()
             else layout.totalSizeHint().height()
         )
+
+    def width_in(self, room: int) -> int:
+        """Return the width of the message: the user's own are as wide as their text."""
+        if self.message.author != "you":
+            return room
+        document = self.text.document()
+        document.setTextWidth(-1)
+        needed = int(document.idealWidth()) + 2 * theme.L + 2
+        return min(max(needed, self._footer.sizeHint().width() + 2 * theme.L), int(_OWN * room))
 
     def close_sources(self) -> None:
         """Hide the sources."""

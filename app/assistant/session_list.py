@@ -48,7 +48,7 @@ class SessionList(QWidget):
         super().__init__()
         self.found: tuple[Summary, ...] = ()
         self._key = ""
-        self.new = button("New", tooltip="Start a new conversation (Ctrl+N)")
+        self.new = button("New conversation", tooltip="Start a new conversation (Ctrl+N)")
         self.new.clicked.connect(self.created)
         self.rename = button(
             "Rename", kind="quiet", tooltip="Rename the selected conversation (F2)"
@@ -139,9 +139,8 @@ class SessionList(QWidget):
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.setSpacing(theme.S)
-        top = row(self.search, self.new)
-        top.setStretch(0, 1)
-        layout.addLayout(top)
+        layout.addWidget(self.new)
+        layout.addWidget(self.search)
         layout.addWidget(self.list, 1)
         inside = column(Stretch(), self.empty, Stretch())
         inside.setContentsMargins(theme.M, theme.M, theme.M, theme.M)
@@ -162,6 +161,7 @@ class _ConversationList(QListWidget):
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.setEditTriggers(self.EditTrigger.EditKeyPressed)
         self.setUniformItemSizes(True)
+        self.setProperty("bare", "true")
 
     def sizeHint(self) -> QSize:
         return self.minimumSizeHint()  # it takes all the room that is left
@@ -215,5 +215,5 @@ class _TwoLineDelegate(QStyledItemDelegate):
 
 def _when(changed: float) -> str:
     return time.strftime(
-        "%H:%M" if time.time() - changed < 43200 else "%Y-%m-%d %H:%M", time.localtime(changed)
+        "%H:%M" if time.time() - changed < 43200 else "%d %b, %H:%M", time.localtime(changed)
     )

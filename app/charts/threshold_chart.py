@@ -17,6 +17,8 @@ _GRIP = 9
 """Pixels beside the line where it can be taken hold of."""
 _LEAST_WIDTH, _LEAST_HEIGHT = 220, 150
 _STEPS = 4
+_SHADE = 0.13
+"""Opacity of the times in which alerts were active."""
 _SCALE = 34
 """Pixels left of the curves, for the values of the scale."""
 
@@ -40,6 +42,8 @@ class ThresholdChart(QFrame):
         self.title, self.text, self._span = title, "", span
         self._lines: tuple[Floats, ...] = ()
         self._top = 1.0
+        self.spans: tuple[tuple[float, float], ...] = ()
+        """When alerts were active: begin and end as shares of the time axis."""
         self.level: float | None = None
         """Where the line is; None for a chart without one."""
         self.caption = ""
@@ -53,6 +57,12 @@ class ThresholdChart(QFrame):
         """Show these curves, [bins] each with NaN in gaps, of which the last one stands out."""
         self._lines, self._top, self.text = tuple(lines), top, text
         self.update()
+
+    def show_spans(self, spans: Sequence[tuple[float, float]]) -> None:
+        """Shade the times in which alerts were active, as shares of the time axis."""
+        if tuple(spans) != self.spans:
+            self.spans = tuple(spans)
+            self.update()
 
     def show_threshold(self, level: float | None, caption: str) -> None:
         """Show the threshold at a value, unless it is being dragged; None shows none."""
@@ -99,6 +109,13 @@ class ThresholdChart(QFrame):
         for value in ticks(self._top, _STEPS):
             y = plot.bottom() - value / self._top * plot.height()
             painter.drawLine(QPointF(plot.left(), y), QPointF(plot.right(), y))
+        for begin, end in self.spans:
+            left, right = (plot.left() + share * plot.width() for share in (begin, end))
+            shade = QColor(t.hot)
+            shade.setAlphaF(_SHADE)
+            painter.fillRect(QRectF(left, plot.top(), max(right - left, 1.0), plot.height()), shade)
+            shade.setAlphaF(1.0)
+            painter.fillRect(QRectF(left, plot.top() - 4, max(right - left, 2.0), 3), shade)
         faint = theme.blend(QColor(t.muted), QColor(t.surface), 0.6).name()
         for at, values in enumerate(self._lines):
             last = at == len(self._lines) - 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QGuiApplication, QResizeEvent, QShowEvent
-from PySide6.QtWidgets import QFrame, QWidget
+from PySide6.QtWidgets import QWidget
 
 from app.link.link import Link
 from app.settings.diagnostics import about, diagnostics
@@ -32,6 +32,14 @@ from scheduler.protocol import settings as stored
 _WIDEST, _SIDE = 820, 150
 """Pixels of the cards at most, and of the list of groups."""
 _ABOUT = "About"
+
+
+def titled(title: str, *parts: QWidget) -> QWidget:
+    """Return a title above a card that holds `parts`."""
+    inner = column(*parts, spacing=0)
+    body = card(inner)
+    inner.setContentsMargins(theme.L, theme.XS, theme.L, theme.XS)
+    return clear_panel(column(label(title, size="large", strong=True), body))
 
 
 class SettingsPage(QWidget):
@@ -99,8 +107,10 @@ class SettingsPage(QWidget):
         self.cards = {group: self._group_card(group) for group in groups}
         self.about.setFixedHeight(theme.px(112))
         copy = row(self.copy, self.copied, Stretch())
-        self.cards[_ABOUT] = card(column(label(_ABOUT, strong=True), self.about, copy))
-        content = self._content = clear_panel(column(*self.cards.values(), self.nothing, Stretch()))
+        self.cards[_ABOUT] = titled(_ABOUT, self.about, clear_panel(copy))
+        content = self._content = clear_panel(
+            column(*self.cards.values(), self.nothing, Stretch(), spacing=theme.L)
+        )
         content.setMaximumWidth(theme.px(_WIDEST))
         across = row(Stretch(content, 1000), Stretch())
         across.setAlignment(content, Qt.AlignmentFlag.AlignTop)
@@ -167,9 +177,7 @@ class SettingsPage(QWidget):
             made_card.setVisible(group in shown or (group == _ABOUT and not words))
         self.nothing.setVisible(not shown)
 
-    def _group_card(self, group: str) -> QFrame:
-        rows = [self.rows[setting.name] for setting in SETTINGS if setting.group == group]
-        layout = column(label(group, strong=True), *rows, spacing=theme.M)
-        if group == "Clean-up":
-            layout.addLayout(row(self.clean, Stretch()))
-        return card(layout)
+    def _group_card(self, group: str) -> QWidget:
+        """Return the title of a group above a card with its settings, between lines."""
+        mine = [self.rows[setting.name] for setting in SETTINGS if setting.group == group]
+        return titled(group, *mine, *([self.clean] if group == "Clean-up" else []))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from PySide6.QtCore import QObject, Qt, Signal
-from PySide6.QtGui import QResizeEvent
+from PySide6.QtCore import QObject, QRect, Qt, Signal
+from PySide6.QtGui import QColor, QPainter, QPaintEvent, QResizeEvent
 from PySide6.QtWidgets import QComboBox, QFileDialog, QGridLayout, QLabel, QLineEdit, QWidget
 
 from app.link.link import Link
@@ -18,7 +18,8 @@ from scheduler.protocol.errors import UserError
 from scheduler.protocol.settings import Settings
 
 W = TypeVar("W", bound=QWidget)
-_BRIEF_WIDTH = 210
+_BRIEF_WIDTH, _ABOVE = 210, 9
+"""Pixels of the editor of a brief row, and of the room above and below one with its help."""
 _NARROW = 560
 """Pixels of a row below which the help is below the editor, not beside it."""
 _EDITOR_WIDTH, _NUMBER_WIDTH = 260, 66
@@ -73,6 +74,7 @@ class SettingRow(QWidget):
         else:
             grid.addWidget(caption, 0, 0)
             self._help = label(setting.help, size="small", meaning="muted", wrap=True)
+            grid.setContentsMargins(0, _ABOVE, 0, _ABOVE)
         self._grid, self._edited, self._narrow = grid, editor, False
         self._place()
         grid.addWidget(self.error, 2, 0, 1, 3)
@@ -83,6 +85,13 @@ class SettingRow(QWidget):
         if narrow != self._narrow:
             self._narrow = narrow
             self._place()
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        """Draw a line above the setting, unless it is the first one that is shown."""
+        super().paintEvent(event)
+        if self._help is not None and self.y() > theme.XL:
+            line = QRect(0, 0, self.width(), 1)
+            QPainter(self).fillRect(line, QColor(theme.tokens().grid))
 
     def _place(self) -> None:
         """Put the help beside the editor, or over the whole width below it."""
@@ -183,6 +192,7 @@ class SettingRow(QWidget):
 
     def _new_line(self) -> QLineEdit:
         line = self._named(ElidedLine())
+        line.setPlaceholderText("not set")
         line.editingFinished.connect(self._finish)
         return line
 

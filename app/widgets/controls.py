@@ -139,12 +139,18 @@ def badge(text: str, tooltip: str = "") -> QLabel:
     return made
 
 
-def pill(text: str = "", meaning: str = "muted") -> QLabel:
-    """Return a state as a rounded word in its colour; see `stylesheet.pill_colors`."""
+def pill(text: str = "", meaning: str = "muted", *, capital: bool = True) -> QLabel:
+    """Return a state as a rounded word in its colour.
+
+    Args:
+        meaning: one of `stylesheet.pill_colors`.
+        capital: show the words with capitals, whatever the text has.
+    """
     made = label(text)
     made.setProperty("pill", meaning)
     font = made.font()
-    font.setCapitalization(QFont.Capitalization.Capitalize)
+    if capital:
+        font.setCapitalization(QFont.Capitalization.Capitalize)
     made.setFont(font)
     made.setSizePolicy(QSizePolicy.Policy.Maximum, QSizePolicy.Policy.Fixed)
     return made

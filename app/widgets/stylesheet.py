@@ -81,9 +81,9 @@ QLabel[badge="true"] {{ background: {t.text}; color: {t.surface}; border-radius:
   padding: 1px 6px; }}
 QLabel[strong="true"] {{ font-weight: 600; }}
 QFrame[card="true"] {{ background: {t.surface}; border: 1px solid {t.line}; border-radius: 8px; }}
-QFrame[bubble="you"] {{ background: {t.accent_soft}; border-radius: 8px; }}
+QFrame[bubble="you"] {{ background: {t.accent_soft}; border-radius: 12px; }}
 QFrame[bubble="assistant"] {{ background: {t.surface}; border: 1px solid {t.line};
-  border-radius: 8px; }}
+  border-radius: 12px; }}
 QFrame[rule="true"] {{ background: {t.line}; border: none; }}
 QToolTip {{ background: {t.surface}; color: {t.text}; border: 1px solid {t.line}; padding: 4px; }}
 QScrollArea, QScrollArea > QWidget > QWidget[clear="true"] {{ background: transparent;
@@ -166,9 +166,9 @@ QHeaderView::section {{ background: {t.surface}; color: {t.muted}; border: none;
   font-size: {theme.px(theme.SMALL)}px; text-align: left; }}
 QPlainTextEdit, QTextBrowser {{ background: transparent; border: none;
   selection-background-color: {t.accent}; selection-color: {t.on_accent}; }}
-QPlainTextEdit[prompt="true"] {{ background: {t.surface}; border: 1px solid {t.line};
-  border-radius: 6px; padding: 4px 8px; }}
-QPlainTextEdit[prompt="true"]:focus {{ border-color: {t.accent}; }}
+QPlainTextEdit[prompt="true"] {{ padding: 4px 8px; }}
+QFrame[composer="true"], QFrame[composer="focused"] {{ border-radius: 12px; }}
+QFrame[composer="focused"] {{ border-color: {t.accent}; }}
 QAbstractScrollArea[clear="true"] {{ background: transparent; border: none; }}
 QListWidget {{ background: {t.surface}; border: 1px solid {t.line}; border-radius: 8px;
   outline: none; }}

@@ -31,7 +31,7 @@ from PySide6.QtCore import QCoreApplication, QEvent, Qt, QTimer
 from PySide6.QtGui import QColor, QFontDatabase, QImage, QPainter
 from PySide6.QtWidgets import QApplication, QWidget
 
-from app.assistant.requests import FindSessions
+from app.assistant.requests import FindSessions, SaveSession
 from app.cleanup.requests import Scan, ScanResult, TrashContents
 from app.jobs.requests import ReadLog
 from app.link.call import Call
@@ -232,6 +232,7 @@ class Stage:
             ListModels: served.MODELS,
             FindServed: served.NOW,
             FindSessions: (world.SESSIONS, ""),
+            SaveSession: (),
         }
         reply = invented.get(type(call.request))
         if isinstance(call.request, ReadLog | GetTimeline) and call.request.job > self.jobs[-1].id:
@@ -334,10 +335,16 @@ def _assistant(on: Stage) -> None:
     on.window.show_page("assistant")
     page = on.window.assistant
     page.show_view()
+    on.settle()
     if not page.view.conversation.messages:
+        page.show_answer(
+            "What happened in the last 10 minutes?",
+            world.overview(on.jobs, world.alerts(on.known)),
+        )
         job = on.newest("attention")
         first = next(iter(on.known.values()))
         page.show_answer(f"How did job {job.id} go?", world.answer(job, first))
+        page.view.changed.emit(page.view.conversation)  # it is saved, and listed
 
 
 def _device(number: int) -> Callable[[Stage], None]:

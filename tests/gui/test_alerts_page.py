@@ -186,3 +186,25 @@ def test_new_alerts_are_notified_once_outside_quiet_hours():
     hear()
     hear()
     assert told == [("GPU Deck: too hot", HOT.text)]
+
+
+def test_the_chart_shades_when_alerts_of_its_device_were_active(fed):
+    fed.window.show_page("alerts")
+    fed.feed(snapshots.gpu_snapshot(2, alerts=(HOT,)), history=True)
+    past = msgspec.structs.replace(HOT, id=1, since=NOW - 400, cleared=NOW - 300)
+    other = msgspec.structs.replace(past, id=2, device=snapshots.gpu(0).id, since=NOW - 100)
+    fed.reply(GetAlerts, (past, other))
+    fed.settle()
+    charts = fed.window.alerts.rules.charts
+    shown = [(round(begin, 2), round(end, 2)) for begin, end in charts["temp"].spans]
+    assert shown == [(0.33, 0.5), (0.97, 1.0)], "those of GPU 1, which is the warmest"
+    assert charts["mem_used"].spans == ()
+
+
+def test_a_short_list_of_alerts_leaves_its_room_to_the_charts(fed):
+    fed.window.resize(2560, 1440)
+    fed.window.show_page("alerts")
+    show(fed, HOT, STUCK)
+    page = fed.window.alerts
+    assert page.table.height() < 0.2 * page.height()
+    assert page.rules.charts["temp"].height() > 0.6 * page.height()

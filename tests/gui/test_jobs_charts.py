@@ -103,3 +103,19 @@ def test_jobs_without_history_have_no_charts(fed, page):
     for number in (5, 4):
         page.choose(number)
         assert page.details.charts.isHidden()
+
+
+def test_the_chosen_job_is_beside_the_table_of_a_wide_window(fed):
+    fed.window.show_page("jobs")
+    page = fed.window.jobs
+    for width, beside in ((2560, True), (1280, False)):
+        fed.window.resize(width, 1000)
+        fed.feed(snapshots.gpu_snapshot(1, NOW + width), history=True)
+        page.choose(8)
+        fed.settle()
+        table, details = (w.mapTo(page, w.rect().topLeft()) for w in (page.table, page.details))
+        assert (details.x() > table.x() + page.table.width()) is beside
+        facts, log = (
+            w.mapTo(page, w.rect().topLeft()) for w in (page.details.facts, page.details.log)
+        )
+        assert (log.y() > facts.y() + page.details.facts.height()) is beside

@@ -97,3 +97,19 @@ def check(view: ConversationView) -> None:
         assert seen[0].y() <= theme.S
         assert seen[-1].y() + seen[-1].height() >= high - theme.S
     assert len(messages.views) < 40
+
+
+def test_a_question_is_on_the_right_and_as_wide_as_its_text(fed):
+    fed.window.show_page("assistant")
+    view = fed.window.assistant.view
+    made = Conversation()
+    for question in ("why?", "why " * 200):
+        made.answered(FinishedAnswer("Because.", "template", ()), made.ask(question))
+    view.open(made)
+    fed.settle()
+    short, answer, long, _ = view.messages.views
+    whole = view.messages.viewport().width()
+    assert answer.width() == whole
+    assert short.geometry().right() == long.geometry().right() == whole - 1
+    assert short.width() < long.width() <= 0.8 * whole
+    assert short.copy.geometry().right() <= short.width()

@@ -353,6 +353,28 @@ def answer(job: Job, readings: Sequence[Reading]) -> FinishedAnswer:
     return FinishedAnswer(text, "template", facts, curves=curves, seconds=0.2)
 
 
+def overview(made: Sequence[Job], raised: Sequence[Alert]) -> FinishedAnswer:
+    """Return what the assistant says about the last ten minutes."""
+    ended = [j for j in made if getattr(j.state, "at", 0.0) > NOW - 600]
+    done, failed, lost = (
+        [j for j in ended if isinstance(j.state, kind)] for kind in (Done, Failed, Lost)
+    )
+    recent = [a for a in raised if (a.cleared or NOW) > NOW - 600]
+    lines = [f"- {len(done)} are done."]
+    if failed:
+        named = ", ".join(f"job {j.id} ({j.spec.name})" for j in failed)
+        lines.append(f"- {len(failed)} failed: {named}.")
+    if lost:
+        lines.append(f"- Job {lost[0].id} was lost: the daemon was down from 15:54 to 15:55.")
+    text = f"In the last 10 minutes **{len(ended)} jobs** ended:\n\n" + "\n".join(lines)
+    text += f"\n\nThe temperature raised {len(recent)} alerts; one is still active.\n"
+    facts = (
+        ("jobs ended", str(len(ended)), "store, 16:00:00"),
+        ("alerts", str(len(recent)), "store, 16:00:00"),
+    )
+    return FinishedAnswer(text, "template", facts, seconds=0.1)
+
+
 SESSIONS = tuple(
     Summary(f"s{at}", title, NOW - age)
     for at, (title, age) in enumerate(
