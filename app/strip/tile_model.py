@@ -126,7 +126,7 @@ def _memory(reading: Reading) -> TileMetric:
 def _compute_rate(reading: Reading) -> TileMetric:
     shown = _metric("TFLOP/s", reading, "tflops")
     error, rate = reading.values.get("tflops_error"), reading.values.get("tflops")
-    if rate is None or error is None:
+    if not rate or error is None:
         return msgspec.structs.replace(shown, slim_text="")
     types = rates_by_type(reading)
     return msgspec.structs.replace(

@@ -16,6 +16,7 @@ from typing import Self
 
 import msgspec
 
+from scheduler.protocol import calibration
 from scheduler.protocol.absence import Unavailable, explain
 from scheduler.protocol.devices import Device, Reading, Source
 from scheduler.protocol.errors import MALFORMED, NotFound, UserError
@@ -123,7 +124,7 @@ def read(file: Path) -> tuple[Header, list[Moment]]:
             )
         header = msgspec.json.decode(first, type=Header)
         devices = tuple(msgspec.structs.replace(d, silent=d.silent or None) for d in header.devices)
-        moments = [msgspec.json.decode(line, type=Moment) for line in lines]
+        moments = [_with_errors(msgspec.json.decode(line, type=Moment)) for line in lines]
     except MALFORMED as e:
         raise UserError(
             f"{file} is not a trace of GPU Deck: {e}. Record one with: gpudeck record {file.name}"
@@ -131,6 +132,23 @@ def read(file: Path) -> tuple[Header, list[Moment]]:
     if not moments or not header.devices:
         raise UserError(f"{file} has no readings. Record one with: gpudeck record {file.name}")
     return msgspec.structs.replace(header, devices=devices), moments
+
+
+def _with_errors(moment: Moment) -> Moment:
+    """Add the errors of rates from hardware counters, which earlier versions did not record.
+
+    They did not correct the clock either, so the errors are those without a calibration.
+    """
+    for reading in moment.readings:
+        values = reading.values
+        activity = calibration.tensor_activity(values)
+        if not values.get("tflops_gpm") or "tflops_gpm_error" in values or activity is None:
+            continue
+        error = calibration.UNCALIBRATED.error(activity)
+        values["tflops_gpm_error"] = error
+        if values.get("tflops") == values["tflops_gpm"]:  # else a job counted its own operations
+            values["tflops_error"] = error
+    return moment
 
 
 def _lines(file: Path) -> Iterator[bytes]:

@@ -49,6 +49,15 @@ def test_tflops_of_counters_are_shown_with_their_error_and_for_each_data_type():
     ]
 
 
+def test_a_gpu_that_computes_nothing_has_no_uncertain_rate():
+    made = snapshots.gpu_snapshot()
+    (state,) = made.devices
+    values = {**state.reading.values, "tflops": 0.0, "tflops_error": 2.0}
+    reading = msgspec.structs.replace(state.reading, values=values)
+    state = msgspec.structs.replace(state, reading=reading)
+    assert tiles(msgspec.structs.replace(made, devices=(state,)))[0].metrics[2].text == "0 TFLOP/s"
+
+
 def test_a_tile_names_the_holder():
     held, busy, idle = tiles(snapshots.gpu_snapshot(3))
     assert (held.holder, busy.holder, idle.holder) == ("job 8 · attention", "in use", "idle")

@@ -216,3 +216,14 @@ def test_a_field_that_an_older_trace_does_not_have_was_not_recorded() -> None:
         "what was recorded as absent keeps its reason"
     )
     assert source.details(0.0) == []
+
+
+def test_rates_of_counters_from_an_older_trace_carry_the_error_without_a_calibration() -> None:
+    _, moments = trace.read(paths.assets() / "h100.trace.gz")
+    found = [reading.values for moment in moments for reading in moment.readings]
+    counted = [values for values in found if values["tflops_gpm"]]
+    assert len(counted) == 159
+    for values in counted:
+        assert 2.0 <= values["tflops_gpm_error"] <= 19.0
+        assert "tflops_error" not in values, "the job counted its own operations"
+    assert not any("tflops_gpm_error" in values for values in found if not values["tflops_gpm"])
