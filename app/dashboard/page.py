@@ -70,6 +70,8 @@ _FORMATS = "CSV (*.csv);;Parquet (*.parquet);;Picture (*.png)"
 _MOST_JOBS, _LISTED_JOBS = 1000, 30
 _DAY_AFTER_S, _DAY_EVERY_S = 3.0, 300.0
 """Seconds until the last 24 hours are loaded, after the first charts, and then between loads."""
+_FOLDS_EVERY_S = 10.0
+"""Seconds between two looks for data of charts that are not shown."""
 _MARGIN = 0.05
 """Share of a job's time that is shown before and after it."""
 
@@ -131,6 +133,9 @@ class DashboardPage(QWidget):
         """Names the charts that are not shown, as they have no data."""
         self._shown: tuple[str, ...] = ()
         """The fields whose charts are shown."""
+        self._folded_span: object = None
+        self._folds_due = 0.0
+        """When charts that are not shown are looked at again, and the stretch of time they had."""
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self._bind()
         self._lay_out()
@@ -436,7 +441,7 @@ class DashboardPage(QWidget):
             sizes = tuple(widths.values())
             look = (tuple(colors.items()), self.focus, self._shown)
             appearance = (look, self.axis.seconds, sizes, loads, tuple(moments))
-        fields = self._schedule.next_charts(tuple(self.charts), limits, appearance, hz)
+        fields = self._schedule.next_charts(self._charts_to_draw(snapshot), limits, appearance, hz)
         contents = self.source.contents(fields, tuple(colors), limits, self.compared, widths)
         self._texts.begin(hz)
         renewed = [
@@ -458,6 +463,19 @@ class DashboardPage(QWidget):
                 self._show_cursor(card, chart, shown, front)
         if fields:
             self._fold_charts(snapshot)
+
+    def _charts_to_draw(self, snapshot: Snapshot) -> tuple[str, ...]:
+        """Return the fields of the charts that are shown, and of those that may have data now.
+
+        Charts without data are drawn only now and then, since nobody sees them.
+        """
+        now, span = time.monotonic(), (self._state.history.loads, self.axis.seconds, self.compared)
+        if not self.axis.live or span != self._folded_span or now >= self._folds_due:
+            self._folded_span, self._folds_due = span, now + _FOLDS_EVERY_S
+            return tuple(self.charts)
+        folded = [field for field in self.charts if field not in self._shown]
+        known = {chart.field for chart in chart_models(snapshot, folded) if chart.absent is None}
+        return tuple(field for field in self.charts if field in self._shown or field in known)
 
     def _show_threshold(
         self, card: ChartCard, field: str, snapshot: Snapshot, devices: Iterable[str]

@@ -10,6 +10,8 @@ LONGEST = 30 * 86400.0
 """Seconds that the daemon remembers."""
 FIRST = 60.0
 """Seconds shown at first; more as there is more, until the user chooses."""
+_GROWTH = 1.25
+"""Each longer stretch is this many times as long: all charts are drawn anew then."""
 
 
 class TimeAxis:
@@ -36,7 +38,8 @@ class TimeAxis:
         """Note what the window knows, and move on if the axis is live."""
         self._known = (oldest, newest)
         if self._grows:
-            self.seconds = min(max(newest - oldest, FIRST), SECONDS)
+            while self.seconds < min(newest - oldest, SECONDS):
+                self.seconds = min(self.seconds * _GROWTH, SECONDS)
         if self._end is not None:
             self._place(self._end)
 

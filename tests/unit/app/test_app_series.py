@@ -130,7 +130,12 @@ def test_the_axis_grows_until_the_user_chooses():
     span.extend(100, 110)
     assert span.limits == (110 - FIRST, 110)
     span.extend(100, 400)
-    assert span.limits == (100, 400)
+    assert span.limits[1] == 400 and 300 <= span.seconds <= 300 * 1.25
+    length = span.seconds
+    span.extend(100, 410)
+    assert span.seconds == length, "it grows in steps, so that charts are seldom drawn anew"
+    span.extend(0, 5000)
+    assert span.seconds == SECONDS, "as long as the window remembers"
     span.go_live(60)
     span.extend(100, 500)
     assert span.limits == (440, 500)
