@@ -46,7 +46,7 @@ def moment() -> bytes:
     return b"gpudeck1 " + json.dumps({"devices": gpus, "how": "NVML"}).encode() + b"\n"
 
 
-def shares(deck: Client, spans: int = 8, seconds: float = 8.0) -> dict[str, float]:
+def shares(spans: int = 8, seconds: float = 8.0) -> dict[str, float]:
     """Return the percent of one core that the daemon and its children use."""
     pid = daemon_status().pid
     assert pid is not None
@@ -63,31 +63,38 @@ def shares(deck: Client, spans: int = 8, seconds: float = 8.0) -> dict[str, floa
 def main() -> None:
     """Measure without machines, then with them, once with a subscriber and once without."""
     rows = []
-    with tempfile.TemporaryDirectory() as name, serving(Path(name) / "sshd") as sshd:
-        sshd.send(b"", f"while cat {sshd.folder}/sent; do sleep 2; done")
-        (sshd.folder / "sent").write_bytes(moment())
-        for watched in (False, True):
-            with state_folder(Path(name) / f"home-{watched}"), tempfile.TemporaryDirectory():
-                settings.save(Settings(source="cpu", model_folder=TEMPLATE))
-                rows += measure(sshd.settings, watched)
+    for watched in (False, True):
+        rows += ten_machines(watched)
     for row in rows:
         print(row)
     write("hosts", rows)
 
 
-def measure(host: settings.HostSettings, watched: bool) -> list[dict[str, object]]:
+def ten_machines(watched: bool, spans: int = 8, settle_s: float = 15.0) -> list[dict[str, object]]:
+    """Return the rows of `measure` for machines that one sshd plays."""
+    with tempfile.TemporaryDirectory() as name, serving(Path(name) / "sshd") as sshd:
+        sshd.send(b"", f"while cat {sshd.folder}/sent; do sleep 2; done")
+        (sshd.folder / "sent").write_bytes(moment())
+        with state_folder(Path(name) / "home"):
+            settings.save(Settings(source="cpu", model_folder=TEMPLATE))
+            return measure(sshd.settings, watched, spans, settle_s)
+
+
+def measure(
+    host: settings.HostSettings, watched: bool, spans: int = 8, settle_s: float = 15.0
+) -> list[dict[str, object]]:
     """Return one row without machines and one with them."""
     rows: list[dict[str, object]] = []
     with Client() as deck, Client() as subscriber:
         if watched:
             threading.Thread(target=listen, args=(subscriber,), daemon=True).start()
-        time.sleep(15)  # the daemon has started, and nobody has asked lately
+        time.sleep(settle_s)  # the daemon has started, and nobody has asked lately
         for count in (0, HOSTS):
             for i in range(count):
                 deck.set_host(f"lab{i}", host)
             eventually(lambda: len(reached(deck)) == count, 60)  # noqa: B023
-            time.sleep(15)
-            found = shares(deck)
+            time.sleep(settle_s)
+            found = shares(spans)
             rows.append(
                 {"hosts": count, "gpus_each": GPUS if count else 0, "watched": watched}
                 | {f"percent_{key}": value for key, value in found.items()}

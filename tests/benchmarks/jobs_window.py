@@ -81,8 +81,8 @@ class Lateness(QObject):
 class Reader:
     """Use the page as a person does, and keep the figures in `rows`."""
 
-    def __init__(self, session: Session) -> None:
-        self._session, self._late = session, Lateness()
+    def __init__(self, session: Session, hold_s: float) -> None:
+        self._session, self._late, self._hold_s = session, Lateness(), hold_s
         self.rows: list[dict[str, object]] = []
 
     @property
@@ -115,9 +115,9 @@ class Reader:
     def memory(self, name: str) -> None:
         self._add(name, [psutil.Process().memory_info().rss / 1e6], None, "MB")
 
-    def held(self, event: Callable[[], None], seconds: float) -> None:
-        """Repeat an action sixty times a second."""
-        self.until(lambda: False, seconds, event)
+    def held(self, event: Callable[[], None], seconds: float = 0.0) -> None:
+        """Repeat an action sixty times a second, for as long as the reader is patient."""
+        self.until(lambda: False, seconds or self._hold_s, event)
 
     def until(
         self,
@@ -189,9 +189,10 @@ def press(
         QApplication.sendEvent(widget, QKeyEvent(kind, key, held, text))
 
 
-def measure() -> list[dict[str, object]]:
+def measure(hold_s: float = 10.0) -> list[dict[str, object]]:
+    """Return a row for each figure; keys are held down, and the page is watched, for `hold_s`."""
     with Session() as session:
-        window, reader = session.window, Reader(session)
+        window, reader = session.window, Reader(session, hold_s)
         reader.until(
             lambda: window.state.snapshot is not None and bool(window.state.snapshot.devices)
         )
@@ -214,10 +215,10 @@ def scroll(reader: Reader) -> None:
     """Scroll to the oldest job, and back and forth in the loaded rows."""
     page = reader.page
     reader.until(lambda: len(page.model.rows) > 100)
-    reader.held(reader.wheel, 10.0)
+    reader.held(reader.wheel)
     reader.stalls("scrolling by the wheel")
     page.table.setFocus()
-    reader.held(lambda: reader.key(Qt.Key.Key_PageDown), 10.0)
+    reader.held(lambda: reader.key(Qt.Key.Key_PageDown))
     reader.stalls("scrolling by PgDn")
     start = time.perf_counter()
     reader.until(
@@ -227,11 +228,11 @@ def scroll(reader: Reader) -> None:
     print(f"{len(page.model.rows)} rows after {time.perf_counter() - start:.0f} s of End")
     reader.stalls("End, held down to the oldest job")
     reader.memory("memory with all that ended")
-    reader.held(lambda: None, 10.0)
+    reader.held(lambda: None)
     reader.stalls("at the end, as snapshots come")
     reader.key(Qt.Key.Key_A, Qt.KeyboardModifier.ControlModifier)
     reader.stalls("all of them selected")
-    reader.held(lambda: reader.key(Qt.Key.Key_Up), 5.0)
+    reader.held(lambda: reader.key(Qt.Key.Key_Up))
     reader.stalls("there, job by job upwards")
 
 
@@ -280,7 +281,7 @@ def choose(reader: Reader) -> None:
         event=lambda: reader.key(Qt.Key.Key_End, Qt.KeyboardModifier.ControlModifier),
     )
     reader.stalls("filter: Waiting, End held down to the last of them")
-    reader.held(lambda: None, 10.0)
+    reader.held(lambda: None)
     reader.stalls("all that wait, as snapshots come")
     for kind in ("Succeeded", "Failed", "Running", "All states"):
         wanted = {
@@ -293,17 +294,22 @@ def choose(reader: Reader) -> None:
         )
 
 
-def main() -> int:
+def full_queue(hold_s: float = 10.0) -> list[dict[str, object]]:
+    """Fill the queue of a new daemon, and return the rows of `measure`."""
     with tempfile.TemporaryDirectory() as home:
         os.environ["GPUDECK_HOME"] = home
         settings.save(Settings(source="cpu"))
         fill()
         with Client() as deck:
             try:
-                rows = measure()
+                return measure(hold_s)
             finally:
                 deck.cancel(holder(deck))
                 deck.stop_daemon()
+
+
+def main() -> int:
+    rows = full_queue()
     where = context(
         f"{os.cpu_count()} cores, {platform.system()} {platform.release().split('-')[0]}",
         ["PySide6-Essentials", "msgspec"],
