@@ -31,6 +31,7 @@ from app.widgets.list_table import (
     RowTable,
     TableColumn,
     chosen_row,
+    fit_rows,
     height_of_rows,
     list_card,
     list_table,
@@ -120,7 +121,7 @@ class AlertsPage(QWidget):
             spacing=theme.M,
         )
         self._frame, self._stack = list_card(self.table, self.empty)
-        self._frame.setMinimumHeight(self._height_of(_LEAST_ROWS))
+        self._frame.setMinimumHeight(height_of_rows(self.table, _LEAST_ROWS) + 2 * theme.XS + 2)
         body = column(above, spacing=theme.S)
         body.addWidget(self._frame, 3)
         body.addWidget(self.rules, 4)
@@ -163,13 +164,8 @@ class AlertsPage(QWidget):
         self._stack.setCurrentIndex(0 if self.model.rows else 1)
         raised = {alert.id for alert in snapshot.alerts}
         self.rules.refresh((*snapshot.alerts, *(a for a in self._log if a.id not in raised)))
-        rows = max(len(self.model.rows), _LEAST_ROWS)
-        self._frame.setMaximumHeight(self._height_of(rows))
+        fit_rows(self._frame, self.table, len(self.model.rows), _LEAST_ROWS)
         self._enable()
-
-    def _height_of(self, rows: int) -> int:
-        """Return the height of the card that shows this many rows."""
-        return height_of_rows(self.table, rows) + 2 * theme.XS + 2
 
     def _take_log(self, alerts: tuple[Alert, ...]) -> None:
         self._log = alerts

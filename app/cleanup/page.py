@@ -75,8 +75,7 @@ class CleanupPage(QWidget):
         self.question = QuestionCard(
             "Delete", "Cancel", self._empty, self._keep_trash, primary="no"
         )
-        title = label("Clean up", size="large", strong=True)
-        bar = row(title, Stretch(self.progress), self.stop, self.again, spacing=theme.M)
+        bar = row(Stretch(self.progress), self.stop, self.again, spacing=theme.M)
         frame, self._stack = list_card(self.tree, self.empty)
         actions = row(self.total, Stretch(self.outcome), self.move_button, spacing=theme.M)
         below = row(Stretch(), self.trash, self.undo, self.empty_trash, spacing=theme.M)

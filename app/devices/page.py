@@ -35,7 +35,7 @@ from scheduler.protocol.fields import HEADLINE
 
 _RECENT = (600.0, 200)
 """Seconds of the sparklines, and their points."""
-_HIGHEST = 360
+_HIGHEST = 620
 """The most pixels of height of a sparkline."""
 _NARROWEST = 330
 """Pixels that a column of groups needs."""

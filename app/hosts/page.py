@@ -27,7 +27,14 @@ from app.widgets.controls import (
     set_text,
     show_if_any,
 )
-from app.widgets.list_table import RowTable, TableColumn, chosen_row, list_card, list_table
+from app.widgets.list_table import (
+    RowTable,
+    TableColumn,
+    chosen_row,
+    fit_rows,
+    list_card,
+    list_table,
+)
 from app.widgets.state_pill import StateDelegate
 from scheduler.protocol.settings import HostSettings
 from scheduler.protocol.snapshot import Snapshot
@@ -115,13 +122,13 @@ class HostsPage(QWidget):
 
     def _lay_out(self) -> None:
         above = row(self.count, Stretch(), self.test, self.remove, self.open, spacing=theme.M)
-        frame, self._stack = list_card(self.table, empty_label(EMPTY))
-        frame.setMinimumHeight(theme.px(130))
+        self._frame, self._stack = list_card(self.table, empty_label(EMPTY))
+        self._frame.setMinimumHeight(theme.px(130))
         below = column(self.title, Stretch(self.grid), spacing=theme.S)
         self.below = QWidget()
         self.below.setLayout(below)
-        body = column(above, self.question, self.form, self.said, spacing=theme.M)
-        body.addWidget(frame, 2)
+        body = column(above, self.question, self.form, self.said)
+        body.addWidget(self._frame, 2)
         body.addWidget(self.below, 3)
         self.setLayout(body)
         self.setFocusProxy(self.table)
@@ -139,6 +146,7 @@ class HostsPage(QWidget):
             at = keys.index(chosen.key) if chosen is not None and chosen.key in keys else 0
             self.table.choose_row(at)
         self._stack.setCurrentIndex(0 if rows else 1)
+        fit_rows(self._frame, self.table, len(rows))
         set_text(self.count, counts(rows))
         if self._asked and self._asked not in keys:
             self._leave()

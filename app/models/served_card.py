@@ -84,8 +84,7 @@ class ServedCard(QFrame):
         )
         for spark, values, (value, top, text) in zip(self.sparks, self._values, shown, strict=True):
             values.append(value)
-            gap = [np.nan] * (_KEPT - len(values))
-            spark.show_values(np.array([*gap, *values]), top, text)
+            spark.show_values(np.array(values), top, text)  # a short history fills the curve
 
     def _copy(self) -> None:
         QGuiApplication.clipboard().setText(self.served.address)

@@ -59,7 +59,7 @@ class ServingPanel(QWidget):
         """Look at the served models now, unless a request is on its way."""
         if not self._asks:
             self._asks = True
-            self._link.send(self, FindServed(), self._show, self._fail_look, background=True)
+            self._link.send(self, FindServed(), self.show_served, self._fail_look, background=True)
 
     def start(self, options: Options, held: Held) -> None:
         """Serve a model."""
@@ -91,7 +91,8 @@ class ServingPanel(QWidget):
         self._asks = False
         self.told.emit(message, True)
 
-    def _show(self, now: ServedNow) -> None:
+    def show_served(self, now: ServedNow) -> None:
+        """Show what is served now."""
         self._asks = False
         before = {each.port for each in self.now.served}
         self.now = now

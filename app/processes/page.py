@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Set
 
-from PySide6.QtCore import QPoint, Signal
+from PySide6.QtCore import QEvent, QPoint, Signal
 from PySide6.QtGui import QAction, QGuiApplication
 from PySide6.QtWidgets import QWidget
 
@@ -13,7 +14,15 @@ from app.link.details_poller import DetailsPoller
 from app.link.link import Link
 from app.processes.grouping import GROUPINGS, Line, memory_parts, process_lines
 from app.processes.memory_bar import MOST, MemoryBar
-from app.processes.process_rows import CPU, MEMORY, ProcessRow, percent, process_rows, question
+from app.processes.process_rows import (
+    COLUMNS,
+    CPU,
+    MEMORY,
+    ProcessRow,
+    percent,
+    process_rows,
+    question,
+)
 from app.processes.table import DESCENDING, ONLY_GPU, ProcessTable, ProcessTableView
 from app.state import State
 from app.widgets import theme
@@ -32,7 +41,8 @@ from app.widgets.controls import (
     row,
     set_text,
 )
-from app.widgets.list_table import chosen_row, list_card
+from app.widgets.list_table import chosen_row, fit_rows, list_card
+from app.widgets.safe_text import SafeText
 from scheduler.protocol.devices import Detail, Process
 from scheduler.protocol.snapshot import Snapshot
 from scheduler.verbs.devices import KillProcess
@@ -43,6 +53,10 @@ RECORDED = "Recordings contain no process data."
 NOTHING_FOUND = "No process matches the filter."
 MENU = ("process.end", "", "process.job", "process.copy", "process.pid", "", "process.fold")
 """The actions of the menu of a row; an empty name is a line between them."""
+
+
+_LOW, _ABOUT_HEIGHT = 520, 230
+"""Pixels of the page below which the chosen process is not described, and of its description."""
 
 
 class ProcessesPage(QWidget):
@@ -91,6 +105,9 @@ class ProcessesPage(QWidget):
             "End process", "Cancel", self._kill, lambda: self._ask_about(None)
         )
         self.empty = empty_label(EMPTY)
+        self.title_of, self.about = label(strong=True), SafeText()
+        self.about.setAccessibleName("About the process")
+        self._facts: tuple[tuple[str, str], ...] = ()
 
     def _bind(self) -> dict[str, QAction]:
         return bind_actions(
@@ -119,8 +136,12 @@ class ProcessesPage(QWidget):
         )
         inside.setContentsMargins(theme.L, theme.M, theme.L, theme.S)
         self.use = card(inside)
-        frame, self._stack = list_card(self.table, self.empty)
-        self.setLayout(column(above, self.question, self.use, Stretch(frame)))
+        self._frame, self._stack = list_card(self.table, self.empty)
+        self._about = card(column(self.title_of, self.about, spacing=theme.XS))
+        self._about.setMaximumHeight(theme.px(_ABOUT_HEIGHT))
+        body = column(above, self.question, self.use, Stretch(self._frame), self._about)
+        body.addStretch()
+        self.setLayout(body)
         self.setFocusProxy(self.table)
 
     def refresh(self) -> None:
@@ -148,6 +169,7 @@ class ProcessesPage(QWidget):
             lambda process: totals.get(process.device.id) if process.device else None,
         )
         self._show_lines(lines, by, descending)
+        fit_rows(self._frame, self.table, len(lines))
         self._show_use(snapshot, details, rows)
         total = sum(len(detail.processes) + len(detail.cpu_processes) for detail in details)
         count = plural(total, "process", "es") if len(rows) == total else f"{len(rows)} of {total}"
@@ -158,6 +180,30 @@ class ProcessesPage(QWidget):
         if self._ending is not None and self._ending.key not in {r.key for r in rows}:
             self._ask_about(None)  # it has ended by itself
         self._enable()
+
+    def _show_chosen(self) -> None:
+        """Show all that is known of the chosen process where the page has room for it."""
+        chosen = self.chosen()
+        self._about.setVisible(chosen is not None and self.height() > theme.px(_LOW))
+        if chosen is None:
+            return
+        process = chosen.process
+        set_text(self.title_of, f"{process.name} · PID {process.pid}")
+        cells = dict(zip((c.title for c in COLUMNS), chosen.cells, strict=True))
+        facts = [("Command", process.command or chosen.tooltip)]
+        if process.start:
+            began = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(process.start))
+            facts.append(("Started", began))
+        shown = ("User", "Device", "Memory", "SM", "Container", "Job")
+        facts += [(name, cells[name]) for name in shown if cells.get(name)]
+        if tuple(facts) != self._facts:
+            self._facts = tuple(facts)
+            self.about.show_table(self._facts)
+
+    def changeEvent(self, event: QEvent) -> None:
+        if event.type() == QEvent.Type.PaletteChange and self._facts:
+            self.about.show_table(self._facts)
+        super().changeEvent(event)
 
     def _show_lines(self, lines: tuple[Line, ...], by: int, descending: bool) -> None:
         """Show the lines; the selection stays with its process, and nothing is scrolled."""
@@ -214,6 +260,7 @@ class ProcessesPage(QWidget):
         return line.row if line is not None else None
 
     def _enable(self) -> None:
+        self._show_chosen()
         chosen = self.chosen()
         known = chosen is not None and chosen.process.ticks > 0
         self.end.setEnabled(known and self._ending is None)

@@ -211,6 +211,13 @@ def height_of_rows(table: QTableView, rows: int) -> int:
     return over + rows * row
 
 
+def fit_rows(frame: QFrame, table: QTableView, rows: int, least: int = 4) -> None:
+    """Let the card of `list_card` grow no higher than its rows, so that others have the rest."""
+    height = height_of_rows(table, max(rows, least)) + 2 * theme.XS + 2
+    if frame.maximumHeight() != height:
+        frame.setMaximumHeight(height)
+
+
 class _WholeRows(QWidget):
     """Hold a table and cut it to a whole number of rows, so that it never ends in half a row."""
 

@@ -84,10 +84,15 @@ _CLOCK = (
 )
 
 
+_CACHE = "it is compiled again where it is needed"
 _DEBRIS = (
-    ("cache", "cache/kernels", 0.2, 40),
-    ("core", "core.1", 1.0, 3),
-    ("artefacts", "jobs/7", 3.0, 100),
+    ("artefacts", "jobs/171", 3.0, 100, "of job 171 (finetune-llama), done"),
+    ("artefacts", "jobs/168", 1.6, 121, "of job 168 (shuffle-shards), cancelled"),
+    ("duplicate", "models/Qwen3-8B-copy", 15.3, 34, "the same as models/Qwen3-8B, which stays"),
+    ("core", "llama/core.21877", 1.0, 3, "left by python, which crashed"),
+    ("cache", "cache/triton", 0.9, 40, f"compiled for Triton; {_CACHE}"),
+    ("cache", "cache/torchinductor", 0.4, 52, f"compiled for torch; {_CACHE}"),
+    ("log", "logs/164", 0.2, 88, "of job 164 (attention), done"),
 )
 SCANNED = (
     ScanResult(
@@ -97,11 +102,11 @@ SCANNED = (
                 encoded(f"/data/{name}"),
                 encoded("/data"),
                 int(size * GIB),
-                f"nobody used it for {days} days",
+                reason,
                 days * 86400.0,
                 "seal",
             )
-            for kind, name, size, days in _DEBRIS
+            for kind, name, size, days, reason in _DEBRIS
         )
     ),
     TrashContents(),
@@ -193,6 +198,8 @@ class Stage:
         self.known, self.jobs = known, world.jobs(known)
         self.window = self.desktop.window
         self._open = 0
+        self.served = False
+        """A minute of served models was shown."""
         self._start = self.desktop.link.start
         self.desktop.link.start = self._carry_out  # type: ignore[method-assign]
         self.desktop.start()
@@ -347,6 +354,16 @@ def _assistant(on: Stage) -> None:
         page.view.changed.emit(page.view.conversation)  # it is saved, and listed
 
 
+def _models(on: Stage) -> None:
+    """Show the models after a minute in which one of them answered."""
+    on.window.show_page("models")
+    on.settle()
+    if not on.served:
+        on.served = True
+        for now in served.MINUTE:
+            on.window.models.serving.show_served(now)
+
+
 def _device(number: int) -> Callable[[Stage], None]:
     return lambda on: on.window.show_device(f"REPLAY-{number}")
 
@@ -394,7 +411,7 @@ VIEWS: dict[int, dict[str, Callable[[Stage], QWidget | None]]] = {
         "attention": _workload("attention"),
         "compare": _workload("compare"),
         "assistant": _assistant,
-        "models": _page("models"),
+        "models": _models,
         "alerts": _page("alerts"),
         "processes": _page("processes"),
         "hosts": _hosts,

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import math
+
+import msgspec
+
 from accel.serving.memory import Footprint
 from app.models.requests import ServedNow
 from assistant.library.describe import Model
@@ -34,4 +38,25 @@ LOADING = Served(
     "Phi-4-mini", "/m/Phi-4-mini", 8421, 4712, "job", "loading", done=2 * GIB, total=7 * GIB,
     seconds=1.5,
 )  # fmt: skip
+MINUTE = tuple(
+    ServedNow(
+        (
+            msgspec.structs.replace(
+                LLAMA,
+                figures={
+                    **FIGURES,
+                    "tokens_per_second": 640.0 + 190 * math.sin(at / 7) * math.sin(at / 3),
+                    "used_blocks": 900 + 14 * at,
+                    "running": 3 + at % 5 // 2,
+                    "waiting": at % 9 // 4,
+                    "cached_tokens": 40_000 + 250 * at,
+                },
+            ),
+            LOADING,
+        ),
+        48 * GIB,
+    )
+    for at in range(60)
+)
+"""What is served, second by second, before NOW."""
 NOW = ServedNow((LLAMA, LOADING), 48 * GIB)

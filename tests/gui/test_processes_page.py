@@ -263,3 +263,15 @@ def test_empty_states(page, fed):
     assert page.empty.text() == EMPTY
     fed.feed(snapshots.cpu_snapshot())
     assert page.empty.text() == NO_PROCESS
+
+
+def test_a_short_list_is_as_high_as_its_rows_and_the_chosen_process_is_described(fed):
+    fed.window.resize(1280, 800)
+    fed.window.show_page("processes")
+    fed.feed(snapshots.gpu_snapshot(1))
+    fed.reply(GetDetails, (Detail(snapshots.gpu(0).id, NOW, (), (TRAIN, DRAW)),))
+    fed.settle()
+    page = fed.window.processes
+    assert page.table.height() < 0.3 * page.height()
+    assert page.chosen().process.name in page.title_of.text()
+    assert page.chosen().process.command in page.about.toPlainText()
