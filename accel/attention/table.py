@@ -184,6 +184,13 @@ def _measured() -> tuple[Row, ...]:
 
 @lru_cache(maxsize=64)
 def rows_of(gpu: str, direction: str, dtype: str, head_dim: int, causal: bool) -> tuple[Row, ...]:
+    """Return the rows of the tables that apply."""
+    return applying(_measured(), gpu, direction, dtype, head_dim, causal)
+
+
+def applying(
+    rows: Iterable[Row], gpu: str, direction: str, dtype: str, head_dim: int, causal: bool
+) -> tuple[Row, ...]:
     """Return the rows that apply: of each shape those at the smallest measured head size >=
     `head_dim`.
 
@@ -192,7 +199,7 @@ def rows_of(gpu: str, direction: str, dtype: str, head_dim: int, causal: bool) -
     """
     able = [
         row
-        for row in _measured()
+        for row in rows
         if row.gpu in (gpu, ALIKE.get(gpu))
         and (row.direction, row.causal) == (direction, causal)
         and row.head_dim >= head_dim

@@ -41,7 +41,7 @@ def trial(
     old, ms_before, kept_before = _results(before, given)
     record.clear()
     new, ms_after, kept_after = _results(after, given)
-    rows = record.report()
+    rows, shape = record.report(), record.largest(ends)
     ran = tuple(sorted({str(row["what"]) for row in rows}))
     linked = any(str(row["what"]).startswith("linked") and row["line"] in ends for row in rows)
     largest = max([_norm(want) for want in reference], default=0.0)
@@ -53,7 +53,7 @@ def trial(
     most, our_most = (_finite(max(e, default=0.0)) for e in (errors, ours))
     return Trial(
         words, str(dtype).removeprefix("torch."), linked, most, our_most, passed, ran,
-        ms_before, ms_after, kept_before, kept_after,
+        ms_before, ms_after, kept_before, kept_after, shape,
     )  # fmt: skip
 
 

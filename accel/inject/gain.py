@@ -3,42 +3,85 @@
 from __future__ import annotations
 
 import ast
+import math
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 
-from accel.inject.project import Module
+from accel.attention import table
+from accel.inject.finding import Shape
+from accel.inject.project import Function, Module
 
 GAIN = "the scores, queries x keys for each head, are no longer kept in memory"
-_TOKENS = re.compile(
-    r"(.*_)?(block_size|n_ctx|ctx_len|seq_?len(gth)?|max_?len(gth)?|max_seq_?len(gth)?"
-    r"|context_length|n_positions|max_position_embeddings|window_size)"
-)
-_HEADS = re.compile(r"(.*_)?(n_?heads?|num_?heads?|heads|num_attention_heads)")
+_NAMES = {
+    "tokens": r"block_size|n_ctx|ctx_len|seq_?len(gth)?|max_?len(gth)?|max_seq_?len(gth)?"
+    r"|context_length|n_positions|max_position_embeddings",
+    "heads": r"n_?heads?|num_?heads?|heads|num_attention_heads",
+    "head_size": r"head_?dim|dim_?head|head_?size|d_?head|d_k",
+    "width": r"n_embd|d_?model|embed_?dim|emb_dim|hidden_size|n_state",
+    "batch": r"batch_?size|bsz",
+}
+_PATTERNS = {what: re.compile(f"(.*_)?({names})") for what, names in _NAMES.items()}
+_CAUSAL = re.compile(r"\btri[lu]\b|\btri[lu]_indices\b|causal")
+LARGEST_HEAD, TILE = 256, 128
+"""The most features of a head, and the queries that a kernel computes together."""
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Hold the sizes that a file names; 0 for those that it does not."""
+
+    tokens: int = 0
+    heads: int = 0
+    head_size: int = 0
+    width: int = 0
+    batch: int = 0
+
+    def shape(self, causal: bool) -> Shape | None:
+        """Return the shape of the attention, or None if a size is missing.
+
+        A batch size that is not named is the least power of two that fills a GPU.
+        """
+        size = self.head_size
+        if not size and self.heads and self.width % self.heads == 0:
+            size = self.width // self.heads
+        if not (self.tokens and self.heads and 0 < size <= LARGEST_HEAD):
+            return None
+        tiles = self.heads * -(-self.tokens // TILE)
+        filling: int = 2 ** max(0, math.ceil(math.log2(table.ENOUGH_TILES / tiles)))
+        return Shape(self.batch or filling, self.heads, self.tokens, self.tokens, size, causal)
+
+
+def sizes(module: Module) -> Sizes:
+    """Return the defaults and constants that a file gives; of several the largest counts."""
+    if "sizes" not in module.derived:
+        found = dict.fromkeys(_PATTERNS, 0)
+        for name, value in _numbers(module.tree):
+            for what, pattern in _PATTERNS.items():
+                if pattern.fullmatch(name.lower()):
+                    found[what] = max(found[what], value)
+        module.derived["sizes"] = Sizes(**found)
+    known: Sizes = module.derived["sizes"]
+    return known
 
 
 def gain(module: Module) -> str:
-    """Return in words the memory that scores of one sequence take, or why it is not known.
-
-    The numbers are defaults that the file itself gives; of several the largest counts.
-    """
-    if "gain" not in module.derived:
-        module.derived["gain"] = _gain(module)
-    return module.derived["gain"]
-
-
-def _gain(module: Module) -> str:
-    named: dict[str, list[int]] = {"tokens": [], "heads": []}
-    for name, value in _numbers(module.tree):
-        for what, pattern in (("tokens", _TOKENS), ("heads", _HEADS)):
-            if pattern.fullmatch(name.lower()):
-                named[what].append(value)
-    if not named["tokens"]:
+    """Return in words the memory that scores of one sequence take, or why it is not known."""
+    known = sizes(module)
+    if not known.tokens:
         return GAIN
-    tokens, heads = max(named["tokens"]), max(named["heads"], default=1)
-    mib = heads * tokens * tokens * 2 / 2**20
+    mib = max(known.heads, 1) * known.tokens**2 * 2 / 2**20
     size = f"{mib / 1024:.3g} GiB" if mib >= 1024 else f"{mib:.3g} MiB"
-    of = f" and {heads} heads" if named["heads"] else " and each head"
-    return f"{GAIN}: {size} for a sequence of {tokens:,} tokens{of} in 16 bits"
+    of = f" and {known.heads} heads" if known.heads else " and each head"
+    return f"{GAIN}: {size} for a sequence of {known.tokens:,} tokens{of} in 16 bits"
+
+
+def is_causal(module: Module, owner: ast.ClassDef | None, function: Function) -> bool:
+    """Return True if a function or its class makes or names a causal mask."""
+    node = owner or function
+    first, last = node.lineno - 1, node.end_lineno or len(module.starts)
+    end = module.starts[last] if last < len(module.starts) else len(module.source.text)
+    return _CAUSAL.search(module.source.text, module.starts[first], end) is not None
 
 
 def _numbers(tree: ast.Module) -> Iterator[tuple[str, int]]:

@@ -18,7 +18,11 @@ from accel.attention.api import attention
 from accel.inject import record
 from accel.inject.causal import adds_to_later_keys, hides_later_keys
 from accel.inject.equation import of_einsum, of_matmul
-from accel.inject.scores import Scores, product, transformed
+from accel.inject.scores import Scores, is_small, product, transformed
+from accel.inject.speedup import LEAST
+
+FUSED = LEAST["sdpa"] // LEAST["by hand"]
+"""How many times as many scores torch's fused function computes in the time of code by hand."""
 
 
 def scores(a: Any, b: Any) -> Any:
@@ -126,7 +130,8 @@ def scaled_dot_product_attention(
             if bias is not None:
                 bias = bias.reshape(*[1] * (4 - bias.ndim), *bias.shape)
             out = attention(query, key, value, causal=causal, scale=scale, bias=bias)
-            record.ran("linked as causal attention" if causal else "linked")
+            # of grouped heads, those of the queries count
+            record.linked(query, key[:, :1], causal)
             return out
     except ValueError as e:
         why = str(e)
@@ -146,6 +151,10 @@ def _unfit(
         return "the tensors are traced or transformed"
     if dropout:
         return "dropout is active"
+    if not torch.compiler.is_compiling():
+        elements = q.shape[:-1].numel() * k.shape[-2]
+        if is_small(q.device.type, elements // FUSED):
+            return "it is too small to gain"
     if q.ndim != 4 or k.ndim != 4 or q.shape[0] != k.shape[0] or k.shape[:3] != v.shape[:3]:
         return "the tensors are not [batch, heads, sequence, features]"
     if v.shape[-1] != q.shape[-1]:

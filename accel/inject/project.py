@@ -34,7 +34,7 @@ class Module:
     attributes_of: dict[ast.ClassDef, dict[str, list[ast.expr]]] = field(default_factory=dict)
     shadows: list[Any] | None = None
     """Names of torch's that are bound again; see `accel.inject.shadows`."""
-    derived: dict[str, str] = field(default_factory=dict)
+    derived: dict[str, Any] = field(default_factory=dict)
     """What was concluded from the whole file once, by what it is about."""
     scripted: set[str] = field(default_factory=set)
     """The functions that are passed to torch.jit.script."""

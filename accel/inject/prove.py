@@ -13,6 +13,8 @@ from pathlib import Path
 
 import msgspec
 
+from accel.inject.finding import Shape, Speedup
+
 TIMEOUT_S = 300.0
 _CPU_S = 600
 _FILE_BYTES = 256 * 2**20
@@ -36,6 +38,8 @@ class Trial(msgspec.Struct, frozen=True):
     ms_after: float = 0.0
     kept_before: int = 0
     kept_after: int = 0
+    shape: Shape | None = None
+    """The size of the largest attention that was linked."""
 
 
 class Proof(msgspec.Struct, frozen=True):
@@ -48,6 +52,8 @@ class Proof(msgspec.Struct, frozen=True):
     ran: str = ""
     """What was run, such as `Attention(dim=32)`."""
     trials: tuple[Trial, ...] = ()
+    speedup: Speedup | None = None
+    """What is predicted for the largest attention that ran, if it ran on a CPU."""
 
     @property
     def proved(self) -> bool:

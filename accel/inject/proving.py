@@ -23,11 +23,13 @@ from torch import nn
 
 from accel.inject import guesses
 from accel.inject.compare import Run, trial
-from accel.inject.finding import Site
+from accel.inject.finding import Site, Speedup
 from accel.inject.guesses import Sizes
 from accel.inject.project import Function
 from accel.inject.prove import Proof, Trial
 from accel.inject.rewrite import Change, changes
+from accel.inject.scores import SMALL
+from accel.inject.speedup import predicted
 
 SIZES = {
     "cpu": (Sizes(), Sizes(1, 2, 64, 16)),
@@ -106,11 +108,21 @@ def _prove(
             why = f"wrong: an error of {worst.error_after:.1e}, {worst.dtype}, {worst.inputs}"
             return Proof(path, line, why, ran, tuple(trials))
         if any(t.linked for t in trials):
-            return Proof(path, line, "proved", ran, tuple(trials))
+            speedup = _predicted(site, trials) if device == "cpu" else None
+            return Proof(path, line, "proved", ran, tuple(trials), speedup)
         if trials:
             why = "; ".join(sorted({r for t in trials for r in t.ran})) or "it was not reached"
             best = Proof(path, line, f"not run: {why}", ran, tuple(trials))
     return best
+
+
+def _predicted(site: Site, trials: list[Trial]) -> Speedup | None:
+    """Return the speed-up that is predicted for the largest attention that ran."""
+    shapes = [t.shape for t in trials if t.linked and t.shape is not None]
+    if not shapes:
+        return None
+    largest = max(shapes, key=lambda s: s.batch * s.heads * s.queries * s.keys)
+    return predicted(largest, "by hand" if "by hand" in site.finding.form else "sdpa")
 
 
 def _modules(
@@ -353,6 +365,7 @@ def main() -> int:
     torch.set_num_threads(1)
     torch.manual_seed(0)
     device = sys.argv[2] if len(sys.argv) > 2 else "cpu"
+    SMALL["cuda"] = 0  # small inputs are linked, too, to be compared
     missing = device == "cuda" and not torch.cuda.is_available()
     made, _ = changes([Path(sys.argv[1])])
     out, sys.stdout = sys.stdout, sys.stderr  # what people's code prints is not a proof

@@ -2,26 +2,60 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections import Counter
+from collections.abc import Collection
 from pathlib import Path
 
 import torch
+from torch import Tensor
+
+from accel.inject.finding import Shape
 
 _OURS = str(Path(__file__).parent)
 _COUNTS: dict[tuple[str, int], Counter[str]] = {}
+_SHAPES: dict[tuple[str, int], Shape] = {}
+"""The largest attention that was linked at each place."""
 
 
-def ran(what: str) -> None:
-    """Count `what` at the line of the program that is running; compiled code is not counted."""
+def linked(q: Tensor, k: Tensor, causal: bool) -> None:
+    """Count a linked attention; `q` and `k` are [batch..., heads, sequence, features]."""
     if torch.compiler.is_compiling():
         return
+    pairs = zip(q.shape[:-2], k.shape[:-2], strict=True)
+    *batch, heads = [1, *(max(a, b) for a, b in pairs)]
+    size = Shape(math.prod(batch), heads, q.shape[-2], k.shape[-2], q.shape[-1], causal)
+    place = ran("linked as causal attention" if causal else "linked")
+    if place is not None and _pairs(size) > _pairs(_SHAPES.get(place)):
+        _SHAPES[place] = size
+
+
+def ran(what: str) -> tuple[str, int] | None:
+    """Count `what` at the line of the program that is running, and return its file and line.
+
+    Compiled code is not counted.
+    """
+    if torch.compiler.is_compiling():
+        return None
     frame = sys._getframe(1)
     while frame.f_back and (
         frame.f_code.co_filename.startswith(_OURS) or _of_torch(frame.f_code.co_filename)
     ):
         frame = frame.f_back
-    _COUNTS.setdefault((frame.f_code.co_filename, frame.f_lineno), Counter())[what] += 1
+    place = frame.f_code.co_filename, frame.f_lineno
+    _COUNTS.setdefault(place, Counter())[what] += 1
+    return place
+
+
+def _pairs(shape: Shape | None) -> int:
+    return shape.batch * shape.heads * shape.queries * shape.keys if shape else 0
+
+
+def largest(lines: Collection[int]) -> Shape | None:
+    """Return the size of the largest attention that was linked on these lines of any file."""
+    found = [shape for (_, line), shape in _SHAPES.items() if line in lines]
+    return max(found, key=_pairs, default=None)
 
 
 def _of_torch(file: str) -> bool:
@@ -32,14 +66,20 @@ _TORCH = str(Path(torch.__file__).parent)
 
 
 def report() -> list[dict[str, str | int]]:
-    """Return what ran where, and how often: `linked`, or `computed as written` and why."""
-    return [
-        {"file": file, "line": line, "what": what, "calls": calls}
-        for (file, line), counts in sorted(_COUNTS.items())
-        for what, calls in sorted(counts.items())
-    ]
+    """Return what ran where, and how often: `linked`, or `computed as written` and why.
+
+    What was linked has its largest `shape`, in words.
+    """
+    rows: list[dict[str, str | int]] = []
+    for place, counts in sorted(_COUNTS.items()):
+        for what, calls in sorted(counts.items()):
+            rows.append({"file": place[0], "line": place[1], "what": what, "calls": calls})
+            if what.startswith("linked") and place in _SHAPES:
+                rows[-1]["shape"] = str(_SHAPES[place])
+    return rows
 
 
 def clear() -> None:
     """Forget all counts."""
     _COUNTS.clear()
+    _SHAPES.clear()

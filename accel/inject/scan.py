@@ -5,17 +5,18 @@ from __future__ import annotations
 import ast
 import os
 import re
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 from accel.inject import vocabulary as words
-from accel.inject.finding import Edit, Finding, Site
-from accel.inject.gain import gain
+from accel.inject.finding import Edit, Finding, Site, Speedup
+from accel.inject.gain import gain, is_causal, sizes
 from accel.inject.product import Product
 from accel.inject.project import Function, Module, Project
 from accel.inject.shadows import shadowed
 from accel.inject.source import Unreadable
+from accel.inject.speedup import Before, predicted
 from accel.inject.trace import Trace
 
 OUTSIDE = "<module>"
@@ -32,16 +33,21 @@ def scan(paths: Iterable[str | Path]) -> list[Finding]:
     return [site.finding for site in sites(paths)]
 
 
-def sites(paths: Iterable[str | Path]) -> list[Site]:
-    """Return every attention, with the changes that link it."""
+def sites(
+    paths: Iterable[str | Path], progress: Callable[[Path], None] = lambda path: None
+) -> Iterator[Site]:
+    """Yield every attention, with the changes that link it.
+
+    Args:
+        progress: called before each file is read; what it raises ends the scan.
+    """
     project = Project()
-    found: list[Site] = []
     for path in files(paths):
+        progress(path)
         try:
-            found += of_module(project, project.module(path))
+            yield from of_module(project, project.module(path))
         except Unreadable as e:
-            found.append(Site(Finding(str(path), e.line, "leave", "", str(e))))
-    return found
+            yield Site(Finding(str(path), e.line, "leave", "", str(e)))
 
 
 def files(paths: Iterable[str | Path]) -> Iterator[Path]:
@@ -85,13 +91,13 @@ def of_module(project: Project, module: Module) -> list[Site]:
         best = max(products, key=lambda product: (bool(product.softmax), bool(product.used)))
         if best.softmax:
             why = _hindrance(module, home, owner)
-            found[node] = _site(replace(best, problems=problems), home, name, why)
+            found[node] = _site(replace(best, problems=problems), owner, home, name, why)
     for *_, trace in traced:
         for call, library in trace.found.library.values():
             if id(call) in homes:
                 owner, home, name = homes[id(call)]
                 why = _hindrance(module, home, owner)
-                found[id(call)] = _library(module, call, library, name, why)
+                found[id(call)] = _library(module, owner, home, call, library, name, why)
     listed = sorted(found.values(), key=lambda site: site.finding.line)
     return [site for site in listed if site.finding.form != WITHOUT_VALUES]
 
@@ -181,7 +187,8 @@ def _differentiated(module: Module) -> str:
             line = module.source.text.count("\n", 0, found.start()) + 1
             text = f"gradients are differentiated, which our attention does not offer (line {line})"
         module.derived["twice"] = text
-    return module.derived["twice"]
+    known: str = module.derived["twice"]
+    return known
 
 
 def _place(module: Module, line: int) -> tuple[int, str]:
@@ -194,7 +201,21 @@ def _place(module: Module, line: int) -> tuple[int, str]:
     return line, ""
 
 
-def _site(product: Product, home: Function, name: str, hindrance: str) -> Site:
+def _speedup(
+    module: Module, owner: ast.ClassDef | None, home: Function, before: Before, masked: bool
+) -> Speedup | None:
+    """Return what linking an attention of the sizes that its file names is predicted to bring.
+
+    Only causal masks were measured; others are slower.
+    """
+    causal = masked and is_causal(module, owner, home)
+    shape = sizes(module).shape(causal)
+    return predicted(shape, before) if shape and causal == masked else None
+
+
+def _site(
+    product: Product, owner: ast.ClassDef | None, home: Function, name: str, hindrance: str
+) -> Site:
     module = product.module
     line, cell = _place(module, product.node.lineno)
     if product.written == "softmax":
@@ -217,24 +238,33 @@ def _site(product: Product, home: Function, name: str, hindrance: str) -> Site:
         return Site(
             Finding(_shown(module), line, "leave", cell + form, why or reason), function=name
         )
-    finding = Finding(_shown(module), line, "link", cell + form, reason)
+    masked = not {"mask", "bias"}.isdisjoint(product.steps)
+    speedup = _speedup(module, owner, home, "by hand", masked)
+    finding = Finding(_shown(module), line, "link", cell + form, reason, speedup)
     end = home.end_lineno or max(product.lines)
     lines = [n for n in product.lines if product.node.lineno <= n <= end]
     ends = tuple(sorted(product.ends))
     return Site(finding, tuple(sorted(product.edits)), name, min(lines), max(lines), ends)
 
 
-def _library(module: Module, call: ast.Call, library: str, name: str, hindrance: str) -> Site:
+def _library(
+    module: Module, owner: ast.ClassDef | None, home: Function, call: ast.Call, library: str,
+    name: str, hindrance: str,
+) -> Site:  # fmt: skip
     line, cell = _place(module, call.lineno)
     if library != words.SDPA or hindrance:
         form, why = words.LIBRARY.get(library, ("scaled_dot_product_attention", ""))
         finding = Finding(_shown(module), line, "leave", f"{cell}{form}", hindrance or why)
         return Site(finding, function=name)
     start, end = module.span(call.func)
+    masked = len(call.args) > 3 or not {"attn_mask", "is_causal"}.isdisjoint(
+        k.arg for k in call.keywords
+    )
     finding = Finding(
         _shown(module), line, "link", f"{cell}scaled_dot_product_attention, called",
         "accel.attention in its place chooses the fastest measured kernel; calls that it does not"
         " compute go to torch",
+        _speedup(module, owner, home, "sdpa", masked),
     )  # fmt: skip
     edit = Edit(start, end, "{link}.scaled_dot_product_attention")
     last = call.end_lineno or call.lineno

@@ -8,6 +8,7 @@ the tensor by the very operations of the program, in their order, and continues 
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -21,9 +22,13 @@ from accel.inject.equation import Equation, of_einsum, of_matmul, order
 from accel.inject.form import Form
 from accel.inject.fuse import Unfit, attend
 from accel.inject.rules import IN_PLACE, LAYOUT, PRODUCTS, RULES
+from accel.inject.speedup import LEAST
 from accel.inject.vocabulary import NEW
 
 Function = Callable[..., Any]
+SMALL = {"cpu": 0, "cuda": LEAST["by hand"]}
+"""The numbers of scores, by device, up to which they are computed as written: on an H200 that takes
+less time than the host needs to delay them, and the memory is little."""
 
 
 class Scores:
@@ -177,6 +182,9 @@ def product(function: Function, a: Any, b: Any, by: Equation | None, **extra: An
         return function(a, b)
     if by is None or transformed(a) or transformed(b):
         return function(a, b)
+    if not torch.compiler.is_compiling() and is_small(a.device.type, _elements(a, b, by)):
+        record.ran("computed as written: it is too small to gain")
+        return function(a, b)
     form = forms.product(a, b, by)
     if form is not None and "scale" in extra:
         form = forms.multiplied(form, extra["scale"])
@@ -186,6 +194,18 @@ def product(function: Function, a: Any, b: Any, by: Equation | None, **extra: An
         record.ran("computed as written: this product is not one of queries and keys")
         return function(a, b)
     return Scores(function, (a, b), {}, form)
+
+
+def is_small(device: str, elements: int) -> bool:
+    """Return True if so many scores are better computed as written, outside of compiled code."""
+    return elements <= SMALL.get(device, 0)
+
+
+def _elements(a: Any, b: Any, by: Equation) -> int:
+    sizes: dict[str, int] = {}
+    for axis, size in zip((*by.a, *by.b), (*a.shape, *b.shape), strict=True):
+        sizes[axis] = max(size, sizes.get(axis, 0))
+    return math.prod(sizes[axis] for axis in by.out)
 
 
 def transformed(t: Any) -> bool:
@@ -249,10 +269,11 @@ def _multiply(name: str, function: Function, args: Sequence[Any], kwargs: Mappin
         if by is None:
             raise Unfit("the product of weights and values is of an unknown kind")
         out, causal = _attended(operands, by)
+        weights = operands[0] if type(operands[0]) is Scores else operands[1]
     except Unfit as e:
         record.ran(f"computed as written: {e}")
         return function(*_computed(tuple(args)), **_computed_all(kwargs))
-    record.ran("linked as causal attention" if causal else "linked")
+    record.linked(weights.form.q, weights.form.k, causal)
     return out
 
 

@@ -103,9 +103,10 @@ def describe(proof: Proof) -> str:
         return where
     worst = max(linked, key=lambda t: t.error_after)
     slow = max(linked, key=lambda t: t.ms_before)
+    elsewhere = f" on the CPU; {proof.speedup}" if proof.speedup else ""
     return (
         f"{where} by {len(linked)} comparisons of {proof.ran}, forward and backward; largest error"
         f" {worst.error_after:.1e}, before {worst.error_before:.1e}; kept for the backward pass"
         f" {memory(slow.kept_after)}, before {memory(slow.kept_before)}; at most"
-        f" {slow.ms_after:.3g} ms, before {slow.ms_before:.3g} ms"
+        f" {slow.ms_after:.3g} ms, before {slow.ms_before:.3g} ms{elsewhere}"
     )

@@ -47,6 +47,12 @@ COLUMNS = (
     TableColumn("Where", 160),
     TableColumn("Action", 60),
     TableColumn("What", 0),
+    TableColumn(
+        "Predicted",
+        90,
+        help="How many times as fast the attention alone is, forward and backward, from sizes in"
+        " the file and measurements on the GPU that is named",
+    ),
     TableColumn("Gain", 170, help="What is no longer kept in memory, from sizes in the file"),
     TableColumn("Risk", 190, help="What may be less than hoped for, or why it is left alone"),
 )
@@ -162,8 +168,8 @@ class CodePage(QWidget):
         files = self._scanned.linked if row and row.linked else self._scanned.files
         file = files.get(self._file)
         self.diff.show_lines(side_by_side(file.before, file.after) if file else [])
-        set_text(self.why, row.finding.reason if row else "")
-        set_tooltip(self.why, row.finding.reason if row else "")
+        set_text(self.why, row.why if row else "")
+        set_tooltip(self.why, row.why if row else "")
         self.proof.show_proof([], [])
         self._show_state()
 

@@ -8,6 +8,10 @@ from typing import Literal, NamedTuple
 
 from accel.inject.finding import Finding
 
+UNKNOWN = (
+    "the speed-up is unknown: the file does not name the sizes, nothing like them was measured, or"
+    " they are so small that a GPU computes it as written"
+)
 CONTEXT = 3
 """Unchanged lines that are shown around each change."""
 
@@ -29,12 +33,21 @@ class FindingRow(NamedTuple):
     def cells(self) -> tuple[str, ...]:
         f = self.finding
         if self.linked:
-            return self.where, "linked", f.form, "-", "-"
-        return f"{self.where}:{f.line}", f.action, f.form or f.reason, gain_of(f), risk_of(f)
+            return self.where, "linked", f.form, "-", "-", "-"
+        where = f"{self.where}:{f.line}"
+        return where, f.action, f.form or f.reason, speedup_of(f), gain_of(f), risk_of(f)
 
     @property
     def tooltip(self) -> str:
-        return f"{self.finding.form}\n{self.finding.reason}".strip()
+        return f"{self.finding.form}\n{self.why}".strip()
+
+    @property
+    def why(self) -> str:
+        """Return what would run instead and how fast, or why it is left alone."""
+        f = self.finding
+        if f.action == "leave" or self.linked:
+            return f.reason
+        return f"{f.reason}; {f.speedup or UNKNOWN}"
 
     @property
     def where(self) -> str:
@@ -56,6 +69,15 @@ def gain_of(f: Finding) -> str:
     if " no longer kept in memory: " in f.reason:
         return f.reason.partition(" no longer kept in memory: ")[2].partition(";")[0]
     return "memory of queries x keys" if "by hand" in f.form else "the fastest measured kernel"
+
+
+def speedup_of(f: Finding) -> str:
+    """Return the speed-up that linking is predicted to bring, forward and backward."""
+    if f.action == "leave":
+        return "-"
+    if f.speedup is None:
+        return "unknown"
+    return f"{f.speedup.training:.2g}x on {f.speedup.gpu.removeprefix('NVIDIA ')}"
 
 
 def risk_of(f: Finding) -> str:

@@ -2,9 +2,8 @@
 
     python -m tests.benchmarks.attention_by_hand [--seconds 0.05] [--out FOLDER] [--device cpu]
 
-The rows `by hand` are what the speed-up that `gpudeck inject scan` predicts is computed from. They
-have the columns of the tables in `accel/attention/measured`; copy them to
-`accel/inject/measured/GPU.csv`. The rows `linked` and `sdpa` show how good the prediction is.
+The speed-up that `gpudeck inject scan` predicts is computed from these rows. They have the columns
+of the tables in `accel/attention/measured`; copy them to `accel/inject/measured/GPU.csv`.
 """
 
 from __future__ import annotations
@@ -22,8 +21,10 @@ import msgspec
 import torch
 from torch.nn import functional
 
+import accel
 from accel.attention.table import Row
 from accel.inject import link
+from accel.inject.scores import SMALL as SMALLEST
 from accel.runtime.capability import current
 from accel.runtime.timing import measure_in_turn, timing_of
 from tests.benchmarks.rows import RESULTS
@@ -56,7 +57,13 @@ def sdpa(q: Any, k: Any, v: Any, causal: bool) -> Any:
     return functional.scaled_dot_product_attention(q, k, v, is_causal=causal)
 
 
-WAYS: dict[str, Callable[..., Any]] = {"by hand": by_hand, "linked": linked, "sdpa": sdpa}
+def sdpa_linked(q: Any, k: Any, v: Any, causal: bool) -> Any:
+    return link.scaled_dot_product_attention(q, k, v, is_causal=causal)
+
+
+WAYS: dict[str, Callable[..., Any]] = {
+    "by hand": by_hand, "linked": linked, "sdpa": sdpa, "sdpa linked": sdpa_linked,
+}  # fmt: skip
 
 
 def shapes(cuda: bool) -> Iterator[Shape]:
@@ -65,6 +72,7 @@ def shapes(cuda: bool) -> Iterator[Shape]:
         return
     for dim, causal in product((64, 128), (True, False)):
         yield from ((8, 8, seq, dim, causal) for seq in SMALL)
+        yield from ((batch, 16, 512, dim, causal) for batch in (8, 16))
         yield from ((TOKENS // seq, WIDTH // dim, seq, dim, causal) for seq in SEQS)
 
 
@@ -105,6 +113,8 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=RESULTS)
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
     options = parser.parse_args()
+    SMALLEST["cuda"] = 0  # what is small is linked, too, to see what that costs
+    accel.learning("off")  # the tables decide, by which the speed-up is predicted, too
     cuda = options.device == "cuda"
     versions = [f"torch {torch.__version__}"]
     if cuda:

@@ -113,11 +113,12 @@ def proofs(device: str) -> Iterator[Row]:
         (folder / name).write_text(text)
     command = [sys.executable, "-c", "from app.cli.main import main; main()"]
     start = time.monotonic()
+    places = os.pathsep.join([os.getcwd(), os.environ.get("PYTHONPATH", "")])
     ended = subprocess.run(
         [*command, "inject", "prove", "--device", device, "--yes", "--json",
          *(str(folder / name) for name in SAMPLES)],
         capture_output=True, text=True, check=False, timeout=200,
-        env=os.environ | {"GPUDECK_HOME": str(folder / "home"), "PYTHONPATH": os.getcwd()},
+        env=os.environ | {"GPUDECK_HOME": str(folder / "home"), "PYTHONPATH": places},
     )  # fmt: skip
     print(f"prove: exit {ended.returncode}, {time.monotonic() - start:.1f} s", ended.stderr[-2000:])
     for proof in json.loads(ended.stdout):
@@ -234,8 +235,8 @@ def arrays(device: str) -> Iterator[Row]:
               error_after=error, ran="accel.arrays")  # fmt: skip
 
 
-MODELS = ("vit_small_patch16_224", "swin_tiny_patch4_window7_224", "beit_base_patch16_224",
-          "eva02_tiny_patch14_224", "pvt_v2_b0")  # fmt: skip
+MODELS = ("vit_base_patch16_224", "vit_small_patch16_224", "swin_tiny_patch4_window7_224",
+          "beit_base_patch16_224", "eva02_tiny_patch14_224", "pvt_v2_b0")  # fmt: skip
 
 
 def vision(device: str) -> Iterator[Row]:
@@ -249,7 +250,7 @@ def vision(device: str) -> Iterator[Row]:
     dtype = torch.bfloat16 if device == "cuda" else torch.float32
     for name in MODELS:
         net = timm.create_model(name, pretrained=False).eval().to(device, dtype)
-        x = torch.randn(8 if device == "cuda" else 1, 3, 224, 224, device=device, dtype=dtype)
+        x = torch.randn(64 if device == "cuda" else 1, 3, 224, 224, device=device, dtype=dtype)
         for fused in (True, False):
             for module in net.modules():
                 if hasattr(module, "fused_attn"):

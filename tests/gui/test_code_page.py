@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 
 import pytest
@@ -21,7 +22,7 @@ MODEL = textwrap.dedent("""
     from torch import nn
 
     class Attention(nn.Module):
-        def __init__(self, dim, n_head=12, block_size=1024):
+        def __init__(self, dim=768, n_head=12, block_size=1024, head_dim=64):
             super().__init__()
             self.qkv = nn.Linear(dim, 3 * dim)
 
@@ -96,9 +97,11 @@ def test_attention_is_listed_with_gain_and_risk_and_the_change_side_by_side(page
     opened(page, folder)
     cells = [row.cells for row in page.found.rows]
     assert [(c[0], c[1]) for c in cells] == [("model.py:12", "link"), ("model.py:16", "leave")]
-    assert cells[0][3] == "24 MiB for a sequence of 1,024 tokens and 12 heads in 16 bits"
-    assert cells[0][4] == "rounding only"
-    assert "weights are returned" in cells[1][4]
+    assert re.fullmatch(r"[\d.]+x on H200", cells[0][3])
+    assert "predicted on an NVIDIA H200" in page.why.text()
+    assert cells[0][4] == "24 MiB for a sequence of 1,024 tokens and 12 heads in 16 bits"
+    assert cells[0][5] == "rounding only"
+    assert "weights are returned" in cells[1][5] and cells[1][3] == "-"
     assert "a = (q @ k.mT) * 0.2" in page.diff.left.toPlainText()
     assert "_gpudeck.scores(q, k.mT)" in page.diff.right.toPlainText()
     assert len(page.diff.right.extraSelections()) == 3  # the import and two products

@@ -17,6 +17,7 @@ from accel.inject.scan import scan
 from app.cli.connection import daemon_status
 from app.cli.output import UsageError, confirm, print_json, print_line, print_result, print_table
 from app.code.linking import Applied, Connect, apply_change, describe, prove_change
+from app.code.rows import speedup_of
 from scheduler.client import Client
 from scheduler.protocol.errors import NotFound
 
@@ -68,9 +69,11 @@ def _print_findings(found: Sequence[Finding]) -> None:
     if not found:
         print_line("There is no attention in it.")
         return
-    rows = [(f"{f.file}:{f.line}", f.action, f"{f.form}: {f.reason}" if f.form else f.reason)
-            for f in found]  # fmt: skip
-    print_table([("WHERE", "ACTION", "WHAT AND WHY"), *rows])
+    rows = [(f"{f.file}:{f.line}", f.action, speedup_of(f), f"{f.form}: {f.reason}" if f.form
+             else f.reason) for f in found]  # fmt: skip
+    print_table([("WHERE", "ACTION", "PREDICTED", "WHAT AND WHY"), *rows])
+    for prediction in dict.fromkeys(str(f.speedup) for f in found if f.speedup):
+        print_line(f"{prediction[:1].upper()}{prediction[1:]}.")
 
 
 def _diff(args: Namespace) -> int:

@@ -37,7 +37,10 @@ def test_scan_prints_a_list_with_the_promised_fields(capsys, folder):
     code, out, _ = run(capsys, "scan", folder, "--json")
     rows = json.loads(out)
     assert code == 0
-    assert [set(row) for row in rows] == [{"file", "line", "action", "form", "reason"}] * 2
+    assert [set(row) for row in rows] == [
+        {"file", "line", "action", "form", "reason", "speedup"}
+    ] * 2
+    assert [row["speedup"] for row in rows] == [None, None], "no sizes are named"
     assert [(row["line"], row["action"]) for row in rows] == [(4, "link"), (7, "leave")]
     assert "returned (line 8)" in rows[1]["reason"]
 

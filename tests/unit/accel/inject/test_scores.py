@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from accel.inject import link, record
+from accel.inject import link, record, scores
 
 from .forms import CAUSAL, FORMS, ORIGINAL, q_k_v, scaled_and_causal
 
@@ -175,3 +175,24 @@ def test_sdpa_of_fewer_queries_keeps_torch_s_alignment():
     theirs = F.scaled_dot_product_attention(q[:, :, :3], k, v, is_causal=True)
     torch.testing.assert_close(ours, theirs)
     assert math.isfinite(float(ours.sum()))
+
+
+@pytest.mark.parametrize("form", FORMS, ids=lambda f: f.__name__)
+def test_what_is_too_small_to_gain_is_computed_exactly_as_written(form, monkeypatch):
+    inputs = FORMS[form]()
+    out, grads = results(form, ORIGINAL, inputs)
+    monkeypatch.setitem(scores.SMALL, "cpu", 2**40)
+    ours, our_grads = results(form, link, inputs)
+    assert ran() == {"computed as written: it is too small to gain"}
+    for mine, theirs in zip((ours, *our_grads), (out, *grads), strict=True):
+        assert torch.equal(mine.nan_to_num(7.0), theirs.nan_to_num(7.0))
+
+
+def test_small_means_the_number_of_scores_over_all_axes(monkeypatch):
+    q, k = torch.randn(2, 3, 5, 8), torch.randn(1, 3, 8, 7)
+    for limit, small in ((2 * 3 * 5 * 7, True), (2 * 3 * 5 * 7 - 1, False)):
+        monkeypatch.setitem(scores.SMALL, "cpu", limit)
+        assert (type(link.scores(q, k)) is scores.Scores) is not small
+        rows = torch.randn(2, 3, 7, 8)
+        made = link.einsum("bhid,bhjd->bhij", q, rows)
+        assert (type(made) is scores.Scores) is not small
