@@ -180,6 +180,8 @@ class Answer(msgspec.Struct, frozen=True, tag="answer"):
     """What the conversation is about now; None: as before."""
     choices: tuple[Choice, ...] = ()
     """The text asks which of these is meant: ask again with `meant`."""
+    code: str = ""
+    """A folder or file of code whose attention can be accelerated; the window offers to open it."""
 
     @property
     def where(self) -> str:

@@ -48,6 +48,7 @@ _ANSWER_FIELDS = (
     "note",
     "choices",
     "about",
+    "code_path",
 )
 """The fields that a message takes from its answer."""
 _MIN_PIECES = 8

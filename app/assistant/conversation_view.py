@@ -44,6 +44,8 @@ class ConversationView(QWidget):
 
     changed = Signal(object)
     """Carries a `Conversation` that should be saved."""
+    code_opened = Signal(str)
+    """The user wants to see what would change in this folder or file of code."""
 
     def __init__(self, state: State, link: Link) -> None:
         super().__init__()
@@ -243,10 +245,8 @@ class ConversationView(QWidget):
     def _act(self, what: str, number: int) -> None:
         message = self.conversation.tree.message(number)
         match what:
-            case "copy":
-                self._copy(message.text, "The message")
-            case "code":
-                self._copy("\n\n".join(code_blocks(message.text)), "The code")
+            case "copy" | "code":
+                self._copy(message.text, code=what == "code")
             case "report":
                 self._save_report(message.report, message.at)
             case "again":
@@ -266,14 +266,16 @@ class ConversationView(QWidget):
                 self.composer.edit(
                     self.conversation.tree.parent(number), self.conversation.question(number).text
                 )
+            case "your code":
+                self.code_opened.emit(message.code_path)
             case "delete":
                 self._delete(number)
             case "earlier" | "later":
                 self._step(number, -1 if what == "earlier" else 1)
 
-    def _copy(self, text: str, what: str) -> None:
-        QGuiApplication.clipboard().setText(text)
-        self.composer.show_message(f"{what} was copied")
+    def _copy(self, text: str, *, code: bool) -> None:
+        QGuiApplication.clipboard().setText("\n\n".join(code_blocks(text)) if code else text)
+        self.composer.show_message(f"The {'code' if code else 'message'} was copied")
 
     def _save_report(self, report: bytes, at: float) -> None:
         name = time.strftime("report-%Y-%m-%d-%H%M.html", time.localtime(at))

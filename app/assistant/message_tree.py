@@ -219,6 +219,8 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True):
     """The meaning that the user chose with this message."""
     about: State | None = None
     """What the conversation is about after this answer."""
+    code_path: str = ""
+    """Code whose attention can be accelerated, to open on its page."""
 
     @property
     def pending(self) -> bool:

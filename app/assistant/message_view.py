@@ -27,7 +27,7 @@ class MessageView(QFrame):
 
     acted = Signal(str)
     """The user pressed a button: copy, code, report, edit, again, delete, earlier, later or cpu;
-    once, session or never on a proposal; the number of a meaning, or none."""
+    once, session or never on a proposal; the number of a meaning, or none; your code."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -48,6 +48,12 @@ class MessageView(QFrame):
             "Answer on the CPU now", tooltip="Do not wait for a GPU. This is slower"
         )
         self.use_cpu.clicked.connect(lambda: self.acted.emit("cpu"))
+        self.your_code = button(
+            "Your code…",
+            kind="primary",
+            tooltip="Show, prove and apply the change. Nothing is run before you agree",
+        )
+        self.your_code.clicked.connect(lambda: self.acted.emit("your code"))
         self.writer = elided(size="small", meaning="muted")
         self.sources = button(
             "", kind="quiet", checkable=True, tooltip="Show the sources of this text"
@@ -88,6 +94,7 @@ class MessageView(QFrame):
             self.proposal.once,
             self.proposal.more,
             *self.choices.buttons.values(),
+            self.your_code,
             self.use_cpu,
             self.earlier,
             self.later,
@@ -164,6 +171,7 @@ class MessageView(QFrame):
         set_text(self.note, _note(message))
         self.note.setVisible(bool(self.note.text()))
         self.use_cpu.setVisible(message.cpu)
+        self.your_code.setVisible(bool(message.code_path))
         theme.mark(
             self.note,
             "meaning",
@@ -233,7 +241,8 @@ class MessageView(QFrame):
         layout.setSpacing(theme.S)
         for part in (self.text, self.proposal, self.choices, self.curves, self.note):
             layout.addWidget(part)
-        layout.addWidget(self.use_cpu, 0, Qt.AlignmentFlag.AlignLeft)
+        for made in (self.your_code, self.use_cpu):
+            layout.addWidget(made, 0, Qt.AlignmentFlag.AlignLeft)
         layout.addWidget(self._footer)
         layout.addWidget(self.facts)
 

@@ -57,6 +57,8 @@ class FinishedAnswer(msgspec.Struct, frozen=True):
     """Meanings of the question to choose from."""
     about: State | None = None
     """What the conversation is about after this answer."""
+    code_path: str = ""
+    """Code whose attention can be accelerated, to open on its page."""
 
 
 class Ask(msgspec.Struct, frozen=True):
@@ -194,6 +196,7 @@ def finished(answer: Answer, curves: tuple[Curve, ...] = ()) -> FinishedAnswer:
         answer.where,
         choices=answer.choices,
         about=answer.state,
+        code_path=answer.code,
     )
 
 

@@ -167,6 +167,7 @@ class MainWindow(QWidget):
 
         page = self._add_page("assistant", AssistantPage(self.state, self.link))
         page.models_opened.connect(lambda: self.show_page("models"))
+        page.code_opened.connect(self._show_code)
         return page
 
     @cached_property
@@ -368,6 +369,10 @@ class MainWindow(QWidget):
     def _show_job(self, number: int) -> None:
         self.show_page("jobs")
         self.jobs.show_job(number)
+
+    def _show_code(self, path: str) -> None:
+        self.show_page("code")
+        self.code.open_path(path)
 
     def _lay_out(self) -> None:
         self.setWindowTitle("GPU Deck")

@@ -36,6 +36,7 @@ from assistant.reports.contents import compose
 from assistant.reports.material import Material, of_job, of_span
 from assistant.tools import help_texts, quotes
 from assistant.tools.clean_up import find_debris
+from assistant.tools.code import find_attention
 from assistant.tools.permissions import check_permitted
 from assistant.tools.proposal import Proposal
 from assistant.tools.registry import plan_action
@@ -249,13 +250,15 @@ def _answer_query(asked: _Asked, query: Query) -> Answer:
             return _show(asked, query, find_debris(asked.tools, query))
         case "logs":
             return _show(asked, query, quotes.logs(asked.tools, query))
+        case "code":
+            return _show(asked, query, find_attention(asked.tools, query))
     return _show(asked, query, quotes.manual(asked.tools, query))
 
 
 def _show(asked: _Asked, query: Query, result: ToolResult) -> Answer:
     """Word the facts of a tool, with the action that follows from them if there is one."""
     text = _understood(asked, render(result.facts, result.render))
-    answer = Answer(text, "template", query.role, result.facts)
+    answer = Answer(text, "template", query.role, result.facts, code=result.folder)
     if result.action is None:
         return answer
     try:

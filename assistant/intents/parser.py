@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from assistant.intents.code_requests import read_code_request
 from assistant.intents.exact import is_exact
 from assistant.intents.orders import OrderReading, read_order
 from assistant.intents.queries import read_query
@@ -66,6 +67,8 @@ def parse(request: str, known: Known, state: State, now: float) -> Parsed:
     """Read a request. Nothing but the person's own text is read, and names are only names."""
     if len(request) > LONGEST_REQUEST or not request.strip():
         return Parsed(None, state.language)
+    if (code := read_code_request(request)) is not None:
+        return Parsed(*code)
     whole = _parse_one(request, known, state, now)
     if isinstance(whole.request, Order):
         return whole

@@ -159,6 +159,7 @@ SUBJECTS = {
     "conversion": Subject("a quantity in another unit", {}, (), ("amount", "unit", "to")),
     "overview": Subject("alerts, failures, jobs and devices at once", {}, (), ("time",)),
     "debris": Subject("what can be cleaned up", {}, (), ("text",)),
+    "code": Subject("attention in your code that can be accelerated", {}, (), ("text",)),
     "report": Subject("a report on a job or a time", {}, (), ("jobs", "time", "text")),
     "help": Subject("what the assistant can do"),
 }

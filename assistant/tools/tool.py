@@ -61,6 +61,8 @@ class ToolResult(NamedTuple):
     """Return the template's text, part by part; every number in it is from the facts."""
     action: PlannedAction | None = None
     """An action that follows from the facts, to be proposed with them."""
+    folder: str = ""
+    """Code of the person's that the window can show and change."""
 
 
 Planner = Callable[[ToolContext, Order], PlannedAction]

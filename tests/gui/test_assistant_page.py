@@ -31,6 +31,7 @@ from app.assistant.requests import (
     WriteText,
 )
 from app.assistant.session_files import Preset, Summary
+from app.code.requests import ScanCode
 from app.link.link import Link
 from app.report.file import SaveReport
 from app.widgets import theme
@@ -328,3 +329,16 @@ def test_the_conversation_survives_a_restart(qapp, qtbot, home):
     assert (found.title, notice) == ("how hot?", "")
     assert exchange(qtbot, again, OpenSession(view.key)) == view.saved()
     again.stop()
+
+
+def test_an_answer_about_code_offers_the_page_that_shows_and_proves_the_change(fed, tmp_path):
+    code = tmp_path / "a & b; rm -rf ~"
+    view = opened(fed)
+    view.show_answer("find attention", FinishedAnswer("1", "template", code_path=str(code)))
+    fed.settle()
+    (shown,) = [v for v in view.messages.views if v.message.code_path]
+    assert shown.your_code.isVisible()
+    shown.your_code.click()
+    assert fed.window.shown == "code"
+    assert fed.window.code.path.text() == str(code)
+    assert fed.asked[-1] == ScanCode(str(code))
