@@ -18,7 +18,7 @@ test: $(STAMP)
 slow: $(STAMP)
 	QT_QPA_PLATFORM=offscreen $(BIN)/python -m pytest -m slow --timeout 600
 
-# Some seventy plausible slips are planted in a copy of the sources, one after another: a test must catch each.
+# Some eighty plausible slips are planted in a copy of the sources, one after another: a test must catch each.
 mutants: $(STAMP)
 	$(BIN)/python -m tests.mutants
 

@@ -28,6 +28,9 @@ _SAMPLING = ("tests/unit/scheduler/test_irregular_sampling.py",)
 _CALIBRATION = ("tests/unit/scheduler/test_calibration.py",)
 _TOUR = ("tests/unit/app/test_app_tour.py",)
 _PATHS = ("tests/unit/scheduler/test_paths.py",)
+_STRANGERS = ("tests/integration/test_strangers.py",)
+_TRACES = ("tests/unit/scheduler/test_trace_and_replay.py",)
+_CHECKER = ("tests/unit/assistant/test_checker.py",)
 
 _QUERIES = "scheduler/devices/nvidia/queries.py"
 _CLOCKS = "scheduler/devices/nvidia/clocks.py"
@@ -37,6 +40,11 @@ _GPU = "scheduler/devices/nvidia/gpu.py"
 _LINKS = "scheduler/devices/nvidia/links.py"
 _EVENTS = "scheduler/devices/nvidia/events.py"
 _PROMETHEUS = "app/cli/devices/prometheus.py"
+_ENDPOINT = "app/cli/devices/metrics.py"
+_TRACE = "scheduler/devices/trace.py"
+_OPERANDS = "assistant/writing/checker/operands.py"
+_SUMS = "assistant/writing/checker/sums.py"
+_LENGTHS = "assistant/writing/checker/spoken_times.py"
 _RULES = "scheduler/telemetry/alert_rules.py"
 _EVALUATOR = "scheduler/telemetry/alerts.py"
 _HYSTERESIS = "scheduler/telemetry/hysteresis.py"
@@ -564,5 +572,47 @@ DEFECTS: tuple[Defect, ...] = (
         "    new.replace(file)\n    sync(file.parent)\n",
         "    new.replace(file)\n",
         _PATHS,
+    ),
+    Defect(
+        "a name that a web page chose is a host of the metrics",
+        _ENDPOINT,
+        "return hosts is None or name in hosts or _is_address(name)",
+        "return hosts is None or name in hosts or bool(name)",
+        _STRANGERS,
+    ),
+    Defect(
+        "as many threads of the metrics as there are connections",
+        _ENDPOINT,
+        "MAX_CONNECTIONS = 32",
+        "MAX_CONNECTIONS = 3200",
+        _STRANGERS,
+    ),
+    Defect(
+        "the error of counters for rates that a job counted",
+        _TRACE,
+        'if values.get("tflops") == values["tflops_gpm"]:',
+        'if values.get("tflops") != values["tflops_gpm"]:',
+        _TRACES,
+    ),
+    Defect(
+        "a difference to the other device, its sign aside",
+        _OPERANDS,
+        'return _of_one(of, peers - devices, fields, "")',
+        'return _of_one(of, devices, fields, "")',
+        _CHECKER,
+    ),
+    Defect(
+        "a sum of devices that is off by a unit",
+        _SUMS,
+        "most = 0.5 * step_of",
+        "most = 1.5 * step_of",
+        _CHECKER,
+    ),
+    Defect(
+        "an hour and a half of an hour",
+        _LENGTHS,
+        'return _amount(_number(found["count"]) + 0.5, found["unit"])',
+        'return _amount(_number(found["count"]), found["unit"])',
+        _CHECKER,
     ),
 )

@@ -193,7 +193,7 @@ def test_a_file_of_sentences_is_judged_with_situations_of_its_own(tmp_path: Path
         ("failures", "GPU 0 is at 59 °C, 7 °C below its peak.",
          "GPU 0 is at 59 °C, 7 °C below its mean."),
         ("two_gpus", "GPU 0 is cooler by 15 °C.", "GPU 1 is cooler by 15 °C."),
-        ("two_gpus", "Together the GPUs used 364 Wh.", "Together the GPUs used 219 Wh."),
+        ("two_gpus", "Together the GPUs used 364 Wh.", "Together the GPUs used 365 Wh."),
         ("two_gpus", "Both GPUs together use 53.0 GiB.", "Both GPUs together use 52.0 GiB."),
         ("eight", "The too-hot alert on GPU 1 was raised at 02:02:40.",
          "The too-hot alert on GPU 0 was raised at 02:02:40."),
