@@ -14,6 +14,7 @@ from typing import Literal
 import msgspec
 
 Direction = Literal["forward", "backward"]
+Passes = Literal["forward", "backward", "both"]
 
 
 class Timing(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -95,7 +96,10 @@ BROKEN = 1e30
 
 
 class Cell(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One attention problem of a grid, in one direction, by one contender."""
+    """One problem of a grid, in one direction, by one contender.
+
+    The fields of sizes are those of attention; another operation says its own in `sizes`.
+    """
 
     batch: int
     heads: int
@@ -105,7 +109,7 @@ class Cell(msgspec.Struct, frozen=True, omit_defaults=True):
     head_dim: int
     causal: bool
     dtype: str
-    direction: Direction
+    direction: Passes
     contender: str
     """The backend that was requested: a name, or `auto`."""
     backend: str = ""
@@ -125,6 +129,9 @@ class Cell(msgspec.Struct, frozen=True, omit_defaults=True):
     twin: float = 0.0
     """The speed of the same contender, measured a second time in the same turns, over its own: the
     distance from 1 is what order and noise alone do to a ratio. 0 if it took part once."""
+    operation: str = "attention"
+    sizes: str = ""
+    """The sizes of a problem that is not attention, as people read them."""
 
     @property
     def passed(self) -> bool:
@@ -180,8 +187,8 @@ class Result(msgspec.Struct, frozen=True):
     sensors: Sensors = NO_SENSORS
     """The sensors during the timed loop."""
     cells: tuple[Cell, ...] = ()
-    """Everything that a workload on attention measured; the fields above then describe the fastest
-    cell."""
+    """The problems that were measured, if they have sizes; the fields above then describe the
+    fastest."""
 
     @property
     def passed(self) -> bool:

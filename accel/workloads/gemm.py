@@ -6,7 +6,7 @@ import math
 import sys
 from typing import TYPE_CHECKING
 
-from accel.result import Check
+from accel.result import Cell, Check
 from accel.workloads.harness import main, require
 from accel.workloads.options import Values
 from accel.workloads.task import Task
@@ -41,7 +41,14 @@ def prepare(values: Values, device: ComputeDevice) -> Task:
     reason = choice.reason
     if dtype == torch.float32:
         reason += f"; float32 precision is set to {torch.get_float32_matmul_precision()}"
-    return Task(choice.backend, reason, call, lambda: compare(call(), a, b.t()), 2.0 * n**3)
+    cell = Cell(
+        1, 1, 1, n, n, causal=False, dtype=values.text("dtype"), direction="forward",
+        contender=values.text("backend"), flops=x.problem.flops, moved=x.problem.moved,
+        operation="gemm", sizes=f"{n} x {n} x {n}",
+    )  # fmt: skip
+    return Task(
+        choice.backend, reason, call, lambda: compare(call(), a, b.t()), cell.flops, cell=cell
+    )
 
 
 def compare(c: Tensor, a: Tensor, b: Tensor) -> tuple[Check, ...]:

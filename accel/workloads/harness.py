@@ -23,7 +23,7 @@ from accel.workloads import catalog
 from accel.workloads.options import Values, parse
 from accel.workloads.progress import Progress, warm_up
 from accel.workloads.summary import lines
-from accel.workloads.task import Task, rate, timed
+from accel.workloads.task import Task, TimedTask, rate, timed
 
 if TYPE_CHECKING:
     from accel.runtime.capability import ComputeDevice
@@ -128,6 +128,7 @@ def _one(task: Task, values: Values, device: ComputeDevice, progress: Progress) 
         return Outcome(task.backend, task.reason, checks, flops=task.flops)
     m = timed(task, device, progress, seconds)
     span = m.loop.started, m.loop.ended
+    cells = () if task.cell is None else (_measured(task, task.cell, checks, m),)
     return Outcome(
         task.backend,
         task.reason,
@@ -138,7 +139,15 @@ def _one(task: Task, values: Values, device: ComputeDevice, progress: Progress) 
         m.sustained_tflops,
         *span,
         m.sensors,
+        cells,
     )
+
+
+def _measured(task: Task, cell: Cell, checks: tuple[Check, ...], m: TimedTask) -> Cell:
+    return msgspec.structs.replace(
+        cell, backend=task.backend, note=task.reason, timing=m.loop.timing, checks=checks,
+        tflops=rate(cell.flops, m.loop.timing.median / 1e3) / 1e12, sensors=m.sensors,
+    )  # fmt: skip
 
 
 def _run(workload: catalog.Workload, work: Work, argv: Sequence[str]) -> Result:

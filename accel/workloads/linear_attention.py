@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
-from accel.result import Check
+from accel.result import Cell, Check
 from accel.workloads.harness import main, require
 from accel.workloads.options import Values
 from accel.workloads.task import Task
@@ -42,7 +42,16 @@ def prepare(values: Values, device: ComputeDevice) -> Task:
         return linear_attention(given["q"], given["k"], given["v"], kind=kind, **_rest(given)).out
 
     flops = _PRODUCTS[KINDS[kind].rule.writes] * elements * size
-    return Task(choice.backend, choice.reason, call, lambda: compare(call(), kind, given), flops)
+    bytes_ = sum(float(t.nbytes) for t in given.values()) + elements * dtype.itemsize
+    cell = Cell(
+        batch, heads, heads, tokens, size, causal=True, dtype=values.text("dtype"),
+        direction="forward", contender=kind, flops=flops, moved=bytes_,
+        operation="linear_attention",
+        sizes=f"batch {batch}, {tokens} tokens, {heads} heads of {size}",
+    )  # fmt: skip
+    return Task(
+        choice.backend, choice.reason, call, lambda: compare(call(), kind, given), flops, cell=cell
+    )
 
 
 def compare(out: Tensor, kind: str, given: dict[str, Tensor]) -> tuple[Check, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from accel.result import Check
+from accel.result import Cell, Check
 from accel.workloads.harness import main, require
 from accel.workloads.options import Values
 from accel.workloads.task import Task
@@ -52,10 +52,16 @@ def prepare(values: Values, device: ComputeDevice) -> Task:
         name = "float32"
     reason = " ".join(describe(model).split())
     weight = plain.weight.detach()
-    return Task(
-        name, reason, call, lambda: compare(call(), x.detach(), weight, dout),
-        6.0 * rows * inputs * outputs,
+    # each of x, the weight, the result and their gradients once
+    moved = 2.0 * dtype.itemsize * (rows * (inputs + outputs) + inputs * outputs)
+    cell = Cell(
+        1, 1, 1, rows, inputs, causal=False, dtype=name, direction="both", contender=recipe,
+        flops=6.0 * rows * inputs * outputs, moved=moved, operation="precision",
+        sizes=f"{rows} rows, {inputs} to {outputs} features",
     )  # fmt: skip
+    return Task(
+        name, reason, call, lambda: compare(call(), x.detach(), weight, dout), cell.flops, cell=cell
+    )
 
 
 def compare(

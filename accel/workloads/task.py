@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from accel.result import Check, Sensors
+from accel.result import Cell, Check, Sensors
 from accel.workloads.progress import Progress, warm_up
 
 if TYPE_CHECKING:
@@ -31,6 +31,8 @@ class Task:
     """The operations of one call."""
     moved: float = 0.0
     """The bytes read and written by one call, if the workload measures memory."""
+    cell: Cell | None = None
+    """The problem with its sizes, operations and bytes, if it belongs in charts."""
 
 
 def timed(

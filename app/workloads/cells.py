@@ -11,6 +11,7 @@ from app.format.values import plural, precise
 FASTEST = "fastest"
 """The choice that stands for the fastest contender of each shape, apart from `auto`."""
 
+_PASSES = {"forward": "forward", "backward": "backward", "both": "forward and backward"}
 GridRow = tuple[int, bool]
 """Head size, and True for a causal mask."""
 
@@ -72,6 +73,8 @@ def name(cell: Cell) -> str:
 
 def problem(cell: Cell) -> str:
     """Describe the shape: `batch 1, heads 16 over 4, sequence 4096, head size 128, ...`."""
+    if cell.sizes:
+        return f"{cell.sizes}, {cell.dtype}, {_PASSES[cell.direction]}"
     heads = f"{cell.heads}" if cell.heads == cell.kv_heads else f"{cell.heads} over {cell.kv_heads}"
     mask = ", causal" if cell.causal else ""
     sizes = f"batch {cell.batch}, heads {heads}, sequence {cell.seq}, head size {cell.head_dim}"
@@ -88,11 +91,12 @@ def describe(cell: Cell) -> str:
         lines.append(f"{precise(cell.tflops)} TFLOP/s, {median}")
     if measured := describe_sensors(cell.sensors):
         lines.append(measured)
-    lines += [
-        f"{c.name}: error {c.error:.2e}, more than the allowed {c.bound:.2e}"
-        for c in cell.checks
-        if not c.passed
-    ]
+    for check in cell.checks:
+        if not check.passed:
+            error = f"error {check.error:.2e}, more than the allowed {check.bound:.2e}"
+            lines.append(f"{check.name}: {error}")
+        elif cell.sizes:
+            lines.append(f"{check.name} {check.error:.2e} of {check.bound:.2e} allowed")
     if cell.trials is not None:
         r = cell.trials
         shares = f"P50 {r.p50:.2f}, P95 {r.p95:.2f}, P99 {r.p99:.2f}, worst {r.worst:.3g}"

@@ -78,14 +78,16 @@ def as_csv(result: Result) -> str:
     return out.getvalue()
 
 
+_DESCRIBED = (
+    "operation", "sizes", "direction", "contender", "backend", "dtype", "causal", "batch", "heads",
+    "kv_heads", "seq", "head_dim",
+)  # fmt: skip
+
+
 def _cell(cell: Cell) -> dict[str, object]:
     timed, t, s, r = bool(cell.timing.count), cell.timing, cell.sensors, cell.trials
     return {
-        **{
-            name: getattr(cell, name)
-            for name in ("direction", "contender", "backend", "dtype", "causal")
-        },
-        **{name: getattr(cell, name) for name in ("batch", "heads", "kv_heads", "seq", "head_dim")},
+        **{name: getattr(cell, name) for name in _DESCRIBED},
         "tflops": cell.tflops if timed else None,
         **{
             f"{name}_ms": getattr(t, name) if timed else None

@@ -1,7 +1,8 @@
 """Compute the roofline of a device, and where the cells of a Result lie below it.
 
-The attainable rate is min(peak rate, bandwidth x arithmetic intensity). Both ceilings were
-measured on this device by the workloads `gemm` and `copy`, not taken from a data sheet.
+The attainable rate is min(peak rate, bandwidth x arithmetic intensity). Both ceilings are those
+that the workloads `gemm` and `copy` measured on this device; the data sheet's stand in for what was
+not measured, and are called that.
 
 Source: Williams, Waterman and Patterson, "Roofline", CACM 2009.
 """
@@ -13,6 +14,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from accel.result import Result
+from accel.runtime.peaks import peak_bandwidth, peak_tflops
 from app.format.values import precise
 from app.workloads import cells as c
 
@@ -35,18 +37,20 @@ class Roofline:
     points: tuple[RooflinePoint, ...]
     contenders: tuple[str, ...]
     peak: float
-    """TFLOP/s; 0 if it was not measured."""
+    """TFLOP/s; 0 if it is not known."""
     bandwidth: float
-    """Bytes a second; 0 if it was not measured."""
+    """Bytes a second; 0 if it is not known."""
     peak_label: str
     slope_label: str
     missing: tuple[str, ...]
-    """Ceilings that were not measured, with advice."""
+    """Ceilings that are not known, with advice."""
     x: tuple[float, float]
     y: tuple[float, float]
     """The ranges of both axes."""
 
 
+MEASURED = ("bfloat16", "float16", "float32")
+"""The data types that the workload `gemm` measures."""
 _MANY = 3000.0
 _ROUNDING = 1e-9
 
@@ -61,30 +65,41 @@ def roofline(result: Result, others: Iterable[Result], contender: str, direction
     points = tuple(
         RooflinePoint(x.contender, x.flops / x.moved, x.tflops, c.describe(x)) for x in shown
     )
-    dtype = next((x.dtype for x in result.cells), "")
+    dtype, operation = next(((x.dtype, x.operation) for x in result.cells), ("", ""))
     near = [r for r in others if r.device == result.device and r.passed]
-    gemm = next((r for r in near if r.workload == "gemm" and r.params.get("dtype") == dtype), None)
+    # a matrix product is no ceiling of itself
+    near_products = (r for r in near if r.workload == "gemm" and operation != "gemm")
+    gemm = next((r for r in near_products if r.params.get("dtype") == dtype), None)
     copy = next((r for r in near if r.workload == "copy"), None)
-    peak, bandwidth = gemm.tflops if gemm else 0.0, copy.bandwidth if copy else 0.0
+    peak = gemm.tflops if gemm else peak_tflops(result.device, dtype) or 0.0
+    bandwidth = copy.bandwidth if copy else peak_bandwidth(result.device) or 0.0
     missing = []
-    if gemm is None:
+    if not peak:
         missing.append(
-            f"no matrix product in {dtype} was measured on this device; run Matrix product"
+            f"the peak of this device in {dtype} is not known"
+            if operation == "gemm" or dtype not in MEASURED
+            else f"no matrix product in {dtype} was measured on this device; run Matrix product"
         )
-    if copy is None:
+    if not bandwidth:
         missing.append("no copy was measured on this device; run Memory copy")
-    knee = [peak * 1e12 / bandwidth] if gemm and copy else []
+    knee = [peak * 1e12 / bandwidth] if peak and bandwidth else []
     return Roofline(
         points,
         tuple(dict.fromkeys(p.contender for p in points)),
         peak,
         bandwidth,
-        f"matrix product {precise(peak)} TFLOP/s" if gemm else "",
-        f"memory {precise(bandwidth / 1e9)} GB/s" if copy else "",
+        f"{'matrix product' if gemm else 'data sheet'} {precise(peak)} TFLOP/s" if peak else "",
+        f"{'memory' if copy else 'data sheet'} {precise(bandwidth / 1e9)} GB/s"
+        if bandwidth
+        else "",
         tuple(missing),
         _round_range([*(p.intensity for p in points), *knee], room=2.0),
-        _round_range([*(p.tflops for p in points), *([peak] if gemm else [])], room=1.25),
+        _round_range([*(p.tflops for p in points), *([peak] if peak else [])], room=1.25),
     )
+
+
+def _labelled(source: str, rate: float, unit: str) -> str:
+    return f"{source} {precise(rate)} {unit}" if rate else ""
 
 
 def attainable(intensity: float, made: Roofline) -> float:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import re
+from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 from assistant.intents.reading import ACTIVE, find_setting, named_setting
@@ -403,12 +405,12 @@ class _Reader:
         """Return where a word with a mark in it, as nvidia-smi has, follows the verb; else -1."""
         place = self.spot.last + 1
         word = self.s.tokens[place].text if place < len(self.s.tokens) else ""
-        marked = any(mark in word.strip("-./_") for mark in "-./_")
+        marked = word not in WORKLOADS and any(mark in word.strip("-./_") for mark in "-./_")
         return self.s.request.find(word) if marked else -1
 
     def _read_submit(self) -> Order:
         s = self.s
-        workload = next((t.norm for t in s.tokens if t.norm in WORKLOADS), "")
+        workload = _named_workload([t.norm for t in s.tokens])
         command = "" if workload and not self._command() else self._command()
         gpus = _ON_GPUS.search(s.request)
         memory = 0
@@ -534,3 +536,9 @@ def _bytes(token: Token) -> int:
     factor = {"B": 1, "kB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12, "KiB": 2**10, "MiB": 2**20,
               "GiB": 2**30, "TiB": 2**40}[token.unit]  # fmt: skip
     return round(token.value * factor)
+
+
+def _named_workload(words: Sequence[str]) -> str:
+    """Return the workload that words name, or ""; a name of two words may be written apart."""
+    pairs = [f"{first}_{second}" for first, second in itertools.pairwise(words)]
+    return next((word for word in (*pairs, *words) if word in WORKLOADS), "")

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
+from accel.workloads import catalog
 from assistant.language.glossary import MEANINGS
 from assistant.language.guides import GUIDES
 from assistant.query.request import Query
@@ -167,7 +168,7 @@ ROWS = ("devices", "jobs", "processes", "alerts", "queue", "capacity", "settings
         "conversion")  # fmt: skip
 """Subjects whose answers are rows; the others quote, search or report."""
 
-WORKLOADS = ("attention", "compare", "validate", "tune", "gemm", "copy", "rain")
+WORKLOADS = tuple(workload.name for workload in catalog.WORKLOADS)
 USES = ("idle", "busy")
 """States of devices; those of jobs are OUTCOMES."""
 

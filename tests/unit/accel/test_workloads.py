@@ -122,6 +122,10 @@ def test_a_job_reports_progress_and_leaves_a_consistent_result(name, tmp_path):
         "precision": 6 * 40 * 64 * 32, "linear_attention": 6 * 70 * 2 * 8 * 8,
     }[name]  # fmt: skip
     assert r.flops == expected
+    assert [cell.operation for cell in r.cells] == ([] if name == "copy" else [name])
+    for cell in r.cells:
+        assert (cell.flops, cell.tflops, cell.checks) == (r.flops, r.tflops, r.checks)
+        assert cell.moved > 0 and bool(cell.sizes) == (name != "attention")
     assert r.bandwidth == pytest.approx(2 * 2**20 / (t.median / 1e3) if name == "copy" else 0)
 
 

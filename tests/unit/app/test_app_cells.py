@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accel.result import BROKEN, Check, Sensors, Trials
+from accel.result import BROKEN, Cell, Check, Sensors, Trials
 from accel.workloads.catalog import find
 from app.format.results import summarize_result
 from app.workloads import cells as c
@@ -153,15 +153,52 @@ def test_missing_ceilings_are_named():
         replace(gemm, device="another GPU"),
         replace(gemm, verdict="fail: wrong"),
     ]
-    made = roofline(GRID, others, "auto", "forward")
+    unknown = replace(GRID, device="a card")
+    made = roofline(unknown, others, "auto", "forward")
     assert (made.peak, made.bandwidth) == (0.0, 0.0) and attainable(5.0, made) == math.inf
     assert made.missing == (
         "no matrix product in bfloat16 was measured on this device; run Matrix product",
         "no copy was measured on this device; run Memory copy",
     )
-    assert roofline(GRID, [copy], "auto", "forward").missing == made.missing[:1]
+    copied = replace(copy, device="a card")
+    assert roofline(unknown, [copied], "auto", "forward").missing == made.missing[:1]
     newest = roofline(GRID, [replace(gemm, tflops=650.0), gemm, copy], "auto", "forward")
     assert newest.peak == 650.0
+
+
+def test_the_data_sheet_stands_in_for_what_was_not_measured():
+    _, copy = ceiling_results()
+    made = roofline(GRID, [], "auto", "forward")
+    assert (made.peak, made.bandwidth, made.missing) == (989, 3.35e12, ())
+    assert made.peak_label == "data sheet 989 TFLOP/s"
+    assert made.slope_label == "data sheet 3350 GB/s"
+    both = roofline(GRID, [copy], "auto", "forward")
+    assert (both.peak, both.bandwidth) == (989, 2.9e12)
+    assert both.slope_label.startswith("memory ")
+
+
+def one_cell(operation, dtype, tflops, device=snapshots.H100):
+    cell = Cell(
+        1, 1, 1, 4096, 4096, causal=False, dtype=dtype, direction="both", contender="row",
+        backend="fp8", flops=6.0 * 4096**3, moved=6.0 * 4096**2, tflops=tflops,
+        checks=(Check("relative error of out", 0.03, 0.06),), operation=operation,
+        sizes="4096 rows, 4096 to 4096 features",
+    )  # fmt: skip
+    return replace(GRID, workload=operation, device=device, cells=(cell,))
+
+
+def test_the_roof_is_that_of_the_precision():
+    layer = one_cell("precision", "fp8", 900.0)
+    made = roofline(layer, ceiling_results(), "row", "both")
+    assert (made.peak, made.peak_label) == (1979, "data sheet 1979 TFLOP/s")
+    assert [p.tflops for p in made.points] == [900.0]
+    assert "4096 rows, 4096 to 4096 features, fp8, forward and backward" in made.points[0].tooltip
+    assert "relative error of out 3.00e-02 of 6.00e-02 allowed" in made.points[0].tooltip
+    # a matrix product is compared with the data sheet, not with itself
+    product = one_cell("gemm", "bfloat16", 700.0)
+    assert roofline(product, ceiling_results(), "row", "both").peak == 989
+    strange = roofline(one_cell("gemm", "float16", 7.0, "a card"), [], "row", "both")
+    assert strange.missing[0] == "the peak of this device in float16 is not known"
 
 
 @given(st.floats(1e-6, 1e6), st.floats(1, 1e9))

@@ -95,6 +95,16 @@ ORDERS = {
     "move job 7 after job 3": Order("move", jobs=(7,), place="after", beside=3),
     "run job 7 next": Order("move", jobs=(7,), place="first"),
     "submit python train.py --lr 0.1": Order("submit", command="python train.py --lr 0.1"),
+    "run the gemm workload": Order("submit", workload="gemm", text="run the gemm workload"),
+    "run linear_attention kind=gdn": Order(
+        "submit", workload="linear_attention", text="run linear_attention kind=gdn"
+    ),
+    "run linear attention": Order(
+        "submit", workload="linear_attention", text="run linear attention"
+    ),
+    "run precision with recipe=row": Order(
+        "submit", workload="precision", text="run precision with recipe=row"
+    ),
     'run "python train.py" on 2 gpus': Order("submit", command="python train.py", gpus=2),
     "set the temperature alert to 10": Order("set", setting="alert_temperature", text="10"),
     "switch to dark mode": Order("set", setting="theme", text="dark"),
