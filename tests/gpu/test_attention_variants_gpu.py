@@ -148,6 +148,7 @@ def test_documents_of_all_rows_and_of_each():
         assert_close(got, exact, plain)
 
 
+@pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
 def test_flex_attention_says_what_ran():
     torch.manual_seed(4)
     q, k, v = (torch.randn(1, 2, 640, 64, device="cuda", dtype=torch.bfloat16) for _ in "qkv")
