@@ -16,7 +16,7 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor
 from torch.nn.attention import flex_attention as flex
-from torch.nn.attention.flex_attention import BlockMask
+from torch.nn.attention.flex_attention import AuxOutput, AuxRequest, BlockMask
 
 from accel.attention import visibility
 from accel.attention.api import attention
@@ -55,6 +55,7 @@ def flex_attention(
     return_lse: bool = False,
     kernel_options: dict[str, Any] | None = None,
     *,
+    return_aux: AuxRequest | None = None,
     backend: str = "auto",
     return_choice: bool = False,
 ) -> Any:
@@ -66,6 +67,7 @@ def flex_attention(
 
     Args:
         kernel_options: anything but None passes the call on to FlexAttention.
+        return_aux: what else to return; our kernels return lse, also with return_lse.
         backend: `auto`, a name in BACKENDS, or `flex` for FlexAttention itself.
         return_choice: also return the Choice, which names what ran (`flex`: FlexAttention) and
             says what was recognised.
@@ -76,38 +78,41 @@ def flex_attention(
         ValueError: if a named backend cannot compute this, or both return_lse and return_choice are
             requested.
     """
+    with_lse = return_lse or (return_aux is not None and return_aux.lse)
     if torch.compiler.is_compiling():
         return _plain(
-            query, key, value, score_mod, block_mask, scale, enable_gqa, return_lse, kernel_options
-        )
-    if return_lse and return_choice:
-        raise ValueError("return_lse and return_choice cannot be had in one call")
-    why = _not_ours(query, key, value, enable_gqa, kernel_options)
+            query, key, value, score_mod, block_mask, scale, enable_gqa, return_lse,
+            kernel_options, return_aux=return_aux,
+        )  # fmt: skip
+    if with_lse and return_choice:
+        raise ValueError("lse and return_choice cannot be had in one call")
+    why = _not_ours(query, key, value, enable_gqa, kernel_options, return_aux)
     found = None
     if backend != FLEX and why is None:
         try:
-            found = recognise(query, key, score_mod, block_mask, return_lse)
+            found = recognise(query, key, score_mod, block_mask, with_lse)
         except ValueError as e:  # the mask does not fit the kernels
             why = str(e)
         else:
             why = None if found else "the score function is not recognised"
     if found is not None:
         scale = default_scale(query.shape[-1]) if scale is None else scale
-        options = {**found.options, "scale": scale * found.options["scale"]}
-        result = _ours(
-            query, key, value, **options, backend=backend, return_lse=return_lse,
-            return_choice=return_choice,
-        )  # fmt: skip
+        options = {**found.options, "scale": scale * found.options["scale"], "backend": backend}
         if return_choice:
-            chosen: Choice = result[1]
+            out, chosen = _ours(query, key, value, **options, return_choice=True)
             reason = f"{found.words} recognised; {chosen.reason}"
-            return result[0], Choice(chosen.backend, reason, chosen.candidates)
-        return result
+            return out, Choice(chosen.backend, reason, chosen.candidates)
+        result = _ours(query, key, value, **options, return_lse=with_lse)
+        return (result[0], AuxOutput(lse=result[1])) if with_lse and return_aux else result
     if backend not in ("auto", FLEX):
         raise ValueError(f"backend {backend} cannot do this: {why}; FlexAttention can (flex)")
     result = _flex(query.device.type)(
-        query, key, value, score_mod, block_mask, scale, enable_gqa, return_lse, kernel_options
-    )
+        query, key, value, score_mod, block_mask, scale, enable_gqa,
+        kernel_options=kernel_options,
+        return_aux=AuxRequest(lse=True) if return_lse and return_aux is None else return_aux,
+    )  # fmt: skip
+    if return_lse and return_aux is None:
+        return result[0], result[1].lse
     reason = "named by the caller" if backend == FLEX else f"auto: {why}"
     return (result, Choice(FLEX, reason, ())) if return_choice else result
 
@@ -151,11 +156,18 @@ def recognise(
 
 
 def _not_ours(
-    q: Tensor, k: Tensor, v: Tensor, enable_gqa: bool, kernel_options: dict[str, Any] | None
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    enable_gqa: bool,
+    kernel_options: dict[str, Any] | None,
+    return_aux: AuxRequest | None,
 ) -> str | None:
     """Return why a call is FlexAttention's own, or None."""
     if kernel_options is not None:
         return "kernel_options are given"
+    if return_aux is not None and return_aux.max_scores:
+        return "the largest scores are requested"
     if q.dim() != 4 or k.dim() != 4 or q.shape[0] != k.shape[0]:
         return "the keys are shared by the batches"
     if q.shape[1] != k.shape[1] and not enable_gqa:
