@@ -24,7 +24,7 @@ mutants: $(STAMP)
 
 # The window on a real X11 server without a screen, driven by mouse and keys.
 xvfb: $(STAMP)
-	QT_QPA_PLATFORM=xcb xvfb-run -a -s "-screen 0 1600x1200x24" $(BIN)/python -m pytest -n 0 tests/gui/test_walk.py
+	QT_QPA_PLATFORM=xcb xvfb-run -a -s "-screen 0 1600x1200x24" $(BIN)/python -m pytest -n 0 tests/gui/test_walk.py tests/gui/test_journeys.py
 
 # make torture SEED=4 asks for the same faults again, in the same order; N=500 for 500 faults from the outside
 # instead of 2,000; PART=outside or PART=inside for one of the two views.

@@ -11,14 +11,12 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from PySide6.QtCore import QPoint, QPointF, Qt, QTimer
-from PySide6.QtGui import QWheelEvent
+from PySide6.QtCore import QPoint, Qt, QTimer
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QWidget
 
 from app.hosts.host_rows import ReachHost
 from app.jobs.requests import SearchJobs
-from app.jobs.table import NAME
 from app.shell.window import PAGES
 from scheduler.protocol.devices import Detail
 from scheduler.protocol.jobs import Cancelling, Queued
@@ -29,69 +27,9 @@ from scheduler.verbs.devices import GetDetails, KillProcess
 from scheduler.verbs.hosts import SetHost
 from scheduler.verbs.submit import Submit
 from tests.gui import snapshots
+from tests.gui.person import CTRL, LEFT, NONE, SHIFT
 from tests.gui.snapshots import NOW
 from tests.gui.test_processes_page import DRAW, TRAIN
-
-LEFT, NONE = Qt.MouseButton.LeftButton, Qt.KeyboardModifier.NoModifier
-CTRL, SHIFT = Qt.KeyboardModifier.ControlModifier, Qt.KeyboardModifier.ShiftModifier
-
-
-class Person:
-    """A person who knows only the screen, and acts on places of the window."""
-
-    def __init__(self, fed) -> None:
-        self.fed, self.window = fed, fed.window
-        QTest.qWaitForWindowExposed(self.window)
-        self.window.activateWindow()
-        fed.settle()
-
-    def place(self, widget: QWidget, x: float = 0.5, y: float = 0.5) -> QPoint:
-        assert widget.isVisible(), widget
-        return widget.mapTo(self.window, QPoint(int(widget.width() * x), int(widget.height() * y)))
-
-    def click(self, widget: QWidget, x: float = 0.5, y: float = 0.5) -> None:
-        QTest.mouseClick(self.window.windowHandle(), LEFT, NONE, self.place(widget, x, y))
-        self.fed.settle()
-
-    def drag(self, widget: QWidget, start: float, end: float) -> None:
-        handle, steps = self.window.windowHandle(), 8
-        QTest.mousePress(handle, LEFT, NONE, self.place(widget, start))
-        for i in range(1, steps + 1):
-            QTest.mouseMove(handle, self.place(widget, start + (end - start) * i / steps))
-            QTest.qWait(15)  # what is dragged looks at the time between two events
-        QTest.mouseRelease(handle, LEFT, NONE, self.place(widget, end))
-        self.fed.settle()
-
-    def wheel(self, widget: QWidget, notches: int) -> None:
-        at = QPointF(self.place(widget))
-        turned = QPoint(0, 120 * notches)
-        event = QWheelEvent(
-            at,
-            self.window.mapToGlobal(at),
-            QPoint(),
-            turned,
-            Qt.MouseButton.NoButton,
-            NONE,
-            Qt.ScrollPhase.NoScrollPhase,
-            False,
-        )
-        QApplication.sendEvent(self.window.windowHandle(), event)
-        self.fed.settle()
-
-    def key(self, key: Qt.Key, modifiers: Qt.KeyboardModifier = NONE) -> None:
-        QTest.keyClick(self.window.windowHandle(), key, modifiers)
-        self.fed.settle()
-
-    def type(self, text: str) -> None:
-        for letter in text:
-            QTest.keyClick(self.window.windowHandle(), letter)
-        self.fed.settle()
-
-
-@pytest.fixture
-def person(fed) -> Person:
-    fed.feed(snapshots.gpu_snapshot(2), history=True)
-    return Person(fed)
 
 
 def test_every_page_can_be_opened_by_mouse_and_keys(person):
@@ -201,25 +139,14 @@ def array_snapshot() -> snapshots.Snapshot:
     return msgspec.structs.replace(made, jobs=(*jobs[::-1], *made.jobs), waiting=7)
 
 
-def click_row(person: Person, name: str, inside: float = 0.5) -> None:
-    table = person.window.jobs.table
-    model = person.window.jobs.model
-    at = next(i for i in range(model.rowCount()) if name in model.data(model.index(i, NAME)))
-    box = table.visualRect(model.index(at, NAME))
-    place = QPoint(box.left() + int(inside * box.width()), box.center().y())
-    handle = person.window.windowHandle()
-    QTest.mouseClick(handle, LEFT, NONE, table.viewport().mapTo(person.window, place))
-    person.fed.settle()
-
-
 def test_an_array_is_unfolded_and_a_job_of_it_removed_and_put_back(person):
     window, page = person.window, person.window.jobs
     person.fed.feed(array_snapshot())
     person.click(window.rail.buttons["jobs"])
     folded = page.model.rowCount()
-    click_row(person, "sweep", inside=0.05)  # its arrow
+    person.click_row("sweep", inside=0.05)  # its arrow
     assert page.model.rowCount() == folded + 6
-    click_row(person, "sweep[3]")
+    person.click_row("sweep[3]")
     assert page.details.title.text() == "Job 23 · sweep[3]"
     person.key(Qt.Key.Key_Delete)
     assert CancelMany((23,)) in person.fed.asked
@@ -272,7 +199,7 @@ def test_shortcuts_and_the_manual_open_over_any_page_and_esc_leaves_them(person)
 def test_a_job_is_queued_like_an_earlier_one(person):
     window, page = person.window, person.window.jobs
     person.click(window.rail.buttons["jobs"])
-    click_row(person, "train")
+    person.click_row("train")
     page.table.setFocus()
     person.key(Qt.Key.Key_D, CTRL)
     assert page.form.editors["command"].text() == "python train.py --epochs=3"
