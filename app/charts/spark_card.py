@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import numpy as np
-from PySide6.QtCore import QRectF, QSize, Qt
+from PySide6.QtCore import QPointF, QRectF, QSize, Qt
 from PySide6.QtGui import QColor, QFontMetricsF, QPainter, QPaintEvent
 from PySide6.QtWidgets import QFrame
 
-from app.charts.scales import round_top
+from app.charts.scales import round_top, ticks
 from app.charts.series import Floats
 from app.charts.sparkline import draw_sparkline
 from app.widgets import theme
 
 HEIGHT = 84
 """The least pixels of height of a card."""
+_ROOMY, _GUTTER, _STEPS = 150, 40, 4
+"""Pixels of height from which on a curve has a scale, the width of its values, and its steps."""
 _NARROW = 180
 """Pixels of a card below which the value is below the title, not beside it."""
 
@@ -28,22 +30,24 @@ class SparkCard(QFrame):
         self.title, self.text = title, ""
         self.values = np.empty(0)
         self._top: float | None = None
+        self._unit, self._span = 1.0, span
         self.setFixedHeight(theme.px(HEIGHT))
         self.setAccessibleName(title)
         self.setToolTip(f"{title} in the last {span}")
 
-    def show_values(self, values: Floats, top: float | None, text: str) -> None:
+    def show_values(self, values: Floats, top: float | None, text: str, unit: float = 1.0) -> None:
         """Show other values.
 
         Args:
             values: The values at equal distances, [n]; NaN in gaps.
             top: The value at the upper edge; None: a little above the highest one.
             text: The present value.
+            unit: What the values are divided by for the scale of a large curve.
         """
         same = np.array_equal(values, self.values, equal_nan=True)
         if same and (top, text) == (self._top, self.text):
             return
-        self.values, self._top, self.text = values, top, text
+        self.values, self._top, self.text, self._unit = values, top, text, unit
         self.setAccessibleDescription(text)
         self.update()
 
@@ -69,9 +73,25 @@ class SparkCard(QFrame):
         if len(self.values) and not np.isnan(self.values).all():
             highest = float(np.nanmax(self.values))
             top = round_top(highest) if self._top is None else max(self._top, highest)
-            draw_sparkline(
-                painter,
-                inside.adjusted(0, lower.bottom() - inside.top() + 4, 0, 0),
-                self.values,
-                top,
-            )
+            plot = inside.adjusted(0, lower.bottom() - inside.top() + 4, 0, 0)
+            if plot.height() >= theme.px(_ROOMY):
+                plot = self._draw_scale(painter, plot, top)
+            draw_sparkline(painter, plot, self.values, top)
+
+    def _draw_scale(self, painter: QPainter, room: QRectF, top: float) -> QRectF:
+        """Draw values and times beside a large curve; return the room that is left for it."""
+        t, flag = theme.tokens(), Qt.AlignmentFlag
+        painter.setFont(theme.font(theme.SMALL))
+        line = painter.fontMetrics().height()
+        plot = room.adjusted(theme.px(_GUTTER), theme.S, 0, -line - theme.XS)
+        for value in ticks(top / self._unit, _STEPS):
+            y = plot.bottom() - value * self._unit / top * plot.height()
+            painter.setPen(QColor(t.grid))
+            painter.drawLine(QPointF(plot.left(), y), QPointF(plot.right(), y))
+            painter.setPen(QColor(t.muted))
+            box = QRectF(room.left(), y - line / 2, theme.px(_GUTTER) - theme.S, line)
+            painter.drawText(box, int(flag.AlignRight | flag.AlignVCenter), f"{value:g}")
+        below = QRectF(plot.left(), plot.bottom() + theme.XS, plot.width(), line)
+        painter.drawText(below, int(flag.AlignLeft), f"{self._span} ago")
+        painter.drawText(below, int(flag.AlignRight), "now")
+        return plot

@@ -169,6 +169,8 @@ class JobBand(TimeBand):
         if with_text and room.width() >= metrics.horizontalAdvance(str(span.job)):
             elide = Qt.TextElideMode.ElideRight
             text = metrics.elidedText(span.label, elide, int(room.width()))
+            if not text.startswith(str(span.job)):  # half a number names another job
+                text = str(span.job)
             flags = int(Qt.AlignmentFlag.AlignVCenter | Qt.TextFlag.TextSingleLine)
             painter.setPen(QColor(t.failed if failed else t.text))
             painter.drawText(room, flags, text)

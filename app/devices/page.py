@@ -7,7 +7,7 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QFrame, QVBoxLayout, QWidget
 
-from app.charts.chart_model import LIMITS, title
+from app.charts.chart_model import LIMITS, scale, title
 from app.charts.spark_card import HEIGHT, SparkCard
 from app.devices.device_facts import FactGroup, device_facts
 from app.devices.fact_table import FactTable
@@ -115,7 +115,7 @@ class DevicePage(QWidget):
             spark.setVisible(not bool(np.isnan(values).all()))
             text = str(format_field(field, state.reading.get(field))) if state.reading else ""
             limit = state.reading.values.get(LIMITS.get(field, "")) if state.reading else None
-            spark.show_values(values, 100.0 if field == "util" else limit, text)
+            spark.show_values(values, 100.0 if field == "util" else limit, text, scale(field))
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)

@@ -6,13 +6,11 @@ from PySide6.QtCore import QPoint, Qt, Signal
 from PySide6.QtGui import QAction, QGuiApplication, QResizeEvent
 from PySide6.QtWidgets import QWidget
 
-from app.charts.series import Floats
+from app.hosts.host_devices import HostDevices
 from app.hosts.host_form import HostForm
 from app.hosts.host_rows import HostRow, ReachHost, counts, host_rows
 from app.link.link import Link
 from app.state import State
-from app.strip.strip import TileGrid
-from app.strip.tile_model import Tile, tiles
 from app.widgets import theme
 from app.widgets.action_table import hint
 from app.widgets.actions import bind_actions, menu_of
@@ -54,8 +52,6 @@ COLUMNS = (
     TableColumn("Details", 0),
 )
 STATE = 1
-_LOAD = (60.0, 40)
-"""Seconds of the sparklines in the tiles, and their points."""
 _OPTIONAL = {4: 1000, 2: 760}
 """The least width of the page at which the columns Address and Since are shown."""
 MENU = ("host.test", "host.copy", "", "host.add", "host.remove")
@@ -102,9 +98,8 @@ class HostsPage(QWidget):
         self.said = label(meaning="muted", wrap=True)
         self.said.setAccessibleName("Outcome")
         self.said.hide()
-        self.title = label(strong=True)
-        self.grid = TileGrid()
-        self.grid.opened.connect(self.device_chosen)
+        self.devices = HostDevices(state.history)
+        self.devices.opened.connect(self.device_chosen)
         self.acts = self._bind()
         self._lay_out()
 
@@ -124,12 +119,9 @@ class HostsPage(QWidget):
         above = row(self.count, Stretch(), self.test, self.remove, self.open, spacing=theme.M)
         self._frame, self._stack = list_card(self.table, empty_label(EMPTY))
         self._frame.setMinimumHeight(theme.px(130))
-        below = column(self.title, Stretch(self.grid), spacing=theme.S)
-        self.below = QWidget()
-        self.below.setLayout(below)
         body = column(above, self.question, self.form, self.said)
         body.addWidget(self._frame, 2)
-        body.addWidget(self.below, 3)
+        body.addWidget(self.devices, 3)
         self.setLayout(body)
         self.setFocusProxy(self.table)
 
@@ -159,16 +151,9 @@ class HostsPage(QWidget):
     def _show_devices(self, snapshot: Snapshot) -> None:
         """Show a tile for each device of the chosen machine."""
         chosen = self.chosen()
-        state = next((h for h in snapshot.hosts if chosen and h.name == chosen.key), None)
-        devices = {s.device.id for s in state.devices} if state is not None else set()
-        shown: tuple[Tile, ...] = tuple(t for t in tiles(snapshot) if t.device in devices)
-        self.below.setVisible(bool(shown))
-        if chosen is not None and shown:
-            set_text(self.title, f"{chosen.key}: {chosen.cells[3]}")
-            self.grid.show_tiles(shown, snapshot.settings.telemetry_hz, self._load)
-
-    def _load(self, device: str) -> Floats:
-        return self._state.history.recent(device, "util", *_LOAD)
+        host = next((h for h in snapshot.hosts if chosen and h.name == chosen.key), None)
+        name = f"{chosen.key}: {chosen.cells[3]}" if chosen is not None else ""
+        self.devices.show_host(snapshot, host, name)
 
     def chosen(self) -> HostRow | None:
         """Return the machine that the user chose."""

@@ -17,6 +17,8 @@ from app.widgets.mark_chart import ChartMark, MarkChart
 _WIDTH, _HEIGHT, _GAP = 128, 26, 4
 _NARROW, _WIDEST_CHIP = 58, 190
 """The least width of a chip with nothing but a number and the utilisation, and the most of any."""
+_MOST_LINES = 2
+"""Lines of chips; more devices become cells."""
 _DENSE_WIDTH, _DENSE_HEIGHT, _DENSE_GAP = 11, 20, 2
 """The size of a cell that has room for nothing but its colour, or for a number."""
 _NUMBER = 26
@@ -85,7 +87,7 @@ class ChipLine(MarkChart):
         """Choose chips, or small cells where chips are higher than `room`; return the height."""
         columns, height, gap = self._columns(width, dense=False)
         lines = -(-len(self.chips) // columns)
-        dense = lines * (height + gap) - gap > room
+        dense = lines > _MOST_LINES or lines * (height + gap) - gap > room
         if dense != self._dense:
             self._dense = dense
             self.update()

@@ -166,6 +166,8 @@ class WorkloadsPage(QWidget):
         """Hide the earlier results if a chart leaves no room for them."""
         charted = self.result.isVisibleTo(self) and self.result.charted
         self._past.setVisible(len(self.bars.bars) > 1 and not (charted and self.height() < _ROOMY))
+        policy = QSizePolicy.Policy
+        self._last.setSizePolicy(policy.Preferred, policy.Expanding if charted else policy.Maximum)
         for at, takes in enumerate((charted, not charted, False)):
             self._results.setStretch(at, int(takes))
 
@@ -241,7 +243,7 @@ class WorkloadsPage(QWidget):
         self._form_card = card(self._form_body)
         self._rule = rule()
         self.empty.setMinimumHeight(_EMPTY_HEIGHT)
-        last = card(
+        self._last = card(
             column(self.active, self._rule, Stretch(self.result), self.empty, spacing=theme.L)
         )
         self._past = card(column(self.past, Stretch(self.bars)))
@@ -249,7 +251,7 @@ class WorkloadsPage(QWidget):
         self._past.setSizePolicy(policy.Preferred, policy.Maximum)
         results = QWidget()
         results.setMaximumWidth(theme.px(_WIDEST_RESULT))
-        self._results = column(last, self._past, Stretch())
+        self._results = column(self._last, self._past, Stretch())
         results.setLayout(self._results)
         panes = row(Stretch(), self._list, self._form_card, Stretch(results, 1000), Stretch())
         panes.setSpacing(theme.M)

@@ -51,7 +51,7 @@ from scheduler.protocol.fields import HEADLINE
 from scheduler.protocol.jobs import Done, Job
 from scheduler.protocol.log_file import Output
 from scheduler.protocol.settings import HostSettings, Settings
-from scheduler.protocol.snapshot import Snapshot
+from scheduler.protocol.snapshot import Columns, Snapshot
 from scheduler.store import Store
 from scheduler.store.keeper import HistoryKeeper
 from scheduler.verbs.devices import GetDetails
@@ -392,7 +392,11 @@ def _hosts(on: Stage) -> None:
     assert snapshot is not None
     named = {name: HostSettings(f"ada@{name}") for name in ("lab1", "lab2", "laptop")}
     known = msgspec.structs.replace(snapshot.settings, hosts=named)
-    on.window.state.snapshot = with_hosts(msgspec.structs.replace(snapshot, settings=known))
+    shown = with_hosts(msgspec.structs.replace(snapshot, settings=known))
+    on.window.state.snapshot = shown
+    for device in (state.device for state in shown.hosts[0].devices):
+        times, columns = world.lab_history(device.index == 0)
+        on.window.load_history(device.id, Columns(times, columns))
     on.window.show_page("hosts")
 
 

@@ -9,8 +9,10 @@ from PySide6.QtTest import QTest
 
 from app.hosts.host_rows import ReachHost
 from scheduler.protocol.settings import HostSettings, Settings
+from scheduler.protocol.snapshot import Columns
 from scheduler.verbs.hosts import SetHost
 from tests.gui import snapshots
+from tests.gui.snapshots import NOW
 from tests.gui.test_other_machines import with_hosts
 
 KNOWN = {name: HostSettings(f"ada@{name}") for name in ("lab1", "lab2", "new")}
@@ -39,15 +41,15 @@ def test_each_machine_has_its_state_and_its_devices(page, fed):
     assert cells[1][5] == "It sent no readings"
     assert "has been unreachable since 15:59" in page.model.rows[1].tooltip
     assert page.count.text() == "3 machines, 1 unreachable"
-    assert list(page.grid.tiles) == ["lab1/GPU-0", "lab1/GPU-1"]
+    assert list(page.devices.grid.tiles) == ["lab1/GPU-0", "lab1/GPU-1"]
     page.table.selectRow(1)
-    assert list(page.grid.tiles) == ["lab2/GPU-0"]
+    assert list(page.devices.grid.tiles) == ["lab2/GPU-0"]
     chosen = []
     page.device_chosen.connect(chosen.append)
-    QTest.keyClick(page.grid.tiles["lab2/GPU-0"], Qt.Key.Key_Return)
+    QTest.keyClick(page.devices.grid.tiles["lab2/GPU-0"], Qt.Key.Key_Return)
     assert chosen == ["lab2/GPU-0"]
     page.table.selectRow(2)
-    assert not page.below.isVisible(), "nothing is known of it yet"
+    assert not page.devices.isVisible(), "nothing is known of it yet"
 
 
 def test_a_machine_is_added_once_it_has_answered(page, fed):
@@ -99,3 +101,20 @@ def test_a_machine_is_tested(page, fed):
     assert fed.asked == [ReachHost(KNOWN["lab2"])]
     fed.fail(ReachHost, "ada@lab2 cannot be read: No route to host")
     assert page.said.text() == "ada@lab2 cannot be read: No route to host"
+
+
+def test_the_busiest_device_of_a_machine_has_curves(fed):
+    fed.window.resize(1280, 800)
+    fed.window.show_page("hosts")
+    made = with_hosts(snapshots.gpu_snapshot(1))
+    known = msgspec.structs.replace(made.settings, hosts={"lab1": HostSettings("ada@lab1")})
+    fed.feed(msgspec.structs.replace(made, settings=known))
+    page = fed.window.hosts
+    times = [NOW - 60 + at for at in range(61)]
+    fed.window.load_history("lab1/GPU-0", Columns(times, {"util": [50.0] * 61}))
+    fed.feed(msgspec.structs.replace(made, settings=known, time=NOW + 1))
+    assert page.devices.busiest.text() == "lab1 GPU 0, last 10 minutes"
+    shown = [field for field, spark in page.devices.sparks.items() if spark.isVisible()]
+    assert shown == ["util", "mem_used", "temp", "power"], "it reports no TFLOP/s"
+    assert page.devices.sparks["util"].text == "87 %"
+    assert page.devices.rect().contains(page.devices.sparks["util"].geometry())

@@ -375,6 +375,20 @@ def overview(made: Sequence[Job], raised: Sequence[Alert]) -> FinishedAnswer:
     return FinishedAnswer(text, "template", facts, seconds=0.1)
 
 
+def lab_history(busy: bool) -> tuple[list[float], dict[str, list[float | None]]]:
+    """Return ten minutes of an A6000 that trains or does nothing, up to its present values."""
+    times = [NOW - 600 + float(at) for at in range(601)]
+    wave = [math.sin(at / 18) * math.sin(at / 62) if busy else 0.0 for at in range(601)]
+    fade = [1 - math.exp(-at / 80) for at in range(601)]
+    columns: dict[str, list[float | None]] = {
+        "util": [87.0 + 9 * w if busy else 0.0 for w in wave],
+        "mem_used": [(31.4 if busy else 0.6) * GIB for _ in times],
+        "temp": [(52 + 19 * f + w) if busy else 34.0 for f, w in zip(fade, wave, strict=True)],
+        "power": [(284 + 12 * w) if busy else 22.0 for w in wave],
+    }
+    return times, columns
+
+
 SESSIONS = tuple(
     Summary(f"s{at}", title, NOW - age)
     for at, (title, age) in enumerate(
