@@ -10,6 +10,7 @@ import argparse
 import errno
 import io
 import os
+import re
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -156,9 +157,12 @@ class CommandParser(argparse.ArgumentParser):
     """The command whose arguments have not been added yet."""
 
     def error(self, message: str) -> NoReturn:
+        if unknown := re.match(r"argument COMMAND: invalid choice: '([^']*)'", message):
+            message = f"there is no command {unknown[1]!r}{_meant(unknown[1])}"
         if len(message) > MAX_ERROR:
             message = message.partition(" (choose from")[0]
-        self.exit(2, f"gpudeck: {message}. See: {self.prog} --help\n")
+        end = "" if message.endswith("?") else "."
+        self.exit(2, f"gpudeck: {message}{end} See: {self.prog} --help\n")
 
     def add_command_arguments(self) -> Self:
         """Add the arguments of this parser's command, once."""
@@ -174,6 +178,14 @@ class CommandParser(argparse.ArgumentParser):
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         self.add_command_arguments()
         return super().parse_known_args(args, namespace)
+
+
+def _meant(name: str) -> str:
+    """Return the question for the command that a wrong name resembles; empty if there is none."""
+    from difflib import get_close_matches  # only here
+
+    similar = get_close_matches(name, [command.name for command in COMMANDS], n=1)
+    return f". Did you mean {similar[0]}?" if similar else ""
 
 
 def make_parser() -> argparse.ArgumentParser:

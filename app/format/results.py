@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -12,7 +12,6 @@ from accel import result as results
 from accel.result import Result, Sensors
 from app.format.values import clock, duration, plural, precise, significant
 from scheduler.protocol.jobs import Job
-from scheduler.protocol.snapshot import Snapshot
 
 MOST_SHOWN = 100.0
 """Larger errors, in multiples of the limit, are shown as ∞."""
@@ -96,11 +95,18 @@ def _facts(result: Result) -> Iterator[tuple[str, str]]:
     yield "Versions", ", ".join(f"{name} {version}" for name, version in result.versions.items())
 
 
-def earlier_results(snapshot: Snapshot, workload: str, most: int = 24) -> tuple[EarlierResult, ...]:
-    """Return the newest results of a workload, at most `most`, oldest first."""
-    found = [(job, result_of(job)) for job in snapshot.jobs if job.spec.workload == workload]
+def earlier_results(
+    jobs: Iterable[Job], workload: str, now: float, most: int = 24
+) -> tuple[EarlierResult, ...]:
+    """Return the newest results of a workload, at most `most`, oldest first.
+
+    Args:
+        jobs: The newest first.
+        now: Seconds since the epoch.
+    """
+    found = [(job, result_of(job)) for job in jobs if job.spec.workload == workload]
     newest = [(job, result) for job, result in found if result is not None][:most]
-    return tuple(_earlier(job, result, snapshot.time) for job, result in reversed(newest))
+    return tuple(_earlier(job, result, now) for job, result in reversed(newest))
 
 
 def _earlier(job: Job, result: Result, now: float) -> EarlierResult:

@@ -39,8 +39,9 @@ from app.workloads.result_card import ActiveJobCard, ResultCard
 from app.workloads.result_export import SaveResult
 from app.workloads.workload_choice import WorkloadChoice
 from scheduler.protocol.jobs import Done, Failed, Job
+from scheduler.protocol.search import ENDED, NEWEST, Search
 from scheduler.protocol.snapshot import Snapshot
-from scheduler.verbs.jobs import GetJob
+from scheduler.verbs.jobs import FindJobs, GetJob, Page
 
 EMPTY = (
     "This workload has not run yet. "
@@ -59,6 +60,7 @@ _ROOMY = 900
 """Pixels of height that earlier results need below a chart."""
 _LIST, _FORM, _NARROW_FORM = 184, 320, 252
 """Pixels of the list of workloads and of the form."""
+SEARCHING = "Searching for earlier results…"
 _WIDEST_RESULT, _EMPTY_HEIGHT = 1400, 96
 
 
@@ -97,6 +99,10 @@ class WorkloadsPage(QWidget):
         self._whole: dict[int, Job] = {}
         """The jobs with results that are too large for a snapshot, once they were loaded."""
         self._fetching: set[int] = set()
+        self._earlier: dict[str, tuple[Job, ...]] = {}
+        """Ended jobs of a workload that are too old for a snapshot, once they were searched for."""
+        self._seeking: set[str] = set()
+        """The workloads whose earlier jobs are being searched for."""
         self.empty = empty_label(EMPTY)
         self.bars = ResultBars()
         self.past = label("Earlier results, TFLOP/s", strong=True)
@@ -130,24 +136,57 @@ class WorkloadsPage(QWidget):
             view.setVisible(view is form)
         self._check()
         snapshot = self._state.snapshot
-        jobs = snapshot.jobs if snapshot is not None else ()
-        mine = sorted((j for j in jobs if j.spec.workload == self.name), key=lambda j: -j.id)
+        mine = self._jobs(self.name)
         active = next((j for j in mine if j.active), None)
         ended = next((j for j in mine if not j.active), None)
         if snapshot is not None:
+            if ended is None and self.name not in self._earlier:
+                self._seek(self.name)
             if active is not None:
                 self.active.show_job(job_row(active, device_labels(snapshot), snapshot.time))
             if ended is not None:
                 self._show_result(ended, snapshot)
             for name, choice in self.choices.items():
-                newest = earlier_results(snapshot, name, 1)
+                newest = earlier_results(self._jobs(name), name, snapshot.time, 1)
                 choice.show_rate(significant(newest[0].tflops) if newest else "")
-            self.bars.show_bars(earlier_results(snapshot, self.name)[::-1])
+            self.bars.show_bars(earlier_results(mine, self.name, snapshot.time)[::-1])
         self.active.setVisible(active is not None)
         self.result.setVisible(ended is not None)
         self._rule.setVisible(active is not None and ended is not None)
+        set_text(self.empty, SEARCHING if self.name in self._seeking else EMPTY)
         self.empty.setVisible(not mine)
         self._show_past()
+
+    def _jobs(self, name: str) -> list[Job]:
+        """Return the known jobs of a workload, the newest first."""
+        snapshot = self._state.snapshot
+        shown = snapshot.jobs if snapshot is not None else ()
+        known = {job.id: job for job in (*self._earlier.get(name, ()), *shown)}
+        found = (job for job in known.values() if job.spec.workload == name)
+        return sorted(found, key=lambda job: -job.id)
+
+    def _seek(self, name: str, before: int = NEWEST) -> None:
+        """Search for ended jobs of a workload that are too old for a snapshot."""
+        if before == NEWEST and name in self._seeking:
+            return
+        self._seeking.add(name)
+        self._link.send(
+            self,
+            FindJobs(Search(find(name).module, ENDED), before),
+            lambda page: self._take_earlier(name, page),
+            lambda _: self._seeking.discard(name),
+            background=True,
+        )
+
+    def _take_earlier(self, name: str, page: Page) -> None:
+        """Take a page of the search, which is complete once it holds a job of the workload."""
+        found = tuple(job for job in page.jobs if job.spec.workload == name)
+        if not found and page.before is not None:
+            self._seek(name, page.before)
+            return
+        self._earlier[name] = found
+        self._seeking.discard(name)
+        self.refresh()
 
     def _show_whole(self, job: Job) -> None:
         self._fetching.discard(job.id)

@@ -44,6 +44,7 @@ from app.shell.window import MainWindow
 from app.widgets import theme
 from assistant.messages import Event
 from scheduler.protocol.errors import UserError
+from scheduler.verbs.jobs import FindJobs
 from tests.gui import snapshots
 from tests.gui.person import Person
 
@@ -104,6 +105,7 @@ class Fed:
         self.models: list[ListModels] = []
         self.looks: list[FindServed] = []
         self.finds: list[SearchJobs] = []
+        self.sought: list[FindJobs] = []
         self.remember: list[LoadPast] = []
         self.days: list[LoadDay] = []
         self.woken = 0
@@ -117,6 +119,8 @@ class Fed:
             self.woken += 1
         elif isinstance(request, SearchJobs):
             self.finds.append(request)
+        elif isinstance(request, FindJobs):
+            self.sought.append(request)
         elif isinstance(request, LoadDay):
             self.days.append(request)
         elif isinstance(request, LoadPast):

@@ -8,6 +8,9 @@ from PySide6.QtCore import QPoint, Qt
 from PySide6.QtTest import QTest
 
 from app.widgets import theme
+from app.workloads.page import EMPTY, SEARCHING
+from scheduler.protocol.search import ENDED
+from scheduler.verbs.jobs import Page
 from scheduler.verbs.submit import Submit
 from tests.gui import snapshots
 from tests.gui.snapshots import NOW
@@ -72,6 +75,29 @@ def test_the_page_shows_progress_the_result_and_earlier_results(fed):
     assert page.empty.isVisible()
     assert not page.result.isVisible()
     assert not page.bars.isVisible()
+
+
+def test_a_run_of_long_ago_is_found_and_is_not_called_none(fed):
+    fed.window.show_page("workloads")
+    page = fed.window.workloads
+    page.choices["gemm"].click()
+    fed.feed(snapshots.cpu_snapshot())
+    assert page.empty.text() == SEARCHING
+    ask = fed.sought[-1]
+    assert (ask.search.text, ask.search.outcomes) == ("accel.workloads.gemm", ENDED)
+    other = snapshots.job(7, snapshots.Queued("x"), workload="attention")
+    fed.reply(ask, Page((other,), 500))
+    assert page.empty.text() == SEARCHING and fed.sought[-1].before == 500, "a page may be short"
+    done = snapshots.Done(NOW - 9e5, NOW - 9e5 + 18, ("cpu",), snapshots.raw(snapshots.result(77)))
+    fed.reply(fed.sought[-1], Page((snapshots.job(77, done, "gemm", "gemm"),), 2))
+    fed.settle()
+    assert not page.empty.isVisible()
+    assert page.result.title.text() == "Job 77 · gemm" and len(page.bars.bars) == 1
+    page.choices["copy"].click()
+    fed.reply(fed.sought[-1], Page((), None))
+    assert page.empty.isVisible() and page.empty.text() == EMPTY
+    fed.feed(snapshots.cpu_snapshot(NOW + 1))
+    assert len(fed.sought) == 3, "each is searched for once"
 
 
 @pytest.mark.parametrize(("width", "height"), [(1280, 800), (2560, 1440)])

@@ -92,6 +92,7 @@ def test_exit_status_of_the_process_is_that_of_the_command(shared: Client, tmp_p
             ("logs", "1", "2"),
             "this command takes one number; 2 is too many. See: gpudeck logs --help",
         ),
+        (("sumbit",), "there is no command 'sumbit'. Did you mean submit? See: gpudeck --help"),
         (("wait", "1", "--quick"), "unknown argument: --quick. See: gpudeck wait --help"),
         (("submit", "--array", "5-2", "true"), "indices go upwards, as in 2-5; got '5-2'"),
         (

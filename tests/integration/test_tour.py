@@ -86,6 +86,16 @@ def test_gpudeck_without_a_display_runs_the_tour(quick_home: Path, tmp_path: Pat
 
 
 @pytest.mark.slow
+@pytest.mark.slow
+def test_the_brief_does_not_wait_for_a_busy_machine(home: Path, tmp_path: Path) -> None:
+    settings.save(Settings(source="cpu", idle_dwell_s=300, model_folder=TEMPLATE))
+    ran = gpudeck(cwd=tmp_path)
+    assert ran.returncode == 0, ran.stderr
+    assert "it waits for idle devices, for 10 s at most" in ran.stdout
+    assert "still busy after 10 s: the brief is written now" in ran.stdout
+    assert "brief written by: " in ran.stdout
+
+
 def test_a_replay_is_pictured_but_runs_no_job(home: Path, tmp_path: Path) -> None:
     settings.save(Settings(source="replay:h100.trace.gz*2"))
     whole = gpudeck("tour", "--out", str(tmp_path / "whole"), cwd=tmp_path)

@@ -70,7 +70,9 @@ def run(args: Namespace) -> int:
 def _cancel(args: Namespace, numbers: list[str]) -> int:
     """Cancel the reservations with these numbers."""
     if not numbers or not all(number.isascii() and number.isdigit() for number in numbers):
-        raise UsageError("cancel takes the numbers of reservations. Example: reserve cancel 2")
+        raise UsageError(
+            "cancel takes the numbers of reservations. Example: gpudeck reserve cancel 2"
+        )
     cancelled = [int(number) for number in numbers]
     with Client() as client:
         for number in cancelled:

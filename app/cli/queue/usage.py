@@ -14,6 +14,7 @@ import msgspec
 
 from app.cli import arguments
 from app.cli.output import print_json, print_line, print_table
+from app.format.values import NOT_AVAILABLE
 from scheduler.client import Client
 from scheduler.protocol.errors import UserError
 from scheduler.protocol.jobs import Done, Ended, Job
@@ -35,8 +36,8 @@ class UsageRow(msgspec.Struct):
     """GPUs held, times the time for which they were."""
     cpu_hours: float = 0.0
     """The time of jobs that held no GPU."""
-    joules: float = 0.0
-    """The energy of the devices that the jobs held, as far as readings tell."""
+    joules: float | None = None
+    """The energy of the devices that the jobs held, as far as readings tell; None where none do."""
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -84,7 +85,8 @@ def add_up(jobs: Iterable[Job]) -> list[UsageRow]:
         seconds = max(job.usage.seconds if job.usage else 0.0, state.at - state.started, 0.0)
         row.gpu_hours += gpus * seconds / _HOUR
         row.cpu_hours += 0.0 if gpus else seconds / _HOUR
-        row.joules += job.usage.energy if job.usage else 0.0
+        if job.usage is not None and "energy" not in job.usage.absent:
+            row.joules = (row.joules or 0.0) + job.usage.energy
     by_user = sorted(rows.values(), key=lambda row: row.user)
     return sorted(by_user, key=lambda row: row.month, reverse=True)
 
@@ -111,7 +113,8 @@ def _user(job: Job) -> str:
 
 def _cells(row: UsageRow) -> tuple[str, ...]:
     hours = (f"{row.gpu_hours:.1f}", f"{row.cpu_hours:.1f}")
-    return (row.month, row.user, str(row.jobs), str(row.succeeded), *hours, energy(row.joules))
+    used = NOT_AVAILABLE if row.joules is None else energy(row.joules)
+    return (row.month, row.user, str(row.jobs), str(row.succeeded), *hours, used)
 
 
 def _write(file: Path, rows: list[UsageRow]) -> None:

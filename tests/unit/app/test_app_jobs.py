@@ -93,10 +93,11 @@ def test_a_result_that_is_none_of_ours_is_no_result():
 
 
 def test_earlier_results_of_one_workload_oldest_first():
-    found = earlier_results(SNAPSHOT, "attention")
+    jobs, now = SNAPSHOT.jobs, SNAPSHOT.time
+    found = earlier_results(jobs, "attention", now)
     assert [(b.job, b.passed) for b in found] == [(1, True), (5, False), (6, True)]
-    assert earlier_results(SNAPSHOT, "gemm") == ()
-    assert [b.job for b in earlier_results(SNAPSHOT, "attention", most=2)] == [5, 6]
+    assert earlier_results(jobs, "gemm", now) == ()
+    assert [b.job for b in earlier_results(jobs, "attention", now, most=2)] == [5, 6]
 
 
 def test_a_log_is_followed_piece_by_piece():

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from app.cli.queue.usage import _write, add_up
+from app.cli.queue.usage import _cells, _write, add_up
 from scheduler.protocol.errors import UserError
 from scheduler.protocol.jobs import Cancelled, Done, Failed, Job, Queued, Spec, Usage
 
@@ -37,7 +37,14 @@ def test_usage_is_added_up_by_user_and_month():
         ("2026-11", "root", 2, 1, 2.5, 0.0),
         ("2026-11", f"user {2**31 - 2}", 1, 1, 0.0, 2.0),
     ]
-    assert rows[1].joules == 500.0
+    assert [row.joules for row in rows] == [1.0, 500.0, None], "none is not zero"
+    assert [_cells(row)[-1] for row in rows] == ["1 J", "0.139 Wh", "–"]
+
+
+def test_energy_that_no_device_reported_is_not_zero():
+    absent = Usage(60, absent={"energy": "no counter"})
+    (row,) = add_up([job(Done(NOVEMBER, NOVEMBER + 60, ("cpu",)), usage=absent)])
+    assert row.joules is None and _cells(row)[-1] == "–"
 
 
 def test_jobs_of_ones_own_queue_are_ones_own():
@@ -50,7 +57,7 @@ def test_the_table_is_written_as_csv(tmp_path):
     _write(file, add_up([job(Done(NOVEMBER, NOVEMBER + 3600, ("GPU-a",)), 0)]))
     assert file.read_text().splitlines() == [
         "month,user,jobs,succeeded,gpu_hours,cpu_hours,joules",
-        "2026-11,root,1,1,1.0,0.0,0.0",
+        "2026-11,root,1,1,1.0,0.0,",
     ]
     with pytest.raises(UserError, match="Is a directory"):
         _write(tmp_path, [])
