@@ -54,6 +54,8 @@ class Proof(msgspec.Struct, frozen=True):
     trials: tuple[Trial, ...] = ()
     speedup: Speedup | None = None
     """What is predicted for the largest attention that ran, if it ran on a CPU."""
+    device: str = ""
+    """Where it ran: cpu or cuda."""
 
     @property
     def proved(self) -> bool:

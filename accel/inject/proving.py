@@ -79,8 +79,9 @@ class _Absent:
 
 def prove(change: Change, device: str = "cpu") -> Iterator[Proof]:
     """Prove all linked attentions of a file, one by one."""
-    before, after = load(change.path, change.text_before), load(change.path, change.text_after)
-    tree = ast.parse(change.text_before)
+    programs = change.programs
+    before, after = (load(change.path, text) for text in programs)
+    tree = ast.parse(programs[0])
     for site in change.linked:
         yield _prove(change, site, tree, before, after, device)
 
@@ -216,7 +217,7 @@ def _slices(
 ) -> Iterator[tuple[str, list[Trial]]]:
     """Run only the statements from the scores to the output, with values for what they read."""
     function = _function(tree, site)
-    twin = ast.parse(change.text_after)
+    twin = ast.parse(change.programs[1])
     shift = _shift(change)
     if function is None:
         return
@@ -371,7 +372,8 @@ def main() -> int:
     out, sys.stdout = sys.stdout, sys.stderr  # what people's code prints is not a proof
     for change in made:
         for proof in _without_gpu(change) if missing else prove(change, device):
-            out.write(msgspec.json.encode(proof).decode() + "\n")
+            row = msgspec.structs.replace(proof, device=device)
+            out.write(msgspec.json.encode(row).decode() + "\n")
             out.flush()
     return 0
 

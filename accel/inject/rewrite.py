@@ -12,7 +12,7 @@ from pathlib import Path
 from accel.inject.finding import Edit, Finding, Site
 from accel.inject.project import Module, Project
 from accel.inject.scan import files, of_module
-from accel.inject.source import Unreadable, cell_codes, write_notebook
+from accel.inject.source import Unreadable, cell_codes, hide_magic, write_notebook
 
 ALIAS = "_gpudeck"
 
@@ -33,6 +33,15 @@ class Change:
     def linked(self) -> list[Site]:
         """Return the attentions that the change links."""
         return [site for site in self.sites if site.edits]
+
+    @property
+    def programs(self) -> tuple[str, str]:
+        """Return what can be compiled of the file before and after, on the lines of the texts."""
+        if self.path.suffix != ".ipynb":
+            return self.text_before, self.text_after
+        codes = (cell_codes(raw).values() for raw in (self.before, self.after))
+        before, after = ("\n".join(map(hide_magic, cells)) for cells in codes)
+        return before, after
 
     def diff(self) -> str:
         """Return a unified diff."""

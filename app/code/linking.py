@@ -103,10 +103,12 @@ def describe(proof: Proof) -> str:
         return where
     worst = max(linked, key=lambda t: t.error_after)
     slow = max(linked, key=lambda t: t.ms_before)
-    elsewhere = f" on the CPU; {proof.speedup}" if proof.speedup else ""
+    where_ran = {"cpu": " on the CPU, whose times say little", "cuda": " on the GPU"}
+    ran_on = where_ran.get(proof.device, "")
+    elsewhere = f"; {proof.speedup}" if proof.speedup else ""
     return (
         f"{where} by {len(linked)} comparisons of {proof.ran}, forward and backward; largest error"
         f" {worst.error_after:.1e}, before {worst.error_before:.1e}; kept for the backward pass"
         f" {memory(slow.kept_after)}, before {memory(slow.kept_before)}; at most"
-        f" {slow.ms_after:.3g} ms, before {slow.ms_before:.3g} ms{elsewhere}"
+        f" {slow.ms_after:.3g} ms, before {slow.ms_before:.3g} ms{ran_on}{elsewhere}"
     )

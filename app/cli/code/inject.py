@@ -61,7 +61,11 @@ def _scan(args: Namespace) -> int:
     _print_findings(found)
     linked = sum(f.action == "link" for f in found)
     if linked:
-        print_line(f"{linked} of {len(found)} can be linked. To see how: gpudeck inject diff PATH")
+        known = sum(bool(f.form) for f in found)
+        print_line(f"{linked} of {known} can be linked. To see how: gpudeck inject diff PATH")
+    if changed := len(_changed_below(args.paths)):
+        what = "1 file is" if changed == 1 else f"{changed} files are"
+        print_line(f"{what} linked already. To undo that: gpudeck inject undo PATH")
     return 0
 
 
@@ -130,9 +134,11 @@ def _apply(args: Namespace) -> int:
         apply_change(each, _connect(), unproved=args.unproved, device=args.device) for each in made
     ]
     rows = [line for result in results for line in _described(result)]
+    left = [f for f in found if f.action == "leave"]
     if not made:
-        left = [f for f in found if f.action == "leave"]
         rows = [f"{f.file}:{f.line} left: {f.reason}" for f in left] or ["nothing to link"]
+    elif left:
+        rows.append(f"{len(left)} left alone. To see why: gpudeck inject scan PATH")
     print_result(args, results, *rows)
     return int(any(not result.linked for result in results))
 

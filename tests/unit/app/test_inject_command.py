@@ -50,7 +50,9 @@ def test_apply_and_undo_ask_nothing_and_keep_bytes_and_mode(capsys, folder):
     path.chmod(0o640)
     code, out, _ = run(capsys, "apply", path, "--yes")
     assert code == 0 and "linked 1" in out
+    assert "1 left alone" in out
     assert "_gpudeck.scores(q, k.mT)" in path.read_text()
+    assert "1 file is linked already" in run(capsys, "scan", folder)[1]
     assert path.stat().st_mode & 0o777 == 0o640
     assert run(capsys, "undo", path, "--yes")[0] == 0
     assert path.read_text() == GOOD

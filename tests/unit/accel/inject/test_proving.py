@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import textwrap
 
 import pytest
@@ -79,3 +80,14 @@ def test_what_a_file_prints_is_no_proof(tmp_path):
     text = MODEL.replace("import torch\n", "import torch\nprint('{}')\n", 1)
     (proof,) = parent.prove(change(tmp_path, text).path)
     assert proof.proved
+
+
+def test_a_notebook_with_lines_that_only_jupyter_reads_is_proved(tmp_path):
+    cells = ["%matplotlib inline\nimport torch\n!nvidia-smi", "%%bash\nls",
+             "def attend(q, k, v):\n    return (q @ k.mT / 3).softmax(-1) @ v"]  # fmt: skip
+    book = {"cells": [{"cell_type": "code", "source": cell} for cell in cells]}
+    (tmp_path / "book.ipynb").write_text(json.dumps(book))
+    (made,), _ = changes([tmp_path / "book.ipynb"])
+    (proof,) = prove(made)
+    assert proof.proved, proof.verdict
+    assert "%matplotlib inline" in made.text_after, "the change shows the lines as they are"
