@@ -16,9 +16,10 @@ from accel.inject.prove import Proof
 from accel.inject.rewrite import Change, change
 from app.format.values import memory
 from scheduler.client import Client
-from scheduler.protocol.errors import DaemonGone
+from scheduler.protocol.errors import DaemonGone, UserError
 
 MAX_LOG = 16 * 2**20
+_NO_GPU = "no GPU was free in time to prove it there. Try again later, or prove it on the CPU"
 Connect = Callable[[], AbstractContextManager[Client]]
 
 
@@ -55,7 +56,10 @@ def prove_change(
 
 
 def _in_job(path: Path, connect: Connect, device: str) -> list[Proof] | None:
-    """Prove a file in a job; None if the daemon ends meanwhile, or the queue does not start it."""
+    """Prove a file in a job; None if the daemon ends meanwhile, or the queue does not start it.
+
+    Raises UserError if no GPU was free in time: the queue is not passed by.
+    """
     try:
         with connect() as client:
             job = client.submit(
@@ -66,8 +70,10 @@ def _in_job(path: Path, connect: Connect, device: str) -> list[Proof] | None:
             end = time.monotonic() + proving.TIMEOUT_S
             try:
                 job.wait(timeout=max(1.0, end - time.monotonic()))
-            except TimeoutError:
+            except TimeoutError as e:
                 job.cancel()
+                if device == "cuda":
+                    raise UserError(_NO_GPU) from e
                 return None
             return proving.decode(job.log(limit=MAX_LOG))
     except DaemonGone:

@@ -12,7 +12,7 @@ from app.code.diff_view import DiffView
 from app.code.proof_marks import bars, error_marks
 from app.code.proof_view import ProofView
 from app.code.requests import ApplyCode, ProveCode, ScanCode, Scanned, UndoCode
-from app.code.rows import FindingRow, linked_row, side_by_side, summary
+from app.code.rows import FindingRow, linked_row, side_by_side, summary, where_run
 from app.link.call import Call
 from app.link.link import Link
 from app.widgets import theme
@@ -216,7 +216,7 @@ class CodePage(QWidget):
         self.proof.show_proof(error_marks(proofs), bars(proofs))
         self._show_state()
         good = sum(p.proved for p in proofs)
-        text = f"{good} of {len(proofs)} proved"
+        text = f"{good} of {len(proofs)} proved{where_run(proofs)}"
         others = [p.verdict for p in proofs if not p.proved]
         set_text(self.outcome, f"{text} · {others[0]}" if others else text)
 

@@ -13,6 +13,7 @@ import msgspec
 
 from app.link.call import Call
 from scheduler.protocol.errors import UserError
+from scheduler.protocol.snapshot import Idle
 
 if TYPE_CHECKING:
     from accel.inject.finding import Finding
@@ -67,10 +68,10 @@ class ProveCode(msgspec.Struct, frozen=True):
     path: str
 
     def carry_out(self, call: Call) -> tuple[Proof, ...]:
-        """Prove the file as a job."""
+        """Prove the file as a job, on a GPU if one is idle."""
         from app.code.linking import prove_change
 
-        return prove_change(_change(self.path), call.client)
+        return prove_change(_change(self.path), call.client, _device(call))
 
 
 class ApplyCode(msgspec.Struct, frozen=True):
@@ -79,10 +80,10 @@ class ApplyCode(msgspec.Struct, frozen=True):
     path: str
 
     def carry_out(self, call: Call) -> Applied:
-        """Prove and change the file."""
+        """Prove the file as ProveCode does, and change it."""
         from app.code.linking import apply_change
 
-        return apply_change(_change(self.path), call.client)
+        return apply_change(_change(self.path), call.client, device=_device(call))
 
 
 class UndoCode(msgspec.Struct, frozen=True):
@@ -99,6 +100,15 @@ class UndoCode(msgspec.Struct, frozen=True):
             return journal.undo(Path(self.path))
         except Refused as e:
             raise UserError(f"{self.path} is left as it is: {e}") from e
+
+
+def _device(call: Call) -> str:
+    """Return `cuda` if a GPU of this machine is idle and free now, else `cpu`."""
+    with call.client() as client:
+        states = client.snapshot().devices
+    free = any(s.device.kind == "nvidia" and isinstance(s.use, Idle) and not s.holders
+               for s in states)  # fmt: skip
+    return "cuda" if free else "cpu"
 
 
 def _linked(path: Path) -> ChangedFile:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from difflib import SequenceMatcher
 from pathlib import Path
 from typing import Literal, NamedTuple
 
 from accel.inject.finding import Finding
+from accel.inject.prove import Proof
 
 UNKNOWN = (
     "the speed-up is unknown: the file does not name the sizes, nothing like them was measured, or"
@@ -78,6 +80,12 @@ def speedup_of(f: Finding) -> str:
     if f.speedup is None:
         return "unknown"
     return f"{f.speedup.training:.2g}x on {f.speedup.gpu.removeprefix('NVIDIA ')}"
+
+
+def where_run(proofs: Sequence[Proof]) -> str:
+    """Return in words where proofs ran."""
+    on = {proof.device for proof in proofs}
+    return " on the GPU" if on == {"cuda"} else " on the CPU" if on == {"cpu"} else ""
 
 
 def risk_of(f: Finding) -> str:

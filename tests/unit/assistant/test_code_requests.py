@@ -129,7 +129,11 @@ def test_the_answer_lists_what_can_be_linked_and_proposes_the_command(project):
 
 @pytest.mark.parametrize(
     ("language", "part"),
-    [("de", "2 gefunden, 1 davon"), ("fr", "2 trouvées, 1 peuvent"), ("es", "2 encontradas")],
+    [
+        ("de", "2 gefunden, 1 zu beschleunigen"),
+        ("fr", "2 trouvées, 1 peuvent"),
+        ("es", "2 encontradas"),
+    ],
 )
 def test_the_answer_is_in_the_language_of_the_request(project, language, part):
     assert part in asked(project, ".", language)[1]
