@@ -31,6 +31,8 @@ _LISTED = (
 """The thresholds of rules that watch no value with a chart."""
 _WIDE = 980
 """The least width of the panel at which everything is side by side."""
+_WIDEST = 1700
+"""The least width at which the charts stand one below the other, beside the list."""
 
 
 class RulesPanel(QWidget):
@@ -58,8 +60,8 @@ class RulesPanel(QWidget):
         self._grid = QGridLayout(self)
         self._grid.setContentsMargins(0, 0, 0, 0)
         self._grid.setSpacing(theme.M)
-        self._wide: bool | None = None
-        self._arrange(wide=True)
+        self._room = -1
+        self._arrange(1)
 
     def refresh(self, alerts: Sequence[Alert]) -> None:
         """Show the present values and thresholds, and when the alerts were active."""
@@ -102,17 +104,24 @@ class RulesPanel(QWidget):
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
-        self._arrange(wide=self.width() >= theme.px(_WIDE))
+        self._arrange(sum(self.width() >= theme.px(width) for width in (_WIDE, _WIDEST)))
 
-    def _arrange(self, wide: bool) -> None:
-        """Put the list beside the charts, or below them where there is little room."""
-        if wide == self._wide:
+    def _arrange(self, room: int) -> None:
+        """Place the charts and the list.
+
+        Args:
+            room: 0 puts the list below the charts, 1 beside them, and 2 also puts one chart below
+                the other, as charts over time are better wide than high.
+        """
+        if room == self._room:
             return
-        self._wide = wide
-        for at, chart in enumerate(self.charts.values()):
-            self._grid.addWidget(chart, 0, at)
-            self._grid.setColumnStretch(at, 1)
-        place = (0, 2, 1, 1) if wide else (1, 0, 1, 2)
-        self._grid.addWidget(self.others, *place, Qt.AlignmentFlag.AlignTop)
-        self._grid.setColumnStretch(2, 1 if wide else 0)
-        self._grid.setRowStretch(0, 1)
+        self._room = room
+        places = ((0, 0), (1, 0)) if room == 2 else ((0, 0), (0, 1))
+        for chart, place in zip(self.charts.values(), places, strict=True):
+            self._grid.addWidget(chart, *place)
+        last = {0: (1, 0, 1, 2), 1: (0, 2, 1, 1), 2: (0, 1, 1, 1)}[room]
+        self._grid.addWidget(self.others, *last, Qt.AlignmentFlag.AlignTop)
+        for at, stretch in enumerate({0: (1, 1, 0), 1: (1, 1, 1), 2: (3, 1, 0)}[room]):
+            self._grid.setColumnStretch(at, stretch)
+        for at, stretch in enumerate((1, 1 if room == 2 else 0)):
+            self._grid.setRowStretch(at, stretch)

@@ -17,6 +17,8 @@ from assistant.housekeeping import Finding
 
 HEADINGS = ("Item", "Size", "Last used", "Reason")
 _WIDTHS = (420, 100, 100)
+_ROW = 26
+"""The least pixels of height of a row."""
 _ITEM_SHARE = 0.42
 """The most of the width that the items take; the reasons take the rest."""
 PROCESS_HINT = "End these on the Processes page"
@@ -178,6 +180,13 @@ class FindTree(QTreeView):
         super().resizeEvent(event)
         widest = int(_ITEM_SHARE * self.viewport().width())
         self.header().resizeSection(0, min(theme.px(_WIDTHS[0]), widest))
+
+    @property
+    def whole_height(self) -> int:
+        """Return the pixels of height at which all findings are visible."""
+        rows = len(self.rows.groups) + len(self.finds)
+        row = max(self.rowHeight(self.rows.index(0, 0)), theme.px(_ROW))
+        return self.header().sizeHint().height() + rows * row + 2 * theme.M
 
     def show_finds(self, finds: Iterable[Finding]) -> None:
         """Show other findings; kinds that were shown already stay open or closed."""

@@ -39,6 +39,10 @@ _MOST_LISTED = 10
 T = TypeVar("T")
 
 
+_LEAST = 300
+"""Pixels of height that the list has in any case."""
+
+
 class CleanupPage(QWidget):
     """Search, and move what the user chose to the trash."""
 
@@ -76,10 +80,11 @@ class CleanupPage(QWidget):
             "Delete", "Cancel", self._empty, self._keep_trash, primary="no"
         )
         bar = row(Stretch(self.progress), self.stop, self.again, spacing=theme.M)
-        frame, self._stack = list_card(self.tree, self.empty)
+        self._frame, self._stack = list_card(self.tree, self.empty)
         actions = row(self.total, Stretch(self.outcome), self.move_button, spacing=theme.M)
         below = row(Stretch(), self.trash, self.undo, self.empty_trash, spacing=theme.M)
-        self.setLayout(column(bar, Stretch(frame), actions, below, self.question))
+        body = column(bar, Stretch(self._frame, 1000), actions, below, self.question, Stretch())
+        self.setLayout(body)
         self.setFocusProxy(self.tree)
         bind_actions(
             self,
@@ -196,6 +201,7 @@ class CleanupPage(QWidget):
         chosen, busy = self.tree.rows.chosen(), self._call is not None
         scanning = self._call is not None and isinstance(self._call.request, Scan)
         self._stack.setCurrentIndex(0 if self.tree.finds else 1)
+        self._frame.setMaximumHeight(max(self.tree.whole_height, theme.px(_LEAST)))
         set_text(self.empty, SCANNING if scanning else NOTHING)
         self.again.setVisible(not scanning)
         self.stop.setVisible(scanning)

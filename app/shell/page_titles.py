@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-_OWN = {"cleanup": "Clean up", "code": "Your code", "hosts": "Machines", "welcome": ""}
+_OWN = {"cleanup": "Clean up", "code": "Your code", "hosts": "Machines"}
 """The titles of pages that are not just their capitalised names."""
 TITLES = ("Dashboard", "Workloads", "Processes", "Your code")
 """The longest titles, for which there is always room."""

@@ -75,7 +75,7 @@ FONT = "DejaVu Sans Mono"
 _SPEED = 1e-3
 _BEGIN_S, _PAST_S, _GAP_S = 96.0, 900.0, (300.0, 345.0)
 """Seconds: the position in the trace, the time played before it, and a gap in the readings."""
-_STEP_S, _MAP_STEP_S = 0.5, 3.0
+_STEP_S, _MAP_STEP_S = 0.5, 2.0
 """Seconds between readings: of up to eight devices, and of many."""
 _CLOCK = (
     "import time\n"
@@ -218,8 +218,13 @@ class Stage:
         assert snapshot is not None
         lasting = world.active(self.jobs[-1].id + 1)
         alerts = tuple(a for a in world.alerts(self.known) if a.cleared is None)
+        count = len(snapshot.devices)
+        source = f"replay:/home/ada/h100.trace.gz*{count}"  # not the folder of this run
         return msgspec.structs.replace(
-            snapshot, jobs=(*reversed(lasting), *snapshot.jobs), alerts=alerts
+            snapshot,
+            jobs=(*reversed(lasting), *snapshot.jobs),
+            alerts=alerts,
+            settings=msgspec.structs.replace(snapshot.settings, source=source),
         )
 
     def newest(self, workload: str) -> Job:

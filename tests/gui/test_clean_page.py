@@ -252,3 +252,15 @@ def test_the_tree_model_follows_the_rules_of_qt(page, qtmodeltester):
     qtmodeltester.check(page.tree.rows)
     page.tree.show_finds(())
     qtmodeltester.check(page.tree.rows)
+
+
+def test_a_short_list_is_as_high_as_its_rows(page, link):
+    page.parentWidget().resize(2000, 1400)
+    page.resize(2000, 1400)
+    scanned(link, DUMP, ARTEFACTS)
+    assert page.tree.height() < 400
+    assert page.tree.verticalScrollBar().maximum() == 0
+    scanned_height = page.tree.height()
+    page.scan()
+    scanned(link, *(find("log", f"/data/logs/{i}") for i in range(30)))
+    assert page.tree.height() > scanned_height

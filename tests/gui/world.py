@@ -273,7 +273,7 @@ def alerts(history: dict[str, list[Reading]]) -> list[Alert]:
             text = (
                 f"GPU {at} is at {peak:.0f} °C, {89 - peak:.0f} °C below its slow-down temperature"
             )
-            open_still = end > NOW - 2
+            open_still = end > NOW - 5
             found.append((start, end, device, text, open_still))
     found.sort()
     return [
@@ -318,6 +318,8 @@ def inspected(newest: dict[str, Reading]) -> tuple[Detail, ...]:
             left -= 0.1 * GIB
         if kind := _kind(reading):
             command, user, container = commands[kind]
+            if kind == "attention" and at:  # GPU 0 runs the job, the others what people started
+                command, user, container = ("train.py --fsdp", _USERS[at % 3], "llama-trainer")
             processes.append(
                 Process(4711 + 8 * at, "python", user, left, None, False, NOW - 40 - 7 * at, 900,
                         f"python {command}", container, "compute", 92.0 - at % 5)
