@@ -207,4 +207,9 @@ def test_a_short_list_of_alerts_leaves_its_room_to_the_charts(fed):
     show(fed, HOT, STUCK)
     page = fed.window.alerts
     assert page.table.height() < 0.2 * page.height()
-    assert page.rules.charts["temp"].height() > 0.6 * page.height()
+    temperature, memory = page.rules.charts.values()
+    assert temperature.height() + memory.height() > 0.7 * page.height()
+    assert temperature.width() > 2 * temperature.height(), "one stands below the other"
+    fed.window.resize(1280, 800)
+    fed.settle()
+    assert temperature.y() == memory.y() == page.rules.others.y()
