@@ -184,7 +184,9 @@ def test_selectors_filter_the_jobs(compared):
 def test_a_roofline_without_ceilings_names_the_workloads_to_run(fed):
     made = snapshots.gpu_snapshot(1)
     small = msgspec.structs.replace(
-        snapshots.grid("attention", ("auto",)), cells=snapshots.grid().cells[:1]
+        snapshots.grid("attention", ("auto",)),
+        device="a GPU whose peak is not known",
+        cells=snapshots.grid().cells[:1],
     )
     job = snapshots.job(30, Done(NOW - 300, NOW - 20, (GPU0,), snapshots.raw(small)))
     fed.window.show_page("workloads")
