@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +16,7 @@ import pytest
 
 from scheduler.client import Client
 from scheduler.protocol import settings
+from scheduler.protocol.bookings import Booking
 from scheduler.protocol.settings import TEMPLATE, Settings
 from tests.integration.deck import ready
 from tests.support import LACKS, state_folder
@@ -196,12 +198,27 @@ def test_users_change_their_own_jobs_only(users, root):
 @pytest.mark.slow
 def test_administration_is_for_administrators(users):
     a, _ = users
-    for words in (("pause",), ("drain", "0"), ("groups", "g", "--limit", "1")):
+    reserve = ("reserve", "0", "--until", "+1h", "--group", "g")
+    for words in (("pause",), ("drain", "0"), ("groups", "g", "--limit", "1"), reserve):
         assert "administrators only" in a(*words, status=1)
     assert "root only" in a("daemon", "stop", status=1)
     assert "root only" in a("host", "remove", "x", status=1)
     assert "not in clusters" in a("submit", "--on", "ray:x", "--", "true", status=1)
     assert "raise the priority" in a("submit", "--priority", "5", "--", "true", status=1)
+
+
+def test_a_gpu_is_reserved_for_the_jobs_of_one_user(users, root):
+    a, b = users
+    now, (device, *_) = time.time(), ready(root).snapshot().devices
+    made = root.reserve(Booking((device.device.id,), now, now + 3600, a.uid))
+    assert a.name in b("reserve"), "everybody sees for whom it is"
+    a("submit", "--gpus", "1", "--wait", "--", "true")
+    told = b("submit", "--gpus", "1", "--", "true")
+    assert f"reserved for {a.name}" in told
+    assert "administrators only" in b("reserve", "cancel", str(made.number), status=1)
+    root.cancel_reservation(made.number)
+    (waited,) = (job.id for job in root.snapshot().jobs if job.active)
+    assert ended(root, waited) == "done"
 
 
 def test_a_request_cannot_choose_its_user(users, root):
