@@ -23,6 +23,8 @@ RULES = {
     "window": {**FULL, "left": 70, "right": 20},
     "left": {**FULL, "left": 100},
     "softcap": {**CAUSAL, "softcap": 3.0},
+    "ALiBi": {**CAUSAL, "alibi": True},
+    "lse": {**CAUSAL, "lse_grad": True},
 }
 
 
@@ -64,11 +66,25 @@ def _answer(
     right: Any,
     scale: float,
     softcap: float,
+    alibi: bool = False,
+    lse_grad: bool = False,
 ) -> tuple[Tensor, Tensor]:
     out, lse = reference(
-        q, k, v, window=(left, right), scale=scale, softcap=softcap, dtype=dtype, return_lse=True
-    )
+        q, k, v, window=(left, right), scale=scale, softcap=softcap, dtype=dtype, return_lse=True,
+        alibi=_slopes(q, alibi),
+    )  # fmt: skip
     return out, lse
+
+
+def _slopes(q: Tensor, alibi: bool) -> Tensor | None:
+    """Return slopes of all heads, if there is ALiBi."""
+    return torch.exp2(-torch.arange(1.0, q.shape[1] + 1)) if alibi else None
+
+
+def _dlse(q: Tensor, lse_grad: bool) -> Tensor | None:
+    """Return a gradient of lse, if there is one."""
+    at = torch.Generator().manual_seed(q.shape[2])
+    return torch.randn(q.shape[:3], generator=at) if lse_grad else None
 
 
 def _apart(x: Tensor, y: Tensor) -> float:
@@ -93,11 +109,20 @@ def assert_forward(q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, **
 
 
 def forward(
-    hopper: Hopper, q: Tensor, k: Tensor, v: Tensor, *, ragged: Ragged | None = None, **asked: Any
+    hopper: Hopper,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    *,
+    ragged: Ragged | None = None,
+    alibi: bool = False,
+    lse_grad: bool = False,
+    **asked: Any,
 ) -> tuple[Tensor, Tensor]:
     """`forward`, whose answers are NaN until they are written."""
+    slopes = _slopes(q, alibi)
     with poisoned():
-        out, lse = hopper.forward.forward(q, k, v, ragged=ragged, **asked)
+        out, lse = hopper.forward.forward(q, k, v, ragged=ragged, slopes=slopes, **asked)
     return out, lse
 
 
@@ -114,7 +139,13 @@ def gradients(
 ) -> tuple[Tensor, ...]:
     """dq, dk, dv by autograd, every step in `dtype`."""
     q, k, v = (x.detach().to(dtype).requires_grad_() for x in (q, k, v))
-    return torch.autograd.grad(_answer(q, k, v, dtype, **asked)[0], (q, k, v), dout.to(dtype))
+    out, lse = _answer(q, k, v, dtype, **asked)
+    answers, upstream = [out], [dout.to(dtype)]
+    dlse = _dlse(q, asked.get("lse_grad", False))
+    if dlse is not None:
+        answers.append(lse.masked_fill(lse == -math.inf, 0.0))
+        upstream.append(dlse.to(dtype))
+    return torch.autograd.grad(answers, (q, k, v), upstream)
 
 
 def slip(
@@ -155,12 +186,18 @@ def backward(
     *inputs: Tensor,
     ragged: Ragged | None = None,
     deterministic: bool = False,
+    alibi: bool = False,
+    lse_grad: bool = False,
     **asked: Any,
 ) -> tuple[Tensor, ...]:
     """`backward` of dout, q, k, v, out, lse, whose answers are NaN until they are written."""
+    dlse = _dlse(inputs[1], lse_grad)
+    if dlse is not None:
+        dlse = dlse.masked_fill(inputs[5] == -math.inf, 0.0)
+    slopes = _slopes(inputs[1], alibi)
     with poisoned():
         dq, dk, dv = hopper.backward.backward(
-            *inputs, ragged=ragged, deterministic=deterministic, **asked
+            *inputs, ragged=ragged, deterministic=deterministic, slopes=slopes, dlse=dlse, **asked
         )
     return dq, dk, dv
 

@@ -99,6 +99,15 @@ FORWARD = {
         "end = gl.minimum(end, rows + right + 1)",
         "end = gl.minimum(end, rows + right + 2)",
     ),
+    "ALiBi: rows' part of the maximum forgotten": (
+        "return weights, m - tilt, l, alpha",
+        "return weights, m, l, alpha",
+    ),
+    "ALiBi: the first head's slope for all": (
+        "gl.load(slopes_ptr + sequence * slopes_batch + head)",
+        "gl.load(slopes_ptr + sequence * slopes_batch)",
+    ),
+    "ALiBi: in base e": ("slopes_batch + head) * BASE_2", "slopes_batch + head)"),
     "no mask at the window's left edge": (
         "seen = seen & (cols >= rows - left)",
         "seen = cols < end",
@@ -275,13 +284,39 @@ BACKWARD = {
     "tiles: cap without its derivative": ("backward_tiles.py", "1.0 - t * t", "1.0"),
     "rows: delta of the wrong sign": (
         "backward_rows.py",
-        "-tl.sum(o * do, 1)",
-        "tl.sum(o * do, 1)",
+        "tl.store(rows + BM + r, -delta)",
+        "tl.store(rows + BM + r, delta)",
     ),
     "rows: rows that see nothing not marked": (
         "backward_rows.py",
         'value = tl.where(value == -float("inf"), float("inf"), value)',
         "pass",
+    ),
+    "rows: the gradient of lse of the wrong sign": ("backward_rows.py", "delta -=", "delta +="),
+    "rows: ALiBi within a tile forgotten": (
+        "backward_rows.py",
+        "value += tl.load(slopes + head) * r.to(tl.float32)",
+        "pass",
+    ),
+    "keys: the slope of the group's first head for all": (
+        "backward_keys.py",
+        "slope_of(slopes, member, ALIBI)",
+        "slope_of(slopes, 0, ALIBI)",
+    ),
+    "wide: the slope of the group's first head for all": (
+        "backward_wide.py",
+        "slope_of(slopes, member, ALIBI)",
+        "slope_of(slopes, 0, ALIBI)",
+    ),
+    "queries: ALiBi by the tile of the first row": (
+        "backward_queries.py",
+        "row // TILE, seq_q",
+        "query // TILE, seq_q",
+    ),
+    "tiles: ALiBi aligned with the first key": (
+        "backward_tiles.py",
+        "(tile * BM + seq_k - seq_q)",
+        "(tile * BM)",
     ),
 }
 """Of the backward kernels: in which file what is replaced by what."""
@@ -304,7 +339,9 @@ def examine_forward(changes, orders=ORDERS):
     """Every kind of loop, shape and ending of the kernel. Raises AssertionError where something is
     wrong."""
     for seed in range(orders):
-        for dim, rule in ((128, "full"), (64, "causal"), (256, "window"), (128, "softcap")):
+        for dim, rule in (
+            (128, "full"), (64, "causal"), (256, "window"), (128, "softcap"), (128, "ALiBi")
+        ):  # fmt: skip
             hopper = Hopper(seed=seed, processors=2, changes=changes)
             check_forward(hopper, *tensors(dim, (4, 2), (150, 290))[1:], scale=0.1, **RULES[rule])
         check_forward(
@@ -338,11 +375,14 @@ def examine_backward(changes, orders=ORDERS):
             (128, "window"),
             (128, "softcap"),
             (256, "softcap"),
+            (256, "ALiBi"),
+            (128, "ALiBi"),
+            (64, "lse"),
         ):
             hopper = with_atomics(Hopper(seed=seed, changes=changes))
             check_backward(hopper, *tensors(dim, (2, 1), (150, 290)), scale=0.1, **RULES[rule])
         hopper = Hopper(seed=seed, changes=changes)
-        check_backward(hopper, *tensors(64, (1, 1), (300, 100)), scale=0.1, **CAUSAL)
+        check_backward(hopper, *tensors(64, (1, 1), (300, 100)), scale=0.1, **RULES["ALiBi"])
 
 
 def some(defects):
