@@ -30,9 +30,9 @@ def flash_attn_func(
     too, and None instead of the probabilities, which exist with dropout only.
 
     Raises:
-        ValueError: for dropout and ALiBi, which are not offered.
+        ValueError: for dropout, which is not offered, and ALiBi where queries see later keys.
     """
-    _refuse(dropout_p, alibi_slopes)
+    _refuse(dropout_p, alibi_slopes, causal or window_size[1] == 0)
     out, lse = attention(
         q,
         k,
@@ -43,6 +43,7 @@ def flash_attn_func(
         softcap=softcap,
         layout="bshd",
         deterministic=deterministic,
+        alibi=alibi_slopes,
         return_lse=True,
     )
     return (out, lse, None) if return_attn_probs else out
@@ -70,7 +71,7 @@ def flash_attn_varlen_func(
     Shapes: q [Tq,H,D], k and v [Tk,Hkv,D], their starts int32 [N+1]; returns [Tq,H,D], and lse as
     [H,Tq].
     """
-    _refuse(dropout_p, alibi_slopes)
+    _refuse(dropout_p, alibi_slopes, causal or window_size[1] == 0)
     out, lse = attention(
         q,
         k,
@@ -81,6 +82,7 @@ def flash_attn_varlen_func(
         softcap=softcap,
         seqlens=Ragged(cu_seqlens_q, cu_seqlens_k, int(max_seqlen_q), int(max_seqlen_k)),
         deterministic=deterministic,
+        alibi=alibi_slopes,
         return_lse=True,
     )
     return (out, lse, None) if return_attn_probs else out
@@ -91,14 +93,14 @@ def _window(size: tuple[int, int]) -> Window:
     return left, right
 
 
-def _refuse(dropout_p: float, alibi_slopes: Tensor | None) -> None:
+def _refuse(dropout_p: float, alibi_slopes: Tensor | None, backwards: bool) -> None:
     if dropout_p:
         raise ValueError(
             f"attention here has no dropout; got dropout_p={dropout_p}. Pass 0, or drop out"
             " elsewhere in the model"
         )
-    if alibi_slopes is not None:
+    if alibi_slopes is not None and not backwards:
         raise ValueError(
-            "attention here takes no alibi_slopes; give accel.attention the bias slope x (key -"
-            " query) instead"
+            "attention here takes alibi_slopes only with causal=True, as flash-attn lowers the"
+            " scores of later keys, too; give accel.attention the bias -slope x |key - query| instead"
         )

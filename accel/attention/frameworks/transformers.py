@@ -40,6 +40,7 @@ def attention_forward(
     is_causal: bool | None = None,
     softcap: float | None = None,
     position_bias: Tensor | None = None,
+    s_aux: Tensor | None = None,
     **others: Any,
 ) -> tuple[Tensor, None]:
     """Compute attention for a module of transformers.
@@ -48,16 +49,16 @@ def attention_forward(
     keys past them are empty places of a cache.
 
     Shapes: query is [B,H,Sq,D], key and value are [B,Hkv,Sk,D]; the mask is bool or added,
-    [B,1,Sq,Sk]; the position bias is added, [B,H,Sq,Sk] or broadcast to it, with gradients.
+    [B,1,Sq,Sk]; the position bias is added, [B,H,Sq,Sk] or broadcast to it, and s_aux [H] are
+    attention sinks, both with gradients.
 
     Returns:
         The output [B,Sq,H,D], and None instead of weights.
 
     Raises:
-        ValueError: for dropout, attention sinks and the cache of continuous batching, which are not
-            offered.
+        ValueError: for dropout and the cache of continuous batching, which are not offered.
     """
-    refused = [name for name in ("s_aux", "cache") if others.get(name) is not None]
+    refused = ["cache"] if others.get("cache") is not None else []
     refused += ["dropout"] if dropout else []
     if refused:
         raise ValueError(
@@ -83,8 +84,9 @@ def attention_forward(
     if position_bias is not None:
         attention_mask = _biased(position_bias.to(query.dtype), attention_mask)
     out = attention(
-        query, key, value, causal=causal, scale=scaling, softcap=softcap or 0.0, bias=attention_mask
-    )
+        query, key, value, causal=causal, scale=scaling, softcap=softcap or 0.0,
+        bias=attention_mask, sink=s_aux,
+    )  # fmt: skip
     return out.transpose(1, 2).contiguous(), None
 
 

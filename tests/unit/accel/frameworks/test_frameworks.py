@@ -76,7 +76,7 @@ def test_flash_attn_varlen_func_is_each_sequence_alone():
         ({"dropout_p": 0.1}, r"attention here has no dropout; got dropout_p=0.1"),
         (
             {"alibi_slopes": torch.ones(4)},
-            r"attention here takes no alibi_slopes; give accel\.attention the bias",
+            r"takes alibi_slopes only with causal=True, .* give accel\.attention the bias",
         ),
     ],
 )
@@ -134,11 +134,21 @@ def test_more_queries_than_keys_stand_as_in_sdpa_and_odd_masks_are_refused():
         attention_forward(Decoder(), q, k, v, torch.ones(1, 1, 7, 4, dtype=torch.int64))
 
 
-def test_sinks_and_dropout_are_refused_by_name():
+def test_slopes_of_flash_attn_are_alibi():
+    q = random(1, 6, 4, 8)
+    slopes = torch.rand(4)
+    out = accel.flash_attn_func(q, q, q, causal=True, alibi_slopes=slopes)
+    x = q.transpose(1, 2)
+    places = torch.arange(6) - torch.arange(6)[:, None]
+    due = attention(x, x, x, causal=True, bias=slopes[:, None, None] * places)
+    torch.testing.assert_close(out, due.transpose(1, 2))
+
+
+def test_dropout_is_refused_by_name():
     q = random(1, 2, 3, 8)
     with pytest.raises(
         ValueError,
-        match=r"implementation gpudeck offers no s_aux, dropout; load the model with another",
+        match=r"implementation gpudeck offers no dropout; load the model with another",
     ):
         attention_forward(Decoder(), q, q, q, None, dropout=0.1, s_aux=torch.ones(2))
 

@@ -164,6 +164,35 @@ def test_sampling_and_beams_take_the_same_turns(beams):
 
 
 @slow
+def test_sinks_learn_as_in_eager():
+    import transformers
+
+    config = transformers.AutoConfig.for_model(
+        "gpt_oss", **COMMON, sliding_window=4, num_local_experts=2, num_experts_per_tok=1
+    )
+    torch.manual_seed(0)
+    eager, ours = (
+        transformers.AutoModelForCausalLM.from_config(config, attn_implementation=name).eval()
+        for name in ("eager", "gpudeck")
+    )
+    with torch.no_grad():
+        for p in eager.parameters():
+            p.copy_(torch.randn_like(p) * 0.2)
+    ours.load_state_dict(eager.state_dict())
+    given = padded(3, "left")
+    seen = given["attention_mask"].bool()
+    logits = [net(**given).logits[seen] for net in (ours, eager)]
+    torch.testing.assert_close(*logits, rtol=1e-4, atol=1e-4)
+    sinks = [net.model.layers[0].self_attn.sinks for net in (ours, eager)]
+    grads = [
+        torch.autograd.grad(x.square().mean(), sink)[0]
+        for x, sink in zip(logits, sinks, strict=True)
+    ]
+    assert grads[0].abs().max() > 0
+    torch.testing.assert_close(*grads, rtol=1e-3, atol=1e-6)
+
+
+@slow
 def test_softcaps_are_those_of_eager():
     import transformers
 
