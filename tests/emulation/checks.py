@@ -23,9 +23,13 @@ RULES = {
     "window": {**FULL, "left": 70, "right": 20},
     "left": {**FULL, "left": 100},
     "softcap": {**CAUSAL, "softcap": 3.0},
+}
+VARIANTS = {
     "ALiBi": {**CAUSAL, "alibi": True},
     "lse": {**CAUSAL, "lse_grad": True},
+    "sink": {**CAUSAL, "sink": True},
 }
+"""What the kernels in FP8 do not compute."""
 
 
 def tensors(
@@ -68,10 +72,11 @@ def _answer(
     softcap: float,
     alibi: bool = False,
     lse_grad: bool = False,
+    sink: bool = False,
 ) -> tuple[Tensor, Tensor]:
     out, lse = reference(
         q, k, v, window=(left, right), scale=scale, softcap=softcap, dtype=dtype, return_lse=True,
-        alibi=_slopes(q, alibi),
+        alibi=_slopes(q, alibi), sink=_sinks(q, sink),
     )  # fmt: skip
     return out, lse
 
@@ -79,6 +84,11 @@ def _answer(
 def _slopes(q: Tensor, alibi: bool) -> Tensor | None:
     """Return slopes of all heads, if there is ALiBi."""
     return torch.exp2(-torch.arange(1.0, q.shape[1] + 1)) if alibi else None
+
+
+def _sinks(q: Tensor, sink: bool) -> Tensor | None:
+    """Return sinks of all heads, if there are any: larger and smaller than scores."""
+    return torch.linspace(3.0, -1.0, q.shape[1]) if sink else None
 
 
 def _dlse(q: Tensor, lse_grad: bool) -> Tensor | None:
@@ -117,12 +127,13 @@ def forward(
     ragged: Ragged | None = None,
     alibi: bool = False,
     lse_grad: bool = False,
+    sink: bool = False,
     **asked: Any,
 ) -> tuple[Tensor, Tensor]:
     """`forward`, whose answers are NaN until they are written."""
-    slopes = _slopes(q, alibi)
+    more = {"slopes": _slopes(q, alibi), "sink": _sinks(q, sink)}
     with poisoned():
-        out, lse = hopper.forward.forward(q, k, v, ragged=ragged, slopes=slopes, **asked)
+        out, lse = hopper.forward.forward(q, k, v, ragged=ragged, **more, **asked)
     return out, lse
 
 
@@ -188,9 +199,11 @@ def backward(
     deterministic: bool = False,
     alibi: bool = False,
     lse_grad: bool = False,
+    sink: bool = False,
     **asked: Any,
 ) -> tuple[Tensor, ...]:
     """`backward` of dout, q, k, v, out, lse, whose answers are NaN until they are written."""
+    del sink  # out and lse contain it
     dlse = _dlse(inputs[1], lse_grad)
     if dlse is not None:
         dlse = dlse.masked_fill(inputs[5] == -math.inf, 0.0)

@@ -15,6 +15,7 @@ from tests.emulation.checks import (
     CAUSAL,
     FULL,
     RULES,
+    VARIANTS,
     assert_forward,
     assert_gradients,
     backward,
@@ -70,7 +71,7 @@ PLACES = {
 """Rules under which few queries see few keys."""
 
 
-@crossed(("dim", "rule"), {str(dim): (dim,) for dim in (64, 72, 128, 256)}, RULES, "128")
+@crossed(("dim", "rule"), {str(dim): (dim,) for dim in (64, 72, 128, 256)}, RULES | VARIANTS, "128")
 def test_forward(dim, rule):
     """Two batches, two query heads a key head, lengths off the tiles, more tiles than
     multiprocessors."""
@@ -78,7 +79,7 @@ def test_forward(dim, rule):
     check_forward(Hopper(), q, k, v, scale=dim**-0.5, **rule)
 
 
-@crossed(("dim", "deterministic", "rule"), BACKWARD, RULES, "128")
+@crossed(("dim", "deterministic", "rule"), BACKWARD, RULES | VARIANTS, "128")
 def test_backward(dim, deterministic, rule):
     inputs = tensors(dim, (2, 1), (150, 290))
     check_backward(

@@ -13,6 +13,7 @@ from tests.emulation.checks import (
     CAUSAL,
     FULL,
     RULES,
+    VARIANTS,
     check_backward,
     check_forward,
     forward,
@@ -22,6 +23,7 @@ from tests.emulation.checks import (
 )
 from tests.emulation.hopper import Hopper
 
+EVERY = RULES | VARIANTS
 ORDERS = 2
 """After so many orders of events a defect must have been found."""
 
@@ -87,8 +89,8 @@ FORWARD = {
         "        box = o_smem.index(CID)",
     ),
     "last store not waited for": (
-        "RAGGED)\n        tma.store_wait(0)\n\n\n_NUMBERS",
-        "RAGGED)\n\n\n_NUMBERS",
+        "sinks, SINK)\n        tma.store_wait(0)\n\n\n_NUMBERS",
+        "sinks, SINK)\n\n\n_NUMBERS",
     ),
     "one room for two outputs, without turns": (
         "mbarrier.wait(o_turn.index(CID), stored & 1 if CID else stored & 1 ^ 1)",
@@ -107,6 +109,9 @@ FORWARD = {
         "gl.load(slopes_ptr + sequence * slopes_batch + head)",
         "gl.load(slopes_ptr + sequence * slopes_batch)",
     ),
+    "the first head's sink for all": ("gl.load(sinks + head)", "gl.load(sinks)"),
+    "the sink not in the sum": (" + gl.exp2(sink - base)", ""),
+    "the sink's maximum forgotten in the output": ("inverse = shrink /", "inverse = 1.0 /"),
     "ALiBi: in base e": ("slopes_batch + head) * BASE_2", "slopes_batch + head)"),
     "no mask at the window's left edge": (
         "seen = seen & (cols >= rows - left)",
@@ -340,10 +345,11 @@ def examine_forward(changes, orders=ORDERS):
     wrong."""
     for seed in range(orders):
         for dim, rule in (
-            (128, "full"), (64, "causal"), (256, "window"), (128, "softcap"), (128, "ALiBi")
+            (128, "full"), (64, "causal"), (256, "window"), (128, "softcap"), (128, "ALiBi"),
+            (128, "sink"),
         ):  # fmt: skip
             hopper = Hopper(seed=seed, processors=2, changes=changes)
-            check_forward(hopper, *tensors(dim, (4, 2), (150, 290))[1:], scale=0.1, **RULES[rule])
+            check_forward(hopper, *tensors(dim, (4, 2), (150, 290))[1:], scale=0.1, **EVERY[rule])
         check_forward(
             Hopper(seed=seed, changes=changes),
             *tensors(64, (1, 1), (200, 64))[1:],
@@ -380,9 +386,9 @@ def examine_backward(changes, orders=ORDERS):
             (64, "lse"),
         ):
             hopper = with_atomics(Hopper(seed=seed, changes=changes))
-            check_backward(hopper, *tensors(dim, (2, 1), (150, 290)), scale=0.1, **RULES[rule])
+            check_backward(hopper, *tensors(dim, (2, 1), (150, 290)), scale=0.1, **EVERY[rule])
         hopper = Hopper(seed=seed, changes=changes)
-        check_backward(hopper, *tensors(64, (1, 1), (300, 100)), scale=0.1, **RULES["ALiBi"])
+        check_backward(hopper, *tensors(64, (1, 1), (300, 100)), scale=0.1, **EVERY["ALiBi"])
 
 
 def some(defects):

@@ -31,6 +31,7 @@ class Hopper(Backend):
     """Warp-specialised kernels in Gluon for compute capability 9.0."""
 
     name = "hopper"
+    adds_sink = True
     variants = frozenset({"lse_grad", "alibi"})
 
     def load(self) -> None:
@@ -53,14 +54,16 @@ class Hopper(Backend):
         from accel.attention.kernels.hopper.forward import forward
 
         q, k, v = loadable_rows(x)[:3]
-        out, lse = forward(q, k, v, **_asked(problem), ragged=x.ragged, slopes=x.slopes)
+        out, lse = forward(
+            q, k, v, **_asked(problem), ragged=x.ragged, slopes=x.slopes, sink=_sink(x)
+        )
         return out if out.shape[3] == problem.head_dim else out[..., : problem.head_dim], lse
 
     def prepared(self, x: Inputs, problem: Problem) -> Run | None:
         """Prepare the forward pass if nothing has to be padded or copied."""
         from accel.attention.kernels.hopper.forward import planned
 
-        if x.ragged is not None or x.slopes is not None or problem.head_dim % 8:
+        if any(t is not None for t in (x.ragged, x.slopes, x.sink)) or problem.head_dim % 8:
             return None
         if any(loadable(t) is not t for t in x[:3]):
             return None
@@ -94,6 +97,7 @@ class Portable(Backend):
     """Kernels in Triton for compute capability 8.0 to 12.0, which also take masks and biases."""
 
     name = "triton"
+    adds_sink = True
     variants = frozenset({"lse_grad", "alibi", "blocks"})
 
     def load(self) -> None:
@@ -119,14 +123,14 @@ class Portable(Backend):
         q, k, v = (side_by_side(t) for t in x[:3])
         return forward(
             q, k, v, **_asked(problem), ragged=x.ragged, bias=_expanded(x), slopes=x.slopes,
-            visible=x.blocks,
+            visible=x.blocks, sink=_sink(x),
         )  # fmt: skip
 
     def prepared(self, x: Inputs, problem: Problem) -> Run | None:
         """Prepare the forward pass if there are only q, k, v and heads are contiguous."""
         from accel.attention.kernels.portable.forward import planned
 
-        more = (x.ragged, x.bias, x.slopes, x.blocks)
+        more = (x.ragged, x.bias, x.slopes, x.blocks, x.sink)
         if any(t is not None for t in more) or any(t.stride(-1) != 1 for t in x[:3]):
             return None
         return planned(*x[:3], **_asked(problem))
@@ -166,6 +170,10 @@ class Portable(Backend):
 def _asked(p: Problem) -> dict[str, Any]:
     """Return the rules of the problem as our kernels take them."""
     return {"left": p.left, "right": p.right, "scale": p.scale, "softcap": p.softcap}
+
+
+def _sink(x: Inputs) -> Tensor | None:
+    return None if x.sink is None else x.sink.detach().float().contiguous()
 
 
 def _expanded(x: Inputs) -> Tensor | None:

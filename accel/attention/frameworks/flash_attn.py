@@ -102,5 +102,5 @@ def _refuse(dropout_p: float, alibi_slopes: Tensor | None, backwards: bool) -> N
     if alibi_slopes is not None and not backwards:
         raise ValueError(
             "attention here takes alibi_slopes only with causal=True, as flash-attn lowers the"
-            " scores of later keys, too; give accel.attention the bias -slope x |key - query| instead"
+            " scores of later keys, too; give the bias -slope x |key - query| to accel.attention"
         )

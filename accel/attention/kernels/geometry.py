@@ -97,6 +97,7 @@ class Geometry(NamedTuple):
     slopes: int | None = None
     """The stride between the batches of ALiBi's slopes, 0 for one set of slopes; None: no ALiBi."""
     blocks: BlockShape | None = None
+    sink: bool = False
 
     @property
     def heads(self) -> int:
@@ -221,6 +222,7 @@ def geometry_key(
     bias: Tensor | None,
     slopes: Tensor | None = None,
     blocks: BlockLists | None = None,
+    sink: Tensor | None = None,
 ) -> tuple[object, ...]:
     """Return everything about a call except its data, quick to make and to hash: the key of a
     plan."""
@@ -245,6 +247,7 @@ def geometry_key(
         if slopes.dim() == 2 and len(slopes) > 1
         else 0,
         None if blocks is None else blocks.geometry,
+        sink is not None,
     )
 
 

@@ -22,6 +22,7 @@ def gradients(dout, q, k, v, ragged=None, bias=None, dlse=None, **rules):
     """(out, lse, dq, dk, dv, dbias)."""
     ragged = None if ragged is None else Ragged(*ragged)
     out, lse = forward(q, k, v, ragged=ragged, bias=bias, **rules)
+    rules.pop("sink", None)  # out and lse contain it
     if dlse is not None:
         dlse = dlse.masked_fill(lse.isneginf(), 0.0)
     given = {"ragged": ragged, "bias": bias, "dlse": dlse}
@@ -60,6 +61,8 @@ CASES = {
     "ALiBi, softcap, window": case((1, 2, 40, 16), left=9, right=3, softcap=2.0, slopes=(2,)),
     "ALiBi and a bias": case((1, 2, 20, 16), slopes=(2,), bias=(1, 2, 1, 20), right=0),
     "lse has a gradient": case((1, 4, 40, 16), (1, 2, 33, 16), right=0, lse_grad=True),
+    "sink, grouped, causal": case((1, 4, 40, 16), (1, 2, 33, 16), right=0, sink=True),
+    "sink, packed, split": case((1, 4, 2, 16), (1, 2, 600, 16), sink=True),
     "no keys": case((1, 2, 3, 16), (1, 1, 0, 16)),
     "no queries": case((1, 2, 0, 16), (1, 1, 3, 16)),
     "no sequences": case((0, 2, 3, 16), (0, 1, 3, 16)),
@@ -101,6 +104,7 @@ def exact(q, k, v, dout, bias, dtype=torch.float64, ragged=None, **rules):
         bias=given,
         ragged=ragged,
         alibi=slopes,
+        sink=rules.get("sink"),
         dtype=dtype,
         return_lse=True,
     )
@@ -148,6 +152,8 @@ def test_the_answer_and_the_gradients_are_those_of_the_reference(interpreted, na
     rules = rules_of(CASES[name])
     if "slopes" in CASES[name]:
         rules["slopes"] = torch.rand(CASES[name]["slopes"])
+    if "sink" in CASES[name]:
+        rules["sink"] = torch.linspace(-1.0, 4.0, q.shape[1])
     if "lse_grad" in CASES[name]:
         rules["dlse"] = torch.randn(q.shape[:3])
     expanded = None if bias is None else bias.expand(*q.shape[:3], k.shape[2])

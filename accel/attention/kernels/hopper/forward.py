@@ -343,17 +343,27 @@ def _mask(s, block, place, RIGHT: gl.constexpr, LEFT: gl.constexpr):
 
 @gluon.jit
 def _store(
-    acc, m, l, lse, o_desc, o_smem, o_turn, tile, stored, CID: gl.constexpr, RAGGED: gl.constexpr
-):
+    acc, m, l, lse, o_desc, o_smem, o_turn, tile, stored, CID: gl.constexpr, RAGGED: gl.constexpr,
+    sinks=None, SINK: gl.constexpr = False,
+):  # fmt: skip
     """Write 64 rows of output and of the logarithms of the sums.
 
-    A row that sees no key has l = 0 and m = -inf, which gives output 0 and lse -inf.
+    A row that sees no key has l = 0 and m = -inf, which gives output 0 and lse -inf. With SINK, one
+    more score of each row enters its sum, to which no value belongs.
     """
     row, sequence, head, start_q, seq_q, heads, rows_in_all = tile
     O_LAYOUT: gl.constexpr = acc.type.layout
     C: gl.constexpr = o_turn.shape[0]
     O_SLOTS: gl.constexpr = o_smem.shape[0]
-    inverse = 1.0 / gl.where(l == 0.0, 1.0, l)
+    shrink = 1.0
+    if SINK:
+        sink = gl.load(sinks + head) * BASE_2
+        before = m
+        m = gl.maximum(m, sink)
+        base = gl.where(m == -float("inf"), 0.0, m)
+        shrink = gl.exp2(before - base)
+        l = l * shrink + gl.exp2(sink - base)
+    inverse = shrink / gl.where(l == 0.0, 1.0, l)
     acc = acc * gl.expand_dims(gl.convert_layout(inverse, gl.SliceLayout(1, O_LAYOUT)), 1)
     rows = row + gl.arange(0, ROWS, m.type.layout)
     place = (sequence * heads + head).to(gl.int64) * seq_q
@@ -494,6 +504,7 @@ def _consumer(
     SOFTCAP: gl.constexpr,
     CUT: gl.constexpr,
     ALIBI: gl.constexpr,
+    SINK: gl.constexpr,
 ):
     """Compute queries 64 CID to 64 CID + 63 of each tile, from the last block of keys to the
     first.
@@ -503,7 +514,7 @@ def _consumer(
     """
     descs, smem, bars, bounds, lse, units, heads, rows_in_all, slopes = args
     scale, cap, scale_in = units
-    slopes_ptr, slopes_batch = slopes
+    slopes_ptr, slopes_batch, sinks = slopes
     q_smem, k_smem, v_smem, o_smem, claimed = smem
     q_full, q_empty, k_full, k_empty, v_full, v_empty, turn, o_turn, claim_full, claim_empty = bars
     seq_q, seq_k, left, right = bounds
@@ -580,8 +591,9 @@ def _consumer(
                 rows_in_all,
             )
             _store(
-                acc, m_before, l_before, lse, descs[3], o_smem, o_turn, tile, served, CID, RAGGED
-            )
+                acc, m_before, l_before, lse, descs[3], o_smem, o_turn, tile, served, CID, RAGGED,
+                sinks, SINK,
+            )  # fmt: skip
 
         state = (gl.zeros([ROWS, D], gl.float32, O_LAYOUT), m, l, pack(weights, q.dtype))
         if RIGHT:
@@ -664,7 +676,7 @@ def _consumer(
             heads,
             rows_in_all,
         )
-        _store(acc, m, l, lse, descs[3], o_smem, o_turn, tile, served, CID, RAGGED)
+        _store(acc, m, l, lse, descs[3], o_smem, o_turn, tile, served, CID, RAGGED, sinks, SINK)
         tma.store_wait(0)
 
 
@@ -684,17 +696,17 @@ _NUMBERS = (
 )
 
 
-@gluon.jit(do_not_specialize=["starts_q", "starts_k", "slopes", *_NUMBERS])
+@gluon.jit(do_not_specialize=["starts_q", "starts_k", "slopes", "sinks", *_NUMBERS])
 def hopper_forward(
-    q_desc, k_desc, v_desc, o_desc, lse, claims, starts_q, starts_k, slopes, seq_q, seq_k, left,
-    right, tiles, row_tiles, heads, kv_group,
+    q_desc, k_desc, v_desc, o_desc, lse, claims, starts_q, starts_k, slopes, sinks,
+    seq_q, seq_k, left, right, tiles, row_tiles, heads, kv_group,
     all_heads, group, rows_in_all, slopes_batch, scale, cap, scale_in,
     C: gl.constexpr, BN: gl.constexpr,
     D: gl.constexpr, STAGES: gl.constexpr,
     Q_STAGES: gl.constexpr, O_SLOTS: gl.constexpr, REGISTERS: gl.constexpr, SPARE: gl.constexpr,
     RIGHT: gl.constexpr,
     LEFT: gl.constexpr, RAGGED: gl.constexpr, SOFTCAP: gl.constexpr, CUT: gl.constexpr,
-    COUNT: gl.constexpr, ALIBI: gl.constexpr
+    COUNT: gl.constexpr, ALIBI: gl.constexpr, SINK: gl.constexpr
 ):  # fmt: skip
     dtype: gl.constexpr = q_desc.dtype
     FIELDS: gl.constexpr = 6 if RAGGED else 3
@@ -751,7 +763,7 @@ def hopper_forward(
     factors = (scale, cap, scale_in)
     # The compile-time values must stand in the calls themselves: in an assigned tuple they would
     # become run-time values.
-    tilts = (slopes, slopes_batch)
+    tilts = (slopes, slopes_batch, sinks)
     args = (descs, smem, bars, bounds, lse, factors, heads, rows_in_all, tilts)
     loads = (descs, smem, bars, bounds, order, (starts_q, starts_k), claims)
     # What is above ran while the kernel before this one on the stream came to its end; what is
@@ -761,8 +773,8 @@ def hopper_forward(
     if C == 2:
         gl.warp_specialize(
             [
-                (_consumer, (args, 0, RIGHT, LEFT, RAGGED, SOFTCAP, CUT, ALIBI)),
-                (_consumer, (args, 1, RIGHT, LEFT, RAGGED, SOFTCAP, CUT, ALIBI)),
+                (_consumer, (args, 0, RIGHT, LEFT, RAGGED, SOFTCAP, CUT, ALIBI, SINK)),
+                (_consumer, (args, 1, RIGHT, LEFT, RAGGED, SOFTCAP, CUT, ALIBI, SINK)),
                 (_producer, (loads, BN, RIGHT, LEFT, RAGGED, COUNT)),
             ],
             [4, 1],
@@ -771,9 +783,9 @@ def hopper_forward(
     else:
         gl.warp_specialize(
             [
-                (_consumer, (args, 0, RIGHT, LEFT, RAGGED, SOFTCAP, CUT, ALIBI)),
-                (_consumer, (args, 1, RIGHT, LEFT, RAGGED, SOFTCAP, CUT, ALIBI)),
-                (_consumer, (args, 2, RIGHT, LEFT, RAGGED, SOFTCAP, CUT, ALIBI)),
+                (_consumer, (args, 0, RIGHT, LEFT, RAGGED, SOFTCAP, CUT, ALIBI, SINK)),
+                (_consumer, (args, 1, RIGHT, LEFT, RAGGED, SOFTCAP, CUT, ALIBI, SINK)),
+                (_consumer, (args, 2, RIGHT, LEFT, RAGGED, SOFTCAP, CUT, ALIBI, SINK)),
                 (_producer, (loads, BN, RIGHT, LEFT, RAGGED, COUNT)),
             ],
             [4, 4, 1],
@@ -855,6 +867,7 @@ def forward(
     softcap: float,
     ragged: Ragged | None,
     slopes: Tensor | None = None,
+    sink: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Compute attention; return out like q, and lse [B,H,Sq].
 
@@ -864,11 +877,13 @@ def forward(
     above 0, softcap * tanh(scale * q.k / softcap). lse is float32, the natural logarithm of the
     sum of exponentials; a row that sees no key gives 0 and lse -inf. With `ragged`, B is 1 and
     the sequences lie end to end. `slopes` are ALiBi's, float32 [H] or [B,H]: slope x (key -
-    position of the query) is added to the scores.
+    position of the query) is added to the scores. `sink` float32 [H] is one more score of each row.
     """
-    plan = _plan(geometry_key(q, k, v, left, right, scale, softcap, ragged, None, slopes))
+    plan = _plan(
+        geometry_key(q, k, v, left, right, scale, softcap, ragged, None, slopes, sink=sink)
+    )
     starts = () if ragged is None else (ragged.starts_q, ragged.starts_k)
-    return plan.run(q, k, v, *starts, *(() if slopes is None else (slopes,)))
+    return plan.run(q, k, v, *starts, *(x for x in (slopes, sink) if x is not None))
 
 
 def planned(
@@ -978,6 +993,7 @@ def forward_call(g: Geometry, processors: int) -> KernelCall:
         "RAGGED": ragged,
         "SOFTCAP": g.softcap != 0.0,
         "ALIBI": g.slopes is not None,
+        "SINK": g.sink,
         # Whether some block has keys that a row does not see.
         "CUT": cut or ragged or g.k.shape[2] % shape.keys != 0,
         # Another kernel must set the counter to 0 first. Ragged batches need one: `_locate` claims,
@@ -990,6 +1006,7 @@ def forward_call(g: Geometry, processors: int) -> KernelCall:
         "starts_q": starts,
         "starts_k": starts,
         "slopes": None if g.slopes is None else Pointer(torch.float32, False),
+        "sinks": Pointer(torch.float32, False) if g.sink else None,
     }
     options = {"num_warps": 4, "maxnreg": shape.registers_at_launch, "launch_pdl": 1}
     return KernelCall(

@@ -60,6 +60,7 @@ def forward(
     bias: Tensor | None = None,
     slopes: Tensor | None = None,
     visible: BlockLists | None = None,
+    sink: Tensor | None = None,
     blocks: Blocks = (None, None),
 ) -> tuple[Tensor, Tensor]:
     """Compute softmax(scale * q kᵀ) v and its log-sum-exp, for compute capability 8.0 and newer.
@@ -81,6 +82,7 @@ def forward(
         slopes: float32 [H] or [B,H]; slope x (key - position of the query) is added to the scores.
         visible: the blocks of keys that queries see, instead of `left`, `right`, `ragged` and
             `bias`.
+        sink: float32 [H], one more score of each row, to which no value belongs.
         blocks: queries and keys of a tile; None chooses by size and target.
 
     Returns:
@@ -90,11 +92,10 @@ def forward(
     Raises:
         ValueError: if the kernels cannot compute the problem.
     """
-    key = geometry_key(q, k, v, left, right, scale, softcap, ragged, bias, slopes, visible)
+    key = geometry_key(q, k, v, left, right, scale, softcap, ragged, bias, slopes, visible, sink)
     plan = _plan(key, blocks)
-    return plan.run(
-        q, k, v, *extras(bias, ragged, slopes), *(visible.of_queries if visible else ())
-    )
+    lists = visible.of_queries if visible else ()
+    return plan.run(q, k, v, *extras(bias, ragged, slopes), *lists, sink=sink)
 
 
 def planned(
@@ -148,6 +149,7 @@ def forward_calls(
             **list_arguments(lists, by_keys=False),
             "out_ptr": Pointer(torch.float32 if splits > 1 else geometry.dtype),
             "lse_ptr": Pointer(torch.float32),
+            "sink_ptr": _sink(geometry) if splits == 1 else None,
             "tiles": tiles,
             "units": units,
             "chunk": chunk,
@@ -162,6 +164,7 @@ def forward_calls(
             "SPLIT": splits > 1,
             "EVEN_K": not geometry.ragged and longest_k % config.block_n == 0,
             **list_sides(lists),
+            "SINK": geometry.sink,
         },
         config.options,
     )
@@ -199,15 +202,25 @@ def _combine(geometry: Geometry, out: Layout, rows: int, splits: int) -> KernelC
             "partial_lse_ptr": Pointer(torch.float32),
             "out_ptr": Pointer(geometry.dtype),
             "lse_ptr": Pointer(torch.float32),
+            "sink_ptr": _sink(geometry),
             **out.named("o", "bhmd"),
             "heads": geometry.heads,
             "total_q": geometry.q.shape[2],
             "splits": splits,
             "partial_stride": rows,
         },
-        {"HEAD_DIM": geometry.head_dim, "BLOCK_D": padded(geometry.head_dim), "BLOCK_S": block_s},
+        {
+            "HEAD_DIM": geometry.head_dim,
+            "BLOCK_D": padded(geometry.head_dim),
+            "BLOCK_S": block_s,
+            "SINK": geometry.sink,
+        },
         {"num_warps": 4, "num_stages": 1},
     )
+
+
+def _sink(geometry: Geometry) -> Pointer | None:
+    return Pointer(torch.float32, False) if geometry.sink else None
 
 
 class _ForwardPlan(NamedTuple):
@@ -219,20 +232,23 @@ class _ForwardPlan(NamedTuple):
     combine: Callable[..., None] | None
     splits: int
 
-    def run(self, q: Tensor, k: Tensor, v: Tensor, *more: Tensor) -> tuple[Tensor, Tensor]:
+    def run(
+        self, q: Tensor, k: Tensor, v: Tensor, *more: Tensor, sink: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
         """Allocate the results and launch the kernels; `more` are the tensors of `extras`."""
+        last = () if sink is None else (sink,)
         out, lse = torch.empty_like(q), torch.empty_like(self.lse)
         if self.attend is None:
             return out, lse
         if self.combine is None:
-            self.attend(q, k, v, out, lse, *more)
+            self.attend(q, k, v, out, lse, *last, *more)
             return out, lse
         partial = torch.empty(
             (self.splits, lse.numel(), q.shape[3]), dtype=torch.float32, device=q.device
         )
         partial_lse = torch.empty((self.splits, lse.numel()), dtype=torch.float32, device=q.device)
         self.attend(q, k, v, partial, partial_lse, *more)
-        self.combine(partial, partial_lse, out, lse)
+        self.combine(partial, partial_lse, out, lse, *last)
         return out, lse
 
 

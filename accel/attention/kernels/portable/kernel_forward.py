@@ -181,9 +181,22 @@ def extent(
     return begin, full_begin, full_end // BLOCK_N * BLOCK_N, end
 
 
+@triton.jit
+def with_sink(acc, m, l, sink):
+    """Take a last score of each row into the softmax, to which no value belongs.
+
+    `sink` and `m` are in base 2, and broadcast together.
+    """
+    new = tl.maximum(m, sink)
+    base = anchor(new, True)
+    shrink = tl.exp2(m - base)
+    return acc * shrink[:, None], new, l * shrink + tl.exp2(sink - base)
+
+
 @triton.jit(do_not_specialize=UNSPECIALISED)
 def attention_forward(
-    q_ptr, k_ptr, v_ptr, out_ptr, lse_ptr, bias_ptr, starts_q_ptr, starts_k_ptr, slopes_ptr,
+    q_ptr, k_ptr, v_ptr, out_ptr, lse_ptr, sink_ptr, bias_ptr, starts_q_ptr, starts_k_ptr,
+    slopes_ptr,
     counts_ptr, lists_ptr, numbers_ptr, bits_ptr,
     stride_qb, stride_qh, stride_qm, stride_qd, stride_kb, stride_kh, stride_kn, stride_kd,
     stride_vb, stride_vh, stride_vn, stride_vd,
@@ -195,7 +208,7 @@ def attention_forward(
     LEFT: tl.constexpr, RIGHT: tl.constexpr, SOFTCAP: tl.constexpr, BIAS: tl.constexpr,
     RAGGED: tl.constexpr, SPLIT: tl.constexpr,
     EVEN_K: tl.constexpr, PRECISION: tl.constexpr, ALIBI: tl.constexpr,
-    ROWS: tl.constexpr, COLS: tl.constexpr,
+    ROWS: tl.constexpr, COLS: tl.constexpr, SINK: tl.constexpr,
 ):  # fmt: skip
     """Compute one tile of BLOCK_M rows of one head, or of PACK heads that share a key head,
     interleaved.
@@ -304,6 +317,8 @@ def attention_forward(
             SOFTCAP, BIAS, False, EVEN_K, PRECISION, ALIBI, 0, 0, False,
         )  # fmt: skip
 
+    if SINK and not SPLIT:
+        acc, m, l = with_sink(acc, m, l, tl.load(sink_ptr + heads_of) * LOG2E)
     acc, lse = softmax_end(acc, m, l)
     lse_rows = (place * heads + heads_of) * total_q + first_q + rows
     if SPLIT:
@@ -319,9 +334,9 @@ def attention_forward(
 
 @triton.jit(do_not_specialize=UNSPECIALISED)
 def combine_splits(
-    partial_ptr, partial_lse_ptr, out_ptr, lse_ptr, stride_ob, stride_oh, stride_om, stride_od,
-    heads, total_q, splits, partial_stride, HEAD_DIM: tl.constexpr, BLOCK_D: tl.constexpr,
-    BLOCK_S: tl.constexpr,
+    partial_ptr, partial_lse_ptr, out_ptr, lse_ptr, sink_ptr, stride_ob, stride_oh, stride_om,
+    stride_od, heads, total_q, splits, partial_stride, HEAD_DIM: tl.constexpr,
+    BLOCK_D: tl.constexpr, BLOCK_S: tl.constexpr, SINK: tl.constexpr,
 ):  # fmt: skip
     """Combine the splits of one query of one head: the mean, weighted by their sums of weights.
 
@@ -338,9 +353,14 @@ def combine_splits(
         other=float("-inf"),
     )
     largest = tl.max(lses, 0)
+    if SINK:
+        sink = tl.load(sink_ptr + head)
+        largest = tl.maximum(largest, sink)
     base = anchor(largest, True)
     weights = tl.exp2((lses - base) * LOG2E)
     total = tl.sum(weights, 0)
+    if SINK:
+        total += tl.exp2((sink - base) * LOG2E)
     at = partial_ptr + (splits_at[:, None] * partial_stride + row) * HEAD_DIM + dims[None, :]
     parts = tl.load(at, mask=(splits_at < splits)[:, None] & (dims < HEAD_DIM)[None, :], other=0.0)
     out = tl.sum(parts * weights[:, None], 0) / tl.where(total == 0.0, 1.0, total)
