@@ -416,15 +416,33 @@ def _issue(q, smem, bars, p, acc, step, CID: gl.constexpr):
 
 
 @gluon.jit
+def _fresh(x):
+    """Return x, of which the compiler does not know that it is the same as in the last block."""
+    return gl.inline_asm_elementwise(
+        "mov.b32 $0, $1;", "=f,f", [x], dtype=gl.float32, is_pure=False, pack=1
+    )
+
+
+@gluon.jit
 def _tilted(s, block, first, scale, slope):
-    """Return the scores in base 2 plus slope x (key - the block's first key), and what is to be
-    taken off again: slope x (row - the block's first key).
+    """Return the scores in base 2 plus slope x (key - the tile's first row), and what is to be
+    taken off again: slope x (row within the tile).
+
+    Eight keys side by side have a term of their own, which changes from block to block, and each
+    group of eight adds a constant: a term for every key would stay in registers that are missing.
     """
     BN: gl.constexpr = s.shape[1]
     LAYOUT: gl.constexpr = s.type.layout
-    rows = first - block * BN + gl.arange(0, ROWS, gl.SliceLayout(1, LAYOUT))
-    cols = gl.expand_dims(gl.arange(0, BN, gl.SliceLayout(0, LAYOUT)), 0)
-    return s * scale + cols.to(gl.float32) * slope, rows.to(gl.float32) * slope
+    s = (s * scale).reshape([ROWS, BN // 8, 8])
+    EIGHTS: gl.constexpr = s.type.layout
+    group = gl.arange(0, BN // 8, gl.SliceLayout(0, gl.SliceLayout(2, EIGHTS)))
+    place = gl.arange(0, 8, gl.SliceLayout(0, gl.SliceLayout(1, EIGHTS)))
+    near = (place + (block * BN - first)).to(gl.float32) * slope
+    near = gl.expand_dims(gl.expand_dims(near, 0), 1)
+    far = gl.expand_dims(gl.expand_dims(group.to(gl.float32), 0), 2)
+    s = s + (far * _fresh(near * 0.0 + 8.0 * slope) + near)
+    rows = gl.arange(0, ROWS, gl.SliceLayout(1, LAYOUT))
+    return gl.convert_layout(s.reshape([ROWS, BN]), LAYOUT), rows.to(gl.float32) * slope
 
 
 @gluon.jit
