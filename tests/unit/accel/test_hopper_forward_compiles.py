@@ -71,6 +71,18 @@ def test_it_fits_a_multiprocessor(name):
     assert asks.spilled <= 96
 
 
+@pytest.mark.matrix
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("more", [{"slopes": 0}, {"sink": True}], ids=["ALiBi", "sink"])
+@pytest.mark.parametrize("name", ["64, short, causal", "128", "128, causal"])
+def test_variants_keep_their_terms_in_registers(name, more):
+    dim, length, rules = MAIN[name]
+    asked = forward_call(problem(16, length, dim, **rules)._replace(**more), processors=132)
+    kernel = compiled(asked, 90)
+    assert needs(kernel).spilled <= 128
+    assert not serialised(kernel)
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_all_at_once_compiles():
