@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from app.format.results import result_of, summarize_result
-from app.format.values import Meaning, clock, device_label, duration, significant
+from app.format.values import Meaning, ago, clock, device_label, duration, significant
 from scheduler.protocol.job_options import JOB_OPTIONS
 from scheduler.protocol.jobs import (
     Cancelled,
@@ -300,13 +300,10 @@ def _duration(job: Job, now: float) -> str:
 
 
 def _times(job: Job, now: float) -> list[tuple[str, str]]:
-    marks = (("Submitted", job.submitted), ("Started", started(job)), ("Ended", ended(job)))
-    return [
-        (
-            "Times",
-            ", ".join(f"{word.lower()} {clock(at, now)}" for word, at in marks if at is not None),
-        )
-    ]
+    marks = (("submitted", job.submitted), ("started", started(job)), ("ended", ended(job)))
+    known = [(word, at) for word, at in marks if at is not None]
+    times = ", ".join(f"{word} {clock(at, now)}" for word, at in known)
+    return [("Times", f"{times} ({ago(known[-1][1], now)})")]
 
 
 def forecast_text(forecast: Forecast, labels: Mapping[str, str], now: float) -> str:

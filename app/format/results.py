@@ -10,7 +10,7 @@ import msgspec
 
 from accel import result as results
 from accel.result import Result, Sensors
-from app.format.values import clock, duration, plural, precise, significant
+from app.format.values import ago, clock, duration, plural, precise, significant
 from scheduler.protocol.jobs import Job
 
 MOST_SHOWN = 100.0
@@ -111,7 +111,7 @@ def earlier_results(
 
 def _earlier(job: Job, result: Result, now: float) -> EarlierResult:
     lines = (
-        f"job {job.id}, {clock(result.ended, now)}",
+        f"job {job.id}, {clock(result.ended, now)} ({ago(result.ended, now)})",
         f"{significant(result.tflops)} TFLOP/s, {result.backend}",
         _params(result),
     )

@@ -141,3 +141,19 @@ def clock(at: float, now: float | None = None) -> str:
     then, today = time.localtime(at), time.localtime(now)
     same_day = (then.tm_year, then.tm_yday) == (today.tm_year, today.tm_yday)
     return time.strftime("%H:%M:%S" if same_day else "%Y-%m-%d %H:%M:%S", then)
+
+
+def ago(at: float, now: float) -> str:
+    """Format how long ago a moment was, or will be: just now, 5 min ago, 3 h ago, in 2 days.
+
+    Args:
+        at: Seconds since the epoch.
+        now: Seconds since the epoch.
+    """
+    seconds = abs(now - at)
+    for length, name in ((86400.0, "day"), (3600.0, "h"), (60.0, "min")):
+        if seconds >= length:
+            count = int(seconds // length)
+            span = plural(count, name) if name == "day" else f"{count} {name}"
+            return f"{span} ago" if at < now else f"in {span}"
+    return "just now" if at <= now else "in less than a minute"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from app.format.hosts import found, host_devices
-from app.format.values import first_capital, plural
+from app.format.values import ago, first_capital, plural
 from scheduler.protocol.settings import HostSettings
 from scheduler.protocol.snapshot import HostState, Snapshot
 from scheduler.protocol.units import clock
@@ -44,6 +44,7 @@ def _row(name: str, host: HostSettings, state: HostState | None, now: float) -> 
         cells = (name, "Connecting", "", "", host.address, "")
         return HostRow(name, cells, f"{name} has not answered yet.", None)
     since = clock(state.since, now)
+    about = f"{since} ({ago(state.since, now)})"
     if state.problem is not None:
         cells = (
             name,
@@ -53,7 +54,7 @@ def _row(name: str, host: HostSettings, state: HostState | None, now: float) -> 
             host.address,
             first_capital(state.problem),
         )
-        text = f"{name} has been unreachable since {since}: {state.problem}"
+        text = f"{name} has been unreachable since {about}: {state.problem}"
         return HostRow(name, cells, text, False)
     parts = (
         f"read with {state.how}" if state.how else "",
@@ -61,7 +62,7 @@ def _row(name: str, host: HostSettings, state: HostState | None, now: float) -> 
     )
     how = first_capital("; ".join(part for part in parts if part))
     cells = (name, "Reachable", since, host_devices(state), host.address, how)
-    return HostRow(name, cells, f"{name} has been reachable since {since}. {how}", True)
+    return HostRow(name, cells, f"{name} has been reachable since {about}. {how}", True)
 
 
 def counts(rows: tuple[HostRow, ...]) -> str:

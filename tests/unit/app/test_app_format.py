@@ -5,6 +5,7 @@ import math
 import pytest
 
 from app.format.values import (
+    ago,
     clock,
     device_label,
     duration,
@@ -86,6 +87,24 @@ def test_significant_keeps_three_digits_after_rounding(value, text):
 )
 def test_durations(seconds, text):
     assert duration(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0, "just now"),
+        (59.9, "just now"),
+        (60, "1 min ago"),
+        (3599, "59 min ago"),
+        (7300, "2 h ago"),
+        (86400, "1 day ago"),
+        (3 * 86400, "3 days ago"),
+        (-30, "in less than a minute"),
+        (-7300, "in 2 h"),
+    ],
+)
+def test_moments_are_relative_to_now(seconds, text):
+    assert ago(1000.0, 1000.0 + seconds) == text
 
 
 def test_counts_and_sizes():
