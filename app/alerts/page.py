@@ -164,7 +164,7 @@ class AlertsPage(QWidget):
         self._stack.setCurrentIndex(0 if self.model.rows else 1)
         raised = {alert.id for alert in snapshot.alerts}
         self.rules.refresh((*snapshot.alerts, *(a for a in self._log if a.id not in raised)))
-        fit_rows(self._frame, self.table, len(self.model.rows), _LEAST_ROWS)
+        fit_rows(self._frame, self.table, max(len(self.model.rows), 1), _LEAST_ROWS)
         self._enable()
 
     def _take_log(self, alerts: tuple[Alert, ...]) -> None:

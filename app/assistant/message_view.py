@@ -138,7 +138,9 @@ class MessageView(QFrame):
         document = self.text.document()
         document.setTextWidth(-1)
         needed = int(document.idealWidth()) + 2 * theme.L + 2
-        return min(max(needed, self._footer.sizeHint().width() + 2 * theme.L), int(_OWN * room))
+        writer = self.writer.fontMetrics().horizontalAdvance(self.writer.text())
+        below = self._footer.sizeHint().width() + writer + 2 * theme.L
+        return min(max(needed, below), int(_OWN * room))
 
     def close_sources(self) -> None:
         """Hide the sources."""

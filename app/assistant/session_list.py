@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import time
 
-from PySide6.QtCore import QModelIndex, QPersistentModelIndex, QRect, QSize, Qt, QTimer, Signal
+from PySide6.QtCore import (
+    QModelIndex,
+    QPersistentModelIndex,
+    QRect,
+    QRectF,
+    QSize,
+    Qt,
+    QTimer,
+    Signal,
+)
 from PySide6.QtGui import QColor, QKeyEvent, QPainter
 from PySide6.QtWidgets import (
     QListWidget,
@@ -190,11 +199,11 @@ class _TwoLineDelegate(QStyledItemDelegate):
         t, state = theme.tokens(), option.state
         rect: QRect = option.rect
         painter.save()
-        if state & state.State_Selected:
-            painter.fillRect(rect, QColor(t.accent_soft))
-        if state & state.State_HasFocus:
-            painter.setPen(QColor(t.accent))
-            painter.drawRect(rect.adjusted(0, 0, -1, -1))
+        if state & (state.State_Selected | state.State_HasFocus):
+            painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+            painter.setPen(QColor(t.accent if state & state.State_HasFocus else t.accent_soft))
+            painter.setBrush(QColor(t.accent_soft))
+            painter.drawRoundedRect(QRectF(rect).adjusted(0.5, 0.5, -0.5, -0.5), 6, 6)
         inner = rect.adjusted(theme.S, 4, -theme.S, -4)
         first = QRect(inner.left(), inner.top(), inner.width(), theme.px(18))
         second = first.translated(0, first.height())

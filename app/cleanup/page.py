@@ -28,7 +28,7 @@ from app.widgets.controls import (
     set_text,
     set_tooltip,
 )
-from app.widgets.list_table import list_card
+from app.widgets.list_table import ANY_HEIGHT, list_card
 from assistant.housekeeping import EmptyResult, Receipt, Skipped, UndoResult
 
 NOTHING = (
@@ -201,7 +201,8 @@ class CleanupPage(QWidget):
         chosen, busy = self.tree.rows.chosen(), self._call is not None
         scanning = self._call is not None and isinstance(self._call.request, Scan)
         self._stack.setCurrentIndex(0 if self.tree.finds else 1)
-        self._frame.setMaximumHeight(max(self.tree.whole_height, theme.px(_LEAST)))
+        whole = max(self.tree.whole_height, theme.px(_LEAST))
+        self._frame.setMaximumHeight(whole if self.tree.finds else ANY_HEIGHT)
         set_text(self.empty, SCANNING if scanning else NOTHING)
         self.again.setVisible(not scanning)
         self.stop.setVisible(scanning)

@@ -8,7 +8,7 @@ SHORTEST = 10.0
 """Seconds of the closest zoom."""
 LONGEST = 30 * 86400.0
 """Seconds that the daemon remembers."""
-FIRST = 60.0
+FIRST = 15.0
 """Seconds shown at first; more as there is more, until the user chooses."""
 _GROWTH = 1.25
 """Each longer stretch is this many times as long: all charts are drawn anew then."""

@@ -34,6 +34,8 @@ LEFT, RIGHT = (
     for side in (Qt.AlignmentFlag.AlignLeft, Qt.AlignmentFlag.AlignRight)
 )
 _ROW_HEIGHT = 30
+ANY_HEIGHT = 16_777_215
+"""Qt's QWIDGETSIZE_MAX, which PySide does not name."""
 
 
 class TableColumn(NamedTuple):
@@ -212,8 +214,11 @@ def height_of_rows(table: QTableView, rows: int) -> int:
 
 
 def fit_rows(frame: QFrame, table: QTableView, rows: int, least: int = 4) -> None:
-    """Let the card of `list_card` grow no higher than its rows, so that others have the rest."""
-    height = height_of_rows(table, max(rows, least)) + 2 * theme.XS + 2
+    """Let the card of `list_card` grow no higher than its rows, so that others have the rest.
+
+    A card without rows explains why, in all the room there is.
+    """
+    height = height_of_rows(table, max(rows, least)) + 2 * theme.XS + 2 if rows else ANY_HEIGHT
     if frame.maximumHeight() != height:
         frame.setMaximumHeight(height)
 

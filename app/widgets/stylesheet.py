@@ -119,11 +119,11 @@ QPushButton[kind="quiet"]:hover {{ color: {t.text}; border-color: {t.line}; }}
 QPushButton[kind="quiet"]:checked {{ color: {t.text}; background: {t.accent_soft}; }}
 QPushButton[kind="quiet"]:focus, TimeBar QPushButton[kind="quiet"]:focus {{
   border-color: {t.accent}; }}
-QPushButton[kind="nav"] {{ background: transparent; border: none; padding: 6px 10px;
-  text-align: left; color: {t.muted}; }}
+QPushButton[kind="nav"] {{ background: transparent; border: 1px solid transparent;
+  border-radius: 6px; padding: 5px 9px; text-align: left; color: {t.muted}; }}
 QPushButton[kind="nav"]:hover {{ color: {t.text}; }}
 QPushButton[kind="nav"]:checked {{ background: {t.accent_soft}; color: {t.text}; }}
-QPushButton[kind="nav"]:focus {{ border: 1px solid {t.accent}; }}
+QPushButton[kind="nav"]:focus {{ border-color: {t.accent}; }}
 QLineEdit, QComboBox {{ background: {t.surface}; border: 1px solid {t.line}; border-radius: 6px;
   padding: 4px 8px;
   selection-background-color: {t.accent}; selection-color: {t.on_accent}; }}

@@ -321,3 +321,10 @@ def test_a_short_history_says_when_it_begins(fed):
     assert view._begin == pytest.approx(NOW, abs=1)
     page.show_last(12)
     assert view._begin is None
+
+
+def test_the_first_readings_fill_the_charts(fed):
+    for at in range(20):
+        fed.feed(snapshots.gpu_snapshot(1, NOW + at))
+    start, end = fed.window.dashboard.axis.limits
+    assert (start, end) == pytest.approx((NOW, NOW + 19), abs=1.5)

@@ -118,3 +118,12 @@ def test_the_busiest_device_of_a_machine_has_curves(fed):
     assert shown == ["util"], "nothing else has a history"
     assert page.devices.sparks["util"].text == "87 %"
     assert page.devices.rect().contains(page.devices.sparks["util"].geometry())
+
+
+def test_a_page_without_machines_begins_at_its_top(fed):
+    fed.window.resize(1280, 800)
+    fed.window.show_page("hosts")
+    fed.feed(snapshots.gpu_snapshot(1))
+    page = fed.window.hosts
+    assert page.open.y() < 10
+    assert page.count.mapTo(page, page.count.rect().topLeft()).y() < 20

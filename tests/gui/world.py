@@ -369,7 +369,8 @@ def overview(made: Sequence[Job], raised: Sequence[Alert]) -> FinishedAnswer:
     if lost:
         lines.append(f"- Job {lost[0].id} was lost: the daemon was down from 15:54 to 15:55.")
     text = f"In the last 10 minutes **{len(ended)} jobs** ended:\n\n" + "\n".join(lines)
-    text += f"\n\nThe temperature raised {len(recent)} alerts; one is still active.\n"
+    still = sum(a.cleared is None for a in recent)
+    text += f"\n\nThe temperature raised {len(recent)} alerts, of which {still} last.\n"
     facts = (
         ("jobs ended", str(len(ended)), "store, 16:00:00"),
         ("alerts", str(len(recent)), "store, 16:00:00"),
