@@ -327,4 +327,5 @@ def test_the_first_readings_fill_the_charts(fed):
     for at in range(20):
         fed.feed(snapshots.gpu_snapshot(1, NOW + at))
     start, end = fed.window.dashboard.axis.limits
-    assert (start, end) == pytest.approx((NOW, NOW + 19), abs=1.5)
+    assert end == pytest.approx(NOW + 19, abs=1)
+    assert NOW - start < 0.3 * (end - start), "little of the chart is empty"
