@@ -121,6 +121,10 @@ BACKENDS = ("flash", "cudnn", "efficient", "math", "reference", "hopper", "trito
 
 PRODUCTS = ("auto", "cublas", "hopper", "triton", "torch")
 """The names of `accel.gemm`'s backends, for forms."""
+RECIPES = ("plain", "delayed", "tensor", "row", "block")
+"""What the workload `precision` computes: the layer as it is, and the recipes of FP8."""
+LINEAR = ("auto", "triton", "torch")
+"""The names of `accel.linear_attention`'s backends, for forms."""
 KINDS = ("retention", "gla", "ssd", "gdn", "kda", "rwkv7")
 """The names of `accel.linear_attention`'s kinds, for forms."""
 
@@ -231,6 +235,35 @@ def _backends(default: str, choices: tuple[str, ...], cpu_default: str) -> Param
     )
 
 
+_ANY = tuple(dict.fromkeys(("auto", *BACKENDS, *PRODUCTS, *LINEAR, *RECIPES)))
+"""The names of contenders of every operation."""
+_OPERATIONS = ("attention", "gemm", "precision", "linear_attention")
+
+
+def _operation(cpu_sizes: str) -> tuple[Param, Param]:
+    """Return the parameters that choose another operation than attention, and its sizes."""
+    return (
+        Param(
+            "operation",
+            "Operation",
+            "choice",
+            "attention",
+            "the others take sizes, and nothing else of a shape",
+            _OPERATIONS,
+        ),
+        Param(
+            "sizes",
+            "Sizes",
+            "ints",
+            "1024,4096,8192",
+            "gemm: rows and columns; precision: features; linear_attention: tokens",
+            minimum=16,
+            maximum=65536,
+            cpu_default=cpu_sizes,
+        ),
+    )
+
+
 WORKLOADS: tuple[Workload, ...] = (
     Workload(
         "attention",
@@ -250,8 +283,8 @@ WORKLOADS: tuple[Workload, ...] = (
     Workload(
         "compare",
         "Compare",
-        "All attention backends side by side, taking turns: which is fastest here, and is auto as"
-        " fast?",
+        "All backends of attention or another operation side by side, taking turns: which is"
+        " fastest here, and is auto as fast?",
         "accel.workloads.compare",
         (
             *_shape(
@@ -268,6 +301,7 @@ WORKLOADS: tuple[Workload, ...] = (
                 ("auto", *BACKENDS),
                 "auto,flash,math",
             ),
+            *_operation("64,128"),
             _seconds("for each backend and shape", "1", "1"),
             Param("power", "Power", "flag", "no", "2 s more each, alone: J per TFLOP"),
         ),
@@ -288,9 +322,7 @@ WORKLOADS: tuple[Workload, ...] = (
                 "both: with the gradients",
                 ("forward", "both"),
             ),
-            Param(
-                "backend", "Backend", "choice", "auto", "which implementation", ("auto", *BACKENDS)
-            ),
+            Param("backend", "Backend", "choice", "auto", "which implementation", _ANY),
             Param(
                 "inputs",
                 "Inputs",
@@ -299,6 +331,7 @@ WORKLOADS: tuple[Workload, ...] = (
                 "outliers: a thousandth of them 10 times as wide",
                 ("normal", "outliers"),
             ),
+            *_operation("64"),
             Param(
                 "trials",
                 "Trials",
@@ -376,7 +409,7 @@ WORKLOADS: tuple[Workload, ...] = (
                 "choice",
                 "row",
                 "what shares a scale",
-                ("plain", "delayed", "tensor", "row", "block"),
+                RECIPES,
             ),
             _seconds("how long the timed loop runs", "10", "4"),
         ),
@@ -389,6 +422,7 @@ WORKLOADS: tuple[Workload, ...] = (
         "accel.workloads.linear_attention",
         (
             Param("kind", "Kind", "choice", "gdn", "which recurrence", KINDS),
+            Param("backend", "Backend", "choice", "auto", "which implementation", LINEAR),
             _size("batch", "Batch", "2", "sequences", "1"),
             _size("tokens", "Tokens", "16384", "of a sequence", "256"),
             _size("heads", "Heads", "16", "of values", "2"),

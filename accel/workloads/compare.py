@@ -1,4 +1,4 @@
-"""Compare attention backends side by side.
+"""Compare backends side by side, of attention or another operation.
 
 Run `python -P -m accel.workloads.compare --seq=512,16384 --backends=auto,flash,cudnn ...`.
 """
@@ -20,6 +20,10 @@ if TYPE_CHECKING:
 
 def work(values: Values, device: ComputeDevice, progress: Progress) -> Outcome:
     """Compare the backends on one problem after the other."""
+    if values.text("operation") != "attention":
+        from accel.workloads.operations import compared
+
+        return compared(values, device, progress)
     return survey(
         values,
         device,

@@ -42,7 +42,7 @@ def prepare(values: Values, device: ComputeDevice) -> Task:
     if dtype == torch.float32:
         reason += f"; float32 precision is set to {torch.get_float32_matmul_precision()}"
     cell = Cell(
-        1, 1, 1, n, n, causal=False, dtype=values.text("dtype"), direction="forward",
+        1, 1, 1, n, 0, causal=False, dtype=values.text("dtype"), direction="forward",
         contender=values.text("backend"), flops=x.problem.flops, moved=x.problem.moved,
         operation="gemm", sizes=f"{n} x {n} x {n}",
     )  # fmt: skip

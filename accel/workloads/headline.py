@@ -66,5 +66,7 @@ def headline(
 
 
 def _named(cell: Cell) -> str:
+    if cell.sizes:
+        return cell.sizes
     mask = ", causal" if cell.causal else ""
     return f"{cell.direction}, head size {cell.head_dim}, sequence {cell.seq}{mask}"

@@ -36,18 +36,19 @@ def prepare(values: Values, device: ComputeDevice) -> Task:
     elements = float(batch * tokens * heads * size)
     require(device, 12 * elements * dtype.itemsize)
     given = _drawn(kind, (batch, tokens, heads, size), dtype, device.torch_device)
-    choice = explain_linear(given["q"], given["k"], given["v"], kind=kind, **_rest(given))
+    asked: dict[str, Any] = {"kind": kind, "backend": values.text("backend"), **_rest(given)}
+    choice = explain_linear(given["q"], given["k"], given["v"], **asked)
 
     def call() -> Tensor:
-        return linear_attention(given["q"], given["k"], given["v"], kind=kind, **_rest(given)).out
+        return linear_attention(given["q"], given["k"], given["v"], **asked).out
 
     flops = _PRODUCTS[KINDS[kind].rule.writes] * elements * size
     bytes_ = sum(float(t.nbytes) for t in given.values()) + elements * dtype.itemsize
     cell = Cell(
         batch, heads, heads, tokens, size, causal=True, dtype=values.text("dtype"),
-        direction="forward", contender=kind, flops=flops, moved=bytes_,
+        direction="forward", contender=values.text("backend"), flops=flops, moved=bytes_,
         operation="linear_attention",
-        sizes=f"batch {batch}, {tokens} tokens, {heads} heads of {size}",
+        sizes=f"{kind}, batch {batch}, {tokens} tokens, {heads} heads of {size}",
     )  # fmt: skip
     return Task(
         choice.backend, choice.reason, call, lambda: compare(call(), kind, given), flops, cell=cell

@@ -55,7 +55,7 @@ def prepare(values: Values, device: ComputeDevice) -> Task:
     # each of x, the weight, the result and their gradients once
     moved = 2.0 * dtype.itemsize * (rows * (inputs + outputs) + inputs * outputs)
     cell = Cell(
-        1, 1, 1, rows, inputs, causal=False, dtype=name, direction="both", contender=recipe,
+        1, 1, 1, inputs, 0, causal=False, dtype=name, direction="both", contender=recipe,
         flops=6.0 * rows * inputs * outputs, moved=moved, operation="precision",
         sizes=f"{rows} rows, {inputs} to {outputs} features",
     )  # fmt: skip

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from accel.result import Cell, Result, twins
 
+_LABEL = 34
+"""The least width of the problems' names."""
+
 
 def lines(result: Result) -> list[str]:
     """Return what ran, its speed and its errors, with a table for a grid."""
@@ -34,24 +37,24 @@ def table(cells: tuple[Cell, ...]) -> list[str]:
     """Return TFLOP/s, with a line per problem and a column per contender, then the reasons of
     gaps."""
     contenders = list(dict.fromkeys(c.contender for c in cells))
-    problems: dict[tuple[str, int, int, bool], dict[str, Cell]] = {}
+    problems: dict[str, dict[str, Cell]] = {}
     for c in cells:
-        problems.setdefault((c.direction, c.head_dim, c.seq, c.causal), {})[c.contender] = c
+        problems.setdefault(_label(c), {})[c.contender] = c
     widths = [max(len(name), 9) for name in contenders]
+    left = max(_LABEL, *map(len, problems))
     found = [
         " ".join(
             [
-                f"{'TFLOP/s':<34}",
+                f"{'TFLOP/s':<{left}}",
                 *(f"{name:>{w}}" for name, w in zip(contenders, widths, strict=True)),
             ]
         )
     ]
-    for problem, row in problems.items():
-        label = _label(*problem)
+    for label, row in problems.items():
         figures = (
             _figure(row.get(name)).rjust(w) for name, w in zip(contenders, widths, strict=True)
         )
-        found.append(" ".join([f"{label:<34}", *figures]))
+        found.append(" ".join([f"{label:<{left}}", *figures]))
     notes = dict.fromkeys(f"{c.contender}: {c.note}" for c in cells if not c.tflops and c.note)
     return [*found, *filter(None, [twins(cells)]), *notes]
 
@@ -63,7 +66,7 @@ def trials(cells: tuple[Cell, ...]) -> list[str]:
         "  worst (seed)    ms P50    P95    P99"
     ]
     for c in cells:
-        label, r, t = _label(c.direction, c.head_dim, c.seq, c.causal), c.trials, c.timing
+        label, r, t = _label(c), c.trials, c.timing
         if r is None:
             found.append(f"{label:<34} {c.note}")
             continue
@@ -75,8 +78,8 @@ def trials(cells: tuple[Cell, ...]) -> list[str]:
     return found
 
 
-def _label(direction: str, head_dim: int, seq: int, causal: bool) -> str:
-    return f"{direction}, d {head_dim}, S {seq}{', causal' if causal else ''}"
+def _label(c: Cell) -> str:
+    return c.sizes or f"{c.direction}, d {c.head_dim}, S {c.seq}{', causal' if c.causal else ''}"
 
 
 def _figure(cell: Cell | None) -> str:

@@ -2,7 +2,8 @@
 
 Run `python -P -m accel.workloads.validate --backend=hopper --trials=1000 ...`. A trial draws new
 inputs from a seed of its own, leaves NaN in the memory of likely outputs, calls once, and checks
-the answers against the float64 oracle, so answers of an earlier trial cannot pass.
+the answers against the float64 oracle, so answers of an earlier trial cannot pass. Operations
+other than attention are called twice in a trial: once to be timed, once to be checked.
 """
 
 from __future__ import annotations
@@ -75,6 +76,10 @@ def work(values: Values, device: ComputeDevice, progress: Progress) -> Outcome:
     """Run the trials of one shape after the other."""
     from accel.workloads.headline import headline, limit
 
+    if values.text("operation") != "attention":
+        tried = _operation(values, device, progress)
+        return headline(tuple(tried), [], tuple(_failures(tried)))
+
     passes, count, backend = (
         directions(values.text("direction")),
         values.integer("trials"),
@@ -100,6 +105,19 @@ def work(values: Values, device: ComputeDevice, progress: Progress) -> Outcome:
                 tally.cell(shape.cell(direction, backend)) for direction, tally in tallies.items()
             ]
     return headline(tuple(cells), [], tuple(_failures(cells)))
+
+
+def _operation(values: Values, device: ComputeDevice, progress: Progress) -> list[Cell]:
+    """Return a cell with the trials of each size of an operation other than attention."""
+    from accel.workloads.operations import trials
+
+    tallies: dict[str, tuple[Cell, _Tally]] = {}
+    for task, milliseconds, seed in trials(values, device, progress):
+        assert task.cell is not None
+        new = task.cell, _Tally(task.backend, task.reason)
+        _, tally = tallies.setdefault(task.cell.sizes, new)
+        tally.add(task.check(), milliseconds, seed)
+    return [tally.cell(cell) for cell, tally in tallies.values()]
 
 
 def _trials(

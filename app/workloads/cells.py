@@ -39,6 +39,8 @@ def lengths(cells: Iterable[Cell]) -> tuple[int, ...]:
 
 def row_label(row: GridRow) -> str:
     """Return the label of a row of the grid."""
+    if not row[0]:
+        return "every size"
     return f"d {row[0]}{', causal' if row[1] else ''}"
 
 

@@ -233,7 +233,7 @@ def seconds_to(loss: float, found: dict[str, Any]) -> str:
 def gpt(given: argparse.Namespace, until: float) -> Iterator[dict[str, object]]:
     """Train with each recipe from each seed on the same text."""
     where = context(torch.cuda.get_device_name(), ("torch", "triton"))
-    held = text(0, 16, given.batch, given.length)
+    held = text(0, 64, given.batch, given.length)
     for seed in range(given.seeds):
         batches = text(seed + 10, given.steps, given.batch, given.length)
         base: dict[str, Any] = {}

@@ -7,9 +7,10 @@ from torch import Tensor
 
 from accel.primitives.gemm.operands import Operands
 from accel.primitives.gemm.plain import activated
-from accel.primitives.gemm.problem import FP8, Problem
+from accel.primitives.gemm.problem import BLOCK, FP8, Problem
 
 _MULTIPLE = 16
+_SCALES = 4
 
 
 def refusal(p: Problem) -> str | None:
@@ -33,6 +34,9 @@ def refusal(p: Problem) -> str | None:
         return "takes scales of rows for both operands, and gives bfloat16 then"
     if p.scaling == "block" and p.m % 4:
         return f"needs m to be a multiple of 4 for scales of tiles; got {p.m}"
+    if p.scaling == "block" and BLOCK in p.steps and -(-p.k // BLOCK) % _SCALES:
+        # it reads scales of blocks in lines of a multiple of 4, and others gave NaN
+        return f"needs k of a multiple of {_SCALES * BLOCK} for scales of 128x128 blocks; got {p.k}"
     if p.scaling == "block" and (p.steps == (128, 128) or 0 in p.steps):
         return "takes scales of 1x128 tiles, or of 128x128 blocks for one operand"
     return None

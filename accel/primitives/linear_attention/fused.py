@@ -23,6 +23,11 @@ CHUNK = 64
 ROWS = 16
 """The block of tokens within which factors of a decay for each channel fit in float32."""
 _OLDEST = (8, 0)
+_SHARED_KIB = {(8, 0): 163, (8, 7): 163, (9, 0): 227, (10, 0): 227}
+"""The shared memory of a program by compute capability; 99 elsewhere."""
+_FACTOR, _CHANNEL_FACTOR = 480, 680
+"""The bytes of shared memory for each byte of a key, as compiled, where a loop over states with
+corrections has two chunks in flight."""
 _ENOUGH_PROGRAMS = 2
 """Programs for each multiprocessor from which a program passes on more columns of a state."""
 
@@ -254,8 +259,8 @@ def _passing(s: Shape, sequences: int, device: torch.device) -> tuple[int, dict[
 
     Without corrections there is room to load three chunks ahead.
     """
-    columns, options = s.state_block, dict(named.USUAL)
-    if device.type != "cuda" or torch.cuda.get_device_capability(device) != (9, 0):
+    columns, options = s.state_block, in_flight(s, _capability(device))
+    if _capability(device) != (9, 0):
         return columns, options
     processors = torch.cuda.get_device_properties(device).multi_processor_count
     if s.heads * sequences * (s.values // 64) >= _ENOUGH_PROGRAMS * processors:
@@ -263,6 +268,21 @@ def _passing(s: Shape, sequences: int, device: torch.device) -> tuple[int, dict[
     if not s.rule.erases and s.keys <= 128:
         options["num_stages"] = 3
     return columns, options
+
+
+def in_flight(s: Shape, capability: tuple[int, int] | None) -> dict[str, int]:
+    """Return compiler options that hold two chunks at once in a loop over states, or one if the
+    shared memory of a GPU has no room for two.
+    """
+    wide = s.channel or s.rule.plain
+    needed = (_CHANNEL_FACTOR if wide else _FACTOR) * _wide(s.keys) * s.kept.itemsize
+    room = _SHARED_KIB.get(capability or (9, 0), 99) * 1024
+    fits = not s.rule.erases or needed <= room
+    return {**named.USUAL, "num_stages": 2 if fits else 1}
+
+
+def _capability(device: torch.device) -> tuple[int, int] | None:
+    return torch.cuda.get_device_capability(device) if device.type == "cuda" else None
 
 
 def _outputs(launch: _Launcher, x: Tensors) -> None:
@@ -283,7 +303,8 @@ def _gradients(launch: _Launcher, x: Tensors) -> Tensors:
         v = cast(Tensor, x["v"])
         x[name] = torch.empty_like(v, dtype=s.kept) if s.rule.erases else None
     grid = (-(-s.values // s.state_block), s.heads, len(at.sequences))
-    launch(gradient_kernels.state_gradients, grid, {"BLOCK": s.state_block}, x)
+    options = in_flight(s, _capability(at.chunks.device))
+    launch(gradient_kernels.state_gradients, grid, {"BLOCK": s.state_block}, x, options)
     x |= _empty_gradients(s, at, x)
     if len(at.chunks):
         _chunk_gradients(launch, x)

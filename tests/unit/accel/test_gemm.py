@@ -217,6 +217,11 @@ def test_backends_refuse_what_they_cannot_multiply():
     assert choose(on_gpu(64, 64, 64, tile=32)).backend == "triton"
     both = choose(on_gpu(64, 128, 256, E4M3, scaling="block", steps=Steps(128, 128)))
     assert both.backend == "triton"
+    # 6 blocks of k: cuBLAS reads its scales in lines of 8, and gave NaN
+    small = choose(on_gpu(1024, 2304, 768, E4M3, scaling="block", steps=Steps(1, 128)), "triton")
+    assert "multiple of 512" in small.refusals["cublas"]
+    large = choose(on_gpu(1024, 2304, 1024, E4M3, scaling="block", steps=Steps(1, 128)), "triton")
+    assert "cublas" not in large.refusals
 
 
 def test_every_tile_fits_a_gpu_and_covers_k():

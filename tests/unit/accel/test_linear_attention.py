@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import pytest
@@ -12,10 +13,13 @@ from torch.nn import functional
 import accel
 from accel.primitives.linear_attention.api import choose, linear_attention, operands
 from accel.primitives.linear_attention.chunked import chunked
-from accel.primitives.linear_attention.fused import fused
+from accel.primitives.linear_attention.fused import Shape, fused, in_flight
 from accel.primitives.linear_attention.kinds import KINDS
 from accel.primitives.linear_attention.problem import Operands
 from accel.primitives.linear_attention.reference import recurrence
+from accel.runtime.call import compiled
+from tests.kernel_code import launched
+from tests.unit.accel.compiled import SHARED_KIB
 
 STARTS = [0, 0, 3, 66, 80]
 """Of sequences end to end: an empty one, a short one, and one token short of a chunk."""
@@ -190,3 +194,41 @@ def test_what_does_not_fit_is_explained(change, message):
 
 def test_it_is_a_name_of_accel():
     assert accel.linear_attention is linear_attention
+
+
+@pytest.mark.matrix
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("target", [80, 86, 90])
+@pytest.mark.parametrize("size", [64, 128, 256])
+@pytest.mark.parametrize("kind", KINDS)
+def test_loops_over_states_fit_the_shared_memory_of_every_target(kind, size, target):
+    rule = KINDS[kind]
+    shape = Shape(size, size, 4, 1, rule.decay == "channel", rule.rule, torch.bfloat16)
+    given = {n: t.bfloat16() for n, t in drawn(kind, 1, 128, size, size).items()}
+    given |= {n: given[n].float() for n in ("decay", "state") if n in given}
+
+    def run() -> None:
+        leaves = {n: t.requires_grad_() for n, t in given.items()}
+        out, last = fused(problem(kind, leaves, None))
+        torch.autograd.grad(out.float().sum() + last.sum(), list(leaves.values()))
+
+    for name, call in launched(run):
+        if "state" in name:
+            options = in_flight(shape, divmod(target, 10))
+            found = compiled(dataclasses.replace(call, options=options), target)
+            assert found.metadata.shared <= SHARED_KIB[target] * 1024, name
+
+
+def test_two_chunks_are_in_flight_where_there_is_room():
+    def stages(kind: str, size: int, capability: tuple[int, int], dtype: torch.dtype) -> int:
+        rule = KINDS[kind]
+        shape = Shape(size, size, 4, 1, rule.decay == "channel", rule.rule, dtype)
+        return in_flight(shape, capability)["num_stages"]
+
+    bf16 = torch.bfloat16
+    assert [stages("gdn", size, (9, 0), bf16) for size in (64, 100, 128, 256)] == [2, 2, 2, 1]
+    assert [stages("rwkv7", size, (9, 0), bf16) for size in (64, 128, 256)] == [2, 2, 1]
+    assert [stages("rwkv7", size, (8, 0), bf16) for size in (64, 128)] == [2, 1]
+    assert [stages("gdn", size, (8, 6), bf16) for size in (64, 128)] == [2, 1]
+    assert stages("ssd", 256, (8, 6), bf16) == 2  # it loads little
+    assert stages("gdn", 128, (9, 0), torch.float32) == 1

@@ -1,0 +1,72 @@
+"""`compare` and `validate` over operations other than attention."""
+
+from __future__ import annotations
+
+import pytest
+
+from accel.result import read
+from accel.workloads import compare, operations, validate
+from accel.workloads.harness import serve
+
+
+def result(tmp_path, monkeypatch, name, work, *argv):
+    file = tmp_path / "result.json"
+    monkeypatch.setenv("GPUDECK_RESULT", str(file))
+    status = serve(name, work, [*argv])
+    return status, read(file.read_bytes()) if file.exists() else None
+
+
+@pytest.mark.parametrize("operation", operations.OPERATIONS)
+def test_every_contender_is_measured_or_says_why_not(operation, tmp_path, monkeypatch):
+    status, r = result(
+        tmp_path, monkeypatch, "compare", compare.work, f"--operation={operation}", "--sizes=16,32",
+        "--seconds=0.1",
+    )  # fmt: skip
+    assert (status, r.verdict) == (0, "pass")
+    names = operations.contenders(operation)
+    assert [c.contender for c in r.cells] == [*names, *names]
+    assert {c.operation for c in r.cells} == {operation}
+    assert len({c.sizes for c in r.cells}) == 2
+    for cell in r.cells:
+        if cell.backend:
+            assert cell.passed and cell.tflops > 0 and cell.timing.count and cell.moved
+        else:
+            assert "cannot do this" in cell.note and not cell.tflops
+    assert sum(bool(c.twin) for c in r.cells) == 2
+
+
+@pytest.mark.parametrize("operation", operations.OPERATIONS)
+def test_trials_draw_fresh_inputs_and_are_repeatable(operation, tmp_path, monkeypatch):
+    argv = (f"--operation={operation}", "--sizes=16", "--trials=3", "--seed=5")
+    status, r = result(tmp_path, monkeypatch, "validate", validate.work, *argv)
+    assert (status, r.verdict, len(r.cells)) == (0, "pass", 1)
+    found = r.cells[0].trials
+    assert (found.count, found.failed) == (3, 0)
+    assert 5 <= found.worst_seed < 8
+    alone = [*argv[:2], "--trials=1", f"--seed={found.worst_seed}"]
+    _, again = result(tmp_path, monkeypatch, "validate", validate.work, *alone)
+    assert again.cells[0].trials.worst == pytest.approx(found.worst)
+
+
+def test_what_an_operation_does_not_have_is_refused(tmp_path, monkeypatch, capsys):
+    status, r = result(
+        tmp_path, monkeypatch, "validate", validate.work, "--operation=gemm", "--backend=flash"
+    )
+    assert (status, r) == (2, None)
+    assert "gemm has no 'flash'. It has: auto, cublas, hopper, triton, torch" in (
+        capsys.readouterr().err
+    )
+
+
+def test_a_wrong_answer_fails_the_comparison(tmp_path, monkeypatch):
+    from accel.workloads import gemm
+
+    right = gemm.compare
+    monkeypatch.setattr(gemm, "compare", lambda c, a, b: right(c * 1.01, a, b))
+    status, r = result(
+        tmp_path, monkeypatch, "compare", compare.work, "--operation=gemm", "--sizes=32",
+        "--seconds=0.1",
+    )  # fmt: skip
+    assert status == 1
+    assert r.verdict.startswith("fail: ")
+    assert not any(c.passed for c in r.cells)
