@@ -248,7 +248,7 @@ def _operation(cpu_sizes: str) -> tuple[Param, Param]:
             "Operation",
             "choice",
             "attention",
-            "the others take sizes, and nothing else of a shape",
+            "attention takes the shapes below, the others only the sizes",
             _OPERATIONS,
         ),
         Param(
@@ -287,6 +287,7 @@ WORKLOADS: tuple[Workload, ...] = (
         " fastest here, and is auto as fast?",
         "accel.workloads.compare",
         (
+            *_operation("64,128"),
             *_shape(
                 "0",
                 "0",
@@ -301,7 +302,6 @@ WORKLOADS: tuple[Workload, ...] = (
                 ("auto", *BACKENDS),
                 "auto,flash,math",
             ),
-            *_operation("64,128"),
             _seconds("for each backend and shape", "1", "1"),
             Param("power", "Power", "flag", "no", "2 s more each, alone: J per TFLOP"),
         ),
@@ -313,6 +313,7 @@ WORKLOADS: tuple[Workload, ...] = (
         " latencies and a verdict",
         "accel.workloads.validate",
         (
+            *_operation("64"),
             *_shape("2", "4", "512", "64,128", "both", cpu=("1", "2", "128", "64")),
             Param(
                 "direction",
@@ -331,7 +332,6 @@ WORKLOADS: tuple[Workload, ...] = (
                 "outliers: a thousandth of them 10 times as wide",
                 ("normal", "outliers"),
             ),
-            *_operation("64"),
             Param(
                 "trials",
                 "Trials",

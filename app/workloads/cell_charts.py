@@ -186,7 +186,11 @@ class CellCharts(QWidget):
         made = roofline(result, self._others, contender, direction)
         order = tuple(x for x in c.contenders(result.cells) if x != c.FASTEST)
         self.roofline.show_roofline(made, order)
-        return f"No ceiling: {'; '.join(made.missing)}." if made.missing else ""
+        if made.missing:
+            return f"No ceiling: {'; '.join(made.missing)}."
+        if made.unmeasured:
+            return f"From the data sheet: run {' and '.join(made.unmeasured)} to measure it here."
+        return ""
 
 
 def _fill(box: QComboBox, names: Sequence[str], keep: bool) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from accel.workloads.catalog import Param, Workload, split
 from accel.workloads.grid import directions, shapes
-from app.format.values import duration, memory, scaled
+from app.format.values import duration, memory, plural, scaled
 from scheduler.protocol.job_options import JobOptions, make_spec
 from scheduler.protocol.submissions import PendingTokens
 from scheduler.verbs.submit import Submit
@@ -66,6 +66,9 @@ class WorkloadForm:
                 return f"{memory(2 * 2**20 * float(self.values['mib']))} of buffers"
             case "rain":
                 return f"{self.values['texts']} texts by the model that is chosen in Settings"
+            case _ if (operation := self.values.get("operation", "attention")) != "attention":
+                count = len(split(self.values["sizes"]))
+                return f"{operation} of {plural(count, 'size')}, by everything that can compute it"
             case _:
                 return _attention(self.values)
 

@@ -44,6 +44,8 @@ class Roofline:
     slope_label: str
     missing: tuple[str, ...]
     """Ceilings that are not known, with advice."""
+    unmeasured: tuple[str, ...]
+    """The workloads that would measure what the data sheet stands in for."""
     x: tuple[float, float]
     y: tuple[float, float]
     """The ranges of both axes."""
@@ -82,6 +84,10 @@ def roofline(result: Result, others: Iterable[Result], contender: str, direction
         )
     if not bandwidth:
         missing.append("no copy was measured on this device; run Memory copy")
+    stands_in = {
+        "Matrix product": gemm is None and peak and operation != "gemm" and dtype in MEASURED,
+        "Memory copy": copy is None and bandwidth,
+    }
     knee = [peak * 1e12 / bandwidth] if peak and bandwidth else []
     return Roofline(
         points,
@@ -93,6 +99,7 @@ def roofline(result: Result, others: Iterable[Result], contender: str, direction
         if bandwidth
         else "",
         tuple(missing),
+        tuple(name for name, it_does in stands_in.items() if it_does),
         _round_range([*(p.intensity for p in points), *knee], room=2.0),
         _round_range([*(p.tflops for p in points), *([peak] if peak else [])], room=1.25),
     )

@@ -196,7 +196,7 @@ def test_a_roofline_without_ceilings_names_the_workloads_to_run(fed):
     assert fed.window.workloads.result.facts.isVisible()
     cells.tabs["Roofline"].click()
     fed.settle()
-    assert "run Matrix product" in cells.note.text() and "run Memory copy" in cells.note.text()
+    assert "run Matrix product" in cells.note.text() and "Memory copy" in cells.note.text()
     assert clipped(fed.window) == []
 
 

@@ -180,9 +180,9 @@ def test_a_named_backend_gets_its_own_layout_and_auto_that_of_users(direction, m
             strides["forward"] = x.q.stride(), x.v.stride()
             return super().forward(x, problem)
 
-        def backward(self, dout, x, out, lse, problem):
+        def backward(self, dout, x, out, lse, problem, dlse=None):
             strides["backward"] = x.q.stride(), dout.stride()
-            return super().backward(dout, x, out, lse, problem)
+            return super().backward(dout, x, out, lse, problem, dlse)
 
     monkeypatch.setitem(BACKENDS, "math", Watched())
     shape = Shape(2, 3, 3, 16, 8, True, "float32")

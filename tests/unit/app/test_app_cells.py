@@ -171,9 +171,10 @@ def test_the_data_sheet_stands_in_for_what_was_not_measured():
     made = roofline(GRID, [], "auto", "forward")
     assert (made.peak, made.bandwidth, made.missing) == (989, 3.35e12, ())
     assert made.peak_label == "data sheet 989 TFLOP/s"
+    assert made.unmeasured == ("Matrix product", "Memory copy")
     assert made.slope_label == "data sheet 3350 GB/s"
     both = roofline(GRID, [copy], "auto", "forward")
-    assert (both.peak, both.bandwidth) == (989, 2.9e12)
+    assert (both.peak, both.bandwidth, both.unmeasured) == (989, 2.9e12, ("Matrix product",))
     assert both.slope_label.startswith("memory ")
 
 
