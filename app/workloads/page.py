@@ -197,7 +197,7 @@ class WorkloadsPage(QWidget):
         self._link.send(
             self,
             SaveResult(job, file),
-            lambda _: self.result.show_note(f"Saved to {file}"),
+            lambda _: self._link.announce_file("Result", file),
             self.result.show_note,
         )
 

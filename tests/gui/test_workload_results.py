@@ -213,7 +213,9 @@ def test_save_asks_for_a_file_and_reports_the_outcome(compared, qtbot, monkeypat
     dialog.fileSelected.emit("/data/grid.json")
     assert SaveResult(30, "/data/grid.json") in fed.asked
     fed.reply(SaveResult)
-    assert "Saved to /data/grid.json" in texts(result)
+    (toast,) = fed.window.toasts.toasts
+    assert set(toast.buttons) >= {"Open", "Show in folder"}
+    assert "Result saved as " in toast.text.text()
     fed.fail(SaveResult, "cannot write /data/grid.json: No space left on device")
     assert "No space left on device" in texts(result)
 
