@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 from PySide6.QtCore import Signal
-from PySide6.QtWidgets import QFrame, QLineEdit
+from PySide6.QtWidgets import QFrame
 
 from app.format.hosts import make_host
 from app.widgets import theme
 from app.widgets.action_table import hint
-from app.widgets.controls import Stretch, button, column, label, row, set_text, show_if_any
+from app.widgets.controls import (
+    Stretch,
+    button,
+    column,
+    label,
+    line_box,
+    row,
+    set_text,
+    show_if_any,
+)
 from scheduler.protocol.errors import UserError
 from scheduler.protocol.settings import HostSettings
 
@@ -23,14 +32,14 @@ class HostForm(QFrame):
     def __init__(self) -> None:
         super().__init__()
         self.setProperty("card", "true")
-        self.name = _line("Name", "lab1", "Your name for the machine")
-        self.address = _line(
+        self.name = line_box("Name", "lab1", "Your name for the machine")
+        self.address = line_box(
             "Address", "user@lab1", "What you give to ssh, or a name of ~/.ssh/config"
         )
-        self.config = _line(
+        self.config = line_box(
             "ssh configuration", "~/.ssh/config", "Another configuration file of ssh; may be empty"
         )
-        self.home = _line(
+        self.home = line_box(
             "Folder of GPU Deck there", "usual", "Its state folder there; may be empty"
         )
         self.test = button("Test", lambda: self._enter(add=False), tooltip=hint("host.test"))
@@ -92,11 +101,3 @@ class HostForm(QFrame):
             self.show_text(str(e), failed=True)
             return
         self.entered.emit(name, host, add)
-
-
-def _line(name: str, hint_: str, help_: str) -> QLineEdit:
-    made = QLineEdit()
-    made.setPlaceholderText(hint_)
-    made.setAccessibleName(name)
-    made.setToolTip(help_)
-    return made

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from PySide6.QtCore import Signal
-from PySide6.QtWidgets import QLineEdit, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QVBoxLayout, QWidget
 
 from app.format.bookings import BookingRow, booking_rows, outlasting_text
 from app.jobs.bookings_model import describe_booking, read_booking
@@ -19,6 +19,7 @@ from app.widgets.controls import (
     column,
     empty_label,
     label,
+    line_box,
     row,
     set_text,
 )
@@ -64,11 +65,11 @@ class BookingsPanel(QWidget):
         self._snapshot: Snapshot | None = None
         self.model = BookingTable(COLUMNS)
         self.table = list_table(self.model, [c.width for c in COLUMNS], "Reservations")
-        self.gpus = _line("GPUs", "0, 2-3")
-        self.begin = _line("From", "now, 22:00 or +1h")
-        self.until = _line("Until", "08:00 or +2h")
-        self.group = _line("For the group", "nobody")
-        self.user = _line("For the user", "anybody")
+        self.gpus = line_box("GPUs", "0, 2-3")
+        self.begin = line_box("From", "now, 22:00 or +1h")
+        self.until = line_box("Until", "08:00 or +2h")
+        self.group = line_box("For the group", "nobody")
+        self.user = line_box("For the user", "anybody")
         self.lines = (self.gpus, self.begin, self.until, self.group, self.user)
         for line in self.lines:
             line.textChanged.connect(self._preview)
@@ -167,10 +168,3 @@ class BookingsPanel(QWidget):
         buttons = (self.make, self.cancel, self.close_button)
         inner.addLayout(row(Stretch(self.said), *buttons, spacing=theme.M))
         self.setLayout(column(card(inner)))
-
-
-def _line(name: str, hint: str) -> QLineEdit:
-    made = QLineEdit()
-    made.setPlaceholderText(hint)
-    made.setAccessibleName(name)
-    return made

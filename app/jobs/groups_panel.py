@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import QLineEdit, QSpinBox, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QSpinBox, QVBoxLayout, QWidget
 
 from app.jobs.groups_model import (
     GroupRow,
@@ -23,6 +23,7 @@ from app.widgets.controls import (
     column,
     empty_label,
     label,
+    line_box,
     row,
     set_text,
 )
@@ -81,7 +82,7 @@ class GroupsPanel(QWidget):
         )
         self.group_list.selectionModel().currentRowChanged.connect(self._choose_group)
         self.cluster_list.selectionModel().currentRowChanged.connect(self._choose_cluster)
-        self.name = _line("Group", "Name of a group")
+        self.name = line_box("Group", "Name of a group")
         self.limit = QSpinBox()
         self.limit.setRange(0, MOST)
         self.limit.setSpecialValueText("no limit")
@@ -91,9 +92,9 @@ class GroupsPanel(QWidget):
         self.remove_group = button(
             "Remove", self._remove_group, tooltip="Remove the limit of the group, and resume it"
         )
-        self.cluster = _line("Cluster", "ray:lab or slurm:hpc")
-        self.address = _line("Address", "http://head:8265")
-        self.token = _line("Token file", "Token file, if it needs one")
+        self.cluster = line_box("Cluster", "ray:lab or slurm:hpc")
+        self.address = line_box("Address", "http://head:8265")
+        self.token = line_box("Token file", "Token file, if it needs one")
         self.test = button("Test", self._test, tooltip="Test the connection; nothing is changed")
         self.add = button("Add", self._add)
         self.remove_cluster = button("Remove", self._remove_cluster)
@@ -232,10 +233,3 @@ class GroupsPanel(QWidget):
         inner.addLayout(both, 1)
         inner.addLayout(row(Stretch(self.said), self.close_button))
         self.setLayout(column(card(inner)))
-
-
-def _line(name: str, hint: str) -> QLineEdit:
-    made = QLineEdit()
-    made.setPlaceholderText(hint)
-    made.setAccessibleName(name)
-    return made

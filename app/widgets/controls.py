@@ -203,6 +203,15 @@ def choice_box(name: str, choices: Iterable[str] = ()) -> QComboBox:
     return made
 
 
+def line_box(name: str, hint: str, tooltip: str = "") -> QLineEdit:
+    """Return a line of text to type; `hint` is shown while it is empty."""
+    made = QLineEdit()
+    made.setPlaceholderText(hint)
+    made.setAccessibleName(name)
+    made.setToolTip(tooltip)
+    return made
+
+
 def filter_box(hint: str) -> QLineEdit:
     """Return the line in which the user types to filter a list."""
     box = QLineEdit()
