@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import numpy as np
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QFrame, QVBoxLayout, QWidget
 
-from app.charts.chart_model import LIMITS, scale, title
-from app.charts.spark_card import HEIGHT, SparkCard
+from app.charts.spark_row import SparkRow
 from app.devices.device_facts import FactGroup, device_facts
 from app.devices.fact_table import FactTable
 from app.format.calibration import calibration_request, gpus_to_calibrate
-from app.format.values import format_field
 from app.link.details_poller import DetailsPoller
 from app.link.link import Link
 from app.state import State
@@ -31,10 +28,7 @@ from app.widgets.controls import (
     set_text,
 )
 from scheduler.protocol.devices import Detail
-from scheduler.protocol.fields import HEADLINE
 
-_RECENT = (600.0, 200)
-"""Seconds of the sparklines, and their points."""
 _HIGHEST = 620
 """The most pixels of height of a sparkline."""
 _NARROWEST = 330
@@ -81,10 +75,9 @@ class DevicePage(QWidget):
         for step in (self.before, self.after):
             bar.addWidget(step)
         bar.setSpacing(theme.M)
-        self.sparks = {field: SparkCard(title(field)) for field in HEADLINE}
-        sparks = row(*(Stretch(spark) for spark in self.sparks.values()))
+        self.sparks = SparkRow(_HIGHEST)
         self._body = row()
-        self._inner = clear_panel(column(sparks, self._body))
+        self._inner = clear_panel(column(self.sparks, self._body))
         self._area = scroll_area(self._inner)
         self.setLayout(column(bar, Stretch(self._area)))
 
@@ -110,12 +103,7 @@ class DevicePage(QWidget):
         self.after.setVisible(len(snapshot.devices) > 1)
         self._show_groups(facts.groups)
         state = next(s for s in snapshot.devices if s.device.id == self._device)
-        for field, spark in self.sparks.items():
-            values = self._state.history.recent(self._device, field, *_RECENT)
-            spark.setVisible(not bool(np.isnan(values).all()))
-            text = str(format_field(field, state.reading.get(field))) if state.reading else ""
-            limit = state.reading.values.get(LIMITS.get(field, "")) if state.reading else None
-            spark.show_values(values, 100.0 if field == "util" else limit, text, scale(field))
+        self.sparks.show_device(state, self._state.history)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
@@ -125,8 +113,7 @@ class DevicePage(QWidget):
         """Give the sparklines the height that the groups leave, up to a limit."""
         heights = (made.sizeHint().height() for made in self._columns)
         left = self._area.height() - max(heights, default=0) - theme.S
-        for spark in self.sparks.values():
-            spark.setFixedHeight(max(theme.px(HEIGHT), min(left, theme.px(_HIGHEST))))
+        self.sparks.fit(left)
 
     def _show_details(self, details: tuple[Detail, ...]) -> None:
         self._state.details = details

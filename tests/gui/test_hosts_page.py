@@ -114,10 +114,10 @@ def test_the_busiest_device_of_a_machine_has_curves(fed):
     fed.window.load_history("lab1/GPU-0", Columns(times, {"util": [50.0] * 61}))
     fed.feed(msgspec.structs.replace(made, settings=known, time=NOW + 1))
     assert page.devices.busiest.text() == "lab1 GPU 0, last 10 minutes"
-    shown = [field for field, spark in page.devices.sparks.items() if spark.isVisible()]
+    shown = [field for field, spark in page.devices.sparks.cards.items() if spark.isVisible()]
     assert shown == ["util"], "nothing else has a history"
-    assert page.devices.sparks["util"].text == "87 %"
-    assert page.devices.rect().contains(page.devices.sparks["util"].geometry())
+    assert page.devices.sparks.cards["util"].text == "87 %"
+    assert page.devices.rect().contains(page.devices.sparks.geometry())
 
 
 def test_a_page_without_machines_begins_at_its_top(fed):
