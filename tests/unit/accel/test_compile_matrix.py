@@ -9,6 +9,7 @@ import importlib
 import pytest
 import torch
 
+from accel.attention.blocks import BlockShape
 from accel.attention.kernels.geometry import Target, geometry_key, geometry_of
 from accel.runtime.call import compiled
 from tests.unit.accel.compiled import SHARED_KIB, TARGETS, TENSOR_CORES, needs, serialised
@@ -27,6 +28,7 @@ def geometry(
     kv_heads=16,
     ragged=None,
     bias=None,
+    more=None,
     **rules,
 ):
     q = torch.empty(8, 16, queries, head_dim, dtype=dtype, device="meta")
@@ -37,7 +39,7 @@ def geometry(
             8, 16, queries, keys
         )
     key = geometry_key(q, k, k, **{"bias": None} | every)
-    return geometry_of((*key[:-2], ragged, key[-1]))
+    return geometry_of(key)._replace(ragged=ragged, **more or {})
 
 
 def calls(problem, target):
@@ -106,6 +108,8 @@ FEATURES = {
     "ragged": {"ragged": (8, 1000, 1000), "right": 0},
     "odd lengths": {"queries": 1000, "keys": 1001, "right": 0},
     "grouped decode": {"queries": 1, "keys": 65536, "kv_heads": 4, "right": 0},
+    "ALiBi and a sink": {"more": {"slopes": 0, "sink": True}, "right": 0},
+    "block mask": {"more": {"blocks": BlockShape(128, 128, (1, 1, 8, 8))}},
     "float16": {"dtype": torch.float16, "right": 0},
 }
 
