@@ -3,6 +3,10 @@
     python -m tests.benchmarks.attention_flex [--seconds 0.1] [--limit 100] [--out DIR]
     python -m tests.benchmarks.attention_flex --warm 3/12     # compiles a share, in parallel
 
+Compiling FlexAttention for a cell takes longer than measuring it: run `--lengths 8192 --warm I/12`
+for I from 0 to 11 at once (a common TORCHINDUCTOR_CACHE_DIR, 50 s each), then `--lengths 8192
+--seconds 0.05`, one length after the other.
+
 The matrix is that of attention-gym's flash_h200.yaml: a batch of 4, 16 heads over 4 or 16, head
 sizes of 64 and 128, 2,048 to 32,768 tokens, bfloat16, forward and backward. As there, ALiBi is
 causal, a window is of 512 keys, and documents are 4 of random lengths in one row of 4 x S tokens,
@@ -20,7 +24,7 @@ import csv
 import itertools
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib import util
@@ -80,9 +84,7 @@ class Problem:
         self.cell = cell
         batch, length = cell.size
         shapes = [(batch, n, length, cell.head_dim) for n in (HEADS, cell.kv_heads, cell.kv_heads)]
-        self.q, self.k, self.v = (
-            torch.randn(s, device=CUDA, dtype=torch.bfloat16).requires_grad_() for s in shapes
-        )
+        self.q, self.k, self.v = (torch.randn(s, device=CUDA, dtype=torch.bfloat16) for s in shapes)
         self.dout = torch.randn_like(self.q)
         self.documents = self._documents() if cell.kind == "documents" else None
         self.score_mod = _alibi if cell.kind == "alibi" else None
@@ -111,11 +113,15 @@ class Problem:
             return create_block_mask(visible, None, None, length, length, device="cuda")
         return _mask_of_bands(visible, length)
 
-    def call(self, attend: Callable[..., Any], **more: Any) -> Any:
+    def leaves(self) -> list[Tensor]:
+        """Return the tensors as new leaves of a graph of autograd."""
+        return [x.detach().requires_grad_() for x in (self.q, self.k, self.v)]
+
+    def call(self, attend: Callable[..., Any], leaves: Sequence[Tensor] = (), **more: Any) -> Any:
         """Call a function with FlexAttention's signature."""
         return attend(
-            self.q, self.k, self.v, score_mod=self.score_mod, block_mask=self.block_mask,
-            enable_gqa=self.cell.kv_heads != HEADS, **more,
+            *(leaves or (self.q, self.k, self.v)), score_mod=self.score_mod,
+            block_mask=self.block_mask, enable_gqa=self.cell.kv_heads != HEADS, **more,
         )  # fmt: skip
 
     @property
@@ -201,8 +207,9 @@ def captured(
     stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):
-        out = problem.call(attend)
-        leaves = (problem.q, problem.k, problem.v)
+        # Leaves that another stream has seen would bring it into the capture.
+        leaves = problem.leaves()
+        out = problem.call(attend, leaves)
         run = partial(torch.autograd.grad, out, leaves, problem.dout, retain_graph=True)
         run()
         torch.cuda.synchronize()
@@ -234,16 +241,15 @@ def measured(cell: Cell, direction: Direction, seconds: float) -> list[dict[str,
         }  # fmt: skip
         rows.append(row)
         try:
-            with torch.no_grad():
-                out = problem.call(attend)
+            out = problem.call(attend)
             error, plain = problem.error(out)
             row |= {"error": f"{error:.3g}", "plain_error": f"{plain:.3g}"}
             if error > 2 * plain + 1e-5:
                 row["note"] = "wrong"
                 continue
             if name == "ours":
-                with torch.set_grad_enabled(direction == "backward"):
-                    _, choice = problem.call(attend, return_choice=True)
+                given = problem.leaves() if direction == "backward" else ()
+                _, choice = problem.call(attend, given, return_choice=True)
                 row |= {"ran": choice.backend, "why": choice.reason[:100]}
             call, grads = captured(problem, attend, direction)
             known = known or grads
@@ -343,10 +349,9 @@ def _warm(cell: Cell) -> None:
     problem = Problem(cell)
     for name, attend in contenders(problem):
         try:
-            with torch.no_grad():
-                problem.call(attend)
-            out = problem.call(attend)
-            torch.autograd.grad(out, (problem.q, problem.k, problem.v), problem.dout)
+            problem.call(attend)
+            leaves = problem.leaves()
+            torch.autograd.grad(problem.call(attend, leaves), leaves, problem.dout)
         except Exception as e:  # noqa: BLE001 - the run itself says what fails
             print(cell, name, type(e).__name__, str(e)[:200], flush=True)
 
