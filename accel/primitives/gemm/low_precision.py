@@ -58,16 +58,17 @@ def fp4_gemm(
     out_dtype: torch.dtype = torch.bfloat16,
     backend: str = "auto",
 ) -> Tensor:
-    """Compute activation(a bᵀ + bias) with a [m,k] and b [n,k] in FP4, EMULATED.
+    """Compute activation(a bᵀ + bias) with a [m,k] and b [n,k] in FP4, EMULATED unless `native`.
 
     The operands are rounded exactly to NVFP4 or MXFP4 along k; their product is then one of
-    bfloat16, which holds every such number (float32 on a CPU). The tensor cores of Blackwell, which
-    multiply FP4 themselves, are not used.
+    bfloat16, which holds every such number (float32 on a CPU).
 
     Args:
         a, b: matrices, which are quantised here, or ones that `fp4_quantize` made.
         format: `nvfp4` or `mxfp4`, of what is quantised here.
-        bias, activation, out_dtype, backend: as for `gemm`.
+        bias, activation, out_dtype: as for `gemm`.
+        backend: as for `gemm`, or `native`: the tensor cores of Blackwell (compute capability 10
+            on), which multiply FP4 themselves. `auto` does not take it, as it never ran on one.
 
     Raises:
         ValueError: if the inputs do not fit together, or the named backend cannot compute them.
@@ -75,14 +76,28 @@ def fp4_gemm(
     left, right = (x if isinstance(x, Fp4) else fp4_quantize(x, format) for x in (a, b))
     if left.format != right.format:
         raise ValueError(f"both operands need one format; got {left.format} and {right.format}")
-    held = torch.bfloat16 if left.packed.device.type == "cuda" else torch.float32
-    # the scale of both tensors is applied to the sums, as bfloat16 could not hold it
-    out = gemm(
-        left.unscaled(held), right.unscaled(held).t(), out_dtype=torch.float32, backend=backend
-    )
-    out = out * (left.tensor_scale * right.tensor_scale)
+    out = _native(left, right) if backend == "native" else _emulated(left, right, backend)
     from accel.primitives.gemm.plain import activated
 
     return activated(out if bias is None else out + bias.float(), activation or "none").to(
         out_dtype
     )
+
+
+def _emulated(left: Fp4, right: Fp4, backend: str) -> Tensor:
+    held = torch.bfloat16 if left.packed.device.type == "cuda" else torch.float32
+    # the scale of both tensors is applied to the sums, as bfloat16 could not hold it
+    out = gemm(
+        left.unscaled(held), right.unscaled(held).t(), out_dtype=torch.float32, backend=backend
+    )
+    return out * (left.tensor_scale * right.tensor_scale)
+
+
+def _native(left: Fp4, right: Fp4) -> Tensor:
+    from accel.primitives.gemm import fp4
+
+    if left.columns != right.columns:
+        raise ValueError(f"both operands must share k; got {left.columns} and {right.columns}")
+    if (why := fp4.refusal(left.packed.device)) is not None:
+        raise ValueError(f"backend native cannot do this: it {why}. auto emulates it")
+    return fp4.multiply(left, right, torch.float32)

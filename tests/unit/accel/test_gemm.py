@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ import torch
 from torch import Tensor
 
 import accel
-from accel.primitives.gemm import dispatch, portable, table
+from accel.primitives.gemm import dispatch, fp4, portable, table
 from accel.primitives.gemm.api import explain_gemm, gemm
 from accel.primitives.gemm.dispatch import choose
 from accel.primitives.gemm.low_precision import OF_A, OF_B
@@ -17,6 +18,8 @@ from accel.primitives.gemm.operands import arrange
 from accel.primitives.gemm.problem import Problem, Steps
 from accel.primitives.gemm.reference import reference
 from accel.primitives.quantize.fp8 import fp8_quantize
+from accel.runtime.call import compiled
+from tests.unit.accel.compiled import SHARED_KIB, needs
 
 E4M3 = torch.float8_e4m3fn
 
@@ -108,6 +111,30 @@ def test_fp4_products_multiply_what_was_rounded(kind):
     got = accel.fp4_gemm(a, b, format=kind, out_dtype=torch.float32)
     assert distance(got, rounded) < 1e-6
     assert distance(got, a.double() @ b.double().t()) < 0.2
+
+
+@pytest.mark.xdist_group("interpreted")
+def test_the_kernel_multiplies_fp4(interpreted):
+    a, b, bias = drawn(70, 200), drawn(150, 200), drawn(150)
+    rules = {"format": "mxfp4", "bias": bias, "out_dtype": torch.float32, "activation": "relu"}
+    got = interpreted(accel.fp4_gemm, a, b, backend="native", **rules)
+    torch.testing.assert_close(got, accel.fp4_gemm(a, b, **rules), rtol=1e-4, atol=1e-3)
+
+
+@pytest.mark.matrix
+@pytest.mark.parametrize("target", [100, 120])
+@pytest.mark.parametrize(("kind", "instruction"), [("nvfp4", "mxf4nvf4"), ("mxfp4", "mxf4")])
+def test_blackwell_multiplies_fp4_itself(kind, instruction, target):
+    found = needs(compiled(fp4.call_of(kind, 4096, 4096, 4096), target))
+    core = "tcgen05.mma" if target == 100 else "mma.sync"
+    assert re.search(rf"{core}\S*kind::{instruction}\S*block_scale", found.ptx)
+    assert found.shared <= SHARED_KIB[target] * 1024
+    assert found.spilled == 0
+
+
+def test_fp4_is_emulated_where_no_tensor_core_multiplies_it():
+    with pytest.raises(ValueError, match="backend native cannot do this: it runs on CUDA GPUs"):
+        accel.fp4_gemm(drawn(32, 32), drawn(32, 32), backend="native")
 
 
 def test_experts_multiply_their_own_rows():

@@ -42,6 +42,7 @@ def test_every_name_is_a_documented_function_of_its_package(package, name):
     assert found is getattr(accel, name, found)  # one function, wherever it is taken from
 
 
+@pytest.mark.slow  # in `make test` the names are imported in the order of its modules
 @pytest.mark.parametrize("first", ["accel.primitives.gemm.api", "accel.primitives.gemm", "json"])
 def test_gemm_is_the_operation_whatever_was_imported_before(first):
     code = (

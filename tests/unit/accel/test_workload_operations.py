@@ -8,6 +8,8 @@ from accel.result import read
 from accel.workloads import compare, operations, validate
 from accel.workloads.harness import serve
 
+OTHERS = sorted({*operations.OPERATIONS} - {"gemm"})
+
 
 def result(tmp_path, monkeypatch, name, work, *argv):
     file = tmp_path / "result.json"
@@ -16,7 +18,12 @@ def result(tmp_path, monkeypatch, name, work, *argv):
     return status, read(file.read_bytes()) if file.exists() else None
 
 
-@pytest.mark.parametrize("operation", operations.OPERATIONS)
+every_operation = pytest.mark.parametrize(
+    "operation", ["gemm", *(pytest.param(o, marks=pytest.mark.slow) for o in OTHERS)]
+)
+
+
+@every_operation
 def test_every_contender_is_measured_or_says_why_not(operation, tmp_path, monkeypatch):
     status, r = result(
         tmp_path, monkeypatch, "compare", compare.work, f"--operation={operation}", "--sizes=16,32",
@@ -35,7 +42,7 @@ def test_every_contender_is_measured_or_says_why_not(operation, tmp_path, monkey
     assert sum(bool(c.twin) for c in r.cells) == 2
 
 
-@pytest.mark.parametrize("operation", operations.OPERATIONS)
+@every_operation
 def test_trials_draw_fresh_inputs_and_are_repeatable(operation, tmp_path, monkeypatch):
     argv = (f"--operation={operation}", "--sizes=16", "--trials=3", "--seed=5")
     status, r = result(tmp_path, monkeypatch, "validate", validate.work, *argv)
