@@ -6,8 +6,10 @@ It starts a daemon with a state folder of its own, reads `gpudeck status --json`
 second while a process of its own runs loads of known size, calibrates, and runs them again. Inputs
 are random. A figure is compared with the work done in the seconds that it describes: the counters
 lag behind the work by a delay that changes as the probe starts, so it is found from the loads with
-pauses (`scheduler.telemetry.counter_delay`), once for all loads of a phase. For FP8 and TF32, which
-the counters cannot tell from BF16, it is the figure that the tile names for this type.
+pauses (`scheduler.telemetry.counter_delay`), once for all loads of a phase. Single readings lag by
+less or more, so of a full load only those are compared whose time it filled in any case. For FP8
+and TF32, which the counters cannot tell from BF16, it is the figure that the tile names for this
+type.
 The GPU needs to be idle, and no setting of it is changed. What was read goes
 to DIR, too, so that another fit can be tried on it.
 """
@@ -44,6 +46,9 @@ PACES = (
 """The busy share of each period, and the period in seconds."""
 BEFORE = ("gemm bf16", "gemm fp8", "attention d64 cudnn")
 """What runs before the calibration, too; and the fourth pace."""
+DELAYS = 0.03, 0.25
+"""Seconds by which single readings lagged behind the ends of full loads, at least and at most
+(tests/benchmarks/LOG.md): only readings between them are of a full load alone."""
 FULL_AIM, PACE_AIM = 3.0, 5.0
 """Percent."""
 
@@ -163,9 +168,10 @@ def compare(
 ) -> dict[str, Any]:
     """Return the row of one load; the counters lag behind it by `delay` seconds."""
     start, end = load["start"], load["end"]
-    period = load["spans"][1][0] - load["spans"][0][0] if len(load["spans"]) > 1 else 0.0
-    late = start + delay + READING_S
-    inside = [r for r in shown if late < r["time"] <= end + delay]
+    paused = len(load["spans"]) > 1
+    period = load["spans"][1][0] - load["spans"][0][0] if paused else 0.0
+    least, most = (delay, delay) if paused else DELAYS
+    inside = [r for r in shown if start + most + READING_S < r["time"] <= end + least]
     if period > 0.6:  # whole periods only
         inside = inside[: len(inside) - len(inside) % round(period / READING_S)]
     if not inside:
