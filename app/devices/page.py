@@ -16,6 +16,8 @@ from app.state import State
 from app.widgets import theme
 from app.widgets.actions import bind_actions
 from app.widgets.controls import (
+    REACHES_EDGE,
+    EdgeScrollArea,
     Stretch,
     button,
     card,
@@ -24,7 +26,6 @@ from app.widgets.controls import (
     elided,
     label,
     row,
-    scroll_area,
     set_text,
 )
 from scheduler.protocol.devices import Detail
@@ -78,7 +79,9 @@ class DevicePage(QWidget):
         self.sparks = SparkRow(_HIGHEST)
         self._body = row()
         self._inner = clear_panel(column(self.sparks, self._body))
-        self._area = scroll_area(self._inner)
+        self._area = EdgeScrollArea(self._inner)
+        self.setProperty(REACHES_EDGE, True)
+        bar.setContentsMargins(0, 0, theme.M, 0)
         self.setLayout(column(bar, Stretch(self._area)))
 
     def show_device(self, device: str) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal, TypeVar, cast
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QDragEnterEvent, QDropEvent, QHideEvent, QResizeEvent, QShowEvent
-from PySide6.QtWidgets import QFileDialog, QLineEdit, QScrollArea, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QFileDialog, QLineEdit, QVBoxLayout, QWidget
 
 from app.link.call import Call, Request
 from app.link.link import Link
@@ -23,7 +23,17 @@ from app.models.requests import (
 from app.models.serving_panel import ServingPanel
 from app.state import State
 from app.widgets import theme
-from app.widgets.controls import ProgressLine, button, elided, label, row, set_text
+from app.widgets.controls import (
+    REACHES_EDGE,
+    EdgeScrollArea,
+    ProgressLine,
+    button,
+    column,
+    elided,
+    label,
+    row,
+    set_text,
+)
 from assistant.library.describe import Model
 from assistant.library.model_list import setting_of
 from assistant.messages import ModelSpeed
@@ -279,7 +289,7 @@ class ModelsPage(QWidget):
     def resizeEvent(self, event: QResizeEvent) -> None:
         """Keep the models in the middle of a wide page."""
         super().resizeEvent(event)
-        side = max((self.width() - theme.px(_WIDEST)) // 2, 0)
+        side = max((self.width() - theme.M - theme.px(_WIDEST)) // 2, 0)
         self.setContentsMargins(side, 0, side, 0)
 
     def _lay_out(self) -> None:
@@ -290,18 +300,14 @@ class ModelsPage(QWidget):
         self._body.setSpacing(theme.S)
         self._body.addWidget(self.serving)
         self._body.addStretch()
-        scroll = QScrollArea()
-        scroll.setAccessibleName("Models")
-        scroll.setWidgetResizable(True)
-        scroll.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        scroll.setWidget(inner)
+        scroll = EdgeScrollArea(inner, "Models")
+        self.setProperty(REACHES_EDGE, True)
         source = row(self.name, self.download, self.stop, self.add_folder, self.add_file, self.back)
         source.setStretch(0, 1)
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.setSpacing(theme.S)
-        layout.addLayout(source)
-        for part in (self.bar, self.progress, self.said, self.none):
-            layout.addWidget(part)
-        layout.addWidget(self.empty)
+        above = column(source, self.bar, self.progress, self.said, self.none, self.empty)
+        above.setContentsMargins(0, 0, theme.M, 0)
+        layout.addLayout(above)
         layout.addWidget(scroll, 1)

@@ -14,6 +14,8 @@ from app.state import State
 from app.widgets import theme
 from app.widgets.actions import bind_actions
 from app.widgets.controls import (
+    REACHES_EDGE,
+    EdgeScrollArea,
     Stretch,
     button,
     card,
@@ -23,7 +25,6 @@ from app.widgets.controls import (
     filter_box,
     label,
     row,
-    scroll_area,
     set_text,
 )
 from app.widgets.safe_text import SafeText
@@ -114,7 +115,8 @@ class SettingsPage(QWidget):
         content.setMaximumWidth(theme.px(_WIDEST))
         across = row(Stretch(content, 1000), Stretch())
         across.setAlignment(content, Qt.AlignmentFlag.AlignTop)
-        self.area = scroll_area(clear_panel(across), "All settings")
+        self.area = EdgeScrollArea(clear_panel(across), "All settings")
+        self.setProperty(REACHES_EDGE, True)
         self.area.verticalScrollBar().valueChanged.connect(self._mark_group)
         self.groups = {
             group: button(
@@ -134,7 +136,7 @@ class SettingsPage(QWidget):
     def resizeEvent(self, event: QResizeEvent) -> None:
         """Keep the settings in the middle of a wide page, and its scroll bar at the edge."""
         super().resizeEvent(event)
-        unused = self.width() - theme.px(_SIDE) - theme.M - theme.px(_WIDEST)
+        unused = self.width() - theme.px(_SIDE) - 2 * theme.M - theme.px(_WIDEST)
         self.setContentsMargins(max(unused // 2, 0), 0, 0, 0)
 
     def show_group(self, group: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol, TypeVar, cast
 
-from PySide6.QtCore import QEvent, QObject, QSize, Qt, QTimer, Signal
+from PySide6.QtCore import QEvent, QSize, Qt, QTimer, Signal
 from PySide6.QtGui import (
     QCloseEvent,
     QHideEvent,
@@ -14,7 +14,7 @@ from PySide6.QtGui import (
     QShortcut,
     QShowEvent,
 )
-from PySide6.QtWidgets import QGridLayout, QScrollArea, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QGridLayout, QVBoxLayout, QWidget
 
 from app.charts.series import Floats
 from app.dashboard.page import DashboardPage
@@ -31,7 +31,7 @@ from app.strip.strip import Strip
 from app.strip.summary import unacknowledged
 from app.strip.tile_model import tiles
 from app.widgets import theme
-from app.widgets.controls import PageStack, column, set_up_scroll
+from app.widgets.controls import REACHES_EDGE, EdgeScrollArea, PageStack, column
 from app.widgets.toast import ToastStack
 from scheduler.protocol.settings import Settings as SchedulerSettings
 from scheduler.protocol.snapshot import Columns, Snapshot
@@ -82,7 +82,6 @@ LEAST_WIDTH = 480
 """The least width on a screen of which half is narrower than SMALLEST."""
 
 
-_SHOWN_OR_HIDDEN = (QEvent.Type.Show, QEvent.Type.Hide)
 _LOAD = (60.0, 40)
 """Seconds of the sparklines in the tiles, and their points."""
 
@@ -292,6 +291,7 @@ class MainWindow(QWidget):
     def _show(self, page: QWidget) -> None:
         """Show a page, with the strip collapsed unless the page is about the devices."""
         self.pages.setCurrentWidget(page)
+        self._area.leave_margin(wanted=not page.property(REACHES_EDGE))
         about_devices = page is self.dashboard
         self.header.collapse(self.folded or not about_devices)
 
@@ -387,30 +387,12 @@ class MainWindow(QWidget):
         above = column(self.banner, self.header)
         above.setContentsMargins(0, 0, theme.M, 0)
         right.addLayout(above)
-        right.addWidget(_PageArea(self.pages), 1)
+        self._area = EdgeScrollArea(self.pages)
+        self._area.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAsNeeded)
+        right.addWidget(self._area, 1)
         layout = QGridLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.setSpacing(0)
         layout.addWidget(self.rail, 0, 0, 2, 1)
         layout.addLayout(right, 0, 1)
         layout.addWidget(self.status, 1, 1)
-
-
-class _PageArea(QScrollArea):
-    """Scroll a page, with the bar in the margin, so that the page stays as wide as the strip."""
-
-    def __init__(self, pages: QWidget) -> None:
-        super().__init__()
-        set_up_scroll(self, pages)
-        self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAsNeeded)
-        self.verticalScrollBar().installEventFilter(self)
-        self._leave_room(bar=False)
-
-    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
-        if watched is self.verticalScrollBar() and event.type() in _SHOWN_OR_HIDDEN:
-            self._leave_room(bar=event.type() == QEvent.Type.Show)
-        return super().eventFilter(watched, event)
-
-    def _leave_room(self, *, bar: bool) -> None:
-        width = self.verticalScrollBar().sizeHint().width() if bar else 0
-        self.setViewportMargins(0, 0, max(theme.M - width, 0), 0)

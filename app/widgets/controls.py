@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from html import escape
 
-from PySide6.QtCore import QEvent, QRectF, QSize, Qt, SignalInstance
+from PySide6.QtCore import QEvent, QObject, QRectF, QSize, Qt, SignalInstance
 from PySide6.QtGui import QColor, QFont, QHelpEvent, QKeySequence, QPainter, QPaintEvent, QShortcut
 from PySide6.QtWidgets import (
     QBoxLayout,
@@ -307,6 +307,39 @@ def set_up_scroll(area: QScrollArea, content: QWidget, name: str = "") -> None:
     if not name:
         area.setFocusPolicy(Qt.FocusPolicy.NoFocus)
     area.setWidget(content)
+
+
+REACHES_EDGE = "reaches_edge"
+"""A property of pages that have an EdgeScrollArea of their own at the edge of the window."""
+_SHOWN_OR_HIDDEN = (QEvent.Type.Show, QEvent.Type.Hide)
+
+
+class EdgeScrollArea(QScrollArea):
+    """Scroll what is at the right edge of the window, with the bar in the margin there.
+
+    The content is as wide with the bar as without, so that it ends where others do.
+    """
+
+    def __init__(self, content: QWidget, name: str = "") -> None:
+        super().__init__()
+        self._margin = theme.M
+        set_up_scroll(self, content, name)
+        self.verticalScrollBar().installEventFilter(self)
+        self._leave_room(bar=False)
+
+    def leave_margin(self, *, wanted: bool) -> None:
+        """Leave a margin on the right, or let the content reach the edge of the window."""
+        self._margin = theme.M if wanted else 0
+        self._leave_room(bar=self.verticalScrollBar().isVisibleTo(self))
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        if watched is self.verticalScrollBar() and event.type() in _SHOWN_OR_HIDDEN:
+            self._leave_room(bar=event.type() == QEvent.Type.Show)
+        return super().eventFilter(watched, event)
+
+    def _leave_room(self, *, bar: bool) -> None:
+        width = self.verticalScrollBar().sizeHint().width() if bar else 0
+        self.setViewportMargins(0, 0, max(self._margin - width, 0), 0)
 
 
 def add_shortcuts(page: QWidget, slots: Mapping[str, Callable[..., object]]) -> None:

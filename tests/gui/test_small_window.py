@@ -83,3 +83,24 @@ def test_a_narrow_page_of_workloads_shows_run_and_result_and_is_scrolled_as_a_wh
     fed.settle()
     assert not page.box.isVisible()
     assert page.choices["compare"].isVisible() and page.choices["compare"].isChecked()
+
+
+@pytest.mark.parametrize("name", ["settings", "device"])
+def test_what_a_page_scrolls_ends_where_the_strip_does(fed, name):
+    for size in ((800, 560), (1280, 800), (1280, 1600)):
+        fed.window.resize(*size)
+        if name == "device":
+            fed.window.show_device(snapshots.gpu(0).id)
+        else:
+            fed.window.show_page(name)
+        for at in range(2):
+            fed.feed(snapshots.gpu_snapshot(8, snapshots.NOW + at))
+        page = getattr(fed.window, name)
+        area = page.area if name == "settings" else page._area
+        right = fed.window.header.mapTo(fed.window, fed.window.header.rect().topRight()).x()
+        shown = area.viewport().mapTo(fed.window, area.viewport().rect().topRight()).x()
+        assert shown == right, size
+        fed.window.show_page("jobs")
+        fed.settle()
+        jobs = fed.window.jobs
+        assert jobs.mapTo(fed.window, jobs.rect().topRight()).x() == right, size
