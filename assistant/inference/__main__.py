@@ -23,8 +23,10 @@ from scheduler.protocol import paths
 from scheduler.protocol.errors import UserError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from accel.serving.engine import Engine
-    from accel.serving.request import Choice, Request, Stream
+    from accel.serving.request import Choice, Ended, Piece, Request, Stream
 
 _ENCODE = msgspec.json.Encoder().encode
 _DECODE = msgspec.json.Decoder(m.Request).decode
@@ -88,14 +90,18 @@ def serve(options: m.Options, requests: BinaryIO, output: Output) -> None:
         )
     )  # fmt: skip
     with engine.running():
-        streams: dict[int, Stream] = {}
+        answers: dict[int, Answer] = {}
         for line in requests:
             match _DECODE(line):
                 case m.Submit() as wanted:
-                    _submit(engine, wanted, streams, output)
+                    _submit(engine, wanted, answers, output)
                 case m.Cancel(id):
-                    if (stream := streams.get(id)) is not None:
-                        stream.cancel()
+                    if (answer := answers.get(id)) is not None:
+                        answer.stream.cancel()
+                        engine.wake()
+                case m.Taken(id, texts):
+                    if (answer := answers.get(id)) is not None:
+                        answer.allow(texts)
                         engine.wake()
                 case m.Look(id):
                     output.send(m.Figures(id, asdict(engine.statistics())))
@@ -128,17 +134,43 @@ def _least_bytes(folder: Path) -> int:
     return sum(file.stat().st_size for file in folder.glob("*.safetensors"))
 
 
-def _submit(engine: Engine, wanted: m.Submit, streams: dict[int, Stream], output: Output) -> None:
+class Answer:
+    """Send an answer as it is written, no further ahead of its reader than MOST_SENT texts."""
+
+    def __init__(self, stream: Stream, send: Callable[[Piece | Ended], None]) -> None:
+        """Begin; `send` is called in the engine's thread, and in the one that calls `allow`."""
+        self.stream, self._send = stream, send
+        self._left, self._lock = m.MOST_SENT, threading.Lock()
+        stream.notify(self.pass_on)
+
+    def allow(self, texts: int) -> None:
+        """Send as many texts more."""
+        with self._lock:
+            self._left += texts
+        self.pass_on()
+
+    def pass_on(self) -> None:
+        """Send what may be sent of what was written. A cancelled answer is sent to its end."""
+        with self._lock:
+            while self._left > 0 or self.stream.cancelled:
+                event = self.stream.take()
+                if event is None:
+                    return
+                self._left -= 1
+                self._send(event)
+
+
+def _submit(engine: Engine, wanted: m.Submit, answers: dict[int, Answer], output: Output) -> None:
     """Give a request to the engine, and its answer to the output."""
     from accel.serving.errors import RequestRefused, TooLong
     from accel.serving.request import Stream
 
-    stream = streams[wanted.id] = Stream()
-    stream.notify(lambda: _pass_on(engine, wanted.id, stream, streams, output))
+    answer = Answer(Stream(), lambda event: _send(engine, wanted.id, event, answers, output))
+    answers[wanted.id] = answer
     try:
-        engine.submit(_request(engine, wanted), stream)
+        engine.submit(_request(engine, wanted), answer.stream)
     except RequestRefused as e:
-        del streams[wanted.id]
+        del answers[wanted.id]
         too_long = isinstance(e, TooLong)
         output.send(m.Done(wanted.id, "too long" if too_long else "refused", message=str(e)))
 
@@ -165,24 +197,23 @@ def _request(engine: Engine, wanted: m.Submit) -> Request:
     )  # fmt: skip
 
 
-def _pass_on(
-    engine: Engine, id_: int, stream: Stream, streams: dict[int, Stream], output: Output
+def _send(
+    engine: Engine, id_: int, event: Piece | Ended, answers: dict[int, Answer], output: Output
 ) -> None:
-    """Send the events of an answer. Called by the engine's thread after each."""
+    """Send an event of an answer."""
     from accel.serving.request import Ended
 
-    while (event := stream.take()) is not None:
-        if isinstance(event, Ended):
-            streams.pop(id_, None)
-            output.send(
-                m.Done(
-                    id_, event.reason, event.prompt_tokens, event.cached_tokens, event.tokens,
-                    event.accepted, event.message,
-                )
-            )  # fmt: skip
-        else:
-            tokens = tuple(_token(engine, choice) for choice in event.choices)
-            output.send(m.Text(id_, event.text, tokens))
+    if isinstance(event, Ended):
+        answers.pop(id_, None)
+        output.send(
+            m.Done(
+                id_, event.reason, event.prompt_tokens, event.cached_tokens, event.tokens,
+                event.accepted, event.message,
+            )
+        )  # fmt: skip
+    else:
+        tokens = tuple(_token(engine, choice) for choice in event.choices)
+        output.send(m.Text(id_, event.text, tokens))
 
 
 def _token(engine: Engine, choice: Choice) -> m.Token:

@@ -12,6 +12,8 @@ import msgspec
 from accel.serving.memory import CacheFormat, Weights
 from accel.serving.request import Sampling
 
+MOST_SENT = 256
+"""Texts of an answer that are sent before somebody reads them; after that the answer pauses."""
 Device = Literal["auto", "cpu", "cuda"]
 """auto: a leased GPU if there is one, or else the CPU. cuda: the GPU that the environment names."""
 
@@ -55,13 +57,20 @@ class Cancel(msgspec.Struct, frozen=True, tag="cancel"):
     id: int
 
 
+class Taken(msgspec.Struct, frozen=True, tag="taken"):
+    """Say that some texts of an answer were read, so that as many more may be sent."""
+
+    id: int
+    texts: int
+
+
 class Look(msgspec.Struct, frozen=True, tag="look"):
     """Ask for the statistics."""
 
     id: int
 
 
-Request = Submit | Cancel | Look
+Request = Submit | Cancel | Taken | Look
 
 
 class Ready(msgspec.Struct, frozen=True, tag="ready"):

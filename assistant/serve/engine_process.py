@@ -10,6 +10,7 @@ import itertools
 import os
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -25,6 +26,29 @@ Event = m.Text | m.Done | m.Figures | m.Failed
 _ENCODE = msgspec.json.Encoder().encode
 _DECODE = msgspec.json.Decoder(m.Reply).decode
 _MOST_LINE = 2**24
+_TOLD = m.MOST_SENT // 4
+"""The engine is told so many texts at a time that they were read."""
+
+
+class Replies:
+    """Hold the replies to one request until they are read."""
+
+    def __init__(self, send: Callable[[int], None] = lambda texts: None) -> None:
+        """Begin; `send` tells the engine how many texts more were read."""
+        self._queue, self._send, self._read = asyncio.Queue[Event](), send, 0
+
+    def put(self, event: Event) -> None:
+        """Add a reply."""
+        self._queue.put_nowait(event)
+
+    async def get(self) -> Event:
+        """Wait for the next reply."""
+        event = await self._queue.get()
+        self._read += isinstance(event, m.Text)
+        if self._read == _TOLD:
+            self._send(self._read)
+            self._read = 0
+        return event
 
 
 class EngineProcess:
@@ -44,7 +68,7 @@ class EngineProcess:
         """Set when what it does before the first request changes."""
         self._process: asyncio.subprocess.Process | None = None
         self._reading: asyncio.Task[None] | None = None
-        self._queues: dict[int, asyncio.Queue[Event]] = {}
+        self._replies: dict[int, Replies] = {}
         self._numbers = itertools.count(1)
         self._failed: m.Failed | None = None
 
@@ -95,15 +119,16 @@ class EngineProcess:
         """Return for how long it has been loading the model."""
         return time.monotonic() - self._loading_since if self.loading is not None else 0.0
 
-    def number(self) -> tuple[int, asyncio.Queue[Event]]:
-        """Return the number of a new request, and the queue of its replies."""
-        number, queue = next(self._numbers), asyncio.Queue[Event]()
-        self._queues[number] = queue
-        return number, queue
+    def number(self) -> tuple[int, Replies]:
+        """Return the number of a new request, and its replies."""
+        number = next(self._numbers)
+        replies = Replies(lambda texts: self.send(m.Taken(number, texts)))
+        self._replies[number] = replies
+        return number, replies
 
     def forget(self, number: int) -> None:
         """Drop the replies to a request from now on."""
-        self._queues.pop(number, None)
+        self._replies.pop(number, None)
 
     def send(self, request: m.Request) -> None:
         """Send a request. The process reads at once, so nothing piles up here."""
@@ -114,10 +139,10 @@ class EngineProcess:
         """Return the statistics; empty while no model is loaded."""
         if self.started is None:
             return {}
-        number, queue = self.number()
+        number, replies = self.number()
         self.send(m.Look(number))
         try:
-            event = await queue.get()
+            event = await replies.get()
         finally:
             self.forget(number)
         return event.values if isinstance(event, m.Figures) else {}
@@ -148,16 +173,16 @@ class EngineProcess:
                 case m.Failed():
                     self._failed = reply
                 case m.Text() | m.Done() | m.Figures():
-                    if (queue := self._queues.get(reply.id)) is not None:
-                        queue.put_nowait(reply)
+                    if (replies := self._replies.get(reply.id)) is not None:
+                        replies.put(reply)
         await process.wait()
         if self._failed is None:
             self._failed = m.Failed(
                 f"the engine ended with the status {process.returncode}; see {log_file()}",
                 evicted=self.started is not None,  # it can be started again
             )
-        for queue in self._queues.values():
-            queue.put_nowait(self._failed)
+        for replies in self._replies.values():
+            replies.put(self._failed)
         self.loading = None
         if self._failed.evicted:
             self.started = None

@@ -108,14 +108,14 @@ async def _round(process: EngineProcess, load: Load, streams: int, seed: int) ->
 
 async def _ask(process: EngineProcess, text: str, tokens: int) -> tuple[float, float]:
     """Return TTFT and TPOT of one request, in milliseconds. Raises UserError."""
-    number, queue = process.number()
+    number, replies = process.number()
     sampling = Sampling(temperature=0.0, logprobs=0)  # so that every token is told
     began = time.perf_counter()
     process.send(m.Submit(number, sampling, tokens, prompt=text, ignore_end=True))
     first = last = 0.0
     seen = 0
     try:
-        while not isinstance(event := await queue.get(), m.Done):
+        while not isinstance(event := await replies.get(), m.Done):
             if isinstance(event, m.Failed):
                 raise UserError(event.message)
             last = time.perf_counter()

@@ -10,13 +10,13 @@ import uuid
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
 from assistant.inference import messages as m
 from assistant.messages import Chunk, Completion, DeviceChoice, Event, PromptTooLong
-from assistant.serve.engine_process import EngineProcess
+from assistant.serve.engine_process import EngineProcess, Replies
 from assistant.serve.model_requests import ModelChat, ModelText
 from assistant.serve.requests import RequestRefused, parse
 from scheduler.protocol.errors import UserError
@@ -98,7 +98,7 @@ class ModelRun:
         self.device, self.waited = "", 0.0
         self.tokens: tuple[m.Token, ...] = ()
         """The tokens of the first text."""
-        self._number, self._queue = 0, asyncio.Queue[Any]()
+        self._number, self._replies = 0, Replies()
         self._done: m.Done | None = None
         self._calls: tuple[Call, ...] = ()
         self._began = time.monotonic()
@@ -175,12 +175,12 @@ class ModelRun:
             await process.ensure()
         self.device = process.started.device
         process.forget(self._number)
-        self._number, self._queue = process.number()
+        self._number, self._replies = process.number()
         process.send(self.wanted.submit(self._number))
 
     async def _next(self) -> ModelChunk | None:
         """Return the next text; None at the end."""
-        event = await self._queue.get()
+        event = await self._replies.get()
         match event:
             case m.Text(text=text, tokens=tokens):
                 return ModelChunk(text, tokens)

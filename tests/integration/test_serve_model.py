@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
@@ -17,10 +18,13 @@ import psutil
 import pytest
 
 from accel.serving import tiny
+from accel.serving.request import Sampling
 from assistant.idle import Cancelled
+from assistant.inference import messages as m
 from assistant.inference.messages import Options
 from assistant.messages import Chunk
 from assistant.serve import client as client_
+from assistant.serve.engine_process import EngineProcess, Replies
 from scheduler.protocol import settings
 from scheduler.protocol.errors import UserError
 from scheduler.protocol.settings import TEMPLATE, Settings
@@ -157,6 +161,47 @@ def test_20_clients_at_once_get_the_answers_they_get_alone(client: openai.OpenAI
     for thread in threads:
         thread.join()
     assert [together[number] for number in range(20)] == alone
+
+
+def test_an_answer_that_nobody_reads_pauses_and_others_go_on(
+    folder: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Only a bounded part of an answer is written ahead of its reader."""
+
+    async def run() -> None:
+        async with asyncio.timeout(120):
+            await read_slowly()
+
+    async def read_slowly() -> None:
+        process = EngineProcess(Options(str(folder), "cpu", cache_tokens=4096, prompts_bytes=0))
+        await process.ensure()
+
+        async def read(replies: Replies) -> list[Any]:
+            found = [await replies.get()]
+            while not isinstance(found[-1], m.Done):
+                found.append(await replies.get())
+            return found
+
+        greedy = Sampling(temperature=0, logprobs=0)
+
+        def ask(prompt: str, limit: int) -> Replies:
+            number, replies = process.number()
+            process.send(m.Submit(number, greedy, limit, prompt=prompt, ignore_end=True))
+            return replies
+
+        slow = ask("The queue", 1000)
+        while (figures := await process.figures()).get("waiting") != 1:
+            await asyncio.sleep(0.05)
+        assert figures["running"] == 0, "it waits for its reader"
+        assert slow._queue.qsize() <= m.MOST_SENT
+        other = await read(ask("The GPU", 700))
+        assert sum(len(event.tokens) for event in other[:-1]) == 700
+        whole = await read(slow)
+        assert sum(len(event.tokens) for event in whole[:-1]) == 1000
+        await process.stop()
+
+    with state_folder(tmp_path_factory.mktemp("slow") / "home"):
+        asyncio.run(run())
 
 
 def test_a_client_that_leaves_frees_its_blocks(served: Served, folder: Path) -> None:
