@@ -171,9 +171,11 @@ def test_a_grid_too_large_for_a_snapshot_is_fetched_shown_and_saved(desktop, qtb
     window.show_page("workloads")
     page.choose("compare")
     qtbot.waitUntil(page.result.cells.isVisible, timeout=PATIENCE_MS)
+    page.result.cells.tabs["Heat map"].click()
     assert len(page.result.cells.heat.marks()) == 36
     page.result.saved.emit(job.id, str(tmp_path / "saved.csv"))
-    qtbot.waitUntil(lambda: "Saved to" in page.result.note.text(), timeout=PATIENCE_MS)
+    qtbot.waitUntil(lambda: bool(window.toasts.toasts), timeout=PATIENCE_MS)
+    assert "Open" in window.toasts.toasts[0].buttons
     assert (tmp_path / "saved.csv").read_text() == as_csv(snapshots.grid())
     page.result.saved.emit(job.id, str(tmp_path / "no" / "saved.csv"))
     qtbot.waitUntil(lambda: "cannot write" in page.result.note.text(), timeout=PATIENCE_MS)
