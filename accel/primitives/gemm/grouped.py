@@ -12,8 +12,11 @@ from accel.primitives.gemm.api import Scales, gemm
 from accel.primitives.gemm.backends import BACKENDS
 from accel.primitives.gemm.operands import Operands, arrange, boxes
 from accel.runtime.backend_names import check_name
+from accel.runtime.named import launch
 
 GROUPED = ("hopper", "loop")
+_LINES = 32
+"""Lines of the table of tiles that a program writes."""
 
 
 def grouped_gemm(
@@ -70,10 +73,13 @@ def row_tiles(starts: Tensor, rows: int, tile: int) -> Tensor:
     lines that may be needed. Lines without rows end where they begin.
     """
     experts = len(starts) - 1
+    lines = -(-rows // tile) + experts
+    if starts.device.type == "cuda":  # one launch instead of a dozen
+        return _table(starts, lines, tile)
     starts = starts.long()
     tiles = (starts.diff() + tile - 1) // tile
     ends = tiles.cumsum(0)
-    number = torch.arange(-(-rows // tile) + experts, device=starts.device)
+    number = torch.arange(lines, device=starts.device)
     expert = torch.searchsorted(ends, number, right=True).clamp(max=experts - 1)
     first = starts[expert] + (number - ends[expert] + tiles[expert]) * tile
     end = starts[expert + 1]
@@ -81,10 +87,25 @@ def row_tiles(starts: Tensor, rows: int, tile: int) -> Tensor:
     return torch.where(used, torch.stack((expert, first, end)), 0).t().contiguous().int()
 
 
+def _table(starts: Tensor, lines: int, tile: int) -> Tensor:
+    from accel.primitives.gemm.grouped_kernels import rows_of_tiles
+
+    experts = len(starts) - 1
+    table = torch.empty(lines, 3, dtype=torch.int32, device=starts.device)
+    tensors: dict[str, Tensor | None] = {"starts_ptr": starts.contiguous(), "table_ptr": table}
+    power = max(2, 1 << (experts - 1).bit_length())
+    constants = {"TILE": tile, "EXPERTS": power, "BLOCK": _LINES}
+    numbers = {"experts": experts, "lines": lines}
+    launch(
+        rows_of_tiles, (-(-lines // _LINES), 1, 1), tensors, numbers, constants, starts.device
+    )  # fmt: skip
+    return table
+
+
 def _one_kernel(x: Operands, starts: Tensor) -> Tensor:
     from accel.primitives.gemm import hopper
 
-    shape = hopper.shape_of(x.problem)
+    shape = hopper.shape_of(x.problem, len(starts) - 1)
     table = row_tiles(starts, x.problem.m, shape.consumers * hopper.ROWS)
     out = x.a.new_empty(1, x.problem.m, x.problem.n, dtype=x.problem.out_dtype)
     hopper.run(x, out, shape, table, len(table))

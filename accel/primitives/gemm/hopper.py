@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable
 from functools import cache, lru_cache
 from typing import NamedTuple
@@ -76,12 +77,14 @@ def refusal(p: Problem) -> str | None:
     return None
 
 
-def shape_of(p: Problem) -> Shape:
-    """Return the tile sizes of a problem."""
+def shape_of(p: Problem, experts: int = 1) -> Shape:
+    """Return the tile sizes of a problem, whose rows belong to so many experts."""
     processors = _processors(p.device)
 
     def expected(shape: Shape) -> float:
-        tiles = -(-p.m // (shape.consumers * ROWS)) * -(-p.n // shape.columns) * p.batch
+        # each expert's last row of tiles is half full in the mean
+        down = -(-p.m // (shape.consumers * ROWS)) + (experts - 1) / 2
+        tiles = math.ceil(down * -(-p.n // shape.columns) * p.batch)
         rounds = -(-tiles // processors)
         full = shape.consumers * ROWS * shape.columns * rounds * processors
         return RATES[p.scaling][shape] * p.batch * p.m * p.n / full

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 import accel
-from accel.primitives.gemm import dispatch, fp4, portable, table
+from accel.primitives.gemm import dispatch, fp4, grouped, portable, table
 from accel.primitives.gemm.api import explain_gemm, gemm
 from accel.primitives.gemm.dispatch import choose
 from accel.primitives.gemm.low_precision import OF_A, OF_B
@@ -111,6 +111,24 @@ def test_fp4_products_multiply_what_was_rounded(kind):
     got = accel.fp4_gemm(a, b, format=kind, out_dtype=torch.float32)
     assert distance(got, rounded) < 1e-6
     assert distance(got, a.double() @ b.double().t()) < 0.2
+
+
+def table_by_the_kernel(starts: list[int], rows: int, tile: int) -> Tensor:
+    return grouped._table(torch.tensor(starts), -(-rows // tile) + len(starts) - 1, tile)
+
+
+@pytest.mark.xdist_group("interpreted")
+@pytest.mark.parametrize(
+    "starts", [[0, 300], [0, 0, 130, 131, 200], [0, 0, 0, 64, 64, 640, 640], [0, 128, 256, 384]]
+)
+def test_the_kernel_finds_the_rows_of_every_tile(interpreted, starts):
+    for tile in (64, 192):
+        expected = grouped.row_tiles(torch.tensor(starts), starts[-1], tile)
+        got = interpreted(table_by_the_kernel, starts, starts[-1], tile)
+        used = expected[:, 1] < expected[:, 2]
+        assert torch.equal(got[used], expected[used])
+        # lines without rows end where they begin, or before
+        assert bool((got[~used][:, 1] >= got[~used][:, 2]).all())
 
 
 @pytest.mark.xdist_group("interpreted")
