@@ -1,6 +1,7 @@
 """FlexAttention's call: what is recognised, what is not, and that nothing is recognised wrongly."""
 
 import gc
+import itertools
 import math
 
 import pytest
@@ -134,7 +135,7 @@ def test_masks_of_one_pair_more_or_less_are_not(name):
     assert visible(OTHERS[name]) is None
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(
     lengths=st.tuples(st.integers(1, 40), st.integers(1, 40)),
     left=st.none() | st.integers(0, 45),
@@ -173,8 +174,15 @@ def tensors(batch=2, kv_heads=2, grad=True):
 
 
 @EAGER
-@pytest.mark.parametrize("score", [None, "ALiBi", "both"])
-@pytest.mark.parametrize("mask", [None, *MASKS, "prefix"])
+@pytest.mark.parametrize(
+    ("score", "mask"),
+    [
+        pytest.param(score, mask, marks=() if i % 5 == 0 else pytest.mark.slow)
+        for i, (score, mask) in enumerate(
+            itertools.product([None, "ALiBi", "both"], [None, *MASKS, "prefix"])
+        )
+    ],
+)
 def test_the_answers_are_those_of_flex_attention(score, mask):
     torch.manual_seed(0)
     score_mod = None if score is None else SCORES[score][0]
@@ -222,6 +230,23 @@ def test_what_ran_is_told():
         ValueError, match="math cannot do this: the score function is not recognised"
     ):
         accel.flex_attention(*given, NOT_KNOWN["constant"], enable_gqa=True, backend="math")
+
+
+@pytest.mark.slow
+def test_within_a_compiled_program_the_call_is_flex_attentions():
+    seen = []
+
+    def backend(module, inputs):
+        seen.extend(str(node.target) for node in module.graph.nodes)
+        return module.forward
+
+    def program(q, k, v):
+        return accel.flex_attention(q * 2, k, v, SCORES["ALiBi"][0], enable_gqa=True).relu()
+
+    given = tensors(grad=False)
+    out = torch.compile(program, backend=backend, fullgraph=True)(*given)
+    assert "flex_attention" in seen
+    torch.testing.assert_close(out, program(*given), rtol=1e-4, atol=1e-4)
 
 
 @EAGER
