@@ -18,7 +18,7 @@ from accel.attention.api import attention
 from accel.inject import record
 from accel.inject.causal import adds_to_later_keys, hides_later_keys
 from accel.inject.equation import of_einsum, of_matmul
-from accel.inject.scores import Scores, is_small, product, transformed
+from accel.inject.scores import SMALL, TOO_SMALL, Scores, product, too_small, transformed
 from accel.inject.speedup import LEAST
 
 FUSED = LEAST["sdpa"] // LEAST["by hand"]
@@ -27,11 +27,12 @@ FUSED = LEAST["sdpa"] // LEAST["by hand"]
 
 def scores(a: Any, b: Any) -> Any:
     """Multiply queries with transposed keys as `a @ b` does."""
+    by = of_matmul(*_axes(a, b))
     if not torch.compiler.is_compiling() and (
-        not _torch_s(Tensor.__matmul__) or transformed(a) or transformed(b)
+        too_small(a, b, by) or not _torch_s(Tensor.__matmul__) or transformed(a) or transformed(b)
     ):
         return a @ b
-    return product(torch.matmul, a, b, of_matmul(*_axes(a, b)))
+    return product(torch.matmul, a, b, by)
 
 
 def attend(a: Any, b: Any) -> Any:
@@ -151,10 +152,9 @@ def _unfit(
         return "the tensors are traced or transformed"
     if dropout:
         return "dropout is active"
-    if not torch.compiler.is_compiling():
-        elements = q.shape[:-1].numel() * k.shape[-2]
-        if is_small(q.device.type, elements // FUSED):
-            return "it is too small to gain"
+    most = SMALL.get(q.device.type, 0) * FUSED
+    if not torch.compiler.is_compiling() and q.shape[:-1].numel() * k.shape[-2] <= most:
+        return TOO_SMALL
     if q.ndim != 4 or k.ndim != 4 or q.shape[0] != k.shape[0] or k.shape[:3] != v.shape[:3]:
         return "the tensors are not [batch, heads, sequence, features]"
     if v.shape[-1] != q.shape[-1]:

@@ -29,6 +29,7 @@ Function = Callable[..., Any]
 SMALL = {"cpu": 0, "cuda": LEAST["by hand"]}
 """The numbers of scores, by device, up to which they are computed as written: on an H200 that takes
 less time than the host needs to delay them, and the memory is little."""
+TOO_SMALL = "it is too small to gain"
 
 
 class Scores:
@@ -178,12 +179,9 @@ def product(function: Function, a: Any, b: Any, by: Equation | None, **extra: An
         by: the equation of the product, or None if it is of a kind that is not delayed.
         extra: `scale` and `bias` of torch.baddbmm.
     """
-    if type(a) is Scores or type(b) is Scores:
+    if type(a) is Scores or type(b) is Scores or too_small(a, b, by):
         return function(a, b)
     if by is None or transformed(a) or transformed(b):
-        return function(a, b)
-    if not torch.compiler.is_compiling() and is_small(a.device.type, _elements(a, b, by)):
-        record.ran("computed as written: it is too small to gain")
         return function(a, b)
     form = forms.product(a, b, by)
     if form is not None and "scale" in extra:
@@ -196,16 +194,20 @@ def product(function: Function, a: Any, b: Any, by: Equation | None, **extra: An
     return Scores(function, (a, b), {}, form)
 
 
-def is_small(device: str, elements: int) -> bool:
-    """Return True if so many scores are better computed as written, outside of compiled code."""
-    return elements <= SMALL.get(device, 0)
-
-
-def _elements(a: Any, b: Any, by: Equation) -> int:
+def too_small(a: Any, b: Any, by: Equation | None) -> bool:
+    """Return True, and count it, if scores are better computed as written: few, not compiled."""
+    if by is None or torch.compiler.is_compiling() or Scores in (type(a), type(b)):
+        return False
+    most = SMALL.get(a.device.type, 0)
+    if not most:
+        return False
     sizes: dict[str, int] = {}
     for axis, size in zip((*by.a, *by.b), (*a.shape, *b.shape), strict=True):
         sizes[axis] = max(size, sizes.get(axis, 0))
-    return math.prod(sizes[axis] for axis in by.out)
+    if math.prod(sizes[axis] for axis in by.out) > most:
+        return False
+    record.ran(f"computed as written: {TOO_SMALL}")
+    return True
 
 
 def transformed(t: Any) -> bool:
