@@ -14,6 +14,7 @@ from accel.inject import prove as proving
 from accel.inject.journal import Refused
 from accel.inject.prove import Proof
 from accel.inject.rewrite import Change, change
+from app.code.proof_marks import milliseconds
 from app.format.values import memory
 from scheduler.client import Client
 from scheduler.protocol.errors import DaemonGone, UserError
@@ -116,5 +117,5 @@ def describe(proof: Proof) -> str:
         f"{where} by {len(linked)} comparisons of {proof.ran}, forward and backward; largest error"
         f" {worst.error_after:.1e}, before {worst.error_before:.1e}; kept for the backward pass"
         f" {memory(slow.kept_after)}, before {memory(slow.kept_before)}; at most"
-        f" {slow.ms_after:.3g} ms, before {slow.ms_before:.3g} ms{ran_on}{elsewhere}"
+        f" {milliseconds(slow.ms_after)}, before {milliseconds(slow.ms_before)}{ran_on}{elsewhere}"
     )

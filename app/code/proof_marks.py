@@ -62,8 +62,13 @@ def bars(proofs: Sequence[Proof]) -> list[Bar]:
     return [_time(largest), _memory(largest)]
 
 
+def milliseconds(ms: float) -> str:
+    """Return three digits of a time, or all before the point."""
+    return f"{ms:,.0f} ms" if ms >= 1000 else f"{ms:.3g} ms"
+
+
 def _time(t: Trial) -> Bar:
-    words = f"{t.ms_before:.3g} ms before, {t.ms_after:.3g} ms after"
+    words = f"{milliseconds(t.ms_before)} before, {milliseconds(t.ms_after)} after"
     if t.ms_after > 0:
         words += f" ({t.ms_before / t.ms_after:.2g} times as fast)"
     return _bar(f"Time for {t.inputs}", t.ms_before, t.ms_after, words)

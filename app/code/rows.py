@@ -14,6 +14,7 @@ UNKNOWN = (
     "the speed-up is unknown: the file does not name the sizes, nothing like them was measured, or"
     " they are so small that a GPU computes it as written"
 )
+_EACH = " a sequence"
 CONTEXT = 3
 """Unchanged lines that are shown around each change."""
 
@@ -69,7 +70,7 @@ def gain_of(f: Finding) -> str:
     if f.action == "leave":
         return "-"
     if " no longer kept in memory: " in f.reason:
-        return f.reason.partition(" no longer kept in memory: ")[2].partition(";")[0]
+        return f.reason.partition(" no longer kept in memory: ")[2].partition(" for ")[0] + _EACH
     return "memory of queries x keys" if "by hand" in f.form else "the fastest measured kernel"
 
 

@@ -1,21 +1,25 @@
-"""Take the picture of the page Your code: the change of a file, and its proof on a GPU.
+"""Take the picture of the page Your code: the change of a file, and its proof.
 
     python -m tests.benchmarks.injection_picture
 
-Reads results/injection.csv and writes docs/pictures/your-code.png. The scan and the change are made
-anew; the proof is the one that `tests.benchmarks.injection` measured of the same file.
+Scans, changes and proves a file anew, on a GPU if there is one, and writes
+docs/pictures/your-code.png. On a CPU the second input is as long as those of programs are, so that
+its time means something.
 """
 
 from __future__ import annotations
 
-import csv
 import os
 import tempfile
 from pathlib import Path
 
-from accel.inject.prove import Proof, Trial
+import msgspec
+import torch
+
+from accel.inject import proving
+from accel.inject.guesses import Sizes
+from accel.inject.rewrite import changes
 from tests.benchmarks.injection import SAMPLES
-from tests.benchmarks.rows import RESULTS
 
 PICTURE = Path(__file__).parents[2] / "docs" / "pictures" / "your-code.png"
 SIZE = (1280, 640)
@@ -35,23 +39,12 @@ def attention_map(q, k, v):
 """
 
 
-def measured(file: Path) -> Proof:
-    """Return the proof that the rows hold."""
-    with file.open(newline="") as f:
-        rows = [row for row in csv.DictReader(f) if row["part"] == f"prove {FILE}"]
-    return Proof(FILE, 0, "proved", "", tuple(map(_trial, rows)), device="cuda")
-
-
-def _trial(row: dict[str, str]) -> Trial:
-    ran = tuple(row["ran"].split("; "))
-    numbers = (float(row[name]) for name in ("error_before", "error_after", "ms_before",
-               "ms_after", "mib_kept_before", "mib_kept_after"))  # fmt: skip
-    before, after, ms_before, ms_after, kept_before, kept_after = numbers
-    linked = any(what.startswith("linked") for what in ran)
-    kept = (int(kept_before * 2**20), int(kept_after * 2**20))
-    passed = row["passed"] == "True"
-    return Trial(row["case"], row["dtype"], linked, before, after, passed, ran, ms_before, ms_after,
-                 *kept)  # fmt: skip
+def proved(file: Path) -> tuple[proving.Proof, ...]:
+    """Prove the change of a file in this process."""
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    proving.SIZES["cpu"] = (Sizes(), Sizes(1, 8, 1024, 64))
+    (change,), _ = changes([file])
+    return tuple(msgspec.structs.replace(p, device=device) for p in proving.prove(change, device))
 
 
 def main() -> None:
@@ -80,7 +73,7 @@ def main() -> None:
         frame.show()
         page.path.setText("~/gpt")
         page._show_found(ScanCode(str(root)).carry_out(None))  # type: ignore[arg-type]
-        page._show_proof((measured(RESULTS / "injection.csv"),))
+        page._show_proof(proved(root / "model.py"))
         app.processEvents()
         frame.grab().save(str(PICTURE))
         frame.close()

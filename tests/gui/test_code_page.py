@@ -99,7 +99,8 @@ def test_attention_is_listed_with_gain_and_risk_and_the_change_side_by_side(page
     assert [(c[0], c[1]) for c in cells] == [("model.py:12", "link"), ("model.py:16", "leave")]
     assert re.fullmatch(r"[\d.]+x on H200", cells[0][3])
     assert "predicted on an NVIDIA H200" in page.why.text()
-    assert cells[0][4] == "24 MiB for a sequence of 1,024 tokens and 12 heads in 16 bits"
+    assert cells[0][4] == "24 MiB a sequence"
+    assert "1,024 tokens and 12 heads" in page.why.text()
     assert cells[0][5] == "rounding only"
     assert "weights are returned" in cells[1][5] and cells[1][3] == "-"
     assert "a = (q @ k.mT) * 0.2" in page.diff.left.toPlainText()
