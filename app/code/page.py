@@ -49,7 +49,7 @@ COLUMNS = (
     TableColumn("What", 0),
     TableColumn(
         "Predicted",
-        100,
+        116,
         help="How many times as fast the attention alone is, forward and backward, from sizes in"
         " the file and measurements on the GPU that is named",
     ),
