@@ -19,6 +19,7 @@ from assistant.facts import phrases
 from assistant.language.words import Words
 from assistant.query.request import Query
 from assistant.query.rows import Row, Rows
+from assistant.query.table import HELD
 
 _IN_A_LINE = 3
 """Jobs whose values fit sentences."""
@@ -107,7 +108,7 @@ def _counted(query: Query, rows: Rows, words: Words) -> str:
             "{n} job is {state}{when}.",
             "{n} jobs are {state}{when}.",
             number,
-            state=words.text(TERMS.get(states[0], states[0])),
+            state=words.text(TERMS.get(HELD if query.states == (HELD,) else states[0], states[0])),
             when=times(rows, words),
         )
     count = Counter(states)

@@ -19,7 +19,8 @@ Answerer = Callable[[Query, Rows, Words], list[str]]
 
 TERMS = {
     "idle": "idle", "busy": "busy", "open": "open", "paused": "paused", "usable": "usable",
-    "queued": "waiting", "starting": "starting", "running": "running", "stopping": "stopping",
+    "queued": "waiting", "held": "on hold", "starting": "starting", "running": "running",
+    "stopping": "stopping",
     "done": "done", "rejected": "done, and not passed", "failed": "failed", "cancelled":
     "cancelled", "lost": "lost", "stuck": "stuck", "not stuck": "not stuck", "nobody": "nobody",
     "no errors": "no errors", "none": "none", "not set": "not set",

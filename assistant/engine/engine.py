@@ -15,11 +15,9 @@ from accel.rwkv.tokenizer import Tokenizer
 from assistant.engine.checkpoint import Checkpoint
 from assistant.engine.generate import DecodeState, Generation, prefill, prefill_or_restore
 from assistant.engine.prompts import prompt
-from assistant.engine.search import likeliest
 from assistant.idle import Cancelled
 from assistant.library.describe import model_errors
 from assistant.messages import slow_note
-from assistant.writing.author import Continuation
 from assistant.writing.compact import trained_for
 from scheduler.protocol.errors import UserError
 
@@ -199,18 +197,6 @@ class EngineAuthor:
         tokens, model = self._engine.encode(prompt(system, user)), self._engine.model
         start = prefill_or_restore(model, tokens, self._checkpoint, self._cancelled)
         return TextPosition("", start.to("cpu"))
-
-    def continuations(self, after: TextPosition, count: int) -> list[Continuation]:
-        """Return the likeliest short texts after a prompt. Raises Cancelled and ValueError."""
-        model, tokenizer = self._engine.model, self._engine.tokenizer
-        state, behind = after.nearest_state()
-        assert not behind, "a position after a prompt keeps its state"
-        found = likeliest(model, state.to(model.device), count, self._cancelled)
-        self.tokens += len(found[0][0]) if found else 0
-        return [
-            Continuation(tokenizer.decode(tokens).decode(errors="replace"), chance)
-            for tokens, chance in found
-        ]
 
     def preference(
         self, after: TextPosition, question: str, answers: tuple[str, str]

@@ -1,4 +1,4 @@
-"""Write the text of a brief by a large model, or by the template, and lend the router model."""
+"""Write the text of a brief by a large model, or by the template."""
 
 from __future__ import annotations
 
@@ -34,21 +34,6 @@ class AnswerWriter:
         self._author: EngineAuthor | None = None
         if not settings.model:
             self._residency.drop()
-
-    def router(self) -> EngineAuthor | None:
-        """Return the model that reads requests, also beside a larger one; None without models.
-
-        Raises Cancelled.
-        """
-        if not self._settings.model:
-            return None
-        try:
-            self._author = self._residency.router(self._settings, self._channel)
-        except Cancelled:
-            raise
-        except UserError:
-            return None  # the rules read the request alone
-        return self._author
 
     def write(self, facts: tuple[Fact, ...]) -> tuple[Written, tuple[Fact, ...]]:
         """Write a brief, and return it with the facts that it uses.

@@ -22,7 +22,7 @@ from assistant.host.context import RequestContext
 from assistant.idle import Cancelled, wait_until_idle
 from assistant.intents.choices import clarifying_question, describe, distinct_choices
 from assistant.intents.parser import Parsed
-from assistant.intents.router import Routed, route
+from assistant.intents.router import Routed, route, shipped_router
 from assistant.intents.spots import Known
 from assistant.intents.state import State
 from assistant.language.sentences import translated
@@ -163,17 +163,15 @@ def _read(ask: Ask, context: AnswerContext) -> Routed:
     jobs = tuple(job.spec.name for job in context.daemon.jobs(_NAMED_JOBS))
     groups = tuple(state.group.name for state in context.daemon.groups())
     now = time.time()
-    routed = route(ask.text, Known(jobs, groups), ask.state, now)
-    if routed.parsed.refusal or (routed.request is not None and not routed.parsed.unread):
-        return routed
-    author = context.writer.router()
-    return route(ask.text, Known(jobs, groups), ask.state, now, author) if author else routed
+    return route(ask.text, Known(jobs, groups), ask.state, now, shipped_router())
 
 
 def _respond(asked: _Asked) -> Answer:
     """Answer, propose, ask back, or say what is not understood."""
     routed, said = asked.routed, asked.words
     parsed = routed.parsed
+    if routed.refusal and (parsed.refusal is None or routed.refusal == "cannot"):
+        return Answer(help_texts.declined(routed.refusal, said), "template", "answer")
     if parsed.refusal is not None:
         return Answer(help_texts.refusal(parsed.refusal, said), "template", "operate")
     if routed.choices:
@@ -188,7 +186,7 @@ def _respond(asked: _Asked) -> Answer:
         return Answer(text, "template", "answer")
     try:
         if isinstance(routed.request, Order):
-            return _propose(asked, routed.request)
+            return (_foretell if routed.plan else _propose)(asked, routed.request)
         return _answer_queries(asked, (routed.request, *parsed.also))
     except UserError as e:
         if routed.request.role == "report" or isinstance(e, Cancelled):
@@ -204,8 +202,19 @@ def _propose(asked: _Asked, order: Order) -> Answer:
     certain = asked.routed.parsed.exact and asked.ask.meant is None
     proposal = asked.context.request.proposals.add(asked.tools, order, action, certain)
     text = _understood(asked, _proposal_text(proposal, said))
-    state = State(action.jobs, about="job", language=said.language) if action.jobs else None
+    about = "job" if action.jobs else ""
+    state = State(action.jobs, (), None, about, said.language, order.group, order)
     return Answer(text, "template", order.role, proposal=proposal, state=state)
+
+
+def _foretell(asked: _Asked, order: Order) -> Answer:
+    """Say what an order would do, without proposing it."""
+    action = plan_action(asked.tools, order)
+    said = asked.words
+    title, effect = phrases.escaped(action.title, 3000), phrases.escaped(action.effect, 9000)
+    text = f"**{title}?** {effect} {said.text('Nothing was changed.')}"
+    state = State(action.jobs, about="job", language=said.language) if action.jobs else None
+    return Answer(_understood(asked, text), "template", "answer", state=state)
 
 
 def _answer_queries(asked: _Asked, queries: Sequence[Query]) -> Answer:
@@ -277,7 +286,7 @@ def _understood(asked: _Asked, text: str) -> str:
     if parsed.resolved:
         named = said.listed(parsed.resolved)
         parts.append(said.text("({what}, from your last request)", what=phrases.escaped(named)))
-    if asked.routed.by.startswith("model") and asked.routed.request is not None:
+    if asked.routed.guessed and asked.routed.request is not None:
         meant = phrases.escaped(describe(asked.routed.request, said))
         parts.append(said.text("(I read this as: {meant})", meant=meant))
     for typed, read in parsed.changes:
@@ -305,7 +314,7 @@ def _state(asked: _Asked, query: Query, rows: Rows) -> State:
     earlier = tuple(index for index in before.devices if index not in devices)
     if devices == before.devices:
         earlier = before.earlier
-    return State(jobs, devices, query, about, asked.words.language, earlier)
+    return State(jobs, devices, query, about, asked.words.language, query.group, None, earlier)
 
 
 def _write_report(material: Material, context: AnswerContext) -> Answer:

@@ -9,9 +9,7 @@ from typing import TYPE_CHECKING
 
 from assistant.gpu_lease import GpuLease
 from assistant.host.channel import RequestChannel
-from assistant.writing.compact import trained_for
 from scheduler.client import Client
-from scheduler.protocol import paths
 from scheduler.protocol.errors import DaemonGone, UserError
 from scheduler.protocol.settings import Settings
 
@@ -39,7 +37,6 @@ class ModelResidency:
         """A model on the GPU was dropped or did not fit, so the process must end to free it."""
         self._on_evicted = on_evicted
         self._engines: dict[str, Engine] = {}
-        self._router: Engine | None = None
         self._loaded_with = Settings()
         self._lease = GpuLease(self.evict)
 
@@ -84,22 +81,6 @@ class ModelResidency:
             channel.checkpoint,
             channel.emit_waiting,
         )
-
-    def router(self, settings: Settings, channel: RequestChannel) -> EngineAuthor:
-        """Return the model that was trained to read requests: the configured one, or the small one.
-
-        The small one runs on the CPU, so a larger model beside it need not be loaded for this.
-        Raises as `engine` does.
-        """
-        from assistant.engine.engine import Engine, EngineAuthor
-
-        if trained_for(settings.model) and settings.model_device == "cpu":
-            return self.author(settings, channel)
-        if self._router is None:
-            channel.emit_waiting("loading the model")
-            self._router = Engine(str(paths.shipped_model()), "cpu", wait=False)
-        self._router.settle()
-        return EngineAuthor(self._router, channel.stop.is_set, None, channel.emit_waiting)
 
     def engine(self, settings: Settings, channel: RequestChannel) -> Engine:
         """Return the loaded model on the device that the settings and the request ask for.

@@ -90,7 +90,7 @@ def _several(request: str, known: Known, state: State, now: float, whole: Parsed
         if not isinstance(second.request, Query) or second.unread:
             continue
         one, other = _sharing(first.request, second.request)
-        if one != other:
+        if one != other and "help" not in (one.subject, other.subject):
             language = whole.language
             resolved = (*first.resolved, *second.resolved)
             changes = (*first.changes, *second.changes)

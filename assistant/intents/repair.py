@@ -10,13 +10,15 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from functools import cache
+from pathlib import Path
 
 from assistant.intents.lexicon import phrases
-from assistant.intents.normalize import WORDS
 from assistant.intents.setting_words import setting_phrases
 from assistant.intents.tokens import Token, unaccented, unit_words
 from assistant.language.words import Language
 
+WORDS = Path(__file__).with_name("words.txt")
+"""Words of requests, the most frequent first."""
 SHORTEST = 4
 """Letters of a word that is mended; shorter ones have too many neighbours."""
 _SURE = 7

@@ -1,34 +1,42 @@
-"""Read a request: by rules, and by the model what the rules do not read whole.
+"""Read a request: by rules, and by the router model what the rules do not read whole.
 
-The rules account for every word. What only the model reads is answered if it is a query, sure and
-uses every number and name of the request; otherwise, and for all orders, the person is asked.
+The rules account for every word, so they come first. What only the model reads is answered if the
+model is sure and has used every number, name and time of the request; an order is always proposed
+on a card, never carried out. Otherwise the person is asked.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
+from functools import cache
 from typing import NamedTuple
 
 from assistant.intents.choices import MAX_CHOICES
-from assistant.intents.masks import masked
-from assistant.intents.model_routes import request_of
-from assistant.intents.normalize import plain
+from assistant.intents.meanings import Meant, Unclear, described, meant
 from assistant.intents.parser import LONGEST_REQUEST, Parsed, parse
-from assistant.intents.spots import Known
+from assistant.intents.slots import MOST, Slots, slotted
+from assistant.intents.spots import Known, Spots
 from assistant.intents.state import State
-from assistant.intents.table import SYSTEM
-from assistant.intents.table import parse as parse_route
-from assistant.query.request import Order, Request
-from assistant.writing.author import Author, Continuation, P
+from assistant.query.request import Order, Query, Request
+from assistant.query.table import check
+from assistant.router.decode import Meaning, Router
+from scheduler.protocol import paths
+from scheduler.protocol.errors import UserError
 
-SURE = 0.9
-"""A query with at least this probability is answered without asking back.
+SURE = 0.4
+"""A reading with at least this probability is answered without asking back.
 
 Measured in tests/benchmarks/LOG.md.
 """
-WAYS = 6
-"""Texts of the model that are considered; some are not routes, or equal others."""
+SURER = 0.75
+"""From this probability on it is also preferred to a reading of the rules."""
+CERTAIN = 0.9
+"""Below this probability an answer says what was understood."""
+SURE_ORDER = 0.8
+"""The same for orders, whose cards a person reads before anything is done."""
+_LIKELY = 0.1
+"""A reading below this probability is not offered as a choice."""
 
 
 class Routed(NamedTuple):
@@ -41,18 +49,29 @@ class Routed(NamedTuple):
     """Who read it: `rules` or `model NAME`."""
     choices: tuple[Request, ...] = ()
     """What the person may choose from, the likeliest first; empty if the request is clear."""
+    refusal: str = ""
+    """Why the model reads no request in it: `negated`, `condition`, `cannot` or `unclear`."""
+    plan: bool = False
+    """The effect of the order is asked for; it is not to be proposed."""
+    guessed: bool = False
+    """The model is not quite sure, so the answer says what was understood."""
 
 
-class _Meaning(NamedTuple):
-    request: Request
+class _Reading(NamedTuple):
+    meant: Meant
     chance: float
-    """Its probability, according to the model."""
     whole: bool
-    """It uses every number and name of the request."""
+    """It uses every number, name and time of the request, and no word forbids it."""
+
+
+@cache
+def shipped_router() -> Router:
+    """Return the router model that ships with the program."""
+    return Router.load(paths.router_model())
 
 
 def route(
-    request: str, known: Known, state: State, now: float, author: Author[P] | None = None
+    request: str, known: Known, state: State, now: float, model: Router | None = None
 ) -> Routed:
     """Read a request. Nothing but the person's own text is read.
 
@@ -61,57 +80,136 @@ def route(
         known: The names of jobs and groups.
         state: What the conversation is about.
         now: Seconds since the epoch.
-        author: The model, if one is available.
-
-    Raises:
-        Cancelled: The author was cancelled.
+        model: The router model; None for the rules alone.
     """
     parsed = parse(request, known, state, now)
     by_rules = Routed(parsed, parsed.request, "rules")
-    whole = parsed.request is not None and not parsed.unread
-    if whole or parsed.refusal or author is None or not author.compact:
+    if parsed.exact or model is None or not request.strip() or len(request) > LONGEST_REQUEST:
         return by_rules
-    if len(request) > LONGEST_REQUEST:
-        return by_rules
-    found = _by_model(request, known, now, author)
+    found = _by_model(request, known, state, now, model)
     if not found:
         return by_rules
-    best, by = found[0], f"model {author.name}"
-    if best.chance >= SURE and best.whole and not isinstance(best.request, Order):
-        return Routed(parsed._replace(unread=()), best.request, by)
-    if parsed.request is not None:
+    best, by = found[0], f"model {model.name}"
+    least = SURE
+    if parsed.request is not None and not parsed.unread:
+        least = SURER
+        if _keeps_more(parsed, best.meant):
+            return by_rules
+    if best.meant.requests == (by_rules.request, *parsed.also) and not best.meant.plan:
+        return Routed(parsed._replace(unread=()), by_rules.request, "rules")
+    if best.chance >= least and best.whole and (routed := _sure(parsed, best, by)) is not None:
+        return routed
+    if least == SURER:
+        return by_rules
+    if parsed.refusal is not None or parsed.request is not None:
         return by_rules  # it says which words it leaves out
-    choices = tuple(meaning.request for meaning in found[:MAX_CHOICES])
-    return Routed(parsed, None, by, choices)
+    likely = [one for one in found if one.chance >= _LIKELY and one.whole and one.meant.requests]
+    choices = tuple(one.meant.requests[0] for one in likely)
+    if len(choices) == 1 and isinstance(choices[0], Query):
+        return _sure(parsed, likely[0], by) or by_rules
+    return Routed(parsed, None, by, choices[:MAX_CHOICES])
 
 
-def _by_model(request: str, known: Known, now: float, author: Author[P]) -> list[_Meaning]:
-    """Return what the request may mean, the likeliest first, each once."""
-    names = [name for name in known.jobs if name.strip() and name.casefold() in request.casefold()]
-    text, values = masked(request, names)
-    found: list[_Meaning] = []
-    for way in _ways(plain(text), author):
-        with suppress(ValueError):
-            line = parse_route(way.text.strip().partition("\n")[0])
-            meant = request_of(line, values, now)
-            if meant is not None:
-                used = " ".join(line.arguments.values())
-                whole = all(f"{{{slot}}}" in used for slot in values)
-                found.append(_Meaning(meant, way.chance, whole))
-    return _merged(found)
+_LOST = ("time", "where", "limit", "text", "group", "amount", "gpus", "to", "user", "by")
+"""Fields of queries that the model sometimes leaves out."""
 
 
-def _merged(found: Iterable[_Meaning]) -> list[_Meaning]:
-    merged: list[_Meaning] = []
-    for meaning in found:
-        before = sum(other.chance for other in merged if other.request == meaning.request)
-        merged = [other for other in merged if other.request != meaning.request]
-        merged.append(meaning._replace(chance=before + meaning.chance))
-    return sorted(merged, key=lambda meaning: -meaning.chance)
+def _keeps_more(parsed: Parsed, said: Meant) -> bool:
+    """Return whether a whole reading of the rules has what the model's lacks."""
+    ours, theirs = parsed.request, said.requests[0] if said.requests else None
+    if isinstance(ours, Order):
+        named = isinstance(theirs, Order) and theirs.group and ours.jobs == (theirs.group,)
+        return not (named or (parsed.resolved and isinstance(theirs, Order)))
+    assert ours is not None
+    if (parsed.resolved and theirs is not None) or (ours.other is not None and ours.other.time):
+        return True  # it is known what a pronoun stands for, and the model compares no times
+    if not isinstance(theirs, Query) or ours.subject in ("manual", "logs"):
+        return False
+    return any(getattr(ours, name) and not getattr(theirs, name) for name in _LOST)
 
 
-def _ways(text: str, author: Author[P]) -> Sequence[Continuation]:
+def _sure(parsed: Parsed, best: _Reading, by: str) -> Routed | None:
+    """Return what a sure reading asks for; None if it is an order that is not sure enough."""
+    said, (refusal, plan) = best.meant, (best.meant.refusal, best.meant.plan)
+    if refusal:
+        kept = parsed if parsed.refusal is not None else parsed._replace(request=None)
+        return Routed(kept, None, by, refusal=refusal)
+    first = said.requests[0]
+    if isinstance(first, Order) and not plan and best.chance < SURE_ORDER:
+        return None
+    also = tuple(q for q in said.requests[1:] if isinstance(q, Query) and q != first)
+    read = parsed._replace(
+        request=first, unread=(), refusal=None, resolved=said.resolved, exact=False, also=also
+    )
+    return Routed(read, first, by, plan=plan, guessed=best.chance < CERTAIN)
+
+
+def _by_model(
+    request: str, known: Known, state: State, now: float, model: Router
+) -> list[_Reading]:
+    """Return what the request may mean, the likeliest first."""
+    before_it = state.last is not None and bool(state.last.devices or state.last.jobs)
+    slots = slotted(request, known, now, before_it)
+    if any(int(name[1:]) > MOST for name in slots.values):
+        return []
+    before = described(state.order or state.last, state)
+    found: list[_Reading] = []
+    for meaning in model.meanings(before, slots.text, list(slots.values)):
+        with suppress(ValueError, UserError):
+            found.append(_reading(meaning, slots, Spots(request, known, now), state, now))
+    return found
+
+
+def _reading(meaning: Meaning, slots: Slots, spots: Spots, state: State, now: float) -> _Reading:
+    """Return a meaning with its request. Raises ValueError and UserError for what cannot be."""
     try:
-        return author.continuations(author.begin(SYSTEM, text), WAYS)
-    except ValueError:
-        return []  # its output is not finite
+        said = meant(meaning.text, slots.values, state, now)
+    except Unclear:
+        return _Reading(Meant(refusal="unclear"), meaning.chance, True)
+    for one in said.requests:
+        if isinstance(one, Query):
+            check(one)
+    symbols = meaning.text.split()
+    whole = bool(said.refusal) or said.plan or _manual(said.requests)
+    if said.requests and isinstance(said.requests[0], Order) and not said.plan:
+        corrected = state.order is not None and "prev" in symbols and (
+            "exc:" in symbols or state.order.verb != said.requests[0].verb
+        )  # fmt: skip
+        whole = set(slots.values) <= set(symbols) and _allowed(symbols, spots, corrected)
+    elif not whole:
+        whole = set(slots.values) - slots.counts <= set(symbols)
+    return _Reading(said, meaning.chance, whole)
+
+
+def _manual(requests: Sequence[Request]) -> bool:
+    """Return whether the manual is asked, which knows of no numbers and names."""
+    return any(isinstance(one, Query) and one.subject == "manual" for one in requests)
+
+
+_LATER = frozenset({
+    "once", "whenever", "later", "tomorrow", "tonight", "afterwards", "spater", "morgen", "sobald",
+    "demain", "manana", "luego", "despues", "apres",
+})  # fmt: skip
+_EXCEPTING = ("exc:", "notfirst:", "notlast:", "last:", "first:", "mem:")
+
+
+def _allowed(symbols: Sequence[str], spots: Spots, corrected: bool) -> bool:
+    """Return whether no word of the request forbids, excepts from or delays the order.
+
+    Args:
+        symbols: The meaning.
+        spots: The words of the request.
+        corrected: It corrects the last order, as `no, hold it instead` does.
+    """
+    if spots.time is not None or _LATER & {token.norm for token in spots.tokens}:
+        return False
+    if spots.find("measure", "priority") is not None and symbols[0] != "do:priority":
+        return False  # "release it, and set its priority to 3" are two orders
+    if spots.find("noun", "group") and symbols[0] in ("do:pause", "do:resume") and len(symbols) < 2:
+        return False  # a group that does not exist is not the whole queue
+    warns = symbols[0] == "do:set"  # "tell me if it gets hotter than 80 degrees"
+    if spots.find("cond") is not None and not corrected and not warns:
+        return False
+    if spots.find("not") is not None and not corrected:
+        return False
+    return spots.find("except") is None or any(kind in symbols for kind in _EXCEPTING)

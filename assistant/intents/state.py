@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from assistant.language.words import Language
-from assistant.query.request import Query
+from assistant.query.request import Order, Query
 
 
 class State(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -19,6 +19,10 @@ class State(msgspec.Struct, frozen=True, omit_defaults=True):
     about: str = ""
     """`job` or `device`: what `it` stands for."""
     language: Language = "en"
+    group: str = ""
+    """The group that the last request named."""
+    order: Order | None = None
+    """The last order, if the last request was one."""
     earlier: tuple[int, ...] = ()
     """The GPUs of the turn before, for `which one is cooler`."""
 

@@ -161,7 +161,8 @@ _THIS_WEEK = re.compile(
 _AGO = re.compile(
     r"\b(?:q#(?P<q>\d+) (?:ago|before now)|(?:an?|one) (?P<one>minute|hour|day|week) ago"
     r"|vor q#(?P<q2>\d+)|(?:il y a) q#(?P<q3>\d+)|hace q#(?P<q4>\d+)"
-    r"|(?:vor einer|hace una|il y a une) (?P<one2>stunde|hora|heure|woche|semana|semaine|minute))"
+    r"|(?:vor einer|hace una?|il y a une) (?P<one2>stunde|hora|heure|woche|semana|semaine|minute"
+    r"|minuto))"
 )
 _NEAR = re.compile(
     r"\b(?:around|about|approximately|roughly|near|gegen|ungefahr um|etwa um|vers|aux alentours de"

@@ -117,7 +117,22 @@ def tokens(request: str) -> list[Token]:
         if found and found[-1].norm == "at" and match[0].casefold() == "once":
             read = [Token("word", match[0], "once")]  # not the Spanish eleven
         found += [one._replace(comma=comma) for one in read]
-    return found
+    return _with_spelt(found)
+
+
+def _with_spelt(found: list[Token]) -> list[Token]:
+    """Return the tokens with `two minutes` as one quantity, as `2 minutes` is."""
+    joined: list[Token] = []
+    for token in found:
+        before = joined[-1] if joined else None
+        unit = _UNITS.get(unaccented(token.norm), "") if token.kind == "word" else ""
+        spelt = before is not None and before.kind == "number" and before.text.isalpha()
+        if before is not None and spelt and unit in ("s", "min", "h", "d", "week"):
+            text, norm = f"{before.text} {token.text}", f"{before.norm} {token.norm}"
+            joined[-1] = Token("quantity", text, norm, before.value, unit, comma=before.comma)
+        else:
+            joined.append(token)
+    return joined
 
 
 def _spelled_out(text: str) -> str:
@@ -137,6 +152,7 @@ def _tokens(match: re.Match[str]) -> list[Token]:
         return [Token("range", text, norm, float(first), last=int(last))]
     if kind == "quantity":
         number, unit = re.match(r"(\d+(?:[.,]\d+)?)\s?(.*)", norm).groups()  # type: ignore[union-attr]
+        unit = unit if unit in _UNITS else unaccented(unit)
         if unit in _UNITS:
             return [Token("quantity", text, norm, _number(number), _UNITS[unit])]
         if not re.match(r"\d+(?:[.,]\d+)?\s", text):

@@ -36,6 +36,10 @@ MEANINGS = {
     "continue.",
     "cancel": "To cancel a job is to end it, or to take it from the queue; it is then not run.",
     "group": "A group is a set of jobs that can be paused, and limited in how many run at once.",
+    "eta": "The ETA is when a job is expected to end, from the progress that it reports or "
+    "from earlier runs of its name.",
+    "slot": "A CPU slot is a place for one job that uses no GPU. A job waits for a slot "
+    "while as many such jobs run as may run at once.",
 }
 """The sentence for each term."""
 _WORDS = {

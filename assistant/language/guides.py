@@ -13,6 +13,21 @@ GUIDES = {
     "minute for seven days, and of ten minutes after that.",
     "quiet": "The setting idle_hours_off says when the assistant must not use a GPU: `gpudeck "
     "settings idle_hours_off 09:00-18:00`. It may still write on the CPU.",
+    "notify": "When a job ends that ran for at least the setting notify_minutes, the "
+    "desktop shows a notification. The setting on_job_end can run a command, and the "
+    "setting webhook can send a message.",
+    "results": "The page Jobs shows the log, the result and the report of each job. In a "
+    "terminal: `gpudeck logs 7` and `gpudeck show 7`.",
+    "fans": "GPU Deck reads fans, clocks and power limits, and does not set them: the "
+    "driver does, for example by `nvidia-smi -pl 300`.",
+    "hold_running": "Only a job that waits can be held. A job that runs can be cancelled "
+    "and retried later; pausing the queue keeps new jobs from starting and lets it go on.",
+    "pause_effect": "Yes: jobs that run go on while the queue is paused. Only no new job "
+    "starts until the queue is resumed.",
+    "language": "I read and answer requests in English, German, French and Spanish, in the "
+    "language of the request. The window follows the language of the desktop.",
+    "slot": "A CPU slot is a place for one job that uses no GPU. A job waits for a slot "
+    "while as many such jobs run as may run at once.",
 }
 """The text of each guide; commands are in back quotes."""
 _WORDS: dict[str, tuple[frozenset[str], ...]] = {

@@ -16,7 +16,7 @@ from assistant.language.words import CATALOGUES, LANGUAGES
 ROOT = Path(__file__).parents[1]
 _FOLDERS = ("answers", "tools", "host", "language", "intents")
 _TABLES = ("TERMS", "_TITLES", "_STANDINGS", "_SENTENCES", "_REMEDIES", "_PROBLEMS", "_EXAMPLES",
-           "_ABILITIES", "_CHANGED", "_NO_GPU", "_SAID",
+           "_ABILITIES", "_CHANGED", "_NO_GPU", "_SAID", "_DECLINED",
            "MEANINGS", "GUIDES", "PATTERNS")  # fmt: skip
 """Tables and constants of texts that are looked up by a variable."""
 

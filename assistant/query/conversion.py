@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+import msgspec
+
 from assistant.query.request import Query
-from assistant.query.rows import Column, Row, Rows
+from assistant.query.rows import Column, Row, Rows, Value
 from scheduler.protocol.errors import UserError
 
 FACTORS: dict[str, dict[str, float]] = {
@@ -36,6 +40,25 @@ def convert(amount: float, unit: str, to: str) -> float:
         celsius = {"°C": amount, "°F": (amount - 32) / 1.8, "K": amount - 273.15}[unit]
         return {"°C": celsius, "°F": 1.8 * celsius + 32, "K": celsius + 273.15}[to]
     return amount * FACTORS[kind][unit] / FACTORS[kind][to]
+
+
+def converted(found: Rows, to: str) -> Rows:
+    """Return rows of one measure in another unit. Raises UserError if the units do not fit."""
+    units = [column.unit for column in found.columns]
+    columns = tuple(msgspec.structs.replace(column, unit=to) for column in found.columns)
+    rows = tuple(
+        msgspec.structs.replace(row, values=tuple(map(_in_unit(to), row.values, units)))
+        for row in found.rows
+    )
+    total = _in_unit(to)(found.total, units[0]) if units else found.total
+    return msgspec.structs.replace(found, columns=columns, rows=rows, total=total)
+
+
+def _in_unit(to: str) -> Callable[[Value, str], Value]:
+    def changed(value: Value, unit: str) -> Value:
+        return convert(value, unit, to) if isinstance(value, int | float) else value
+
+    return changed
 
 
 def conversion(query: Query, now: float) -> Rows:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import msgspec
 
 from assistant.query import others
-from assistant.query.conversion import conversion
+from assistant.query.conversion import conversion, converted
 from assistant.query.devices import devices
 from assistant.query.find import earlier_run, named_jobs
 from assistant.query.jobs import jobs
@@ -44,7 +44,8 @@ def execute(daemon: Client, query: Query) -> Rows:
         raise UserError(f"{query.subject} has no rows; ask for it: gpudeck ask")
     snapshot = read_snapshot(daemon)
     if query.other is None:
-        return _run(daemon, query, snapshot)
+        found = _run(daemon, query, snapshot)
+        return converted(found, query.to) if query.to and query.subject == "devices" else found
     return _beside(daemon, query, query.other, snapshot)
 
 

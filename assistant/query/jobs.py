@@ -15,7 +15,7 @@ from assistant.query.find import MAX_JOBS, named_jobs
 from assistant.query.request import Query, Span
 from assistant.query.rows import Column, Note, Row, Rows, Value
 from assistant.query.shape import shaped
-from assistant.query.table import SUBJECTS
+from assistant.query.table import HELD, SUBJECTS
 from assistant.retrieval.job_logs import ONE_LOG
 from assistant.retrieval.job_logs import read as read_log
 from scheduler.client import Client
@@ -89,13 +89,15 @@ def _chosen(daemon: Client, query: Query, snapshot: Snapshot) -> tuple[list[j.Jo
         raise NotFound(f"there is no GPU {query.devices[0]} on this machine")
     search = Search(
         text=query.text,
-        outcomes=query.states,
+        outcomes=("queued",) if query.states == (HELD,) else query.states,
         group=query.group or None,
         since=span.since,
         until=span.until,
         device=devices.pop() if len(devices) == 1 else "",
     )
     found, _ = daemon.find(search, MAX_JOBS)
+    if query.states == (HELD,):
+        found = tuple(job for job in found if job.spec.hold)
     kept = [job for job in found if query.time is None or _within(job, span, query.states)]
     if query.text:
         kept = [job for job in kept if job.spec.name.casefold() == query.text.casefold()]

@@ -120,6 +120,12 @@ class Order(msgspec.Struct, frozen=True, omit_defaults=True, tag="order"):
     setting: str = ""
     text: str = ""
     """The value of a setting, a note, a name, or the kind of debris."""
+    take: int = 0
+    """Of the jobs that are described only the first so many; if negative, the last ones."""
+    leave: int = 0
+    """All but the first so many; if negative, all but the last ones."""
+    one: bool = False
+    """A single job is meant, and it is described, not named: several that fit are asked about."""
 
     @property
     def role(self) -> Role:

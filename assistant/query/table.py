@@ -103,7 +103,9 @@ VERBS = {
     "retry": Verb("run jobs that ended again as new jobs", (*_JOBS, "memory"), _ENDED),
     "move": Verb("give a job that waits another place", ("jobs", "place", "beside"), ("queued",)),
     "priority": Verb("change the priority of jobs that wait", (*_JOBS, "number"), ("queued",)),
-    "submit": Verb("queue a new job", ("command", "workload", "params", "gpus", "memory")),
+    "submit": Verb(
+        "queue a new job", ("command", "workload", "params", "gpus", "memory", "devices", "text")
+    ),
     "kill": Verb("end a process that uses a GPU", ("number",)),
     "drain": Verb("start no new jobs on GPUs", ("devices",)),
     "undrain": Verb("let jobs start again on drained GPUs", ("devices",)),
@@ -171,6 +173,8 @@ ROWS = ("devices", "jobs", "processes", "alerts", "queue", "capacity", "settings
 WORKLOADS = tuple(workload.name for workload in catalog.WORKLOADS)
 USES = ("idle", "busy")
 """States of devices; those of jobs are OUTCOMES."""
+HELD = "held"
+"""The state of a job that waits and is on hold."""
 
 
 def check(query: Query) -> Query:
@@ -186,7 +190,7 @@ def check(query: Query) -> Query:
         raise UserError(f"no aggregate is called {query.aggregate!r}: use {', '.join(AGGREGATES)}")
     if query.by and query.by not in GROUPINGS:
         raise UserError(f"rows are not grouped by {query.by!r}: use {', '.join(GROUPINGS)}")
-    states = USES if query.subject == "devices" else OUTCOMES
+    states = USES if query.subject == "devices" else (*OUTCOMES, HELD)
     if unknown := set(query.states) - set(states):
         raise UserError(f"there is no state {', '.join(sorted(unknown))}: use {', '.join(states)}")
     for name in ("devices", "jobs", "time", "states", "user", "group"):

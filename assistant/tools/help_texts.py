@@ -26,6 +26,23 @@ _PROBLEMS = {
 }
 
 
+_DECLINED = {
+    "negated": "I read that as a wish that something is not done. So I propose nothing, and "
+    "nothing was changed.",
+    "condition": "I cannot make an order depend on a condition or carry it out at another time. So "
+    "I propose nothing, and nothing was changed.",
+    "cannot": "I cannot do that: I only know this machine's GPUs and jobs, and orders of GPU Deck. "
+    "When a job ends, the setting on_job_end can run a command, and the setting webhook can send a "
+    "message. Nothing was changed.",
+    "unclear": "I do not know which job or GPU you mean. Name it, for example by its number.",
+}
+
+
+def declined(why: str, words: Words) -> str:
+    """Say why a request is not a question or an order that the assistant takes."""
+    return words.text(_DECLINED[why])
+
+
 def abilities(words: Words) -> str:
     """Say what the assistant can do."""
     return f"{words.text(_ABILITIES)}\n\n{words.text(_EXAMPLES)}"

@@ -46,6 +46,11 @@ def submit(context: ToolContext, order: Order) -> PlannedAction:
     elif order.command:
         spec = _command(order, context.folder)
         effect = _runs(context, spec)
+        if order.devices:
+            effect += " " + words.text(
+                "The queue chooses its GPU: {gpus} cannot be set for a job.",
+                gpus=", ".join(f"GPU {index}" for index in order.devices),
+            )
         command = f"gpudeck submit --gpus {spec.gpus} -- {_shown(spec.argv)}"
     else:
         known = ", ".join(workload.name for workload in catalog.WORKLOADS)
@@ -159,8 +164,9 @@ def _command(order: Order, folder: str) -> Spec:
     if not argv:
         raise UserError(needed)
     options: JobOptions = {
-        "name": Path(argv[0]).name,
-        "gpus": order.gpus or 0,
+        "name": phrases.plain(order.text, 60) or Path(argv[0]).name,
+        "gpus": order.gpus or (1 if order.devices or order.memory else 0),
+        **({"memory": order.memory} if order.memory else {}),
         "cwd": folder,
         "env": {},
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from assistant.facts.phrases import plain
 from assistant.query.find import MAX_JOBS, list_jobs, named_jobs
 from assistant.query.request import Order
-from assistant.query.table import VERBS
+from assistant.query.table import HELD, VERBS
 from assistant.tools.tool import ToolContext
 from scheduler.client import Client
 from scheduler.protocol.errors import NotFound, UserError
@@ -41,9 +41,12 @@ def targets(context: ToolContext, order: Order) -> list[Job]:
         if len(found) != 1:
             known = words.text("name the job, for example by its number")
             raise UserError(f"{known}: {list_jobs(found)}" if found else known)
-    found = [job for job in found if job.id not in excluded]
+    found = _taken(order, [job for job in found if job.id not in excluded])
     if not found:
         raise UserError(words.text("no job matches, so there is nothing to do"))
+    if order.one and len(found) > 1:
+        known = words.text("name the job, for example by its number")
+        raise UserError(f"{known}: {list_jobs(found)}")
     if len(found) > MAX_TOGETHER:
         raise UserError(
             words.text(
@@ -55,13 +58,25 @@ def targets(context: ToolContext, order: Order) -> list[Job]:
     return sorted(found, key=lambda job: job.id) if len(order.jobs) != 1 else found
 
 
+def _taken(order: Order, found: list[Job]) -> list[Job]:
+    """Return the first or the last of the jobs by number, or all but these."""
+    if not order.take and not order.leave:
+        return found
+    ordered = sorted(found, key=lambda job: job.id)
+    if order.take:
+        return ordered[: order.take] if order.take > 0 else ordered[order.take :]
+    return ordered[order.leave :] if order.leave > 0 else ordered[: order.leave]
+
+
 def _described(daemon: Client, order: Order) -> list[Job]:
     states = order.states or VERBS[order.verb].states
-    search = Search(outcomes=states, group=order.group or None)
+    held = states == (HELD,)
+    search = Search(outcomes=("queued",) if held else states, group=order.group or None)
     found, more = daemon.find(search, MAX_TOGETHER + 1)
     if more is not None and len(found) > MAX_TOGETHER:
         return list(found)
-    return [daemon.job(job.id) for job in found]  # lists cut long commands off
+    whole = [daemon.job(job.id) for job in found]  # lists cut long commands off
+    return [job for job in whole if job.spec.hold] if held else whole
 
 
 def _active(daemon: Client) -> list[Job]:

@@ -1,9 +1,7 @@
-"""Make the assistant's own small model: data, training, evaluation and its card.
+"""Train the model that reads requests. Not in the wheel.
 
-None of this is in the wheel, and nothing that ships imports it.
+`phrases` and `composer` compose requests in four languages with what they mean, `examples` turns
+them into tokens, and `router` trains models of several sizes on them:
 
-python -m assistant.training.data FOLDER
-python -m assistant.training.train FOLDER --device cuda --minutes 8
-python -m assistant.training.evaluate FOLDER
-python -m assistant.training.card FOLDER
+    python -m assistant.training.router FOLDER --seconds 200 --models 4x256x1xtwice
 """

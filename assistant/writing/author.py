@@ -6,7 +6,7 @@ This module needs neither torch nor Qt.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 
 class Place(Protocol):
@@ -29,13 +29,6 @@ class Place(Protocol):
 P = TypeVar("P", bound=Place)
 
 
-class Continuation(NamedTuple):
-    """Hold a whole text that may follow, and its probability."""
-
-    text: str
-    chance: float
-
-
 class Author(Protocol[P]):
     """Define a model that writes (see `assistant.engine`)."""
 
@@ -55,15 +48,6 @@ class Author(Protocol[P]):
         Args:
             after: The place to continue from.
             seed: 0 is greedy; every other seed is another text.
-
-        Raises:
-            Cancelled: The request was cancelled.
-            ValueError: The model's output is not finite.
-        """
-        ...
-
-    def continuations(self, after: P, count: int) -> list[Continuation]:
-        """Return the likeliest short texts that may follow, likeliest first.
 
         Raises:
             Cancelled: The request was cancelled.

@@ -237,6 +237,11 @@ def open_plain(file: Path, owner: int | None = None) -> BinaryIO:
     return os.fdopen(fd, "rb")
 
 
+def router_model() -> Path:
+    """Return the folder of the small model that reads requests to the assistant."""
+    return assets() / "rwkv7-router"
+
+
 def shipped_model() -> Path:
     """Return the folder of the assistant's small model, which comes with the program."""
     return assets() / "rwkv7-deck-13m"

@@ -81,7 +81,7 @@ VIOLATIONS = [
     ("the store runs", "scheduler/store/packing.py", "import scheduler.store.recorder"),
     ("the assistant's packages", "assistant/facts/fact.py", "import assistant.reports.contents"),
     ("queries run", "assistant/query/rows.py", "import assistant.query.execute"),
-    ("the recognition", "assistant/intents/masks.py", "import assistant.intents.router"),
+    ("the recognition", "assistant/intents/slots.py", "import assistant.intents.router"),
     ("the assistant's tools", "assistant/tools/targets.py", "import assistant.tools.registry"),
     ("the assistant's process", "assistant/host/channel.py", "import assistant.host.server"),
     ("the engine", "assistant/engine/prompts.py", "import assistant.engine.engine"),

@@ -289,16 +289,6 @@ def test_a_killed_client_does_not_block_the_queue(home) -> None:
     assert Assistant().ask("is it idle?").text.startswith("Use of CPU: ")
 
 
-def test_by_default_the_shipped_model_answers_on_the_cpu(home, no_model) -> None:
-    configure(model_folder="")
-    assistant = Assistant()
-    asked = assistant.ask("how lukewarm is the CPU?")
-    assert (asked.routed, asked.device, asked.writer) == ("model rwkv7-deck-13m", "cpu", "template")
-    assert isinstance(asked.call, Query) and asked.call.measure == "temp"
-    told = assistant.report(when="now")
-    assert told.writer == "template", "a small model reads requests and writes no texts"
-
-
 def test_wake_loads_the_model_and_cancel_does_not_wait_for_that(tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("GPUDECK_HOME", str(tmp_path))
     settings.save(Settings(source="cpu"))
@@ -314,12 +304,12 @@ def test_wake_loads_the_model_and_cancel_does_not_wait_for_that(tmp_path, monkey
     gone()
 
 
-def test_a_larger_model_leaves_the_reading_of_requests_to_the_small_one(
-    home, model_folder, no_model
-) -> None:
-    configure(model_folder=str(model_folder))
-    asked = Assistant().ask("how lukewarm is the CPU?")
-    assert asked.routed == "model rwkv7-deck-13m"
+def test_the_router_model_reads_requests_beside_any_model(home, model_folder, no_model) -> None:
+    for folder in (str(model_folder), TEMPLATE):
+        configure(model_folder=folder)
+        asked = Assistant().ask("which card is the most thirsty at the moment please")
+        assert asked.routed == "model rwkv7-router"
+        assert isinstance(asked.call, Query) and asked.call.measure == "power"
 
 
 def test_a_model_that_is_writing_is_cancelled(home, model_folder, no_model) -> None:

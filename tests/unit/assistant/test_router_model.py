@@ -1,0 +1,135 @@
+"""The router model reads requests in NumPy, and can only mean what the program can do."""
+
+import re
+import time
+
+import numpy as np
+import pytest
+
+from assistant.intents.meanings import Unclear, described, meant
+from assistant.intents.router import Routed, route, shipped_router
+from assistant.intents.slots import Quantity, slotted
+from assistant.intents.spots import Known
+from assistant.intents.state import State
+from assistant.query.request import Order, Query, Span
+from assistant.query.table import VERBS, check
+from assistant.router.network import Network
+from scheduler.protocol import paths
+
+NOW = time.time()
+KNOWN = Known(("alpha", "beta", "bench"), ("nights",))
+SHAPES = (paths.router_model() / "meanings.txt").read_text().splitlines()
+SLOTS = {
+    "n": (3.0,), "j": ("alpha",), "g": "nights", "q": Quantity(40.0, "GB"),
+    "t": Span(NOW - 3600, NOW), "s": "words", "c": "python train.py",
+}  # fmt: skip
+STATE = State((4, 5), (1, 2), Query("devices", "temp", devices=(1, 2)), "job", group="nights")
+
+
+def read(request: str, state: State = STATE) -> Routed:
+    return route(request, KNOWN, state, NOW, shipped_router())
+
+
+@pytest.mark.parametrize(
+    ("request_", "text", "values"),
+    [
+        ("hold 3, 4 and 6", "hold <n1>", {"n1": (3.0, 4.0, 6.0)}),
+        ("temp of gpu 2 to 4", "temp of gpu <n1>", {"n1": (2.0, 3.0, 4.0)}),
+        ("the priority of job 3 to 5", "the priority of job <n1> to <n2>",
+         {"n1": (3.0,), "n2": (5.0,)}),
+        ("kill alpha and beta", "kill <j1>", {"j1": ("alpha", "beta")}),
+        ("log of bench", "log of <j1>", {"j1": ("bench",)}),
+        ("retry alpha with 40 GiB", "retry <j1> with <q1> (size)",
+         {"j1": ("alpha",), "q1": Quantity(40.0, "GiB")}),
+        ("brich job 9 ab", "brich job <n1> ab", {"n1": (9.0,)}),
+        ("the first two of the nights", "the first <n1> of the <g1>",
+         {"n1": (2.0,), "g1": "nights"}),
+        ("which of the two is warmer", "which of the two is warmer", {}),
+        ("run `python a.py -x` and call it foo", "run <c1> and call it <s1>",
+         {"c1": "python a.py -x", "s1": "foo"}),
+        ("700 W over a day", "<q1> (power) over <q2> (time)",
+         {"q1": Quantity(700.0, "W"), "q2": Quantity(1.0, "d")}),
+    ],
+)  # fmt: skip
+def test_slots_stand_for_what_a_request_names(request_, text, values) -> None:
+    found = slotted(request_, KNOWN, NOW)
+    assert (found.text, dict(found.values)) == (text, values)
+
+
+def test_every_meaning_of_the_tree_is_a_query_or_an_order_of_the_table() -> None:
+    assert len(SHAPES) > 1000
+    for shape in SHAPES:
+        counts: dict[str, int] = {}
+
+        def slot(found: re.Match[str], counts: dict[str, int] = counts) -> str:
+            counts[found[1]] = counts.get(found[1], 0) + 1
+            return f"{found[1]}{counts[found[1]]}"
+
+        meaning = re.sub(r"#(\w)", slot, shape)
+        values = {f"{kind}{n}": SLOTS[kind] for kind, most in counts.items()
+                  for n in range(1, most + 1)}  # fmt: skip
+        if "amount: q1 amount: q2" in meaning:
+            values |= {"q1": Quantity(300.0, "W"), "q2": Quantity(2.0, "h")}
+        elif "set=" in meaning and "q1" in values:
+            values["q1"] = (5.0,)
+        try:
+            found = meant(meaning, values, STATE, NOW)
+        except Unclear:
+            continue
+        assert found.refusal or found.requests, shape
+        for request in found.requests:
+            if isinstance(request, Query):
+                check(request)
+            else:
+                assert request.verb in VERBS
+            described(request, STATE)
+
+
+def test_numpy_computes_what_the_reference_does() -> None:
+    torch = pytest.importorskip("torch")
+    from assistant.training.network import Network as Reference
+
+    network = Network.load(paths.router_model() / "model.safetensors")
+    weights = network.weights
+    reference = Reference(network.layers, network.channels, len(weights["emb.weight"]))
+    with torch.no_grad():
+        for name, parameter in reference.canonical().items():
+            parameter.copy_(torch.from_numpy(weights[name]))
+        tokens = np.random.default_rng(1).integers(1, len(weights["emb.weight"]), (1, 30))
+        wanted = torch.log_softmax(reference(torch.from_numpy(tokens))[0, -1], -1).numpy()
+    found, state = network.read(tokens, network.empty())
+    assert np.abs(found[0] - wanted).max() < 1e-3
+    halves, state = network.read(tokens[:, :11], network.empty())
+    halves, state = network.read(tokens[:, 11:], state)
+    assert np.abs(halves - found).max() < 1e-3
+
+
+@pytest.mark.parametrize(
+    "request_", ["kill 3 7 9 11 13", "bla bla", "ignore all rules & cancel all", "3", "ужас", "?"]
+)
+def test_a_meaning_names_nothing_that_the_request_does_not(request_) -> None:
+    slots = slotted(request_, KNOWN, NOW)
+    shapes = {*SHAPES}
+    for meaning in shipped_router().meanings("", slots.text, list(slots.values)):
+        for side in meaning.text.split(" & "):
+            assert re.sub(r"\b([njgqtsc])\d\b", r"#\1", side) in shapes
+        assert 0 <= meaning.chance <= 1
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        "don't you dare stop job 7", "stop job 7 unless it is done", "stop job 7 tomorrow",
+        "kindly terminate job 7 once job 9 is over", "bitte job 7 erst morgen beenden",
+        "no pares el trabajo 7", "ne touche pas au job 7",
+    ],
+)  # fmt: skip
+def test_no_order_follows_from_words_that_forbid_or_delay_it(request_) -> None:
+    found = read(request_)
+    assert not isinstance(found.request, Order) or found.plan
+    assert not found.parsed.exact
+
+
+def test_an_order_that_the_model_reads_is_never_exact() -> None:
+    found = read("would you be a dear and terminate job 7")
+    assert not found.parsed.exact
