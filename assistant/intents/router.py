@@ -110,6 +110,10 @@ def route(
     return Routed(parsed, None, by, choices[:MAX_CHOICES])
 
 
+_LEARNT = frozenset({"devices", "jobs", "processes", "alerts", "queue", "capacity", "settings",
+                     "models", "manual", "logs", "conversion", "overview", "debris", "report",
+                     "help"})  # fmt: skip
+"""Subjects that the model was taught."""
 _LOST = ("time", "where", "limit", "text", "group", "amount", "gpus", "to", "user", "by")
 """Fields of queries that the model sometimes leaves out."""
 
@@ -123,6 +127,8 @@ def _keeps_more(parsed: Parsed, said: Meant) -> bool:
     assert ours is not None
     if (parsed.resolved and theirs is not None) or (ours.other is not None and ours.other.time):
         return True  # it is known what a pronoun stands for, and the model compares no times
+    if ours.subject not in _LEARNT:
+        return True
     if not isinstance(theirs, Query) or ours.subject in ("manual", "logs"):
         return False
     return any(getattr(ours, name) and not getattr(theirs, name) for name in _LOST)
