@@ -40,6 +40,11 @@ def lists_of(mask: BlockMask, sizes: tuple[int, int, int, int], device: torch.de
     return known[sizes]
 
 
+def forget(mask: BlockMask) -> None:
+    """Free the lists of a mask, which are made again if they are needed."""
+    _KNOWN.pop(mask, None)
+
+
 def _made(mask: BlockMask, sizes: tuple[int, int, int, int], device: torch.device) -> BlockLists:
     batch, heads, *lengths = sizes
     rows, cols = mask.BLOCK_SIZE

@@ -20,7 +20,7 @@ from torch.nn.attention.flex_attention import AuxOutput, AuxRequest, BlockMask
 
 from accel.attention import visibility
 from accel.attention.api import attention
-from accel.attention.block_masks import lists_of
+from accel.attention.block_masks import forget, lists_of
 from accel.attention.dispatch import Choice
 from accel.attention.mods import ScoreRule, recognised
 from accel.attention.problem import default_scale
@@ -212,6 +212,8 @@ def _known_mask(mask: BlockMask, sizes: _Sizes, device: torch.device) -> Visible
     known = _MASKS.setdefault(mask, {})
     if sizes not in known:
         known[sizes] = visibility.recognised(lists_of(mask, sizes, device))
+        if known[sizes] is not None:
+            forget(mask)  # other kernels run, which need no lists
     return known[sizes]
 
 
