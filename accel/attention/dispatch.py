@@ -167,7 +167,8 @@ def _automatic(
         for c in candidates
         if c.refusal is None and c.tflops is not None and c.backend not in NOT_FOR_AUTO
     }
-    ranked = sorted(rated, key=lambda name: -rated[name])
+    costs = speed.lesson.costs if speed.lesson else {name: -rate for name, rate in rated.items()}
+    ranked = sorted(rated, key=costs.__getitem__)
     order = [*ranked, *(name for name in preferred(problem) if name not in rated)]
     for name in order:
         refusals[name] = refusals[name] or unloadable(name)

@@ -24,6 +24,8 @@ from accel.runtime.state_folder import state_folder
 Mode = Literal["off", "once", "idle"]
 Direction = Literal["forward", "backward"]
 FORMAT = 1
+TIE = 1.02
+"""Backends whose times differ by less than this factor are level."""
 MOST = 4096
 """The most measurements that are kept; the oldest are dropped first."""
 _SOFTWARE = ("torch", "cudnn", "triton", "driver")
@@ -62,8 +64,15 @@ class Measured(msgspec.Struct, frozen=True):
 
     @property
     def fastest(self) -> str:
-        """Return the backend that was fastest."""
-        return min(self.microseconds, key=self.microseconds.__getitem__)
+        """Return the backend that was fastest, or the predicted one if they are as good as level."""
+        return min(self.costs, key=self.costs.__getitem__)
+
+    @property
+    def costs(self) -> dict[str, float]:
+        """Return the microseconds by which backends are compared: those of the predicted one are a
+        little less, since so few calls cannot tell two percent."""
+        us = self.microseconds
+        return {name: t / TIE if name == self.predicted else t for name, t in us.items()}
 
     @property
     def gain(self) -> float | None:

@@ -15,8 +15,9 @@ import torch
 
 MOST_MS = 30.0
 MOST_CALLS = 20
-HOPELESS = 1.3
-"""A contender that is slower than the fastest by this factor after two rounds is left out."""
+HOPELESS = (2.0, 1.3)
+"""A contender that is slower than the fastest by the first factor after a round, or by the second
+after two, is left out."""
 _MARKED_MS = 0.05
 """The work between two events, unless one call takes longer: an event takes time itself."""
 _AT_ONCE = 4
@@ -33,9 +34,10 @@ def medians(
 ) -> tuple[dict[str, float], dict[str, str], int]:
     """Return the median microseconds of each contender, why others failed, and the timed calls.
 
-    Each contender is called once before, to compile and to load, and then at least once. Rounds in
-    which all take turns go on until `most_ms` have passed since the first of them, or each has had
-    MOST_CALLS calls. One that raises an exception takes no further part.
+    Each contender is called once before, to compile and to load. Rounds in which all take turns, in
+    both orders alternately, go on until `most_ms` have passed since the first of them, or each has
+    had MOST_CALLS calls. The first round counts only where it is the last, because it shows how
+    long the launches take. A contender that raises an exception takes no further part.
     """
     failed: dict[str, str] = {}
     left: dict[str, Call] = {}
@@ -47,22 +49,24 @@ def medians(
             failed[name] = f"{type(e).__name__}: {str(e).partition(chr(10))[0]}"
     samples: dict[str, list[float]] = {name: [] for name in left}
     counts, done, wait = dict.fromkeys(left, 1), dict.fromkeys(left, 0), _WAIT_MS[0]
-    begun = time.perf_counter()
+    begun, rounds = time.perf_counter(), 0
     while left:
-        times, wait = _round([(left[name], counts[name]) for name in left], device, wait)
-        for name, ms in zip(left, times, strict=True):
-            samples[name].append(ms * 1e3)
+        order = list(left) if rounds % 2 == 0 else list(left)[::-1]
+        times, wait = _round([(left[name], counts[name]) for name in order], device, wait)
+        for name, ms in zip(order, times, strict=True):
+            samples[name] = [*(samples[name] if rounds > 1 else ()), ms * 1e3]
             done[name] += counts[name]
             counts[name] = min(_AT_ONCE, max(1, int(_MARKED_MS / max(ms, 1e-4))))
+        rounds += 1
         longest = 2 * sum(times) / 1e3
         if time.perf_counter() - begun + longest > most_ms / 1e3:
             break
         best = min(statistics.median(samples[name]) for name in left)
+        slow = best * HOPELESS[min(rounds, 3) - 2] if rounds > 1 else float("inf")
         left = {
             name: call
             for name, call in left.items()
-            if done[name] + counts[name] <= MOST_CALLS
-            and (len(samples[name]) < 2 or statistics.median(samples[name]) <= HOPELESS * best)
+            if done[name] + counts[name] <= MOST_CALLS and statistics.median(samples[name]) <= slow
         }
     found = {name: statistics.median(of) for name, of in samples.items()}
     return found, failed, sum(done.values())

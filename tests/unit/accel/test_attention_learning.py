@@ -163,6 +163,18 @@ def test_another_card_of_the_name_is_believed_until_this_one_is_measured(own):
     assert choose(problem).backend == "flash" and len(kept()) == 3
 
 
+def test_a_lead_of_a_percent_changes_nothing(own):
+    problem = describe(*tensors())
+    card = learned.gpu(problem.device)
+    for us, chosen in ((98.5, "flash"), (97.0, "math")):
+        learned.record(
+            Measured(card.name, card.uuid, learned.software(), "forward", spot.spot(problem), "",
+                     1.0, "flash", {"flash": 100.0, "math": us}, 2, 0.0)
+        )  # fmt: skip
+        choose.cache_clear()
+        assert choose(problem).backend == kept()[0].fastest == chosen
+
+
 def test_off_neither_measures_nor_uses_and_idle_only_counts(own, monkeypatch):
     fastest(monkeypatch, "math")
     q, k, v = tensors()
