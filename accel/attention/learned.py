@@ -64,7 +64,7 @@ class Measured(msgspec.Struct, frozen=True):
 
     @property
     def fastest(self) -> str:
-        """Return the backend that was fastest, or the predicted one if they are as good as level."""
+        """Return the fastest backend, or the predicted one if that is as good as level."""
         return min(self.costs, key=self.costs.__getitem__)
 
     @property

@@ -30,6 +30,7 @@ FEW_QUERIES = 16
 ALIKE = {"NVIDIA H100 80GB HBM3": "NVIDIA H200"}
 """Map a GPU that was measured at few shapes to one with the same multiprocessors, clocks and power
 limit that was measured at more: the ranking there applies here."""
+_FLAGS = ("causal", "ragged")
 REACH = 2.0
 """The distance in octaves, in each coordinate, beyond which a measurement is ignored."""
 
@@ -60,11 +61,23 @@ class Row(msgspec.Struct, frozen=True):
     versions: str
     """The versions, such as "torch 2.11.0, cudnn 9.19.0, driver 580.159.04"."""
     date: str
+    left: int = -1
+    """The window before a query's own position; -1 for none."""
+    softcap: float = 0.0
+    bias: str = "none"
+    """As `Problem.bias` has it."""
+    ragged: bool = False
 
     @property
-    def kind(self) -> tuple[str, str, str, int, bool]:
+    def kind(self) -> tuple[str, str, str, int, bool, int, float, str, bool]:
         """Return the fields that rows must share to be compared."""
-        return self.gpu, self.direction, self.dtype, self.head_dim, self.causal
+        wishes = (self.left, self.softcap, self.bias, self.ragged)
+        return (self.gpu, self.direction, self.dtype, self.head_dim, self.causal, *wishes)
+
+    @property
+    def plain(self) -> bool:
+        """Return whether nothing but causality restricts or changes the scores."""
+        return (self.left, self.softcap, self.bias, self.ragged) == (-1, 0.0, "none", False)
 
     @property
     def place(self) -> Place:
@@ -118,7 +131,9 @@ def read(file: Path) -> list[Row]:
                 try:
                     rows.append(
                         msgspec.convert(
-                            {**line, "causal": line.get("causal") == "True"}, Row, strict=False
+                            {**line, **{name: line.get(name) == "True" for name in _FLAGS}},
+                            Row,
+                            strict=False,
                         )
                     )
                 except msgspec.ValidationError as e:
@@ -191,7 +206,7 @@ def rows_of(gpu: str, direction: str, dtype: str, head_dim: int, causal: bool) -
 def applying(
     rows: Iterable[Row], gpu: str, direction: str, dtype: str, head_dim: int, causal: bool
 ) -> tuple[Row, ...]:
-    """Return the rows that apply: of each shape those at the smallest measured head size >=
+    """Return the plain rows that apply: of each shape those at the smallest measured head size >=
     `head_dim`.
 
     Rows of the GPU itself come before those of the GPU that is ALIKE, and rows of the dtype before
@@ -200,7 +215,8 @@ def applying(
     able = [
         row
         for row in rows
-        if row.gpu in (gpu, ALIKE.get(gpu))
+        if row.plain
+        and row.gpu in (gpu, ALIKE.get(gpu))
         and (row.direction, row.causal) == (direction, causal)
         and row.head_dim >= head_dim
     ]

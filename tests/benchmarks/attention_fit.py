@@ -40,7 +40,9 @@ Predictor = Callable[[Sequence[Row], Row], dict[str, float]]
 def geometry(row: Row) -> Geometry:
     """Return the shape of a row."""
     sizes = (row.batch, row.heads, row.kv_heads, row.seq_q, row.seq_k, row.head_dim)
-    return Geometry(*sizes, right=0 if row.causal else None)
+    left = None if row.left < 0 else row.left
+    wishes = (bool(row.softcap), row.bias != "none", row.ragged)
+    return Geometry(*sizes, left, 0 if row.causal else None, *wishes)
 
 
 def non_negative(a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -97,11 +99,7 @@ def by_terms(others: Sequence[Row], row: Row) -> dict[str, float]:
 
 def by_nearest(others: Sequence[Row], row: Row) -> dict[str, float]:
     """Predict by the ranking of the nearest shapes of the same kind."""
-    near = [
-        o
-        for o in others
-        if (o.direction, o.causal, o.head_dim) == (row.direction, row.causal, row.head_dim)
-    ]
+    near = [o for o in others if (o.direction, o.kind[3:]) == (row.direction, row.kind[3:])]
     rates = table.expected(near, row.place)
     return {name: 1.0 / rate for name, rate in rates.items()}
 

@@ -5,8 +5,9 @@
 
 Every contender is checked against float64 on fresh inputs, then all are timed in turn as CUDA
 graphs, so that only kernels count: peers in their own layout, with outputs that lie where the graph
-allocated them. `auto` gets tensors that lie in memory as [B,S,H,D], as a model's projections leave
-them, and takes part twice; the ratio of the two is in the column same_twice. Peers are torch's
+allocated them. `auto` learns on tensors that lie in memory as [B,S,H,D], as a model's
+projections leave them, is timed in the layout that its backend likes best, and takes part twice; the
+ratio of the two is in the column same_twice. Peers are torch's
 kernels, flash-attn-4, FlashAttention-3 and FlexAttention. A peer that fails or is wrong stays in
 the file and out of the ratio. Our own kernels take part by name, which tells a wrong choice from a
 slow kernel. `auto` takes part cold, by the shipped tables alone, and as `learned`, after calls on
@@ -27,11 +28,12 @@ from pathlib import Path
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from accel import learning
 from accel.attention import BACKENDS, Problem, Ragged, attention, choose, describe
 from accel.attention.dispatch import refusal
-from accel.attention.inputs import Inputs, arrange
+from accel.attention.inputs import Inputs, arrange, even_heads
 from accel.attention.passes import backward, prepared
 from accel.attention.reference import reference
 from accel.result import Direction
@@ -65,16 +67,25 @@ class Draw:
 
     def inputs(self, layout: str) -> Inputs:
         """Return the tensors as backends take them, in a layout."""
-        x = arrange(self.q, self.k, self.v, self.bias, self.ragged, "bhsd")
+        q, k, v = even_heads(self.q, self.k, self.v)
+        x = arrange(q, k, v, self.bias, self.ragged, "bhsd")
         if layout == "bshd" or self.ragged is not None:
             return x
         return x._replace(q=x.q.contiguous(), k=x.k.contiguous(), v=x.v.contiguous())
+
+    def laid_out(self, layout: str) -> Draw:
+        """Return the tensors in a layout."""
+        if layout == "bshd" or self.ragged is not None:
+            return self
+        q, k, v, dout = (t.contiguous() for t in (self.q, self.k, self.v, self.dout))
+        return Draw(q, k, v, dout, self.bias, self.ragged)
 
     def upstream(self, layout: str) -> Tensor:
         """Return the gradient of the output [B,H,S,D] in a layout."""
         if self.ragged is not None:
             return self.dout.transpose(0, 1).unsqueeze(0)
-        return self.dout.contiguous() if layout == "bhsd" else self.dout
+        dout = pad(self.dout, (0, self.q.shape[-1] - self.dout.shape[-1]))
+        return dout.contiguous() if layout == "bhsd" else dout
 
 
 def draws(shape: ModelShape) -> list[Draw]:
@@ -137,12 +148,13 @@ class Runner:
         }
         with torch.set_grad_enabled(direction == "backward"):
             self.problem = describe(
-                first.q, first.k, first.v, bias=first.bias, seqlens=first.ragged, **self.rules
-            )
+                *even_heads(first.q, first.k, first.v), bias=first.bias, seqlens=first.ragged,
+                **self.rules,
+            )  # fmt: skip
         self.chosen = choose(self.problem, "auto", direction)
         self._solved = [
-            attention(x.q, x.k, x.v, bias=_plain(x.bias), seqlens=x.ragged, return_lse=True,
-                      **self.rules)
+            attention(*even_heads(x.q, x.k, x.v), bias=_plain(x.bias), seqlens=x.ragged,
+                      return_lse=True, **self.rules)
             for x in (self.sets if direction == "backward" else ())
         ]  # fmt: skip
 
@@ -177,10 +189,11 @@ class Runner:
     def _by_choice(self) -> list[Call]:
         """Return the calls of `auto` as it chooses now."""
         self.chosen = choose(self.problem, "auto", self.direction)
+        layout = BACKENDS[self.chosen.backend].layout
         if self.direction == "backward":
-            return self._backend(self.chosen.backend, "bshd")
+            return self._backend(self.chosen.backend, layout)
         return [
-            partial(_user_call, x, _plain(x.bias), self.rules, self.shape.lengths)
+            partial(_user_call, x.laid_out(layout), _plain(x.bias), self.rules, self.shape.lengths)
             for x in self.sets
         ]
 
@@ -203,6 +216,8 @@ class Runner:
         calls: list[Call] = []
         for x in self.sets:
             given = self._plain_inputs(x, layout)
+            if self.shape.value_dim:
+                given = given._replace(v=given.v[..., : self.shape.value_dim])
             if self.shape.lengths and layout == "bhsd":
                 given = given._replace(**{n: getattr(given, n).contiguous() for n in "qkv"})
             leaves = [t.detach().clone(memory_format=torch.preserve_format) for t in given[:3]]
@@ -217,7 +232,7 @@ class Runner:
                     leaf.requires_grad_()
                 with torch.enable_grad():
                     out = peer(*leaves)
-                up = x.upstream(layout)
+                up = x.upstream(layout)[..., : out.shape[-1]]
                 calls.append(partial(torch.autograd.grad, out, wanted, up, retain_graph=True))
         return calls
 
@@ -318,8 +333,9 @@ def errors(runner: Runner, call: Call, known: Sequence[tuple]) -> tuple[float, f
         for i, (true, simple) in enumerate(zip(exact, plain, strict=True)):
             at, heads, rows = where[min(i, 1)]
             answer = got[i].detach()[at, heads, rows].double()
+            told = answer.shape[-1]  # fewer where values were padded to the size of keys
             size = float(true.double().norm())
-            error = float((answer - true[0]).norm()) / size
+            error = float((answer - true[0, ..., :told]).norm()) / size
             bound = 2 * float((simple.double() - true).norm()) / size + ATOL
             error = error if math.isfinite(error) else 1e30
             worst = max(worst, (error / bound, error))

@@ -28,6 +28,8 @@ from accel.attention.inputs import Inputs
 from accel.attention.problem import Problem
 
 _ATEN = torch.ops.aten
+_BIAS_STEP = 8
+"""The efficient kernel takes biases whose strides are multiples of so many elements."""
 _VECTOR = 16
 """The number of floats in the widest vector of a CPU (AVX-512).
 
@@ -234,7 +236,8 @@ class Cudnn(Backend):
         yield from on_cuda(p)
         yield from half_precision_on_ampere(p)
         yield from head_size_up_to(256 if p.capability and p.capability[0] == 9 else 128, p)
-        yield from no_bias(p)
+        if p.bias != "none":
+            yield from self._bias_rules(p, direction)
         yield from no_softcap(p)
         yield from ordered_sums(p, direction)
         if p.seq_k == 1:
@@ -246,6 +249,14 @@ class Cudnn(Backend):
         if p.ragged:
             yield "takes no ragged batches here"
 
+    def _bias_rules(self, p: Problem, direction: Direction) -> Iterator[str]:
+        kind = "mask" if p.bias == "bool" else "bias"
+        if p.capability != (9, 0):
+            yield f"has been tried with a {kind} on compute capability 9.0 only"
+        yield from (f"{why} with a {kind}" for why in head_size_up_to(128, p))
+        if direction == "backward" and p.bias_grad:
+            yield "has no gradient of a bias"
+
     def forward(self, x: Inputs, problem: Problem) -> tuple[Tensor, Tensor]:
         """Run the forward pass, padded to head sizes of a multiple of 8, without queries that
         see no key."""
@@ -255,7 +266,7 @@ class Cudnn(Backend):
             wide.q[:, :, blind:],
             wide.k,
             wide.v,
-            None,
+            _added(wide, problem),
             True,
             0.0,
             problem.mask == "square",
@@ -286,7 +297,7 @@ class Cudnn(Backend):
             lse[:, :, blind:].unsqueeze(-1).contiguous(),
             seed,
             seed,
-            None,
+            _added(wide, problem),
             None,
             None,
             problem.seq_q - blind,
@@ -313,7 +324,9 @@ class Efficient(Backend):
     def rules(self, p: Problem, direction: Direction) -> Iterator[str]:
         """Yield every reason against the pass."""
         yield from on_cuda(p)
-        yield from no_bias(p)
+        if p.bias != "none" and p.mask != "none":
+            # the bias's gradient would be undefined where causality hides the key
+            yield f"takes no {'mask' if p.bias == 'bool' else 'bias'} beside a causal mask"
         yield from no_softcap(p)
         yield from ordered_sums(p, direction)
         if p.dtype == torch.float64:
@@ -335,7 +348,7 @@ class Efficient(Backend):
             q,
             k,
             v,
-            None,
+            _added(wide, problem, of_rows=_BIAS_STEP),
             None,
             None,
             None,
@@ -345,12 +358,10 @@ class Efficient(Backend):
             True,
             scale=problem.scale,
         )
-        return _with_blind(
-            out.transpose(1, 2)[..., : problem.head_dim],
-            lse[:, :, : problem.seq_q - blind],
-            x,
-            blind,
-        )
+        lse = lse[:, :, : problem.seq_q - blind]
+        if x.bias is not None:  # the kernel's logarithm is 0 in rows that see no key
+            lse = lse.masked_fill(_hides_all(x.bias), -torch.inf)
+        return _with_blind(out.transpose(1, 2)[..., : problem.head_dim], lse, x, blind)
 
     def backward(
         self,
@@ -370,12 +381,14 @@ class Efficient(Backend):
         seeing = problem.seq_q - blind
         padded = lse.new_zeros(*lse.shape[:2], -(-seeing // 32) * 32)
         padded[:, :, :seeing] = lse[:, :, blind:]
+        if x.bias is not None:  # any finite number gives weights of 0 there
+            padded.masked_fill_(torch.isneginf(padded), 0.0)
         d, o = loadable_rows(Inputs(dout, out, out))[:2]
         rows = [t.transpose(1, 2) for t in (d[:, :, blind:], wide.q[:, :, blind:], wide.k, wide.v)]
         seed = torch.zeros((), dtype=torch.int64, device=x.q.device)
-        dq, dk, dv, _ = _ATEN._efficient_attention_backward(
+        dq, dk, dv, dbias = _ATEN._efficient_attention_backward(
             *rows,
-            None,
+            _added(wide, problem, of_rows=_BIAS_STEP),
             o[:, :, blind:].transpose(1, 2).contiguous(),
             None,
             None,
@@ -386,18 +399,47 @@ class Efficient(Backend):
             seed,
             seed,
             self._mask(problem),
-            False,
+            problem.bias_grad,
             scale=problem.scale,
         )
         whole = wide.q.new_zeros(wide.q.shape)
         whole[:, :, blind:] = dq.transpose(1, 2)
-        return Gradients(
-            *(g[..., : problem.head_dim] for g in (whole, dk.transpose(1, 2), dv.transpose(1, 2)))
+        found = (
+            g[..., : problem.head_dim] for g in (whole, dk.transpose(1, 2), dv.transpose(1, 2))
         )
+        if x.bias is None or not problem.bias_grad:
+            return Gradients(*found)
+        return Gradients(*found)._replace(bias=dbias.sum_to_size(x.bias.shape))
 
     def _mask(self, problem: Problem) -> int:
         """Return the kernel's number for no mask or the bottom-right causal mask."""
         return 0 if problem.mask == "none" else 2
+
+
+def _added(x: Inputs, problem: Problem, of_rows: int = 1) -> Tensor | None:
+    """Return the bias or mask as what is added to the scores of the rows that may see a key.
+
+    Shapes: [B,H,Sq,Sk]. Its strides are multiples of `of_rows` elements, but for the last, 1.
+    """
+    bias = x.bias
+    if bias is None:
+        return None
+    if bias.dtype == torch.bool:
+        hidden = torch.zeros(bias.shape, dtype=x.q.dtype, device=bias.device)
+        bias = hidden.masked_fill_(~bias, -torch.inf)
+    if bias.shape[2] > 1:
+        bias = bias[:, :, problem.blind :]
+    bias = bias.expand(*bias.shape[:3], problem.seq_k)
+    if bias.stride(3) != 1 or any(step % of_rows for step in bias.stride()[:3]):
+        wide = bias.new_zeros(*bias.shape[:3], -(-problem.seq_k // of_rows) * of_rows)
+        wide[..., : problem.seq_k] = bias
+        bias = wide[..., : problem.seq_k]
+    return bias.expand(problem.batch, problem.heads, problem.seq_q - problem.blind, -1)
+
+
+def _hides_all(bias: Tensor) -> Tensor:
+    """Return which rows a bias or mask hides all keys from, broadcastable to [B,H,Sq]."""
+    return ~bias.any(-1) if bias.dtype == torch.bool else torch.isneginf(bias.amax(-1))
 
 
 def _with_blind(out: Tensor, lse: Tensor, x: Inputs, blind: int) -> tuple[Tensor, Tensor]:

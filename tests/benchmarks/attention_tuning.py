@@ -1,0 +1,211 @@
+"""Measure shapes of many kinds for the tables that ship, none of them a shape of the zoo.
+
+    python -m tests.benchmarks.attention_tuning [--ms 40] [--out DIR]
+    python -m tests.benchmarks.attention_tuning --warm 3/12      # compiles a share, in parallel
+
+`gpudeck run tune` measures plain and causal shapes. These are the others: head sizes between the
+usual ones, short rows, grouped heads, windows, softcaps, biases, ragged batches, cross attention,
+chunks and decoding. The backends take turns on tensors that lie in memory as [B,S,H,D]. The rows
+have the columns of accel/attention/measured; append them there, then run attention_fit --write.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import cycle
+from pathlib import Path
+
+import torch
+
+from accel import learning
+from accel.attention import Problem, describe, table
+from accel.attention.backends import BACKENDS, Direction
+from accel.attention.dispatch import refusal
+from accel.attention.learned import software
+from accel.attention.passes import backward, forward, ready
+from accel.attention.table import Row
+from accel.runtime import brief_timing
+from tests.benchmarks.attention_models import CUDA, Draw, draws
+from tests.benchmarks.attention_shapes import ModelShape
+from tests.benchmarks.rows import RESULTS
+
+NOT_MEASURED = ("math", "reference")
+
+
+def shapes() -> Iterator[ModelShape]:
+    """Yield the shapes, in an order of which each prefix has all kinds."""
+    kinds = [list(kind) for kind in (_head_sizes(), _short(), _grouped(), _others(), _decoding())]
+    while any(kinds):
+        for kind in kinds:
+            if kind:
+                yield kind.pop(0)
+
+
+def _head_sizes() -> Iterator[ModelShape]:
+    for dim in (80, 96, 192, 40, 72, 160, 112):
+        for seq, batch, causal in ((2048, 2, True), (512, 8, False)):
+            yield _shape(batch, 16, 16, seq, seq, dim, causal)
+
+
+def _short() -> Iterator[ModelShape]:
+    for batch, seq in ((64, 150), (128, 220), (64, 100), (32, 350), (16, 577)):
+        yield _shape(batch, 12, 12, seq, seq, 64, False)
+    yield _shape(128, 12, 12, 90, 90, 64, True)
+    yield _shape(16, 16, 16, 280, 280, 80, False)
+
+
+def _grouped() -> Iterator[ModelShape]:
+    sizes = ((1, 32, 8, 4096, 128), (1, 32, 8, 1024, 128), (1, 24, 4, 2048, 128))
+    for batch, heads, kv_heads, seq, dim in (*sizes, (4, 16, 4, 700, 128), (1, 32, 8, 4096, 64)):
+        yield _shape(batch, heads, kv_heads, seq, seq, dim, True)
+    for batch, queries, keys in ((8, 400, 1200), (4, 1500, 64), (2, 4096, 100), (8, 200, 800)):
+        yield _shape(batch, 16, 16, queries, keys, 64, False)
+    for heads, kv_heads, queries, keys in ((32, 8, 512, 4096), (28, 4, 1500, 8000)):
+        yield _shape(1, heads, kv_heads, queries, keys, 128, True, trained=False)
+
+
+def _others() -> Iterator[ModelShape]:
+    yield _shape(2, 16, 16, 1024, 1024, 64, False, mask="learned")
+    yield _shape(1, 32, 8, 4096, 4096, 128, True, left=1023)
+    yield _shape(1, 16, 8, 2048, 2048, 256, True, softcap=50.0)
+    yield _packed(32, 8, 128, True, 1000, 2000, 3000, 500, 800)
+    yield _shape(100, 4, 4, 256, 256, 32, False, mask="learned")
+    yield _shape(16, 12, 12, 384, 384, 64, False, mask="padding")
+    yield _shape(1, 16, 8, 4096, 4096, 256, True, left=511)
+    yield _packed(12, 12, 64, False, *(30 + 53 * i % 370 for i in range(64)))
+    yield _shape(4, 32, 32, 1024, 1024, 128, True, mask="alibi")
+    yield _shape(1, 16, 8, 4096, 4096, 256, True, left=2047, softcap=50.0)
+    yield _shape(512, 4, 4, 64, 64, 32, False, mask="learned")
+    yield _shape(2, 16, 16, 2048, 2048, 64, True, left=255)
+    yield _shape(8, 8, 8, 384, 384, 64, False, mask="learned")
+    yield _shape(1, 32, 8, 8192, 8192, 128, True, left=2047)
+    yield _packed(32, 8, 128, True, *[1024] * 8)
+    yield _shape(1, 32, 8, 4096, 4096, 128, True, softcap=30.0)
+
+
+def _decoding() -> Iterator[ModelShape]:
+    for batch, heads, kv_heads, queries, keys, dim in (
+        (1, 32, 8, 1, 2048, 128),
+        (16, 32, 8, 1, 4096, 128),
+        (1, 32, 8, 4, 8192, 128),
+        (1, 32, 8, 1, 16384, 128),
+        (64, 8, 8, 1, 1024, 64),
+        (8, 16, 8, 1, 8192, 256),
+        (128, 14, 2, 1, 1024, 64),
+        (1, 64, 8, 1, 65536, 128),
+    ):
+        yield _shape(batch, heads, kv_heads, queries, keys, dim, True, trained=False)
+
+
+def _shape(*sizes: int, **wishes: object) -> ModelShape:
+    *numbers, causal = sizes
+    name = " ".join(map(str, (*numbers, bool(causal), *wishes.values())))
+    return ModelShape("tuning", name, *numbers, causal=bool(causal), **wishes)  # type: ignore[arg-type]
+
+
+def _packed(heads: int, kv_heads: int, dim: int, causal: bool, *lengths: int) -> ModelShape:
+    longest = max(lengths)
+    name = f"{len(lengths)} of up to {longest}"
+    sizes = (len(lengths), heads, kv_heads, longest, longest, dim, causal)
+    return ModelShape("tuning", name, *sizes, lengths=lengths)
+
+
+def passes(
+    shape: ModelShape, direction: Direction
+) -> tuple[Problem, dict[str, Callable[[], object]]]:
+    """Return the problem and a call for each backend that can compute it, which takes the sets of
+    tensors in turn."""
+    sets = draws(shape)
+    trained = direction == "backward"
+    for x in sets:
+        if x.bias is not None and shape.mask == "learned" and trained:
+            x.bias.requires_grad_()
+    first = sets[0]
+    with torch.set_grad_enabled(trained):
+        problem = describe(
+            first.q, first.k, first.v, bias=first.bias, seqlens=first.ragged, causal=shape.causal,
+            window=(shape.left, None), softcap=shape.softcap,
+        )  # fmt: skip
+    names = [n for n in BACKENDS if n not in NOT_MEASURED]
+    able = [n for n in names if refusal(problem, n, direction) is None]
+    return problem, {name: _in_turn(sets, problem, name, direction) for name in able}
+
+
+def _in_turn(
+    sets: list[Draw], problem: Problem, name: str, direction: Direction
+) -> Callable[[], object]:
+    calls = []
+    for draw in sets:
+        x = draw.inputs("bshd")
+        if direction == "forward":
+            calls.append(ready(x, problem, name))
+        else:
+            out, lse = forward(x, problem, "triton")
+            calls.append(partial(backward, draw.upstream("bshd"), x, out, lse, problem, name))
+    turns = cycle(calls)
+
+    def one() -> object:
+        return next(turns)()
+
+    return one
+
+
+def rows(shape: ModelShape, direction: Direction, ms: float) -> list[Row]:
+    """Measure one pass of a shape."""
+    _, calls = passes(shape, direction)
+    found, failed, _ = brief_timing.medians(calls, CUDA, ms)
+    for name, why in failed.items():
+        print(f"{shape.name} {direction}: {name} failed: {why}", flush=True)
+    flops = shape.flops * (2.5 if direction == "backward" else 1.0)
+    bias = {"none": "none", "padding": "bool"}.get(shape.mask, "float")
+    about = {
+        "gpu": torch.cuda.get_device_name(), "direction": direction, "dtype": "bfloat16",
+        "head_dim": shape.head_dim, "causal": shape.causal, "batch": shape.batch,
+        "heads": shape.heads, "kv_heads": shape.kv_heads, "seq_q": shape.seq_q,
+        "seq_k": shape.seq_k, "versions": software(), "date": time.strftime("%Y-%m-%d"),
+        "left": -1 if shape.left is None else shape.left, "softcap": shape.softcap,
+        "bias": bias, "ragged": bool(shape.lengths),
+    }  # fmt: skip
+    return [
+        Row(**about, backend=name, microseconds=round(us, 2), low=round(us, 2), high=round(us, 2),
+            tflops=float(f"{flops / us / 1e6:.4g}"))  # type: ignore[arg-type]
+        for name, us in found.items()
+    ]  # fmt: skip
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--ms", type=float, default=40.0, help="for all backends of a shape")
+    parser.add_argument("--warm", metavar="PART/OF", help="compile only")
+    parser.add_argument("--out", type=Path, default=RESULTS)
+    options = parser.parse_args()
+    learning("off")
+    torch.set_grad_enabled(False)
+    torch.zeros(1, device=CUDA)
+    todo: list[tuple[ModelShape, Direction]] = [
+        (shape, direction)
+        for shape in shapes()
+        for direction in (("forward", "backward") if shape.trained else ("forward",))
+    ]
+    if options.warm:
+        part, of = map(int, options.warm.split("/"))
+        for shape, direction in todo[part::of]:
+            brief_timing.medians(passes(shape, direction)[1], CUDA, 1.0)
+        return
+    found: list[Row] = []
+    for shape, direction in todo:
+        new = rows(shape, direction, options.ms)
+        found += new
+        told = ", ".join(f"{r.backend} {r.microseconds:.1f}" for r in new)
+        print(f"{direction:8} {shape.name}: {told}", flush=True)
+        table.write(found, options.out / "attention_tuning.csv")
+        torch.cuda.empty_cache()
+
+
+if __name__ == "__main__":
+    main()
