@@ -1,17 +1,17 @@
-"""Judge `auto` on the second grid: shapes of published models that no table contains.
+"""Judge `auto` on the zoo: attention of published models that no table contains.
 
     python -m tests.benchmarks.attention_models [--seconds 0.15] [--only TEXT] [--out DIR]
     python -m tests.benchmarks.attention_models --warm 3/12     # compiles a share, in parallel
 
 Every contender is checked against float64 on fresh inputs, then all are timed in turn as CUDA
 graphs, so that only kernels count: peers in their own layout, with outputs that lie where the graph
-allocated them. `auto` learns on tensors that lie in memory as [B,S,H,D], as a model's
-projections leave them, is timed in the layout that its backend likes best, and takes part twice; the
-ratio of the two is in the column same_twice. Peers are torch's
-kernels, flash-attn-4, FlashAttention-3 and FlexAttention. A peer that fails or is wrong stays in
-the file and out of the ratio. Our own kernels take part by name, which tells a wrong choice from a
-slow kernel. `auto` takes part cold, by the shipped tables alone, and as `learned`, after calls on
-the same tensors have been measured. The file is written after each shape.
+allocated them. `auto` learns on tensors that lie in memory as [B,S,H,D], as a model's projections
+leave them, and is timed in the layout that its backend likes best. It takes part cold, by the
+shipped tables alone, and as `learned`, after calls on these tensors were measured; cold twice, and
+the ratio of the two is in the column same_twice. Peers are torch's kernels, flash-attn-4,
+FlashAttention-3 and FlexAttention. One that fails or is wrong stays in the file and out of the
+ratio. Our own kernels take part by name, which tells a wrong choice from a slow kernel. The file is
+written after each shape.
 """
 
 from __future__ import annotations
