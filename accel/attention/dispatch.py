@@ -18,9 +18,9 @@ import torch
 
 from accel.attention import learned, prediction, table
 from accel.attention.backends import BACKENDS, Direction
-from accel.attention.learned import Measured
 from accel.attention.prediction import Geometry
 from accel.attention.problem import Problem, dtype_name
+from accel.attention.records import Measured
 from accel.attention.spot import extras
 from accel.runtime.backend_names import check_name
 

@@ -11,12 +11,11 @@ from torch import Tensor
 from accel.attention import learned, usage
 from accel.attention.dispatch import choose, contenders
 from accel.attention.inputs import Inputs
-from accel.attention.learned import Direction
 from accel.attention.lessons import measure
 from accel.attention.passes import backward, forward, ready
 from accel.attention.problem import Problem, default_scale
+from accel.attention.records import Direction, Shape, Used
 from accel.attention.spot import spot
-from accel.attention.usage import Shape, Used
 
 LARGEST = 0.25
 """The share of the free memory that the tensors of a shape may take."""

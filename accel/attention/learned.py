@@ -9,23 +9,23 @@ from __future__ import annotations
 import warnings
 from functools import lru_cache
 from importlib import metadata
-from pathlib import Path
 from typing import Literal, NamedTuple
 
-import msgspec
 import torch
 
 from accel.attention.problem import Problem
+from accel.attention.records import (
+    Direction,
+    Measured,
+    decode_learned,
+    encode_learned,
+    learned_file,
+)
 from accel.attention.spot import spot
 from accel.runtime import shared_file
 from accel.runtime.capability import cpu_name, versions
-from accel.runtime.state_folder import state_folder
 
 Mode = Literal["off", "once", "idle"]
-Direction = Literal["forward", "backward"]
-FORMAT = 1
-TIE = 1.02
-"""Backends whose times differ by less than this factor are level."""
 MOST = 4096
 """The most measurements that are kept; the oldest are dropped first."""
 _SOFTWARE = ("torch", "cudnn", "triton", "driver")
@@ -37,58 +37,6 @@ class Gpu(NamedTuple):
 
     name: str
     uuid: str
-
-
-class Measured(msgspec.Struct, frozen=True):
-    """Tell how fast each backend was at one shape, in one direction."""
-
-    gpu: str
-    uuid: str
-    software: str
-    """The versions, such as "torch 2.11.0, cudnn 9.19.0, triton 3.6.0, driver 580.159.04"."""
-    direction: Direction
-    spot: str
-    """See `accel.attention.spot`."""
-    shape: str
-    """The problem that was measured, as text."""
-    flops: float
-    """The operations of the pass."""
-    predicted: str
-    """The backend that `auto` had chosen before."""
-    microseconds: dict[str, float]
-    """The median of each backend's calls."""
-    calls: int
-    """The number of timed calls, of all backends together."""
-    at: float
-    """Seconds since the epoch."""
-
-    @property
-    def fastest(self) -> str:
-        """Return the fastest backend, or the predicted one if that is as good as level."""
-        return min(self.costs, key=self.costs.__getitem__)
-
-    @property
-    def costs(self) -> dict[str, float]:
-        """Return the microseconds by which backends are compared: those of the predicted one are a
-        little less, since so few calls cannot tell two percent."""
-        us = self.microseconds
-        return {name: t / TIE if name == self.predicted else t for name, t in us.items()}
-
-    @property
-    def gain(self) -> float | None:
-        """Return how many times as fast as the predicted backend the fastest one was."""
-        before = self.microseconds.get(self.predicted)
-        return None if before is None else before / self.microseconds[self.fastest]
-
-    @property
-    def identity(self) -> tuple[str, ...]:
-        """Return the key under which a newer measurement replaces this one."""
-        return self.uuid, self.software, self.direction, self.spot
-
-
-class _File(msgspec.Struct):
-    format: int
-    measured: list[Measured]
 
 
 _mode: Mode = "once"
@@ -105,28 +53,6 @@ def set_mode(new: Mode) -> None:
     _mode = new
 
 
-def file() -> Path:
-    """Return the path of the file, in the state folder."""
-    return state_folder() / "attention-learned.json"
-
-
-def read(contents: bytes) -> list[Measured]:
-    """Return the measurements that a file holds.
-
-    Raises:
-        ValueError: if it is not such a file.
-    """
-    if not contents:
-        return []
-    try:
-        held = msgspec.json.decode(contents, type=_File)
-    except msgspec.DecodeError as e:  # also for wrong types
-        raise ValueError(f"not a file of measurements: {e}") from e
-    if held.format != FORMAT:
-        raise ValueError(f"the format is {held.format}, not {FORMAT}")
-    return held.measured
-
-
 def record(measured: Measured) -> None:
     """Keep a measurement, on disk and for this process; a damaged file is replaced.
 
@@ -136,15 +62,15 @@ def record(measured: Measured) -> None:
 
     def merged(contents: bytes) -> bytes:
         try:
-            held = {m.identity: m for m in read(contents)}
+            held = {m.identity: m for m in decode_learned(contents)}
         except ValueError:
             held = {}
         held.pop(measured.identity, None)
         held[measured.identity] = measured
-        return msgspec.json.encode(_File(FORMAT, list(held.values())[-MOST:]))
+        return encode_learned(list(held.values())[-MOST:])
 
     try:
-        held = read(shared_file.change(file(), merged))
+        held = decode_learned(shared_file.change(learned_file(), merged))
     except OSError:
         _known()[measured.identity] = measured
         raise
@@ -171,7 +97,7 @@ def found(p: Problem, direction: Direction) -> Measured | None:
 
 def check_writable() -> None:
     """Raise OSError if measurements cannot be kept."""
-    shared_file.check_writable(file())
+    shared_file.check_writable(learned_file())
 
 
 def forget() -> None:
@@ -183,11 +109,11 @@ def forget() -> None:
 def _known() -> dict[tuple[str, ...], Measured]:
     """Return all measurements on disk; a damaged file causes one warning."""
     try:
-        return {m.identity: m for m in read(shared_file.read(file()))}
+        return {m.identity: m for m in decode_learned(shared_file.read(learned_file()))}
     except (OSError, ValueError) as e:
         warnings.warn(
-            f"attention does not use what it learned: {file()}: {e}. The next measurement replaces"
-            " the file",
+            f"attention does not use what it learned: {learned_file()}: {e}. The next measurement"
+            " replaces the file",
             stacklevel=2,
         )
         return {}

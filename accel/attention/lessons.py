@@ -17,8 +17,8 @@ import torch
 
 from accel.attention import learned, usage
 from accel.attention.dispatch import Choice, choose, contenders
-from accel.attention.learned import Direction, Measured
 from accel.attention.problem import Problem
+from accel.attention.records import Direction, Measured
 from accel.attention.spot import spot
 from accel.runtime import brief_timing
 

@@ -9,62 +9,20 @@ import atexit
 import contextlib
 import time
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Protocol
 
 import msgspec
 
 from accel.attention import learned
-from accel.attention.problem import Bias, Problem, dtype_name
+from accel.attention.problem import Problem, dtype_name
+from accel.attention.records import Shape, Used, decode_used, encode_used, used_file
 from accel.attention.spot import spot
 from accel.runtime import shared_file
-from accel.runtime.state_folder import state_folder
 
 EVERY_S = 30.0
 """The least time between two writes of a process, which writes once more at its end."""
-FORMAT = 1
 MOST = 1024
 """The most shapes that are kept; those not used for the longest time are dropped first."""
-
-
-class Shape(msgspec.Struct, frozen=True):
-    """The first problem that was met at a spot, so that it can be posed again."""
-
-    batch: int
-    heads: int
-    kv_heads: int
-    seq_q: int
-    seq_k: int
-    head_dim: int
-    dtype: str
-    left: int | None
-    right: int | None
-    softcap: float
-    bias: Bias
-    bias_grad: bool
-    ragged: bool
-
-    @classmethod
-    def of(cls, p: Problem) -> Shape:
-        """Return the shape of a problem."""
-        given = {name: getattr(p, name) for name in cls.__struct_fields__ if name != "dtype"}
-        return cls(**given, dtype=dtype_name(p.dtype))
-
-
-class Used(msgspec.Struct, frozen=True):
-    """Tell how often programs computed attention at a spot of a GPU."""
-
-    gpu: str
-    uuid: str
-    spot: str
-    text: str
-    """The shape in words."""
-    shape: Shape
-    forward: int
-    """Calls."""
-    backward: int
-    at: float
-    """Seconds since the epoch, of the last call that was counted."""
 
 
 class Count(Protocol):
@@ -76,23 +34,13 @@ class Count(Protocol):
     noted: tuple[int, int]
 
 
-class _File(msgspec.Struct):
-    format: int
-    used: list[Used]
-
-
-def file() -> Path:
-    """Return the path of the file, in the state folder."""
-    return state_folder() / "attention-used.json"
-
-
 def read() -> list[Used]:
     """Return what was counted; nothing if the file is damaged, which the next write replaces.
 
     Raises:
         OSError: if the file cannot be read.
     """
-    return _decoded(shared_file.read(file()))
+    return _held(shared_file.read(used_file()))
 
 
 def note(counts: Iterable[Count]) -> None:
@@ -107,7 +55,7 @@ def note(counts: Iterable[Count]) -> None:
         return
 
     def merged(contents: bytes) -> bytes:
-        held = {(u.uuid, u.spot): u for u in _decoded(contents)}
+        held = {(u.uuid, u.spot): u for u in _held(contents)}
         for u in new:
             old = held.pop((u.uuid, u.spot), None)
             held[u.uuid, u.spot] = msgspec.structs.replace(
@@ -115,9 +63,9 @@ def note(counts: Iterable[Count]) -> None:
                 forward=u.forward + (old.forward if old else 0),
                 backward=u.backward + (old.backward if old else 0),
             )
-        return msgspec.json.encode(_File(FORMAT, list(held.values())[-MOST:]))
+        return encode_used(list(held.values())[-MOST:])
 
-    shared_file.change(file(), merged)
+    shared_file.change(used_file(), merged)
     for c in counts:
         c.noted = (c.calls, c.backward)
 
@@ -151,15 +99,17 @@ def _used(c: Count, now: float) -> Used:
     forward, backward = c.calls - c.noted[0], c.backward - c.noted[1]
     text = str(c.problem).removesuffix(f" on {c.problem.device}")
     return Used(
-        gpu.name, gpu.uuid, spot(c.problem), text, Shape.of(c.problem), forward, backward, now
+        gpu.name, gpu.uuid, spot(c.problem), text, _shape(c.problem), forward, backward, now
     )
 
 
-def _decoded(contents: bytes) -> list[Used]:
-    if not contents:
-        return []
+def _shape(p: Problem) -> Shape:
+    given = {name: getattr(p, name) for name in Shape.__struct_fields__ if name != "dtype"}
+    return Shape(**given, dtype=dtype_name(p.dtype))
+
+
+def _held(contents: bytes) -> list[Used]:
     try:
-        held = msgspec.json.decode(contents, type=_File)
-    except msgspec.DecodeError:
+        return decode_used(contents)
+    except ValueError:
         return []
-    return held.used if held.format == FORMAT else []

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from accel.attention import attention, choose, learned, lessons, usage
+from accel.attention import attention, choose, learned, lessons, records, usage
 from accel.runtime import shared_file
 from scheduler.client import Client
 from scheduler.protocol import paths, settings
@@ -72,7 +72,7 @@ def tuner(tmp_path: Path, *manner: str) -> Iterator[subprocess.Popen[str]]:
 
 
 def measured() -> set[str]:
-    return {m.direction for m in learned.read(shared_file.read(learned.file()))}
+    return {m.direction for m in records.decode_learned(shared_file.read(records.learned_file()))}
 
 
 @pytest.mark.slow

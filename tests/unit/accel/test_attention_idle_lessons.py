@@ -13,6 +13,7 @@ from accel.attention import (
     idle_lessons,
     learned,
     lessons,
+    records,
     usage,
 )
 from accel.runtime import shared_file
@@ -40,7 +41,7 @@ def forget():
 
 
 def kept():
-    return learned.read(shared_file.read(learned.file()))
+    return records.decode_learned(shared_file.read(records.learned_file()))
 
 
 def use():
@@ -85,7 +86,7 @@ def test_shapes_of_other_cards_and_unknown_wishes_are_left_alone(home):
         msgspec.structs.replace(usage.read()[0], gpu="another card"),
         msgspec.structs.replace(usage.read()[1], spot="float32 d16 something=new"),
     ]
-    usage.file().write_bytes(msgspec.json.encode({"format": 1, "used": changed}))
+    records.used_file().write_bytes(msgspec.json.encode({"format": 1, "used": changed}))
     assert list(idle_lessons.pending(CPU)) == []
 
 

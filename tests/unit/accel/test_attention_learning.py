@@ -16,9 +16,19 @@ import pytest
 import torch
 
 import accel
-from accel.attention import BACKENDS, attention, choose, describe, explain, learned, lessons, spot
+from accel.attention import (
+    BACKENDS,
+    attention,
+    choose,
+    describe,
+    explain,
+    learned,
+    lessons,
+    records,
+    spot,
+)
 from accel.attention.api import _PLANS
-from accel.attention.learned import Measured
+from accel.attention.records import Measured
 from accel.runtime import brief_timing, shared_file
 
 SHAPE = (1, 2, 24, 16)
@@ -48,7 +58,7 @@ def tensors(shape=SHAPE, grad=False):
 
 
 def kept():
-    return learned.read(shared_file.read(learned.file()))
+    return records.decode_learned(shared_file.read(records.learned_file()))
 
 
 def fastest(monkeypatch, name):
@@ -252,14 +262,14 @@ def test_nothing_is_measured_where_nothing_can_be_kept_and_one_line_says_so(own)
 
 def test_a_damaged_file_is_told_once_and_replaced_by_the_next_measurement(own):
     own.mkdir()
-    learned.file().write_bytes(b'{"format": 1, "measured": [{"gpu": 3')
+    records.learned_file().write_bytes(b'{"format": 1, "measured": [{"gpu": 3')
     q, k, v = tensors()
     with pytest.warns(UserWarning, match="does not use what it learned: .*attention-learned.json"):
         attention(q, k, v)
     attention(q, k, v)
     assert len(kept()) == 1
     with pytest.raises(ValueError, match="the format is 2, not 1"):
-        learned.read(b'{"format": 2, "measured": []}')
+        records.decode_learned(b'{"format": 2, "measured": []}')
 
 
 def test_the_file_is_its_owners_alone_and_the_oldest_are_dropped(own, monkeypatch):
@@ -268,7 +278,7 @@ def test_the_file_is_its_owners_alone_and_the_oldest_are_dropped(own, monkeypatc
         for _ in range(2):
             attention(*tensors((1, 1, length, 8)))
     assert [m.spot.rsplit(" ", 1)[1] for m in kept()] == ["keys16", "keys20", "keys24"]
-    assert stat.S_IMODE(learned.file().stat().st_mode) == 0o600
+    assert stat.S_IMODE(records.learned_file().stat().st_mode) == 0o600
     assert {f.name for f in own.iterdir()} == {
         "attention-learned.json", "attention-learned.json.lock"
     }  # fmt: skip
@@ -319,7 +329,7 @@ def test_a_writer_killed_at_any_moment_leaves_a_whole_file_and_no_lock(own):
         assert "first" in {m.spot for m in kept()}
     learned.record(Measured("gpu", "", "", "forward", "last", "", 1.0, "a", {"a": 1.0}, 1, 0.0))
     assert {"first", "last"} <= {m.spot for m in kept()}
-    assert json.loads(learned.file().read_bytes())["format"] == learned.FORMAT
+    assert json.loads(records.learned_file().read_bytes())["format"] == records.FORMAT
 
 
 def test_a_lock_that_is_never_released_delays_nobody_for_long(own, monkeypatch):
@@ -327,7 +337,7 @@ def test_a_lock_that_is_never_released_delays_nobody_for_long(own, monkeypatch):
     q, k, v = tensors()
     attention(q, k, v)
     told = "does not keep what it learned: another process has"
-    with shared_file._locked(learned.file()), pytest.warns(UserWarning, match=told):
+    with shared_file._locked(records.learned_file()), pytest.warns(UserWarning, match=told):
         attention(q, k, v)
     assert attention(q, k, v, return_choice=True)[1].basis == "measured here" and kept() == []
 

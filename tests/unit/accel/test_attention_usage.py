@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import accel
-from accel.attention import attention, lessons, usage
+from accel.attention import attention, lessons, records, usage
 
 PROGRAM = """
 import torch, accel
@@ -45,7 +45,7 @@ def test_programs_add_to_the_counts_when_they_end_and_not_if_learning_is_off(hom
     assert used.text == "batch 1, heads 2, sequence 24, head size 16, float32, causal"
     assert used.spot == "float32 d16 heads4 queries18 keys18 causal square"
     assert (used.shape.seq_q, used.shape.right, used.shape.dtype) == (24, 0, "float32")
-    assert usage.file().stat().st_mode & 0o777 == 0o600
+    assert records.used_file().stat().st_mode & 0o777 == 0o600
 
 
 def test_a_long_program_writes_now_and_then_and_counts_nothing_twice(home, monkeypatch):
@@ -61,7 +61,7 @@ def test_a_long_program_writes_now_and_then_and_counts_nothing_twice(home, monke
 
 def test_a_damaged_file_is_begun_anew(home):
     home.mkdir()
-    usage.file().write_text("{")
+    records.used_file().write_text("{")
     assert usage.read() == []
     x = torch.randn(1, 1, 8, 8)
     attention(x, x, x)
