@@ -31,12 +31,15 @@ from app.widgets.controls import (
     rule,
     set_text,
     set_up_scroll,
+    show_if_any,
 )
 from app.workloads.form import WorkloadForm
 from app.workloads.form_view import WorkloadFormView
 from app.workloads.result_bars import ResultBars
 from app.workloads.result_card import ActiveJobCard, ResultCard
 from app.workloads.result_export import SaveResult
+from app.workloads.used_shapes import UsedShapes
+from app.workloads.used_shapes_view import UsedShapesView
 from app.workloads.workload_choice import WorkloadChoice
 from scheduler.protocol.jobs import Done, Failed, Job
 from scheduler.protocol.search import ENDED, NEWEST, Search
@@ -47,6 +50,8 @@ EMPTY = (
     "This workload has not run yet. "
     "Fill in the form and choose Run to see progress and results here."
 )
+OF_ATTENTION = ("attention", "tune", "compare", "validate")
+"""The workloads beside which the shapes of the user's own programs stand."""
 CEILINGS = ("gemm", "copy")
 """The workloads that measure the ceilings of a roofline."""
 _MOST_WHOLE = 4
@@ -106,6 +111,7 @@ class WorkloadsPage(QWidget):
         self.empty = empty_label(EMPTY)
         self.bars = ResultBars()
         self.past = label("Earlier results, TFLOP/s", strong=True)
+        self.used, self.used_view = UsedShapes(), UsedShapesView()
         self._lay_out()
         self.choose(self.name)
 
@@ -154,6 +160,11 @@ class WorkloadsPage(QWidget):
         self.result.setVisible(ended is not None)
         self._rule.setVisible(active is not None and ended is not None)
         set_text(self.empty, SEARCHING if self.name in self._seeking else EMPTY)
+        if self.used.refresh():
+            self.used_view.show_rows(self.used.rows)
+            show_if_any(self._unread, self.used.problem)
+        told = bool(self.used.rows or self.used.problem)
+        self._used.setVisible(self.name in OF_ATTENTION and told)
         self.empty.setVisible(not mine)
         self._show_past()
 
@@ -207,7 +218,7 @@ class WorkloadsPage(QWidget):
         self._past.setVisible(len(self.bars.bars) > 1 and not (charted and self.height() < _ROOMY))
         policy = QSizePolicy.Policy
         self._last.setSizePolicy(policy.Preferred, policy.Expanding if charted else policy.Maximum)
-        for at, takes in enumerate((charted, not charted, False)):
+        for at, takes in enumerate((charted, not charted, False, False)):
             self._results.setStretch(at, int(takes))
 
     def _show_result(self, job: Job, snapshot: Snapshot) -> None:
@@ -288,9 +299,13 @@ class WorkloadsPage(QWidget):
         self._past = card(column(self.past, Stretch(self.bars)))
         policy = QSizePolicy.Policy
         self._past.setSizePolicy(policy.Preferred, policy.Maximum)
+        title = label("Attention shapes that your programs used", strong=True)
+        self._unread = label(meaning="failed", wrap=True)
+        self._used = card(column(title, self._unread, Stretch(self.used_view)))
+        self._used.setSizePolicy(policy.Preferred, policy.Maximum)
         results = QWidget()
         results.setMaximumWidth(theme.px(_WIDEST_RESULT))
-        self._results = column(self._last, self._past, Stretch())
+        self._results = column(self._last, self._past, self._used, Stretch())
         results.setLayout(self._results)
         panes = row(Stretch(), self._list, self._form_card, Stretch(results, 1000), Stretch())
         panes.setSpacing(theme.M)

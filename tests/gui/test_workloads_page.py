@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
+
 import msgspec
 import pytest
 from PySide6.QtCore import QPoint, Qt
 from PySide6.QtTest import QTest
 
+from accel.attention import records
 from app.widgets import theme
 from app.workloads.page import EMPTY, SEARCHING
 from scheduler.protocol.search import ENDED
@@ -149,3 +152,49 @@ def test_a_replay_explains_why_it_runs_no_workload(fed):
     assert (page.run.isEnabled(), "--source auto" in page.estimate.text()) == (False, True)
     fed.feed(snapshots.gpu_snapshot(2, NOW + 1))
     assert (page.run.isEnabled(), "REPLAY" in page.estimate.text()) == (True, False)
+
+
+def shapes_of_programs(at: float = NOW):
+    """Write what programs used and what was measured, as they do."""
+    shape = records.Shape(1, 32, 8, 3000, 3000, 128, "bfloat16", None, 0, 0.0, "none", False, False)
+    text = "batch 1, heads 32 over 8, sequence 3000, head size 128, bfloat16, causal"
+    used = [
+        records.Used("H200", "GPU-1", "spot", text, shape, 1234, 617, at),
+        records.Used("H200", "GPU-1", "other", "batch 128, heads 12", shape, 40, 0, at),
+    ]
+    us = {"hopper": 128.0, "cudnn": 160.0}
+    learned = [
+        records.Measured(
+            "H200", "GPU-1", "torch", "forward", "spot", text, 7.4e10, "cudnn", us, 40, at
+        )
+    ]  # fmt: skip
+    records.used_file().parent.mkdir(parents=True, exist_ok=True)
+    records.used_file().write_bytes(records.encode_used(used))
+    records.learned_file().write_bytes(records.encode_learned(learned))
+
+
+def test_shapes_of_the_users_programs_stand_beside_attention_with_what_was_gained(
+    fed, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("GPUDECK_HOME", str(tmp_path))
+    fed.window.show_page("workloads")
+    fed.feed(snapshots.cpu_snapshot())
+    page = fed.window.workloads
+    assert not page.used_view.isVisible()
+    shapes_of_programs()
+    page.refresh()
+    assert page.used_view.isVisible()
+    assert [(r.calls, r.direction, r.backend, r.speed) for r in page.used_view.rows] == [
+        (1234, "forward", "hopper", "578 TFLOP/s, 1.25×"),
+        (617, "backward", "", "not measured yet"),
+        (40, "forward", "", "not measured yet"),
+    ]
+    assert "hopper was fastest on " in page.used_view.rows[0].tooltip
+    page.choose("gemm")
+    assert not page.used_view.isVisible()
+    page.choose("attention")
+    records.used_file().write_text("{")
+    os.utime(records.used_file(), (1, 1))
+    page.refresh()
+    assert not page.used_view.rows and "cannot be read" in page._unread.text()
+    assert page._unread.isVisible()
