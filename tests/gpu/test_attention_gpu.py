@@ -209,6 +209,40 @@ def test_masks_and_biases(backend, kind):
     check(backend, tensors, torch.bfloat16, bias=bias, causal=kind == "bias")
 
 
+@pytest.mark.parametrize("kind", ["mask", "padding", "hidden rows", "bias", "bias per key"])
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("seq", [150, 256, 49])
+@pytest.mark.parametrize("backend", ["cudnn", "efficient"])
+def test_torchs_kernels_take_masks_and_biases(backend, seq, causal, kind):
+    q, k, v = inputs(((2, 4, seq, 64), (2, 4, seq, 64)), torch.bfloat16)
+    mask = torch.rand(2, 1, seq, seq, device=CUDA) > 0.3
+    bias = {
+        "mask": mask,
+        "padding": torch.arange(seq, device=CUDA)
+        >= torch.tensor([5, 0], device=CUDA)[:, None, None, None],
+        "hidden rows": mask & (torch.arange(seq, device=CUDA)[:, None] > 3),
+        "bias": torch.randn(1, 4, seq, seq, device=CUDA, dtype=torch.bfloat16),
+        "bias per key": torch.randn(2, 1, 1, seq, device=CUDA, dtype=torch.bfloat16),
+    }[kind]
+    with torch.enable_grad():
+        leaf = bias if bias.dtype == torch.bool else bias.requires_grad_()
+        problem = describe(q, k, v, bias=leaf, causal=causal)
+    skip_unless_able(backend, problem)
+    skip_unless_able(backend, problem, "backward")
+    x = arrange(q, k, v, leaf, None, "bhsd")
+    dout = torch.randn_like(q)
+    with torch.no_grad():
+        found, exact = (
+            (*(passed := forward(x, problem, name)), *backward(dout, x, *passed, problem, name))
+            for name in (backend, "math")
+        )
+    assert torch.equal(found[1].isneginf(), exact[1].isneginf())
+    for ours, theirs in zip(found, exact, strict=True):
+        if theirs is not None:
+            a, b = (t.float().nan_to_num(neginf=0.0) for t in (ours, theirs))
+            assert (a - b).norm() < 0.015 * b.norm()
+
+
 @pytest.mark.parametrize(
     ("seq", "dtype"), [(256, torch.bfloat16), (250, torch.bfloat16), (250, torch.float32)], ids=str
 )
