@@ -49,6 +49,8 @@ def medians(
             failed[name] = f"{type(e).__name__}: {str(e).partition(chr(10))[0]}"
     samples: dict[str, list[float]] = {name: [] for name in left}
     counts, done, wait = dict.fromkeys(left, 1), dict.fromkeys(left, 0), _WAIT_MS[0]
+    if device.type == "cuda":
+        _mark(device).synchronize()  # what the caller launched before is not counted
     begun, rounds = time.perf_counter(), 0
     while left:
         order = list(left) if rounds % 2 == 0 else list(left)[::-1]
