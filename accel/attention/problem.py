@@ -134,18 +134,12 @@ class Problem:
     @property
     def pairs(self) -> int:
         """Count the visible (query, key) pairs of one head: S(S+1)/2 for a causal square."""
-        shift = self.seq_k - self.seq_q
-        if not self.windowed:  # all pairs or a trapezium, without a loop, as sequences may be long
-            seeing = self.seq_q - self.blind
-            return seeing * self.seq_k - (seeing * (seeing - 1) // 2 if self.right == 0 else 0)
-        last = (
-            self.seq_k - 1 if self.right is None else min(self.seq_k - 1, i + shift + self.right)
-            for i in range(self.seq_q)
-        )
-        first = (
-            0 if self.left is None else max(0, i + shift - self.left) for i in range(self.seq_q)
-        )
-        return sum(max(0, b - a + 1) for a, b in zip(first, last, strict=True))
+        n, shift = self.seq_q, self.seq_k - self.seq_q
+        ends = n * self.seq_k
+        if self.right is not None:
+            ends = _sum_of_clamped(n, shift + self.right + 1, self.seq_k)
+        starts = 0 if self.left is None else _sum_of_clamped(n, shift - self.left, self.seq_k)
+        return ends - starts
 
     @property
     def variants(self) -> tuple[Variant, ...]:
@@ -187,6 +181,13 @@ class Problem:
             f"batch {self.batch}, heads {heads}, sequence {seq}, head size {self.head_dim},"
             f" {', '.join(kind)} on {self.device}"
         )
+
+
+def _sum_of_clamped(n: int, first: int, most: int) -> int:
+    """Return the sum of first, first + 1, ... (n numbers), each raised to 0 and lowered to most."""
+    rise = min(n, max(0, -first))
+    top = min(n, max(rise, most - first))
+    return (top - rise) * (2 * first + rise + top - 1) // 2 + (n - top) * most
 
 
 def default_scale(head_dim: int) -> float:
