@@ -2,6 +2,7 @@
 
     python -m tests.benchmarks.attention_models [--seconds 0.15] [--only TEXT] [--out DIR]
     python -m tests.benchmarks.attention_models --warm 3/12     # compiles a share, in parallel
+    python -m tests.benchmarks.attention_models --judge FILE    # sums up what was measured
 
 Every contender is checked against float64 on fresh inputs, then all are timed in turn as CUDA
 graphs, so that only kernels count: peers in their own layout, with outputs that lie where the graph
@@ -17,6 +18,7 @@ written after each shape.
 from __future__ import annotations
 
 import argparse
+import csv
 import math
 import sys
 import time
@@ -47,6 +49,8 @@ from tests.benchmarks.rows import RESULTS, context, write
 PEER_BACKENDS = ("flash", "cudnn", "fa4", "fa3", "efficient")
 OWN = ("hopper", "triton")
 JUDGED = ("auto", "learned")
+REQUIRED = {"auto": 0.90, "learned": 0.97}
+"""The least share of the best peer's speed, cold and learned."""
 PACKAGES = ("torch", "triton", "flash-attn-4", "nvidia-cutlass-dsl", "vllm")
 CUDA = torch.device("cuda", 0)
 ATOL = 1e-5
@@ -493,6 +497,35 @@ def summary(rows: Sequence[Mapping[str, object]]) -> Iterator[str]:
             )
 
 
+def misses(rows: Sequence[Mapping[str, object]]) -> Iterator[str]:
+    """Yield each shape where `auto` has less than is required of the best peer's speed, and why.
+
+    The choice is at fault if a backend that it could have chosen was faster by more than 2 %, else
+    the peer is none of the backends, or the kernel in its wrapper is slower than the peer's.
+    """
+    passes: dict[tuple[str, str], dict[str, Mapping[str, object]]] = {}
+    for row in rows:
+        at = str(row["name"]), str(row["direction"])
+        passes.setdefault(at, {})[str(row["contender"])] = row
+    for (name, direction), those in passes.items():
+        able = {n: float(str(r["us"])) for n, r in those.items() if n in BACKENDS and r["us"]}
+        best = min(able, key=able.__getitem__, default="")
+        for contender, required in REQUIRED.items():
+            row = those.get(contender)
+            if row is None or not row["ratio_to_best_peer"]:
+                continue
+            ratio, ran = float(str(row["ratio_to_best_peer"])), str(row["ran"])
+            if ratio < required:
+                lost = able.get(ran, 0.0) / able[best] if best else 0.0
+                fault = (
+                    f"the choice: {best} is {lost:.2f} times as fast"
+                    if lost > 1.02
+                    else "no choice"
+                )
+                told = f"{ratio:.3f} of {row['best_peer']}, {ran} ran"
+                yield f"{contender} {direction} {name}: {told}; at fault: {fault}"
+
+
 def warm(shapes: Sequence[ModelShape], part: int, of: int) -> None:
     """Run every contender once for a share of the shapes, so that kernels lie compiled on disk."""
     passes = [(shape, direction) for shape in shapes for direction in _directions(shape)]
@@ -520,9 +553,15 @@ def main() -> None:
     parser.add_argument("--limit", type=float, default=30.0, help="seconds to prepare a shape")
     parser.add_argument("--first", type=int, default=len(SHAPES), help="shapes of the zoo")
     parser.add_argument("--only", default="", help="shapes whose name or group contains this")
+    parser.add_argument("--judge", type=Path, help="sum up a file that was measured before")
     parser.add_argument("--warm", metavar="PART/OF", help="compile only")
     parser.add_argument("--out", type=Path, default=RESULTS)
     options = parser.parse_args()
+    if options.judge:
+        with options.judge.open(newline="") as f:
+            held = list(csv.DictReader(f))
+        print(*summary(held), *misses(held), sep="\n")
+        return
     torch._dynamo.config.recompile_limit = 1000
     torch.set_grad_enabled(False)  # but where a peer's own backward pass is recorded
     torch.backends.cuda.matmul.allow_tf32 = False
@@ -546,7 +585,7 @@ def main() -> None:
                 print(line, flush=True)
                 write("attention_models", rows, options.out)
                 torch.cuda.empty_cache()
-    print(*summary(rows), sep="\n")
+    print(*summary(rows), *misses(rows), sep="\n")
 
 
 if __name__ == "__main__":
