@@ -120,6 +120,8 @@ def preferred(problem: Problem) -> tuple[str, ...]:
     """
     if problem.device.type == "cpu":
         return ("flash", "math")
+    if problem.bias != "none":  # no table has masks or biases: ours, until others are measured
+        return ("triton", "math", "cudnn", "efficient", "hopper", "flash", "fa4", "fa3")
     few_queries = problem.seq_q <= table.FEW_QUERIES < problem.seq_k
     if few_queries:
         return ("triton", "flash", "cudnn", "efficient", "hopper", "fa4", "fa3", "math")
@@ -233,7 +235,8 @@ def _expected(p: Problem, direction: Direction) -> Expectation:
         rates = {r.backend: r.tflops for r in same if r.gpu == gpu}
         return Expectation("measured", rates, gpus=(str(gpu),))
     alike = [name for name in (gpu, table.ALIKE.get(gpu or "")) if name is not None]
-    if p.dtype.itemsize == 2 and (us := prediction.expected(alike, direction, _geometry(p))):
+    known = p.dtype.itemsize == 2 and p.bias == "none"
+    if known and (us := prediction.expected(alike, direction, _geometry(p))):
         flops = p.flops / 1e6 * (2.5 if direction == "backward" else 1.0)
         rates = {name: flops / t for name, t in us.items()}
         return Expectation("predicted", rates, gpus=prediction.coefficients().gpus)

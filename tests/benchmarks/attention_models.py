@@ -583,7 +583,7 @@ def main() -> None:
                     continue
                 rows += [row | where for row in new]
                 print(line, flush=True)
-                write("attention_models", rows, options.out)
+                write("attention_zoo", rows, options.out)
                 torch.cuda.empty_cache()
     print(*summary(rows), *misses(rows), sep="\n")
 

@@ -2,7 +2,7 @@
 
     python -m tests.benchmarks.attention_zoo_picture [FILE]
 
-Reads results/attention_models.csv and writes docs/pictures/attention-zoo.png.
+Reads results/attention_zoo.csv and writes docs/pictures/attention-zoo.png.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ def _x(ratio: float) -> float:
 
 
 def main(arguments: Sequence[str]) -> None:
-    file = Path(arguments[0]) if arguments else RESULTS / "attention_models.csv"
+    file = Path(arguments[0]) if arguments else RESULTS / "attention_zoo.csv"
     with file.open(newline="") as f:
         device = next(csv.DictReader(f))["device"]
     app = theme.application()

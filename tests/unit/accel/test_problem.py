@@ -237,7 +237,7 @@ def test_each_refusal_says_why_and_what_can(backend, changes, message):
         ({"capability": (10, 0)}, "cudnn"),
         ({"dtype": torch.float32}, "efficient"),
         ({"dtype": torch.float64}, "math"),
-        ({"bias": "float"}, "cudnn"),
+        ({"bias": "float"}, "triton"),
         ({"seq_q": 1}, "triton"),
         ({"capability": (7, 5)}, "math"),
         ({"capability": (7, 5), "dtype": torch.float16}, "efficient"),
