@@ -53,7 +53,7 @@ def test_two_jobs_share_the_device_and_a_third_that_does_not_fit_waits(
     assert reason(deck, large).endswith(f" free until job {jobs[1].id} ends") or reason(
         deck, large
     ).endswith(f"job {jobs[0].id} ends")
-    assert reason(deck, small) == f"job {large.id} is before it"
+    assert reason(deck, small) == f"job {large.id} is ahead of it"
     alone = deck.submit(["true"], gpus=1, priority=1)
     assert (
         reason(deck, alone)

@@ -195,7 +195,7 @@ def test_a_reservation_counts_before_it_is_allocated() -> None:
     decided = decide([running, gib(2, 41), gib(3, 40)], GPUS[:1], False, 1, conditions(use(80.0)))
     assert decided.starts == []
     assert decided.reasons[2] == "needs 41 GiB on one GPU; GPU 0 has 40 GiB free until job 1 ends"
-    assert decided.reasons[3] == "job 2 is before it"
+    assert decided.reasons[3] == "job 2 is ahead of it"
 
 
 def test_a_job_that_allocates_more_than_it_reserved_counts_with_what_it_allocates() -> None:
@@ -242,7 +242,7 @@ def test_a_job_that_shares_may_pass_one_that_waits_for_another_gpu() -> None:
     active = [on(job(1), "GPU-0"), gib(2, 60, "GPU-1"), gib(3, 70), gib(4, 20)]
     decided = decide(active, GPUS[:2], False, 1, conditions(use(79.0), use(20.0, {2: 60.0})))
     assert "GPU 1 has 20 GiB free until job 2 ends" in decided.reasons[3]
-    assert decided.reasons[4] == "job 3 is before it", (
+    assert decided.reasons[4] == "job 3 is ahead of it", (
         "GPU 1 is what job 3 waits for: it shrinks no further"
     )
 
@@ -437,9 +437,9 @@ def test_the_first_job_for_a_type_of_gpu_waits_for_others_and_not_for_itself() -
     waits = decide(jobs, GPUS, False, 1, conditions(*[use(80)] * 4))
     assert waits.reasons == {
         1: "needs 4 GPUs; 3 free: GPU 0 is held by job 9 (job9)",
-        2: "job 1 is before it",
-        3: "job 1 is before it",
-        4: "job 1 is before it",
+        2: "job 1 is ahead of it",
+        3: "job 1 is ahead of it",
+        4: "job 1 is ahead of it",
     }
 
 
