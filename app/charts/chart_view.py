@@ -15,7 +15,7 @@ from app.charts.plotting import pg
 from app.charts.scales import ticks
 from app.widgets import theme
 
-_AXIS_WIDTH = 42
+_AXIS_WIDTH = 48
 
 
 def axis_width() -> int:
