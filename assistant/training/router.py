@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 from torch.nn import functional
 
@@ -92,8 +92,20 @@ def _batch(pool: Pool, rows: npt.NDArray[np.intp], starts: npt.NDArray[np.int64]
     return Batch(*map(torch.from_numpy, (tokens, where - 1, wanted)))
 
 
-def train(name: str, folder: Path, seconds: float, rows: int, rate: float, device: str) -> None:
-    """Train one model for some time; write its weights, and a table of how it went."""
+def train(
+    name: str, folder: Path, seconds: float, rows: int, rate: float, device: str, start: str
+) -> None:
+    """Train one model for some time; write its weights, and a table of how it went.
+
+    Args:
+        name: Layers, channels and seed, such as `3x192x2xtwice`.
+        folder: Holds the vocabulary and the examples, and gets the weights.
+        seconds: How long to train.
+        rows: Examples of a step.
+        rate: The highest learning rate.
+        device: `cuda` or `cpu`.
+        start: A file of weights of this shape and vocabulary to start from; empty for none.
+    """
     layers, channels, seed = map(int, name.split("x")[:3])
     torch.manual_seed(seed)
     torch.set_num_threads(1)
@@ -104,6 +116,10 @@ def train(name: str, folder: Path, seconds: float, rows: int, rate: float, devic
     kept = len(pool.lengths) - min(_HELD_OUT, len(pool.lengths) // 10)
     cut = int(pool.lengths[:kept, 1].sum())
     network = Network(layers, channels, vocabulary.size).to(device)
+    if start:
+        with torch.no_grad():
+            for key, tensor in load_file(start).items():
+                network.canonical()[key].copy_(tensor)
     optimiser = torch.optim.AdamW(
         network.groups(rate, 0.1), betas=(0.9, 0.99), eps=1e-18, fused=device == "cuda"
     )
@@ -138,6 +154,7 @@ def train(name: str, folder: Path, seconds: float, rows: int, rate: float, devic
         "steps": len(losses),
         "rows": rows,
         "seconds": time.monotonic() - began,
+        "start": Path(start).name,
         "examples": kept,
         "loss": torch.stack(losses[-100:]).mean().item(),
         "exact on composed examples": _exact(
@@ -192,6 +209,7 @@ def main() -> None:
         "pieces": 4500,
     }.items():  # fmt: skip
         parser.add_argument(f"--{name}", type=type(default), default=default)
+    parser.add_argument("--start", default="", help="weights to start from")
     parser.add_argument("--models", nargs="+", default=["4x256x1xtwice"])
     args, began = parser.parse_args(), time.monotonic()
     args.folder.mkdir(parents=True, exist_ok=True)
@@ -208,7 +226,7 @@ def main() -> None:
     left = args.seconds - (time.monotonic() - began)
     processes = [
         multiprocessing.get_context("spawn").Process(
-            target=train, args=(name, args.folder, left, args.rows, args.rate, device)
+            target=train, args=(name, args.folder, left, args.rows, args.rate, device, args.start)
         )
         for name in args.models
     ]
