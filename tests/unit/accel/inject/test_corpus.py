@@ -39,7 +39,7 @@ FILES = {
     ("x_transformers", "attend.py"): {"link", "leave"},  # top-k, Gumbel and others
     ("timm", "models/swin_transformer.py"): {"link"},
     ("timm", "models/levit.py"): {"link"},
-    ("timm", "layers/attention.py"): {"link", "leave"},
+    ("timm", "layers/attention.py"): {"link"},
 }
 NOT_RUN = {("timm", "models/levit.py")}
 """No inputs are guessed with which these run."""
