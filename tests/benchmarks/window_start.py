@@ -30,7 +30,7 @@ def measure(count: int = 7) -> dict[str, dict[str, float]]:
     for turn in range(count + 1):
         for kind, found in samples.items():
             if kind == "cold":
-                _stop_daemon()
+                stop_daemon()
             run = subprocess.run(
                 [sys.executable, "-m", "tests.benchmarks.window_start"],
                 capture_output=True,
@@ -42,7 +42,8 @@ def measure(count: int = 7) -> dict[str, dict[str, float]]:
     return {kind: spread(found) for kind, found in samples.items()}
 
 
-def _stop_daemon() -> None:
+def stop_daemon() -> None:
+    """Stop the daemon of the state folder, if one runs."""
     try:
         with Client(start=False) as deck:
             deck.stop_daemon()
