@@ -27,7 +27,7 @@ _PROBLEMS = {
 
 
 _DECLINED = {
-    "negated": "I read that as a wish that something is not done. So I propose nothing, and "
+    "negated": "I read that as a request not to do something. So I propose nothing, and "
     "nothing was changed.",
     "condition": "I cannot make an order depend on a condition or carry it out at another time. So "
     "I propose nothing, and nothing was changed.",
