@@ -22,6 +22,9 @@ TILE = 128
 """Queries and keys of a tile, about those of all kernels."""
 HEAD_DIMS = (64, 128, 256)
 """Kernels have other tiles for each of these; the cost of sizes between is interpolated."""
+POWERS_OF_TWO = ("triton",)
+"""Backends whose tiles are as wide as the next power of two, so that a head of 80 costs as one of
+128."""
 SOFT = 0.05
 """The squared distance, in octaves, within which measured shapes count alike."""
 TRUST = 0.02
@@ -107,15 +110,26 @@ def predict(fits: Direction, g: Geometry) -> dict[str, float]:
     apart = [distance(g, shape) for shape in fits.shapes]
     if min(apart, default=math.inf) > REACH:
         return {}
-    weights = [(SOFT + d) ** -2 for d in apart]
-    those = terms(g)
+    those, wide = {g: (terms(g), apart)}, raised(g)
+    if wide != g:
+        those[wide] = terms(wide), [distance(wide, shape) for shape in fits.shapes]
     found = {}
     for fitted in fits.fitted:
-        base = sum(c * t for c, t in zip(fitted.coefficients, those, strict=True))
-        near = [(w, m) for w, m in zip(weights, fitted.missed, strict=True) if m is not None]
+        values, apart = those[wide if fitted.backend in POWERS_OF_TWO else g]
+        base = sum(c * t for c, t in zip(fitted.coefficients, values, strict=True))
+        near = [
+            ((SOFT + d) ** -2, m)
+            for d, m in zip(apart, fitted.missed, strict=True)
+            if m is not None
+        ]
         missed = sum(w * m for w, m in near) / (TRUST + sum(w for w, _ in near))
         found[fitted.backend] = base * math.exp(missed)
     return found
+
+
+def raised(g: Geometry) -> Geometry:
+    """Return the shape with its head size raised to a power of two."""
+    return msgspec.structs.replace(g, head_dim=1 << (g.head_dim - 1).bit_length())
 
 
 def distance(a: Geometry, b: Geometry) -> float:

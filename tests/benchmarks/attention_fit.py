@@ -1,24 +1,27 @@
 """Fit the predictor of attention's speed to all measured tables, and judge it.
 
-    python -m tests.benchmarks.attention_fit [--write]
+    python -m tests.benchmarks.attention_fit [--write] [--zoo FILE]
 
 Every shape is left out once, on all GPUs, and predicted from the others: the regret of a choice is
 the time of the backend chosen over that of the fastest. The rule that went before, which takes the
 ranking of the nearest shapes, is judged the same way. With --write the coefficients of the fit to
-all shapes replace accel/attention/measured/coefficients.json, which `auto` reads.
+all shapes replace accel/attention/measured/coefficients.json, which `auto` reads. With --zoo both
+rules are judged on the shapes of a file of attention_models, none of which they were fitted to.
 """
 
 from __future__ import annotations
 
 import argparse
+import csv
 import math
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 
 import msgspec
 import numpy as np
 
-from accel.attention import table
+from accel.attention import BACKENDS, table
 from accel.attention.prediction import (
     Coefficients,
     Direction,
@@ -29,6 +32,7 @@ from accel.attention.prediction import (
     write,
 )
 from accel.attention.table import Row
+from tests.benchmarks.attention_shapes import SHAPES, ModelShape
 
 GPUS = ("NVIDIA H200", "NVIDIA H100 80GB HBM3")
 """These have the same multiprocessors and clocks, and are fitted together."""
@@ -122,11 +126,57 @@ def regrets(rows: Sequence[Row], predictor: Predictor, direction: str) -> list[f
     return found
 
 
+def on_zoo(rows: Sequence[Row], file: Path) -> Iterator[str]:
+    """Yield how both rules would have chosen among the backends that a file of the zoo has times
+    of, and that tables know."""
+    shapes = {shape.name: shape for shape in SHAPES}
+    times: dict[tuple[str, str], dict[str, float]] = defaultdict(dict)
+    with file.open(newline="") as f:
+        for line in csv.DictReader(f):
+            if line["us"] and line["contender"] in BACKENDS:
+                times[line["name"], line["direction"]][line["contender"]] = float(line["us"])
+    for direction in DIRECTIONS:
+        fits = fitted([row for row in rows if row.direction == direction])
+        for rule in ("nearest shapes", "terms"):
+            costs = []
+            for (name, way), measured in times.items():
+                shape = shapes[name]
+                if way != direction or shape.mask != "none":
+                    continue
+                if rule == "terms":
+                    told = predict(fits, _geometry(shape))
+                else:
+                    gpu, causal = GPUS[0], shape.causal
+                    near = table.rows_of(gpu, direction, "bfloat16", shape.head_dim, causal)
+                    rates = table.expected(near, shape.place)
+                    told = {backend: 1.0 / rate for backend, rate in rates.items()}
+                able = {backend: us for backend, us in told.items() if backend in measured}
+                if able:
+                    chosen = measured[min(able, key=able.__getitem__)]
+                    costs.append(chosen / min(measured.values()))
+            yield _summary(f"zoo, {direction}, {rule}", np.array(costs))
+
+
+def _geometry(shape: ModelShape) -> Geometry:
+    sizes = (shape.batch, shape.heads, shape.kv_heads, shape.seq_q, shape.seq_k, shape.head_dim)
+    wishes = (bool(shape.softcap), False, bool(shape.lengths))
+    return Geometry(*sizes, shape.left, 0 if shape.causal else None, *wishes)
+
+
+def _summary(what: str, costs: np.ndarray) -> str:
+    mean = float(np.exp(np.log(costs).mean()))
+    return (
+        f"{what}: {100 * (mean - 1):.2f} % slower than the fastest over {len(costs)} shapes, worst"
+        f" {100 * (costs.max() - 1):.0f} %, more than 5 % at {(costs > 1.05).sum()}"
+    )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--write", action="store_true", help="replace the coefficients")
+    parser.add_argument("--zoo", type=Path, help="judge on measured shapes of the zoo, too")
     options = parser.parse_args()
     rows = [r for f in sorted(table.SHIPPED.glob("*.csv")) for r in table.read(f) if r.gpu in GPUS]
     directions = {}
@@ -134,13 +184,11 @@ def main() -> None:
         for name, predicted in (("nearest shapes", by_nearest), ("terms", by_terms)):
             costs = np.array(regrets(rows, predicted, direction))
             mean = float(np.exp(np.log(costs).mean()))
-            print(
-                f"{direction}, {name}: {100 * (mean - 1):.2f} % slower than the fastest over"
-                f" {len(costs)} shapes, worst {100 * (costs.max() - 1):.0f} %, more than 5 % at"
-                f" {(costs > 1.05).sum()}"
-            )
+            print(_summary(f"{direction}, {name}", costs))
         fits = fitted([row for row in rows if row.direction == direction])
         directions[direction] = msgspec.structs.replace(fits, regret=round(mean - 1, 4))
+    if options.zoo:
+        print(*on_zoo(rows, options.zoo), sep="\n")
     if options.write:
         write(Coefficients(GPUS, directions))
 

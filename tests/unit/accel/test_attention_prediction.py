@@ -84,6 +84,12 @@ def test_a_measured_shape_is_predicted_as_measured_and_a_far_one_not_at_all():
     assert predict(fits, Geometry(1, 1, 1, 512, 1 << 20, 64)) == {}
 
 
+def test_a_kernel_with_tiles_of_powers_of_two_computes_a_head_of_80_as_one_of_128():
+    fits = prediction.coefficients().directions["forward"]
+    odd, even = (predict(fits, msgspec.structs.replace(CAUSAL, head_dim=dim)) for dim in (80, 128))
+    assert odd["triton"] == even["triton"] and odd["cudnn"] < even["cudnn"]
+
+
 def test_dispatch_goes_by_the_prediction_and_says_so(monkeypatch, tmp_path):
     monkeypatch.setenv("GPUDECK_HOME", str(tmp_path))
     monkeypatch.setattr(dispatch, "_gpu", lambda problem: H200)
