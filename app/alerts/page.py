@@ -66,7 +66,7 @@ class AlertTable(RowTable[AlertRow]):
         if column == STATE and row.state != "resolved":
             return theme.meaning_color(row.meaning if row.state == "active" else "muted")
         if column == STATE:
-            return theme.tokens().succeeded
+            return theme.tokens().muted  # colour is for what is active
         return theme.tokens().text if row.state == "active" else theme.tokens().muted
 
 
@@ -86,7 +86,7 @@ class AlertsPage(QWidget):
         self.table = list_table(self.model, [c.width for c in COLUMNS], "Alerts")
         self.table.setItemDelegateForColumn(STATE, StateDelegate(self.table))
         self.table.activated.connect(self._show_subject)
-        self.table.selectionModel().currentRowChanged.connect(self._enable)
+        self.table.selectionModel().currentRowChanged.connect(self._choose)
         self.table.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
         self.table.customContextMenuRequested.connect(self._show_menu)
         self.count = pill(capital=False)
@@ -105,7 +105,7 @@ class AlertsPage(QWidget):
             tooltip=hint("alert.all", "Mark all alerts as acknowledged"),
         )
         self.go = button(
-            "Show", self._show_subject, tooltip="Show the job or device of the alert (Return)"
+            "Open", self._show_subject, tooltip="Show the job or device of the alert (Return)"
         )
         self.empty = empty_label(EMPTY)
         self.rules = RulesPanel(state, link)
@@ -163,7 +163,9 @@ class AlertsPage(QWidget):
         set_text(self.empty, NOTHING_FOUND if every else EMPTY)
         self._stack.setCurrentIndex(0 if self.model.rows else 1)
         raised = {alert.id for alert in snapshot.alerts}
-        self.rules.refresh((*snapshot.alerts, *(a for a in self._log if a.id not in raised)))
+        alerts = (*snapshot.alerts, *(a for a in self._log if a.id not in raised))
+        shown = self.chosen()
+        self.rules.refresh(alerts, (shown.device if shown is not None else None) or "")
         fit_rows(self._frame, self.table, max(len(self.model.rows), 1), _LEAST_ROWS)
         self._enable()
 
@@ -178,6 +180,12 @@ class AlertsPage(QWidget):
     def chosen(self) -> AlertRow | None:
         """Return the alert that the user chose."""
         return chosen_row(self.table, self.model)
+
+    def _choose(self) -> None:
+        """Show the curve of the device that the chosen alert is about."""
+        self._enable()
+        if (alert := self.chosen()) is not None:
+            self.rules.show_device(alert.device or "")
 
     def _enable(self) -> None:
         alert = self.chosen()

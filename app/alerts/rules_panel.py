@@ -41,6 +41,8 @@ class RulesPanel(QWidget):
     def __init__(self, state: State, link: Link) -> None:
         super().__init__()
         self._state, self._link = state, link
+        self._alerts: tuple[Alert, ...] = ()
+        self._device = ""
         self._known: dict[str, ChartThreshold] = {}
         self.charts = {
             field: ThresholdChart(title, f"{SPAN[0] / 60:.0f} min")
@@ -63,13 +65,19 @@ class RulesPanel(QWidget):
         self._room = -1
         self._arrange(1)
 
-    def refresh(self, alerts: Sequence[Alert]) -> None:
-        """Show the present values and thresholds, and when the alerts were active."""
+    def show_device(self, device: str) -> None:
+        """Let the curve of a device stand out; of the one with the highest value if it is empty."""
+        if device != self._device:
+            self.refresh(self._alerts, device)
+
+    def refresh(self, alerts: Sequence[Alert], device: str) -> None:
+        """Show the present values and thresholds, and when the alerts of the device were active."""
+        self._alerts, self._device = tuple(alerts), device
         snapshot = self._state.snapshot
         if snapshot is None:
             return
         for field, chart in self.charts.items():
-            contents = threshold_contents(field, snapshot, self._state.history)
+            contents = threshold_contents(field, snapshot, self._state.history, device)
             chart.show_spans(active_spans(field, contents.device, alerts, snapshot.time))
             chart.show_values(contents.lines, contents.top, contents.value)
             known = contents.threshold

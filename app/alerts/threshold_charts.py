@@ -30,23 +30,29 @@ class ThresholdContents:
     """What one chart shows."""
 
     value: str
-    """The highest present value, and its device."""
+    """The present value of the device that stands out, and its name."""
     lines: tuple[Floats, ...]
-    """The values of the devices, [bins] each, in the chart's unit; the highest one is last."""
+    """The values of the devices, [bins] each, in the chart's unit, that of `device` last."""
     top: float
     """The value at the upper edge."""
     threshold: ChartThreshold | None
     reason: str = ""
     """Why there is no threshold, or nothing to show."""
     device: str = ""
-    """The device with the highest value."""
+    """The device that stands out."""
 
 
-def threshold_contents(field: str, snapshot: Snapshot, history: History) -> ThresholdContents:
-    """Return the chart of a field, of the devices with the highest values."""
+def threshold_contents(
+    field: str, snapshot: Snapshot, history: History, chosen: str = ""
+) -> ThresholdContents:
+    """Return the chart of a field, of the devices with the highest values.
+
+    Args:
+        chosen: the id of the device that stands out, if it has a value; else the highest one does.
+    """
     ranked = sorted(
         (s for s in snapshot.devices if s.reading is not None and field in s.reading.values),
-        key=lambda state: _value(state, field),
+        key=lambda state: (state.device.id == chosen, _value(state, field)),
     )[-_MOST:]
     if not ranked:
         return ThresholdContents(NOT_AVAILABLE, (), 1.0, None, "No device reports it.")

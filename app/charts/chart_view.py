@@ -209,7 +209,7 @@ class ChartView(pg.GraphicsView):  # type: ignore[misc]
         metrics = painter.fontMetrics()
         width, height = metrics.horizontalAdvance(self._threshold_text) + 10, metrics.height() + 2
         top = min(max(y - height / 2, plot.top()), plot.bottom() - height)
-        pill = QRectF(plot.right() - width - 4, top, width, height)
+        pill = QRectF(plot.left() + 4, top, width, height)  # the newest values are on the right
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         painter.setPen(QColor(t.hot))
         painter.setBrush(QColor(t.surface))

@@ -116,7 +116,7 @@ class ThresholdChart(QFrame):
             painter.fillRect(QRectF(left, plot.top(), max(right - left, 1.0), plot.height()), shade)
             shade.setAlphaF(1.0)
             painter.fillRect(QRectF(left, plot.top() - 4, max(right - left, 2.0), 3), shade)
-        faint = theme.blend(QColor(t.muted), QColor(t.surface), 0.6).name()
+        faint = theme.blend(QColor(t.muted), QColor(t.surface), 0.35).name()
         for at, values in enumerate(self._lines):
             last = at == len(self._lines) - 1
             draw_sparkline(painter, plot, values, self._top, "" if last else faint, last)
@@ -157,7 +157,7 @@ class ThresholdChart(QFrame):
         metrics = painter.fontMetrics()
         width, height = metrics.horizontalAdvance(self.caption) + 14, metrics.height() + 4
         top = min(max(y - height / 2, plot.top()), plot.bottom() - height)
-        pill = QRectF(plot.right() - width - 4, top, width, height)
+        pill = QRectF(plot.left() + 4, top, width, height)  # the newest values are on the right
         painter.setPen(QColor(t.hot))
         painter.setBrush(QColor(t.surface))
         painter.drawRoundedRect(pill, height / 2, height / 2)

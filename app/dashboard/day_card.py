@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from PySide6.QtWidgets import QFrame, QSizePolicy
 
-from app.dashboard.day import Day, figures, sentence
+from app.dashboard.day import Day, figures, hours, sentence
 from app.widgets import theme
 from app.widgets.controls import Stretch, card, column, elided, label, row, set_text, set_tooltip
 from scheduler.protocol.settings import Settings
 
 _MOST = 5
 """The number of figures."""
-_TITLE = 130
-"""Pixels of the title and of the card's edges."""
+_TITLE = "Last 24 hours"
+_WHOLE = 23.5
+"""Hours of readings of each device from which on the day counts as whole."""
+_EDGES = 40
+"""Pixels of the card's edges."""
 
 
 class DayCard:
@@ -25,7 +28,8 @@ class DayCard:
         pairs = [
             row(*pair, spacing=theme.XS) for pair in zip(self.captions, self.values, strict=True)
         ]
-        line = row(label("Last 24 hours", strong=True), *pairs, Stretch(), spacing=theme.L)
+        self.title = label(_TITLE, strong=True)
+        line = row(self.title, *pairs, Stretch(), spacing=theme.L)
         inner = column(line, self.text, spacing=2)
         self.frame: QFrame = card(inner)
         inner.setContentsMargins(theme.M, theme.S, theme.M, theme.S)
@@ -36,6 +40,8 @@ class DayCard:
     def show_day(self, day: Day, settings: Settings, devices: int, now: float) -> None:
         """Show the figures of a day with readings."""
         shown = figures(day, settings, now)
+        read = day.hours / max(devices, 1)
+        set_text(self.title, _TITLE if read >= _WHOLE else f"{_TITLE} · {hours(read)} read")
         for at in range(_MOST):
             caption, value = shown[at] if at < len(shown) else ("", "")
             set_text(self.captions[at], caption)
@@ -48,7 +54,11 @@ class DayCard:
     def fit(self) -> None:
         """Hide the last figures of a card that has no room for them."""
         above = self.frame.parentWidget()
-        room = (above.width() if above is not None else 0) - theme.px(_TITLE)
+        room = (
+            (above.width() if above is not None else 0)
+            - self.title.sizeHint().width()
+            - theme.px(_EDGES)
+        )
         for caption, value in zip(self.captions, self.values, strict=True):
             room -= caption.sizeHint().width() + value.sizeHint().width() + theme.XS + theme.L
             fits = bool(value.text()) and room >= 0

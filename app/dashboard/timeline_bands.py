@@ -16,6 +16,8 @@ _GAP = 1
 _NARROWEST = 3
 """The least width of an item in pixels, so that a short one can be seen."""
 _PALE, _HATCHED = 0.16, 0.5
+_WITH_NAME = 84
+"""Pixels below which a bar has only the number of its job: half a word says nothing."""
 _WITH_TEXT = 12
 """The least height of a lane, in pixels, that leaves room for a label."""
 _TITLE = int(Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter)
@@ -169,7 +171,7 @@ class JobBand(TimeBand):
         if with_text and room.width() >= metrics.horizontalAdvance(str(span.job)):
             elide = Qt.TextElideMode.ElideRight
             text = metrics.elidedText(span.label, elide, int(room.width()))
-            if not text.startswith(str(span.job)):  # half a number names another job
+            if room.width() < _WITH_NAME or not text.startswith(str(span.job)):
                 text = str(span.job)
             flags = int(Qt.AlignmentFlag.AlignVCenter | Qt.TextFlag.TextSingleLine)
             painter.setPen(QColor(t.failed if failed else t.text))

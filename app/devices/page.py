@@ -30,7 +30,7 @@ from app.widgets.controls import (
 )
 from scheduler.protocol.devices import Detail
 
-_HIGHEST = 620
+_HIGHEST = 320
 """The most pixels of height of a sparkline."""
 _NARROWEST = 330
 """Pixels that a column of groups needs."""

@@ -184,6 +184,11 @@ class JobsPage(QWidget):
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
         self._fit()
+        QTimer.singleShot(0, self, self._show_chosen_row)  # once the table has its new height
+
+    def _show_chosen_row(self) -> None:
+        if self.table.currentIndex().isValid():
+            self.table.scrollTo(self.table.currentIndex())
 
     def _fit(self) -> None:
         """Leave out of a narrow window what the menu and the palette have, too."""

@@ -111,6 +111,7 @@ class ModelsPage(QWidget):
         self.serving.told.connect(self._show_message)
         self.empty = label(EMPTY, meaning="muted", wrap=True)
         self.empty.setAlignment(Qt.AlignmentFlag.AlignCenter)
+        self.stored = label("On this machine", strong=True)
         self._lay_out()
         self.setFocusProxy(self.name)
         self.refresh()
@@ -238,7 +239,8 @@ class ModelsPage(QWidget):
             card.acted.connect(lambda what, p=path: self._act(what, p))
             if card.serve is not None:
                 card.serve.started.connect(self.serving.start)
-            self._body.insertWidget(place, card)
+            self._body.insertWidget(place + 1, card)
+        self.stored.setVisible(bool(found))
         self.refresh()
         self.listed.emit()
 
@@ -299,6 +301,7 @@ class ModelsPage(QWidget):
         self._body.setContentsMargins(0, 0, 0, 0)
         self._body.setSpacing(theme.S)
         self._body.addWidget(self.serving)
+        self._body.addWidget(self.stored)
         self._body.addStretch()
         scroll = EdgeScrollArea(inner, "Models")
         self.setProperty(REACHES_EDGE, True)

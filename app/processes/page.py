@@ -211,6 +211,8 @@ class ProcessesPage(QWidget):
         scrolled = self.table.verticalScrollBar().value()
         self.model.show_order(by, descending)
         self.model.show_rows(lines)
+        if lines and not self.table.selectionModel().hasSelection():
+            self.table.selectRow(0)
         keys = [line.key for line in lines]
         if chosen is not None and chosen.key in keys:
             self.table.choose_row(keys.index(chosen.key), column_)

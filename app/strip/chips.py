@@ -216,7 +216,7 @@ def _draw_cell(painter: QPainter, box: QRectF, made: Chip) -> None:
         painter.setPen(theme.readable_on(ground))
         metrics = painter.fontMetrics()
         # the number alone would not tell devices of other machines from those of this one
-        texts = (shortest_label(made.title), lane_label(made.title), "…")
+        texts = (shortest_label(made.title), lane_label(made.title))
         fitting = (text for text in texts if metrics.horizontalAdvance(text) <= box.width() - 2)
         painter.drawText(box, _CENTER, next(fitting, ""))
 

@@ -213,3 +213,15 @@ def test_a_short_list_of_alerts_leaves_its_room_to_the_charts(fed):
     fed.window.resize(1280, 800)
     fed.settle()
     assert temperature.y() == memory.y() == page.rules.others.y()
+
+
+def test_the_curve_of_the_chosen_alerts_device_stands_out(fed):
+    fed.window.show_page("alerts")
+    cool = msgspec.structs.replace(HOT, id=9, device=snapshots.gpu(0).id, text="GPU 0 is at 86 °C")
+    fed.feed(snapshots.gpu_snapshot(2, alerts=(HOT, cool)), history=True)
+    page = fed.window.alerts
+    for row in (0, 1):
+        page.table.selectRow(row)
+        fed.settle()
+        name = page.chosen().text.partition(" is")[0]
+        assert page.rules.charts["temp"].text.endswith(name)

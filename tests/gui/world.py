@@ -101,7 +101,7 @@ def jobs(history: dict[str, list[Reading]]) -> list[Job]:
     """Return the jobs that caused the load of the first devices, oldest first."""
     first = [*history][:_HELD]
     busy = sorted((one for d in first for one in loads(history[d])), key=lambda one: one.start)
-    made = [*earlier(first[0]), compared(_FIRST_JOB - 1, first[0])]
+    made = [compared(_FIRST_JOB - 9, first[0]), *earlier(first[0])]
     for at, one in enumerate(busy):
         made.append(_job(_FIRST_JOB + at, at, one))
     return made
@@ -110,7 +110,7 @@ def jobs(history: dict[str, list[Reading]]) -> list[Job]:
 def compared(number: int, device: str) -> Job:
     """Return the job that measured all backends, before the history begins."""
     spec = _spec("compare", "compare", {"seq": "512 to 16384", "dtype": "bfloat16"})
-    began, ended = NOW - 1900, NOW - 1240
+    began, ended = NOW - 90_660, NOW - 90_000  # before the last 24 hours
     result = msgspec.structs.replace(grid(), started=began, ended=ended)
     return Job(number, spec, began - 4, Done(began, ended, (device,), raw(result)))
 
@@ -135,7 +135,7 @@ def earlier(device: str) -> list[Job]:
         )  # fmt: skip
         spec = _spec("attention", "attention", {"seq": str(cell.seq), "backend": backend}, at)
         state = Done(began, began + 14, (device,), raw(result))
-        found.append(Job(_FIRST_JOB - 1 - len(wanted) + at, spec, began - 1, state))
+        found.append(Job(_FIRST_JOB - len(wanted) + at, spec, began - 1, state))
     return found
 
 
@@ -366,6 +366,9 @@ def overview(made: Sequence[Job], raised: Sequence[Alert]) -> FinishedAnswer:
     if failed:
         named = ", ".join(f"job {j.id} ({j.spec.name})" for j in failed)
         lines.append(f"- {len(failed)} failed: {named}.")
+    cancelled = [j for j in ended if isinstance(j.state, Cancelled)]
+    if cancelled:
+        lines.append(f"- {len(cancelled)} were cancelled.")
     if lost:
         lines.append(f"- Job {lost[0].id} was lost: the daemon was down from 15:54 to 15:55.")
     text = f"In the last 10 minutes **{len(ended)} jobs** ended:\n\n" + "\n".join(lines)
