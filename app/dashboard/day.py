@@ -167,7 +167,7 @@ def sentence(day: Day, settings: Settings, devices: int) -> str:
         text += f" and used {energy(day, settings)}"
     if day.jobs:
         listed = " and ".join(f"job {name} ({hours(spent)})" for name, spent in day.jobs)
-        text += f"; most of the time went to {listed}"
+        text += f"; {listed} held {'devices' if len(day.jobs) > 1 else 'a device'} longest"
     return f"{text}."
 
 
