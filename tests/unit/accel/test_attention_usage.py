@@ -37,6 +37,7 @@ def run(calls, end=""):
     )
 
 
+@pytest.mark.slow
 def test_programs_add_to_the_counts_when_they_end_and_not_if_learning_is_off(home):
     assert run(3).returncode == run(5, "raise SystemExit(0)").returncode == 0
     run(4, "accel.learning('off')")
@@ -56,7 +57,18 @@ def test_a_long_program_writes_now_and_then_and_counts_nothing_twice(home, monke
     assert usage.read()[0].forward == 8
     usage.note(lessons._USES.values())
     usage.note(lessons._USES.values())
-    assert usage.read()[0].forward == 9
+    [used] = usage.read()
+    assert used.forward == 9 and used.text == "batch 1, heads 1, sequence 8, head size 8, float32"
+    assert records.used_file().stat().st_mode & 0o777 == 0o600
+
+
+def test_nothing_is_counted_while_learning_is_off(home, monkeypatch):
+    monkeypatch.setattr(usage, "EVERY_S", 0.0)
+    accel.learning("off")
+    x = torch.randn(1, 1, 8, 8)
+    for _ in range(9):
+        attention(x, x, x)
+    assert usage.read() == []
 
 
 def test_a_damaged_file_is_begun_anew(home):
