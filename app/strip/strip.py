@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 MOST_OF_WINDOW = 0.45
 MOST_WHEN_COLLAPSED = 0.12
 """Shares of the window's height."""
-_MOST_OF_ROOM = 0.6
+_MOST_OF_ROOM = 0.4
 """Tiles that would fill more of their room become slim."""
 
 

@@ -302,6 +302,7 @@ def test_each_lane_has_its_name_and_its_value_at_every_size(fed):
             assert card.view.axis_labels == [str(at) for at in range(8)], (size, field)
             assert len(card.lane_values.texts) == 8
             assert card.lane_values.isVisible()
+            assert card.view.box.height() / 8 >= 11, "no text is written over another"
             assert card.values.values == [], "no second line of the same values"
     fed.window.dashboard.legend.chips[GPU0].click()
     fed.feed(snapshots.gpu_snapshot(8, NOW + 1))
