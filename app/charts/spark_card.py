@@ -14,7 +14,7 @@ from app.widgets import theme
 
 HEIGHT = 84
 """The least pixels of height of a card."""
-_ROOMY, _GUTTER, _STEPS = 150, 40, 4
+_ROOMY, _GUTTER, _STEPS = 100, 40, 4
 """Pixels of height from which on a curve has a scale, the width of its values, and its steps."""
 _NARROW = 180
 """Pixels of a card below which the value is below the title, not beside it."""

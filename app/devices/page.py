@@ -30,6 +30,8 @@ from app.widgets.controls import (
 )
 from scheduler.protocol.devices import Detail
 
+_WIDE, _LEAST = 1000, 156
+"""Pixels of width from which on sparklines are at least this high, and so have a scale."""
 _HIGHEST = 320
 """The most pixels of height of a sparkline."""
 _NARROWEST = 330
@@ -116,7 +118,8 @@ class DevicePage(QWidget):
         """Give the sparklines the height that the groups leave, up to a limit."""
         heights = (made.sizeHint().height() for made in self._columns)
         left = self._area.height() - max(heights, default=0) - theme.S
-        self.sparks.fit(left)
+        least = theme.px(_LEAST) if self.width() >= theme.px(_WIDE) else 0
+        self.sparks.fit(max(left, least))
 
     def _show_details(self, details: tuple[Detail, ...]) -> None:
         self._state.details = details

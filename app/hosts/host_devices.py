@@ -18,7 +18,7 @@ from scheduler.protocol.snapshot import DeviceState, HostState, Snapshot
 
 _LOAD = (60.0, 40)
 """Seconds of the sparklines in the tiles, and their points."""
-_HIGHEST, _OTHERS = 460, 90
+_HIGHEST, _OTHERS = 320, 90
 """Pixels of height of a curve at most, and of all that is neither a tile nor a curve."""
 
 
