@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Set
 
-from PySide6.QtCore import QEvent, QPoint, Signal
-from PySide6.QtGui import QAction, QGuiApplication
+from PySide6.QtCore import QPoint, Signal
+from PySide6.QtGui import QAction, QGuiApplication, QHideEvent
 from PySide6.QtWidgets import QWidget
 
 from app.format.values import memory, plural
 from app.link.details_poller import DetailsPoller
 from app.link.link import Link
+from app.processes.about import ProcessAbout
 from app.processes.grouping import GROUPINGS, Line, memory_parts, process_lines
 from app.processes.memory_bar import MOST, MemoryBar
 from app.processes.process_rows import (
-    COLUMNS,
+    CONTAINER,
     CPU,
+    JOB,
     MEMORY,
     ProcessRow,
     percent,
@@ -42,7 +43,6 @@ from app.widgets.controls import (
     set_text,
 )
 from app.widgets.list_table import chosen_row, fit_rows, list_card
-from app.widgets.safe_text import SafeText
 from scheduler.protocol.devices import Detail, Process
 from scheduler.protocol.snapshot import Snapshot
 from scheduler.verbs.devices import KillProcess
@@ -55,8 +55,10 @@ MENU = ("process.end", "", "process.job", "process.copy", "process.pid", "", "pr
 """The actions of the menu of a row; an empty name is a line between them."""
 
 
-_LOW, _ABOUT_HEIGHT = 520, 230
-"""Pixels of the page below which the chosen process is not described, and of its description."""
+_LOW = 520
+"""Pixels of the page below which the chosen process is not described."""
+_END, _LONGEST_NAME = "End process…", 16
+"""The button without a target, and the most letters of a target's name in it."""
 
 
 class ProcessesPage(QWidget):
@@ -97,7 +99,7 @@ class ProcessesPage(QWidget):
         self.table.toggled.connect(self._toggle)
         self.table.menu_wanted.connect(self._show_menu)
         self.end = button(
-            "End process…",
+            _END,
             lambda: self._ask_about(self.chosen()),
             tooltip=hint("process.end", "Ask the process to end, and kill it if it does not"),
         )
@@ -105,9 +107,8 @@ class ProcessesPage(QWidget):
             "End process", "Cancel", self._kill, lambda: self._ask_about(None)
         )
         self.empty = empty_label(EMPTY)
-        self.title_of, self.about = label(strong=True), SafeText()
-        self.about.setAccessibleName("About the process")
-        self._facts: tuple[tuple[str, str], ...] = ()
+        self.about = ProcessAbout()
+        self.about.copied.connect(lambda: self._copy(command=True))
 
     def _bind(self) -> dict[str, QAction]:
         return bind_actions(
@@ -137,9 +138,7 @@ class ProcessesPage(QWidget):
         inside.setContentsMargins(theme.L, theme.M, theme.L, theme.S)
         self.use = card(inside)
         self._frame, self._stack = list_card(self.table, self.empty)
-        self._about = card(column(self.title_of, self.about, spacing=theme.XS))
-        self._about.setMaximumHeight(theme.px(_ABOUT_HEIGHT))
-        body = column(above, self.question, self.use, Stretch(self._frame), self._about)
+        body = column(above, self.question, self.use, Stretch(self._frame), self.about)
         body.addStretch()
         self.setLayout(body)
         self.setFocusProxy(self.table)
@@ -182,28 +181,15 @@ class ProcessesPage(QWidget):
         self._enable()
 
     def _show_chosen(self) -> None:
-        """Show all that is known of the chosen process where the page has room for it."""
+        """Describe the chosen process where the page has room for it."""
         chosen = self.chosen()
-        self._about.setVisible(chosen is not None and self.height() > theme.px(_LOW))
-        if chosen is None:
-            return
-        process = chosen.process
-        set_text(self.title_of, f"{process.name} · PID {process.pid}")
-        cells = dict(zip((c.title for c in COLUMNS), chosen.cells, strict=True))
-        facts = [("Command", process.command or chosen.tooltip)]
-        if process.start:
-            began = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(process.start))
-            facts.append(("Started", began))
-        shown = ("User", "Device", "Memory", "SM", "Container", "Job")
-        facts += [(name, cells[name]) for name in shown if cells.get(name)]
-        if tuple(facts) != self._facts:
-            self._facts = tuple(facts)
-            self.about.show_table(self._facts)
+        self.about.setVisible(chosen is not None and self.height() > theme.px(_LOW))
+        if chosen is not None:
+            self.about.show_process(chosen)
 
-    def changeEvent(self, event: QEvent) -> None:
-        if event.type() == QEvent.Type.PaletteChange and self._facts:
-            self.about.show_table(self._facts)
-        super().changeEvent(event)
+    def hideEvent(self, event: QHideEvent) -> None:
+        super().hideEvent(event)
+        self.about.forget()
 
     def _show_lines(self, lines: tuple[Line, ...], by: int, descending: bool) -> None:
         """Show the lines; the selection stays with its process, and nothing is scrolled."""
@@ -227,7 +213,7 @@ class ProcessesPage(QWidget):
         total = sum(_memory_totals(snapshot).values())
         only_cpu = all(not detail.processes for detail in details)
         unknown = {CPU} if all(row.process.cpu is None for row in rows) else set[int]()
-        self.table.leave_out(frozenset(ONLY_GPU if only_cpu else unknown))
+        self.table.leave_out(frozenset(ONLY_GPU if only_cpu else unknown) | _empty(details))
         self.model.cores = max((values.get("cores", 1.0) for values in readings), default=1.0)
         self.use.setVisible(bool(rows) and total > 0)
         lines = process_lines(rows, self.grouping.currentText(), frozenset(), MEMORY, True, _none)
@@ -245,6 +231,7 @@ class ProcessesPage(QWidget):
 
     def _take_details(self, details: tuple[Detail, ...]) -> None:
         self._state.details = details
+        self.about.take(details)
         self._show_problem(None)
 
     def _show_problem(self, message: str | None) -> None:
@@ -266,6 +253,9 @@ class ProcessesPage(QWidget):
         chosen = self.chosen()
         known = chosen is not None and chosen.process.ticks > 0
         self.end.setEnabled(known and self._ending is None)
+        text = _end_text(chosen.process) if chosen is not None and known else _END
+        if self.end.text() != text:
+            self.end.setText(text)
         for name in ("process.copy", "process.pid"):
             self.acts[name].setEnabled(chosen is not None)
         self.acts["process.job"].setEnabled(chosen is not None and chosen.process.job is not None)
@@ -320,6 +310,21 @@ class ProcessesPage(QWidget):
 
 def _none(_: ProcessRow) -> float | None:
     return None
+
+
+def _end_text(process: Process) -> str:
+    """Return the text of the button that ends a process."""
+    name = process.name
+    short = name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…"
+    return f"End {short.replace('&', '&&')} {process.pid}…"
+
+
+def _empty(details: tuple[Detail, ...]) -> frozenset[int]:
+    """Return the columns in which no process has a value."""
+    found = [p for detail in details for p in (*detail.processes, *detail.cpu_processes)]
+    used = {JOB: any(p.job is not None or p.assistant for p in found)}
+    used[CONTAINER] = any(p.container for p in found)
+    return frozenset(at for at, filled in used.items() if not filled)
 
 
 def _memory_totals(snapshot: Snapshot) -> dict[str, float]:

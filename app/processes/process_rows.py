@@ -23,7 +23,7 @@ class ProcessColumn(NamedTuple):
 
 
 COLUMNS = (
-    ProcessColumn("Name", 200, False, "Name of the program"),
+    ProcessColumn("Name", 150, False, "Name of the program"),
     ProcessColumn("PID", 76, True, "Process ID on this machine"),
     ProcessColumn("User", 90, False, "Owner of the process"),
     ProcessColumn("Job", 76, True, "GPU Deck job that the process belongs to"),

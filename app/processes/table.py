@@ -27,12 +27,11 @@ from app.widgets.share_delegate import SHARE, ShareDelegate
 DESCENDING, ASCENDING = Qt.SortOrder.DescendingOrder, Qt.SortOrder.AscendingOrder
 _ARROW = 26
 """Pixels at the left of a name, where the arrow of a group is."""
-_LEAST_COMMAND = 180
-"""Pixels of the column that takes what is left; below them, others are left out."""
-_NARROW, _NARROW_NAME = 900, 130
+_NARROW, _NARROW_NAME = 900, 120
 """Pixels of a table in which names have less room, and of these names."""
-_OPTIONAL = (KIND, CONTAINER, AGE, JOB, DEVICE)
-"""The columns that a narrow table leaves out, in this order."""
+_OPTIONAL = {KIND: 320, CONTAINER: 320, AGE: 240, JOB: 180, DEVICE: 140}
+"""The columns that a narrow table leaves out, in this order, where the command would have fewer
+pixels than these."""
 ONLY_GPU = (DEVICE, SM_SHARE, KIND)
 """The columns that say nothing about processes of the CPU."""
 
@@ -130,14 +129,14 @@ class ProcessTableView(ListTable):
         if narrow != self._narrow:
             self._narrow = narrow
             header.resizeSection(NAME, theme.px(_NARROW_NAME if narrow else COLUMNS[NAME].width))
-        needed = theme.px(_LEAST_COMMAND) - self.viewport().width()
+        left = self.viewport().width()
         for at, column in enumerate(COLUMNS):
             if column.width and at not in hidden:
-                needed += header.sectionSize(at) or theme.px(column.width)
-        for at in _OPTIONAL:
-            if needed > 0 and at not in hidden:
+                left -= header.sectionSize(at) or theme.px(column.width)
+        for at, least in _OPTIONAL.items():
+            if left < theme.px(least) and at not in hidden:
                 hidden.add(at)
-                needed -= theme.px(COLUMNS[at].width)
+                left += theme.px(COLUMNS[at].width)
         for at in range(len(COLUMNS)):
             self.setColumnHidden(at, at in hidden)
 

@@ -369,6 +369,25 @@ def _models(on: Stage) -> None:
             on.window.models.serving.show_served(now)
 
 
+def _processes(on: Stage) -> None:
+    """Show the processes after a minute in which their loads rose and fell."""
+    on.window.show_page("processes")
+    on.settle()
+    details = on.window.state.details
+    assert details is not None
+    for at in range(30):
+        on.window.processes.about.take(
+            msgspec.structs.replace(
+                detail,
+                processes=tuple(
+                    msgspec.structs.replace(p, sm=None if p.sm is None else p.sm * world.wave(at))
+                    for p in detail.processes
+                ),
+            )
+            for detail in details
+        )
+
+
 def _device(number: int) -> Callable[[Stage], None]:
     return lambda on: on.window.show_device(f"REPLAY-{number}")
 
@@ -422,7 +441,7 @@ VIEWS: dict[int, dict[str, Callable[[Stage], QWidget | None]]] = {
         "assistant": _assistant,
         "models": _models,
         "alerts": _page("alerts"),
-        "processes": _page("processes"),
+        "processes": _processes,
         "hosts": _hosts,
         "settings": _page("settings"),
         "cleanup": _page("cleanup"),

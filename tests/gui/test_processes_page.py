@@ -273,5 +273,28 @@ def test_a_short_list_is_as_high_as_its_rows_and_the_chosen_process_is_described
     fed.settle()
     page = fed.window.processes
     assert page.table.height() < 0.3 * page.height()
-    assert page.chosen().process.name in page.title_of.text()
-    assert page.chosen().process.command in page.about.toPlainText()
+    assert page.about.title.text() == "python · PID 4711"
+    assert page.about.command.toPlainText() == TRAIN.command
+    assert page.about.facts.text().endswith("job 3 · container 0123456789ab")
+    page.about.copy.click()
+    assert QGuiApplication.clipboard().text() == TRAIN.command
+    grown = msgspec.structs.replace(TRAIN, memory=50 * 2**30, sm=None)
+    fed.reply(GetDetails, (Detail(snapshots.gpu(0).id, NOW, (), (grown, DRAW)),))
+    assert page.about.memory.values.tolist() == [40 * 2**30, 50 * 2**30]
+    assert page.about.load.text == "–" and page.about.load.values[0] == 87.0
+    page.table.selectRow(1)
+    assert page.about.memory.values.tolist() == 2 * [200 * 2**20], "readings of each are kept"
+
+
+def test_the_button_names_its_target_and_empty_columns_are_hidden(page, fed):
+    assert page.end.text() == "End python 4711…"
+    page.table.selectRow(1)
+    assert page.end.text() == "End Xorg 812…"
+    page.table.selectRow(2)
+    assert page.end.text() == "End process…" and not page.end.isEnabled()
+    fed.window.resize(2560, 1440)
+    fed.settle()
+    named = [FIELDS.index("Job"), FIELDS.index("Container")]
+    assert [page.table.isColumnHidden(at) for at in named] == [False, False]
+    fed.reply(GetDetails, (Detail(snapshots.gpu(0).id, NOW, (), (DRAW,)),))
+    assert [page.table.isColumnHidden(at) for at in named] == [True, True]

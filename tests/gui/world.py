@@ -90,6 +90,11 @@ def loads(readings: Sequence[Reading]) -> list[Load]:
     return found
 
 
+def wave(at: int) -> float:
+    """Return the share of its load that a process has at one reading."""
+    return 0.9 + 0.1 * math.sin(at / 2) * math.sin(at / 5)
+
+
 def _kind(reading: Reading) -> str:
     if reading.values.get("util", 0.0) < 50:
         return ""

@@ -1,0 +1,117 @@
+"""Show what the table has no room for: the whole command of a process, and its last minutes."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import deque
+from collections.abc import Iterable
+
+import numpy as np
+from PySide6.QtCore import Signal
+from PySide6.QtGui import QResizeEvent
+from PySide6.QtWidgets import QFrame, QSizePolicy, QVBoxLayout
+
+from app.charts.spark_card import SparkCard
+from app.processes.process_rows import CPU, MEMORY, SM_SHARE, ProcessRow
+from app.widgets import theme
+from app.widgets.controls import Stretch, button, elided, label, row, set_text
+from app.widgets.safe_text import SafeText
+from scheduler.protocol.devices import Detail, Process
+
+_KEPT = 120
+"""Readings that are kept of each process: four minutes."""
+_COMMAND_HEIGHT = 100
+"""The most pixels of height of a command; a longer one is scrolled."""
+_Key = tuple[str, str, int, int]
+_Readings = tuple[float, float, float]
+"""Bytes, and the loads of the GPU and of the CPU in percent; NaN where one is not known."""
+
+
+class ProcessAbout(QFrame):
+    """Describe one process."""
+
+    copied = Signal()
+    """The user wants the command in the clipboard."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.setProperty("card", "true")
+        self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Maximum)
+        self.title = label(strong=True)
+        self.facts = elided(size="small", meaning="muted")
+        self.copy = button("Copy command", self.copied, kind="quiet")
+        self.command = SafeText()
+        self.command.setAccessibleName("Command of the process")
+        self.memory, self.load = (SparkCard(name, "four minutes") for name in ("Memory", "SM"))
+        self._readings: dict[_Key, deque[_Readings]] = {}
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(theme.L, theme.M, theme.L, theme.M)
+        layout.setSpacing(theme.S)
+        layout.addLayout(row(self.title, Stretch(self.facts), self.copy, spacing=theme.M))
+        layout.addWidget(self.command)
+        layout.addLayout(row(Stretch(self.memory), Stretch(self.load)))
+
+    def take(self, details: Iterable[Detail]) -> None:
+        """Keep the newest readings of all processes, and forget the processes that ended."""
+        before, self._readings = self._readings, {}
+        for detail in details:
+            for process in (*detail.processes, *detail.cpu_processes):
+                key = _key(detail.device, process)
+                kept = before.get(key) or deque(maxlen=_KEPT)
+                kept.append(_readings(process))
+                self._readings[key] = kept
+
+    def forget(self) -> None:
+        """Forget all readings; the next ones would not follow them without a gap."""
+        self._readings = {}
+
+    def show_process(self, chosen: ProcessRow) -> None:
+        """Describe a process of the table."""
+        process = chosen.process
+        set_text(self.title, f"{process.name} · PID {process.pid}")
+        set_text(self.facts, _facts(process))
+        if (command := chosen.cells[-1]) != self.command.toPlainText():
+            self.command.setPlainText(command)
+            self._fit_command()
+        self.copy.setEnabled(bool(process.command))
+        device = chosen.device.id if chosen.device else ""
+        known = self._readings.get(_key(device, process)) or (_readings(process),)
+        sizes, loads, cpu_loads = np.array(known).T
+        on_cpu = process.kind == "cpu"
+        self.load.title = "CPU" if on_cpu else "SM"
+        self.memory.show_values(sizes, None, chosen.cells[MEMORY], unit=2.0**30)
+        shown, top = (cpu_loads, None) if on_cpu else (loads, 100.0)
+        self.load.show_values(shown, top, chosen.cells[CPU if on_cpu else SM_SHARE])
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._fit_command()
+
+    def _fit_command(self) -> None:
+        """Give the command the height of its lines, up to a limit."""
+        document = self.command.document()
+        document.setTextWidth(self.width() - 2 * theme.L)
+        height = math.ceil(document.size().height())
+        self.command.setFixedHeight(min(height, theme.px(_COMMAND_HEIGHT)))
+
+
+def _key(device: str, process: Process) -> _Key:
+    return device, process.part, process.pid, process.ticks
+
+
+def _readings(process: Process) -> _Readings:
+    known = (process.memory, process.sm, process.cpu)
+    size, load, cpu = (math.nan if value is None else float(value) for value in known)
+    return size, load, cpu
+
+
+def _facts(process: Process) -> str:
+    """Return what the table does not say, or says only where it is wide."""
+    began = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(process.start))
+    parts = (
+        f"started {began}" if process.start else "",
+        f"job {process.job}" if process.job is not None else "",
+        f"container {process.container}" if process.container else "",
+    )
+    return " · ".join(filter(None, parts))
