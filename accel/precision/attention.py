@@ -18,8 +18,9 @@ from accel.attention.problem import Problem
 HALVES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 PRECISIONS = ("auto", "fp8", *HALVES)
 GAINS_FROM = 8192
-"""The queries, and the keys, from which FP8 was measured faster than 16 bits with its rounding,
-for heads of more than 128 elements (tests/benchmarks/LOG.md, Attention in FP8)."""
+"""The queries, and the keys, from which FP8 with its rounding is expected to be faster than 16
+bits, for heads of more than 128 elements. It is an estimate from separate runs of both on an H200
+(tests/benchmarks/LOG.md, Attention in FP8)."""
 _WIDE_HEAD = 128
 
 
@@ -54,8 +55,8 @@ def mixed_precision_attention(
 
     Args:
         precision: `fp8` (no gradients; `accel.attention.fp8.error_of` tells its error), `bf16`,
-            `fp16`, or `auto`: FP8 where this GPU has a kernel for it that was measured faster and
-            no gradient is needed, otherwise the 16 bits of q, or bfloat16.
+            `fp16`, or `auto`: FP8 where this GPU has a kernel for it that is expected to be faster
+            and no gradient is needed, otherwise the 16 bits of q, or bfloat16.
         causal, scale, softcap, layout, backend: as for `accel.attention.attention`.
         return_choice: whether to return a PrecisionChoice beside the output.
 
@@ -74,7 +75,7 @@ def mixed_precision_attention(
     if precision == "auto":
         why = _no_gain(problem)
         precision = "fp8" if why is None else _name(own)
-        reason = f"auto: FP8 {why}" if why else "auto: FP8 was measured faster at such sizes"
+        reason = f"auto: FP8 {why}" if why else "auto: FP8 is expected to be faster at such sizes"
     asked = {**rules, "backend": backend}
     if precision == "fp8":
         ran = choose_fp8(problem, backend).backend

@@ -17,7 +17,11 @@ from scheduler.protocol.errors import UserError
 
 def package_processes() -> list[int]:
     """List those that this test started; others on the machine may run the package, too."""
-    return [child.pid for child in psutil.Process().children()]
+    return [
+        child.pid
+        for child in psutil.Process().children()
+        if "assistant.host.rwkv_package" in child.cmdline()
+    ]
 
 
 @pytest.mark.slow
