@@ -40,34 +40,51 @@ class Fit(NamedTuple):
         """Return the fit in a line."""
         if self.room is None:
             return f"{self.place}: {self.problem}"
-        room = self.room
         return (
-            f"{self.place}: weights {memory(room.weights)} and a cache for {room.tokens:,} tokens "
-            f"{memory(room.cache)}, of {memory(self.free)} that are free"
+            f"{self.place}: {memory(self.free)} are free, and the cache can hold "
+            f"{self.room.tokens:,} tokens"
         )
 
+    @property
+    def parts(self) -> tuple[tuple[str, int], ...]:
+        """Return the names and the bytes of what fills the memory, and of what stays free."""
+        if self.room is None:
+            return ()
+        room = self.room
+        used = (("weights", room.weights), ("to compute with", room.work), ("cache", room.cache))
+        return (*used, ("stays free", max(self.free - sum(size for _, size in used), 0)))
 
-def fits(
-    footprint: Footprint, options: Options, snapshot: Snapshot | None, host_free: int
-) -> list[Fit]:
-    """Return how a model fits the GPU with the most free memory, and the host's memory.
+
+def fit(
+    footprint: Footprint, options: Options, place: str, snapshot: Snapshot | None, host_free: int
+) -> Fit | None:
+    """Return how a model fits where it is to be served; None while that is not known.
+
+    On GPUs that is the one with the most free memory.
 
     Args:
         footprint: Of the model.
         options: The formats and the size of the cache.
+        place: One of PLACES.
         snapshot: Of the devices.
         host_free: Bytes; 0 while they are unknown.
     """
-    gpus = _gpus(snapshot)
-    found = []
-    if gpus:
-        free, place = max(gpus, key=lambda gpu: gpu[0])
-        if len(gpus) > 1:
-            place = f"{place} (the most free of {len(gpus)})"
-        found.append(_fit(footprint, options, "cuda", place, free))
-    if host_free:
-        found.append(_fit(footprint, options, "cpu", "CPU", host_free))
-    return found
+    devices = snapshot.devices if snapshot else ()
+    if place != CPU and any(state.device.kind == "nvidia" for state in devices):
+        return _fit_gpu(footprint, options, _gpus(snapshot))
+    if place == JOB:
+        return Fit("GPU", 0, None, "this machine has none, so the job would wait")
+    where = "CPU" if place == CPU else "CPU, as this machine has no GPU"
+    return _fit(footprint, options, "cpu", where, host_free) if host_free else None
+
+
+def _fit_gpu(footprint: Footprint, options: Options, gpus: list[tuple[int, str]]) -> Fit | None:
+    if not gpus:
+        return None
+    free, where = max(gpus, key=lambda gpu: gpu[0])
+    if len(gpus) > 1:
+        where = f"{where} (the most free of {len(gpus)})"
+    return _fit(footprint, options, "cuda", where, free)
 
 
 def _gpus(snapshot: Snapshot | None) -> list[tuple[int, str]]:

@@ -8,7 +8,16 @@ from PySide6.QtWidgets import QComboBox, QFrame, QPushButton, QVBoxLayout
 from app.models.model_list import details
 from app.models.serve_form import ServeForm
 from app.widgets import theme
-from app.widgets.controls import button, elided, label, row, set_text, set_tooltip
+from app.widgets.controls import (
+    Stretch,
+    button,
+    elided,
+    label,
+    pill,
+    row,
+    set_text,
+    set_tooltip,
+)
 from assistant.library.describe import Model
 
 
@@ -24,7 +33,7 @@ class ModelCard(QFrame):
         self.setProperty("card", "true")
         self.setAccessibleName(f"Model {model.name}")
         self.name = label(model.name, strong=True)
-        self.use_mark = label("in use", size="small", meaning="muted")
+        self.pill = pill()
         self.path = elided(model.path, size="small", meaning="muted")
         set_tooltip(self.path, model.path)
         self.details = label(details(model), size="small", meaning="muted", wrap=True)
@@ -52,18 +61,28 @@ class ModelCard(QFrame):
         self._lay_out()
 
     def show_state(
-        self, used: bool, listed: bool, needs: str, timing: str, speed: str, busy: bool
+        self,
+        used: bool,
+        served: bool,
+        listed: bool,
+        needs: str,
+        timing: str,
+        speed: str,
+        busy: bool,
     ) -> None:
         """Show the state of the model.
 
         Args:
             used: The model writes the answers.
+            served: The model is served, or being loaded for it.
             listed: The model can be removed from the list.
             timing: What its benchmark does now, if it runs.
             busy: Some benchmark runs.
         """
         usable = not self.model.problem and self.serve is None
-        self.use_mark.setVisible(used)
+        word, meaning = self._state(used, served)
+        set_text(self.pill, word)
+        theme.mark(self.pill, "pill", meaning)
         set_text(self.needs, needs)
         self.needs.setVisible(bool(needs))
         self.problem.setVisible(bool(self.model.problem))
@@ -78,6 +97,14 @@ class ModelCard(QFrame):
         self.device.setEnabled(not busy)
         self.forget.setVisible(listed)
 
+    def _state(self, used: bool, served: bool) -> tuple[str, str]:
+        """Return the state in a word, and the meaning of its colour."""
+        if self.model.problem:
+            return "Unusable", "failed"
+        if used:
+            return "In use", "succeeded"
+        return ("Served", "accent") if served else ("Stored", "muted")
+
     def _action(self, text: str, name: str, tooltip: str) -> QPushButton:
         made = button(text, kind="quiet" if name in ("forget", "leave") else "", tooltip=tooltip)
         made.setAccessibleName(f"{text}: {self.model.name}")
@@ -85,9 +112,9 @@ class ModelCard(QFrame):
         return made
 
     def _lay_out(self) -> None:
-        title = row(self.name, self.use_mark, self.path, spacing=theme.M)
-        title.setStretch(2, 1)
-        actions = row(self.use, self.time, self.stop, self.device, self.leave)
+        first = self.use if self.serve is None else self.serve.start
+        title = row(self.name, self.pill, Stretch(self.path), self.leave, first, spacing=theme.M)
+        actions = row(self.time, self.stop, self.device)
         layout = QVBoxLayout(self)
         layout.setContentsMargins(theme.L, theme.M, theme.L, theme.M)
         layout.setSpacing(theme.XS)

@@ -126,9 +126,10 @@ class ModelsPage(QWidget):
             timing = self._timing[1] if path == self._timing[0] else ""
             in_use, needed = is_used(card.model, used), needs(card.model, self._state.snapshot)
             listed = not in_use and bool(setting_of(card.model))
-            card.show_state(in_use, listed, needed, timing, self._speeds.get(path, ""), busy)
+            served, speed = self.serving.is_busy(path), self._speeds.get(path, "")
+            card.show_state(in_use, served, listed, needed, timing, speed, busy)
             if card.serve is not None:
-                free, served = self.serving.now.host_free, self.serving.is_busy(path)
+                free = self.serving.now.host_free
                 card.serve.show_memory(self._state.snapshot, free, served)
         self.empty.setVisible(not self.found)
         self.none.setVisible(bool(self.found) and self._state.snapshot is not None and not used)

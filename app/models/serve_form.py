@@ -9,7 +9,7 @@ from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QComboBox, QVBoxLayout, QWidget
 
 from accel.serving.memory import CacheFormat, Footprint, Weights
-from app.models.fit import CACHE, CPU, JOB, PLACES, TOKENS, WEIGHTS, fits
+from app.models.fit import CACHE, CPU, JOB, PLACES, TOKENS, WEIGHTS, fit
 from app.models.fit_bar import FitBar
 from app.widgets import theme
 from app.widgets.controls import Stretch, button, choice_box, label, row
@@ -25,7 +25,10 @@ class ServeForm(QWidget):
     """The user starts serving; carries the `Options`, and `lease` or `job`."""
 
     def __init__(self, path: str, footprint: Footprint, more: QWidget) -> None:
-        """Edit the options of the model at `path`; `more` is shown beside the button."""
+        """Edit the options of the model at `path`; `more` is shown beside the choices.
+
+        The owner places the button `start`.
+        """
         super().__init__()
         self._path, self._footprint = path, footprint
         self._snapshot: Snapshot | None = None
@@ -38,9 +41,9 @@ class ServeForm(QWidget):
         self.start = button("Serve", tooltip="Load the model and answer programs and free chat")
         self.start.setAccessibleName(f"Serve {name}")
         self.start.clicked.connect(self._start)
-        self.bars = (FitBar(), FitBar())
+        self.bar = FitBar()
         self._lay_out(more)
-        self._show_fits()
+        self._show_fit()
 
     @property
     def options(self) -> Options:
@@ -57,14 +60,14 @@ class ServeForm(QWidget):
         """Take the memory that is free now; `busy`: the model is served already, or started."""
         self._snapshot, self._host_free = snapshot, host_free
         self.start.setEnabled(not busy)
-        self._show_fits()
+        self._show_fit()
 
-    def _show_fits(self) -> None:
-        found = fits(self._footprint, self.options, self._snapshot, self._host_free)
-        for i, bar in enumerate(self.bars):
-            bar.setVisible(i < len(found))
-            if i < len(found):
-                bar.show_fit(found[i])
+    def _show_fit(self) -> None:
+        place = self.place.currentText()
+        found = fit(self._footprint, self.options, place, self._snapshot, self._host_free)
+        self.bar.setVisible(found is not None)
+        if found is not None:
+            self.bar.show_fit(found)
 
     def _start(self) -> None:
         held: Held = "job" if self.place.currentText() == JOB else "lease"
@@ -72,7 +75,7 @@ class ServeForm(QWidget):
 
     def _box(self, name: str, choices: Iterable[str]) -> QComboBox:
         made = choice_box(name, choices)
-        made.currentIndexChanged.connect(self._show_fits)
+        made.currentIndexChanged.connect(self._show_fit)
         return made
 
     def _lay_out(self, more: QWidget) -> None:
@@ -86,7 +89,6 @@ class ServeForm(QWidget):
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, theme.XS, 0, 0)
         layout.setSpacing(theme.S)
-        for bar in self.bars:
-            layout.addWidget(bar)
+        layout.addWidget(self.bar)
         layout.addLayout(row(weights, cache, tokens, Stretch(), spacing=theme.L))
-        layout.addLayout(row(place, self.start, more, Stretch(), spacing=theme.L))
+        layout.addLayout(row(place, more, Stretch(), spacing=theme.L))

@@ -18,6 +18,7 @@ from app.widgets.controls import (
     button,
     elided,
     label,
+    pill,
     row,
     set_text,
     show_if_any,
@@ -41,6 +42,7 @@ class ServedCard(QFrame):
         self.setProperty("card", "true")
         self.setAccessibleName(f"Served model {served.name}")
         self.name = label(served.name, strong=True)
+        self.pill = pill()
         self.place = label(size="small", meaning="muted")
         self.address = elided(served.address, size="small", meaning="muted")
         self.copy = button("Copy address", self._copy, kind="quiet")
@@ -59,6 +61,9 @@ class ServedCard(QFrame):
     def show_served(self, served: Served, snapshot: Snapshot | None) -> None:
         """Show what it does now; called once a second."""
         self.served = served
+        word, meaning = served_text.pill(served)
+        set_text(self.pill, word)
+        theme.mark(self.pill, "pill", meaning)
         set_text(self.place, served_text.place(served, snapshot))
         show_if_any(self.state, served_text.state(served))
         theme.mark(self.state, "meaning", "failed" if served.phase == "failed" else "")
@@ -90,7 +95,7 @@ class ServedCard(QFrame):
         QGuiApplication.clipboard().setText(self.served.address)
 
     def _lay_out(self) -> None:
-        top = row(self.name, self.place, Stretch(self.address), self.copy, self.stop)
+        top = row(self.name, self.pill, self.place, Stretch(self.address), self.copy, self.stop)
         top.setSpacing(theme.M)
         layout = QVBoxLayout(self)
         layout.setContentsMargins(theme.L, theme.M, theme.L, theme.M)

@@ -38,6 +38,18 @@ def state(served: Served) -> str:
     return _sentence(served.note)
 
 
+def pill(served: Served) -> tuple[str, str]:
+    """Return the state in a word, and the meaning of its colour."""
+    match served.phase:
+        case "ready":
+            return "Serving", "succeeded"
+        case "failed":
+            return "Failed", "failed"
+        case "idle":
+            return "Idle", "muted"
+    return served.phase, "accent"
+
+
 def loaded_share(served: Served) -> float | None:
     """Return the share of the weights that is loaded; None unless they are being loaded."""
     return served.done / served.total if served.phase == "loading" and served.total else None
@@ -68,7 +80,7 @@ def prefix_hits(served: Served) -> str:
 def requests(served: Served) -> str:
     """Return how many requests are answered, and how many wait."""
     running, waiting = (int(served.figures.get(name, 0)) for name in ("running", "waiting"))
-    return f"{running}, {waiting} wait" if waiting else str(running)
+    return f"{running} running · {waiting} waiting" if waiting else f"{running} running"
 
 
 def accepted(served: Served) -> str:

@@ -10,7 +10,7 @@ from PySide6.QtGui import QGuiApplication
 from app.assistant.message_tree import UNCHECKED
 from app.assistant.requests import ChatServed, FinishedAnswer
 from app.link.link import Link
-from app.models.fit import CPU, JOB, fits
+from app.models.fit import CPU, JOB, LEASE, fit
 from app.models.page import ModelsPage
 from app.models.requests import FindServed, ListModels, ServedNow, StartServing, StopServing
 from app.widgets import theme
@@ -39,9 +39,16 @@ def test_a_served_model_shows_what_it_does_and_is_stopped(fed):
     page = opened(fed, ServedNow((msgspec.structs.replace(LLAMA, gpu=gpu.id), LOADING), GIB))
     llama, phi = page.serving.cards.values()
     assert llama.place.text() == f"GPU 0 · {gpu.name}"
-    assert [spark.text for spark in llama.sparks] == ["812 tok/s", "34 %", "61 %", "5, 2 wait"]
+    assert [spark.text for spark in llama.sparks] == [
+        "812 tok/s",
+        "34 %",
+        "61 %",
+        "5 running · 2 waiting",
+    ]
     assert "cache of 81,920 tokens, 12 % kept" in llama.facts.text()
     assert "60 % of draft tokens accepted" in llama.facts.text()
+    assert (llama.pill.text(), llama.pill.property("pill")) == ("Serving", "succeeded")
+    assert phi.pill.text() == "loading"
     assert not llama.progress.isVisible() and not llama.state.isVisible()
     assert phi.state.text() == "Loading: 2.0 GiB of 7.0 GiB, about 3.8 s left"
     assert phi.progress.share == pytest.approx(2 / 7) and not phi.sparks[0].isVisible()
@@ -63,12 +70,18 @@ def test_what_fits_is_shown_for_what_is_chosen_and_the_model_is_started(fed):
     page = opened(fed)
     form = page.cards[QWEN.path].serve
     assert form is not None
-    gpu, cpu = (bar.text.text() for bar in form.bars)
-    assert "weights 15.3 GiB and a cache for 199,936 tokens 27.5 GiB, of 44.2 GiB" in gpu
-    assert cpu.startswith("CPU: weights 15.3 GiB and a cache for 40,960 tokens")
+    assert "44.2 GiB are free, and the cache can hold 199,936 tokens" in form.bar.text.text()
+    shown = form.bar.bar.accessibleDescription()
+    assert shown.startswith("weights 15.3 GiB, ") and "cache 27.5 GiB, stays free" in shown
+    form.place.setCurrentText(CPU)
+    assert form.bar.text.text().startswith("CPU: ") and "40,960 tokens" in form.bar.text.text()
+    form.place.setCurrentText(LEASE)
+    assert form.bar.text.text().startswith("GPU 0"), "the bar answers what is chosen"
+    assert page.cards[QWEN.path].pill.text() == "Stored"
     form.weights.setCurrentText("int4")
     form.tokens.setCurrentText("16,384")
-    assert "weights 5.1 GiB and a cache for 16,384 tokens 2.2 GiB" in form.bars[0].text.text()
+    assert "16,384 tokens" in form.bar.text.text()
+    assert "cache 2.2 GiB" in form.bar.bar.accessibleDescription()
     form.tokens.setCurrentText("262,144")
     form.cache.setCurrentText("fp8")
     form.place.setCurrentText(JOB)
@@ -84,17 +97,25 @@ def test_what_fits_is_shown_for_what_is_chosen_and_the_model_is_started(fed):
     fed.reply(StartServing, "Qwen3-8B is served")
     fed.reply(FindServed, ServedNow((other,), GIB))
     assert not form.start.isEnabled(), "it is served already"
+    assert page.cards[QWEN.path].pill.text() == "Served"
 
 
 def test_a_model_that_does_not_fit_says_what_it_needs():
     assert QWEN.footprint is not None
-    (gpu, cpu) = fits(QWEN.footprint, Options(""), snapshots.gpu_snapshot(1), 8 * GIB)
-    assert gpu.room is not None and gpu.room.cache <= gpu.free
-    assert cpu.room is None and "needs 15.6 GiB" in cpu.problem and "8.0 GiB are free" in cpu.text
-    fp8 = fits(QWEN.footprint, Options("", weights="fp8"), None, 64 * GIB)
-    assert [fit.problem for fit in fp8] == ["FP8 weights need a GPU"]
-    (best, _) = fits(QWEN.footprint, Options(""), snapshots.gpu_snapshot(8), 8 * GIB)
-    assert "the most free of 8" in best.place
+    one, none = snapshots.gpu_snapshot(1), snapshots.cpu_snapshot()
+    gpu = fit(QWEN.footprint, Options(""), LEASE, one, 8 * GIB)
+    assert gpu is not None and gpu.room is not None and gpu.room.cache <= gpu.free
+    assert sum(size for _, size in gpu.parts) == gpu.free
+    cpu = fit(QWEN.footprint, Options(""), CPU, one, 8 * GIB)
+    assert cpu is not None and cpu.room is None
+    assert "needs 15.6 GiB" in cpu.problem and "8.0 GiB are free" in cpu.text
+    fp8 = fit(QWEN.footprint, Options("", weights="fp8"), LEASE, none, 64 * GIB)
+    assert fp8 is not None and fp8.problem == "FP8 weights need a GPU"
+    assert fp8.place == "CPU, as this machine has no GPU", "where it would really run"
+    job = fit(QWEN.footprint, Options(""), JOB, none, 64 * GIB)
+    assert job is not None and "the job would wait" in job.text
+    best = fit(QWEN.footprint, Options(""), LEASE, snapshots.gpu_snapshot(8), 8 * GIB)
+    assert best is not None and "the most free of 8" in best.place
 
 
 @pytest.mark.parametrize(("scheme", "size"), [("light", (800, 560)), ("dark", (1280, 800))])
