@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import psutil
@@ -18,9 +19,10 @@ from scheduler.protocol.errors import UserError
 def package_processes() -> list[int]:
     """List those that this test started; others on the machine may run the package, too."""
     return [
-        child.pid
-        for child in psutil.Process().children()
-        if "assistant.host.rwkv_package" in child.cmdline()
+        process.pid
+        for process in psutil.process_iter(["cmdline", "ppid"])
+        if process.info["ppid"] == os.getpid()
+        and "assistant.host.rwkv_package" in (process.info["cmdline"] or ())
     ]
 
 
