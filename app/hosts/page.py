@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from PySide6.QtCore import QPoint, Qt, Signal
 from PySide6.QtGui import QAction, QGuiApplication, QResizeEvent
 from PySide6.QtWidgets import QWidget
@@ -26,6 +28,7 @@ from app.widgets.controls import (
     show_if_any,
 )
 from app.widgets.list_table import (
+    Index,
     RowTable,
     TableColumn,
     chosen_row,
@@ -33,6 +36,7 @@ from app.widgets.list_table import (
     list_card,
     list_table,
 )
+from app.widgets.share_delegate import SHARE, ShareDelegate
 from app.widgets.state_pill import StateDelegate
 from scheduler.protocol.settings import HostSettings
 from scheduler.protocol.snapshot import Snapshot
@@ -44,16 +48,19 @@ EMPTY = (
     "alerts, and nothing is installed there."
 )
 COLUMNS = (
-    TableColumn("Machine", 130),
+    TableColumn("Machine", 110),
     TableColumn("State", 120),
-    TableColumn("Since", 150),
-    TableColumn("Devices", 220),
-    TableColumn("Address", 170),
+    TableColumn("Load", 80, right=True, help="Mean utilisation of its devices"),
+    TableColumn("Memory", 80, right=True, help="Used memory of all its devices"),
+    TableColumn("Warmest", 90, right=True, help="Highest temperature of its devices"),
+    TableColumn("Changed", 110, help="When it was reached, or was lost"),
+    TableColumn("Devices", 190),
+    TableColumn("Address", 140),
     TableColumn("Details", 0),
 )
-STATE = 1
-_OPTIONAL = {4: 1000, 2: 760}
-"""The least width of the page at which the columns Address and Since are shown."""
+STATE, LOAD, MEMORY, WARMEST, CHANGED, DEVICES, ADDRESS = range(1, 8)
+_OPTIONAL = {ADDRESS: 1000, CHANGED: 860, DEVICES: 860}
+"""The least widths of the page at which these columns are shown."""
 MENU = ("host.test", "host.copy", "", "host.add", "host.remove")
 """The actions of the menu of a row; an empty name is a line between them."""
 
@@ -67,7 +74,13 @@ class HostTable(RowTable[HostRow]):
             return {True: t.succeeded, False: t.failed, None: t.muted}[row.reachable]
         if column == len(COLUMNS) - 1 and row.reachable is False:
             return t.failed
-        return t.muted if column > STATE else None
+        return None if column in (0, LOAD, MEMORY, WARMEST) else t.muted
+
+    def data(self, index: Index, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
+        if role == SHARE:
+            row = self.rows[index.row()]
+            return {LOAD: row.load, MEMORY: row.memory}.get(index.column())
+        return super().data(index, role)
 
 
 class HostsPage(QWidget):
@@ -83,6 +96,8 @@ class HostsPage(QWidget):
         self.model = HostTable(COLUMNS)
         self.table = list_table(self.model, [c.width for c in COLUMNS], "Machines")
         self.table.setItemDelegateForColumn(STATE, StateDelegate(self.table))
+        for column_ in (LOAD, MEMORY):
+            self.table.setItemDelegateForColumn(column_, ShareDelegate(self.table, above=4))
         self.table.selectionModel().currentRowChanged.connect(self._choose)
         self.table.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
         self.table.customContextMenuRequested.connect(self._show_menu)
@@ -138,7 +153,7 @@ class HostsPage(QWidget):
             at = keys.index(chosen.key) if chosen is not None and chosen.key in keys else 0
             self.table.choose_row(at)
         self._stack.setCurrentIndex(0 if rows else 1)
-        fit_rows(self._frame, self.table, len(rows))
+        fit_rows(self._frame, self.table, len(rows), least=3)
         set_text(self.count, counts(rows))
         if self._asked and self._asked not in keys:
             self._leave()
@@ -152,8 +167,11 @@ class HostsPage(QWidget):
         """Show a tile for each device of the chosen machine."""
         chosen = self.chosen()
         host = next((h for h in snapshot.hosts if chosen and h.name == chosen.key), None)
-        name = f"{chosen.key}: {chosen.cells[3]}" if chosen is not None else ""
+        name = f"{chosen.key}: {chosen.cells[DEVICES]}" if chosen is not None else ""
         self.devices.show_host(snapshot, host, name)
+        text = "Try again" if chosen is not None and chosen.reachable is False else "Test"
+        if self.test.text() != text:
+            self.test.setText(text)
 
     def chosen(self) -> HostRow | None:
         """Return the machine that the user chose."""

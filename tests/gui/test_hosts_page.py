@@ -8,6 +8,8 @@ from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
 
 from app.hosts.host_rows import ReachHost
+from app.hosts.page import LOAD, MEMORY
+from app.widgets.share_delegate import SHARE
 from scheduler.protocol.settings import HostSettings, Settings
 from scheduler.protocol.snapshot import Columns
 from scheduler.verbs.hosts import SetHost
@@ -37,8 +39,12 @@ def test_each_machine_has_its_state_and_its_devices(page, fed):
         ("lab2", "Unreachable"),
         ("new", "Connecting"),
     ]
-    assert cells[0][3] == "2x NVIDIA RTX A6000"
-    assert cells[1][5] == "It sent no readings"
+    assert cells[0][2:7] == ("44 %", "34 %", "71 °C", "just now", "2x NVIDIA RTX A6000")
+    assert page.model.index(0, LOAD).data(SHARE) == pytest.approx(0.435)
+    assert page.model.index(0, MEMORY).data(SHARE) == pytest.approx(32 / 95)
+    assert cells[1][2:6] == ("", "", "", "1 min ago")
+    assert page.model.index(1, LOAD).data(SHARE) is None
+    assert cells[1][8] == "It sent no readings"
     assert "has been unreachable since 15:59" in page.model.rows[1].tooltip
     assert page.count.text() == "3 machines, 1 unreachable"
     assert list(page.devices.grid.tiles) == ["lab1/GPU-0", "lab1/GPU-1"]
@@ -95,7 +101,9 @@ def test_a_machine_is_removed_after_a_question(page, fed):
 
 
 def test_a_machine_is_tested(page, fed):
+    assert page.test.text() == "Test"
     page.table.selectRow(1)
+    assert page.test.text() == "Try again", "it sends no readings"
     fed.asked.clear()
     page.test.click()
     assert fed.asked == [ReachHost(KNOWN["lab2"])]
