@@ -71,6 +71,10 @@ class Alert(msgspec.Struct, frozen=True):
     cleared: float | None = None
     acknowledged: bool = False
     """True once somebody has acknowledged it."""
+    peak: float | None = None
+    """The highest level that the rule compared while the alert was raised."""
+    cleared_text: str = ""
+    """The text once it is cleared; empty where it stays the same."""
 
 
 class HostState(msgspec.Struct, frozen=True):

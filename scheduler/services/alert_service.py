@@ -72,7 +72,8 @@ class AlertService:
         self._held_back.pop(number, None)
 
     async def stop(self) -> None:
-        """Stop sending."""
+        """Log the peaks of the alerts that are raised, and stop sending."""
+        self._save(self.active)
         await self._webhook.stop()
 
     def _save(self, changed: Sequence[Alert]) -> None:

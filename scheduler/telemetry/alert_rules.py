@@ -35,6 +35,15 @@ _MINUTE = 60.0
 Subject = TypeVar("Subject")
 
 
+class Wording(NamedTuple):
+    """Hold what an alert tells people."""
+
+    now: str
+    """While its cause lasts."""
+    over: str
+    """Once it is cleared."""
+
+
 class DeviceSubject(NamedTuple):
     """Describe one device, as a rule sees it."""
 
@@ -76,8 +85,8 @@ class AlertRule(Generic[Subject]):
     """Returns the limits of the level, given the setting's value."""
     level: Callable[[Subject], float | None]
     """Returns the level that is compared with the limits; None where it is not known."""
-    text: Callable[[Subject, Thresholds], str]
-    """Returns what the alert tells people."""
+    text: Callable[[Subject, Thresholds], Wording]
+    """Returns what was exceeded, and the level as the highest so far."""
     per_job: bool = False
     """Start anew with each job that holds the device."""
 
@@ -93,16 +102,25 @@ def _above_limit(subject: DeviceSubject) -> float | None:
     return temp - subject.reading.values.get("temp_limit", DEFAULT_SLOWDOWN_TEMP)
 
 
-def _hot(subject: DeviceSubject, _: Thresholds) -> str:
+def _tenses(subject: str, verbs: tuple[str, str], rest: str) -> Wording:
+    """Return a sentence with the verb of the present, and with that of the past."""
+    now, over = verbs
+    return Wording(f"{subject} {now} {rest}", f"{subject} {over} {rest}")
+
+
+_BE, _HAVE_BEEN = ("is", "was"), ("has been", "was")
+
+
+def _hot(subject: DeviceSubject, thresholds: Thresholds) -> Wording:
     values = subject.reading.values
-    above = _above_limit(subject) or 0.0
-    text = (
-        f"{subject.label} is at {values['temp']:.0f} °C, {abs(above):.0f} °C "
-        f"{'above' if above > 0 else 'below'} its slow-down temperature"
-    )
-    if "temp_limit" in values or "temp_margin" in values:
-        return text
-    return f"{text}, assumed to be {DEFAULT_SLOWDOWN_TEMP:.0f} °C"
+    peak = values["temp"]
+    limit = peak - (_above_limit(subject) or 0.0) + thresholds.raise_at
+    rest = f"over {limit:.0f} °C, peak {peak:.0f} °C"
+    if round(peak) <= round(limit):
+        rest = f"at its alert level of {limit:.0f} °C"
+    if "temp_limit" not in values and "temp_margin" not in values:
+        rest += f" (assumed to slow down at {DEFAULT_SLOWDOWN_TEMP:.0f} °C)"
+    return _tenses(subject.label, _BE, rest)
 
 
 def _memory(subject: DeviceSubject) -> float | None:
@@ -110,6 +128,11 @@ def _memory(subject: DeviceSubject) -> float | None:
     if isinstance(used, NA) or isinstance(total, NA) or not total > 0:
         return None
     return 100 * used / total
+
+
+def _full(subject: DeviceSubject, thresholds: Thresholds) -> Wording:
+    rest = f"over {thresholds.raise_at:.0f} % full, peak {_memory(subject) or 0:.0f} %"
+    return _tenses(f"the memory of {subject.label}", _BE, rest)
 
 
 def _throttled_by(reasons: frozenset[str]) -> Callable[[DeviceSubject], float | None]:
@@ -120,10 +143,16 @@ def _throttled_by(reasons: frozenset[str]) -> Callable[[DeviceSubject], float | 
     return level
 
 
-def _slowed(subject: DeviceSubject, thresholds: Thresholds) -> str:
+def _slowed(subject: DeviceSubject, thresholds: Thresholds) -> Wording:
     reasons = subject.reading.texts["throttle"].split(", ")
     why = ", ".join(r for r in reasons if r in SLOWED)
-    return f"{subject.label} has been throttled for {span(thresholds.raise_s)}: {why}"
+    rest = f"throttled for over {span(thresholds.raise_s)}: {why}"
+    return _tenses(subject.label, _HAVE_BEEN, rest)
+
+
+def _capped(subject: DeviceSubject, thresholds: Thresholds) -> Wording:
+    rest = f"throttled by its power limit for over {span(thresholds.raise_s)}"
+    return _tenses(subject.label, _HAVE_BEEN, rest)
 
 
 def _errors(subject: DeviceSubject) -> float | None:
@@ -131,11 +160,22 @@ def _errors(subject: DeviceSubject) -> float | None:
     return sum(counts) if counts else None
 
 
-def _faulty(subject: DeviceSubject, _: Thresholds) -> str:
+def _faulty(subject: DeviceSubject, _: Thresholds) -> Wording:
     values = subject.reading.values
     found = [f"{v:.0f} {name}" for field, name in _ERRORS.items() if (v := values.get(field))]
     last = f" (the last: Xid {values['xid']:.0f})" if values.get("xid") else ""
-    return f"{subject.label} has had {', '.join(found)}{last}"
+    return _tenses(subject.label, ("has had", "had"), f"{', '.join(found)}{last}")
+
+
+def _recover(subject: DeviceSubject, _: Thresholds) -> Wording:
+    action = recovery_text(subject.reading.values["recovery_action"])
+    return _tenses(f"{subject.label}: the driver", ("asks for", "asked for"), action)
+
+
+def _corrected(subject: DeviceSubject, thresholds: Thresholds) -> Wording:
+    rest = f"{subject.corrected or 0:.0f} memory errors within an hour"
+    limit = f"(limit {thresholds.raise_at:.0f})"
+    return _tenses(subject.label, ("has corrected", "corrected"), f"{rest} {limit}")
 
 
 def _unused(subject: DeviceSubject) -> float | None:
@@ -145,18 +185,26 @@ def _unused(subject: DeviceSubject) -> float | None:
     return None if isinstance(util, NA) else float(util <= subject.settings.idle_util_percent)
 
 
-def _held_idle(subject: DeviceSubject, thresholds: Thresholds) -> str:
+def _held_idle(subject: DeviceSubject, thresholds: Thresholds) -> Wording:
     job = subject.job
     assert job is not None, "the rule is about a job"
-    return (
-        f"{subject.label} is held by job {job.id} ({job.spec.name}), "
-        f"and has been idle for {span(thresholds.raise_s)}"
+    holder, least = f"held by job {job.id} ({job.spec.name})", span(thresholds.raise_s)
+    return Wording(
+        f"{subject.label} is {holder}, and has been idle for over {least}",
+        f"{subject.label} was {holder}, and idle for over {least}",
     )
 
 
-def _stalled(subject: JobSubject, thresholds: Thresholds) -> str:
+def _unreachable(subject: HostSubject, thresholds: Thresholds) -> Wording:
+    least = span(thresholds.raise_at * _MINUTE)
+    rest = f"unreachable for over {least}: {subject.host.problem}"
+    return _tenses(subject.host.name, _HAVE_BEEN, rest)
+
+
+def _stalled(subject: JobSubject, thresholds: Thresholds) -> Wording:
     job, limit = subject.job, span(thresholds.raise_at * _MINUTE)
-    return f"job {job.id} ({job.spec.name}) has made no progress for {limit}"
+    rest = f"no progress for over {limit}"
+    return _tenses(f"job {job.id} ({job.spec.name})", ("has made", "made"), rest)
 
 
 DEVICE_RULES: tuple[AlertRule[DeviceSubject], ...] = (
@@ -172,7 +220,7 @@ DEVICE_RULES: tuple[AlertRule[DeviceSubject], ...] = (
         "alert_memory",
         lambda percent: Thresholds(percent, percent - 3, 60, 30),
         _memory,
-        lambda s, _: f"the memory of {s.label} is {_memory(s) or 0:.0f} % full",
+        _full,
     ),
     AlertRule(
         "throttled",
@@ -186,7 +234,7 @@ DEVICE_RULES: tuple[AlertRule[DeviceSubject], ...] = (
         "alert_power_cap",
         lambda seconds: Thresholds(1, 1, seconds, 10),
         _throttled_by(CAPPED),
-        lambda s, t: f"{s.label} has been throttled by its power limit for {span(t.raise_s)}",
+        _capped,
     ),
     AlertRule(
         "hardware errors",
@@ -200,16 +248,14 @@ DEVICE_RULES: tuple[AlertRule[DeviceSubject], ...] = (
         "alert_errors",
         lambda _: Thresholds(1, 1),
         lambda s: s.reading.values.get("recovery_action"),
-        lambda s, _: (
-            f"{s.label}: the driver asks for {recovery_text(s.reading.values['recovery_action'])}"
-        ),
+        _recover,
     ),
     AlertRule(
         "memory errors",
         "alert_corrected",
         lambda count: Thresholds(max(count, 1), max(count, 1)),
         lambda s: s.corrected,
-        lambda s, _: f"{s.label} has corrected {s.corrected or 0:.0f} memory errors within an hour",
+        _corrected,
     ),
     AlertRule(
         "reserved but idle",
@@ -227,9 +273,7 @@ HOST_RULES: tuple[AlertRule[HostSubject], ...] = (
         "alert_host",
         lambda minutes: Thresholds(minutes, minutes),
         lambda s: s.unreachable_min,
-        lambda s, t: (
-            f"{s.host.name} has been unreachable for {span(t.raise_at * _MINUTE)}: {s.host.problem}"
-        ),
+        _unreachable,
     ),
 )
 

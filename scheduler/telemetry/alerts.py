@@ -27,6 +27,7 @@ from scheduler.telemetry.alert_rules import (
     HostSubject,
     JobSubject,
     Subject,
+    Wording,
 )
 from scheduler.telemetry.hysteresis import AlertState, Calm, Raised, Thresholds, advance
 
@@ -49,7 +50,7 @@ class AlertLevel(NamedTuple):
     key: AlertKey
     value: float | None
     thresholds: Thresholds
-    text: Callable[[], str]
+    text: Callable[[], Wording]
     """Returns the alert's text; called only where the value is known."""
 
 
@@ -110,9 +111,11 @@ class AlertEvaluator:
             before = self._states.get(key, Calm())
             states[key] = after = advance(before, level.value, now, level.thresholds, gap)
             if isinstance(after, Raised) and key not in self._active:
-                changed.append(self._raise(key, after.since, now, level.text()))
+                changed.append(self._raise(level, after.since, now))
             elif isinstance(after, Calm) and key in self._active:
                 changed.append(self._clear(key, now))
+            elif key in self._active:
+                self._note_peak(level)
         # the rule was switched off, the device is gone, or the job ended
         changed += [self._clear(key, now) for key in tuple(self._active) if key not in states]
         self._states, self._evaluated = states, now
@@ -126,14 +129,37 @@ class AlertEvaluator:
                 return self._active[key]
         raise NotFound(f"there is no active alert {number}. See: gpudeck alerts")
 
-    def _raise(self, key: AlertKey, since: float, now: float, text: str) -> Alert:
-        made = Alert(self._next, key.rule, key.device, key.job, text, since, now)
+    def _raise(self, level: AlertLevel, since: float, now: float) -> Alert:
+        key, text = level.key, level.text()
+        made = Alert(
+            self._next,
+            key.rule,
+            key.device,
+            key.job,
+            text.now,
+            since,
+            now,
+            peak=level.value,
+            cleared_text=text.over,
+        )
         self._active[key] = made
         self._next += 1
         return made
 
+    def _note_peak(self, level: AlertLevel) -> None:
+        """Word an alert anew where its level is the highest so far."""
+        alert, value = self._active[level.key], level.value
+        if value is None or (alert.peak is not None and value <= alert.peak):
+            return
+        text = level.text()
+        if text.now != alert.text:
+            self._active[level.key] = msgspec.structs.replace(
+                alert, text=text.now, peak=value, cleared_text=text.over
+            )
+
     def _clear(self, key: AlertKey, now: float) -> Alert:
-        return msgspec.structs.replace(self._active.pop(key), cleared=now)
+        alert = self._active.pop(key)
+        return msgspec.structs.replace(alert, cleared=now, text=alert.cleared_text or alert.text)
 
     def _device_levels(
         self,
@@ -151,7 +177,7 @@ class AlertEvaluator:
                 for job in holders if rule.per_job else (None,):
                     key = AlertKey(rule.name, device.id, job.id if job else None)
                     if reading is None:
-                        yield AlertLevel(key, None, thresholds, str)
+                        yield AlertLevel(key, None, thresholds, partial(Wording, "", ""))
                         continue
                     subject = DeviceSubject(
                         called(device), device, reading, job, settings, corrected

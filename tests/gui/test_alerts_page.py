@@ -25,7 +25,7 @@ HOT = Alert(
     "too hot",
     snapshots.gpu(1).id,
     None,
-    "GPU 1 is at 86 °C, 3 °C below its slow-down temperature",
+    "GPU 1 is over 84 °C, peak 86 °C",
     NOW - 20,
     NOW - 10,
 )
@@ -43,7 +43,7 @@ OVER = Alert(
     "throttled",
     snapshots.gpu(0).id,
     None,
-    "GPU 0 has been throttled",
+    "GPU 0 was throttled",
     NOW - 500,
     NOW - 490,
     NOW - 300,

@@ -275,10 +275,9 @@ def alerts(history: dict[str, list[Reading]]) -> list[Alert]:
     found = []
     for at, (device, readings) in enumerate(islice(history.items(), 8)):
         for start, end, peak in _warm(readings):
-            text = (
-                f"GPU {at} is at {peak:.0f} °C, {89 - peak:.0f} °C below its slow-down temperature"
-            )
             open_still = end > NOW - 5
+            verb = "is" if open_still else "was"
+            text = f"GPU {at} {verb} over {89 - WARN_BELOW:.0f} °C, peak {peak:.0f} °C"
             found.append((start, end, device, text, open_still))
     found.sort()
     return [

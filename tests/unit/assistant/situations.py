@@ -196,7 +196,7 @@ def eight() -> tuple[Fact, ...]:
         )
     alerts = _alerts(
         Alert(
-            3, "too hot", "g1", None, "GPU 1 is at 83 °C, 4 °C below its slow-down temperature",
+            3, "too hot", "g1", None, "GPU 1 is over 82 °C, peak 83 °C",
             NOW - 700, NOW - 640, NOW - 400,
         ),
         Alert(
@@ -408,7 +408,7 @@ def hot() -> tuple[Fact, ...]:
     )  # fmt: skip
     alerts = _alerts(
         Alert(
-            11, "too hot", "g0", None, "GPU 0 is at 88 °C, 1 °C below its slow-down temperature",
+            11, "too hot", "g0", None, "GPU 0 is over 84 °C, peak 88 °C",
             NOW - 400, NOW - 340, None,
         ),
         Alert(
