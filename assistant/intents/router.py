@@ -13,6 +13,7 @@ from functools import cache
 from typing import NamedTuple
 
 from assistant.intents.choices import MAX_CHOICES
+from assistant.intents.context import fitted
 from assistant.intents.meanings import Meant, Unclear, described, meant
 from assistant.intents.parser import LONGEST_REQUEST, Parsed, parse
 from assistant.intents.slots import MOST, Slots, slotted
@@ -82,6 +83,20 @@ def route(
         now: Seconds since the epoch.
         model: The router model; None for the rules alone.
     """
+    found = _routed(request, known, state, now, model)
+    if found.request is None:
+        return found
+    fit = fitted(found.request, Spots(request, known, now), state)
+    if fit.request == found.request:
+        return found
+    resolved = found.parsed.resolved if fit.resolved is None else fit.resolved
+    parsed = found.parsed._replace(
+        request=fit.request, refusal=fit.problem, resolved=resolved, exact=False
+    )
+    return found._replace(parsed=parsed, request=fit.request, refusal=fit.refusal)
+
+
+def _routed(request: str, known: Known, state: State, now: float, model: Router | None) -> Routed:
     parsed = parse(request, known, state, now)
     by_rules = Routed(parsed, parsed.request, "rules")
     if parsed.exact or model is None or not request.strip() or len(request) > LONGEST_REQUEST:

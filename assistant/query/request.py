@@ -126,6 +126,8 @@ class Order(msgspec.Struct, frozen=True, omit_defaults=True, tag="order"):
     """All but the first so many; if negative, all but the last ones."""
     one: bool = False
     """A single job is meant, and it is described, not named: several that fit are asked about."""
+    awaited: bool = False
+    """Not the named jobs are meant but those that they wait for."""
 
     @property
     def role(self) -> Role:

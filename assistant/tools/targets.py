@@ -30,6 +30,8 @@ def targets(context: ToolContext, order: Order) -> list[Job]:
         found = list(named_jobs(daemon, order.jobs, several=bool(order.states)))
         if order.states and all(isinstance(job, str) for job in order.jobs):
             found = [job for job in found if outcome(job.state) in order.states]
+        if order.awaited:
+            found = _awaited(context, found)
     elif order.states or order.group:
         found = _described(daemon, order)
         if order.group and not found:
@@ -56,6 +58,16 @@ def targets(context: ToolContext, order: Order) -> list[Job]:
             )
         )
     return sorted(found, key=lambda job: job.id) if len(order.jobs) != 1 else found
+
+
+def _awaited(context: ToolContext, jobs: list[Job]) -> list[Job]:
+    """Return the jobs that these wait for. Raises UserError if they wait for none."""
+    known = {job.id: job for job in _active(context.daemon)}
+    numbers = dict.fromkeys(n for job in jobs for n in (*job.spec.after, *job.spec.after_any))
+    found = [known[number] for number in numbers if number in known]
+    if not found:
+        raise UserError(context.words.text("{jobs}: waits for no other job", jobs=titles(jobs)))
+    return found
 
 
 def _taken(order: Order, found: list[Job]) -> list[Job]:

@@ -133,3 +133,36 @@ def test_no_order_follows_from_words_that_forbid_or_delay_it(request_) -> None:
 def test_an_order_that_the_model_reads_is_never_exact() -> None:
     found = read("would you be a dear and terminate job 7")
     assert not found.parsed.exact
+
+
+LISTED = State((6, 5, 4), about="job", last=Query("jobs", states=("failed",)))
+
+
+@pytest.mark.parametrize(
+    "request_",
+    ["cancel the one it waits for", "brich den ab, auf den er wartet",
+     "annule celui qu'il attend", "cancela el job del que depende"],
+)  # fmt: skip
+def test_a_job_that_another_waits_for_is_never_that_other_job(request_) -> None:
+    asked = read(request_, State((5,), about="job")).request
+    assert asked is None or (isinstance(asked, Order) and asked.awaited)
+
+
+@pytest.mark.parametrize(
+    ("request_", "jobs"),
+    [("retry all but 4", (6, 5)), ("retry all except 5", (6, 4)),
+     ("retry the first two", (6, 5)), ("relance les deux premiers", (6, 5))],
+)  # fmt: skip
+def test_an_order_behind_a_list_is_for_members_of_it(request_, jobs) -> None:
+    asked = read(request_, LISTED).request
+    assert isinstance(asked, Order) and asked.verb == "retry"
+    assert set(asked.jobs) - set(asked.exclude) == set(jobs) and not asked.states
+
+
+@pytest.mark.parametrize(
+    "request_",
+    ["run sudo nvidia-smi -pl 200 on all cards", "run sudo python train.py",
+     "run nvidia-smi -pl 200 on all cards", "run python a.py on every gpu"],
+)  # fmt: skip
+def test_a_command_as_root_or_with_words_behind_it_is_no_job(request_) -> None:
+    assert read(request_, State()).request is None

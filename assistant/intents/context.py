@@ -1,0 +1,127 @@
+"""Fit a reading to the conversation, and refuse what it would make of words that it lost.
+
+It judges what both the rules and the router read, so that neither takes `the job that it waits
+for` for the job itself, nor `all but the oom` behind a list for all jobs of the queue.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+import msgspec
+
+from assistant.intents.orders import OrderReading
+from assistant.intents.spots import Spots
+from assistant.intents.state import State
+from assistant.intents.tokens import unaccented
+from assistant.query.request import Order, Query, Request
+from assistant.query.table import VERBS
+
+_END = r"(?:,? (?:please|now|then|instead|too|bitte|auch|dann|stp|por favor))?[\s.!?]*$"
+_AWAITED = re.compile(
+    r"(?:\b(?:the (?:one|job|task|run)|what|whatever) (?:that |which )?"
+    r"(?!(?:that|which|who)\b)(?P<en>[\w.-]+)(?: is waiting| waits|'s waiting| depends| is blocked)"
+    r" (?:for|on|by)"
+    r"|\b(?:auf (?:den|die|das|welchen|welche|welches)|worauf) (?P<de>[\w.-]+)(?: \w+)? wartet"
+    r"|\bvon (?:dem|der|welchem) (?P<de2>[\w.-]+) abhangt"
+    r"|\b(?:celui|celle|job|tache|ce) (?:qu'|que )(?P<fr>[\w.-]+) attend"
+    r"|\bdont (?P<fr2>[\w.-]+) depend"
+    r"|\b(?:al|por el|por la|a la|del|de la) que (?P<es>el |ella |ese )?(?:esta )?"
+    r"(?:espera|esperando|depende))" + _END
+)
+"""A job is described as that for which another one waits."""
+_PRONOUNS = frozenset({"it", "he", "she", "this", "that", "er", "sie", "es", "der", "die", "das",
+                       "dieser", "il", "elle", "celui-ci", "el", "ella", "ese", ""})  # fmt: skip
+_AS_ROOT = re.compile(r"(?<![\w.-])(?:sudo|doas|pkexec|su)(?!\w)")
+_BEHIND = re.compile(
+    r"\s(?:on|auf|sur|en|for|fur|pour|para) (?:all|every|each|alle[nr]?|jede[nmr]?|tous|toutes"
+    r"|chaque|todas?|todos|cada)(?: .*)?$"
+)
+"""Words behind a command that are none of its arguments."""
+_FIRST = frozenset({"first", "ersten", "premiers", "premieres", "primeros", "primeras"})
+_LAST = frozenset({"last", "letzten", "derniers", "dernieres", "ultimos", "ultimas"})
+
+
+class Fitted(NamedTuple):
+    """Hold what a request asks for, or why it asks for nothing."""
+
+    request: Request | None
+    refusal: str = ""
+    """`cannot` or `unclear`."""
+    problem: OrderReading | None = None
+    resolved: tuple[str, ...] | None = None
+    """What its pronouns stand for, if that is something else than was read."""
+
+
+def fitted(asked: Request, spots: Spots, state: State) -> Fitted:
+    """Return a request as the conversation and its own words make it."""
+    if isinstance(asked, Query):
+        return Fitted(asked)
+    text = unaccented(spots.request.casefold().replace("’", "'"))
+    if asked.verb == "submit":
+        return _command(asked, spots, text)
+    awaited = _AWAITED.search(text)
+    if awaited is not None and asked.verb in VERBS:
+        return _awaited(asked, spots, awaited)
+    if listed := _rest_of_list(asked, spots, state):
+        return listed
+    return _several(asked, spots, state) or Fitted(asked)
+
+
+def _command(asked: Order, spots: Spots, text: str) -> Fitted:
+    """Refuse a command as root, and one with words behind it that it does not take."""
+    if _AS_ROOT.search(text):
+        return Fitted(None, "cannot")
+    behind = _BEHIND.search(unaccented(asked.command.casefold()))
+    if behind is not None and not any(token.kind == "quoted" for token in spots.tokens):
+        words = tuple(asked.command[behind.start() :].split())
+        return Fitted(None, problem=OrderReading(None, "unread", words, asked.verb))
+    return Fitted(asked)
+
+
+def _awaited(asked: Order, spots: Spots, found: re.Match[str]) -> Fitted:
+    """Return the order for the jobs that its job waits for."""
+    waiter = next((word.strip() for word in found.groups() if word), "")
+    named = waiter not in _PRONOUNS
+    if not asked.jobs or (bool(spots.targets["job"]) and not named):
+        return Fitted(None, "unclear")  # "job 9, for which it waits": which of both is meant?
+    return Fitted(msgspec.structs.replace(asked, awaited=True))
+
+
+def _rest_of_list(asked: Order, spots: Spots, state: State) -> Fitted | None:
+    """Read `all but the oom` behind a list of jobs as the others of this list."""
+    whole = not asked.jobs and not asked.group and asked.exclude and not asked.take
+    says_which = spots.find("noun") is not None or spots.find("state") is not None
+    if not whole or says_which or len(state.jobs) < 2 or state.about != "job":
+        return None
+    others = tuple(job for job in state.jobs if job not in asked.exclude)
+    order = msgspec.structs.replace(asked, jobs=others, states=())
+    return Fitted(order, resolved=tuple(f"job {job}" for job in others))
+
+
+def _several(asked: Order, spots: Spots, state: State) -> Fitted | None:
+    """Read `the first two` behind a list of jobs as two jobs of it."""
+    count = _ordinal_count(spots)
+    if not count or spots.find("noun") is not None or spots.targets["job"]:
+        return None
+    if asked.group or asked.states or asked.take or asked.leave or state.about != "job":
+        return None
+    if abs(count) > len(state.jobs):
+        return Fitted(None, "unclear")
+    jobs = state.jobs[:count] if count > 0 else state.jobs[count:]
+    named = tuple(f"job {job}" for job in jobs)
+    return Fitted(msgspec.structs.replace(asked, jobs=jobs, one=False), resolved=named)
+
+
+def _ordinal_count(spots: Spots) -> int:
+    """Return 2 for `the first two` and `les deux premiers`, -2 for the last two; else 0."""
+    tokens = spots.tokens
+    for i, token in enumerate(tokens):
+        said = {token.norm, unaccented(token.text.casefold())}
+        sign = 1 if said & _FIRST else -1 if said & _LAST else 0
+        near = [tokens[n] for n in (i - 1, i + 1) if 0 <= n < len(tokens)]
+        value = next((one.value for one in near if one.kind == "number"), 0.0)
+        if sign and value >= 2:
+            return sign * int(value)
+    return 0
