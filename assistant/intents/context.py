@@ -6,6 +6,7 @@ for` for the job itself, nor `all but the oom` behind a list for all jobs of the
 
 from __future__ import annotations
 
+import itertools
 import re
 from typing import NamedTuple
 
@@ -14,9 +15,10 @@ import msgspec
 from assistant.intents.orders import OrderReading
 from assistant.intents.spots import Spots
 from assistant.intents.state import State
-from assistant.intents.tokens import unaccented
+from assistant.intents.tokens import unaccented, unit_of
+from assistant.query.conversion import kind_of
 from assistant.query.request import Order, Query, Request
-from assistant.query.table import VERBS
+from assistant.query.table import SUBJECTS, VERBS
 
 _END = r"(?:,? (?:please|now|then|instead|too|bitte|auch|dann|stp|por favor))?[\s.!?]*$"
 _AWAITED = re.compile(
@@ -39,6 +41,7 @@ _BEHIND = re.compile(
     r"|chaque|todas?|todos|cada)(?: .*)?$"
 )
 """Words behind a command that are none of its arguments."""
+_INTO = frozenset({"in", "into", "as", "en", "als"})
 _FIRST = frozenset({"first", "ersten", "premiers", "premieres", "primeros", "primeras"})
 _LAST = frozenset({"last", "letzten", "derniers", "dernieres", "ultimos", "ultimas"})
 
@@ -57,7 +60,7 @@ class Fitted(NamedTuple):
 def fitted(asked: Request, spots: Spots, state: State) -> Fitted:
     """Return a request as the conversation and its own words make it."""
     if isinstance(asked, Query):
-        return Fitted(asked)
+        return _in_unit(_of_devices(asked, spots, state), spots)
     text = unaccented(spots.request.casefold().replace("’", "'"))
     if asked.verb == "submit":
         return _command(asked, spots, text)
@@ -67,6 +70,36 @@ def fitted(asked: Request, spots: Spots, state: State) -> Fitted:
     if listed := _rest_of_list(asked, spots, state):
         return listed
     return _several(asked, spots, state) or Fitted(asked)
+
+
+def _of_devices(asked: Query, spots: Spots, state: State) -> Fitted:
+    """Return a question about the devices that it is about, if it names none itself."""
+    last, named = state.last, any(token.kind in ("number", "range") for token in spots.tokens)
+    if asked.subject != "devices" or last is None or named or asked.devices != state.devices:
+        return Fitted(asked)
+    best = asked.extreme or (last.extreme and asked.aggregate in ("max", "min"))
+    if best and not last.devices and asked.time is None:  # "and the highest?" is about all again
+        return Fitted(msgspec.structs.replace(asked, devices=(), extreme=True), resolved=())
+    sums = asked.aggregate in ("sum", "mean") and asked.time is None
+    if sums and len(asked.devices) == 1 and state.earlier:
+        both = (*state.earlier, *asked.devices)
+        changed = msgspec.structs.replace(asked, devices=both)
+        return Fitted(changed, resolved=tuple(f"GPU {index}" for index in both))
+    return Fitted(asked)
+
+
+def _in_unit(fit: Fitted, spots: Spots) -> Fitted:
+    """Return a question about a measure of devices with the unit that is asked for."""
+    asked = fit.request
+    if not isinstance(asked, Query) or asked.subject != "devices" or asked.to:
+        return fit
+    field = SUBJECTS["devices"].measures.get(asked.measure)
+    for before, token in itertools.pairwise(spots.tokens):
+        unit = unit_of(unaccented(token.norm)) if token.kind == "word" else ""
+        fits = field is not None and unit and kind_of(unit) == kind_of(field.unit)
+        if field is not None and fits and unit != field.unit and before.norm in _INTO:
+            return fit._replace(request=msgspec.structs.replace(asked, to=unit))
+    return fit
 
 
 def _command(asked: Order, spots: Spots, text: str) -> Fitted:

@@ -14,11 +14,12 @@ from assistant.intents.code_requests import read_code_request
 from assistant.intents.exact import is_exact
 from assistant.intents.orders import OrderReading, read_order
 from assistant.intents.queries import read_query
-from assistant.intents.reading import QueryReader
+from assistant.intents.reading import QueryReader, in_unit
 from assistant.intents.spots import Known, Spot, Spots
 from assistant.intents.state import State
 from assistant.intents.tokens import unaccented
 from assistant.language.words import Language
+from assistant.query.conversion import kind_of
 from assistant.query.request import Order, Query, Request
 
 LONGEST_REQUEST = 2000
@@ -41,6 +42,7 @@ _OPENS = re.compile(
 )
 """How a question of its own begins."""
 MOST_JOINS = 4
+_GB = 1e9
 _CARRIED = frozenset({"and", "und", "et", "y"})
 
 
@@ -137,7 +139,8 @@ def _parse_one(request: str, known: Known, state: State, now: float) -> Parsed:
     if state.last is not None and (state.last.devices or state.last.jobs):
         again.drop_bare_hour()  # "y la 4?" after a question about GPU 3
     near = again.find("neighbour")
-    follow_up = _beside(again, near, state) if near is not None else _follow_up(again, state)
+    follow_up = _beside(again, near, state) if near is not None else _next_size(again, state)
+    follow_up = follow_up or (_follow_up(again, state) if near is None else None)
     if follow_up is not None and not follow_up[1]:
         return Parsed(follow_up[0], language, resolved=follow_up[2])
     reader = QueryReader(spots, state)
@@ -177,6 +180,24 @@ def _beside(s: Spots, near: Spot, state: State) -> tuple[Query, list[str], tuple
         query = msgspec.structs.replace(last, devices=(state.devices[0] + step,))
         return query, s.unread(), (f"GPU {state.devices[0]}",)
     return None
+
+
+def _next_size(s: Spots, state: State) -> tuple[Query, list[str], tuple[str, ...]] | None:
+    """Return the last question about capacity for another size, as in `same for 60`."""
+    last = state.last
+    if last is None or last.subject != "capacity" or not last.amount or not s.tokens:
+        return None
+    opens = s.tokens[0].norm in _CARRIED or s.find("pron", "same") is not None
+    loose = s.loose(("number", "quantity"))
+    token = s.tokens[loose[0]] if len(loose) == 1 else None
+    if token is None or not opens or any(s.targets.values()) or s.find("measure"):
+        return None
+    if token.unit and kind_of(token.unit) != "size":
+        return None
+    s.used.update(loose)
+    s.has("pron")
+    amount = in_unit(token, "B") if token.unit else token.value * _GB
+    return msgspec.structs.replace(last, amount=amount), s.unread(), ("capacity",)
 
 
 def _follow_up(s: Spots, state: State) -> tuple[Query, list[str], tuple[str, ...]] | None:

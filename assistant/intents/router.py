@@ -142,8 +142,8 @@ def _keeps_more(parsed: Parsed, said: Meant) -> bool:
     assert ours is not None
     if (parsed.resolved and theirs is not None) or (ours.other is not None and ours.other.time):
         return True  # it is known what a pronoun stands for, and the model compares no times
-    if ours.subject not in _LEARNT:
-        return True
+    if ours.subject not in _LEARNT or (ours.measure == "reason" and isinstance(theirs, Order)):
+        return True  # "de qué depende eval" is no order
     if not isinstance(theirs, Query) or ours.subject in ("manual", "logs"):
         return False
     return any(getattr(ours, name) and not getattr(theirs, name) for name in _LOST)

@@ -235,6 +235,8 @@ class _Reader:
             joins = at > i
             if not joins and self.tokens[i].norm in RANGE:
                 at = i + 1
+                while at < len(self.tokens) and self.tokens[at].norm in _A_ONE:
+                    at += 1  # "de la 4 a la 7"
             if not self._number(at) or (at == i and not self.tokens[i].comma):
                 break
             if at > i and not joins:
@@ -276,7 +278,7 @@ class _Reader:
     def _counts_all(self, i: int) -> bool:
         """Return whether a number only says how many there are, as in `all eight cards`."""
         before = self.tokens[i - 1].norm if i else ""
-        return before in _WHOLE and self._is_noun(i + 1)
+        return i in self.spots.whole or (before in _WHOLE and self._is_noun(i + 1))
 
     def _counts_else(self, i: int) -> bool:
         """Return whether a number counts what is no job and no GPU, as in `3000 steps`."""

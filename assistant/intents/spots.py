@@ -59,6 +59,13 @@ _OCTETS = frozenset({"ko", "mo", "go", "kio", "mio", "gio", "tio", "octets", "gi
 _IS = frozenset({"is", "did", "has", "was", "ist", "hat", "est", "esta", "está"})
 _SHORT = 2
 """Letters of names that have no plural."""
+_ALL = frozenset({"all", "alle", "allen", "aller", "tous", "toutes", "todos", "todas"})
+_FEWEST = 2
+_ACCENTED: dict[Language, frozenset[str]] = {
+    "es": frozenset({"qué", "cuál", "cuáles", "cómo", "dónde", "cuándo", "cuánto", "cuánta",
+                     "cuántos", "cuántas", "quién", "está", "están", "más"}),
+}  # fmt: skip
+"""Words that are of one language by their accent."""
 MOST = 1000
 """The most numbers of a range."""
 
@@ -117,6 +124,9 @@ class Spots:
         self.counts: dict[str, int] = {}
         """Numbers before a noun: the 2 of `2 gpus`."""
         self._attach()
+        self.whole = self._whole_counts()
+        """Numbers that only say how many there are, as in `alle acht`."""
+        self.used |= self.whole
 
     # ---- reading
 
@@ -235,6 +245,8 @@ class Spots:
                 votes[name] += 12 * words // len(spoken)
         for name, letters in _LETTERS.items():
             votes[name] += 6 * len(letters & set(self.request.casefold()))
+        for name, accented in _ACCENTED.items():
+            votes[name] += 12 * len(accented & set(re.findall(r"\w+", self.request.casefold())))
         if any(
             token.norm.rpartition(" ")[2].lstrip("0123456789.,") in _OCTETS for token in self.tokens
         ):
@@ -371,6 +383,18 @@ class Spots:
             if token.text.startswith("#") and i not in self.used:
                 self.targets["job"].append(int(token.value))
                 self.used.add(i)
+
+    def _whole_counts(self) -> frozenset[int]:
+        if self.find("verb") is not None:
+            return frozenset()  # "cancel all 3" may be job 3
+        norms = [token.norm for token in self.tokens]
+        return frozenset(
+            i
+            for i, token in enumerate(self.tokens)
+            if token.kind == "number" and token.value >= _FEWEST and i and i not in self._timed
+            and (norms[i - 1] in _ALL or (norms[i - 1] in _NUMBERING and i > 1
+                                          and norms[i - 2] in _ALL))
+        )  # fmt: skip
 
     def _read_list(self, noun: str, spot: Spot) -> None:
         """Read `7`, `7, 8 and 9`, `2-5` and `2 to 5` behind a noun."""

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
+from assistant.intents.lexicon import phrases
 from assistant.intents.tokens import Token
 from assistant.query.request import Span
 
@@ -165,10 +166,16 @@ _AGO = re.compile(
     r"|minuto))"
 )
 _NEAR = re.compile(
-    r"\b(?:around|about|approximately|roughly|near|gegen|ungefahr um|etwa um|vers|aux alentours de"
+    r"\b(?<!what )(?<!how )(?:around|about|approximately|roughly|near|gegen"
+    r"|ungefahr um|etwa um|vers|aux alentours de"
     rf"|sobre|hacia|alrededor de) {_moment('a')}"
 )
 _AT = re.compile(rf"(?<!\w)(?:\b(?:at|um|a|a las|a la|as of|on|am|le|el) )?{_moment('a')}")
+
+_ONE_THING = re.compile(
+    r"(?<!\w)(?:la|le|el|die|der|den|dem) n#(\d+)\b(?! (?:uhr|heures|horas|o clock|h|am|pm)\b)"
+)
+"""A number behind a singular article is a thing; hours are in the plural or have none."""
 
 
 def read_time(tokens: Sequence[Token], now: float) -> Reading | None:
@@ -177,12 +184,28 @@ def read_time(tokens: Sequence[Token], now: float) -> Reading | None:
     for pattern, resolve in _FORMS:
         match = pattern.search(text.string)
         while match is not None:
+            if _names_cards(match, text):
+                match = pattern.search(text.string, match.start() + 1)
+                continue
             span = resolve(match, text, now)
             if span is not None and span.since < span.until + 1 and span.since <= now:
                 return Reading(_until(span, now), text.used(match))
             # what begins with a number, as in "gpu 1 yesterday", may be a time from the next word
             match = pattern.search(text.string, match.start() + 1)
     return None
+
+
+def _names_cards(match: re.Match[str], text: _Text) -> bool:
+    """Return whether its bare numbers name or count GPUs: `de la 4 a la 7`, `las ocho tarjetas`."""
+    for found in _ONE_THING.finditer(match[0]):
+        if text.tokens[int(found[1])].value != 1:  # "la 1" is an hour, too
+            return True
+    for i in text.used(match):
+        behind = text.tokens[i + 1].norm if i + 1 < len(text.tokens) else ""
+        counts = text.tokens[i].kind == "number" and behind.endswith(("s", "en"))
+        if counts and any(m.kind == "noun" for m in phrases().get((behind,), ())):
+            return True
+    return False
 
 
 def _until(span: Span, now: float) -> Span:
@@ -288,7 +311,7 @@ def _near(match: re.Match[str], text: _Text, now: float) -> Span | None:
 def _at(match: re.Match[str], text: _Text, now: float) -> Span | None:
     clock = _clock(match, "a")
     bare = clock is not None and clock[:2] in ("n#", "q#")
-    if bare and not re.match(r"(?:at|um|a las|a la|las|la) |a q#", match[0]):
+    if bare and not re.match(r"(?:at|um|a las|a la|las) |a q#", match[0]):
         return None
     if bare and clock is not None and clock.startswith("q#"):
         token = text.tokens[int(clock.split()[0][2:])]

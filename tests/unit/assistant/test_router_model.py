@@ -166,3 +166,68 @@ def test_an_order_behind_a_list_is_for_members_of_it(request_, jobs) -> None:
 )  # fmt: skip
 def test_a_command_as_root_or_with_words_behind_it_is_no_job(request_) -> None:
     assert read(request_, State()).request is None
+
+
+@pytest.mark.parametrize(
+    ("request_", "devices"),
+    [("uso de la 4 a la 7", (4, 5, 6, 7)), ("compare-moi la 1 et la 4 niveau mémoire", (1, 4)),
+     ("temperatura media de las ocho tarjetas", ()),
+     ("wie viel strom ziehen alle acht zusammen?", ()),
+     ("¿consume más la 2 o la 6?", (2, 6))],
+)  # fmt: skip
+def test_numbers_of_cards_are_no_hours(request_, devices) -> None:
+    asked = read(request_, State()).request
+    assert asked is None or isinstance(asked, Query)
+    if isinstance(asked, Query):
+        named = (*asked.devices, *(asked.other.devices if asked.other is not None else ()))
+        assert asked.time is None and named == devices
+
+
+def test_a_range_of_hours_is_still_a_time() -> None:
+    for said in ("uso de las 4 a las 7", "usage from 4 to 7pm", "auslastung von 4 bis 7 uhr"):
+        asked = read(said, State()).request
+        assert isinstance(asked, Query) and asked.time is not None, said
+
+
+def test_what_about_two_numbers_is_no_time() -> None:
+    before = State((), (2, 5), Query("devices", "power", devices=(2, 5)), "device")
+    asked = read("what about 1 and 6 then", before).request
+    assert asked is None or (isinstance(asked, Query) and asked.time is None)
+
+
+@pytest.mark.parametrize("request_", ["and the highest?", "et le plus ?", "und die höchste?"])
+def test_another_extreme_is_looked_for_among_all_devices(request_) -> None:
+    last = Query("devices", "power", aggregate="min", extreme=True)
+    asked = read(request_, State((), (4,), last, "device")).request
+    assert asked is None or (isinstance(asked, Query) and asked.devices == ())
+    named = Query("devices", "power", devices=(1, 2), aggregate="min", extreme=True)
+    asked = read(request_, State((), (1, 2), named, "device")).request
+    assert asked is None or (isinstance(asked, Query) and asked.devices == (1, 2))
+
+
+def test_a_sum_is_of_both_devices_that_were_spoken_of() -> None:
+    last = Query("devices", "temp", devices=(5,))
+    asked = read("sum of their watts", State((), (5,), last, "device", earlier=(4,))).request
+    assert asked == Query("devices", "power", devices=(4, 5), aggregate="sum")
+
+
+def test_the_next_size_is_a_size() -> None:
+    last = Query("capacity", amount=20e9)
+    for said in ("same for 60", "and 60 GB?", "und 60?"):
+        assert read(said, State(last=last)).request == Query("capacity", amount=60e9), said
+
+
+@pytest.mark.parametrize(
+    ("request_", "unit"),
+    [("gpu 1 temp in fahrenheit", "°F"), ("Gesamtverbrauch in Kilowatt statt Watt", "kW"),
+     ("free memory on gpu 7 in MiB", "MiB"), ("mémoire libre totale en tébioctets", "TiB"),
+     ("consumo total ahora en kW", "kW"), ("gpu 1 temp in celsius", "")],
+)  # fmt: skip
+def test_values_are_given_in_the_unit_that_is_asked_for(request_, unit) -> None:
+    asked = read(request_, State()).request
+    assert isinstance(asked, Query) and asked.subject == "devices" and asked.to == unit
+
+
+def test_the_language_of_a_question_is_that_of_its_accented_words() -> None:
+    found = read("de qué depende alpha", State())
+    assert found.parsed.language == "es" and isinstance(found.request, Query)
