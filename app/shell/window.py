@@ -117,6 +117,7 @@ class MainWindow(QWidget):
         self._lay_out()
         self.rail.chosen.connect(self.show_page)
         self.strip.opened.connect(self.show_device)
+        self.strip.overviewed.connect(self._show_devices)
         self.strip.charted.connect(self.dashboard.show_only)
         self.dashboard.bar.folded.connect(self.fold_strip)
         link.ordered.connect(lambda: self.status.show_message(""))
@@ -272,6 +273,12 @@ class MainWindow(QWidget):
         self._show(self.device)
         self.device.show_device(device)
         self.device.setFocus()
+
+    def _show_devices(self, host: str) -> None:
+        """Show the devices of a machine on the dashboard; those of all if it is empty."""
+        self.show_page("dashboard")
+        self.fold_strip(False)
+        self.strip.show_machine(host)
 
     def show_welcome(self) -> None:
         """Show the welcome page."""

@@ -1,100 +1,83 @@
-"""Show all devices in a line or two, above the pages that are not about the devices."""
+"""Show all devices in one line, above the pages that are not about the devices."""
 
 from __future__ import annotations
-
-from dataclasses import dataclass
-from functools import cache
 
 from PySide6.QtCore import QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QColor, QFontMetricsF, QKeyEvent, QMouseEvent, QPainter
 from PySide6.QtWidgets import QSizePolicy
 
-from app.format.values import Meaning, lane_label, shortest_label
-from app.strip.tile_model import TEMPERATURE, UTILISATION, Tile
+from app.format.values import shortest_label
+from app.strip.chip_model import Chip, device_chip, fleet_chip, machine_chips
+from app.strip.tile_model import Tile
 from app.widgets import theme
 from app.widgets.mark_chart import ChartMark, MarkChart
 
-_WIDTH, _HEIGHT, _GAP = 128, 26, 4
+_HEIGHT, _GAP = 26, 4
 _NARROW, _WIDEST_CHIP = 58, 190
 """The least width of a chip with nothing but a number and the utilisation, and the most of any."""
-_MOST_LINES = 2
-"""Lines of chips; more devices become cells."""
-_DENSE_WIDTH, _DENSE_HEIGHT, _DENSE_GAP = 11, 20, 2
-"""The size of a cell that has room for nothing but its colour, or for a number."""
-_NUMBER = 26
-"""The least width of a dense cell that shows the number of its device."""
 _DOT = 7
 _FULL = "100 %"
 _WIDEST = f"{_FULL}  100 °C"
-_LEFT, _RIGHT, _CENTER = (
+_LEFT, _RIGHT = (
     int(side | Qt.AlignmentFlag.AlignVCenter | Qt.TextFlag.TextSingleLine)
     for side in (
         Qt.AlignmentFlag.AlignLeft,
         Qt.AlignmentFlag.AlignRight,
-        Qt.AlignmentFlag.AlignHCenter,
     )
 )
 
 
-@dataclass(frozen=True)
-class Chip:
-    """Describe one device in a few characters."""
-
-    device: str
-    title: str
-    text: str
-    share: float | None
-    """Utilisation, 0 to 1; None if it is not known."""
-    meaning: Meaning
-    tooltip: str
-
-
-def chip(tile: Tile) -> Chip:
-    """Return the chip of a device."""
-    util, temperature = tile.metrics[UTILISATION], tile.metrics[TEMPERATURE]
-    parts = [util.text] if temperature.share is None else [util.text, temperature.text]
-    values = (f"{m.caption} {m.text}" for m in tile.metrics)
-    tooltip = "\n".join((f"{tile.title} · {tile.name}", tile.holder, *values))
-    return Chip(tile.device, tile.title, "  ".join(parts), util.share, tile.meaning, tooltip)
-
-
 class ChipLine(MarkChart):
-    """Paint a chip for each device; for many, small cells in the colour of their utilisation.
+    """Paint a chip for each device; where a line has no room for all, one for each machine.
 
-    Emits `opened` with a device on a click, and on Return for the current one.
+    Emits `opened` with a device on a click, and on Return for the current one; for the chip of
+    several devices `overviewed` with their machine.
     """
 
     opened = Signal(str)
+    overviewed = Signal(str)
 
     def __init__(self) -> None:
         super().__init__("Devices")
         self.chips: tuple[Chip, ...] = ()
-        self._dense = False
+        self._tiles: tuple[Tile, ...] = ()
         self.setCursor(Qt.CursorShape.PointingHandCursor)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
 
     def show_tiles(self, tiles: tuple[Tile, ...]) -> None:
         """Paint the chips that changed."""
-        before, self.chips = self.chips, tuple(chip(tile) for tile in tiles)
-        if [c.device for c in before] != [c.device for c in self.chips]:
+        self._tiles = tiles
+        self._choose_chips(self.width())
+
+    def fit(self, width: int) -> int:
+        """Choose chips that have room in a line; return its height."""
+        self._choose_chips(width)
+        return theme.px(_HEIGHT)
+
+    def _choose_chips(self, width: int) -> None:
+        before, self.chips = self.chips, self._fitting(width)
+        if [(c.device, c.host) for c in before] != [(c.device, c.host) for c in self.chips]:
             self.renew()
             return
         for at, (old, new) in enumerate(zip(before, self.chips, strict=True)):
             if old != new:
                 self.update(self._box(at).toAlignedRect())
 
-    def fit(self, width: int, room: int) -> int:
-        """Choose chips, or small cells where chips are higher than `room`; return the height."""
-        columns, height, gap = self._columns(width, dense=False)
-        lines = -(-len(self.chips) // columns)
-        dense = lines > _MOST_LINES or lines * (height + gap) - gap > room
-        if dense != self._dense:
-            self._dense = dense
-            self.update()
-        if dense:
-            columns, height, gap = self._columns(width, dense=True)
-            lines = min(-(-len(self.chips) // columns), max((room + gap) // (height + gap), 1))
-        return max(lines * (height + gap) - gap, height)
+    def _fitting(self, width: int) -> tuple[Chip, ...]:
+        """Return a chip for each device, for each machine, or one for all: what has room."""
+        short = max((shortest_label(tile.title) for tile in self._tiles), key=len, default="")
+        narrowest = max(theme.px(_NARROW), _advance(short, _FULL) + 3 * theme.XS)
+        if len(self._tiles) * (narrowest + _GAP) - _GAP <= width:
+            return tuple(device_chip(tile) for tile in self._tiles)
+        machines = machine_chips(self._tiles)
+        if sum(_needed(made) + _GAP for made in machines) - _GAP <= width:
+            return machines
+        return (fleet_chip(self._tiles),)
+
+    @property
+    def summed(self) -> bool:
+        """Report if a chip stands for several devices."""
+        return bool(self.chips) and not self.chips[0].device
 
     def minimumSizeHint(self) -> QSize:
         return QSize(0, 0)
@@ -115,56 +98,57 @@ class ChipLine(MarkChart):
         return self._has_room(_FULL)
 
     def _has_room(self, widest: str) -> bool:
-        title = QFontMetricsF(theme.font(theme.SMALL, strong=True)).horizontalAdvance(
-            max((made.title for made in self.chips), key=len, default="")
-        )
-        values = QFontMetricsF(theme.font(theme.SMALL)).horizontalAdvance(widest)
-        needed = title + values + 2 * theme.S + _DOT + 2 * theme.XS
+        title = max((made.title for made in self.chips), key=len, default="")
+        needed = _advance(title, widest) + 2 * theme.S + _DOT + 2 * theme.XS
         return needed <= self._box(0).width()
 
     def draw(self, painter: QPainter) -> None:
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         for at, made in enumerate(self.chips):
-            if self._dense:
-                _draw_cell(painter, self._box(at), made)
-            else:
-                title = made.title if self.named else shortest_label(made.title)
-                _draw_chip(painter, self._box(at), made, title, self.whole)
+            named = self.summed or self.named
+            title = made.title if named else shortest_label(made.title)
+            _draw_chip(painter, self._box(at), made, title, self.summed or self.whole)
 
     def mousePressEvent(self, event: QMouseEvent) -> None:
         super().mousePressEvent(event)
         at = self.mark_at(event.position())
         if at is not None:
-            self.opened.emit(self.chips[at].device)
+            self._open(self.chips[at])
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         keys = (Qt.Key.Key_Return, Qt.Key.Key_Enter, Qt.Key.Key_Space)
         if event.key() in keys and self.current is not None:
-            self.opened.emit(self.chips[self.current].device)
+            self._open(self.chips[self.current])
         else:
             super().keyPressEvent(event)
 
-    def _columns(self, width: int, *, dense: bool) -> tuple[int, int, int]:
-        """Return how many cells a line has, their height and the gap between them."""
-        narrowest, height, gap = (
-            (_DENSE_WIDTH, theme.px(_DENSE_HEIGHT), _DENSE_GAP)
-            if dense
-            else (theme.px(_WIDTH), theme.px(_HEIGHT), _GAP)
-        )
-        count = max(len(self.chips), 1)
-        if not dense and (width + gap) // (theme.px(_NARROW) + gap) >= count:
-            narrowest = theme.px(_NARROW)  # one line of small chips rather than two
-        fit = max((width + gap) // (narrowest + gap), 1)
-        lines = -(-count // fit)
-        return -(-count // lines), height, gap
+    def _open(self, made: Chip) -> None:
+        if made.device:
+            self.opened.emit(made.device)
+        else:
+            self.overviewed.emit(made.host)
 
     def _box(self, at: int) -> QRectF:
-        columns, height, gap = self._columns(self.width(), dense=self._dense)
-        width = (self.width() + gap) / columns
-        if not self._dense:
-            width = min(width, theme.px(_WIDEST_CHIP) + gap)
-        left, top = at % columns * width, at // columns * (height + gap)
-        return QRectF(left, top, width - gap, height).adjusted(0.5, 0.5, -0.5, -0.5)
+        if self.summed:
+            left = sum(_needed(made) + _GAP for made in self.chips[:at])
+            pitch = min(_needed(self.chips[at]) + _GAP, self.width() - left + _GAP)
+        else:
+            widest = theme.px(_WIDEST_CHIP) + _GAP
+            pitch = min((self.width() + _GAP) / max(len(self.chips), 1), widest)
+            left = at * pitch
+        return QRectF(left, 0, pitch - _GAP, theme.px(_HEIGHT)).adjusted(0.5, 0.5, -0.5, -0.5)
+
+
+def _advance(title: str, text: str) -> float:
+    """Return the pixels that a title and the text of its values take."""
+    strong, small = theme.font(theme.SMALL, strong=True), theme.font(theme.SMALL)
+    width = QFontMetricsF(strong).horizontalAdvance(title)
+    return width + QFontMetricsF(small).horizontalAdvance(text)
+
+
+def _needed(made: Chip) -> float:
+    """Return the width of a chip that shows everything."""
+    return _advance(made.title, made.text) + 2 * theme.S + _DOT + theme.XS + theme.M
 
 
 def _draw_chip(painter: QPainter, box: QRectF, made: Chip, title: str, whole: bool) -> None:
@@ -200,28 +184,3 @@ def _draw_chip(painter: QPainter, box: QRectF, made: Chip, title: str, whole: bo
     if made.share is not None:
         line = QRectF(box.left() + 6, box.bottom() - 3, (box.width() - 12) * made.share, 2)
         painter.fillRect(line, QColor(t.accent))
-
-
-def _draw_cell(painter: QPainter, box: QRectF, made: Chip) -> None:
-    """Paint a cell in the colour of the load; its lower edge has the colour of its meaning."""
-    t = theme.tokens()
-    ground = QColor(t.line) if made.share is None else _shade(round(made.share, 2), t.scheme)
-    painter.fillRect(box, ground)
-    if made.meaning:
-        painter.fillRect(
-            QRectF(box.left(), box.bottom() - 3, box.width(), 3),
-            QColor(theme.meaning_color(made.meaning)),
-        )
-    if box.width() >= theme.px(_NUMBER):
-        painter.setPen(theme.readable_on(ground))
-        metrics = painter.fontMetrics()
-        # the number alone would not tell devices of other machines from those of this one
-        texts = (shortest_label(made.title), lane_label(made.title))
-        fitting = (text for text in texts if metrics.horizontalAdvance(text) <= box.width() - 2)
-        painter.drawText(box, _CENTER, next(fitting, ""))
-
-
-@cache
-def _shade(share: float, scheme: str) -> QColor:
-    """Return the colour of a share in the current scheme, by which the cache tells them apart."""
-    return theme.shade(share)

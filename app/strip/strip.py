@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from app.strip.fleet_view import FleetView
 
 MOST_OF_WINDOW = 0.45
-MOST_WHEN_COLLAPSED = 0.12
-"""Shares of the window's height."""
+"""A share of the window's height."""
 _MOST_OF_ROOM = 0.4
 """Tiles that would fill more of their room become slim."""
 
@@ -33,10 +32,11 @@ class Strip(QStackedWidget):
     """Show tiles, a map of many devices, or while it is collapsed a line of chips.
 
     Emits `opened` with the device that the user wants to see, and `charted` with the devices
-    that the charts show.
+    that the charts show; `overviewed` with a machine whose devices the user wants to see.
     """
 
     opened = Signal(str)
+    overviewed = Signal(str)
     charted = Signal(tuple)
 
     def __init__(self) -> None:
@@ -46,6 +46,7 @@ class Strip(QStackedWidget):
         self.grid.opened.connect(self.opened)
         self.grid.placed.connect(self._fit)
         self.chips.opened.connect(self.opened)
+        self.chips.overviewed.connect(self.overviewed)
         self.addWidget(self.grid)
         self.addWidget(self.chips)
         self._tiles: tuple[Tile, ...] = ()
@@ -71,6 +72,11 @@ class Strip(QStackedWidget):
     def many(self) -> bool:
         """Report if there are so many devices that a map is shown."""
         return len(self._tiles) > MANY
+
+    def show_machine(self, host: str) -> None:
+        """Show only the devices of a machine in the map; all of them if it is empty."""
+        if self.many:
+            self.fleet.filter.setText(host)
 
     def collapse(self, collapsed: bool) -> None:
         """Show a line of chips, or everything again."""
@@ -113,7 +119,7 @@ class Strip(QStackedWidget):
         whole = self.window().height() if self.window() is not self else 0
         room = int(MOST_OF_WINDOW * whole) or theme.XL
         if self.currentWidget() is self.chips:
-            height = self.chips.fit(self.width(), int(MOST_WHEN_COLLAPSED * whole) or theme.XL)
+            height = self.chips.fit(self.width())
         elif self.many:
             height = self.fleet.fit(self.width(), room)
         else:

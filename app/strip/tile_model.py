@@ -47,6 +47,8 @@ class TileMetric(msgspec.Struct, frozen=True):
     """The text in a slim tile, which has no room for all values."""
     bar: bool = False
     """Draw the share as a bar under the value."""
+    value: float | None = None
+    """The value itself in the field's unit; None if it is not known."""
 
 
 class Tile(msgspec.Struct, frozen=True):
@@ -62,6 +64,8 @@ class Tile(msgspec.Struct, frozen=True):
     holder_tooltip: str
     metrics: tuple[TileMetric, ...]
     """The values, in the order of `METRICS`."""
+    host: str = ""
+    """The other machine that the device belongs to; empty for this one."""
 
     @property
     def quiet(self) -> bool:
@@ -188,7 +192,8 @@ def _metric(
 ) -> TileMetric:
     shown = format_field(field, reading.get(field))
     tooltip = shown.reason or reading.methods.get(field, caption)
-    return TileMetric(caption, str(shown), tooltip, meaning, share, str(shown), bar)
+    value = reading.values.get(field)
+    return TileMetric(caption, str(shown), tooltip, meaning, share, str(shown), bar, value)
 
 
 def _temperature_limit(reading: Reading) -> float:
@@ -221,6 +226,7 @@ def _tile(state: DeviceState, jobs: dict[int, Job]) -> Tile:
         holder=holder,
         holder_tooltip=tooltip,
         metrics=tuple(metric(reading) for metric in METRICS),
+        host=device.host,
     )
 
 

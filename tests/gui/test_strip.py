@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from PySide6.QtCore import QEvent, QObject
+from PySide6.QtCore import QEvent, QObject, Qt
 from PySide6.QtGui import QColor, QFontMetricsF, QPaintEvent, QRegion
+from PySide6.QtTest import QTest
 from PySide6.QtWidgets import (
     QWidget,
 )
@@ -16,6 +17,7 @@ from app.strip.tile_view import TileText
 from app.widgets import theme
 from tests.gui import snapshots
 from tests.gui.snapshots import NOW
+from tests.gui.test_other_machines import with_hosts
 
 GPU0 = snapshots.gpu(0).id
 
@@ -186,10 +188,42 @@ def test_the_strip_takes_little_of_the_pages_that_are_not_the_dashboard(fed, cou
         fed.settle()
         chips = fed.window.strip.chips
         assert chips.isVisible()
-        assert fed.window.strip.height() <= 0.12 * size[1]
+        assert fed.window.strip.height() == theme.px(26), "always one line"
         boxes = [mark.box.toAlignedRect() for mark in chips.marks()]
-        assert len(boxes) == count
+        assert len(boxes) == (1 if count == 72 or (count == 16 and size[0] < 2560) else count)
         assert all(chips.rect().contains(box.adjusted(1, 1, -1, -1)) for box in boxes)
+
+
+def test_a_line_without_room_for_all_gpus_counts_them_and_opens_the_map(fed):
+    fed.feed(snapshots.gpu_snapshot(72))
+    fed.window.fold_strip(True)
+    fed.window.show_page("jobs")
+    fed.settle()
+    chips, strip = fed.window.strip.chips, fed.window.strip
+    (made,) = chips.chips
+    devices = fed.window.state.snapshot.devices
+    hottest = max(d.reading.values["temp"] for d in devices if d.reading is not None)
+    assert made.text == f"{hottest:.0f} °C max"
+    assert made.title == "48 of 72 busy"
+    chips.choose(0)
+    QTest.keyClick(chips, Qt.Key.Key_Return)
+    assert fed.window.shown == "dashboard" and strip.fleet.isVisible()
+
+
+def test_a_line_without_room_groups_the_gpus_by_machine(fed):
+    fed.window.resize(1280, 800)
+    fed.feed(with_hosts(snapshots.gpu_snapshot(24)))
+    fed.window.show_page("jobs")
+    fed.settle()
+    chips = fed.window.strip.chips
+    assert [c.title for c in chips.chips] == ["This machine", "lab1", "lab2", "laptop"]
+    assert [c.text for c in chips.chips[1:]] == [
+        "1 of 2 busy  71 °C max", "unreachable", "asleep"
+    ]  # fmt: skip
+    box = chips.marks()[1].box
+    QTest.mouseClick(chips, Qt.MouseButton.LeftButton, pos=box.center().toPoint())
+    assert fed.window.shown == "dashboard"
+    assert [cell.number for cell in fed.window.strip.fleet.map.cells] == ["lab1 0", "lab1 1"]
 
 
 def test_the_strip_is_collapsed_and_shown_again_on_the_dashboard(fed):

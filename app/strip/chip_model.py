@@ -1,0 +1,85 @@
+"""Describe the devices in a few characters each; of many, what each machine does in all. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from app.format.values import Meaning
+from app.strip.tile_model import TEMPERATURE, UTILISATION, Tile
+
+_IDLE = 0.05
+"""The utilisation up to which a device that nobody holds is not busy."""
+_THIS = "This machine"
+
+
+@dataclass(frozen=True)
+class Chip:
+    """Describe one device, or several, in a few characters."""
+
+    title: str
+    text: str
+    """The values, with two spaces between them; the first is the most important one."""
+    share: float | None
+    """Utilisation, 0 to 1, the mean of several devices; None if it is not known."""
+    meaning: Meaning
+    tooltip: str
+    device: str = ""
+    """The device; empty for several."""
+    host: str = ""
+    """The other machine that several devices belong to; empty for this one, or for several."""
+
+
+def device_chip(tile: Tile) -> Chip:
+    """Return the chip of a device."""
+    util, temperature = tile.metrics[UTILISATION], tile.metrics[TEMPERATURE]
+    parts = [util.text] if temperature.share is None else [util.text, temperature.text]
+    values = (f"{m.caption} {m.text}" for m in tile.metrics)
+    tooltip = "\n".join((f"{tile.title} · {tile.name}", tile.holder, *values))
+    return Chip(tile.title, "  ".join(parts), util.share, tile.meaning, tooltip, tile.device)
+
+
+def machine_chips(tiles: Sequence[Tile]) -> tuple[Chip, ...]:
+    """Return a chip for each machine; for a single machine one that needs no name."""
+    machines: dict[str, list[Tile]] = {}
+    for tile in tiles:
+        machines.setdefault(tile.host, []).append(tile)
+    if len(machines) < 2:
+        return (fleet_chip(tiles),)
+    found = []
+    for host, its in machines.items():
+        busy, hottest, share, meaning = _sum_up(its)
+        name, text = host or _THIS, "  ".join(part for part in (busy, hottest) if part)
+        tooltip = f"{name}: {_sentence(busy, hottest)}"
+        found.append(Chip(name, text, share, meaning, tooltip, host=host))
+    return tuple(found)
+
+
+def fleet_chip(tiles: Sequence[Tile]) -> Chip:
+    """Return one chip for all devices."""
+    busy, hottest, share, meaning = _sum_up(tiles)
+    return Chip(busy, hottest, share, meaning, f"All GPUs: {_sentence(busy, hottest)}")
+
+
+def _sentence(busy: str, hottest: str) -> str:
+    values = ", ".join(part for part in (busy, hottest) if part)
+    return f"{values}. Click to show each of them on the Dashboard"
+
+
+def _sum_up(tiles: Sequence[Tile]) -> tuple[str, str, float | None, Meaning]:
+    """Return how many are busy, the highest temperature, the mean utilisation, and a meaning."""
+    shares = [s for tile in tiles if (s := tile.metrics[UTILISATION].share) is not None]
+    busy = sum(
+        tile.usage in ("held", "in use") or (tile.metrics[UTILISATION].share or 0.0) > _IDLE
+        for tile in tiles
+    )
+    warm = [m for tile in tiles if (m := tile.metrics[TEMPERATURE]).value is not None]
+    hottest = max(warm, key=lambda m: m.value or 0.0, default=None)
+    usages = {tile.usage for tile in tiles}
+    away = next((usage for usage in ("unreachable", "asleep") if usages == {usage}), "")
+    return (
+        away or f"{busy} of {len(tiles)} busy",
+        "" if hottest is None else f"{hottest.text} max",
+        sum(shares) / len(shares) if shares else None,
+        "" if hottest is None else hottest.meaning,
+    )
