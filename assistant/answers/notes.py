@@ -166,6 +166,33 @@ def _held(query: Query, values: tuple[Value, ...], rows: Rows, words: Words) -> 
     )
 
 
+def _since(query: Query, values: tuple[Value, ...], rows: Rows, words: Words) -> str:
+    moment = value_text(values[0], "moment", words, rows.time)
+    return words.text("Readings begin {moment}; there is no data before that.", moment=moment)
+
+
+def _free(query: Query, values: tuple[Value, ...], rows: Rows, words: Words) -> str:
+    pairs = zip(values[::2], values[1::2], strict=True)
+    found = [f"{name} {value_text(value, 'B', words, rows.time)}" for name, value in pairs]
+    return words.text("Free memory now: {gpus}.", gpus=words.listed(found)) if found else ""
+
+
+def _cost(query: Query, values: tuple[Value, ...], rows: Rows, words: Words) -> str:
+    kwh, price, currency = values
+    if not isinstance(kwh, int | float) or not isinstance(price, int | float) or not price:
+        return words.text(
+            "The cost is unknown: the price of a kWh is not set. Set it with: "
+            "`gpudeck settings energy_price PRICE`"
+        )
+    unit = f" {phrases.escaped(str(currency), 12)}" if currency else ""
+    return words.text(
+        "The cost is {cost}: {energy} kWh at {price} for each.",
+        cost=words.numbers(f"{kwh * price:.2g}") + unit,
+        energy=words.numbers(f"{kwh:.3g}"),
+        price=words.numbers(f"{price:g}") + unit,
+    )
+
+
 _NOTES: dict[str, Callable[[Query, tuple[Value, ...], Rows, Words], str]] = {
     "forecast": _forecast,
     "waits": _waits,
@@ -178,4 +205,7 @@ _NOTES: dict[str, Callable[[Query, tuple[Value, ...], Rows, Words], str]] = {
     "uncertain": _uncertain,
     "busy": _busy,
     "held": _held,
+    "since": _since,
+    "free": _free,
+    "cost": _cost,
 }

@@ -17,7 +17,7 @@ from assistant.intents.spots import Spots
 from assistant.intents.state import State
 from assistant.intents.tokens import unaccented, unit_of
 from assistant.query.conversion import kind_of
-from assistant.query.request import Order, Query, Request
+from assistant.query.request import COST, Order, Query, Request
 from assistant.query.table import SUBJECTS, VERBS
 
 _END = r"(?:,? (?:please|now|then|instead|too|bitte|auch|dann|stp|por favor))?[\s.!?]*$"
@@ -41,6 +41,14 @@ _BEHIND = re.compile(
     r"|chaque|todas?|todos|cada)(?: .*)?$"
 )
 """Words behind a command that are none of its arguments."""
+_COST = re.compile(
+    r"\b(?:costs?|costing|kostet|kosten|stromkosten|coutent?|coute|couts?|cuestan?|costado|bill)\b"
+)
+_PRICE = re.compile(
+    r"(\d+(?:[.,]\d+)?)\s?(ct|cents?|centimes?|centimos?)?\s?(?:€|eur|euros?|dollars?|\$)?\s?"
+    r"(?:a|an|per|/|pro|je|le|par|por|el|each|for each)?\s?kwh"
+)
+"""The price of a kWh, in units of the currency or hundredths of it."""
 _INTO = frozenset({"in", "into", "as", "en", "als"})
 _FIRST = frozenset({"first", "ersten", "premiers", "premieres", "primeros", "primeras"})
 _LAST = frozenset({"last", "letzten", "derniers", "dernieres", "ultimos", "ultimas"})
@@ -60,7 +68,7 @@ class Fitted(NamedTuple):
 def fitted(asked: Request, spots: Spots, state: State) -> Fitted:
     """Return a request as the conversation and its own words make it."""
     if isinstance(asked, Query):
-        return _in_unit(_of_devices(asked, spots, state), spots)
+        return _in_unit(_of_devices(_with_cost(asked, spots), spots, state), spots)
     text = unaccented(spots.request.casefold().replace("’", "'"))
     if asked.verb == "submit":
         return _command(asked, spots, text)
@@ -86,6 +94,21 @@ def _of_devices(asked: Query, spots: Spots, state: State) -> Fitted:
         changed = msgspec.structs.replace(asked, devices=both)
         return Fitted(changed, resolved=tuple(f"GPU {index}" for index in both))
     return Fitted(asked)
+
+
+def _with_cost(asked: Query, spots: Spots) -> Query:
+    """Return a question about energy or power as one about its cost, if that is asked for."""
+    text = unaccented(spots.request.casefold())
+    if asked.subject != "devices" or asked.measure not in ("energy", "power"):
+        return asked
+    if _COST.search(text) is None:
+        return asked
+    price = _PRICE.search(text)
+    amount = float(price[1].replace(",", ".")) if price is not None else 0.0
+    amount /= 100 if price is not None and price[2] else 1
+    return msgspec.structs.replace(
+        asked, measure="energy", text=COST, amount=amount, aggregate=asked.aggregate or "sum"
+    )
 
 
 def _in_unit(fit: Fitted, spots: Spots) -> Fitted:

@@ -124,7 +124,7 @@ def devices(r: QueryReader) -> Query | None:
     if use == "idle" and not measure and (free := _with_free(r, found, counted)) is not None:
         return free
     if use and not measure:
-        return _in_use(r, use, found, aggregate)
+        return _in_use(r, use, found, aggregate, time)
     bound = r.bound()
     if bound is not None and not measure:
         measure = _bound_measure(s, bound[1])
@@ -298,7 +298,9 @@ def _of_that_job(r: QueryReader, measure: str) -> bool:
     return bool(spoken) and (measure in JOB_MEASURES if measure else named)
 
 
-def _in_use(r: QueryReader, use: str, found: tuple[int, ...], aggregate: str) -> Query:
+def _in_use(
+    r: QueryReader, use: str, found: tuple[int, ...], aggregate: str, time: Span | None
+) -> Query:
     """Return the query for devices that are idle or busy, or for whether these are."""
     s = r.s
     s.has("state", "idle", "busy")
@@ -306,6 +308,8 @@ def _in_use(r: QueryReader, use: str, found: tuple[int, ...], aggregate: str) ->
     s.has("agg", "count")
     s.has("all")
     s.has("topic", "used now", "capacity", "eats")
+    if time is not None:  # what is kept of the past is how much they did
+        return Query("devices", "util", devices=found, time=time)
     if found and aggregate != "count":
         return Query("devices", "use", devices=found)
     return Query("devices", "use", devices=found, states=(use,), aggregate=aggregate)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+import msgspec
+
 from assistant.facts.devices import largest_error, source, subject
 from assistant.facts.usage import energy_facts
-from assistant.query.request import Query, Span
+from assistant.query.request import COST, Query, Span
 from assistant.query.rows import Column, Note, Row, Rows, Value
 from assistant.query.shape import finite, shaped
 from assistant.query.table import SUBJECTS
@@ -23,6 +25,9 @@ POINTS = 500
 """Buckets of a history. Each has its lowest, mean and highest value, so no peak is lost."""
 _NEAR_S = 300.0
 """A reading this far from a moment still stands for it."""
+_JOULES_A_KWH = 3.6e6
+_KEPT_S = 31 * 86400.0
+"""Readings are not kept for longer."""
 _HEALTH = ("ecc_uncorrected", "ecc_corrected", "rows_failure", "rows_pending", "xid_count",
            "nvlink_errors", "pcie_replays")  # fmt: skip
 _FREE = (Settling, JobWaits, QuietHours)
@@ -40,11 +45,14 @@ def devices(daemon: Client, query: Query, snapshot: Snapshot) -> Rows:
         )
     measures = (query.measure,) if query.measure else SUBJECTS["devices"].headline
     if query.time is not None:
+        if query.measure == "energy":
+            found = _energy(daemon, query, query.time, states, notes)
+            return _with_cost(query, found, snapshot)
         timed = [name for name in measures if SUBJECTS["devices"].measures[name].history]
         return shaped(query, _over_time(daemon, query, query.time, states, timed, notes))
     if query.measure == "energy":
         span = Span(snapshot.time - 86400.0, snapshot.time)
-        return shaped(query, _over_time(daemon, query, span, states, ["energy"], notes))
+        return _with_cost(query, _energy(daemon, query, span, states, notes), snapshot)
     if "use" in measures and not query.states:
         notes = (*notes, *_why_busy(states))
     errors = [
@@ -63,6 +71,40 @@ def devices(daemon: Client, query: Query, snapshot: Snapshot) -> Rows:
         )
     found = Rows("devices", columns, rows, _source(states), snapshot.time, notes=notes)
     return shaped(query, found)
+
+
+def _energy(
+    daemon: Client, query: Query, span: Span, states: Sequence[DeviceState], notes: tuple[Note, ...]
+) -> Rows:
+    return shaped(query, _over_time(daemon, query, span, states, ["energy"], notes))
+
+
+def _with_cost(query: Query, found: Rows, snapshot: Snapshot) -> Rows:
+    """Return rows of energy with a note of their cost, if that is asked for."""
+    if query.text != COST:
+        return found
+    values = [row.values[0] for row in found.rows if row.values]
+    joules = math.fsum(value for value in values if isinstance(value, int | float))
+    price = query.amount or snapshot.settings.energy_price
+    currency = "" if query.amount else snapshot.settings.currency
+    note = Note("cost", (joules / _JOULES_A_KWH, price, currency))
+    return msgspec.structs.replace(found, notes=(*found.notes, note))
+
+
+def recorded_since(daemon: Client, snapshot: Snapshot) -> float | None:
+    """Return when the readings of the first device begin, to the second; None without any."""
+    if not snapshot.devices:
+        return None
+    since, until, first = snapshot.time - _KEPT_S, snapshot.time, None
+    while until - since > 1.0:
+        found = daemon.history(snapshot.devices[0].device.id, ("util",), since, until, POINTS)
+        known = zip(found.times, found.columns.get("util", ()), strict=False)
+        at = next((time for time, value in known if finite(value)), None)
+        if at is None:
+            break
+        width = (until - since) / POINTS
+        since, until, first = at - width, at + width, at
+    return first
 
 
 def _chosen(query: Query, snapshot: Snapshot) -> tuple[list[DeviceState], tuple[Note, ...]]:

@@ -10,17 +10,19 @@ import msgspec
 
 from assistant.query import others
 from assistant.query.conversion import conversion, converted
-from assistant.query.devices import devices
+from assistant.query.devices import devices, recorded_since
 from assistant.query.find import earlier_run, named_jobs
 from assistant.query.jobs import jobs
 from assistant.query.request import PREVIOUS, Query
-from assistant.query.rows import Row, Rows
+from assistant.query.rows import Note, Row, Rows
 from assistant.query.shape import shaped
 from assistant.query.table import ROWS, check
 from scheduler.client import Client
 from scheduler.protocol.errors import UserError
 from scheduler.protocol.snapshot import Snapshot
 
+_NEAR_S = 60.0
+"""A time that begins this long before the first reading is covered by readings."""
 FIRST_READING_S = 5.0
 """A daemon that has just started gets this long to read its devices."""
 
@@ -44,9 +46,20 @@ def execute(daemon: Client, query: Query) -> Rows:
         raise UserError(f"{query.subject} has no rows; ask for it: gpudeck ask")
     snapshot = read_snapshot(daemon)
     if query.other is None:
-        found = _run(daemon, query, snapshot)
+        found = _since_when(daemon, query, _run(daemon, query, snapshot), snapshot)
         return converted(found, query.to) if query.to and query.subject == "devices" else found
     return _beside(daemon, query, query.other, snapshot)
+
+
+def _since_when(daemon: Client, query: Query, found: Rows, snapshot: Snapshot) -> Rows:
+    """Return rows with a note of when readings begin, if the time of the query begins before."""
+    empty = query.subject in ("jobs", "alerts") and not found.rows
+    if query.time is None or query.time.since <= 0 or not (empty or query.subject == "devices"):
+        return found
+    first = recorded_since(daemon, snapshot)
+    if first is None or query.time.since > first - _NEAR_S:
+        return found
+    return msgspec.structs.replace(found, notes=(*found.notes, Note("since", (first,))))
 
 
 def read_snapshot(daemon: Client) -> Snapshot:

@@ -19,6 +19,8 @@ from scheduler.protocol.jobs import Queued
 from scheduler.protocol.snapshot import Snapshot, label
 
 _MAX_ALERTS = 100
+_MAX_GPUS = 16
+"""The most GPUs whose free memory is told."""
 
 
 def processes(daemon: Client, query: Query, snapshot: Snapshot) -> Rows:
@@ -158,8 +160,22 @@ def capacity(daemon: Client, query: Query, snapshot: Snapshot) -> Rows:
         at = found.at if found.reason else snapshot.time
         row = Row("plan", "plan", (at, where, plain(found.reason, 400)))
     values = (wanted, query.amount, snapshot.time)
-    notes = (Note("wanted", values),)
+    notes: tuple[Note, ...] = (Note("wanted", values),)
+    if query.amount:
+        notes = (*notes, Note("free", _free_memory(snapshot)))
     return Rows("capacity", columns, (row,), "a dry run of the queue", time.time(), notes=notes)
+
+
+def _free_memory(snapshot: Snapshot) -> tuple[Value, ...]:
+    """Return the GPUs with their free memory in bytes, one after the other, the most first."""
+    found = [
+        (value, label(state.device))
+        for state in snapshot.devices
+        if state.device.kind != "cpu" and state.reading is not None
+        and isinstance(value := state.reading.get("mem_free"), int | float)
+    ]  # fmt: skip
+    ordered = sorted(found, key=lambda pair: -pair[0])[:_MAX_GPUS]
+    return tuple(part for value, name in ordered for part in (name, value))
 
 
 def settings(daemon: Client, query: Query, snapshot: Snapshot) -> Rows:

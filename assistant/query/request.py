@@ -21,6 +21,10 @@ PREVIOUS = "previous"
 """The text of the other side of a comparison that is the earlier run of the same name."""
 
 
+COST = "cost"
+"""The text of a query of energy whose cost is asked for; its amount is the price of a kWh."""
+
+
 class Span(msgspec.Struct, frozen=True, omit_defaults=True):
     """Delimit a span of time, in seconds since the epoch."""
 

@@ -9,8 +9,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from assistant.answers import answer as worded
+from assistant.language.words import Words
 from assistant.query.execute import execute
-from assistant.query.request import NEWEST, Query, Span, Where
+from assistant.query.request import COST, NEWEST, Query, Span, Where
 from assistant.query.rows import Rows
 from scheduler.client import Client
 from scheduler.protocol import paths, settings
@@ -161,3 +163,36 @@ def test_the_command_line_prints_a_sentence_and_json(
     assert main(["query", "capacity", "--memory", "20GB"]) == 0
     assert "can never start here" in capsys.readouterr().out
     assert main(["query", "devices", "temp", "--where", "temp!3"]) == 1
+
+
+def test_a_time_before_the_first_reading_says_when_readings_begin(deck: Client) -> None:
+    now = deck.snapshot().time
+    for query in (
+        Query("devices", "power", time=Span(now - 8 * 86400, now - 7 * 86400)),
+        Query("devices", "util", time=Span(now - 7 * 86400, now)),
+        Query("jobs", jobs=(), time=Span(now - 8 * 86400, now - 7 * 86400)),
+    ):
+        rows = execute(deck, query)
+        (first,) = [note.values[0] for note in rows.notes if note.kind == "since"]
+        assert isinstance(first, float) and now - 600 < first <= deck.snapshot().time
+        assert "no data before" in worded(query, rows, Words("en"))
+    recent = execute(deck, Query("devices", "power", time=Span(now, now + 1)))
+    assert all(note.kind != "since" for note in recent.notes)
+
+
+def test_capacity_says_the_free_memory_of_each_gpu_of_a_recording(deck: Client) -> None:
+    rows = execute(deck, query := Query("capacity", amount=20e9))
+    (free,) = [note.values for note in rows.notes if note.kind == "free"]
+    assert sorted(str(name) for name in free[::2]) == ["GPU 0", "GPU 1", "GPU 2", "GPU 3"]
+    assert list(free[1::2]) == sorted(free[1::2], key=lambda value: -float(value or 0))
+    assert "Free memory now: GPU" in worded(query, rows, Words("en"))
+
+
+def test_the_cost_is_energy_times_the_price_or_says_that_none_is_set(deck: Client) -> None:
+    query = Query("devices", "energy", aggregate="sum", text=COST)
+    assert "energy_price" in worded(query, execute(deck, query), Words("en"))
+    priced = msgspec.structs.replace(query, amount=0.31)
+    rows = execute(deck, priced)
+    (cost,) = [note.values for note in rows.notes if note.kind == "cost"]
+    assert isinstance(rows.total, float) and cost[:2] == (rows.total / 3.6e6, 0.31)
+    assert "at 0.31 for each" in worded(priced, rows, Words("en"))

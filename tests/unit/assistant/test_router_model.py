@@ -231,3 +231,14 @@ def test_values_are_given_in_the_unit_that_is_asked_for(request_, unit) -> None:
 def test_the_language_of_a_question_is_that_of_its_accented_words() -> None:
     found = read("de qué depende alpha", State())
     assert found.parsed.language == "es" and isinstance(found.request, Query)
+
+
+@pytest.mark.parametrize(
+    ("request_", "price"),
+    [("what did the energy of the last hour cost", 0.0), ("was kostet mich der strom heute", 0.0),
+     ("energy cost of today at 31 cents a kwh", 0.31)],
+)  # fmt: skip
+def test_a_question_of_cost_is_one_of_energy_with_its_price(request_, price) -> None:
+    asked = read(request_, State()).request
+    assert isinstance(asked, Query) and (asked.measure, asked.text) == ("energy", "cost")
+    assert asked.amount == price
