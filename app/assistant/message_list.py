@@ -202,6 +202,7 @@ class MessageList(QAbstractScrollArea):
                 self._message_view(number),
             )
             message_view.show_message(message, *self._branch(number))
+            message_view.keep_actions(number == self._numbers[-1])
             if self._measured.get(number) is not message or message_view.stale:
                 self._measured[number] = message
                 self._widths[number] = message_view.width_in(self._width)

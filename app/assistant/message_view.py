@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QPointF, QRectF, QSize, Qt, Signal
-from PySide6.QtGui import QColor, QPainter, QPaintEvent, QPen, QPolygonF
-from PySide6.QtWidgets import QFrame, QVBoxLayout, QWidget
+from PySide6.QtCore import QEvent, QObject, QPointF, QRectF, QSize, Qt, Signal
+from PySide6.QtGui import QColor, QEnterEvent, QPainter, QPaintEvent, QPen, QPolygonF
+from PySide6.QtWidgets import QFrame, QGraphicsOpacityEffect, QVBoxLayout, QWidget
 
 from app.assistant.captions import curve_range, curve_time, writer_text
 from app.assistant.cards import ChoiceCard, ProposalCard
@@ -36,6 +36,7 @@ class MessageView(QFrame):
         self.stale = False
         """The height has changed since the last `fit`."""
         self._branch = (1, 1)
+        self._last = self._focused = False
         self.text = SafeText()
         self.text.setAccessibleName("Message")
         self.curves = Sparklines()
@@ -66,7 +67,11 @@ class MessageView(QFrame):
         self.facts.hide()
         self.text.cited.connect(self._cite)
         self.sources.toggled.connect(self._open)
-        self._footer = QWidget()
+        self._footer, self._actions = QWidget(), QWidget()
+        self._unseen = QGraphicsOpacityEffect(self._actions)
+        """Hides the buttons from the eye, but not from the Tab key and screen readers."""
+        self._unseen.setOpacity(0.0)
+        self._actions.setGraphicsEffect(self._unseen)
         self.earlier = self._action("‹", "earlier", "Previous version")
         self.branch = label(size="small", meaning="muted")
         self.later = self._action("›", "later", "Next version")
@@ -98,12 +103,13 @@ class MessageView(QFrame):
             self.use_cpu,
             self.earlier,
             self.later,
-            self.sources,
             self.copy,
             self.code,
         ]
-        self.controls += [self.save, self.again, self.edit, self.remove, self.facts]
+        self.controls += [self.save, self.again, self.edit, self.remove, self.sources, self.facts]
         """The widgets in the order of the Tab key."""
+        for control in self.controls:
+            control.installEventFilter(self)
         self._lay_out()
         self._show()
 
@@ -112,6 +118,33 @@ class MessageView(QFrame):
         if message is not self.message or self._branch != (place, of):
             self.message, self._branch = message, (place, of)
             self._show()
+
+    def keep_actions(self, last: bool) -> None:
+        """Show the buttons all the time if it is the last message, else where they are of use."""
+        self._last = last
+        self._show_actions()
+
+    @property
+    def shows_actions(self) -> bool:
+        """Report if the buttons are seen: under the pointer, with the focus, at the end."""
+        return not self._unseen.isEnabled()
+
+    def _show_actions(self) -> None:
+        self._unseen.setEnabled(not (self._last or self._focused or self.underMouse()))
+
+    def enterEvent(self, event: QEnterEvent) -> None:
+        super().enterEvent(event)
+        self._show_actions()
+
+    def leaveEvent(self, event: QEvent) -> None:
+        super().leaveEvent(event)
+        self._show_actions()
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        if event.type() in (QEvent.Type.FocusIn, QEvent.Type.FocusOut):
+            self._focused = event.type() == QEvent.Type.FocusIn
+            self._show_actions()
+        return super().eventFilter(watched, event)
 
     def fit(self, width: int) -> int:
         """Lay out the message for a width. Return its height."""
@@ -230,11 +263,11 @@ class MessageView(QFrame):
         return made
 
     def _lay_out(self) -> None:
-        footer = row(
-            self.earlier, self.branch, self.later, self.writer, self.sources, spacing=theme.XS
-        )
-        for made in (self.copy, self.code, self.save, self.again, self.edit, self.remove):
-            footer.addWidget(made)
+        footer = row(self.earlier, self.branch, self.later, self.writer, spacing=theme.XS)
+        actions = (self.copy, self.code, self.save, self.again, self.edit, self.remove)
+        self._actions.setLayout(row(*actions, spacing=theme.XS))
+        footer.addWidget(self._actions)
+        footer.addWidget(self.sources)
         footer.setStretch(3, 1)
         self._footer.setFixedHeight(theme.px(_FOOTER))  # its buttons come and go
         self._footer.setLayout(footer)

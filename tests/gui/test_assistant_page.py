@@ -7,8 +7,8 @@ from itertools import pairwise
 
 import msgspec
 import pytest
-from PySide6.QtCore import Qt
-from PySide6.QtGui import QGuiApplication
+from PySide6.QtCore import QEvent, QPointF, Qt
+from PySide6.QtGui import QEnterEvent, QGuiApplication
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QFileDialog
 
@@ -152,6 +152,27 @@ def test_a_question_that_waits_for_the_gpu_can_be_answered_on_the_cpu(fed, qtbot
     qtbot.waitUntil(lambda: not view.messages.views[1].use_cpu.isVisible())
     fed.answer(FinishedAnswer("brief", "model tiny", tokens=84, seconds=2.1, device="cpu"))
     assert "84 tokens in 2.1 s on cpu" in view.messages.views[1].writer.text()
+
+
+def test_buttons_of_a_message_are_seen_under_the_pointer_with_the_focus_and_at_the_end(fed):
+    view = opened(fed)
+    view.show_answer("one", FinishedAnswer("1", "template"))
+    view.show_answer("two", FinishedAnswer("2", "template"))
+    fed.settle()
+    seen = lambda: [m.shows_actions for m in view.messages.views]  # noqa: E731
+    assert seen() == [False, False, False, True]
+    first = view.messages.views[0]
+    at = QPointF(first.rect().center())
+    QApplication.sendEvent(first, QEnterEvent(at, at, at))
+    assert seen() == [True, False, False, True]
+    QApplication.sendEvent(first, QEvent(QEvent.Type.Leave))
+    assert seen() == [False, False, False, True]
+    view.messages.views[1].remove.setFocus(Qt.FocusReason.TabFocusReason)
+    fed.settle()
+    assert seen() == [False, True, False, True]
+    view.messages.views[2].copy.setFocus(Qt.FocusReason.TabFocusReason)
+    fed.settle()
+    assert seen() == [False, False, True, True]
 
 
 def test_copy_delete_and_undo(fed):
