@@ -522,12 +522,7 @@ def test_a_job_is_run_again_with_its_whole_command(shared: Client, world: dict[s
         shared.wait(made.id, WAIT_S)
 
 
-UNCLEAR = (
-    "the gpu and the queue and the logs",
-    "how is the wait determined",
-    "job 7 first or last",
-    "undo job 7",
-)
+UNCLEAR = ("7 up", "7 next", "3 up", "3 next")
 """Each may mean several things, and the model is unsure about at least one of them."""
 
 

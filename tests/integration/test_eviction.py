@@ -324,12 +324,12 @@ def test_a_text_is_the_same_though_its_process_is_killed_repeatedly(
 
 
 @pytest.mark.slow
-def test_an_answer_is_continued_from_its_tokens_and_facts_after_a_kill(
+def test_a_report_is_continued_from_its_tokens_and_facts_after_a_kill(
     deck: Client, gpu: Path, model: None
 ) -> None:
     before: list[tuple[bytes, bytes]] = []
     with ThreadPoolExecutor(1) as pool:
-        asked = pool.submit(Assistant().ask, "what happened?")
+        asked = pool.submit(Assistant().report, when="now")
         for more in (
             40,
             300,
