@@ -49,6 +49,7 @@ _PRICE = re.compile(
     r"(?:a|an|per|/|pro|je|le|par|por|el|each|for each)?\s?kwh"
 )
 """The price of a kWh, in units of the currency or hundredths of it."""
+_PAIR = 2
 _INTO = frozenset({"in", "into", "as", "en", "als"})
 _FIRST = frozenset({"first", "ersten", "premiers", "premieres", "primeros", "primeras"})
 _LAST = frozenset({"last", "letzten", "derniers", "dernieres", "ultimos", "ultimas"})
@@ -74,7 +75,7 @@ def fitted(asked: Request, spots: Spots, state: State) -> Fitted:
         return _command(asked, spots, text)
     awaited = _AWAITED.search(text)
     if awaited is not None and asked.verb in VERBS:
-        return _awaited(asked, spots, awaited)
+        return _awaited(asked, spots, state, awaited)
     if listed := _rest_of_list(asked, spots, state):
         return listed
     return _several(asked, spots, state) or Fitted(asked)
@@ -82,6 +83,10 @@ def fitted(asked: Request, spots: Spots, state: State) -> Fitted:
 
 def _of_devices(asked: Query, spots: Spots, state: State) -> Fitted:
     """Return a question about the devices that it is about, if it names none itself."""
+    if asked.other is not None and len(asked.devices) == _PAIR and asked.subject == "devices":
+        first, second = asked.devices  # "what about 1 and 6?" after a comparison of two others
+        other = msgspec.structs.replace(asked.other, devices=(second,))
+        return Fitted(msgspec.structs.replace(asked, devices=(first,), other=other))
     last, named = state.last, any(token.kind in ("number", "range") for token in spots.tokens)
     if asked.subject != "devices" or last is None or named or asked.devices != state.devices:
         return Fitted(asked)
@@ -136,13 +141,15 @@ def _command(asked: Order, spots: Spots, text: str) -> Fitted:
     return Fitted(asked)
 
 
-def _awaited(asked: Order, spots: Spots, found: re.Match[str]) -> Fitted:
+def _awaited(asked: Order, spots: Spots, state: State, found: re.Match[str]) -> Fitted:
     """Return the order for the jobs that its job waits for."""
     waiter = next((word.strip() for word in found.groups() if word), "")
     named = waiter not in _PRONOUNS
-    if not asked.jobs or (bool(spots.targets["job"]) and not named):
+    spoken = state.jobs if state.about == "job" and len(state.jobs) == 1 and not named else ()
+    jobs = asked.jobs or spoken
+    if not jobs or (bool(spots.targets["job"]) and not named):
         return Fitted(None, "unclear")  # "job 9, for which it waits": which of both is meant?
-    return Fitted(msgspec.structs.replace(asked, awaited=True))
+    return Fitted(msgspec.structs.replace(asked, jobs=jobs, states=(), one=False, awaited=True))
 
 
 def _rest_of_list(asked: Order, spots: Spots, state: State) -> Fitted | None:

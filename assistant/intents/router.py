@@ -84,6 +84,14 @@ def route(
         model: The router model; None for the rules alone.
     """
     found = _routed(request, known, state, now, model)
+    if found.choices:
+        fits = [fitted(one, Spots(request, known, now), state).request for one in found.choices]
+        kept = tuple(one for i, one in enumerate(fits) if one is not None and one not in fits[:i])
+        looked_up = next((one for one in kept if isinstance(one, Order) and one.awaited), None)
+        if looked_up is None:
+            return found._replace(choices=kept)
+        read = found.parsed._replace(request=looked_up, unread=(), refusal=None, exact=False)
+        return found._replace(parsed=read, request=looked_up, choices=())
     if found.request is None:
         return found
     fit = fitted(found.request, Spots(request, known, now), state)
@@ -93,7 +101,8 @@ def route(
     parsed = found.parsed._replace(
         request=fit.request, refusal=fit.problem, resolved=resolved, exact=False
     )
-    return found._replace(parsed=parsed, request=fit.request, refusal=fit.refusal)
+    guessed = found.guessed and not isinstance(fit.request, Order)  # the card says what it is for
+    return found._replace(parsed=parsed, request=fit.request, refusal=fit.refusal, guessed=guessed)
 
 
 def _routed(request: str, known: Known, state: State, now: float, model: Router | None) -> Routed:

@@ -12,6 +12,7 @@ import msgspec
 import pytest
 
 from assistant.client import Assistant
+from assistant.intents.state import State
 from assistant.messages import Answer
 from assistant.query.request import NEWEST, Order, Query
 from assistant.tools.proposal import Proposal
@@ -168,6 +169,23 @@ def test_a_conversation_carries_what_it_is_about(
     assert second.proposal.title.startswith(f"Cancel job {oldest} (")
     assert not second.proposal.certain
     assert assistant.ask("cancel it").proposal is None, "another conversation has not said what"
+
+
+def test_the_job_that_another_waits_for_is_looked_up(
+    shared: Client, world: dict[str, int], assistant: Assistant
+) -> None:
+    child = shared.submit(python("1"), name="child", after=[world["first"]]).id
+    try:
+        about = State((child,), about="job")
+        found = assistant.ask("cancel the one it waits for", state=about)
+        assert found.proposal is not None
+        assert found.proposal.title == f"Cancel job {world['first']} (first)"
+        about = State((world["first"],), about="job")
+        none = assistant.ask("cancel the one it waits for", state=about)
+        assert none.proposal is None and "waits for no other job" in none.text
+    finally:
+        shared.cancel(child)
+        shared.wait(child, WAIT_S)
 
 
 def test_comparisons_and_unknown_energy(

@@ -144,8 +144,11 @@ LISTED = State((6, 5, 4), about="job", last=Query("jobs", states=("failed",)))
      "annule celui qu'il attend", "cancela el job del que depende"],
 )  # fmt: skip
 def test_a_job_that_another_waits_for_is_never_that_other_job(request_) -> None:
-    asked = read(request_, State((5,), about="job")).request
-    assert asked is None or (isinstance(asked, Order) and asked.awaited)
+    reason = Query("jobs", "reason", jobs=(5,))
+    for state in (State((5,), about="job"), State((5,), last=reason, about="job")):
+        found = read(request_, state)
+        for asked in (found.request, *found.choices):
+            assert asked is None or (isinstance(asked, Order) and asked.awaited)
 
 
 @pytest.mark.parametrize(
@@ -193,6 +196,11 @@ def test_what_about_two_numbers_is_no_time() -> None:
     before = State((), (2, 5), Query("devices", "power", devices=(2, 5)), "device")
     asked = read("what about 1 and 6 then", before).request
     assert asked is None or (isinstance(asked, Query) and asked.time is None)
+    other = Query("devices", "power", devices=(5,))
+    compared = Query("devices", "power", devices=(2,), other=other)
+    asked = read("what about 1 and 6 then", State((), (2,), compared, "device")).request
+    assert isinstance(asked, Query) and asked.other is not None
+    assert (asked.devices, asked.other.devices) == ((1,), (6,))
 
 
 @pytest.mark.parametrize("request_", ["and the highest?", "et le plus ?", "und die höchste?"])
