@@ -92,7 +92,11 @@ def check(view: ConversationView) -> None:
     places = [path.index(b.number) for b in seen]
     assert places == list(range(places[0], places[0] + len(places)))
     assert all(below.y() == above.y() + above.height() + theme.S for above, below in pairwise(seen))
-    assert [b.height() for b in seen] == [b.fit(b.width()) for b in seen]
+    widths = [b.width_in(messages.viewport().width()) for b in seen]
+    assert [b.width() for b in seen] == widths
+    assert [b.height() for b in seen] == [
+        b.fit(width) for b, width in zip(seen, widths, strict=True)
+    ]
     if messages.verticalScrollBar().maximum():
         assert seen[0].y() <= theme.S
         assert seen[-1].y() + seen[-1].height() >= high - theme.S

@@ -178,10 +178,10 @@ def test_pages_are_rendered_as_pictures(fed, tmp_path):
     fed.feed(snapshots.cpu_snapshot(), history=True)
     files = render.render_pages(fed.window, tmp_path, [(1280, 800)], ["light", "dark"])
     assert [f.name for f in files] == [
-        f"{p}-{s}-1280x800.png" for s in ("light", "dark") for p in render.VIEWS
+        f"{p}-{s}-1280x800.png" for s in ("light", "dark") for p in PAGES
     ]
     assert all(f.stat().st_size > 5000 for f in files)
-    assert len({f.read_bytes() for f in files}) == 2 * len(render.VIEWS)
+    assert len({f.read_bytes() for f in files}) == 2 * len(PAGES)
 
 
 def test_a_picture_that_cannot_be_written_is_an_error(fed, tmp_path):
