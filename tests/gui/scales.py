@@ -18,6 +18,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 SCREEN = (1920, 1080)
+PASSES = 6
+"""Passes of the loop of events in which every page is laid out."""
 
 
 def offscreen(folder: Path) -> None:
@@ -43,6 +45,14 @@ def faults(points: float, out: Path | None) -> Iterator[str]:
     from tests.gui.readable import clipped, overlapping
     from tests.gui.test_processes_page import DRAW, TRAIN
 
+    app = QApplication.instance()
+    assert isinstance(app, QApplication)
+
+    def settle() -> None:
+        """Lay out the window: each pass carries a changed height one layout further up."""
+        for _ in range(PASSES):
+            app.processEvents()
+
     class Silent(Link):
         """Answer nothing but what the processes are."""
 
@@ -51,8 +61,6 @@ def faults(points: float, out: Path | None) -> Iterator[str]:
                 ids = [state.device.id for state in window.state.snapshot.devices]
                 call.reply((Detail(ids[0], snapshots.NOW, (), (TRAIN, DRAW)),))
 
-    app = QApplication.instance()
-    assert isinstance(app, QApplication)
     theme.set_text_size(app, points)
     theme.apply(app, "light")
     window = MainWindow(Silent())
@@ -70,10 +78,9 @@ def faults(points: float, out: Path | None) -> Iterator[str]:
             getattr(window, f"show_{page}", lambda page=page: window.show_page(page))(
                 *([window.state.snapshot.devices[0].device.id] if page == "device" else [])
             )
-            for _ in range(3):
-                app.processEvents()
+            settle()
             window.refresh()
-            app.processEvents()
+            settle()
             where = f"{points:g} pt, {name}, {page}"
             if out is not None:
                 window.grab().save(str(out / f"{where.replace(', ', '-').replace(' ', '')}.png"))
