@@ -12,8 +12,8 @@ from app.charts.series import Floats
 from app.charts.sparkline import draw_sparkline
 from app.widgets import theme
 
-HEIGHT = 84
-"""The least pixels of height of a card."""
+WIDTH, HEIGHT = 100, 84
+"""The least pixels of a card."""
 _ROOMY, _GUTTER, _STEPS = 100, 40, 4
 """Pixels of height from which on a curve has a scale, the width of its values, and its steps."""
 _NARROW = 180
@@ -52,7 +52,7 @@ class SparkCard(QFrame):
         self.update()
 
     def minimumSizeHint(self) -> QSize:
-        return QSize(theme.px(100), theme.px(HEIGHT))
+        return QSize(theme.px(WIDTH), theme.px(HEIGHT))
 
     def paintEvent(self, event: QPaintEvent) -> None:
         super().paintEvent(event)

@@ -1,16 +1,20 @@
-"""Show the last ten minutes of the most important values of one device, side by side."""
+"""Show the last ten minutes of the most important values of one device, side by side.
+
+Where not all have room in one line, they take more lines of equal length.
+"""
 
 from __future__ import annotations
 
 import numpy as np
-from PySide6.QtWidgets import QWidget
+from PySide6.QtCore import QSize
+from PySide6.QtGui import QResizeEvent
+from PySide6.QtWidgets import QGridLayout, QWidget
 
 from app.charts.chart_model import LIMITS, scale, title
 from app.charts.history import History
-from app.charts.spark_card import HEIGHT, SparkCard
+from app.charts.spark_card import HEIGHT, WIDTH, SparkCard
 from app.format.values import format_field
 from app.widgets import theme
-from app.widgets.controls import Stretch, row
 from scheduler.protocol.fields import HEADLINE
 from scheduler.protocol.snapshot import DeviceState
 
@@ -26,7 +30,22 @@ class SparkRow(QWidget):
         super().__init__()
         self._highest = highest
         self.cards = {field: SparkCard(title(field)) for field in HEADLINE}
-        self.setLayout(row(*(Stretch(card) for card in self.cards.values())))
+        self._room = 0
+        self._placed: list[SparkCard] = []
+        self._lines = 1
+        self._grid = QGridLayout(self)
+        self._grid.setContentsMargins(0, 0, 0, 0)
+        self._grid.setSpacing(theme.S)
+        for card in self.cards.values():
+            self._grid.addWidget(card)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._place()
+
+    def minimumSizeHint(self) -> QSize:
+        """Return the width of one card, since more of them wrap."""
+        return QSize(theme.px(WIDTH), super().minimumSizeHint().height())
 
     def show_device(self, state: DeviceState, history: History) -> None:
         """Show the values of a device."""
@@ -37,6 +56,7 @@ class SparkRow(QWidget):
             limit = state.reading.values.get(LIMITS.get(field, "")) if state.reading else None
             top = 100.0 if field == "util" else limit
             card.show_values(values, top, text, scale(field))
+        self._place()
 
     @property
     def empty(self) -> bool:
@@ -45,5 +65,24 @@ class SparkRow(QWidget):
 
     def fit(self, room: int) -> None:
         """Take as much of this height as makes sense."""
+        self._room = room
+        each = (room - (self._lines - 1) * theme.S) // self._lines
         for card in self.cards.values():
-            card.setFixedHeight(max(theme.px(HEIGHT), min(room, theme.px(self._highest))))
+            card.setFixedHeight(max(theme.px(HEIGHT), min(each, theme.px(self._highest))))
+
+    def _place(self) -> None:
+        """Put the cards that are shown into as few lines as have room for them."""
+        shown = [card for card in self.cards.values() if not card.isHidden()]
+        fitting = max((self.width() + theme.S) // (theme.px(WIDTH) + theme.S), 1)
+        lines = max(-(-len(shown) // fitting), 1)
+        if (shown, lines) == (self._placed, self._lines):
+            return
+        self._placed, self._lines = shown, lines
+        across = -(-len(shown) // lines)
+        for card in self.cards.values():
+            self._grid.removeWidget(card)
+        for at, card in enumerate(shown):
+            self._grid.addWidget(card, *divmod(at, across))
+        for at in range(len(self.cards)):
+            self._grid.setColumnStretch(at, int(at < across))
+        self.fit(self._room)

@@ -154,6 +154,7 @@ class DevicePage(QWidget):
             at = heights.index(min(heights))
             heights[at] += len(group.facts) + 3
             self._columns[at].addWidget(frame)
+            frame.show()  # hidden frames have no height, which the sparklines must know
         for made in self._columns:
             made.addStretch(1)
 
