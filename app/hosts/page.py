@@ -50,7 +50,7 @@ EMPTY = (
 COLUMNS = (
     TableColumn("Machine", 110),
     TableColumn("State", 120),
-    TableColumn("Load", 80, right=True, help="Mean utilisation of its devices"),
+    TableColumn("Load", 80, right=True, help="Avg utilisation of its devices"),
     TableColumn("Memory", 80, right=True, help="Used memory of all its devices"),
     TableColumn("Warmest", 90, right=True, help="Highest temperature of its devices"),
     TableColumn("Changed", 110, help="When it was reached, or was lost"),
