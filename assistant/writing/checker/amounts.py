@@ -117,6 +117,7 @@ def is_given(clause: Clause, place: int, of: Known) -> bool:
     named = [(job, "reason") for job in who.get("job", ())]
     named += [(a, field) for a in who.get("alert", ()) for field in ("rule", "text")]
     said = [fact.said.lower() for subject, field in named for fact in of.of(subject, field)]
+    said += ["temperature" for text_of in said if "°c" in text_of]
     number = clause.tokens[place].number
     on = [fact.said for job in who.get("job", ()) for fact in of.of(job, "devices")]
     if number is not None and on and all(text.count("GPU") == number for text in on):
