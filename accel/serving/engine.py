@@ -398,7 +398,7 @@ def _blocks(
 def _states(cache: StateCache) -> tuple[Pool, Callable[[Request], Storage]]:
     """Return the pool of states, and what makes a request's storage in it."""
     pool = StatePool(cache)
-    return pool, lambda request: StateStorage(pool, len(request.prompt))
+    return pool, lambda request: StateStorage(pool, request.prompt)
 
 
 def _free_bytes(device: str) -> int:

@@ -24,6 +24,7 @@ from accel.serving.files import weight_files
 from accel.serving.memory import WORK_BYTES, Weights
 from accel.serving.runner import GRAPHS
 from accel.serving.scheduler import Text, Work
+from accel.serving.states import LONGEST
 
 _SPAN = {"cpu": 64, "cuda": 512}
 """Tokens of a prompt that are computed at once: on a GPU, those of the captured graph."""
@@ -45,7 +46,7 @@ class RecurrentConfig:
 
     vocabulary: int
     context: int
-    """The most tokens of a text, prompt and answer together; the state sets no limit."""
+    """The most tokens of a text, prompt and answer together."""
     ends: tuple[int, ...]
 
 
@@ -147,7 +148,7 @@ class RecurrentModel:
     def __init__(self, network: RWKV7) -> None:
         """Take a loaded model."""
         self.network, self.device = network, network.device
-        self.config = RecurrentConfig(network.vocabulary, 2**20, (END,))
+        self.config = RecurrentConfig(network.vocabulary, LONGEST, (END,))
 
     @property
     def weights(self) -> str:

@@ -10,11 +10,12 @@ computed before it.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from functools import cached_property
 from hashlib import blake2b
 from typing import Protocol
 
-_LONGEST = 2**20
+LONGEST = 2**20
 """The most tokens of a text; the state sets no limit."""
 
 
@@ -44,7 +45,7 @@ class StatePool:
     """Give out slots, and keep states that nobody uses for as long as there is room."""
 
     on_host = swaps = 0
-    most_tokens = _LONGEST
+    most_tokens = LONGEST
 
     def __init__(self, memory: StateMemory) -> None:
         """Begin with all slots free."""
@@ -124,8 +125,8 @@ class StatePool:
 class StateStorage:
     """Hold the state of one text."""
 
-    def __init__(self, pool: StatePool, prompt: int) -> None:
-        """Begin without a slot; the first `prompt` tokens are those of the prompt."""
+    def __init__(self, pool: StatePool, prompt: Sequence[int]) -> None:
+        """Begin without a slot; the text begins with the tokens of `prompt`."""
         self._pool, self._prompt = pool, prompt
         self._slot: int | None = None
         self._paused = 0
@@ -141,23 +142,23 @@ class StateStorage:
         if self._slot is not None:
             return self._paused
         found = [
-            (length, key)
-            for length, key in self._keys(known[: self._prompt])
-            if self._pool.knows(key)
+            length
+            for length, key in self._keys.items()
+            if length <= len(known) and self._pool.knows(key)
         ]
         if not found:
             self.take()
             return 0
-        length, key = found[-1]
-        self._slot = self._pool.duplicate(key)
-        return length if self._slot is not None else 0
+        self._slot = self._pool.duplicate(self._keys[found[-1]])
+        return found[-1] if self._slot is not None else 0
 
     def next_count(self, computed: int, length: int, room: int) -> int:
         """Return the rest of a span of the prompt, or one token of the answer."""
-        if computed >= self._prompt:
+        prompt = len(self._prompt)
+        if computed >= prompt:
             return min(1, room)
         span = self._pool.memory.span
-        count = min(span - computed % span, self._prompt - computed, length - computed)
+        count = min(span - computed % span, prompt - computed, length - computed)
         return count if count <= room else 0
 
     def missing(self, tokens: int) -> int:
@@ -174,9 +175,10 @@ class StateStorage:
 
     def share(self, tokens: Sequence[int], computed: int) -> None:
         """Keep a copy of the state after a whole span of the prompt."""
-        if self._slot is None or computed > self._prompt or computed % self._pool.memory.span:
+        del tokens
+        key = self._keys.get(computed)
+        if self._slot is None or key is None:
             return
-        _, key = list(self._keys(tokens[:computed]))[-1]
         if not self._pool.knows(key) and (copy := self._pool.take()) is not None:
             self._pool.memory.copy(self._slot, copy)
             self._pool.keep(key, copy)
@@ -198,9 +200,11 @@ class StateStorage:
             self._pool.give(slot)
         self._slot = None
 
-    def _keys(self, tokens: Sequence[int]) -> Iterator[tuple[int, bytes]]:
-        """Yield each multiple of a span, and a digest of all tokens before it."""
-        span, digest = self._pool.memory.span, blake2b(digest_size=16)
-        for start in range(0, len(tokens) - span + 1, span):
-            digest.update(array("q", tokens[start : start + span]).tobytes())
-            yield start + span, digest.digest()
+    @cached_property
+    def _keys(self) -> dict[int, bytes]:
+        """Return, by each multiple of a span, a digest of the prompt's tokens before it."""
+        span, digest, found = self._pool.memory.span, blake2b(digest_size=16), {}
+        for end in range(span, len(self._prompt) + 1, span):
+            digest.update(array("q", self._prompt[end - span : end]).tobytes())
+            found[end] = digest.digest()
+        return found

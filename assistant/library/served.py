@@ -8,11 +8,9 @@ import msgspec
 
 from accel.rwkv.weights.header import read_header
 from accel.serving.errors import ModelRefused
-from accel.serving.families import read_config, read_json
+from accel.serving.families import RECURRENT, read_config, read_json
 from accel.serving.files import GGUF, weight_files
 from accel.serving.memory import Footprint, footprint
-
-RWKV = "rwkv7"
 
 
 class Described(msgspec.Struct, frozen=True):
@@ -41,7 +39,7 @@ def is_served(folder: Path) -> bool:
         raise ModelRefused(f"{folder.name} {GGUF}")
     if not (folder / "config.json").is_file():
         return False
-    return bool(read_json(folder / "config.json").get("model_type", RWKV) != RWKV)
+    return bool(read_json(folder / "config.json").get("model_type", RECURRENT) != RECURRENT)
 
 
 def check_served(folder: Path) -> None:

@@ -109,12 +109,12 @@ def test_the_batch_of_a_gpu_keeps_every_text_apart(network) -> None:
 
 def test_a_paused_text_goes_on_with_its_state_or_reads_its_text_again(network) -> None:
     pool = StatePool(StateCache(network, 2))
-    first = StateStorage(pool, 10)
+    first = StateStorage(pool, [1] * 10)
     assert first.begin([1] * 9) == 0
     first.pause(7)
     assert first.begin([1] * 9) == 7, "its state is still there"
     first.pause(7)
-    others = [StateStorage(pool, 10), StateStorage(pool, 10)]
+    others = [StateStorage(pool, [2] * 10), StateStorage(pool, [2] * 10)]
     assert all(other.begin([2] * 9) == 0 and other.missing(1) == 0 for other in others)
     assert pool.available == 0 and not first.take()
     for other in others:
@@ -128,12 +128,12 @@ def test_a_paused_text_goes_on_with_its_state_or_reads_its_text_again(network) -
 def test_the_state_of_a_prompt_is_used_even_where_its_slot_is_the_last(network) -> None:
     pool = StatePool(StateCache(network, 1))
     pool.memory.span = 4
-    text = StateStorage(pool, 9)
+    text = StateStorage(pool, [1, 2, 3, 4, 5, 6, 7, 8, 9])
     text.begin([1, 2, 3, 4, 5, 6, 7, 8])
     text.share([1, 2, 3, 4], 4)
     assert pool.idle == 0, "there was no second slot for a copy"
     text.leave()
-    pool.keep(next(key for _, key in text._keys([1, 2, 3, 4])), pool.take())
+    pool.keep(text._keys[4], pool.take())
     assert text.begin([1, 2, 3, 4, 5]) == 4 and pool.available == 0
 
 
