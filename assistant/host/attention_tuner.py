@@ -13,11 +13,10 @@ import os
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
 
 from assistant.gpu_lease import GpuLease
 from assistant.idle import Cancelled, wait_until_idle
-from scheduler.background.instance import hold_lock
+from scheduler.background.instance import run_alone
 from scheduler.client import Client
 from scheduler.protocol import paths
 from scheduler.protocol.errors import UserError
@@ -81,16 +80,8 @@ def _leave(reason: str) -> None:
 
 def main() -> int:
     """Measure once; return the exit status."""
-    os.umask(0o077)
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
-    with ExitStack() as stack:
-        try:
-            lock = paths.home() / "attention_tuner.lock"
-            stack.enter_context(hold_lock(lock, "another process measures attention"))
-        except UserError as e:
-            _LOG.info("ends: %s", e)
-            return 0
-        return work()
+    lock = paths.home() / "attention_tuner.lock"
+    return run_alone(lock, "another process measures attention", work)
 
 
 if __name__ == "__main__":

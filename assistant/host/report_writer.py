@@ -11,11 +11,9 @@ survives the end of this process.
 from __future__ import annotations
 
 import logging
-import os
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
 
 from assistant.client import Assistant
 from assistant.idle import Cancelled, wait_until_idle
@@ -28,7 +26,7 @@ from assistant.reports.schedule import (
     load,
     save,
 )
-from scheduler.background.instance import hold_lock
+from scheduler.background.instance import run_alone
 from scheduler.client import Client
 from scheduler.protocol import paths
 from scheduler.protocol.errors import DaemonGone, NotFound, UserError
@@ -109,16 +107,9 @@ def _write_next(backlog: ReportBacklog) -> ReportBacklog:
 
 def main() -> int:
     """Write reports until the daemon ends or the settings ask for none; return the exit status."""
-    os.umask(0o077)
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
-    with ExitStack() as stack:
-        try:
-            lock = paths.home() / "scribe.lock"
-            stack.enter_context(hold_lock(lock, "another process writes the reports"))
-        except UserError as e:
-            _LOG.info("ends: %s", e)  # a killed daemon left it; it goes on with the next daemon
-            return 0
-        return _work(ReportWriter())
+    # A killed daemon left the other one; it goes on with the next daemon.
+    lock = paths.home() / "scribe.lock"
+    return run_alone(lock, "another process writes the reports", lambda: _work(ReportWriter()))
 
 
 def _work(writer: ReportWriter) -> int:

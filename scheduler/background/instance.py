@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import fcntl
+import logging
 import os
 import signal
 import sys
 import time
 from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -182,6 +183,25 @@ def hold_lock(lock: Path, taken: str) -> Iterator[None]:
         yield
     finally:
         os.close(fd)
+
+
+def run_alone(lock: Path, taken: str, work: Callable[[], int]) -> int:
+    """Run the work of a background process with private files and a log on standard error.
+
+    Args:
+        lock: Held while it runs; where another process holds it, there is nothing to do.
+        taken: What the log says then.
+        work: Returns the exit status.
+    """
+    os.umask(0o077)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(hold_lock(lock, taken))
+        except UserError as e:
+            logging.getLogger(lock.stem).info("ends: %s", e)
+            return 0
+        return work()
 
 
 def _answers(socket: Path) -> bool:
