@@ -290,10 +290,11 @@ def main() -> None:
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
     args = parser.parse_args()
     seen: list[Row] = []
-    packages = ["torch", "triton", "jax", "jaxlib"]
     cuda = args.device == "cuda"
+    wanted = args.parts or list(parts)
+    packages = ["torch", "triton", *(["jax", "jaxlib"] if "jax" in wanted else [])]
     about = context(torch.cuda.get_device_name() if cuda else "CPU", packages)
-    for part in (parts[name] for name in args.parts or parts):
+    for part in (parts[name] for name in wanted):
         start = time.monotonic()
         try:
             for each in part(args.device):
