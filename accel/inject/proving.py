@@ -21,6 +21,7 @@ import msgspec
 import torch
 from torch import nn
 
+from accel.attention.api import learning
 from accel.inject import guesses
 from accel.inject.compare import Run, trial
 from accel.inject.finding import Site, Speedup
@@ -367,6 +368,7 @@ def main() -> int:
     torch.manual_seed(0)
     device = sys.argv[2] if len(sys.argv) > 2 else "cpu"
     SMALL["cuda"] = 0  # small inputs are linked, too, to be compared
+    learning("off")  # a size runs a few times: compiling all backends would take longest
     missing = device == "cuda" and not torch.cuda.is_available()
     made, _ = changes([Path(sys.argv[1])])
     out, sys.stdout = sys.stdout, sys.stderr  # what people's code prints is not a proof
