@@ -33,10 +33,10 @@ VARIANTS = {
 }  # fmt: skip
 
 
-def solved(function, tensors, sink, dout, dlse, dtype=None, **rules):
+def solved(function, tensors, sink, dout, dlse, cast=None, **rules):
     """Return out, lse and all gradients, of out and, if given, of lse."""
-    leaves = [x.detach().to(dtype or x.dtype).requires_grad_() for x in tensors]
-    sinks = [] if sink is None else [sink.detach().to(dtype or sink.dtype).requires_grad_()]
+    leaves = [x.detach().to(cast or x.dtype).requires_grad_() for x in tensors]
+    sinks = [] if sink is None else [sink.detach().to(cast or sink.dtype).requires_grad_()]
     more = {"sink": sinks[0]} if sinks else {}
     out, lse = function(*leaves, return_lse=True, **more, **rules)
     answers, upstream = [out], [dout.to(out.dtype)]
