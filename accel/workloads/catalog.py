@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from functools import partial
 from typing import Literal
 
 import msgspec
+
+AUTO = "0"
+"""The value of a parameter that is chosen by itself."""
 
 
 class Param(msgspec.Struct, frozen=True):
@@ -24,6 +28,12 @@ class Param(msgspec.Struct, frozen=True):
     maximum: float | None = None
     cpu_default: str | None = None
     """The default on a machine without a GPU, if it differs."""
+    group: Literal["Shape", "Precision", "Run"] = "Run"
+    """The part of a form that it belongs to."""
+    auto: str = ""
+    """What is chosen where the value is `AUTO`; empty if nothing is chosen by itself."""
+    operations: tuple[str, ...] = ()
+    """The values of the parameter `operation` that take it; empty for all of them."""
 
     def default_for(self, device_kind: str) -> str:
         """Return the default on a device of this kind (`nvidia`, `cpu`, `replay`)."""
@@ -90,6 +100,11 @@ class Workload(msgspec.Struct, frozen=True):
     module: str
     params: tuple[Param, ...]
 
+    def used(self, values: Mapping[str, str]) -> tuple[Param, ...]:
+        """Return the parameters that matter for the operation that `values` name."""
+        operation = values.get("operation", "")
+        return tuple(p for p in self.params if not p.operations or operation in p.operations)
+
     def complete(self, given: Mapping[str, str], device_kind: str) -> dict[str, str]:
         """Return `given` completed by the defaults, and checked. Raises ValueError for bad
         values."""
@@ -136,7 +151,14 @@ FlashAttention-2 (arXiv 2307.08691), section 4.1."""
 
 _DTYPES = ("bfloat16", "float16", "float32")
 _DTYPE = Param(
-    "dtype", "Data type", "choice", "bfloat16", "of the inputs", _DTYPES, cpu_default="float32"
+    "dtype",
+    "Data type",
+    "choice",
+    "bfloat16",
+    "data type of the inputs",
+    _DTYPES,
+    cpu_default="float32",
+    group="Precision",
 )
 _DIRECTIONS = ("forward", "backward", "both")
 
@@ -156,7 +178,15 @@ def _seconds(what: str, default: str, cpu_default: str) -> Param:
 
 def _size(name: str, label: str, default: str, what: str, cpu_default: str) -> Param:
     return Param(
-        name, label, "int", default, what, minimum=1, maximum=1048576, cpu_default=cpu_default
+        name,
+        label,
+        "int",
+        default,
+        what,
+        minimum=1,
+        maximum=1048576,
+        cpu_default=cpu_default,
+        group="Shape",
     )
 
 
@@ -167,47 +197,49 @@ def _shape(
 
     `cpu` has the defaults of batch, heads, seq and head_dim on a CPU.
     """
-    grouped = "key/value heads; 0: as many as query heads"
     many = "or several: 512,1024,2048"
+    whole = partial(Param, kind="int", minimum=0, group="Shape")
+    lists = partial(Param, kind="ints", minimum=1, group="Shape")
     return (
-        Param(
+        whole(
             "batch",
             "Batch",
-            "int",
-            batch,
-            f"sequences; 0: what makes {TOKENS} tokens",
-            minimum=0,
+            default=batch,
+            help="sequences in a batch",
             maximum=4096,
             cpu_default=cpu[0],
+            auto=f"as many as make {TOKENS} tokens",
         ),
-        Param(
+        whole(
             "heads",
             "Heads",
-            "int",
-            heads,
-            f"query heads; 0: {WIDTH} / head size",
-            minimum=0,
+            default=heads,
+            help="query heads",
             maximum=1024,
             cpu_default=cpu[1],
+            auto=f"{WIDTH} / head size",
         ),
-        Param("kv_heads", "K/V heads", "int", "0", grouped, minimum=0, maximum=1024),
-        Param(
+        whole(
+            "kv_heads",
+            "K/V heads",
+            default=AUTO,
+            help="heads of keys and values, fewer for grouped queries",
+            maximum=1024,
+            auto="as many as query heads",
+        ),
+        lists(
             "seq",
             "Sequence",
-            "ints",
-            seq,
-            f"tokens a sequence, {many}",
-            minimum=1,
+            default=seq,
+            help=f"tokens in a sequence, {many}",
             maximum=1048576,
             cpu_default=cpu[2],
         ),
-        Param(
+        lists(
             "head_dim",
             "Head size",
-            "ints",
-            head_dim,
-            "elements a head, or several",
-            minimum=1,
+            default=head_dim,
+            help="elements in a head, or several: 64,128",
             maximum=512,
             cpu_default=cpu[3],
         ),
@@ -216,8 +248,9 @@ def _shape(
             "Causal",
             "choice",
             causal,
-            "each token sees only those before it",
+            "whether each token sees only those before it",
             ("no", "yes", "both"),
+            group="Shape",
         ),
         _DTYPE,
     )
@@ -229,7 +262,7 @@ def _backends(default: str, choices: tuple[str, ...], cpu_default: str) -> Param
         "Backends",
         "choices",
         default,
-        "those that cannot do a shape say why",
+        "what computes it; a backend that cannot do a shape says why",
         choices,
         cpu_default=cpu_default,
     )
@@ -248,8 +281,9 @@ def _operation(cpu_sizes: str) -> tuple[Param, Param]:
             "Operation",
             "choice",
             "attention",
-            "attention takes the shapes below, the others only the sizes",
+            "what is computed",
             _OPERATIONS,
+            group="Shape",
         ),
         Param(
             "sizes",
@@ -260,8 +294,15 @@ def _operation(cpu_sizes: str) -> tuple[Param, Param]:
             minimum=16,
             maximum=65536,
             cpu_default=cpu_sizes,
+            group="Shape",
+            operations=_OPERATIONS[1:],
         ),
     )
+
+
+def _of_attention(*params: Param) -> tuple[Param, ...]:
+    """Return parameters that the other operations do not take."""
+    return tuple(msgspec.structs.replace(p, operations=_OPERATIONS[:1]) for p in params)
 
 
 WORKLOADS: tuple[Workload, ...] = (
@@ -273,10 +314,10 @@ WORKLOADS: tuple[Workload, ...] = (
         "accel.workloads.attention",
         (
             *_shape("1", "16", "16384", "128", "no", cpu=("1", "4", "1024", "64")),
-            Param("direction", "Direction", "choice", "forward", "what is timed", _DIRECTIONS),
             Param(
-                "backend", "Backend", "choice", "auto", "which implementation", ("auto", *BACKENDS)
+                "direction", "Direction", "choice", "forward", "which passes are timed", _DIRECTIONS
             ),
+            Param("backend", "Backend", "choice", "auto", "what computes it", ("auto", *BACKENDS)),
             _seconds("how long each shape is timed", "10", "4"),
         ),
     ),
@@ -288,22 +329,39 @@ WORKLOADS: tuple[Workload, ...] = (
         "accel.workloads.compare",
         (
             *_operation("64,128"),
-            *_shape(
-                "0",
-                "0",
-                "512,2048,8192,16384",
-                "64,128,256",
-                "both",
-                cpu=("1", "4", "256,1024", "64"),
+            *_of_attention(
+                *_shape(
+                    "0",
+                    "0",
+                    "512,2048,8192,16384",
+                    "64,128,256",
+                    "both",
+                    cpu=("1", "4", "256,1024", "64"),
+                ),
+                Param(
+                    "direction",
+                    "Direction",
+                    "choice",
+                    "forward",
+                    "which passes are timed",
+                    _DIRECTIONS,
+                ),
+                _backends(
+                    "auto,flash,cudnn,efficient,hopper,triton,fa4,fa3",
+                    ("auto", *BACKENDS),
+                    "auto,flash,math",
+                ),
             ),
-            Param("direction", "Direction", "choice", "forward", "what is timed", _DIRECTIONS),
-            _backends(
-                "auto,flash,cudnn,efficient,hopper,triton,fa4,fa3",
-                ("auto", *BACKENDS),
-                "auto,flash,math",
+            _seconds("how long each backend and shape is timed", "1", "1"),
+            *_of_attention(
+                Param(
+                    "power",
+                    "Power",
+                    "flag",
+                    "no",
+                    "also measure J per TFLOP, which takes 2 s more for each backend and shape",
+                )
             ),
-            _seconds("for each backend and shape", "1", "1"),
-            Param("power", "Power", "flag", "no", "2 s more each, alone: J per TFLOP"),
         ),
     ),
     Workload(
@@ -314,30 +372,35 @@ WORKLOADS: tuple[Workload, ...] = (
         "accel.workloads.validate",
         (
             *_operation("64"),
-            *_shape("2", "4", "512", "64,128", "both", cpu=("1", "2", "128", "64")),
-            Param(
-                "direction",
-                "Direction",
-                "choice",
-                "both",
-                "both: with the gradients",
-                ("forward", "both"),
+            *_of_attention(
+                *_shape("2", "4", "512", "64,128", "both", cpu=("1", "2", "128", "64")),
+                Param(
+                    "direction",
+                    "Direction",
+                    "choice",
+                    "both",
+                    "which passes are checked; both: with the gradients",
+                    ("forward", "both"),
+                ),
             ),
-            Param("backend", "Backend", "choice", "auto", "which implementation", _ANY),
-            Param(
-                "inputs",
-                "Inputs",
-                "choice",
-                "normal",
-                "outliers: a thousandth of them 10 times as wide",
-                ("normal", "outliers"),
+            Param("backend", "Backend", "choice", "auto", "what computes it", _ANY),
+            *_of_attention(
+                Param(
+                    "inputs",
+                    "Inputs",
+                    "choice",
+                    "normal",
+                    "how they are drawn; outliers: a thousandth of them 10 times as wide",
+                    ("normal", "outliers"),
+                    group="Precision",
+                )
             ),
             Param(
                 "trials",
                 "Trials",
                 "int",
                 "1000",
-                "for each shape",
+                "trials of each shape",
                 minimum=1,
                 maximum=1000000,
                 cpu_default="20",
@@ -347,7 +410,7 @@ WORKLOADS: tuple[Workload, ...] = (
                 "Seed",
                 "int",
                 "0",
-                "of the first trial; each has the next",
+                "seed of the first trial; each has the next",
                 minimum=0,
                 maximum=2**31,
             ),
@@ -369,7 +432,7 @@ WORKLOADS: tuple[Workload, ...] = (
                 cpu=("1", "4", "128,512", "64"),
             ),
             _backends("flash,cudnn,efficient,hopper,triton,fa4,fa3", BACKENDS, "flash,math"),
-            _seconds("for each backend and shape", "0.5", "0.3"),
+            _seconds("how long each backend and shape is timed", "0.5", "0.3"),
         ),
     ),
     Workload(
@@ -384,13 +447,14 @@ WORKLOADS: tuple[Workload, ...] = (
                 "Size",
                 "int",
                 "8192",
-                "rows and columns",
+                "rows and columns of the matrices",
                 minimum=16,
                 maximum=65536,
                 cpu_default="1024",
+                group="Shape",
             ),
             _DTYPE,
-            Param("backend", "Backend", "choice", "auto", "which implementation", PRODUCTS),
+            Param("backend", "Backend", "choice", "auto", "what computes it", PRODUCTS),
             _seconds("how long the timed loop runs", "10", "4"),
         ),
     ),
@@ -408,8 +472,9 @@ WORKLOADS: tuple[Workload, ...] = (
                 "Recipe",
                 "choice",
                 "row",
-                "what shares a scale",
+                "which values share a scale",
                 RECIPES,
+                group="Precision",
             ),
             _seconds("how long the timed loop runs", "10", "4"),
         ),
@@ -422,19 +487,20 @@ WORKLOADS: tuple[Workload, ...] = (
         "accel.workloads.linear_attention",
         (
             Param("kind", "Kind", "choice", "gdn", "which recurrence", KINDS),
-            Param("backend", "Backend", "choice", "auto", "which implementation", LINEAR),
-            _size("batch", "Batch", "2", "sequences", "1"),
-            _size("tokens", "Tokens", "16384", "of a sequence", "256"),
-            _size("heads", "Heads", "16", "of values", "2"),
+            Param("backend", "Backend", "choice", "auto", "what computes it", LINEAR),
+            _size("batch", "Batch", "2", "sequences in a batch", "1"),
+            _size("tokens", "Tokens", "16384", "tokens in a sequence", "256"),
+            _size("heads", "Heads", "16", "heads of values", "2"),
             Param(
                 "head_dim",
                 "Head size",
                 "int",
                 "128",
-                "elements a head",
+                "elements in a head",
                 minimum=1,
                 maximum=256,
                 cpu_default="32",
+                group="Shape",
             ),
             _DTYPE,
             _seconds("how long the timed loop runs", "10", "4"),
@@ -455,6 +521,7 @@ WORKLOADS: tuple[Workload, ...] = (
                 minimum=1,
                 maximum=65536,
                 cpu_default="256",
+                group="Shape",
             ),
             _seconds("how long the timed loop runs", "10", "4"),
         ),
@@ -471,7 +538,7 @@ WORKLOADS: tuple[Workload, ...] = (
                 "Texts",
                 "int",
                 "100",
-                "to be written",
+                "how many texts are written",
                 minimum=1,
                 maximum=100000,
                 cpu_default="10",
@@ -481,10 +548,10 @@ WORKLOADS: tuple[Workload, ...] = (
                 "Method",
                 "choice",
                 "rain",
-                "greedy: once, without rewinding",
+                "how they are written; greedy: once, without rewinding",
                 ("rain", "greedy"),
             ),
-            Param("seed", "Seed", "int", "0", "of the machines", minimum=0, maximum=2**31),
+            Param("seed", "Seed", "int", "0", "seed of the machines", minimum=0, maximum=2**31),
         ),
     ),
 )

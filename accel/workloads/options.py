@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Mapping, Sequence
 from typing import NoReturn
 
-from accel.workloads.catalog import Param, Workload, split
+from accel.workloads.catalog import AUTO, Param, Workload, split
 
 
 class Values:
@@ -63,12 +63,13 @@ def parse(workload: Workload, argv: Sequence[str]) -> dict[str, str]:
             else f"{p.minimum:.10g} to {p.maximum:.10g}"
         )
         default = p.default if p.cpu_default is None else f"{p.default}, on a CPU {p.cpu_default}"
+        automatic = f"{AUTO}: {p.auto}; " * bool(p.auto)
         option = f"--{p.name.replace('_', '-')}"
         parser.add_argument(
             option,
             dest=p.name,
             metavar=p.kind.upper(),
-            help=f"{p.help} ({takes}; default {default})",
+            help=f"{p.help} ({takes}; {automatic}default {default})",
         )
     return {
         name: value for name, value in vars(parser.parse_args(argv)).items() if value is not None

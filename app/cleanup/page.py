@@ -17,6 +17,7 @@ from app.link.link import Link
 from app.widgets import theme
 from app.widgets.actions import bind_actions
 from app.widgets.controls import (
+    NO_LIMIT,
     QuestionCard,
     Stretch,
     button,
@@ -28,7 +29,7 @@ from app.widgets.controls import (
     set_text,
     set_tooltip,
 )
-from app.widgets.list_table import ANY_HEIGHT, list_card
+from app.widgets.list_table import list_card
 from assistant.housekeeping import EmptyResult, Receipt, Skipped, UndoResult
 
 NOTHING = (
@@ -202,7 +203,7 @@ class CleanupPage(QWidget):
         scanning = self._call is not None and isinstance(self._call.request, Scan)
         self._stack.setCurrentIndex(0 if self.tree.finds else 1)
         whole = max(self.tree.whole_height, theme.px(_LEAST))
-        self._frame.setMaximumHeight(whole if self.tree.finds else ANY_HEIGHT)
+        self._frame.setMaximumHeight(whole if self.tree.finds else NO_LIMIT)
         set_text(self.empty, SCANNING if scanning else NOTHING)
         self.again.setVisible(not scanning)
         self.stop.setVisible(scanning)

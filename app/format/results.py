@@ -45,6 +45,7 @@ class EarlierResult:
     tooltip: str
     when: str = ""
     backend: str = ""
+    params: str = ""
 
 
 def result_of(job: Job) -> Result | None:
@@ -117,7 +118,13 @@ def _earlier(job: Job, result: Result, now: float) -> EarlierResult:
     )
     when = clock(result.ended, now)
     return EarlierResult(
-        job.id, result.tflops, result.passed, "\n".join(lines), when, result.backend
+        job.id,
+        result.tflops,
+        result.passed,
+        "\n".join(lines),
+        when,
+        result.backend,
+        _params(result),
     )
 
 

@@ -30,6 +30,9 @@ from PySide6.QtWidgets import (
 
 from app.widgets import theme
 
+NO_LIMIT = 2**24 - 1
+"""Qt's QWIDGETSIZE_MAX, which PySide does not name: a width or height without a limit."""
+
 
 class ElidedLabel(QLabel):
     """Show one line of plain text that ends in … where there is no room for all of it."""
@@ -61,7 +64,7 @@ class ElidedLabel(QLabel):
 class ElidedLine(QLineEdit):
     """Show a long text with … in its middle until it is edited: the end of a path names the file.
 
-    The whole text is shown on hover.
+    The whole text is shown on hover, above the description of the field.
     """
 
     def paintEvent(self, event: QPaintEvent) -> None:
@@ -76,7 +79,8 @@ class ElidedLine(QLineEdit):
             self.text(), Qt.TextElideMode.ElideMiddle, room.width()
         )
         cut = text != self.text()
-        set_tooltip(self, self.text() if cut else "")
+        shown = (self.text() if cut else "", self.accessibleDescription())
+        set_tooltip(self, "\n\n".join(filter(None, shown)))
         if not cut or self.hasFocus():
             super().paintEvent(event)
             return

@@ -25,7 +25,7 @@ from PySide6.QtWidgets import (
 )
 
 from app.widgets import theme
-from app.widgets.controls import card
+from app.widgets.controls import NO_LIMIT, card
 
 Index = QModelIndex | QPersistentModelIndex
 NO_PARENT = QModelIndex()
@@ -34,8 +34,6 @@ LEFT, RIGHT = (
     for side in (Qt.AlignmentFlag.AlignLeft, Qt.AlignmentFlag.AlignRight)
 )
 _ROW_HEIGHT = 30
-ANY_HEIGHT = 16_777_215
-"""Qt's QWIDGETSIZE_MAX, which PySide does not name."""
 
 
 class TableColumn(NamedTuple):
@@ -218,7 +216,7 @@ def fit_rows(frame: QFrame, table: QTableView, rows: int, least: int = 4) -> Non
 
     A card without rows explains why, in all the room there is.
     """
-    height = height_of_rows(table, max(rows, least)) + 2 * theme.XS + 2 if rows else ANY_HEIGHT
+    height = height_of_rows(table, max(rows, least)) + 2 * theme.XS + 2 if rows else NO_LIMIT
     if frame.maximumHeight() != height:
         frame.setMaximumHeight(height)
 

@@ -10,14 +10,13 @@ from PySide6.QtWidgets import (
     QBoxLayout,
     QButtonGroup,
     QComboBox,
-    QSizePolicy,
-    QStackedWidget,
     QWidget,
 )
 
 from accel.result import Result
 from app.widgets import theme
 from app.widgets.controls import (
+    NO_LIMIT,
     Stretch,
     button,
     choice_box,
@@ -39,12 +38,15 @@ from app.workloads.roofline_view import RooflineView
 HINT = "Click a mark, or move to it with Tab and the arrow keys, to see its values here."
 VIEWS = ("Heat map", "Comparison", "Roofline", "Details")
 HEAT, COMPARISON, ROOFLINE, DETAILS = range(4)
-_PREFERRED = QSizePolicy.Policy.Preferred
-_TEXT_LINES, _WIDE = 4, 600
+_TEXT_LINES, _WIDE, _HIGH = 2, 600, 300
+"""Lines of the text below a chart, and the pixels of width and height from which on the bar has
+one line, and the text is shown."""
+_HIGHEST = 640
+"""Pixels of height of a chart that stands alone among the details."""
 
 
 class CellCharts(QWidget):
-    """Show one of `VIEWS`; DETAILS leaves the room to the widget below.
+    """Show one of `VIEWS`, or all charts at once; DETAILS leaves the room to the widget below.
 
     Emits `viewed` when another view is chosen.
     """
@@ -55,6 +57,8 @@ class CellCharts(QWidget):
         super().__init__()
         self._result: Result | None = None
         self._others: tuple[Result, ...] = ()
+        self.spread = False
+        """All charts are shown at once."""
         self.direction = choice_box("Direction")
         self.contender = choice_box("Backend")
         self.quantity = choice_box("Quantity")
@@ -83,10 +87,16 @@ class CellCharts(QWidget):
         self.selected.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
         self.selected.setAlignment(Qt.AlignmentFlag.AlignTop)
         self.selected.setMinimumHeight(_TEXT_LINES * self.selected.fontMetrics().lineSpacing())
-        self.stack = QStackedWidget()
-        for chart in self.charts:
-            chart.pointed.connect(lambda text: set_text(self.selected, text))
-            self.stack.addWidget(chart)
+        self._titles = [label(name, strong=True) for name in VIEWS[:DETAILS]]
+        self.panels = [QWidget() for _ in self.charts]
+        for title, panel, chart in zip(self._titles, self.panels, self.charts, strict=True):
+            chart.pointed.connect(self._show_selected)
+            panel.setLayout(column(title, Stretch(chart)))
+        self._lower = QWidget()
+        self._lower.setLayout(
+            row(Stretch(self.panels[HEAT]), Stretch(self.panels[ROOFLINE]), spacing=theme.XL)
+        )
+        body = column(Stretch(self.panels[COMPARISON]), Stretch(self._lower), spacing=theme.L)
         self._chosen_views = {False: DETAILS, True: HEAT}
         """The view that was chosen last for Results with one cell, and with several."""
         self._bar = QBoxLayout(QBoxLayout.Direction.LeftToRight)
@@ -95,7 +105,7 @@ class CellCharts(QWidget):
             row(self.rows, self.direction, self.contender, self.quantity, Stretch())
         )
         self.setMinimumWidth(1)  # the bar breaks into two lines where there is little room
-        self.setLayout(column(self._bar, self.note, Stretch(self.stack), self.selected))
+        self.setLayout(column(self._bar, self.note, Stretch(body), self.selected))
 
     @property
     def _several(self) -> bool:
@@ -111,6 +121,12 @@ class CellCharts(QWidget):
         self._chosen_views[self._several] = index
         self._draw()
         self.viewed.emit()
+
+    def show_all(self, *, wanted: bool) -> None:
+        """Show all charts at once, or the one that the user chose."""
+        if wanted != self.spread:
+            self.spread = wanted
+            self._draw()
 
     def show_result(self, result: Result, others: Iterable[Result]) -> None:
         """Show a Result that has cells.
@@ -129,6 +145,8 @@ class CellCharts(QWidget):
             _fill(self.contender, c.contenders(cells), keep)
             _fill(self.quantity, [q.name for q in quantities(cells)], keep)
             _fill(self.rows, [c.row_label(r) for r in c.grid_rows(cells)], keep)
+            if not keep:
+                self._choose_fastest(result)
             self._draw()
         elif others != self._others:
             self._others = others
@@ -138,31 +156,58 @@ class CellCharts(QWidget):
         directions = QBoxLayout.Direction
         wide = self.width() > _WIDE
         self._bar.setDirection(directions.LeftToRight if wide else directions.TopToBottom)
+        self._show_text()
         super().resizeEvent(event)
+
+    def _choose_fastest(self, result: Result) -> None:
+        """Show the row and the direction in which the headline of the result was reached."""
+        fastest = max(result.cells, key=lambda cell: cell.tflops)
+        for box, text in (
+            (self.direction, fastest.direction),
+            (self.rows, c.row_label((fastest.head_dim, fastest.causal))),
+        ):
+            box.blockSignals(True)
+            box.setCurrentText(text)
+            box.blockSignals(False)
+
+    def _views(self) -> tuple[int, ...]:
+        """Return the charts that are shown."""
+        if not self.spread:
+            return () if self.view == DETAILS else (self.view,)
+        return (COMPARISON, HEAT, ROOFLINE) if self._several else (ROOFLINE,)
 
     def _draw(self) -> None:
         if self._result is None:
             return
-        at = self.view
+        shown = self._views()
         for i, tab in enumerate(self.tabs.values()):
-            tab.setVisible(self._several or i in (ROOFLINE, DETAILS))
-            tab.setChecked(i == at)
+            tab.setVisible(not self.spread and (self._several or i in (ROOFLINE, DETAILS)))
+            tab.setChecked(i == self.view)
         for box, views in self._views_of.items():
-            box.setVisible(at in views and box.count() > 1)
-        self.stack.setVisible(at != DETAILS)
-        self.selected.setVisible(at != DETAILS)
-        note = ""
-        if at != DETAILS:
-            self.stack.setCurrentIndex(at)
-            # the stack is as high as the current chart, not as the highest one
-            for chart in self.charts:
-                current = chart is self.charts[at]
-                policy = _PREFERRED if current else QSizePolicy.Policy.Ignored
-                chart.setSizePolicy(_PREFERRED, policy)
-            draw = (self._draw_heat_map, self._draw_comparison, self._draw_roofline)[at]
-            note = draw(self._result)
-            set_text(self.selected, self.charts[at].accessibleDescription() or HINT)
-        show_if_any(self.note, note)
+            box.setVisible(bool({*views} & {*shown}) and box.count() > 1)
+        for i, panel in enumerate(self.panels):
+            panel.setVisible(i in shown)
+            self._titles[i].setVisible(self.spread)
+        self._lower.setVisible(bool({HEAT, ROOFLINE} & {*shown}))
+        self.roofline.setMaximumHeight(
+            theme.px(_HIGHEST) if self.spread and not self._several else NO_LIMIT
+        )
+        self._show_text()
+        draw = (self._draw_heat_map, self._draw_comparison, self._draw_roofline)
+        notes = [draw[i](self._result) for i in shown]
+        self._show_selected(next((self.charts[i].accessibleDescription() for i in shown), ""))
+        show_if_any(self.note, "\n".join(filter(None, notes)))
+
+    def _show_text(self) -> None:
+        """Show the values of a mark where they leave room for the chart; else they are a tooltip.
+
+        A hidden widget has no height yet.
+        """
+        room = self.height() >= theme.px(_HIGH) or not self.isVisible()
+        self.selected.setVisible(bool(self._views()) and room)
+
+    def _show_selected(self, text: str) -> None:
+        set_text(self.selected, text.replace("\n", " · ") or HINT)
 
     def _draw_heat_map(self, result: Result) -> str:
         """Draw the map, and return a note; so do the other two methods."""

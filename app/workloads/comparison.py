@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from accel.result import Cell, twins
+from app.format.values import plural
 from app.workloads import cells as c
 
 AUTO = "auto"
@@ -94,7 +95,9 @@ def _summary(cells: Sequence[Cell]) -> str:
     behind = sum(r < TARGET for r, _ in found)
     where = f"{c.row_label((cell.head_dim, cell.causal))}, {cell.seq}, {cell.direction}"
     against = (
-        f"auto against the best single backend, {len(found)} shapes: geometric mean {mean:.3f}, "
-        f"{behind} below {TARGET}, lowest {worst:.3f} ({where})"
+        f"auto reaches {100 * mean:.1f} % of the best backend on average over {len(found)} shapes,"
+        f" {100 * worst:.1f} % at worst ({where})"
     )
+    if behind:
+        against += f"; it is over {100 * (1 - TARGET):.0f} % slower in {plural(behind, 'shape')}"
     return "; ".join(filter(None, [against, twins(cells)]))

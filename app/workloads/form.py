@@ -5,13 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from accel.workloads.catalog import Param, Workload, split
+from accel.workloads.catalog import AUTO, Param, Workload, split
 from accel.workloads.grid import directions, shapes
-from app.format.values import duration, memory, plural, scaled
+from app.format.values import duration, first_capital, memory, plural, scaled
 from scheduler.protocol.job_options import JobOptions, make_spec
 from scheduler.protocol.submissions import PendingTokens
 from scheduler.verbs.submit import Submit
 
+CHOSEN = "auto"
+"""What stands in a field whose value is chosen by itself."""
 _BYTES = {"bfloat16": 2, "float16": 2, "float32": 4}
 _WITH_SCORES = {"math", "reference"}
 """The backends that hold the whole score matrix."""
@@ -26,8 +28,22 @@ class WorkloadForm:
         self._tokens = PendingTokens()
 
     def set(self, name: str, value: str) -> None:
-        """Take what was typed."""
-        self.values[name] = value.strip()
+        """Take what was typed; nothing where the value is chosen by itself."""
+        value = value.strip()
+        chosen = self._chosen_by_itself(name) and value in ("", CHOSEN)
+        self.values[name] = AUTO if chosen else value
+
+    def typed(self, name: str) -> str:
+        """Return the value as a user types it, which is nothing where it is chosen by itself."""
+        value = self.values[name]
+        return "" if self._chosen_by_itself(name) and value == AUTO else value
+
+    def _chosen_by_itself(self, name: str) -> bool:
+        return any(p.name == name and p.auto for p in self.workload.params)
+
+    def shown(self) -> set[str]:
+        """Return the parameters that the operation takes, and those that are not valid."""
+        return {p.name for p in self.workload.used(self.values)} | set(self.errors())
 
     def errors(self) -> dict[str, str]:
         """Return what is wrong with each field that is not valid."""
@@ -95,6 +111,11 @@ class WorkloadForm:
     def answered(self, request: Submit) -> None:
         """Take note that a request was carried out: the same contents are a new job now."""
         self._tokens.answered(request.token)
+
+
+def explain(param: Param) -> str:
+    """Return what a parameter means, and what is chosen where it is empty."""
+    return f"{first_capital(param.help)}." + f" Empty: {param.auto}." * bool(param.auto)
 
 
 def _wrong(param: Param, value: str) -> str | None:

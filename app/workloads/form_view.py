@@ -1,18 +1,26 @@
-"""Show a line a parameter of a workload, with its help or what is wrong with its value below."""
+"""Edit the parameters of a workload in groups; help is a tooltip, and errors are shown."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
-from PySide6.QtCore import Signal
-from PySide6.QtWidgets import QCheckBox, QComboBox, QGridLayout, QLabel, QLineEdit, QWidget
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtWidgets import (
+    QBoxLayout,
+    QCheckBox,
+    QComboBox,
+    QGridLayout,
+    QLabel,
+    QLineEdit,
+    QWidget,
+)
 
 from accel.workloads.catalog import Param
 from app.widgets import theme
-from app.widgets.controls import label, set_text
-from app.workloads.form import WorkloadForm
+from app.widgets.controls import ElidedLine, label, set_text
+from app.workloads.form import CHOSEN, WorkloadForm, explain
 
-_EDITOR_WIDTH = 150
+GROUPS = ("Shape", "Precision", "Run")
 _BETWEEN = 5
 """Pixels between two parameters."""
 
@@ -27,42 +35,79 @@ class WorkloadFormView(QWidget):
         self.form = form
         self.editors: dict[str, QWidget] = {}
         self.notes: dict[str, QLabel] = {}
-        grid = QGridLayout(self)
-        grid.setContentsMargins(0, 0, 0, 0)
-        grid.setHorizontalSpacing(theme.S)
-        grid.setVerticalSpacing(1)
-        grid.setColumnStretch(0, 2)
-        grid.setColumnStretch(1, 3)
-        for at, param in enumerate(form.workload.params):
-            editor = self._editor(param)
-            note = label(param.help, size="small", meaning="muted", wrap=True)
-            caption = label(param.label, wrap=True)
-            caption.setBuddy(editor)
-            editor.setMaximumWidth(theme.px(_EDITOR_WIDTH))
-            editor.setAccessibleName(param.label)
-            editor.setToolTip(param.help)
-            self.editors[param.name], self.notes[param.name] = editor, note
-            line = 3 * at
-            grid.addWidget(caption, line, 0)
-            grid.addWidget(editor, line, 1)
-            grid.addWidget(note, line + 1, 0, 1, 2)
-            grid.setRowMinimumHeight(line + 2, _BETWEEN)
+        self._captions: dict[str, QLabel] = {}
+        self._groups = QBoxLayout(QBoxLayout.Direction.TopToBottom, self)
+        self._groups.setContentsMargins(0, 0, 0, 0)
+        self._parts: dict[str, QWidget] = {}
+        for name in GROUPS:
+            if params := [p for p in form.workload.params if p.group == name]:
+                self._parts[name] = self._group(name, params)
+                self._groups.addWidget(self._parts[name], 1, Qt.AlignmentFlag.AlignTop)
+        self.spread(wide=False)
         self.check()
 
+    def spread(self, *, wide: bool) -> None:
+        """Lay out the groups side by side, or one below the other."""
+        directions = QBoxLayout.Direction
+        self._groups.setDirection(directions.LeftToRight if wide else directions.TopToBottom)
+        self._groups.setSpacing(theme.XL if wide else theme.M)
+
     def check(self) -> bool:
-        """Show what is wrong below each field; return True if nothing is."""
-        errors = self.form.errors()
-        for param in self.form.workload.params:
-            wrong, note = errors.get(param.name), self.notes[param.name]
-            set_text(note, wrong or param.help)
-            theme.mark(note, "meaning", "failed" if wrong else "muted")
-            theme.mark(self.editors[param.name], "wrong", "true" if wrong else "")
+        """Show the fields that matter, and what is wrong below them; return True if nothing is."""
+        errors, shown = self.form.errors(), self.form.shown()
+        for name, note in self.notes.items():
+            wrong = errors.get(name, "")
+            set_text(note, wrong)
+            note.setVisible(bool(wrong))
+            theme.mark(self.editors[name], "wrong", "true" if wrong else "")
+            for part in (self._captions[name], self.editors[name]):
+                part.setVisible(name in shown)
+        for group, part in self._parts.items():
+            part.setVisible(any(p.group == group and p.name in shown for p in self._params))
         return not errors
 
+    @property
+    def _params(self) -> tuple[Param, ...]:
+        return self.form.workload.params
+
+    def _group(self, name: str, params: Iterable[Param]) -> QWidget:
+        """Return a titled grid with a line for each parameter."""
+        part = QWidget()
+        grid = QGridLayout(part)
+        grid.setContentsMargins(0, 0, 0, 0)
+        grid.setHorizontalSpacing(theme.S)
+        grid.setVerticalSpacing(_BETWEEN)
+        grid.setColumnStretch(1, 1)
+        grid.setColumnMinimumWidth(0, self._caption_width())
+        grid.addWidget(label(name, size="small", meaning="muted", strong=True), 0, 0, 1, 2)
+        for at, param in enumerate(params):
+            editor, note = self._editor(param), label(size="small", meaning="failed", wrap=True)
+            caption = label(param.label)
+            caption.setBuddy(editor)
+            caption.setToolTip(explain(param))
+            editor.setAccessibleName(param.label)
+            editor.setAccessibleDescription(explain(param))
+            editor.setToolTip(explain(param))
+            self.editors[param.name], self.notes[param.name] = editor, note
+            self._captions[param.name] = caption
+            grid.addWidget(caption, 2 * at + 1, 0)
+            grid.addWidget(editor, 2 * at + 1, 1)
+            grid.addWidget(note, 2 * at + 2, 0, 1, 2)
+            note.hide()
+        return part
+
+    def _caption_width(self) -> int:
+        """Return the width of the widest caption, so that all editors begin at the same place."""
+        return max(self.fontMetrics().horizontalAdvance(p.label) for p in self._params) + theme.S
+
     def _editor(self, param: Param) -> QWidget:
-        value = self.form.values[param.name]
+        value = self.form.typed(param.name)
         if param.kind == "choice":
             box = QComboBox()
+            box.setMinimumContentsLength(1)  # it is as wide as its column, not as its choices
+            box.setSizeAdjustPolicy(
+                QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon
+            )
             box.addItems(list(param.choices))
             box.setCurrentText(value)
             box.currentTextChanged.connect(self._setter(param))
@@ -73,8 +118,9 @@ class WorkloadFormView(QWidget):
             setter = self._setter(param)
             check.toggled.connect(lambda on: setter("yes" if on else "no"))
             return check
-        line = QLineEdit(value)
-        line.setCursorPosition(0)  # show the beginning of a long list
+        line = ElidedLine(value) if param.kind in ("ints", "choices") else QLineEdit(value)
+        line.setPlaceholderText(CHOSEN if param.auto else "")
+        line.setMinimumWidth(theme.px(48))
         line.textChanged.connect(self._setter(param))
         return line
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from PySide6.QtCore import QEvent, QObject, QSize, Qt, Signal
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import (
+    QBoxLayout,
     QButtonGroup,
     QScrollArea,
     QSizePolicy,
@@ -19,6 +20,7 @@ from app.link.link import Link
 from app.state import State
 from app.widgets import theme
 from app.widgets.controls import (
+    NO_LIMIT,
     Stretch,
     button,
     card,
@@ -60,13 +62,16 @@ REPLAY = (
     "gpudeck daemon start --source auto"
 )
 _WIDE = 1000
-"""Pixels of the page from which on the workloads are a list; else a box above the form."""
+"""Pixels of width of the page from which on the workloads are a list and the form is always
+shown; else they are a box, and the form opens above the result."""
+_WIDEST = 1900
+"""Pixels of width from which on earlier results stand beside the newest, with all its charts."""
 _ROOMY = 900
 """Pixels of height that earlier results need below a chart."""
-_LIST, _FORM, _NARROW_FORM = 184, 320, 252
-"""Pixels of the list of workloads and of the form."""
+_LIST, _FORM, _SPREAD = 184, 320, 640
+"""Pixels of the list of workloads, of the form, and of a form with its groups side by side."""
 SEARCHING = "Searching for earlier results…"
-_WIDEST_RESULT, _EMPTY_HEIGHT = 1400, 96
+_EMPTY_HEIGHT = 96
 
 
 class WorkloadsPage(QWidget):
@@ -98,6 +103,9 @@ class WorkloadsPage(QWidget):
             kind="nav",
             tooltip="Find attention in your own code, and link the accelerated one in",
         )
+        self.parameters = button("Parameters", self._toggle_form, checkable=True)
+        self._form_wanted: bool | None = None
+        """The user opened or closed the form of a narrow page; None: it is open without result."""
         self.active, self.result = ActiveJobCard(), ResultCard()
         self.result.saved.connect(self._save)
         self.result.cells.viewed.connect(self._show_past)
@@ -163,10 +171,12 @@ class WorkloadsPage(QWidget):
         if self.used.refresh():
             self.used_view.show_rows(self.used.rows)
             show_if_any(self._unread, self.used.problem)
+        self._open_form()
         told = bool(self.used.rows or self.used.problem)
         self._used.setVisible(self.name in OF_ATTENTION and told)
         self.empty.setVisible(not mine)
         self._show_past()
+        self._side.setVisible(not self._past.isHidden() or not self._used.isHidden())
 
     def _jobs(self, name: str) -> list[Job]:
         """Return the known jobs of a workload, the newest first."""
@@ -215,11 +225,16 @@ class WorkloadsPage(QWidget):
     def _show_past(self) -> None:
         """Hide the earlier results if a chart leaves no room for them."""
         charted = self.result.isVisibleTo(self) and self.result.charted
-        self._past.setVisible(len(self.bars.bars) > 1 and not (charted and self.height() < _ROOMY))
+        beside = self._results.direction() == QBoxLayout.Direction.LeftToRight
+        no_room = charted and not beside and self.height() < _ROOMY
+        self._past.setVisible(len(self.bars.bars) > 1 and not no_room)
         policy = QSizePolicy.Policy
         self._last.setSizePolicy(policy.Preferred, policy.Expanding if charted else policy.Maximum)
-        for at, takes in enumerate((charted, not charted, False, False)):
-            self._results.setStretch(at, int(takes))
+        self.bars.spread(wanted=beside)
+        for at, stretched in enumerate((charted, not charted)):
+            self._main.setStretch(at, int(stretched))
+        for at, factor in enumerate((3, 2) if beside else (int(charted), int(not charted))):
+            self._results.setStretch(at, factor)
 
     def _show_result(self, job: Job, snapshot: Snapshot) -> None:
         """Show the result of a job; load a large one, and show its headline until it is there."""
@@ -259,38 +274,55 @@ class WorkloadsPage(QWidget):
         self._link.send(self, request, lambda _: form.answered(request))
 
     def resizeEvent(self, event: QResizeEvent) -> None:
-        self._arrange(wide=self.width() >= theme.px(_WIDE))
+        self._arrange(self.width() >= theme.px(_WIDE), self.width() >= theme.px(_WIDEST))
         super().resizeEvent(event)
 
-    def _arrange(self, *, wide: bool) -> None:
-        """List the workloads beside the form, or offer them above it where the page is narrow."""
+    def _toggle_form(self) -> None:
+        self._form_wanted = self.parameters.isChecked()
+        self._open_form()
+
+    def _open_form(self) -> None:
+        """Show the form, which a narrow page opens on demand and where there is no result."""
+        wanted, narrow = self._form_wanted, self.box.isVisibleTo(self)
+        opened = wanted if wanted is not None else self.result.isHidden()
+        self.parameters.setChecked(opened)
+        self._form_card.setVisible(opened or not narrow)
+        self.form.spread(wide=narrow and self.width() >= theme.px(_SPREAD))
+
+    def _arrange(self, wide: bool, widest: bool) -> None:
+        """Put list, form, result and earlier results side by side, as far as there is room."""
+        directions, policy = QBoxLayout.Direction, QSizePolicy.Policy
         self._list.setVisible(wide)
-        self.box.setVisible(not wide)
-        self._short_code.setVisible(not wide)
-        self._form_card.setFixedWidth(theme.px(_FORM if wide else _NARROW_FORM))
-        # the page scrolls the whole form, which else scrolls by itself; Run stays in sight
-        policy = QSizePolicy.Policy
+        self._above.setVisible(not wide)
+        self._panes.setDirection(directions.LeftToRight if wide else directions.TopToBottom)
+        self._results.setDirection(directions.LeftToRight if widest else directions.TopToBottom)
+        self.result.show_all(wanted=widest)
+        self._form_card.setMinimumWidth(theme.px(_FORM) if wide else 0)
+        self._form_card.setMaximumWidth(theme.px(_FORM) if wide else NO_LIMIT)
+        # a narrow page scrolls the whole form, which else scrolls by itself; Run stays in sight
         self._parameters.setSizePolicy(policy.Expanding, policy.Expanding if wide else policy.Fixed)
         self.result.facts.setSizePolicy(policy.Expanding, policy.Maximum if wide else policy.Fixed)
-        body = self._form_body
-        if (body.indexOf(self._send) > body.indexOf(self._parameters)) != wide:
-            body.removeWidget(self._send)
-            body.insertWidget(body.indexOf(self._parameters) + wide, self._send)
+        if (self._send.indexOf(self.run) >= 0) != wide:
+            (self._send if wide else self._chosen).addWidget(self.run)
+            (self._send if wide else self._over).insertWidget(0 if wide else 1, self.estimate)
+        self._open_form()
+        self._show_past()
 
     def _lay_out(self) -> None:
-        self._short_code = button("Code…", self.code_opened.emit, tooltip=self.code.toolTip())
+        short_code = button("Code…", self.code_opened.emit, tooltip=self.code.toolTip())
+        self._chosen = row(self.box, self.parameters, short_code, Stretch())
+        self._over = column(self._chosen)
+        self._above = clear_panel(self._over)
         listed = column(*self.choices.values(), rule(), self.code, Stretch(), spacing=2)
         self._list = clear_panel(listed)
         self._list.setFixedWidth(theme.px(_LIST))
         self._forms = column()
         self._forms.setAlignment(Qt.AlignmentFlag.AlignTop)
         self._parameters = _FormArea(clear_panel(self._forms))
-        chosen = row(Stretch(self.box), self._short_code)
-        self._send = clear_panel(column(self.estimate, self.run, spacing=theme.S))
-        self._form_body = column(
-            chosen, self.summary, Stretch(self._parameters), self._send, spacing=theme.M
+        self._send = column(self.estimate, self.run)
+        self._form_card = card(
+            column(self.summary, Stretch(self._parameters), self._send, spacing=theme.M)
         )
-        self._form_card = card(self._form_body)
         self._rule = rule()
         self.empty.setMinimumHeight(_EMPTY_HEIGHT)
         self._last = card(
@@ -303,14 +335,17 @@ class WorkloadsPage(QWidget):
         self._unread = label(meaning="failed", wrap=True)
         self._used = card(column(title, self._unread, Stretch(self.used_view)))
         self._used.setSizePolicy(policy.Preferred, policy.Maximum)
-        results = QWidget()
-        results.setMaximumWidth(theme.px(_WIDEST_RESULT))
-        self._results = column(self._last, self._past, self._used, Stretch())
-        results.setLayout(self._results)
-        panes = row(Stretch(), self._list, self._form_card, Stretch(results, 1000), Stretch())
-        panes.setSpacing(theme.M)
-        panes.setAlignment(self._form_card, Qt.AlignmentFlag.AlignTop)
-        self.setLayout(panes)
+        self._main = column(self._last, Stretch())
+        self._side = clear_panel(column(Stretch(self._past, 1000), self._used, Stretch()))
+        main = clear_panel(self._main)
+        self._results = QBoxLayout(QBoxLayout.Direction.TopToBottom)
+        self._results.setSpacing(theme.M)
+        self._results.addWidget(main)
+        self._results.addWidget(self._side)
+        self._panes = row(self._list, self._form_card, spacing=theme.M)
+        self._panes.addLayout(self._results, 1)
+        self._panes.setAlignment(self._form_card, Qt.AlignmentFlag.AlignTop)
+        self.setLayout(column(self._above, Stretch(self._panes)))
 
 
 class _FormArea(QScrollArea):

@@ -10,10 +10,10 @@ from app.format.values import significant
 from app.widgets import theme
 from app.widgets.mark_chart import ChartMark, MarkChart
 
-_ROW, _BAR = 26, 12
-"""Pixels of height of a row, and of the bar in it."""
-_NARROW = 460
-"""Pixels of width below which the backend is left out."""
+_ROW, _HIGHEST, _BAR = 26, 40, 12
+"""Pixels of height of a row, of a row where there is much room, and of the bar in it."""
+_NARROW, _WIDE = 460, 690
+"""Pixels of width below which the backend is left out, and from which on the shape is shown."""
 _COLUMNS = (46, 92, 84)
 """Pixels of the job's number, the time and the backend."""
 _VALUE = 52
@@ -29,6 +29,7 @@ class ResultBars(MarkChart):
     def __init__(self) -> None:
         super().__init__("Earlier results")
         self.bars: tuple[EarlierResult, ...] = ()
+        self._row = _ROW
         self.setMinimumHeight(3 * theme.px(_ROW))
 
     def show_bars(self, bars: tuple[EarlierResult, ...]) -> None:
@@ -38,11 +39,20 @@ class ResultBars(MarkChart):
             self.updateGeometry()
             self.renew()
 
+    def spread(self, *, wanted: bool) -> None:
+        """Let rows be higher than they need to be, where there is much room."""
+        height = _HIGHEST if wanted else _ROW
+        if height != self._row:
+            self._row = height
+            self.updateGeometry()
+
     def sizeHint(self) -> QSize:
-        return QSize(400, max(len(self.bars), 3) * theme.px(_ROW))
+        return QSize(400, max(len(self.bars), 3) * theme.px(self._row))
 
     def marks(self) -> list[ChartMark]:
-        high, most = theme.px(_ROW), self.height() // theme.px(_ROW)
+        most = self.height() // theme.px(_ROW)
+        shown = max(min(len(self.bars), most), 1)
+        high = min(self.height() // shown, theme.px(self._row))
         return [
             ChartMark(QRectF(0, at * high, self.width(), high), bar.tooltip)
             for at, bar in enumerate(self.bars[:most])
@@ -55,12 +65,22 @@ class ResultBars(MarkChart):
 
     def _draw_row(self, painter: QPainter, row: QRectF, bar: EarlierResult, share: float) -> None:
         t, newest = theme.tokens(), bar is self.bars[0]
-        texts = (str(bar.job), bar.when, bar.backend)[: 2 if self.width() < _NARROW else 3]
+        texts = (str(bar.job), bar.when, bar.backend)[
+            : 2 if self.width() < theme.px(_NARROW) else 3
+        ]
         left = row.left()
         for at, text in enumerate(texts):
             width = theme.px(_COLUMNS[at])
             painter.setPen(QColor(t.text if newest or not at else t.muted))
             painter.drawText(QRectF(left, row.top(), width - theme.S, row.height()), _LEFT, text)
+            left += width
+        if self.width() >= theme.px(_WIDE):
+            width = int((row.right() - left) * 0.5)
+            cut = painter.fontMetrics().elidedText(
+                bar.params, Qt.TextElideMode.ElideRight, width - theme.L
+            )
+            painter.setPen(QColor(t.muted))
+            painter.drawText(QRectF(left, row.top(), width, row.height()), _LEFT, cut)
             left += width
         room = row.right() - theme.px(_VALUE) - left
         box = QRectF(left, row.center().y() - theme.px(_BAR) / 2, room * share, theme.px(_BAR))

@@ -130,13 +130,18 @@ class ResultCard(QWidget):
     @property
     def charted(self) -> bool:
         """Report if a chart is shown, which takes all the room."""
-        return self._has_cells and self.cells.view != DETAILS
+        return self._has_cells and (self.cells.spread or self.cells.view != DETAILS)
+
+    def show_all(self, *, wanted: bool) -> None:
+        """Show all charts and the details at once, or what the user chose."""
+        self.cells.show_all(wanted=wanted)
+        self._show_view()
 
     def _show_view(self) -> None:
         self.cells.setVisible(self._has_cells)
         vertical = QSizePolicy.Policy.Expanding if self.charted else QSizePolicy.Policy.Maximum
         self.cells.setSizePolicy(QSizePolicy.Policy.Preferred, vertical)
-        self.facts.setVisible(self._summary is not None and not self.charted)
+        self.facts.setVisible(self._summary is not None and (self.cells.spread or not self.charted))
 
     def _save(self) -> None:
         if self._summary is None:

@@ -11,6 +11,7 @@ from PySide6.QtWidgets import (
     QFileDialog,
 )
 
+from app.shell.window import SMALLEST
 from app.tour import render
 from app.widgets import theme
 from app.workloads.cell_charts import VIEWS
@@ -71,12 +72,16 @@ def test_no_chart_is_clipped(compared, scheme, size):
     theme.apply(fed.app, scheme)
     fed.window.resize(*size)
     cells = fed.window.workloads.result.cells
+    fed.settle()
     for i, name in enumerate(VIEWS):
+        if cells.spread:
+            assert all(chart.isVisible() for chart in cells.charts)
+            assert fed.window.workloads.result.facts.isVisible()
         cells.tabs[name].click()
         fed.settle()
         assert clipped(fed.window) == [], name
         frame = cells.rect()
-        for part in (cells.stack, cells.selected, cells.note, *cells.tabs.values()):
+        for part in (*cells.panels[1:2], cells.selected, cells.note, *cells.tabs.values()):
             assert not part.isVisible() or frame.contains(part.geometry()), name
         page = fed.window.workloads
         bottom = page.result.mapTo(page, QPoint(0, page.result.height())).y()
@@ -110,7 +115,7 @@ def test_a_mark_is_reached_by_keyboard_and_by_mouse(compared):
     assert seen == [0, 1, 7, 6, 0, 0]
     told = cells.selected.text()
     assert "sequence 512, head size 64, bfloat16, forward" in told and "J per TFLOP" in told
-    assert heat.accessibleDescription() == told
+    assert heat.accessibleDescription().replace("\n", " · ") == told
     last = heat.marks()[-1].box.center().toPoint()
     QTest.mouseClick(heat, Qt.MouseButton.LeftButton, pos=last)
     assert "sequence 16384, head size 256, bfloat16, causal, forward" in cells.selected.text()
@@ -163,13 +168,15 @@ def test_selectors_filter_the_jobs(compared):
     assert not cells.contender.isVisible() and cells.rows.isVisible()
     cells.rows.setCurrentText("d 128, causal")
     assert "head size 128, bfloat16, causal, backward" in cells.comparison.marks()[0].tooltip
-    assert "72 shapes: geometric mean" in cells.note.text()
+    assert "on average over 72 shapes" in cells.note.text()
     cells.tabs["Roofline"].click()
     assert {p.contender for p in cells.roofline.roofline.points} == {
         "flash"
     } and not cells.note.isVisible()
     cells.tabs["Details"].click()
-    assert fed.window.workloads.result.facts.isVisible() and not cells.stack.isVisible()
+    assert fed.window.workloads.result.facts.isVisible() and not any(
+        chart.isVisible() for chart in cells.charts
+    )
     assert "made-up refusal" in fed.window.workloads.result.facts.toPlainText()
     # what was chosen stays with the next result of the workload
     again = msgspec.structs.replace(whole, id=31)
@@ -179,6 +186,37 @@ def test_selectors_filter_the_jobs(compared):
         fed.window.workloads.result.title.text().startswith("Job 31")
         and cells.contender.currentText() == "flash"
     )
+
+
+def test_a_comparison_opens_where_its_headline_was_reached(compared):
+    fed, whole = compared
+    fed.reply(GetJob(30), whole)
+    fed.settle()
+    cells = fed.window.workloads.result.cells
+    fastest = max(snapshots.grid().cells, key=lambda cell: cell.tflops)
+    tooltips = [mark.tooltip for mark in cells.comparison.marks()]
+    assert any(f"{fastest.tflops:.0f} TFLOP/s" in text for text in tooltips)
+    assert cells.direction.currentText() == fastest.direction
+
+
+def test_the_whole_comparison_is_seen_in_the_smallest_window(compared):
+    fed, whole = compared
+    fed.window.resize(SMALLEST)
+    fed.reply(GetJob(30), whole)
+    for _ in range(2):
+        fed.settle()
+    page = fed.window.workloads
+    chart = page.result.cells.comparison
+    seen = fed.window.pages.parentWidget().rect()
+    for corner in (chart.rect().topLeft(), chart.rect().bottomRight()):
+        assert seen.contains(chart.mapTo(page, corner))
+    assert not page.run.isHidden() and not page.form.isVisible()
+    page.parameters.click()
+    fed.settle()
+    assert page.form.isVisible()
+    page.choose("copy")
+    fed.settle()
+    assert page.form.isVisible(), "the form stays open for another workload"
 
 
 def test_a_roofline_without_ceilings_names_the_workloads_to_run(fed):

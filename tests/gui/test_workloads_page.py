@@ -40,8 +40,42 @@ def test_errors_are_shown_beside_the_field_while_typing(fed):
     assert page.form.notes["seq"].property("meaning") == "failed"
     assert not page.run.isEnabled()
     page.form.editors["seq"].setText("2048")
-    assert page.form.notes["seq"].text().startswith("tokens a sequence")
+    assert not page.form.notes["seq"].isVisible()
+    assert "Tokens in a sequence" in page.form.editors["seq"].accessibleDescription()
     assert page.run.isEnabled()
+
+
+def test_a_value_that_is_chosen_by_itself_is_an_empty_field(fed, qtbot):
+    fed.window.show_page("workloads")
+    fed.feed(snapshots.gpu_snapshot(1))
+    page = fed.window.workloads
+    page.choose("tune")
+    batch = page.form.editors["batch"]
+    assert (batch.text(), batch.placeholderText()) == ("", "auto")
+    assert "Empty: as many as make 16384 tokens" in batch.toolTip()
+    for typed, sent in (("3", "3"), ("", "0"), (" auto ", "0"), ("0", "0")):
+        batch.setText(typed)
+        assert page.run.isEnabled()
+        assert page.form.form.submission().spec.params["batch"] == sent, typed
+    batch.setText("-1")
+    assert "whole number" in page.form.notes["batch"].text() and not page.run.isEnabled()
+    assert page.form.editors["seq"].placeholderText() == "", "a sequence has a length"
+
+
+def test_fields_that_an_operation_does_not_take_are_left_out_unless_they_are_wrong(fed):
+    fed.window.show_page("workloads")
+    fed.feed(snapshots.gpu_snapshot(1))
+    page = fed.window.workloads
+    page.choose("compare")
+    editors = page.form.editors
+    assert editors["seq"].isVisible() and not editors["sizes"].isVisible()
+    editors["seq"].setText("12x")
+    editors["operation"].setCurrentText("gemm")
+    assert editors["sizes"].isVisible() and not editors["heads"].isVisible()
+    assert editors["seq"].isVisible() and not page.run.isEnabled(), "what is wrong stays in sight"
+    editors["seq"].setText("512")
+    assert not editors["seq"].isVisible() and page.run.isEnabled()
+    assert "gemm of 3 sizes" in page.estimate.text()
 
 
 def test_run_submits_the_form(fed, qtbot):
@@ -113,8 +147,10 @@ def test_cards_are_as_large_as_their_contents(fed, width, height):
     assert 0 <= result.height() - page.result.geometry().bottom() < 2 * theme.L
     assert 0 <= form.height() - page.run.geometry().bottom() < 2 * theme.L
     assert page.result.facts.verticalScrollBar().maximum() == 0
-    assert result.width() <= 1400
     assert len(page.bars.marks()) == len(page.bars.bars) == 3
+    past = page.bars.parentWidget()
+    beside = past.mapTo(page, QPoint(0, 0)).x() > result.mapTo(page, QPoint(0, 0)).x()
+    assert beside == (width == 2560), "a wide window shows earlier results beside the newest"
     fed.window.show_page("settings")
     fed.settle()
     row = fed.window.settings.rows["theme"]
@@ -131,8 +167,11 @@ def test_the_smallest_window_has_room_for_form_and_result(fed, count):
     fed.window.show_page("workloads")
     fed.feed(snapshots.gpu_snapshot(count))
     page = fed.window.workloads
-    result, form = page.result.parentWidget(), page.run.parentWidget()
-    assert form.geometry().right() < result.mapTo(page, QPoint(0, 0)).x()
+    page.parameters.click()
+    fed.settle()
+    result, form = page.result.parentWidget(), page.form
+    bottom = form.mapTo(page, form.rect().bottomLeft()).y()
+    assert form.isVisible() and bottom < result.mapTo(page, QPoint(0, 0)).y()
     assert page.result.figure.height() >= page.result.figure.sizeHint().height()
     assert page.result.figure.width() >= page.result.figure.sizeHint().width()
 
