@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 
 import msgspec
 
@@ -53,8 +54,9 @@ def found(moment: Moment) -> str:
 
 def host_devices(host: HostState) -> str:
     """Return the devices of a machine, those of one name together."""
-    names = [state.device.name for state in host.devices]
-    return ", ".join(f"{names.count(n)}x {n}" for n in dict.fromkeys(names)) or "unknown"
+    counts = Counter(state.device.name.removeprefix("REPLAY ") for state in host.devices)
+    texts = (f"{count} × {name}" if count > 1 else name for name, count in counts.items())
+    return ", ".join(texts) or "unknown"
 
 
 def host_state(host: HostState, now: float) -> str:

@@ -1,7 +1,8 @@
-"""Show the devices of one machine as tiles, and the last minutes of the busiest one."""
+"""Show the devices of one machine as tiles, and the last minutes of the busiest of them."""
 
 from __future__ import annotations
 
+import numpy as np
 from PySide6.QtCore import Signal
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QWidget
@@ -18,8 +19,15 @@ from scheduler.protocol.snapshot import DeviceState, HostState, Snapshot
 
 _LOAD = (60.0, 40)
 """Seconds of the sparklines in the tiles, and their points."""
-_HIGHEST, _OTHERS = 320, 90
-"""Pixels of height of a curve at most, and of all that is neither a tile nor a curve."""
+_HIGHEST, _LOWEST, _OTHERS = 320, 200, 90
+"""Pixels of height of a curve at most and where there are several lines of them, and of all that
+is neither a tile nor a curve."""
+_MOST_TILES, _FEW_TILES, _MOST_CURVES = 8, 4, 4
+"""The devices with tiles at most, in a low window, and with curves: the busiest ones."""
+_STEP = 10.0
+"""The difference of utilisation, in %, that makes a device busier than another one."""
+_LOW = 640
+"""Pixels of height below which a window has room for few tiles."""
 
 
 class HostDevices(QWidget):
@@ -34,38 +42,69 @@ class HostDevices(QWidget):
         self.title = label(strong=True)
         self.grid = TileGrid()
         self.grid.opened.connect(self.opened)
-        self.busiest = label(size="small", meaning="muted")
-        self.sparks = SparkRow(_HIGHEST)
-        self.setLayout(column(self.title, self.grid, self.busiest, self.sparks, Stretch()))
+        self.curves = [DeviceCurves() for _ in range(_MOST_CURVES)]
+        self.setLayout(column(self.title, self.grid, *self.curves, Stretch()))
 
     def resizeEvent(self, event: QResizeEvent) -> None:
-        """Give the curves the height that the tiles leave, up to a limit."""
         super().resizeEvent(event)
-        self.sparks.fit(self.height() - self.grid.height() - theme.px(_OTHERS))
+        self._fit()
+
+    @property
+    def _room(self) -> int:
+        """Return the pixels of height that the tiles leave to curves."""
+        return self.height() - self.grid.height() - theme.px(_OTHERS)
+
+    def _fit(self) -> None:
+        """Give the curves the height that the tiles leave, up to a limit."""
+        shown = [curves for curves in self.curves if not curves.isHidden()]
+        for curves in shown:
+            curves.sparks.fit(self._room // len(shown) - theme.px(theme.XL))
 
     def show_host(self, snapshot: Snapshot, host: HostState | None, name: str) -> None:
         """Show the devices of a machine, under its name."""
-        devices = {s.device.id for s in host.devices} if host is not None else set()
-        shown = tuple(tile for tile in tiles(snapshot) if tile.device in devices)
+        devices = sorted(host.devices, key=self._idleness) if host is not None else []
+        most = _FEW_TILES if self.window().height() < theme.px(_LOW) else _MOST_TILES
+        busiest = {state.device.id for state in devices[:most]}
+        shown = tuple(tile for tile in tiles(snapshot) if tile.device in busiest)
         self.setVisible(bool(shown))
-        if not shown or host is None:
+        if not shown:
             return
+        if len(devices) > most:
+            name += f", the {most} busiest"
         set_text(self.title, name)
         self.grid.show_tiles(shown, snapshot.settings.telemetry_hz, self._load)
         self.grid.setFixedHeight(self.grid.fit(max(self.height(), 1)))
-        known = [state for state in host.devices if state.reading is not None]
-        self._show_busiest(max(known, key=_utilisation, default=None))
+        several = max(self._room // theme.px(_LOWEST + theme.XL), 1)
+        known = [state for state in devices if state.reading is not None][:several]
+        for at, curves in enumerate(self.curves):
+            curves.show_device(known[at] if at < len(known) else None, self._history)
+        self._fit()
 
     def _load(self, device: str) -> Floats:
         return self._history.recent(device, "util", *_LOAD)
 
-    def _show_busiest(self, state: DeviceState | None) -> None:
-        self.sparks.setVisible(state is not None)
+    def _idleness(self, state: DeviceState) -> float:
+        """Return a rank that is lower for busier devices, and changes less than their load."""
+        loads = self._load(state.device.id)
+        known = loads[~np.isnan(loads)]
+        if len(known):
+            return -round(float(known.mean()) / _STEP)
+        util = state.reading.values.get("util", 0.0) if state.reading is not None else 0.0
+        return -round(util / _STEP)
+
+
+class DeviceCurves(QWidget):
+    """Show the curves of one device below its name; hidden where it has no history."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.title = label(size="small", meaning="muted")
+        self.sparks = SparkRow(_HIGHEST)
+        self.setLayout(column(self.title, self.sparks))
+
+    def show_device(self, state: DeviceState | None, history: History) -> None:
+        """Show another device, or its newest values; nothing for None."""
         if state is not None:
-            self.sparks.show_device(state, self._history)
-            set_text(self.busiest, f"{device_label(state.device)}, last 10 minutes")
-        self.busiest.setVisible(state is not None and not self.sparks.empty)
-
-
-def _utilisation(state: DeviceState) -> float:
-    return state.reading.values.get("util", 0.0) if state.reading is not None else 0.0
+            self.sparks.show_device(state, history)
+            set_text(self.title, f"{device_label(state.device)}, last 10 minutes")
+        self.setVisible(state is not None and not self.sparks.empty)

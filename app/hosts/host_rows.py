@@ -1,9 +1,9 @@
-"""List the other machines as rows, and test how one is to be reached. Free of Qt."""
+"""List this machine and the others as rows, and test how one is to be reached. Free of Qt."""
 
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -18,12 +18,16 @@ if TYPE_CHECKING:
     from app.link.call import Call
 
 
+LOCAL, THIS = "", "This machine"
+"""The key and the name of the machine that the daemon runs on."""
+
+
 @dataclass(frozen=True)
 class HostRow:
     """One machine as a row of the table."""
 
     key: str
-    """Its name."""
+    """Its name; LOCAL for this machine."""
     cells: tuple[str, ...]
     tooltip: str
     reachable: bool | None
@@ -32,15 +36,33 @@ class HostRow:
     """The mean utilisation of its devices, 0 to 1; None if it is not known."""
     memory: float | None = None
     """The share of the memory of its devices that is used, 0 to 1; None if it is not known."""
+    quiet: bool = False
+    """It sleeps, or is a recording."""
 
 
 def host_rows(snapshot: Snapshot) -> tuple[HostRow, ...]:
-    """Return a row for each machine of the settings, with its state."""
+    """Return a row for this machine, and one for each machine of the settings."""
     states = {host.name: host for host in snapshot.hosts}
-    return tuple(
+    others = (
         _row(name, host, states.get(name), snapshot.time)
         for name, host in snapshot.settings.hosts.items()
     )
+    return (_this_machine(snapshot), *others)
+
+
+def shown_host(snapshot: Snapshot, key: str) -> HostState | None:
+    """Return the devices of the machine of a row; None if nothing is known of it."""
+    if key == LOCAL:
+        local = tuple(state for state in snapshot.devices if not state.device.host)
+        return HostState(THIS, "", snapshot.time, devices=local)
+    return next((host for host in snapshot.hosts if host.name == key), None)
+
+
+def _this_machine(snapshot: Snapshot) -> HostRow:
+    host = shown_host(snapshot, LOCAL)
+    assert host is not None
+    recorded = any(state.device.kind == "replay" for state in host.devices)
+    return _reached(LOCAL, THIS, host, "", "", "Recordings, not live readings" if recorded else "")
 
 
 def _row(name: str, host: HostSettings, state: HostState | None, now: float) -> HostRow:
@@ -64,14 +86,28 @@ def _row(name: str, host: HostSettings, state: HostState | None, now: float) -> 
         "GPU Deck runs there" * bool(state.deck),
     )
     how = first_capital("; ".join(part for part in parts if part))
+    made = _reached(name, name, state, changed, host.address, how)
+    return replace(made, tooltip=f"{name} has been reachable since {about}. {made.tooltip}".strip())
+
+
+def _reached(
+    key: str, name: str, state: HostState, changed: str, address: str, about: str
+) -> HostRow:
+    """Return the row of a machine that answers, with what its devices do."""
+    awake = [s for s in state.devices if s.reading is None or s.reading.asleep is None]
+    devices = host_devices(state)
+    if not awake:
+        about = "Not read, so that it can sleep"
+        cells = (name, "Asleep", "", "", "", changed, devices, address, about)
+        return HostRow(key, cells, about, True, quiet=True)
     load, memory, warmest = _loads(state)
+    recorded = any(s.device.kind == "replay" for s in state.devices)
     cells = (
-        name, "Reachable", _percent(load), _percent(memory),
+        name, "Recorded" if recorded else "Online", _percent(load), _percent(memory),
         NOT_AVAILABLE if warmest is None else f"{warmest:.0f} °C",
-        changed, host_devices(state), host.address, how,
+        changed, devices, address, about,
     )  # fmt: skip
-    text = f"{name} has been reachable since {about}. {how}"
-    return HostRow(name, cells, text, True, load, memory)
+    return HostRow(key, cells, about, True, load, memory, quiet=recorded)
 
 
 def _loads(state: HostState) -> tuple[float | None, float | None, float | None]:
@@ -99,7 +135,7 @@ def _percent(share: float | None) -> str:
 
 def counts(rows: tuple[HostRow, ...]) -> str:
     """Return how many machines there are, and how many of them cannot be reached."""
-    if not rows:
+    if len(rows) < 2:
         return "No other machines"
     lost = sum(row.reachable is False for row in rows)
     return plural(len(rows), "machine") + (f", {lost} unreachable" if lost else "")

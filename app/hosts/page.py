@@ -1,4 +1,4 @@
-"""Show other machines and their devices, and add, test and remove them."""
+"""Show this machine and others with their devices, and add, test and remove the others."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QWidget
 
 from app.hosts.host_devices import HostDevices
 from app.hosts.host_form import HostForm
-from app.hosts.host_rows import HostRow, ReachHost, counts, host_rows
+from app.hosts.host_rows import LOCAL, HostRow, ReachHost, counts, host_rows, shown_host
 from app.link.link import Link
 from app.state import State
 from app.widgets import theme
@@ -21,7 +21,6 @@ from app.widgets.controls import (
     Stretch,
     button,
     column,
-    empty_label,
     label,
     row,
     set_text,
@@ -33,6 +32,7 @@ from app.widgets.list_table import (
     TableColumn,
     chosen_row,
     fit_rows,
+    height_of_rows,
     list_card,
     list_table,
 )
@@ -54,13 +54,15 @@ COLUMNS = (
     TableColumn("Memory", 80, right=True, help="Used memory of all its devices"),
     TableColumn("Warmest", 90, right=True, help="Highest temperature of its devices"),
     TableColumn("Changed", 110, help="When it was reached, or was lost"),
-    TableColumn("Devices", 190),
+    TableColumn("Devices", 230),
     TableColumn("Address", 140),
     TableColumn("Details", 0),
 )
 STATE, LOAD, MEMORY, WARMEST, CHANGED, DEVICES, ADDRESS = range(1, 8)
 _OPTIONAL = {ADDRESS: 1000, CHANGED: 860, DEVICES: 860}
 """The least widths of the page at which these columns are shown."""
+_IN_SIGHT = 5
+"""Machines that are seen at once, however small the window is."""
 MENU = ("host.test", "host.copy", "", "host.add", "host.remove")
 """The actions of the menu of a row; an empty name is a line between them."""
 
@@ -71,7 +73,8 @@ class HostTable(RowTable[HostRow]):
     def color(self, row: HostRow, column: int) -> str | None:
         t = theme.tokens()
         if column == STATE:
-            return {True: t.succeeded, False: t.failed, None: t.muted}[row.reachable]
+            known = t.muted if row.quiet else t.succeeded
+            return {True: known, False: t.failed, None: t.muted}[row.reachable]
         if column == len(COLUMNS) - 1 and row.reachable is False:
             return t.failed
         return None if column in (0, LOAD, MEMORY, WARMEST) else t.muted
@@ -132,10 +135,11 @@ class HostsPage(QWidget):
 
     def _lay_out(self) -> None:
         above = row(self.count, Stretch(), self.test, self.remove, self.open, spacing=theme.M)
-        self._frame, self._stack = list_card(self.table, empty_label(EMPTY))
-        self._frame.setMinimumHeight(theme.px(130))
+        self._frame, _ = list_card(self.table, QWidget())
+        self.hint = label(EMPTY, meaning="muted", wrap=True)
         body = column(above, self.question, self.form, self.said)
         body.addWidget(self._frame, 2)
+        body.addWidget(self.hint)
         body.addWidget(self.devices, 3)
         self.setLayout(body)
         self.setFocusProxy(self.table)
@@ -149,26 +153,28 @@ class HostsPage(QWidget):
         rows = host_rows(snapshot)
         self.model.show_rows(rows)
         keys = [made.key for made in rows]
-        if keys:
-            at = keys.index(chosen.key) if chosen is not None and chosen.key in keys else 0
-            self.table.choose_row(at)
-        self._stack.setCurrentIndex(0 if rows else 1)
-        fit_rows(self._frame, self.table, len(rows), least=3)
+        at = keys.index(chosen.key) if chosen is not None and chosen.key in keys else 0
+        self.table.choose_row(at)
+        self.hint.setVisible(len(rows) < 2)
+        fit_rows(self._frame, self.table, len(rows), least=1)
+        least = height_of_rows(self.table, min(len(rows), _IN_SIGHT)) + theme.S + 2
+        self._frame.setMinimumHeight(least)
         set_text(self.count, counts(rows))
         if self._asked and self._asked not in keys:
             self._leave()
         self._show_devices(snapshot)
-        for action in ("host.test", "host.remove", "host.copy"):
-            self.acts[action].setEnabled(bool(rows))
-        self.test.setEnabled(bool(rows))
-        self.remove.setEnabled(bool(rows) and not self._asked)
 
     def _show_devices(self, snapshot: Snapshot) -> None:
         """Show a tile for each device of the chosen machine."""
         chosen = self.chosen()
-        host = next((h for h in snapshot.hosts if chosen and h.name == chosen.key), None)
-        name = f"{chosen.key}: {chosen.cells[DEVICES]}" if chosen is not None else ""
+        host = shown_host(snapshot, chosen.key) if chosen is not None else None
+        name = f"{chosen.cells[0]}: {chosen.cells[DEVICES]}" if chosen is not None else ""
         self.devices.show_host(snapshot, host, name)
+        other = chosen is not None and chosen.key != LOCAL
+        for action in ("host.test", "host.remove", "host.copy"):
+            self.acts[action].setEnabled(other)
+        self.test.setEnabled(other)
+        self.remove.setEnabled(other and not self._asked)
         text = "Try again" if chosen is not None and chosen.reachable is False else "Test"
         if self.test.text() != text:
             self.test.setText(text)
@@ -202,7 +208,7 @@ class HostsPage(QWidget):
         if self._asked:
             self._asked = ""
             self.question.hide()
-            self.remove.setEnabled(self.chosen() is not None)
+            self.refresh()
             self.table.setFocus()
         elif self.form.isVisible():
             self._close()

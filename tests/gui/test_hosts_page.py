@@ -7,8 +7,10 @@ import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
 
-from app.hosts.host_rows import ReachHost
+from app.hosts.host_rows import LOCAL, ReachHost
 from app.hosts.page import LOAD, MEMORY
+from app.strip.chip_model import machine_chips
+from app.strip.tile_model import tiles
 from app.widgets.share_delegate import SHARE
 from scheduler.protocol.settings import HostSettings, Settings
 from scheduler.protocol.snapshot import Columns
@@ -34,28 +36,67 @@ def page(fed):
 
 def test_each_machine_has_its_state_and_its_devices(page, fed):
     cells = [row.cells for row in page.model.rows]
+    assert (cells.pop(0)[:5]) == ("This machine", "Online", "87 %", "44 %", "55 °C")
     assert [(c[0], c[1]) for c in cells] == [
-        ("lab1", "Reachable"),
+        ("lab1", "Online"),
         ("lab2", "Unreachable"),
         ("new", "Connecting"),
     ]
-    assert cells[0][2:7] == ("44 %", "34 %", "71 °C", "just now", "2x NVIDIA RTX A6000")
-    assert page.model.index(0, LOAD).data(SHARE) == pytest.approx(0.435)
-    assert page.model.index(0, MEMORY).data(SHARE) == pytest.approx(32 / 95)
+    assert cells[0][2:7] == ("44 %", "34 %", "71 °C", "just now", "2 × NVIDIA RTX A6000")
+    assert page.model.index(1, LOAD).data(SHARE) == pytest.approx(0.435)
+    assert page.model.index(1, MEMORY).data(SHARE) == pytest.approx(32 / 95)
     assert cells[1][2:6] == ("", "", "", "1 min ago")
-    assert page.model.index(1, LOAD).data(SHARE) is None
+    assert page.model.index(2, LOAD).data(SHARE) is None
     assert cells[1][8] == "It sent no readings"
-    assert "has been unreachable since 15:59" in page.model.rows[1].tooltip
-    assert page.count.text() == "3 machines, 1 unreachable"
-    assert list(page.devices.grid.tiles) == ["lab1/GPU-0", "lab1/GPU-1"]
+    assert "has been unreachable since 15:59" in page.model.rows[2].tooltip
+    assert page.count.text() == "4 machines, 1 unreachable"
+    assert list(page.devices.grid.tiles) == [snapshots.gpu(0).id], "this machine comes first"
     page.table.selectRow(1)
+    assert list(page.devices.grid.tiles) == ["lab1/GPU-0", "lab1/GPU-1"]
+    page.table.selectRow(2)
     assert list(page.devices.grid.tiles) == ["lab2/GPU-0"]
     chosen = []
     page.device_chosen.connect(chosen.append)
     QTest.keyClick(page.devices.grid.tiles["lab2/GPU-0"], Qt.Key.Key_Return)
     assert chosen == ["lab2/GPU-0"]
-    page.table.selectRow(2)
+    page.table.selectRow(3)
     assert not page.devices.isVisible(), "nothing is known of it yet"
+
+
+def test_a_machine_that_sleeps_is_called_asleep_as_in_the_header(fed):
+    settings = msgspec.structs.replace(Settings(), hosts={"laptop": HostSettings("ada@laptop")})
+    made = msgspec.structs.replace(snapshots.gpu_snapshot(8), settings=settings)
+    fed.window.show_page("hosts")
+    fed.feed(with_hosts(made))
+    row = fed.window.hosts.model.rows[1]
+    assert row.cells[:5] == ("laptop", "Asleep", "", "", "")
+    chips = {chip.title: chip.text for chip in machine_chips(tiles(fed.window.state.snapshot))}
+    assert chips["laptop"].lower() == row.cells[1].lower()
+    assert chips["This machine"] and fed.window.hosts.model.rows[0].cells[0] == "This machine"
+
+
+def test_this_machine_is_neither_tested_nor_removed(page, fed):
+    fed.asked.clear()
+    assert page.chosen().key == LOCAL
+    QTest.keyClick(page.table, Qt.Key.Key_Delete)
+    page.test.click()
+    assert not page.question.isVisible() and fed.asked == []
+    assert not page.test.isEnabled() and not page.remove.isEnabled()
+    page.table.selectRow(1)
+    assert page.test.isEnabled() and page.remove.isEnabled()
+
+
+@pytest.mark.parametrize(("size", "most"), [((800, 560), 4), ((1280, 800), 8)])
+def test_of_many_devices_the_busiest_are_shown(fed, size, most):
+    fed.window.resize(*size)
+    fed.window.show_page("hosts")
+    fed.feed(snapshots.gpu_snapshot(72))
+    page = fed.window.hosts
+    assert len(page.devices.grid.tiles) == most
+    assert f"72 × NVIDIA H100 80GB HBM3, the {most} busiest" in page.devices.title.text()
+    loads = {s.device.id: s.reading.values["util"] for s in fed.window.state.snapshot.devices}
+    shown = [loads.pop(device) for device in page.devices.grid.tiles]
+    assert min(shown) >= max(loads.values()) - 10, "their order does not follow every reading"
 
 
 def test_a_machine_is_added_once_it_has_answered(page, fed):
@@ -88,6 +129,7 @@ def test_a_machine_is_added_once_it_has_answered(page, fed):
 
 
 def test_a_machine_is_removed_after_a_question(page, fed):
+    page.table.selectRow(1)
     QTest.keyClick(page.table, Qt.Key.Key_Delete)
     assert page.question.text.text() == "Remove lab1? Its history is kept for 30 days."
     fed.asked.clear()
@@ -102,7 +144,7 @@ def test_a_machine_is_removed_after_a_question(page, fed):
 
 def test_a_machine_is_tested(page, fed):
     assert page.test.text() == "Test"
-    page.table.selectRow(1)
+    page.table.selectRow(2)
     assert page.test.text() == "Try again", "it sends no readings"
     fed.asked.clear()
     page.test.click()
@@ -118,14 +160,17 @@ def test_the_busiest_device_of_a_machine_has_curves(fed):
     known = msgspec.structs.replace(made.settings, hosts={"lab1": HostSettings("ada@lab1")})
     fed.feed(msgspec.structs.replace(made, settings=known))
     page = fed.window.hosts
+    page.table.selectRow(1)
     times = [NOW - 60 + at for at in range(61)]
     fed.window.load_history("lab1/GPU-0", Columns(times, {"util": [50.0] * 61}))
     fed.feed(msgspec.structs.replace(made, settings=known, time=NOW + 1))
-    assert page.devices.busiest.text() == "lab1 GPU 0, last 10 minutes"
-    shown = [field for field, spark in page.devices.sparks.cards.items() if spark.isVisible()]
+    curves, *others = page.devices.curves
+    assert curves.title.text() == "lab1 GPU 0, last 10 minutes"
+    assert not any(other.isVisible() for other in others), "the other device has no history"
+    shown = [field for field, spark in curves.sparks.cards.items() if spark.isVisible()]
     assert shown == ["util"], "nothing else has a history"
-    assert page.devices.sparks.cards["util"].text == "87 %"
-    assert page.devices.rect().contains(page.devices.sparks.geometry())
+    assert curves.sparks.cards["util"].text == "87 %"
+    assert page.devices.rect().contains(curves.geometry())
 
 
 def test_a_page_without_machines_begins_at_its_top(fed):
