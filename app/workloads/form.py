@@ -41,9 +41,9 @@ class WorkloadForm:
     def _chosen_by_itself(self, name: str) -> bool:
         return any(p.name == name and p.auto for p in self.workload.params)
 
-    def shown(self) -> set[str]:
+    def shown(self) -> frozenset[str]:
         """Return the parameters that the operation takes, and those that are not valid."""
-        return {p.name for p in self.workload.used(self.values)} | set(self.errors())
+        return frozenset(p.name for p in self.workload.used(self.values)) | self.errors().keys()
 
     def errors(self) -> dict[str, str]:
         """Return what is wrong with each field that is not valid."""
