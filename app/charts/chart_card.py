@@ -11,10 +11,13 @@ from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from app.charts.chart_model import ChartModel
 from app.charts.chart_source import ChartContents, Curve
-from app.charts.chart_view import ChartView, clock_height, lanes_height
+from app.charts.chart_view import LANE_TOP, ChartView, clock_height, lanes_height
+from app.charts.fleet_curves import FleetCurves
+from app.charts.heat_scale import HeatScale
 from app.charts.lanes import FROM as LANES_FROM
 from app.charts.lanes import floors, in_lanes
-from app.charts.scales import AxisTop
+from app.charts.scales import AxisTop, round_floor
+from app.charts.series import Floats
 from app.charts.value_line import LaneValues, ValueLine
 from app.format.values import lane_label
 from app.widgets import theme
@@ -30,6 +33,10 @@ from app.widgets.controls import (
     show_if_any,
 )
 
+_SHARE_FIELD = "util"
+"""The field whose axis always ends at 100 %."""
+_HEAT_ROW = 1
+"""The least pixels of a device's row in a heat map."""
 _LOWEST = 72
 """The least height of a plot at the usual size of text."""
 
@@ -74,13 +81,17 @@ class ChartCard:
         self.lane_values = LaneValues(clock_height())
         self._top = AxisTop()
         self._bands: tuple[object, ...] = ()
+        self._lane_scale = ""
+        """The values at the lower and the upper edge of each lane, in words."""
         self.has_data = True
         """Whether the visible span has any value."""
         self.top: float | None = None
         """The highest value of the axis; None while each device has a lane."""
         header = row(self.title, self.values, Stretch(self.absent))
         self.summary = SpanSummary()
+        self.heat_scale = HeatScale()
         header.addWidget(self.summary)
+        header.addWidget(self.heat_scale)
         plot = row(Stretch(self.view), self.lane_values, spacing=0)
         layout = column(header, Stretch(plot), spacing=theme.XS)
         if above is not None:
@@ -92,11 +103,14 @@ class ChartCard:
     def show_chart(self, chart: ChartModel, colors: dict[str, str]) -> None:
         """Show everything but the curves, which `show_contents` shows."""
         shown = [value for value in chart.values if value.device in colors]
-        set_text(self.title, chart.title)
         texts = {value.device: value.text for value in shown} if chart.absent is None else {}
         self._show_values(texts, chart, colors)
         reasons = [f"{value.label}: {value.reason}" for value in shown if value.reason is not None]
-        absent = "; ".join(reasons) if chart.absent is None else chart.absent
+        self._show_head(chart, "; ".join(reasons) if chart.absent is None else chart.absent)
+
+    def _show_head(self, chart: ChartModel, absent: str) -> None:
+        """Show the title, why there are no values, and what the chart means."""
+        set_text(self.title, chart.title)
         show_if_any(self.absent, absent)
         set_tooltip(self.absent, self.absent.text())
         set_tooltip(self.frame, chart.tooltip)
@@ -121,14 +135,20 @@ class ChartCard:
         values = [y for _, y in (*contents.lines.values(), *contents.ghosts.values())]
         values += [band.high for band in contents.bands.values()]
         values += [y for _, y in behind.values()]
-        highest = np.fmax.reduce([np.fmax.reduce(y, initial=0.0) for y in values], initial=0.0)
-        top, devices = self._top.fit(float(highest), chart.ceiling), tuple(contents.lines)
-        self.has_data = any(not bool(np.isnan(y).all()) for _, y in contents.lines.values())
+        devices = tuple(contents.lines)
         lanes = len(devices) >= LANES_FROM
+        if lanes:
+            floor, top = self._lane_range(chart, values)
+            self._lane_scale = f"each lane {floor:g}–{top:g}"
+        else:
+            highest = np.fmax.reduce([np.fmax.reduce(y, initial=0.0) for y in values], initial=0.0)
+            floor, top = chart.floor, self._top.fit(float(highest), chart.ceiling)
+        self.has_data = any(not bool(np.isnan(y).all()) for _, y in contents.lines.values())
+        self.heat_scale.hide()
         self.view.show_begin(_first_reading(contents), *limits)
         curves = self.view.curves
         if lanes:
-            contents = in_lanes(contents, devices, top)
+            contents = in_lanes(contents, devices, floor, top)
             numbers = [lane_label(v.label) for v in chart.values if v.device in devices]
             self.view.show_lanes(*limits, numbers)
             least = max(lanes_height(len(numbers)), theme.px(_LOWEST))
@@ -139,16 +159,67 @@ class ChartCard:
             self.view.show_empty(not self.has_data)
         self.top = None if lanes else top
         curves.limit = None if lanes else chart.limit
-        bands = (contents.past, limits, tuple(colors.values()), lanes and top)
+        bands = (contents.past, limits, tuple(colors.values()), lanes and (floor, top))
         if self._bands != bands:  # these are many rectangles that seldom change
             self._bands = bands
             curves.show_bands(contents.bands, colors, contents.step)
+        curves.show_heat(None)
         curves.show_ghosts(contents.ghosts, colors)
         curves.moments = list(moments)
         curves.show_behind(dict(behind), theme.tokens().muted)
         low = floors(devices) if lanes else dict.fromkeys(devices, chart.floor)
         curves.show_fill(contents.lines, colors, low, self.view.plot_size)
         curves.show_paths(contents.lines, colors)
+
+    def show_fleet(
+        self,
+        chart: ChartModel,
+        limits: tuple[float, float],
+        fleet: FleetCurves,
+        labels: Mapping[str, str],
+        moments: Sequence[tuple[float, str]] = (),
+    ) -> None:
+        """Draw so many devices that their curves could not be told apart, as a heat map.
+
+        Args:
+            limits: Both ends of the time axis.
+            labels: The names of the devices.
+            moments: Times of vertical lines, and their colours.
+        """
+        self._show_head(chart, chart.absent or "")
+        self.has_data, self.top = not fleet.empty, None
+        self.lane_values.show_texts([])
+        self.view.show_begin(None, *limits)
+        self.view.show_lanes(*limits, [lane_label(labels[d]) for d in fleet.devices])
+        least = clock_height() + LANE_TOP + _HEAT_ROW * len(fleet.devices)
+        self.view.setMinimumHeight(max(theme.px(_LOWEST), least))
+        floor, top = self._lane_range(chart, [fleet.means.ravel()])
+        self.heat_scale.show_ends(f"{floor:g}", f"{top:g} {chart.unit}".strip())
+        self.heat_scale.setVisible(self.has_data)
+        curves, self._bands = self.view.curves, ()
+        curves.show_heat(fleet, floor, top)
+        curves.grid, curves.limit, curves.moments = [], None, list(moments)
+        curves.show_bands({}, {}, fleet.step)
+        curves.show_ghosts({}, {})
+        curves.show_behind({}, "")
+        curves.show_fill({}, {}, {}, (1, 1))
+        curves.show_paths({}, {})
+
+    def show_fleet_values(self, chart: ChartModel, values: list[str]) -> None:
+        """Show these values of a heat map."""
+        self.values.show_values([(text, None) for text in values], chart.unit if values else "")
+
+    def _lane_range(self, chart: ChartModel, values: Sequence[Floats]) -> tuple[float, float]:
+        """Return the values at the lower and the upper edge of each lane.
+
+        Low lanes show how their own values differ, not how far away the limit is.
+        """
+        highest = np.fmax.reduce([np.fmax.reduce(y, initial=0.0) for y in values], initial=0.0)
+        if chart.field == _SHARE_FIELD:
+            return chart.floor, self._top.fit(float(highest), chart.ceiling)
+        top = self._top.fit(float(highest), 0.0)
+        lows = [np.fmin.reduce(y, initial=np.inf) for y in values]
+        return round_floor(float(np.fmin.reduce(lows, initial=np.inf)), top), top
 
     def show_cursor(
         self, chart: ChartModel, moment: float, texts: dict[str, str], colors: dict[str, str]
@@ -164,7 +235,9 @@ class ChartCard:
         lanes = len(texts) >= LANES_FROM
         self.lane_values.show_texts([*texts.values()] if lanes else [])
         line = [(text, _color(texts, device, colors)) for device, text in texts.items()]
-        self.values.show_values([] if lanes else line, chart.unit if texts else "")
+        parts = (self._lane_scale if lanes else "", chart.unit)
+        unit = " ".join(filter(None, parts)) if texts else ""
+        self.values.show_values([] if lanes else line, unit)
 
     def hide_cursor(self) -> None:
         """Remove the vertical line."""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from dataclasses import field as struct_field
 
 import numpy as np
 
 from app.charts.chart_model import scale
+from app.charts.fleet_curves import PIXELS_A_BIN as FLEET_PIXELS_A_BIN
+from app.charts.fleet_curves import FleetCurves, fleet_curves
 from app.charts.history import SECONDS, History
 from app.charts.past_curves import PIXELS_A_BIN, Band, LoadPast, PastCurves, PastLoader
 from app.charts.scales import round_up
@@ -113,6 +115,29 @@ class ChartSource:
                     d: (band.times + limits[0] - compared, band.mean) for d, band in bands.items()
                 }
         return found
+
+    def fleet(
+        self, field: str, devices: Sequence[str], limits: Limits, width: int, hz: float
+    ) -> FleetCurves:
+        """Return a field of many devices in common bins.
+
+        Args:
+            width: Pixels of the chart.
+            hz: Readings a second.
+        """
+        step = round_up((limits[1] - limits[0]) / width * FLEET_PIXELS_A_BIN)
+        divisor, past = scale(field), self._shown.curves
+        if self.recent(limits):
+            known = [(d, *self._history.curve(d, field)) for d in devices]
+            interval = 1 / hz
+        elif past is not None:
+            bands = {d: past.band(d, field).cut(*limits) for d in devices}
+            known = [(d, band.times, band.mean) for d, band in bands.items()]
+            interval, step = past.step, max(step, past.step)
+        else:
+            known, interval = [], step
+        made = fleet_curves(known, limits, step, 2 * interval)
+        return replace(made, means=made.means / divisor)
 
     def summary(
         self, field: str, devices: Sequence[str], limits: Limits

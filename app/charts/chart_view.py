@@ -63,6 +63,8 @@ class _TimeBox(pg.ViewBox):  # type: ignore[misc]
     """Carries a factor, and the moment that stays in its place."""
     hovered = Signal(object)
     """Carries the moment under the pointer; None once the pointer has left."""
+    clicked = Signal(float)
+    """Carries the value that was clicked at."""
 
     dragged = Signal(float, bool)
     """Carries the value that the threshold was dragged to, and whether it was let go there."""
@@ -73,6 +75,8 @@ class _TimeBox(pg.ViewBox):  # type: ignore[misc]
         self.threshold: float | None = None
         """The value of the line that can be dragged."""
         self._dragging = False
+        self.level: float | None = None
+        """The value under the pointer; None while it is elsewhere."""
 
     def grips(self, point: QPointF) -> bool:
         """Report if a point is on the line that can be dragged."""
@@ -99,14 +103,16 @@ class _TimeBox(pg.ViewBox):  # type: ignore[misc]
 
     def hoverEvent(self, event: object) -> None:
         if event.isExit():  # type: ignore[attr-defined]
+            self.level = None
             self.hovered.emit(None)
         else:
+            self.level = float(self.mapToView(event.pos()).y())  # type: ignore[attr-defined]
             shape = Qt.CursorShape.SplitVCursor if self.grips(event.pos()) else None  # type: ignore[attr-defined]
             self.unsetCursor() if shape is None else self.setCursor(shape)
             self.hovered.emit(float(self.mapToView(event.pos()).x()))  # type: ignore[attr-defined]
 
     def mouseClickEvent(self, event: object) -> None:
-        """Ignore clicks."""
+        self.clicked.emit(float(self.mapToView(event.pos()).y()))  # type: ignore[attr-defined]
 
 
 class _Plot(pg.GraphicsWidget):  # type: ignore[misc]
@@ -143,7 +149,7 @@ class ChartView(pg.GraphicsView):  # type: ignore[misc]
         self.setCentralItem(_Plot(self.box, self.axis, self.clock))
         self.curves = Curves()
         self.box.addItem(self.curves, ignoreBounds=True)
-        self._scale = (0.0, 0)
+        self._floor, self._scale = 0.0, (0.0, 0)
         self._lanes: tuple[str, ...] = ()
         """The names of the lanes that are shown."""
         self._threshold_text = ""
@@ -255,9 +261,9 @@ class ChartView(pg.GraphicsView):  # type: ignore[misc]
         self.box.setXRange(start, end, padding=0)
         margin = _EDGE * (top - floor)
         self.curves.show_range(start, end, floor - margin, top + margin)
-        if top != self._scale[0] or self._lanes:
+        if (floor, top) != (self._floor, self._scale[0]) or self._lanes:
             self._lanes = ()
-            self._scale = (top, 0)
+            self._floor, self._scale = floor, (top, 0)
             self.box.setYRange(floor, top, padding=_EDGE)
             self._fit_ticks()
         # otherwise the transform changes while painting, and everything is painted twice
@@ -271,12 +277,14 @@ class ChartView(pg.GraphicsView):  # type: ignore[misc]
         scale = (self._scale[0], min(max(int(self.box.height()) // _LABEL, 1), _STEPS))
         if scale != self._scale:
             self._scale = scale
-            self.axis_labels = [f"{at:g}" for at in ticks(*scale)]
-            self.axis.setTicks([list(zip(ticks(*scale), self.axis_labels, strict=True))])
+            values = [at for at in ticks(*scale) if at >= self._floor]
+            self.axis_labels = [f"{at:g}" for at in values]
+            self.axis.setTicks([list(zip(values, self.axis_labels, strict=True))])
 
     def show_empty(self, empty: bool) -> None:
         """Hide the axis and the grid while there are no values: their range would mean nothing."""
-        self.curves.grid = [] if empty else ticks(*self._scale)
+        shown = (at for at in ticks(*self._scale) if at >= self._floor)
+        self.curves.grid = [] if empty else list(shown)
         if empty == self.axis.style["showValues"]:
             self.axis.setStyle(showValues=not empty)
 

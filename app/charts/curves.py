@@ -9,10 +9,12 @@ from __future__ import annotations
 from functools import cache
 
 import numpy as np
+from numpy.typing import NDArray
 from PySide6.QtCore import QLineF, QRectF, Qt
 from PySide6.QtGui import QColor, QImage, QPainter, QPainterPath, QPen
 from PySide6.QtWidgets import QStyleOptionGraphicsItem, QWidget
 
+from app.charts.fleet_curves import FleetCurves
 from app.charts.past_curves import Band
 from app.charts.plotting import pg
 from app.charts.series import Floats
@@ -23,6 +25,10 @@ _PALE = 0.3
 _GHOST, _BEHIND = 0.5, 0.35
 """Opacity of the curves of another time, and of those behind the curve in focus."""
 _FILL = 0.13
+_SHADES = 256
+"""The number of colours of a heat map."""
+_LINED = 4
+"""The least pixels of height of a heat map's rows that have a line between them."""
 
 
 class Curves(pg.GraphicsObject):  # type: ignore[misc]
@@ -46,6 +52,8 @@ class Curves(pg.GraphicsObject):  # type: ignore[misc]
         self.behind: list[tuple[QPen, QPainterPath]] = []
         """The curves behind the one in focus."""
         self._fill = QImage()
+        self._heat: tuple[QImage, QRectF] | None = None
+        """A heat map, and the part of the plane that it covers."""
         self.bands: list[tuple[QColor, list[QRectF]]] = []
         self.ghosts: list[tuple[QPen, QPainterPath]] = []
         """The curves of another time, for comparison."""
@@ -121,6 +129,27 @@ class Curves(pg.GraphicsObject):  # type: ignore[misc]
             QImage.Format.Format_ARGB32_Premultiplied,
         ).copy()
 
+    def show_heat(self, fleet: FleetCurves | None, floor: float = 0.0, top: float = 1.0) -> None:
+        """Colour each bin of each device by its value, in rows of height 1, the first at the top.
+
+        Args:
+            fleet: None removes the heat map.
+            floor: The value with the palest colour.
+            top: The value with the deepest colour.
+        """
+        if fleet is None:
+            self._heat = None
+            return
+        count, bins = fleet.means.shape
+        shares = np.clip((np.nan_to_num(fleet.means) - floor) / ((top - floor) or 1.0), 0.0, 1.0)
+        pixels = _shades(theme.tokens())[(shares * (_SHADES - 1)).astype(int)]
+        pixels[np.isnan(fleet.means)] = 0
+        image = QImage(
+            pixels.tobytes(), bins, count, 4 * bins, QImage.Format.Format_ARGB32_Premultiplied
+        )
+        self._heat = image.copy(), QRectF(fleet.start, 0.0, bins * fleet.step, count)
+        self.update()
+
     def show_bands(self, bands: dict[str, Band], colors: dict[str, str], step: float) -> None:
         """Draw the range of values of each device; `step` is the width of a bin in seconds."""
         self.bands = []
@@ -158,6 +187,8 @@ class Curves(pg.GraphicsObject):  # type: ignore[misc]
         self, painter: QPainter, option: QStyleOptionGraphicsItem, widget: QWidget | None = None
     ) -> None:
         left, right = self._box.left(), self._box.right()
+        if self._heat is not None:
+            self._paint_heat(painter, *self._heat)
         painter.setPen(self._grid_pen)
         painter.drawLines([QLineF(left, y, right, y) for y in self.grid])
         if self.limit is not None:
@@ -188,6 +219,21 @@ class Curves(pg.GraphicsObject):  # type: ignore[misc]
             painter.setPen(_pen(color))
             painter.drawLine(QLineF(moment, self._box.top(), moment, self._box.bottom()))
 
+    def _paint_heat(self, painter: QPainter, image: QImage, covered: QRectF) -> None:
+        """Paint the heat map, with a line between rows that are high enough for one."""
+        moved = painter.worldTransform()
+        inside, area = moved.mapRect(self._box), moved.mapRect(covered)
+        painter.save()
+        painter.resetTransform()
+        painter.setClipRect(inside)
+        painter.drawImage(area, image)
+        pitch = area.height() / max(image.height(), 1)
+        if pitch >= _LINED:
+            painter.setPen(QColor(theme.tokens().surface))
+            lines = (area.top() + at * pitch for at in range(1, image.height()))
+            painter.drawLines([QLineF(inside.left(), y, inside.right(), y) for y in lines])
+        painter.restore()
+
     def _paint_fill(self, painter: QPainter) -> None:
         """Paint the fill pixel by pixel: an image that is mirrored takes ten times as long."""
         area = painter.worldTransform().mapRect(self._box).toRect()
@@ -198,6 +244,12 @@ class Curves(pg.GraphicsObject):  # type: ignore[misc]
         else:
             painter.drawImage(area, self._fill)
         painter.restore()
+
+
+@cache
+def _shades(_: theme.Tokens) -> NDArray[np.uint32]:
+    """Return the colours of a heat map in a scheme as pixels, from the lowest value to the top."""
+    return np.array([theme.shade(at / (_SHADES - 1)).rgba() for at in range(_SHADES)], np.uint32)
 
 
 @cache

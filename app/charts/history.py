@@ -76,6 +76,11 @@ class History:
             shown = self._shown[key] = Decimated(ring, [_COLUMNS[f] for f in fields])
         return shown.window(start, end, bin_width)
 
+    def curve(self, device: str, field: str) -> tuple[Floats, Floats]:
+        """Return all times and values of a field, [n] each, valid until the next reading."""
+        ring = self._ring(device)
+        return ring.times, ring.values[_COLUMNS[field]]
+
     def recent(self, device: str, field: str, seconds: float, bins: int) -> Floats:
         """Return the highest value of each of the last bins, NaN where there is none.
 

@@ -19,13 +19,17 @@ def floors(devices: Sequence[str]) -> dict[str, float]:
     return {device: float(len(devices) - 1 - at) for at, device in enumerate(devices)}
 
 
-def in_lanes(contents: ChartContents, devices: Sequence[str], top: float) -> ChartContents:
+def in_lanes(
+    contents: ChartContents, devices: Sequence[str], floor: float, top: float
+) -> ChartContents:
     """Return the same curves in lanes of height 1.
 
     Args:
+        floor: The value at the lower edge of a lane.
         top: The value that fills a lane.
     """
-    low, size = floors(devices), _SHARE / top if top > 0 else 0.0
+    size = _SHARE / (top - floor) if top > floor else 0.0
+    low = {device: at - size * floor for device, at in floors(devices).items()}
 
     def line(device: str, curve: Curve) -> Curve:
         return curve[0], low[device] + size * curve[1]

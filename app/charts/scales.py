@@ -7,6 +7,8 @@ import math
 _MARGIN = 1.05
 _SHRINK_BELOW = 0.9
 _NOTHING = 1e-9
+_FAR_ABOVE = 0.35
+"""Share of the top above which the lowest value must be for an axis that does not begin at 0."""
 
 
 def ticks(top: float, steps: int = 5) -> list[float]:
@@ -49,6 +51,14 @@ def _end(highest: float, ceiling: float | None) -> float:
         return ceiling
     step = 10.0 ** math.floor(math.log10(highest)) / 4  # 770 W above a limit of 700 W: 825 W
     return math.ceil(highest * _MARGIN / step) * step
+
+
+def round_floor(lowest: float, top: float) -> float:
+    """Return where an axis up to `top` begins: at 0 unless all values are far above it."""
+    if not _FAR_ABOVE * top < lowest < math.inf:
+        return 0.0
+    step = 10.0 ** math.floor(math.log10(top))
+    return math.floor(lowest / step) * step
 
 
 def round_top(highest: float) -> float:

@@ -14,6 +14,8 @@ _MOST = 5
 _TITLE = "Last 24 hours"
 _WHOLE = 23.5
 """Hours of readings of each device from which on the day counts as whole."""
+_LOW = 640
+"""Pixels of the height of a window that is too low for a sentence."""
 _EDGES = 40
 """Pixels of the card's edges."""
 
@@ -46,8 +48,8 @@ class DayCard:
             caption, value = shown[at] if at < len(shown) else ("", "")
             set_text(self.captions[at], caption)
             set_text(self.values[at], value)
-        self.fit()
         set_text(self.text, sentence(day, settings, devices))
+        self.fit()
         set_tooltip(self.frame, "\n".join([*(": ".join(pair) for pair in shown), self.text.text()]))
         self.frame.setVisible(day.hours > 0)
 
@@ -64,3 +66,7 @@ class DayCard:
             fits = bool(value.text()) and room >= 0
             caption.setVisible(fits)
             value.setVisible(fits)
+        # half a sentence says nothing, and a low window has no room for it
+        wide = self.text.fontMetrics().horizontalAdvance(self.text.text())
+        whole = above is not None and wide <= above.width() - theme.px(_EDGES)
+        self.text.setVisible(whole and self.frame.window().height() >= theme.px(_LOW))

@@ -9,7 +9,7 @@ from PySide6.QtWidgets import QAbstractButton, QWidget
 from app.charts.lanes import FROM as LANES_FROM
 from app.format.values import shortest_label
 from app.widgets import theme
-from app.widgets.controls import label, row, show_if_any
+from app.widgets.controls import label, row
 
 _PADDING, _LINE = 8, 12
 """Pixels beside the text of a chip, and the length of the line in the curve's colour."""
@@ -63,9 +63,7 @@ class Legend(QWidget):
         self.chips: dict[str, LegendChip] = {}
         self.caption = label("GPU", size="small", meaning="muted")
         self.caption.hide()
-        self.beyond = label(size="small", meaning="muted")
-        self.beyond.hide()
-        self._layout = row(self.caption, self.beyond, spacing=2)
+        self._layout = row(self.caption, spacing=2)
         self.setLayout(self._layout)
 
     @property
@@ -73,9 +71,8 @@ class Legend(QWidget):
         """Return the device whose curves are in front of all others; None if all are equal."""
         return next((device for device, chip in self.chips.items() if chip.isChecked()), None)
 
-    def show_devices(self, labels: dict[str, str], colors: dict[str, str], total: int) -> None:
-        """Show a chip for each device, if there are several, and that they are some of `total`."""
-        show_if_any(self.beyond, f"of {total}" if total > len(labels) else "")
+    def show_devices(self, labels: dict[str, str], colors: dict[str, str]) -> None:
+        """Show a chip for each device, if there are several."""
         wanted = labels if len(labels) > 1 else {}
         many = len(wanted) >= LANES_FROM
         self.caption.setVisible(many)
@@ -92,7 +89,7 @@ class Legend(QWidget):
             }
             for chip in self.chips.values():
                 chip.clicked.connect(lambda _=False, chosen=chip: self._choose(chosen))
-                self._layout.insertWidget(self._layout.count() - 1, chip)
+                self._layout.addWidget(chip)
         for device, chip in self.chips.items():
             color = None if many else colors[device]
             if chip.color != color:

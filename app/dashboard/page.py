@@ -15,6 +15,7 @@ from app.charts.chart_card import ChartCard
 from app.charts.chart_model import ChartModel, chart_models, scale, title
 from app.charts.chart_source import ChartContents, ChartSource, Curve, value_at
 from app.charts.chart_view import EDGE_WIDTH, axis_width
+from app.charts.fleet_curves import PIXELS_A_BIN as FLEET_PIXELS_A_BIN
 from app.charts.lanes import FROM as LANES_FROM
 from app.charts.past_curves import PIXELS_A_BIN, LoadPast, PastCurves
 from app.charts.refresh_rate import Limits, RedrawSchedule, StaggeredRefresh, stepped
@@ -23,6 +24,7 @@ from app.charts.thresholds import describe, moved, threshold
 from app.charts.value_line import lane_values_width
 from app.dashboard.day import Day, LoadDay
 from app.dashboard.day_card import DayCard
+from app.dashboard.fleet_charts import FleetCharts
 from app.dashboard.legend import Legend
 from app.dashboard.time_axis import TimeAxis
 from app.dashboard.time_bar import TimeBar
@@ -77,7 +79,7 @@ _MARGIN = 0.05
 
 
 class DashboardPage(QWidget):
-    """Show the charts of all devices, or of the first ones of many.
+    """Show the charts of all devices.
 
     Drag or press ← and → to move in time, turn the wheel or press + and - to zoom, press L to
     follow the newest reading. C sets a cursor, which Shift with ← and → moves. B keeps the curves
@@ -86,6 +88,8 @@ class DashboardPage(QWidget):
 
     job_chosen = Signal(int)
     """Carries the job whose bar was clicked."""
+    device_chosen = Signal(str)
+    """Carries the device whose row of a heat map was clicked."""
 
     def __init__(self, state: State, link: Link) -> None:
         super().__init__()
@@ -97,6 +101,8 @@ class DashboardPage(QWidget):
         self.source = ChartSource(state.history)
         self._dragged = ""
         """The field whose alert is being dragged."""
+        self._heat = False
+        """There are so many devices that each chart is a heat map."""
         self.cursor_share: float | None = None
         """The cursor's place on the time axis, 0 to 1."""
         self.compared: float | None = None
@@ -111,6 +117,25 @@ class DashboardPage(QWidget):
         self.bar.compared.connect(self.compare)
         self.bar.job_chosen.connect(self.show_job)
         self.bar.exported.connect(self.export)
+        self._make_bands()
+        self.fleet = FleetCharts(self.source, self.charts)
+        self.fleet.chosen.connect(self.device_chosen)
+        self.day = DayCard()
+        self._day_due = time.monotonic() + _DAY_AFTER_S
+        self.folded = elided(size="small", meaning="muted")
+        """Names the charts that are not shown, as they have no data."""
+        self._shown: tuple[str, ...] = ()
+        """The fields whose charts are shown."""
+        self._folded_span: object = None
+        self._folds_due = 0.0
+        """When charts that are not shown are looked at again, and the stretch of time they had."""
+        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+        self._bind()
+        self._lay_out()
+        self._place_charts(HEADLINE)
+        self._recolor()
+
+    def _make_bands(self) -> None:
         self.jobs = JobBand(axis_width(), EDGE_WIDTH)
         self.jobs.chosen.connect(self.job_chosen)
         self.events = EventBand(axis_width(), EDGE_WIDTH)
@@ -127,20 +152,6 @@ class DashboardPage(QWidget):
             field: ChartCard(title(field), self.events if field == "util" else None)
             for field in HEADLINE
         }
-        self.day = DayCard()
-        self._day_due = time.monotonic() + _DAY_AFTER_S
-        self.folded = elided(size="small", meaning="muted")
-        """Names the charts that are not shown, as they have no data."""
-        self._shown: tuple[str, ...] = ()
-        """The fields whose charts are shown."""
-        self._folded_span: object = None
-        self._folds_due = 0.0
-        """When charts that are not shown are looked at again, and the stretch of time they had."""
-        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
-        self._bind()
-        self._lay_out()
-        self._place_charts(HEADLINE)
-        self._recolor()
 
     def _lay_out(self) -> None:
         grid = self._grid = QGridLayout(self)
@@ -171,10 +182,14 @@ class DashboardPage(QWidget):
         devices = [state.device for state in snapshot.devices]
         colors = {device.id: series[i % len(series)] for i, device in enumerate(devices)}
         labels = {device.id: device_label(device) for device in devices}
-        whole = self._state.snapshot or snapshot
-        self.legend.show_devices(labels, colors, len(whole.devices))
+        many = self._heat = len(colors) > MANY
+        self.bar.compare.setVisible(not many)
+        if many and self.compared is not None:
+            self.compare(False)
+            return
+        self.legend.show_devices({} if many else labels, colors)
         self.legend.setVisible(bool(self.legend.chips))
-        pixels = self.charts["util"].view.pixels
+        pixels = self.charts["util"].view.pixels // (2 if many else 1)
         for request in self.source.next_requests(
             tuple(colors), self.axis.limits, self.compared, pixels
         ):
@@ -243,7 +258,7 @@ class DashboardPage(QWidget):
             self.refresh()
 
     def show_only(self, devices: tuple[str, ...]) -> None:
-        """Show the curves of these devices only, since the curves of many cannot be told apart."""
+        """Show these of many devices only, in this order."""
         self._charted = devices
         self.refresh()
 
@@ -291,6 +306,7 @@ class DashboardPage(QWidget):
 
     def compare(self, wanted: bool) -> None:
         """Keep the curves that are shown behind those of any other time, or remove them."""
+        wanted = wanted and not self._heat  # colours of two times cannot be laid over each other
         self.compared = self.axis.limits[0] if wanted else None
         self.bar.compare.setChecked(wanted)
         self.refresh()
@@ -393,7 +409,8 @@ class DashboardPage(QWidget):
         alone = self.cursor_share is None and self.compared is None
         stepping = self.axis.live and alone and recent
         if stepping:
-            step = round_up(self.axis.seconds / min(widths.values()) * PIXELS_A_BIN)
+            pixels = FLEET_PIXELS_A_BIN if self._heat else PIXELS_A_BIN
+            step = round_up(self.axis.seconds / min(widths.values()) * pixels)
             limits = stepped(limits, step)
         annotations = self.source.annotations(limits)
         shown = {self.focus} if self.focus is not None else set(colors)
@@ -442,6 +459,13 @@ class DashboardPage(QWidget):
             look = (tuple(colors.items()), self.focus, self._shown)
             appearance = (look, self.axis.seconds, sizes, loads, tuple(moments))
         fields = self._schedule.next_charts(self._charts_to_draw(snapshot), limits, appearance, hz)
+        if self._heat:
+            for chart in chart_models(snapshot, fields):
+                self.fleet.draw(chart, snapshot, limits, self._cursor_time(), moments)
+            if fields:
+                self._fold_charts(snapshot)
+            return
+        self.fleet.forget()
         contents = self.source.contents(fields, tuple(colors), limits, self.compared, widths)
         self._texts.begin(hz)
         renewed = [

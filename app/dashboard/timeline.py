@@ -13,6 +13,7 @@ from scheduler.protocol.snapshot import Snapshot
 
 EVENT_MEANINGS: dict[str, Meaning] = {"throttle": "throttled", "alert": "hot", "xid": "failed"}
 """The kinds of annotations that are events, and the meaning of each."""
+_WORDS = {"alert": "alert", "xid": "Xid error"}
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,8 @@ class EventMark:
     tooltip: str
     line: bool
     """Draw a line through all charts."""
+    label: str
+    """What happened, in a word or two."""
 
 
 @dataclass(frozen=True)
@@ -129,6 +132,7 @@ def event_marks(
             EVENT_MEANINGS[a.kind],
             _tooltip(a, end),
             a.kind != "throttle",
+            a.text.removeprefix("Throttled: ") if a.kind == "throttle" else _WORDS[a.kind],
         )
         for a in annotations
         if a.kind in EVENT_MEANINGS and (not a.device or a.device in devices) and _in(a, start, end)

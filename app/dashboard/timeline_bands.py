@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from PySide6.QtCore import QEvent, QPointF, QRectF, Qt, Signal
 from PySide6.QtGui import QBrush, QColor, QMouseEvent, QPainter, QPaintEvent
 from PySide6.QtWidgets import QWidget
@@ -10,8 +12,11 @@ from app.dashboard.timeline import BookingSpan, EventMark, JobSpan
 from app.widgets import theme
 from app.widgets.mark_chart import show_tooltip
 
-_JOB_HEIGHT, _ROW_HEIGHT, _EVENT_HEIGHT = 18, 13, 5
-"""Pixels of a row if there is one device, of a row if there are several, and of the events."""
+_JOB_HEIGHT, _ROW_HEIGHT, _EVENT_HEIGHT, _EVENT_LINE = 18, 13, 15, 5
+"""Pixels of a row if there is one device, of a row if there are several, of the events with
+their names, and of an event."""
+_HIGHEST, _LOWEST_ROW = 8 * _ROW_HEIGHT, 2
+"""Pixels from which on more rows make each row lower, and the least height of a row."""
 _GAP = 1
 _NARROWEST = 3
 """The least width of an item in pixels, so that a short one can be seen."""
@@ -22,6 +27,8 @@ _WITH_TEXT = 12
 """The least height of a lane, in pixels, that leaves room for a label."""
 _TITLE = int(Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter)
 _NAME = int(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
+_FAILED = "×"
+"""Before the number of a job that failed, which its colour alone would not tell everybody."""
 _REACH = 3
 """The tooltip of an event is also shown this many pixels beside it."""
 
@@ -92,8 +99,7 @@ class JobBand(TimeBand):
         """Show these jobs and reservations between `limits`, in a row for each device."""
         if rows != self.rows:
             self.rows = rows
-            height = _JOB_HEIGHT if len(rows) <= 1 else _ROW_HEIGHT * len(rows)
-            self.setFixedHeight(theme.px(height))
+            self.setFixedHeight(theme.px(_band_height(len(rows))))
         if spans or self.spans or bookings or self.bookings:
             self.spans, self.bookings, self.limits = spans, bookings, limits
             self.update()
@@ -115,7 +121,7 @@ class JobBand(TimeBand):
             height = row_height / lanes[span.device]
             box = self.box(span.start, span.end)
             box.moveTop(places.get(span.device, 0) * row_height + span.lane * height)
-            box.setHeight(max(height - _GAP, 1))
+            box.setHeight(max(height - _gap(height), 1))
             found.append((box, span))
         return found
 
@@ -124,12 +130,15 @@ class JobBand(TimeBand):
         painter.setFont(self._font)
         if len(self.rows) > 1:
             height = self.height() / len(self.rows)
+            every = math.ceil(_WITH_TEXT / height)
             for at, name in enumerate(self.rows.values()):
-                line = QRectF(0, at * height, self._left - theme.XS, height - _GAP)
+                line = QRectF(0, at * height, self._left - theme.XS, height - _gap(height))
                 ground = QRectF(self._left, line.top(), self.width() - self._left, line.height())
                 painter.fillRect(ground.adjusted(0, 0, -self._right, 0), QColor(t.sunken))
-                painter.setPen(QColor(t.muted))
-                painter.drawText(line, _NAME, name)
+                if at % every == 0:
+                    line.setHeight(max(line.height(), _WITH_TEXT))
+                    painter.setPen(QColor(t.muted))
+                    painter.drawText(line, _NAME, name)
         if self.titled:
             painter.setFont(theme.font(strong=True))
             painter.setPen(QColor(t.text))
@@ -168,11 +177,13 @@ class JobBand(TimeBand):
         color.setAlphaF(_PALE if with_text else 0.5)
         painter.fillRect(box, color)
         room, metrics = box.adjusted(6, 0, -2, 0), painter.fontMetrics()
-        if with_text and room.width() >= metrics.horizontalAdvance(str(span.job)):
+        number = f"{_FAILED} {span.job}" if failed else str(span.job)
+        if with_text and room.width() >= metrics.horizontalAdvance(number):
             elide = Qt.TextElideMode.ElideRight
-            text = metrics.elidedText(span.label, elide, int(room.width()))
-            if room.width() < _WITH_NAME or not text.startswith(str(span.job)):
-                text = str(span.job)
+            label = f"{_FAILED} {span.label}" if failed else span.label
+            text = metrics.elidedText(label, elide, int(room.width()))
+            if room.width() < _WITH_NAME or not text.startswith(number):
+                text = number
             flags = int(Qt.AlignmentFlag.AlignVCenter | Qt.TextFlag.TextSingleLine)
             painter.setPen(QColor(t.failed if failed else t.text))
             painter.drawText(room, flags, text)
@@ -192,11 +203,23 @@ class JobBand(TimeBand):
         return next((span for box, span in reversed(self.boxes()) if box.contains(point)), None)
 
 
+def _band_height(rows: int) -> int:
+    """Return the height of a band: the more rows, the lower they are."""
+    if rows <= 1:
+        return _JOB_HEIGHT
+    return round(rows * max(min(_ROW_HEIGHT, _HIGHEST / rows), _LOWEST_ROW))
+
+
+def _gap(height: float) -> int:
+    """Return the pixels between two rows or lanes of this height."""
+    return _GAP if height > _LOWEST_ROW + 1 else 0
+
+
 class EventBand(TimeBand):
     """Paint throttling, alerts and Xid events. The band is hidden while there are none."""
 
     def __init__(self, left: int, right: int) -> None:
-        super().__init__("Events over time", _EVENT_HEIGHT, left, right)
+        super().__init__("Events over time", theme.px(_EVENT_HEIGHT), left, right)
         self.marks: tuple[EventMark, ...] = ()
         self.hide()
 
@@ -215,8 +238,23 @@ class EventBand(TimeBand):
 
     def paintEvent(self, event: QPaintEvent) -> None:
         painter = QPainter(self)
-        for box, mark in self.boxes():
-            painter.fillRect(box, QColor(theme.meaning_color(mark.meaning)))
+        painter.setFont(theme.font(theme.SMALL))
+        boxes, taken = self.boxes(), self._left
+        for at, (box, mark) in enumerate(boxes):
+            color = QColor(theme.meaning_color(mark.meaning))
+            middle = (self.height() - _EVENT_LINE) / 2
+            painter.fillRect(QRectF(box.left(), middle, box.width(), _EVENT_LINE), color)
+            wide = painter.fontMetrics().horizontalAdvance(mark.label)
+            next_ = boxes[at + 1][0].left() if at + 1 < len(boxes) else self.width() - self._right
+            left = box.right() + theme.XS
+            if left + wide > next_:  # before the mark, if there is more room
+                left = box.left() - theme.XS - wide
+            if left >= taken and (left > box.left() or left + wide <= box.left()):
+                painter.setPen(color)
+                side = int(Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter)
+                painter.drawText(QRectF(left, 0, wide + 1, self.height()), side, mark.label)
+                taken = round(left + wide + theme.XS)
+            taken = max(taken, round(box.right() + theme.XS))
 
     def tooltip_at(self, point: QPointF) -> str:
         return "\n".join(

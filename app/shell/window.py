@@ -119,6 +119,7 @@ class MainWindow(QWidget):
         self.strip.opened.connect(self.show_device)
         self.strip.overviewed.connect(self._show_devices)
         self.strip.charted.connect(self.dashboard.show_only)
+        self.dashboard.device_chosen.connect(self.show_device)
         self.dashboard.bar.folded.connect(self.fold_strip)
         link.ordered.connect(lambda: self.status.show_message(""))
         link.failed.connect(self.status.show_message)

@@ -11,8 +11,6 @@ from app.strip.tile_model import MEMORY, POWER, TEMPERATURE, UTILISATION, Tile
 
 MANY = 16
 """With more devices than this the strip shows a map instead of tiles."""
-CHARTED = 8
-"""The number of devices that the charts show of many: the first ones of the map."""
 BY_NUMBER, HIGHEST_FIRST, LOWEST_FIRST = ORDERS = ("By number", "Highest first", "Lowest first")
 QUANTITIES = {
     "Utilisation": UTILISATION,

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 
 from PySide6.QtCore import QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QColor, QFont, QKeyEvent, QMouseEvent, QPainter
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
+from app.format.values import Meaning
 from app.strip.fleet_model import (
-    CHARTED,
     FILTERS,
     ORDERS,
     QUANTITIES,
@@ -26,16 +27,23 @@ from app.widgets.controls import (
     column,
     elided,
     filter_box,
+    label,
     row,
     scroll_area,
     set_text,
     set_tooltip,
+    show_if_any,
 )
 from app.widgets.mark_chart import ChartMark, MarkChart
 
-_WIDTH, _HEIGHT, _LOW, _GAP = 74, 32, 23, 3
-"""The least width of a cell, its height and the least one at the usual size of text; the gap."""
+_WIDTH, _NARROW, _HEIGHT, _LOW, _GAP = 74, 60, 32, 21, 3
+"""The least width of a cell and of a low one, its height and that of a low one at the usual size
+of text; the gap."""
+_MOST_OF_ROOM = 0.4
+"""Cells that would fill more of their room become low."""
 _EDGE = 3
+_JUDGED: tuple[Meaning, ...] = ("failed", "hot", "throttled")
+"""The meanings of the edges of cells."""
 _LEFT = int(Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignLeft)
 _RIGHT = int(Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignRight)
 _REORDER_S = 5.0
@@ -74,15 +82,19 @@ class FleetMap(MarkChart):
 
     def fit(self, width: int, room: int) -> int:
         """Make the cells lower if they need more than `room`; return the height of whole lines."""
-        low = self._lines(width) * (theme.px(_HEIGHT) + _GAP) > room
-        if low != self._low:
-            self._low = low
+        before, self._low = self._low, False
+        self._low = self._lines(width) * (theme.px(_HEIGHT) + _GAP) > _MOST_OF_ROOM * room
+        if self._low != before:
             self.renew()
             self.updateGeometry()
         return min(self._lines(width), max(room // self._pitch, 1)) * self._pitch
 
     def _lines(self, width: int) -> int:
-        return max(-(-len(self.cells) // _columns(width)), 1)
+        return max(-(-len(self.cells) // self._columns(width)), 1)
+
+    def _columns(self, width: int) -> int:
+        least = theme.px(_NARROW if self._low else _WIDTH)
+        return max((width + _GAP) // (least + _GAP), 1)
 
     @property
     def _pitch(self) -> int:
@@ -102,12 +114,14 @@ class FleetMap(MarkChart):
         return [ChartMark(self._box(at), cell.tooltip) for at, cell in enumerate(self.cells)]
 
     def draw(self, painter: QPainter) -> None:
-        small, strong = theme.font(theme.SMALL), theme.font(theme.BASE, strong=True)
+        small = theme.font(theme.SMALL)
+        strong = theme.font(theme.SMALL if self._low else theme.BASE, strong=True)
         region = painter.clipRegion() if painter.hasClipping() else None
         for at, cell in enumerate(self.cells):
             box = self._box(at)
             if region is None or region.intersects(box.toAlignedRect()):
-                _draw(painter, box, cell, small, strong)
+                text = cell.text.split()[0] if self._low else cell.text
+                _draw(painter, box, cell, text, small, strong)
 
     def mousePressEvent(self, event: QMouseEvent) -> None:
         super().mousePressEvent(event)
@@ -123,17 +137,15 @@ class FleetMap(MarkChart):
             super().keyPressEvent(event)
 
     def _box(self, at: int) -> QRectF:
-        columns = _columns(self.width())
+        columns = self._columns(self.width())
         width = (self.width() + _GAP) / columns
         top, height = at // columns * self._pitch, self._pitch - _GAP
         return QRectF(at % columns * width, top, width - _GAP, height)
 
 
-def _columns(width: int) -> int:
-    return max((width + _GAP) // (theme.px(_WIDTH) + _GAP), 1)
-
-
-def _draw(painter: QPainter, box: QRectF, cell: MapCell, small: QFont, strong: QFont) -> None:
+def _draw(
+    painter: QPainter, box: QRectF, cell: MapCell, text: str, small: QFont, strong: QFont
+) -> None:
     t = theme.tokens()
     ground = QColor(t.sunken) if cell.share is None else theme.shade(cell.share)
     painter.fillRect(box, ground)
@@ -145,7 +157,7 @@ def _draw(painter: QPainter, box: QRectF, cell: MapCell, small: QFont, strong: Q
     painter.setFont(small)
     painter.drawText(box.adjusted(7, 0, -4, 0), _LEFT, cell.number)
     painter.setFont(strong)
-    painter.drawText(box.adjusted(20, 0, -7, 0), _RIGHT, cell.text)
+    painter.drawText(box.adjusted(20, 0, -7, 0), _RIGHT, text)
 
 
 class FleetView(QWidget):
@@ -177,7 +189,9 @@ class FleetView(QWidget):
         self.filter.textChanged.connect(self._renew)
         self.area = scroll_area(self.map)
         boxes = (self.quantity, self.order, self.kind)
-        bar = row(*boxes, Stretch(self.filter, 2), Stretch(self.count))
+        self.keys = {meaning: label(size="small", meaning=meaning) for meaning in _JUDGED}
+        """What the coloured edges of cells mean, and how many there are."""
+        bar = row(*boxes, Stretch(self.filter, 2), *self.keys.values(), Stretch(self.count))
         self.setLayout(column(bar, Stretch(self.area)))
 
     def show_tiles(self, tiles: tuple[Tile, ...]) -> None:
@@ -209,15 +223,18 @@ class FleetView(QWidget):
         devices = selected_devices(self._tiles, selection)
         if devices != self._devices:
             self._devices = devices
-            self.charted.emit(devices[:CHARTED])
+            self.charted.emit(devices)
 
     def _show_cells(self) -> None:
         tiles, quantity = {tile.device: tile for tile in self._tiles}, self.quantity.currentText()
         self.map.show_cells(
             tuple(map_cell(tiles[d], quantity) for d in self._devices if d in tiles)
         )
+        meanings = Counter(cell.meaning for cell in self.map.cells)
+        for meaning, key in self.keys.items():
+            text = f"▌{meanings[meaning]} {meaning}" if meanings[meaning] else ""
+            show_if_any(key, text)
         every = len(self._devices) == len(self._tiles)
         count = f"{len(self._tiles)} devices"
         set_text(self.count, count if every else f"{len(self._devices)} of {count}")
-        charted = f"The charts show the first {CHARTED}"
-        set_tooltip(self.count, charted if len(self._devices) > CHARTED else "")
+        set_tooltip(self.count, "" if every else "The charts show these devices")

@@ -147,7 +147,8 @@ class TileGrid(QScrollArea):
         self.empty = label("Waiting for the first reading of the devices…", meaning="muted")
         self.empty.setParent(self._panel)
         self._refresh = StaggeredRefresh()
-        self._slim = False
+        self._form: Form = "compact"
+        """How high the tiles may be; compact ones become wide where they have room."""
         self._columns = 1
         set_up_scroll(self, self._panel)
 
@@ -184,11 +185,11 @@ class TileGrid(QScrollArea):
         self.empty.adjustSize()
         if not self.tiles:
             return
-        form: Form = "slim" if self._slim else "compact"
+        form = self._form
         lines, self._columns = self._lines_and_columns(form)
         whole = self.viewport().width()
         width = (whole + theme.S) / self._columns
-        if not self._slim and width - theme.S >= narrowest("wide"):
+        if form == "compact" and width - theme.S >= narrowest("wide"):
             form = "wide"
         height = next(iter(self.tiles.values())).height_as(form)
         for at, view in enumerate(self.tiles.values()):
@@ -210,6 +211,11 @@ class TileGrid(QScrollArea):
         self._arrange()
         self.placed.emit()
 
+    def _height_as(self, form: Form) -> int:
+        """Return the pixels of height that all tiles take in a form."""
+        lines, _ = self._lines_and_columns(form)
+        return lines * (next(iter(self.tiles.values())).height_as(form) + theme.S)
+
     def _new_tile(self, device: str) -> TileView:
         view = TileView(self._panel)
         view.opened.connect(lambda: self.opened.emit(device))
@@ -225,10 +231,8 @@ class TileGrid(QScrollArea):
         if not views:
             self._panel.setMinimumHeight(0)
             return theme.px(theme.XL)
-        lines, _ = self._lines_and_columns("compact")
-        slim = lines * (views[0].height_as("compact") + theme.S) > _MOST_OF_ROOM * room
-        if slim != self._slim:
-            self._slim = slim
+        forms: tuple[Form, ...] = ("compact", "slim", "tiny")
+        self._form = next((f for f in forms if self._height_as(f) <= _MOST_OF_ROOM * room), "tiny")
         self._arrange()
         height = views[0].sizeHint().height()
         lines = -(-len(views) // self._columns)

@@ -66,6 +66,8 @@ class Tile(msgspec.Struct, frozen=True):
     """The values, in the order of `METRICS`."""
     host: str = ""
     """The other machine that the device belongs to; empty for this one."""
+    warning: str = ""
+    """Why a value is coloured, in a word or two."""
 
     @property
     def quiet(self) -> bool:
@@ -227,7 +229,15 @@ def _tile(state: DeviceState, jobs: dict[int, Job]) -> Tile:
         holder_tooltip=tooltip,
         metrics=tuple(metric(reading) for metric in METRICS),
         host=device.host,
+        warning=_warning(reading),
     )
+
+
+def _warning(reading: Reading) -> str:
+    """Return why the device is slowed down, or how hot it is; empty if nothing is the matter."""
+    heat, reasons = temperature_meaning(reading), reading.texts.get("throttle", "none").split(", ")
+    slowed = [reason for reason in reasons if reason not in _NO_THROTTLE]
+    return slowed[0] if slowed and "power" in reading.values else heat
 
 
 def _holder(state: DeviceState, jobs: dict[int, Job]) -> tuple[Usage, str, str]:

@@ -28,14 +28,16 @@ from app.widgets import theme
 from app.widgets.controls import draw_share
 from app.widgets.mark_chart import show_tooltip
 
-Form = Literal["wide", "compact", "slim"]
-"""Five columns with captions; two rows; or one row of the most important values."""
-_NARROWEST: dict[Form, int] = {"wide": 560, "compact": 272, "slim": 220}
+Form = Literal["wide", "compact", "slim", "tiny"]
+"""Five columns with captions; two rows; one row of the most important values; or of three."""
+_LOW_FORMS = ("slim", "tiny")
+_NARROWEST: dict[Form, int] = {"wide": 560, "compact": 272, "slim": 220, "tiny": 164}
 """Pixels of width that each form needs at the usual size of text."""
 _PLACES = {
     "wide": ((0.0, 0.18), (0.18, 0.45), (0.45, 0.66), (0.66, 0.84), (0.84, 1.0)),
     "compact": ((0.0, 0.45), (0.45, 1.0), (0.0, 0.45), (0.45, 0.71), (0.71, 1.0)),
     "slim": ((0.0, 0.218), (0.218, 0.533), (0.533, 0.533), (0.533, 0.763), (0.763, 1.0)),
+    "tiny": ((0.0, 0.3), (0.3, 0.7), (0.7, 0.7), (0.7, 1.0), (1.0, 1.0)),
 }
 """Left and right end of each value of `tile_model.METRICS`, as shares of the width."""
 _NARROWEST_SPARK = 24
@@ -138,7 +140,7 @@ class TileView(QFrame):
     def height_as(self, form: Form) -> int:
         """Return the pixels of height that the form needs."""
         match form:
-            case "slim":
+            case "slim" | "tiny":
                 return round(2 * theme.XS + self._line + self._caption + _BAR + _GAP)
             case "wide":
                 values = self._caption + self._line + _BAR + 5
@@ -201,6 +203,12 @@ class TileView(QFrame):
         texts = [title]
         left = title.box.right() + theme.S
         # the badge above all tiles says that it is recorded
+        if tile.warning:
+            wide = min(_advance(self._small, tile.warning), right - left)
+            shown = _elided(self._small, tile.warning, wide)
+            box = self._box(left, wide)
+            texts.append(TileText(box, shown, self._small, tile.meaning, tile.warning))
+            left = box.right() + theme.S
         text = "" if tile.replay and tile.usage == "recorded" else tile.holder
         held = min(_advance(self._small, text), 0.7 * (right - left)) if text else 0.0
         holder = _elided(self._small, text, held)
@@ -226,7 +234,7 @@ class TileView(QFrame):
         judged = f" {metric.meaning}\n" if metric.meaning else " "
         tooltip = f"{metric.caption}:{judged}{metric.tooltip}"
         meaning = metric.meaning or ("muted" if metric.text == NOT_AVAILABLE else "")
-        slim = self.form == "slim"
+        slim = self.form in _LOW_FORMS
         start, end = _PLACES[self.form][at]
         room = self.width() - 2 * theme.M
         gap = theme.XS if slim else theme.S
@@ -240,9 +248,12 @@ class TileView(QFrame):
             box.translate(0, self._caption)
         elif self.form == "compact" and at > 1:
             box.translate(0, self._line + _BAR + 6)
+        text = metric.slim_text if slim else metric.text
+        if start == end:
+            text = ""
         return TileText(
             box,
-            metric.slim_text if slim else metric.text,
+            text,
             self._small if slim else self._bold,
             meaning,
             tooltip,
@@ -251,11 +262,15 @@ class TileView(QFrame):
         )
 
     def _box(self, left: float, width: float) -> QRectF:
-        return QRectF(left, theme.XS if self.form == "slim" else theme.S, width, self._line)
+        top = theme.XS if self.form in _LOW_FORMS else theme.S
+        return QRectF(left, top, width, self._line)
 
 
 def _without_values(tile: Tile) -> tuple[object, ...]:
-    return tile.title, tile.name, tile.note, tile.replay, tile.holder, tile.holder_tooltip
+    return (
+        *(tile.title, tile.name, tile.note, tile.replay, tile.holder, tile.holder_tooltip),
+        *(tile.warning, tile.meaning),
+    )
 
 
 def _advance(font: QFont, text: str) -> float:

@@ -194,10 +194,16 @@ def font(size: int = BASE, *, strong: bool = False) -> QFont:
     return made
 
 
+_DEEPEST = 0.8
+
+
 def shade(share: float) -> QColor:
-    """Return a colour between a pale accent, for 0, and the accent, for 1."""
+    """Return a colour between a pale accent, for 0, and nearly the accent, for 1.
+
+    The accent itself, on a whole field of devices, would be louder than what needs attention.
+    """
     low, high = QColor(tokens().accent_soft), QColor(tokens().accent)
-    return blend(high, low, share)
+    return blend(high, low, _DEEPEST * share)
 
 
 def blend(color: QColor, ground: QColor, share: float) -> QColor:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from itertools import pairwise
 
 import msgspec
+import numpy as np
 import pytest
 from PySide6.QtCore import QPoint, Qt
 from PySide6.QtTest import QTest
 
 from app.devices.device_facts import FIRST_FIELDS
-from app.strip.fleet_model import CHARTED, MANY
+from app.strip.fleet_model import MANY
 from app.widgets import theme
 from scheduler.protocol.devices import Detail, Part
 from scheduler.protocol.fields import FIELDS
@@ -50,6 +51,12 @@ def test_every_cell_of_the_map_is_visible(fed, count, width, height):
     assert not any(one.box.intersects(other.box) for one, other in pairwise(marks))
 
 
+def heat_rows(card) -> int:
+    """Return the number of rows of a chart's heat map."""
+    heat = card.view.curves._heat
+    return 0 if heat is None else heat[0].height()
+
+
 def test_tiles_become_a_map_and_tiles_again(fed):
     fed.feed(snapshots.gpu_snapshot(MANY))
     assert not fed.window.strip.many
@@ -64,8 +71,13 @@ def test_the_map_is_sorted_filtered_and_charted(fed):
     fed.feed(snapshots.gpu_snapshot(24), history=True)
     fleet, charts = fed.window.strip.fleet, fed.window.dashboard.charts
     assert numbers(fed) == list(range(24))
-    assert list(charts["util"].view.curves.paths) == [snapshots.gpu(i).id for i in range(CHARTED)]
+    assert not charts["util"].view.curves.paths
+    assert heat_rows(charts["util"]) == 24
     choose(fleet.kind, "Idle")
+    fed.settle()
+    idle = [snapshots.gpu(i).id for i in range(24) if i % 3 == 2]
+    assert list(charts["util"].view.curves.paths) == idle, "few have curves of their own"
+    assert heat_rows(charts["util"]) == 0
     assert numbers(fed) == [i for i in range(24) if i % 3 == 2]
     assert fleet.count.text() == "8 of 24 devices"
     choose(fleet.kind, "All devices")
@@ -74,8 +86,7 @@ def test_the_map_is_sorted_filtered_and_charted(fed):
     shown = fleet.map.cells
     assert [c.share for c in shown] == sorted((c.share for c in shown), reverse=True)
     fed.settle()
-    assert list(charts["temp"].view.curves.paths) == [c.device for c in shown[:CHARTED]]
-    assert list(fed.window.dashboard.legend.chips) == [c.device for c in shown[:CHARTED]]
+    assert charts["temp"].view.axis_labels[0] == shown[0].number, "the charts have the same order"
     fleet.filter.setText("job 8")
     assert numbers(fed) == [0]
     fleet.filter.setText("nothing like it")
@@ -222,9 +233,51 @@ def test_hot_and_throttled_values_are_coloured_on_the_page(fed):
     assert (found["Temperature"], found["Throttle reasons"]) == ("hot", "throttled")
 
 
-def test_the_charts_say_how_many_devices_they_leave_out(fed):
-    fed.feed(snapshots.gpu_snapshot(24))
-    legend = fed.window.dashboard.legend
-    assert (len(legend.chips), legend.beyond.text()) == (CHARTED, "of 24")
-    fed.feed(snapshots.gpu_snapshot(2, NOW + 1))
-    assert legend.beyond.isHidden()
+def test_many_devices_are_charted_as_a_heat_map_whose_rows_open_a_device(fed):
+    fed.feed(snapshots.gpu_snapshot(24), history=True)
+    page = fed.window.dashboard
+    assert not page.legend.chips
+    card = page.charts["temp"]
+    lines = [fed.window.state.history.curve(snapshots.gpu(i).id, "temp")[1] for i in range(24)]
+    assert card.summary.text.startswith("min ")
+    assert card.summary.text.rpartition(", ")[2] in {f"GPU {i}" for i in range(24)}
+    assert f"max {max(float(np.nanmax(line)) for line in lines):.0f}" in card.summary.text
+    chosen: list[str] = []
+    page.device_chosen.connect(chosen.append)
+    card.view.box.clicked.emit(23.5)  # the topmost row
+    card.view.box.clicked.emit(0.5)
+    card.view.box.clicked.emit(-0.5)  # below all rows
+    assert chosen == [snapshots.gpu(0).id, snapshots.gpu(23).id]
+    card.view.box.level = 18.5
+    page.point(NOW - 60)  # as the pointer does
+    assert card.values.text.startswith("GPU 5 ")
+
+
+def test_two_times_of_many_devices_are_not_compared(fed):
+    fed.feed(snapshots.gpu_snapshot(24), history=True)
+    page = fed.window.dashboard
+    page.compare(True)
+    assert page.compared is None
+    assert page.bar.compare.isHidden()
+    assert "Comparing" not in page.bar.position.text()
+    fed.feed(snapshots.gpu_snapshot(8, NOW + 1), history=True)
+    page.compare(True)
+    assert page.compared is not None
+    fed.feed(snapshots.gpu_snapshot(24, NOW + 2), history=True)
+    assert page.compared is None
+
+
+def test_the_map_says_what_its_coloured_edges_mean(fed):
+    devices = [snapshots.gpu(i) for i in range(20)]
+    fed.feed(
+        snapshots.snapshot(
+            tuple(
+                snapshots.DeviceState(
+                    d, snapshots.gpu_reading(d, temp=86.0 if i < 3 else 50.0), snapshots.Idle(0)
+                )
+                for i, d in enumerate(devices)
+            )
+        )
+    )
+    keys = fed.window.strip.fleet.keys
+    assert {name: key.text() for name, key in keys.items() if key.isVisible()} == {"hot": "▌3 hot"}

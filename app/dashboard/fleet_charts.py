@@ -1,0 +1,102 @@
+"""Draw the charts of so many devices that no device has a curve of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from PySide6.QtCore import QObject, Signal
+
+from app.charts.chart_card import ChartCard
+from app.charts.chart_model import ChartModel, scale
+from app.charts.chart_source import ChartSource, Limits
+from app.charts.fleet_curves import FleetCurves
+from app.format.values import device_label, format_field
+from scheduler.protocol.snapshot import Snapshot
+
+
+class FleetCharts(QObject):
+    """Show a heat map of each value, with its mean and its extremes."""
+
+    chosen = Signal(str)
+    """Carries the device whose row of a heat map was clicked."""
+
+    def __init__(self, source: ChartSource, cards: Mapping[str, ChartCard]) -> None:
+        super().__init__()
+        self._source, self._cards = source, cards
+        self._devices: tuple[str, ...] = ()
+        """The devices of the rows of the heat maps; empty while there is none."""
+        for card in cards.values():
+            card.view.box.clicked.connect(self._choose)
+
+    def forget(self) -> None:
+        """Note that the charts show curves now."""
+        self._devices = ()
+
+    def draw(
+        self,
+        chart: ChartModel,
+        snapshot: Snapshot,
+        limits: Limits,
+        cursor: float | None,
+        moments: Sequence[tuple[float, str]],
+    ) -> None:
+        """Draw a chart.
+
+        Args:
+            snapshot: Has the devices to draw.
+            limits: Both ends of the time axis.
+            cursor: The moment of the cursor; None without one.
+            moments: Times of vertical lines, and their colours.
+        """
+        card, field = self._cards[chart.field], chart.field
+        labels = {state.device.id: device_label(state.device) for state in snapshot.devices}
+        devices, hz = tuple(labels), snapshot.settings.telemetry_hz
+        fleet = self._source.fleet(field, devices, limits, card.view.pixels, hz)
+        card.show_fleet(chart, limits, fleet, labels, moments)
+        card.view.show_threshold(None, "")
+        card.view.curves.cursor = cursor
+        self._devices = devices
+        moment = min(limits[1] - fleet.step / 2, snapshot.time) if cursor is None else cursor
+        level = card.view.box.level
+        pointed = None if level is None else self._device_at(level)
+        card.show_fleet_values(chart, _values(field, fleet.values_at(moment), labels, pointed))
+        card.summary.show_text(_extremes(field, fleet, labels))
+
+    def _device_at(self, level: float) -> str | None:
+        """Return the device whose row of a heat map is at this value of the axis."""
+        at = len(self._devices) - 1 - int(level // 1)
+        return self._devices[at] if 0 <= at < len(self._devices) else None
+
+    def _choose(self, level: float) -> None:
+        device = self._device_at(level)
+        if device is not None:
+            self.chosen.emit(device)
+
+
+def _values(
+    field: str, values: Mapping[str, float], labels: Mapping[str, str], pointed: str | None
+) -> list[str]:
+    """Return the value of the device under the pointer, or else the mean and the highest value."""
+    if pointed is not None:
+        values = {pointed: values[pointed]} if pointed in values else {}
+        return [f"{labels[device]} {_number(field, value)}" for device, value in values.items()]
+    if not values:
+        return []
+    mean = sum(values.values()) / len(values)
+    highest = _number(field, max(values.values()))
+    there = [device for device, value in values.items() if _number(field, value) == highest]
+    name = f"{labels[there[0]]} highest," if len(there) == 1 else "highest"
+    return [f"mean {_number(field, mean)}", f"· {name} {highest}"]
+
+
+def _extremes(field: str, fleet: FleetCurves, labels: Mapping[str, str]) -> str:
+    """Return the lowest and the highest value of the visible time, and which device had it."""
+    found = fleet.extremes()
+    if found is None:
+        return ""
+    (low, _), (high, highest) = found
+    return f"min {_number(field, low)} · max {_number(field, high)}, {labels[highest]}"
+
+
+def _number(field: str, value: float) -> str:
+    return format_field(field, value * scale(field)).text
