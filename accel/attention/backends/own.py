@@ -26,6 +26,11 @@ from accel.attention.backends.base import (
 from accel.attention.inputs import Inputs, loadable
 from accel.attention.problem import Problem
 
+_AT_ONCE = 8
+"""Keys whose biases are loaded at once: 16 bytes."""
+_COPIED = 4
+"""A bias is copied for wider loads if it has at most this share of the elements of the queries."""
+
 
 class Hopper(Backend):
     """Warp-specialised kernels in Gluon for compute capability 9.0."""
@@ -177,7 +182,19 @@ def _sink(x: Inputs) -> Tensor | None:
 
 
 def _expanded(x: Inputs) -> Tensor | None:
-    return None if x.bias is None else x.bias.expand(*x.q.shape[:3], x.k.shape[2])
+    """Return the bias or mask in full size, with rows that kernels load several keys at a time.
+
+    A small one is copied for that: every sequence, or every head, reads it again.
+    """
+    bias = x.bias
+    if bias is None:
+        return None
+    rows, keys = bias.shape[2:]
+    small = _COPIED * bias.numel() <= x.q.numel()
+    if rows > 1 and keys > 1 and bias.stride(2) % _AT_ONCE and small:
+        wide = bias.new_empty(*bias.shape[:3], -(-keys // _AT_ONCE) * _AT_ONCE)
+        bias = wide[..., :keys].copy_(bias)
+    return bias.expand(*x.q.shape[:3], x.k.shape[2])
 
 
 def _triton(p: Problem) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import torch
@@ -76,6 +77,31 @@ class Layout(NamedTuple):
         }
 
 
+class BiasLayout(NamedTuple):
+    """Describe a bias or mask [B,H,Sq,Sk], expanded where it is broadcast."""
+
+    dtype: torch.dtype
+    strides: tuple[int, ...]
+    """0 where it is broadcast."""
+    step: int
+    """The keys, a power of two, that a kernel may load at once: so many divide its strides, its
+    first element lies at a multiple of 16 bytes, and there is memory behind its last."""
+
+
+def bias_layout(bias: Tensor) -> BiasLayout:
+    """Return the layout of a bias [B,H,Sq,Sk]."""
+    strides, step = bias.stride(), 1
+    if strides[3] == 1 and bias.numel() and bias.data_ptr() % ALIGNMENT == 0:
+        size = bias.element_size()
+        steps = [(n - 1, s) for n, s in zip(bias.shape[:3], strides[:3], strict=True) if n > 1]
+        step = math.gcd(ALIGNMENT // size, *(s for _, s in steps))
+        last = bias.storage_offset() + sum(n * s for n, s in steps)
+        end = last + -(-bias.shape[3] // step) * step
+        if end * size > bias.untyped_storage().nbytes():
+            step = math.gcd(step, bias.shape[3])
+    return BiasLayout(bias.dtype, strides, step)
+
+
 class Geometry(NamedTuple):
     """Describe a problem without its data; hashable, so that a plan serves all problems like it."""
 
@@ -92,8 +118,7 @@ class Geometry(NamedTuple):
     softcap: float
     ragged: tuple[int, int, int] | None
     """(sequences, longest_q, longest_k)."""
-    bias: tuple[torch.dtype, tuple[int, ...]] | None
-    """(dtype, strides)."""
+    bias: BiasLayout | None
     slopes: int | None = None
     """The stride between the batches of ALiBi's slopes, 0 for one set of slopes; None: no ALiBi."""
     blocks: BlockShape | None = None
@@ -130,15 +155,12 @@ class Geometry(NamedTuple):
 
     def arguments(self) -> dict[str, Pointer | int | float | None]:
         """Return the run-time arguments that all attention kernels share."""
-        bias_strides = self.bias[1] if self.bias else (0, 0, 0, 0)
+        strides = self.bias.strides if self.bias else (0, 0, 0, 0)
         return {
             "q_ptr": self.pointer(),
             "k_ptr": self.pointer(),
             "v_ptr": self.pointer(),
-            # An additive bias may be a view that begins anywhere.
-            "bias_ptr": Pointer(torch.uint8 if self.bias[0] == torch.bool else self.bias[0], False)
-            if self.bias
-            else None,
+            "bias_ptr": _bias_pointer(self.bias) if self.bias else None,
             "starts_q_ptr": Pointer(torch.int32, False) if self.ragged else None,
             "starts_k_ptr": Pointer(torch.int32, False) if self.ragged else None,
             "slopes_ptr": None if self.slopes is None else Pointer(torch.float32, False),
@@ -146,7 +168,10 @@ class Geometry(NamedTuple):
             **self.q.named("q", "bhmd"),
             **self.k.named("k", "bhnd"),
             **self.v.named("v", "bhnd"),
-            **Layout((), bias_strides).named("b", "bhmn"),
+            "stride_bb": strides[0],
+            "stride_bh": strides[1],
+            "stride_bm": strides[2] or None,
+            "stride_bn": strides[3] or None,
             "heads": self.heads,
             "group": self.group,
             "seq_q": self.q.shape[2],
@@ -166,12 +191,28 @@ class Geometry(NamedTuple):
             "LEFT": self.left is not None,
             "RIGHT": self.right is not None,
             "SOFTCAP": self.softcap != 0.0,
-            "BIAS": self.bias and ("bool" if self.bias[0] == torch.bool else "float"),
+            "BIAS": self.bias and ("bool" if self.bias.dtype == torch.bool else "float"),
+            "BIAS_STEP": self.bias.step if self.bias else 1,
             "RAGGED": self.ragged is not None,
             "ALIBI": self.slopes is not None,
             # Half precision ignores this. For float32, Triton's default would round to 10 bits.
             "PRECISION": "ieee",
         }
+
+
+def unit_of(*layouts: Layout) -> int:
+    """Return what divides all strides of tensors, as far as kernels must be told so: 8 or 1.
+
+    That 16 divides an argument, Triton sees itself.
+    """
+    strides = [stride for x in layouts for stride in x.strides[:3]]
+    return 8 if all(s % 8 == 0 for s in strides) and any(s % 16 for s in strides) else 1
+
+
+def _bias_pointer(bias: BiasLayout) -> Pointer:
+    """Return the kernel argument of a bias, which may be a view that begins anywhere."""
+    kind = torch.uint8 if bias.dtype == torch.bool else bias.dtype
+    return Pointer(kind, bias.step > 1)
 
 
 def _bounded(limit: int | None) -> int:
@@ -240,7 +281,7 @@ def geometry_key(
         scale,
         softcap,
         None if ragged is None else (ragged.sequences, ragged.longest_q, ragged.longest_k),
-        None if bias is None else (bias.dtype, bias.stride()),
+        None if bias is None else bias_layout(bias),
         None
         if slopes is None
         else slopes.stride(0)

@@ -5,6 +5,7 @@ quarter of an hour on two cores.
 """
 
 import importlib
+import re
 
 import pytest
 import torch
@@ -86,6 +87,20 @@ def test_causal_attention_uses_the_tensor_cores_and_spills_no_register(target, k
 @pytest.mark.parametrize(("kernel", "head_dim"), KERNELS)
 def test_the_tensor_cores_of_sm_90_run_asynchronously(kernel, head_dim):
     assert not serialised(compiled(calls(geometry(head_dim, right=0), 90)[kernel], 90))
+
+
+@pytest.mark.parametrize("kernel", ["forward", "dq"])
+@pytest.mark.parametrize(
+    ("head_dim", "more"),
+    [(72, {}), (128, {"bias": torch.bfloat16, "queries": 1500, "keys": 1500, "right": 0})],
+    ids=["head size 72", "bias of rows of 1500 keys"],
+)
+def test_nothing_is_loaded_element_by_element(kernel, head_dim, more):
+    """Neither size is a multiple of 16, from which Triton would see by itself that loads can be
+    wide; an element at a time took 12 times as long on an H200."""
+    ptx = examined(calls(geometry(head_dim, **more), 90)[kernel], 90).ptx
+    assert "cp.async" in ptx
+    assert not re.search(r"ld\.global\S*\.b(8|16) ", ptx)
 
 
 def test_a_query_over_a_long_cache_compiles_into_two_kernels():

@@ -8,7 +8,13 @@ from torch.nn.attention.flex_attention import create_block_mask, create_mask
 
 from accel.attention import flashcore
 from accel.attention.block_masks import lists_of
-from accel.attention.kernels.geometry import Target, geometry_key, geometry_of, target_of
+from accel.attention.kernels.geometry import (
+    Target,
+    bias_layout,
+    geometry_key,
+    geometry_of,
+    target_of,
+)
 from accel.attention.kernels.portable import backward, forward
 from accel.attention.ragged import Ragged
 from accel.attention.reference import reference
@@ -54,6 +60,7 @@ CASES = {
     "bias of heads and keys": case((2, 4, 20, 16), (2, 2, 40, 16), bias=(1, 4, 1, 40), right=0),
     "bias of queries": case((2, 1, 40, 16), bias=(1, 1, 40, 1), softcap=2.0),
     "one bias for all": case((2, 2, 10, 16), bias=(1, 1, 1, 1)),
+    "bias shared by sequences, summed in parts": case((5, 2, 20, 16), bias=(1, 2, 20, 20)),
     "mask": case((1, 2, 40, 16), bias=(1, 1, 40, 40), mask=True),
     "mask of keys, split": case((1, 1, 1, 16), (1, 1, 600, 16), bias=(1, 1, 1, 600), mask=True),
     "ALiBi, grouped, causal": case((2, 2, 35, 16), (2, 1, 35, 16), right=0, slopes=(2, 2)),
@@ -259,6 +266,37 @@ def test_a_bias_of_minus_infinity_hides_like_a_mask(interpreted):
     for a, b in zip(hidden[:5], added[:5], strict=True):
         assert torch.equal(a, b)
     assert hidden[0][..., 3, :].eq(0).all() and hidden[1][..., 3] == float("-inf")
+
+
+def test_what_lies_behind_the_rows_of_a_bias_is_not_seen(interpreted):
+    """Rows of 18 keys, 24 apart: several keys are loaded at once, also past the last."""
+    torch.manual_seed(5)
+    q, k, v, dout = (torch.randn(2, 1, 18, 16) for _ in range(4))
+    rules = {"left": None, "right": None, "scale": 0.25, "softcap": 0.0}
+    padded = torch.full((2, 1, 18, 24), float("nan"))
+    bias = padded[..., :18].copy_(torch.randn(2, 1, 18, 18))
+    got = interpreted(gradients, dout, q, k, v, bias=bias, **rules)
+    same = interpreted(gradients, dout, q, k, v, bias=bias.contiguous(), **rules)
+    assert bias_layout(bias).step == 4
+    for ours, right in zip(got, same, strict=True):
+        assert torch.equal(ours, right)
+
+
+def test_a_bias_is_loaded_no_wider_than_its_memory_allows():
+    rows = torch.zeros(2, 3, 5, 24, dtype=torch.bfloat16)
+    steps = {
+        "all": (rows, 8),
+        "rows of 20": (rows[..., :20].contiguous(), 4),
+        "rows of 20, 24 apart": (rows[..., :20], 8),
+        "begins at 3": (rows[..., 3:], 1),
+        "keys apart": (rows.transpose(2, 3), 1),
+        "the same for all heads": (rows[:, :1].expand(2, 3, 5, 24), 8),
+        "no memory behind the last row": (
+            torch.zeros(47, dtype=torch.bfloat16).as_strided((1, 1, 2, 23), (48, 48, 24, 1)), 1,
+        ),
+    }  # fmt: skip
+    for name, (bias, step) in steps.items():
+        assert bias_layout(bias).step == step, name
 
 
 H100 = Target(90, 132)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import lru_cache
 from typing import NamedTuple
@@ -20,6 +21,7 @@ from accel.attention.kernels.geometry import (
     list_arguments,
     list_sides,
     target_of,
+    unit_of,
 )
 from accel.attention.kernels.portable.forward import extras
 from accel.attention.kernels.portable.kernel_backward import (
@@ -39,6 +41,8 @@ from accel.runtime.call import ALIGNMENT, KernelCall, Pointer
 from accel.runtime.launch import prepare
 
 _ROWS_AT_ONCE = 64
+_PROGRAMS = 4
+"""For each processor, of the gradient of a bias: until there are so many, its sums are split."""
 
 
 Arguments = dict[str, Pointer | int | float | None]
@@ -52,6 +56,8 @@ class BackwardCalls(NamedTuple):
     dk_dv: KernelCall
     dq: KernelCall
     dbias: KernelCall | None
+    parts: int = 1
+    """Above 1, the kernel of dbias writes so many float32 sums, which are then added."""
 
 
 def backward(
@@ -94,16 +100,11 @@ def backward(
         dout = torch.empty_like(q).copy_(dout)
     wanted = bias_grad and bias is not None and bias.dtype.is_floating_point
     key = geometry_key(q, k, v, left, right, scale, softcap, ragged, bias, slopes, visible)
-    row_sums, dk_dv, dq_launch, dbias_launch = _plan(
+    row_sums, dk_dv, dq_launch, dbias_launch, parts = _plan(
         key, out.stride(), dout.stride(), out.data_ptr() % ALIGNMENT == 0, wanted, dlse is not None
     )
     dq, dk, dv = torch.empty_like(q), torch.empty_like(k), torch.empty_like(v)
     dbias = None
-    if wanted:
-        assert bias is not None
-        dbias = torch.empty(
-            own_shape(tuple(bias.shape), bias.stride()), dtype=bias.dtype, device=bias.device
-        )
     delta = torch.empty_like(lse)
     more = extras(bias, ragged, slopes)
     if row_sums:
@@ -114,8 +115,15 @@ def backward(
     if dq_launch:
         lists = visible.of_queries if visible else ()
         dq_launch(q, k, v, dout, lse, delta, *more, *lists, dq)
-    if dbias_launch:
-        dbias_launch(q, k, v, dout, lse, delta, *more, dbias)
+    if wanted:
+        assert bias is not None
+        own = own_shape(tuple(bias.shape), bias.stride())
+        size, kind = ((parts, *own), torch.float32) if parts > 1 else (own, bias.dtype)
+        dbias = torch.empty(size, dtype=kind, device=bias.device)
+        if dbias_launch:
+            dbias_launch(q, k, v, dout, lse, delta, *more, dbias)
+        if parts > 1:
+            dbias = dbias.sum(0).to(bias.dtype)
     return dq, dk, dv, dbias
 
 
@@ -143,16 +151,21 @@ def backward_calls(
         "delta_ptr": Pointer(torch.float32),
     }
     constants = {**geometry.constants(), "BLOCK_D": padded(geometry.head_dim)}
+    out = Layout(geometry.q.shape, out_strides)
+    inputs = (geometry.q, geometry.k, geometry.v)
+    constants["UNIT"] = unit_of(dout, out, *inputs, *(x.like() for x in inputs))
+    dbias, parts = _dbias_call(geometry, shared, constants, target) if bias_grad else (None, 1)
     return BackwardCalls(
-        _row_sums_call(geometry, Layout(geometry.q.shape, out_strides), dout, aligned, lse_grad),
+        _row_sums_call(geometry, out, dout, aligned, lse_grad, constants["UNIT"]),
         _dk_dv_call(geometry, shared, constants, target),
         _dq_call(geometry, shared, constants, target),
-        _dbias_call(geometry, shared, constants) if bias_grad else None,
+        dbias,
+        parts,
     )
 
 
 def _row_sums_call(
-    geometry: Geometry, out: Layout, dout: Layout, aligned: bool, lse_grad: bool
+    geometry: Geometry, out: Layout, dout: Layout, aligned: bool, lse_grad: bool, unit: object
 ) -> KernelCall:
     batch, heads, total_q = geometry.q.shape[:3]
     tiles = cdiv(total_q, _ROWS_AT_ONCE)
@@ -175,6 +188,7 @@ def _row_sums_call(
             "BLOCK_D": padded(geometry.head_dim),
             "BLOCK_M": _ROWS_AT_ONCE,
             "DLSE": lse_grad,
+            "UNIT": unit,
         },
         {"num_warps": 4, "num_stages": 1},
     )
@@ -186,11 +200,11 @@ def _dk_dv_call(
     constants: dict[str, object],
     target: Target,
 ) -> KernelCall:
-    config = dk_dv_config(target.capability, geometry.dtype, padded(geometry.head_dim))
+    longest_q, longest_k = geometry.longest
+    config = dk_dv_config(target.capability, geometry.dtype, padded(geometry.head_dim), longest_q)
     lists = geometry.blocks
     if lists:
         config = config.within(lists.rows, lists.cols)
-    longest_q, longest_k = geometry.longest
     tiles = cdiv(longest_k, config.block_n)
     even = not geometry.ragged and longest_q % config.block_m == 0
     return KernelCall(
@@ -254,11 +268,16 @@ def _dbias_call(
     geometry: Geometry,
     shared: Arguments,
     constants: dict[str, object],
-) -> KernelCall:
-    """Return a launch over the tiles of the bias; a program sums over its broadcast dimensions."""
+    target: Target,
+) -> tuple[KernelCall, int]:
+    """Return a launch over the tiles of the bias, and the parts into which sums are split.
+
+    A program sums over the broadcast dimensions. Where there are too few programs for the GPU, each
+    sums a part.
+    """
     assert geometry.bias is not None
-    kind, strides = geometry.bias
-    config = dbias_config(geometry.dtype, padded(geometry.head_dim))
+    kind, strides, _ = geometry.bias
+    config = dbias_config(target.capability, geometry.dtype, padded(geometry.head_dim))
     shape = (*geometry.q.shape[:3], geometry.k.shape[2])
     own = own_shape(shape, strides)
     extent = (*shape[:2], cdiv(shape[2], config.block_m), cdiv(shape[3], config.block_n))
@@ -267,16 +286,23 @@ def _dbias_call(
     )
     sums = tuple(count if stride == 0 else 1 for count, stride in zip(extent, strides, strict=True))
     dbias = Layout(own, torch.empty(own, device="meta").stride())
-    return KernelCall(
+    programs, terms = math.prod(tiles), math.prod(sums)
+    parts = max(1, min(terms, _PROGRAMS * target.processors // max(1, programs)))
+    chunk = cdiv(terms, parts)
+    parts = cdiv(terms, chunk) if chunk else 1
+    call = KernelCall(
         attention_dbias,
-        tiles[0] * tiles[1] * tiles[2] * tiles[3],
+        programs * parts,
         {
             **shared,
             **dbias.named("d", "bhmn"),
-            "dbias_ptr": Pointer(kind),
+            "dbias_ptr": Pointer(torch.float32 if parts > 1 else kind),
             "tiles_m": tiles[2],
             "tiles_n": tiles[3],
+            "own_batches": tiles[0],
             "own_heads": tiles[1],
+            "chunk": chunk,
+            "part_stride": math.prod(own),
             "sum_batches": sums[0],
             "sum_heads": sums[1],
             "sum_tiles_m": sums[2],
@@ -291,6 +317,7 @@ def _dbias_call(
         },
         config.options,
     )
+    return call, parts
 
 
 @lru_cache(maxsize=4096)
@@ -301,13 +328,14 @@ def _plan(
     aligned: bool,
     bias_grad: bool,
     lse_grad: bool,
-) -> tuple[Launch | None, ...]:
-    """Return the launches of BackwardCalls, None where a grid is empty."""
+) -> tuple[Launch | None, Launch | None, Launch | None, Launch | None, int]:
+    """Return the launches of BackwardCalls, None where a grid is empty, and the parts of dbias."""
     geometry = geometry_of(key)
-    calls = backward_calls(
+    *calls, parts = backward_calls(
         geometry, out_strides, dout_strides, aligned, bias_grad, target_of(geometry.device),
         lse_grad,
     )  # fmt: skip
-    return tuple(
+    row_sums, dk_dv, dq, dbias = (
         prepare(call, geometry.device) if call is not None and call.grid else None for call in calls
     )
+    return row_sums, dk_dv, dq, dbias, parts

@@ -20,6 +20,7 @@ from accel.attention.kernels.geometry import (
     list_arguments,
     list_sides,
     target_of,
+    unit_of,
 )
 from accel.attention.kernels.portable.kernel_forward import attention_forward, combine_splits
 from accel.attention.kernels.portable.tile_sizes import (
@@ -165,6 +166,7 @@ def forward_calls(
             "EVEN_K": not geometry.ragged and longest_k % config.block_n == 0,
             **list_sides(lists),
             "SINK": geometry.sink,
+            "UNIT": unit_of(geometry.q, geometry.k, geometry.v, out),
         },
         config.options,
     )

@@ -20,6 +20,7 @@ from accel.attention.kernels.portable.kernel_forward import (
     hide_by_bits,
     listed,
     tilted,
+    wide,
 )
 from accel.primitives.tiles.memory import load_vectors
 from accel.primitives.tiles.reductions import product_sums
@@ -31,7 +32,7 @@ def row_sums(
     out_ptr, dout_ptr, dlse_ptr, delta_ptr, stride_ob, stride_oh, stride_om, stride_od, stride_gb,
     stride_gh, stride_gm, stride_gd,
     tiles, heads, total_q, HEAD_DIM: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_M: tl.constexpr,
-    DLSE: tl.constexpr,
+    DLSE: tl.constexpr, UNIT: tl.constexpr,
 ):  # fmt: skip
     """Compute delta, the row sums of out * dout less the gradient of lse, float32 [B,H,Sq]."""
     tile, unit = tl.program_id(0) % tiles, tl.program_id(0) // tiles
@@ -39,13 +40,13 @@ def row_sums(
     rows, dims = tile * BLOCK_M + tl.arange(0, BLOCK_M).to(tl.int64), tl.arange(0, BLOCK_D)
     there = (rows < total_q)[:, None] & (dims < HEAD_DIM)[None, :]
     out = tl.load(
-        (out_ptr + batch * stride_ob + head * stride_oh + rows * stride_om)[:, None]
+        (out_ptr + wide(batch * stride_ob + head * stride_oh + rows * stride_om, UNIT))[:, None]
         + dims[None, :] * stride_od,
         there,
         0.0,
     )
     dout = tl.load(
-        (dout_ptr + batch * stride_gb + head * stride_gh + rows * stride_gm)[:, None]
+        (dout_ptr + wide(batch * stride_gb + head * stride_gh + rows * stride_gm, UNIT))[:, None]
         + dims[None, :] * stride_gd,
         there,
         0.0,
@@ -62,11 +63,13 @@ def logs_and_slope(
     products, lse, bias, rows, cols, seq_q, seq_k, shift, left, right, qk_scale, softcap, stride_bm,
     stride_bn, tilt,
     LEFT: tl.constexpr, RIGHT: tl.constexpr, SOFTCAP: tl.constexpr, BIAS: tl.constexpr,
-    MASKED: tl.constexpr, EVEN_K: tl.constexpr, ALIBI: tl.constexpr,
+    BIAS_STEP: tl.constexpr,
+    MASKED: tl.constexpr, EVEN_K: tl.constexpr, ALIBI: tl.constexpr, ALL: tl.constexpr,
 ):  # fmt: skip
     """Return log2 of the weights p from q.k, and d(score)/d(scale * q.k).
 
-    `lse` is in base 2, +inf for missing rows, and broadcasts like `rows`.
+    `lse` is in base 2, +inf for missing rows, and broadcasts like `rows`. ALL means that all of
+    `cols` exist.
     """
     slope = 1.0
     scores = products * qk_scale
@@ -77,7 +80,9 @@ def logs_and_slope(
     if ALIBI:
         scores = tilted(scores, rows, cols, shift, tilt)
     if BIAS is not None:
-        scores = biased(scores, bias, rows, cols, stride_bm, stride_bn, seq_q, seq_k, BIAS)
+        scores = biased(
+            scores, bias, rows, cols, stride_bm, stride_bn, seq_q, seq_k, BIAS, BIAS_STEP, ALL
+        )
     if MASKED:
         scores = hide(scores, rows, cols, shift, left, right, seq_k, LEFT, RIGHT, EVEN_K)
     return scores - lse, slope
@@ -100,6 +105,7 @@ def gather_rows(
     stride_qm, stride_gm, stride_bm, stride_bn,
     HEAD_DIM: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_M: tl.constexpr,
     LEFT: tl.constexpr, RIGHT: tl.constexpr, SOFTCAP: tl.constexpr, BIAS: tl.constexpr,
+    BIAS_STEP: tl.constexpr,
     MASKED: tl.constexpr, EVEN_Q: tl.constexpr,
     PRECISION: tl.constexpr, ALIBI: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr,
     BITS: tl.constexpr,
@@ -120,7 +126,8 @@ def gather_rows(
             products, lse[None, :], bias, rows[None, :], cols[:, None], seq_q, seq_k, shift, left,
             right, qk_scale, softcap,
             # keys beyond the last give only rows that are not stored
-            stride_bm, stride_bn, tilt, LEFT, RIGHT, SOFTCAP, BIAS, MASKED, True, ALIBI,
+            stride_bm, stride_bn, tilt, LEFT, RIGHT, SOFTCAP, BIAS, BIAS_STEP, MASKED, True, ALIBI,
+            False,
         )  # fmt: skip
         if BITS:
             logs = hide_by_bits(
@@ -148,8 +155,10 @@ def attention_dk_dv(
     slopes_batch, lists_batch, lists_head, lists_width,
     HEAD_DIM: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
     LEFT: tl.constexpr, RIGHT: tl.constexpr, SOFTCAP: tl.constexpr, BIAS: tl.constexpr,
+    BIAS_STEP: tl.constexpr,
     RAGGED: tl.constexpr, EVEN_Q: tl.constexpr,
     PRECISION: tl.constexpr, ALIBI: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr,
+    UNIT: tl.constexpr,
 ):  # fmt: skip
     """Compute dk and dv of one tile of BLOCK_N keys of one key head, over all its query heads.
 
@@ -170,8 +179,8 @@ def attention_dk_dv(
     cols, dims = tile * BLOCK_N + tl.arange(0, BLOCK_N), tl.arange(0, BLOCK_D)
     stored = (cols < seq_k)[:, None] & (dims < HEAD_DIM)[None, :]
     keys = first_k + cols
-    k_at = k_ptr + place * stride_kb + kv_head * stride_kh + keys * stride_kn
-    v_at = v_ptr + place * stride_vb + kv_head * stride_vh + keys * stride_vn
+    k_at = k_ptr + wide(place * stride_kb + kv_head * stride_kh + keys * stride_kn, UNIT)
+    v_at = v_ptr + wide(place * stride_vb + kv_head * stride_vh + keys * stride_vn, UNIT)
     k = tl.load(k_at[:, None] + dims[None, :] * stride_kd, mask=stored, other=0.0)
     v = tl.load(v_at[:, None] + dims[None, :] * stride_vd, mask=stored, other=0.0)
 
@@ -184,26 +193,23 @@ def attention_dk_dv(
     dk = tl.zeros([BLOCK_N, BLOCK_D], tl.float32)
     dv = tl.zeros([BLOCK_N, BLOCK_D], tl.float32)
     steps = tl.arange(0, BLOCK_M)
+    step_q, step_g = wide(stride_qm, UNIT), wide(stride_gm, UNIT)
     for member in range(group):
         head = kv_head * group + member
         q_at = (
             q_ptr
-            + place * stride_qb
-            + head * stride_qh
-            + first_q * stride_qm
-            + (steps[:, None] * stride_qm + dims[None, :] * stride_qd)
+            + wide(place * stride_qb + head * stride_qh + first_q * stride_qm, UNIT)
+            + (steps[:, None] * step_q + dims[None, :] * stride_qd)
         )
         dout_at = (
             dout_ptr
-            + place * stride_gb
-            + head * stride_gh
-            + first_q * stride_gm
-            + (steps[:, None] * stride_gm + dims[None, :] * stride_gd)
+            + wide(place * stride_gb + head * stride_gh + first_q * stride_gm, UNIT)
+            + (steps[:, None] * step_g + dims[None, :] * stride_gd)
         )
         at = (place * heads + head) * total_q + first_q
         bias = bias_ptr
         if BIAS is not None:
-            bias += place * stride_bb + head * stride_bh
+            bias += wide(place * stride_bb + head * stride_bh, BIAS_STEP)
         tilt = 0.0
         if ALIBI:
             tilt = tl.load(slopes_ptr + place * slopes_batch + head)
@@ -216,27 +222,27 @@ def attention_dk_dv(
                 dk, dv, k, v, q_at, dout_at, lse_ptr + at, delta_ptr + at, bias, tilt,
                 blocks + whole, numbers + whole, bits_ptr, cols, 0,
                 tl.load(counts_ptr + 2 * row + 1) * ROWS, seq_q, seq_k, shift, left, right,
-                qk_scale, softcap, stride_qm, stride_gm, stride_bm, stride_bn,
-                HEAD_DIM, BLOCK_D, BLOCK_M, LEFT, RIGHT, SOFTCAP, BIAS, False, EVEN_Q, PRECISION,
-                ALIBI, ROWS, COLS, True,
+                qk_scale, softcap, step_q, step_g, stride_bm, stride_bn,
+                HEAD_DIM, BLOCK_D, BLOCK_M, LEFT, RIGHT, SOFTCAP, BIAS, BIAS_STEP, False, EVEN_Q,
+                PRECISION, ALIBI, ROWS, COLS, True,
             )  # fmt: skip
             dk, dv = gather_rows(
                 dk, dv, k, v, q_at, dout_at, lse_ptr + at, delta_ptr + at, bias, tilt, blocks,
                 numbers, bits_ptr, cols, 0, whole * ROWS, seq_q, seq_k, shift, left, right,
-                qk_scale, softcap, stride_qm, stride_gm, stride_bm, stride_bn,
-                HEAD_DIM, BLOCK_D, BLOCK_M, LEFT, RIGHT, SOFTCAP, BIAS, False, EVEN_Q, PRECISION,
-                ALIBI, ROWS, COLS, False,
+                qk_scale, softcap, step_q, step_g, stride_bm, stride_bn,
+                HEAD_DIM, BLOCK_D, BLOCK_M, LEFT, RIGHT, SOFTCAP, BIAS, BIAS_STEP, False, EVEN_Q,
+                PRECISION, ALIBI, ROWS, COLS, False,
             )  # fmt: skip
         else:
             dk, dv = gather_rows(
                 dk, dv, k, v, q_at, dout_at, lse_ptr + at, delta_ptr + at, bias, tilt, None, None,
                 None, cols, begin, end, seq_q, seq_k, shift, left, right, qk_scale, softcap,
-                stride_qm, stride_gm, stride_bm, stride_bn,
-                HEAD_DIM, BLOCK_D, BLOCK_M, LEFT, RIGHT, SOFTCAP, BIAS, LEFT or RIGHT, EVEN_Q,
-                PRECISION, ALIBI, 0, 0, False,
+                step_q, step_g, stride_bm, stride_bn,
+                HEAD_DIM, BLOCK_D, BLOCK_M, LEFT, RIGHT, SOFTCAP, BIAS, BIAS_STEP, LEFT or RIGHT,
+                EVEN_Q, PRECISION, ALIBI, 0, 0, False,
             )  # fmt: skip
-    dk_at = dk_ptr + place * stride_dkb + kv_head * stride_dkh + keys * stride_dkn
-    dv_at = dv_ptr + place * stride_dvb + kv_head * stride_dvh + keys * stride_dvn
+    dk_at = dk_ptr + wide(place * stride_dkb + kv_head * stride_dkh + keys * stride_dkn, UNIT)
+    dv_at = dv_ptr + wide(place * stride_dvb + kv_head * stride_dvh + keys * stride_dvn, UNIT)
     tl.store(
         dk_at[:, None] + dims[None, :] * stride_dkd,
         (dk * scale).to(dk_ptr.dtype.element_ty),
@@ -254,6 +260,7 @@ def gather_keys(
     stride_kn, stride_vn, stride_bm, stride_bn,
     HEAD_DIM: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_N: tl.constexpr,
     LEFT: tl.constexpr, RIGHT: tl.constexpr, SOFTCAP: tl.constexpr, BIAS: tl.constexpr,
+    BIAS_STEP: tl.constexpr,
     MASKED: tl.constexpr, EVEN_K: tl.constexpr,
     PRECISION: tl.constexpr, ALIBI: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr,
     BITS: tl.constexpr,
@@ -265,7 +272,7 @@ def gather_keys(
         start = at
         if COLS:
             start = listed(at, blocks, COLS)
-        cols = start + tl.arange(0, BLOCK_N)
+        cols = tl.max_contiguous(tl.multiple_of(start + tl.arange(0, BLOCK_N), BLOCK_N), BLOCK_N)
         block = tl.cast(start, tl.int64)
         k = load_vectors(
             k_at + block * stride_kn, cols, seq_k, HEAD_DIM, BLOCK_D, EVEN_K or not MASKED
@@ -274,7 +281,8 @@ def gather_keys(
         logs, slope = logs_and_slope(
             products, lse[:, None], bias, rows[:, None], cols[None, :], seq_q, seq_k, shift, left,
             right, qk_scale, softcap,
-            stride_bm, stride_bn, tilt, LEFT, RIGHT, SOFTCAP, BIAS, MASKED, EVEN_K, ALIBI,
+            stride_bm, stride_bn, tilt, LEFT, RIGHT, SOFTCAP, BIAS, BIAS_STEP, MASKED, EVEN_K,
+            ALIBI, EVEN_K or not MASKED,
         )  # fmt: skip
         if BITS:
             logs = hide_by_bits(
@@ -302,8 +310,10 @@ def attention_dq(
     slopes_batch, lists_batch, lists_head, lists_width,
     HEAD_DIM: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
     LEFT: tl.constexpr, RIGHT: tl.constexpr, SOFTCAP: tl.constexpr, BIAS: tl.constexpr,
+    BIAS_STEP: tl.constexpr,
     RAGGED: tl.constexpr, EVEN_K: tl.constexpr,
     PRECISION: tl.constexpr, ALIBI: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr,
+    UNIT: tl.constexpr,
 ):  # fmt: skip
     """Compute dq of one tile of BLOCK_M queries of one head.
 
@@ -328,31 +338,28 @@ def attention_dq(
     there = rows < seq_q
     stored = there[:, None] & (dims < HEAD_DIM)[None, :]
     queries = first_q + rows
-    q_at = q_ptr + place * stride_qb + head * stride_qh + queries * stride_qm
-    dout_at = dout_ptr + place * stride_gb + head * stride_gh + queries * stride_gm
+    q_at = q_ptr + wide(place * stride_qb + head * stride_qh + queries * stride_qm, UNIT)
+    dout_at = dout_ptr + wide(place * stride_gb + head * stride_gh + queries * stride_gm, UNIT)
     q = tl.load(q_at[:, None] + dims[None, :] * stride_qd, mask=stored, other=0.0)
     dout = tl.load(dout_at[:, None] + dims[None, :] * stride_gd, mask=stored, other=0.0)
     at = (place * heads + head) * total_q + queries
     lse = in_base_2(lse_ptr + at, there)
     delta = tl.load(delta_ptr + at, mask=there, other=0.0)
     steps = tl.arange(0, BLOCK_N)
+    step_k, step_v = wide(stride_kn, UNIT), wide(stride_vn, UNIT)
     k_at = (
         k_ptr
-        + place * stride_kb
-        + kv_head * stride_kh
-        + first_k * stride_kn
-        + (steps[:, None] * stride_kn + dims[None, :] * stride_kd)
+        + wide(place * stride_kb + kv_head * stride_kh + first_k * stride_kn, UNIT)
+        + (steps[:, None] * step_k + dims[None, :] * stride_kd)
     )
     v_at = (
         v_ptr
-        + place * stride_vb
-        + kv_head * stride_vh
-        + first_k * stride_vn
-        + (steps[:, None] * stride_vn + dims[None, :] * stride_vd)
+        + wide(place * stride_vb + kv_head * stride_vh + first_k * stride_vn, UNIT)
+        + (steps[:, None] * step_v + dims[None, :] * stride_vd)
     )
     bias = bias_ptr
     if BIAS is not None:
-        bias += place * stride_bb + head * stride_bh
+        bias += wide(place * stride_bb + head * stride_bh, BIAS_STEP)
 
     tilt = 0.0
     if ALIBI:
@@ -367,14 +374,14 @@ def attention_dq(
             dq, q, dout, lse, delta, k_at, v_at, bias, tilt, blocks + whole, numbers + whole,
             bits_ptr, rows, 0, tl.load(counts_ptr + 2 * row + 1) * COLS, seq_q, seq_k, shift,
             left, right, qk_scale, softcap,
-            stride_kn, stride_vn, stride_bm, stride_bn, HEAD_DIM, BLOCK_D, BLOCK_N, LEFT, RIGHT,
-            SOFTCAP, BIAS, not EVEN_K, EVEN_K, PRECISION, ALIBI, ROWS, COLS, True,
+            step_k, step_v, stride_bm, stride_bn, HEAD_DIM, BLOCK_D, BLOCK_N, LEFT, RIGHT,
+            SOFTCAP, BIAS, BIAS_STEP, not EVEN_K, EVEN_K, PRECISION, ALIBI, ROWS, COLS, True,
         )  # fmt: skip
         dq = gather_keys(
             dq, q, dout, lse, delta, k_at, v_at, bias, tilt, blocks, numbers, bits_ptr, rows, 0,
             whole * COLS, seq_q, seq_k, shift, left, right, qk_scale, softcap,
-            stride_kn, stride_vn, stride_bm, stride_bn, HEAD_DIM, BLOCK_D, BLOCK_N, LEFT, RIGHT,
-            SOFTCAP, BIAS, not EVEN_K, EVEN_K, PRECISION, ALIBI, ROWS, COLS, False,
+            step_k, step_v, stride_bm, stride_bn, HEAD_DIM, BLOCK_D, BLOCK_N, LEFT, RIGHT,
+            SOFTCAP, BIAS, BIAS_STEP, not EVEN_K, EVEN_K, PRECISION, ALIBI, ROWS, COLS, False,
         )  # fmt: skip
     else:
         last = tl.minimum((tile + 1) * BLOCK_M, seq_q) - 1
@@ -387,23 +394,23 @@ def attention_dq(
             dq = gather_keys(
                 dq, q, dout, lse, delta, k_at, v_at, bias, tilt, None, None, None, rows, begin,
                 full_begin, seq_q, seq_k, shift, left, right, qk_scale, softcap,
-                stride_kn, stride_vn, stride_bm, stride_bn, HEAD_DIM, BLOCK_D, BLOCK_N, LEFT, RIGHT,
-                SOFTCAP, BIAS, True, EVEN_K, PRECISION, ALIBI, 0, 0, False,
+                step_k, step_v, stride_bm, stride_bn, HEAD_DIM, BLOCK_D, BLOCK_N, LEFT, RIGHT,
+                SOFTCAP, BIAS, BIAS_STEP, True, EVEN_K, PRECISION, ALIBI, 0, 0, False,
             )  # fmt: skip
         if LEFT or RIGHT or not EVEN_K:
             dq = gather_keys(
                 dq, q, dout, lse, delta, k_at, v_at, bias, tilt, None, None, None, rows, full_end,
                 end, seq_q, seq_k, shift, left, right, qk_scale, softcap,
-                stride_kn, stride_vn, stride_bm, stride_bn, HEAD_DIM, BLOCK_D, BLOCK_N, LEFT, RIGHT,
-                SOFTCAP, BIAS, True, EVEN_K, PRECISION, ALIBI, 0, 0, False,
+                step_k, step_v, stride_bm, stride_bn, HEAD_DIM, BLOCK_D, BLOCK_N, LEFT, RIGHT,
+                SOFTCAP, BIAS, BIAS_STEP, True, EVEN_K, PRECISION, ALIBI, 0, 0, False,
             )  # fmt: skip
         dq = gather_keys(
             dq, q, dout, lse, delta, k_at, v_at, bias, tilt, None, None, None, rows, full_begin,
             full_end, seq_q, seq_k, shift, left, right, qk_scale, softcap,
-            stride_kn, stride_vn, stride_bm, stride_bn, HEAD_DIM, BLOCK_D, BLOCK_N, LEFT, RIGHT,
-            SOFTCAP, BIAS, False, EVEN_K, PRECISION, ALIBI, 0, 0, False,
+            step_k, step_v, stride_bm, stride_bn, HEAD_DIM, BLOCK_D, BLOCK_N, LEFT, RIGHT,
+            SOFTCAP, BIAS, BIAS_STEP, False, EVEN_K, PRECISION, ALIBI, 0, 0, False,
         )  # fmt: skip
-    dq_at = dq_ptr + place * stride_dqb + head * stride_dqh + queries * stride_dqm
+    dq_at = dq_ptr + wide(place * stride_dqb + head * stride_dqh + queries * stride_dqm, UNIT)
     tl.store(
         dq_at[:, None] + dims[None, :] * stride_dqd,
         (dq * scale).to(dq_ptr.dtype.element_ty),
@@ -418,29 +425,31 @@ def attention_dbias(
     stride_vb, stride_vh, stride_vn, stride_vd,
     stride_gb, stride_gh, stride_gm, stride_gd, stride_bb, stride_bh, stride_bm, stride_bn,
     stride_db, stride_dh, stride_dm, stride_dn, tiles_m, tiles_n, own_heads,
-    sum_batches, sum_heads, sum_tiles_m, sum_tiles_n, heads, group, seq_q, seq_k, left, right,
-    qk_scale, softcap, slopes_batch,
+    own_batches, sum_batches, sum_heads, sum_tiles_m, sum_tiles_n, chunk, part_stride, heads, group,
+    seq_q, seq_k, left, right, qk_scale, softcap, slopes_batch,
     HEAD_DIM: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
     SUM_M: tl.constexpr, SUM_N: tl.constexpr, LEFT: tl.constexpr, RIGHT: tl.constexpr,
-    SOFTCAP: tl.constexpr, PRECISION: tl.constexpr, ALIBI: tl.constexpr,
+    SOFTCAP: tl.constexpr, PRECISION: tl.constexpr, ALIBI: tl.constexpr, BIAS_STEP: tl.constexpr,
+    UNIT: tl.constexpr,
 ):  # fmt: skip
     """Compute one tile of the gradient of an additive bias, summed over broadcast dimensions in
     a fixed order.
 
-    The grid is tiles_n * tiles_m * own_heads * own batches, each 1 where summed; `sum_*` count
-    the terms of one program, 1 where not summed.
+    The grid is tiles_n * tiles_m * own_heads * own_batches, each 1 where summed, times the parts
+    into which the sum is split; `sum_*` count its terms, 1 where not summed. Each part sums `chunk`
+    terms and lies `part_stride` elements after the one before it.
     """
     pid = tl.program_id(0)
     tile_n, tile_m = pid % tiles_n, pid // tiles_n % tiles_m
-    own_head, own_batch = (
-        pid // (tiles_n * tiles_m) % own_heads,
-        pid // (tiles_n * tiles_m) // own_heads,
-    )
+    own_head = pid // (tiles_n * tiles_m) % own_heads
+    own_batch = pid // (tiles_n * tiles_m) // own_heads % own_batches
+    part = pid // (tiles_n * tiles_m) // own_heads // own_batches
     shift = seq_k - seq_q
     dims = tl.arange(0, BLOCK_D)
     inside = dims < HEAD_DIM
     total = tl.zeros([BLOCK_M, BLOCK_N], tl.float32)
-    for step in range(sum_batches * sum_heads * sum_tiles_m * sum_tiles_n):
+    terms = sum_batches * sum_heads * sum_tiles_m * sum_tiles_n
+    for step in range(part * chunk, tl.minimum(terms, (part + 1) * chunk)):
         n = (tile_n + step % sum_tiles_n) * BLOCK_N
         m = (tile_m + step // sum_tiles_n % sum_tiles_m) * BLOCK_M
         head = own_head + step // (sum_tiles_n * sum_tiles_m) % sum_heads
@@ -452,10 +461,10 @@ def attention_dbias(
             (rows < seq_q)[:, None] & inside[None, :],
             (cols < seq_k)[:, None] & inside[None, :],
         )
-        q_at = q_ptr + batch * stride_qb + head * stride_qh + queries * stride_qm
-        g_at = dout_ptr + batch * stride_gb + head * stride_gh + queries * stride_gm
-        k_at = k_ptr + batch * stride_kb + kv_head * stride_kh + keys * stride_kn
-        v_at = v_ptr + batch * stride_vb + kv_head * stride_vh + keys * stride_vn
+        q_at = q_ptr + wide(batch * stride_qb + head * stride_qh + queries * stride_qm, UNIT)
+        g_at = dout_ptr + wide(batch * stride_gb + head * stride_gh + queries * stride_gm, UNIT)
+        k_at = k_ptr + wide(batch * stride_kb + kv_head * stride_kh + keys * stride_kn, UNIT)
+        v_at = v_ptr + wide(batch * stride_vb + kv_head * stride_vh + keys * stride_vn, UNIT)
         q = tl.load(q_at[:, None] + dims[None, :] * stride_qd, mask=asked, other=0.0)
         k = tl.load(k_at[:, None] + dims[None, :] * stride_kd, mask=given, other=0.0)
         dout = tl.load(g_at[:, None] + dims[None, :] * stride_gd, mask=asked, other=0.0)
@@ -463,7 +472,7 @@ def attention_dbias(
         at = (batch * heads + head) * seq_q + queries
         lse = in_base_2(lse_ptr + at, rows < seq_q)
         delta = tl.load(delta_ptr + at, mask=rows < seq_q, other=0.0)
-        bias = bias_ptr + batch * stride_bb + head * stride_bh
+        bias = bias_ptr + wide(batch * stride_bb + head * stride_bh, BIAS_STEP)
         tilt = 0.0
         if ALIBI:
             tilt = tl.load(slopes_ptr + batch * slopes_batch + head)
@@ -471,12 +480,13 @@ def attention_dbias(
             tl.dot(q, tl.trans(k), input_precision=PRECISION), lse[:, None], bias, rows[:, None],
             cols[None, :],
             seq_q, seq_k, shift, left, right, qk_scale, softcap, stride_bm, stride_bn, tilt, LEFT,
-            RIGHT, SOFTCAP, "float", True, False, ALIBI,
+            RIGHT, SOFTCAP, "float", BIAS_STEP, True, False, ALIBI, False,
         )  # fmt: skip
         total += tl.exp2(logs) * (
             tl.dot(dout, tl.trans(v), input_precision=PRECISION) - delta[:, None]
         )
-    at = dbias_ptr + own_batch.to(tl.int64) * stride_db + own_head.to(tl.int64) * stride_dh
+    at = dbias_ptr + part.to(tl.int64) * part_stride
+    at += own_batch.to(tl.int64) * stride_db + own_head.to(tl.int64) * stride_dh
     rows, cols = (
         tile_m * BLOCK_M + tl.arange(0, BLOCK_M).to(tl.int64),
         tile_n * BLOCK_N + tl.arange(0, BLOCK_N).to(tl.int64),

@@ -23,7 +23,8 @@ from accel.primitives.tiles.softmax import (
 UNSPECIALISED = (
     "tiles", "units", "heads", "group", "seq_q", "seq_k", "total_q", "left", "right", "chunk",
     "partial_stride", "splits", "slopes_batch", "lists_batch", "lists_head", "lists_width",
-    "tiles_m", "tiles_n", "own_heads", "sum_batches", "sum_heads", "sum_tiles_m", "sum_tiles_n",
+    "tiles_m", "tiles_n", "own_heads", "own_batches", "sum_batches", "sum_heads", "sum_tiles_m",
+    "sum_tiles_n",
 )  # fmt: skip
 """Sizes and counts: knowing that one is 1 or a multiple of 16 gains nothing, and would compile the
 kernels anew for each."""
@@ -56,16 +57,37 @@ def hide(
 
 
 @triton.jit
-def biased(scores, bias, rows, cols, stride_m, stride_n, seq_q, seq_k, BIAS: tl.constexpr):
+def wide(number, UNIT: tl.constexpr):
+    """Return the same number, of which the compiler then knows that UNIT divides it.
+
+    It knows only whether an argument is a multiple of 16, and loads one element at a time where it
+    knows nothing.
+    """
+    return number // UNIT * UNIT
+
+
+@triton.jit
+def biased(
+    scores, bias, rows, cols, stride_m, stride_n, seq_q, seq_k, BIAS: tl.constexpr,
+    BIAS_STEP: tl.constexpr, ALL: tl.constexpr,
+):  # fmt: skip
     """Return scores in base 2 plus an additive bias, or hidden where a boolean one is False.
 
-    `bias` points at this head's bias.
+    `bias` points at this head's bias, which is the same for all queries if `stride_m` is None, and
+    for all keys if `stride_n` is. ALL means that all of `cols` exist.
     """
-    at = bias + rows.to(tl.int64) * stride_m + cols.to(tl.int64) * stride_n
-    there = (rows < seq_q) & (cols < seq_k)
+    at = bias
+    if stride_m is not None:  # rows past the last read that one, which saves a mask
+        at += tl.minimum(rows, seq_q - 1).to(tl.int64) * wide(stride_m, BIAS_STEP)
+    if stride_n is not None:
+        at += cols.to(tl.int64) * stride_n
+    if ALL or stride_n is None:
+        added = tl.load(at)
+    else:
+        added = tl.load(at, mask=cols < tl.cdiv(seq_k, BIAS_STEP) * BIAS_STEP, other=0)
     if BIAS == "bool":
-        return tl.where(tl.load(at, mask=there, other=0) != 0, scores, float("-inf"))
-    return scores + tl.load(at, mask=there, other=0.0).to(tl.float32) * LOG2E
+        return tl.where(added != 0, scores, float("-inf"))
+    return scores + added.to(tl.float32) * LOG2E
 
 
 @triton.jit
@@ -102,6 +124,7 @@ def attend(
     stride_kn, stride_vn, stride_bm, stride_bn,
     HEAD_DIM: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_N: tl.constexpr,
     LEFT: tl.constexpr, RIGHT: tl.constexpr, SOFTCAP: tl.constexpr, BIAS: tl.constexpr,
+    BIAS_STEP: tl.constexpr,
     MASKED: tl.constexpr, EVEN_K: tl.constexpr,
     PRECISION: tl.constexpr, ALIBI: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr,
     BITS: tl.constexpr,
@@ -115,7 +138,7 @@ def attend(
         start = at
         if COLS:
             start = listed(at, blocks, COLS)
-        cols = start + steps
+        cols = tl.max_contiguous(tl.multiple_of(start + steps, BLOCK_N), BLOCK_N)
         block = tl.cast(start, tl.int64)
         k = load_vectors(
             k_at + block * stride_kn, cols, seq_k, HEAD_DIM, BLOCK_D, EVEN_K or not MASKED
@@ -129,8 +152,9 @@ def attend(
             scores = tilted(scores, rows[:, None], cols[None, :], shift, slopes[:, None])
         if BIAS is not None:
             scores = biased(
-                scores, bias, rows[:, None], cols[None, :], stride_bm, stride_bn, seq_q, seq_k, BIAS
-            )
+                scores, bias, rows[:, None], cols[None, :], stride_bm, stride_bn, seq_q, seq_k,
+                BIAS, BIAS_STEP, EVEN_K or not MASKED,
+            )  # fmt: skip
         if MASKED:
             scores = hide(
                 scores, rows[:, None], cols[None, :], shift, left, right, seq_k, LEFT, RIGHT, EVEN_K
@@ -206,9 +230,10 @@ def attention_forward(
     HEAD_DIM: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
     PACK: tl.constexpr,
     LEFT: tl.constexpr, RIGHT: tl.constexpr, SOFTCAP: tl.constexpr, BIAS: tl.constexpr,
+    BIAS_STEP: tl.constexpr,
     RAGGED: tl.constexpr, SPLIT: tl.constexpr,
     EVEN_K: tl.constexpr, PRECISION: tl.constexpr, ALIBI: tl.constexpr,
-    ROWS: tl.constexpr, COLS: tl.constexpr, SINK: tl.constexpr,
+    ROWS: tl.constexpr, COLS: tl.constexpr, SINK: tl.constexpr, UNIT: tl.constexpr,
 ):  # fmt: skip
     """Compute one tile of BLOCK_M rows of one head, or of PACK heads that share a key head,
     interleaved.
@@ -239,26 +264,25 @@ def attention_forward(
     rows, heads_of = packed // PACK, (head + packed % PACK).to(tl.int64)
     there = rows < seq_q
     dims, steps = tl.arange(0, BLOCK_D), tl.arange(0, BLOCK_N)
-    q_at = q_ptr + place * stride_qb + heads_of * stride_qh + (first_q + rows) * stride_qm
+    step_k, step_v = wide(stride_kn, UNIT), wide(stride_vn, UNIT)
+    q_at = q_ptr + wide(
+        place * stride_qb + heads_of * stride_qh + (first_q + rows) * stride_qm, UNIT
+    )
     stored = there[:, None] & (dims < HEAD_DIM)[None, :]
     q = tl.load(q_at[:, None] + dims[None, :] * stride_qd, mask=stored, other=0.0)
     k_at = (
         k_ptr
-        + place * stride_kb
-        + kv_head * stride_kh
-        + first_k * stride_kn
-        + (steps[:, None] * stride_kn + dims[None, :] * stride_kd)
+        + wide(place * stride_kb + kv_head * stride_kh + first_k * stride_kn, UNIT)
+        + (steps[:, None] * step_k + dims[None, :] * stride_kd)
     )
     v_at = (
         v_ptr
-        + place * stride_vb
-        + kv_head * stride_vh
-        + first_k * stride_vn
-        + (steps[:, None] * stride_vn + dims[None, :] * stride_vd)
+        + wide(place * stride_vb + kv_head * stride_vh + first_k * stride_vn, UNIT)
+        + (steps[:, None] * step_v + dims[None, :] * stride_vd)
     )
     bias = bias_ptr
     if BIAS is not None:
-        bias += place * stride_bb + head.to(tl.int64) * stride_bh
+        bias += wide(place * stride_bb + head.to(tl.int64) * stride_bh, BIAS_STEP)
     slopes = 0.0
     if ALIBI:
         slopes = tl.load(slopes_ptr + place * slopes_batch + heads_of)
@@ -275,14 +299,14 @@ def attention_forward(
             acc, l, m, q, k_at, v_at, bias, slopes, blocks + whole, numbers + whole, bits_ptr,
             rows, 0, tl.load(counts_ptr + 2 * row + 1) * COLS, seq_q, seq_k, shift, left, right,
             qk_scale, softcap,
-            stride_kn, stride_vn, stride_bm, stride_bn, HEAD_DIM, BLOCK_D, BLOCK_N, LEFT, RIGHT,
-            SOFTCAP, BIAS, not EVEN_K, EVEN_K, PRECISION, ALIBI, ROWS, COLS, True,
+            step_k, step_v, stride_bm, stride_bn, HEAD_DIM, BLOCK_D, BLOCK_N, LEFT, RIGHT,
+            SOFTCAP, BIAS, BIAS_STEP, not EVEN_K, EVEN_K, PRECISION, ALIBI, ROWS, COLS, True,
         )  # fmt: skip
         acc, l, m = attend(
             acc, l, m, q, k_at, v_at, bias, slopes, blocks, numbers, bits_ptr, rows, 0,
             whole * COLS, seq_q, seq_k, shift, left, right, qk_scale, softcap,
-            stride_kn, stride_vn, stride_bm, stride_bn, HEAD_DIM, BLOCK_D, BLOCK_N, LEFT, RIGHT,
-            SOFTCAP, BIAS, not EVEN_K, EVEN_K, PRECISION, ALIBI, ROWS, COLS, False,
+            step_k, step_v, stride_bm, stride_bn, HEAD_DIM, BLOCK_D, BLOCK_N, LEFT, RIGHT,
+            SOFTCAP, BIAS, BIAS_STEP, not EVEN_K, EVEN_K, PRECISION, ALIBI, ROWS, COLS, False,
         )  # fmt: skip
     else:
         last = tl.minimum(((tile + 1) * BLOCK_M - 1) // PACK, seq_q - 1)
@@ -300,21 +324,21 @@ def attention_forward(
             acc, l, m = attend(
                 acc, l, m, q, k_at, v_at, bias, slopes, None, None, None, rows, begin, full_begin,
                 seq_q, seq_k, shift, left, right, qk_scale, softcap,
-                stride_kn, stride_vn, stride_bm, stride_bn, HEAD_DIM, BLOCK_D, BLOCK_N, LEFT, RIGHT,
-                SOFTCAP, BIAS, True, EVEN_K, PRECISION, ALIBI, 0, 0, False,
+                step_k, step_v, stride_bm, stride_bn, HEAD_DIM, BLOCK_D, BLOCK_N, LEFT, RIGHT,
+                SOFTCAP, BIAS, BIAS_STEP, True, EVEN_K, PRECISION, ALIBI, 0, 0, False,
             )  # fmt: skip
         if LEFT or RIGHT or not EVEN_K:
             acc, l, m = attend(
                 acc, l, m, q, k_at, v_at, bias, slopes, None, None, None, rows, full_end, end,
                 seq_q, seq_k, shift, left, right, qk_scale, softcap,
-                stride_kn, stride_vn, stride_bm, stride_bn, HEAD_DIM, BLOCK_D, BLOCK_N, LEFT, RIGHT,
-                SOFTCAP, BIAS, True, EVEN_K, PRECISION, ALIBI, 0, 0, False,
+                step_k, step_v, stride_bm, stride_bn, HEAD_DIM, BLOCK_D, BLOCK_N, LEFT, RIGHT,
+                SOFTCAP, BIAS, BIAS_STEP, True, EVEN_K, PRECISION, ALIBI, 0, 0, False,
             )  # fmt: skip
         acc, l, m = attend(
             acc, l, m, q, k_at, v_at, bias, slopes, None, None, None, rows, full_begin, full_end,
             seq_q, seq_k, shift, left, right, qk_scale, softcap,
-            stride_kn, stride_vn, stride_bm, stride_bn, HEAD_DIM, BLOCK_D, BLOCK_N, LEFT, RIGHT,
-            SOFTCAP, BIAS, False, EVEN_K, PRECISION, ALIBI, 0, 0, False,
+            step_k, step_v, stride_bm, stride_bn, HEAD_DIM, BLOCK_D, BLOCK_N, LEFT, RIGHT,
+            SOFTCAP, BIAS, BIAS_STEP, False, EVEN_K, PRECISION, ALIBI, 0, 0, False,
         )  # fmt: skip
 
     if SINK and not SPLIT:
@@ -326,7 +350,8 @@ def attention_forward(
         out_at = (out_ptr + lse_rows * HEAD_DIM)[:, None] + dims[None, :]
     else:
         out_at = (
-            out_ptr + place * stride_ob + heads_of * stride_oh + (first_q + rows) * stride_om
+            out_ptr
+            + wide(place * stride_ob + heads_of * stride_oh + (first_q + rows) * stride_om, UNIT)
         )[:, None] + dims[None, :] * stride_od
     tl.store(lse_ptr + lse_rows, lse, mask=there)
     tl.store(out_at, acc.to(out_ptr.dtype.element_ty), mask=stored)

@@ -152,11 +152,12 @@ def split_keys(rows: int) -> int:
     return _SPLIT_PACKED if rows <= PACKED_ROWS else _SPLIT
 
 
-def dk_dv_config(capability: int, dtype: torch.dtype, block_d: int) -> TileConfig:
+def dk_dv_config(capability: int, dtype: torch.dtype, block_d: int, rows: int) -> TileConfig:
     """Return the tile for the gradients of keys and values, with steps of `block_m` queries."""
-    return (
-        _exact(block_d) if dtype == torch.float32 else _DK_DV[family(capability)][max(64, block_d)]
-    )
+    if dtype == torch.float32:
+        return _exact(block_d)
+    config = _DK_DV[family(capability)][max(64, block_d)]
+    return config._replace(block_m=64) if rows <= 64 < config.block_m else config
 
 
 def dq_config(capability: int, dtype: torch.dtype, block_d: int) -> TileConfig:
@@ -164,13 +165,12 @@ def dq_config(capability: int, dtype: torch.dtype, block_d: int) -> TileConfig:
     return _exact(block_d) if dtype == torch.float32 else _DQ[family(capability)][max(64, block_d)]
 
 
-def dbias_config(dtype: torch.dtype, block_d: int) -> TileConfig:
+def dbias_config(capability: int, dtype: torch.dtype, block_d: int) -> TileConfig:
     """Return the tile for the gradient of an additive bias."""
-    return (
-        _exact(block_d)
-        if dtype == torch.float32
-        else TileConfig(64, 32 if block_d > 128 else 64, 4, 1)
-    )
+    if dtype == torch.float32:
+        return _exact(block_d)
+    ahead = family(capability) != "mma" and block_d <= 128
+    return TileConfig(64, 32 if block_d > 128 else 64, 4, 2 if ahead else 1)
 
 
 def _exact(block_d: int) -> TileConfig:
