@@ -26,6 +26,9 @@ RULES = {
 }
 VARIANTS = {
     "ALiBi": {**CAUSAL, "alibi": True},
+    "bias": {**CAUSAL, "bias": "float"},
+    "mask": {**FULL, "bias": "bool"},
+    "mask of keys": {**FULL, "bias": "keys"},
     "lse": {**CAUSAL, "lse_grad": True},
     "sink": {**CAUSAL, "sink": True},
 }
@@ -73,10 +76,11 @@ def _answer(
     alibi: bool = False,
     lse_grad: bool = False,
     sink: bool = False,
+    bias: str | None = None,
 ) -> tuple[Tensor, Tensor]:
     out, lse = reference(
         q, k, v, window=(left, right), scale=scale, softcap=softcap, dtype=dtype, return_lse=True,
-        alibi=_slopes(q, alibi), sink=_sinks(q, sink),
+        alibi=_slopes(q, alibi), sink=_sinks(q, sink), bias=_bias(q, k, bias, dtype),
     )  # fmt: skip
     return out, lse
 
@@ -84,6 +88,25 @@ def _answer(
 def _slopes(q: Tensor, alibi: bool) -> Tensor | None:
     """Return slopes of all heads, if there is ALiBi."""
     return torch.exp2(-torch.arange(1.0, q.shape[1] + 1)) if alibi else None
+
+
+def _bias(
+    q: Tensor, k: Tensor, kind: str | None, dtype: torch.dtype | None = None
+) -> Tensor | None:
+    """Return a bias of all heads for each sequence, or a mask of each head or of keys alone, which
+    hides every key from one query, or from one sequence."""
+    if kind is None:
+        return None
+    at = torch.Generator().manual_seed(q.shape[2])
+    (batch, heads, rows), keys = q.shape[:3], k.shape[2]
+    if kind == "float":
+        drawn = torch.randn(batch, 1, rows, keys, generator=at).to(q.dtype)
+        return drawn.to(dtype or q.dtype)
+    if kind == "keys":
+        return torch.arange(keys) < torch.tensor([keys // 2, 0])[:batch, None, None, None]
+    seen = torch.rand(1, heads, rows, keys, generator=at) < 0.7
+    seen[:, :, rows // 2] = False
+    return seen
 
 
 def _sinks(q: Tensor, sink: bool) -> Tensor | None:
@@ -128,10 +151,14 @@ def forward(
     alibi: bool = False,
     lse_grad: bool = False,
     sink: bool = False,
+    bias: str | None = None,
     **asked: Any,
 ) -> tuple[Tensor, Tensor]:
     """`forward`, whose answers are NaN until they are written."""
-    more = {"slopes": _slopes(q, alibi), "sink": _sinks(q, sink)}
+    added = _bias(q, k, bias)
+    if added is not None:
+        added = added.expand(*q.shape[:3], k.shape[2])
+    more = {"slopes": _slopes(q, alibi), "sink": _sinks(q, sink), "bias": added}
     with poisoned():
         out, lse = hopper.forward.forward(q, k, v, ragged=ragged, **more, **asked)
     return out, lse

@@ -246,6 +246,7 @@ _FP16_PAIR = (
 INSTRUCTIONS: dict[tuple[str, int], Callable[..., Any]] = {
     ("mov.b32 $0, $1;", 4): _bytes,
     ("mov.b32 $0, $1;", 1): lambda x: Block(x.data.clone()),
+    ("rcp.approx.ftz.f32 $0, $1;", 1): lambda x: Block(1.0 / x.data),
     ("mov.b32 {$0, $1}, $2;", 1): _unpacked,
     ("shl.b32 $0, $2, 16; and.b32 $1, $2, 0xffff0000;", 2): _widen_bf16,
     (_FP16_PAIR, 2): _widen_fp16,

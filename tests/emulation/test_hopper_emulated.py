@@ -28,7 +28,8 @@ from tests.emulation.checks import (
 )
 from tests.emulation.hopper import Hopper
 
-FORWARD = RULES | {name: VARIANTS[name] for name in ("ALiBi", "sink")}
+BIASES = ("bias", "mask", "mask of keys")
+FORWARD = RULES | {name: VARIANTS[name] for name in ("ALiBi", "sink", *BIASES)}
 GRADIENTS = RULES | {name: VARIANTS[name] for name in ("ALiBi", "lse")}
 BF16, FP16 = torch.bfloat16, torch.float16
 DIMS = pytest.mark.parametrize("dim", [64, 128, 256])

@@ -112,6 +112,18 @@ FORWARD = {
     "the first head's sink for all": ("gl.load(sinks + head)", "gl.load(sinks)"),
     "the sink not in the sum": (" + gl.exp2(sink - base)", ""),
     "the sink's maximum forgotten in the output": ("inverse = shrink /", "inverse = 1.0 /"),
+    "bias: of another head": ("batch_stride + head * head_stride", "batch_stride"),
+    "bias: of another sequence": ("sequence.to(gl.int64) * batch_stride", "head.to(gl.int64) * 0"),
+    "bias: of another consumer's rows": (
+        "biases_at = _biases_of(added, sequence, head, row,",
+        "biases_at = _biases_of(added, sequence, head, row - CID * ROWS,",
+    ),
+    "bias: of the block before": (
+        "_load_biases(biases_at, block - i,",
+        "_load_biases(biases_at, block - i + 1,",
+    ),
+    "bias: in base e": ("widen(biases) * BASE_2", "widen(biases)"),
+    "mask: turned round": ("gl.where(biases != 0, s,", "gl.where(biases == 0, s,"),
     "ALiBi: in base e": ("slopes_batch + head) * BASE_2", "slopes_batch + head)"),
     "no mask at the window's left edge": (
         "seen = seen & (cols >= rows - left)",
@@ -350,6 +362,10 @@ def examine_forward(changes, orders=ORDERS):
         ):  # fmt: skip
             hopper = Hopper(seed=seed, processors=2, changes=changes)
             check_forward(hopper, *tensors(dim, (4, 2), (150, 290))[1:], scale=0.1, **EVERY[rule])
+        for rule in ("bias", "mask"):
+            hopper = Hopper(seed=seed, processors=2, changes=changes)
+            two = tensors(64, (2, 1), (150, 290), batch=2)[1:]
+            check_forward(hopper, *two, scale=0.1, **EVERY[rule])
         check_forward(
             Hopper(seed=seed, changes=changes),
             *tensors(64, (1, 1), (200, 64))[1:],

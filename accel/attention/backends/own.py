@@ -51,7 +51,8 @@ class Hopper(Backend):
             yield f"needs compute capability 9.0; this GPU has {version(p)}"
         yield from half_precision_on_ampere(p)
         yield from head_size_up_to(256, p)
-        yield from no_bias(p)
+        if direction == "backward":
+            yield from no_bias(p)
         yield from _triton(p)
 
     def forward(self, x: Inputs, problem: Problem) -> tuple[Tensor, Tensor]:
@@ -59,8 +60,11 @@ class Hopper(Backend):
         from accel.attention.kernels.hopper.forward import forward
 
         q, k, v = loadable_rows(x)[:3]
+        bias = _expanded(x)
+        if bias is not None and bias.stride(3) != 1:
+            bias = bias.contiguous()
         out, lse = forward(
-            q, k, v, **_asked(problem), ragged=x.ragged, slopes=x.slopes, sink=_sink(x)
+            q, k, v, **_asked(problem), ragged=x.ragged, slopes=x.slopes, sink=_sink(x), bias=bias
         )
         return out if out.shape[3] == problem.head_dim else out[..., : problem.head_dim], lse
 
@@ -68,7 +72,8 @@ class Hopper(Backend):
         """Prepare the forward pass if nothing has to be padded or copied."""
         from accel.attention.kernels.hopper.forward import planned
 
-        if any(t is not None for t in (x.ragged, x.slopes, x.sink)) or problem.head_dim % 8:
+        more = (x.ragged, x.slopes, x.sink, x.bias)
+        if any(t is not None for t in more) or problem.head_dim % 8:
             return None
         if any(loadable(t) is not t for t in x[:3]):
             return None

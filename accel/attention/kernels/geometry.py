@@ -160,7 +160,7 @@ class Geometry(NamedTuple):
             "q_ptr": self.pointer(),
             "k_ptr": self.pointer(),
             "v_ptr": self.pointer(),
-            "bias_ptr": _bias_pointer(self.bias) if self.bias else None,
+            "bias_ptr": bias_pointer(self.bias) if self.bias else None,
             "starts_q_ptr": Pointer(torch.int32, False) if self.ragged else None,
             "starts_k_ptr": Pointer(torch.int32, False) if self.ragged else None,
             "slopes_ptr": None if self.slopes is None else Pointer(torch.float32, False),
@@ -209,7 +209,7 @@ def unit_of(*layouts: Layout) -> int:
     return 8 if all(s % 8 == 0 for s in strides) and any(s % 16 for s in strides) else 1
 
 
-def _bias_pointer(bias: BiasLayout) -> Pointer:
+def bias_pointer(bias: BiasLayout) -> Pointer:
     """Return the kernel argument of a bias, which may be a view that begins anywhere."""
     kind = torch.uint8 if bias.dtype == torch.bool else bias.dtype
     return Pointer(kind, bias.step > 1)

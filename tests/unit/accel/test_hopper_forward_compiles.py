@@ -6,6 +6,7 @@ import re
 import pytest
 import torch
 
+from accel.attention.kernels.geometry import bias_layout
 from accel.attention.kernels.hopper.descriptors import misfit
 from accel.attention.kernels.hopper.forward import SHAPES, SHORT, _shape, forward_call, supports
 from accel.runtime.call import Pointer, TensorBox, compiled
@@ -80,6 +81,19 @@ def test_variants_keep_their_terms_in_registers(name, more):
     asked = forward_call(problem(16, length, dim, **rules)._replace(**more), processors=132)
     kernel = compiled(asked, 90)
     assert needs(kernel).spilled <= 128
+    assert not serialised(kernel)
+
+
+@pytest.mark.timeout(300)
+def test_biases_are_loaded_in_pairs_and_stay_in_registers():
+    """Of rows of 2044 keys, which no tile divides."""
+    bias = bias_layout(torch.empty(1, 16, 2044, 2044, dtype=BF16, device="meta"))
+    asked = forward_call(problem(16, 2044, 64)._replace(bias=bias), processors=132)
+    kernel = compiled(asked, 90)
+    found = needs(kernel)
+    assert re.search(r"ld\.global\S*\.b32 ", found.ptx)
+    assert not re.search(r"ld\.global\S*\.b16 ", found.ptx)
+    assert found.spilled <= 128
     assert not serialised(kernel)
 
 

@@ -33,11 +33,11 @@ from triton.experimental.gluon.language.nvidia.hopper import (
 )
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
-from accel.attention.kernels.geometry import Geometry, geometry_key, geometry_of
+from accel.attention.kernels.geometry import Geometry, bias_pointer, geometry_key, geometry_of
 from accel.attention.kernels.hopper.descriptors import describe, load_rows, misfit, store_rows
 from accel.attention.ragged import Ragged
 from accel.primitives.tiles.ring import await_tile, expect_tile, release_tile
-from accel.primitives.tiles.warpgroup import pack, softmax_step, unpack
+from accel.primitives.tiles.warpgroup import pack, softmax_step, unpack, widen
 from accel.runtime.call import KernelCall, Pointer
 from accel.runtime.gluon import tma_load
 from accel.runtime.launch import prepare
@@ -424,6 +424,57 @@ def _fresh(x):
 
 
 @gluon.jit
+def _inverse(x):
+    """Return 1 / x to the last bit but one, in one instruction; a division takes eight."""
+    return gl.inline_asm_elementwise(
+        "rcp.approx.ftz.f32 $0, $1;", "=f,f", [x], dtype=gl.float32, is_pure=True, pack=1
+    )
+
+
+@gluon.jit
+def _divisible(number, STEP: gl.constexpr):
+    """Return the number, of which the compiler then knows that STEP divides it."""
+    return number // STEP * STEP
+
+
+@gluon.jit
+def _biases_of(added, sequence, head, row, seq_q, S_LAYOUT: gl.constexpr, STEP: gl.constexpr):
+    """Return the addresses of the first keys' biases, of 64 rows or, for a stride of None, of all.
+
+    Rows past the last have its bias: they are not stored.
+    """
+    bias, batch_stride, head_stride, row_stride = added
+    at = bias + _divisible(sequence.to(gl.int64) * batch_stride + head * head_stride, STEP)
+    cols = gl.expand_dims(gl.arange(0, 1, gl.SliceLayout(0, S_LAYOUT)), 0)
+    if row_stride is None:
+        return at + cols
+    else:
+        rows = gl.minimum(row + gl.arange(0, ROWS, gl.SliceLayout(1, S_LAYOUT)), seq_q - 1)
+        return at + gl.expand_dims(rows.to(gl.int64) * _divisible(row_stride, STEP), 1)
+
+
+@gluon.jit
+def _load_biases(
+    at, block, seq_k, BN: gl.constexpr, S_LAYOUT: gl.constexpr, MASKED: gl.constexpr,
+    BIAS: gl.constexpr, STEP: gl.constexpr
+):  # fmt: skip
+    """Load the biases of a block of keys, into the registers where the scores will be.
+
+    They are issued before the block's products, during which they arrive.
+    """
+    if BIAS == "none":
+        return 0
+    else:
+        cols = gl.arange(0, BN, gl.SliceLayout(0, S_LAYOUT))
+        first = gl.minimum(block * BN, (seq_k - 1) // BN * BN)  # a tile may see no key at all
+        if MASKED:  # keys past the last have another one's bias: they are hidden
+            there = gl.minimum((seq_k + STEP - 1) // STEP * STEP - first, BN)
+            cols = gl.where(cols < there, cols, cols % STEP)
+            cols = gl.max_contiguous(gl.multiple_of(cols, [STEP]), [STEP])
+        return gl.load(at + first + gl.expand_dims(cols, 0))
+
+
+@gluon.jit
 def _tilted(s, block, first, scale, slope):
     """Return the scores in base 2 plus slope x (key - the tile's first row), and what is to be
     taken off again: slope x (row within the tile).
@@ -458,6 +509,8 @@ def _softmax(
     LEFT: gl.constexpr,
     SOFTCAP: gl.constexpr,
     ALIBI: gl.constexpr,
+    biases,
+    BIAS: gl.constexpr,
 ):
     """Run a step of online softmax in base 2: return the weights, the new maxima and sums, and
     the factor of the old output.
@@ -465,16 +518,21 @@ def _softmax(
     scale, cap, scale_in, slope = factors
     if SOFTCAP:
         # tanh(x) = 1 - 2 / (1 + exp(2x)), as exact as float32, which tanh.approx is not.
-        s = cap - 2.0 * cap / (1.0 + gl.exp2(s * scale_in))
+        s = cap - 2.0 * cap * _inverse(1.0 + gl.exp2(s * scale_in))
+    if BIAS == "bool":
+        s = gl.where(biases != 0, s, -float("inf"))
+    elif BIAS == "float":
+        s = s * scale + widen(biases) * BASE_2
+        scale = 1.0
     if MASKED:
         s = _mask(s, block, place, RIGHT, LEFT)
     if ALIBI:
         # slope x (key - row): the keys' part of each score, the rows' part of their maximum.
         s, tilt = _tilted(s, block, place[0], scale, slope)
-        weights, m, l, alpha = softmax_step(s, m + tilt, l, 1.0, MASKED)
+        weights, m, l, alpha = softmax_step(s, m + tilt, l, 1.0, MASKED or BIAS != "none")
         return weights, m - tilt, l, alpha
     else:
-        return softmax_step(s, m, l, scale, MASKED)
+        return softmax_step(s, m, l, scale, MASKED or BIAS != "none")
 
 
 @gluon.jit
@@ -494,16 +552,22 @@ def _sweep(
     LEFT: gl.constexpr,
     SOFTCAP: gl.constexpr,
     ALIBI: gl.constexpr,
+    biases_at,
+    BIAS: gl.constexpr,
+    STEP: gl.constexpr,
 ):
     """Process `count` blocks downwards from `block`."""
     acc, m, l, pairs = state
     v_empty = bars[5]
     O_LAYOUT: gl.constexpr = acc.type.layout
+    BN: gl.constexpr = smem[1].shape[1]
+    S_LAYOUT: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BN, 16])
     for i in range(count):
+        biases = _load_biases(biases_at, block - i, place[1], BN, S_LAYOUT, MASKED, BIAS, STEP)
         p = unpack(pairs, q.dtype, gl.DotOperandLayout(0, O_LAYOUT, 2))
         s, acc = _issue(q, smem, bars, p, acc, step + i, CID)
         weights, m, l, alpha = _softmax(
-            s, m, l, block - i, place, factors, MASKED, RIGHT, LEFT, SOFTCAP, ALIBI
+            s, m, l, block - i, place, factors, MASKED, RIGHT, LEFT, SOFTCAP, ALIBI, biases, BIAS
         )
         acc = warpgroup_mma_wait(0, deps=(acc,))
         release_tile(v_empty, step + i - 1)
@@ -523,6 +587,8 @@ def _consumer(
     CUT: gl.constexpr,
     ALIBI: gl.constexpr,
     SINK: gl.constexpr,
+    BIAS: gl.constexpr,
+    STEP: gl.constexpr,
 ):
     """Compute queries 64 CID to 64 CID + 63 of each tile, from the last block of keys to the
     first.
@@ -532,7 +598,7 @@ def _consumer(
     """
     descs, smem, bars, bounds, lse, units, heads, rows_in_all, slopes = args
     scale, cap, scale_in = units
-    slopes_ptr, slopes_batch, sinks = slopes
+    slopes_ptr, slopes_batch, sinks, added = slopes
     q_smem, k_smem, v_smem, o_smem, claimed = smem
     q_full, q_empty, k_full, k_empty, v_full, v_empty, turn, o_turn, claim_full, claim_empty = bars
     seq_q, seq_k, left, right = bounds
@@ -573,6 +639,9 @@ def _consumer(
         if ALIBI:
             slope = gl.load(slopes_ptr + sequence * slopes_batch + head) * BASE_2
         factors = (scale, cap, scale_in, slope)
+        biases_at = 0
+        if BIAS != "none":
+            biases_at = _biases_of(added, sequence, head, row, seq_q, S_LAYOUT, STEP)
         # Blocks that some row sees only in part come first and, at the window's left edge, last:
         # `part` and from `whole` on.
         part = 1
@@ -587,6 +656,7 @@ def _consumer(
         q_slot = (served % Q_STAGES) * C + CID
         q = q_smem.index(q_slot)
         mbarrier.wait(q_full.index(q_slot), (served // Q_STAGES) & 1)
+        biases = _load_biases(biases_at, last, seq_k, BN, S_LAYOUT, CUT, BIAS, STEP)
         p = unpack(pairs, q.dtype, P_LAYOUT)
         s, acc = _issue(q, smem, bars, p, acc, step, CID)
         m_before = m
@@ -594,7 +664,7 @@ def _consumer(
         m = gl.full([ROWS], -float("inf"), gl.float32, ROW)
         l = gl.full([ROWS], 0.0, gl.float32, ROW)
         weights, m, l, alpha = _softmax(
-            s, m, l, last, place, factors, CUT, RIGHT, LEFT, SOFTCAP, ALIBI
+            s, m, l, last, place, factors, CUT, RIGHT, LEFT, SOFTCAP, ALIBI, biases, BIAS
         )
         acc = warpgroup_mma_wait(0, deps=(acc,))
         mbarrier.arrive(v_empty.index(gl.maximum(step - 1, 0) % STAGES), count=1, pred=step > 0)
@@ -631,6 +701,9 @@ def _consumer(
                 LEFT,
                 SOFTCAP,
                 ALIBI,
+                biases_at,
+                BIAS,
+                STEP,
             )
         state = _sweep(
             state,
@@ -648,6 +721,9 @@ def _consumer(
             LEFT,
             SOFTCAP,
             ALIBI,
+            biases_at,
+            BIAS,
+            STEP,
         )
         if LEFT:
             state = _sweep(
@@ -666,6 +742,9 @@ def _consumer(
                 LEFT,
                 SOFTCAP,
                 ALIBI,
+                biases_at,
+                BIAS,
+                STEP,
             )
         acc, m, l, pairs = state
         mbarrier.arrive(q_empty.index(q_slot), count=1)
@@ -711,20 +790,25 @@ _NUMBERS = (
     "group",
     "rows_in_all",
     "slopes_batch",
+    "bias_batch",
+    "bias_head",
+    "bias_row",
 )
 
 
 @gluon.jit(do_not_specialize=["starts_q", "starts_k", "slopes", "sinks", *_NUMBERS])
 def hopper_forward(
-    q_desc, k_desc, v_desc, o_desc, lse, claims, starts_q, starts_k, slopes, sinks,
+    q_desc, k_desc, v_desc, o_desc, lse, claims, starts_q, starts_k, slopes, sinks, bias,
     seq_q, seq_k, left, right, tiles, row_tiles, heads, kv_group,
-    all_heads, group, rows_in_all, slopes_batch, scale, cap, scale_in,
+    all_heads, group, rows_in_all, slopes_batch, bias_batch, bias_head, bias_row,
+    scale, cap, scale_in,
     C: gl.constexpr, BN: gl.constexpr,
     D: gl.constexpr, STAGES: gl.constexpr,
     Q_STAGES: gl.constexpr, O_SLOTS: gl.constexpr, REGISTERS: gl.constexpr, SPARE: gl.constexpr,
     RIGHT: gl.constexpr,
     LEFT: gl.constexpr, RAGGED: gl.constexpr, SOFTCAP: gl.constexpr, CUT: gl.constexpr,
-    COUNT: gl.constexpr, ALIBI: gl.constexpr, SINK: gl.constexpr
+    COUNT: gl.constexpr, ALIBI: gl.constexpr, SINK: gl.constexpr, BIAS: gl.constexpr,
+    STEP: gl.constexpr
 ):  # fmt: skip
     dtype: gl.constexpr = q_desc.dtype
     FIELDS: gl.constexpr = 6 if RAGGED else 3
@@ -781,7 +865,7 @@ def hopper_forward(
     factors = (scale, cap, scale_in)
     # The compile-time values must stand in the calls themselves: in an assigned tuple they would
     # become run-time values.
-    tilts = (slopes, slopes_batch, sinks)
+    tilts = (slopes, slopes_batch, sinks, (bias, bias_batch, bias_head, bias_row))
     args = (descs, smem, bars, bounds, lse, factors, heads, rows_in_all, tilts)
     loads = (descs, smem, bars, bounds, order, (starts_q, starts_k), claims)
     # What is above ran while the kernel before this one on the stream came to its end; what is
@@ -791,8 +875,8 @@ def hopper_forward(
     if C == 2:
         gl.warp_specialize(
             [
-                (_consumer, (args, 0, RIGHT, LEFT, RAGGED, SOFTCAP, CUT, ALIBI, SINK)),
-                (_consumer, (args, 1, RIGHT, LEFT, RAGGED, SOFTCAP, CUT, ALIBI, SINK)),
+                (_consumer, (args, 0, RIGHT, LEFT, RAGGED, SOFTCAP, CUT, ALIBI, SINK, BIAS, STEP)),
+                (_consumer, (args, 1, RIGHT, LEFT, RAGGED, SOFTCAP, CUT, ALIBI, SINK, BIAS, STEP)),
                 (_producer, (loads, BN, RIGHT, LEFT, RAGGED, COUNT)),
             ],
             [4, 1],
@@ -801,9 +885,9 @@ def hopper_forward(
     else:
         gl.warp_specialize(
             [
-                (_consumer, (args, 0, RIGHT, LEFT, RAGGED, SOFTCAP, CUT, ALIBI, SINK)),
-                (_consumer, (args, 1, RIGHT, LEFT, RAGGED, SOFTCAP, CUT, ALIBI, SINK)),
-                (_consumer, (args, 2, RIGHT, LEFT, RAGGED, SOFTCAP, CUT, ALIBI, SINK)),
+                (_consumer, (args, 0, RIGHT, LEFT, RAGGED, SOFTCAP, CUT, ALIBI, SINK, BIAS, STEP)),
+                (_consumer, (args, 1, RIGHT, LEFT, RAGGED, SOFTCAP, CUT, ALIBI, SINK, BIAS, STEP)),
+                (_consumer, (args, 2, RIGHT, LEFT, RAGGED, SOFTCAP, CUT, ALIBI, SINK, BIAS, STEP)),
                 (_producer, (loads, BN, RIGHT, LEFT, RAGGED, COUNT)),
             ],
             [4, 4, 1],
@@ -849,8 +933,13 @@ L2_BYTES = 24 << 20
 """Keys and values that the tiles at work share: about half the L2 cache."""
 
 
-def _shape(dim: int, longest_q: int, *, masked: bool) -> _Shape:
-    """Return the faster tile sizes as measured at 512, 2048, and from 8192 queries on."""
+def _shape(dim: int, longest_q: int, *, masked: bool, biased: bool = False) -> _Shape:
+    """Return the faster tile sizes as measured at 512, 2048, and from 8192 queries on.
+
+    With a bias, whose elements wait in registers, only two consumers leave enough of these.
+    """
+    if dim <= 64 and biased:
+        return SHORT
     if dim <= 64 and longest_q <= (4096 if masked else 512):
         return SHORT
     return next(shape for most, shape in SHAPES.items() if dim <= most)
@@ -886,6 +975,7 @@ def forward(
     ragged: Ragged | None,
     slopes: Tensor | None = None,
     sink: Tensor | None = None,
+    bias: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Compute attention; return out like q, and lse [B,H,Sq].
 
@@ -896,12 +986,16 @@ def forward(
     sum of exponentials; a row that sees no key gives 0 and lse -inf. With `ragged`, B is 1 and
     the sequences lie end to end. `slopes` are ALiBi's, float32 [H] or [B,H]: slope x (key -
     position of the query) is added to the scores. `sink` float32 [H] is one more score of each row.
+    `bias` [B,H,Sq,Sk], expanded where broadcast, but with its keys side by side, is added to the
+    scores, or bool, True where a query sees a key; not with `ragged`.
     """
     plan = _plan(
-        geometry_key(q, k, v, left, right, scale, softcap, ragged, None, slopes, sink=sink)
+        geometry_key(q, k, v, left, right, scale, softcap, ragged, bias, slopes, sink=sink)
     )
     starts = () if ragged is None else (ragged.starts_q, ragged.starts_k)
-    return plan.run(q, k, v, *starts, *(x for x in (slopes, sink) if x is not None))
+    if bias is not None and bias.dtype == torch.bool:
+        bias = bias.view(torch.uint8)
+    return plan.run(q, k, v, *starts, *(x for x in (slopes, sink, bias) if x is not None))
 
 
 def planned(
@@ -964,7 +1058,7 @@ def forward_call(g: Geometry, processors: int) -> KernelCall:
         else max(g.right, -longest_q - longest_k)
     )
     cut = left is not None or right is not None
-    shape = _shape(g.head_dim, longest_q, masked=cut)
+    shape = _shape(g.head_dim, longest_q, masked=cut, biased=g.bias is not None)
     row_tiles = -(-longest_q // (shape.consumers * 64))
     all_heads = g.sequences * g.heads
     tiles = row_tiles * all_heads
@@ -993,6 +1087,9 @@ def forward_call(g: Geometry, processors: int) -> KernelCall:
         "group": min(together, all_heads),
         "rows_in_all": g.q.shape[2],
         "slopes_batch": g.slopes or 0,
+        "bias_batch": g.bias.strides[0] if g.bias else 0,
+        "bias_head": g.bias.strides[1] if g.bias else 0,
+        "bias_row": (g.bias.strides[2] or None) if g.bias else 0,
         "scale": 1.0 if g.softcap else g.scale * LOG2E,
         "cap": g.softcap * LOG2E,
         "scale_in": 2 * g.scale * LOG2E / g.softcap if g.softcap else 0.0,
@@ -1012,6 +1109,8 @@ def forward_call(g: Geometry, processors: int) -> KernelCall:
         "SOFTCAP": g.softcap != 0.0,
         "ALIBI": g.slopes is not None,
         "SINK": g.sink,
+        "BIAS": "none" if g.bias is None else "bool" if g.bias.dtype == torch.bool else "float",
+        "STEP": g.bias.step if g.bias else 1,
         # Whether some block has keys that a row does not see.
         "CUT": cut or ragged or g.k.shape[2] % shape.keys != 0,
         # Another kernel must set the counter to 0 first. Ragged batches need one: `_locate` claims,
@@ -1025,6 +1124,7 @@ def forward_call(g: Geometry, processors: int) -> KernelCall:
         "starts_k": starts,
         "slopes": None if g.slopes is None else Pointer(torch.float32, False),
         "sinks": Pointer(torch.float32, False) if g.sink else None,
+        "bias": bias_pointer(g.bias) if g.bias else None,
     }
     options = {"num_warps": 4, "maxnreg": shape.registers_at_launch, "launch_pdl": 1}
     return KernelCall(
