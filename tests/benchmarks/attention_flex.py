@@ -32,6 +32,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import torch._functorch.config
 from torch import Tensor
 from torch.nn.attention.flex_attention import BlockMask, create_block_mask, flex_attention
 
@@ -203,6 +204,8 @@ def captured(
     """Return a function that replays a pass as a CUDA graph, and the gradients that it computes."""
     if direction == "forward":
         return Captured(lambda: problem.call(attend), CUDA), ()
+    # A compiled backward pass that reuses the buffers of its forward pass could run only once.
+    torch._functorch.config.donated_buffer = False
     # Autograd runs a backward pass on the stream of its forward pass, which is the one captured.
     stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
     stream.wait_stream(torch.cuda.current_stream())

@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any
 
 import torch
+import torch._functorch.config
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
@@ -75,7 +76,11 @@ def _sdpa(
 
 
 def _flex(shape: ModelShape, x: Inputs) -> PeerCall:
-    """Return FlexAttention, compiled for the shape, with a block mask made ahead."""
+    """Return FlexAttention, compiled for the shape, with a block mask made ahead.
+
+    Its backward pass keeps the buffers of the forward pass, as it runs again and again.
+    """
+    torch._functorch.config.donated_buffer = False
     device = x.q.device
     lengths = (x.q.shape[2], x.k.shape[2])
     sequence = _sequence_of(x.ragged, lengths[0]) if x.ragged is not None else None

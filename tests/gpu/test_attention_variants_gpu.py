@@ -80,6 +80,49 @@ def test_variants(name, variant, backend):
     assert_close(got, exact, plain)
 
 
+BIASES = {
+    "of every pair": ((2, 4, 300, 500), torch.bfloat16),
+    "shared by sequences": ((1, 4, 300, 500), torch.bfloat16),
+    "rows that no two keys divide": ((1, 4, 300, 499), torch.bfloat16),
+    "mask": ((2, 1, 300, 500), torch.bool),
+    "mask of keys": ((2, 1, 1, 499), torch.bool),
+}
+
+
+@pytest.mark.parametrize("name", BIASES)
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("dim", [64, 128, 256])
+def test_biases_and_masks(name, causal, dim):
+    """With the gradient of the bias; every backend that can do the forward pass."""
+    torch.manual_seed(5)
+    shape, kind = BIASES[name]
+    q, dout = (torch.randn(2, 4, 300, dim, device="cuda", dtype=torch.bfloat16) for _ in "qd")
+    k, v = (torch.randn(2, 2, shape[3], dim, device="cuda", dtype=torch.bfloat16) for _ in "kv")
+    bias = torch.randn(shape, device="cuda") > -1 if kind is torch.bool else None
+    given = (
+        (q, k, v) if bias is not None else (q, k, v, torch.randn(shape, device="cuda", dtype=kind))
+    )
+
+    def function(attend):
+        def call(q, k, v, added=None, **more):
+            return attend(q, k, v, bias=bias if added is None else added, causal=causal, **more)
+
+        return call
+
+    exact, plain = (
+        solved(function(reference), given, None, dout, None, dtype, dtype=dtype)
+        for dtype in (torch.float64, torch.bfloat16)
+    )
+    got = solved(function(attention), given, None, dout, None)
+    assert_close(got, exact, plain)
+    able = choose(describe(q, k, v, bias=bias if bias is not None else given[3], causal=causal))
+    for each in able.candidates:
+        if each.refusal is None and each.backend != "reference":
+            out = attention(*given[:3], bias=bias if bias is not None else given[3], causal=causal,
+                            backend=each.backend)  # fmt: skip
+            assert_close((out,), exact[:1], plain[:1])
+
+
 def test_a_sink_serves_every_backend_that_can_compute_the_rest():
     torch.manual_seed(1)
     draw = [torch.randn(2, 4, 257, 64, device="cuda", dtype=torch.bfloat16) for _ in range(4)]
