@@ -250,9 +250,9 @@ def test_the_order_of_keys_is_one():
     assert [place_of_key(key) for key in (0, 1, 8, 9)] == [0, 1, 2, 3]
 
 
-BADLY_COMPILED = {"3.9": {(64, 0): (False, 400), (256, None): (True, 400), (256, 0): (True, 800)}}
-"""By version of Triton and kernel: whether ptxas serialises its products, and the bytes that it
-spills at most. None in 3.6, which the speeds were measured with."""
+SPILLED = {"3.9": {(64, 0): 400, (256, None): 400, (256, 0): 800}}
+"""By version of Triton and kernel: the bytes that ptxas spills at most, where they are over 300.
+None in 3.6, which the speeds were measured with."""
 
 
 @pytest.mark.matrix
@@ -265,10 +265,8 @@ def test_it_fits_a_multiprocessor(dim, right):
     asks = needs(kernel)
     assert asks.shared <= SHARED_KIB[90] * 1024
     assert "wgmma.mma_async.sync.aligned.m64n128k32.f32.e4m3.e4m3" in asks.ptx
-    known = BADLY_COMPILED.get(triton.__version__[:3], {})
-    slow, spilled = known.get((dim, right), (False, 300))
-    assert serialised(kernel) == slow
-    assert asks.spilled <= spilled
+    assert not serialised(kernel)
+    assert asks.spilled <= SPILLED.get(triton.__version__[:3], {}).get((dim, right), 300)
     # No weight moves between threads: what is shuffled are maxima and sums.
     assert asks.ptx.count("shfl") < 70
 
