@@ -83,9 +83,9 @@ def _row(alert: Alert, now: float) -> AlertRow:
         state,
         (
             state.capitalize(),
-            first_capital(alert.text),
             clock(alert.since, now),
             lasted,
+            first_capital(alert.text),
         ),
         meaning,
         alert.device or None,

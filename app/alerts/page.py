@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from PySide6.QtCore import QPoint, Qt, Signal
-from PySide6.QtGui import QAction, QGuiApplication
-from PySide6.QtWidgets import QWidget
+from PySide6.QtGui import QAction, QGuiApplication, QResizeEvent
+from PySide6.QtWidgets import QBoxLayout, QWidget
 
 from app.alerts.alert_rows import AlertRow, alert_rows, matching
 from app.alerts.rules_panel import RulesPanel
@@ -31,7 +31,6 @@ from app.widgets.list_table import (
     RowTable,
     TableColumn,
     chosen_row,
-    fit_rows,
     height_of_rows,
     list_card,
     list_table,
@@ -47,14 +46,16 @@ EMPTY = (
 NOTHING_FOUND = "No alert matches the filter."
 COLUMNS = (
     TableColumn("State", 130),
+    TableColumn("Since", 110),
+    TableColumn("Duration", 100),
     TableColumn("Alert", 0),
-    TableColumn("Since", 150),
-    TableColumn("Duration", 110),
 )
 STATE = 0
 SHOWN = ("All alerts", "Active", "Resolved")
 MENU = ("alert.show", "alert.copy", "", "alert.acknowledge", "alert.all")
 """The actions of the menu of a row; an empty name is a line between them."""
+_BESIDE, _IN_ROW = 1500, 980
+"""The least width of the page with the rules beside the list, and with all of them in a row."""
 _LEAST_ROWS = 4
 """The rows for which the list always has room."""
 
@@ -122,11 +123,23 @@ class AlertsPage(QWidget):
         )
         self._frame, self._stack = list_card(self.table, self.empty)
         self._frame.setMinimumHeight(height_of_rows(self.table, _LEAST_ROWS) + 2 * theme.XS + 2)
-        body = column(above, spacing=theme.S)
-        body.addWidget(self._frame, 3)
-        body.addWidget(self.rules, 4)
-        self.setLayout(body)
+        self._body = QBoxLayout(QBoxLayout.Direction.TopToBottom)
+        self._body.setSpacing(theme.S)
+        self._body.addWidget(self._frame, 1)
+        self._body.addWidget(self.rules)
+        self.setLayout(column(above, Stretch(self._body), spacing=theme.S))
         self.setFocusProxy(self.table)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """Put the rules beside the list or below it."""
+        super().resizeEvent(event)
+        beside = self.width() >= theme.px(_BESIDE)
+        directions = QBoxLayout.Direction
+        self._body.setDirection(directions.LeftToRight if beside else directions.TopToBottom)
+        self._body.setStretch(0, 3 if beside else 1)
+        self._body.setStretch(1, 2 if beside else 0)
+        in_row = self.width() >= theme.px(_IN_ROW)
+        self.rules.arrange("column" if beside else "row" if in_row else "tabs")
 
     def _bind(self) -> dict[str, QAction]:
         return bind_actions(
@@ -166,7 +179,6 @@ class AlertsPage(QWidget):
         alerts = (*snapshot.alerts, *(a for a in self._log if a.id not in raised))
         shown = self.chosen()
         self.rules.refresh(alerts, (shown.device if shown is not None else None) or "")
-        fit_rows(self._frame, self.table, max(len(self.model.rows), 1), _LEAST_ROWS)
         self._enable()
 
     def _take_log(self, alerts: tuple[Alert, ...]) -> None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
+from typing import Literal
 
-from PySide6.QtCore import Qt
-from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QGridLayout, QWidget
 
 from app.alerts.threshold_charts import CHARTED, SPAN, active_spans, threshold_contents
@@ -16,7 +16,7 @@ from app.settings.form import SETTINGS, text_of
 from app.settings.setting_row import SettingRow
 from app.state import State
 from app.widgets import theme
-from app.widgets.controls import Stretch, card, column, label
+from app.widgets.controls import Stretch, button, card, column, label, row
 from scheduler.protocol.snapshot import Alert
 from scheduler.verbs.control import Configure
 
@@ -29,10 +29,10 @@ _LISTED = (
     "alert_stuck_job",
 )
 """The thresholds of rules that watch no value with a chart."""
-_WIDE = 980
-"""The least width of the panel at which everything is side by side."""
-_WIDEST = 1700
-"""The least width at which the charts stand one below the other, beside the list."""
+Form = Literal["tabs", "row", "column"]
+"""Either the charts or the other rules; all side by side; or all one below the other."""
+_HEIGHTS: dict[Form, int] = {"tabs": 170, "row": 260, "column": 340}
+"""The most pixels of height of a chart: a higher one would be empty."""
 
 
 class RulesPanel(QWidget):
@@ -59,11 +59,19 @@ class RulesPanel(QWidget):
         listed.setSpacing(theme.XS)
         listed.setContentsMargins(theme.L, theme.M, theme.L, theme.M)
         self.others = card(listed)
+        self.tabs = [
+            button(text, partial(self._choose_tab, at), kind="quiet", checkable=True)
+            for at, text in enumerate(("Thresholds", "Other rules"))
+        ]
+        self._bar = QWidget()
+        self._bar.setLayout(row(*self.tabs, Stretch(), spacing=theme.XS))
         self._grid = QGridLayout(self)
         self._grid.setContentsMargins(0, 0, 0, 0)
         self._grid.setSpacing(theme.M)
-        self._room = -1
-        self._arrange(1)
+        self._grid.addWidget(self._bar, 0, 0, 1, 2)
+        self._form: Form | None = None
+        self._tab = 0
+        self.arrange("row")
 
     def show_device(self, device: str) -> None:
         """Let the curve of a device stand out; of the one with the highest value if it is empty."""
@@ -110,26 +118,30 @@ class RulesPanel(QWidget):
         made = self.rows[name]
         made.submit(text, self._state, self, self._link, lambda _: made.clear_error())
 
-    def resizeEvent(self, event: QResizeEvent) -> None:
-        super().resizeEvent(event)
-        self._arrange(sum(self.width() >= theme.px(width) for width in (_WIDE, _WIDEST)))
-
-    def _arrange(self, room: int) -> None:
-        """Place the charts and the list.
-
-        Args:
-            room: 0 puts the list below the charts, 1 beside them, and 2 also puts one chart below
-                the other, as charts over time are better wide than high.
-        """
-        if room == self._room:
+    def arrange(self, form: Form) -> None:
+        """Place the charts and the list of the other rules."""
+        if form == self._form:
             return
-        self._room = room
-        places = ((0, 0), (1, 0)) if room == 2 else ((0, 0), (0, 1))
+        self._form = form
+        places = ((1, 0), (2, 0)) if form == "column" else ((1, 0), (1, 1))
         for chart, place in zip(self.charts.values(), places, strict=True):
             self._grid.addWidget(chart, *place)
-        last = {0: (1, 0, 1, 2), 1: (0, 2, 1, 1), 2: (0, 1, 1, 1)}[room]
-        self._grid.addWidget(self.others, *last, Qt.AlignmentFlag.AlignTop)
-        for at, stretch in enumerate({0: (1, 1, 0), 1: (1, 1, 1), 2: (3, 1, 0)}[room]):
-            self._grid.setColumnStretch(at, stretch)
-        for at, stretch in enumerate((1, 1 if room == 2 else 0)):
-            self._grid.setRowStretch(at, stretch)
+            chart.setMaximumHeight(theme.px(_HEIGHTS[form]))
+        last = {"tabs": (1, 0, 1, 2), "row": (1, 2, 1, 1), "column": (3, 0, 1, 1)}[form]
+        self._grid.addWidget(self.others, *last)
+        columns = {"tabs": 2, "row": 3, "column": 1}[form]
+        for at in range(3):
+            self._grid.setColumnStretch(at, int(at < columns))
+        for at in range(1, 5):
+            self._grid.setRowStretch(at, int(form == "column" and at == 4))
+        self._choose_tab(self._tab)
+
+    def _choose_tab(self, tab: int) -> None:
+        """Show the charts (0) or the other rules (1), where there is no room for both."""
+        self._tab, both = tab, self._form != "tabs"
+        self._bar.setVisible(not both)
+        for at, made in enumerate(self.tabs):
+            made.setChecked(at == tab)
+        for chart in self.charts.values():
+            chart.setVisible(both or tab == 0)
+        self.others.setVisible(both or tab == 1)

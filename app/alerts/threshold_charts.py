@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -32,7 +32,7 @@ class ThresholdContents:
     value: str
     """The present value of the device that stands out, and its name."""
     lines: tuple[Floats, ...]
-    """The values of the devices, [bins] each, in the chart's unit, that of `device` last."""
+    """The values of the devices, [bins] each, in °C or percent, that of `device` last."""
     top: float
     """The value at the upper edge."""
     threshold: ChartThreshold | None
@@ -57,12 +57,16 @@ def threshold_contents(
     if not ranked:
         return ThresholdContents(NOT_AVAILABLE, (), 1.0, None, "No device reports it.")
     highest = ranked[-1]
-    divisor = GIB if field == "mem_used" else 1.0
-    lines = tuple(history.recent(s.device.id, field, *SPAN) / divisor for s in ranked)
+    lines = tuple(history.recent(s.device.id, field, *SPAN) / _unit(s, field) for s in ranked)
     known = threshold(field, snapshot, [s.device.id for s in snapshot.devices])
+    if known is not None and field == "mem_used":
+        level = None if known.level is None else 100 * known.level / known.whole
+        known = replace(known, level=level, whole=100.0)
     peak = max((float(np.nanmax(line)) for line in lines if not np.isnan(line).all()), default=1.0)
     value = format_field(field, _value(highest, field))
     text = str(value)
+    if field == "mem_used" and _unit(highest, field) != GIB:
+        text = f"{_value(highest, field) / _unit(highest, field):.0f} % · {text}"
     if len(snapshot.devices) > 1:
         text += f" · {device_label(highest.device)}"
     whole = known.whole if known is not None else peak
@@ -91,6 +95,15 @@ def active_spans(
         else:
             found.append((begin, end))
     return found
+
+
+def _unit(state: DeviceState, field: str) -> float:
+    """Return what a value is divided by: memory is shown in percent where its size is known."""
+    if field != "mem_used":
+        return 1.0
+    assert state.reading is not None, "only devices with a reading are ranked"
+    total = state.reading.values.get("mem_total", 0.0)
+    return total / 100 if total else GIB
 
 
 def _value(state: DeviceState, field: str) -> float:

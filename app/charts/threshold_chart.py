@@ -19,6 +19,8 @@ _LEAST_WIDTH, _LEAST_HEIGHT = 220, 150
 _STEPS = 4
 _SHADE = 0.13
 """Opacity of the times in which alerts were active."""
+_CAPTION = 54
+"""Pixels right of the curves, for what the threshold is, which would hide them."""
 _SCALE = 34
 """Pixels left of the curves, for the values of the scale."""
 
@@ -86,7 +88,7 @@ class ThresholdChart(QFrame):
         line = theme.px(theme.SMALL) + theme.S
         edge = theme.M
         return QRectF(self.rect()).adjusted(
-            edge + theme.px(_SCALE), edge + line + theme.S, -edge, -edge - line
+            edge + theme.px(_SCALE), edge + line + theme.S, -edge - theme.px(_CAPTION), -edge - line
         )
 
     def line_y(self) -> float:
@@ -153,15 +155,13 @@ class ThresholdChart(QFrame):
         t, y = theme.tokens(), self.line_y()
         painter.setPen(QPen(QColor(t.hot), 1.5, Qt.PenStyle.DashLine))
         painter.drawLine(QPointF(plot.left(), y), QPointF(plot.right(), y))
-        painter.setFont(theme.font(theme.SMALL))
-        metrics = painter.fontMetrics()
-        width, height = metrics.horizontalAdvance(self.caption) + 14, metrics.height() + 4
-        top = min(max(y - height / 2, plot.top()), plot.bottom() - height)
-        pill = QRectF(plot.left() + 4, top, width, height)  # the newest values are on the right
         painter.setPen(QColor(t.hot))
-        painter.setBrush(QColor(t.surface))
-        painter.drawRoundedRect(pill, height / 2, height / 2)
-        painter.drawText(pill, int(Qt.AlignmentFlag.AlignCenter), self.caption)
+        painter.setFont(theme.font(theme.SMALL))
+        height = 2 * painter.fontMetrics().height()
+        top = min(max(y - height / 2, plot.top() - theme.S), plot.bottom() - height)
+        beside = QRectF(plot.right() + theme.XS, top, theme.px(_CAPTION) - theme.XS, height)
+        flags = Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter
+        painter.drawText(beside, int(flags) | Qt.TextFlag.TextWordWrap, self.caption)
 
     def _grips(self, y: float) -> bool:
         return self.level is not None and abs(y - self.line_y()) <= _GRIP

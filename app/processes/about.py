@@ -6,16 +6,17 @@ import math
 import time
 from collections import deque
 from collections.abc import Iterable
+from typing import Literal
 
 import numpy as np
 from PySide6.QtCore import Signal
 from PySide6.QtGui import QResizeEvent
-from PySide6.QtWidgets import QFrame, QSizePolicy, QVBoxLayout
+from PySide6.QtWidgets import QBoxLayout, QFrame, QSizePolicy
 
 from app.charts.spark_card import SparkCard
 from app.processes.process_rows import CPU, MEMORY, SM_SHARE, ProcessRow
 from app.widgets import theme
-from app.widgets.controls import Stretch, button, elided, label, row, set_text
+from app.widgets.controls import Stretch, button, column, elided, label, row, set_text
 from app.widgets.safe_text import SafeText
 from scheduler.protocol.devices import Detail, Process
 
@@ -23,6 +24,10 @@ _KEPT = 120
 """Readings that are kept of each process: four minutes."""
 _COMMAND_HEIGHT = 100
 """The most pixels of height of a command; a longer one is scrolled."""
+Form = Literal["low", "below", "beside"]
+"""Charts beside the texts, in a row below them, or one below the other."""
+_HEIGHTS: dict[Form, int] = {"low": 96, "below": 150, "beside": 240}
+"""The height of a chart."""
 _Key = tuple[str, str, int, int]
 _Readings = tuple[float, float, float]
 """Bytes, and the loads of the GPU and of the CPU in percent; NaN where one is not known."""
@@ -37,7 +42,6 @@ class ProcessAbout(QFrame):
     def __init__(self) -> None:
         super().__init__()
         self.setProperty("card", "true")
-        self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Maximum)
         self.title = label(strong=True)
         self.facts = elided(size="small", meaning="muted")
         self.copy = button("Copy command", self.copied, kind="quiet")
@@ -45,12 +49,41 @@ class ProcessAbout(QFrame):
         self.command.setAccessibleName("Command of the process")
         self.memory, self.load = (SparkCard(name, "four minutes") for name in ("Memory", "SM"))
         self._readings: dict[_Key, deque[_Readings]] = {}
-        layout = QVBoxLayout(self)
-        layout.setContentsMargins(theme.L, theme.M, theme.L, theme.M)
-        layout.setSpacing(theme.S)
-        layout.addLayout(row(self.title, Stretch(self.facts), self.copy, spacing=theme.M))
-        layout.addWidget(self.command)
-        layout.addLayout(row(Stretch(self.memory), Stretch(self.load)))
+        texts = column(
+            row(self.title, Stretch(self.facts), self.copy, spacing=theme.M),
+            self.command,
+            spacing=theme.S,
+        )
+        texts.addStretch()
+        self._charts = QBoxLayout(QBoxLayout.Direction.LeftToRight)
+        self._charts.setSpacing(theme.S)
+        for chart in (self.memory, self.load):
+            self._charts.addWidget(chart)
+        self._body = QBoxLayout(QBoxLayout.Direction.TopToBottom, self)
+        self._body.setContentsMargins(theme.L, theme.M, theme.L, theme.M)
+        self._body.setSpacing(theme.S)
+        self._body.addLayout(texts, 1)
+        self._body.addLayout(self._charts, 1)
+        self._body.addStretch()
+        self._form: Form | None = None
+        self.arrange("below")
+
+    def arrange(self, form: Form) -> None:
+        """Place the charts below the texts, or in a low card beside them."""
+        if form == self._form:
+            return
+        self._form = form
+        directions, policies = QBoxLayout.Direction, QSizePolicy.Policy
+        down, across = directions.TopToBottom, directions.LeftToRight
+        self._body.setDirection(across if form == "low" else down)
+        self._charts.setDirection(down if form == "beside" else across)
+        for chart in (self.memory, self.load):
+            chart.setFixedHeight(theme.px(_HEIGHTS[form]))
+        for at, stretch in enumerate((1, 1, 0) if form == "low" else (0, 0, 1)):
+            self._body.setStretch(at, stretch)
+        vertical = policies.Preferred if form == "beside" else policies.Maximum
+        self.setSizePolicy(policies.Preferred, vertical)
+        self._fit_command()
 
     def take(self, details: Iterable[Detail]) -> None:
         """Keep the newest readings of all processes, and forget the processes that ended."""
@@ -91,7 +124,7 @@ class ProcessAbout(QFrame):
     def _fit_command(self) -> None:
         """Give the command the height of its lines, up to a limit."""
         document = self.command.document()
-        document.setTextWidth(self.width() - 2 * theme.L)
+        document.setTextWidth(self.command.width())
         height = math.ceil(document.size().height())
         self.command.setFixedHeight(min(height, theme.px(_COMMAND_HEIGHT)))
 

@@ -1,4 +1,4 @@
-"""Show as one bar who occupies the memory of the devices."""
+"""Show as one bar who occupies the memory of the devices that is in use."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from app.widgets import theme
 MOST = 5
 """The most parts that are named; the others are one part."""
 _BAR, _GAP, _DOT = 8, 6, 8
+_UNLISTED, _LEAST_HIDDEN = "not listed", 200
+"""The name of what no listed process uses, and the least of it: one part of so many."""
 _LEAST = 3
 """The least pixels of a part, so that its colour can be seen."""
 
@@ -25,16 +27,18 @@ class MemoryBar(QWidget):
     def __init__(self) -> None:
         super().__init__()
         self.parts: tuple[Part, ...] = ()
-        self._used = self._total = 0.0
+        self.hidden = 0.0
+        """Bytes in use that belong to no listed process."""
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
         self.setMouseTracking(True)
         self.setAccessibleName("Memory by owner")
 
     def show_parts(self, parts: Sequence[Part], used: float, total: float) -> None:
         """Show these parts of a memory of `total` bytes, of which `used` are in use."""
-        new = tuple(parts), used, total
-        if new != (self.parts, self._used, self._total):
-            self.parts, self._used, self._total = new
+        rest = used - sum(part.size for part in parts)
+        hidden = rest if rest >= total / _LEAST_HIDDEN else 0.0
+        if (tuple(parts), hidden) != (self.parts, self.hidden):
+            self.parts, self.hidden = tuple(parts), hidden
             self.setAccessibleDescription(", ".join(self._texts()))
             self.update()
 
@@ -44,13 +48,10 @@ class MemoryBar(QWidget):
 
     def _all_parts(self) -> list[Part]:
         """Return the parts, and what is used but belongs to no listed process."""
-        rest = self._used - sum(part.size for part in self.parts)
-        known = list(self.parts)
-        return known if rest < self._total / 200 else [*known, Part("not listed", rest)]
+        return [*self.parts, *((Part(_UNLISTED, self.hidden),) if self.hidden else ())]
 
     def _texts(self) -> list[str]:
-        free = max(self._total - self._used, 0.0)
-        return [f"{p.name} {memory(p.size)}" for p in (*self._all_parts(), Part("free", free))]
+        return [f"{part.name} {memory(part.size)}" for part in self._all_parts()]
 
     def paintEvent(self, event: QPaintEvent) -> None:
         painter, t = QPainter(self), theme.tokens()
@@ -58,9 +59,8 @@ class MemoryBar(QWidget):
         painter.setPen(Qt.PenStyle.NoPen)
         bar = QRectF(0, _GAP / 2, self.width(), theme.px(_BAR))
         painter.fillRect(bar, QColor(t.line))
-        # parts of processes that share memory can be more than the whole
-        whole = max(self._total, sum(part.size for part in self._all_parts())) or 1.0
-        left, colors = bar.left(), [*self._colors(), QColor(t.line)]
+        whole = sum(part.size for part in self._all_parts()) or 1.0
+        left, colors = bar.left(), self._colors()
         for part, color in zip(self._all_parts(), colors, strict=False):
             width = bar.width() * part.size / whole
             painter.fillRect(QRectF(left, bar.top(), max(width - 1, _LEAST), bar.height()), color)
@@ -76,8 +76,7 @@ class MemoryBar(QWidget):
             wide = metrics.horizontalAdvance(text)
             if at + _DOT + 6 + wide > self.width():
                 return  # what has no room is in the tooltip
-            free = color == QColor(theme.tokens().line)
-            painter.setPen(QColor(theme.tokens().muted) if free else Qt.PenStyle.NoPen)
+            painter.setPen(Qt.PenStyle.NoPen)
             painter.setBrush(color)
             painter.drawEllipse(QRectF(at + 0.5, middle - _DOT / 2 + 0.5, _DOT - 1, _DOT - 1))
             painter.setPen(QColor(theme.tokens().muted))
@@ -89,7 +88,7 @@ class MemoryBar(QWidget):
         t = theme.tokens()
         named = [QColor(color) for color in t.series]
         return [
-            QColor(t.muted) if part.name in ("others", "not listed") else named[at % len(named)]
+            QColor(t.muted) if part.name in ("others", _UNLISTED) else named[at % len(named)]
             for at, part in enumerate(self._all_parts())
         ]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Set
 
 from PySide6.QtCore import QPoint, Signal
-from PySide6.QtGui import QAction, QGuiApplication, QHideEvent
-from PySide6.QtWidgets import QWidget
+from PySide6.QtGui import QAction, QGuiApplication, QHideEvent, QResizeEvent
+from PySide6.QtWidgets import QBoxLayout, QWidget
 
 from app.format.values import memory, plural
 from app.link.details_poller import DetailsPoller
@@ -36,13 +36,15 @@ from app.widgets.controls import (
     card,
     choice_box,
     column,
+    elided,
     empty_label,
     filter_box,
     label,
     row,
     set_text,
+    show_if_any,
 )
-from app.widgets.list_table import chosen_row, fit_rows, list_card
+from app.widgets.list_table import chosen_row, height_of_rows, list_card
 from scheduler.protocol.devices import Detail, Process
 from scheduler.protocol.snapshot import Snapshot
 from scheduler.verbs.devices import KillProcess
@@ -55,8 +57,14 @@ MENU = ("process.end", "", "process.job", "process.copy", "process.pid", "", "pr
 """The actions of the menu of a row; an empty name is a line between them."""
 
 
-_LOW = 520
-"""Pixels of the page below which the chosen process is not described."""
+_LOW, _BESIDE = 600, 1500
+"""Pixels of height below which the description of the chosen process is low, and of width from
+which it is beside the table."""
+_LEAST_ROWS = 4
+"""The rows for which the table always has room."""
+_HIDDEN = (
+    "{} are not listed: processes of other users or containers, and what the driver itself needs."
+)
 _END, _LONGEST_NAME = "End process…", 16
 """The button without a target, and the most letters of a target's name in it."""
 
@@ -91,6 +99,8 @@ class ProcessesPage(QWidget):
         self.count = label(size="small", meaning="muted")
         self.title, self.usage = label("Memory", strong=True), label(meaning="muted")
         self.bar = MemoryBar()
+        self.unlisted = elided(size="small", meaning="muted")
+        """Says what the memory is that no listed process uses."""
         self.model = ProcessTable()
         self.table = ProcessTableView(self.model)
         self.header = self.table.horizontalHeader()
@@ -133,15 +143,31 @@ class ProcessesPage(QWidget):
             Stretch(self.filter), self.grouping, self.count, Stretch(), self.end, spacing=theme.M
         )
         inside = column(
-            row(self.title, self.usage, Stretch(), spacing=theme.S), self.bar, spacing=0
+            row(self.title, self.usage, Stretch(), spacing=theme.S),
+            self.bar,
+            self.unlisted,
+            spacing=0,
         )
         inside.setContentsMargins(theme.L, theme.M, theme.L, theme.S)
         self.use = card(inside)
         self._frame, self._stack = list_card(self.table, self.empty)
-        body = column(above, self.question, self.use, Stretch(self._frame), self.about)
-        body.addStretch()
-        self.setLayout(body)
+        self._frame.setMinimumHeight(height_of_rows(self.table, _LEAST_ROWS) + 2 * theme.XS + 2)
+        self._body = QBoxLayout(QBoxLayout.Direction.TopToBottom)
+        self._body.setSpacing(theme.S)
+        self._body.addWidget(self._frame, 3)
+        self._body.addWidget(self.about)
+        self.setLayout(column(above, self.question, self.use, Stretch(self._body)))
         self.setFocusProxy(self.table)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """Describe the chosen process beside the table, or below it."""
+        super().resizeEvent(event)
+        beside = self.width() >= theme.px(_BESIDE)
+        directions = QBoxLayout.Direction
+        self._body.setDirection(directions.LeftToRight if beside else directions.TopToBottom)
+        self._body.setStretch(1, 2 if beside else 0)
+        low = self.height() < theme.px(_LOW)
+        self.about.arrange("beside" if beside else "low" if low else "below")
 
     def refresh(self) -> None:
         """Show the processes that were read last."""
@@ -168,7 +194,6 @@ class ProcessesPage(QWidget):
             lambda process: totals.get(process.device.id) if process.device else None,
         )
         self._show_lines(lines, by, descending)
-        fit_rows(self._frame, self.table, len(lines))
         self._show_use(snapshot, details, rows)
         total = sum(len(detail.processes) + len(detail.cpu_processes) for detail in details)
         count = plural(total, "process", "es") if len(rows) == total else f"{len(rows)} of {total}"
@@ -181,9 +206,9 @@ class ProcessesPage(QWidget):
         self._enable()
 
     def _show_chosen(self) -> None:
-        """Describe the chosen process where the page has room for it."""
+        """Describe the chosen process."""
         chosen = self.chosen()
-        self.about.setVisible(chosen is not None and self.height() > theme.px(_LOW))
+        self.about.setVisible(chosen is not None)
         if chosen is not None:
             self.about.show_process(chosen)
 
@@ -220,7 +245,10 @@ class ProcessesPage(QWidget):
         self.bar.show_parts(memory_parts(lines, self.grouping.currentText(), MOST), used, total)
         loads = [process.process.cpu for process in rows if process.process.cpu is not None]
         load = f" · CPU {percent(sum(loads))} of one core" if loads else ""
-        set_text(self.usage, f"{memory(used)} of {memory(total)} in use{load}")
+        share = f" ({100 * used / total:.0f} %)" if total else ""
+        set_text(self.usage, f"{memory(used)} of {memory(total)} in use{share}{load}")
+        hidden = self.bar.hidden
+        show_if_any(self.unlisted, _HIDDEN.format(memory(hidden)) if hidden else "")
 
     def _sort_at_first(self, details: tuple[Detail, ...]) -> None:
         """Sort by load where the processes are those of the CPU, until the user sorts."""

@@ -239,7 +239,7 @@ class Stage:
     def _carry_out(self, call: Call) -> None:
         """Answer with what is invented; let the daemon answer all else."""
         invented: dict[type[object], object] = {
-            GetDetails: world.inspected({d: r[-1] for d, r in self.known.items()}),
+            GetDetails: world.inspected(self._newest()),
             Scan: SCANNED,
             ListModels: served.MODELS,
             FindServed: served.NOW,
@@ -256,6 +256,14 @@ class Stage:
             for name in ("reply", "fail"):
                 setattr(call, name, partial(self._end, getattr(call, name)))
             self._start(call)
+
+    def _newest(self) -> dict[str, Reading]:
+        """Return the newest reading of every device."""
+        snapshot = self.window.state.snapshot
+        every = {s.device.id: s.reading for s in snapshot.devices if s.reading} if snapshot else {}
+        return {d: r[-1] for d, r in self.known.items()} | {
+            device: reading for device, reading in every.items() if device not in self.known
+        }
 
     def _end(self, handler: Callable[[object], None], value: object) -> None:
         handler(value)

@@ -6,7 +6,7 @@ import time
 
 import msgspec
 import pytest
-from PySide6.QtCore import QPoint, Qt
+from PySide6.QtCore import QPoint, QRect, Qt
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtTest import QTest
 
@@ -70,12 +70,12 @@ def test_alerts_are_listed_acknowledged_and_opened(fed):
     button.click()
     assert fed.asked == [GetAlerts()]
     fed.reply(GetAlerts, (STUCK, HOT, OVER))
-    assert [(c[0], c[3]) for c in cells(fed)] == [
+    assert [(c[0], c[2]) for c in cells(fed)] == [
         ("Active", "31 min 40 s"),
         ("Active", "20 s"),
         ("Resolved", "3 min 20 s"),
     ]
-    assert "Job 8" in cells(fed)[0][1]
+    assert "Job 8" in cells(fed)[0][3]
     QTest.keyClick(page.table, Qt.Key.Key_Down)
     QTest.keyClick(page.table, Qt.Key.Key_A)
     assert fed.asked[-1] == Acknowledge(3)
@@ -201,18 +201,56 @@ def test_the_chart_shades_when_alerts_of_its_device_were_active(fed):
     assert charts["mem_used"].spans == ()
 
 
-def test_a_short_list_of_alerts_leaves_its_room_to_the_charts(fed):
+def test_the_list_has_the_room_that_low_charts_leave(fed):
     fed.window.resize(2560, 1440)
     fed.window.show_page("alerts")
     show(fed, HOT, STUCK)
     page = fed.window.alerts
-    assert page.table.height() < 0.2 * page.height()
     temperature, memory = page.rules.charts.values()
-    assert temperature.height() + memory.height() > 0.7 * page.height()
+    assert page.rules.x() > page._frame.geometry().right(), "beside the list"
     assert temperature.width() > 2 * temperature.height(), "one stands below the other"
+    assert temperature.y() < memory.y() < page.rules.others.y()
     fed.window.resize(1280, 800)
     fed.settle()
     assert temperature.y() == memory.y() == page.rules.others.y()
+    assert page._frame.height() > 1.5 * temperature.height()
+
+
+def test_a_small_window_shows_the_charts_or_all_of_the_other_rules(fed):
+    fed.window.resize(800, 560)
+    fed.window.show_page("alerts")
+    show(fed, HOT)
+    rules = fed.window.alerts.rules
+    assert all(chart.isVisible() for chart in rules.charts.values())
+    assert not rules.others.isVisible()
+    rules.tabs[1].click()
+    fed.settle()
+    assert not any(chart.isVisible() for chart in rules.charts.values())
+    inside = rules.rect()
+    assert all(
+        inside.contains(QRect(row.mapTo(rules, QPoint()), row.size()))
+        for row in rules.rows.values()
+    )
+    fed.window.resize(1280, 800)
+    fed.settle()
+    assert all(chart.isVisible() for chart in rules.charts.values())
+    assert rules.others.isVisible()
+    assert not any(tab.isVisible() for tab in rules.tabs)
+
+
+def test_memory_and_its_threshold_are_in_percent(fed):
+    fed.window.show_page("alerts")
+    fed.feed(snapshots.gpu_snapshot(2), history=True)
+    fed.settle()
+    chart = fed.window.alerts.rules.charts["mem_used"]
+    share = fed.window.state.snapshot.settings.alert_memory
+    assert chart.level == pytest.approx(share)
+    assert chart.caption == f"Alert at {share:.0f} %"
+    assert " % · " in chart.text
+    chart.dragged.emit(50.0, True)
+    assert fed.asked[-1] == Configure({"alert_memory": 50.0})
+    QTest.keyClick(chart, Qt.Key.Key_Down)
+    assert fed.asked[-1] == Configure({"alert_memory": share - 1}), "one percent lower"
 
 
 def test_the_curve_of_the_chosen_alerts_device_stands_out(fed):

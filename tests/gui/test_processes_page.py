@@ -265,14 +265,18 @@ def test_empty_states(page, fed):
     assert page.empty.text() == NO_PROCESS
 
 
-def test_a_short_list_is_as_high_as_its_rows_and_the_chosen_process_is_described(fed):
-    fed.window.resize(1280, 800)
+@pytest.mark.parametrize("size", [(800, 560), (1280, 800), (2560, 1440)])
+def test_the_chosen_process_is_described_in_every_window(fed, size):
+    fed.window.resize(*size)
     fed.window.show_page("processes")
     fed.feed(snapshots.gpu_snapshot(1))
     fed.reply(GetDetails, (Detail(snapshots.gpu(0).id, NOW, (), (TRAIN, DRAW)),))
     fed.settle()
     page = fed.window.processes
-    assert page.table.height() < 0.3 * page.height()
+    assert page.about.isVisible() and page.rect().contains(page.about.geometry())
+    rows = page.table.viewport().height() // page.table.rowHeight(0)
+    assert rows >= 4, "the description leaves room for the list"
+    assert (page.about.x() > page._frame.geometry().right()) == (size[0] > 2000)
     assert page.about.title.text() == "python · PID 4711"
     assert page.about.command.toPlainText() == TRAIN.command
     assert page.about.facts.text().endswith("job 3 · container 0123456789ab")
@@ -298,3 +302,19 @@ def test_the_button_names_its_target_and_empty_columns_are_hidden(page, fed):
     assert [page.table.isColumnHidden(at) for at in named] == [False, False]
     fed.reply(GetDetails, (Detail(snapshots.gpu(0).id, NOW, (), (DRAW,)),))
     assert [page.table.isColumnHidden(at) for at in named] == [True, True]
+
+
+def test_memory_of_processes_that_are_not_listed_is_explained(fed):
+    fed.window.show_page("processes")
+    fed.feed(snapshots.gpu_snapshot(1))
+    used = fed.window.state.snapshot.devices[0].reading.values["mem_used"]
+    half = msgspec.structs.replace(TRAIN, memory=int(used / 2))
+    fed.reply(GetDetails, (Detail(snapshots.gpu(0).id, NOW, (), (half,)),))
+    page = fed.window.processes
+    assert page.bar.hidden == pytest.approx(used / 2, abs=1)
+    assert page.unlisted.isVisible() and " are not listed: " in page.unlisted.text()
+    assert "%)" in page.usage.text(), "the bar shows what is in use, so the text tells the share"
+    whole = msgspec.structs.replace(TRAIN, memory=int(used))
+    fed.reply(GetDetails, (Detail(snapshots.gpu(0).id, NOW, (), (whole,)),))
+    assert page.bar.hidden == 0
+    assert page.unlisted.isHidden()
