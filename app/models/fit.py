@@ -72,9 +72,11 @@ def fit(
     devices = snapshot.devices if snapshot else ()
     if place != CPU and any(state.device.kind == "nvidia" for state in devices):
         return _fit_gpu(footprint, options, _gpus(snapshot))
+    recorded = any(state.device.kind == "replay" for state in devices)
+    why = "the GPUs shown are recordings" if recorded else "this machine has no GPU"
     if place == JOB:
-        return Fit("GPU", 0, None, "this machine has none, so the job would wait")
-    where = "CPU" if place == CPU else "CPU, as this machine has no GPU"
+        return Fit("GPU", 0, None, f"{why}, so the job would wait")
+    where = "CPU" if place == CPU else f"CPU, as {why}"
     return _fit(footprint, options, "cpu", where, host_free) if host_free else None
 
 

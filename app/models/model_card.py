@@ -5,7 +5,7 @@ from __future__ import annotations
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QComboBox, QFrame, QPushButton, QVBoxLayout
 
-from app.models.model_list import details
+from app.models.model_list import facts
 from app.models.serve_form import ServeForm
 from app.widgets import theme
 from app.widgets.controls import (
@@ -18,6 +18,7 @@ from app.widgets.controls import (
     set_text,
     set_tooltip,
 )
+from app.widgets.fact_row import FactRow
 from assistant.library.describe import Model
 
 
@@ -36,7 +37,9 @@ class ModelCard(QFrame):
         self.pill = pill()
         self.path = elided(model.path, size="small", meaning="muted")
         set_tooltip(self.path, model.path)
-        self.details = label(details(model), size="small", meaning="muted", wrap=True)
+        self.facts = FactRow(9)
+        self.facts.show_facts(facts(model))
+        self.facts.setVisible(bool(self.facts.facts))
         self.needs = label(size="small", meaning="muted", wrap=True)
         self.problem = label(model.problem, size="small", meaning="failed", wrap=True)
         self.speed = label(size="small", wrap=True)
@@ -113,13 +116,16 @@ class ModelCard(QFrame):
 
     def _lay_out(self) -> None:
         first = self.use if self.serve is None else self.serve.start
-        title = row(self.name, self.pill, Stretch(self.path), self.leave, first, spacing=theme.M)
+        title = row(self.name, self.pill, Stretch(self.path), self.leave, spacing=theme.M)
+        if self.serve is not None:
+            title.addWidget(self.serve.more)
+        title.addWidget(first)
         actions = row(self.time, self.stop, self.device)
         layout = QVBoxLayout(self)
         layout.setContentsMargins(theme.L, theme.M, theme.L, theme.M)
         layout.setSpacing(theme.XS)
         layout.addLayout(title)
-        for part in (self.details, self.needs, self.problem, self.speed):
+        for part in (self.facts, self.needs, self.problem, self.speed):
             layout.addWidget(part)
         if self.serve is not None:
             layout.addWidget(self.serve)

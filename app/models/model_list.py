@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -45,7 +46,7 @@ def needs(model: Model, snapshot: Snapshot | None) -> str:
     """Return the memory that the assistant's model needs, and how much a GPU has free."""
     if not model.needs or model.family:
         return ""
-    text = f"needs {memory(model.needs['cpu'])} on the CPU, {memory(model.needs['cuda'])} on a GPU"
+    text = f"Needs {memory(model.needs['cpu'])} on the CPU, {memory(model.needs['cuda'])} on a GPU"
     free = [
         total - used
         for state in (snapshot.devices if snapshot else ())
@@ -61,18 +62,36 @@ def needs(model: Model, snapshot: Snapshot | None) -> str:
     return f"{text} ({memory(max(free))} is free there now{enough})"
 
 
-def details(model: Model) -> str:
-    """Return the size and the format of the model in a line."""
-    parts = [model.family] if model.family else []
-    parts += [f"{parameters(model)} parameters"]
-    parts += [f"{model.layers} layers"] if model.layers else []
-    parts += [f"{model.channels} channels"] if model.channels else []
-    parts += [f"vocabulary {model.vocabulary}"] if model.vocabulary else []
-    parts += [f"{model.dtype}, names of {model.dialect}"] if model.dialect else []
-    if model.footprint:
-        parts += [model.dtype, f"texts of {model.footprint.context:,} tokens"]
-        parts += [] if model.chats else ["no chat template"]
-    return " · ".join([*parts, f"{memory(model.bytes)} on disk"])
+def facts(model: Model) -> list[tuple[str, str]]:
+    """Return the size and the format of a model as captions and values; none if it is unknown."""
+    if not model.layers:
+        return []
+    context = f"{model.footprint.context:,} tokens" if model.footprint else "any length"
+    return [
+        ("Parameters", parameters(model)),
+        ("Precision", model.dtype),
+        ("Context", context),
+        ("Size on disk", memory(model.bytes)),
+        ("Family", model.family or "RWKV-7"),
+        ("Layers", f"{model.layers} × {model.channels}"),
+        ("Vocabulary", f"{model.vocabulary:,}"),
+        *([("Names of", model.dialect)] if model.dialect else []),
+        *([("Chat", "no template")] if model.footprint and not model.chats else []),
+    ]
+
+
+def matches(model: Model, text: str) -> bool:
+    """Return whether each word of `text` is in the name, the path or the facts of a model."""
+    about = " ".join((model.name, model.path, *(value for _, value in facts(model)))).lower()
+    return all(word in about for word in text.lower().split())
+
+
+ORDERS: dict[str, Callable[[Model], tuple[float, str]]] = {
+    "Name": lambda model: (0.0, model.name.lower()),
+    "Largest first": lambda model: (-float(model.bytes), model.name.lower()),
+    "Smallest first": lambda model: (float(model.bytes), model.name.lower()),
+}
+"""The orders in which models can be listed."""
 
 
 def speed_text(speed: ModelSpeed) -> str:

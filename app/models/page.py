@@ -6,13 +6,22 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal, TypeVar, cast
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtGui import QDragEnterEvent, QDropEvent, QHideEvent, QResizeEvent, QShowEvent
-from PySide6.QtWidgets import QFileDialog, QLineEdit, QVBoxLayout, QWidget
+from PySide6.QtGui import (
+    QDragEnterEvent,
+    QDropEvent,
+    QHideEvent,
+    QKeySequence,
+    QResizeEvent,
+    QShortcut,
+    QShowEvent,
+)
+from PySide6.QtWidgets import QBoxLayout, QFileDialog, QLineEdit, QWidget
 
+from app.format.values import plural
 from app.link.call import Call, Request
 from app.link.link import Link
 from app.models.model_card import ModelCard
-from app.models.model_list import Download, is_used, needs, speed_text
+from app.models.model_list import ORDERS, Download, is_used, matches, needs, speed_text
 from app.models.requests import (
     AddModel,
     BenchmarkModel,
@@ -27,9 +36,13 @@ from app.widgets.controls import (
     REACHES_EDGE,
     EdgeScrollArea,
     ProgressLine,
+    Stretch,
     button,
+    choice_box,
+    clear_panel,
     column,
     elided,
+    filter_box,
     label,
     row,
     set_text,
@@ -43,8 +56,8 @@ from scheduler.verbs.control import Configure
 if TYPE_CHECKING:
     from assistant.library.hub import FetchProgress
 
-_WIDEST = 1200
-"""The most pixels of width of a line about a model."""
+_WIDE = 1700
+"""Pixels of width from which on served and stored models stand side by side."""
 T = TypeVar("T")
 
 EMPTY = (
@@ -94,9 +107,17 @@ class ModelsPage(QWidget):
         self.add_folder.clicked.connect(self._browse)
         self.add_file = button("Add file…", tooltip="Add a .safetensors or .pth file")
         self.add_file.clicked.connect(self._browse_file)
-        self.back = button("Assistant", tooltip="Back to the conversation (Esc)")
-        self.back.setShortcut("Esc")
-        self.back.clicked.connect(self.left)
+        self.add = button(
+            "Add model…",
+            self._open_sources,
+            kind="primary",
+            tooltip="Download a model from Hugging Face, or add a folder or a file",
+        )
+        self.filter = filter_box("Filter models")
+        self.filter.textChanged.connect(self._arrange)
+        self.order = choice_box("Order of the models", ORDERS)
+        self.order.currentTextChanged.connect(self._arrange)
+        QShortcut(QKeySequence("Esc"), self, self._leave)
         self.bar = ProgressLine()
         self.progress = elided(size="small", meaning="muted")
         self.said = label(size="small", wrap=True)
@@ -113,7 +134,7 @@ class ModelsPage(QWidget):
         self.empty.setAlignment(Qt.AlignmentFlag.AlignCenter)
         self.stored = label("On this machine", strong=True)
         self._lay_out()
-        self.setFocusProxy(self.name)
+        self.setFocusProxy(self.filter)
         self.refresh()
 
     def refresh(self) -> None:
@@ -132,6 +153,8 @@ class ModelsPage(QWidget):
                 free = self.serving.now.host_free
                 card.serve.show_memory(self._state.snapshot, free, served)
         self.empty.setVisible(not self.found)
+        self.filter.setVisible(bool(self.found))
+        self.order.setVisible(bool(self.found))
         self.none.setVisible(bool(self.found) and self._state.snapshot is not None and not used)
         download = self._downloaded
         self.download.setEnabled(self._download is None)
@@ -233,15 +256,14 @@ class ModelsPage(QWidget):
             return
         self.found = found
         for card in self.cards.values():
-            self._body.removeWidget(card)
+            self._stored.removeWidget(card)
             card.deleteLater()
         self.cards = {model.path: ModelCard(model) for model in found}
-        for place, (path, card) in enumerate(self.cards.items(), 1):
+        for path, card in self.cards.items():
             card.acted.connect(lambda what, p=path: self._act(what, p))
             if card.serve is not None:
                 card.serve.started.connect(self.serving.start)
-            self._body.insertWidget(place + 1, card)
-        self.stored.setVisible(bool(found))
+        self._arrange()
         self.refresh()
         self.listed.emit()
 
@@ -289,29 +311,55 @@ class ModelsPage(QWidget):
         set_text(self.said, text)
         theme.mark(self.said, "meaning", "failed" if failed else "muted")
 
+    def _arrange(self) -> None:
+        """Show the models that the user looks for, in the chosen order."""
+        order = ORDERS[self.order.currentText()]
+        cards = sorted(self.cards.values(), key=lambda card: order(card.model))
+        shown = [card for card in cards if matches(card.model, self.filter.text())]
+        for card in cards:
+            self._stored.removeWidget(card)
+            self._stored.insertWidget(self._stored.count() - 1, card)
+            card.setVisible(card in shown)
+        self.stored.setVisible(bool(cards))
+        number = plural(len(cards), "model")
+        part = "" if len(shown) == len(cards) else f"{len(shown)} of "
+        set_text(self.stored, f"On this machine: {part}{number}")
+
+    def _open_sources(self) -> None:
+        """Show where models come from, or hide it."""
+        self.sources.setVisible(self.sources.isHidden())
+        (self.name if self.sources.isVisible() else self.filter).setFocus()
+
+    def _leave(self) -> None:
+        """Hide where models come from, or else leave the page."""
+        if self.sources.isVisible():
+            self._open_sources()
+        else:
+            self.left.emit()
+
     def resizeEvent(self, event: QResizeEvent) -> None:
-        """Keep the models in the middle of a wide page."""
         super().resizeEvent(event)
-        side = max((self.width() - theme.M - theme.px(_WIDEST)) // 2, 0)
-        self.setContentsMargins(side, 0, side, 0)
+        wide, directions = self.width() >= theme.px(_WIDE), QBoxLayout.Direction
+        self._body.setDirection(directions.LeftToRight if wide else directions.TopToBottom)
+        self.serving.enlarge(wanted=wide)
 
     def _lay_out(self) -> None:
-        inner = QWidget()
+        self.sources = clear_panel(
+            row(Stretch(self.name), self.download, self.add_folder, self.add_file)
+        )
+        self.sources.hide()
+        self._stored = column(self.stored, Stretch())
+        stored, inner = clear_panel(self._stored), QWidget()
         inner.setProperty("clear", "true")
-        self._body = QVBoxLayout(inner)
+        self._body = QBoxLayout(QBoxLayout.Direction.TopToBottom, inner)
         self._body.setContentsMargins(0, 0, 0, 0)
-        self._body.setSpacing(theme.S)
-        self._body.addWidget(self.serving)
-        self._body.addWidget(self.stored)
-        self._body.addStretch()
+        self._body.setSpacing(theme.M)
+        self._body.addWidget(self.serving, 1, Qt.AlignmentFlag.AlignTop)
+        self._body.addWidget(stored, 1)
         scroll = EdgeScrollArea(inner, "Models")
         self.setProperty(REACHES_EDGE, True)
-        source = row(self.name, self.download, self.stop, self.add_folder, self.add_file, self.back)
-        source.setStretch(0, 1)
-        layout = QVBoxLayout(self)
-        layout.setContentsMargins(0, 0, 0, 0)
-        layout.setSpacing(theme.S)
-        above = column(source, self.bar, self.progress, self.said, self.none, self.empty)
+        line = row(self.filter, self.order, Stretch(), self.add)
+        running = row(Stretch(self.progress), self.stop)
+        above = column(line, self.sources, self.bar, running, self.said, self.none, self.empty)
         above.setContentsMargins(0, 0, theme.M, 0)
-        layout.addLayout(above)
-        layout.addWidget(scroll, 1)
+        self.setLayout(column(above, Stretch(scroll)))

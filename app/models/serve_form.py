@@ -6,13 +6,13 @@ from collections.abc import Iterable
 from typing import cast
 
 from PySide6.QtCore import Signal
-from PySide6.QtWidgets import QComboBox, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QComboBox, QGridLayout, QWidget
 
 from accel.serving.memory import CacheFormat, Footprint, Weights
 from app.models.fit import CACHE, CPU, JOB, PLACES, TOKENS, WEIGHTS, fit
 from app.models.fit_bar import FitBar
 from app.widgets import theme
-from app.widgets.controls import Stretch, button, choice_box, label, row
+from app.widgets.controls import button, choice_box, column, label
 from assistant.inference.messages import Options
 from assistant.serve.control_messages import Held
 from scheduler.protocol.snapshot import Snapshot
@@ -24,10 +24,10 @@ class ServeForm(QWidget):
     started = Signal(object, str)
     """The user starts serving; carries the `Options`, and `lease` or `job`."""
 
-    def __init__(self, path: str, footprint: Footprint, more: QWidget) -> None:
-        """Edit the options of the model at `path`; `more` is shown beside the choices.
+    def __init__(self, path: str, footprint: Footprint, beside: QWidget) -> None:
+        """Edit the options of the model at `path`; `beside` is shown beside the choices.
 
-        The owner places the button `start`.
+        The owner places the buttons `more`, which shows the choices, and `start`.
         """
         super().__init__()
         self._path, self._footprint = path, footprint
@@ -41,8 +41,15 @@ class ServeForm(QWidget):
         self.start = button("Serve", tooltip="Load the model and answer programs and free chat")
         self.start.setAccessibleName(f"Serve {name}")
         self.start.clicked.connect(self._start)
+        self.more = button(
+            "Options", kind="quiet", tooltip="Choose weights, cache and device", checkable=True
+        )
+        self.more.setAccessibleName(f"Options of serving {name}")
         self.bar = FitBar()
-        self._lay_out(more)
+        self.choices = QWidget()
+        self.more.toggled.connect(self.choices.setVisible)
+        self._lay_out(beside)
+        self.choices.hide()
         self._show_fit()
 
     @property
@@ -60,6 +67,8 @@ class ServeForm(QWidget):
         """Take the memory that is free now; `busy`: the model is served already, or started."""
         self._snapshot, self._host_free = snapshot, host_free
         self.start.setEnabled(not busy)
+        self.more.setVisible(not busy)
+        self.setVisible(not busy)
         self._show_fit()
 
     def _show_fit(self) -> None:
@@ -78,17 +87,18 @@ class ServeForm(QWidget):
         made.currentIndexChanged.connect(self._show_fit)
         return made
 
-    def _lay_out(self, more: QWidget) -> None:
-        weights, cache, tokens, place = (
-            row(label(title, size="small", meaning="muted"), box, spacing=theme.S)
-            for title, box in (
-                ("Weights", self.weights), ("Cache", self.cache), ("Tokens", self.tokens),
-                ("On", self.place),
-            )
+    def _lay_out(self, beside: QWidget) -> None:
+        grid = QGridLayout(self.choices)
+        grid.setContentsMargins(0, 0, 0, 0)
+        grid.setHorizontalSpacing(theme.S)
+        named = (
+            ("Weights", self.weights), ("Cache", self.cache), ("Tokens", self.tokens),
+            ("On", self.place),
         )  # fmt: skip
-        layout = QVBoxLayout(self)
-        layout.setContentsMargins(0, theme.XS, 0, 0)
-        layout.setSpacing(theme.S)
-        layout.addWidget(self.bar)
-        layout.addLayout(row(weights, cache, tokens, Stretch(), spacing=theme.L))
-        layout.addLayout(row(place, more, Stretch(), spacing=theme.L))
+        for at, (title, box) in enumerate(named):
+            line, place = divmod(at, 2)
+            grid.addWidget(label(title, size="small", meaning="muted"), line, 2 * place)
+            grid.addWidget(box, line, 2 * place + 1)
+        grid.addWidget(beside, 0, 4, 2, 1)
+        grid.setColumnStretch(5, 1)
+        self.setLayout(column(self.bar, self.choices))

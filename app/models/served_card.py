@@ -9,7 +9,7 @@ from PySide6.QtCore import Signal
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QFrame, QVBoxLayout
 
-from app.charts.spark_card import SparkCard
+from app.charts.spark_card import HEIGHT, SparkCard
 from app.models import served_text
 from app.widgets import theme
 from app.widgets.controls import (
@@ -23,9 +23,12 @@ from app.widgets.controls import (
     set_text,
     show_if_any,
 )
+from app.widgets.fact_row import FactRow
 from assistant.serve.control_messages import Served
 from scheduler.protocol.snapshot import Snapshot
 
+_HIGH = 180
+"""Pixels of height of the curves where there is much room."""
 _KEPT = 120
 """Values of the curves: one a second."""
 
@@ -52,7 +55,7 @@ class ServedCard(QFrame):
         self.stop.setAccessibleName(f"Stop serving {served.name}")
         self.progress = ProgressLine()
         self.state = label(size="small", wrap=True)
-        self.facts = label(size="small", meaning="muted", wrap=True)
+        self.facts = FactRow(6)
         titles = ("Speed", "Cache used", "Prefix hits", "Requests")
         self.sparks = tuple(SparkCard(title, "two minutes") for title in titles)
         self._values = tuple(deque[float](maxlen=_KEPT) for _ in titles)
@@ -70,7 +73,8 @@ class ServedCard(QFrame):
         share = served_text.loaded_share(served)
         self.progress.setVisible(share is not None)
         self.progress.set_share(share)
-        show_if_any(self.facts, served_text.facts(served))
+        self.facts.show_facts(served_text.facts(served))
+        self.facts.setVisible(bool(self.facts.facts))
         ready = served.phase == "ready"
         for spark in self.sparks:
             spark.setVisible(ready)
@@ -83,13 +87,18 @@ class ServedCard(QFrame):
         read = max(figures.get("prompt_tokens", 0), 1)
         shown = (
             (figures.get("tokens_per_second", 0), None, served_text.rate(served)),
-            (served_text.cache_share(served), 1.0, served_text.cache(served)),
-            (figures.get("cached_tokens", 0) / read, 1.0, served_text.prefix_hits(served)),
+            (100 * served_text.cache_share(served), 100.0, served_text.cache(served)),
+            (100 * figures.get("cached_tokens", 0) / read, 100.0, served_text.prefix_hits(served)),
             (requests, None, served_text.requests(served)),
         )
         for spark, values, (value, top, text) in zip(self.sparks, self._values, shown, strict=True):
             values.append(value)
             spark.show_values(np.array(values), top, text)  # a short history fills the curve
+
+    def enlarge(self, *, wanted: bool) -> None:
+        """Give the curves the height of a chart with a scale, or of a line."""
+        for spark in self.sparks:
+            spark.setFixedHeight(theme.px(_HIGH if wanted else HEIGHT))
 
     def _copy(self) -> None:
         QGuiApplication.clipboard().setText(self.served.address)

@@ -89,25 +89,22 @@ def accepted(served: Served) -> str:
     return _percent(served.figures.get("accepted", 0) / proposed) if proposed else ""
 
 
-def facts(served: Served) -> str:
-    """Return how a loaded model is kept, in a line."""
+def facts(served: Served) -> list[tuple[str, str]]:
+    """Return how a loaded model is kept, as captions and values."""
     if served.phase != "ready":
-        return ""
-    known = served.figures.get("known_blocks", 0) / max(served.figures.get("blocks", 0), 1)
-    parts = [
-        f"weights {served.weights}",
-        f"{_cache(served)}, {_percent(known)} kept for prompts that begin alike",
-        f"texts of {served.context:,} tokens at most",
-        f"loaded in {duration(served.seconds)}",
+        return []
+    blocks = int(served.figures.get("blocks", 0))
+    known = served.figures.get("known_blocks", 0) / max(blocks, 1)
+    held = f"{served.cache_tokens:,} tokens" if served.cache_tokens else f"{blocks} states"
+    found = [
+        ("Weights", served.weights),
+        ("Cache", held),
+        ("Kept for prefixes", _percent(known)),
+        ("Context", f"{served.context:,} tokens"),
+        ("Loaded in", duration(served.seconds)),
     ]
     right = accepted(served)
-    return " · ".join([*parts, f"{right} of draft tokens accepted"] if right else parts)
-
-
-def _cache(served: Served) -> str:
-    if served.cache_tokens:
-        return f"cache of {served.cache_tokens:,} tokens"
-    return f"cache of {int(served.figures.get('blocks', 0))} states"
+    return [*found, ("Drafts accepted", right)] if right else found
 
 
 def _percent(share: float) -> str:

@@ -30,7 +30,7 @@ class ServingPanel(QWidget):
         self._state, self._link = state, link
         self.now = ServedNow()
         self.cards: dict[int, ServedCard] = {}
-        self._asks = self._known = False
+        self._asks = self._known = self._large = False
         self._starting: set[str] = set()
         self._timer = QTimer(self)
         self._timer.setInterval(_EVERY_MS)
@@ -46,6 +46,12 @@ class ServingPanel(QWidget):
         """Return whether the model in a folder is served, or started."""
         served = any(each.folder == folder for each in self.now.served)
         return served or folder in self._starting
+
+    def enlarge(self, *, wanted: bool) -> None:
+        """Let the curves of each model be high, where there is much room."""
+        self._large = wanted
+        for card in self.cards.values():
+            card.enlarge(wanted=wanted)
 
     def watch(self, watching: bool) -> None:
         """Begin or cease to look at the served models."""
@@ -105,6 +111,7 @@ class ServingPanel(QWidget):
             if served.port not in self.cards:
                 card = self.cards[served.port] = ServedCard(served)
                 card.stopped.connect(self._stop)
+                card.enlarge(wanted=self._large)
                 self._body.addWidget(card)
             self.cards[served.port].show_served(served, self._state.snapshot)
         self.title.setVisible(bool(self.cards))

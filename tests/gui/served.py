@@ -23,7 +23,22 @@ SHIPPED = Model(
     "/m/rwkv7-deck-13m", "rwkv7-deck-13m", 26_400_000, 13_200_000, 8, 256, 8192, "BF16",
     "flash-linear-attention", {"cpu": 53_000_000, "cuda": 27_000_000},
 )  # fmt: skip
-MODELS = (SHIPPED, QWEN)
+_LLAMA = Footprint(
+    "Llama-3.1-8B-Instruct", 16384, 16_060_000_000, 7_505_000_000, 525_336_576, 65_536, 512
+)
+_PHI = Footprint("Phi-4-mini", 131_072, 7_672_000_000, 3_221_000_000, 614_000_000, 65_536, 512)
+MODELS = (
+    SHIPPED,
+    QWEN,
+    Model(
+        "/m/Llama-3.1-8B-Instruct", "Llama-3.1-8B-Instruct", 16_060_000_000, 8_030_261_248, 32,
+        4096, 128_256, "BF16", family="Llama", chats=True, footprint=_LLAMA,
+    ),
+    Model(
+        "/m/Phi-4-mini", "Phi-4-mini", 7_672_000_000, 3_836_000_000, 32, 3072, 200_064, "BF16",
+        family="Phi 3", chats=True, footprint=_PHI,
+    ),
+)  # fmt: skip
 FIGURES = {
     "running": 5, "waiting": 2, "blocks": 5120, "used_blocks": 1740, "known_blocks": 610,
     "tokens_per_second": 812.0, "prompt_tokens": 90_000, "cached_tokens": 55_000,

@@ -7,7 +7,7 @@ import shutil
 
 import msgspec
 import pytest
-from PySide6.QtCore import QMimeData, QPointF, Qt, QUrl
+from PySide6.QtCore import QMimeData, QPoint, QPointF, Qt, QUrl
 from PySide6.QtGui import QDropEvent
 from PySide6.QtTest import QTest
 
@@ -92,9 +92,12 @@ def test_each_model_shows_its_needs_and_why_it_cannot_be_used(fed):
     used, large, llama = page.cards.values()
     assert (used.pill.text(), large.pill.text()) == ("In use", "Stored")
     assert not used.use.isVisible()
-    assert "2.95 B parameters · 32 layers" in large.details.text()
+    shown = dict(large.facts.facts)
+    assert (shown["Parameters"], shown["Layers"]) == ("2.95 B", "32 × 2560")
+    assert (shown["Precision"], shown["Context"]) == ("BF16", "any length")
+    assert not llama.facts.isVisible(), "nothing is known of what cannot be read"
     assert (
-        "needs 11.0 GiB on the CPU, 5.5 GiB on a GPU (44.2 GiB is free there now)"
+        "Needs 11.0 GiB on the CPU, 5.5 GiB on a GPU (44.2 GiB is free there now)"
         in large.needs.text()
     )
     assert "'llama'" in llama.problem.text()
@@ -128,6 +131,60 @@ def test_a_model_is_chosen_timed_and_forgotten(fed):
     assert fed.asked[-1] == Configure({"model_folder": TEMPLATE})
 
 
+def shown_models(page: ModelsPage) -> list[str]:
+    """Return the names of the cards that are seen, from top to bottom."""
+    seen = [card for card in page.cards.values() if card.isVisible()]
+    return [card.model.name for card in sorted(seen, key=lambda card: card.y())]
+
+
+def test_models_are_sorted_and_filtered(fed):
+    page = opened(fed)
+    assert shown_models(page) == ["llama", "rwkv7-g1-0.1B", "rwkv7-g1-2.9B"]
+    page.order.setCurrentText("Largest first")
+    fed.settle()
+    assert shown_models(page) == ["rwkv7-g1-2.9B", "rwkv7-g1-0.1B", "llama"]
+    page.order.setCurrentText("Smallest first")
+    page.filter.setText("RWKV bf16")
+    fed.settle()
+    assert shown_models(page) == ["rwkv7-g1-0.1B", "rwkv7-g1-2.9B"]
+    assert page.stored.text() == "On this machine: 2 of 3 models"
+    fed.reply(ListModels, (USED, LARGE))
+    fed.settle()
+    assert shown_models(page) == ["rwkv7-g1-0.1B", "rwkv7-g1-2.9B"]
+    assert page.stored.text() == "On this machine: 2 models"
+    page.filter.setText("no such model")
+    fed.settle()
+    assert shown_models(page) == [] and page.stored.text() == "On this machine: 0 of 2 models"
+
+
+def test_facts_of_all_models_stand_in_the_same_columns(fed):
+    page = opened(fed)
+    used, large = page.cards[USED.path].facts, page.cards[LARGE.path].facts
+    places = [
+        [cell.mapTo(page, QPoint(0, 0)).x() for cell, _, _ in row._cells if cell.isVisible()]
+        for row in (used, large)
+    ]
+    assert places[0] == places[1] and len(places[0]) == 8
+    fed.window.resize(800, 560)
+    fed.settle()
+    fitting = [cell for cell, _, _ in used._cells if cell.isVisible()]
+    assert 4 <= len(fitting) < 8 and all(cell.geometry().right() < used.width() for cell in fitting)
+    assert "Vocabulary: 65,536" in used.toolTip(), "what has no room is on hover"
+
+
+def test_where_models_come_from_is_opened_on_demand_and_closed_by_escape(fed):
+    page = opened(fed)
+    left = []
+    page.left.connect(lambda: left.append(True))
+    assert not page.name.isVisible()
+    page.add.click()
+    assert page.name.isVisible() and page.download.isVisible()
+    QTest.keyClick(page.name, Qt.Key.Key_Escape)
+    assert not page.name.isVisible() and not left
+    QTest.keyClick(page.filter, Qt.Key.Key_Escape)
+    assert left
+
+
 def test_files_and_folders_are_dropped(fed):
     page = opened(fed)
     data = QMimeData()
@@ -143,6 +200,7 @@ def test_files_and_folders_are_dropped(fed):
 
 def test_a_model_is_fetched_with_progress_and_stopped(fed):
     page = opened(fed)
+    page.add.click()
     QTest.keyClicks(page.name, "ada/tiny")
     QTest.keyClick(page.name, Qt.Key.Key_Return)
     assert fed.asked == [DownloadModel("ada/tiny")]

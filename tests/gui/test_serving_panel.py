@@ -45,8 +45,9 @@ def test_a_served_model_shows_what_it_does_and_is_stopped(fed):
         "61 %",
         "5 running · 2 waiting",
     ]
-    assert "cache of 81,920 tokens, 12 % kept" in llama.facts.text()
-    assert "60 % of draft tokens accepted" in llama.facts.text()
+    facts = dict(llama.facts.facts)
+    assert (facts["Cache"], facts["Kept for prefixes"]) == ("81,920 tokens", "12 %")
+    assert (facts["Context"], facts["Drafts accepted"]) == ("16,384 tokens", "60 %")
     assert (llama.pill.text(), llama.pill.property("pill")) == ("Serving", "succeeded")
     assert phi.pill.text() == "loading"
     assert not llama.progress.isVisible() and not llama.state.isVisible()
@@ -70,6 +71,9 @@ def test_what_fits_is_shown_for_what_is_chosen_and_the_model_is_started(fed):
     page = opened(fed)
     form = page.cards[QWEN.path].serve
     assert form is not None
+    assert not form.place.isVisible()
+    form.more.click()
+    assert form.place.isVisible()
     assert "44.2 GiB are free, and the cache can hold 199,936 tokens" in form.bar.text.text()
     shown = form.bar.bar.accessibleDescription()
     assert shown.startswith("weights 15.3 GiB, ") and "cache 27.5 GiB, stays free" in shown
@@ -97,6 +101,7 @@ def test_what_fits_is_shown_for_what_is_chosen_and_the_model_is_started(fed):
     fed.reply(StartServing, "Qwen3-8B is served")
     fed.reply(FindServed, ServedNow((other,), GIB))
     assert not form.start.isEnabled(), "it is served already"
+    assert not form.isVisible(), "whether it fits is no question any more"
     assert page.cards[QWEN.path].pill.text() == "Served"
 
 
@@ -112,6 +117,9 @@ def test_a_model_that_does_not_fit_says_what_it_needs():
     fp8 = fit(QWEN.footprint, Options("", weights="fp8"), LEASE, none, 64 * GIB)
     assert fp8 is not None and fp8.problem == "FP8 weights need a GPU"
     assert fp8.place == "CPU, as this machine has no GPU", "where it would really run"
+    replay = snapshots.gpu_snapshot(1, replay=True)
+    shown = fit(QWEN.footprint, Options(""), LEASE, replay, 64 * GIB)
+    assert shown is not None and shown.place == "CPU, as the GPUs shown are recordings"
     job = fit(QWEN.footprint, Options(""), JOB, none, 64 * GIB)
     assert job is not None and "the job would wait" in job.text
     best = fit(QWEN.footprint, Options(""), LEASE, snapshots.gpu_snapshot(8), 8 * GIB)
