@@ -39,7 +39,8 @@ class ModelCard(QFrame):
         set_tooltip(self.path, model.path)
         self.facts = FactRow(9)
         self.facts.show_facts(facts(model))
-        self.facts.setVisible(bool(self.facts.facts))
+        if not self.facts.facts:
+            self.facts.hide()  # to show it before it has a parent would open a window
         self.needs = label(size="small", meaning="muted", wrap=True)
         self.problem = label(model.problem, size="small", meaning="failed", wrap=True)
         self.speed = label(size="small", wrap=True)

@@ -10,9 +10,7 @@ from PySide6.QtGui import (
     QDragEnterEvent,
     QDropEvent,
     QHideEvent,
-    QKeySequence,
     QResizeEvent,
-    QShortcut,
     QShowEvent,
 )
 from PySide6.QtWidgets import QBoxLayout, QFileDialog, QLineEdit, QWidget
@@ -32,6 +30,7 @@ from app.models.requests import (
 from app.models.serving_panel import ServingPanel
 from app.state import State
 from app.widgets import theme
+from app.widgets.actions import bind_actions
 from app.widgets.controls import (
     REACHES_EDGE,
     EdgeScrollArea,
@@ -117,7 +116,7 @@ class ModelsPage(QWidget):
         self.filter.textChanged.connect(self._arrange)
         self.order = choice_box("Order of the models", ORDERS)
         self.order.currentTextChanged.connect(self._arrange)
-        QShortcut(QKeySequence("Esc"), self, self._leave)
+        bind_actions(self, {"models.leave": self._leave})
         self.bar = ProgressLine()
         self.progress = elided(size="small", meaning="muted")
         self.said = label(size="small", wrap=True)

@@ -125,6 +125,7 @@ ACTIONS = (
         A("code.undo", "Undo the change of the file", ("Ctrl+Z",), words="restore"),
         A("code.leave", "Leave the question or the page", ("Esc",), listed=False),
     ),
+    *_page("models", A("models.leave", "Go back to the assistant", ("Esc",), listed=False)),
     *_page(
         "assistant",
         A("chat.new", "New conversation", ("Ctrl+N",), words="chat"),
