@@ -86,10 +86,16 @@ def curve_range(curve: Curve) -> str:
 
 def curve_time(curve: Curve) -> str:
     """Return the time of a curve, such as "12:03:05 to 12:13:05"."""
+    first, last = curve_ends(curve)
+    return f"{first} to {last}"
+
+
+def curve_ends(curve: Curve) -> tuple[str, str]:
+    """Return the times of the first and the last reading."""
     first, last = (
         time.strftime("%H:%M:%S", time.localtime(at)) for at in (curve.times[0], curve.times[-1])
     )
-    return f"{first} to {last}"
+    return first, last
 
 
 class ProposalAnswer(NamedTuple):

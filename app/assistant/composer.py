@@ -22,6 +22,7 @@ from app.widgets.controls import (
     set_text,
     set_tooltip,
 )
+from app.widgets.icon_button import IconButton
 
 
 class Composer(QWidget):
@@ -42,24 +43,23 @@ class Composer(QWidget):
         self.stop = button("Stop", tooltip="Stop the current answer (Esc)")
         self.stop.setShortcut("Esc")
         self.happened = button("What happened?", kind="quiet", tooltip="Ask what happened recently")
-        self.brief = button(
-            "Write a brief",
-            kind="quiet",
-            tooltip="Write a report of the last ten minutes once the devices are idle",
-        )
+        self.brief = QAction("Write a brief of the last ten minutes", self)
         self.free = button("Free chat", kind="quiet", checkable=True)
         """Talk to a model as it is, without tools and facts."""
         self.partner = choice_box("Model of the free chat")
         self._partners: tuple[ChatPartner, ...] | None = None
         self.free.toggled.connect(self._show_partner)
         self.partner.currentIndexChanged.connect(self._show_partner)
-        self.menu = QMenu(self)
-        self.presets = button("Presets", kind="quiet", tooltip="Insert a prompt that you use often")
-        self.presets.setMenu(self.menu)
+        self.menu = QMenu("Insert a preset", self)
         self.edit_presets = QAction("Edit presets…", self)
-        self.export = button(
-            "Export…", kind="quiet", tooltip="Save this conversation as Markdown or JSON"
-        )
+        self.export = QAction("Export the conversation…", self)
+        self.more = IconButton("more", "More", "Write a brief, insert a preset, export")
+        actions = QMenu(self.more)
+        actions.addAction(self.brief)
+        actions.addMenu(self.menu)
+        actions.addSeparator()
+        actions.addAction(self.export)
+        self.more.setMenu(actions)
         self.where = elided(size="small", meaning="muted")
         self.message = elided(size="small", meaning="muted")
         self.cancel_edit = button(
@@ -160,7 +160,7 @@ class Composer(QWidget):
         self.editing.setLayout(line)
         self.editing.hide()
         self.message.hide()
-        below = row(self.happened, self.brief, self.presets, self.free, self.partner, self.export)
+        below = row(self.happened, self.free, self.partner, self.more)
         below.addStretch()
         below.addWidget(self.stop)
         below.addWidget(self.send)

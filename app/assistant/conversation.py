@@ -133,6 +133,14 @@ class Conversation:
         """Return the question of an answer."""
         return self.tree.message(self.tree.parent(answer))
 
+    def grounded(self) -> tuple[str, Message | None]:
+        """Return the newest answer with sources or charts, after its question; None if none has."""
+        for number in reversed(self.path):
+            message = self.tree.message(number)
+            if message.author != "you" and (message.facts or message.curves):
+                return self.question(number).text, message
+        return "", None
+
     def asked(self, answer: int) -> tuple[str, Request | None]:
         """Return the words that an answer responds to, and the meaning that the user chose."""
         question = self.tree.parent(answer)

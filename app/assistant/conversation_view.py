@@ -66,7 +66,7 @@ class ConversationView(QWidget):
         self.composer.asked.connect(self.ask)
         self.composer.stop.clicked.connect(self._stop)
         self.composer.happened.clicked.connect(lambda: self.ask("What happened?"))
-        self.composer.brief.clicked.connect(self.write_brief)
+        self.composer.brief.triggered.connect(self.write_brief)
         self.composer.input.recalled.connect(self._edit_last)
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)

@@ -241,8 +241,10 @@ class MessageList(QAbstractScrollArea):
             ]
         )
         order = [number for number in self._numbers if number in self._used]
+        # a short conversation stands just above the composer
+        above = max(self.viewport().height() - self._tops[-1], 0)
         for number in order:
-            top = self._tops[self._numbers.index(number)] - start
+            top = above + self._tops[self._numbers.index(number)] - start
             message_view = self._used[number]
             width = self._widths[number]
             left = self._width - width  # what the user wrote is on the right

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QEvent, QObject, QPointF, QRectF, QSize, Qt, Signal
-from PySide6.QtGui import QColor, QEnterEvent, QPainter, QPaintEvent, QPen, QPolygonF
+from PySide6.QtCore import QEvent, QObject, Qt, Signal
+from PySide6.QtGui import QEnterEvent
 from PySide6.QtWidgets import QFrame, QGraphicsOpacityEffect, QVBoxLayout, QWidget
 
-from app.assistant.captions import curve_range, curve_time, writer_text
+from app.assistant.answer_charts import AnswerCharts
+from app.assistant.captions import writer_text
 from app.assistant.cards import ChoiceCard, ProposalCard
 from app.assistant.conversation import code_blocks
-from app.assistant.message_tree import UNCHECKED, Curve, Message
+from app.assistant.message_tree import UNCHECKED, Message
 from app.format.values import plural
 from app.widgets import theme
 from app.widgets.citations import citations
 from app.widgets.controls import button, elided, label, row, set_text, set_tooltip
+from app.widgets.icon_button import IconButton
 from app.widgets.safe_text import SafeText
 
 _OWN = 0.8
@@ -39,7 +41,7 @@ class MessageView(QFrame):
         self._last = self._focused = False
         self.text = SafeText()
         self.text.setAccessibleName("Message")
-        self.curves = Sparklines()
+        self.curves = AnswerCharts()
         self.proposal = ProposalCard()
         self.proposal.decided.connect(self.acted)
         self.choices = ChoiceCard()
@@ -75,23 +77,23 @@ class MessageView(QFrame):
         self.earlier = self._action("‹", "earlier", "Previous version")
         self.branch = label(size="small", meaning="muted")
         self.later = self._action("›", "later", "Next version")
-        self.copy = self._action("Copy", "copy", "Copy this message")
-        self.code = self._action("Copy code", "code", "Copy the code in this message")
+        self.copy = self._icon("copy", "Copy", "Copy this message")
+        self.code = self._icon("code", "Copy code", "Copy the code in this message")
         self.save = self._action(
             "Save report",
             "report",
             "Save the whole report with tables and charts: HTML, PDF or Markdown",
         )
-        self.again = self._action(
-            "Again",
+        self.again = self._icon(
             "again",
+            "Again",
             "Write another answer; this one stays (Ctrl+R for the last one)",
         )
-        self.edit = self._action(
-            "Edit", "edit", "Change the question; the messages after it stay as another branch"
+        self.edit = self._icon(
+            "edit", "Edit", "Change the question; the messages after it stay as another branch"
         )
-        self.remove = self._action(
-            "Delete", "delete", "Delete this message and those after it; you can undo this"
+        self.remove = self._icon(
+            "delete", "Delete", "Delete this message and those after it; you can undo this"
         )
         self.controls: list[QWidget] = [
             self.text,
@@ -262,6 +264,11 @@ class MessageView(QFrame):
         made.clicked.connect(lambda: self.acted.emit(name))
         return made
 
+    def _icon(self, what: str, name: str, tooltip: str) -> QWidget:
+        made = IconButton(what, name, tooltip)
+        made.clicked.connect(lambda: self.acted.emit(what))
+        return made
+
     def _lay_out(self) -> None:
         footer = row(self.earlier, self.branch, self.later, self.writer, spacing=theme.XS)
         actions = (self.copy, self.code, self.save, self.again, self.edit, self.remove)
@@ -288,99 +295,3 @@ def _note(message: Message) -> str:
     if message.wants != "chat" or message.author == "you" or not message.text or UNCHECKED in note:
         return note
     return f"{note}  ({UNCHECKED})" if note else UNCHECKED
-
-
-_HIGH, _CAPTION, _NARROWEST, _GAP = 62, 16, 190, 16
-
-
-class Sparklines(QWidget):
-    """Show small charts of readings, as many side by side as there is room for."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.curves: tuple[Curve, ...] = ()
-        self.hide()
-
-    def show_curves(self, curves: tuple[Curve, ...]) -> None:
-        """Show these curves, or hide the charts if there are none."""
-        if curves != self.curves:
-            self.curves = curves
-            self.setAccessibleName("Charts" if curves else "")
-            self.setAccessibleDescription(
-                "; ".join(f"{c.title}: {curve_range(c)}, {curve_time(c)}" for c in curves)
-            )
-            self.setToolTip("\n".join(f"{c.title}: readings of {curve_time(c)}" for c in curves))
-            self.updateGeometry()
-            self.update()
-        self.setVisible(bool(curves))
-
-    def sizeHint(self) -> QSize:
-        return QSize(400, _HIGH)
-
-    def hasHeightForWidth(self) -> bool:
-        return True
-
-    def heightForWidth(self, width: int) -> int:
-        lines = -(-len(self.curves) // self._across(width))
-        return lines * _HIGH + max(lines - 1, 0) * theme.S
-
-    def paintEvent(self, event: QPaintEvent) -> None:
-        painter = QPainter(self)
-        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        across = self._across(self.width())
-        wide = (self.width() - _GAP * (across - 1)) / across
-        for i, curve in enumerate(self.curves):
-            line, column = divmod(i, across)
-            _draw(
-                painter,
-                curve,
-                QRectF(column * (wide + _GAP), line * (_HIGH + theme.S), wide, _HIGH),
-            )
-
-    def _across(self, width: int) -> int:
-        return max(1, min(len(self.curves), width // _NARROWEST))
-
-
-def _draw(painter: QPainter, curve: Curve, box: QRectF) -> None:
-    t = theme.tokens()
-    painter.setFont(theme.font(theme.SMALL))
-    caption = QRectF(box.left(), box.top(), box.width(), _CAPTION)
-    said = curve_range(curve)
-    room = box.width() - painter.fontMetrics().horizontalAdvance(said) - theme.S
-    painter.setPen(QColor(t.muted))
-    title = painter.fontMetrics().elidedText(curve.title, Qt.TextElideMode.ElideRight, int(room))
-    painter.drawText(
-        caption, int(Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter), title
-    )
-    painter.setPen(QColor(t.text))
-    painter.drawText(
-        caption, int(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter), said
-    )
-    plot = box.adjusted(0, _CAPTION + 4, 0, -2)
-    painter.fillRect(QRectF(plot.left(), plot.bottom(), plot.width(), 1), QColor(t.line))
-    painter.setPen(QPen(QColor(t.accent), 1.2))
-    for segment in _segments(curve, plot):
-        if len(segment) == 1:
-            painter.drawPoint(segment[0])
-        else:
-            painter.drawPolyline(QPolygonF(segment))
-
-
-def _segments(curve: Curve, plot: QRectF) -> list[list[QPointF]]:
-    """Return the lines between the gaps, scaled to the plot."""
-    known = [v for v in curve.values if v is not None]
-    low, high = min(known), max(known)
-    begin, span = curve.times[0], (curve.times[-1] - curve.times[0]) or 1.0
-    found: list[list[QPointF]] = [[]]
-    for at, value in zip(curve.times, curve.values, strict=True):
-        if value is None:
-            found.append([])
-            continue
-        height = 0.5 if high == low else (value - low) / (high - low)
-        found[-1].append(
-            QPointF(
-                plot.left() + (at - begin) / span * plot.width(),
-                plot.bottom() - height * plot.height(),
-            )
-        )
-    return [segment for segment in found if segment]

@@ -6,9 +6,10 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from PySide6.QtCore import QEvent, QTimer, Signal
-from PySide6.QtGui import QShowEvent
+from PySide6.QtGui import QResizeEvent, QShowEvent
 from PySide6.QtWidgets import QFileDialog, QHBoxLayout, QWidget
 
+from app.assistant.answer_pane import AnswerPane
 from app.assistant.conversation import Conversation, exported
 from app.assistant.conversation_view import ConversationView
 from app.assistant.message_tree import SavedConversation
@@ -39,6 +40,9 @@ from app.widgets.controls import PageStack
 from scheduler.protocol.errors import UserError
 
 _WIDEST, _SIDE, _LEAST_SIDE = 860, 196, 188
+_ROOMY, _ROOMY_WIDEST, _ROOMY_SIDE = 1700, 1100, 280
+"""Pixels of width from which on the sources have a pane of their own, and of the conversation
+and of the list in such a window."""
 T = TypeVar("T")
 
 
@@ -63,6 +67,7 @@ class AssistantPage(QWidget):
             SessionList(),
             PresetEditor(),
         )
+        self.pane = AnswerPane()
         self.models = ModelsPage(state, link)
         self.stack = PageStack()
         self._connect()
@@ -73,6 +78,7 @@ class AssistantPage(QWidget):
         """Show the newest state."""
         self.view.refresh()
         self.sessions.show_sessions(self._found, self.view.conversation.key)
+        self._show_pane()
         used = self._state.snapshot.settings.model if self._state.snapshot else ""
         if self.isVisible():
             self.models.list_models()
@@ -80,6 +86,18 @@ class AssistantPage(QWidget):
         found = self.models.found
         partners = chat_partners(found, used, self.models.serving.now.served)
         self.view.composer.offer_chat(partners, no_partner_help(found, used))
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """Give a wide window a pane for the sources, and wider columns."""
+        super().resizeEvent(event)
+        roomy = self.width() >= theme.px(_ROOMY)
+        self.stack.setMaximumWidth(theme.px(_ROOMY_WIDEST if roomy else _WIDEST))
+        self.sessions.setFixedWidth(max(theme.px(_ROOMY_SIDE if roomy else _SIDE), _LEAST_SIDE))
+        self._show_pane()
+
+    def _show_pane(self) -> None:
+        roomy = self.width() >= theme.px(_ROOMY)
+        self.pane.show_answer(*self.view.conversation.grounded() if roomy else ("", None))
 
     def _find(self, words: str = "") -> None:
         self._send(FindSessions(words), lambda reply: self._show_found(words, *reply))
@@ -119,6 +137,7 @@ class AssistantPage(QWidget):
             QTimer.singleShot(
                 0, self, self.view.messages.recolor
             )  # once all in it have the new style, and their heights
+            QTimer.singleShot(0, self, self.pane.recolor)
         super().changeEvent(event)
 
     def showEvent(self, event: QShowEvent) -> None:
@@ -235,14 +254,13 @@ class AssistantPage(QWidget):
         self.view.changed.connect(self._save)
         self.view.code_opened.connect(self.code_opened)
         self.view.composer.edit_presets.triggered.connect(self._edit_presets)
-        self.view.composer.export.clicked.connect(self._export)
+        self.view.composer.export.triggered.connect(self._export)
         self.sessions.created.connect(self._start)
         self.sessions.opened.connect(self._open)
         self.sessions.renamed.connect(self._rename)
         self.sessions.deleted.connect(self._delete)
         self.sessions.searched.connect(self._find)
         self.presets.finished.connect(self._save_presets)
-        self.sessions.models_opened.connect(self.models_opened)
         self.models.listed.connect(self.refresh)
         self.models.serving.changed.connect(self.refresh)
         self.view.composer.free.clicked.connect(self.models.serving.look)
@@ -254,7 +272,7 @@ class AssistantPage(QWidget):
                 "chat.search": self.sessions.search.setFocus,
                 "chat.ask": self.show_view,
                 "chat.models": self.models_opened.emit,
-                "chat.brief": self.view.composer.brief.click,
+                "chat.brief": self.view.composer.brief.trigger,
                 "chat.export": self._export,
             },
         )
@@ -270,4 +288,5 @@ class AssistantPage(QWidget):
         layout.addWidget(self.sessions)
         layout.addStretch(1)
         layout.addWidget(self.stack, 1000)
+        layout.addWidget(self.pane, 800)
         layout.addStretch(1)

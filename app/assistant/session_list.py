@@ -14,7 +14,7 @@ from PySide6.QtCore import (
     QTimer,
     Signal,
 )
-from PySide6.QtGui import QColor, QKeyEvent, QPainter
+from PySide6.QtGui import QAction, QColor, QKeyEvent, QPainter
 from PySide6.QtWidgets import (
     QListWidget,
     QListWidgetItem,
@@ -27,6 +27,7 @@ from PySide6.QtWidgets import (
 from app.assistant.session_files import Summary
 from app.format.values import plural
 from app.widgets import theme
+from app.widgets.actions import menu_of
 from app.widgets.controls import (
     Stretch,
     button,
@@ -37,6 +38,7 @@ from app.widgets.controls import (
     row,
     set_text,
 )
+from app.widgets.icon_button import IconButton
 
 _KEY, _BELOW = Qt.ItemDataRole.UserRole, Qt.ItemDataRole.UserRole + 1
 _HIGH = 42
@@ -51,7 +53,6 @@ class SessionList(QWidget):
     deleted = Signal(str)
     created = Signal()
     searched = Signal(str)
-    models_opened = Signal()
 
     def __init__(self) -> None:
         super().__init__()
@@ -59,22 +60,17 @@ class SessionList(QWidget):
         self._key = ""
         self.new = button("New conversation", tooltip="Start a new conversation (Ctrl+N)")
         self.new.clicked.connect(self.created)
-        self.rename = button(
-            "Rename", kind="quiet", tooltip="Rename the selected conversation (F2)"
-        )
-        self.rename.clicked.connect(self._rename)
-        self.remove = button(
-            "Delete",
-            kind="quiet",
-            tooltip="Delete the selected conversation (Del); you can undo this",
-        )
-        self.remove.clicked.connect(self._drop)
-        self.models = button(
-            "Models…",
-            kind="quiet",
-            tooltip="Choose, add, download and benchmark models (Ctrl+M)",
-        )
-        self.models.clicked.connect(self.models_opened)
+        self.rename, self.remove = QAction("Rename", self), QAction("Delete", self)
+        for action, keys, slot in (
+            (self.rename, "F2", self._rename), (self.remove, "Del", self._drop)
+        ):  # fmt: skip
+            action.setShortcut(keys)
+            action.setShortcutContext(Qt.ShortcutContext.WidgetShortcut)  # the list has the keys
+            action.setShortcutVisibleInContextMenu(True)
+            action.triggered.connect(slot)
+        self.menu = menu_of(self, [self.rename, self.remove])
+        self.more = IconButton("more", "About the conversation", "Rename or delete it")
+        self.more.setMenu(self.menu)
         self.search = filter_box("Search")
         self.search.setMinimumWidth(0)
         self.search.setAccessibleName("Search the conversations")
@@ -148,16 +144,16 @@ class SessionList(QWidget):
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.setSpacing(theme.S)
-        layout.addWidget(self.new)
+        layout.addLayout(row(Stretch(self.new), self.more, spacing=theme.XS))
         layout.addWidget(self.search)
         layout.addWidget(self.list, 1)
         inside = column(Stretch(), self.empty, Stretch())
         inside.setContentsMargins(theme.M, theme.M, theme.M, theme.M)
         self.list.setLayout(inside)
-        below = row(self.rename, self.remove, spacing=0)
-        below.addStretch()
-        below.addWidget(self.models)
-        layout.addLayout(below)
+        self.list.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
+        self.list.customContextMenuRequested.connect(
+            lambda at: self.menu.popup(self.list.viewport().mapToGlobal(at))
+        )
 
 
 class _ConversationList(QListWidget):

@@ -12,9 +12,8 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from app.shell import icons
 from app.shell.page_titles import page_key, title
-from app.widgets import theme
+from app.widgets import icons, theme
 
 _WIDTH, _HEIGHT = 92, 60
 """The size of a button at the usual size of text."""

@@ -7,7 +7,9 @@ from PySide6.QtGui import QTextDocument
 from PySide6.QtTest import QTest
 
 from app.assistant.conversation_view import ConversationView
+from app.assistant.message_tree import Curve
 from app.assistant.requests import Ask, FinishedAnswer, WriteBrief
+from app.widgets import theme
 from assistant.messages import Chunk, Waiting
 from tests.gui import snapshots
 
@@ -44,7 +46,7 @@ def test_the_two_buttons_and_stop(fed, qtbot):
     page = fed.window.assistant.view
     page.composer.happened.click()
     page.composer.stop.click()
-    page.composer.brief.click()
+    page.composer.brief.trigger()
     QTest.keyClick(fed.window, Qt.Key.Key_Escape)
     qtbot.waitUntil(lambda: not fed.window.assistant.view.conversation.busy)
     assert [type(r) for r in fed.asked] == [Ask, WriteBrief]
@@ -123,3 +125,65 @@ def test_scrolling_follows_new_text_only_at_the_end(fed, qtbot):
 def on_top(page: ConversationView) -> int | None:
     """The number of the message at the top of the view."""
     return next((b.number for b in page.messages.views if b.y() == 0), None)
+
+
+def test_a_wide_window_shows_what_the_newest_answer_rests_on_beside_it(fed):
+    fed.window.resize(2560, 1440)
+    fed.feed(snapshots.cpu_snapshot())
+    fed.window.show_page("assistant")
+    page = fed.window.assistant
+    fed.settle()
+    assert not page.pane.isVisible(), "nothing was answered"
+    hot = Curve("GPU 0 temperature", "°C", (1.0, 2.0), (60.0, 61.0))
+    page.show_answer(
+        "How hot was it?",
+        FinishedAnswer(
+            "61 °C", "template", (("Temperature", "61 °C", "history"),), curves=(hot,), seconds=0.1
+        ),
+    )
+    page.refresh()
+    fed.settle()
+    assert page.pane.isVisible() and page.pane.question.text() == "How hot was it?"
+    assert page.pane.charts.curves == (hot,)
+    assert "61 °C (history)" in page.pane.sources.toPlainText()
+    theme.apply(fed.app, "dark")
+    fed.settle()
+    assert "61 °C (history)" in page.pane.sources.toPlainText()
+    page.show_answer("Thanks", FinishedAnswer("You are welcome.", "template", (), seconds=0.1))
+    page.refresh()
+    assert page.pane.question.text() == "How hot was it?", "the newest that rests on something"
+    fed.window.resize(1280, 800)
+    fed.settle()
+    assert not page.pane.isVisible()
+
+
+def test_a_short_conversation_ends_just_above_the_composer(fed):
+    fed.window.resize(1280, 800)
+    fed.window.show_page("assistant")
+    page = fed.window.assistant
+    page.show_answer("Why?", FinishedAnswer("So.", "template", (), seconds=0.1))
+    fed.settle()
+    last = page.view.messages.views[-1]
+    gap = page.view.messages.viewport().height() - last.geometry().bottom()
+    assert 0 <= gap <= 2 * theme.S
+    for _ in range(30):
+        page.show_answer("Why?", FinishedAnswer("So.\n\n" * 9, "template", (), seconds=0.1))
+    fed.settle()
+    assert page.view.messages.verticalScrollBar().maximum() > 0
+
+
+def test_the_overflow_menu_holds_what_is_used_seldom(fed):
+    fed.feed(snapshots.cpu_snapshot())
+    fed.window.show_page("assistant")
+    composer = fed.window.assistant.view.composer
+    titles = [action.text() for action in composer.more.menu().actions()]
+    assert titles == [
+        "Write a brief of the last ten minutes",
+        "Insert a preset",
+        "",
+        "Export the conversation…",
+    ]
+    assert not composer.export.isEnabled(), "there is nothing to export"
+    composer.more.menu().actions()[0].trigger()
+    assert [type(r) for r in fed.asked] == [WriteBrief]
+    assert not composer.brief.isEnabled(), "there is one answer at a time"

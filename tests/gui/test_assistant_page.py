@@ -131,7 +131,7 @@ def test_edit_branch_and_go_through_the_versions(fed, qtbot):
 
 def test_a_second_answer_is_a_version_of_the_first_and_a_brief_is_repeated_as_a_brief(fed):
     view = opened(fed)
-    view.composer.brief.click()
+    view.composer.brief.trigger()
     fed.answer(FinishedAnswer("brief", "template"))
     QTest.keyClick(fed.window, Qt.Key.Key_R, Qt.KeyboardModifier.ControlModifier)
     assert [type(r) for r in fed.asked] == [WriteBrief, WriteBrief]
@@ -142,7 +142,7 @@ def test_a_second_answer_is_a_version_of_the_first_and_a_brief_is_repeated_as_a_
 
 def test_a_question_that_waits_for_the_gpu_can_be_answered_on_the_cpu(fed, qtbot):
     view = opened(fed)
-    view.composer.brief.click()
+    view.composer.brief.trigger()
     fed.event(Waiting("waiting for the GPU (GPU 0: job 8 needs it)", cpu=True))
     qtbot.waitUntil(view.messages.views[1].use_cpu.isVisible)
     assert "job 8 needs it" in view.messages.views[1].note.text()

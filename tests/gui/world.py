@@ -378,7 +378,7 @@ def overview(made: Sequence[Job], raised: Sequence[Alert]) -> FinishedAnswer:
         lines.append(f"- {len(failed)} failed: {named}.")
     cancelled = [j for j in ended if isinstance(j.state, Cancelled)]
     if cancelled:
-        lines.append(f"- {len(cancelled)} were cancelled.")
+        lines.append(f"- {len(cancelled)} {'was' if len(cancelled) == 1 else 'were'} cancelled.")
     if lost:
         lines.append(f"- Job {lost[0].id} was lost: the daemon was down from 15:54 to 15:55.")
     text = f"In the last 10 minutes **{len(ended)} jobs** ended:\n\n" + "\n".join(lines)

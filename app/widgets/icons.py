@@ -1,4 +1,4 @@
-"""Draw the icons of the rail as strokes in a box of 24 x 24."""
+"""Draw the icons of pages and actions as strokes in a box of 24 x 24."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from PySide6.QtGui import QColor, QPainter, QPainterPath, QPen
 
 
 def draw(painter: QPainter, name: str, box: QRectF, color: str) -> None:
-    """Draw the icon `name` (a page's name) into `box`."""
+    """Draw the icon of a page or an action, one of `NAMES`, into `box`."""
     painter.save()
     painter.setRenderHint(QPainter.RenderHint.Antialiasing)
     painter.translate(box.topLeft())
@@ -123,6 +123,43 @@ def _cleanup() -> QPainterPath:
     return path
 
 
+def _copy() -> QPainterPath:
+    path = QPainterPath()
+    path.addRoundedRect(QRectF(8.5, 8.5, 12, 12), 2, 2)
+    _line(path, (15.5, 5), (15.5, 3.5), (3.5, 3.5), (3.5, 15.5), (5, 15.5))
+    return path
+
+
+def _code() -> QPainterPath:
+    path = QPainterPath()
+    _line(path, (8, 6), (2.5, 12), (8, 18))
+    _line(path, (16, 6), (21.5, 12), (16, 18))
+    _line(path, (13.5, 4.5), (10.5, 19.5))
+    return path
+
+
+def _again() -> QPainterPath:
+    path = QPainterPath()
+    path.arcMoveTo(QRectF(4, 4, 16, 16), 20)
+    path.arcTo(QRectF(4, 4, 16, 16), 20, 290)
+    _line(path, (20.5, 4), (19.6, 9.4), (14.4, 8.4))
+    return path
+
+
+def _edit() -> QPainterPath:
+    path = QPainterPath()
+    _line(path, (4, 20), (5, 15.5), (16.5, 4), (20, 7.5), (8.5, 19), (4, 20))
+    _line(path, (14, 6.5), (17.5, 10))
+    return path
+
+
+def _more() -> QPainterPath:
+    path = QPainterPath()
+    for x in (5, 12, 19):
+        path.addEllipse(QPointF(x, 12), 1.2, 1.2)
+    return path
+
+
 _SHAPES: dict[str, Callable[[], QPainterPath]] = {
     "dashboard": _dashboard,
     "jobs": _jobs,
@@ -134,4 +171,11 @@ _SHAPES: dict[str, Callable[[], QPainterPath]] = {
     "hosts": _hosts,
     "cleanup": _cleanup,
     "settings": _settings,
+    "copy": _copy,
+    "code": _code,
+    "again": _again,
+    "edit": _edit,
+    "delete": _cleanup,
+    "more": _more,
 }
+NAMES = tuple(_SHAPES)
