@@ -14,7 +14,7 @@ from app.widgets import theme
 
 WIDTH, HEIGHT = 100, 84
 """The least pixels of a card."""
-_ROOMY, _GUTTER, _STEPS = 100, 40, 4
+_ROOMY, _GUTTER, _STEPS = 70, 40, 4
 """Pixels of height from which on a curve has a scale, the width of its values, and its steps."""
 _NARROW = 180
 """Pixels of a card below which the value is below the title, not beside it."""
@@ -23,7 +23,7 @@ _NARROW = 180
 class SparkCard(QFrame):
     """Paint title, value and sparkline in a card."""
 
-    def __init__(self, title: str, span: str = "ten minutes") -> None:
+    def __init__(self, title: str, span: str = "10 min") -> None:
         """Show `title`; `span` is the time that the values are of."""
         super().__init__()
         self.setProperty("card", "true")

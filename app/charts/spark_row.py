@@ -1,9 +1,11 @@
 """Show the last ten minutes of the most important values of one device, side by side.
 
-Where not all have room in one line, they take more lines of equal length.
+Where not all have room in one line, they take more lines, each of them full.
 """
 
 from __future__ import annotations
+
+import math
 
 import numpy as np
 from PySide6.QtCore import QSize
@@ -30,7 +32,7 @@ class SparkRow(QWidget):
         super().__init__()
         self._highest = highest
         self.cards = {field: SparkCard(title(field)) for field in HEADLINE}
-        self._room = 0
+        self._room, self._most = 0, len(HEADLINE)
         self._placed: list[SparkCard] = []
         self._lines = 1
         self._grid = QGridLayout(self)
@@ -52,7 +54,9 @@ class SparkRow(QWidget):
         for field, card in self.cards.items():
             values = history.recent(state.device.id, field, *_RECENT)
             card.setVisible(not bool(np.isnan(values).all()))
-            text = str(format_field(field, state.reading.get(field))) if state.reading else ""
+            shown = format_field(field, state.reading.get(field)) if state.reading else None
+            same = shown is not None and shown.unit == card.title  # TFLOP/s, once
+            text = "" if shown is None else shown.text if same else str(shown)
             limit = state.reading.values.get(LIMITS.get(field, "")) if state.reading else None
             top = 100.0 if field == "util" else limit
             card.show_values(values, top, text, scale(field))
@@ -62,6 +66,17 @@ class SparkRow(QWidget):
     def empty(self) -> bool:
         """Report if no field has a history."""
         return not any(card.isVisibleTo(self) for card in self.cards.values())
+
+    @property
+    def lines(self) -> int:
+        """Return the number of lines that the cards take."""
+        return self._lines
+
+    def limit(self, most: int) -> None:
+        """Put at most this number of cards side by side."""
+        if most != self._most:
+            self._most = most
+            self._place()
 
     def fit(self, room: int) -> None:
         """Take as much of this height as makes sense."""
@@ -74,15 +89,20 @@ class SparkRow(QWidget):
         """Put the cards that are shown into as few lines as have room for them."""
         shown = [card for card in self.cards.values() if not card.isHidden()]
         fitting = max((self.width() + theme.S) // (theme.px(WIDTH) + theme.S), 1)
+        fitting = min(fitting, self._most)
         lines = max(-(-len(shown) // fitting), 1)
         if (shown, lines) == (self._placed, self._lines):
             return
         self._placed, self._lines = shown, lines
-        across = -(-len(shown) // lines)
         for card in self.cards.values():
             self._grid.removeWidget(card)
-        for at, card in enumerate(shown):
-            self._grid.addWidget(card, *divmod(at, across))
-        for at in range(len(self.cards)):
-            self._grid.setColumnStretch(at, int(at < across))
+        counts = [len(shown) // lines + (at < len(shown) % lines) for at in range(lines)]
+        parts = math.lcm(*filter(None, counts))  # cells of the grid, so that all lines are full
+        left = iter(shown)
+        for line, count in enumerate(counts):
+            for at in range(count):
+                span = parts // count
+                self._grid.addWidget(next(left), line, at * span, 1, span)
+        for at in range(self._grid.columnCount()):
+            self._grid.setColumnStretch(at, int(at < parts))
         self.fit(self._room)

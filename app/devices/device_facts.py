@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from app.format.job_rows import ended, meaning, started, state_word
 from app.format.power_limit import how_to_set, limit_range, limit_text
 from app.format.values import NOT_AVAILABLE, FormattedValue, Meaning, clock, duration, format_field
 from app.strip.tile_model import Tile, temperature_meaning, throttle_reasons, tiles
 from scheduler.protocol import units
 from scheduler.protocol.absence import explain
 from scheduler.protocol.devices import NA, Detail, Device, Part, Reading
-from scheduler.protocol.fields import FIELDS
+from scheduler.protocol.fields import FIELDS, UNCERTAINTY
 from scheduler.protocol.snapshot import DeviceState, Snapshot
 
 FIRST_FIELDS = {
@@ -55,6 +56,24 @@ _PART_SUFFIXES = {
     "mem_used": " used",
     "mem_total": " total",
 }
+_LEADS = ("util", "mem_used", "clock_sm", "power", "temp")
+"""The value that each group is looked at for."""
+_MINOR = frozenset(
+    {
+        *("graphics", "tensor_hmma", "tensor_imma", "tensor_dfma", "fp16", "fp32", "fp64"),
+        *("integer", "dram", "encoder", "decoder", "jpeg", "ofa"),
+        *("clock_video", "clock_mem_max", "clock_video_max"),
+        *("power_limit_default", "power_limit_min", "power_limit_max"),
+        *("temp_shutdown", "temp_max", "temp_mem_max"),
+    }
+)
+"""Fields that few people look at."""
+_MINOR_AT_ZERO = frozenset({"pcie_replays", "nvlink_rx", "nvlink_tx", "nvlink_errors"})
+"""Fields that few people look at while they are zero."""
+_LABELS = {"mem_total": "Total memory"}
+"""Labels that say more than those of the table of fields, where they stand among others."""
+_JOBS = 4
+"""The most jobs of a device that are listed."""
 _ONLY_NONZERO = frozenset({"nvlink_errors"})
 """Fields of a part that only the tooltip shows while they are zero."""
 _CORES_A_LINE = 8
@@ -69,6 +88,11 @@ class DeviceFact:
     tooltip: str
     meaning: Meaning = ""
     absent: bool = False
+    zero: bool = False
+    lead: bool = False
+    """It is the value that its group is looked at for."""
+    minor: bool = False
+    """It is shown only on demand."""
 
 
 @dataclass(frozen=True)
@@ -104,8 +128,29 @@ def device_facts(
     read = (
         f"Read at {clock(state.reading.time, snapshot.time)}" if state.reading else "No reading yet"
     )
-    groups = [_card(state, tile, snapshot), *_groups(state.device, state.reading)]
-    return DeviceFacts(tile, read, (*groups, *_part_groups(detail.parts if detail else ())))
+    groups = (
+        *_groups(state.device, state.reading),
+        *_part_groups(detail.parts if detail else ()),
+        *_jobs(device, snapshot),
+        _card(state, tile, snapshot),
+    )
+    return DeviceFacts(tile, read, groups)
+
+
+def _jobs(device: str, snapshot: Snapshot) -> tuple[FactGroup, ...]:
+    """Return the newest jobs that ran or run on the device."""
+    found = []
+    for job in snapshot.jobs:
+        began, until = started(job), ended(job)
+        if began is None or device not in getattr(job.state, "devices", ()):
+            continue
+        lasted = duration((snapshot.time if until is None else until) - began)
+        value = f"{state_word(job)}, {lasted}"
+        tooltip = f"Job {job.id}, started {clock(began, snapshot.time)}"
+        fact = DeviceFact(f"{job.id} · {job.spec.name}", value, tooltip, meaning(job))
+        found.append((began, fact))
+    newest = sorted(found, key=lambda pair: -pair[0])[:_JOBS]
+    return (FactGroup("Jobs", tuple(fact for _, fact in newest)),) if newest else ()
 
 
 def _card(state: DeviceState, tile: Tile, snapshot: Snapshot) -> FactGroup:
@@ -116,7 +161,7 @@ def _card(state: DeviceState, tile: Tile, snapshot: Snapshot) -> FactGroup:
             span = f"{units.clock(booking.begin, snapshot.time)} to "
             span += units.clock(booking.end, snapshot.time)
             rows[f"Reservation {number}"] = f"{span}, for {booking.holder}"
-    if device.note:
+    if device.note and device.kind != "replay":  # the page's title says so
         rows["Note"] = device.note
     return FactGroup(
         "Processor" if device.kind == "cpu" else "Card",
@@ -131,6 +176,8 @@ def _groups(device: Device, reading: Reading | None) -> list[FactGroup]:
     title = ""
     for field in FIELDS:
         title = FIRST_FIELDS.get(field, title)
+        if field in UNCERTAINTY.values():
+            continue  # it stands beside the value that it is about
         if field in reading.values or field in reading.absent or field in reading.texts:
             found.setdefault(title, []).append(_fact(field, reading))
     if "Power" in found and device.kind == "nvidia":
@@ -146,11 +193,21 @@ def _fact(field: str, reading: Reading) -> DeviceFact:
         tooltip += f"\nNot available: {shown.reason}"
     elif field in reading.methods:
         tooltip += f"\n{reading.methods[field]}"
-    meaning: Meaning = temperature_meaning(reading) if field == "temp" else ""
+    judged: Meaning = temperature_meaning(reading) if field == "temp" else ""
     if field == "throttle" and throttle_reasons(reading):
-        meaning = "throttled"
-    text = _text(field, reading, value, shown)
-    return DeviceFact(description.label, text, tooltip, meaning, isinstance(value, NA))
+        judged = "throttled"
+    absent, text = isinstance(value, NA), _text(field, reading, value, shown)
+    zero = not absent and value == 0 and field != "pstate" and field not in reading.texts
+    return DeviceFact(
+        _LABELS.get(field, description.label),
+        text,
+        tooltip,
+        judged,
+        absent,
+        zero=zero,
+        lead=field in _LEADS,
+        minor=field in _MINOR or (zero and field in _MINOR_AT_ZERO),
+    )
 
 
 def _with_limits(fact: DeviceFact, device: Device, reading: Reading) -> DeviceFact:
@@ -170,7 +227,12 @@ def _text(field: str, reading: Reading, value: float | NA, shown: FormattedValue
         return "yes" if value else "no"
     if FIELDS[field].unit in ("", "lanes") and value == int(value):
         return f"{value:.0f} {FIELDS[field].unit}".strip()
-    return duration(value) if field == "throttled" else str(shown)
+    if field == "throttled":
+        return duration(value)
+    error = reading.values.get(UNCERTAINTY.get(field, ""))
+    if error is None:
+        return str(shown)
+    return f"{shown.text} ±{error:.0f} %"
 
 
 def _part_groups(parts: Sequence[Part]) -> list[FactGroup]:

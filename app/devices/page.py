@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QResizeEvent
-from PySide6.QtWidgets import QFrame, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QBoxLayout, QWidget
 
 from app.charts.spark_row import SparkRow
 from app.devices.device_facts import FactGroup, device_facts
 from app.devices.fact_table import FactTable
+from app.devices.group_card import GroupCard
 from app.format.calibration import calibration_request, gpus_to_calibrate
 from app.link.details_poller import DetailsPoller
 from app.link.link import Link
@@ -20,7 +23,6 @@ from app.widgets.controls import (
     EdgeScrollArea,
     Stretch,
     button,
-    card,
     clear_panel,
     column,
     elided,
@@ -30,12 +32,34 @@ from app.widgets.controls import (
 )
 from scheduler.protocol.devices import Detail
 
-_WIDE, _LEAST = 1000, 156
-"""Pixels of width from which on sparklines are at least this high, and so have a scale."""
-_HIGHEST = 320
-"""The most pixels of height of a sparkline."""
-_NARROWEST = 330
-"""Pixels that a column of groups needs."""
+_WIDE, _ACROSS = 1000, 3
+"""Pixels of width from which on the curves are beside the facts; how many are side by side else."""
+_HIGHEST, _LOW = 320, 128
+"""The most pixels of height of a curve, and those above the facts."""
+_NARROWEST, _COLUMNS = 280, 2
+"""Pixels that a column of groups needs, and the most columns."""
+_ROOMY = (1500, 1000)
+"""Pixels of width and height of a page that has room for all facts."""
+
+
+def balanced(heights: Sequence[int], columns: int) -> list[int]:
+    """Return how many items each column has so that the highest column is low; the order stays."""
+
+    def filled(most: int) -> list[int]:
+        lengths, height = [0], 0
+        for each in heights:
+            if lengths[-1] and height + each > most:
+                lengths.append(0)
+                height = 0
+            lengths[-1] += 1
+            height += each
+        return lengths
+
+    least, most = max(heights, default=0), sum(heights)
+    while least < most:
+        middle = (least + most) // 2
+        least, most = (least, middle) if len(filled(middle)) <= columns else (middle + 1, most)
+    return filled(most)
 
 
 class DevicePage(QWidget):
@@ -62,9 +86,12 @@ class DevicePage(QWidget):
         )
         self.name = elided(meaning="muted")
         self.read = label(size="small", meaning="muted")
+        self.cards: dict[str, GroupCard] = {}
         self.groups: dict[str, FactTable] = {}
-        self._frames: list[QFrame] = []
-        self._columns: list[QVBoxLayout] = []
+        """The facts of each group, by its title."""
+        self._unfolded: frozenset[str] = frozenset()
+        self._placed: list[int] = []
+        """The number of groups in each column."""
         self.poller = DetailsPoller(self, link)
         self.poller.read.connect(self._show_details)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
@@ -79,8 +106,13 @@ class DevicePage(QWidget):
             bar.addWidget(step)
         bar.setSpacing(theme.M)
         self.sparks = SparkRow(_HIGHEST)
-        self._body = row()
-        self._inner = clear_panel(column(self.sparks, self._body))
+        self._facts = row(spacing=theme.S)
+        self._body = QBoxLayout(QBoxLayout.Direction.LeftToRight)
+        self._body.setSpacing(theme.S)
+        self._body.setContentsMargins(0, 0, 0, 0)
+        self._body.addLayout(column(self.sparks, Stretch()))
+        self._body.addLayout(column(self._facts, Stretch()))
+        self._inner = clear_panel(self._body)
         self._area = EdgeScrollArea(self._inner)
         self.setProperty(REACHES_EDGE, True)
         bar.setContentsMargins(0, 0, theme.M, 0)
@@ -101,7 +133,9 @@ class DevicePage(QWidget):
             return
         tile = facts.tile
         self.titled.emit(tile.title)
-        set_text(self.name, " · ".join(t for t in (tile.name, tile.note, tile.holder) if t))
+        recorded = tile.replay and tile.usage == "recorded"  # the badge says so
+        parts = (tile.name, "" if tile.replay else tile.note, "" if recorded else tile.holder)
+        set_text(self.name, " · ".join(filter(None, parts)))
         set_text(self.read, facts.read)
         self.calibrate.setVisible(self._device in gpus_to_calibrate(snapshot))
         self.before.setVisible(len(snapshot.devices) > 1)
@@ -112,14 +146,25 @@ class DevicePage(QWidget):
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
-        self._fit_sparks()
+        self._arrange()
 
-    def _fit_sparks(self) -> None:
-        """Give the sparklines the height that the groups leave, up to a limit."""
-        heights = (made.sizeHint().height() for made in self._columns)
-        left = self._area.height() - max(heights, default=0) - theme.S
-        least = theme.px(_LEAST) if self.width() >= theme.px(_WIDE) else 0
-        self.sparks.fit(max(left, least))
+    @property
+    def _roomy(self) -> bool:
+        width, height = _ROOMY
+        return self.width() >= theme.px(width) and self.height() >= theme.px(height)
+
+    def _arrange(self) -> None:
+        """Place the curves on the left of the facts, or above them in a narrow page."""
+        beside = self.width() >= theme.px(_WIDE)
+        directions = QBoxLayout.Direction
+        self._body.setDirection(directions.LeftToRight if beside else directions.TopToBottom)
+        self._body.setStretch(0, 0 if not beside else 3 if self._roomy else 2)
+        self._body.setStretch(1, 2 if self._roomy else 3)
+        self.sparks.limit(1 if beside else _ACROSS)
+        if beside:
+            self.sparks.fit(self._area.height() - theme.S)
+        else:
+            self.sparks.fit(self.sparks.lines * (theme.px(_LOW) + theme.S) - theme.S)
 
     def _show_details(self, details: tuple[Detail, ...]) -> None:
         self._state.details = details
@@ -127,36 +172,45 @@ class DevicePage(QWidget):
             self.refresh()
 
     def _show_groups(self, groups: tuple[FactGroup, ...]) -> None:
-        columns = max(min(self.width() // _NARROWEST, 4), 1)
+        columns = max(min(self.width() // theme.px(_NARROWEST), _COLUMNS), 1)
         titles = tuple(group.title for group in groups)
-        if tuple(self.groups) != titles or columns != len(self._columns):
-            self._rebuild(groups, columns)
+        if tuple(self.cards) != titles:
+            self._rebuild(titles)
         for group in groups:
-            self.groups[group.title].show_facts(group.facts)
-        self._fit_sparks()
+            card = self.cards[group.title]
+            card.more.setEnabled(not self._roomy)
+            card.show_group(group, group.title in self._unfolded or self._roomy)
+        self._place(columns)
+        self._arrange()
 
-    def _rebuild(self, groups: tuple[FactGroup, ...], columns: int) -> None:
-        """Put each group into the column that is shortest so far."""
-        for frame in self._frames:
-            frame.hide()
-            frame.deleteLater()
-        while (item := self._body.takeAt(0)) is not None:
+    def _rebuild(self, titles: tuple[str, ...]) -> None:
+        for made in self.cards.values():
+            made.hide()  # now, since it is deleted later
+            made.deleteLater()
+        self.cards = {title: GroupCard(title) for title in titles}
+        self.groups = {title: made.table for title, made in self.cards.items()}
+        self._placed = []
+        for title, made in self.cards.items():
+            made.unfolded.connect(lambda wanted, t=title: self._unfold(t, wanted))
+
+    def _place(self, columns: int) -> None:
+        """Put the groups into columns of about the same height, in the same order everywhere."""
+        made = list(self.cards.values())
+        lengths = balanced([card.sizeHint().height() for card in made], columns)
+        if lengths == self._placed:
+            return
+        self._placed = lengths
+        while (item := self._facts.takeAt(0)) is not None:
             item.layout().deleteLater()  # type: ignore[union-attr]
-        self._columns = [column() for _ in range(columns)]
-        for made in self._columns:
-            self._body.addLayout(made, 1)
-        heights = [0] * columns
-        self.groups, self._frames = {}, []
-        for group in groups:
-            table = self.groups[group.title] = FactTable(group.title)
-            frame = card(column(label(group.title, strong=True), table, spacing=theme.XS))
-            self._frames.append(frame)
-            at = heights.index(min(heights))
-            heights[at] += len(group.facts) + 3
-            self._columns[at].addWidget(frame)
-            frame.show()  # hidden frames have no height, which the sparklines must know
-        for made in self._columns:
-            made.addStretch(1)
+        for length in lengths:
+            part, made = made[:length], made[length:]
+            self._facts.addLayout(column(*part, Stretch()), 1)
+            for card in part:
+                card.show()
+
+    def _unfold(self, title: str, wanted: bool) -> None:
+        self._unfolded = self._unfolded | {title} if wanted else self._unfolded - {title}
+        self.refresh()
 
     def _calibrate(self) -> None:
         if self._state.snapshot is not None:

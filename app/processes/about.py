@@ -47,7 +47,7 @@ class ProcessAbout(QFrame):
         self.copy = button("Copy command", self.copied, kind="quiet")
         self.command = SafeText()
         self.command.setAccessibleName("Command of the process")
-        self.memory, self.load = (SparkCard(name, "four minutes") for name in ("Memory", "SM"))
+        self.memory, self.load = (SparkCard(name, "4 min") for name in ("Memory", "SM"))
         self._readings: dict[_Key, deque[_Readings]] = {}
         texts = column(
             row(self.title, Stretch(self.facts), self.copy, spacing=theme.M),

@@ -10,6 +10,7 @@ from PySide6.QtGui import QFontMetrics
 from PySide6.QtWidgets import QBoxLayout, QSizePolicy, QWidget
 
 from app.shell.page_titles import TITLES
+from app.strip.device_picker import DevicePicker
 from app.strip.strip import Strip
 from app.strip.tile_model import Tile
 from app.widgets import theme
@@ -37,6 +38,10 @@ class Header(QWidget):
         self._box.setSpacing(theme.S)
         self._box.addWidget(self._head)
         self._box.addWidget(strip, 1)
+        self.picker = DevicePicker()
+        self.picker.opened.connect(strip.opened)
+        self.picker.hide()
+        self._box.addWidget(self.picker)
         self.replay.hide()
         self._fit_title()
 
@@ -51,9 +56,16 @@ class Header(QWidget):
         self._box.setStretch(0, 0)
         self.devices.setVisible(not collapsed)
         self._strip.collapse(collapsed)
+        self._offer()
+
+    def _offer(self) -> None:
+        """Offer the picker where the strip has one chip for many devices."""
+        self.picker.setVisible(self._strip.collapsed and self._strip.many)
 
     def show_tiles(self, tiles: Sequence[Tile]) -> None:
         """Say which devices there are, and which of them are recordings."""
+        self.picker.show_tiles(tuple(tiles))
+        self._offer()
         recorded = [tile.title for tile in tiles if tile.replay]
         self.replay.setVisible(bool(recorded))
         part = 0 < len(recorded) < len(tiles)

@@ -11,6 +11,7 @@ from PySide6.QtCore import QPoint, Qt
 from PySide6.QtTest import QTest
 
 from app.devices.device_facts import FIRST_FIELDS
+from app.devices.page import balanced
 from app.strip.fleet_model import MANY
 from app.widgets import theme
 from scheduler.protocol.devices import Detail, Part
@@ -281,3 +282,75 @@ def test_the_map_says_what_its_coloured_edges_mean(fed):
     )
     keys = fed.window.strip.fleet.keys
     assert {name: key.text() for name, key in keys.items() if key.isVisible()} == {"hot": "▌3 hot"}
+
+
+def test_the_groups_of_a_device_have_the_same_order_at_every_size(fed):
+    fed.feed(snapshots.gpu_snapshot(1), history=True)
+    fed.window.show_device(snapshots.gpu(0).id)
+    page = fed.window.device
+    orders = []
+    for size in ((800, 560), (1280, 800), (2560, 1440)):
+        fed.window.resize(*size)
+        for _ in range(2):  # a scroll bar that goes leaves its room to the page afterwards
+            fed.settle()
+        cards = page.cards.values()
+        placed = sorted(cards, key=lambda card: (card.mapTo(page, QPoint()).x(), card.y()))
+        orders.append([next(t for t, c in page.cards.items() if c is card) for card in placed])
+        assert page._inner.width() <= page._area.viewport().width()
+    assert orders[0] == orders[1] == orders[2]
+    assert orders[0][0] == "Work" and orders[0][-1] == "Card"
+
+
+def test_rarely_needed_counters_unfold_on_demand(fed):
+    device = snapshots.gpu(0)
+    rare = {"encoder": 0.0, "decoder": 0.0, "jpeg": 0.0}
+    usual = snapshots.gpu_reading(device)
+    reading = msgspec.structs.replace(usual, values={**usual.values, **rare})
+    fed.window.resize(1280, 800)
+    fed.feed(snapshots.snapshot((snapshots.DeviceState(device, reading, snapshots.Idle(0)),)))
+    fed.window.show_device(device.id)
+    fed.settle()
+    made = fed.window.device.cards["Work"]
+    assert "Encoder" not in {fact.label for fact in made.table.shown}
+    assert made.more.text() == "3 more…"
+    low = made.table.height()
+    made.more.click()
+    fed.settle()
+    assert "Encoder" in {fact.label for fact in made.table.shown}
+    assert made.table.height() > low
+    made.more.click()
+    fed.settle()
+    assert made.table.height() == low
+    fed.window.resize(2560, 1440)
+    fed.settle()
+    fed.window.device.refresh()
+    assert "Encoder" in {fact.label for fact in made.table.shown}, "there is room for all"
+    assert made.more.isHidden()
+
+
+@pytest.mark.parametrize(
+    ("heights", "columns", "lengths"),
+    [([], 2, [0]), ([5], 3, [1]), ([3, 3, 3, 3], 2, [2, 2]), ([9, 1, 1, 1], 2, [1, 3])],
+)
+def test_columns_are_balanced_without_changing_the_order(heights, columns, lengths):
+    assert balanced(heights, columns) == lengths
+
+
+@pytest.mark.parametrize("typed", ["GPU 17", "17", "gpu 17 "])
+def test_one_of_many_gpus_is_found_by_typing(fed, typed):
+    fed.feed(snapshots.gpu_snapshot(24))
+    picker = fed.window.header.picker
+    assert not picker.isVisible(), "the dashboard shows all of them"
+    fed.window.show_page("alerts")
+    assert picker.isVisible()
+    picker.setFocus()
+    picker.setText("no such GPU")
+    QTest.keyClick(picker, Qt.Key.Key_Return)
+    assert fed.window.header.title.text() == "Alerts"
+    picker.clear()
+    QTest.keyClicks(picker, typed)
+    QTest.keyClick(picker, Qt.Key.Key_Return)
+    fed.settle()
+    assert fed.window.header.title.text() == "GPU 17"
+    fed.feed(snapshots.gpu_snapshot(8, NOW + 1))
+    assert not picker.isVisible(), "eight have a chip each"

@@ -1,0 +1,43 @@
+"""Show a group of facts in a card, of which the rarely needed ones are unfolded on demand."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import Signal
+from PySide6.QtWidgets import QWidget
+
+from app.devices.device_facts import FactGroup
+from app.devices.fact_table import FactTable
+from app.widgets import theme
+from app.widgets.controls import button, card, column, label
+
+_LEAST_FOLDED = 3
+"""Fewer facts are not worth a button."""
+
+
+class GroupCard(QWidget):
+    """Show the title, the facts, and a button that unfolds the others."""
+
+    unfolded = Signal(bool)
+    """The user wants to see all facts, or only the usual ones."""
+
+    def __init__(self, title: str) -> None:
+        super().__init__()
+        self.table = FactTable(title)
+        self.more = button("", self._toggle, kind="quiet")
+        inner = column(label(title, strong=True), self.table, self.more, spacing=theme.XS)
+        outer = column(card(inner))
+        inner.setContentsMargins(theme.M, theme.S, theme.M, theme.S)
+        self.setLayout(outer)
+
+    def show_group(self, group: FactGroup, unfolded: bool) -> None:
+        """Show these facts."""
+        minor = sum(fact.minor for fact in group.facts)
+        worth = minor >= _LEAST_FOLDED
+        if self.table.unfolded != (unfolded or not worth):
+            self.table.unfold(unfolded or not worth)
+        self.table.show_facts(group.facts)
+        self.more.setText("Fewer" if unfolded else f"{minor} more…")
+        self.more.setVisible(worth and self.more.isEnabled())
+
+    def _toggle(self) -> None:
+        self.unfolded.emit(not self.table.unfolded)
