@@ -72,22 +72,28 @@ def misfit(x: Tensor) -> str | None:
 
 
 @gluon.jit
-def load_rows(desc, sequence, head, row, start, length, barrier, shared, RAGGED: gl.constexpr):
+def load_rows(
+    desc, sequence, head, row, start, length, barrier, shared, RAGGED: gl.constexpr,
+    COLUMN: gl.constexpr = 0,
+):  # fmt: skip
     """Load the box whose first row is `row` of the sequence at `start` with `length` rows (used
-    if ragged).
+    if ragged), from an element of the head on.
     """
     if RAGGED:
-        tma_load(desc, [LIMIT, start + length, head, LIMIT - length + row, 0], barrier, shared)
+        tma_load(desc, [LIMIT, start + length, head, LIMIT - length + row, COLUMN], barrier, shared)
     else:
-        tma_load(desc, [sequence, head, row, 0], barrier, shared)
+        tma_load(desc, [sequence, head, row, COLUMN], barrier, shared)
 
 
 @gluon.jit
-def store_rows(desc, sequence, head, row, start, length, shared, RAGGED: gl.constexpr):
-    """Store the box whose first row is `row`, up to the sequence's end; `tma.store_wait` waits
-    for it.
+def store_rows(
+    desc, sequence, head, row, start, length, shared, RAGGED: gl.constexpr,
+    COLUMN: gl.constexpr = 0,
+):  # fmt: skip
+    """Store the box whose first row is `row`, up to the sequence's end, from an element of the head
+    on; `tma.store_wait` waits for it.
     """
     if RAGGED:
-        tma_store(desc, [LIMIT, start + length, head, LIMIT - length + row, 0], shared)
+        tma_store(desc, [LIMIT, start + length, head, LIMIT - length + row, COLUMN], shared)
     else:
-        tma_store(desc, [sequence, head, row, 0], shared)
+        tma_store(desc, [sequence, head, row, COLUMN], shared)

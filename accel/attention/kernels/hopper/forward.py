@@ -192,15 +192,24 @@ def _load(
     length,
     RAGGED: gl.constexpr,
     TURNED: gl.constexpr = 0,
+    rest=None,
+    E: gl.constexpr = 0,
 ):
     """Load the block of keys or of values of this step as soon as there is room.
 
-    TURNED values lie with their keys side by side; there each ragged sequence begins a block of
-    TURNED keys.
+    `rest` has the box of the E last elements of each head, and where they go. TURNED values lie
+    with their keys side by side; there each ragged sequence begins a block of TURNED keys.
     """
     STAGES: gl.constexpr = shared.shape[0]
     slot = step % STAGES
-    expect_tile(full, empty, step, desc.block_type.nbytes)
+    if E:
+        expect_tile(full, empty, step, desc.block_type.nbytes + rest[0].block_type.nbytes)
+        load_rows(
+            rest[0], sequence, head, key, start, length, full.index(slot), rest[1].index(slot),
+            RAGGED, shared.shape[2],
+        )  # fmt: skip
+    else:
+        expect_tile(full, empty, step, desc.block_type.nbytes)
     if TURNED:
         if RAGGED:
             key += (start // TURNED + sequence) * TURNED
@@ -221,8 +230,20 @@ def _producer(
     RAGGED: gl.constexpr,
     COUNT: gl.constexpr,
     TURNED: gl.constexpr = 0,
+    rest=None,
+    E: gl.constexpr = 0,
 ):
-    """Claim tiles, publish them to the consumers, and load what they need."""
+    """Claim tiles, publish them to the consumers, and load what they need.
+
+    `rest` has the boxes and the shared memory of the E last elements of each head.
+    """
+    q_rest = None
+    k_rest = None
+    v_rest = None
+    if E:
+        q_rest = (rest[0][0], rest[1][0])
+        k_rest = (rest[0][1], rest[1][1])
+        v_rest = (rest[0][2], rest[1][2])
     descs, smem, bars, bounds, order, starts, claims = loads
     q_desc, k_desc, v_desc, o_desc = descs
     q_smem, k_smem, v_smem, o_smem, claimed = smem
@@ -253,11 +274,23 @@ def _producer(
             start_k,
             length_k,
             RAGGED,
+            0,
+            k_rest,
+            E,
         )
         for c in gl.static_range(C):
             slot = (served % Q_STAGES) * C + c
             mbarrier.wait(q_empty.index(slot), (served // Q_STAGES) & 1 ^ 1)
-            mbarrier.expect(q_full.index(slot), q_desc.block_type.nbytes)
+            if E:
+                mbarrier.expect(
+                    q_full.index(slot), q_desc.block_type.nbytes + q_rest[0].block_type.nbytes
+                )
+                load_rows(
+                    q_rest[0], sequence, head, row + c * ROWS, start_q, length_q,
+                    q_full.index(slot), q_rest[1].index(slot), RAGGED, q_smem.shape[2],
+                )  # fmt: skip
+            else:
+                mbarrier.expect(q_full.index(slot), q_desc.block_type.nbytes)
             load_rows(
                 q_desc,
                 sequence,
@@ -282,6 +315,8 @@ def _producer(
             length_k,
             RAGGED,
             TURNED,
+            v_rest,
+            E,
         )
         # Claimed while these loads are under way, so that the next tile's follow this one's without
         # a pause.
@@ -303,6 +338,9 @@ def _producer(
                 start_k,
                 length_k,
                 RAGGED,
+                0,
+                k_rest,
+                E,
             )
             _load(
                 v_desc,
@@ -317,6 +355,8 @@ def _producer(
                 length_k,
                 RAGGED,
                 TURNED,
+                v_rest,
+                E,
             )
         step += blocks
 
@@ -344,12 +384,13 @@ def _mask(s, block, place, RIGHT: gl.constexpr, LEFT: gl.constexpr):
 @gluon.jit
 def _store(
     acc, m, l, lse, o_desc, o_smem, o_turn, tile, stored, CID: gl.constexpr, RAGGED: gl.constexpr,
-    sinks=None, SINK: gl.constexpr = False,
+    sinks=None, SINK: gl.constexpr = False, last=None, rest=None, E: gl.constexpr = 0,
 ):  # fmt: skip
     """Write 64 rows of output and of the logarithms of the sums.
 
     A row that sees no key has l = 0 and m = -inf, which gives output 0 and lse -inf. With SINK, one
-    more score of each row enters its sum, to which no value belongs.
+    more score of each row enters its sum, to which no value belongs. `last` are the E last columns,
+    and `rest` their box and shared memory.
     """
     row, sequence, head, start_q, seq_q, heads, rows_in_all = tile
     O_LAYOUT: gl.constexpr = acc.type.layout
@@ -377,15 +418,68 @@ def _store(
         tma.store_wait(0)
         box = o_smem.index(CID)
     box.store(acc.to(o_smem.dtype))
+    if E:
+        E_LAYOUT: gl.constexpr = last.type.layout
+        last = last * gl.expand_dims(gl.convert_layout(inverse, gl.SliceLayout(1, E_LAYOUT)), 1)
+        rest[1].index(CID if O_SLOTS > 1 else 0).store(last.to(o_smem.dtype))
     fence_async_shared()
     store_rows(o_desc, sequence, head, row, start_q, seq_q, box, RAGGED)
+    if E:
+        store_rows(
+            rest[0], sequence, head, row, start_q, seq_q, rest[1].index(CID if O_SLOTS > 1 else 0),
+            RAGGED, o_smem.shape[2],
+        )  # fmt: skip
     if O_SLOTS == 1:
         tma.store_wait(0)
         mbarrier.arrive(o_turn.index((CID + 1) % C), count=1)
 
 
 @gluon.jit
-def _issue(q, smem, bars, p, acc, step, CID: gl.constexpr):
+def _empty(D: gl.constexpr, E: gl.constexpr):
+    """Return the output of 64 rows, in columns 0 to D - 1 and, if there are more, the E last."""
+    acc = gl.zeros([ROWS, D], gl.float32, gl.NVMMADistributedLayout([3, 0], [4, 1], [16, D, 16]))
+    if E:
+        layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, E, 16])
+        return acc, gl.zeros([ROWS, E], gl.float32, layout)
+    else:
+        return (acc,)
+
+
+@gluon.jit
+def _add(p, values, accs, rest, slot, E: gl.constexpr):
+    """Issue the products of weights and values."""
+    acc = warpgroup_mma(p, values, accs[0], is_async=True)
+    if E:
+        layout: gl.constexpr = gl.DotOperandLayout(0, accs[1].type.layout, 2)
+        p = gl.convert_layout(p, layout)
+        return acc, warpgroup_mma(p, rest[2].index(slot), accs[1], is_async=True)
+    else:
+        return (acc,)
+
+
+@gluon.jit
+def _added(accs, E: gl.constexpr):
+    """Return the output once the products are done."""
+    if E:
+        return warpgroup_mma_wait(0, deps=accs)
+    else:
+        return (warpgroup_mma_wait(0, deps=accs),)
+
+
+@gluon.jit
+def _shrunk(accs, factor, E: gl.constexpr):
+    """Return the output, its rows multiplied by a factor."""
+    at: gl.constexpr = gl.SliceLayout(1, accs[0].type.layout)
+    acc = accs[0] * gl.expand_dims(gl.convert_layout(factor, at), 1)
+    if E:
+        at_last: gl.constexpr = gl.SliceLayout(1, accs[1].type.layout)
+        return acc, accs[1] * gl.expand_dims(gl.convert_layout(factor, at_last), 1)
+    else:
+        return (acc,)
+
+
+@gluon.jit
+def _issue(q, smem, bars, p, accs, step, CID: gl.constexpr, rest, E: gl.constexpr):
     """Issue the scores of this step's block and the output of the step before, and wait for the
     scores.
 
@@ -407,12 +501,19 @@ def _issue(q, smem, bars, p, acc, step, CID: gl.constexpr):
     s = warpgroup_mma(
         q, k_smem.index(k_slot).permute((1, 0)), nothing, use_acc=False, is_async=True
     )
+    if E:
+        q_last, k_last, v_last = rest
+        keys = k_last.index(k_slot).permute((1, 0))
+        s = warpgroup_mma(q_last, keys, s, is_async=True)
     await_tile(v_full, before)
-    acc = warpgroup_mma(p, v_smem.index(before % STAGES), acc, is_async=True)
+    accs = _add(p, v_smem.index(before % STAGES), accs, rest, before % STAGES, E)
     mbarrier.arrive(turn.index((CID + 1) % C), count=1)
-    s = warpgroup_mma_wait(1, deps=(s,))
+    if E:
+        s = warpgroup_mma_wait(2, deps=(s,))
+    else:
+        s = warpgroup_mma_wait(1, deps=(s,))
     release_tile(k_empty, step)
-    return s, acc
+    return s, accs
 
 
 @gluon.jit
@@ -555,25 +656,27 @@ def _sweep(
     biases_at,
     BIAS: gl.constexpr,
     STEP: gl.constexpr,
+    rest,
+    E: gl.constexpr,
 ):
     """Process `count` blocks downwards from `block`."""
-    acc, m, l, pairs = state
+    accs, m, l, pairs = state
     v_empty = bars[5]
-    O_LAYOUT: gl.constexpr = acc.type.layout
+    O_LAYOUT: gl.constexpr = accs[0].type.layout
     BN: gl.constexpr = smem[1].shape[1]
     S_LAYOUT: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BN, 16])
     for i in range(count):
         biases = _load_biases(biases_at, block - i, place[1], BN, S_LAYOUT, MASKED, BIAS, STEP)
         p = unpack(pairs, q.dtype, gl.DotOperandLayout(0, O_LAYOUT, 2))
-        s, acc = _issue(q, smem, bars, p, acc, step + i, CID)
+        s, accs = _issue(q, smem, bars, p, accs, step + i, CID, rest, E)
         weights, m, l, alpha = _softmax(
             s, m, l, block - i, place, factors, MASKED, RIGHT, LEFT, SOFTCAP, ALIBI, biases, BIAS
         )
-        acc = warpgroup_mma_wait(0, deps=(acc,))
+        accs = _added(accs, E)
         release_tile(v_empty, step + i - 1)
-        acc = acc * gl.expand_dims(gl.convert_layout(alpha, gl.SliceLayout(1, O_LAYOUT)), 1)
+        accs = _shrunk(accs, alpha, E)
         pairs = pack(weights, q.dtype)
-    return acc, m, l, pairs
+    return accs, m, l, pairs
 
 
 @gluon.jit
@@ -589,6 +692,7 @@ def _consumer(
     SINK: gl.constexpr,
     BIAS: gl.constexpr,
     STEP: gl.constexpr,
+    E: gl.constexpr,
 ):
     """Compute queries 64 CID to 64 CID + 63 of each tile, from the last block of keys to the
     first.
@@ -596,7 +700,7 @@ def _consumer(
     The output of a tile's last block is issued with the scores of the next tile's first, so the
     tensor cores work while the tile is written.
     """
-    descs, smem, bars, bounds, lse, units, heads, rows_in_all, slopes = args
+    descs, smem, bars, bounds, lse, units, heads, rows_in_all, slopes, rest = args
     scale, cap, scale_in = units
     slopes_ptr, slopes_batch, sinks, added = slopes
     q_smem, k_smem, v_smem, o_smem, claimed = smem
@@ -612,10 +716,11 @@ def _consumer(
     O_LAYOUT: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, D, 16])
     P_LAYOUT: gl.constexpr = gl.DotOperandLayout(0, O_LAYOUT, 2)
     ROW: gl.constexpr = gl.SliceLayout(1, S_LAYOUT)
+    o_rest = (rest[0][3], rest[1][3])
 
     m = gl.full([ROWS], -float("inf"), gl.float32, ROW)
     l = gl.full([ROWS], 0.0, gl.float32, ROW)
-    acc = gl.zeros([ROWS, D], gl.float32, O_LAYOUT)
+    accs = _empty(D, E)
     pairs = pack(gl.zeros([ROWS, BN], gl.float32, S_LAYOUT), q_smem.dtype)
     step = 0
     served = 0
@@ -657,8 +762,9 @@ def _consumer(
         q = q_smem.index(q_slot)
         mbarrier.wait(q_full.index(q_slot), (served // Q_STAGES) & 1)
         biases = _load_biases(biases_at, last, seq_k, BN, S_LAYOUT, CUT, BIAS, STEP)
+        sides = (rest[1][0].index(q_slot), rest[1][1], rest[1][2])
         p = unpack(pairs, q.dtype, P_LAYOUT)
-        s, acc = _issue(q, smem, bars, p, acc, step, CID)
+        s, accs = _issue(q, smem, bars, p, accs, step, CID, sides, E)
         m_before = m
         l_before = l
         m = gl.full([ROWS], -float("inf"), gl.float32, ROW)
@@ -666,7 +772,7 @@ def _consumer(
         weights, m, l, alpha = _softmax(
             s, m, l, last, place, factors, CUT, RIGHT, LEFT, SOFTCAP, ALIBI, biases, BIAS
         )
-        acc = warpgroup_mma_wait(0, deps=(acc,))
+        accs = _added(accs, E)
         mbarrier.arrive(v_empty.index(gl.maximum(step - 1, 0) % STAGES), count=1, pred=step > 0)
         if step > 0:
             tile = (
@@ -679,11 +785,11 @@ def _consumer(
                 rows_in_all,
             )
             _store(
-                acc, m_before, l_before, lse, descs[3], o_smem, o_turn, tile, served, CID, RAGGED,
-                sinks, SINK,
+                accs[0], m_before, l_before, lse, descs[3], o_smem, o_turn, tile, served, CID,
+                RAGGED, sinks, SINK, accs[E > 0], o_rest, E,
             )  # fmt: skip
 
-        state = (gl.zeros([ROWS, D], gl.float32, O_LAYOUT), m, l, pack(weights, q.dtype))
+        state = (_empty(D, E), m, l, pack(weights, q.dtype))
         if RIGHT:
             state = _sweep(
                 state,
@@ -704,6 +810,8 @@ def _consumer(
                 biases_at,
                 BIAS,
                 STEP,
+                sides,
+                E,
             )
         state = _sweep(
             state,
@@ -724,6 +832,8 @@ def _consumer(
             biases_at,
             BIAS,
             STEP,
+            sides,
+            E,
         )
         if LEFT:
             state = _sweep(
@@ -745,8 +855,10 @@ def _consumer(
                 biases_at,
                 BIAS,
                 STEP,
+                sides,
+                E,
             )
-        acc, m, l, pairs = state
+        accs, m, l, pairs = state
         mbarrier.arrive(q_empty.index(q_slot), count=1)
         step += blocks
         served += 1
@@ -762,8 +874,9 @@ def _consumer(
     if step > 0:
         await_tile(v_full, step - 1)
         p = unpack(pairs, q_smem.dtype, P_LAYOUT)
-        acc = warpgroup_mma(p, v_smem.index((step - 1) % STAGES), acc, is_async=True)
-        acc = warpgroup_mma_wait(0, deps=(acc,))
+        slot = (step - 1) % STAGES
+        ends = (rest[1][0], rest[1][1], rest[1][2])
+        accs = _added(_add(p, v_smem.index(slot), accs, ends, slot, E), E)
         tile = (
             row_before,
             sequence_before,
@@ -773,7 +886,10 @@ def _consumer(
             heads,
             rows_in_all,
         )
-        _store(acc, m, l, lse, descs[3], o_smem, o_turn, tile, served, CID, RAGGED, sinks, SINK)
+        _store(
+            accs[0], m, l, lse, descs[3], o_smem, o_turn, tile, served, CID, RAGGED, sinks, SINK,
+            accs[E > 0], o_rest, E,
+        )  # fmt: skip
         tma.store_wait(0)
 
 
@@ -798,12 +914,13 @@ _NUMBERS = (
 
 @gluon.jit(do_not_specialize=["starts_q", "starts_k", "slopes", "sinks", *_NUMBERS])
 def hopper_forward(
-    q_desc, k_desc, v_desc, o_desc, lse, claims, starts_q, starts_k, slopes, sinks, bias,
+    q_desc, k_desc, v_desc, o_desc, q_last, k_last, v_last, o_last, lse, claims, starts_q, starts_k,
+    slopes, sinks, bias,
     seq_q, seq_k, left, right, tiles, row_tiles, heads, kv_group,
     all_heads, group, rows_in_all, slopes_batch, bias_batch, bias_head, bias_row,
     scale, cap, scale_in,
     C: gl.constexpr, BN: gl.constexpr,
-    D: gl.constexpr, STAGES: gl.constexpr,
+    D: gl.constexpr, E: gl.constexpr, STAGES: gl.constexpr,
     Q_STAGES: gl.constexpr, O_SLOTS: gl.constexpr, REGISTERS: gl.constexpr, SPARE: gl.constexpr,
     RIGHT: gl.constexpr,
     LEFT: gl.constexpr, RAGGED: gl.constexpr, SOFTCAP: gl.constexpr, CUT: gl.constexpr,
@@ -848,6 +965,15 @@ def hopper_forward(
         mbarrier.init(claim_empty.index(i), count=C)
     descs = (q_desc, k_desc, v_desc, o_desc)
     smem = (q_smem, k_smem, v_smem, o_smem, claimed)
+    rest = (descs, smem)
+    if E:
+        LAST_ROWS: gl.constexpr = gl.NVMMASharedLayout.get_default_for([ROWS, E], dtype)
+        LAST_KEYS: gl.constexpr = gl.NVMMASharedLayout.get_default_for([BN, E], dtype)
+        q_end = gl.allocate_shared_memory(dtype, [Q_STAGES * C, ROWS, E], LAST_ROWS)
+        k_end = gl.allocate_shared_memory(dtype, [STAGES, BN, E], LAST_KEYS)
+        v_end = gl.allocate_shared_memory(dtype, [STAGES, BN, E], LAST_KEYS)
+        o_end = gl.allocate_shared_memory(dtype, [O_SLOTS, ROWS, E], LAST_ROWS)
+        rest = ((q_last, k_last, v_last, o_last), (q_end, k_end, v_end, o_end))
     bars = (
         q_full,
         q_empty,
@@ -866,7 +992,7 @@ def hopper_forward(
     # The compile-time values must stand in the calls themselves: in an assigned tuple they would
     # become run-time values.
     tilts = (slopes, slopes_batch, sinks, (bias, bias_batch, bias_head, bias_row))
-    args = (descs, smem, bars, bounds, lse, factors, heads, rows_in_all, tilts)
+    args = (descs, smem, bars, bounds, lse, factors, heads, rows_in_all, tilts, rest)
     loads = (descs, smem, bars, bounds, order, (starts_q, starts_k), claims)
     # What is above ran while the kernel before this one on the stream came to its end; what is
     # below may need what that one wrote.
@@ -875,9 +1001,15 @@ def hopper_forward(
     if C == 2:
         gl.warp_specialize(
             [
-                (_consumer, (args, 0, RIGHT, LEFT, RAGGED, SOFTCAP, CUT, ALIBI, SINK, BIAS, STEP)),
-                (_consumer, (args, 1, RIGHT, LEFT, RAGGED, SOFTCAP, CUT, ALIBI, SINK, BIAS, STEP)),
-                (_producer, (loads, BN, RIGHT, LEFT, RAGGED, COUNT)),
+                (
+                    _consumer,
+                    (args, 0, RIGHT, LEFT, RAGGED, SOFTCAP, CUT, ALIBI, SINK, BIAS, STEP, E),
+                ),
+                (
+                    _consumer,
+                    (args, 1, RIGHT, LEFT, RAGGED, SOFTCAP, CUT, ALIBI, SINK, BIAS, STEP, E),
+                ),
+                (_producer, (loads, BN, RIGHT, LEFT, RAGGED, COUNT, 0, rest, E)),
             ],
             [4, 1],
             [REGISTERS, SPARE],
@@ -885,10 +1017,19 @@ def hopper_forward(
     else:
         gl.warp_specialize(
             [
-                (_consumer, (args, 0, RIGHT, LEFT, RAGGED, SOFTCAP, CUT, ALIBI, SINK, BIAS, STEP)),
-                (_consumer, (args, 1, RIGHT, LEFT, RAGGED, SOFTCAP, CUT, ALIBI, SINK, BIAS, STEP)),
-                (_consumer, (args, 2, RIGHT, LEFT, RAGGED, SOFTCAP, CUT, ALIBI, SINK, BIAS, STEP)),
-                (_producer, (loads, BN, RIGHT, LEFT, RAGGED, COUNT)),
+                (
+                    _consumer,
+                    (args, 0, RIGHT, LEFT, RAGGED, SOFTCAP, CUT, ALIBI, SINK, BIAS, STEP, E),
+                ),
+                (
+                    _consumer,
+                    (args, 1, RIGHT, LEFT, RAGGED, SOFTCAP, CUT, ALIBI, SINK, BIAS, STEP, E),
+                ),
+                (
+                    _consumer,
+                    (args, 2, RIGHT, LEFT, RAGGED, SOFTCAP, CUT, ALIBI, SINK, BIAS, STEP, E),
+                ),
+                (_producer, (loads, BN, RIGHT, LEFT, RAGGED, COUNT, 0, rest, E)),
             ],
             [4, 4, 1],
             [REGISTERS, REGISTERS, SPARE],
@@ -916,13 +1057,21 @@ class _Shape:
     """Registers of the producer's threads."""
     registers_at_launch: int
     """65536 over the threads launched: of these the producer gives up most."""
+    more: int = 0
+    """Elements of a head beyond `dim`, in boxes and accumulators of their own: the widths of both are
+    powers of two."""
 
 
 SHAPES = {
     64: _Shape(64, 3, 128, 2, 2, 3, 160, 32, 128),
+    80: _Shape(64, 2, 128, 2, 2, 2, 240, 24, 168, 16),
+    96: _Shape(64, 2, 128, 2, 2, 2, 240, 24, 168, 32),
     128: _Shape(128, 2, 128, 2, 2, 2, 240, 24, 168),
+    160: _Shape(128, 2, 128, 2, 1, 1, 240, 24, 168, 32),
+    192: _Shape(128, 2, 64, 2, 2, 1, 240, 24, 168, 64),
     256: _Shape(256, 2, 64, 2, 1, 1, 240, 24, 168),
 }
+"""By the largest head size."""
 SHORT = _Shape(64, 2, 128, 3, 2, 2, 240, 24, 168)
 """The tile sizes for heads of up to 64 elements where 192 queries at once leave too much of the
 last tile, or of the diagonal's blocks, unused."""
@@ -1022,6 +1171,8 @@ class _Plan(NamedTuple):
     attend: Callable[..., None] | None
     counts: bool
     """True if claimed tiles are counted."""
+    parts: int = 1
+    """The boxes that each head is cut into."""
 
     def run(self, q: Tensor, k: Tensor, v: Tensor, *more: Tensor) -> tuple[Tensor, Tensor]:
         """Allocate the results and launch the kernel; `more` are starts and slopes."""
@@ -1030,7 +1181,7 @@ class _Plan(NamedTuple):
             return out.zero_(), lse.fill_(-math.inf)
         # Where nothing is counted nobody reads it: any address will do.
         claims = torch.zeros(1, dtype=torch.int32, device=q.device) if self.counts else lse
-        self.attend(q, k, v, out, lse, claims, *more)
+        self.attend(*(q, k, v, out) * self.parts, lse, claims, *more)
         return out, lse
 
 
@@ -1041,7 +1192,8 @@ def _plan(key: tuple[object, ...]) -> _Plan:
     if 0 in (*g.q.shape, g.k.shape[2], g.sequences, g.longest[0]):
         return _Plan(lse, None, False)
     call = forward_call(g, _multiprocessors(g.device))
-    return _Plan(lse, prepare(call, g.device), bool(call.constants["COUNT"]))
+    parts = 2 if call.constants["E"] else 1
+    return _Plan(lse, prepare(call, g.device), bool(call.constants["COUNT"]), parts)
 
 
 def forward_call(g: Geometry, processors: int) -> KernelCall:
@@ -1064,14 +1216,11 @@ def forward_call(g: Geometry, processors: int) -> KernelCall:
     tiles = row_tiles * all_heads
     together = max(1, L2_BYTES // (max(1, longest_k) * g.head_dim * 2 * g.dtype.itemsize)) * g.group
     ragged = g.ragged is not None
+    sides = (("q", g.q, 64), ("k", g.k, shape.keys), ("v", g.v, shape.keys), ("o", g.q.like(), 64))
     boxes = {
-        f"{name}_desc": describe(x, g.dtype, rows, shape.dim, ragged=ragged)
-        for name, x, rows in (
-            ("q", g.q, 64),
-            ("k", g.k, shape.keys),
-            ("v", g.v, shape.keys),
-            ("o", g.q.like(), 64),
-        )
+        f"{name}_{part}": describe(x, g.dtype, rows, width, ragged=ragged) if width else None
+        for part, width in (("desc", shape.dim), ("last", shape.more))
+        for name, x, rows in sides
     }
     starts = Pointer(torch.int32, False) if ragged else None
     numbers = {
@@ -1098,6 +1247,7 @@ def forward_call(g: Geometry, processors: int) -> KernelCall:
         "C": shape.consumers,
         "BN": shape.keys,
         "D": shape.dim,
+        "E": shape.more,
         "STAGES": shape.stages,
         "Q_STAGES": shape.query_stages,
         "O_SLOTS": shape.output_slots,
