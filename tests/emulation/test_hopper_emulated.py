@@ -74,7 +74,9 @@ PLACES = {
 """Rules under which few queries see few keys."""
 
 
-@crossed(("dim", "rule"), {str(dim): (dim,) for dim in (64, 72, 96, 128, 160, 192, 256)}, FORWARD, "128")
+@crossed(
+    ("dim", "rule"), {str(dim): (dim,) for dim in (64, 72, 96, 128, 160, 192, 256)}, FORWARD, "128"
+)
 def test_forward(dim, rule):
     """Two batches, two query heads a key head, lengths off the tiles, more tiles than
     multiprocessors."""

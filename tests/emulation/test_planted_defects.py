@@ -47,18 +47,15 @@ FORWARD = {
         "expect_tile(full, empty, step, desc.block_type.nbytes // 2)",
     ),
     "values of the wrong stage": (
-        "acc = warpgroup_mma(p, v_smem.index(before % STAGES), acc, is_async=True)",
-        "acc = warpgroup_mma(p, v_smem.index(k_slot), acc, is_async=True)",
+        "accs = _add(p, v_smem.index(before % STAGES), accs,",
+        "accs = _add(p, v_smem.index(k_slot), accs,",
     ),
     "values released a step early": (
         "release_tile(v_empty, step + i - 1)",
         "release_tile(v_empty, step + i)",
     ),
     "output scaled before it was waited for": (
-        (
-            "        acc = warpgroup_mma_wait(0, deps=(acc,))\n       "
-            " release_tile(v_empty, step + i - 1)"
-        ),
+        ("        accs = _added(accs, E)\n        release_tile(v_empty, step + i - 1)"),
         "        release_tile(v_empty, step + i - 1)",
     ),
     "nobody's turn": ("mbarrier.arrive(turn.index((CID + 1) % C), count=1)", "pass"),
@@ -75,11 +72,8 @@ FORWARD = {
         "pass",
     ),
     "queries released twice": (
-        "        state = (gl.zeros([ROWS, D]",
-        (
-            "        mbarrier.arrive(q_empty.index(q_slot), count=1)\n        state ="
-            " (gl.zeros([ROWS, D]"
-        ),
+        "        state = (_empty(D, E)",
+        ("        mbarrier.arrive(q_empty.index(q_slot), count=1)\n        state = (_empty(D, E)"),
     ),
     "a tile claimed twice": ("return gl.num_programs(0) + t", "return gl.num_programs(0) - 1 + t"),
     "a tile never claimed": ("return gl.num_programs(0) + t", "return gl.num_programs(0) + 1 + t"),
@@ -89,8 +83,8 @@ FORWARD = {
         "        box = o_smem.index(CID)",
     ),
     "last store not waited for": (
-        "sinks, SINK)\n        tma.store_wait(0)\n\n\n_NUMBERS",
-        "sinks, SINK)\n\n\n_NUMBERS",
+        "  # fmt: skip\n        tma.store_wait(0)\n\n\n_NUMBERS",
+        "  # fmt: skip\n\n\n_NUMBERS",
     ),
     "one room for two outputs, without turns": (
         "mbarrier.wait(o_turn.index(CID), stored & 1 if CID else stored & 1 ^ 1)",
@@ -112,6 +106,23 @@ FORWARD = {
     "the first head's sink for all": ("gl.load(sinks + head)", "gl.load(sinks)"),
     "the sink not in the sum": (" + gl.exp2(sink - base)", ""),
     "the sink's maximum forgotten in the output": ("inverse = shrink /", "inverse = 1.0 /"),
+    "last columns: of the first stage's values": (
+        "rest[2].index(slot), accs[1]",
+        "rest[2].index(0), accs[1]",
+    ),
+    "last columns: not scaled": (
+        "return acc, accs[1] * gl.expand_dims(gl.convert_layout(factor, at_last), 1)",
+        "return acc, accs[1]",
+    ),
+    "last columns: scores not waited for": ("warpgroup_mma_wait(2, deps=(s,))", "s"),
+    "last columns: too few bytes of queries expected": (
+        "q_desc.block_type.nbytes + q_rest[0].block_type.nbytes",
+        "q_desc.block_type.nbytes",
+    ),
+    "last columns: those of another consumer stored": (
+        "rest[1].index(CID if O_SLOTS > 1 else 0).store",
+        "rest[1].index(0).store",
+    ),
     "bias: of another head": ("batch_stride + head * head_stride", "batch_stride"),
     "bias: of another sequence": ("sequence.to(gl.int64) * batch_stride", "head.to(gl.int64) * 0"),
     "bias: of another consumer's rows": (
@@ -340,13 +351,13 @@ BACKWARD = {
 
 SHARED = {
     "ragged rows read before their sequence": (
-        "tma_load(desc, [LIMIT, start + length, head, LIMIT - length + row, 0]",
-        "tma_load(desc, [LIMIT, start + length, head, LIMIT - length + row - 1, 0]",
+        "tma_load(desc, [LIMIT, start + length, head, LIMIT - length + row, COLUMN]",
+        "tma_load(desc, [LIMIT, start + length, head, LIMIT - length + row - 1, COLUMN]",
     ),
     "ragged rows without a bound": ("heads, ROWS_AT_MOST, dim)", "heads, FAR, dim)"),
     "rows of another head stored": (
-        "tma_store(desc, [sequence, head, row, 0]",
-        "tma_store(desc, [sequence, 0, row, 0]",
+        "tma_store(desc, [sequence, head, row, COLUMN]",
+        "tma_store(desc, [sequence, 0, row, COLUMN]",
     ),
 }
 """Of descriptors.py, which both directions use."""
@@ -358,7 +369,7 @@ def examine_forward(changes, orders=ORDERS):
     for seed in range(orders):
         for dim, rule in (
             (128, "full"), (64, "causal"), (256, "window"), (128, "softcap"), (128, "ALiBi"),
-            (128, "sink"),
+            (128, "sink"), (96, "causal"), (192, "full"),
         ):  # fmt: skip
             hopper = Hopper(seed=seed, processors=2, changes=changes)
             check_forward(hopper, *tensors(dim, (4, 2), (150, 290))[1:], scale=0.1, **EVERY[rule])

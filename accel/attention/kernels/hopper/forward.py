@@ -237,9 +237,9 @@ def _producer(
 
     `rest` has the boxes and the shared memory of the E last elements of each head.
     """
-    q_rest = None
-    k_rest = None
-    v_rest = None
+    q_rest = rest
+    k_rest = rest
+    v_rest = rest
     if E:
         q_rest = (rest[0][0], rest[1][0])
         k_rest = (rest[0][1], rest[1][1])
@@ -786,7 +786,7 @@ def _consumer(
             )
             _store(
                 accs[0], m_before, l_before, lse, descs[3], o_smem, o_turn, tile, served, CID,
-                RAGGED, sinks, SINK, accs[E > 0], o_rest, E,
+                RAGGED, sinks, SINK, accs[-1], o_rest, E,
             )  # fmt: skip
 
         state = (_empty(D, E), m, l, pack(weights, q.dtype))
@@ -888,7 +888,7 @@ def _consumer(
         )
         _store(
             accs[0], m, l, lse, descs[3], o_smem, o_turn, tile, served, CID, RAGGED, sinks, SINK,
-            accs[E > 0], o_rest, E,
+            accs[-1], o_rest, E,
         )  # fmt: skip
         tma.store_wait(0)
 
@@ -965,7 +965,7 @@ def hopper_forward(
         mbarrier.init(claim_empty.index(i), count=C)
     descs = (q_desc, k_desc, v_desc, o_desc)
     smem = (q_smem, k_smem, v_smem, o_smem, claimed)
-    rest = (descs, smem)
+    rest = (descs, (q_smem, k_smem, v_smem, o_smem))
     if E:
         LAST_ROWS: gl.constexpr = gl.NVMMASharedLayout.get_default_for([ROWS, E], dtype)
         LAST_KEYS: gl.constexpr = gl.NVMMASharedLayout.get_default_for([BN, E], dtype)
@@ -1058,8 +1058,8 @@ class _Shape:
     registers_at_launch: int
     """65536 over the threads launched: of these the producer gives up most."""
     more: int = 0
-    """Elements of a head beyond `dim`, in boxes and accumulators of their own: the widths of both are
-    powers of two."""
+    """Elements of a head beyond `dim`, in boxes and accumulators of their own, because all widths
+    are powers of two."""
 
 
 SHAPES = {
