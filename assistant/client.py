@@ -159,9 +159,9 @@ class Assistant:
         return self._converse(request, on_event, Answer)
 
     def complete(self, request: m.CompletionRequest, on_event: OnEvent | None = None) -> Completion:
-        """Continue a prompt by the model; `on_event` is called with the text as Chunks.
+        """Continue a chat or a text; `on_event` is called with the text as Chunks.
 
-        Raises as `ask` does, and PromptTooLong.
+        Raises as `ask` does, PromptTooLong and WantedRefused.
         """
         request = msgspec.structs.replace(request, id=self._new_id())
         return self._converse(request, on_event, Completion)
@@ -312,7 +312,7 @@ class _NewEvents:
             self._passed_on = max(self._passed_on, self._received)
             if not new:
                 return
-            event = Chunk(new)
+            event = Chunk(new, event.tokens)
         elif event == self._waiting:
             return
         else:
@@ -332,6 +332,8 @@ def _checked(reply: m.Reply) -> m.Reply:
             raise NotFound(reply.message)
         case "too long":
             raise m.PromptTooLong(reply.message)
+        case "refused":
+            raise m.WantedRefused(reply.message)
         case "user":
             raise UserError(reply.message)
         case "bug":

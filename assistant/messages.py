@@ -5,10 +5,11 @@ Free of torch and Qt.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Literal
 
 import msgspec
 
+from assistant.completion import Call, Token, Wanted
 from assistant.facts import Fact
 from assistant.intents.choices import Choice
 from assistant.intents.state import State
@@ -17,11 +18,6 @@ from assistant.query.request import Role
 from assistant.reports.report import Report as FullReport
 from assistant.tools.proposal import Decision, Proposal
 from scheduler.protocol.errors import UserError
-
-MAX_COMPLETION_TOKENS = 8192
-MAX_PROMPT_TOKENS = 8192
-"""Tokens of a program's prompt. A person who asks meanwhile waits until they are read: 2.4 s for
-the shipped model on one CPU core."""
 
 When = Literal["now", "idle"]
 """Write now, or once the devices are idle."""
@@ -76,27 +72,14 @@ class Report(msgspec.Struct, frozen=True, tag="report"):
 
 
 class CompletionRequest(msgspec.Struct, frozen=True, tag="complete"):
-    """Ask the model alone to continue a prompt. Its text is not checked.
+    """Ask the model alone to continue a chat or a text. What it writes is not checked.
 
     The reply is Chunks, then a Completion.
     """
 
-    prompt: str
-    limit: Annotated[int, msgspec.Meta(ge=1, le=MAX_COMPLETION_TOKENS)] = 256
-    """The most tokens to write."""
-    temperature: Annotated[float, msgspec.Meta(ge=0, le=100)] = 0.0
-    """0 is greedy."""
-    top_p: Annotated[float, msgspec.Meta(gt=0, le=1)] = 1.0
-    seed: int = 0
-    stop: Annotated[
-        tuple[Annotated[str, msgspec.Meta(min_length=1)], ...], msgspec.Meta(max_length=16)
-    ] = ()
-    """The text ends before the first of these."""
+    wanted: Wanted
     id: str = ""
     device: DeviceChoice = "auto"
-    program: bool = False
-    """A program asks. Requests of people go first, and the prompt is limited to MAX_PROMPT_TOKENS
-    tokens."""
 
 
 SpeedEngine = Literal["own", "rwkv"]
@@ -149,6 +132,8 @@ class Chunk(msgspec.Struct, frozen=True, tag="chunk"):
     """Carry the next piece of a text; all pieces together are the text."""
 
     text: str
+    tokens: tuple[Token, ...] = ()
+    """If their probabilities were asked for."""
 
 
 class Answer(msgspec.Struct, frozen=True, tag="answer"):
@@ -202,6 +187,12 @@ class Completion(msgspec.Struct, frozen=True, tag="completed"):
     prompt_tokens: int
     tokens: int
     seconds: float
+    cached_tokens: int = 0
+    """Tokens of the prompt that needed no computing."""
+    accepted_tokens: int = 0
+    """Tokens that speculation proposed, and the model chose."""
+    calls: tuple[Call, ...] = ()
+    """Functions that the model asks a program to call."""
 
 
 class TokenRate(msgspec.Struct, frozen=True):
@@ -250,9 +241,10 @@ class Evicted(msgspec.Struct, frozen=True, tag="left"):
 class AssistantState(msgspec.Struct, frozen=True, tag="state"):
     """Say what the assistant does now."""
 
-    answering: bool
+    answering: int
+    """Requests that are worked on."""
     waiting: int
-    """Requests that wait for the one being answered."""
+    """Requests that wait for a benchmark, or a benchmark that waits for the others."""
     model: str = ""
     """The loaded model; empty if there is none."""
     error: str = ""
@@ -270,11 +262,15 @@ class Failed(msgspec.Struct, frozen=True, tag="error"):
     """Say why a request failed."""
 
     message: str
-    kind: Literal["user", "missing", "too long", "cancelled", "bug"] = "user"
+    kind: Literal["user", "missing", "too long", "refused", "cancelled", "bug"] = "user"
 
 
 class PromptTooLong(UserError):
     """Signal that a program's prompt has too many tokens."""
+
+
+class WantedRefused(UserError):
+    """Signal that the model cannot answer such a request, for example with this grammar."""
 
 
 Event = Waiting | Chunk

@@ -1,6 +1,5 @@
-"""RWKV-7, a recurrent language model: weights, tokenizer, sampling, and its steps on a CPU and on a
-GPU.
+"""RWKV-7, a recurrent language model: weights, tokenizer, and its steps on a CPU and on a GPU.
 
-Begin with `accel.rwkv.model.RWKV7`, `accel.rwkv.tokenizer.Tokenizer` and
-`accel.rwkv.sampling.Sampler`.
+Begin with `accel.rwkv.model.RWKV7` and `accel.rwkv.tokenizer.Tokenizer`; `accel.serving` answers
+requests by it.
 """

@@ -127,16 +127,6 @@ class RWKV7:
             batch,
         )
 
-    def saved(self, state: State) -> bytes:
-        """Return a state as bytes that `restored` reads back bit for bit, also in
-        another process.
-        """
-        return state.dumps(self.identity)
-
-    def restored(self, data: bytes) -> State:
-        """Return a saved state. Raises ModelError if it is not one of this model in this dtype."""
-        return State.loads(data, self.fresh(), self.identity)
-
     @torch.inference_mode()
     def forward(
         self,

@@ -1,6 +1,6 @@
 """Hold what a model remembers of all tokens so far.
 
-A state is a value that can be cloned, joined into a batch, saved and restored bit for bit.
+A state is a value that can be cloned and joined into a batch.
 """
 
 from __future__ import annotations
@@ -9,11 +9,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load, save
 from torch import Tensor
 
-from accel.rwkv.errors import ModelError
 from accel.rwkv.weights import HEAD
 
 
@@ -70,50 +67,3 @@ class State:
         """Return a copy of the given sequences of a batch; a sequence may be repeated."""
         at = torch.tensor(sequences, device=self.shift.device)
         return State(self.shift.index_select(1, at), self.wkv.index_select(1, at))
-
-    def dumps(self, model: str) -> bytes:
-        """Return the state as a .safetensors file, with the identity of its model."""
-        name = torch.frombuffer(bytearray(model.encode()), dtype=torch.uint8)
-        return save(
-            {
-                "shift": self.shift.cpu().contiguous(),
-                "wkv": self.wkv.cpu().contiguous(),
-                "model": name,
-            }
-        )
-
-    @classmethod
-    def loads(cls, data: bytes, like: State, model: str) -> State:
-        """Return the state that `dumps` wrote.
-
-        Args:
-            data: The bytes of the file.
-            like: Any state of the model.
-            model: The identity of the model.
-
-        Raises:
-            ModelError: It is not a saved state, or one of another model.
-        """
-        try:
-            found = load(data)
-        except (SafetensorError, ValueError) as e:
-            raise ModelError(
-                f"this is not a saved state, or it is damaged ({e}). Begin again."
-            ) from e
-        if (
-            set(found) != {"shift", "wkv", "model"}
-            or bytes(found["model"].tolist()) != model.encode()
-        ):
-            raise ModelError("this saved state belongs to another model. Begin again.")
-        state = cls(found["shift"], found["wkv"])
-        for ours, theirs in ((like.shift, state.shift), (like.wkv, state.wkv)):
-            if (
-                ours.dtype != theirs.dtype
-                or ours.dim() != theirs.dim()
-                or ours.shape[2:] != theirs.shape[2:]
-                or len(ours) != len(theirs)
-            ):
-                raise ModelError(
-                    "this saved state has another shape or data type than the model's. Begin again."
-                )
-        return state.to(like.shift.device)

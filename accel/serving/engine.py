@@ -19,6 +19,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from accel.rwkv.model import RWKV7
+from accel.rwkv.tokenizer import Tokenizer as World
 from accel.serving.blocks import BlockPool, BlockStore
 from accel.serving.cache import PagedCache
 from accel.serving.draft import DraftModel
@@ -118,7 +120,7 @@ class Engine:
         if isinstance(model, RecurrentModel):
             assert isinstance(cache, StateCache), "RWKV-7 has states"
             self.pool, self._new_storage = _states(cache)
-            self.runner = RecurrentRunner(model.network, cache)
+            self.runner = RecurrentRunner(model.network, cache, self._check)
         else:
             assert isinstance(cache, PagedCache), "a transformer has keys and values"
             self.pool, self._new_storage = _blocks(cache, host_blocks, store)
@@ -131,6 +133,8 @@ class Engine:
         self._lock = threading.Condition()
         self._arrivals = 0
         self._closed = ""
+        self._part: Items[Work[Sequence]] = ()
+        """What is computed now."""
         self._prompted = self._cached = self._proposed = self._accepted = 0
         self._written: list[tuple[float, int]] = []
 
@@ -196,11 +200,36 @@ class Engine:
         cls, folder: Path, device: str, weights: Weights, most_running: int
     ) -> Engine:
         """Load RWKV-7; nothing is proposed, as a state cannot be taken back by a few tokens."""
-        template = load_template(folder)
-        model = load_recurrent(folder, device, weights, _free_bytes(device))
-        states = StateCache(model.network, plan_states(model, _free_bytes(device), most_running))
+        template, tokenizer = load_template(folder), WorldTokenizer.load(folder)
+        network = load_recurrent(folder, device, weights, _free_bytes(device)).network
+        return cls.of_network(network, tokenizer.vocabulary, most_running, template=template)
+
+    @classmethod
+    def of_network(
+        cls,
+        network: RWKV7,
+        vocabulary: World,
+        most_running: int = 64,
+        most_states: int = 256,
+        template: ChatTemplate | None = None,
+    ) -> Engine:
+        """Serve a loaded RWKV-7.
+
+        Args:
+            network: The model.
+            vocabulary: Its tokens.
+            most_running: The most requests of a step.
+            most_states: The most states that are kept, for running requests and others.
+            template: The form of chats; None: that of RWKV's World models.
+
+        Raises:
+            ModelRefused: Its states do not fit.
+        """
+        model = RecurrentModel(network)
+        slots = min(most_states, plan_states(model, _free_bytes(network.device.type), most_running))
         return cls(
-            model, WorldTokenizer.load(folder), template or world_template(), states,
+            model, WorldTokenizer(vocabulary), template or world_template(),
+            StateCache(network, slots),
             most_running=most_running, chat_stops=() if template else (STOP,),
         )  # fmt: skip
 
@@ -230,7 +259,7 @@ class Engine:
         config, prompt = self.model.config, request.prompt
         if not prompt or not 0 <= min(prompt) <= max(prompt) < config.vocabulary:
             raise RequestRefused(f"a prompt has tokens from 0 to {config.vocabulary - 1}")
-        if request.limit < 1 or len(prompt) + request.limit > self.context:
+        if request.limit < 1 or len(prompt) - request.begun + request.limit > self.context:
             raise TooLong(
                 f"the prompt has {len(prompt)} tokens, and {request.limit} are asked for; "
                 f"together at most {self.context} fit"
@@ -262,14 +291,27 @@ class Engine:
         work = self.scheduler.plan()
         if not work:
             return self.pool.save_some(1, wait=True)
-        try:
-            self._advance(work, self.runner.run(work))
-        except Exception as e:
-            for item in work:
-                if item.sequence.stream.ended is None:
-                    self._end(item.sequence, "error", f"the model failed: {e!s:.200}")
-            raise
+        for part in [work] if self.runner.together else [[item] for item in work]:
+            self._part = part
+            try:
+                self._check()
+                self._advance(part, self.runner.run(part))
+            except _Overtaken:
+                break
+            except Exception as e:
+                for item in part:
+                    if item.sequence.stream.ended is None:
+                        self._end(item.sequence, "error", f"the model failed: {e!s:.200}")
+                raise
         return True
+
+    def _check(self) -> None:
+        """Raise _Overtaken if something more important came, or somebody left."""
+        priority = self._part[0].sequence.request.priority
+        if any(new.request.priority < priority for new in list(self._new)) or any(
+            item.sequence.stream.cancelled for item in self._part
+        ):
+            raise _Overtaken
 
     def close(self, reason: str = "the engine has ended") -> None:
         """End all requests, and refuse new ones."""
@@ -328,6 +370,8 @@ class Engine:
             new, self._new = self._new, []
         for sequence in new:
             self.scheduler.add(sequence)
+            if (reason := sequence.resume()) is not None:
+                self._end(sequence, reason)
         for sequence in [*self.scheduler.running, *self.scheduler.waiting]:
             if sequence.stream.cancelled:
                 self._end(sequence, "cancelled")
@@ -398,12 +442,16 @@ def _blocks(
 def _states(cache: StateCache) -> tuple[Pool, Callable[[Request], Storage]]:
     """Return the pool of states, and what makes a request's storage in it."""
     pool = StatePool(cache)
-    return pool, lambda request: StateStorage(pool, request.prompt)
+    return pool, lambda request: StateStorage(pool, request.prompt, request.written)
 
 
 def _free_bytes(device: str) -> int:
     """Return the bytes of a device that are free."""
     return free_host_bytes() if device == "cpu" else int(torch.cuda.mem_get_info()[0])
+
+
+class _Overtaken(Exception):
+    """Signal that a step is given up: its states are as before."""
 
 
 _NOT_FINITE = "the model's output is not finite: its weights are damaged, or overflow in this type"

@@ -7,7 +7,7 @@ same texts are in it.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -35,7 +35,6 @@ _TYPES = {
         "int8": torch.int8,
     },
 }  # fmt: skip
-_MOST_STATES = 256
 _COPIES = 3
 """Copies of a running answer's state: those that a step reads, writes and returns."""
 
@@ -104,10 +103,20 @@ class StateCache:
 class RecurrentRunner:
     """Compute the logits of a step."""
 
-    def __init__(self, model: RWKV7, cache: StateCache) -> None:
-        self._model, self._cache = model, cache
+    def __init__(
+        self, model: RWKV7, cache: StateCache, check: Callable[[], None] = lambda: None
+    ) -> None:
+        """Prepare to run a model.
+
+        Args:
+            model: The model.
+            cache: Its states.
+            check: Is called between two layers of a prompt on a CPU; it may raise to stop, and the
+                states are as before then.
+        """
+        self._model, self._cache, self._check = model, cache, check
         # Beside others, a CPU computes an answer's token as it does alone, to the bit.
-        self._together = model.device.type == "cuda"
+        self.together = model.device.type == "cuda"
 
     @torch.inference_mode()
     def run(self, work: Sequence[Work[Text]]) -> Tensor:
@@ -117,14 +126,15 @@ class RecurrentRunner:
             Logits [n, V] in fp32 on the model's device, for each work that chooses.
         """
         found: dict[int, Tensor] = {}
-        single = [at for at, item in enumerate(work) if len(item.tokens) == 1 and self._together]
+        single = [at for at, item in enumerate(work) if len(item.tokens) == 1 and self.together]
         most = GRAPHS[-1]
         for group in (single[at : at + most] for at in range(0, len(single), most)):
             found |= zip(group, self._step([work[at] for at in group]), strict=True)
         for at, item in enumerate(work):
             if at not in found:
                 slots = item.sequence.table()
-                logits, state = self._model.forward(item.tokens, self._cache.read(slots, 1))
+                before = self._cache.read(slots, 1)
+                logits, state = self._model.forward(item.tokens, before, self._check)
                 self._cache.write(slots, state)
                 found[at] = logits
         wanted = [found[at].float() for at, item in enumerate(work) if item.chooses]
@@ -206,4 +216,4 @@ def plan_states(model: RecurrentModel, free: int, running: int) -> int:
             f"{running} answers at once need {(_COPIES * running + 1) * size / 2**30:.1f} GiB for "
             f"their states; {free / 2**30:.1f} GiB are free beside the weights. Choose int8 weights"
         )
-    return min(_MOST_STATES, left // size)
+    return left // size

@@ -78,11 +78,24 @@ class Request:
     """The answer ends before the first of these."""
     grammar: Grammar | None = None
     priority: int = 0
-    """Smaller ones go first."""
+    """Smaller ones go first; larger ones wait while there is one."""
     client: str = ""
     """Among requests of one priority, the client goes first that was served least."""
     ignore_end: bool = False
     """Go on after a token that ends a text, as benchmarks do."""
+    written: tuple[int, int] = (0, 0)
+    """The part of the prompt, from and to a position, that the model wrote itself. A recurrent
+    model reads it token by token, as it was written, so that bits are the same. If the prompt ends
+    with it, the answer goes on from it, and its text comes first."""
+    marks: tuple[str, ...] = ()
+    """A recurrent model's state is kept after a token with one of these ends, for a request that
+    goes on from there."""
+
+    @property
+    def begun(self) -> int:
+        """Return how many tokens of the prompt are the answer's."""
+        start, end = self.written
+        return end - start if end == len(self.prompt) else 0
 
 
 @dataclass(frozen=True)

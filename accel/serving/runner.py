@@ -28,6 +28,9 @@ class Runner:
     In a graph every token is a sequence of its own, so that proposals need no other graph.
     """
 
+    together = True
+    """All work of a step is computed at once."""
+
     def __init__(self, model: Transformer, cache: PagedCache) -> None:
         self._model, self._cache = model, cache
         # The choice of experts is read back in a step, which a graph cannot do.

@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from accel.rwkv.sampling import uniform
 from accel.serving.request import Choice, Sampling
+
+_MASK = 2**64 - 1
 
 
 @dataclass
@@ -111,3 +112,18 @@ def _report(logits: Tensor, token: int, count: int) -> Choice:
     values, tokens = logprobs.topk(min(count, len(logits)))
     likely = tuple(zip(tokens.tolist(), values.tolist(), strict=True))
     return Choice(token, float(logprobs[token]), likely)
+
+
+def uniform(seed: int, number: int) -> float:
+    """Return a number in [0, 1), by two rounds of SplitMix64.
+
+    Source: Steele, Lea, Flood: Fast Splittable Pseudorandom Number Generators, 2014.
+    """
+    return (_mixed(_mixed(seed) + number) >> 11) * 2.0**-53
+
+
+def _mixed(value: int) -> int:
+    value = (value + 0x9E3779B97F4A7C15) & _MASK
+    value = ((value ^ (value >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
+    value = ((value ^ (value >> 27)) * 0x94D049BB133111EB) & _MASK
+    return value ^ (value >> 31)

@@ -1,8 +1,9 @@
 """Decide what each step computes: which requests, and how many tokens of each.
 
 Answers that are being written go first, a token each; what is left of a step's tokens goes to
-prompts, in chunks, so that a long prompt never stops the others. Requests wait by priority; among
-those of one priority, the client that was served least goes first. A request that finds no block
+prompts, in chunks, so that a long prompt never stops the others. While there is a request of a
+better priority, all others pause. Among those of one priority, the client that was served least
+goes first. A request that finds no block
 for its next token makes the least important one wait, whose blocks stay known for as long as nobody
 needs them.
 """
@@ -109,13 +110,15 @@ class Scheduler:
             self._preempt(sequence)  # its reader is slow: others use the blocks meanwhile
         work: dict[Sequence, Work[Sequence]] = {}
         budget = self._step_tokens
+        there = [s.request.priority for s in (*self.running, *self.waiting) if not s.stream.full]
+        best = min(there, default=0)
         for sequence in sorted(self.running, key=lambda s: (s.pending > 1, *self._rank(s))):
-            if budget and sequence in self.running:
+            if budget and sequence in self.running and sequence.request.priority == best:
                 budget -= self._extend(sequence, budget, work)
         for sequence in sorted(self.waiting, key=self._rank):
             if not budget:
                 break
-            if sequence.stream.full:
+            if sequence.stream.full or sequence.request.priority != best:
                 continue
             if not self._admit(sequence, work):
                 break  # who comes later must not overtake, or a long prompt would wait forever

@@ -46,6 +46,7 @@ class Sequence:
         self._counts: Counter[int] = Counter()
         self._prompt = frozenset(request.prompt if request.sampling.repetition != 1 else ())
         self._choices: list[Choice] = []
+        self._marked = False
 
     @property
     def pending(self) -> int:
@@ -55,7 +56,7 @@ class Sequence:
     @property
     def answered(self) -> int:
         """Return the number of tokens of the answer."""
-        return len(self.tokens) - len(self.request.prompt)
+        return len(self.tokens) - len(self.request.prompt) + self.request.begun
 
     def table(self) -> list[int]:
         """Return its blocks in order."""
@@ -74,6 +75,8 @@ class Sequence:
     def share(self) -> None:
         """Let others use what is stored of its tokens."""
         self.storage.share(self.tokens, self.computed)
+        if self._marked:
+            self.storage.mark(self.tokens, self.computed)
 
     def pause(self) -> None:
         """Make room for others; what was stored is found again if nobody needed its place."""
@@ -94,16 +97,34 @@ class Sequence:
         """Add a token that was chosen, send its text, and return a reason if it is the last."""
         self.tokens.append(choice.token)
         self._choices.append(choice)
-        if self.request.sampling.penalizes:
-            self._counts[choice.token] += 1
-        if self._matcher is not None:
-            self._matcher.add(choice.token)
-        if choice.token in self._ends:
-            return "stop"
-        self._held += self._pieces.add(choice.token)
-        if self._stop_found():
-            return "stop"
+        reason = self._read(choice.token)
+        if reason is None:
+            self._send(self._safe())
+        return reason or self._finished()
+
+    def resume(self) -> Reason | None:
+        """Send the text of an answer that was begun; return a reason if nothing follows."""
+        for token in self.tokens[len(self.tokens) - self.request.begun :]:
+            if (reason := self._read(token)) is not None:
+                return reason
+        self._marked = False
         self._send(self._safe())
+        return self._finished()
+
+    def _read(self, token: int) -> Reason | None:
+        """Hold the text of a token of the answer, and return a reason if the text ends with it."""
+        if self.request.sampling.penalizes:
+            self._counts[token] += 1
+        if self._matcher is not None:
+            self._matcher.add(token)
+        if token in self._ends:
+            return "stop"
+        text = self._pieces.add(token)
+        self._marked = text.endswith(self.request.marks)
+        self._held += text
+        return "stop" if self._stop_found() else None
+
+    def _finished(self) -> Reason | None:
         if self._matcher is not None and self._matcher.finished:
             return "stop"
         return "length" if self.answered >= self.request.limit else None
@@ -120,10 +141,9 @@ class Sequence:
 
     def _send(self, length: int) -> None:
         text, self._held = self._held[:length], self._held[length:]
-        wanted = self.request.sampling.logprobs >= 0
-        if text or (wanted and self._choices):
-            self.stream.put(Piece(text, tuple(self._choices) if wanted else ()))
-        self._choices = []
+        if text or (self._choices and self.request.sampling.logprobs >= 0):
+            self.stream.put(Piece(text, tuple(self._choices)))
+            self._choices = []
 
     def _stop_found(self) -> bool:
         """Cut what is held at the first stop text, and return True if there is one."""

@@ -10,7 +10,7 @@ computed before it.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from hashlib import blake2b
 from typing import Protocol
@@ -125,9 +125,17 @@ class StatePool:
 class StateStorage:
     """Hold the state of one text."""
 
-    def __init__(self, pool: StatePool, prompt: Sequence[int]) -> None:
-        """Begin without a slot; the text begins with the tokens of `prompt`."""
-        self._pool, self._prompt = pool, prompt
+    def __init__(
+        self, pool: StatePool, prompt: Sequence[int], written: tuple[int, int] = (0, 0)
+    ) -> None:
+        """Begin without a slot.
+
+        Args:
+            pool: Gives the slot.
+            prompt: The tokens that the text begins with.
+            written: The part of them that the model wrote itself.
+        """
+        self._pool, self._prompt, self._written = pool, prompt, written
         self._slot: int | None = None
         self._paused = 0
         """Tokens that the state holds which was left in the pool."""
@@ -153,11 +161,12 @@ class StateStorage:
         return found[-1] if self._slot is not None else 0
 
     def next_count(self, computed: int, length: int, room: int) -> int:
-        """Return the rest of a span of the prompt, or one token of the answer."""
-        prompt = len(self._prompt)
-        if computed >= prompt:
+        """Return the rest of a span of the prompt, or one token that the model wrote."""
+        prompt, (start, end) = len(self._prompt), self._written
+        if computed >= prompt or start <= computed < end:
             return min(1, room)
         span = self._pool.memory.span
+        prompt = start if computed < start else prompt
         count = min(span - computed % span, prompt - computed, length - computed)
         return count if count <= room else 0
 
@@ -176,8 +185,17 @@ class StateStorage:
     def share(self, tokens: Sequence[int], computed: int) -> None:
         """Keep a copy of the state after a whole span of the prompt."""
         del tokens
-        key = self._keys.get(computed)
-        if self._slot is None or key is None:
+        if (key := self._keys.get(computed)) is not None:
+            self._keep_copy(key)
+
+    def mark(self, tokens: Sequence[int], computed: int) -> None:
+        """Keep a copy of the state after a part of the answer."""
+        start = self._written[0] if self._written[1] else len(self._prompt)
+        if computed > start:
+            self._keep_copy(list(_written_keys(tokens[:start], tokens[start:computed]))[-1])
+
+    def _keep_copy(self, key: bytes) -> None:
+        if self._slot is None:
             return
         if not self._pool.knows(key) and (copy := self._pool.take()) is not None:
             self._pool.memory.copy(self._slot, copy)
@@ -202,9 +220,25 @@ class StateStorage:
 
     @cached_property
     def _keys(self) -> dict[int, bytes]:
-        """Return, by each multiple of a span, a digest of the prompt's tokens before it."""
+        """Return digests of the prompt's tokens by their number, where states may be kept.
+
+        That is after each span, and after each token that the model wrote.
+        """
         span, digest, found = self._pool.memory.span, blake2b(digest_size=16), {}
-        for end in range(span, len(self._prompt) + 1, span):
-            digest.update(array("q", self._prompt[end - span : end]).tobytes())
-            found[end] = digest.digest()
-        return found
+        start, end = self._written
+        for at in range(span, (start if end else len(self._prompt)) + 1, span):
+            digest.update(array("q", self._prompt[at - span : at]).tobytes())
+            found[at] = digest.digest()
+        keys = _written_keys(self._prompt[:start], self._prompt[start:end])
+        return found | dict(enumerate(keys, start + 1))
+
+
+def _written_keys(prompt: Sequence[int], answer: Sequence[int]) -> Iterator[bytes]:
+    """Yield digests of a prompt with each beginning of what the model wrote after it.
+
+    They differ from those of the same tokens in a prompt, which are read in spans.
+    """
+    digest = blake2b(array("q", prompt).tobytes(), digest_size=16, person=b"written")
+    for token in answer:
+        digest.update(array("q", [token]).tobytes())
+        yield digest.digest()

@@ -85,6 +85,10 @@ class Storage(Protocol):
         """Let other texts use what is stored of its first `computed` tokens."""
         ...
 
+    def mark(self, tokens: Sequence[int], computed: int) -> None:
+        """Keep what is stored of its first `computed` tokens for who goes on from there."""
+        ...
+
     def keep(self) -> None:
         """Have what it shares saved beyond the engine's life, if there is a store."""
         ...
@@ -147,6 +151,9 @@ class PagedStorage:
             parent = self._path[-1] if self._path else None
             part = tokens[start : start + BLOCK]
             self._path.append(self._pool.insert(parent, part, self._own.pop(0)))
+
+    def mark(self, tokens: Sequence[int], computed: int) -> None:
+        """Do nothing: its blocks are in the tree."""
 
     def keep(self) -> None:
         """Have its blocks in the tree saved by and by."""

@@ -15,11 +15,19 @@ from accel.serving.template import ChatTemplate
 _LONGEST = 128
 """Bytes of the longest token of the World vocabulary."""
 _SOURCE = """\
+{%- if tools -%}
+System: You may call these functions. To call one, answer with nothing but JSON, such as \
+{"name": "the function", "arguments": {}}.
+{% for tool in tools %}{{ tool.function | tojson }}{{ '\\n' }}{% endfor %}{{ '\\n' }}
+{%- endif -%}
 {%- for message in messages -%}
 {%- set text = message.content | replace('\\r\\n', '\\n') | trim -%}
 {%- if message.role == 'system' %}System: {% elif message.role == 'user' %}User: \
-{% elif message.role == 'assistant' %}Assistant: {% else -%}
-{{ raise_exception('RWKV reads messages of system, user and assistant') }}
+{% elif message.role == 'assistant' %}Assistant: \
+{% for call in message.tool_calls or [] %}{{ call.function | tojson }}\
+{{ '' if loop.last and not text else '\\n' }}{% endfor %}\
+{% elif message.role == 'tool' %}System: The function returned: {% else -%}
+{{ raise_exception('RWKV reads messages of system, user, assistant and tool') }}
 {%- endif -%}
 {{ text.split('\\n\\n') | select | join('\\n') }}{{ '\\n\\n' }}
 {%- endfor -%}

@@ -1,18 +1,17 @@
 """The progress of a request, kept on disk so that another process can go on after a sudden end.
 
-Every token is written before anybody is told of it, and the model's state is written now and then.
-The next process takes the same tokens again, from the last saved state on, and chooses only those
-that follow. Free of torch and Qt.
+Tokens are written before anybody is told of their text. The next process takes the same tokens
+again, which a model reads as fast as it wrote them, and chooses only those that follow. Free of
+torch and Qt.
 """
 
 from __future__ import annotations
 
-import array
 import hashlib
 import os
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -22,40 +21,28 @@ from scheduler.protocol import paths
 
 T = TypeVar("T")
 
-SAVE_EVERY = 32
-"""Tokens between two saved states."""
 _STALE_S = 86400.0
 """A checkpoint is removed if no client asks for its request for so long."""
-_BEGIN = -1
-"""In the file of tokens: the digest of another prompt follows."""
+_Line = str | tuple[int, ...]
+"""The digest of what a text follows, or the tokens of its next piece."""
+_DECODE: Callable[[bytes], _Line] = msgspec.json.Decoder(_Line).decode
 
 
 class Checkpoint:
     """Save nothing, for requests that are not sent again; `FileCheckpoint` saves their progress.
 
-    It is read and written at one position in the text, which moves.
+    It is read and written at one position in the texts of the request, which moves.
     """
 
     def begin(self, prompt: Sequence[int], model: str) -> None:
         """Move to the text after this prompt. The text after another prompt is dropped."""
 
-    def next_token(self) -> int | None:
-        """Return the token that was chosen here, or None if none was chosen yet."""
-        return None
+    def next_piece(self) -> tuple[int, ...]:
+        """Return the tokens that were written here and move on; nothing if there are none yet."""
+        return ()
 
-    def add(self, token: int) -> None:
-        """Record a token that was chosen now."""
-
-    def is_state_due(self) -> bool:
-        """Return whether it is time to save a state."""
-        return False
-
-    def save_state(self, data: bytes, *, prompt: bool = False) -> None:
-        """Save the state at this position; that after the prompt is kept besides the last one."""
-
-    def saved_state(self, *, prompt: bool = False) -> bytes | None:
-        """Return the state that was saved at this very position."""
-        return None
+    def add(self, tokens: Sequence[int]) -> None:
+        """Record tokens that were written now."""
 
 
 class FileCheckpoint(Checkpoint):
@@ -67,10 +54,12 @@ class FileCheckpoint(Checkpoint):
         paths.ensure(self._folder.parent)
         paths.ensure(self._folder)
         os.utime(self._folder)
-        self._tokens = array.array("i", _read_whole_tokens(self._folder / "tokens"))
-        self._file = os.open(self._folder / "tokens", os.O_WRONLY | os.O_CREAT, paths.PRIVATE_FILE)
-        os.ftruncate(self._file, len(self._tokens) * self._tokens.itemsize)
-        self._position = self._last_saved = 0
+        self._file = os.open(self._folder / "tokens", os.O_RDWR | os.O_CREAT, paths.PRIVATE_FILE)
+        data = os.pread(self._file, os.fstat(self._file).st_size, 0)
+        whole = data[: data.rfind(b"\n") + 1]  # the last line may have been cut off
+        self._lines = list[bytes](whole.splitlines(keepends=True))
+        self._position = self._offset = 0
+        os.ftruncate(self._file, len(whole))
 
     def keep(self, value: T, kind: type[T]) -> T:
         """Return the value that was kept first; keep and return this one if there is none."""
@@ -82,44 +71,22 @@ class FileCheckpoint(Checkpoint):
             return value
 
     def begin(self, prompt: Sequence[int], model: str) -> None:
-        text = array.array("i", prompt).tobytes() + model.encode()
-        digest = array.array("i", hashlib.blake2b(text, digest_size=16).digest())
-        for word in (_BEGIN, *digest):
-            if self._position < len(self._tokens) and self._tokens[self._position] == word:
-                self._position += 1
-            else:
-                self.add(word)
-        self._last_saved = self._position
+        text = msgspec.json.encode((model, *prompt))
+        digest = hashlib.blake2b(text, digest_size=16).hexdigest()
+        if self._next_line() == digest:
+            self._move()
+        else:
+            self._write_line(digest)
 
-    def next_token(self) -> int | None:
-        if self._position >= len(self._tokens) or self._tokens[self._position] < 0:
-            return None
-        self._position += 1
-        return self._tokens[self._position - 1]
+    def next_piece(self) -> tuple[int, ...]:
+        line = self._next_line()
+        if not isinstance(line, tuple):
+            return ()
+        self._move()
+        return line
 
-    def add(self, token: int) -> None:
-        size = self._tokens.itemsize
-        if self._position < len(self._tokens):  # the text goes on differently than before
-            del self._tokens[self._position :]
-            os.ftruncate(self._file, self._position * size)
-        self._tokens.append(token)
-        os.pwrite(self._file, self._tokens[-1:].tobytes(), self._position * size)
-        self._position += 1
-
-    def is_state_due(self) -> bool:
-        return self._position - self._last_saved >= SAVE_EVERY
-
-    def save_state(self, data: bytes, *, prompt: bool = False) -> None:
-        self._last_saved = self._position
-        _write(self._state_file(prompt), self._position.to_bytes(8, "little") + data)
-
-    def saved_state(self, *, prompt: bool = False) -> bytes | None:
-        try:
-            with self._state_file(prompt).open("rb") as file:
-                here = int.from_bytes(file.read(8), "little") == self._position
-                return file.read() if here else None
-        except FileNotFoundError:
-            return None
+    def add(self, tokens: Sequence[int]) -> None:
+        self._write_line(tuple(tokens))
 
     def close(self, *, done: bool) -> None:
         """Close the file; remove the checkpoint if the request is done."""
@@ -127,8 +94,23 @@ class FileCheckpoint(Checkpoint):
         if done:
             shutil.rmtree(self._folder)
 
-    def _state_file(self, prompt: bool) -> Path:
-        return self._folder / ("prompt" if prompt else "state")
+    def _next_line(self) -> _Line | None:
+        if self._position == len(self._lines):
+            return None
+        return _DECODE(self._lines[self._position])
+
+    def _move(self) -> None:
+        self._offset += len(self._lines[self._position])
+        self._position += 1
+
+    def _write_line(self, line: _Line) -> None:
+        """Write a line here; what followed is dropped, as the text goes on differently."""
+        if self._position < len(self._lines):
+            del self._lines[self._position :]
+            os.ftruncate(self._file, self._offset)
+        self._lines.append(msgspec.json.encode(line) + b"\n")
+        os.pwrite(self._file, self._lines[-1], self._offset)
+        self._move()
 
 
 def folder(request: str) -> Path:
@@ -141,15 +123,6 @@ def remove_stale() -> None:
     for checkpoint in (paths.home() / "unfinished").glob("*"):
         if time.time() - checkpoint.stat().st_mtime > _STALE_S:
             shutil.rmtree(checkpoint)
-
-
-def _read_whole_tokens(file: Path) -> bytes:
-    """Return a file of tokens without one that was written in part."""
-    try:
-        data = file.read_bytes()
-    except FileNotFoundError:
-        return b""
-    return data[: len(data) // 4 * 4]
 
 
 def _write(file: Path, data: bytes) -> None:

@@ -1,42 +1,39 @@
-"""The model as an author: a loaded RWKV-7 with its tokenizer, and the texts of one request."""
+"""The assistant's model: a loaded RWKV-7 behind the scheduler that serves all its requests."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator, Sequence
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
 
 from accel.rwkv.model import RWKV7
-from accel.rwkv.sampling import Sampler
 from accel.rwkv.tokenizer import Tokenizer
-from assistant.engine.checkpoint import Checkpoint
-from assistant.engine.generate import DecodeState, Generation, prefill, prefill_or_restore
-from assistant.engine.prompts import prompt
+from accel.serving.engine import Engine as ServingEngine
+from accel.serving.errors import ModelRefused, RequestRefused, TooLong
+from accel.serving.request import Ended, Piece, Request
 from assistant.idle import Cancelled
 from assistant.library.describe import model_errors
-from assistant.messages import slow_note
+from assistant.messages import PromptTooLong, WantedRefused
 from assistant.writing.compact import trained_for
 from scheduler.protocol.errors import UserError
 
 if TYPE_CHECKING:
     from accel.rwkv import ahead
 
-LIMIT = 400
-"""The most tokens of one text."""
-JUDGES = 1_000_000_000
-"""A model with at least so many parameters is asked to judge its own text."""
-_ENDS = (".", "!", "?", "\n")
-_REPORT_S = 0.5
-"""The least time between two reports of the speed."""
-_MIN_TOKENS = 8
-"""Tokens after which a speed is reported."""
+_TOGETHER = 16
+"""Answers that are written at once."""
+_STATES = 64
+"""States of prompts and texts that are kept, apart from those."""
+_POLL_S = 0.02
+"""The time between two looks at whether a request was cancelled."""
 
 
 class Engine:
-    """A loaded model with its tokenizer."""
+    """A loaded model with its tokenizer, and the thread that answers by it."""
 
     def __init__(self, path: str, device: str, *, wait: bool = True) -> None:
         """Load a model.
@@ -45,7 +42,7 @@ class Engine:
             path: Its folder or file.
             device: `cpu` (float32, one thread) or `cuda` (bfloat16).
             wait: Wait until its code is compiled for this CPU. Otherwise another process compiles
-                it, and torch computes until `settle` is called after that.
+                it, and torch computes until `enter` finds it compiled.
 
         Raises:
             UserError: It cannot be loaded, in one line.
@@ -59,43 +56,49 @@ class Engine:
         self.name = Path(path).stem if path.endswith((".pth", ".safetensors")) else Path(path).name
         self.device = device
         self.compact = trained_for(path)
-        try:
-            with model_errors():
-                self._load(path, wait)
-                self.tokenizer = Tokenizer.load(path)
-            self.model.forward([0])  # compiles what is compiled at the first use on a machine
-        except (RuntimeError, MemoryError) as e:
-            reason = (str(e).splitlines() or ["out of memory"])[0]
-            raise UserError(f"the model {path} does not fit on {device}: {reason}") from e
-        if self.tokenizer.size > self.model.vocabulary:
-            raise UserError(
-                f"{path}: the vocabulary has {self.tokenizer.size} tokens but the model "
-                f"{self.model.vocabulary}; they do not belong together"
-            )
-
-    def encode(self, text: str) -> list[int]:
-        """Return the tokens of a text. Raises UserError if the vocabulary lacks a byte of it."""
-        with model_errors():
-            return self.tokenizer.encode(text)
-
-    def _load(self, path: str, wait: bool) -> None:
+        self._lock, self._users, self._retired = threading.Lock(), 0, False
         self._preparation: ahead.Preparation | None = None
         self.by = "triton"
         """What computes: triton on a GPU; compiled code on a CPU, or torch until there is some."""
-        if self.device == "cuda":
-            self.model = RWKV7.load(path, "cuda", torch.bfloat16)
-            return
-        from accel.rwkv import ahead  # imports Numba
+        try:
+            with model_errors():
+                self.network = self._load(path, wait)
+                self._vocabulary = Tokenizer.load(path)
+            self.network.forward([0])  # compiles what is compiled at the first use on a machine
+            if self._vocabulary.size > self.network.vocabulary:
+                raise UserError(
+                    f"{path}: the vocabulary has {self._vocabulary.size} tokens but the model "
+                    f"{self.network.vocabulary}; they do not belong together"
+                )
+            self.serving, self._serving = self._start()
+        except (RuntimeError, MemoryError, ModelRefused) as e:
+            reason = (str(e).splitlines() or ["out of memory"])[0]
+            raise UserError(f"the model {path} does not fit on {device}: {reason}") from e
 
-        self.by = "compiled" if wait or ahead.ready() else "torch"
-        self.model = RWKV7.load(path, "cpu", torch.float32, compiled=self.by == "compiled")
-        if self.by == "torch":
-            self._preparation = ahead.Preparation()
+    def enter(self) -> None:
+        """Begin to use the model; if nobody else does, it may switch to compiled code first."""
+        with self._lock:
+            if self._users == 0:
+                self.settle()
+            self._users += 1
+
+    def leave(self) -> None:
+        """Use it no more. A model that was replaced ends with its last request."""
+        with self._lock:
+            self._users -= 1
+            self._end_if_unused()
+
+    def retire(self) -> None:
+        """End once nobody uses it."""
+        with self._lock:
+            self._retired = True
+            self._end_if_unused()
 
     def settle(self) -> bool:
         """Switch to compiled code if there is some; return False while it is being compiled.
 
-        Call it between two texts, never within one: the bits differ.
+        Only the one user may call it, and not within a text: the bits differ, also those of the
+        states that are kept.
         """
         if self._preparation is None:
             return True
@@ -105,146 +108,68 @@ class Engine:
 
         self._preparation = None
         if ahead.ready():  # if not, the log says why, and torch goes on
-            self.model.use_compiled()
+            self._serving.close()
+            self.network.use_compiled()
             self.by = "compiled"
+            self.serving, self._serving = self._start()
         return True
 
+    def encode(self, text: str) -> list[int]:
+        """Return the tokens of a text. Raises UserError if the vocabulary lacks a byte of it."""
+        with model_errors():
+            return self._vocabulary.encode(text)
 
-class TextPosition:
-    """A position in a text, from which it can go on (an `assistant.writing.author.Place`)."""
+    def decode(self, tokens: tuple[int, ...]) -> str:
+        """Return the text of tokens; bytes that are no character become U+FFFD."""
+        return self.serving.tokenizer.decode(tokens)
 
-    def __init__(
-        self,
-        text: str,
-        state: DecodeState | None,
-        before: TextPosition | None = None,
-        tokens: Sequence[int] = (),
-        *,
-        ended: bool = False,
-    ) -> None:
-        """Create a position.
+    def answer(self, request: Request, must_stop: Callable[[], bool]) -> Iterator[Piece | Ended]:
+        """Yield an answer piece by piece, and how it ended; it stops when nobody iterates on.
 
         Args:
-            text: The text so far.
-            state: The model's state, not on the GPU; None if it was not worth keeping.
-            before: The position that the tokens lead here from.
-            tokens: The tokens since `before`.
-            ended: The model ended the text here.
+            request: What is asked.
+            must_stop: Asked all the time.
+
+        Raises:
+            Cancelled: `must_stop` returned True.
+            PromptTooLong: The prompt and the answer do not fit.
+            WantedRefused: The model cannot answer such a request.
         """
-        self.text, self.state, self.before, self.ended = text, state, before, ended
-        self.tokens = tuple(tokens)
+        try:
+            stream = self.serving.submit(request)
+        except TooLong as e:
+            raise PromptTooLong(str(e)) from e
+        except RequestRefused as e:
+            raise WantedRefused(str(e)) from e
+        try:
+            event: Piece | Ended | None = None
+            while not isinstance(event, Ended):
+                event = stream.take(_POLL_S)
+                if must_stop():
+                    raise Cancelled
+                if event is not None:
+                    yield event
+        finally:
+            stream.cancel()
+            self.serving.wake()
 
-    def nearest_state(self) -> tuple[DecodeState, list[int]]:
-        """Return the last state on the way here, and the tokens since.
+    def _load(self, path: str, wait: bool) -> RWKV7:
+        if self.device == "cuda":
+            return RWKV7.load(path, "cuda", torch.bfloat16)
+        from accel.rwkv import ahead  # imports Numba
 
-        To take these in gives the same bits as when they were written.
-        """
-        position, tokens = self, list[int]()
-        while position.state is None:
-            assert position.before is not None, "the position after the prompt has a state"
-            position, tokens = position.before, [*position.tokens, *tokens]
-        return position.state, tokens
+        self.by = "compiled" if wait or ahead.ready() else "torch"
+        if self.by == "torch":
+            self._preparation = ahead.Preparation()
+        return RWKV7.load(path, "cpu", torch.float32, compiled=self.by == "compiled")
 
+    def _start(self) -> tuple[ServingEngine, ExitStack]:
+        """Start to serve without any state of before, and return what ends it, too."""
+        serving = ServingEngine.of_network(self.network, self._vocabulary, _TOGETHER, _STATES)
+        stack = ExitStack()
+        stack.enter_context(serving.running())
+        return serving, stack
 
-class WritingSpeed:
-    """Report how fast a model writes, at most twice a second."""
-
-    def __init__(self, name: str, report: Callable[[str], None]) -> None:
-        self._name, self._report = name, report
-        self._began = self._reported = 0.0
-
-    def count(self, tokens: int) -> None:
-        """Note how many tokens have been written so far."""
-        now = time.monotonic()
-        if not self._began:
-            self._began = self._reported = now
-            self._first = tokens
-        elif now - self._reported >= _REPORT_S and tokens - self._first >= _MIN_TOKENS:
-            self._reported = now
-            rate = (tokens - self._first) / (now - self._began)
-            self._report(f"the model {self._name} is writing: {tokens} tokens, {rate:.3g} tokens/s")
-
-
-class EngineAuthor:
-    """One request's use of an engine (an `assistant.writing.author.Author`)."""
-
-    def __init__(
-        self,
-        engine: Engine,
-        cancelled: Callable[[], bool],
-        checkpoint: Checkpoint | None = None,
-        report: Callable[[str], None] = lambda line: None,
-    ) -> None:
-        """Create an author.
-
-        Args:
-            engine: The loaded model.
-            cancelled: Asked before every token.
-            checkpoint: The text that was written before the process ended; it is written again
-                first.
-            report: Called with a line that says how fast the model writes.
-        """
-        self.name, self.device, self.by = engine.name, engine.device, engine.by
-        self.compact = engine.compact
-        self.tokens = 0
-        """Tokens written so far."""
-        self._engine, self._cancelled = engine, cancelled
-        self._checkpoint = checkpoint or Checkpoint()
-        self._speed = WritingSpeed(engine.name + slow_note(engine.by), report)
-
-    def begin(self, system: str, user: str) -> TextPosition:
-        """Return the position after the prompt. Raises Cancelled."""
-        tokens, model = self._engine.encode(prompt(system, user)), self._engine.model
-        start = prefill_or_restore(model, tokens, self._checkpoint, self._cancelled)
-        return TextPosition("", start.to("cpu"))
-
-    def preference(
-        self, after: TextPosition, question: str, answers: tuple[str, str]
-    ) -> float | None:
-        """Return 1 for the first answer, -1 for the second; None if the model is too small."""
-        model = self._engine.model
-        if model.parameters < JUDGES:
-            return None
-        state, behind = after.nearest_state()
-        state = state.to(model.device)
-        for token in behind:
-            state = DecodeState(*model.forward([token], state.state))
-        asked = self._engine.encode(f"\n\nUser: {question}\n\nAssistant:")
-        logits = prefill(model, asked, state.state, self._cancelled).logits
-        first_tokens = [self._engine.encode(answer)[0] for answer in answers]
-        first, second = torch.softmax(logits[first_tokens].double(), dim=0).tolist()
-        return float(first - second)
-
-    def write(self, after: TextPosition, seed: int) -> Iterator[TextPosition]:
-        """Write on from a position piece by piece; the ends of sentences keep their state.
-
-        Raises Cancelled and ValueError.
-        """
-        model = self._engine.model
-        state, behind = after.nearest_state()
-        run = Generation(
-            model,
-            self._engine.tokenizer,
-            Sampler() if seed == 0 else Sampler(temperature=1.0, top_p=0.9, seed=seed),
-            *state.to(model.device),
-            limit=LIMIT,
-            cancelled=self._cancelled,
-            checkpoint=self._checkpoint,
-            behind=behind,
-        )
-        kept, text, start, counted = after, after.text, 0, 0
-        for piece in run:
-            self.tokens, counted = self.tokens + len(run.tokens) - counted, len(run.tokens)
-            self._speed.count(self.tokens)
-            text += piece
-            if run.reason is not None or not run.settled:
-                continue
-            position = TextPosition(text, None, kept, run.tokens[start:])
-            if piece.endswith(_ENDS):
-                position.state = run.decode_state and run.decode_state.to("cpu")
-                kept, start = position, counted
-            yield position
-        self.tokens += len(run.tokens) - counted
-        if run.reason == "cancelled":
-            raise Cancelled
-        yield TextPosition(text, None, kept, run.tokens[start:], ended=True)
+    def _end_if_unused(self) -> None:
+        if self._retired and self._users == 0:
+            self._serving.close()

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Iterable, Sequence
-from typing import Literal
+from collections.abc import Sequence
 
+from accel.serving.request import Sampling
+from assistant.completion import Wanted
 from assistant.messages import CompletionRequest
 
 STOP = "\n\nUser"
@@ -22,21 +23,15 @@ _CHAT_TOKENS = 1024
 _TEMPERATURE, _TOP_P = 1.0, 0.4
 """The values that the official RWKV-7 chat models are used with."""
 
-Speaker = Literal["System", "User", "Assistant"]
+_ROLES = ("user", "assistant")
 
 
 def prompt(system: str, user: str) -> str:
-    """Return the prompt of one question, which the answer follows."""
-    return conversation((("System", system), ("User", user)))
-
-
-def conversation(turns: Iterable[tuple[Speaker, str]]) -> str:
-    """Return the prompt of a conversation, which the assistant's next turn follows.
+    """Return the prompt of one question, which the answer follows.
 
     No turn contains an empty line, so that none can begin another one.
     """
-    texts = [f"{speaker}: {_turn(text)}\n\n" for speaker, text in turns]
-    return "".join(texts) + "Assistant:"
+    return f"System: {_turn(system)}\n\nUser: {_turn(user)}\n\nAssistant:"
 
 
 def chat_request(turns: Sequence[str]) -> tuple[CompletionRequest, int]:
@@ -51,11 +46,11 @@ def chat_request(turns: Sequence[str]) -> tuple[CompletionRequest, int]:
     kept = list(turns)
     while len(kept) > 1 and sum(map(len, kept)) > MAX_CHAT_CHARACTERS:
         del kept[:2]
-    speakers: tuple[Speaker, Speaker] = ("User", "Assistant")
-    spoken = ((speakers[i % 2], turn) for i, turn in enumerate(kept))
-    text, seed = conversation([("System", CHAT_SYSTEM), *spoken]), random.getrandbits(31)
-    request = CompletionRequest(text, _CHAT_TOKENS, _TEMPERATURE, _TOP_P, seed, (STOP,))
-    return request, len(turns) - len(kept)
+    messages = [{"role": "system", "content": CHAT_SYSTEM}]
+    messages += [{"role": _ROLES[i % 2], "content": turn} for i, turn in enumerate(kept)]
+    sampling = Sampling(_TEMPERATURE, top_p=_TOP_P, seed=random.getrandbits(31))
+    wanted = Wanted(sampling, _CHAT_TOKENS, messages)
+    return CompletionRequest(wanted), len(turns) - len(kept)
 
 
 def _turn(text: str) -> str:

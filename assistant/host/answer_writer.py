@@ -16,7 +16,7 @@ from scheduler.protocol.errors import UserError
 from scheduler.protocol.settings import Settings
 
 if TYPE_CHECKING:
-    from assistant.engine.engine import EngineAuthor
+    from assistant.engine.author import EngineAuthor
 
 WRITES = 1e9
 """Parameters from which on a model writes texts: those of smaller ones are wooden."""

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import TypeVar
 
+from assistant.completion import Token
 from assistant.engine.checkpoint import Checkpoint, FileCheckpoint
 from assistant.idle import Cancelled
 from assistant.messages import Chunk, DeviceChoice, Event, Waiting
@@ -35,6 +37,8 @@ class RequestChannel:
         self.device = ""
         """The device that the model runs on, `cpu` or `cuda`, once that is known."""
         self.stop, self.use_cpu = threading.Event(), threading.Event()
+        self.ending = ExitStack()
+        """What is called at the end of the request."""
         if device == "cpu":
             self.use_cpu.set()
 
@@ -48,9 +52,9 @@ class RequestChannel:
         cpu_helps = cpu and not self.use_cpu.is_set()
         self._emit(Waiting(reason, cpu_helps, self.device))
 
-    def emit_text(self, text: str) -> None:
-        """Send the next piece of the text."""
-        self._emit(Chunk(text))
+    def emit_text(self, text: str, tokens: tuple[Token, ...] = ()) -> None:
+        """Send the next piece of the text, with its tokens if they were asked for."""
+        self._emit(Chunk(text, tokens))
 
     def keep(self, value: T, kind: type[T]) -> T:
         """Return the value that an earlier process kept for this request, else keep this one."""

@@ -2,31 +2,40 @@
 
 from __future__ import annotations
 
+import itertools
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
+from assistant.completion import Wanted
+from assistant.host.channel import RequestChannel
 from assistant.host.context import RequestContext, current_settings
 from assistant.host.package_speed import package_speed
-from assistant.idle import Cancelled
+from assistant.inference.engine_requests import engine_request, tokens_of
 from assistant.messages import (
-    MAX_PROMPT_TOKENS,
     Benchmark,
     Completion,
     CompletionRequest,
     ModelSpeed,
     PromptTooLong,
     TokenRate,
+    WantedRefused,
     slow_note,
 )
 from scheduler.protocol.errors import UserError
 
 if TYPE_CHECKING:
+    from accel.serving.request import Request
     from assistant.engine.engine import Engine
 
+Check = Callable[[], bool]
+"""Returns True once the work must stop."""
+_MOST_TOKENS = 8192
+"""Tokens of an answer whose request names no limit."""
 ROUNDS = 5
 _DECODED, _PROMPT = 32, 256
 """Tokens of a round."""
@@ -36,57 +45,64 @@ _MAX_S = 20.0
 
 
 def handle_completion(request: CompletionRequest, context: RequestContext) -> Completion:
-    """Send the text that the model continues a prompt with, and return how it ended.
+    """Send the text that the model writes, and return how it ended.
 
-    Raises Cancelled, PromptTooLong, and UserError if no model is configured or it cannot be loaded.
+    Raises Cancelled, PromptTooLong, WantedRefused, and UserError if no model is configured, it
+    cannot be loaded, or it fails.
     """
     began = time.monotonic()
-    channel, settings = context.channel, current_settings()
+    channel, settings, wanted = context.channel, current_settings(), request.wanted
     if not settings.model:
         raise UserError(
             "only the template is in use (setting model_folder), and it cannot continue a text. "
             "Choose a model: gpudeck models"
         )
     engine = context.residency.engine(settings, channel)
-    from accel.rwkv.sampling import Sampler
-    from assistant.engine.generate import Generation, prefill_or_restore
+    from accel.serving.request import Ended
 
-    def must_stop() -> bool:
-        return context.must_stop(engine)
-
-    tokens = engine.encode(request.prompt)
-    if request.program and len(tokens) > MAX_PROMPT_TOKENS:
-        raise PromptTooLong(
-            f"the prompt has {len(tokens)} tokens; a program's prompt may have at most "
-            f"{MAX_PROMPT_TOKENS}. Shorten it"
-        )
     channel.emit_waiting(f"the model {engine.name} is reading the prompt")
-    start = prefill_or_restore(engine.model, tokens, channel.checkpoint, must_stop)
-    channel.emit_waiting(f"the model {engine.name} is writing{slow_note(engine.by)}")
-    run = Generation(
-        engine.model,
-        engine.tokenizer,
-        Sampler(request.temperature, request.top_p, request.seed),
-        *start,
-        limit=request.limit,
-        cancelled=must_stop,
-        stops=request.stop,
-        checkpoint=channel.checkpoint,
-    )
-    for piece in run:
-        channel.emit_text(piece)
-    if run.reason == "cancelled":
-        raise Cancelled
-    reason: Literal["stop", "length"] = "length" if run.reason == "length" else "stop"
+    asked = _engine_request(engine, wanted, channel)
+    ended, writing = Ended("error"), False
+    for event in engine.answer(asked, lambda: context.must_stop(engine)):
+        if isinstance(event, Ended):
+            ended = event
+            continue
+        if not writing:
+            channel.emit_waiting(f"the model {engine.name} is writing{slow_note(engine.by)}")
+            writing = True
+        if event.choices:
+            channel.checkpoint.add([choice.token for choice in event.choices])
+        channel.emit_text(event.text, tokens_of(engine.serving, wanted, event))
+    if ended.reason == "error":
+        raise UserError(ended.message)
+    reason: Literal["stop", "length"] = "length" if ended.reason == "length" else "stop"
     return Completion(
-        engine.name,
-        engine.device,
-        engine.by,
-        reason,
-        len(tokens),
-        len(run.tokens),
-        time.monotonic() - began,
-    )
+        engine.name, engine.device, engine.by, reason, ended.prompt_tokens - asked.begun,
+        ended.tokens, time.monotonic() - began, min(ended.cached_tokens, asked.written[0]),
+    )  # fmt: skip
+
+
+def _engine_request(engine: Engine, wanted: Wanted, channel: RequestChannel) -> Request:
+    """Return the request to the engine, with what an earlier process has written of its answer.
+
+    Raises PromptTooLong and WantedRefused.
+    """
+    from accel.serving.errors import RequestRefused, TooLong
+
+    try:
+        asked = engine_request(engine.serving, wanted)
+    except TooLong as e:
+        raise PromptTooLong(str(e)) from e
+    except RequestRefused as e:
+        raise WantedRefused(str(e)) from e
+    prompt, written = asked.prompt, list[int]()
+    channel.checkpoint.begin(prompt, engine.network.identity)
+    while piece := channel.checkpoint.next_piece():
+        written += piece
+    return replace(
+        asked, prompt=(*prompt, *written), written=(len(prompt), len(prompt) + len(written)),
+        limit=min(asked.limit, wanted.limit or _MOST_TOKENS),
+    )  # fmt: skip
 
 
 def handle_benchmark(request: Benchmark, context: RequestContext) -> ModelSpeed:
@@ -99,29 +115,29 @@ def handle_benchmark(request: Benchmark, context: RequestContext) -> ModelSpeed:
     engine = context.residency.engine(settings, channel)
     loaded = time.monotonic() - began
 
-    def check() -> None:
-        if context.must_stop(engine):
-            raise Cancelled
+    def must_stop() -> bool:
+        return context.must_stop(engine)
 
     while not engine.settle():  # else this would time torch
-        check()
+        channel.raise_if_cancelled()
         channel.emit_waiting("compiling the engine for this machine")
         time.sleep(_POLL_S)
     decode = _rate(
-        lambda: _decode_seconds(engine, check),
+        lambda: _decode_seconds(engine, must_stop),
         _DECODED,
         lambda n: channel.emit_waiting(f"timing decoding, round {n} of {ROUNDS}"),
     )
+    begins = itertools.count()
     prefill = _rate(
-        lambda: _prefill_seconds(engine, check),
+        lambda: _prefill_seconds(engine, next(begins), must_stop),
         _PROMPT,
         lambda n: channel.emit_waiting(f"timing prefill, round {n} of {ROUNDS}"),
     )
     beside = None
     if request.engine == "rwkv":
         channel.emit_waiting("timing the rwkv package")
-        beside = package_speed(settings.model, request.on, check)
-    parameters = engine.model.parameters
+        beside = package_speed(settings.model, request.on, channel.raise_if_cancelled)
+    parameters = engine.network.parameters
     return ModelSpeed(engine.name, engine.device, parameters, loaded, decode, prefill, beside)
 
 
@@ -137,20 +153,24 @@ def _rate(run: Callable[[], float], tokens: int, progress: Callable[[int], None]
     return TokenRate(statistics.median(rates), min(rates), max(rates), len(rates))
 
 
-def _decode_seconds(engine: Engine, check: Callable[[], None]) -> float:
-    """Return how long a round of greedy tokens takes, one after the other."""
-    logits, state = engine.model.forward([0])
+def _seconds(engine: Engine, prompt: Sequence[int], tokens: int, check: Check) -> float:
+    """Return how long an answer of so many greedy tokens takes."""
+    from accel.serving.request import Request, Sampling
+
+    request = Request(tuple(prompt), tokens, Sampling(temperature=0), ignore_end=True)
     began = time.perf_counter()
-    for _ in range(_DECODED):
-        check()
-        logits, state = engine.model.forward([int(logits.argmax())], state)
+    for _ in engine.answer(request, check):
+        pass
     return time.perf_counter() - began
 
 
-def _prefill_seconds(engine: Engine, check: Callable[[], None]) -> float:
-    """Return how long a prompt takes."""
-    tokens = [1 + (i * 37) % (engine.model.vocabulary - 1) for i in range(_PROMPT)]
-    began = time.perf_counter()
-    logits, _ = engine.model.forward(tokens, None, check)
-    float(logits[0])  # waits until a GPU has computed it
-    return time.perf_counter() - began
+def _decode_seconds(engine: Engine, check: Check) -> float:
+    """Return how long a round of tokens takes, one after the other."""
+    whole = _seconds(engine, [0], _DECODED + 1, check)
+    return max(whole - _seconds(engine, [0], 1, check), 1e-9)
+
+
+def _prefill_seconds(engine: Engine, first: int, check: Check) -> float:
+    """Return how long a prompt takes that begins like no other."""
+    tokens = [1 + (first + i * 37) % (engine.network.vocabulary - 1) for i in range(_PROMPT)]
+    return _seconds(engine, tokens, 1, check)

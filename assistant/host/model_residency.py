@@ -14,7 +14,8 @@ from scheduler.protocol.errors import DaemonGone, UserError
 from scheduler.protocol.settings import Settings
 
 if TYPE_CHECKING:
-    from assistant.engine.engine import Engine, EngineAuthor
+    from assistant.engine.author import EngineAuthor
+    from assistant.engine.engine import Engine
 
 
 class ModelResidency:
@@ -38,12 +39,14 @@ class ModelResidency:
         self._on_evicted = on_evicted
         self._engines: dict[str, Engine] = {}
         self._loaded_with = Settings()
+        self._lock = threading.RLock()
+        """Held while a model is loaded or replaced, or a GPU leased."""
         self._lease = GpuLease(self.evict)
 
     @property
     def name(self) -> str:
         """Return the name of the loaded model; empty if there is none."""
-        return next((engine.name for engine in self._engines.values()), "")
+        return next((engine.name for engine in list(self._engines.values())), "")
 
     @property
     def on_gpu(self) -> bool:
@@ -57,23 +60,16 @@ class ModelResidency:
         self._on_evicted(reason)
 
     def drop(self) -> None:
-        """Forget the model and its error."""
-        self.left_gpu |= "cuda" in self._engines
-        self._engines, self.error = {}, ""
-
-    def is_available(self, settings: Settings, channel: RequestChannel) -> bool:
-        """Return whether the model can be used without a wait for a GPU."""
-        if settings.model_device == "cpu" or channel.use_cpu.is_set() or self._lease.held:
-            return True
-        try:
-            self._lease.take(model_bytes(settings.model))
-        except UserError:
-            return False
-        return True
+        """Forget the model and its error; it ends with the last request that uses it."""
+        with self._lock:
+            self.left_gpu |= "cuda" in self._engines
+            for engine in self._engines.values():
+                engine.retire()
+            self._engines, self.error = {}, ""
 
     def author(self, settings: Settings, channel: RequestChannel) -> EngineAuthor:
         """Return an author for one text. Raises as `engine` does."""
-        from assistant.engine.engine import EngineAuthor
+        from assistant.engine.author import EngineAuthor
 
         return EngineAuthor(
             self.engine(settings, channel),
@@ -85,28 +81,32 @@ class ModelResidency:
     def engine(self, settings: Settings, channel: RequestChannel) -> Engine:
         """Return the loaded model on the device that the settings and the request ask for.
 
-        Raises Cancelled, and UserError if the model cannot be loaded.
+        The request may use it until its end, also if it is replaced. Raises Cancelled, and
+        UserError if the model cannot be loaded.
         """
-        previous = self._loaded_with
-        if (settings.model, settings.model_device) != (previous.model, previous.model_device):
-            self.drop()
-        self._loaded_with = settings
         device = "cpu"
         if settings.model_device == "cuda" and self._wait_for_gpu(settings.model, channel):
             device = "cuda"
-        if device not in self._engines:
-            from assistant.engine.engine import Engine  # imports torch
+        with self._lock:
+            previous = self._loaded_with
+            if (settings.model, settings.model_device) != (previous.model, previous.model_device):
+                self.drop()
+            self._loaded_with = settings
+            if device not in self._engines:
+                from assistant.engine.engine import Engine  # imports torch
 
-            channel.emit_waiting("loading the model")
-            try:
-                self._engines[device] = Engine(settings.model, device, wait=False)
-            except UserError as e:
-                self.error = str(e)
-                self.left_gpu |= device == "cuda"
-                raise
-        self.error, channel.device = "", device
-        self._engines[device].settle()
-        return self._engines[device]
+                channel.emit_waiting("loading the model")
+                try:
+                    self._engines[device] = Engine(settings.model, device, wait=False)
+                except UserError as e:
+                    self.error = str(e)
+                    self.left_gpu |= device == "cuda"
+                    raise
+            self.error, channel.device = "", device
+            engine = self._engines[device]
+            engine.enter()
+        channel.ending.callback(engine.leave)
+        return engine
 
     def _wait_for_gpu(self, model: str, channel: RequestChannel) -> bool:
         """Wait for a GPU; return False once the request prefers the CPU.
@@ -122,7 +122,8 @@ class ModelResidency:
                 if channel.use_cpu.is_set():
                     return False
                 try:
-                    self._lease.take(memory)
+                    with self._lock:
+                        self._lease.take(memory)
                 except UserError as e:
                     if not any(state.device.kind == "nvidia" for state in snapshot.devices):
                         raise UserError(f"the model is set to use a GPU, but {e}") from e

@@ -1,10 +1,11 @@
 """The server of the assistant's process: `python -m assistant.host`.
 
 There is one process per user. It starts on demand, serves the window and the command line, works on
-one request at a time, and can stop it between two tokens. It ends after ten minutes without a
-request, when the daemon is gone, or when a model on the GPU has to make room, because only the end
-of the process frees all of its GPU memory. Clients then send their requests to the next process. An
-unused model leaves the GPU after the time in the setting `model_idle_minutes`.
+requests side by side, and can stop each between two tokens. The model serves them by one scheduler,
+in which those of people go before those of programs; only a benchmark works alone. It ends after
+ten minutes without a request, when the daemon is gone, or when a model on the GPU has to make room,
+because only the end of the process frees all of its GPU memory. Clients then send their requests to
+the next process. An unused model leaves the GPU after the time in the setting `model_idle_minutes`.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from typing import Any
@@ -30,7 +32,7 @@ from assistant.host.channel import RequestChannel
 from assistant.host.context import RequestContext, current_settings
 from assistant.host.model_requests import handle_benchmark, handle_completion
 from assistant.host.model_residency import ModelResidency
-from assistant.host.request_queue import RequestQueue
+from assistant.host.turns import Turns
 from assistant.idle import Cancelled
 from assistant.tools.proposal_store import ProposalStore
 from scheduler.background.instance import report_ready
@@ -38,6 +40,8 @@ from scheduler.client import Client
 from scheduler.protocol import paths, settings, wire
 from scheduler.protocol.errors import DaemonGone, NotFound, OutcomeUnknown, UserError
 
+MOST_REQUESTS = 64
+"""Requests that are worked on at once."""
 UNUSED_S = 600.0
 """The process ends after so long without a request."""
 STOP_S = 0.3
@@ -73,7 +77,8 @@ class AssistantServer:
 
     def __init__(self, unused_s: float = UNUSED_S) -> None:
         self._residency, self._proposals = ModelResidency(self._on_evicted), ProposalStore()
-        self._queue = RequestQueue()
+        self._turns = Turns()
+        self._workers = ThreadPoolExecutor(MOST_REQUESTS, "request")
         self._pending: dict[str, _PendingRequest] = {}
         self._unused_s, self._used = unused_s, time.monotonic()
         self._end = asyncio.Event()
@@ -106,6 +111,8 @@ class AssistantServer:
         for pending in self._pending.values():
             pending.stop()
         if not self.evicted:
+            self._residency.drop()
+        if not self.evicted:
             daemon.close()
         give_up = time.monotonic() + (LEAVE_S if self.evicted else float("inf"))
         while self._pending and time.monotonic() < give_up:
@@ -118,15 +125,16 @@ class AssistantServer:
         return self._residency.evicted.is_set()
 
     async def _warm(self) -> None:
-        async with self._queue.admit():
+        async with self._turns.admit():
             await asyncio.to_thread(self._load_model)
 
     def _load_model(self) -> None:
         """Load the model if that needs no GPU. The first request reports what is wrong."""
-        with suppress(UserError):
+        channel = RequestChannel()
+        with suppress(UserError), channel.ending:
             settings = current_settings()
             if settings.model and settings.model_device == "cpu":
-                self._residency.engine(settings, RequestChannel())
+                self._residency.engine(settings, channel)
 
     async def _end_if_unused(self) -> None:
         unused_s = self._unused_s
@@ -176,9 +184,10 @@ class AssistantServer:
                 await self._serve(request, peer)
 
     def _status(self) -> m.AssistantState:
-        waiting = max(0, len(self._pending) - 1)
+        begun = [pending.begun for pending in self._pending.values()]
         residency = self._residency
-        return m.AssistantState(self._queue.busy, waiting, residency.name, residency.error)
+        waiting = begun.count(False)
+        return m.AssistantState(begun.count(True), waiting, residency.name, residency.error)
 
     async def _decide(self, request: m.Approve, peer: wire.Peer) -> None:
         """Carry out a decision without waiting for the request that is being worked on."""
@@ -189,7 +198,12 @@ class AssistantServer:
 
     async def _run(self, request: m.Work | m.Approve, channel: RequestChannel) -> m.Result:
         context = RequestContext(self._residency, self._proposals, channel)
-        return await asyncio.to_thread(HANDLERS[type(request)], request, context)
+
+        def handle() -> m.Result:
+            with channel.ending:
+                return HANDLERS[type(request)](request, context)
+
+        return await asyncio.get_running_loop().run_in_executor(self._workers, handle)
 
     async def _serve(self, request: m.Work, peer: wire.Peer) -> None:
         """Work on a request in its turn, and send its events and its result."""
@@ -198,11 +212,8 @@ class AssistantServer:
         await self._stop_older(key)
         checkpoint = FileCheckpoint(request.id) if request.id else None
         pending = self._pending[key] = _PendingRequest(self._loop, request.device, checkpoint)
-        if self._queue.busy:
-            loading = self._warming is not None and not self._warming.done()
-            pending.add(
-                m.Waiting("loading the model" if loading else "waiting for another request")
-            )
+        if self._turns.closed or isinstance(request, m.Benchmark):
+            pending.add(m.Waiting("waiting for another request"))
         work = pending.work = asyncio.create_task(self._run_in_turn(request, pending))
         try:
             await self._send_events(pending, work, peer)
@@ -218,7 +229,7 @@ class AssistantServer:
                 checkpoint.close(done=not interrupted)
             del self._pending[key]
             self._used = time.monotonic()
-            if self._residency.left_gpu:
+            if self._residency.left_gpu and not self._pending:
                 self._leave("the model was changed, and its GPU memory is freed with the process")
 
     async def _send_events(
@@ -250,10 +261,10 @@ class AssistantServer:
             await asyncio.sleep(0.01)
 
     async def _run_in_turn(self, request: m.Work, pending: _PendingRequest) -> m.Result:
-        program = isinstance(request, m.CompletionRequest) and request.program
         async with AsyncExitStack() as turn:
             try:
-                await turn.enter_async_context(self._queue.admit(program=program))
+                alone = isinstance(request, m.Benchmark)
+                await turn.enter_async_context(self._turns.admit(alone=alone))
             except asyncio.CancelledError:
                 raise Cancelled from None  # cancelled before its turn
             pending.begun = True
@@ -282,6 +293,8 @@ def _last_replies(work: asyncio.Task[m.Result]) -> list[m.Reply]:
             return [m.Failed(str(e), "missing")]
         case m.PromptTooLong() as e:
             return [m.Failed(str(e), "too long")]
+        case m.WantedRefused() as e:
+            return [m.Failed(str(e), "refused")]
         case OutcomeUnknown() as e:  # to ask again would queue the job twice
             return [m.Failed(str(e))]
         case DaemonGone():

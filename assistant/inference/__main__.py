@@ -18,6 +18,7 @@ import msgspec
 
 from assistant.gpu_lease import GpuLease
 from assistant.inference import messages as m
+from assistant.inference.engine_requests import engine_request, tokens_of
 from scheduler.client import Client
 from scheduler.protocol import paths
 from scheduler.protocol.errors import UserError
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from accel.serving.engine import Engine
-    from accel.serving.request import Choice, Ended, Piece, Request, Stream
+    from accel.serving.request import Ended, Piece, Stream
 
 _ENCODE = msgspec.json.Encoder().encode
 _DECODE = msgspec.json.Decoder(m.Request).decode
@@ -168,63 +169,36 @@ def _submit(engine: Engine, wanted: m.Submit, answers: dict[int, Answer], output
     from accel.serving.errors import RequestRefused, TooLong
     from accel.serving.request import Stream
 
-    answer = Answer(Stream(), lambda event: _send(engine, wanted.id, event, answers, output))
+    answer = Answer(Stream(), lambda event: _send(engine, wanted, event, answers, output))
     answers[wanted.id] = answer
     try:
-        engine.submit(_request(engine, wanted), answer.stream)
+        engine.submit(engine_request(engine, wanted.wanted), answer.stream)
     except RequestRefused as e:
         del answers[wanted.id]
         too_long = isinstance(e, TooLong)
         output.send(m.Done(wanted.id, "too long" if too_long else "refused", message=str(e)))
 
 
-def _request(engine: Engine, wanted: m.Submit) -> Request:
-    """Return a request to the engine. Raises RequestRefused."""
-    from accel.serving.errors import RequestRefused
-    from accel.serving.request import Grammar, Request
-
-    text = wanted.prompt
-    if wanted.messages is not None:
-        if engine.template is None:
-            raise RequestRefused(
-                "this model has no chat template. Use /v1/completions to continue a text"
-            )
-        text = engine.template.render(wanted.messages, wanted.tools)
-    prompt = engine.tokenizer.encode(text, engine.context - 1, special=wanted.messages is None)
-    room = engine.context - len(prompt)
-    grammar = Grammar(wanted.grammar, wanted.grammar_text) if wanted.grammar else None
-    return Request(
-        tuple(prompt), min(wanted.limit or room, room),
-        wanted.sampling, wanted.stops + (engine.chat_stops if wanted.messages else ()), grammar,
-        client=wanted.client, ignore_end=wanted.ignore_end,
-    )  # fmt: skip
-
-
 def _send(
-    engine: Engine, id_: int, event: Piece | Ended, answers: dict[int, Answer], output: Output
+    engine: Engine,
+    asked: m.Submit,
+    event: Piece | Ended,
+    answers: dict[int, Answer],
+    output: Output,
 ) -> None:
     """Send an event of an answer."""
     from accel.serving.request import Ended
 
     if isinstance(event, Ended):
-        answers.pop(id_, None)
+        answers.pop(asked.id, None)
         output.send(
             m.Done(
-                id_, event.reason, event.prompt_tokens, event.cached_tokens, event.tokens,
+                asked.id, event.reason, event.prompt_tokens, event.cached_tokens, event.tokens,
                 event.accepted, event.message,
             )
         )  # fmt: skip
     else:
-        tokens = tuple(_token(engine, choice) for choice in event.choices)
-        output.send(m.Text(id_, event.text, tokens))
-
-
-def _token(engine: Engine, choice: Choice) -> m.Token:
-    def name(token: int) -> str:
-        return engine.tokenizer.decode([token]) or engine.tokenizer.bytes_of(token)
-
-    likely = tuple((name(token), logprob) for token, logprob in choice.likely)
-    return m.Token(name(choice.token), choice.logprob, likely)
+        output.send(m.Text(asked.id, event.text, tokens_of(engine, asked.wanted, event)))
 
 
 if __name__ == "__main__":

@@ -5,12 +5,12 @@ Free of torch and Qt.
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
 from accel.serving.memory import CacheFormat, Weights
-from accel.serving.request import Sampling
+from assistant.completion import Token, Wanted
 
 MOST_SENT = 256
 """Texts of an answer that are sent before somebody reads them; after that the answer pauses."""
@@ -34,21 +34,10 @@ class Options(msgspec.Struct, frozen=True):
 
 
 class Submit(msgspec.Struct, frozen=True, tag="submit"):
-    """Ask for the continuation of a chat or of a text."""
+    """Ask for an answer."""
 
     id: int
-    sampling: Sampling
-    limit: int
-    """The most tokens; 0: as many as fit."""
-    messages: list[dict[str, Any]] | None = None
-    """The chat; None: `prompt` is continued."""
-    tools: list[dict[str, Any]] = []
-    prompt: str = ""
-    stops: tuple[str, ...] = ()
-    grammar: Literal["", "json_schema", "regex", "lark"] = ""
-    grammar_text: str = ""
-    client: str = ""
-    ignore_end: bool = False
+    wanted: Wanted
 
 
 class Cancel(msgspec.Struct, frozen=True, tag="cancel"):
@@ -99,14 +88,6 @@ class Loading(msgspec.Struct, frozen=True, tag="loading"):
     done: int
     """Bytes."""
     total: int
-
-
-class Token(msgspec.Struct, frozen=True, array_like=True):
-    """Hold a token with the logarithm of its probability."""
-
-    text: str
-    logprob: float
-    likely: tuple[tuple[str, float], ...] = ()
 
 
 class Text(msgspec.Struct, frozen=True, tag="text"):

@@ -14,10 +14,10 @@ from typing import Literal
 
 import msgspec
 
-from assistant.messages import Chunk, Failed, PromptTooLong, Waiting
+from assistant.messages import Chunk, Completion, Failed, PromptTooLong, Waiting
 from assistant.serve import control_messages as c
 from assistant.serve.model_requests import Message, ModelChat
-from assistant.serve.served_model import ModelCompletion, ModelRun, ServedModel
+from assistant.serve.served_model import ModelRun, ServedModel
 from scheduler.protocol import paths, wire
 from scheduler.protocol.errors import UserError
 
@@ -122,11 +122,13 @@ class Control:
                 await peer.send(_ENCODE(c.Said(done.device, *counts, cut_off, left_out)))
                 return
 
-    async def _answer(self, turns: Sequence[str], peer: wire.Peer) -> ModelCompletion:
+    async def _answer(self, turns: Sequence[str], peer: wire.Peer) -> Completion:
         """Send an answer's text, and return how it ended. Raises UserError."""
         messages = [Message(_ROLES[i % 2], turn) for i, turn in enumerate(turns)]
         wanted = ModelChat(model=self._model.name, messages=messages)
-        async with ModelRun(wanted, self._model.process("auto")) as run:
+        run = ModelRun(wanted, self._model.process("auto"))
+        run.wanted = msgspec.structs.replace(run.wanted, program=False)
+        async with run:
             await self._send_first(run, peer)
             while (event := await run.next_event()) is not None:
                 if isinstance(event, Chunk):

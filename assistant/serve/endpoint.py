@@ -19,7 +19,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
-from assistant.inference.messages import Token
+from assistant.completion import Token
 from assistant.messages import Chunk, Completion, DeviceChoice, Event, PromptTooLong
 from assistant.serve import replies
 from assistant.serve.requests import MAX_BODY, RequestRefused
@@ -43,6 +43,8 @@ class Run(AbstractAsyncContextManager["Run"], Protocol):
     ignored: tuple[str, ...]
     device: str
     waited: float
+    tokens: tuple[Token, ...]
+    """Of the first piece."""
 
     async def first_text(self, patience_s: float) -> str:
         """Return the first piece of text."""
@@ -219,11 +221,11 @@ async def _stream(
     An error is the last piece, because the status was sent long before.
     """
     async with stack:
-        yield reply.piece(first, running.device, _tokens(running), first=True)
+        yield reply.piece(first, running.device, running.tokens, first=True)
         try:
             while (event := await running.next_event()) is not None:
                 if isinstance(event, Chunk):
-                    yield reply.piece(event.text, running.device, _tokens(event), first=False)
+                    yield reply.piece(event.text, running.device, event.tokens, first=False)
                 else:
                     yield replies.comment(event.reason)
             yield reply.end(await running.result(), with_usage=with_usage)
@@ -233,18 +235,12 @@ async def _stream(
 
 async def _whole(running: Run, text: str) -> tuple[str, tuple[Token, ...]]:
     """Return the whole text, which begins with `text`, and its tokens if they were asked for."""
-    tokens = _tokens(running)
+    tokens = running.tokens
     while (event := await running.next_event()) is not None:
         if isinstance(event, Chunk):
             text += event.text
-            tokens += _tokens(event)
+            tokens += event.tokens
     return text, tokens
-
-
-def _tokens(carrier: object) -> tuple[Token, ...]:
-    """Return the tokens that a run or a piece carries; the assistant's own model tells none."""
-    found: tuple[Token, ...] = getattr(carrier, "tokens", ())
-    return found
 
 
 async def _unless_gone(request: Request, work: Coroutine[None, None, T]) -> T:

@@ -16,6 +16,7 @@ from html import escape
 import msgspec
 
 from accel.serving.request import Sampling
+from assistant.completion import Wanted
 from assistant.inference import messages as m
 from assistant.reports.style import LIGHT
 from assistant.reports.svg import axis_end
@@ -111,7 +112,8 @@ async def _ask(process: EngineProcess, text: str, tokens: int) -> tuple[float, f
     number, replies = process.number()
     sampling = Sampling(temperature=0.0, logprobs=0)  # so that every token is told
     began = time.perf_counter()
-    process.send(m.Submit(number, sampling, tokens, prompt=text, ignore_end=True))
+    wanted = Wanted(sampling, tokens, prompt=text, ignore_end=True)
+    process.send(m.Submit(number, wanted))
     first = last = 0.0
     seen = 0
     try:

@@ -1,25 +1,17 @@
-"""Requests to the endpoint of a language model. Free of torch and Qt.
-
-They may have what requests to the assistant's own model cannot: tools, formats of the answer,
-penalties and probabilities.
-"""
+"""The two kinds of requests to the endpoint: chats and texts. Free of torch and Qt."""
 
 from __future__ import annotations
 
 import json
-import secrets
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
-from accel.serving.request import Sampling
-from assistant.inference.messages import Submit
-from assistant.serve.requests import CompletionOptions, RequestRefused, TextPart
+from assistant.completion import Wanted
+from assistant.serve.requests import CompletionOptions, Count, RequestRefused, TextPart
 
 _TEXT_TOKENS = 16
 """Tokens of a text completion that names no limit, as in the reference."""
-Penalty = Annotated[float, msgspec.Meta(ge=-2, le=2)]
-Limit = Annotated[int, msgspec.Meta(ge=1, le=2**20)]
 Likely = Annotated[int, msgspec.Meta(ge=0, le=20)]
 
 
@@ -77,6 +69,10 @@ class Message(msgspec.Struct, frozen=True):
     tool_call_id: str | None = None
     refusal: str | None = None
 
+    def __post_init__(self) -> None:
+        if self.content is None and self.role != "assistant":
+            raise ValueError(f"`content` is null in a message of the role {self.role}")
+
     def to_dict(self) -> dict[str, Any]:
         """Return it as chat templates expect it."""
         content = self.content
@@ -128,61 +124,31 @@ class Format(msgspec.Struct, frozen=True):
         )
 
 
-class ModelOptions(CompletionOptions, frozen=True, kw_only=True):
-    """Hold the options of both kinds of request."""
-
-    max_tokens: Limit | None = None
-    presence_penalty: Penalty | None = None
-    frequency_penalty: Penalty | None = None
-    top_k: Annotated[int, msgspec.Meta(ge=0, le=2**20)] | None = None
-    min_p: Annotated[float, msgspec.Meta(ge=0, le=1)] | None = None
-    repetition_penalty: Annotated[float, msgspec.Meta(ge=0.01, le=100)] | None = None
-    ignore_eos: bool = False
-    unused: ClassVar[tuple[str, ...]] = ("store", "service_tier", "metadata")
-
-    def sampling(self, logprobs: int) -> Sampling:
-        """Return how tokens are chosen. If no seed is named, one is drawn."""
-        return Sampling(
-            1.0 if self.temperature is None else self.temperature,
-            self.top_k or 0,
-            1.0 if self.top_p is None else self.top_p,
-            self.min_p or 0.0,
-            self.repetition_penalty or 1.0,
-            self.presence_penalty or 0.0,
-            self.frequency_penalty or 0.0,
-            secrets.randbits(32) if self.seed is None else self.seed,
-            logprobs,
-        )
-
-    @property
-    def stops(self) -> tuple[str, ...]:
-        """Return the texts that end the answer."""
-        return (self.stop,) if isinstance(self.stop, str) else tuple(self.stop or ())
-
-
-class ModelChat(ModelOptions, frozen=True, kw_only=True):
+class ModelChat(CompletionOptions, frozen=True, kw_only=True):
     """Ask for the next message of a chat."""
 
     messages: Annotated[list[Message], msgspec.Meta(min_length=1, max_length=10_000)]
-    max_completion_tokens: Limit | None = None
+    max_completion_tokens: Count | None = None
     response_format: Format | None = None
-    logprobs: bool | None = None  # type: ignore[assignment]
+    logprobs: bool | None = None
     top_logprobs: Likely | None = None
     tools: Annotated[list[Tool], msgspec.Meta(max_length=128)] | None = None
     tool_choice: Literal["none", "auto", "required"] | NamedTool | None = None
     parallel_tool_calls: bool | None = None
     modalities: Annotated[list[Literal["text"]], msgspec.Meta(max_length=1)] | None = None
+    functions: None = None
+    function_call: Literal["none"] | None = None
+    audio: None = None
+    prediction: None = None
 
-    def submit(self, number: int) -> Submit:
-        """Return the request to the engine. Raises RequestRefused."""
+    def wanted(self) -> Wanted:
+        """Return what is asked of the model. Raises RequestRefused."""
         kind, text = self.response_format.grammar() if self.response_format else ("", "")
         tools = [] if self.tool_choice == "none" else self.tools or []
         if (forced := self._forced(tools)) is not None:
             kind, text = "json_schema", json.dumps(forced)
-        wanted = (self.top_logprobs or 0) if self.logprobs else -1
-        return Submit(
-            number,
-            self.sampling(wanted),
+        return Wanted(
+            self.sampling((self.top_logprobs or 0) if self.logprobs else -1),
             self.max_completion_tokens or self.max_tokens or 0,
             messages=[message.to_dict() for message in self.messages],
             tools=[msgspec.to_builtins(tool) for tool in tools],
@@ -191,6 +157,7 @@ class ModelChat(ModelOptions, frozen=True, kw_only=True):
             grammar_text=text,
             client=self.user or "",
             ignore_end=self.ignore_eos,
+            program=True,
         )
 
     def _forced(self, tools: list[Tool]) -> dict[str, Any] | None:
@@ -205,27 +172,26 @@ class ModelChat(ModelOptions, frozen=True, kw_only=True):
         return {"anyOf": [_call_schema(tool.function) for tool in tools]}
 
 
-class ModelText(ModelOptions, frozen=True, kw_only=True):
+class ModelText(CompletionOptions, frozen=True, kw_only=True):
     """Ask for the continuation of a text."""
 
     prompt: str | Annotated[list[str], msgspec.Meta(min_length=1, max_length=1)]
-    logprobs: Likely | None = None  # type: ignore[assignment]
+    logprobs: Likely | bool | None = None
     echo: Literal[False] | None = None
     best_of: Literal[1] | None = None
     suffix: None = None
 
-    def submit(self, number: int) -> Submit:
-        """Return the request to the engine."""
+    def wanted(self) -> Wanted:
+        """Return what is asked of the model."""
         prompt = self.prompt if isinstance(self.prompt, str) else self.prompt[0]
-        wanted = -1 if self.logprobs is None else self.logprobs
-        return Submit(
-            number,
-            self.sampling(wanted),
+        return Wanted(
+            self.sampling(-1 if self.logprobs is None or self.logprobs is False else self.logprobs),
             self.max_tokens or _TEXT_TOKENS,
             prompt=prompt,
             stops=self.stops,
             client=self.user or "",
             ignore_end=self.ignore_eos,
+            program=True,
         )
 
 

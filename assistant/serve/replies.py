@@ -8,9 +8,8 @@ from typing import Any
 
 import msgspec
 
-from assistant.inference.messages import Token
+from assistant.completion import Call, Token
 from assistant.messages import Completion
-from assistant.serve.served_model import Call, ModelCompletion
 
 _ENCODE = msgspec.json.Encoder().encode
 _ERROR_TYPES = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
@@ -27,11 +26,11 @@ class ReplyFormat:
     def whole(self, text: str, result: Completion, tokens: tuple[Token, ...] = ()) -> bytes:
         """Encode an answer that is not streamed."""
         content: dict[str, Any] = {"text": text}
-        calls = _calls(result)
         if self._chat:
             message: dict[str, Any] = {"role": "assistant", "content": text, "refusal": None}
-            if calls:
-                message |= {"content": text or None, "tool_calls": list(map(_call, calls))}
+            if result.calls:
+                calls = list(map(_call, result.calls))
+                message |= {"content": text or None, "tool_calls": calls}
             content = {"message": message}
         kind = "chat.completion" if self._chat else "text_completion"
         head, content = self._head(kind, result.device), {**content, **self._logprobs(tokens)}
@@ -60,8 +59,8 @@ class ReplyFormat:
         """Encode the last pieces of a stream."""
         head = self._stream_head(result.device)
         content: dict[str, Any] = {"delta": {}} if self._chat else {"text": ""}
-        if calls := _calls(result):
-            numbered = [{"index": i, **_call(call)} for i, call in enumerate(calls)]
+        if result.calls:
+            numbered = [{"index": i, **_call(call)} for i, call in enumerate(result.calls)]
             content = {"delta": {"tool_calls": numbered}}
         last = _event({**head, **_choice(content, _reason(result))})
         if with_usage:
@@ -114,19 +113,14 @@ def _usage(result: Completion) -> dict[str, Any]:
         "completion_tokens": result.tokens,
         "total_tokens": result.prompt_tokens + result.tokens,
     }
-    if isinstance(result, ModelCompletion):
-        used["prompt_tokens_details"] = {"cached_tokens": result.cached_tokens}
-        accepted = {"accepted_prediction_tokens": result.accepted_tokens}
-        used["completion_tokens_details"] = accepted
+    used["prompt_tokens_details"] = {"cached_tokens": result.cached_tokens}
+    accepted = {"accepted_prediction_tokens": result.accepted_tokens}
+    used["completion_tokens_details"] = accepted
     return used
 
 
-def _calls(result: Completion) -> tuple[Call, ...]:
-    return result.calls if isinstance(result, ModelCompletion) else ()
-
-
 def _reason(result: Completion) -> str:
-    return "tool_calls" if _calls(result) else result.reason
+    return "tool_calls" if result.calls else result.reason
 
 
 def _call(call: Call) -> dict[str, Any]:

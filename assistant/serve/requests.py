@@ -1,8 +1,8 @@
 """Requests to the endpoint, as OpenAI's API reference defines them. Free of torch and Qt.
 
-An option that changes what a client must do with the answer, such as tools or several answers, is
-refused by its name if it is not supported. Options that only shade the sampling, or that are notes
-of the client's, are accepted and not used, and named in a header of the answer.
+An option that changes what a client must do with the answer, such as several answers, is refused by
+its name if it is not supported. Options that are notes of the client's are accepted and not used,
+and named in a header of the answer.
 """
 
 from __future__ import annotations
@@ -12,22 +12,12 @@ from typing import Annotated, ClassVar, Literal, TypeVar
 
 import msgspec
 
-from assistant.engine.prompts import STOP, Speaker, conversation
-from assistant.messages import MAX_COMPLETION_TOKENS, CompletionRequest, DeviceChoice
+from accel.serving.request import Sampling
 from scheduler.protocol.errors import UserError
 
 MAX_BODY = 2**20
 """Bytes."""
-_CHAT_TOKENS, _TEXT_TOKENS = 512, 16
-"""Tokens if a request names no limit; 16 is the reference's default."""
-_SPEAKERS: dict[str, Speaker] = {
-    "system": "System",
-    "developer": "System",
-    "user": "User",
-    "assistant": "Assistant",
-}
-
-Count = Annotated[int, msgspec.Meta(ge=1, le=MAX_COMPLETION_TOKENS)]
+Count = Annotated[int, msgspec.Meta(ge=1, le=2**20)]
 Text = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
 Penalty = Annotated[float, msgspec.Meta(ge=-2, le=2)]
 No = Literal[False]
@@ -51,41 +41,11 @@ class TextPart(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     type: Literal["text"] = "text"
 
 
-class ChatMessage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Hold one message of a chat."""
-
-    role: Literal["system", "developer", "user", "assistant"]
-    content: str | list[TextPart] | None
-    """None: a message of the assistant without text, as other programs have it."""
-    name: str | None = None
-    refusal: None = None
-    tool_calls: None = None
-    function_call: None = None
-    audio: None = None
-
-    def __post_init__(self) -> None:
-        if self.content is None and self.role != "assistant":
-            raise ValueError(f"`content` is null in a message of the role {self.role}")
-
-    @property
-    def text(self) -> str:
-        """Return the content as one text."""
-        if isinstance(self.content, str):
-            return self.content
-        return "\n".join(part.text for part in self.content or ())
-
-
 class StreamOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Hold the options of a streamed answer."""
 
     include_usage: bool = False
     include_obfuscation: No = False
-
-
-class TextFormat(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Hold the format of an answer; only text is supported."""
-
-    type: Literal["text"]
 
 
 class CompletionOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -105,20 +65,18 @@ class CompletionOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True,
     n: Literal[1] | None = None
     presence_penalty: Penalty | None = None
     frequency_penalty: Penalty | None = None
-    repetition_penalty: float | None = None
-    top_k: int | None = None
-    min_p: float | None = None
-    logprobs: No | None = None
+    repetition_penalty: Annotated[float, msgspec.Meta(ge=0.01, le=100)] | None = None
+    top_k: Annotated[int, msgspec.Meta(ge=0, le=2**20)] | None = None
+    min_p: Annotated[float, msgspec.Meta(ge=0, le=1)] | None = None
     logit_bias: Annotated[dict[str, float], msgspec.Meta(max_length=0)] | None = None
     store: bool | None = None
     service_tier: str | None = None
     metadata: Annotated[dict[str, str], msgspec.Meta(max_length=16)] | None = None
     user: str | None = None
-    """Sent by some clients, and not used here."""
-    unused: ClassVar[tuple[str, ...]] = (
-        "presence_penalty", "frequency_penalty", "repetition_penalty", "top_k", "min_p", "store",
-        "service_tier", "metadata",
-    )  # fmt: skip
+    """Among these, the one that was served least goes first."""
+    ignore_eos: bool = False
+    """An addition to OpenAI's: go on after the end of the text."""
+    unused: ClassVar[tuple[str, ...]] = ("store", "service_tier", "metadata")
     """Options that are accepted and change nothing."""
 
     @property
@@ -127,8 +85,7 @@ class CompletionOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True,
         return tuple(
             name
             for name in self.unused
-            if (value := getattr(self, name)) not in (None, 0, False, "auto", "default")
-            and not (name == "repetition_penalty" and value == 1)
+            if getattr(self, name) not in (None, False, "auto", "default")
         )
 
     @property
@@ -136,57 +93,24 @@ class CompletionOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True,
         """Return whether a stream ends with the counts of tokens."""
         return self.stream_options is not None and self.stream_options.include_usage
 
-    def to_completion(
-        self, prompt: str, limit: int, stops: tuple[str, ...], device: DeviceChoice
-    ) -> CompletionRequest:
-        """Return the request to the assistant. If no seed is named, one is drawn."""
-        more = (self.stop,) if isinstance(self.stop, str) else tuple(self.stop or ())
-        return CompletionRequest(
-            prompt,
-            limit,
+    def sampling(self, logprobs: int) -> Sampling:
+        """Return how tokens are chosen. If no seed is named, one is drawn."""
+        return Sampling(
             1.0 if self.temperature is None else self.temperature,
+            self.top_k or 0,
             1.0 if self.top_p is None else self.top_p,
+            self.min_p or 0.0,
+            self.repetition_penalty or 1.0,
+            self.presence_penalty or 0.0,
+            self.frequency_penalty or 0.0,
             secrets.randbits(32) if self.seed is None else self.seed,
-            stops + more,
-            device=device,
-            program=True,
+            logprobs,
         )
 
-
-class ChatRequest(CompletionOptions, frozen=True):
-    """Ask for the next message of a chat."""
-
-    messages: Annotated[list[ChatMessage], msgspec.Meta(min_length=1, max_length=1000)]
-    max_completion_tokens: Count | None = None
-    response_format: TextFormat | None = None
-    top_logprobs: Literal[0] | None = None
-    modalities: Annotated[list[Literal["text"]], msgspec.Meta(max_length=1)] | None = None
-    tool_choice: Literal["none"] | None = None
-    tools: None = None
-    functions: None = None
-    function_call: Literal["none"] | None = None
-    audio: None = None
-    prediction: None = None
-
-    def complete(self, device: DeviceChoice) -> CompletionRequest:
-        """Return the request to the assistant."""
-        prompt = conversation([(_SPEAKERS[turn.role], turn.text) for turn in self.messages])
-        limit = self.max_completion_tokens or self.max_tokens or _CHAT_TOKENS
-        return self.to_completion(prompt, limit, (STOP,), device)
-
-
-class TextRequest(CompletionOptions, frozen=True):
-    """Ask for the continuation of a text."""
-
-    prompt: str | Annotated[list[str], msgspec.Meta(min_length=1, max_length=1)]
-    echo: No | None = None
-    best_of: Literal[1] | None = None
-    suffix: None = None
-
-    def complete(self, device: DeviceChoice) -> CompletionRequest:
-        """Return the request to the assistant."""
-        prompt = self.prompt if isinstance(self.prompt, str) else self.prompt[0]
-        return self.to_completion(prompt, self.max_tokens or _TEXT_TOKENS, (), device)
+    @property
+    def stops(self) -> tuple[str, ...]:
+        """Return the texts that end the answer."""
+        return (self.stop,) if isinstance(self.stop, str) else tuple(self.stop or ())
 
 
 def parse(body: bytes, kind: type[R]) -> R:

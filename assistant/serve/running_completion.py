@@ -9,10 +9,23 @@ import asyncio
 import time
 from concurrent.futures import ThreadPoolExecutor
 
+import msgspec
+
 from assistant.client import Assistant
+from assistant.completion import Call, Token
 from assistant.library.describe import name_of
-from assistant.messages import Chunk, Completion, DeviceChoice, Event, Waiting
-from assistant.serve.requests import ChatRequest, RequestRefused, TextRequest, parse
+from assistant.messages import (
+    Chunk,
+    Completion,
+    CompletionRequest,
+    DeviceChoice,
+    Event,
+    Waiting,
+    WantedRefused,
+)
+from assistant.serve.calls import find_calls
+from assistant.serve.model_requests import ModelChat, ModelText
+from assistant.serve.requests import RequestRefused, parse
 from scheduler.client import Client
 
 MAX_REQUESTS = 8
@@ -35,8 +48,8 @@ class AssistantModel:
 
     def run(self, body: bytes, device: DeviceChoice, *, chat: bool) -> RunningCompletion:
         """Parse a request, and return its run. Raises RequestRefused."""
-        wanted = parse(body, ChatRequest) if chat else parse(body, TextRequest)
-        return RunningCompletion(wanted, device)
+        asked = parse(body, ModelChat) if chat else parse(body, ModelText)
+        return RunningCompletion(asked, device)
 
 
 def configured_model() -> str:
@@ -48,10 +61,14 @@ def configured_model() -> str:
 class RunningCompletion:
     """Run a completion, and stop it between two tokens at the end of the `async with`."""
 
-    def __init__(self, wanted: ChatRequest | TextRequest, device: DeviceChoice) -> None:
-        self.model, self.stream = wanted.model, bool(wanted.stream)
-        self.wants_usage, self.ignored = wanted.wants_usage, wanted.ignored
-        self._request, self._assistant = wanted.complete(device), Assistant()
+    def __init__(self, asked: ModelChat | ModelText, device: DeviceChoice) -> None:
+        self.model, self.stream = asked.model, bool(asked.stream)
+        self.wants_usage, self.ignored = asked.wants_usage, asked.ignored
+        self._wanted, self._assistant = asked.wanted(), Assistant()
+        self._request = CompletionRequest(self._wanted, device=device)
+        self.tokens: tuple[Token, ...] = ()
+        """The tokens of the first text."""
+        self._calls: tuple[Call, ...] = ()
         self._events: asyncio.Queue[Event | None] = asyncio.Queue()
         self._loop = asyncio.get_running_loop()
         self._began = time.monotonic()
@@ -89,16 +106,20 @@ class RunningCompletion:
     async def first_text(self, patience_s: float) -> str:
         """Wait for the first piece of text and return it; empty if the text has ended.
 
+        An answer that may call a function is returned whole.
+
         Raises:
-            RequestRefused: The GPU was not free within `patience_s`.
+            RequestRefused: The GPU was not free within `patience_s`, or the request cannot be
+                served.
             UserError: The completion failed.
         """
-        text, reason = "", ""
+        text, reason, whole = "", "", bool(self._wanted.tools)
         try:
             async with asyncio.timeout(None) as patience:
-                while not text and (event := await self.next_event()) is not None:
+                while (whole or not text) and (event := await self.next_event()) is not None:
                     if isinstance(event, Chunk):
-                        text = event.text
+                        text += event.text
+                        self.tokens += event.tokens
                         continue
                     reason = event.reason
                     if not event.cpu:  # the model is working, or other requests go first
@@ -114,7 +135,8 @@ class RunningCompletion:
             ) from None
         self.waited = time.monotonic() - self._began
         if not text:
-            await self._work
+            await self.result()
+        self._calls, text = find_calls(text, self._wanted) if whole else ((), text)
         return text
 
     async def next_event(self) -> Event | None:
@@ -128,6 +150,9 @@ class RunningCompletion:
 
     async def result(self) -> Completion:
         """Return how the completion ended. Raises UserError if it failed."""
-        completion = await self._work
+        try:
+            completion = await self._work
+        except WantedRefused as e:
+            raise RequestRefused(str(e)) from e
         self.device = completion.device
-        return completion
+        return msgspec.structs.replace(completion, calls=self._calls)

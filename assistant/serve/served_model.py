@@ -3,48 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import re
 import time
-import uuid
-from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
 import msgspec
 
+from assistant.completion import Call, Token
 from assistant.inference import messages as m
 from assistant.messages import Chunk, Completion, DeviceChoice, Event, PromptTooLong
+from assistant.serve.calls import find_calls
 from assistant.serve.engine_process import EngineProcess, Replies
 from assistant.serve.model_requests import ModelChat, ModelText
 from assistant.serve.requests import RequestRefused, parse
 from scheduler.protocol.errors import UserError
-
-_CALL = re.compile(r"<tool_call>\s*(.*?)\s*</tool_call>", re.DOTALL)
-
-
-class Call(msgspec.Struct, frozen=True):
-    """Hold a call of a function that the model asks for."""
-
-    name: str
-    arguments: str
-    """JSON."""
-    id: str
-
-
-class ModelChunk(Chunk, frozen=True, tag="model chunk"):
-    """Carry a piece of text with its tokens, if their probabilities were asked for."""
-
-    tokens: tuple[m.Token, ...] = ()
-
-
-class ModelCompletion(Completion, frozen=True, tag="model completed"):
-    """End an answer."""
-
-    cached_tokens: int = 0
-    accepted_tokens: int = 0
-    calls: tuple[Call, ...] = ()
 
 
 class ServedModel:
@@ -89,14 +62,13 @@ class ServedModel:
 class ModelRun:
     """Run one request; it is cancelled at the end of the `async with`."""
 
-    def __init__(self, wanted: ModelChat | ModelText, process: EngineProcess) -> None:
-        self.wanted, self._process = wanted, process
-        self.model, self.stream = wanted.model, bool(wanted.stream)
-        self.wants_usage, self.ignored = wanted.wants_usage, wanted.ignored
-        self._tools = tuple(tool.function.name for tool in getattr(wanted, "tools", None) or ())
-        wanted.submit(0)  # what cannot be served is refused before anything waits
+    def __init__(self, asked: ModelChat | ModelText, process: EngineProcess) -> None:
+        self._process = process
+        self.model, self.stream = asked.model, bool(asked.stream)
+        self.wants_usage, self.ignored = asked.wants_usage, asked.ignored
+        self.wanted = asked.wanted()
         self.device, self.waited = "", 0.0
-        self.tokens: tuple[m.Token, ...] = ()
+        self.tokens: tuple[Token, ...] = ()
         """The tokens of the first text."""
         self._number, self._replies = 0, Replies()
         self._done: m.Done | None = None
@@ -131,10 +103,10 @@ class ModelRun:
         while event is not None:
             text += event.text
             self.tokens += event.tokens
-            if not self._tools:
+            if not self.wanted.tools:
                 return text
             event = await self._next()
-        self._calls, text = _find_calls(text, self._tools)
+        self._calls, text = find_calls(text, self.wanted)
         return text
 
     async def next_event(self) -> Event | None:
@@ -144,12 +116,12 @@ class ModelRun:
         except _EvictedError as e:
             raise UserError(f"{e}; the answer is incomplete. Ask again") from e
 
-    async def result(self) -> ModelCompletion:
+    async def result(self) -> Completion:
         """Return how the answer ended. Raises UserError if it failed."""
         done = self._done
         assert done is not None
         reason: Literal["stop", "length"] = "length" if done.reason == "length" else "stop"
-        return ModelCompletion(
+        return Completion(
             self.model, self.device, "", reason, done.prompt_tokens, done.tokens,
             time.monotonic() - self._began, done.cached_tokens, done.accepted, self._calls,
         )  # fmt: skip
@@ -176,14 +148,14 @@ class ModelRun:
         self.device = process.started.device
         process.forget(self._number)
         self._number, self._replies = process.number()
-        process.send(self.wanted.submit(self._number))
+        process.send(m.Submit(self._number, self.wanted))
 
-    async def _next(self) -> ModelChunk | None:
+    async def _next(self) -> Chunk | None:
         """Return the next text; None at the end."""
         event = await self._replies.get()
         match event:
             case m.Text(text=text, tokens=tokens):
-                return ModelChunk(text, tokens)
+                return Chunk(text, tokens)
             case m.Failed(message=message, evicted=True):
                 raise _EvictedError(message)
             case m.Failed(message=message):
@@ -202,27 +174,3 @@ class ModelRun:
 
 class _EvictedError(Exception):
     """Signal that the process ended, and can be started again."""
-
-
-def _find_calls(text: str, tools: Sequence[str]) -> tuple[tuple[Call, ...], str]:
-    """Return the calls of functions in an answer, and the text beside them.
-
-    Models write them as JSON between <tool_call> marks, or alone.
-    """
-    marked = _CALL.findall(text)
-    found = [_call(part, tools) for part in marked or [text.strip()]]
-    calls = tuple(call for call in found if call is not None)
-    if not calls:
-        return (), text
-    return calls, _CALL.sub("", text).strip() if marked else ""
-
-
-def _call(text: str, tools: Sequence[str]) -> Call | None:
-    try:
-        made = json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-    if not isinstance(made, dict) or made.get("name") not in tools:
-        return None
-    arguments = made.get("arguments", made.get("parameters", {}))
-    return Call(made["name"], json.dumps(arguments), f"call_{uuid.uuid4().hex[:24]}")

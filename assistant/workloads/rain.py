@@ -49,9 +49,12 @@ def work(values: Values, device: ComputeDevice, progress: Progress) -> Outcome:
     progress.stage("writing")
     tally = _Tally(engine, greedy=values.text("method") == "greedy")
     began = time.time()
-    for number in range(count):
-        tally.write(random)
-        progress.advance(number + 1, tally.flops)
+    try:
+        for number in range(count):
+            tally.write(random)
+            progress.advance(number + 1, tally.flops)
+    finally:
+        engine.retire()
     return Outcome(
         values.text("method"),
         tally.story(),
@@ -81,11 +84,11 @@ class _Tally:
     @property
     def flops(self) -> float:
         """Return two operations for each parameter and written token; prompts are not included."""
-        return 2.0 * self._engine.model.parameters * self.tokens
+        return 2.0 * self._engine.network.parameters * self.tokens
 
     def write(self, random: Random) -> None:
         """Write one text about a random machine, and time it."""
-        from assistant.engine.engine import EngineAuthor
+        from assistant.engine.author import EngineAuthor
         from assistant.workloads.random_machines import random_facts
         from assistant.writing.writer import write
 

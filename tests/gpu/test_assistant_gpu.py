@@ -6,21 +6,19 @@ python -m pytest tests/gpu -n 0
 
 from __future__ import annotations
 
-import json
-import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
 from accel.rwkv.model import RWKV7
-from accel.rwkv.sampling import Sampler
-from accel.rwkv.tokenizer import END, VOCABULARY, Tokenizer
+from accel.rwkv.tokenizer import VOCABULARY
+from accel.serving.request import Piece, Request, Sampling
 from assistant.client import Assistant
-from assistant.engine.generate import Generation, prefill
+from assistant.engine.engine import Engine
 from assistant.host.server import log_file
-from assistant.idle import Cancelled
 from scheduler.client import Client
 from scheduler.devices.processes import ProcessTable
 from scheduler.protocol import paths
@@ -123,9 +121,7 @@ def close(here: torch.Tensor, there: torch.Tensor) -> None:
 
 
 def test_prefill_and_decode_give_the_cpus_logits_and_states(models: tuple[RWKV7, RWKV7]) -> None:
-    (here, here_state), (there, there_state) = (
-        prefill(model, PROMPT, None, lambda: False) for model in models
-    )
+    (here, here_state), (there, there_state) = (model.forward(PROMPT) for model in models)
     assert there.is_cuda
     close(here, there)
     for _ in range(32):
@@ -145,63 +141,23 @@ def test_a_kept_state_gives_the_same_logits_again(models: tuple[RWKV7, RWKV7]) -
     assert torch.equal(first, again)
 
 
-def test_a_text_that_is_cut_off_goes_on_in_another_process_with_the_same_bits(
+def test_a_text_that_is_cut_off_goes_on_in_another_engine_with_the_same_bits(
     home: Path, folder: Path
 ) -> None:
-    """bf16, as the assistant runs it: the state is saved on the way, and taken up by a process
-    that has never seen the GPU before."""
-    code = (
-        "import sys, torch\nfrom assistant.engine.generate import Generation,"
-        " prefill_or_restore\nfrom assistant.engine.checkpoint import FileCheckpoint\nfrom"
-        " accel.rwkv.model import RWKV7\nfrom accel.rwkv.sampling import Sampler\nfrom"
-        " accel.rwkv.tokenizer import Tokenizer\nfolder, request, cut = sys.argv[1], sys.argv[2],"
-        " int(sys.argv[3])\nmodel, checkpoint, asked = RWKV7.load(folder, 'cuda', torch.bfloat16),"
-        " FileCheckpoint(request), []\nafter = prefill_or_restore(model, list(range(1, 200)),"
-        " checkpoint, lambda: False)\nrun = Generation(model, Tokenizer.load(folder), Sampler(1.0,"
-        " 0.9, 5), *after, limit=300, checkpoint=checkpoint,\n                 cancelled=lambda:"
-        " asked.append(1) or len(asked) == cut)\nlist(run)\nprint(run.tokens)\n"
-    )
+    """bf16, as the assistant runs it: tokens that were written are read one by one, as before."""
+    prompt = tuple(range(1, 200))
+    asked = Request(prompt, 300, Sampling(top_p=0.9, seed=5), ignore_end=True)
 
-    def tokens(request: str, cut: int) -> list[int]:
-        done = subprocess.run(
-            [sys.executable, "-c", code, str(folder), request, str(cut)],
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        return json.loads(done.stdout)
+    def tokens(request: Request) -> list[int]:
+        engine = Engine(str(folder), "cuda")
+        pieces = [e for e in engine.answer(request, lambda: False) if isinstance(e, Piece)]
+        engine.retire()
+        return [choice.token for piece in pieces for choice in piece.choices]
 
-    whole = tokens("whole", 0)
-    cuts = [tokens("cut", cut) for cut in (20, 90, 150)]
-    assert tokens("cut", 0) == whole
-    assert all(whole[: len(part)] == part for part in cuts)
-
-
-class Endless(Sampler):
-    """Greedy, but for the token that ends a text."""
-
-    def __call__(self, logits: torch.Tensor, number: int) -> int:
-        return int(logits[END + 1 :].argmax()) + END + 1
-
-
-def test_it_is_cancelled_between_two_tokens_and_between_two_chunks_of_a_prompt(
-    models: tuple[RWKV7, RWKV7],
-) -> None:
-    asked: list[int] = []
-    run = Generation(
-        models[1],
-        Tokenizer(BYTES),
-        Endless(),
-        *models[1].forward(PROMPT[:5]),
-        limit=1000,
-        cancelled=lambda: asked.append(1) or len(asked) > 20,
-    )
-    list(run)
-    assert (run.reason, len(run.tokens)) == ("cancelled", 20)
-    chunks: list[int] = []
-    with pytest.raises(Cancelled):
-        prefill(models[1], PROMPT, None, lambda: chunks.append(1) or len(chunks) == 2)
-    assert len(chunks) == 2
+    whole = tokens(asked)
+    for cut in (20, 90, 150):
+        begun = replace(asked, prompt=(*prompt, *whole[:cut]), written=(199, 199 + cut))
+        assert tokens(begun) == whole[cut:]
 
 
 def test_in_bf16_as_the_assistant_runs_it_the_logits_are_near(

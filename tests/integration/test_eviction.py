@@ -20,7 +20,9 @@ import msgspec
 import pytest
 
 from accel.rwkv.tokenizer import VOCABULARY
+from accel.serving.request import Sampling
 from assistant.client import Assistant
+from assistant.completion import Wanted
 from assistant.messages import Chunk, CompletionRequest, Event
 from scheduler.client import Client
 from scheduler.protocol import paths, settings
@@ -240,7 +242,7 @@ class Listener:
             self.may_use_cpu = event.cpu
 
 
-ASKED = CompletionRequest("Once upon a time", limit=80, temperature=1.0, seed=7)
+ASKED = CompletionRequest(Wanted(Sampling(seed=7), 80, prompt="Once upon a time", ignore_end=True))
 
 
 @contextmanager
@@ -304,7 +306,7 @@ def test_a_text_is_the_same_though_its_process_is_killed_repeatedly(
 ) -> None:
     random, heard, killed = Random(3), Listener(), 0
     whole = Listener()
-    long = msgspec.structs.replace(ASKED, limit=400)
+    long = CompletionRequest(msgspec.structs.replace(ASKED.wanted, limit=400))
     expected = Assistant().complete(long, whole).tokens
     with ThreadPoolExecutor(1) as pool:
         asked = pool.submit(Assistant().complete, long, heard)

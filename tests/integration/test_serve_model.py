@@ -19,6 +19,7 @@ import pytest
 
 from accel.serving import tiny
 from accel.serving.request import Sampling
+from assistant.completion import Wanted
 from assistant.idle import Cancelled
 from assistant.inference import messages as m
 from assistant.inference.messages import Options
@@ -186,7 +187,8 @@ def test_an_answer_that_nobody_reads_pauses_and_others_go_on(
 
         def ask(prompt: str, limit: int) -> Replies:
             number, replies = process.number()
-            process.send(m.Submit(number, greedy, limit, prompt=prompt, ignore_end=True))
+            wanted = Wanted(greedy, limit, prompt=prompt, ignore_end=True)
+            process.send(m.Submit(number, wanted))
             return replies
 
         slow = ask("The queue", 1000)

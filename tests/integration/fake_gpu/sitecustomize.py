@@ -69,7 +69,7 @@ def install_engine() -> None:
             if device == "cuda":
                 (FOLDER / "new").write_text(str(2**30))
                 (FOLDER / "new").rename(FOLDER / str(os.getpid()))
-                self.model.step = _slowly(self.model.step)  # type: ignore[method-assign]
+                self.network.step = _slowly(self.network.step)  # type: ignore[method-assign]
 
     engine.Engine = Engine  # type: ignore[misc]
 

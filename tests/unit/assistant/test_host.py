@@ -17,7 +17,9 @@ import msgspec
 import pytest
 import torch
 
+from accel.serving.request import Sampling
 from assistant.client import Assistant, OnEvent, socket_path
+from assistant.completion import Wanted
 from assistant.engine.prompts import MAX_CHAT_CHARACTERS, chat_request
 from assistant.idle import Cancelled
 from assistant.messages import Chunk, CompletionRequest, Event, Waiting
@@ -89,7 +91,7 @@ def test_it_starts_on_demand_and_answers_from_readings_without_torch(home) -> No
     answer = Assistant().ask("how much memory is used?", on_event=events.append)
     assert answer.role == "answer"
     assert answer.writer == "template"
-    assert "GiB" in answer.text
+    assert "iB" in answer.text
     assert {fact.name for fact in answer.facts} >= {"cpu.mem_used"}
     assert "".join(e.text for e in events if isinstance(e, Chunk)) == answer.text
     assert "libtorch" not in Path(f"/proc/{holder()}/maps").read_text()
@@ -132,12 +134,10 @@ def test_a_job_that_does_not_exist(home) -> None:
     assert "There is no job 4711" in Assistant().ask("what about job 4711?").text
 
 
-def test_a_report_waits_for_idle_devices_and_is_cancelled_while_another_request_waits(
-    home,
-) -> None:
-    assistant, other = Assistant(), Assistant()
-    waits, second_waits, ended = threading.Event(), threading.Event(), threading.Event()
+def test_a_question_is_answered_while_a_report_waits_for_idle_devices(home) -> None:
+    assistant, waits = Assistant(), threading.Event()
     reasons: list[str] = []
+    ended = threading.Event()
 
     def on_event(event: Event) -> None:
         assert isinstance(event, Waiting)
@@ -150,93 +150,91 @@ def test_a_report_waits_for_idle_devices_and_is_cancelled_while_another_request_
             assistant.report(when="idle", on_event=on_event)
         ended.set()
 
-    answers: list[str] = []
-
-    def ask() -> None:
-        answers.append(
-            other.ask(
-                "is it idle?",
-                on_event=lambda e: (
-                    second_waits.set() if "another" in getattr(e, "reason", "") else None
-                ),
-            ).text
-        )
-
     first = threading.Thread(target=brief)
     first.start()
     assert waits.wait(20)
-    second = threading.Thread(target=ask)
-    second.start()
-    assert second_waits.wait(20)
-    state = other.status()
-    assert (state.answering, state.waiting) == (True, 1)
+    assert "busy" in Assistant().ask("is it idle?").text
+    assert not ended.is_set()
+    state = assistant.status()
+    assert (state.answering, state.waiting) == (1, 0)
     assert assistant.cancel()
     first.join(20)
-    second.join(20)
     assert ended.is_set()
-    assert "busy" in answers[0]
     assert any("AMD" in r or "CPU" in r or "quiet" in r or "utilisation" in r for r in reasons)
-    assert not assistant.cancel(), "there is nothing left to cancel"
+    eventually(lambda: not assistant.cancel())
 
 
-def test_a_request_that_waits_for_another_is_cancelled_at_once(home) -> None:
+def test_a_benchmark_works_alone_and_is_cancelled_at_once_while_it_waits(
+    home, model_folder
+) -> None:
     first, second = Assistant(), Assistant()
     waits, behind = threading.Event(), threading.Event()
     ended: list[str] = []
 
-    def run(assistant: Assistant, word: str, event: threading.Event) -> None:
+    def run(work: Callable[[OnEvent], object], word: str, event: threading.Event) -> None:
         with pytest.raises(Cancelled):
-            assistant.report(
-                when="idle",
-                on_event=lambda e: event.set() if word in getattr(e, "reason", "") else None,
-            )
+            work(lambda e: event.set() if word in getattr(e, "reason", "") else None)
         ended.append(word)
 
-    threads = [
-        threading.Thread(target=run, args=(first, "idle", waits)),
-        threading.Thread(target=run, args=(second, "another", behind)),
-    ]
-    threads[0].start()
+    report = threading.Thread(
+        target=run, args=(lambda e: first.report(when="idle", on_event=e), "idle", waits)
+    )
+    report.start()
     assert waits.wait(20)
-    threads[1].start()
+    benchmark = threading.Thread(
+        target=run,
+        args=(lambda e: second.benchmark(str(model_folder), on_event=e), "other", behind),
+    )
+    benchmark.start()
     assert behind.wait(20)
+    eventually(lambda: second.status().waiting == 1)
     assert second.cancel()
-    threads[1].join(20)
-    assert ended == ["another"], "the one before it is not waited for"
-    assert first.cancel()
-    threads[0].join(20)
+    benchmark.join(20)
+    assert ended == ["other"], "the one before it is not waited for"
     assert "busy" in Assistant().ask("is it idle?").text, "the turn was handed on"
-
-
-def test_requests_of_people_go_before_requests_of_programs(home) -> None:
-    first, second = Assistant(), Assistant()
-    threads: list[threading.Thread] = []
-
-    def begin(work: Callable[[OnEvent], object], waits: str) -> list[str]:
-        """Send a request in a thread until it waits for this; return its reasons."""
-        reasons: list[str] = []
-
-        def run() -> None:
-            with suppress(Cancelled, UserError):
-                work(lambda event: reasons.append(event.reason))
-
-        threads.append(threading.Thread(target=run))
-        threads[-1].start()
-        eventually(lambda: any(waits in reason for reason in reasons))
-        return reasons
-
-    begin(lambda on_event: first.report(on_event=on_event), "idle")
-    for _ in range(2):
-        begin(
-            lambda on_event: Assistant().complete(CompletionRequest("x", program=True), on_event),
-            "another",
-        )
-    reasons = begin(lambda on_event: second.report(on_event=on_event), "another")
     assert first.cancel()
-    eventually(lambda: any("idle" in reason for reason in reasons))
-    waiting = first.status().waiting
-    assert second.cancel()
-    assert waiting == 2, "the programs do still"
+    report.join(20)
+
+
+def test_a_person_is_answered_before_the_programs_that_came_first(
+    home, model_folder, no_model
+) -> None:
+    """Eight long answers of programs are written as one batch; a chat pauses them."""
+    configure(model_folder=str(model_folder))
+    counts, order = [0] * 8, list[str]()
+    programs = [Assistant() for _ in counts]
+
+    def program(number: int) -> None:
+        def on_event(event: Event) -> None:
+            if isinstance(event, Chunk):
+                counts[number] += 1
+                order.append("program")
+
+        wanted = Wanted(Sampling(seed=number), 8000, prompt="x", ignore_end=True, program=True)
+        with suppress(Cancelled):
+            programs[number].complete(CompletionRequest(wanted), on_event)
+
+    threads = [threading.Thread(target=program, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    eventually(lambda: min(counts) > 1, 60.0)
+    assert programs[0].status().waiting == 0
+    heard: list[Event] = []
+    person = CompletionRequest(Wanted(limit=40, prompt="Once", ignore_end=True))
+    order.clear()
+    done = Assistant().complete(
+        person,
+        lambda e: (heard.append(e), order.append("person") if isinstance(e, Chunk) else None),
+    )
+    assert done.tokens == 40
+    assert "noise" not in Assistant().ask("is it idle?").writer
+    after = list(counts)
+    eventually(lambda: all(now > then for now, then in zip(counts, after, strict=True)), 60.0)
+    first, last = order.index("person"), len(order) - 1 - order[::-1].index("person")
+    between = order[first:last].count("program")
+    assert between <= 8, "their pieces that were on the way already, and no more"
+    for assistant in programs:
+        assistant.cancel()
     for thread in threads:
         thread.join(20)
         assert not thread.is_alive()
@@ -257,23 +255,20 @@ def test_a_report_that_waits_goes_on_with_the_cpu_when_asked_to(home) -> None:
 
 def test_a_completion_needs_a_model_and_stops_at_a_stop_text(home, model_folder, no_model) -> None:
     with pytest.raises(UserError, match="only the template is in use"):
-        Assistant().complete(CompletionRequest("Once"))
+        Assistant().complete(CompletionRequest(Wanted(prompt="Once")))
     configure(model_folder=str(model_folder))
     heard: list[Event] = []
-    done = Assistant().complete(
-        CompletionRequest("Once upon a time", limit=12, temperature=1.0, seed=3), heard.append
-    )
+    wanted = Wanted(Sampling(seed=3), 12, prompt="Once upon a time")
+    done = Assistant().complete(CompletionRequest(wanted), heard.append)
     assert (done.model, done.device, done.reason, done.tokens) == ("noise-7", "cpu", "length", 12)
     text = "".join(e.text for e in heard if isinstance(e, Chunk))
     again: list[Event] = []
-    Assistant().complete(
-        CompletionRequest("Once upon a time", limit=12, temperature=1.0, seed=3, stop=(text[3:6],)),
-        again.append,
-    )
+    stopping = msgspec.structs.replace(wanted, stops=(text[3:6],))
+    Assistant().complete(CompletionRequest(stopping), again.append)
     assert "".join(e.text for e in again if isinstance(e, Chunk)) == text[: text.index(text[3:6])]
 
 
-def test_a_killed_client_does_not_block_the_queue(home) -> None:
+def test_a_killed_client_blocks_nobody(home) -> None:
     code = (
         "from assistant.client import Assistant\n"
         "Assistant().report(when='idle', on_event=lambda e: print(e, flush=True))"
@@ -285,7 +280,6 @@ def test_a_killed_client_does_not_block_the_queue(home) -> None:
         while "idle" not in process.stdout.readline():
             pass
         process.send_signal(signal.SIGKILL)
-    # it would wait for ever behind the report
     assert Assistant().ask("is it idle?").text.startswith("Use of CPU: ")
 
 
@@ -325,7 +319,8 @@ def test_a_model_that_is_writing_is_cancelled(home, model_folder, no_model) -> N
 
     def ask() -> None:
         try:
-            assistant.complete(CompletionRequest("What happened?", 8000), on_event)
+            wanted = Wanted(limit=8000, prompt="What happened?", ignore_end=True)
+            assistant.complete(CompletionRequest(wanted), on_event)
         except Cancelled as e:
             caught.append(e)
 
@@ -449,14 +444,13 @@ def test_a_free_chat_reads_the_conversation_and_stops_before_the_next_turn(
     home, model_folder, no_model
 ) -> None:
     asked, left_out = chat_request(("hello\r\n\r\nthere", "hi", "and now?"))
-    assert asked.prompt.endswith(
-        "\n\nUser: hello\nthere\n\nAssistant: hi\n\nUser: and now?\n\nAssistant:"
-    )
+    assert [m["role"] for m in asked.wanted.messages] == ["system", "user", "assistant", "user"]
     assert left_out == 0
     long, left_out = chat_request(("x" * MAX_CHAT_CHARACTERS, "y", "and now?"))
     assert left_out == 2
-    assert "x" * 99 not in long.prompt
+    assert [m["content"] for m in long.wanted.messages[1:]] == ["and now?"]
     configure(model_folder=str(model_folder))
-    done = Assistant().complete(msgspec.structs.replace(asked, limit=8))
+    few = msgspec.structs.replace(asked.wanted, limit=8)
+    done = Assistant().complete(CompletionRequest(few))
     assert (done.model, done.device) == ("noise-7", "cpu")
     assert done.tokens <= 8

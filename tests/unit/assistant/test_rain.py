@@ -14,7 +14,8 @@ from examples import CPU_STATE, DONE, HISTORY, NOW, snapshot
 from accel.result import Result
 from accel.rwkv.tokenizer import VOCABULARY
 from accel.workloads.harness import serve
-from assistant.engine.engine import Engine, EngineAuthor
+from assistant.engine.author import EngineAuthor
+from assistant.engine.engine import Engine
 from assistant.facts import gather
 from assistant.workloads.rain import work
 from assistant.writing.compact import Compact
@@ -205,13 +206,15 @@ def test_judging_does_not_change_how_a_large_model_continues(tmp_path, monkeypat
         tmp_path / "noise-7", to_hf(random_model(layers=1, channels=64, vocabulary=300))
     )
     (folder / VOCABULARY).write_text("".join(f"{i + 1} {bytes([i])!r} 1\n" for i in range(256)))
-    author = EngineAuthor(Engine(str(folder), "cpu"), lambda: False)
+    engine = Engine(str(folder), "cpu")
+    author = EngineAuthor(engine, lambda: False)
     place = next(author.write(author.begin("", "x"), 3))
     assert author.preference(place, "well?", (" A", " B")) is None
     before = [p.text for p in islice(author.write(place, 4), 9)]
-    monkeypatch.setattr("assistant.engine.engine.JUDGES", 1)
+    monkeypatch.setattr("assistant.engine.author.JUDGES", 1)
     preference = author.preference(place, "well?", ("A", "B"))
     assert preference is not None
     assert -1 <= preference <= 1
     assert author.preference(place, "well?", ("B", "A")) == pytest.approx(-preference)
     assert [p.text for p in islice(author.write(place, 4), 9)] == before
+    engine.retire()

@@ -17,7 +17,8 @@ from truth import Count, invented, misplaced
 from truth import texts as shown
 
 from accel.rwkv.tokenizer import VOCABULARY
-from assistant.engine.engine import Engine, EngineAuthor
+from assistant.engine.author import EngineAuthor
+from assistant.engine.engine import Engine
 from assistant.facts import Fact, gather, phrases
 from assistant.reports.contents import compose
 from assistant.reports.html import html
@@ -150,6 +151,7 @@ def noise(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_no_number_of_an_untrained_model_is_shown(noise: Path, texts: int) -> None:
     engine = Engine(str(noise), "cpu")
     count = Count(shown(texts, 3, lambda random, facts: EngineAuthor(engine, lambda: False)))
+    engine.retire()
     assert (count.shown, count.found) == (texts, [])
 
 
@@ -159,6 +161,7 @@ def test_no_false_number_of_a_trained_model_is_shown(folder: Path) -> None:
     """Check a thousand texts; tests/benchmarks/truth.py checks ten thousand."""
     engine = Engine(str(folder), "cpu")
     count = Count(shown(1000, 3, lambda random, facts: EngineAuthor(engine, lambda: False)))
+    engine.retire()
     assert count.by_model > 0.5 * count.shown
     assert count.found == []
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from assistant.engine import engine
-from assistant.engine.engine import WritingSpeed
+from assistant.engine import author
+from assistant.engine.author import WritingSpeed
 
 
 def test_the_speed_is_reported_twice_a_second_and_not_from_a_few_tokens(monkeypatch) -> None:
     now, reports = 100.0, list[str]()
-    monkeypatch.setattr(engine.time, "monotonic", lambda: now)
+    monkeypatch.setattr(author.time, "monotonic", lambda: now)
     speed = WritingSpeed("tiny", reports.append)
     for tokens in range(1, 71):
         speed.count(tokens)

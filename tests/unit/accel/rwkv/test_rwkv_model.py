@@ -109,26 +109,6 @@ def test_the_state_has_the_documented_shapes(model) -> None:
     assert state.wkv.dtype == torch.float32
 
 
-def test_a_saved_state_continues_bit_for_bit_in_another_instance(model, tensors) -> None:
-    _, kept = model.forward(PROMPT)
-    data = model.saved(kept)
-    twin = RWKV7(load_canonical(tensors))
-    assert same(twin.restored(data), kept)
-    assert torch.equal(twin.forward([7], twin.restored(data))[0], model.forward([7], kept)[0])
-
-
-def test_a_damaged_state_or_one_of_another_model_or_dtype_is_refused(model, tensors) -> None:
-    data = model.saved(model.fresh())
-    other = RWKV7(load_canonical(random_model(seed=1)))
-    with pytest.raises(ModelError, match="belongs to another model"):
-        other.restored(data)
-    with pytest.raises(ModelError, match="another shape or data type"):
-        RWKV7(load_canonical(tensors), dtype=torch.bfloat16).restored(data)
-    for damaged in (b"", b"\0" * 64, data[: len(data) // 2]):
-        with pytest.raises(ModelError, match=r"damaged"):
-            model.restored(damaged)
-
-
 def test_a_prompt_in_chunks_equals_the_prompt_token_by_token(model) -> None:
     tokens = [(i * 37) % 320 for i in range(2 * model.chunk + 5)]
     looks: list[int] = []
