@@ -13,14 +13,12 @@ from app.cleanup.summary import FindingGroup, age, groups
 from app.format.values import memory
 from app.widgets import theme
 from app.widgets.list_table import LEFT, NO_PARENT, RIGHT, Index
-from assistant.housekeeping import Finding
+from assistant.housekeeping import TITLES, Finding
 
-HEADINGS = ("Item", "Size", "Last used", "Reason")
-_WIDTHS = (420, 100, 100)
-_ROW = 26
-"""The least pixels of height of a row."""
-_ITEM_SHARE = 0.42
-"""The most of the width that the items take; the reasons take the rest."""
+HEADINGS = ("Item", "Size", "Unused", "Reason")
+_WIDTHS = (420, 84, 84)
+_ITEM_SHARE = 0.27
+"""The most of the width that the items take; the reasons, by which people decide, take the rest."""
 PROCESS_HINT = "End these on the Processes page"
 _CHOSEN_AT_FIRST = ("cache", "log", "core", "memory")
 """Kinds that nobody creates on purpose."""
@@ -115,7 +113,7 @@ class FindModel(QAbstractItemModel):
         if role != Qt.ItemDataRole.CheckStateRole or not self._has_box(index):
             return False
         checked, top = Qt.CheckState(value) == Qt.CheckState.Checked, index.internalId() == _TOP
-        at = self._group_row(index)
+        at = self.group_row(index)
         kind, boxes = self.index(at, 0), self._boxes[at]
         if top:
             boxes[:] = [checked] * len(boxes)
@@ -127,14 +125,15 @@ class FindModel(QAbstractItemModel):
         self.chosen_changed.emit()
         return True
 
-    def _group_row(self, index: Index) -> int:
+    def group_row(self, index: Index) -> int:
+        """Return the place of the kind of a row."""
         return index.row() if index.internalId() == _TOP else index.internalId() - 1
 
     def _has_box(self, index: Index) -> bool:
-        return index.column() == 0 and self.groups[self._group_row(index)].kind != "process"
+        return index.column() == 0 and self.groups[self.group_row(index)].kind != "process"
 
     def _check_state(self, index: Index) -> Qt.CheckState:
-        boxes = self._boxes[self._group_row(index)]
+        boxes = self._boxes[self.group_row(index)]
         if index.internalId() != _TOP:
             boxes = [boxes[index.row()]]
         if all(boxes):
@@ -142,7 +141,7 @@ class FindModel(QAbstractItemModel):
         return Qt.CheckState.PartiallyChecked if any(boxes) else Qt.CheckState.Unchecked
 
     def _cell(self, index: Index) -> str:
-        group = self.groups[self._group_row(index)]
+        group = self.groups[self.group_row(index)]
         if index.internalId() == _TOP:
             hint = PROCESS_HINT if group.kind == "process" else ""
             return (group.title, memory(group.bytes), "", hint)[index.column()]
@@ -168,7 +167,7 @@ class FindTree(QTreeView):
         )
         self.setSelectionMode(QAbstractItemView.SelectionMode.SingleSelection)
         self.setUniformRowHeights(True)
-        self.setTextElideMode(Qt.TextElideMode.ElideRight)
+        self.setTextElideMode(Qt.TextElideMode.ElideMiddle)  # the end of a path names the item
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         header = self.header()
         header.setStretchLastSection(True)
@@ -181,12 +180,22 @@ class FindTree(QTreeView):
         widest = int(_ITEM_SHARE * self.viewport().width())
         self.header().resizeSection(0, min(theme.px(_WIDTHS[0]), widest))
 
-    @property
-    def whole_height(self) -> int:
-        """Return the pixels of height at which all findings are visible."""
-        rows = len(self.rows.groups) + len(self.finds)
-        row = max(self.rowHeight(self.rows.index(0, 0)), theme.px(_ROW))
-        return self.header().sizeHint().height() + rows * row + 2 * theme.M
+    def described(self) -> tuple[str, tuple[tuple[str, str], ...]]:
+        """Return the title of the current row, and what is known of it as captions and values."""
+        index = self.currentIndex()
+        if not index.isValid() or not self.rows.groups:
+            return "", ()
+        group = self.rows.groups[self.rows.group_row(index)]
+        if index.internalId() == _TOP:
+            oldest = max(find.age for find in group.finds)
+            return group.title, (("Size", memory(group.bytes)), ("Oldest", age(oldest)))
+        find = group.finds[index.row()]
+        return TITLES[group.kind], (
+            ("Item", find.shown),
+            ("Size", memory(find.bytes)),
+            ("Unused", age(find.age)),
+            ("Reason", find.reason),
+        )
 
     def show_finds(self, finds: Iterable[Finding]) -> None:
         """Show other findings; kinds that were shown already stay open or closed."""

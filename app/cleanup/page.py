@@ -6,8 +6,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
 
-from PySide6.QtGui import QShowEvent
-from PySide6.QtWidgets import QWidget
+from PySide6.QtCore import Qt
+from PySide6.QtGui import QResizeEvent, QShowEvent
+from PySide6.QtWidgets import QFrame, QWidget
 
 from app.cleanup.find_tree import FindTree
 from app.cleanup.requests import EmptyTrash, MoveToTrash, PutBack, Scan, ScanResult, TrashContents
@@ -17,10 +18,10 @@ from app.link.link import Link
 from app.widgets import theme
 from app.widgets.actions import bind_actions
 from app.widgets.controls import (
-    NO_LIMIT,
     QuestionCard,
     Stretch,
     button,
+    card,
     column,
     elided,
     empty_label,
@@ -28,8 +29,11 @@ from app.widgets.controls import (
     row,
     set_text,
     set_tooltip,
+    show_if_any,
 )
 from app.widgets.list_table import list_card
+from app.widgets.parts_bar import BarPart, PartsBar
+from app.widgets.safe_text import FittedText
 from assistant.housekeeping import EmptyResult, Receipt, Skipped, UndoResult
 
 NOTHING = (
@@ -40,7 +44,10 @@ _MOST_LISTED = 10
 T = TypeVar("T")
 
 
-_LEAST = 300
+_WIDEST, _SIDE = 1700, 520
+"""Pixels of width from which on the current row is described beside the list, and of that text."""
+_UNDO = "What is moved to the trash can be put back until the trash is emptied."
+_LEAST = 200
 """Pixels of height that the list has in any case."""
 
 
@@ -59,6 +66,7 @@ class CleanupPage(QWidget):
         self.stop = button("Stop", self._cancel, tooltip="Stop the search and show its findings")
         self.tree = FindTree()
         self.tree.rows.chosen_changed.connect(self._show_state)
+        self.share = PartsBar("Space by kind")
         self.empty = empty_label()
         self.total = label()
         self.move_button = button(
@@ -80,12 +88,17 @@ class CleanupPage(QWidget):
         self.question = QuestionCard(
             "Delete", "Cancel", self._empty, self._keep_trash, primary="no"
         )
-        bar = row(Stretch(self.progress), self.stop, self.again, spacing=theme.M)
+        bar = row(Stretch(self.share), Stretch(), self.stop, self.again, spacing=theme.M)
+        bar.setStretch(0, 1000)
         self._frame, self._stack = list_card(self.tree, self.empty)
-        actions = row(self.total, Stretch(self.outcome), self.move_button, spacing=theme.M)
+        self._frame.setMinimumHeight(theme.px(_LEAST))
+        said = column(self.progress, self.outcome, spacing=0)
+        actions = row(self.total, Stretch(said), self.move_button, spacing=theme.M)
         below = row(Stretch(), self.trash, self.undo, self.empty_trash, spacing=theme.M)
-        body = column(bar, Stretch(self._frame, 1000), actions, below, self.question, Stretch())
-        self.setLayout(body)
+        body = column(bar, Stretch(self._frame), self.question, below, actions)
+        across = row(Stretch(body), self._new_about(), spacing=theme.M)
+        across.setAlignment(self.about, Qt.AlignmentFlag.AlignTop)
+        self.setLayout(across)
         self.setFocusProxy(self.tree)
         bind_actions(
             self,
@@ -97,6 +110,28 @@ class CleanupPage(QWidget):
             },
         )
         self._show_state()
+
+    def _new_about(self) -> QFrame:
+        """Return what describes the current row."""
+        self._kind, self._facts = label(strong=True), FittedText()
+        self._facts.setAccessibleName("About the item")
+        hint = label(_UNDO, size="small", meaning="muted", wrap=True)
+        self.about = card(column(self._kind, self._facts, hint, spacing=theme.M))
+        self.about.setFixedWidth(theme.px(_SIDE))
+        self.about.hide()
+        self.tree.selectionModel().currentChanged.connect(self._describe)
+        return self.about
+
+    def _describe(self) -> None:
+        """Describe the current row where there is room."""
+        title, facts = self.tree.described()
+        self.about.setVisible(bool(title) and self.width() >= theme.px(_WIDEST))
+        set_text(self._kind, title)
+        self._facts.show_table(facts)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._describe()
 
     def refresh(self) -> None:
         """Do nothing: this page shows nothing of a snapshot."""
@@ -202,8 +237,10 @@ class CleanupPage(QWidget):
         chosen, busy = self.tree.rows.chosen(), self._call is not None
         scanning = self._call is not None and isinstance(self._call.request, Scan)
         self._stack.setCurrentIndex(0 if self.tree.finds else 1)
-        whole = max(self.tree.whole_height, theme.px(_LEAST))
-        self._frame.setMaximumHeight(whole if self.tree.finds else NO_LIMIT)
+        self.share.setVisible(bool(self.tree.finds))
+        self.share.show_parts([BarPart(g.title, g.bytes) for g in self.tree.rows.groups])
+        self._describe()
+        self.outcome.setVisible(bool(self.outcome.text()))
         set_text(self.empty, SCANNING if scanning else NOTHING)
         self.again.setVisible(not scanning)
         self.stop.setVisible(scanning)
@@ -211,7 +248,7 @@ class CleanupPage(QWidget):
         self.move_button.setEnabled(bool(chosen) and not busy)
         contents = items_and_size(self._trash.count, self._trash.bytes)
         hint = "empty the trash to free the space"
-        set_text(self.trash, f"In the trash: {contents}; {hint}" if self._trash.count else "")
+        show_if_any(self.trash, f"In the trash: {contents}; {hint}" if self._trash.count else "")
         for made in (self.undo, self.empty_trash):
             made.setVisible(self._trash.count > 0)
             made.setEnabled(not busy)

@@ -23,13 +23,19 @@ class Setting:
     unit: str = ""
     group: str = ""
 
+    @property
+    def brief(self) -> str:
+        """Return the first sentence of the help."""
+        first, end, _ = self.help.partition(". ")
+        return first + end.rstrip()
+
 
 SETTINGS = (
     Setting(
         "source",
         "Source",
-        "The devices to watch. auto: NVIDIA GPUs if there are any, else the CPU. replay:FILE plays "
-        "a recording, labelled REPLAY; replay:FILE*8 plays it as eight GPUs.",
+        "The devices to watch. auto: NVIDIA GPUs if there are any, else the CPU. replay:FILE "
+        "plays a recording, labelled REPLAY; replay:FILE*8 plays it as eight GPUs.",
         "open choice",
         ("auto", "nvml", "cpu"),
         group="Devices",
@@ -46,8 +52,9 @@ SETTINGS = (
     Setting(
         "laptop_sleep",
         "Allow GPU sleep",
-        "Stop reading the GPUs while no window is open and no job for a GPU waits or runs. auto: "
-        "only if the driver switches unused GPUs off, as on laptops.",
+        "Stop reading the GPUs while nothing needs them. That is while no window is open, and no "
+        "job for a GPU waits or runs. auto: only if the driver switches unused GPUs off, as on "
+        "laptops.",
         "choice",
         ("auto", "on", "off"),
         group="Devices",
@@ -55,17 +62,16 @@ SETTINGS = (
     Setting(
         "drained",
         "Drained GPUs",
-        "GPUs on which no new jobs start, by index or UUID, separated by commas. Jobs that already "
-        "run there continue.",
+        "GPUs on which no new jobs start. Name them by index or UUID, separated by commas. Jobs "
+        "that already run there continue.",
         "open choice",
         group="Jobs",
     ),
     Setting(
         "fair_share",
         "Fair share",
-        "Where users share a daemon, jobs of one priority start in the order of the GPU-hours that "
-        "their users have had, the fewest first; hours count half after this time. off: first "
-        "come, first served.",
+        "Start jobs of users with fewer GPU-hours first. Where users share a daemon, this orders "
+        "jobs of one priority; hours count half after this time. off: first come, first served.",
         "threshold",
         unit="hours",
         group="Jobs",
@@ -73,16 +79,16 @@ SETTINGS = (
     Setting(
         "ignored_programs",
         "Ignored programs",
-        "A job that needs a whole GPU waits until no other process uses it. Programs named here, "
-        "separated by commas, do not count.",
+        "Programs on a GPU for which jobs do not wait. A job that needs a whole GPU waits until "
+        "no other process uses it; programs named here, separated by commas, do not count.",
         "open choice",
         group="Jobs",
     ),
     Setting(
         "notify_minutes",
         "Notify when jobs end",
-        "Show a desktop notification when a job ends that ran for at least this long, while the "
-        "window is open. off: never.",
+        "Show a desktop notification when a job ends that ran this long. Only while the window is"
+        " open. off: never.",
         "threshold",
         unit="min or longer",
         group="Jobs",
@@ -90,8 +96,9 @@ SETTINGS = (
     Setting(
         "log_limit",
         "Max log size",
-        "If a job prints more, only the first and the newest output is kept, and a line in the log "
-        "says how much was dropped. Applies to jobs that start later. off: keep everything.",
+        "Keep this much of what a job prints. Of more, only the first and the newest output is "
+        "kept, and a line in the log says how much was dropped. Applies to jobs that start later."
+        " off: keep everything.",
         "threshold",
         unit="GiB a job",
         group="Jobs",
@@ -99,9 +106,9 @@ SETTINGS = (
     Setting(
         "on_job_end",
         "Run after each job",
-        "A program with arguments that the daemon runs after every job, without a shell and for at "
-        "most a minute. GPUDECK_JOB, GPUDECK_STATUS and GPUDECK_NAME describe the job. Empty: "
-        "none.",
+        "A program that the daemon runs after every job. It may have arguments, and runs without "
+        "a shell and for at most a minute. GPUDECK_JOB, GPUDECK_STATUS and GPUDECK_NAME describe "
+        "the job. Empty: none.",
         "text",
         group="Jobs",
     ),
@@ -116,9 +123,9 @@ SETTINGS = (
     Setting(
         "idle_dwell_s",
         "Idle after",
-        "How long a device must be quiet before the assistant may use it; twice as long after each "
-        "eviction in the last ten minutes. A job that needs the GPU takes it back at once: the "
-        "assistant is notified, and killed 0.1 s later.",
+        "How long a device must be quiet before the assistant may use it. It is twice as long "
+        "after each eviction in the last ten minutes. A job that needs the GPU takes it back at "
+        "once: the assistant is notified, and killed 0.1 s later.",
         "number",
         unit="s without load",
         group="Idle",
@@ -126,26 +133,26 @@ SETTINGS = (
     Setting(
         "idle_hours_off",
         "Assistant quiet hours",
-        "When the assistant must not use a GPU, such as 09:00-18:00 or 22:00-07:00. It may still "
-        "write on the CPU. Empty: never.",
+        "When the assistant must not use a GPU, such as 09:00-18:00. It may still write on the "
+        "CPU. Empty: never.",
         "text",
         group="Idle",
     ),
     Setting(
         "exclusive_programs",
         "Exclusive programs",
-        "A GPU is busy while one of these programs runs on it: names such as blender, separated by "
-        "commas. Name programs that only draw; programs that compute always count. Jobs do not "
-        "wait for these programs.",
+        "A GPU is busy while one of these programs runs on it. Give names such as blender, "
+        "separated by commas, of programs that only draw; programs that compute always count. "
+        "Jobs do not wait for these programs.",
         "text",
         group="Idle",
     ),
     Setting(
         "model_folder",
         "Model folder",
-        "A folder with the .safetensors files, or a .pth file, of an RWKV-7 model. Empty: the "
-        "small model that comes with GPU Deck. template: no model; all texts are written from "
-        "templates.",
+        "A folder with the files of an RWKV-7 model, or a .pth file. Its weights are .safetensors"
+        " files. Empty: the small model that comes with GPU Deck. template: no model; all texts "
+        "are written from templates.",
         "folder",
         group="Assistant",
     ),
@@ -160,16 +167,16 @@ SETTINGS = (
     Setting(
         "assistant_never",
         "Blocked actions",
-        "Actions that the assistant must not propose, such as operate cancel, operate submit, "
-        "separated by commas. Block for good, below a proposal, adds to it. The assistant "
-        "does nothing that you have not allowed.",
+        "Actions that the assistant must not propose. They are separated by commas, such as "
+        "operate cancel, operate submit. Block for good, below a proposal, adds to them. The "
+        "assistant does nothing that you have not allowed.",
         "text",
         group="Assistant",
     ),
     Setting(
         "model_idle_minutes",
         "Leave the GPU after",
-        "The model leaves the GPU after this time without a request; the next request loads it "
+        "The model leaves the GPU after this time without a request. The next request loads it "
         "again.",
         "number",
         unit="min without a request",
@@ -178,16 +185,16 @@ SETTINGS = (
     Setting(
         "tune_attention",
         "Tune attention",
-        "While a GPU is idle, measure which backend computes the attention shapes of your programs "
-        "fastest. They go by it from then on.",
+        "Measure backends for your programs while a GPU is idle. What computes their attention "
+        "shapes fastest is used by them from then on.",
         "switch",
         group="Assistant",
     ),
     Setting(
         "report_jobs",
         "Report on jobs",
-        "Write an HTML report on each job that ran for at least this long, once the devices are "
-        "idle. The newest 200 are kept in the reports folder. off: never.",
+        "Write an HTML report on each job that ran this long. It is written once the devices are "
+        "idle; the newest 200 are kept in the reports folder. off: never.",
         "threshold",
         unit="min or longer",
         group="Assistant",
@@ -195,16 +202,16 @@ SETTINGS = (
     Setting(
         "report_daily",
         "Daily report",
-        "When to write a report on everything since the last one, such as 08:00. While the devices "
-        "are busy, the report waits. Empty: never.",
+        "When to write a report of the day, such as 08:00. It covers everything since the last "
+        "one, and waits while the devices are busy. Empty: never.",
         "text",
         group="Assistant",
     ),
     Setting(
         "alert_temperature",
         "Too hot",
-        "Alert when a card has been this close to its own slow-down temperature for 10 s. Each of "
-        "these thresholds is a number, or off.",
+        "Alert when a card is this close to its own slow-down temperature. Each of these "
+        "thresholds is a number, or off.",
         "threshold",
         unit="°C below slow-down, for 10 s",
         group="Alerts",
@@ -220,7 +227,8 @@ SETTINGS = (
     Setting(
         "alert_slowdown",
         "Throttled",
-        "Alert when heat, the hardware or a power brake has throttled the clocks for this long.",
+        "Alert when the clocks have been throttled for this long. Causes are heat, the hardware "
+        "and a power brake.",
         "threshold",
         unit="s of throttling",
         group="Alerts",
@@ -228,8 +236,8 @@ SETTINGS = (
     Setting(
         "alert_power_cap",
         "Power limit reached",
-        "Alert when the power limit has throttled the clocks for this long. off by default, since "
-        "large matrix products often reach the limit.",
+        "Alert when the power limit has throttled the clocks. off by default, since large matrix "
+        "products often reach the limit.",
         "threshold",
         unit="s at the limit",
         group="Alerts",
@@ -237,8 +245,9 @@ SETTINGS = (
     Setting(
         "alert_errors",
         "Hardware errors",
-        "Alert at this number of uncorrected memory errors, failed remappings of a memory row and "
-        "Xid errors of the driver, and wherever the driver asks for a reset, a restart or a drain.",
+        "Alert at this number of errors of the hardware. They are uncorrected memory errors, "
+        "failed remappings of a memory row and Xid errors of the driver. There is always an alert"
+        " where the driver asks for a reset, a restart or a drain.",
         "threshold",
         unit="errors",
         group="Alerts",
@@ -262,7 +271,7 @@ SETTINGS = (
     Setting(
         "alert_stuck_job",
         "No progress",
-        "Alert when a job that reports its progress has made none for this long.",
+        "Alert when a job that reports progress has made none.",
         "threshold",
         unit="min without progress",
         group="Alerts",
@@ -270,7 +279,7 @@ SETTINGS = (
     Setting(
         "alert_host",
         "Machine unreachable",
-        "Alert when a machine that is watched over ssh has been unreachable for this long.",
+        "Alert when a machine over ssh has been unreachable for this long.",
         "threshold",
         unit="min",
         group="Alerts",
@@ -285,7 +294,7 @@ SETTINGS = (
     Setting(
         "quiet_hours",
         "Quiet hours",
-        "When alerts are only listed, such as 22:00-07:00. You are notified afterwards of alerts "
+        "When alerts are only listed, such as 22:00-07:00. You are notified afterwards of those "
         "that are still active. Empty: never.",
         "text",
         group="Alerts",
@@ -293,24 +302,24 @@ SETTINGS = (
     Setting(
         "webhook",
         "Webhook",
-        "An http or https address that receives each alert as JSON by POST, even while no window "
-        "is open. Chat services show its text. Empty: none.",
+        "An http or https address that receives each alert. It gets JSON by POST, even while no "
+        "window is open; chat services show its text. Empty: none.",
         "text",
         group="Alerts",
     ),
     Setting(
         "clean_folders",
         "Folders",
-        "Folders to search for core dumps and duplicate models, separated by commas. The caches of "
-        "Triton, PyTorch and CUDA, the files of jobs and shared memory are always searched. "
-        "Nothing else is ever touched.",
+        "Folders to search for core dumps and duplicate models. They are separated by commas. The"
+        " caches of Triton, PyTorch and CUDA, the files of jobs and shared memory are always "
+        "searched. Nothing else is ever touched.",
         "text",
         group="Clean-up",
     ),
     Setting(
         "clean_caches",
         "Unused kernels",
-        "Propose compiled kernels that have not been used for this long. They are compiled again "
+        "Propose compiled kernels that nothing has used for this long. They are compiled again "
         "when they are needed. Each of these ages is a number, or off.",
         "threshold",
         unit="days without use",
@@ -335,7 +344,8 @@ SETTINGS = (
     Setting(
         "clean_cores",
         "Core dumps",
-        "Propose core dumps that are older than this, in the folders above and where jobs ran.",
+        "Propose core dumps that are older than this. The folders above and those of jobs are "
+        "searched.",
         "threshold",
         unit="days old",
         group="Clean-up",
@@ -343,8 +353,8 @@ SETTINGS = (
     Setting(
         "clean_duplicates",
         "Duplicate models",
-        "Propose second copies of large model files that have not been used for this long. The "
-        "first copy and the targets of links are kept.",
+        "Propose second copies of large model files. The first copy and the targets of links are "
+        "kept.",
         "threshold",
         unit="days without use",
         group="Clean-up",
@@ -360,8 +370,7 @@ SETTINGS = (
     Setting(
         "energy_price",
         "Price of a kWh",
-        "The Dashboard multiplies the energy of the last 24 hours by this price. 0: no cost is "
-        "shown.",
+        "The Dashboard shows the cost of the last 24 hours by it. 0: no cost is shown.",
         "number",
         group="Energy",
     ),
@@ -377,7 +386,7 @@ SETTINGS = (
     Setting(
         "scale",
         "UI scale",
-        "The size of text and everything else, 0.75 to 3. Applies when the window is opened again.",
+        "The size of everything, 0.75 to 3. Applies when the window is opened again.",
         "number",
         group="Appearance",
     ),

@@ -30,8 +30,9 @@ from app.widgets.controls import (
 from app.widgets.safe_text import SafeText
 from scheduler.protocol import settings as stored
 
-_WIDEST, _SIDE = 820, 150
-"""Pixels of the cards at most, and of the list of groups."""
+_WIDEST, _COLUMN, _SIDE = 820, 700, 150
+"""Pixels of the cards at most, of each of several columns at least, and of the list of groups."""
+_MOST_COLUMNS = 3
 _ABOUT = "About"
 
 
@@ -109,12 +110,14 @@ class SettingsPage(QWidget):
         self.about.setFixedHeight(theme.px(112))
         copy = row(self.copy, self.copied, Stretch())
         self.cards[_ABOUT] = titled(_ABOUT, self.about, clear_panel(copy))
-        content = self._content = clear_panel(
-            column(*self.cards.values(), self.nothing, Stretch(), spacing=theme.L)
-        )
-        content.setMaximumWidth(theme.px(_WIDEST))
-        across = row(Stretch(content, 1000), Stretch())
-        across.setAlignment(content, Qt.AlignmentFlag.AlignTop)
+        self._columns = [column(Stretch(), spacing=theme.L) for _ in range(_MOST_COLUMNS)]
+        self._panels = [clear_panel(each) for each in self._columns]
+        across = row(*(Stretch(panel, 1000) for panel in self._panels), Stretch(), spacing=theme.L)
+        for panel in self._panels:
+            panel.setMaximumWidth(theme.px(_WIDEST))
+            across.setAlignment(panel, Qt.AlignmentFlag.AlignTop)
+        self._columns[0].insertWidget(0, self.nothing)
+        self._across = 0  # the first resize event puts the cards into columns
         self.area = EdgeScrollArea(clear_panel(across), "All settings")
         self.setProperty(REACHES_EDGE, True)
         self.area.verticalScrollBar().valueChanged.connect(self._mark_group)
@@ -134,16 +137,30 @@ class SettingsPage(QWidget):
         self._mark_group()
 
     def resizeEvent(self, event: QResizeEvent) -> None:
-        """Keep the settings in the middle of a wide page, and its scroll bar at the edge."""
+        """Put the cards into as many columns as have room."""
         super().resizeEvent(event)
-        unused = self.width() - theme.px(_SIDE) - 2 * theme.M - theme.px(_WIDEST)
-        self.setContentsMargins(max(unused // 2, 0), 0, 0, 0)
+        room = self.width() - theme.px(_SIDE) - 2 * theme.M
+        self._fill_columns(min(max(room // theme.px(_COLUMN), 1), _MOST_COLUMNS))
+
+    def _fill_columns(self, count: int) -> None:
+        """Put the cards into columns of about the same number of settings."""
+        if count == self._across:
+            return
+        self._across = count
+        heights = {group: 2 + sum(s.group == group for s in SETTINGS) for group in self.cards}
+        whole, filled = sum(heights.values()), 0
+        for group, made in self.cards.items():
+            at = min((filled + heights[group] // 2) * count // whole, count - 1)
+            self._columns[at].insertWidget(self._columns[at].count() - 1, made)
+            filled += heights[group]
+        for at, panel in enumerate(self._panels):
+            panel.setVisible(at < count)
 
     def show_group(self, group: str) -> None:
         """Scroll to a group of settings, and forget what was searched."""
         self.search.clear()
-        if (inside := self._content.layout()) is not None:
-            inside.activate()  # the search may have hidden cards above this one
+        for each in self._columns:
+            each.activate()  # the search may have hidden cards above this one
         self.area.verticalScrollBar().setValue(self.cards[group].y())
         for name, made in self.groups.items():
             made.setChecked(name == group)
@@ -155,7 +172,8 @@ class SettingsPage(QWidget):
     def _mark_group(self) -> None:
         """Mark the group at the upper end of what is shown."""
         top = self.area.verticalScrollBar().value() + theme.XL
-        begun = [name for name, made in self.cards.items() if made.isVisibleTo(self.area)]
+        first = self._panels[0]  # the groups of other columns begin beside those of the first
+        begun = [n for n, c in self.cards.items() if c.isVisibleTo(first) and c.parent() is first]
         passed = [name for name in begun if self.cards[name].y() <= top and self._placed]
         current = passed[-1] if passed else next(iter(begun), "")
         for name, made in self.groups.items():
@@ -164,7 +182,7 @@ class SettingsPage(QWidget):
     @property
     def _placed(self) -> bool:
         """Report if the cards have their places."""
-        return self.cards[_ABOUT].y() > 0
+        return any(made.y() > 0 for made in self.cards.values())
 
     def _filter(self, text: str) -> None:
         """Show the settings whose texts contain every word of `text`."""

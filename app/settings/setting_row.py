@@ -7,13 +7,21 @@ from typing import TypeVar
 
 from PySide6.QtCore import QObject, QRect, Qt, Signal
 from PySide6.QtGui import QColor, QPainter, QPaintEvent, QResizeEvent
-from PySide6.QtWidgets import QComboBox, QFileDialog, QGridLayout, QLabel, QLineEdit, QWidget
+from PySide6.QtWidgets import QComboBox, QFileDialog, QGridLayout, QLineEdit, QWidget
 
 from app.link.link import Link
 from app.settings.form import Setting, change, text_of
 from app.state import State
 from app.widgets import theme
-from app.widgets.controls import ElidedLine, Stretch, button, label, row, show_if_any
+from app.widgets.controls import (
+    ElidedLine,
+    Stretch,
+    button,
+    clear_panel,
+    label,
+    row,
+    show_if_any,
+)
 from scheduler.protocol.errors import UserError
 from scheduler.protocol.settings import Settings
 
@@ -40,7 +48,10 @@ class SettingRow(QWidget):
         self.setting = setting
         self.error = label(size="small", meaning="failed", wrap=True)
         self.error.hide()
-        self._help: QLabel | None = None
+        self._help: QWidget | None = None
+        self.help = label(setting.brief, size="small", meaning="muted", wrap=True)
+        self.more = button("More", self._explain, kind="quiet", checkable=True)
+        self.more.setAccessibleName(f"More about {setting.title}")
         self.box: QComboBox | None = None
         self.line: QLineEdit | None = None
         editor = self._editor()
@@ -73,7 +84,7 @@ class SettingRow(QWidget):
             self.reset.setSizePolicy(keeps)
         else:
             grid.addWidget(caption, 0, 0)
-            self._help = label(setting.help, size="small", meaning="muted", wrap=True)
+            self._help = self._new_help()
             grid.setContentsMargins(0, _ABOVE, 0, _ABOVE)
         self._grid, self._edited, self._narrow = grid, editor, False
         self._place()
@@ -100,6 +111,20 @@ class SettingRow(QWidget):
             self._grid.addWidget(part, 0, at, lines, 1, Qt.AlignmentFlag.AlignTop)
         if self._help is not None:
             self._grid.addWidget(self._help, 1, 0, 1, width)
+
+    def _new_help(self) -> QWidget:
+        """Return the first sentence of the help, with a button that shows the rest if there is."""
+        if self.setting.brief == self.setting.help:
+            return self.help
+        both = row(Stretch(self.help), self.more, spacing=theme.XS)
+        both.setAlignment(self.more, Qt.AlignmentFlag.AlignTop)
+        return clear_panel(both)
+
+    def _explain(self) -> None:
+        """Show the whole help, or its first sentence."""
+        whole = self.more.isChecked()
+        self.help.setText(self.setting.help if whole else self.setting.brief)
+        self.more.setText("Less" if whole else "More")
 
     def matches(self, words: Sequence[str]) -> bool:
         """Report if the setting's texts contain every word, in lower case."""

@@ -108,16 +108,16 @@ class Rail(QWidget):
     def __init__(self, names: tuple[str, ...]) -> None:
         super().__init__()
         self.buttons = {name: RailButton(name, page_key(i)) for i, name in enumerate(names, 1)}
-        group = QButtonGroup(self)
+        self._group = QButtonGroup(self)
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, theme.M, 0, theme.M)
         layout.setSpacing(theme.XS)
         for name, made in self.buttons.items():
-            group.addButton(made)
+            self._group.addButton(made)
             if name == "settings":
                 layout.addStretch()  # apart from the pages, at the bottom
             layout.addWidget(made)
-        group.buttonClicked.connect(self._clicked)
+        self._group.buttonClicked.connect(self._clicked)
 
     def fit(self, width: int, height: int) -> None:
         """Show icons alone where a window of this size has little room."""
@@ -126,8 +126,10 @@ class Rail(QWidget):
             made.show_text(width >= theme.px(_WIDE_WINDOW) and height >= needed)
 
     def show_chosen(self, name: str) -> None:
-        """Mark the button of a page."""
-        self.buttons[name].setChecked(True)
+        """Mark the button of a page; none for a page without one."""
+        self._group.setExclusive(name in self.buttons)
+        for page, made in self.buttons.items():
+            made.setChecked(page == name)
 
     def paintEvent(self, event: QPaintEvent) -> None:
         painter, t = QPainter(self), theme.tokens()

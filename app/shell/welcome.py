@@ -4,16 +4,113 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import QGridLayout, QPushButton, QVBoxLayout, QWidget
+from PySide6.QtCore import QRect, QRectF, QSize, Qt, Signal
+from PySide6.QtGui import QColor, QFontMetrics, QPainter, QPaintEvent, QResizeEvent
+from PySide6.QtWidgets import QGridLayout, QPushButton, QWidget
 
 from app.format.values import plural
 from app.state import State
-from app.widgets import theme
-from app.widgets.controls import button, card, label, set_text
+from app.widgets import icons, theme
+from app.widgets.controls import NO_LIMIT, Stretch, column, label, row, set_text
 from scheduler.protocol import paths
 
-_WIDEST, _BUTTON = 760, 110
+_WIDEST, _STEP, _ICON = 1180, 330, 26
+"""Pixels of the page at most, of a step at least, and of its icon."""
+_MOST_ACROSS = 3
+
+
+@dataclass(frozen=True)
+class Step:
+    """Describe a page and what people do there."""
+
+    page: str
+    title: str
+    text: str
+
+
+STEPS = (
+    Step(
+        "dashboard",
+        "Watch the GPUs",
+        "See what every GPU does now and did before. Click a GPU to see its details.",
+    ),
+    Step(
+        "workloads",
+        "Run a benchmark",
+        "Run accelerated attention on your GPU: checked against a reference, and measured.",
+    ),
+    Step(
+        "jobs",
+        "Queue a job",
+        "Queue any command until GPUs are free. Jobs keep running when you close this window.",
+    ),
+    Step(
+        "assistant",
+        "Ask a question",
+        "Ask what happened, and why. Answers are computed on this machine, while the GPU is idle.",
+    ),
+    Step(
+        "hosts",
+        "Add a machine",
+        "Watch the GPUs of machines that you log in to with ssh. Nothing is installed there.",
+    ),
+    Step(
+        "settings",
+        "Set it up",
+        "Choose alert thresholds, the GPUs that take jobs, the theme and the assistant's model.",
+    ),
+)
+
+
+class StepCard(QPushButton):
+    """Lead to a page: its icon, what to do there and why."""
+
+    def __init__(self, step: Step) -> None:
+        super().__init__()
+        self._step = step
+        self.setProperty("kind", "card")
+        self.setAutoDefault(False)
+        self.setAccessibleName(step.title)
+        self.setAccessibleDescription(step.text)
+
+    def sizeHint(self) -> QSize:
+        return QSize(theme.px(_STEP), self._height(self.width()))
+
+    def minimumSizeHint(self) -> QSize:
+        return QSize(theme.px(_STEP // 2), self._height(self.width()))
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self.setFixedHeight(self._height(self.width()))
+
+    def _places(self, width: int) -> tuple[QRect, QRect]:
+        """Return where the title and the text stand at this width."""
+        left = theme.px(_ICON) + 2 * theme.L
+        room = QRect(left, theme.L, max(width - left - theme.L, 1), NO_LIMIT)
+        flags = int(Qt.TextFlag.TextWordWrap)
+        title = QFontMetrics(theme.font(strong=True)).boundingRect(room, flags, self._step.title)
+        room.setTop(title.bottom() + theme.XS)
+        small = QFontMetrics(theme.font(theme.SMALL))
+        text = small.boundingRect(room, flags, self._step.text)
+        title.setWidth(room.width())
+        text.setWidth(room.width())
+        return title, text
+
+    def _height(self, width: int) -> int:
+        return self._places(width)[1].bottom() + theme.L
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        super().paintEvent(event)
+        painter, t, side = QPainter(self), theme.tokens(), theme.px(_ICON)
+        icons.draw(painter, self._step.page, QRectF(theme.L, theme.L, side, side), t.accent)
+        flags = int(Qt.TextFlag.TextWordWrap)
+        title, text = self._places(self.width())
+        painter.setFont(theme.font(strong=True))
+        painter.setPen(QColor(t.text))
+        painter.drawText(title, flags, self._step.title)
+        painter.setFont(theme.font(theme.SMALL))
+        painter.setPen(QColor(t.muted))
+        painter.drawText(text, flags, self._step.text)
 
 
 class Welcome(QWidget):
@@ -25,77 +122,45 @@ class Welcome(QWidget):
     def __init__(self, state: State) -> None:
         super().__init__()
         self._state = state
-        self.devices = label(wrap=True, strong=True)
+        self.devices = label(wrap=True, meaning="muted")
         self.steps: dict[str, QPushButton] = {}
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
-        grid = QGridLayout()
-        grid.setHorizontalSpacing(theme.L)
-        grid.setVerticalSpacing(theme.M)
-        grid.setColumnStretch(1, 1)
-        for at, step in enumerate(STEPS):
-            made = self.steps[step.page] = button(step.button, kind="" if at else "primary")
-            made.setFixedWidth(theme.px(_BUTTON))
+        self._grid = QGridLayout()
+        self._grid.setSpacing(theme.M)
+        self._across = 0
+        for step in STEPS:
+            made = self.steps[step.page] = StepCard(step)
             made.clicked.connect(lambda _=False, page=step.page: self.chosen.emit(page))
-            grid.addWidget(made, at, 0)
-            grid.addWidget(label(step.text, wrap=True), at, 1)
-        inner = QVBoxLayout()
-        inner.setSpacing(theme.L)
-        inner.addWidget(label("Welcome to GPU Deck", size="large", strong=True))
-        inner.addWidget(self.devices)
-        inner.addLayout(grid)
-        inner.addWidget(label(background_text(), size="small", meaning="muted", wrap=True))
-        frame = card(inner)
-        inner.setContentsMargins(theme.XL, theme.XL, theme.XL, theme.XL)
-        frame.setMaximumWidth(theme.px(_WIDEST))
-        layout = QGridLayout(self)
-        layout.setContentsMargins(0, 0, 0, 0)
-        layout.addWidget(frame, 1, 1)
-        for side in (0, 2):
-            layout.setRowStretch(side, 1)
-            layout.setColumnStretch(side, 1)
-        layout.setColumnStretch(1, 1000)
+        inner = column(
+            label("Welcome to GPU Deck", size="huge"),
+            self.devices,
+            self._grid,
+            label(background_text(), size="small", meaning="muted", wrap=True),
+            spacing=theme.L,
+        )
+        body = QWidget()
+        body.setLayout(inner)
+        body.setMaximumWidth(theme.px(_WIDEST))
+        layout = column(Stretch(), row(Stretch(), Stretch(body, 1000), Stretch()), Stretch(None, 2))
+        self.setLayout(layout)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """Put as many steps side by side as have room."""
+        super().resizeEvent(event)
+        width = min(self.width(), theme.px(_WIDEST))
+        across = min(max(width // theme.px(_STEP), 1), _MOST_ACROSS)
+        if across == self._across:
+            return
+        self._across = across
+        for at, made in enumerate(self.steps.values()):
+            self._grid.removeWidget(made)
+            self._grid.addWidget(made, *divmod(at, across))
+        for at in range(_MOST_ACROSS):
+            self._grid.setColumnStretch(at, int(at < across))
 
     def refresh(self) -> None:
         """Show the devices that were found."""
         set_text(self.devices, device_text(self._state))
-
-
-@dataclass(frozen=True)
-class Step:
-    """Describe a page and the button that leads to it."""
-
-    page: str
-    button: str
-    text: str
-
-
-STEPS = (
-    Step(
-        "dashboard",
-        "Watch",
-        "See what every GPU does now and did before. Click a GPU to see its details.",
-    ),
-    Step(
-        "workloads",
-        "Run",
-        "Run accelerated attention on your GPU: checked against a reference, and measured.",
-    ),
-    Step(
-        "jobs",
-        "Queue",
-        "Queue any command until GPUs are free. Jobs keep running when you close this window.",
-    ),
-    Step(
-        "assistant",
-        "Ask",
-        "Ask what happened, and why. Answers are computed on this machine, while the GPU is idle.",
-    ),
-    Step(
-        "settings",
-        "Set up",
-        "Choose alert thresholds, the GPUs that take jobs, the theme and the assistant's model.",
-    ),
-)
 
 
 def device_text(state: State) -> str:
@@ -106,7 +171,7 @@ def device_text(state: State) -> str:
     devices = snapshot.devices
     if not devices:
         return "No device can be read yet. " + "; ".join(snapshot.notices)
-    names = list(dict.fromkeys(s.device.name for s in devices))
+    names = list(dict.fromkeys(s.device.name.removeprefix("REPLAY ") for s in devices))
     note = next((s.device.note for s in devices if s.device.note), "")
     if devices[0].device.kind == "cpu":
         return f"No NVIDIA GPU was found, so this machine's CPU is the device: {names[0]}."

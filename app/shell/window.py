@@ -283,7 +283,7 @@ class MainWindow(QWidget):
 
     def show_welcome(self) -> None:
         """Show the welcome page."""
-        self.rail.show_chosen("dashboard")
+        self.rail.show_chosen("welcome")
         self.header.show_title(title("welcome"))
         self._show(self.welcome)
         self.welcome.steps["dashboard"].setFocus()

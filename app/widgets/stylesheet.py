@@ -119,6 +119,7 @@ QPushButton[kind="quiet"]:hover {{ color: {t.text}; border-color: {t.line}; }}
 QPushButton[kind="quiet"]:checked {{ color: {t.text}; background: {t.accent_soft}; }}
 QPushButton[kind="quiet"]:focus, TimeBar QPushButton[kind="quiet"]:focus {{
   border-color: {t.accent}; }}
+QPushButton[kind="card"] {{ border-radius: 8px; }}
 QPushButton[kind="nav"] {{ background: transparent; border: 1px solid transparent;
   border-radius: 6px; padding: 5px 9px; text-align: left; color: {t.muted}; }}
 QPushButton[kind="nav"]:hover {{ color: {t.text}; }}

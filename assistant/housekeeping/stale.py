@@ -40,7 +40,7 @@ def find_caches(scope: Scope, monitor: ScanMonitor) -> Iterator[Finding]:
                 monitor.note_unreadable(path, e)
                 continue
             if now - found.used >= oldest:
-                reason = f"compiled for {cache.program}; it is compiled again where it is needed"
+                reason = f"compiled for {cache.program}; compiled again when needed"
                 yield Finding(
                     "cache",
                     encoded(path),

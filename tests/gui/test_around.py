@@ -103,8 +103,29 @@ def test_the_welcome_page_names_the_devices(fed):
     assert "this machine's CPU is the device" in fed.window.welcome.devices.text()
     fed.settle()
     assert fed.window.welcome.steps["dashboard"].hasFocus() or not fed.window.isActiveWindow()
+    assert not any(made.isChecked() for made in fed.window.rail.buttons.values()), "it is no page"
     fed.window.welcome.steps["settings"].click()
     assert fed.window.rail.buttons["settings"].isChecked()
+
+
+@pytest.mark.parametrize(("width", "across"), [(800, 2), (1280, 3), (2560, 3)])
+def test_the_steps_of_the_welcome_page_stand_side_by_side_and_lead_to_their_pages(
+    fed, width, across
+):
+    fed.window.resize(width, 800)
+    fed.window.show_welcome()
+    fed.feed(snapshots.gpu_snapshot(1, replay=True))
+    fed.settle()
+    welcome = fed.window.welcome
+    assert welcome.devices.text().count("REPLAY") == 1
+    places = [made.geometry() for made in welcome.steps.values()]
+    assert len({place.x() for place in places}) == across
+    assert len({place.height() for place in places if place.y() == places[0].y()}) == 1
+    chosen = []
+    welcome.chosen.connect(chosen.append)
+    for made in welcome.steps.values():
+        made.click()
+    assert chosen == ["dashboard", "workloads", "jobs", "assistant", "hosts", "settings"]
 
 
 def test_diagnostics_are_copied_to_the_clipboard(fed):

@@ -254,13 +254,38 @@ def test_the_tree_model_follows_the_rules_of_qt(page, qtmodeltester):
     qtmodeltester.check(page.tree.rows)
 
 
-def test_a_short_list_is_as_high_as_its_rows(page, link):
-    page.parentWidget().resize(2000, 1400)
-    page.resize(2000, 1400)
+@pytest.mark.parametrize(("width", "height"), [(730, 500), (2400, 1400)])
+def test_the_actions_are_at_the_bottom_near_the_list(page, link, width, height):
+    page.parentWidget().resize(width, height)
+    page.resize(width, height)
     scanned(link, DUMP, ARTEFACTS)
-    assert page.tree.height() < 400
     assert page.tree.verticalScrollBar().maximum() == 0
-    scanned_height = page.tree.height()
-    page.scan()
-    scanned(link, *(find("log", f"/data/logs/{i}") for i in range(30)))
-    assert page.tree.height() > scanned_height
+    corner = page.move_button.mapTo(page, page.move_button.rect().bottomRight())
+    assert height - corner.y() < 20, "they do not move with the number of rows"
+    assert page.about.isVisible() == (width == 2400), "there is room to describe the item"
+
+
+def test_the_reason_has_the_room_that_the_path_can_spare(page, link):
+    page.parentWidget().resize(730, 500)
+    page.resize(730, 500)
+    path = "/data/models/checkpoints/a-long-name-of-a-model-that-was-copied-twice"
+    scanned(link, Finding("duplicate", encoded(path), encoded("/data"), GIB, "x", DAY, "seal"))
+    header = page.tree.header()
+    assert header.sectionSize(3) > header.sectionSize(0), "the reason decides"
+    assert page.tree.textElideMode() == Qt.TextElideMode.ElideMiddle, "the end names the file"
+
+
+def test_the_space_is_shown_by_kind_and_the_current_item_is_described(page, link):
+    page.parentWidget().resize(2400, 1400)
+    page.resize(2400, 1400)
+    scanned(link, *FINDS)
+    assert [part.name for part in page.share.parts][:2] == [
+        "Process on a GPU (1)",
+        "Artefacts of a job (1)",
+    ]
+    model = page.tree.rows
+    page.tree.setCurrentIndex(model.index(0, 0, model.index(1, 0)))
+    assert "/data/jobs/7/artefacts" in page._facts.toPlainText()
+    assert "may go: artefacts" in page._facts.toPlainText()
+    scanned(link)
+    assert not page.share.isVisible() and not page.about.isVisible()

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+from PySide6.QtCore import QPoint
+
 from scheduler.protocol.settings import Settings
 from scheduler.verbs.control import Configure
 from tests.gui import snapshots
@@ -89,3 +92,40 @@ def test_a_setting_is_reset_in_its_row(fed):
     assert reset.isVisible()
     reset.click()
     assert fed.asked == [Configure({"alert_memory": 97.0})]
+
+
+def test_the_help_is_one_line_and_the_rest_is_shown_on_demand(fed):
+    fed.window.show_page("settings")
+    fed.feed(snapshots.cpu_snapshot())
+    for row in fed.window.settings.rows.values():
+        assert len(row.help.text()) <= 100, row.setting.title
+        whole = row.help.text() == row.setting.help
+        assert row.more.isVisible() != whole, row.setting.title
+    row = fed.window.settings.rows["source"]
+    assert row.help.text() == "The devices to watch."
+    row.more.click()
+    assert row.help.text() == row.setting.help and row.more.text() == "Less"
+    row.more.click()
+    assert row.help.text() == "The devices to watch." and row.more.text() == "More"
+    fed.window.settings.search.setText("replay:file")
+    assert row.isVisible(), "what is not shown is searched, too"
+
+
+@pytest.mark.parametrize(("width", "columns"), [(800, 1), (1280, 1), (1800, 2), (2560, 3)])
+def test_settings_begin_at_the_title_and_take_as_many_columns_as_have_room(fed, width, columns):
+    fed.window.resize(width, 1440)
+    fed.window.show_page("settings")
+    fed.feed(snapshots.cpu_snapshot())
+    fed.settle()
+    page = fed.window.settings
+    places = [made.mapTo(page, QPoint(0, 0)) for made in page.cards.values()]
+    assert len({place.x() for place in places}) == columns
+    assert page.search.mapTo(page, QPoint(0, 0)).x() == 0, "they begin where the title does"
+    assert all(row.width() <= 820 for row in page.rows.values()), "lines are read with ease"
+    assert places == sorted(places, key=lambda place: (place.x(), place.y())), "in their order"
+    fed.window.resize(800, 560)
+    fed.settle()
+    page.show_group("Energy")
+    fed.settle()
+    top = page.cards["Energy"].mapTo(page.area.viewport(), QPoint(0, 0)).y()
+    assert 0 <= top < 200 and page.groups["Energy"].isChecked()
