@@ -157,6 +157,7 @@ class ChartCard:
         else:
             self.view.show_range(*limits, chart.floor, top)
             self.view.show_empty(not self.has_data)
+        self.view.show_gap(_read_times(contents))
         self.top = None if lanes else top
         curves.limit = None if lanes else chart.limit
         bands = (contents.past, limits, tuple(colors.values()), lanes and (floor, top))
@@ -191,6 +192,8 @@ class ChartCard:
         self.lane_values.show_texts([])
         self.view.show_begin(None, *limits)
         self.view.show_lanes(*limits, [lane_label(labels[d]) for d in fleet.devices])
+        filled = ~np.isnan(fleet.means).all(axis=0)
+        self.view.show_gap(np.asarray(fleet.start + np.flatnonzero(filled) * fleet.step, float))
         least = clock_height() + LANE_TOP + _HEAT_ROW * len(fleet.devices)
         self.view.setMinimumHeight(max(theme.px(_LOWEST), least))
         floor, top = self._lane_range(chart, [fleet.means.ravel()])
@@ -252,6 +255,12 @@ def _first_reading(contents: ChartContents) -> float | None:
         if len(values) and not np.isnan(values[at := int(np.argmin(np.isnan(values)))])
     )
     return min(found, default=None)
+
+
+def _read_times(contents: ChartContents) -> Floats:
+    """Return when the first device was read: a gap of the daemon is one of all devices."""
+    times, values = next(iter(contents.lines.values()), (np.empty(0), np.empty(0)))
+    return times[~np.isnan(values)]
 
 
 def _color(shown: Mapping[str, str], device: str, colors: dict[str, str]) -> str | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
+import numpy as np
 from PySide6.QtCore import QPointF, QRect, QRectF, Qt, Signal
 from PySide6.QtGui import QColor, QFont, QPainter
 from PySide6.QtWidgets import QGraphicsGridLayout, QGraphicsSceneWheelEvent, QWidget
@@ -13,6 +14,7 @@ from app.charts.clock_axis import ClockAxis
 from app.charts.curves import Curves
 from app.charts.plotting import pg
 from app.charts.scales import ticks
+from app.charts.series import Floats
 from app.widgets import theme
 
 _AXIS_WIDTH = 48
@@ -50,6 +52,8 @@ _GRIP = 6
 """Pixels beside a threshold where it can be taken hold of."""
 _EMPTY_SHARE = 0.3
 """Share of the shown time that may be empty without a word."""
+_GAP_SHARE, _NO_READINGS = 0.04, "no readings"
+"""Share of the shown time from which on a gap is named, and its name."""
 _EDGE = 0.02
 """Share of the range that is added, so that curves at its ends are not cut off."""
 
@@ -155,6 +159,8 @@ class ChartView(pg.GraphicsView):  # type: ignore[misc]
         self._threshold_text = ""
         self._begin: float | None = None
         """Where the readings begin, if much of the time before them is shown."""
+        self._gap: tuple[float, float] | None = None
+        """A stretch of time without readings that is wide enough for a word."""
         self._tokens: theme.Tokens | None = None
         self.axis_labels: list[str] = []
         self.box.sigResized.connect(self._fit_ticks)
@@ -189,11 +195,26 @@ class ChartView(pg.GraphicsView):  # type: ignore[misc]
         late = first is not None and first - start > _EMPTY_SHARE * (end - start)
         self._begin = first if late else None
 
+    def show_gap(self, read: Floats) -> None:
+        """Say so where the longest time between two readings is a good part of what is shown.
+
+        Args:
+            read: The times of readings, [n] in rising order.
+        """
+        self._gap = None
+        if len(read) > 1:
+            at = int(np.argmax(np.diff(read)))
+            start, end = float(read[at]), float(read[at + 1])
+            (left, right), _ = self.box.viewRange()
+            self._gap = (start, end) if end - start > _GAP_SHARE * (right - left) else None
+
     def drawForeground(self, painter: QPainter, rect: QRectF | QRect) -> None:
         """Write the threshold's text beside its line, and when the readings begin."""
         super().drawForeground(painter, rect)
         if self._begin is not None:
             self._write_begin(painter, self._begin)
+        if self._gap is not None:
+            self._write_gap(painter, *self._gap)
         if self.box.threshold is not None:
             self._write_threshold(painter, self.box.threshold)
 
@@ -206,6 +227,18 @@ class ChartView(pg.GraphicsView):  # type: ignore[misc]
         room = QRectF(plot.left(), plot.top(), right - plot.left(), plot.height())
         if painter.fontMetrics().horizontalAdvance(text) + 2 * theme.S <= room.width():
             painter.drawText(room, int(Qt.AlignmentFlag.AlignCenter), text)
+
+    def _write_gap(self, painter: QPainter, start: float, end: float) -> None:
+        plot = self.box.sceneBoundingRect()
+        left, right = (
+            self.box.mapToScene(self.box.mapFromView(QPointF(at, 0.0))).x() for at in (start, end)
+        )
+        painter.setFont(theme.font(theme.SMALL))
+        painter.setPen(QColor(theme.tokens().muted))
+        room = QRectF(left, plot.top(), right - left, plot.height())
+        flags = int(Qt.AlignmentFlag.AlignCenter) | Qt.TextFlag.TextWordWrap
+        if painter.boundingRect(room, flags, _NO_READINGS).width() <= room.width():
+            painter.drawText(room, flags, _NO_READINGS)
 
     def _write_threshold(self, painter: QPainter, level: float) -> None:
         t = theme.tokens()

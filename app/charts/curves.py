@@ -27,7 +27,7 @@ _GHOST, _BEHIND = 0.5, 0.35
 _FILL = 0.13
 _SHADES = 256
 """The number of colours of a heat map."""
-_LINED = 4
+_LINED = 8
 """The least pixels of height of a heat map's rows that have a line between them."""
 
 

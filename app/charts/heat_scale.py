@@ -32,18 +32,19 @@ class HeatScale(QWidget):
     def sizeHint(self) -> QSize:
         metrics = self.fontMetrics()
         texts = sum(metrics.horizontalAdvance(text) for text in self.ends)
-        return QSize(texts + theme.px(_RAMP) + 2 * theme.S, metrics.height())
+        return QSize(texts + theme.px(_RAMP) + 2 * theme.S + theme.M, metrics.height())
 
     def paintEvent(self, event: QPaintEvent) -> None:
         painter = QPainter(self)
         painter.setFont(theme.font(theme.SMALL))
         painter.setPen(theme.tokens().muted)
+        inside = self.rect().adjusted(theme.M, 0, 0, 0)
         sides = (Qt.AlignmentFlag.AlignLeft, Qt.AlignmentFlag.AlignRight)
         for text, side in zip(self.ends, sides, strict=True):
-            painter.drawText(self.rect(), int(side | Qt.AlignmentFlag.AlignVCenter), text)
+            painter.drawText(inside, int(side | Qt.AlignmentFlag.AlignVCenter), text)
         low, high = (painter.fontMetrics().horizontalAdvance(text) for text in self.ends)
         height = theme.px(_HEIGHT)
-        ramp = QRectF(self.rect()).adjusted(low + theme.S, 0, -high - theme.S, 0)
+        ramp = QRectF(inside).adjusted(low + theme.S, 0, -high - theme.S, 0)
         ramp.setTop((self.height() - height) / 2)
         ramp.setHeight(height)
         colors = QLinearGradient(ramp.topLeft(), ramp.topRight())

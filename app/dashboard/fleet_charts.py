@@ -86,7 +86,7 @@ def _values(
     highest = _number(field, max(values.values()))
     there = [device for device, value in values.items() if _number(field, value) == highest]
     name = f"{labels[there[0]]} highest," if len(there) == 1 else "highest"
-    return [f"mean {_number(field, mean)}", f"· {name} {highest}"]
+    return [f"mean {_number(field, mean)},", f"{name} {highest}"]
 
 
 def _extremes(field: str, fleet: FleetCurves, labels: Mapping[str, str]) -> str:

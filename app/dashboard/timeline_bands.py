@@ -177,10 +177,11 @@ class JobBand(TimeBand):
         color.setAlphaF(_PALE if with_text else 0.5)
         painter.fillRect(box, color)
         room, metrics = box.adjusted(6, 0, -2, 0), painter.fontMetrics()
-        number = f"{_FAILED} {span.job}" if failed else str(span.job)
+        number, label = str(span.job), span.label
+        if failed and room.width() >= metrics.horizontalAdvance(f"{_FAILED} {number}"):
+            number, label = f"{_FAILED} {number}", f"{_FAILED} {label}"
         if with_text and room.width() >= metrics.horizontalAdvance(number):
             elide = Qt.TextElideMode.ElideRight
-            label = f"{_FAILED} {span.label}" if failed else span.label
             text = metrics.elidedText(label, elide, int(room.width()))
             if room.width() < _WITH_NAME or not text.startswith(number):
                 text = number

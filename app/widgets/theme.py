@@ -198,12 +198,13 @@ _DEEPEST = 0.8
 
 
 def shade(share: float) -> QColor:
-    """Return a colour between a pale accent, for 0, and nearly the accent, for 1.
+    """Return a colour between a pale accent, for 0, and the accent, for 1.
 
-    The accent itself, on a whole field of devices, would be louder than what needs attention.
+    In the dark scheme it ends before the accent, whose light on a whole field of devices would be
+    louder than what needs attention.
     """
     low, high = QColor(tokens().accent_soft), QColor(tokens().accent)
-    return blend(high, low, _DEEPEST * share)
+    return blend(high, low, (_DEEPEST if tokens() is DARK else 1.0) * share)
 
 
 def blend(color: QColor, ground: QColor, share: float) -> QColor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from PySide6.QtCore import QPointF, Qt
 from PySide6.QtGui import QFontMetricsF
@@ -330,3 +331,31 @@ def test_the_first_readings_fill_the_charts(fed):
     start, end = fed.window.dashboard.axis.limits
     assert end == pytest.approx(NOW + 19, abs=1)
     assert NOW - start < 0.3 * (end - start), "little of the chart is empty"
+
+
+@pytest.mark.parametrize("count", [1, 8, 24])
+def test_a_gap_in_the_readings_is_named(fed, count):
+    fed.window.resize(1280, 800)
+    fed.feed(snapshots.gpu_snapshot(count, NOW - 200), history=True)
+    page = fed.window.dashboard
+    page.show_last(600)
+    view = page.charts["util"].view
+    assert view._gap is None
+    fed.feed(snapshots.gpu_snapshot(count, NOW))
+    start, end = view._gap
+    assert end - start == pytest.approx(200, abs=20)
+    whole = view.grab().toImage()
+    view.show_gap(np.empty(0))
+    assert view.grab().toImage() != whole, "it is written into the gap"
+
+
+def test_lanes_tell_their_scale_and_differ_where_the_values_do(fed):
+    fed.window.resize(1280, 800)
+    fed.feed(snapshots.gpu_snapshot(8), history=True)
+    card = fed.window.dashboard.charts["temp"]
+    low, _, high = card.values.unit.partition("each lane ")[2].partition(" ")[0].partition("–")
+    found = fed.window.dashboard.source.summary(
+        "temp", tuple(snapshots.gpu(i).id for i in range(8)), fed.window.dashboard.axis.limits
+    )
+    assert float(low) <= found[0] and found[2] <= float(high)
+    assert float(high) < 1.2 * found[2], "the lanes are full"
