@@ -25,6 +25,8 @@ from accel.attention.spot import extras
 from accel.runtime.backend_names import check_name
 
 NOT_FOR_AUTO = ("reference",)
+DECODING = "decoding"
+"""The backend for a few queries, which predictions from other shapes do not know."""
 MOST_CONTENDERS = 6
 POSSIBLE = 0.6
 """A backend that is expected to have less than this share of the best one's speed is not measured.
@@ -122,9 +124,8 @@ def preferred(problem: Problem) -> tuple[str, ...]:
         return ("flash", "math")
     if problem.bias != "none":  # no table has masks or biases: ours, until others are measured
         return ("triton", "math", "cudnn", "efficient", "hopper", "flash", "fa4", "fa3")
-    few_queries = problem.seq_q <= table.FEW_QUERIES < problem.seq_k
-    if few_queries:
-        return ("triton", "flash", "cudnn", "efficient", "hopper", "fa4", "fa3", "math")
+    if _few_queries(problem):
+        return (DECODING, "triton", "flash", "cudnn", "efficient", "hopper", "fa4", "fa3", "math")
     if problem.dtype in (torch.float32, torch.float64):
         return ("efficient", "triton", "math")
     if problem.capability == (9, 0):
@@ -133,6 +134,10 @@ def preferred(problem: Problem) -> tuple[str, ...]:
     if problem.capability is not None and problem.capability[0] == 10:
         return ("cudnn", "flash", "fa4", "triton", "efficient", "hopper", "math")
     return ("flash", "cudnn", "triton", "efficient", "fa4", "hopper", "math")
+
+
+def _few_queries(problem: Problem) -> bool:
+    return problem.seq_q <= table.FEW_QUERIES < problem.seq_k
 
 
 def contenders(problem: Problem, direction: Direction) -> tuple[str, ...]:
@@ -172,6 +177,8 @@ def _automatic(
     costs = speed.lesson.costs if speed.lesson else {name: -rate for name, rate in rated.items()}
     ranked = sorted(rated, key=costs.__getitem__)
     order = [*ranked, *(name for name in preferred(problem) if name not in rated)]
+    if _few_queries(problem) and speed.basis == "predicted" and DECODING in order:
+        order.sort(key=lambda name: name != DECODING)
     for name in order:
         refusals[name] = refusals[name] or unloadable(name)
         if refusals[name] is None:
@@ -179,7 +186,7 @@ def _automatic(
     over = order[: order.index(name)]
     basis: Basis = speed.basis if name in rated else "order"
     if name in rated:
-        reason = _reason(speed, rated, ranked[len(over) :])
+        reason = _reason(speed, rated, ranked[ranked.index(name) :])
     else:
         reason = f"the first of {', '.join(order)} that can do it"
     reason += "".join(f"; not {other}: it {refusals[other]}" for other in over)

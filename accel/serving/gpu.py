@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from accel.attention.kernels.decoding.plan import decoded
+from accel.attention.kernels.geometry import target_of
 from accel.runtime.call import KernelCall, Pointer
 from accel.runtime.launch import prepare
 from accel.serving import gpu_kernels as kernels
@@ -34,15 +36,16 @@ class Tile(NamedTuple):
 
 
 ONE: dict[str, Tile] = {
-    "dense": Tile(16, 256, 4, 4),
-    "int8": Tile(16, 512, 4, 3),
+    "dense": Tile(8, 512, 4, 1),
+    "int8": Tile(8, 1024, 4, 1),
     "fp8": Tile(8, 1024, 4, 1),
     "int4": Tile(8, 512, 4, 1),
 }
 """By the format of the matrix: the fastest measured on an H200 (results/serving.csv)."""
-ATTEND = {False: (64, 4, 528), True: (128, 4, 528)}
-"""Keys of a step, warps, and programs that keep a large GPU busy, for caches as computed and
-quantized: the fastest measured on an H200."""
+PROGRAMS = 528
+"""Programs that keep a large GPU busy: a matrix of fewer rows is computed with smaller tiles."""
+EARLY = True
+"""Whether kernels begin before the one before has ended, on GPUs that can."""
 PROMPT_ROWS = 128
 """Queries of all heads of a key head that are attended with at once."""
 _LAUNCHES: dict[object, Any] = {}
@@ -66,6 +69,10 @@ def launch(
     key = (id(kernel), grid, tuple(described.items()), tuple(constants.items()), warps, device)
     if key not in _LAUNCHES:
         options = {"num_warps": warps, "num_stages": stages}
+        if "EARLY" in kernel.arg_names:
+            early = EARLY and target_of(device).capability >= 90
+            constants = {**constants, "EARLY": early}
+            options["launch_pdl"] = int(early)
         _LAUNCHES[key] = prepare(KernelCall(kernel, grid, described, constants, options), device)
     _LAUNCHES[key](*(tensors[name] for name in kernel.arg_names if name in tensors))
 
@@ -100,21 +107,30 @@ def _multiply_one(linear: Linear, given: dict[str, Any]) -> None:
     """Multiply one vector."""
     rows, depth = linear.shape
     tile = ONE[linear.format]
-    grid = (-(-rows // tile.rows), 1, 1)
     given |= {"weights": linear.values, "scales": linear.scales, "rows": rows}
-    constants = {"BIASED": linear.bias is not None, "ROWS": tile.rows, "STAGES": tile.stages}
     if linear.format == "int4":
         assert linear.scales is not None
         groups = linear.scales.shape[1]
         half = depth // groups // 2
-        constants |= {"GROUPS": max(1, tile.depth // half), "HALF": half}
+        constants = {
+            "BIASED": linear.bias is not None, "ROWS": tile.rows, "STAGES": tile.stages,
+            "GROUPS": max(1, tile.depth // half), "HALF": half,
+        }  # fmt: skip
         given |= {"zeros": linear.zeros, "groups": groups}
+        grid = (-(-rows // tile.rows), 1, 1)
         launch(kernels.multiply_one_int4, grid, given, constants, tile.warps)
         return
+    while tile.rows > 1 and rows // tile.rows < PROGRAMS and 2 * tile.depth <= depth:
+        tile = tile._replace(rows=tile.rows // 2, depth=tile.depth * 2)
     groups = linear.scales.shape[1] if linear.scales is not None and linear.format == "fp8" else 1
-    constants |= {"FORMAT": _FORMATS[linear.format], "DEPTH": tile.depth}
+    constants = {
+        "BIASED": linear.bias is not None, "ROWS": tile.rows, "DEPTH": tile.depth,
+        "STAGES": tile.stages, "LANES": 16 // linear.values.dtype.itemsize,
+        "FORMAT": _FORMATS[linear.format],
+    }  # fmt: skip
     given |= {"depth": depth, "groups": groups}
-    launch(kernels.multiply_one, grid, given, constants, tile.warps)
+    grid = (-(-rows // tile.rows), 1, 1)
+    launch(kernels.multiply_one, grid, given, constants, tile.warps, stages=1)
 
 
 def norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
@@ -199,38 +215,19 @@ def attend_few(
     softcap: float,
 ) -> Tensor:
     """Return what each query [T, H, D] finds in the paged keys and values of its sequence."""
-    count, heads, size = q.shape
-    kv_heads = cache.values.shape[3]
-    group = heads // kv_heads
-    quantized = cache.scales is not None
-    tile, warps, programs = ATTEND[quantized]
-    splits = max(1, min(32, programs // (count * kv_heads), tables.shape[1] * BLOCK // tile))
-    out = torch.empty_like(q)
-    partial = sums = None
-    if splits > 1:
-        partial = torch.empty(count * heads * splits * size, device=q.device, dtype=torch.float32)
-        sums = torch.empty(count * heads * splits * 2, device=q.device, dtype=torch.float32)
-    scales = (None, None) if cache.scales is None else tuple(cache.scales[layer])
-    arguments = {
-        "q": q, "keys": cache.values[layer, 0], "values": cache.values[layer, 1],
-        "key_scales": scales[0], "value_scales": scales[1], "tables": tables, "rows": rows,
-        "positions": positions, "partial": partial, "sums": sums, "out": out,
-        "table_width": tables.shape[1], "kv_heads": kv_heads, "splits": splits, "window": window,
-        "scale": scale, "softcap": softcap,
-    }  # fmt: skip
-    constants = {
-        "BLOCK": BLOCK, "GROUP": group, "PADDED": max(16, _power(group)), "D": size,
-        "WIDE": max(16, _power(size)), "TILE": tile, "SPLIT": splits > 1,
-        "QUANTIZED": quantized, "CAPPED": softcap > 0,
-    }  # fmt: skip
-    launch(kernels.attend_paged, (count, kv_heads, splits), arguments, constants, warps, stages=3)
-    if splits > 1:
-        launch(
-            kernels.merge_splits, (count * heads, 1, 1),
-            {"partial": partial, "sums": sums, "out": out, "splits": splits},
-            {"D": size, "WIDE": _power(size), "MOST": 32},
-        )  # fmt: skip
-    return out
+
+    def paged(part: Tensor) -> Tensor:
+        return part.view(-1, BLOCK, *part.shape[1:]).transpose(1, 2)
+
+    keys, values = cache.values[layer]
+    scales = None
+    if cache.scales is not None:
+        scales = (paged(cache.scales[layer, 0]), paged(cache.scales[layer, 1]))
+    out, _ = decoded(
+        q.unsqueeze(2), paged(keys), paged(values), scale=scale, softcap=softcap, scales=scales,
+        left=window - 1 if window else None, tables=tables, rows=rows, lengths=positions, more=1,
+    )  # fmt: skip
+    return out.squeeze(2)
 
 
 def attend_prompts(

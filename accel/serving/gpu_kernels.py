@@ -8,11 +8,27 @@ from __future__ import annotations
 
 import triton
 import triton.language as tl
+from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 
 @triton.jit
-def norm_rows(x, part, weight, total, out, width, eps, ADDS: tl.constexpr, WIDE: tl.constexpr):
+def after_others(EARLY: tl.constexpr):
+    """Let the next kernel begin, and wait for the one before, if kernels may begin early.
+
+    What a kernel loads before it does this was not written by the kernel before.
+    """
+    if EARLY:
+        gdc_launch_dependents()
+        gdc_wait()
+
+
+@triton.jit
+def norm_rows(
+    x, part, weight, total, out, width, eps,
+    ADDS: tl.constexpr, WIDE: tl.constexpr, EARLY: tl.constexpr,
+):  # fmt: skip
     """Divide each row of x (plus part) by its root mean square, times weight."""
+    after_others(EARLY)
     row = tl.program_id(0).to(tl.int64) * width
     at = tl.arange(0, WIDE)
     inside = at < width
@@ -28,8 +44,9 @@ def norm_rows(x, part, weight, total, out, width, eps, ADDS: tl.constexpr, WIDE:
 
 
 @triton.jit
-def gate_rows(x, out, width, GELU: tl.constexpr, WIDE: tl.constexpr):
+def gate_rows(x, out, width, GELU: tl.constexpr, WIDE: tl.constexpr, EARLY: tl.constexpr):
     """Compute act(gate) * up of rows [2 width] of a gate and an up."""
+    after_others(EARLY)
     row = tl.program_id(0).to(tl.int64)
     at = tl.program_id(1) * WIDE + tl.arange(0, WIDE)
     inside = at < width
@@ -66,12 +83,14 @@ def turn_and_store(
     NORMS: tl.constexpr,
     MOST: tl.constexpr,
     ROUNDS: tl.constexpr,
+    EARLY: tl.constexpr,
 ):
     """Normalize and rotate one head's vector of one token; store it as a query, key or value.
 
     A vector is its first HALF numbers, the HALF that they are turned with, and the rest. MOST is
     the largest number of a quantized cache; 0: it is not quantized.
     """
+    after_others(EARLY)
     token, head = tl.program_id(0).to(tl.int64), tl.program_id(1)
     at, beyond = tl.arange(0, WIDE), 2 * HALF + tl.arange(0, REST)
     inside, rest_inside = at < HALF, beyond < D
@@ -169,71 +188,6 @@ def take_in(
 
 
 @triton.jit
-def attend_paged(
-    q,
-    keys,
-    values,
-    key_scales,
-    value_scales,
-    tables,
-    rows,
-    positions,
-    partial,
-    sums,
-    out,
-    table_width,
-    kv_heads,
-    splits,
-    window,
-    scale,
-    softcap,
-    BLOCK: tl.constexpr,
-    GROUP: tl.constexpr,
-    PADDED: tl.constexpr,
-    D: tl.constexpr,
-    WIDE: tl.constexpr,
-    TILE: tl.constexpr,
-    SPLIT: tl.constexpr,
-    QUANTIZED: tl.constexpr,
-    CAPPED: tl.constexpr,
-):
-    """Attend with all query heads of one key head, one token, to one part of its keys."""
-    token, head, split = tl.program_id(0).to(tl.int64), tl.program_id(1), tl.program_id(2)
-    length = tl.load(positions + token).to(tl.int32) + 1
-    start = 0
-    if window > 0:
-        start = tl.maximum(length - window, 0)
-    span = tl.cdiv(tl.cdiv(length - start, splits), TILE) * TILE
-    begin = start + split * span
-    end = tl.minimum(length, begin + span)
-    table = tables + tl.load(rows + token).to(tl.int64) * table_width
-    group, at = tl.arange(0, PADDED), tl.arange(0, WIDE)
-    real = (group < GROUP)[:, None] & (at < D)[None, :]
-    first = (token * kv_heads + head) * GROUP + group
-    query = tl.load(q + first[:, None] * D + at[None, :], real, 0.0)
-    highest = tl.full([PADDED], float("-inf"), tl.float32)
-    total = tl.zeros([PADDED], tl.float32)
-    result = tl.zeros([PADDED, WIDE], tl.float32)
-    for j in range(begin, end, TILE):
-        key = j + tl.arange(0, TILE)
-        inside = key < end
-        block = tl.load(table + key // BLOCK, inside, 0).to(tl.int64)
-        place = (block * BLOCK + key % BLOCK) * kv_heads + head
-        highest, total, result = take_in(
-            query, keys, values, key_scales, value_scales, place, inside, inside[None, :],
-            scale, softcap, highest, total, result, D, WIDE, QUANTIZED, CAPPED,
-        )  # fmt: skip
-    if not SPLIT:
-        made = (result / total[:, None]).to(out.dtype.element_ty)
-        tl.store(out + first[:, None] * D + at[None, :], made, real)
-    else:
-        place = first * splits + split
-        tl.store(partial + place[:, None] * D + at[None, :], result, real)
-        tl.store(sums + 2 * place, highest, group < GROUP)
-        tl.store(sums + 2 * place + 1, total, group < GROUP)
-
-
-@triton.jit
 def attend_prompts(
     q,
     keys,
@@ -295,21 +249,13 @@ def attend_prompts(
 
 
 @triton.jit
-def merge_splits(
-    partial, sums, out, splits, D: tl.constexpr, WIDE: tl.constexpr, MOST: tl.constexpr
-):
-    """Add the parts of one head's attention."""
-    head = tl.program_id(0).to(tl.int64)
-    split, at = tl.arange(0, MOST), tl.arange(0, WIDE)
-    inside = split < splits
-    place = head * splits + split
-    highest = tl.load(sums + 2 * place, inside, float("-inf"))
-    total = tl.load(sums + 2 * place + 1, inside, 0.0)
-    share = tl.where(total > 0, tl.exp(highest - tl.max(highest, 0)), 0.0)
-    mask = inside[:, None] & (at < D)[None, :]
-    parts = tl.load(partial + place[:, None] * D + at[None, :], mask, 0.0)
-    made = tl.sum(parts * share[:, None], 0) / tl.sum(total * share, 0)
-    tl.store(out + head * D + at, made.to(out.dtype.element_ty), at < D)
+def fetched(rows, LANES: tl.constexpr):
+    """Fetch the first 1,024 bytes of rows [ROWS] into the second cache."""
+    lines = tl.arange(0, 8) * (8 * LANES)
+    tl.inline_asm_elementwise(
+        "prefetch.global.L2 [$1]; mov.u32 $0, 0;", "=r,l", [rows[:, None] + lines[None, :]],
+        dtype=tl.int32, is_pure=False, pack=1,
+    )  # fmt: skip
 
 
 @triton.jit
@@ -326,27 +272,35 @@ def multiply_one(
     BIASED: tl.constexpr,
     ROWS: tl.constexpr,
     DEPTH: tl.constexpr,
+    LANES: tl.constexpr,
     STAGES: tl.constexpr,
+    EARLY: tl.constexpr,
 ):
     """Compute a few rows of a matrix times one vector.
 
     FORMAT is 0: dense; 1: int8 with a scale a row; 2: FP8 with a scale for 128 x 128, of which
-    ROWS is a divisor.
+    ROWS is a divisor. A thread multiplies LANES neighbours at once, which are 16 bytes. The first
+    weights are fetched into the second cache while the kernel before this one still runs.
     """
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     exists = row < rows
-    wide = row.to(tl.int64)
-    total = tl.zeros([ROWS, DEPTH], tl.float32)
+    lanes = tl.arange(0, DEPTH // LANES) * LANES
+    at = lanes[:, None] + tl.arange(0, LANES)[None, :]
+    place = weights + row.to(tl.int64)[:, None, None] * depth + at[None, :, :]
+    given = exists[:, None, None]
+    if EARLY:
+        fetched(weights + row.to(tl.int64) * depth, LANES)
+    after_others(EARLY)
+    total = tl.zeros([ROWS, DEPTH // LANES], tl.float32)
     for start in tl.range(0, depth, DEPTH, num_stages=STAGES):
-        at = start + tl.arange(0, DEPTH)
-        inside = at < depth
-        mask = exists[:, None] & inside[None, :]
-        values = tl.load(weights + wide[:, None] * depth + at[None, :], mask, 0.0)
-        vector = tl.load(x + at, inside, 0.0).to(tl.float32)
+        inside = start + at < depth
+        values = tl.load(place + start, given & inside[None, :, :], 0.0)
+        vector = tl.load(x + start + at, inside, 0.0).to(tl.float32)
+        part = tl.sum(values.to(tl.float32) * vector[None, :, :], 2)
         if FORMAT == 2:
-            tiles = (tl.program_id(0) * ROWS // 128) * groups + at // 128
-            vector *= tl.load(scales + tiles, inside, 0.0)
-        total += values.to(tl.float32) * vector[None, :]
+            tile = (tl.program_id(0) * ROWS // 128) * groups + (start + lanes) // 128
+            part *= tl.load(scales + tile, start + lanes < depth, 0.0)[None, :]
+        total += part
     made = tl.sum(total, 1)
     if FORMAT == 1:
         made *= tl.load(scales + row, exists, 0.0)
@@ -370,12 +324,14 @@ def multiply_one_int4(
     GROUPS: tl.constexpr,
     HALF: tl.constexpr,
     STAGES: tl.constexpr,
+    EARLY: tl.constexpr,
 ):
     """Compute a few rows of a matrix of int4 times one vector.
 
     Two weights are in a byte, 2 HALF weights in a group, which has a scale and a zero [rows,
     groups]. The zero is subtracted once a group: it is the same for all its weights.
     """
+    after_others(EARLY)
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     exists = row < rows
     wide = row.to(tl.int64)[:, None]
@@ -417,11 +373,13 @@ def multiply_few(
     TOKENS: tl.constexpr,
     ROWS: tl.constexpr,
     DEPTH: tl.constexpr,
+    EARLY: tl.constexpr,
 ):
     """Compute a block of rows of a quantized matrix times a few vectors.
 
     DEPTH is 128 for FP8, and divides the groups of int4.
     """
+    after_others(EARLY)
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     token = tl.program_id(1) * TOKENS + tl.arange(0, TOKENS)
     exists, given = row < rows, token < tokens

@@ -131,7 +131,10 @@ class Workload(msgspec.Struct, frozen=True):
         ]
 
 
-BACKENDS = ("flash", "cudnn", "efficient", "math", "reference", "hopper", "triton", "fa4", "fa3")
+BACKENDS = (
+    "flash", "cudnn", "efficient", "math", "reference", "hopper", "triton", "decoding", "fa4",
+    "fa3",
+)  # fmt: skip
 """The names of `accel.attention`'s backends, for forms; each may refuse a shape or a device."""
 
 PRODUCTS = ("auto", "cublas", "hopper", "triton", "torch")

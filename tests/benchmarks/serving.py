@@ -306,13 +306,11 @@ def attention(bench: Bench, kind: str) -> float:
 
 
 TILES = {
-    "dense": ((4, 1024, 4, 1), (4, 1024, 4, 3), (8, 1024, 8, 3), (4, 2048, 8, 1), (4, 2048, 8, 3),
-              (2, 2048, 4, 3), (8, 512, 4, 3), (8, 512, 4, 4), (2, 1024, 4, 4), (16, 256, 4, 4),
-              (16, 512, 8, 4), (1, 4096, 4, 2)),
-    "fp8": ((8, 1024, 4, 1), (8, 1024, 4, 3), (8, 2048, 8, 3), (4, 2048, 4, 3), (16, 512, 4, 3),
-            (4, 4096, 8, 3), (8, 512, 4, 4), (4, 1024, 4, 4), (2, 4096, 4, 3), (4, 2048, 4, 1)),
-    "int4": ((4, 1024, 4, 1), (4, 1024, 4, 3), (8, 512, 4, 3), (8, 1024, 8, 3), (4, 512, 4, 4),
-             (16, 256, 4, 4), (2, 1024, 4, 3), (4, 512, 4, 1), (8, 512, 4, 1)),
+    "dense": ((8, 512, 4, 1), (4, 1024, 4, 1), (16, 512, 8, 1), (16, 256, 4, 4), (8, 512, 4, 3),
+              (4, 1024, 4, 3), (8, 256, 2, 1), (16, 512, 4, 1)),
+    "fp8": ((8, 1024, 4, 1), (16, 512, 4, 1), (4, 2048, 4, 1), (8, 1024, 4, 3), (16, 512, 4, 4),
+            (4, 1024, 2, 1), (8, 1024, 2, 1), (4, 4096, 8, 1), (8, 2048, 8, 1), (8, 512, 4, 1)),
+    "int4": ((8, 512, 4, 1), (4, 1024, 4, 1), (8, 512, 4, 3)),
 }  # fmt: skip
 TILES["int8"] = TILES["fp8"]
 
@@ -356,28 +354,11 @@ def tiles(bench: Bench) -> None:
         bench.row(f"product with one vector, {kind}", best[0] / 1e9, "GB/s", tile=best[1])
 
 
-def attend_tiles(bench: Bench) -> None:
-    """Find the fastest tile of attention with caches as computed and quantized, and use it."""
-    from accel.serving import gpu
-
-    found: dict[bool, tuple[float, Any]] = {}
-    for candidate in ((64, 4, 528), (128, 4, 528), (128, 8, 528), (64, 4, 1056), (32, 4, 1056),
-                      (64, 8, 1056), (128, 8, 1056)):  # fmt: skip
-        for kind in ("auto", "fp8"):
-            gpu.ATTEND[kind != "auto"] = candidate
-            try:
-                rate = attention(bench, kind)
-            except Exception as e:  # noqa: BLE001
-                print(kind, candidate, repr(e)[:150])
-                continue
-            print(f"attention {kind} {candidate}: {rate / 1e9:.0f} GB/s", flush=True)
-            found[kind != "auto"] = max(found.get(kind != "auto", (0.0, None)), (rate, candidate))
-    for quantized, (_, candidate) in found.items():
-        gpu.ATTEND[quantized] = candidate
+def large_caches(bench: Bench) -> None:
+    """Measure decode attention with large caches."""
     for kind in ("auto", "fp8", "int8"):
         rate = attention(bench, kind)
-        tile = gpu.ATTEND[kind != "auto"]
-        bench.row(f"decode attention, 64 x 8192 keys, {kind}", rate / 1e9, "GB/s", tile=tile)
+        bench.row(f"decode attention, 64 x 8192 keys, {kind}", rate / 1e9, "GB/s")
         bench.row(f"decode attention {kind}, of the memory rate", rate / bench.rate, "share")
 
 
@@ -525,7 +506,7 @@ def main() -> None:
         bench.part(lambda weights=weights: one_stream(bench, large, weights) and None)
     bench.part(lambda: one_stream(bench, small, "bfloat16") and None)
     if args.device == "cuda":
-        bench.part(lambda: attend_tiles(bench))
+        bench.part(lambda: large_caches(bench))
         if args.peers:
             bench.part(lambda: peer(bench, streams, length, limit))
         bench.part(lambda: cold_start(bench))

@@ -6,7 +6,7 @@ from accel.attention.backends.base import Backend, Direction, Gradients, Run
 from accel.attention.backends.fa3 import VllmFlashAttention3
 from accel.attention.backends.fa4 import FlashAttention4
 from accel.attention.backends.math import Math
-from accel.attention.backends.own import Hopper, Portable
+from accel.attention.backends.own import Decoding, Hopper, Portable
 from accel.attention.backends.reference import Reference
 from accel.attention.backends.torch_kernels import Cudnn, Efficient, Flash
 
@@ -19,6 +19,7 @@ _ALL: tuple[Backend, ...] = (
     FlashAttention4(),
     VllmFlashAttention3(),
     Portable(),
+    Decoding(),
     Efficient(),
     Math(),
     Reference(),

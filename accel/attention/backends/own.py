@@ -30,6 +30,7 @@ _AT_ONCE = 8
 """Keys whose biases are loaded at once: 16 bytes."""
 _COPIED = 4
 """A bias is copied for wider loads if it has at most this share of the elements of the queries."""
+_MOST_QUERIES = 16
 
 
 class Hopper(Backend):
@@ -175,6 +176,56 @@ class Portable(Backend):
         return Gradients(
             dq, dk, dv, None if dbias is None or x.bias is None else dbias.sum_to_size(x.bias.shape)
         )
+
+
+class Decoding(Backend):
+    """A kernel in Triton for a few queries over long keys, which divides the keys among the
+    processors."""
+
+    name = "decoding"
+
+    def load(self) -> None:
+        """Import Triton and the kernel."""
+        import accel.attention.kernels.decoding.plan  # noqa: F401
+
+    def rules(self, p: Problem, direction: Direction) -> Iterator[str]:
+        """Yield every reason against the pass."""
+        yield from on_cuda(p)
+        yield from half_precision_on_ampere(p)
+        yield from head_size_up_to(256, p)
+        yield from no_bias(p)
+        if p.seq_q > _MOST_QUERIES:
+            yield f"takes up to {_MOST_QUERIES} queries, not {p.seq_q}"
+        if p.ragged:
+            yield "takes no sequences end to end"
+        if p.right not in (None, 0):
+            yield "takes no window after a query's own position"
+        if direction == "backward":
+            yield "has no backward pass"
+        yield from _triton(p)
+
+    def forward(self, x: Inputs, problem: Problem) -> tuple[Tensor, Tensor]:
+        """Run the forward pass."""
+        return self._run(problem)(*(side_by_side(t) for t in x[:3]))
+
+    def prepared(self, x: Inputs, problem: Problem) -> Run | None:
+        """Prepare the forward pass if there are only q, k, v and heads are contiguous."""
+        if x.sink is not None or any(t.stride(-1) != 1 for t in x[:3]):
+            return None
+        return self._run(problem)
+
+    def _run(self, p: Problem) -> Run:
+        from accel.attention.kernels.decoding.plan import decoded
+
+        def run(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+            out, lse = decoded(
+                q, k, v, scale=p.scale, causal=p.right == 0, left=p.left, softcap=p.softcap,
+                wants_lse=True,
+            )  # fmt: skip
+            assert lse is not None
+            return out, lse
+
+        return run
 
 
 def _asked(p: Problem) -> dict[str, Any]:

@@ -1,0 +1,311 @@
+"""Plan attention of a few queries once for each kind of problem, then launch it quickly."""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from triton import cdiv
+
+from accel.attention.kernels.decoding.kernel import decode
+from accel.attention.kernels.geometry import Target, target_of
+from accel.runtime.call import ALIGNMENT, KernelCall, Pointer
+from accel.runtime.launch import prepare
+
+MOST_QUERIES = 16
+LARGEST_HEAD = 576
+_LOG2E = 1.4426950408889634
+_MOST_ROWS = 64
+"""Rows of a tile: all rows that share a key head, or this many."""
+_BATCHES = (1, 64, 1024)
+"""Numbers of sequences of different lengths that kernels are compiled for."""
+_HELD = 8192
+"""Numbers of partial results that a program holds at once while it combines them."""
+_COUNTERS = 1 << 20
+_Shape = tuple[int, ...]
+
+
+class Tile(NamedTuple):
+    """Describe the work of one program at once."""
+
+    keys: int
+    warps: int
+    stages: int
+    """Tiles of keys that are on their way at once."""
+    programs: int
+    """Programs for each multiprocessor that keys are split into."""
+    fewest: int
+    """The least number of tiles of a part."""
+
+
+def tile_for(main: int, quantized: bool, rows: int, target: Target) -> Tile:
+    """Return the tile for a head size, by its largest power of two.
+
+    Those of sm_90 are the fastest measured on an H200 (results/attention_decoding.csv).
+    """
+    small = target.capability in (86, 89, 120)  # 99 KiB of shared memory
+    if main >= 512:
+        if small or target.capability == 80:
+            return Tile(16, 4, 2, 1, 4)
+        return Tile(32 if rows > 32 else 64, 8, 2, 1, 2)
+    if main == 256:
+        return Tile(32, 4, 2 if small else 3, 2, 2)
+    if quantized:
+        return Tile(64 if small else 128, 4, 3, 4, 2)
+    return Tile(64, 4, 2 if small else 3, 4, 2)
+
+
+class Kind(NamedTuple):
+    """Hold everything about a call except its data: the key of a plan."""
+
+    q: _Shape
+    """[B, H, Sq, D]"""
+    q_strides: _Shape
+    k: _Shape
+    """[B, Hkv, Sk, D]; paged: [pages, Hkv, positions of a page, D]"""
+    k_strides: _Shape
+    v_strides: _Shape
+    values: int
+    """The head size of the values; another one than D if they are a part of the keys."""
+    scale_strides: _Shape | None
+    dtype: torch.dtype
+    kept: torch.dtype
+    """The type of keys and values."""
+    aligned: bool
+    device: torch.device
+    causal: bool
+    left: int | None
+    scale: float
+    softcap: float
+    table_width: int
+    """0: keys are not in pages."""
+    counted: torch.dtype | None
+    """The type of the lengths, if sequences have lengths of their own."""
+    more: int
+    chosen_rows: bool
+    wants_lse: bool
+
+
+class Plan(NamedTuple):
+    """Hold what a launch needs, and the sizes of the memory it works in."""
+
+    call: KernelCall
+    partial: int
+    """Elements; 0 if keys are not split."""
+    sums: int
+    counters: int
+
+
+def plan_of(kind: Kind, target: Target, tile: Tile | None = None) -> Plan:
+    """Return what is launched for a kind of problem. Raises ValueError for what cannot be."""
+    batch, heads, queries, size = kind.q
+    kv_heads = kind.k[1]
+    group = heads // kv_heads
+    main = max(16, 1 << (size.bit_length() - 1))
+    rest = 0 if size <= main else max(16, _power(size - main))
+    values_rest = 0 if kind.values <= main else rest
+    rows = min(_MOST_ROWS, max(16, _power(queries * group)))
+    tiles = cdiv(queries * group, rows)
+    real = min(rows, _power(queries * group))
+    tile = tile or tile_for(main, kind.scale_strides is not None, rows, target)
+    units, slots = kv_heads * tiles, target.processors * tile.programs
+    dynamic = kind.counted is not None
+    if dynamic:
+        splits, parts = 1, batch + cdiv(slots, units)
+    else:
+        length = kind.k[2] if kind.left is None else min(kind.k[2], kind.left + queries)
+        splits = split(batch * units, cdiv(length, tile.keys), slots, tile.fewest)
+        parts = batch * splits
+    joined = dynamic or splits > 1
+    index = None if kind.counted is None else Pointer(kind.counted, False)
+    number = Pointer(torch.int32, False)
+    scaled = kind.scale_strides is not None
+    kept, wide = Pointer(kind.kept, kind.aligned), Pointer(torch.float32)
+    arguments: dict[str, Any] = {
+        "q_ptr": Pointer(kind.dtype, kind.aligned), "k_ptr": kept, "v_ptr": kept,
+        "k_scales_ptr": Pointer(torch.float32, False) if scaled else None,
+        "v_scales_ptr": Pointer(torch.float32, False) if scaled else None,
+        "tables_ptr": number if kind.table_width else None,
+        "rows_ptr": number if kind.chosen_rows else None, "lengths_ptr": index,
+        "out_ptr": Pointer(kind.dtype), "lse_ptr": wide if kind.wants_lse else None,
+        "partial_ptr": wide if joined else None, "sums_ptr": wide if joined else None,
+        "arrived_ptr": Pointer(torch.int32) if joined else None,
+        **_strides("q", "bhm", kind.q_strides), **_strides("k", "bhn", kind.k_strides),
+        **_strides("v", "bhn", kind.v_strides),
+        **_strides("s", "bhn", kind.scale_strides or (0, 0, 0)),
+        **_strides("o", "bhm", _out_strides(kind)),
+        "batch": batch, "more": kind.more, "keys": kind.k[2], "table_width": kind.table_width,
+        "splits": splits, "slots": slots, "left": kind.left or 0,
+        "qk_scale": kind.scale / kind.softcap if kind.softcap else kind.scale * _LOG2E,
+        "softcap": kind.softcap,
+    }  # fmt: skip
+    constants = {
+        "QUERIES": queries, "GROUP": group, "ROWS": rows, "REAL": real, "TILES": tiles,
+        "SIZE": size, "VALUES": kind.values, "MAIN": main, "REST": rest, "VREST": values_rest,
+        "TILE": tile.keys, "PAGE": kind.k[2] if kind.table_width else 0,
+        "SHARED": kind.values != size, "CAUSAL": kind.causal, "LEFT": kind.left is not None,
+        "SOFTCAP": kind.softcap > 0, "DYNAMIC": dynamic, "JOINED": joined,
+        "BATCH": next(most for most in _BATCHES if most >= batch) if dynamic else 0,
+        "FEWEST": tile.fewest, "PARTS": max(1, min(64, _HELD // (real * main))),
+        "QUANTIZED": scaled,
+        "QUARTETS": scaled and _in_quartets(kind, target),
+        "EARLY": target.capability >= 90,
+    }  # fmt: skip
+    options = {"num_warps": tile.warps, "num_stages": tile.stages}
+    if target.capability >= 90:
+        options["launch_pdl"] = 1
+    call = KernelCall(decode, (parts, units, 1), arguments, constants, options)
+    if not joined:
+        return Plan(call, 0, 0, 0)
+    made = parts * units * real
+    return Plan(call, made * kind.values, made * 2, -(-batch * units // 4) * 4)
+
+
+def split(units: int, tiles: int, slots: int, fewest: int) -> int:
+    """Return the number of parts of all sequences' keys that takes the least time.
+
+    Args:
+        units: the programs without splits.
+        tiles: the tiles of keys of a sequence.
+        slots: the programs that run at once.
+        fewest: the least number of tiles of a part.
+    """
+    begin, join = 1.5, 2.0  # the time to begin and to combine, in that of a tile; then, for a part
+
+    def cost(parts: int) -> float:
+        waves = units * parts / slots
+        full = math.ceil(waves) if waves < 4 else waves
+        joining = join + parts / 16 if parts > 1 else 0.0
+        return full * (math.ceil(tiles / parts) + begin) + joining
+
+    return min(range(1, max(1, min(tiles // fewest, slots)) + 1), key=cost)
+
+
+def decoded(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    *,
+    scale: float,
+    causal: bool = False,
+    left: int | None = None,
+    softcap: float = 0.0,
+    scales: tuple[Tensor, Tensor] | None = None,
+    tables: Tensor | None = None,
+    lengths: Tensor | None = None,
+    more: int = 0,
+    rows: Tensor | None = None,
+    wants_lse: bool = False,
+    tile: Tile | None = None,
+) -> tuple[Tensor, Tensor | None]:
+    """Attend with a few queries of each sequence, which stand at its end.
+
+    Shapes: q [B, H, Sq, D] with Sq up to 16, in float16, bfloat16 or float32; k and v [B, Hkv, Sk,
+    D], or with `tables` [pages, Hkv, positions, D], in the type of q, or in float8_e4m3fn or int8
+    with scales; any strides, but elements of a head are contiguous. v may be the first dimensions
+    of k (MLA). Nothing is checked.
+
+    Args:
+        scale: the factor of the scores.
+        causal: a query sees no key after its own position.
+        left: a query sees the keys from its position - left on; None means all.
+        softcap: above 0, a score s becomes softcap * tanh(s / softcap).
+        scales: float32 [B, Hkv, Sk] (or as the pages are) of the vectors of k and of v, with the
+            same strides.
+        tables: int32 [n, pages of a sequence], contiguous: the pages of each sequence.
+        lengths: int32 or int64 [B]: the keys of each sequence; required with tables.
+        more: is added to the lengths.
+        rows: int32 [B]: the row of each sequence in `tables`; without, they have the same order.
+        wants_lse: compute the logarithm of each row's sum of exponentials.
+        tile: another tile than that of `tile_for`.
+
+    Returns:
+        The output like q, with the head size of v, and the logarithms [B, H, Sq] or None. A query
+        that sees no key gives 0 and -inf.
+    """
+    known = (q, k, v)
+    kind = Kind(
+        tuple(q.shape), q.stride()[:3], tuple(k.shape), k.stride()[:3], v.stride()[:3], v.shape[3],
+        None if scales is None else scales[0].stride(), q.dtype, k.dtype,
+        all(tensor.data_ptr() % ALIGNMENT == 0 for tensor in known), q.device, causal, left, scale,
+        softcap, 0 if tables is None else tables.shape[1],
+        None if lengths is None else lengths.dtype, more, rows is not None, wants_lse,
+    )  # fmt: skip
+    plan, launch = _prepared(kind, tile)
+    out = torch.empty_strided(
+        (*q.shape[:3], kind.values), (*_out_strides(kind), 1), dtype=q.dtype, device=q.device
+    )
+    lse = q.new_empty(q.shape[:3], dtype=torch.float32) if wants_lse else None
+    work: tuple[Tensor, ...] = ()
+    if plan.counters:
+        work = (
+            q.new_empty(plan.partial, dtype=torch.float32),
+            q.new_empty(plan.sums, dtype=torch.float32),
+            _counters(q.device, plan.counters),
+        )
+    given = (*known, *(scales or ()), tables, rows, lengths, out, lse, *work)
+    launch(*(tensor for tensor in given if tensor is not None))
+    return out, lse
+
+
+@lru_cache(maxsize=4096)
+def _prepared(kind: Kind, tile: Tile | None) -> tuple[Plan, Any]:
+    plan = plan_of(kind, target_of(kind.device), tile)
+    return plan, prepare(plan.call, kind.device)
+
+
+class _Ring:
+    """Hold counters that are 0 between launches, and give each launch some of its own.
+
+    A launch gets those that were not used for the longest time, so that launches that run at once,
+    on several streams or in graphs, do not share any.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self._counters = torch.zeros(_COUNTERS, dtype=torch.int32, device=device)
+        self._next = 0
+
+    def take(self, count: int) -> Tensor:
+        if self._next + count > _COUNTERS:
+            self._next = 0
+        first, self._next = self._next, self._next + count
+        return self._counters[first : first + count]
+
+
+_RINGS: dict[torch.device, _Ring] = {}
+
+
+def _counters(device: torch.device, count: int) -> Tensor:
+    ring = _RINGS.get(device)
+    if ring is not None and count <= _COUNTERS:
+        return ring.take(count)
+    if count > _COUNTERS or (device.type == "cuda" and torch.cuda.is_current_stream_capturing()):
+        return torch.zeros(count, dtype=torch.int32, device=device)  # the graph sets them to 0
+    return _RINGS.setdefault(device, _Ring(device)).take(count)
+
+
+def _out_strides(kind: Kind) -> _Shape:
+    """Return the strides of the output: those of torch.empty_like(q) if the head size is its."""
+    if kind.values != kind.q[3]:
+        return torch.empty(*kind.q[:3], kind.values, device="meta").stride()[:3]
+    like = torch.empty_strided(kind.q, (*kind.q_strides, 1), device="meta")
+    return torch.empty_like(like).stride()[:3]
+
+
+def _in_quartets(kind: Kind, target: Target) -> bool:
+    """Return whether instructions of this GPU convert the numbers of a cache four at once."""
+    whole = all(n % 4 == 0 for n in (kind.q[3], *kind.k_strides, *kind.v_strides))
+    offers = kind.kept == torch.int8 or target.capability >= 89
+    return whole and offers and kind.aligned and kind.device.type == "cuda"
+
+
+def _strides(name: str, axes: str, strides: _Shape) -> dict[str, int]:
+    return {f"stride_{name}{axis}": stride for axis, stride in zip(axes, strides, strict=True)}
+
+
+def _power(number: int) -> int:
+    """Return the smallest power of two that is not smaller."""
+    return 1 << (number - 1).bit_length()
