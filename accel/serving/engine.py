@@ -308,6 +308,8 @@ class Engine:
     def _check(self) -> None:
         """Raise _Overtaken if something more important came, or somebody left."""
         priority = self._part[0].sequence.request.priority
+        if self.scheduler.reserved and priority > 0:
+            raise _Overtaken
         if any(new.request.priority < priority for new in list(self._new)) or any(
             item.sequence.stream.cancelled for item in self._part
         ):
@@ -334,6 +336,18 @@ class Engine:
             with self._lock:
                 self._lock.notify()
             thread.join()
+
+    @contextmanager
+    def reserved(self) -> Iterator[None]:
+        """Pause requests of a priority above 0 for work that needs the machine, not the model."""
+        with self._lock:
+            self.scheduler.reserved += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self.scheduler.reserved -= 1
+                self._lock.notify()
 
     def wake(self) -> None:
         """Look at the requests again: one was cancelled, or read from."""

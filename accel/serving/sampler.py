@@ -43,10 +43,15 @@ def choose(logits: Tensor, rows: Sequence[Row]) -> list[Choice | None]:
     plain = logits
     logits = _constrained(logits, rows)
     highest, tokens = logits.max(dim=1)  # a NaN is the highest
-    drawn = [i for i, row in enumerate(rows) if row.sampling.temperature > 0]
-    if drawn:
-        part = logits if len(drawn) == len(rows) else logits[drawn]
-        tokens[drawn] = _draw(part, [rows[i] for i in drawn])
+    for nucleus in (True, False):
+        drawn = [
+            i
+            for i, row in enumerate(rows)
+            if row.sampling.temperature > 0 and (row.sampling.top_p < 1) == nucleus
+        ]
+        if drawn:
+            part = logits if len(drawn) == len(rows) else logits[drawn]
+            tokens[drawn] = _draw(part, [rows[i] for i in drawn], nucleus)
     chosen, fine = tokens.tolist(), [math.isfinite(value) for value in highest.tolist()]
     reported = [i for i, row in enumerate(rows) if row.sampling.logprobs >= 0 and fine[i]]
     told = {i: _report(plain[i], chosen[i], rows[i].sampling.logprobs) for i in reported}
@@ -79,8 +84,11 @@ def _constrained(logits: Tensor, rows: Sequence[Row]) -> Tensor:
     return logits
 
 
-def _draw(logits: Tensor, rows: Sequence[Row]) -> Tensor:
-    """Return a token [n] for each row, by the inverse of its distribution function."""
+def _draw(logits: Tensor, rows: Sequence[Row], nucleus: bool) -> Tensor:
+    """Return a token [n] for each row, by the inverse of its distribution function.
+
+    With `nucleus` (top_p) that is over the tokens by their probability, otherwise by number.
+    """
 
     def each(name: str) -> Tensor:
         values = [float(getattr(row.sampling, name)) for row in rows]
@@ -94,16 +102,19 @@ def _draw(logits: Tensor, rows: Sequence[Row]) -> Tensor:
         at = torch.tensor([[min(k, most) - 1] for k in cut], device=logits.device)
         limited = torch.tensor([[k < logits.shape[1]] for k in cut], device=logits.device)
         kept &= ~limited | (likely >= highest.gather(1, at))
-    top_p = each("top_p")
-    if any(row.sampling.top_p < 1 for row in rows):
-        ordered, order = torch.where(kept, likely, 0).sort(dim=1, descending=True, stable=True)
-        upto = ordered.double().cumsum(dim=1)
-        inside = (upto - ordered < top_p * upto[:, -1:]) | (top_p >= 1)
-        kept &= torch.zeros_like(kept).scatter(1, order, inside)
-    upto = torch.where(kept, likely, 0).double().cumsum(dim=1)
+    weights = torch.where(kept, likely, 0)
     chance = [[uniform(row.sampling.seed, row.number)] for row in rows]
-    target = torch.tensor(chance, device=logits.device, dtype=torch.float64) * upto[:, -1:]
-    return torch.searchsorted(upto, target, right=True).squeeze(1).clamp_max(logits.shape[1] - 1)
+    target = torch.tensor(chance, device=logits.device, dtype=torch.float64)
+    if not nucleus:
+        upto = weights.double().cumsum(dim=1)
+        found = torch.searchsorted(upto, target * upto[:, -1:], right=True)
+        return found.squeeze(1).clamp_max(logits.shape[1] - 1)
+    ordered, order = weights.sort(dim=1, descending=True, stable=True)
+    upto = ordered.double().cumsum(dim=1)
+    # The token that reaches top_p is the last one kept.
+    last = (upto - ordered < each("top_p") * upto[:, -1:]).sum(dim=1, keepdim=True) - 1
+    found = torch.searchsorted(upto, target * upto.gather(1, last), right=True)
+    return order.gather(1, torch.minimum(found, last)).squeeze(1)
 
 
 def _report(logits: Tensor, token: int, count: int) -> Choice:

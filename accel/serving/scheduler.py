@@ -79,6 +79,9 @@ class Scheduler:
         self.waiting: list[Sequence] = []
         self.running: list[Sequence] = []
         self.preemptions = 0
+        self.reserved = 0
+        """People whose work needs the machine: while there are any, only requests of priority 0 or
+        better are computed."""
         self._served: dict[str, int] = defaultdict(int)
         self._step = 0
         self._queued: dict[Sequence, int] = {}
@@ -111,7 +114,7 @@ class Scheduler:
         work: dict[Sequence, Work[Sequence]] = {}
         budget = self._step_tokens
         there = [s.request.priority for s in (*self.running, *self.waiting) if not s.stream.full]
-        best = min(there, default=0)
+        best = min([*there, 0] if self.reserved else there, default=0)
         for sequence in sorted(self.running, key=lambda s: (s.pending > 1, *self._rank(s))):
             if budget and sequence in self.running and sequence.request.priority == best:
                 budget -= self._extend(sequence, budget, work)

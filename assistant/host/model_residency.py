@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -66,6 +67,14 @@ class ModelResidency:
             for engine in self._engines.values():
                 engine.retire()
             self._engines, self.error = {}, ""
+
+    @contextmanager
+    def reserved(self) -> Iterator[None]:
+        """Pause the requests of programs while a person's question is answered."""
+        with ExitStack() as stack:
+            for engine in list(self._engines.values()):
+                stack.enter_context(engine.serving.reserved())
+            yield
 
     def author(self, settings: Settings, channel: RequestChannel) -> EngineAuthor:
         """Return an author for one text. Raises as `engine` does."""

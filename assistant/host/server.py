@@ -18,7 +18,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -200,7 +200,8 @@ class AssistantServer:
         context = RequestContext(self._residency, self._proposals, channel)
 
         def handle() -> m.Result:
-            with channel.ending:
+            asked = isinstance(request, m.Ask) and request.when == "now"
+            with channel.ending, self._residency.reserved() if asked else nullcontext():
                 return HANDLERS[type(request)](request, context)
 
         return await asyncio.get_running_loop().run_in_executor(self._workers, handle)

@@ -137,6 +137,66 @@ def test_the_state_of_a_prompt_is_used_even_where_its_slot_is_the_last(network) 
     assert text.begin([1, 2, 3, 4, 5]) == 4 and pool.available == 0
 
 
+def test_a_request_of_better_priority_pauses_the_others_in_the_middle_of_a_prompt(network) -> None:
+    """It comes while a layer of a long prompt is computed; the answers are those of before."""
+    engine = serving(network)
+    ask = Sampling(temperature=0, logprobs=0)
+    program = Request(tuple(range(3, 203)), 6, ask, priority=1)
+    person = Request((9, 8, 7), 6, ask)
+    first = engine.submit(program)
+    check, came = engine.runner._check, []
+
+    def interrupt() -> None:
+        if not came and engine.runner._cache._states:  # the first span is done
+            came.append(engine.submit(person))
+        check()
+
+    engine.runner._check = interrupt
+    while not (came and came[0].ended):
+        engine.step()
+    assert first.ended is None and not first._events, "it has waited since"
+    finish(engine)
+    assert tokens_of(came[0])[0] == greedy(network, person.prompt, 6)
+    assert tokens_of(first)[0] == greedy_in_spans(network, program.prompt, 6)
+
+
+def greedy_in_spans(network: RWKV7, prompt, count: int) -> list[int]:
+    alone = serving(network)
+    stream = alone.submit(Request(prompt, count, Sampling(temperature=0, logprobs=0)))
+    finish(alone)
+    return tokens_of(stream)[0]
+
+
+def test_work_that_needs_the_machine_pauses_the_requests_of_programs(network) -> None:
+    engine = serving(network)
+    program = engine.submit(Request((5, 6), 4, Sampling(temperature=0), priority=1))
+    with engine.reserved():
+        person = engine.submit(Request((5, 6), 4, Sampling(temperature=0)))
+        finish(engine)
+        assert person.ended and program.ended is None
+    finish(engine)
+    assert program.ended.tokens == person.ended.tokens
+
+
+def test_an_answer_that_was_begun_goes_on_as_if_it_had_never_stopped(network) -> None:
+    prompt, ask = tuple(range(3, 90)), Sampling(seed=4, logprobs=0)
+    whole, _ = tokens_of(answered(network, Request(prompt, 30, ask, ignore_end=True)))
+    for cut in (1, 13, 29, 30):
+        begun = Request((*prompt, *whole[:cut]), 30, ask, ignore_end=True, written=(87, 87 + cut))
+        stream = answered(network, begun)
+        text = "".join(event.text for event in list(stream._events)[:-1])
+        found, ended = tokens_of(stream)
+        assert whole[:cut] + found == whole and ended.tokens == 30
+        assert text == BYTES.decode(whole)
+
+
+def answered(network: RWKV7, request: Request):
+    engine = serving(network)
+    stream = engine.submit(request)
+    finish(engine)
+    return stream
+
+
 def test_an_answer_follows_a_grammar(network) -> None:
     engine = serving(network)
     regex = Grammar("regex", "(yes|no), [0-9]{3}")
