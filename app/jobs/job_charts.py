@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 import msgspec
 import numpy as np
-from PySide6.QtCore import QEvent
-from PySide6.QtWidgets import QWidget
+from PySide6.QtCore import QEvent, QSize
+from PySide6.QtGui import QResizeEvent
+from PySide6.QtWidgets import QGridLayout, QWidget
 
 from app.charts.chart_card import ChartCard
 from app.charts.chart_model import ChartModel, CurrentValue, chart_models, scale, title
@@ -17,26 +18,62 @@ from app.charts.job_usage import FIELDS
 from app.charts.scales import round_up
 from app.charts.series import Floats, decimate
 from app.format.job_rows import ended, started
+from app.format.values import clock, duration
 from app.state import State
 from app.widgets import theme
-from app.widgets.controls import Stretch, column
+from app.widgets.controls import Stretch, column, label, set_text
 from scheduler.protocol.jobs import Job, Queued
 
-_WIDTH, _HIGHEST = 236, 190
-"""Pixels of the width of the charts, and of the height of each at most."""
+SHOWN = (*FIELDS, "temp", "power")
+"""The fields that have charts; a job may have a share of FIELDS."""
+_WIDTH, _LOWEST, _HIGHEST = 236, 92, 190
+"""Pixels of the width of a chart, and of its height at least and at most."""
 
 
 class JobCharts(QWidget):
-    """Show both charts, one below the other; hidden while there is nothing to draw."""
+    """Show as many charts as have room; hidden while there is nothing to draw."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.cards = {field: ChartCard(title(field)) for field in FIELDS}
+        self.cards = {field: ChartCard(title(field)) for field in SHOWN}
+        self.span = label(size="small", meaning="muted", wrap=True)
+        self._grid = QGridLayout()
+        self._grid.setSpacing(theme.S)
         for made in self.cards.values():
             made.frame.setMaximumHeight(theme.px(_HIGHEST))
-        self.setLayout(column(*(Stretch(made.frame) for made in self.cards.values())))
-        self.setFixedWidth(theme.px(_WIDTH))
+            self._grid.addWidget(made.frame)
+        self.setLayout(column(self.span, self._grid, Stretch(), spacing=theme.XS))
+        self._across = 0
+        self.arrange(1)
         self._recolor()
+
+    def arrange(self, across: int) -> None:
+        """Put this number of charts side by side."""
+        if across == self._across:
+            return
+        self._across = across
+        self.setFixedWidth(across * (theme.px(_WIDTH) + theme.S) - theme.S)
+        for at, made in enumerate(self.cards.values()):
+            self._grid.removeWidget(made.frame)
+            self._grid.addWidget(made.frame, *divmod(at, across))
+        self._fit()
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._fit()
+
+    def sizeHint(self) -> QSize:
+        return QSize(self.width(), 2 * theme.px(_LOWEST))
+
+    def minimumSizeHint(self) -> QSize:
+        return QSize(self.width(), theme.px(_LOWEST))
+
+    def _fit(self) -> None:
+        """Leave out the charts that have no room, the last ones first."""
+        room = self.height() - self.span.sizeHint().height()
+        lines = max(room // (theme.px(_LOWEST) + theme.S), 1)
+        for at, made in enumerate(self.cards.values()):
+            made.frame.setVisible(at < lines * self._across)
 
     def show_job(self, job: Job, state: State) -> None:
         """Draw the charts of a job."""
@@ -48,9 +85,12 @@ class JobCharts(QWidget):
         palette = theme.tokens().series
         colors = {s.device.id: palette[i % len(palette)] for i, s in enumerate(snapshot.devices)}
         colors |= {device + OWN: theme.tokens().text for device in list(colors)}
+        set_text(self.span, _span(job, snapshot.time))
         for one in made:
             here = {name: color for name, color in colors.items() if name in one.series}
             card = self.cards[one.chart.field]
+            if card.frame.isHidden():  # there is no room for it
+                continue
             card.show_chart(one.chart, here)
             card.show_contents(one.chart, one.limits, ChartContents(one.series), here)
 
@@ -81,7 +121,7 @@ class JobChart:
 
 
 def job_charts(job: Job, state: State, pixels: int) -> tuple[JobChart, ...]:
-    """Return a chart for each of FIELDS, or none if the job held no device in the known time.
+    """Return a chart for each of SHOWN, or none if the job held no device in the known time.
 
     Args:
         pixels: The approximate number of points.
@@ -101,20 +141,29 @@ def job_charts(job: Job, state: State, pixels: int) -> tuple[JobChart, ...]:
         chart.field: chart if job.active else msgspec.structs.replace(chart, values=())
         for chart in chart_models(shown)
     }
-    series: dict[str, dict[str, tuple[Floats, Floats]]] = {field: {} for field in FIELDS}
+    series: dict[str, dict[str, tuple[Floats, Floats]]] = {field: {} for field in SHOWN}
     width = round_up((end - start) / pixels * 2)
     for device in (s.device.id for s in shown.devices):
-        times, values = state.history.window(device, FIELDS, start, end, width)
+        times, values = state.history.window(device, SHOWN, start, end, width)
         own = state.job_usage.window(job.id, device, start, end)
-        for i, field in enumerate(FIELDS):
+        for i, field in enumerate(SHOWN):
             series[field][device] = times, values[i] / scale(field)
-            if own is not None and not np.isnan(own[1][i]).all():
+            if field in FIELDS and own is not None and not np.isnan(own[1][i]).all():
                 at, thinned = decimate(own[0], own[1][i : i + 1], width)
                 series[field][device + OWN] = at, thinned[0] / scale(field)
                 made[field] = _with_own(made[field], device, own[1][i][-1] / scale(field))
     if all(not len(times) for times, _ in series[FIELDS[0]].values()):
         return ()
-    return tuple(JobChart(made[field], (start, end), series[field]) for field in FIELDS)
+    return tuple(JobChart(made[field], (start, end), series[field]) for field in SHOWN)
+
+
+def _span(job: Job, now: float) -> str:
+    """Return when a job began and ended, and how long it ran."""
+    began, end = started(job), ended(job)
+    if began is None:
+        return ""
+    length = duration((end or now) - began)
+    return f"{clock(began, now)} to {clock(end, now) if end else 'now'} · {length}"
 
 
 def _with_own(chart: ChartModel, device: str, value: float) -> ChartModel:

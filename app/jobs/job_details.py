@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from PySide6.QtCore import QEvent, Qt, Signal
+from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QSplitter, QVBoxLayout, QWidget
 
 from app.format.job_rows import JobFacts, details
@@ -20,6 +21,7 @@ from app.state import State
 from app.widgets import theme
 from app.widgets.action_table import hint
 from app.widgets.controls import (
+    NO_LIMIT,
     Stretch,
     add_shortcuts,
     ask_save_path,
@@ -41,6 +43,10 @@ from scheduler.verbs.jobs import GetTimeline
 
 _BELOW_SIZES, _BESIDE_SIZES = (570, 430), (400, 600)
 """The shares of the facts and the log where the job is below the table, and beside it."""
+
+
+_WIDE = 900
+"""Pixels of width from which on two charts stand side by side."""
 
 
 class JobDetails(QWidget):
@@ -91,6 +97,12 @@ class JobDetails(QWidget):
             checkable=True,
             clicked=self._show_whole_log,
         )
+        self.more = button("Details", tooltip=hint("job.details"), checkable=True)
+        self.more.setChecked(True)
+        self.more.clicked.connect(self._open)
+        self._opened: bool | None = None
+        """The user opened or closed what is below the title; None: it is open where it has room."""
+        self._foldable = True
         self.facts = SafeText()
         self.facts.setAccessibleName("About the job")
         self.output = LogView()
@@ -121,13 +133,13 @@ class JobDetails(QWidget):
             self.cancel,
             self.report,
             self.again,
+            self.more,
         )
         header.setStretch(2, 1)
         both = self._parts
         both.setChildrenCollapsible(False)
         both.setHandleWidth(theme.M)
         known = row(Stretch(self.facts), self.charts, spacing=theme.M)
-        known.setAlignment(self.charts, Qt.AlignmentFlag.AlignTop)
         self._known.setLayout(known)
         self.output.line.addWidget(self.whole_log)
         both.addWidget(self._known)
@@ -178,6 +190,24 @@ class JobDetails(QWidget):
             )
         if job.active or ended or self.tail.offset is None:
             self._load_log()
+
+    def fold(self, *, possible: bool) -> None:
+        """Leave the title alone where the user wants that, or a low window needs the room."""
+        self._foldable = possible
+        opened = not possible or (not self.low if self._opened is None else self._opened)
+        self.more.setVisible(possible)
+        self.more.setChecked(opened)
+        self._parts.setVisible(opened)
+        self.setMaximumHeight(NO_LIMIT if opened else self.minimumSizeHint().height())
+
+    def _open(self, wanted: bool) -> None:
+        self._opened = wanted
+        self.fold(possible=self._foldable)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """Put the charts side by side where there is room."""
+        super().resizeEvent(event)
+        self.charts.arrange(2 if self.width() >= theme.px(_WIDE) else 1)
 
     def arrange(self, *, beside: bool) -> None:
         """Put the log below the facts where the job is shown beside the table, else beside them."""

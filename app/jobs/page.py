@@ -76,9 +76,9 @@ NARROW = 1000
 """Pixels of a window in which there is no room for all buttons."""
 _LOW, _LEAST_ROWS = 640, 5
 """Pixels of the height of a window without room for charts, and the rows that it shows."""
-_BESIDE = 1500
+_BESIDE = 1100
 """Pixels of the page from which on the chosen job is beside the table, not below it."""
-_TABLE_SHARE = {False: 280, True: 430}
+_TABLE_SHARE = {False: 280, True: 420}
 """The room of the table above the chosen job, and beside it, where that has 320."""
 _TYPING_MS = 150
 """Milliseconds after the last keystroke, when the search starts."""
@@ -91,6 +91,8 @@ class JobsPage(QWidget):
         super().__init__()
         self._state, self._link = state, link
         self._chosen: int | None = None
+        self._refreshing = False
+        """The details are shown once at the end, not with each change of the selection."""
         self._sought: int | None = None
         """The number of a job that was requested from the daemon."""
         self.chooser = JobFilter()
@@ -158,6 +160,7 @@ class JobsPage(QWidget):
         shown = self._arrangement.applied(lines, self._history)
         self.model.more = self._history.more and not self._typing.isActive()
         self.model.show_rows(shown)
+        self.table.pin_active()
         beyond = (
             snapshot.waiting - sum(line.kind == WAITING for line in shown.active.values())
             if search == Search()
@@ -178,7 +181,9 @@ class JobsPage(QWidget):
         if shown.place(self._chosen) is None:
             inside = shown.head_of(self._chosen)
             self._chosen = inside or (shown.ids[0] if shown else None)
+        self._refreshing = True
         self.choose(self._chosen)
+        self._refreshing = False
         self._show_details()
 
     def resizeEvent(self, event: QResizeEvent) -> None:
@@ -207,6 +212,7 @@ class JobsPage(QWidget):
         if low != self.details.low:
             self.details.low = low
             self._show_details()
+        self.details.fold(possible=not beside)
 
     def choose(self, job: int | None) -> None:
         """Show the details of a job of the table."""
@@ -298,6 +304,8 @@ class JobsPage(QWidget):
 
     def _show_details(self) -> None:
         """Show the current job, or two selected jobs side by side."""
+        if self._refreshing:
+            return
         snapshot, chosen = self._state.snapshot, self.chosen()
         rows = self.model.rows
         active = len(rows.active.keys() & jobs_of(chosen, rows)) if len(chosen) > 1 else 0
@@ -465,6 +473,7 @@ class JobsPage(QWidget):
                 "job.template": self._use_template,
                 "job.notify": self.details.notify.click,
                 "job.log": self.details.whole_log.click,
+                "job.details": self.details.more.click,
                 "jobs.pause": self.pause.click,
                 "jobs.groups": self.open_groups.click,
                 "jobs.bookings": self.open_bookings.click,

@@ -7,6 +7,7 @@ from PySide6.QtGui import QKeyEvent, QMouseEvent, QResizeEvent
 from PySide6.QtWidgets import QAbstractItemView, QHeaderView
 
 from app.jobs.arrangement import SortOrder
+from app.jobs.pinned_rows import PinnedRows
 from app.jobs.table import (
     DURATION,
     HEADINGS,
@@ -17,7 +18,7 @@ from app.jobs.table import (
     WIDTHS,
     JobTable,
 )
-from app.widgets.list_table import ListTable, set_up_table
+from app.widgets.list_table import Index, ListTable, set_up_table
 from app.widgets.share_delegate import ShareDelegate
 from app.widgets.state_pill import StateDelegate
 
@@ -28,6 +29,8 @@ _ARROW = 26
 _LONGEST = ("999 h 59 min", "Check failed")
 """The longest texts of the columns of durations and states."""
 _PADDING = 24
+_MOST_PINNED = 4
+"""Jobs that run or wait and stay in sight while the others are scrolled."""
 _MOVED = 3
 """Pixels by which the pointer may move in a click."""
 
@@ -59,7 +62,34 @@ class JobTableView(ListTable):
         header.setSelectionModel(QItemSelectionModel(model, self))
         header.chosen.connect(self._sort_by)
         self.doubleClicked.connect(lambda index: self._toggle(index.row()))
+        self.pinned = PinnedRows(self, self.initViewItemOption)
+        self.pinned.pressed.connect(lambda row: self._go(row, extend=False))
+        self.selectionModel().selectionChanged.connect(lambda *_: self.pinned.update())
         self._fit_widths()
+
+    def pin_active(self) -> None:
+        """Keep the jobs at the upper end that run or wait in sight, unless the user sorts."""
+        rows = self._model.rows
+        pinned = 0
+        while (
+            self._model.order is None
+            and pinned < min(_MOST_PINNED, len(rows))
+            and rows[pinned].row.active
+        ):
+            pinned += 1
+        self.pinned.show_rows(pinned)
+
+    def scrollTo(
+        self,
+        index: Index,
+        hint: QAbstractItemView.ScrollHint = QAbstractItemView.ScrollHint.EnsureVisible,
+    ) -> None:
+        """Scroll to a row, so that no pinned row covers it."""
+        super().scrollTo(index, hint)
+        covered = self.pinned.height() - self.rowViewportPosition(index.row())
+        if self.pinned.rows and index.row() >= self.pinned.rows and covered > 0:
+            bar = self.verticalScrollBar()
+            bar.setValue(bar.value() + (-covered // self.rowHeight(index.row())))
 
     def selectAll(self) -> None:
         """Select all rows as one range, which takes no longer for many of them."""
@@ -107,6 +137,7 @@ class JobTableView(ListTable):
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
         self._fit_columns()
+        self.pinned.place()
 
     def _fit_widths(self) -> None:
         """Make room for the longest duration and state in the current font."""

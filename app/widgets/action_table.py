@@ -76,6 +76,12 @@ ACTIONS = (
         A("job.earlier", "Move the job up in the queue", ("Alt+Up",), words="earlier"),
         A("job.later", "Move the job down in the queue", ("Alt+Down",), words="later"),
         A("job.notify", "Notify me when the job ends", ("Ctrl+Shift+N",), words="bell desktop"),
+        A(
+            "job.details",
+            "Show or hide the details of the job",
+            ("Ctrl+I",),
+            words="fold log facts",
+        ),
         A("job.log", "Show the log full-screen", ("F11",), words="output"),
         A("job.report", "Save a report on the job", ("Ctrl+Shift+R",), words="pdf html"),
         A("job.copy", "Copy the command of the job", words="clipboard"),

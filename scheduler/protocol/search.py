@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -117,15 +117,21 @@ def ended(state: State) -> float | None:
 
 def matches(search: Search, job: Job) -> bool:
     """Return True where the job matches; the store finds the same jobs."""
-    found, end = searched(job.spec), ended(job.state)
+    end = ended(job.state)
     return (
-        all(word in found or word == str(job.id) for word in search.words)
+        _has_words(search.words, job)
         and (not search.outcomes or outcome(job.state) in search.outcomes)
         and search.group in (None, job.spec.group)
         and (not search.device or search.device in devices(job.state))
         and (end is None or end >= search.since)
         and job.submitted < search.until
     )
+
+
+def _has_words(words: Sequence[str], job: Job) -> bool:
+    """Return True where each word is in the job's text, which is made only for words."""
+    found = searched(job.spec) if words else ""
+    return all(word in found or word == str(job.id) for word in words)
 
 
 def devices(state: State) -> tuple[str, ...]:

@@ -108,7 +108,7 @@ def test_jobs_without_history_have_no_charts(fed, page):
 def test_the_chosen_job_is_beside_the_table_of_a_wide_window(fed):
     fed.window.show_page("jobs")
     page = fed.window.jobs
-    for width, beside in ((2560, True), (1280, False)):
+    for width, beside in ((2560, True), (1280, True), (1100, False)):
         fed.window.resize(width, 1000)
         fed.feed(snapshots.gpu_snapshot(1, NOW + width), history=True)
         page.choose(8)

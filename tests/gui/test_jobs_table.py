@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from PySide6.QtCore import Qt
+from PySide6.QtCore import QPoint, Qt
 from PySide6.QtGui import QColor
 from PySide6.QtTest import QTest
 
@@ -178,3 +178,71 @@ def test_the_queue_is_paused_and_resumed(fed):
     assert "The queue is paused" in fed.window.status.message.text()
     fed.window.jobs.pause.click()
     assert [r for r in fed.asked if isinstance(r, Pause)] == [Pause(True), Pause(False)]
+
+
+def test_jobs_that_run_or_wait_stay_in_sight_while_others_are_scrolled(fed):
+    fed.window.resize(1280, 800)
+    fed.window.show_page("jobs")
+    made = snapshots.cpu_snapshot()
+    ended = [
+        msgspec.structs.replace(made.jobs[-1], id=number, submitted=NOW - 9000 + number)
+        for number in range(100, 160)
+    ]
+    fed.feed(msgspec.structs.replace(made, jobs=(*made.jobs[:2], *reversed(ended))))
+    page = fed.window.jobs
+    table, pinned = page.table, page.table.pinned
+    assert [line.row.active for line in page.model.rows[:3]] == [True, True, False]
+    assert not pinned.isVisible(), "they are at the top already"
+    page.choose(page.model.rows.ids[3])
+    fed.settle()
+    before = table.viewport().grab().toImage()
+    page.choose(page.model.rows.ids[-1])
+    fed.settle()
+    assert pinned.isVisible() and pinned.rows == 2
+    row = table.rowHeight(0)
+    shown, whole = pinned.grab().toImage(), before.copy(0, 0, pinned.width(), 2 * row)
+    alike = sum(
+        shown.pixel(x, y) == whole.pixel(x, y)
+        for x in range(0, pinned.width(), 7)
+        for y in range(0, 2 * row - 1, 3)
+    )
+    total = len(range(0, pinned.width(), 7)) * len(range(0, 2 * row - 1, 3))
+    assert alike > 0.95 * total, "they look as in the table"
+    for number in page.model.rows.ids[20:2:-1]:
+        page.choose(number)
+        table.scrollTo(table.currentIndex())
+        place = table.visualRect(table.currentIndex())
+        covered = pinned.rows and place.top() < pinned.height() - 1
+        assert not covered and place.bottom() <= table.viewport().height(), number
+    page.choose(page.model.rows.ids[-1])
+    QTest.mouseClick(pinned, Qt.MouseButton.LeftButton, pos=QPoint(60, row + row // 2))
+    fed.settle()
+    assert table.currentIndex().row() == 1
+    assert f"Job {page.model.rows.ids[1]}" in page.details.title.text()
+    QTest.keyClick(table, Qt.Key.Key_S)
+    page.choose(page.model.rows.ids[-1])
+    fed.settle()
+    assert not pinned.isVisible(), "the user's own order has no jobs that are due first"
+
+
+def test_the_details_of_a_job_are_hidden_and_shown_by_button_and_key(fed):
+    fed.window.resize(1000, 700)
+    fed.window.show_page("jobs")
+    fed.feed(snapshots.cpu_snapshot())
+    page = fed.window.jobs
+    fed.settle()
+    high = page.table.height()
+    assert page.details.facts.isVisible() and page.details.more.isChecked()
+    page.details.more.click()
+    fed.settle()
+    assert not page.details.facts.isVisible() and page.details.title.isVisible()
+    assert page.table.height() > high
+    fed.feed(snapshots.cpu_snapshot(NOW + 1))
+    assert not page.details.facts.isVisible(), "the next snapshot does not open them"
+    QTest.keyClick(fed.window, Qt.Key.Key_I, Qt.KeyboardModifier.ControlModifier)
+    fed.settle()
+    assert page.details.facts.isVisible()
+    page.details.more.click()
+    fed.window.resize(1600, 900)
+    fed.settle()
+    assert page.details.facts.isVisible(), "beside the table they take no room from it"

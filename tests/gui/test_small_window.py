@@ -32,16 +32,20 @@ def test_no_page_of_the_smallest_window_is_scrolled_sideways_or_cut(fed, count):
     assert wrong == []
 
 
-def test_the_smallest_window_shows_five_jobs_and_what_is_known_of_one(fed):
+def test_the_smallest_window_shows_ten_jobs_and_what_is_known_of_one_on_demand(fed):
     fed.window.resize(SMALLEST)
     fed.window.show_page("jobs")
     fed.feed(snapshots.gpu_snapshot(8, replay=True), history=True)
     page = fed.window.jobs
     page.choose(8)  # it runs, so it has charts
     fed.settle()
-    rows = page.table.viewport().height() // page.table.rowHeight(0)
     facts = page.details.facts
-    assert rows >= 5
+    assert page.table.viewport().height() // page.table.rowHeight(0) >= 10
+    assert page.details.title.isVisible() and not facts.isVisible()
+    page.details.more.click()
+    fed.settle()
+    assert page.table.viewport().height() // page.table.rowHeight(0) >= 5
+    assert facts.isVisible()
     assert facts.height() >= 4 * facts.fontMetrics().lineSpacing()
     fed.window.resize(1280, 800)
     fed.settle()
