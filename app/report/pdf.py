@@ -154,11 +154,17 @@ def _document(report: Report, writer: QPdfWriter, page: QSizeF) -> tuple[QTextDo
 
 
 def _keep_headings(document: QTextDocument, page: QSizeF) -> None:
-    """Move each heading whose text begins on the next page to that page."""
+    """Move each heading whose text begins on the next page to that page.
+
+    Headings that follow each other are moved together.
+    """
     block = document.begin()
     while (after := block.next()).isValid():
+        below = after
+        while below.blockFormat().headingLevel() and below.next().isValid():
+            below = below.next()
         if block.blockFormat().headingLevel() and _page(document, block, page) != _page(
-            document, after, page
+            document, below, page
         ):
             char_format = block.blockFormat()
             char_format.setPageBreakPolicy(QTextFormat.PageBreakFlag.PageBreak_AlwaysBefore)

@@ -6,24 +6,11 @@ from collections.abc import Callable
 
 from assistant.answers.values import value_text
 from assistant.facts import phrases
+from assistant.language.remedies import advice
 from assistant.language.sentences import translated
 from assistant.language.words import Words
 from assistant.query.request import Query
 from assistant.query.rows import Rows, Value
-
-_REMEDIES = {
-    "gpu memory": "The GPU's memory was full. Reduce the batch, or give the job more memory.",
-    "memory": "The machine's memory was full. Load less at once, or run fewer jobs together.",
-    "nan": "A value became NaN or infinite. Lower the learning rate, clip gradients, check data.",
-    "disk": "A disk is full. Free space there, for example with: gpudeck clean",
-    "import": "A package or library is missing in the job's environment. Install it there.",
-    "network": "The network or a server did not answer. Check it, then run the job again.",
-    "driver": "The GPU or its driver reported an error. See: gpudeck alerts, gpudeck doctor",
-    "permission": "The job may not read or write a file. Check its owner and mode.",
-    "missing file": "A file that the job needs does not exist. Check its path and folder.",
-    "killed": "Something ended the process, often the system when memory is full.",
-    "error": "This is the last error in its output.",
-}
 
 
 def notes(query: Query, rows: Rows, words: Words) -> list[str]:
@@ -101,11 +88,9 @@ def _runs(query: Query, values: tuple[Value, ...], rows: Rows, words: Words) -> 
 
 def _failure(query: Query, values: tuple[Value, ...], rows: Rows, words: Words) -> str:
     job, kind, line = values
-    remedy = words.text(_REMEDIES[str(kind)])
-    log = words.text("The log of job {job} says:", job=job)
     retry = words.text('To run it with more memory, say: "retry job {job} with 40 GiB".', job=job)
-    parts = [f"{log}\n\n{phrases.fenced(str(line))}", remedy]
-    return "\n\n".join([*parts, retry] if kind == "gpu memory" else parts)
+    parts = advice(job, str(kind), str(line), words)
+    return "\n\n".join((*parts, retry) if kind == "gpu memory" else parts)
 
 
 def _liveness(query: Query, values: tuple[Value, ...], rows: Rows, words: Words) -> str:

@@ -175,6 +175,37 @@ def energy_facts(device: Device, history: Columns | None, now: float) -> list[Fa
     return add.facts
 
 
+TOTALS = {
+    "util.mean": ("mean utilisation", "mean", "%"),
+    "util.max": ("highest utilisation", "max", "%"),
+    "mem_used.mean": ("mean memory used", "sum", "B"),
+    "tflops.mean": ("mean rate", "sum", "TFLOP/s"),
+    "temp.max": ("highest temperature", "max", "°C"),
+    "power.mean": ("mean power", "sum", "W"),
+    "energy": ("energy", "sum", "J"),
+}
+"""What is told of all GPUs: the fact of each, a title, how they are put together, the unit."""
+
+
+def total_facts(facts: Sequence[Fact], now: float) -> list[Fact]:
+    """Return totals over all GPUs that have a value."""
+    add = FactBuilder("gpus", "All GPUs", "the GPUs' values, put together", now)
+    for name, (title, how, unit) in TOTALS.items():
+        found = {
+            fact.subject: fact.value
+            for fact in facts
+            if fact.name == f"{fact.subject}.{name}" and fact.subject.startswith(("gpu", "replay"))
+        }
+        values = [value for value in found.values() if isinstance(value, int | float)]
+        if len(values) < 2:
+            continue
+        total = max(values) if how == "max" else math.fsum(values)
+        total = total / len(values) if how == "mean" else total
+        said = units.energy(total) if unit == "J" else phrases.quantity(total, unit)
+        add.value(name, title, total, unit, said)
+    return add.facts
+
+
 def _seconds(history: Columns | None) -> float:
     return history.times[-1] - history.times[0] if history is not None and history.times else 0.0
 

@@ -1,4 +1,4 @@
-"""Make charts of the devices' readings: one for each field, or one for each device."""
+"""Make charts of the devices' readings: one for each field, with a curve for each device."""
 
 from __future__ import annotations
 
@@ -27,41 +27,6 @@ def by_field(
     cells: Cells,
 ) -> Chart:
     """Return one chart with a curve for each device."""
-    return _chart(FIELDS[field].label, field, states, histories, since, until, cells)
-
-
-def by_device(
-    field: str,
-    states: Sequence[DeviceState],
-    histories: Mapping[str, Columns],
-    since: float,
-    until: float,
-    cells: Cells,
-) -> tuple[Chart, ...]:
-    """Return a chart for each device, because many curves on one axis hide each other."""
-    return tuple(
-        _chart(
-            f"{FIELDS[field].label} of {label(s.device)}",
-            field,
-            (s,),
-            histories,
-            since,
-            until,
-            cells,
-        )
-        for s in states
-    )
-
-
-def _chart(
-    title: str,
-    field: str,
-    states: Sequence[DeviceState],
-    histories: Mapping[str, Columns],
-    since: float,
-    until: float,
-    cells: Cells,
-) -> Chart:
     drawn = [
         (s, line)
         for s in states
@@ -71,7 +36,7 @@ def _chart(
     sources = " and ".join(dict.fromkeys(f"{source(s.device)}, history" for s in states))
     note = "  \n".join(_said(s, field, cells) for s in states)
     return Chart(
-        title,
+        FIELDS[field].label,
         unit,
         since,
         until,

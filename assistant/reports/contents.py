@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from assistant.facts import phrases
 from assistant.facts.devices import subject
+from assistant.language.remedies import advice
+from assistant.language.words import words
 from assistant.reports import charts, tables
 from assistant.reports.material import Material, extra_facts
 from assistant.reports.report import Block, Chart, Excerpt, Prose, Report, Section
@@ -16,7 +18,7 @@ from scheduler.protocol.jobs import Job, Queued
 from scheduler.protocol.snapshot import DeviceState
 
 MOST_CHARTED = 8
-"""The most devices with a chart of their own; the busiest are chosen."""
+"""The most devices in a chart, as there are colours; the busiest are chosen."""
 MOST_LINES = 40
 """The most lines of a job's log."""
 _JOB_FIELDS = ("util", "mem_used", "tflops", "temp", "power")
@@ -34,6 +36,7 @@ def compose(material: Material, written: Written) -> Report:
     )
     sections = (
         Section("", (Prose(written.text),)),
+        *_advice(material),
         *middle,
         Section("Sources", (tables.sources(facts),)),
     )
@@ -63,10 +66,12 @@ def _title(material: Material) -> str:
 
 def _job_sections(material: Material, cells: Cells) -> tuple[Section, ...]:
     job = material.jobs[0]
+    figures = [tables.outcome(job, cells)]
+    if job.tries:
+        figures.append(tables.attempts(job.id, material.events, cells))
+    figures.append(tables.timeline(job.id, material.events, cells))
     sections = [
-        Section(
-            "Figures", (tables.outcome(job, cells), tables.timeline(job.id, material.events, cells))
-        ),
+        Section("Figures", tuple(figures)),
         Section(
             "Its devices meanwhile" if _held(job) else "Devices meanwhile, of which it held none",
             (
@@ -89,13 +94,9 @@ def _held(job: Job) -> bool:
 def _span_sections(material: Material, cells: Cells) -> tuple[Section, ...]:
     states = material.snapshot.devices
     charted = tuple(sorted(_busiest(states, cells)[:MOST_CHARTED], key=lambda s: s.device.index))
-    blocks: list[Block] = list(
-        charts.by_device("util", charted, material.histories, material.since, material.until, cells)
-    )
+    blocks: list[Block] = [*_by_field(material, ("util",), cells, charted, always=True)]
     if len(states) > len(charted):
-        blocks.append(
-            Prose("Only the busiest devices have a chart of their own; the table lists all.")
-        )
+        blocks.append(Prose("Only the busiest devices are drawn; the table lists all."))
     return (
         Section("Jobs", (tables.jobs(material.jobs, cells),)),
         Section("Energy", (tables.energy(material.jobs, states, cells),)),
@@ -117,6 +118,8 @@ def _by_field(
     fields: tuple[str, ...],
     cells: Cells,
     states: tuple[DeviceState, ...] | None = None,
+    *,
+    always: bool = False,
 ) -> list[Chart]:
     """Return the charts that have readings; the table below them explains what is missing."""
     shown = material.snapshot.devices if states is None else states
@@ -124,7 +127,16 @@ def _by_field(
         charts.by_field(field, shown, material.histories, material.since, material.until, cells)
         for field in fields
     )
-    return [chart for chart in drawn if chart.lines]
+    return [chart for chart in drawn if chart.lines or always]
+
+
+def _advice(material: Material) -> tuple[Section, ...]:
+    """Return what the logs of failed jobs show, and what helps."""
+    found = [advice(job, *failure, words("en")) for job, failure in material.failures]
+    if not found:
+        return ()
+    blocks = [Prose("\n\n".join(parts)) for parts in found]
+    return (Section("Why it failed" if len(found) == 1 else "Why they failed", tuple(blocks)),)
 
 
 def _log(material: Material) -> Excerpt:

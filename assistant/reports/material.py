@@ -6,13 +6,14 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
-from assistant.facts import FIELDS_SPAN, NOW_S, Fact, gather, usage
+from assistant.facts import FIELDS_SPAN, NOW_S, Fact, gather, phrases, usage
 from assistant.facts.devices import label
 from assistant.query.execute import read_snapshot
+from assistant.query.failures import Failure, recognized
 from assistant.reports.report import Kind
 from scheduler.client import Client
 from scheduler.protocol.fields import with_uncertainty
-from scheduler.protocol.jobs import Ended, Event, Job, Queued
+from scheduler.protocol.jobs import Ended, Event, Failed, Job, Lost, Queued
 from scheduler.protocol.search import Search
 from scheduler.protocol.snapshot import Alert, Columns, Snapshot
 from scheduler.telemetry.history_table import LAST, TIERS
@@ -25,6 +26,8 @@ LOG_BYTES = 8 * 1024
 """Bytes of the end of a job's log."""
 MOST_JOBS = 500
 MOST_ALERTS = 200
+MOST_FAILURES = 5
+"""Failed jobs whose logs are quoted."""
 _FIELDS = with_uncertainty((*FIELDS_SPAN, "energy"))
 
 
@@ -49,6 +52,8 @@ class Material:
     """The end of the output, of one job only."""
     facts: tuple[Fact, ...] = ()
     """The facts that the prose is written from."""
+    failures: tuple[tuple[int, Failure], ...] = ()
+    """What the logs of failed jobs show, the newest first."""
 
 
 def of_job(daemon: Client, number: int) -> Material:
@@ -75,6 +80,7 @@ def of_job(daemon: Client, number: int) -> Material:
         alerts,
         daemon.timeline(number),
         daemon.log(number, -LOG_BYTES, LOG_BYTES),
+        failures=_failures(daemon, (job,)),
     )
     return _with_histories(daemon, found)
 
@@ -93,9 +99,9 @@ def of_span(
     until = snapshot.time if until is None or until > snapshot.time - NOW_S else until
     since = min(max(since, until - TIERS[LAST].keep), until)
     jobs, _ = daemon.find(Search(since=since, until=until), MOST_JOBS)
-    return _with_histories(
-        daemon, Material(kind, since, until, snapshot, jobs, {}, _alerts(daemon, since, until))
-    )
+    alerts, failures = _alerts(daemon, since, until), _failures(daemon, jobs)
+    found = Material(kind, since, until, snapshot, jobs, {}, alerts, failures=failures)
+    return _with_histories(daemon, found)
 
 
 def extra_facts(material: Material) -> tuple[Fact, ...]:
@@ -120,7 +126,19 @@ def extra_facts(material: Material) -> tuple[Fact, ...]:
         found += usage.timeline_facts(material.jobs[0].id, material.events, now)
     for state in material.snapshot.devices:
         found += usage.energy_facts(state.device, material.histories.get(state.device.id), now)
+    if len(material.snapshot.devices) > 1:
+        found += usage.total_facts((*material.facts, *found), now)
     return (*found, *usage.alert_facts(material.alerts, names, now))
+
+
+def _failures(daemon: Client, jobs: tuple[Job, ...]) -> tuple[tuple[int, Failure], ...]:
+    """Return what the logs of the newest failed jobs show."""
+    found = []
+    for job in [job for job in jobs if isinstance(job.state, Failed | Lost)][:MOST_FAILURES]:
+        log = daemon.log(job.id, -LOG_BYTES, LOG_BYTES)
+        if (failure := recognized(phrases.log_lines(log))) is not None:
+            found.append((job.id, failure))
+    return tuple(found)
 
 
 def _alerts(daemon: Client, since: float, until: float) -> tuple[Alert, ...]:

@@ -56,6 +56,17 @@ def outcome(job: j.Job, cells: Cells) -> Table:
     return Table("Outcome", ("", ""), rows, cells.why_not(lacking))
 
 
+def attempts(job: int, events: Sequence[j.Event], cells: Cells) -> Table:
+    """Return each attempt of a job: when it began and ended, and how."""
+    rows = []
+    for i, event in enumerate(events):
+        if event.what == "started":
+            rows.append([event.text, cells.said(f"job{job}.event{i}.at"), "–", "–"])
+        elif rows and rows[-1][2] == "–":
+            rows[-1][2:] = [cells.said(f"job{job}.event{i}.{part}") for part in ("at", "what")]
+    return Table("Attempts", ("Attempt", "Began", "Ended", "How"), tuple(map(tuple, rows)))
+
+
 def timeline(job: int, events: Sequence[j.Event], cells: Cells) -> Table:
     """Return a job's timeline."""
     rows = tuple(
@@ -74,7 +85,8 @@ def jobs(found: Sequence[j.Job], cells: Cells) -> Table:
         "There are more jobs: `gpudeck jobs` lists all of them." if len(found) > MOST_JOBS else ""
     )
     note = more if rows else "No job waited, ran or ended in this time."
-    return Table("Jobs", ("Job", "Name", "State", "Waited", "Took", "On", "Why"), rows, note)
+    head = ("Job", "Name", "State", "Waited", "Took", "On", "Why")
+    return Table("Jobs", *_filled(head, rows), note)
 
 
 def _job_row(job: j.Job, cells: Cells) -> tuple[str, ...]:
@@ -108,6 +120,8 @@ def energy(found: Sequence[j.Job], states: Sequence[DeviceState], cells: Cells) 
         )
         for s in states
     ]
+    if cells.given("gpus.energy"):
+        rows.append(("all GPUs", cells.said("gpus.energy"), cells.given("gpus.util.mean", "–"), ""))
     lacking = [
         (f"Job {job.id}", f"job{job.id}.used.energy")
         for job in found
@@ -119,8 +133,7 @@ def energy(found: Sequence[j.Job], states: Sequence[DeviceState], cells: Cells) 
     )
     return Table(
         "Energy",
-        ("Of", "Energy", "Avg utilisation", "Peak memory"),
-        tuple(rows),
+        *_filled(("Of", "Energy", "Avg utilisation", "Peak memory"), rows),
         " ".join(filter(None, (remark, cells.why_not(lacking)))),
     )
 
@@ -144,6 +157,9 @@ def devices(states: Sequence[DeviceState], cells: Cells) -> Table:
         )
         for s in states
     )
+    if len(states) > 1:
+        total = (_span(cells, f"gpus.{m}", total=True) for _, m in _METRICS)
+        rows = (*rows, ("all GPUs", "–", *total))
     lacking = [
         (f"{title} of {label(s.device)}", _named(cells, f"{subject(s.device)}.{m}"))
         for s in states
@@ -151,8 +167,7 @@ def devices(states: Sequence[DeviceState], cells: Cells) -> Table:
     ]
     return Table(
         "Devices, mean and highest",
-        ("Device", "Name", *(title for title, _ in _METRICS)),
-        rows,
+        *_filled(("Device", "Name", *(title for title, _ in _METRICS)), rows),
         _devices_note(rows, lacking, cells),
     )
 
@@ -177,10 +192,24 @@ def _named(cells: Cells, metric: str) -> str:
     return metric if cells.missing(metric) is not None else f"{metric}.mean"
 
 
-def _span(cells: Cells, name: str) -> str:
-    mean, highest = cells.said(f"{name}.mean"), cells.said(f"{name}.max")
-    both = mean if mean == highest else f"{mean}, {highest}"
-    return both + cells.uncertainty(f"{name}.mean")
+def _span(cells: Cells, name: str, *, total: bool = False) -> str:
+    """Return mean and highest of a metric; a total may have only one of them."""
+    values = [cells.said(f"{name}.{part}") for part in ("mean", "max")]
+    if total:
+        values = [value for value in values if value != NO_DATA] or ["–"]
+    return ", ".join(dict.fromkeys(values)) + cells.uncertainty(f"{name}.mean")
+
+
+def _filled(
+    head: Sequence[str], rows: Sequence[Sequence[str]]
+) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
+    """Return a table without the columns that are empty in every row."""
+    kept = [
+        at
+        for at in range(len(head))
+        if not rows or any(row[at] not in ("", "–", NO_DATA) for row in rows)
+    ]
+    return tuple(head[at] for at in kept), tuple(tuple(row[at] for at in kept) for row in rows)
 
 
 def alerts(found: Sequence[Alert], cells: Cells) -> Table:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import msgspec
 import pytest
 from examples import CPU, CPU_STATE, DONE, HISTORY, JOBS, NOW, job, replayed, snapshot
 
 from assistant.facts import gather
+from assistant.query.failures import Failure
 from assistant.reports.contents import compose
 from assistant.reports.material import Material
 from assistant.reports.report import Chart, Excerpt, Prose, Report, Table, packed, unpacked
@@ -162,14 +164,9 @@ def test_missing_values_are_given_with_their_reasons() -> None:
     assert "No data for energy: its device does not tell its power." in used.note
     assert "has not ended yet" in tables(composed(of_job(JOBS[0])))["Outcome"].note
     unread = composed(span(histories={}))
-    assert [chart.title for chart in charts(unread)] == [
-        "Utilisation of REPLAY GPU 0",
-        "Utilisation of REPLAY GPU 1",
-    ]
-    assert all(
-        not chart.lines and "no data (nothing was read in this time)" in chart.note
-        for chart in charts(unread)
-    )
+    (utilisation,) = charts(unread)
+    assert utilisation.title == "Utilisation" and not utilisation.lines
+    assert utilisation.note.count("no data (nothing was read in this time)") == 2
     assert "Temperature of REPLAY GPU 0" in tables(unread)["Devices, mean and highest"].note
 
 
@@ -204,7 +201,7 @@ def test_jobs_are_listed_by_the_energy_they_used_and_devices_beside_them() -> No
         ("Job 5 (attention)", "90 J"),
     ]
     # 600 W for 7 of the 9 minutes: the gap does not count.
-    assert [row[:2] for row in energy.rows][2:] == [
+    assert [row[:2] for row in energy.rows][2:4] == [
         ("all of REPLAY GPU 0", "70.0 Wh"),
         ("all of REPLAY GPU 1", "70.0 Wh"),
     ]
@@ -227,19 +224,55 @@ def test_over_a_long_time_the_energy_counter_is_used_unless_it_was_reset() -> No
     )
 
 
-def test_each_device_has_its_chart_with_gaps_and_the_busiest_are_chosen() -> None:
-    found = [chart for chart in charts(composed(span())) if chart.title.startswith("Utilisation")]
-    assert [chart.title for chart in found] == [
-        "Utilisation of REPLAY GPU 0",
-        "Utilisation of REPLAY GPU 1",
-    ]
-    assert found[0].lines[0].mean[5] is None
-    assert found[1].note == "REPLAY GPU 1: mean 50 %, highest 50 %"
-    assert found[0].source == "REPLAY readings, history"
+def test_one_chart_shows_all_devices_with_gaps_or_the_busiest_of_many() -> None:
+    (found,) = (chart for chart in charts(composed(span())) if chart.title == "Utilisation")
+    assert [line.label for line in found.lines] == ["REPLAY GPU 0", "REPLAY GPU 1"]
+    assert found.lines[0].mean[5] is None
+    assert found.note.endswith("REPLAY GPU 1: mean 50 %, highest 50 %")
+    assert found.source == "REPLAY readings, history"
     many = composed(span(devices=12, histories={f"g{i}": watched(float(i)) for i in range(12)}))
-    assert [c.title.rpartition(" ")[2] for c in charts(many) if c.title.startswith("Util")] == [
-        str(i) for i in range(4, 12)
+    (found,) = (chart for chart in charts(many) if chart.title == "Utilisation")
+    assert [line.label.split()[-1] for line in found.lines] == [str(i) for i in range(4, 12)]
+    assert "Only the busiest devices are drawn; the table lists all." in texts(many)
+
+
+def test_several_gpus_have_totals_and_no_column_is_empty() -> None:
+    found = tables(composed(span(USED)))
+    shown = found["Devices, mean and highest"]
+    assert shown.head == ("Device", "Name", "Utilisation", "Temperature", "Power")
+    assert shown.rows[-1] == ("all GPUs", "–", "74 %, 99 %", "71 °C", "1200 W")
+    assert ("all GPUs", "140 Wh", "74 %") in [row[:3] for row in found["Energy"].rows]
+    assert tables(composed(span(USED, devices=1)))["Devices, mean and highest"].rows[-1][0] != (
+        "all GPUs"
+    )
+
+
+def test_each_attempt_of_a_job_is_told() -> None:
+    again = msgspec.structs.replace(job(9, Failed(NOW - 9, NOW, "exit code 1", 1)), tries=1)
+    events = (
+        Event(NOW - 60, "submitted"),
+        Event(NOW - 59, "started", "attempt 1"),
+        Event(NOW - 50, "failed", "exit code 1"),
+        Event(NOW - 50, "queued again", "for attempt 2 of 2, in 10 s"),
+        Event(NOW - 40, "started", "attempt 2"),
+        Event(NOW - 9, "lost", "its runner was killed"),
+    )
+    told = tables(composed(of_job(again, events=events)))["Attempts"].rows
+    assert [(row[0], row[3]) for row in told] == [
+        ("attempt 1", "failed: exit code 1"),
+        ("attempt 2", "lost: its runner was killed"),
     ]
+    assert "Attempts" not in tables(composed(of_job(USED)))
+
+
+def test_the_log_of_a_failed_job_is_explained() -> None:
+    failure = Failure("gpu memory", "CUDA out of memory ``` <b>")
+    material = replace(of_job(JOBS[3]), failures=((6, failure),))
+    section = composed(material).sections[1]
+    assert section.title == "Why it failed"
+    (told,) = section.blocks
+    assert isinstance(told, Prose) and "Reduce the batch" in told.text
+    assert "CUDA out of memory" in told.text
 
 
 def test_the_log_of_a_job_is_quoted_without_what_steers_a_terminal() -> None:

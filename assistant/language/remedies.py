@@ -1,0 +1,29 @@
+"""Word what the log of a failed job shows, and what helps."""
+
+from __future__ import annotations
+
+from assistant.facts import phrases
+from assistant.language.words import Words
+
+_REMEDIES = {
+    "gpu memory": "The GPU's memory was full. Reduce the batch, or give the job more memory.",
+    "memory": "The machine's memory was full. Load less at once, or run fewer jobs together.",
+    "nan": "A value became NaN or infinite. Lower the learning rate, clip gradients, check data.",
+    "disk": "A disk is full. Free space there, for example with: gpudeck clean",
+    "import": "A package or library is missing in the job's environment. Install it there.",
+    "network": "The network or a server did not answer. Check it, then run the job again.",
+    "driver": "The GPU or its driver reported an error. See: gpudeck alerts, gpudeck doctor",
+    "permission": "The job may not read or write a file. Check its owner and mode.",
+    "missing file": "A file that the job needs does not exist. Check its path and folder.",
+    "killed": "Something ended the process, often the system when memory is full.",
+    "error": "This is the last error in its output.",
+}
+
+
+def advice(job: object, kind: str, line: str, words: Words) -> tuple[str, str]:
+    """Return Markdown with the line of a log that shows why a job failed, and what helps.
+
+    `kind` is one of `assistant.query.failures.KINDS`.
+    """
+    log = words.text("The log of job {job} says:", job=job)
+    return f"{log}\n\n{phrases.fenced(line)}", words.text(_REMEDIES[kind])
