@@ -8,7 +8,7 @@ import random
 import msgspec
 import pytest
 
-from app.jobs.history import JobHistory
+from app.jobs.history import JobHistory, pack, unpack
 from app.jobs.listing import EVERY, WAITING, JobList, history_search, parse_search
 from scheduler.protocol.jobs import Cancelled, Queued, Running
 from tests.gui import snapshots
@@ -46,3 +46,26 @@ def test_an_updated_list_equals_a_list_built_again(kind) -> None:
         assert lines.ids == anew.ids
         shown = [(line.id, line.row.state, line.row.doing) for line in lines]
         assert shown == [(line.id, line.row.state, line.row.doing) for line in anew]
+
+
+def test_an_older_page_does_not_hide_what_a_snapshot_says_of_a_job() -> None:
+    history = JobHistory()
+    history.start(parse_search("", EVERY, 0.0, snapshots.cpu_snapshot(with_jobs=False)))
+    old = job(5, Cancelled(NOW))
+    spec = msgspec.structs.replace(old.spec, notes="it ran out of disk")
+    new = msgspec.structs.replace(old, spec=spec)
+    asked = history.next_request()
+    assert asked is not None
+    history.update((new,), NOW)
+    history.take(asked, (old,), None)  # it was read before the notes were written
+    history.update((new,), NOW + 1)
+    assert history.job(5) == new
+
+
+def test_packed_jobs_are_the_same_and_take_a_fraction_of_their_json() -> None:
+    known = [job(number, Cancelled(NOW - number)) for number in range(200)]
+    packed = [pack(each) for each in known]
+    assert [unpack(each) for each in packed] == known
+    assert [pack(unpack(each)) for each in packed] == packed
+    plain = sum(len(msgspec.json.encode(each)) for each in known)
+    assert sum(len(each) for each in packed) < 0.4 * plain
