@@ -12,7 +12,7 @@ import torch
 
 from accel.attention.blocks import BlockShape
 from accel.attention.kernels.geometry import Target, geometry_key, geometry_of
-from accel.runtime.call import compiled
+from accel.runtime.call import KernelCall, compiled
 from tests.unit.accel.compiled import SHARED_KIB, TARGETS, TENSOR_CORES, needs, serialised
 
 forward_calls = importlib.import_module("accel.attention.kernels.portable.forward").forward_calls
@@ -50,7 +50,7 @@ def calls(problem, target):
     additive = problem.bias is not None and problem.bias[0] != torch.bool
     backward = backward_calls(problem, problem.q.strides, problem.q.strides, True, additive, where)
     named = {"forward": forward.attend, "combine": forward.combine, **backward._asdict()}
-    return {name: call for name, call in named.items() if call is not None}
+    return {name: call for name, call in named.items() if isinstance(call, KernelCall)}
 
 
 def examined(call, target):
