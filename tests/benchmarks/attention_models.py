@@ -1,6 +1,6 @@
 """Judge `auto` on the zoo: attention of published models that no table contains.
 
-    python -m tests.benchmarks.attention_models [--seconds 0.15] [--only TEXT] [--out DIR]
+    python -m tests.benchmarks.attention_models [--seconds 0.15] [--only TEXT] [--skip NAMES]
     python -m tests.benchmarks.attention_models --warm 3/12     # compiles a share, in parallel
     python -m tests.benchmarks.attention_models --judge FILE    # sums up what was measured
 
@@ -137,8 +137,8 @@ def _bias(shape: ModelShape) -> Tensor | None:
 class Runner:
     """Prepare every contender of a shape in one direction."""
 
-    def __init__(self, shape: ModelShape, direction: Direction) -> None:
-        self.shape, self.direction = shape, direction
+    def __init__(self, shape: ModelShape, direction: Direction, skip: Sequence[str] = ()) -> None:
+        self.shape, self.direction, self.skip = shape, direction, skip
         learning("off")
         self.sets = draws(shape)
         first = self.sets[0]
@@ -167,7 +167,7 @@ class Runner:
         yield "auto", self._auto
         yield "learned", self._learned
         for name in (*OWN, *PEER_BACKENDS):
-            if refusal(self.problem, name, self.direction) is None:
+            if name not in self.skip and refusal(self.problem, name, self.direction) is None:
                 yield name, partial(self._backend, name, BACKENDS[name].layout)
         for name, peer in peers(self.shape, self._plain_inputs(self.sets[0], "bhsd")):
             yield name, partial(self._peer, peer, "bshd" if name == "fa4 func" else "bhsd")
@@ -407,14 +407,18 @@ def ready(
 
 
 def measured(
-    shape: ModelShape, direction: Direction, seconds: float, limit: float
+    shape: ModelShape,
+    direction: Direction,
+    seconds: float,
+    limit: float,
+    skip: Sequence[str] = (),
 ) -> tuple[list[dict[str, object]], str]:
     """Return the rows of one shape in one direction, and a line that sums them up.
 
     Raises:
         ValueError: if `attention` cannot compute the shape.
     """
-    runner = Runner(shape, direction)
+    runner = Runner(shape, direction, skip)
     known = list(truth(shape, direction, runner.sets[0]))
     rows = list(ready(runner, known, limit))
     timed = [row for row in rows if "call" in row]
@@ -526,12 +530,12 @@ def misses(rows: Sequence[Mapping[str, object]]) -> Iterator[str]:
                 yield f"{contender} {direction} {name}: {told}; at fault: {fault}"
 
 
-def warm(shapes: Sequence[ModelShape], part: int, of: int) -> None:
+def warm(shapes: Sequence[ModelShape], part: int, of: int, skip: Sequence[str]) -> None:
     """Run every contender once for a share of the shapes, so that kernels lie compiled on disk."""
     passes = [(shape, direction) for shape in shapes for direction in _directions(shape)]
     for shape, direction in passes[part::of]:
         try:
-            runner = Runner(shape, direction)
+            runner = Runner(shape, direction, skip)
         except ValueError:
             continue
         rows = ready(runner, [])
@@ -553,6 +557,8 @@ def main() -> None:
     parser.add_argument("--limit", type=float, default=30.0, help="seconds to prepare a shape")
     parser.add_argument("--first", type=int, default=len(SHAPES), help="shapes of the zoo")
     parser.add_argument("--only", default="", help="shapes whose name or group contains this")
+    parser.add_argument("--skip", default="", help="backends by name that take no part, such as"
+                        " flash,efficient; torch's own choice among them always does")  # fmt: skip
     parser.add_argument("--judge", type=Path, help="sum up a file that was measured before")
     parser.add_argument("--warm", metavar="PART/OF", help="compile only")
     parser.add_argument("--out", type=Path, default=RESULTS)
@@ -562,13 +568,14 @@ def main() -> None:
             held = list(csv.DictReader(f))
         print(*summary(held), *misses(held), sep="\n")
         return
+    skip = options.skip.split(",")
     torch._dynamo.config.recompile_limit = 1000
     torch.set_grad_enabled(False)  # but where a peer's own backward pass is recorded
     torch.backends.cuda.matmul.allow_tf32 = False
     torch.zeros(1, device=CUDA)
     if options.warm:
         part, of = map(int, options.warm.split("/"))
-        warm(SHAPES[: options.first], part, of)
+        warm(SHAPES[: options.first], part, of, skip)
         return
     rows: list[dict[str, object]] = []
     there = {d.metadata["Name"] for d in metadata.distributions()}
@@ -577,7 +584,7 @@ def main() -> None:
         if options.only in shape.name or options.only in shape.group:
             for direction in _directions(shape):
                 try:
-                    new, line = measured(shape, direction, options.seconds, options.limit)
+                    new, line = measured(shape, direction, options.seconds, options.limit, skip)
                 except ValueError as e:
                     print(f"{direction:8} {shape.name}: not computed: {e}", flush=True)
                     continue
