@@ -121,6 +121,7 @@ def test_short_sequences_of_small_heads_take_smaller_tiles():
     assert _shape(64, 512, masked=False) is SHORT
     assert _shape(64, 4096, masked=True) is SHORT
     assert _shape(64, 8192, masked=True) is SHAPES[64]
+    assert _shape(64, 8192, masked=True, added=True) is SHORT
     assert _shape(72, 512, masked=True) is SHAPES[80]
     assert _shape(256, 1, masked=False) is SHAPES[256]
 

@@ -1082,12 +1082,13 @@ L2_BYTES = 24 << 20
 """Keys and values that the tiles at work share: about half the L2 cache."""
 
 
-def _shape(dim: int, longest_q: int, *, masked: bool, biased: bool = False) -> _Shape:
+def _shape(dim: int, longest_q: int, *, masked: bool, added: bool = False) -> _Shape:
     """Return the faster tile sizes as measured at 512, 2048, and from 8192 queries on.
 
-    With a bias, whose elements wait in registers, only two consumers leave enough of these.
+    What is added to scores, a bias or ALiBi, takes registers, of which only two consumers leave
+    enough: with three, ALiBi spilled 352 bytes a thread.
     """
-    if dim <= 64 and biased:
+    if dim <= 64 and added:
         return SHORT
     if dim <= 64 and longest_q <= (4096 if masked else 512):
         return SHORT
@@ -1210,7 +1211,9 @@ def forward_call(g: Geometry, processors: int) -> KernelCall:
         else max(g.right, -longest_q - longest_k)
     )
     cut = left is not None or right is not None
-    shape = _shape(g.head_dim, longest_q, masked=cut, biased=g.bias is not None)
+    shape = _shape(
+        g.head_dim, longest_q, masked=cut, added=g.bias is not None or g.slopes is not None
+    )
     row_tiles = -(-longest_q // (shape.consumers * 64))
     all_heads = g.sequences * g.heads
     tiles = row_tiles * all_heads
