@@ -122,8 +122,8 @@ def preferred(problem: Problem) -> tuple[str, ...]:
     """
     if problem.device.type == "cpu":
         return ("flash", "math")
-    if problem.bias != "none":  # no table has masks or biases: ours, until others are measured
-        return ("triton", "math", "cudnn", "efficient", "hopper", "flash", "fa4", "fa3")
+    if problem.bias != "none":  # ours, until others are measured
+        return ("triton", "hopper", "cudnn", "efficient", "math", "flash", "fa4", "fa3")
     if _few_queries(problem):
         return (DECODING, "triton", "flash", "cudnn", "efficient", "hopper", "fa4", "fa3", "math")
     if problem.dtype in (torch.float32, torch.float64):
@@ -234,6 +234,8 @@ def _expected(p: Problem, direction: Direction) -> Expectation:
         flops = lesson.flops / 1e6
         rates = {name: flops / us for name, us in lesson.microseconds.items()}
         return Expectation("measured here", rates, lesson)
+    if p.bias != "none":  # no table has masks or biases, which some kernels are far slower with
+        return Expectation("predicted", {})
     rows, at = _rows(p, direction), _place(p)
     gpu = _gpu(p)
     same = [r for r in rows if r.place == at and (r.head_dim, r.heads // r.kv_heads) == _heads(p)]
@@ -242,8 +244,7 @@ def _expected(p: Problem, direction: Direction) -> Expectation:
         rates = {r.backend: r.tflops for r in same if r.gpu == gpu}
         return Expectation("measured", rates, gpus=(str(gpu),))
     alike = [name for name in (gpu, table.ALIKE.get(gpu or "")) if name is not None]
-    known = p.dtype.itemsize == 2 and p.bias == "none"
-    if known and (us := prediction.expected(alike, direction, _geometry(p))):
+    if p.dtype.itemsize == 2 and (us := prediction.expected(alike, direction, _geometry(p))):
         flops = p.flops / 1e6 * (2.5 if direction == "backward" else 1.0)
         rates = {name: flops / t for name, t in us.items()}
         return Expectation("predicted", rates, gpus=prediction.coefficients().gpus)

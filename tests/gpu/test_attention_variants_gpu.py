@@ -192,6 +192,7 @@ def test_documents_of_all_rows_and_of_each():
 
 
 @pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch.compile's own
 def test_flex_attention_says_what_ran():
     torch.manual_seed(4)
     q, k, v = (torch.randn(1, 2, 640, 64, device="cuda", dtype=torch.bfloat16) for _ in "qkv")

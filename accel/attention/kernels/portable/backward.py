@@ -41,7 +41,7 @@ from accel.runtime.call import ALIGNMENT, KernelCall, Pointer
 from accel.runtime.launch import prepare
 
 _ROWS_AT_ONCE = 64
-_PROGRAMS = 4
+_PROGRAMS = 8
 """For each processor, of the gradient of a bias: until there are so many, its sums are split."""
 
 
@@ -201,7 +201,10 @@ def _dk_dv_call(
     target: Target,
 ) -> KernelCall:
     longest_q, longest_k = geometry.longest
-    config = dk_dv_config(target.capability, geometry.dtype, padded(geometry.head_dim), longest_q)
+    biased = geometry.bias is not None
+    config = dk_dv_config(
+        target.capability, geometry.dtype, padded(geometry.head_dim), longest_q, biased
+    )
     lists = geometry.blocks
     if lists:
         config = config.within(lists.rows, lists.cols)
@@ -236,7 +239,8 @@ def _dq_call(
     constants: dict[str, object],
     target: Target,
 ) -> KernelCall:
-    config = dq_config(target.capability, geometry.dtype, padded(geometry.head_dim))
+    biased = geometry.bias is not None
+    config = dq_config(target.capability, geometry.dtype, padded(geometry.head_dim), biased)
     lists = geometry.blocks
     if lists:
         config = config.within(lists.rows, lists.cols)
@@ -277,7 +281,7 @@ def _dbias_call(
     """
     assert geometry.bias is not None
     kind, strides, _ = geometry.bias
-    config = dbias_config(target.capability, geometry.dtype, padded(geometry.head_dim))
+    config = dbias_config(geometry.dtype, padded(geometry.head_dim))
     shape = (*geometry.q.shape[:3], geometry.k.shape[2])
     own = own_shape(shape, strides)
     extent = (*shape[:2], cdiv(shape[2], config.block_m), cdiv(shape[3], config.block_n))

@@ -74,12 +74,15 @@ _FORWARD = {
         256: TileConfig(64, 64, 8, 1),
     },
 }
-# With a bias or mask, whose addresses take registers, too; for all families.
+# With a bias or mask, whose addresses take registers, too.
 _FORWARD_BIASED = {
     64: TileConfig(64, 64, 4, 3),
     128: TileConfig(64, 32, 4, 3),
     256: TileConfig(64, 32, 8, 1),
 }
+# The fastest on an H200; with heads of 64 two of these tiles may be made one.
+_FORWARD_BIASED_WGMMA = {**_FORWARD_BIASED, 128: TileConfig(128, 64, 8, 3)}
+_TALL = TileConfig(128, 64, 4, 3)
 _DK_DV = {
     "mma": {
         64: TileConfig(32, 64, 4, 2),
@@ -99,6 +102,7 @@ _DK_DV = {
         256: TileConfig(16, 64, 8, 1),
     },
 }
+_DK_DV_BIASED_WGMMA = {**_DK_DV["wgmma"], 128: TileConfig(32, 64, 4, 3)}
 _DQ = {
     "mma": {
         64: TileConfig(64, 64, 4, 2),
@@ -115,6 +119,13 @@ _DQ = {
         128: TileConfig(64, 64, 8, 2),
         256: TileConfig(64, 32, 8, 1),
     },
+}
+
+
+_DQ_BIASED_WGMMA = {
+    64: TileConfig(64, 32, 4, 3),
+    128: TileConfig(64, 32, 4, 3),
+    256: TileConfig(128, 32, 8, 2),
 }
 
 
@@ -138,7 +149,12 @@ def forward_config(
     if dtype == torch.float32:
         return _exact(block_d)
     if rows > PACKED_ROWS:
-        return (_FORWARD_BIASED if biased else _FORWARD[family(capability)])[max(64, block_d)]
+        wgmma, width = family(capability) == "wgmma", max(64, block_d)
+        if not biased:
+            return _FORWARD[family(capability)][width]
+        if wgmma and width == 64 and (rows - 1) % 128 >= 64:  # no more is left unused
+            return _TALL
+        return (_FORWARD_BIASED_WGMMA if wgmma else _FORWARD_BIASED)[width]
     return TileConfig(
         max(16, 1 << (rows - 1).bit_length()),
         64 if block_d <= 128 else 32,
@@ -152,25 +168,33 @@ def split_keys(rows: int) -> int:
     return _SPLIT_PACKED if rows <= PACKED_ROWS else _SPLIT
 
 
-def dk_dv_config(capability: int, dtype: torch.dtype, block_d: int, rows: int) -> TileConfig:
+def dk_dv_config(
+    capability: int, dtype: torch.dtype, block_d: int, rows: int, biased: bool
+) -> TileConfig:
     """Return the tile for the gradients of keys and values, with steps of `block_m` queries."""
     if dtype == torch.float32:
         return _exact(block_d)
-    config = _DK_DV[family(capability)][max(64, block_d)]
+    kind = family(capability)
+    table = _DK_DV_BIASED_WGMMA if biased and kind == "wgmma" else _DK_DV[kind]
+    config = table[max(64, block_d)]
     return config._replace(block_m=64) if rows <= 64 < config.block_m else config
 
 
-def dq_config(capability: int, dtype: torch.dtype, block_d: int) -> TileConfig:
+def dq_config(capability: int, dtype: torch.dtype, block_d: int, biased: bool) -> TileConfig:
     """Return the tile for the gradient of the queries, with steps of `block_n` keys."""
-    return _exact(block_d) if dtype == torch.float32 else _DQ[family(capability)][max(64, block_d)]
-
-
-def dbias_config(capability: int, dtype: torch.dtype, block_d: int) -> TileConfig:
-    """Return the tile for the gradient of an additive bias."""
     if dtype == torch.float32:
         return _exact(block_d)
-    ahead = family(capability) != "mma" and block_d <= 128
-    return TileConfig(64, 32 if block_d > 128 else 64, 4, 2 if ahead else 1)
+    kind = family(capability)
+    return (_DQ_BIASED_WGMMA if biased and kind == "wgmma" else _DQ[kind])[max(64, block_d)]
+
+
+def dbias_config(dtype: torch.dtype, block_d: int) -> TileConfig:
+    """Return the tile for the gradient of an additive bias."""
+    return (
+        _exact(block_d)
+        if dtype == torch.float32
+        else TileConfig(64, 32 if block_d > 128 else 64, 4, 1)
+    )
 
 
 def _exact(block_d: int) -> TileConfig:
