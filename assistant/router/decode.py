@@ -14,13 +14,14 @@ from typing import NamedTuple
 import numpy as np
 
 from assistant.router.network import Network, State
+from assistant.router.symbols import AND
 from assistant.router.vocabulary import END, Vocabulary
 
 BEAM = 4
-LONGEST = 40
+LONGEST = 48
 """The most symbols of a meaning."""
-AND = "&"
-"""The symbol between two questions that are asked at once."""
+MOST = 3
+"""The most questions that are asked at once; of orders there are at most two."""
 
 
 class Meaning(NamedTuple):
@@ -37,7 +38,9 @@ class Tree:
         self._next: list[dict[str, int]] = [{}]
         self._ends: set[int] = set()
         self._asks: set[int] = set()
-        """Ends behind which another question may follow."""
+        """Ends of questions, behind which another question may follow."""
+        self._orders: set[int] = set()
+        """Ends of orders, behind which another order may follow."""
         for shape in shapes:
             place = 0
             for symbol in shape.split():
@@ -46,25 +49,32 @@ class Tree:
                     self._next.append({})
                 place = self._next[place][symbol]
             self._ends.add(place)
-            if not shape.startswith(("no:", "do:", "plan")):
+            if shape.startswith("do:"):
+                self._orders.add(place)
+            elif not shape.startswith(("no:", "plan")):
                 self._asks.add(place)
 
-    def follow(self, place: int, slots: Sequence[str], second: bool) -> Iterator[tuple[str, int]]:
+    def follow(
+        self, place: int, slots: Sequence[str], before: Sequence[str]
+    ) -> Iterator[tuple[str, int]]:
         """Yield the symbols that may follow, with the places behind them.
 
         Args:
             place: A place in the tree; the root is 0.
             slots: The slots of the request, such as `n1`.
-            second: This is the second of two questions.
+            before: The symbols so far.
         """
+        orders, sides = bool(before) and before[0].startswith("do:"), 1 + before.count(AND)
         for symbol, then in self._next[place].items():
-            if second and place == 0 and symbol.startswith(("no:", "do:", "plan")):
+            if sides > 1 and place == 0 and symbol.startswith("do:") != orders:
+                continue
+            if sides > 1 and place == 0 and symbol.startswith(("no:", "plan")):
                 continue
             if symbol.startswith("#"):
                 yield from ((slot, then) for slot in slots if slot[0] == symbol[1])
             else:
                 yield symbol, then
-        if place in self._asks and not second:
+        if place in (self._orders if orders else self._asks) and sides < (2 if orders else MOST):
             yield AND, 0
 
     def ends(self, place: int) -> bool:
@@ -128,11 +138,10 @@ class Router:
         """Return the paths with one symbol more, the likeliest first; add those that end."""
         known, found = self._vocabulary.ids, list[_Path]()
         for path in paths:
-            second = AND in path.symbols
             if self._tree.ends(path.place):
                 chance = float(np.exp(path.log + logs[path.row, END]))
                 done.append(Meaning(" ".join(path.symbols), chance))
-            for symbol, place in self._tree.follow(path.place, slots, second):
+            for symbol, place in self._tree.follow(path.place, slots, path.symbols):
                 if (token := known.get(symbol)) is not None:
                     log = path.log + float(logs[path.row, token])
                     found.append(_Path((*path.symbols, symbol), place, log, path.row))

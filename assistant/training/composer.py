@@ -12,20 +12,22 @@ from assistant.router.symbols import AND, Part, canonical, joined, parts
 from assistant.training import quantities
 from assistant.training.phrases import LANGUAGES, POINTER, SLOT, Phrases, Rule, numbered, phrases
 
-_FOLLOWS, _TWO = 0.2, 0.08
-"""The shares of follow-ups, and of two questions at once."""
+_FOLLOWS, _TWO, _ORDERED = 0.2, 0.07, 0.03
+"""The shares of follow-ups, of two questions and of two orders at once."""
 _FREE = frozenset({"overview", "help", "settings", "manual", "conversion", "capacity", "queue",
                    "models", "debris", "report", "plan", "no:negated", "no:condition", "no:cannot",
                    "do:pause", "do:resume", "do:undo", "do:submit", "do:set"})  # fmt: skip
 """What means the same whatever was asked before."""
 _ALONE = ("no:", "do:", "plan", "help", "conversion", "manual")
 """What is not asked together with another question."""
-_LASTING = ("devices", "jobs", "processes", "alerts", "overview")
+_LASTING = ("devices", "jobs", "processes", "alerts", "overview", "capacity")
 _ORDERS = tuple(f"do:{verb}" for verb in ("cancel", "hold", "release", "retry"))
+_SPELT = str.maketrans({"ä": "ae", "ö": "oe", "ü": "ue", "Ä": "Ae", "Ö": "Oe", "Ü": "Ue"})
 _AGGREGATES = ("sum", "mean", "max", "min")
 _MEASURES = ("temp", "power", "util", "mem_used", "mem_free", "clock_sm", "tflops")
-_UNITS = {"temp": ("°F", "K"), "power": ("kW",), "energy": ("kWh",), "mem_used": ("GB",),
-          "mem_free": ("GB",)}  # fmt: skip
+_SIZES = ("GB", "MiB", "GiB", "MB", "TB")
+_UNITS = {"temp": ("°F", "K"), "power": ("kW",), "energy": ("kWh", "Wh"), "mem_used": _SIZES,
+          "mem_free": _SIZES, "mem_total": _SIZES}  # fmt: skip
 
 
 class Example(NamedTuple):
@@ -59,6 +61,8 @@ class Composer:
                 found = self._follow_up(language)
             elif way < _FOLLOWS + _TWO:
                 found = self._two(language)
+            elif way < _FOLLOWS + _TWO + _ORDERED:
+                found = self._two_orders(language)
             else:
                 found = self._one(language)
             if found is not None:
@@ -72,6 +76,7 @@ class Composer:
         random, rule = self.random, self._rule(language)
         meaning = rule.meaning
         text = quantities.typed(random, language.say(random, rule), meaning)
+        text, meaning = self._in_units(language, text, meaning)
         before = ""
         if "prev" in meaning.split():
             before = self._context(language, meaning)
@@ -80,6 +85,20 @@ class Composer:
             before = self._before(language, bare=not free)
         made = numbered(self._around(language, text, meaning), meaning)
         return Example(before, *made) if made else None
+
+    def _in_units(self, language: Phrases, text: str, meaning: str) -> tuple[str, str]:
+        """Return some questions about devices with one or two units that are asked for."""
+        random, kinds = self.random, meaning.partition(f" {AND} ")[0].split()
+        measure = kinds[1].removeprefix("m=") if len(kinds) > 1 else ""
+        if kinds[0] != "devices" or measure not in _UNITS or random.random() > 0.05:
+            return text, meaning
+        if {"cost", AND} & {*meaning.split()} or "ahead" in meaning:
+            return text, meaning
+        wanted = random.sample(_UNITS[measure], min(len(_UNITS[measure]), random.choice((1, 1, 2))))
+        named = [language.one(random, f"unit_{unit}") for unit in wanted]
+        joined_by = f" {language.one(random, 'unit_and')} "
+        said = f"{text} {language.one(random, 'unit_in')} {joined_by.join(named)}"
+        return said, canonical(f"{meaning} to={wanted[0]}")
 
     def _around(self, language: Phrases, text: str, meaning: str) -> str:
         """Return a request with what people say around it, and with words nobody expected."""
@@ -94,7 +113,7 @@ class Composer:
             text = f"{language.one(random, 'story')} {text}"
         if random.random() < 0.25:
             text = f"{text} {language.one(random, 'bye')}"
-        found = text.split()
+        found = self._short(language, text).split()
         if self._fillers and random.random() < 0.2:
             for _ in range(random.choice((1, 1, 2, 3))):
                 found.insert(random.randrange(len(found) + 1), random.choice(self._fillers))
@@ -103,6 +122,22 @@ class Composer:
             if len(found[place]) < 4:
                 del found[place]
         return " ".join(found)
+
+    def _short(self, language: Phrases, text: str) -> str:
+        """Return a request with some words as people shorten them, or without umlauts."""
+        random = self.random
+        if random.random() < 0.15:
+            text = text.translate(_SPELT)
+        if random.random() < 0.1:
+            text = text.replace("'", random.choice((" ", "")))
+        if "short" not in language.names or random.random() > 0.2:
+            return text
+        text = f" {text} "
+        for change in language.names["short"]:
+            word, _, other = change.partition(">")
+            if random.random() < 0.5:
+                text = text.replace(f" {word} ", f" {other} ")
+        return text.strip()
 
     # ---- what came before
 
@@ -155,7 +190,7 @@ class Composer:
         random = self.random
         meaning = self._rule(language).meaning
         subject = meaning.split()[0]
-        if "prev" in meaning or subject not in (*_LASTING, *_ORDERS):
+        if "prev" in meaning or AND in meaning or "ahead" in meaning or subject not in (*_LASTING, *_ORDERS):
             return None
         before = self._answered(described(meaning))
         change = _order_change if subject in _ORDERS else _query_change
@@ -175,6 +210,8 @@ class Composer:
             first = self._among(language, lambda m: m.startswith("jobs") and m.endswith("@J1"))
             second = self._among(language, lambda m: m.startswith("jobs") and m.endswith("prev"))
         one, two = first.meaning, second.meaning
+        if AND in one or AND in two:
+            return None
         if one.startswith(_ALONE) or two.startswith(_ALONE) or "prev" in one or one == two:
             return None
         texts = [
@@ -193,6 +230,31 @@ class Composer:
         made = numbered(text, f"{one} {AND} {two}")
         return Example("", *made) if made else None
 
+    def _two_orders(self, language: Phrases) -> Example | None:
+        """Return two orders at once; the second may be for the job of the first."""
+        random = self.random
+        first = self._among(language, _is_plain_order)
+        follows = random.random() < 0.5
+        second = self._among(language, _is_order_for_it if follows else _is_plain_order)
+        one, two = first.meaning, second.meaning
+        if one == two and follows:
+            return None
+        texts = [
+            quantities.typed(random, language.say(random, r), r.meaning) for r in (first, second)
+        ]
+        if follows:
+            if "job: @J1" not in one:
+                return None
+            two = two.replace("job: prev", "job: @J1")
+        texts[1] = SLOT.sub(lambda slot: f"<{slot[1]}:{slot[2]}b>", texts[1])
+        two = POINTER.sub(lambda name: f"@{name[1]}b" if name[1] != "J1" or not follows else
+                          name[0], two)  # fmt: skip
+        text = f" {language.one(random, 'and')} ".join(texts)
+        for around in ("hey", "please"):
+            text = f"{language.one(random, around)} {text}" if random.random() < 0.15 else text
+        made = numbered(self._short(language, text), f"{one} {AND} {two}")
+        return Example("", *made) if made else None
+
     def _among(self, language: Phrases, fits: object) -> Rule:
         rules = [rule for rule in language.rules if fits(rule.meaning)]  # type: ignore[operator]
         return self.random.choice(rules)
@@ -200,8 +262,22 @@ class Composer:
 
 def described(meaning: str) -> str:
     """Return a meaning without its slots, as what came before is given to the model."""
-    kept = (word for word in canonical(meaning).split() if word[0] != "@" and word != "prev")
+    first = canonical(meaning).partition(f" {AND} ")[0]
+    kept = (word for word in first.split() if word[0] != "@" and word != "prev")
     return " ".join(kept)
+
+
+def _is_plain_order(meaning: str) -> bool:
+    """Return whether a meaning is an order that names what it is for."""
+    plain = meaning.startswith("do:") and AND not in meaning and "prev" not in meaning
+    return plain and not meaning.startswith(("do:submit", "do:set", "do:undo", "do:note"))
+
+
+def _is_order_for_it(meaning: str) -> bool:
+    """Return whether a meaning is an order for the job that was named before."""
+    return meaning.startswith("do:") and "job: prev" in meaning and not any(
+        part in meaning for part in (" o", "last:", "first:", "exc:", "mem:")
+    )  # fmt: skip
 
 
 def _has_targets(said: str) -> bool:
@@ -230,11 +306,14 @@ def _query_change(
     """Return a question that changes one part of the last one, and what it means."""
     kinds = dict(found)
     ways = {"devices": ["dev", "time", "since"], "processes": ["dev"], "jobs": ["job"],
-            "alerts": ["dev", "time", "since"], "overview": ["time"]}[subject]  # fmt: skip
+            "alerts": ["dev", "time", "since"], "overview": ["time"],
+            "capacity": ["amount"]}[subject]  # fmt: skip
     if subject == "devices" and "m" in kinds:
         ways += ["agg", "mea", "unit"] if kinds["m"] in _UNITS else ["agg", "mea"]
     way = random.choice(ways)
     text = _change_text(random, language, way, kinds)
+    if way == "amount":
+        return text[0], "capacity amount: @D1"
     kept = [(kind, "prev" if value.startswith("@") else value) for kind, value in found
             if kind not in _DROPPED[way] | {"dev:", "vs", "limit:"}]  # fmt: skip
     if way == "dev" and "time:" not in kinds:
@@ -257,6 +336,10 @@ _DROPPED = {
 """The parts that do not outlast a change."""
 
 
+_TEXT_OF = {"amount": "dev"}
+"""A change that is asked for in the words of another one."""
+
+
 def _change_text(
     random: Random, language: Phrases, way: str, kinds: dict[str, str]
 ) -> tuple[str, str]:
@@ -269,8 +352,12 @@ def _change_text(
         return language.one(random, "f_mea_{M}", M=name), name
     if way == "unit":
         name = random.choice(_UNITS[kinds["m"]])
-        return language.one(random, f"f_unit_{name}"), name
-    return language.one(random, f"f_{way}"), ""
+        words = [language.one(random, part) for part in ("unit_in", f"unit_{name}")]
+        return " ".join(words), name
+    text = language.one(random, f"f_{_TEXT_OF.get(way, way)}")
+    if way == "amount" and random.random() < 0.6:
+        text = text.replace("<n:D1>", "<q:D1> (size)")
+    return text, ""
 
 
 def _new_parts(way: str, value: str) -> list[Part]:
@@ -288,7 +375,7 @@ def _weights(rules: Sequence[Rule]) -> list[float]:
     shapes = [re.sub(r"=\S+", "", rule.meaning) for rule in rules]
     return list(
         accumulate(
-            len(rule.requests) ** 0.5 / shapes.count(shape) ** 0.6
+            rule.ends[-1] ** 0.5 / shapes.count(shape) ** 0.6
             for rule, shape in zip(rules, shapes, strict=True)
         )
     )

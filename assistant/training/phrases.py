@@ -4,7 +4,7 @@ A file of `phrases/` has three kinds of lines. `@name = a | b` names phrases tha
 other. `> MEANING :: P=a,b` begins the requests that have this meaning (`assistant.router.symbols`),
 one for each value of the parameters, which stand in braces. All other lines are requests. In a
 request, `@name` is one of the named phrases, `@name/other` is one with the other in the place of
-`$`, and `<n:D>` is a slot, here a number called D. A digit behind a name distinguishes slots:
+`$`, `[a|b|]` is one of these words or none, and `<n:D>` is a slot, here a number called D. A digit behind a name distinguishes slots:
 `@gpu2` has `<n:D2>`; without it, it is `<n:D1>`. In a meaning, `@D1` is that slot.
 """
 
@@ -13,7 +13,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from functools import cache
-from itertools import product
+from itertools import accumulate, product
+from math import prod
 from pathlib import Path
 from random import Random
 from typing import NamedTuple
@@ -27,7 +28,11 @@ SLOT_KINDS = "njgqtsc"
 NAME = re.compile(r"@([\w°-]+)(?:/([\w-]+))?")
 SLOT = re.compile(r"<(\w):(\w+?)>")
 POINTER = re.compile(r"@(\w+)")
-_DEFINITION = re.compile(r"@([\w°{}-]+) = (.*)")
+CHOICE = re.compile(r"\[([^\[\]]*)\]")
+_DEFINITION = re.compile(r"@([\w°{}-]+) (\+?)= (.*)")
+_BETWEEN = re.compile(r"\|(?![^\[]*\])")
+"""A bar outside of brackets, which are not nested in definitions."""
+_MOST_WAYS = 40
 
 
 class Rule(NamedTuple):
@@ -35,6 +40,8 @@ class Rule(NamedTuple):
 
     meaning: str
     requests: tuple[str, ...]
+    ends: tuple[float, ...]
+    """Cumulative weights of the requests: one with many choices comes more often."""
 
 
 class Phrases:
@@ -48,7 +55,8 @@ class Phrases:
             if not line or line.startswith("#"):
                 continue
             if definition := _DEFINITION.fullmatch(line):
-                self.names[definition[1]] = tuple(map(str.strip, definition[2].split("|")))
+                name, more = definition[1], tuple(map(str.strip, _BETWEEN.split(definition[3])))
+                self.names[name] = (*self.names.get(name, ()), *more) if definition[2] else more
             elif line.startswith(">"):
                 heads.append((line[1:].strip(), []))
             else:
@@ -57,7 +65,8 @@ class Phrases:
             meaning, _, parameters = head.partition("::")
             for chosen in _choices(parameters):
                 said = tuple(filled(request, chosen) for request in requests)
-                self.rules.append(Rule(filled(meaning.strip(), chosen), said))
+                ends = tuple(accumulate(min(_ways(text), _MOST_WAYS) ** 0.5 for text in said))
+                self.rules.append(Rule(filled(meaning.strip(), chosen), said, ends))
 
     def expand(self, random: Random, text: str, number: str = NUMBERED[0]) -> str:
         """Return a text with each name replaced by one of its phrases, and its slots numbered."""
@@ -76,6 +85,8 @@ class Phrases:
                 return found[0]
             return f"<{found[1]}:{found[2]}{number}>"
 
+        while CHOICE.search(text):
+            text = CHOICE.sub(lambda found: random.choice(found[1].split("|")), text)
         return SLOT.sub(slot, NAME.sub(phrase, text))
 
     def one(self, random: Random, name: str, **chosen: str) -> str:
@@ -84,13 +95,18 @@ class Phrases:
 
     def say(self, random: Random, rule: Rule) -> str:
         """Return one of the requests of a meaning."""
-        return self.expand(random, random.choice(rule.requests))
+        return self.expand(random, random.choices(rule.requests, cum_weights=rule.ends)[0])
 
 
 @cache
 def phrases(language: str) -> Phrases:
     """Return the phrases of a language."""
     return Phrases((FOLDER / f"{language}.txt").read_text(encoding="utf-8"))
+
+
+def _ways(text: str) -> int:
+    """Return in how many ways the choices of a text can be made."""
+    return prod(found[1].count("|") + 1 for found in CHOICE.finditer(text))
 
 
 def _choices(parameters: str) -> Iterator[dict[str, str]]:
