@@ -20,7 +20,7 @@ from assistant.idle import Cancelled
 from assistant.intents.state import State
 from assistant.messages import Answer, Chunk, Completion, DeviceChoice, Event, ModelSpeed, When
 from assistant.query.request import Request
-from assistant.tools.proposal import NEW_JOBS, Decision, Proposal
+from assistant.tools.proposal import Decision, Proposal, submits_jobs
 from scheduler.background.launch import start_process
 from scheduler.client import Client
 from scheduler.protocol import paths
@@ -120,7 +120,7 @@ class Assistant:
             DaemonGone: The daemon is not running.
             UserError: The proposal has expired, or cannot be carried out any more.
         """
-        env = make_spec((), {}).env if proposal.tool in NEW_JOBS and how != "never" else {}
+        env = make_spec((), {}).env if submits_jobs(proposal.tool) and how != "never" else {}
         try:
             reply = self._send(m.Approve(proposal.id, how, env))
         except DaemonGone as e:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from assistant.answers.values import cell, label, sheet, times, value_text
 from assistant.facts import phrases
 from assistant.language.sentences import translated
@@ -49,7 +51,9 @@ def processes(query: Query, rows: Rows, words: Words) -> list[str]:
 
 
 def alerts(query: Query, rows: Rows, words: Words) -> list[str]:
-    """Return how many alerts there are, and which."""
+    """Return how many alerts there are, and which, or what raises one."""
+    if query.measure == "rules":
+        return [words.text("Alerts are raised by these settings:"), _rules(rows, words)]
     if not rows.rows:
         return [words.text("There are no alerts{when}.", when=times(rows, words) or
                            " " + words.text("now"))]  # fmt: skip
@@ -58,6 +62,14 @@ def alerts(query: Query, rows: Rows, words: Words) -> list[str]:
         when=times(rows, words),
     )  # fmt: skip
     return [first, sheet(rows, words, "Alert")]
+
+
+def _rules(rows: Rows, words: Words) -> str:
+    shown_rows = [
+        msgspec.structs.replace(row, values=(shown(row.label, str(row.values[0])),))
+        for row in rows.rows
+    ]
+    return sheet(msgspec.structs.replace(rows, rows=tuple(shown_rows)), words, "Setting")
 
 
 def queue(query: Query, rows: Rows, words: Words) -> list[str]:
@@ -120,7 +132,11 @@ def settings(query: Query, rows: Rows, words: Words) -> list[str]:
 
 
 def models(query: Query, rows: Rows, words: Words) -> list[str]:
-    """Return the model in use, and all models."""
+    """Return the model in use and all models, those that are served, or the largest that fits."""
+    if query.measure == "served":
+        return _served(rows, words)
+    if query.measure == "largest":
+        return _largest(rows, words)
     (note,) = [note for note in rows.notes if note.kind == "model"]
     name = phrases.escaped(str(note.values[0]))
     used = (
@@ -129,3 +145,28 @@ def models(query: Query, rows: Rows, words: Words) -> list[str]:
         else words.text("The assistant uses no model: templates write its texts.")
     )
     return [used, sheet(rows, words, "Model") if len(rows.rows) > 1 else ""]
+
+
+def _served(rows: Rows, words: Words) -> list[str]:
+    if not rows.rows:
+        return [words.text("No model is served now. Start one with: `gpudeck models serve FOLDER`")]
+    named = [
+        words.text("{name} on port {port}", name=label(row, words), port=row.values[0])
+        for row in rows.rows
+    ]
+    first = "{n} model is served: {names}.", "{n} models are served: {names}."
+    return [words.count(*first, len(named), names=words.listed(named))]
+
+
+def _largest(rows: Rows, words: Words) -> list[str]:
+    sizes = [row.values[0] for row in rows.rows]
+    if not all(isinstance(size, int | float) for size in sizes):
+        return [words.text("There is no GPU whose free memory is known.")]
+    named = [
+        words.text("{size} billion parameters in {precision}",
+                   size=words.numbers(f"{float(row.values[0] or 0) / 1e9:.0f}"),
+                   precision=row.label)
+        for row in rows.rows
+    ]  # fmt: skip
+    text = "One GPU takes a model of about {sizes}, if a fifth of its memory is left for the cache."
+    return [words.text(text, sizes=words.listed(named))]

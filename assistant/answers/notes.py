@@ -178,6 +178,15 @@ def _cost(query: Query, values: tuple[Value, ...], rows: Rows, words: Words) -> 
     )
 
 
+def _ahead(query: Query, values: tuple[Value, ...], rows: Rows, words: Words) -> str:
+    power, seconds = values
+    return words.text(
+        "This is a forecast: {power} as now, for {time}.",
+        power=value_text(power, "W", words, rows.time),
+        time=value_text(seconds, "s", words, rows.time),
+    )
+
+
 _NOTES: dict[str, Callable[[Query, tuple[Value, ...], Rows, Words], str]] = {
     "forecast": _forecast,
     "waits": _waits,
@@ -193,4 +202,5 @@ _NOTES: dict[str, Callable[[Query, tuple[Value, ...], Rows, Words], str]] = {
     "since": _since,
     "free": _free,
     "cost": _cost,
+    "ahead": _ahead,
 }

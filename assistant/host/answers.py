@@ -196,7 +196,8 @@ def _respond(asked: _Asked) -> Answer:
 
 def _propose(asked: _Asked, order: Order) -> Answer:
     daemon, said = asked.context.daemon, asked.words
-    check_permitted(daemon, order.name)
+    for one in (order, order.then or order):
+        check_permitted(daemon, f"{one.role} {one.verb}")
     action = plan_action(asked.tools, order)
     asked.context.request.channel.raise_if_cancelled()
     certain = asked.routed.parsed.exact and asked.ask.meant is None

@@ -74,6 +74,8 @@ def fitted(asked: Request, spots: Spots, state: State) -> Fitted:
     if asked.verb == "submit":
         return _command(asked, spots, text)
     awaited = _AWAITED.search(text)
+    if asked.then is not None:
+        return Fitted(None, "unclear") if awaited else Fitted(asked)
     if awaited is not None and asked.verb in VERBS:
         return _awaited(asked, spots, state, awaited)
     if listed := _rest_of_list(asked, spots, state):

@@ -10,7 +10,7 @@ import msgspec
 from assistant.intents.slots import Quantity, Value
 from assistant.intents.state import State
 from assistant.query.conversion import convert, kind_of
-from assistant.query.request import NEWEST, Order, Query, Request, Span, Target, Where
+from assistant.query.request import COST, NEWEST, Order, Query, Request, Span, Target, Where
 from assistant.query.setting_units import in_setting_unit
 from assistant.query.table import SUBJECTS, USES, VERBS
 from assistant.router.symbols import AND, PLAN, Part, joined, parts
@@ -30,6 +30,8 @@ _OF_ORDERS = _STATES | {"failed": ("failed", "lost"), "done": ("done",)}
 _UNITS = {"temp": "°C", "power": "W", "util": "%", "clock_sm": "MHz"}
 _ORDINALS = {"o1": 0, "o2": 1, "o3": 2, "o-1": -1}
 _VALUES = {"on": "True", "off": "off"}
+_AHEAD_S = {"h": 3600.0, "d": 86400.0, "w": 7 * 86400.0, "mo": 30 * 86400.0, "y": 365 * 86400.0}
+"""How long the next hour, day, week, month and year last."""
 
 
 class Unclear(Exception):
@@ -63,6 +65,8 @@ def meant(meaning: str, slots: Mapping[str, Value], state: State, now: float) ->
         reader = _Side(side.removeprefix(f"{PLAN} "), slots, state, now)
         found.append(reader.request())
         resolved += reader.resolved
+    if len(found) == 2 and all(isinstance(one, Order) for one in found):
+        found = [msgspec.structs.replace(found[0], then=found[1])]
     return Meant(tuple(found), plan=meaning.startswith(PLAN), resolved=tuple(resolved))
 
 
@@ -142,7 +146,7 @@ class _Side:
             return _whole(self.slots[name])
         last = self.state.last
         found = self.state.devices or (last.devices if last else ())
-        if "who" in self.kinds and len(found) < 2:
+        if self.kinds & {"who", "vs"} and len(found) < 2:
             found = (*self.state.earlier, *found)
         if step := self.value("step"):
             found = tuple(max(0, index + int(step)) for index in found)
@@ -199,7 +203,7 @@ class _Side:
             states=known,
             group=self.group(),
             where=self._where(measure),
-            time=self.time(),
+            time=None if "ahead" in self.kinds else self.time(),
             aggregate=aggregate,
             extreme="who" in self.kinds,
             when="when" in self.kinds,
@@ -207,13 +211,34 @@ class _Side:
             order="down" if "sort" in self.kinds else "",
             limit=self.number("limit:"),
             gpus=self.number("gpus:"),
-            amount=self.amount("amount:", "B") if subject == "capacity" else 0.0,
+            amount=self._wanted() if subject == "capacity" else 0.0,
             to=self.value("to"),
+            tag=_text(self.slot("tag:")),
+            ahead=self._ahead(),
             text=self._text(),
         )
         return _settled(query, self.now)
 
+    def _wanted(self) -> float:
+        """Return the bytes that a job needs; a bare number is in GB."""
+        found, bare = self.amount("amount:", "B"), not isinstance(self.slot("amount:"), Quantity)
+        return convert(found, "GB", "B") if bare else found
+
+    def _ahead(self) -> float:
+        """Return how many seconds from now on are asked about."""
+        if self.value("ahead") != "span":
+            return _AHEAD_S.get(self.value("ahead"), 0.0)
+        if "amount:" in self.kinds:
+            return self.amount("amount:", "s")
+        time = self.time()
+        if time is None:
+            raise ValueError("no time ahead")
+        length = (time.since - self.now) % 86400.0 if time.point else time.until - time.since
+        return length
+
     def _text(self) -> str:
+        if "cost" in self.kinds:
+            return COST
         if self.subject == "settings":
             return self.value("set")
         if self.subject == "report":

@@ -233,7 +233,7 @@ def _allowed(symbols: Sequence[str], spots: Spots, corrected: bool) -> bool:
     """
     if spots.time is not None or _LATER & {token.norm for token in spots.tokens}:
         return False
-    if spots.find("measure", "priority") is not None and symbols[0] != "do:priority":
+    if spots.find("measure", "priority") is not None and "do:priority" not in symbols:
         return False  # "release it, and set its priority to 3" are two orders
     if spots.find("noun", "group") and symbols[0] in ("do:pause", "do:resume") and len(symbols) < 2:
         return False  # a group that does not exist is not the whole queue

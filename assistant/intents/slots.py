@@ -23,6 +23,16 @@ _PROGRAM = re.compile(
     r"(?i)(?<![\w./-])(?:python3?|bash|torchrun|accelerate|deepspeed|mpirun|nohup|julia|docker"
     r"|nvidia-smi|\./\S+|\S+\.(?:py|sh|jl))(?!\w)"
 )
+_PRICE = re.compile(
+    r"(?i)\d+(?:[.,]\d+)?\s?(?:ct|cents?|c[eé]ntimos?|centimes?|€|eur|euros?|dollars?|\$)?\s?"
+    r"(?:a|an|per|/|pro|je|le|par|por|el|each|for each|die)?\s?kwh\b"
+)
+"""The price of a kWh, which `assistant.intents.context` reads."""
+_SETS = re.compile(
+    r"(?i)\b(?:set|change|put|setze?|stelle?|[aä]ndere?|mets|r[eè]gle|pon|cambia|ajusta|fija)\b"
+    r"|\b(?:costs?|kostet|co[uû]te|cuesta)\s(?:(?:now|jetzt|maintenant|ahora|hier|ici)\s)?\d"
+)
+"""A price that is set, not asked about."""
 _BEHIND = re.compile(
     r"(?i)[,;]?\s+(?:(?:on|auf|sur|en|to|with|using|mit|avec|con)\s+(?:the |la |le |der |dem )?"
     r"(?:gpus?|cards?|karten?|cartes?|tarjetas?|\d+\s)|as an?\b|als\b|comme\b|como\b"
@@ -30,6 +40,7 @@ _BEHIND = re.compile(
     r"|mit dem namen|please|bitte|por favor|stp\b).*$"
 )
 _NAMING = frozenset({"named", "called", "name", "namen", "nom", "nombre", "namens", "it", "ihn"})
+_NEGATIVE = re.compile(r"[-−]\d{1,4}")
 _EVER = re.compile(
     r"start|boot|restart|arran|demarr|encendi|hochfahren|inicio|\bever\b|so far|all time|jemals"
     r"|uberhaupt|tout temps|los tiempos|jamas"
@@ -94,10 +105,13 @@ class _Reader:
         self.last = ""
         """The second part of a verb, which stands at the end."""
         request = self._without_command(request)
+        if not _SETS.search(request):
+            request = _PRICE.sub("price kwh", request)
         self.spots = Spots(request, known, now)
         if follows:
             self.spots.drop_bare_hour()
         self.tokens = self.spots.tokens
+        self.tags = {tag.casefold() for tag in known.tags}
         self.names = self.spots.names | _verbs(self.tokens, known)
         self.groups = _groups(self.tokens, known)
         self.timed = self._timed()
@@ -107,6 +121,9 @@ class _Reader:
         time = self.spots.time
         if time is None:
             return frozenset()
+        last = max(time.used) + 1
+        if last < len(self.tokens) and self.tokens[last].norm in self.tags:
+            return frozenset()  # "der tag NAME" is no day
         said = " ".join(self.tokens[i].norm for i in sorted(time.used))
         german = said == "hier" and self.spots.language() == "de"
         end = max(time.used) + 1
@@ -157,10 +174,14 @@ class _Reader:
             return self._names(i)
         elif token.kind in ("number", "range") and not self._stands_for(i):
             return self._numbers(i)
+        elif _NEGATIVE.fullmatch(token.text):
+            self._slot("n", (float(token.text.replace("−", "-")),))
         elif token.kind == "quantity" or (token.norm in _A and self._lasts(i + 1)):
             return self._amount(i)
-        elif token.kind in ("quoted", "name") or (
-            self.command and i and self.tokens[i - 1].norm in _NAMING
+        elif (
+            token.norm in self.tags
+            or token.kind in ("quoted", "name")
+            or (self.command and i and self.tokens[i - 1].norm in _NAMING)
         ):
             self._slot("s", token.text)
         else:

@@ -41,7 +41,7 @@ _SEPARABLE = {
 }  # fmt: skip
 """Verbs whose sense needs the last words of the request."""
 _LAST = frozenset({"bitte", "please", "mal", "jetzt", "now", "sofort", "maintenant", "ahora"})
-JOINS = frozenset({"and", "und", "et", "y", "or", "oder", "ou", "plus", "sowie", "e"})
+JOINS = frozenset({"and", "und", "et", "y", "or", "oder", "ou", "o", "plus", "sowie", "e"})
 RANGE = frozenset({"to", "through", "bis", "a", "au", "hasta", "thru", "al"})
 _NUMBERING = frozenset({"number", "no", "nr", "id", "nummer", "numero", "n", "named", "called",
                         "namens", "nomme", "llamado", "the", "die", "der", "le", "la", "el",
@@ -96,6 +96,7 @@ class Known(NamedTuple):
 
     jobs: tuple[str, ...] = ()
     groups: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
 
 
 class Spots:

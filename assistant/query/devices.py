@@ -43,6 +43,8 @@ def devices(daemon: Client, query: Query, snapshot: Snapshot) -> Rows:
             *notes,
             Note("replay", (snapshot.source.removeprefix("replay").removeprefix(" of").strip(),)),
         )
+    if query.ahead:
+        return _with_cost(query, _energy_ahead(query, states, notes, snapshot.time), snapshot)
     measures = (query.measure,) if query.measure else SUBJECTS["devices"].headline
     if query.time is not None:
         if query.measure == "energy":
@@ -77,6 +79,25 @@ def _energy(
     daemon: Client, query: Query, span: Span, states: Sequence[DeviceState], notes: tuple[Note, ...]
 ) -> Rows:
     return shaped(query, _over_time(daemon, query, span, states, ["energy"], notes))
+
+
+def _energy_ahead(
+    query: Query, states: Sequence[DeviceState], notes: tuple[Note, ...], now: float
+) -> Rows:
+    """Return the energy that devices will use if their power stays as it is."""
+    powers = [state.reading.get("power") if state.reading else None for state in states]
+    rows = tuple(
+        Row(
+            subject(state.device),
+            label(state.device),
+            (power * query.ahead if isinstance(power, int | float) else None,),
+        )
+        for state, power in zip(states, powers, strict=True)
+    )
+    total = math.fsum(power for power in powers if isinstance(power, int | float))
+    notes = (*notes, Note("ahead", (total, query.ahead)))
+    found = Rows("devices", (Column("energy", "J"),), rows, _source(states), now, notes=notes)
+    return shaped(query, found)
 
 
 def _with_cost(query: Query, found: Rows, snapshot: Snapshot) -> Rows:

@@ -99,6 +99,8 @@ def _chosen(daemon: Client, query: Query, snapshot: Snapshot) -> tuple[list[j.Jo
     if query.states == (HELD,):
         found = tuple(job for job in found if job.spec.hold)
     kept = [job for job in found if query.time is None or _within(job, span, query.states)]
+    if query.tag:
+        kept = [job for job in kept if query.tag.casefold() in map(str.casefold, job.spec.tags)]
     if query.text:
         kept = [job for job in kept if job.spec.name.casefold() == query.text.casefold()]
     if devices:
@@ -316,5 +318,6 @@ _MEASURES: dict[str, Callable[[_Context, j.Job], _Pair]] = {
     "gpus": lambda context, job: (job.spec.gpus, ""),
     "priority": lambda context, job: (job.spec.priority, ""),
     "command": _command,
+    "tags": lambda context, job: (plain(", ".join(job.spec.tags), 200) or None, "it has none"),
     "log": _log,
 }

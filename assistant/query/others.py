@@ -9,6 +9,7 @@ import msgspec
 
 from assistant.facts.phrases import plain
 from assistant.library.model_list import listed_models
+from assistant.library.running import running_models
 from assistant.query.find import MAX_JOBS
 from assistant.query.request import Query
 from assistant.query.rows import Column, Note, Row, Rows, Value
@@ -79,7 +80,9 @@ def _by_user(rows: Rows) -> Rows:
 
 
 def alerts(daemon: Client, query: Query, snapshot: Snapshot) -> Rows:
-    """Return the alerts that last, or those of a time, newest first."""
+    """Return the alerts that last, or those of a time, newest first, or the rules of alerts."""
+    if query.measure == "rules":
+        return _rules(snapshot)
     labels = {state.device.id: label(state.device) for state in snapshot.devices}
     indices = {state.device.id: state.device.index for state in snapshot.devices}
     found = [
@@ -107,6 +110,17 @@ def alerts(daemon: Client, query: Query, snapshot: Snapshot) -> Rows:
     columns = (Column("text"), Column("raised", "moment"))
     span = query.time
     return shaped(query, Rows("alerts", columns, rows, "the daemon's alerts", snapshot.time, span))
+
+
+def _rules(snapshot: Snapshot) -> Rows:
+    """Return the settings that say from where on alerts are raised."""
+    values = msgspec.structs.asdict(snapshot.settings)
+    rows = tuple(
+        Row(f"setting {name}", name, (str(value),))
+        for name, value in values.items()
+        if name.startswith("alert_")
+    )
+    return Rows("alerts", (Column("rules"),), rows, "settings", snapshot.time)
 
 
 def queue(daemon: Client, query: Query, snapshot: Snapshot) -> Rows:
@@ -196,7 +210,11 @@ def settings(daemon: Client, query: Query, snapshot: Snapshot) -> Rows:
 
 
 def models(daemon: Client, query: Query, snapshot: Snapshot) -> Rows:
-    """Return the models that the assistant can use; the one in use is first."""
+    """Return the models that the assistant can use, the one in use first; or those served."""
+    if query.measure == "served":
+        return _served(snapshot)
+    if query.measure == "largest":
+        return _largest(snapshot)
     rows = tuple(
         Row(f"model {model.name}", model.name, (model.parameters, model.problem or "usable"))
         for model in listed_models(snapshot.settings.model)
@@ -204,3 +222,33 @@ def models(daemon: Client, query: Query, snapshot: Snapshot) -> Rows:
     columns = (Column("parameters"), Column("state"))
     notes = (Note("model", (rows[0].label if snapshot.settings.model and rows else "",)),)
     return Rows("models", columns, rows, "models on this machine", snapshot.time, notes=notes)
+
+
+def _served(snapshot: Snapshot) -> Rows:
+    rows = tuple(
+        Row(f"model {model.name}", model.name, (model.port,)) for model in running_models()
+    )
+    return Rows("models", (Column("served"),), rows, "served models", snapshot.time)
+
+
+_BYTES_A_PARAMETER = {"16 bit": 2.0, "8 bit": 1.0, "4 bit": 0.5}
+_FOR_WEIGHTS = 0.8
+"""The share of the memory for weights; the rest is for the cache and the framework."""
+
+
+def _largest(snapshot: Snapshot) -> Rows:
+    """Return how many parameters fit into the GPU with the most free memory, by precision."""
+    free = _free_memory(snapshot)
+    best = free[1] if free else None
+    rows = tuple(
+        Row(
+            f"model {name}",
+            name,
+            (round(best * _FOR_WEIGHTS / size) if isinstance(best, int | float) else None,),
+            ("no GPU",),
+        )
+        for name, size in _BYTES_A_PARAMETER.items()
+    )
+    notes = (Note("free", free),) if free else ()
+    columns = (Column("largest", "parameters"),)
+    return Rows("models", columns, rows, "free memory", snapshot.time, notes=notes)

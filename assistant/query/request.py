@@ -74,6 +74,10 @@ class Query(msgspec.Struct, frozen=True, omit_defaults=True, tag="query"):
     unit: str = ""
     to: str = ""
     gpus: int = 0
+    tag: str = ""
+    """Only jobs with this tag."""
+    ahead: float = 0.0
+    """Energy or its cost is asked for so many seconds from now on, at the present power."""
     text: str = ""
     """Words to search for, or the name of a setting, an error or a command."""
 
@@ -132,6 +136,8 @@ class Order(msgspec.Struct, frozen=True, omit_defaults=True, tag="order"):
     """A single job is meant, and it is described, not named: several that fit are asked about."""
     awaited: bool = False
     """Not the named jobs are meant but those that they wait for."""
+    then: Order | None = None
+    """A second order, which is carried out after it and is on the same card."""
 
     @property
     def role(self) -> Role:
@@ -141,7 +147,8 @@ class Order(msgspec.Struct, frozen=True, omit_defaults=True, tag="order"):
     @property
     def name(self) -> str:
         """Return the role and the verb, such as `operate cancel`, which permissions name."""
-        return f"{self.role} {self.verb}"
+        both = f"{self.verb}+{self.then.verb}" if self.then is not None else self.verb
+        return f"{self.role} {both}"
 
     @property
     def line(self) -> str:

@@ -79,6 +79,7 @@ _JOB = {
     "gpus": Measure("GPUs"),
     "priority": Measure("Priority"),
     "command": Measure("Command"),
+    "tags": Measure("Tags"),
     "log": Measure("Output"),
 }
 
@@ -112,7 +113,7 @@ VERBS = {
     "limit": Verb("limit how many jobs of a group run at once", ("group", "number")),
     "note": Verb("add a note to jobs", ("jobs", "text")),
     "acknowledge": Verb("record that an alert was seen", ("number",)),
-    "set": Verb("change a setting", ("setting", "text")),
+    "set": Verb("change a setting", ("setting", "text", "devices")),
     "undo": Verb("undo the last clean-up"),
 }
 
@@ -127,7 +128,7 @@ SUBJECTS = {
         "jobs that wait, run or have ended",
         _JOB,
         ("state", "duration"),
-        ("jobs", "states", "group", "devices", "where", "time"),
+        ("jobs", "states", "group", "tag", "devices", "where", "time"),
     ),
     "processes": Subject(
         "processes that use a GPU",
@@ -142,14 +143,21 @@ SUBJECTS = {
     ),
     "alerts": Subject(
         "alerts, now or in a time",
-        {"text": Measure("Alert"), "raised": Measure("Raised", "moment")},
+        {
+            "text": Measure("Alert"),
+            "raised": Measure("Raised", "moment"),
+            "rules": Measure("Threshold"),
+        },
         ("text", "raised"),
         ("devices", "jobs", "time"),
     ),
     "queue": Subject("the queue and its groups", {}, (), ("group",)),
     "capacity": Subject("where and when a job would start (a dry run)", {}, (), ("gpus", "amount")),
     "settings": Subject("settings with their values", {}, (), ("text",)),
-    "models": Subject("models for the assistant", {}, (), ()),
+    "models": Subject(
+        "models for the assistant, those that are served, and the largest that fits",
+        {"served": Measure("Served models"), "largest": Measure("The largest model that fits")},
+    ),
     "manual": Subject(
         "the manual, and how something is done",
         {name: Measure(verb.about) for name, verb in VERBS.items()}
@@ -193,7 +201,7 @@ def check(query: Query) -> Query:
     states = USES if query.subject == "devices" else (*OUTCOMES, HELD)
     if unknown := set(query.states) - set(states):
         raise UserError(f"there is no state {', '.join(sorted(unknown))}: use {', '.join(states)}")
-    for name in ("devices", "jobs", "time", "states", "user", "group"):
+    for name in ("devices", "jobs", "time", "states", "user", "group", "tag"):
         if getattr(query, name) and name not in subject.filters:
             raise UserError(f"{query.subject} cannot be chosen by {name}")
     if query.other is not None:

@@ -12,11 +12,11 @@ from collections.abc import Sequence
 Part = tuple[str, str]
 """A kind and its value, such as `("m", "temp")` or `("dev:", "n1")`."""
 ORDER = (
-    "m", "set", "guide", "how", "what", "a", "by", "who", "when", "s", "one", "vs", "sort", "cost", "ahead",
-    "workload", "command:", "group:", "tag:", "job:", "o1", "o2", "o3", "o-1", "first:", "last:",
-    "notfirst:", "notlast:", "exc:", "dev:", "step", "above:", "below:", "limit:", "number:",
-    "gpus:", "amount:", "mem:", "name:", "time:", "since", "place", "beside:", "text:", "value:",
-    "value", "to", "pdf",
+    "m", "set", "guide", "how", "what", "a", "by", "who", "when", "s", "one", "vs", "sort",
+    "cost", "ahead", "workload", "command:", "group:", "tag:", "job:", "o1", "o2", "o3", "o-1",
+    "first:", "last:", "notfirst:", "notlast:", "exc:", "dev:", "step", "above:", "below:",
+    "limit:", "number:", "gpus:", "amount:", "mem:", "name:", "time:", "since", "place",
+    "beside:", "text:", "value:", "value", "to", "pdf",
 )  # fmt: skip
 _RANK = {name: rank for rank, name in enumerate(ORDER)}
 AND = "&"

@@ -34,6 +34,9 @@ _DECLINED = {
     "cannot": "I cannot do that: I only know this machine's GPUs and jobs, and orders of GPU Deck. "
     "When a job ends, the setting on_job_end can run a command, and the setting webhook can send a "
     "message. Nothing was changed.",
+    "forbidden": "No. I read no passwords and no files of other people or of the system, I touch "
+    "nobody else's processes or data in secret, and nothing is done before a person allows it. "
+    "Nothing was changed.",
     "unclear": "I do not know which job or GPU you mean. Name it, for example by its number.",
 }
 

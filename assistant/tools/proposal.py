@@ -7,8 +7,12 @@ from typing import Literal
 import msgspec
 
 Decision = Literal["once", "session", "never"]
-NEW_JOBS = ("operate submit", "operate retry")
-"""Tools that submit jobs, which get the environment of the person who approves."""
+_NEW_JOBS = frozenset({"submit", "retry"})
+
+
+def submits_jobs(tool: str) -> bool:
+    """Return whether a tool submits jobs, which get the environment of who approves."""
+    return bool(_NEW_JOBS & {*tool.partition(" ")[2].split("+")})
 
 
 class Proposal(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -226,7 +226,10 @@ def change_setting(context: ToolContext, order: Order) -> PlannedAction:
     current = context.daemon.snapshot().settings
     before = getattr(current, order.setting)
     value = _typed(order.text, before)
-    if order.setting in BELOW_SLOWDOWN and isinstance(value, float) and value > _MOST_BELOW:
+    told = _below_slowdown(context, value) if order.setting in BELOW_SLOWDOWN else None
+    if told is not None:
+        value = told
+    elif order.setting in BELOW_SLOWDOWN and isinstance(value, float) and value > _MOST_BELOW:
         raise UserError(
             words.text(
                 "the temperature alert is given in °C below the temperature at which the GPU slows "
@@ -240,12 +243,41 @@ def change_setting(context: ToolContext, order: Order) -> PlannedAction:
         context,
         order,
         words.text("Set {setting} to {value}", setting=order.setting, value=after_text),
-        words.text("It was {before}.", before=before_text),
+        " ".join(
+            filter(
+                None,
+                [
+                    words.text("It was {before}.", before=before_text),
+                    words.text(
+                        "It counts down from the temperature at which the GPU slows itself down."
+                    )
+                    if told is not None
+                    else "",
+                    words.text("It is for all GPUs.") if order.devices else "",
+                ],
+            )
+        ),
         lambda daemon: daemon.configure(**{order.setting: value}),
         words.text("The setting {name} is {value}.", name=order.setting, value=after_text),
         "",
         msgspec.json.encode(before),
     )
+
+
+def _below_slowdown(context: ToolContext, value: object) -> float | None:
+    """Return how far a temperature is below that at which the GPUs slow themselves down.
+
+    None if the value is such a distance already, or the GPUs do not say where that is.
+    """
+    if not isinstance(value, float) or value <= _MOST_BELOW:
+        return None
+    limits = [
+        limit
+        for state in context.daemon.snapshot().devices
+        if state.reading is not None
+        and isinstance(limit := state.reading.get("temp_limit"), int | float)
+    ]
+    return min(limits) - value if limits and min(limits) > value else None
 
 
 def _typed(text: str, before: object) -> str | float | bool:

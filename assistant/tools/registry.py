@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from assistant.query.request import Order
 from assistant.tools import clean_up, job_orders, queue_orders, submit
-from assistant.tools.tool import PlannedAction, Planner, ToolContext
+from assistant.tools.tool import Environment, PlannedAction, Planner, ToolContext
+from scheduler.client import Client
+from scheduler.protocol.errors import UserError
 
 PLANNERS: dict[str, Planner] = {
     **job_orders.PLANNERS,
@@ -15,5 +19,28 @@ PLANNERS: dict[str, Planner] = {
 
 
 def plan_action(context: ToolContext, order: Order) -> PlannedAction:
-    """Plan an order. Raises NotFound and UserError, in one line."""
-    return PLANNERS[order.verb](context, order)
+    """Plan an order, with the one that follows it. Raises NotFound and UserError, in one line."""
+    if order.then is None:
+        return PLANNERS[order.verb](context, order)
+    first, second = (
+        plan_action(context, one) for one in (msgspec.structs.replace(order, then=None), order.then)
+    )
+
+    def both(daemon: Client, environment: Environment) -> str:
+        done = first.carry_out(daemon, environment)
+        try:
+            return f"{done} {second.carry_out(daemon, environment)}"
+        except UserError as e:
+            return f"{done} {context.words.text('Only this was done: {error}.', error=e)}"
+
+    resolved = msgspec.structs.replace(first.order or order, then=second.order or order.then)
+    return PlannedAction(
+        f"{first.title}; {second.title}",
+        f"{first.effect} {second.effect}",
+        (first.basis, second.basis),
+        both,
+        (*first.details, *second.details),
+        resolved,
+        tuple(dict.fromkeys((*first.jobs, *second.jobs))),
+        first.sealed or second.sealed,
+    )

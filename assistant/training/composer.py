@@ -190,7 +190,9 @@ class Composer:
         random = self.random
         meaning = self._rule(language).meaning
         subject = meaning.split()[0]
-        if "prev" in meaning or AND in meaning or "ahead" in meaning or subject not in (*_LASTING, *_ORDERS):
+        if subject not in (*_LASTING, *_ORDERS):
+            return None
+        if any(part in meaning for part in ("prev", AND, "ahead")):
             return None
         before = self._answered(described(meaning))
         change = _order_change if subject in _ORDERS else _query_change
@@ -234,15 +236,18 @@ class Composer:
         """Return two orders at once; the second may be for the job of the first."""
         random = self.random
         first = self._among(language, _is_plain_order)
-        follows = random.random() < 0.5
-        second = self._among(language, _is_order_for_it if follows else _is_plain_order)
+        follows, goes_on = random.random() < 0.6, random.random() < 0.2
+        if goes_on:  # both are for the job that was spoken of
+            first = self._among(language, _is_order_for_it)
+        second = self._among(language, _is_order_for_it if follows or goes_on else _is_plain_order)
         one, two = first.meaning, second.meaning
-        if one == two and follows:
+        if one == two and (follows or goes_on):
             return None
+        before = self._context(language, one) if goes_on else ""
         texts = [
             quantities.typed(random, language.say(random, r), r.meaning) for r in (first, second)
         ]
-        if follows:
+        if follows and not goes_on:
             if "job: @J1" not in one:
                 return None
             two = two.replace("job: prev", "job: @J1")
@@ -253,7 +258,7 @@ class Composer:
         for around in ("hey", "please"):
             text = f"{language.one(random, around)} {text}" if random.random() < 0.15 else text
         made = numbered(self._short(language, text), f"{one} {AND} {two}")
-        return Example("", *made) if made else None
+        return Example(before, *made) if made else None
 
     def _among(self, language: Phrases, fits: object) -> Rule:
         rules = [rule for rule in language.rules if fits(rule.meaning)]  # type: ignore[operator]

@@ -28,6 +28,8 @@ def typed(random: Random, text: str, meaning: str) -> str:
     kinds = {} if subject.startswith("no:") else dict(parts(meaning.removeprefix(f"{PLAN} ")))
     about = kinds.get("m", kinds.get("set", ""))
     kind = "size" if about.startswith("mem") or subject in _SIZED else _KIND_OF.get(about, "other")
+    if " ahead=" in meaning:
+        kind = "time"
     if subject == "conversion":
         kind = "power" if "@Q2" in meaning else kind_of(kinds["to"])
     elif subject.startswith("no:"):

@@ -27,7 +27,7 @@ DATA = Path(__file__).parents[1] / "integration" / "data"
 KNOWN = Known(
     ("train", "oom", "nan", "fetch", "render", "finetune", "bench", "eval", "big", "nightly",
      "sweep"),
-    ("sweep",),
+    ("sweep",), ("baseline",),
 )  # fmt: skip
 _SLOT = re.compile(r": [njgqtsc]\d\b")
 
@@ -61,7 +61,7 @@ def main() -> None:
     router = Router.load(Path(sys.argv[1]) if len(sys.argv) > 1 else paths.router_model())
     wanted, right, asked = meanings(), Counter[str](), Counter[str]()
     spent: list[float] = []
-    for name in ("first", "second"):
+    for name in ("first", "second", "third"):
         for line in (DATA / f"held_out_{name}.jsonl").read_text().splitlines():
             talk, before = json.loads(line), ""
             for i, turn in enumerate(talk["turns"], 1):
