@@ -40,6 +40,9 @@ _BEHIND = re.compile(
     r"|mit dem namen|please|bitte|por favor|stp\b).*$"
 )
 _NAMING = frozenset({"named", "called", "name", "namen", "nom", "nombre", "namens", "it", "ihn"})
+_ORDINAL = re.compile(r"(?i)(\d{1,4})(?:st|nd|rd|th|er|ere|ème|eme|º|ª|o)")
+_FOREIGN = re.compile(r"^[/~.]|[._\\@]|\w-\w*\d|\d\w*-")
+"""What names a file, a program or a person, and is no word such as `fp16` or `fans/temps`."""
 _NEGATIVE = re.compile(r"[-−]\d{1,4}")
 _EVER = re.compile(
     r"start|boot|restart|arran|demarr|encendi|hochfahren|inicio|\bever\b|so far|all time|jemals"
@@ -56,6 +59,8 @@ _ALSO = (
 _WHOLE = frozenset({"all", "the", "alle", "allen", "die", "den", "der", "tous", "toutes", "les",
                     "des", "todas", "todos", "las", "los", "entre", "my", "meine", "mes",
                     "mis"})  # fmt: skip
+_LONG = 6
+"""Letters of a name that is also recognized with another ending."""
 _A_ONE = frozenset({"the", "le", "la", "el", "der", "die", "den", "das", "les", "los", "las"})
 _ENDS = frozenset({"last", "first", "derniers", "dernieres", "premiers", "premieres", "ultimos",
                    "ultimas", "primeros", "primeras", "letzten", "ersten"})  # fmt: skip
@@ -112,7 +117,7 @@ class _Reader:
             self.spots.drop_bare_hour()
         self.tokens = self.spots.tokens
         self.tags = {tag.casefold() for tag in known.tags}
-        self.names = self.spots.names | _verbs(self.tokens, known)
+        self.names = self.spots.names | _verbs(self.tokens, known) | _inflected(self.tokens, known)
         self.groups = _groups(self.tokens, known)
         self.timed = self._timed()
 
@@ -178,14 +183,17 @@ class _Reader:
             self._slot("n", (float(token.text.replace("−", "-")),))
         elif token.kind == "quantity" or (token.norm in _A and self._lasts(i + 1)):
             return self._amount(i)
+        elif ordinal := _ORDINAL.fullmatch(token.text):
+            self._slot("n", (float(ordinal[1]),))
         elif (
             token.norm in self.tags
-            or token.kind in ("quoted", "name")
+            or token.kind == "quoted"
+            or (token.kind == "name" and _FOREIGN.search(token.text))
             or (self.command and i and self.tokens[i - 1].norm in _NAMING)
         ):
             self._slot("s", token.text)
-        else:
-            self._word(token)
+        elif not (i and self.tokens[i - 1].text == token.text and token.text.isalpha()):
+            self._word(token)  # a compound is several tokens of one text
         return i + 1
 
     def _word(self, token: Token) -> None:
@@ -330,6 +338,18 @@ def _verbs(tokens: list[Token], known: Known) -> dict[int, tuple[str, int]]:
         for i, token in enumerate(tokens)
         if i and token.norm == name.casefold()
         and {m.kind for m in phrases().get((token.norm,), ())} == {"verb"}
+    }  # fmt: skip
+
+
+def _inflected(tokens: list[Token], known: Known) -> dict[int, tuple[str, int]]:
+    """Return the names of jobs with another ending, as in `the finetuning`, by their tokens."""
+    return {
+        i: (name, i)
+        for name in known.jobs
+        if len(name) >= _LONG
+        for i, token in enumerate(tokens)
+        if token.norm.startswith(stem := name.casefold().rstrip("e")) and token.norm != name
+        and token.norm.removeprefix(stem) in ("ing", "ings", "er", "s", "es")
     }  # fmt: skip
 
 

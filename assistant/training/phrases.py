@@ -1,12 +1,13 @@
 """Read the phrases of four languages, which requests and what they mean are composed from.
 
 A file of `phrases/` has three kinds of lines. `@name = a | b` names phrases that stand for each
-other. `> MEANING :: P=a,b` begins the requests that have this meaning (`assistant.router.symbols`),
-one for each value of the parameters, which stand in braces. All other lines are requests. In a
-request, `@name` is one of the named phrases, `@name/other` is one with the other in the place of
-`$`, `[a|b|]` is one of these words or none, and `<n:D>` is a slot, here a number called D. A digit
-behind a name distinguishes slots: `@gpu2` has `<n:D2>`; without it, it is `<n:D1>`. In a meaning,
-`@D1` is that slot.
+other; `@name += c` adds to them. `> MEANING :: P=a,b` begins the requests that have this meaning
+(`assistant.router.symbols`), one for each value of the parameters, which stand in braces. All other
+lines are requests; `5 * TEXT` is one that comes five times as often. In a request, `@name` is one
+of the named phrases, `@name/other` is one with the other in the place of `$`, `[a|b|]` is one of
+these words or none, and `<n:D>` is a slot, here a number called D. A digit behind a name
+distinguishes slots: `@gpu2` has `<n:D2>`; without it, it is `<n:D1>`. In a meaning, `@D1` is that
+slot.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ _DEFINITION = re.compile(r"@([\w°{}-]+) (\+?)= (.*)")
 _BETWEEN = re.compile(r"\|(?![^\[]*\])")
 """A bar outside of brackets, which are not nested in definitions."""
 _MOST_WAYS = 40
+_OFTEN = re.compile(r"(\d+) \* (.*)")
 
 
 class Rule(NamedTuple):
@@ -61,7 +63,8 @@ class Phrases:
             elif line.startswith(">"):
                 heads.append((line[1:].strip(), []))
             else:
-                heads[-1][1].append(line)
+                often = _OFTEN.fullmatch(line)
+                heads[-1][1].extend([often[2]] * int(often[1]) if often else [line])
         for head, requests in heads:
             meaning, _, parameters = head.partition("::")
             for chosen in _choices(parameters):
