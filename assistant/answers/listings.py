@@ -154,13 +154,16 @@ def _served(rows: Rows, words: Words) -> list[str]:
         words.text("{name} on port {port}", name=label(row, words), port=row.values[0])
         for row in rows.rows
     ]
-    first = "{n} model is served: {names}.", "{n} models are served: {names}."
-    return [words.count(*first, len(named), names=words.listed(named))]
+    return [
+        words.count(
+            "{n} model is served: {names}.", "{n} models are served: {names}.", len(named),
+            names=words.listed(named),
+        )
+    ]  # fmt: skip
 
 
 def _largest(rows: Rows, words: Words) -> list[str]:
-    sizes = [row.values[0] for row in rows.rows]
-    if not all(isinstance(size, int | float) for size in sizes):
+    if not all(isinstance(row.values[0], int | float) for row in rows.rows):
         return [words.text("There is no GPU whose free memory is known.")]
     named = [
         words.text("{size} billion parameters in {precision}",
@@ -168,5 +171,9 @@ def _largest(rows: Rows, words: Words) -> list[str]:
                    precision=row.label)
         for row in rows.rows
     ]  # fmt: skip
-    text = "One GPU takes a model of about {sizes}, if a fifth of its memory is left for the cache."
-    return [words.text(text, sizes=words.listed(named))]
+    sizes = words.listed(named)
+    first = words.text(
+        "One GPU takes a model of about {sizes}, if a fifth of its memory is left for the cache.",
+        sizes=sizes,
+    )
+    return [first]
