@@ -151,6 +151,10 @@ def _held(query: Query, values: tuple[Value, ...], rows: Rows, words: Words) -> 
     )
 
 
+def _held_besides(query: Query, values: tuple[Value, ...], rows: Rows, words: Words) -> str:
+    return words.count("{n} more is on hold.", "{n} more are on hold.", int(values[0] or 0))
+
+
 def _since(query: Query, values: tuple[Value, ...], rows: Rows, words: Words) -> str:
     moment = value_text(values[0], "moment", words, rows.time)
     return words.text("Readings begin {moment}; there is no data before that.", moment=moment)
@@ -199,6 +203,7 @@ _NOTES: dict[str, Callable[[Query, tuple[Value, ...], Rows, Words], str]] = {
     "uncertain": _uncertain,
     "busy": _busy,
     "held": _held,
+    "held besides": _held_besides,
     "since": _since,
     "free": _free,
     "cost": _cost,

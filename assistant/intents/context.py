@@ -13,9 +13,10 @@ from typing import NamedTuple
 import msgspec
 
 from assistant.intents.orders import OrderReading
-from assistant.intents.spots import Spots
+from assistant.intents.spots import JOINS, Spots
 from assistant.intents.state import State
 from assistant.intents.tokens import unaccented, unit_of
+from assistant.language.guides import guide_of
 from assistant.query.conversion import kind_of
 from assistant.query.request import COST, Order, Query, Request
 from assistant.query.table import SUBJECTS, VERBS
@@ -68,6 +69,8 @@ class Fitted(NamedTuple):
 
 def fitted(asked: Request, spots: Spots, state: State) -> Fitted:
     """Return a request as the conversation and its own words make it."""
+    if isinstance(asked, Query) and asked.subject == "manual":
+        return Fitted(_about(asked, spots))
     if isinstance(asked, Query):
         return _in_unit(_of_devices(_with_cost(asked, spots), spots, state), spots)
     text = unaccented(spots.request.casefold().replace("’", "'"))
@@ -81,6 +84,15 @@ def fitted(asked: Request, spots: Spots, state: State) -> Fitted:
     if listed := _rest_of_list(asked, spots, state):
         return listed
     return _several(asked, spots, state) or Fitted(asked)
+
+
+def _about(asked: Query, spots: Spots) -> Query:
+    """Return a question to the manual with its guide, or with its words to search for."""
+    if asked.measure or asked.text:
+        return asked
+    name = guide_of(frozenset(unaccented(token.norm) for token in spots.tokens))
+    measure = f"how {name}" if name else ""
+    return msgspec.structs.replace(asked, measure=measure, text=spots.request.strip())
 
 
 def _of_devices(asked: Query, spots: Spots, state: State) -> Fitted:
@@ -130,6 +142,22 @@ def _in_unit(fit: Fitted, spots: Spots) -> Fitted:
         if field is not None and fits and unit != field.unit and before.norm in _INTO:
             return fit._replace(request=msgspec.structs.replace(asked, to=unit))
     return fit
+
+
+def other_units(asked: Query, spots: Spots) -> tuple[Query, ...]:
+    """Return the same question in the second unit of `in MiB and in GB`."""
+    field = SUBJECTS["devices"].measures.get(asked.measure)
+    if not asked.to or field is None or asked.subject != "devices":
+        return ()
+    named: list[str] = []
+    for before, token in itertools.pairwise(spots.tokens):
+        unit = unit_of(unaccented(token.norm)) if token.kind == "word" else ""
+        if kind_of(unit) == kind_of(field.unit) and (before.norm in _INTO or (
+            named and before.norm in JOINS
+        )):  # fmt: skip
+            named.append(unit)
+    others = [unit for unit in dict.fromkeys(named) if unit != asked.to]
+    return tuple(msgspec.structs.replace(asked, to=unit) for unit in others)
 
 
 def _command(asked: Order, spots: Spots, text: str) -> Fitted:

@@ -12,6 +12,10 @@ from assistant.query.conversion import convert, kind_of
 from assistant.query.request import Query, Span, Where
 
 
+_ASKED_HOW = frozenset({"after", "array", "reserve", "charts", "revive"})
+"""Guides that answer `how`, and not every question with their words."""
+
+
 def help_wanted(r: QueryReader) -> Query | None:
     """Read a question about what the assistant can do."""
     spot = r.s.find("topic", "help")
@@ -115,7 +119,7 @@ def _guide(r: QueryReader) -> Query | None:
     asks = s.question or s.find("ask", "how to") or s.find("ask", "how long") or (
         {token.norm for token in s.tokens[:2]} & _HOW)  # fmt: skip
     name = guide_of(frozenset(token.norm for token in s.tokens)) if asks else ""
-    if not name or (name == "after" and not {token.norm for token in s.tokens[:2]} & _HOW):
+    if not name or (name in _ASKED_HOW and not {token.norm for token in s.tokens[:2]} & _HOW):
         return None
     s.used.update(range(len(s.tokens)))
     return Query("manual", f"how {name}", text=s.request.strip())

@@ -13,7 +13,7 @@ from functools import cache
 from typing import NamedTuple
 
 from assistant.intents.choices import MAX_CHOICES
-from assistant.intents.context import fitted
+from assistant.intents.context import fitted, other_units
 from assistant.intents.meanings import Meant, Unclear, described, meant
 from assistant.intents.parser import LONGEST_REQUEST, Parsed, parse
 from assistant.intents.slots import MOST, Slots, slotted
@@ -30,8 +30,10 @@ SURE = 0.4
 
 Measured in tests/benchmarks/LOG.md.
 """
-SURER = 0.75
+SURER = 0.6
 """From this probability on it is also preferred to a reading of the rules."""
+DOUBT = 0.3
+"""From this probability on another reading than that of the rules makes the person choose."""
 CERTAIN = 0.9
 """Below this probability an answer says what was understood."""
 SURE_ORDER = 0.8
@@ -95,6 +97,10 @@ def route(
     if found.request is None:
         return found
     fit = fitted(found.request, Spots(request, known, now), state)
+    if isinstance(fit.request, Query) and (
+        more := other_units(fit.request, Spots(request, known, now))
+    ):
+        found = found._replace(parsed=found.parsed._replace(also=(*found.parsed.also, *more)))
     if fit.request == found.request:
         return found
     resolved = found.parsed.resolved if fit.resolved is None else fit.resolved
@@ -123,15 +129,20 @@ def _routed(request: str, known: Known, state: State, now: float, model: Router 
         return Routed(parsed._replace(unread=()), by_rules.request, "rules")
     if best.chance >= least and best.whole and (routed := _sure(parsed, best, by)) is not None:
         return routed
-    if least == SURER:
+    if parsed.refusal is not None or (least == SURER and best.chance < DOUBT):
         return by_rules
-    if parsed.refusal is not None or parsed.request is not None:
+    likely = [
+        one
+        for one in found
+        if one.chance >= _LIKELY and one.whole and one.meant.requests and not one.meant.plan
+    ]
+    read = [one.meant.requests[0] for one in likely]
+    if parsed.request is not None:
+        read.insert(1 if parsed.unread else 0, parsed.request)
+    choices = tuple(one for i, one in enumerate(read) if one not in read[:i])[:MAX_CHOICES]
+    if parsed.request is not None and len(choices) == 1:
         return by_rules  # it says which words it leaves out
-    likely = [one for one in found if one.chance >= _LIKELY and one.whole and one.meant.requests]
-    choices = tuple(one.meant.requests[0] for one in likely)
-    if len(choices) == 1 and isinstance(choices[0], Query):
-        return _sure(parsed, likely[0], by) or by_rules
-    return Routed(parsed, None, by, choices[:MAX_CHOICES])
+    return Routed(parsed, None, by, choices)
 
 
 _LEARNT = frozenset({"devices", "jobs", "processes", "alerts", "queue", "capacity", "settings",

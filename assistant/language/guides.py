@@ -26,6 +26,14 @@ GUIDES = {
     "starts until the queue is resumed.",
     "language": "I read and answer requests in English, German, French and Spanish, in the "
     "language of the request. The window follows the language of the desktop.",
+    "array": "`gpudeck submit --array 0-9 -- python sweep.py` submits ten jobs as one array. Each "
+    "finds its index in GPUDECK_ARRAY_INDEX; with `--group sweep` they can be limited together.",
+    "reserve": "`gpudeck reserve 3 --until +2h` keeps a GPU free of jobs; with `--from` and "
+    "`--group` it is kept for a group at a later time. In the window: Jobs, Reservations.",
+    "charts": "The Dashboard shows the charts of all GPUs; a click on a GPU opens its page with "
+    "the history of each value. The wheel zooms, and dragging moves the time.",
+    "revive": "No: a job that was cancelled or has ended cannot be released. `gpudeck retry 7` "
+    "runs it again as a new job.",
     "slot": "A CPU slot is a place for one job that uses no GPU. A job waits for a slot "
     "while as many such jobs run as may run at once.",
 }
@@ -48,6 +56,30 @@ _WORDS: dict[str, tuple[frozenset[str], ...]] = {
         frozenset({"kept", "keep", "keeps", "stored", "retained", "far", "aufbewahrt",
                    "gespeichert", "behalten", "conserve", "conservé", "garde", "gardé", "guarda",
                    "conserva", "guardado"}),
+    ),
+    "array": (
+        frozenset({"array", "arrays", "tableau", "barrido", "serie", "jobarray", "many", "viele",
+                   "plein", "muchos", "hundert", "cien"}),
+        frozenset({"submit", "submits", "submitting", "queue", "start", "soumet", "soumettre",
+                   "soumets", "lancer", "lance", "envio", "enviar", "lanzo", "lanzar", "meto",
+                   "encolo", "einreichen", "reiche", "schicke", "starte", "starten", "reicht"}),
+    ),
+    "reserve": (
+        frozenset({"reservation", "reservations", "reserve", "reserver", "reservierung",
+                   "reservieren", "reserviere", "reservar", "reserva", "reservas"}),
+    ),
+    "charts": (
+        frozenset({"where", "wo", "ou", "donde", "how", "wie", "comment", "como"}),
+        frozenset({"chart", "charts", "graph", "graphs", "plot", "plots", "curves", "kurven",
+                   "diagramme", "diagramm", "verlauf", "courbes", "graphiques", "graficas",
+                   "graficos", "curvas", "history", "historique", "historial", "historie"}),
+    ),
+    "revive": (
+        frozenset({"cancelled", "canceled", "ended", "abgebrochenen", "abgebrochener", "annule",
+                   "annulé", "annules", "cancelado", "cancelada", "terminado"}),
+        frozenset({"released", "release", "resumed", "revive", "back", "freigeben", "wiederbeleben",
+                   "zuruckholen", "liberer", "ressusciter", "reprendre", "liberar", "recuperar",
+                   "resucitar"}),
     ),
     "quiet": (
         frozenset({"assistant", "assistent", "assistenten", "assistante", "asistente"}),

@@ -32,6 +32,7 @@ _SLOW = frozenset({"log", "failure", "stall", "estimate", "command"})
 _FAILED = frozenset({"failed", "lost", "rejected"})
 _MOST_SLOW = 12
 """The most jobs that these are computed for."""
+_WAITING = ("queued",)
 
 
 class _Context:
@@ -54,6 +55,10 @@ def jobs(daemon: Client, query: Query, snapshot: Snapshot) -> Rows:
     if query.measure in ("reason", "failure", "estimate", "stall"):
         measures.append("state")
     found, left_out = _chosen(daemon, query, snapshot)
+    if query.states == _WAITING and not query.jobs:
+        held = sum(job.spec.hold for job in found)
+        found = [job for job in found if not job.spec.hold]
+        context.notes += [Note("held besides", (held,))] if held else []
     alone = len(found) == 1 and outcome(found[0].state) in _FAILED
     if not query.measure and alone and "reason" not in measures:
         measures.append("reason")
