@@ -11,7 +11,6 @@ from assistant.language.guides import guide_of
 from assistant.query.conversion import convert, kind_of
 from assistant.query.request import Query, Span, Where
 
-
 _ASKED_HOW = frozenset({"after", "array", "reserve", "charts", "revive"})
 """Guides that answer `how`, and not every question with their words."""
 
