@@ -7,6 +7,7 @@ on a card, never carried out. Otherwise the person is asked.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import cache
@@ -19,9 +20,11 @@ from assistant.intents.parser import LONGEST_REQUEST, Parsed, parse
 from assistant.intents.slots import MOST, Slots, slotted
 from assistant.intents.spots import Known, Spots
 from assistant.intents.state import State
+from assistant.intents.tokens import unaccented
 from assistant.query.request import Order, Query, Request
 from assistant.query.table import check
 from assistant.router.decode import Meaning, Router
+from assistant.router.symbols import AND, canonical
 from scheduler.protocol import paths
 from scheduler.protocol.errors import UserError
 
@@ -203,14 +206,15 @@ def _by_model(
 
 def _reading(meaning: Meaning, slots: Slots, spots: Spots, state: State, now: float) -> _Reading:
     """Return a meaning with its request. Raises ValueError and UserError for what cannot be."""
+    text = _timed(meaning.text, slots)
     try:
-        said = meant(meaning.text, slots.values, state, now)
+        said = meant(text, slots.values, state, now)
     except Unclear:
         return _Reading(Meant(refusal="unclear"), meaning.chance, True)
     for one in said.requests:
         if isinstance(one, Query):
             check(one)
-    symbols = meaning.text.split()
+    symbols = text.split()
     whole = bool(said.refusal) or said.plan or _manual(said.requests)
     if said.requests and isinstance(said.requests[0], Order) and not said.plan:
         corrected = state.order is not None and "prev" in symbols and (
@@ -222,6 +226,20 @@ def _reading(meaning: Meaning, slots: Slots, spots: Spots, state: State, now: fl
     return _Reading(said, meaning.chance, whole)
 
 
+def _timed(meaning: str, slots: Slots) -> str:
+    """Return a meaning with the time of the request, if that alone was left out."""
+    symbols = meaning.split()
+    left_out = set(slots.values) - slots.counts - set(symbols)
+    timed = any(part in symbols for part in ("time:", "since", AND)) or "ahead=" in meaning
+    if left_out != {"t1"} or timed or symbols[0] not in _OVER_TIME:
+        return meaning
+    return canonical(f"{meaning} time: t1")
+
+
+_OVER_TIME = frozenset({"devices", "jobs", "alerts", "overview"})
+"""Subjects that can be asked about for a time."""
+
+
 def _manual(requests: Sequence[Request]) -> bool:
     """Return whether the manual is asked, which knows of no numbers and names."""
     return any(isinstance(one, Query) and one.subject == "manual" for one in requests)
@@ -231,6 +249,11 @@ _LATER = frozenset({
     "once", "whenever", "later", "tomorrow", "tonight", "afterwards", "spater", "morgen", "sobald",
     "demain", "manana", "luego", "despues", "apres",
 })  # fmt: skip
+_UNTIL_TOLD = re.compile(
+    r"\b(?:until (?:i |further notice)|bis ich |bis auf weiteres|jusqu'a (?:nouvel ordre|ce que je)"
+    r"|hasta (?:que yo|nuevo aviso))"
+)
+"""A pause lasts until it is ended."""
 _EXCEPTING = ("exc:", "notfirst:", "notlast:", "last:", "first:", "mem:")
 
 
@@ -249,8 +272,10 @@ def _allowed(symbols: Sequence[str], spots: Spots, corrected: bool) -> bool:
     if spots.find("noun", "group") and symbols[0] in ("do:pause", "do:resume") and len(symbols) < 2:
         return False  # a group that does not exist is not the whole queue
     warns = symbols[0] == "do:set"  # "tell me if it gets hotter than 80 degrees"
-    if spots.find("cond") is not None and not corrected and not warns:
+    stops = symbols == ["do:pause"]  # "freeze the queue, nothing new should start until i say so"
+    told = stops and _UNTIL_TOLD.search(unaccented(spots.request.casefold())) is not None
+    if spots.find("cond") is not None and not (corrected or warns or told):
         return False
-    if spots.find("not") is not None and not corrected:
+    if spots.find("not") is not None and not (corrected or stops):
         return False
     return spots.find("except") is None or any(kind in symbols for kind in _EXCEPTING)
