@@ -160,10 +160,12 @@ def _read(ask: Ask, context: AnswerContext) -> Routed:
         if isinstance(ask.meant, Query):
             check(ask.meant)
         return Routed(Parsed(ask.meant, ask.state.language), ask.meant, _CHOSEN)
-    jobs = tuple(job.spec.name for job in context.daemon.jobs(_NAMED_JOBS))
+    newest = context.daemon.jobs(_NAMED_JOBS)
+    jobs = tuple(job.spec.name for job in newest)
+    tags = tuple({tag: None for job in newest for tag in job.spec.tags})
     groups = tuple(state.group.name for state in context.daemon.groups())
     now = time.time()
-    return route(ask.text, Known(jobs, groups), ask.state, now, shipped_router())
+    return route(ask.text, Known(jobs, groups, tags), ask.state, now, shipped_router())
 
 
 def _respond(asked: _Asked) -> Answer:

@@ -28,14 +28,14 @@ from assistant.router.symbols import AND, canonical
 from scheduler.protocol import paths
 from scheduler.protocol.errors import UserError
 
-SURE = 0.4
+SURE = 0.5
 """A reading with at least this probability is answered without asking back.
 
 Measured in tests/benchmarks/LOG.md.
 """
-SURER = 0.6
+SURER = 0.75
 """From this probability on it is also preferred to a reading of the rules."""
-DOUBT = 0.3
+DOUBT = 0.5
 """From this probability on another reading than that of the rules makes the person choose."""
 CERTAIN = 0.9
 """Below this probability an answer says what was understood."""
@@ -169,6 +169,8 @@ def _keeps_more(parsed: Parsed, said: Meant) -> bool:
         return True  # "de qué depende eval" is no order
     if not isinstance(theirs, Query) or ours.subject in ("manual", "logs"):
         return False
+    if theirs.subject == "settings" and ours.subject == "devices":
+        return True  # "is it idle?" names no setting
     return any(getattr(ours, name) and not getattr(theirs, name) for name in _LOST)
 
 
