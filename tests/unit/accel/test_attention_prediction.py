@@ -105,5 +105,10 @@ def test_dispatch_goes_by_the_prediction_and_says_so(monkeypatch, tmp_path):
     assert "auto: predicted from measurements on NVIDIA H200" in choice.reason
     assert choice.tflops == pytest.approx(p.flops / told[choice.backend] / 1e6)
     assert choose(dataclasses.replace(p, seq_q=1, right=None)).basis == "order"
+    biased = choose(dataclasses.replace(p, bias="float"))
+    assert (biased.basis, biased.backend, biased.tflops) == ("order", "triton", None)
+    assert {"triton", "hopper", "cudnn"} <= set(
+        dispatch.contenders(dataclasses.replace(p, bias="float"), "forward")
+    )
     choose.cache_clear()
     table.forget()

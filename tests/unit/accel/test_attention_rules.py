@@ -11,6 +11,8 @@ from torch.library import opcheck
 
 import accel
 from accel.attention import Ragged, attention, explain
+from accel.attention.backends.own import _expanded
+from accel.attention.inputs import Inputs
 from accel.attention.reference import reference
 
 ON_CPU = ("math", "reference", "auto")
@@ -511,3 +513,23 @@ def test_a_shape_seen_before_is_still_checked_for_what_differs():
         attention(q, k.half(), v)
     assert attention(q, k, v, causal=True)[0, 0, 0].equal(v[0, 0, 0])
     assert reference(q, k, v).shape == q.shape
+
+
+@pytest.mark.parametrize(
+    ("shape", "copied"),
+    [
+        ((1, 4, 49, 49), True),
+        ((1, 4, 49, 56), False),
+        ((64, 4, 49, 49), False),
+        ((64, 1, 1, 49), False),
+    ],
+    ids=["small, odd rows", "rows that 8 divides", "one for each sequence", "of keys alone"],
+)
+def test_a_small_bias_is_copied_into_rows_that_are_loaded_quickly(shape, copied):
+    torch.manual_seed(0)
+    q, k = torch.zeros(64, 4, 49, 32), torch.zeros(64, 4, shape[3], 32)
+    bias = torch.randn(shape)
+    given = _expanded(Inputs(q, k, k, bias))
+    assert given.shape == (64, 4, 49, shape[3]) and torch.equal(given, bias.expand_as(given))
+    assert (given.data_ptr() != bias.data_ptr()) == copied
+    assert not copied or given.stride() == (0, 49 * 56, 56, 1)
