@@ -85,6 +85,16 @@ class Launch:
         if status:
             _check(status, f"launching {self.call.kernel.__name__}")
 
+    @property
+    def per_processor(self) -> int:
+        """Return how many programs of the kernel a multiprocessor runs at once."""
+        count, function = ctypes.c_int(), self._function
+        status = _driver().cuOccupancyMaxActiveBlocksPerMultiprocessor(
+            ctypes.byref(count), self._handle, function.threads, ctypes.c_size_t(function.shared)
+        )
+        _check(status, f"asking how many of {self.call.kernel.__name__} run at once")
+        return count.value
+
     def _elsewhere(self, slot: _Slot) -> int:
         with torch.cuda.device(self._device):
             return int(self._launch(slot.config_at, self._handle, slot.parameters, None))

@@ -30,8 +30,8 @@ class Backend(Protocol):
         """Return x + part [T, C], and its rows normalized."""
         ...
 
-    def gated(self, x: Tensor, activation: str) -> Tensor:
-        """Return act(gate) * up for rows [T, 2 I] of a gate and an up."""
+    def gated(self, linear: Linear, x: Tensor, activation: str) -> Tensor:
+        """Return act(gate) * up for x [T, K], of a matrix that is a gate and an up."""
         ...
 
     def turn_and_store(

@@ -52,10 +52,10 @@ def add_norm(x: Tensor, part: Tensor, weight: Tensor, eps: float) -> tuple[Tenso
     return total, norm(total, weight, eps)
 
 
-def gated(x: Tensor, activation: str) -> Tensor:
-    """Return act(gate) * up for rows [T, 2 I] of a gate and an up."""
-    out = x.new_empty(len(x), x.shape[1] // 2)
-    cpu_kernels.gated(_array(x), activation == "gelu_tanh", _array(out))
+def gated(linear: Linear, x: Tensor, activation: str) -> Tensor:
+    """Return act(gate) * up for x [T, K], of a matrix that is a gate and an up."""
+    both, out = multiply(linear, x), x.new_empty(len(x), linear.shape[0] // 2)
+    cpu_kernels.gated(_array(both), activation == "gelu_tanh", _array(out))
     return out
 
 

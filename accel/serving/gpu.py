@@ -33,12 +33,14 @@ class Tile(NamedTuple):
     warps: int
     stages: int
     """Parts of rows that are on their way at once."""
+    lanes: int = 1
+    """Neighbours that a thread multiplies at once."""
 
 
 ONE: dict[str, Tile] = {
-    "dense": Tile(8, 512, 4, 1),
-    "int8": Tile(8, 1024, 4, 1),
-    "fp8": Tile(8, 1024, 4, 1),
+    "dense": Tile(16, 256, 4, 4),
+    "int8": Tile(4, 2048, 4, 1, 16),
+    "fp8": Tile(4, 2048, 4, 1, 16),
     "int4": Tile(8, 512, 4, 1),
 }
 """By the format of the matrix: the fastest measured on an H200 (results/serving.csv)."""
@@ -103,8 +105,8 @@ def multiply(linear: Linear, x: Tensor) -> Tensor:
     return out
 
 
-def _multiply_one(linear: Linear, given: dict[str, Any]) -> None:
-    """Multiply one vector."""
+def _multiply_one(linear: Linear, given: dict[str, Any], gate: str | None = None) -> None:
+    """Multiply one vector; with a gate, `gelu` or `silu`, gate its first half of outputs."""
     rows, depth = linear.shape
     tile = ONE[linear.format]
     given |= {"weights": linear.values, "scales": linear.scales, "rows": rows}
@@ -112,7 +114,7 @@ def _multiply_one(linear: Linear, given: dict[str, Any]) -> None:
         assert linear.scales is not None
         groups = linear.scales.shape[1]
         half = depth // groups // 2
-        constants = {
+        constants: dict[str, object] = {
             "BIASED": linear.bias is not None, "ROWS": tile.rows, "STAGES": tile.stages,
             "GROUPS": max(1, tile.depth // half), "HALF": half,
         }  # fmt: skip
@@ -120,16 +122,17 @@ def _multiply_one(linear: Linear, given: dict[str, Any]) -> None:
         grid = (-(-rows // tile.rows), 1, 1)
         launch(kernels.multiply_one_int4, grid, given, constants, tile.warps)
         return
-    while tile.rows > 1 and rows // tile.rows < PROGRAMS and 2 * tile.depth <= depth:
+    made = rows if gate is None else rows // 2
+    while tile.rows > 1 and made // tile.rows < PROGRAMS and 2 * tile.depth <= depth:
         tile = tile._replace(rows=tile.rows // 2, depth=tile.depth * 2)
     groups = linear.scales.shape[1] if linear.scales is not None and linear.format == "fp8" else 1
     constants = {
         "BIASED": linear.bias is not None, "ROWS": tile.rows, "DEPTH": tile.depth,
-        "STAGES": tile.stages, "LANES": 16 // linear.values.dtype.itemsize,
-        "FORMAT": _FORMATS[linear.format],
+        "STAGES": tile.stages, "LANES": tile.lanes, "FORMAT": _FORMATS[linear.format],
+        "GATE": gate,
     }  # fmt: skip
-    given |= {"depth": depth, "groups": groups}
-    grid = (-(-rows // tile.rows), 1, 1)
+    given |= {"depth": depth, "groups": groups, "half": rows // 2}
+    grid = (-(-made // tile.rows), 1, 1)
     launch(kernels.multiply_one, grid, given, constants, tile.warps, stages=1)
 
 
@@ -158,14 +161,21 @@ def _norm(x: Tensor, part: Tensor | None, weight: Tensor, eps: float) -> tuple[T
     return total, out
 
 
-def gated(x: Tensor, activation: str) -> Tensor:
-    """Return act(gate) * up for rows [T, 2 I] of a gate and an up."""
-    width = x.shape[1] // 2
+def gated(linear: Linear, x: Tensor, activation: str) -> Tensor:
+    """Return act(gate) * up for x [T, K], of a matrix that is a gate and an up."""
+    width = linear.shape[0] // 2
+    gelu, fused = activation == "gelu_tanh", len(x) == 1 and linear.format != "int4"
+    if fused and (linear.format != "fp8" or width % FP8_BLOCK == 0):
+        out = x.new_empty(1, width)
+        given = {"bias": linear.bias, "x": x.contiguous(), "out": out}
+        _multiply_one(linear, given, "gelu" if gelu else "silu")
+        return out
+    both = multiply(linear, x)
     out = x.new_empty(len(x), width)
     wide = min(1024, _power(width))
     launch(
         kernels.gate_rows, (len(x), -(-width // wide), 1),
-        {"x": x, "out": out, "width": width}, {"GELU": activation == "gelu_tanh", "WIDE": wide},
+        {"x": both, "out": out, "width": width}, {"GELU": gelu, "WIDE": wide},
     )  # fmt: skip
     return out
 

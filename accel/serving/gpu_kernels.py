@@ -44,6 +44,16 @@ def norm_rows(
 
 
 @triton.jit
+def activated(gate, GELU: tl.constexpr):
+    """Return the activation of a gate."""
+    if GELU:
+        gate = gate * tl.sigmoid(1.5957691216057308 * (gate + 0.044715 * gate * gate * gate))
+    else:
+        gate = gate * tl.sigmoid(gate)
+    return gate
+
+
+@triton.jit
 def gate_rows(x, out, width, GELU: tl.constexpr, WIDE: tl.constexpr, EARLY: tl.constexpr):
     """Compute act(gate) * up of rows [2 width] of a gate and an up."""
     after_others(EARLY)
@@ -52,11 +62,7 @@ def gate_rows(x, out, width, GELU: tl.constexpr, WIDE: tl.constexpr, EARLY: tl.c
     inside = at < width
     gate = tl.load(x + 2 * row * width + at, inside, 0.0).to(tl.float32)
     up = tl.load(x + (2 * row + 1) * width + at, inside, 0.0).to(tl.float32)
-    if GELU:
-        inner = 0.7978845608028654 * (gate + 0.044715 * gate * gate * gate)
-        made = gate * tl.sigmoid(2 * inner) * up
-    else:
-        made = gate * tl.sigmoid(gate) * up
+    made = activated(gate, GELU) * up
     tl.store(out + row * width + at, made.to(out.dtype.element_ty), inside)
 
 
@@ -268,21 +274,55 @@ def multiply_one(
     rows,
     depth,
     groups,
+    half,
     FORMAT: tl.constexpr,
     BIASED: tl.constexpr,
     ROWS: tl.constexpr,
     DEPTH: tl.constexpr,
     LANES: tl.constexpr,
     STAGES: tl.constexpr,
+    GATE: tl.constexpr,
     EARLY: tl.constexpr,
 ):
     """Compute a few rows of a matrix times one vector.
 
     FORMAT is 0: dense; 1: int8 with a scale a row; 2: FP8 with a scale for 128 x 128, of which
-    ROWS is a divisor. A thread multiplies LANES neighbours at once, which are 16 bytes. The first
-    weights are fetched into the second cache while the kernel before this one still runs.
+    ROWS is a divisor. A thread multiplies LANES neighbours at once. With GATE, `gelu` or `silu`,
+    the matrix is a gate of `half` rows and an up of as many, and the result is act(gate) * up. The
+    first weights are fetched into the second cache while the kernel before this one still runs.
     """
-    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    first = tl.program_id(0) * ROWS
+    if GATE is not None:
+        made = product_rows(
+            weights, scales, bias, x, first, half, depth, groups, FORMAT, BIASED, ROWS, DEPTH,
+            LANES, STAGES, EARLY,
+        )  # fmt: skip
+        up = product_rows(
+            weights, scales, bias, x, half + first, rows, depth, groups, FORMAT, BIASED, ROWS,
+            DEPTH, LANES, STAGES, False,
+        )  # fmt: skip
+        # The two are rounded as what a product of its own would store.
+        made = made.to(out.dtype.element_ty).to(tl.float32)
+        made = activated(made, GATE == "gelu") * up.to(out.dtype.element_ty).to(tl.float32)
+        limit = half
+    else:
+        made = product_rows(
+            weights, scales, bias, x, first, rows, depth, groups, FORMAT, BIASED, ROWS, DEPTH,
+            LANES, STAGES, EARLY,
+        )  # fmt: skip
+        limit = rows
+    row = first + tl.arange(0, ROWS)
+    tl.store(out + row, made.to(out.dtype.element_ty), row < limit)
+
+
+@triton.jit
+def product_rows(
+    weights, scales, bias, x, first, rows, depth, groups,
+    FORMAT: tl.constexpr, BIASED: tl.constexpr, ROWS: tl.constexpr, DEPTH: tl.constexpr,
+    LANES: tl.constexpr, STAGES: tl.constexpr, EARLY: tl.constexpr,
+):  # fmt: skip
+    """Return ROWS rows from `first` on of a matrix times one vector; see `multiply_one`."""
+    row = first + tl.arange(0, ROWS)
     exists = row < rows
     lanes = tl.arange(0, DEPTH // LANES) * LANES
     at = lanes[:, None] + tl.arange(0, LANES)[None, :]
@@ -298,7 +338,7 @@ def multiply_one(
         vector = tl.load(x + start + at, inside, 0.0).to(tl.float32)
         part = tl.sum(values.to(tl.float32) * vector[None, :, :], 2)
         if FORMAT == 2:
-            tile = (tl.program_id(0) * ROWS // 128) * groups + (start + lanes) // 128
+            tile = (first // 128) * groups + (start + lanes) // 128
             part *= tl.load(scales + tile, start + lanes < depth, 0.0)[None, :]
         total += part
     made = tl.sum(total, 1)
@@ -306,7 +346,7 @@ def multiply_one(
         made *= tl.load(scales + row, exists, 0.0)
     if BIASED:
         made += tl.load(bias + row, exists, 0.0)
-    tl.store(out + row, made.to(out.dtype.element_ty), exists)
+    return made
 
 
 @triton.jit

@@ -42,7 +42,7 @@ def choose(logits: Tensor, rows: Sequence[Row]) -> list[Choice | None]:
     """
     plain = logits
     logits = _constrained(logits, rows)
-    highest, tokens = logits.max(dim=1)  # a NaN is the highest
+    highest, tokens = _largest(logits)  # a NaN is the highest
     for nucleus in (True, False):
         drawn = [
             i
@@ -59,6 +59,18 @@ def choose(logits: Tensor, rows: Sequence[Row]) -> list[Choice | None]:
         told.get(i, Choice(token)) if good else None
         for i, (token, good) in enumerate(zip(chosen, fine, strict=True))
     ]
+
+
+def _largest(logits: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the largest of each row and its place; of few rows on a GPU in two stages."""
+    parts = math.gcd(logits.shape[1], 128)
+    if not logits.is_cuda or len(logits) > 8 or parts == 1:
+        highest, places = logits.max(dim=1)
+        return highest, places
+    values, within = logits.view(len(logits), parts, -1).max(dim=2)
+    highest, part = values.max(dim=1, keepdim=True)
+    places = part * (logits.shape[1] // parts) + within.gather(1, part)
+    return highest.squeeze(1), places.squeeze(1)
 
 
 def _constrained(logits: Tensor, rows: Sequence[Row]) -> Tensor:

@@ -45,7 +45,7 @@ class FeedForward:
 
     def __call__(self, ops: Backend, x: Tensor, activation: str) -> Tensor:
         """Return the layer's output for x [T, C]."""
-        return ops.multiply(self.down, ops.gated(ops.multiply(self.gate_up, x), activation))
+        return ops.multiply(self.down, ops.gated(self.gate_up, x, activation))
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,8 @@ class Transformer:
             x, inner = ops.add_norm(x, part, following[i], eps)
         if not len(batch.wanted):
             return x.new_empty(0, config.vocabulary, dtype=torch.float32)
-        logits = ops.multiply(self._head, inner[batch.wanted]).float()
+        rows = inner if len(batch.wanted) == len(inner) else inner[batch.wanted]
+        logits = ops.multiply(self._head, rows).float()
         if config.final_softcap:
             logits = config.final_softcap * torch.tanh(logits / config.final_softcap)
         return logits

@@ -17,7 +17,7 @@ import statistics
 import time
 import traceback
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -100,6 +100,8 @@ SHAPES = (
     Cell("DeepSeek V3, MLA", 128, 1, 576, 32, 4096, values=512),
     Cell("DeepSeek V2 Lite, MLA", 16, 1, 576, 64, 8192, values=512),
 )
+FLEX = (SHAPES[2], SHAPES[3], SHAPES[5])
+"""Shapes for which FlexAttention is compiled, which takes long."""
 MORE = (
     Cell("Llama 3 8B, lengths 1 to 16k", 32, 8, 128, 64, 16384, ragged=True),
     Cell("Llama 3 8B, FP8", 32, 8, 128, 64, 16384, cache="fp8"),
@@ -107,16 +109,21 @@ MORE = (
     Cell("Llama 3 8B, int8", 32, 8, 128, 64, 16384, cache="int8"),
     Cell("Gemma 3 12B, FP8", 16, 8, 256, 8, 32768, cache="fp8"),
 )
-TILES = {
-    "bf16": ((64, 4, 3, 4, 2), (64, 4, 4, 4, 2), (64, 4, 4, 2, 2), (64, 4, 3, 8, 2),
-             (128, 4, 3, 4, 1), (128, 8, 3, 2, 1), (64, 2, 3, 4, 2), (32, 4, 4, 4, 4)),
-    "fp8": ((128, 4, 3, 4, 2), (128, 4, 4, 4, 2), (64, 4, 3, 6, 2), (64, 4, 4, 6, 2),
-            (128, 8, 3, 4, 2), (128, 4, 3, 3, 2), (64, 2, 3, 6, 2)),
-    "wide": ((32, 4, 3, 2, 2), (32, 4, 4, 3, 2), (64, 4, 3, 2, 2), (64, 8, 3, 2, 2),
-             (64, 8, 3, 3, 2)),
-    "mla": ((64, 8, 1, 1, 2), (32, 8, 2, 1, 2), (64, 8, 2, 1, 2), (16, 4, 3, 1, 4),
-            (32, 4, 2, 2, 2)),
+TILES: dict[str, tuple[tuple[int, int, int, int], ...]] = {
+    "small False False": ((128, 4, 3, 1), (64, 4, 4, 2), (128, 4, 4, 1), (64, 2, 4, 2)),
+    "narrow False False": ((64, 4, 4, 2), (128, 4, 3, 1), (64, 4, 3, 2), (64, 2, 3, 2)),
+    "wide False False": ((64, 4, 3, 2), (64, 8, 3, 2), (32, 4, 4, 2)),
+    "latent False False": ((32, 4, 2, 2), (64, 8, 2, 2), (64, 8, 1, 2)),
+    "small True False": ((128, 4, 5, 1), (64, 4, 5, 2), (64, 2, 5, 2)),
+    "narrow True False": ((64, 4, 5, 2), (64, 2, 3, 2), (64, 2, 5, 2), (128, 8, 5, 1),
+                          (64, 4, 3, 2)),
+    "wide True False": ((32, 4, 5, 2), (64, 8, 5, 2), (32, 4, 3, 2), (32, 4, 7, 2)),
+    "latent True False": ((64, 8, 2, 2), (32, 4, 5, 2), (32, 8, 5, 2), (32, 4, 3, 2)),
+    "narrow True True": ((64, 4, 5, 2), (128, 4, 3, 1), (64, 4, 7, 2), (128, 4, 5, 1),
+                         (64, 2, 5, 2)),
+    "wide True True": ((32, 4, 5, 2), (64, 4, 3, 2), (64, 4, 5, 2), (64, 8, 5, 2)),
 }  # fmt: skip
+"""Tiles that are tried, by class of problems."""
 
 
 @dataclass
@@ -281,7 +288,7 @@ def flex(cell: Cell) -> dict[str, Call]:
     from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
     c = cell
-    if c.ragged or c.cache != "bf16" or c.values or c.window or c.softcap:
+    if cell not in FLEX:
         return {}
     torch._dynamo.config.recompile_limit = 64
     compiled = torch.compile(flex_attention, dynamic=False)
@@ -437,27 +444,43 @@ def table(cells: tuple[Cell, ...], seconds: float, out: Path, with_flex: bool) -
 
 
 def tiles(part: tuple[int, int], seconds: float, only_compile: bool) -> None:
-    """Measure our tiles where most depends on them."""
-    chosen = {
-        "bf16": (SHAPES[0], SHAPES[1], SHAPES[3], SHAPES[4]), "fp8": (MORE[1], MORE[2]),
-        "wide": (SHAPES[13], SHAPES[14]), "mla": (SHAPES[18], SHAPES[19]),
-    }  # fmt: skip
-    for kind, cells in chosen.items():
-        for cell in cells:
-            calls = {
-                f"{name} {tile}": call
-                for number, tile in enumerate(TILES[kind])
-                if number % part[1] == part[0]
-                for name, call in ours(cell, plan.Tile(*tile)).items()
-            }
-            if only_compile:
-                warm(calls, data(cell, 0, "meta"))
-                continue
-            for row in measured(cell, calls, seconds):
-                rate = cell.bytes / float(row["microseconds"]) / 1e3
-                found = f"{row['microseconds']} us {rate:.0f} GB/s ({row['error']})"
-                print(f"B{cell.batch} {cell.keys}: {row['implementation']} {found}", flush=True)
-            torch.cuda.empty_cache()
+    """Measure our tiles where most depends on them, and use the fastest from then on."""
+    cells = (*(SHAPES[i] for i in (0, 1, 3, 8, 13, 14, 16, 18, 19)), *MORE[1:3], MORE[4])
+    taken: dict[plan.Class, dict[plan.Tile, list[float]]] = {}
+    for cell in cells:
+        size = cell.size
+        width = "small" if size < 128 else "narrow" if size == 128 else "wide"
+        width = "latent" if cell.values else width
+        calls, tried = {}, {}
+        for paged in (False, True):
+            known = plan.Class(width, paged, cell.cache != "bf16")  # type: ignore[arg-type]
+            for number, sizes in enumerate(TILES.get(" ".join(map(str, known)), ())):
+                if number % part[1] != part[0]:
+                    continue
+                name = "ours, pages of 16" if paged else "ours"
+                tile = plan.Tile(*sizes)
+                tried[f"{name} {sizes}"] = known, tile
+                calls[f"{name} {sizes}"] = ours(cell, tile)[name]
+        if only_compile:
+            warm(calls, data(cell, 0, "meta"))
+            continue
+        for row in measured(cell, calls, seconds):
+            known, tile = tried[row["implementation"]]
+            us = float(row["microseconds"])
+            taken.setdefault(known, {}).setdefault(tile, []).append(us)
+            rate = f"{us} us {cell.bytes / us / 1e3:.0f} GB/s ({row['error']})"
+            print(
+                f"{cell.name} B{cell.batch} {cell.keys}: {row['implementation']} {rate}", flush=True
+            )
+        torch.cuda.empty_cache()
+    for known, found in taken.items():
+        most = max(map(len, found.values()))
+        means = {t: statistics.geometric_mean(us) for t, us in found.items() if len(us) == most}
+        plan.TILES[known] = min(means, key=means.__getitem__)
+        print(f"fastest {known}: {plan.TILES[known]}", flush=True)
+    if (narrow := plan.Class("narrow", True, True)) in taken:
+        plan.TILES[narrow._replace(width="small")] = plan.TILES[narrow]
+    plan._prepared.cache_clear()
 
 
 def warm(calls: dict[str, Call], d: Data) -> None:
@@ -483,7 +506,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--warm", default="", help="I/N: only compile the I-th of N parts")
     parser.add_argument("--only", default="", help="models whose names contain this")
-    parser.add_argument("--tiles", action="store_true", help="measure our tiles instead")
+    parser.add_argument("--tiles", action="store_true", help="find our fastest tiles before")
     parser.add_argument("--flex", action="store_true", help="measure FlexAttention, too")
     parser.add_argument("--seconds", type=float, default=0.1, help="for each implementation")
     parser.add_argument("--out", type=Path, default=RESULTS)
@@ -492,12 +515,12 @@ def main() -> None:
     part = tuple(map(int, args.warm.split("/"))) if args.warm else (0, 1)
     with torch.inference_mode():
         if args.tiles:
-            tiles((part[0], part[1]), args.seconds, bool(args.warm))
-        elif args.warm:
+            tiles((part[0], part[1]), args.seconds / 2, bool(args.warm))
+        if args.warm:
             for cell in cells[part[0] :: part[1]]:
                 warm(ours(cell), data(cell, 0, "meta"))
                 if args.flex:
-                    warm(flex(cell), data(replace(cell, batch=min(cell.batch, 4)), 0))
+                    warm(flex(cell), data(cell, 0))
         else:
             table(cells, args.seconds, args.out, args.flex)
 

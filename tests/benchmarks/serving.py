@@ -196,6 +196,29 @@ def one_stream(bench: Bench, shape: str, weights: str) -> Engine:
     return engine
 
 
+def early(bench: Bench, shape: str) -> None:
+    """Find whether kernels should begin while the one before ends, and do so from then on."""
+    from accel.serving import gpu
+
+    found = {}
+    for begins in (True, False):
+        gpu.EARLY = begins
+        gpu._LAUNCHES.clear()
+        engine = bench.engine(shape)
+        run(engine, request(64, 40))
+        graph = engine.runner._graphs[1]
+        bench.sync()
+        began = time.perf_counter()
+        for _ in range(100):
+            graph(graph.inputs[0])
+        bench.sync()
+        found[begins] = 100 / (time.perf_counter() - began)
+        which = "early" if begins else "in turn"
+        bench.row(f"graph of one token {shape}, kernels begin {which}", found[begins], "tok/s")
+    gpu.EARLY = found[True] > found[False]
+    gpu._LAUNCHES.clear()
+
+
 def many_streams(bench: Bench, engine: Engine, streams: int, length: int, limit: int) -> None:
     """Measure the throughput of many requests at once."""
     for count in (streams, 2, 1):  # graphs and kernels
@@ -306,11 +329,11 @@ def attention(bench: Bench, kind: str) -> float:
 
 
 TILES = {
-    "dense": ((8, 512, 4, 1), (4, 1024, 4, 1), (16, 512, 8, 1), (16, 256, 4, 4), (8, 512, 4, 3),
-              (4, 1024, 4, 3), (8, 256, 2, 1), (16, 512, 4, 1)),
-    "fp8": ((8, 1024, 4, 1), (16, 512, 4, 1), (4, 2048, 4, 1), (8, 1024, 4, 3), (16, 512, 4, 4),
-            (4, 1024, 2, 1), (8, 1024, 2, 1), (4, 4096, 8, 1), (8, 2048, 8, 1), (8, 512, 4, 1)),
-    "int4": ((8, 512, 4, 1), (4, 1024, 4, 1), (8, 512, 4, 3)),
+    "dense": ((16, 256, 4, 4), (8, 512, 4, 3), (4, 1024, 4, 1, 8), (2, 2048, 4, 1, 8),
+              (4, 2048, 8, 1, 8), (8, 256, 4, 4)),
+    "fp8": ((8, 1024, 4, 1), (4, 2048, 4, 1, 16), (2, 4096, 4, 1, 16), (2, 2048, 4, 1, 16),
+            (4, 2048, 4, 2, 16), (4, 4096, 4, 1, 16), (1, 4096, 4, 1, 16), (8, 2048, 4, 1, 16)),
+    "int4": ((8, 512, 4, 1), (16, 256, 4, 1)),
 }  # fmt: skip
 TILES["int8"] = TILES["fp8"]
 
@@ -479,6 +502,32 @@ def peer(bench: Bench, streams: int, length: int, limit: int) -> None:
             )
 
 
+def recurrent(bench: Bench, streams: int, length: int, limit: int) -> None:
+    """Measure RWKV-7 1.5B in the same scheduler: one answer, and many at once."""
+    from accel.rwkv.tokenizer import Tokenizer as Vocabulary
+    from tests.benchmarks import rwkv_gpu
+
+    torch.manual_seed(0)
+    weights = rwkv_gpu.random_weights(*rwkv_gpu.SHAPES["1.5B"])
+    network = rwkv_gpu.ours(weights, torch.bfloat16)
+    engine = Engine.of_network(
+        network, Vocabulary({n + 1: bytes([n]) for n in range(256)}), streams, 2 * streams
+    )
+    for count in (1, streams):
+        asked = [request(length, limit, 6000 + seed) for seed in range(count)]
+        run(engine, *(request(length, 8, 7000 + seed) for seed in range(count)))  # graphs
+        bench.sync()
+        began = time.perf_counter()
+        made = run(engine, *asked)
+        bench.sync()
+        took = time.perf_counter() - began
+        assert all(stream.ended.tokens == limit for stream in made)
+        name = f"RWKV-7 1.5B, {count} streams of {length} in, {limit} out"
+        bench.row(
+            name, count * limit / took, "tok/s", seconds=took, weights_GB=network.nbytes / 1e9
+        )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
@@ -494,6 +543,7 @@ def main() -> None:
     bench.part(lambda: correct(bench))
     if args.device == "cuda":
         bench.part(lambda: tiles(bench))
+        bench.part(lambda: early(bench, small))
 
     def with_large() -> None:
         engine = one_stream(bench, large, "bfloat16")
@@ -507,6 +557,7 @@ def main() -> None:
     bench.part(lambda: one_stream(bench, small, "bfloat16") and None)
     if args.device == "cuda":
         bench.part(lambda: large_caches(bench))
+        bench.part(lambda: recurrent(bench, streams, length, limit))
         if args.peers:
             bench.part(lambda: peer(bench, streams, length, limit))
         bench.part(lambda: cold_start(bench))

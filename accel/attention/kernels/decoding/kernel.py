@@ -223,7 +223,8 @@ def decode(
     REST: tl.constexpr, VREST: tl.constexpr, TILE: tl.constexpr, PAGE: tl.constexpr,
     SHARED: tl.constexpr, CAUSAL: tl.constexpr, LEFT: tl.constexpr, SOFTCAP: tl.constexpr,
     DYNAMIC: tl.constexpr, JOINED: tl.constexpr, BATCH: tl.constexpr, FEWEST: tl.constexpr,
-    PARTS: tl.constexpr, QUANTIZED: tl.constexpr, QUARTETS: tl.constexpr, EARLY: tl.constexpr,
+    PARTS: tl.constexpr, ALIKE: tl.constexpr, FAR: tl.constexpr, QUANTIZED: tl.constexpr,
+    QUARTETS: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
     """Attend with the rows of one tile of one key head of one sequence to one part of its keys.
 
@@ -232,7 +233,8 @@ def decode(
     the values are the first dimensions of the keys (MLA). With DYNAMIC a sequence has its number in
     `lengths` plus `more` keys, and `shared_out` divides them; otherwise all have `keys`, in
     `splits` parts. `arrived` is 0 before and after. EARLY: the kernel may begin before the one
-    before it has ended, for which it waits.
+    before it has ended, for which it waits. ALIKE: keys and values have the same strides; FAR:
+    their elements are further apart than a number of 32 bits says.
     """
     if EARLY:
         gdc_launch_dependents()
@@ -293,13 +295,16 @@ def decode(
         key = j + tl.arange(0, TILE)
         inside = key < end
         if PAGE:
-            page = tl.load(table + key // PAGE, inside, 0).to(tl.int64)
+            page = tl.load(table + key // PAGE, inside, 0)
+            page = page.to(tl.int64) if FAR else page
             within = key % PAGE
             k_places = page * stride_kb + within * stride_kn
-            v_places = page * stride_vb + within * stride_vn
+            v_places = k_places if ALIKE else page * stride_vb + within * stride_vn
             s_places = page * stride_sb + within * stride_sn + head * stride_sh
         else:
-            k_places, v_places = key.to(tl.int64) * stride_kn, key.to(tl.int64) * stride_vn
+            far = key.to(tl.int64) if FAR else key
+            k_places = far * stride_kn
+            v_places = k_places if ALIKE else far * stride_vn
             s_places = place * stride_sb + key * stride_sn + head * stride_sh
         k = load_vectors(k_at, k_places, inside, 0, MAIN, SIZE, QUANTIZED, QUARTETS)
         scores = tl.dot(q, tl.trans(k))

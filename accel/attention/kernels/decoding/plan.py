@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -13,7 +13,7 @@ from triton import cdiv
 from accel.attention.kernels.decoding.kernel import decode
 from accel.attention.kernels.geometry import Target, target_of
 from accel.runtime.call import ALIGNMENT, KernelCall, Pointer
-from accel.runtime.launch import prepare
+from accel.runtime.launch import Launch, prepare
 
 MOST_QUERIES = 16
 LARGEST_HEAD = 576
@@ -22,7 +22,7 @@ _MOST_ROWS = 64
 """Rows of a tile: all rows that share a key head, or this many."""
 _BATCHES = (1, 64, 1024)
 """Numbers of sequences of different lengths that kernels are compiled for."""
-_HELD = 8192
+_HELD = 4096
 """Numbers of partial results that a program holds at once while it combines them."""
 _COUNTERS = 1 << 20
 _Shape = tuple[int, ...]
@@ -34,28 +34,59 @@ class Tile(NamedTuple):
     keys: int
     warps: int
     stages: int
-    """Tiles of keys that are on their way at once."""
-    programs: int
-    """Programs for each multiprocessor that keys are split into."""
+    """Tiles of keys that are on their way at once; in pages, twice as many less one, since the
+    numbers of pages are on their way before."""
     fewest: int
     """The least number of tiles of a part."""
 
 
-def tile_for(main: int, quantized: bool, rows: int, target: Target) -> Tile:
-    """Return the tile for a head size, by its largest power of two.
+class Class(NamedTuple):
+    """Group the problems that have the same tile."""
 
-    Those of sm_90 are the fastest measured on an H200 (results/attention_decoding.csv).
-    """
-    small = target.capability in (86, 89, 120)  # 99 KiB of shared memory
-    if main >= 512:
-        if small or target.capability == 80:
-            return Tile(16, 4, 2, 1, 4)
-        return Tile(32 if rows > 32 else 64, 8, 2, 1, 2)
-    if main == 256:
-        return Tile(32, 4, 2 if small else 3, 2, 2)
-    if quantized:
-        return Tile(64 if small else 128, 4, 3, 4, 2)
-    return Tile(64, 4, 2 if small else 3, 4, 2)
+    width: Literal["small", "narrow", "wide", "latent"]
+    """Head sizes below 128, 128, up to 256, and MLA."""
+    paged: bool
+    quantized: bool
+
+
+TILES: dict[Class, Tile] = {
+    Class("small", False, False): Tile(128, 4, 3, 1),
+    Class("narrow", False, False): Tile(64, 4, 4, 2),
+    Class("wide", False, False): Tile(64, 4, 3, 2),
+    Class("latent", False, False): Tile(32, 4, 2, 2),
+    Class("small", True, False): Tile(128, 4, 5, 1),
+    Class("narrow", True, False): Tile(64, 4, 5, 2),
+    Class("wide", True, False): Tile(32, 4, 5, 2),
+    Class("latent", True, False): Tile(64, 8, 2, 2),
+    Class("small", True, True): Tile(64, 4, 5, 2),
+    Class("narrow", True, True): Tile(64, 4, 5, 2),
+    Class("wide", True, True): Tile(32, 4, 5, 2),
+}
+"""For sm_90, the fastest measured on an H200 (results/attention_decoding.csv)."""
+_SMALLER = {
+    "small": Tile(64, 4, 3, 2), "narrow": Tile(64, 4, 2, 2), "wide": Tile(32, 4, 2, 2),
+    "latent": Tile(16, 4, 2, 4),
+}  # fmt: skip
+"""For GPUs with less shared memory; not measured."""
+_GUESS = 3
+"""Programs that a multiprocessor runs at once, until the kernel is compiled."""
+
+
+def class_of(kind: Kind) -> Class:
+    """Return the class of a problem."""
+    size = kind.q[3]
+    width: Any = "small" if size < 128 else "narrow" if size == 128 else "wide"
+    return Class(
+        "latent" if size > 256 else width, kind.table_width > 0, kind.scale_strides is not None
+    )
+
+
+def tile_for(kind: Kind, target: Target) -> Tile:
+    """Return the tile of a problem."""
+    known = class_of(kind)
+    if target.capability not in (90, 100):
+        return _SMALLER[known.width]
+    return TILES.get(known) or TILES[known._replace(paged=True)]
 
 
 class Kind(NamedTuple):
@@ -99,8 +130,13 @@ class Plan(NamedTuple):
     counters: int
 
 
-def plan_of(kind: Kind, target: Target, tile: Tile | None = None) -> Plan:
-    """Return what is launched for a kind of problem. Raises ValueError for what cannot be."""
+def plan_of(kind: Kind, target: Target, tile: Tile | None = None, programs: int = _GUESS) -> Plan:
+    """Return what is launched for a kind of problem.
+
+    Args:
+        tile: another tile than that of `tile_for`.
+        programs: how many of the kernel's programs a multiprocessor runs at once.
+    """
     batch, heads, queries, size = kind.q
     kv_heads = kind.k[1]
     group = heads // kv_heads
@@ -110,8 +146,8 @@ def plan_of(kind: Kind, target: Target, tile: Tile | None = None) -> Plan:
     rows = min(_MOST_ROWS, max(16, _power(queries * group)))
     tiles = cdiv(queries * group, rows)
     real = min(rows, _power(queries * group))
-    tile = tile or tile_for(main, kind.scale_strides is not None, rows, target)
-    units, slots = kv_heads * tiles, target.processors * tile.programs
+    tile = tile or tile_for(kind, target)
+    units, slots = kv_heads * tiles, target.processors * programs
     dynamic = kind.counted is not None
     if dynamic:
         splits, parts = 1, batch + cdiv(slots, units)
@@ -150,7 +186,7 @@ def plan_of(kind: Kind, target: Target, tile: Tile | None = None) -> Plan:
         "SOFTCAP": kind.softcap > 0, "DYNAMIC": dynamic, "JOINED": joined,
         "BATCH": next(most for most in _BATCHES if most >= batch) if dynamic else 0,
         "FEWEST": tile.fewest, "PARTS": max(1, min(64, _HELD // (real * main))),
-        "QUANTIZED": scaled,
+        "ALIKE": kind.k_strides == kind.v_strides, "FAR": _far(kind), "QUANTIZED": scaled,
         "QUARTETS": scaled and _in_quartets(kind, target),
         "EARLY": target.capability >= 90,
     }  # fmt: skip
@@ -253,8 +289,13 @@ def decoded(
 
 @lru_cache(maxsize=4096)
 def _prepared(kind: Kind, tile: Tile | None) -> tuple[Plan, Any]:
-    plan = plan_of(kind, target_of(kind.device), tile)
-    return plan, prepare(plan.call, kind.device)
+    target = target_of(kind.device)
+    plan = plan_of(kind, target, tile)
+    launch = prepare(plan.call, kind.device)
+    if isinstance(launch, Launch) and launch.per_processor != _GUESS:
+        plan = plan_of(kind, target, tile, launch.per_processor)
+        launch = prepare(plan.call, kind.device)
+    return plan, launch
 
 
 class _Ring:
@@ -293,6 +334,15 @@ def _out_strides(kind: Kind) -> _Shape:
         return torch.empty(*kind.q[:3], kind.values, device="meta").stride()[:3]
     like = torch.empty_strided(kind.q, (*kind.q_strides, 1), device="meta")
     return torch.empty_like(like).stride()[:3]
+
+
+def _far(kind: Kind) -> bool:
+    """Return whether the elements of keys or values are more than 2^31 apart."""
+    pages = kind.k[0] if kind.table_width else 1
+    return any(
+        pages * strides[0] * (kind.table_width > 0) + kind.k[2] * strides[2] >= 1 << 31
+        for strides in (kind.k_strides, kind.v_strides)
+    )
 
 
 def _in_quartets(kind: Kind, target: Target) -> bool:
