@@ -123,7 +123,7 @@ FORWARD = {
         "rest[1].index(CID if O_SLOTS > 1 else 0).store",
         "rest[1].index(0).store",
     ),
-    "bias: of another head": ("batch_stride + head * head_stride", "batch_stride"),
+    "bias: of another head": (" + head.to(gl.int64) * head_stride", ""),
     "bias: of another sequence": ("sequence.to(gl.int64) * batch_stride", "head.to(gl.int64) * 0"),
     "bias: of another consumer's rows": (
         "biases_at = _biases_of(added, sequence, head, row,",

@@ -545,7 +545,8 @@ def _biases_of(added, sequence, head, row, seq_q, S_LAYOUT: gl.constexpr, STEP: 
     Rows past the last have its bias: they are not stored.
     """
     bias, batch_stride, head_stride, row_stride = added
-    at = bias + _divisible(sequence.to(gl.int64) * batch_stride + head * head_stride, STEP)
+    first = sequence.to(gl.int64) * batch_stride + head.to(gl.int64) * head_stride
+    at = bias + _divisible(first, STEP)
     cols = gl.expand_dims(gl.arange(0, 1, gl.SliceLayout(0, S_LAYOUT)), 0)
     if row_stride is None:
         return at + cols
