@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from PySide6.QtCore import QEvent, QTimer, Signal
+from PySide6.QtCore import QEvent, QSize, QTimer, Signal
 from PySide6.QtGui import QResizeEvent, QShowEvent
 from PySide6.QtWidgets import QFileDialog, QHBoxLayout, QWidget
 
@@ -39,7 +39,9 @@ from app.widgets.actions import bind_actions
 from app.widgets.controls import PageStack
 from scheduler.protocol.errors import UserError
 
-_WIDEST, _SIDE, _LEAST_SIDE = 860, 196, 188
+_WIDEST, _SIDE, _LEAST_SIDE, _SIDE_SHARE = 860, 196, 188, 0.34
+"""Pixels of width of the conversation and of the list of others, and the most of the page's width
+that the list takes where text is large."""
 _ROOMY, _ROOMY_WIDEST, _ROOMY_SIDE = 1700, 1100, 280
 """Pixels of width from which on the sources have a pane of their own, and of the conversation
 and of the list in such a window."""
@@ -87,12 +89,19 @@ class AssistantPage(QWidget):
         partners = chat_partners(found, used, self.models.serving.now.served)
         self.view.composer.offer_chat(partners, no_partner_help(found, used))
 
+    def minimumSizeHint(self) -> QSize:
+        """Need no room for the list beside, which is left out where there is little."""
+        return QSize(self.stack.minimumSizeHint().width(), super().minimumSizeHint().height())
+
     def resizeEvent(self, event: QResizeEvent) -> None:
         """Give a wide window a pane for the sources, and wider columns."""
         super().resizeEvent(event)
         roomy = self.width() >= theme.px(_ROOMY)
         self.stack.setMaximumWidth(theme.px(_ROOMY_WIDEST if roomy else _WIDEST))
-        self.sessions.setFixedWidth(max(theme.px(_ROOMY_SIDE if roomy else _SIDE), _LEAST_SIDE))
+        side = min(theme.px(_ROOMY_SIDE if roomy else _SIDE), int(_SIDE_SHARE * self.width()))
+        self.sessions.setFixedWidth(max(side, _LEAST_SIDE))
+        needed = self.stack.minimumSizeHint().width() + self.sessions.width() + theme.M
+        self.sessions.setVisible(self.width() >= needed)
         self._show_pane()
 
     def _show_pane(self) -> None:
@@ -281,7 +290,7 @@ class AssistantPage(QWidget):
         self.stack.addWidget(self.view)
         self.stack.addWidget(self.presets)
         self.stack.setMaximumWidth(theme.px(_WIDEST))
-        self.sessions.setFixedWidth(max(theme.px(_SIDE), _LEAST_SIDE))
+        self.sessions.setFixedWidth(_LEAST_SIDE)
         layout = QHBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.setSpacing(theme.M)

@@ -58,7 +58,7 @@ class SessionList(QWidget):
         super().__init__()
         self.found: tuple[Summary, ...] = ()
         self._key = ""
-        self.new = button("New conversation", tooltip="Start a new conversation (Ctrl+N)")
+        self.new = button("New chat", tooltip="Start a new conversation (Ctrl+N)")
         self.new.clicked.connect(self.created)
         self.rename, self.remove = QAction("Rename", self), QAction("Delete", self)
         for action, keys, slot in (

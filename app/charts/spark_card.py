@@ -92,6 +92,8 @@ class SparkCard(QFrame):
             box = QRectF(room.left(), y - line / 2, theme.px(_GUTTER) - theme.S, line)
             painter.drawText(box, int(flag.AlignRight | flag.AlignVCenter), f"{value:g}")
         below = QRectF(plot.left(), plot.bottom() + theme.XS, plot.width(), line)
-        painter.drawText(below, int(flag.AlignLeft), f"{self._span} ago")
-        painter.drawText(below, int(flag.AlignRight), "now")
+        since, metrics = f"{self._span} ago", painter.fontMetrics()
+        painter.drawText(below, int(flag.AlignLeft), since)
+        if metrics.horizontalAdvance(f"{since}  now") <= below.width():
+            painter.drawText(below, int(flag.AlignRight), "now")
         return plot

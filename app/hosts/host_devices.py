@@ -39,7 +39,7 @@ class HostDevices(QWidget):
     def __init__(self, history: History) -> None:
         super().__init__()
         self._history = history
-        self.title = label(strong=True)
+        self.title = label(strong=True, wrap=True)
         self.grid = TileGrid()
         self.grid.opened.connect(self.opened)
         self.curves = [DeviceCurves() for _ in range(_MOST_CURVES)]
@@ -63,7 +63,8 @@ class HostDevices(QWidget):
     def show_host(self, snapshot: Snapshot, host: HostState | None, name: str) -> None:
         """Show the devices of a machine, under its name."""
         devices = sorted(host.devices, key=self._idleness) if host is not None else []
-        most = _FEW_TILES if self.window().height() < theme.px(_LOW) else _MOST_TILES
+        low = self.window().height() < theme.px(_LOW)
+        most = _FEW_TILES if low else _MOST_TILES
         busiest = {state.device.id for state in devices[:most]}
         shown = tuple(tile for tile in tiles(snapshot) if tile.device in busiest)
         self.setVisible(bool(shown))
@@ -73,7 +74,7 @@ class HostDevices(QWidget):
             name += f", the {most} busiest"
         set_text(self.title, name)
         self.grid.show_tiles(shown, snapshot.settings.telemetry_hz, self._load)
-        self.grid.setFixedHeight(self.grid.fit(max(self.height(), 1)))
+        self.grid.setFixedHeight(self.grid.fit(1 if low else max(self.height(), 1)))
         several = max(self._room // theme.px(_LOWEST + theme.XL), 1)
         known = [state for state in devices if state.reading is not None][:several]
         for at, curves in enumerate(self.curves):
@@ -98,7 +99,7 @@ class DeviceCurves(QWidget):
 
     def __init__(self) -> None:
         super().__init__()
-        self.title = label(size="small", meaning="muted")
+        self.title = label(size="small", meaning="muted", wrap=True)
         self.sparks = SparkRow(_HIGHEST)
         self.setLayout(column(self.title, self.sparks))
 

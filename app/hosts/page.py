@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from PySide6.QtCore import QPoint, Qt, Signal
+from PySide6.QtCore import QPoint, QSize, Qt, Signal
 from PySide6.QtGui import QAction, QGuiApplication, QResizeEvent
 from PySide6.QtWidgets import QWidget
 
@@ -61,6 +61,8 @@ COLUMNS = (
 STATE, LOAD, MEMORY, WARMEST, CHANGED, DEVICES, ADDRESS = range(1, 8)
 _OPTIONAL = {ADDRESS: 1000, CHANGED: 860, DEVICES: 860}
 """The least widths of the page at which these columns are shown."""
+_LEAST, _LEAST_BUTTONS = 220, 420
+"""Pixels of width of the page at least, and with the buttons of a machine."""
 _IN_SIGHT = 5
 """Machines that are seen at once, however small the window is."""
 MENU = ("host.test", "host.copy", "", "host.add", "host.remove")
@@ -192,6 +194,13 @@ class HostsPage(QWidget):
         super().resizeEvent(event)
         for at, least in _OPTIONAL.items():
             self.table.setColumnHidden(at, self.width() < theme.px(least))
+        for made in (self.test, self.remove):  # the menu and the keys do it, too
+            made.setVisible(self.width() >= theme.px(_LEAST_BUTTONS))
+
+    def minimumSizeHint(self) -> QSize:
+        """Need no width for what is left out where there is little room."""
+        hint = super().minimumSizeHint()
+        return QSize(min(hint.width(), theme.px(_LEAST)), hint.height())
 
     def _open(self) -> None:
         self._leave()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import Signal
+from PySide6.QtCore import QSize, Signal
+from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QWidget
 
 from app.jobs.job_keys import KINDS
@@ -12,7 +13,8 @@ from app.widgets.controls import Stretch, choice_box, filter_box, row
 from scheduler.protocol.search import Search
 from scheduler.protocol.snapshot import Snapshot
 
-_WIDEST = 150
+_WIDEST, _LEAST = 150, 320
+"""Pixels of width of a box at most, and of the filter from which on it has room for times."""
 
 
 class JobFilter(QWidget):
@@ -35,6 +37,17 @@ class JobFilter(QWidget):
             choice.setMaximumWidth(theme.px(_WIDEST))
         layout = row(Stretch(self.box, 1000), self.kinds, self.times, Stretch(), spacing=theme.M)
         self.setLayout(layout)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """Leave out the box of times where there is little room; "Any time" is usual."""
+        super().resizeEvent(event)
+        room = self.width() >= theme.px(_LEAST)
+        self.times.setVisible(room or self.times.currentIndex() > 0)
+
+    def minimumSizeHint(self) -> QSize:
+        times = self.times.sizeHint().width() + theme.M if self.times.isVisibleTo(self) else 0
+        hint = super().minimumSizeHint()
+        return QSize(hint.width() - times, hint.height())
 
     def search(self, snapshot: Snapshot) -> Search:
         """Return the search; its times count back from the snapshot."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from PySide6.QtCore import QEvent, Qt, Signal
+from PySide6.QtCore import QEvent, QSize, Qt, Signal
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QSplitter, QVBoxLayout, QWidget
 
@@ -45,8 +45,12 @@ _BELOW_SIZES, _BESIDE_SIZES = (570, 430), (400, 600)
 """The shares of the facts and the log where the job is below the table, and beside it."""
 
 
-_WIDE = 900
-"""Pixels of width from which on two charts stand side by side."""
+_AGAIN = 430
+"""Pixels of width below which the menu alone repeats a job."""
+_BELOW, _LEAST = 400, 220
+"""Pixels of width below which the log is below the facts in any case, and that they need then."""
+_WIDE, _NARROWEST = 900, 800
+"""Pixels of width from which on two charts stand side by side, and of a window without any."""
 
 
 class JobDetails(QWidget):
@@ -97,12 +101,12 @@ class JobDetails(QWidget):
             checkable=True,
             clicked=self._show_whole_log,
         )
-        self.more = button("Details", tooltip=hint("job.details"), checkable=True)
+        self.more = button("Details", kind="quiet", tooltip=hint("job.details"), checkable=True)
         self.more.setChecked(True)
         self.more.clicked.connect(self._open)
         self._opened: bool | None = None
         """The user opened or closed what is below the title; None: it is open where it has room."""
-        self._foldable = True
+        self._foldable, self._beside = True, False
         self.facts = SafeText()
         self.facts.setAccessibleName("About the job")
         self.output = LogView()
@@ -136,6 +140,7 @@ class JobDetails(QWidget):
             self.more,
         )
         header.setStretch(2, 1)
+        self._header = header
         both = self._parts
         both.setChildrenCollapsible(False)
         both.setHandleWidth(theme.M)
@@ -207,17 +212,34 @@ class JobDetails(QWidget):
     def resizeEvent(self, event: QResizeEvent) -> None:
         """Put the charts side by side where there is room."""
         super().resizeEvent(event)
+        self.again.setHidden(self.narrow and self.width() < theme.px(_AGAIN))
         self.charts.arrange(2 if self.width() >= theme.px(_WIDE) else 1)
+        self._turn()
 
     def arrange(self, *, beside: bool) -> None:
         """Put the log below the facts where the job is shown beside the table, else beside them."""
-        sides = Qt.Orientation
-        self._parts.setOrientation(sides.Vertical if beside else sides.Horizontal)
-        self._parts.setSizes(_BESIDE_SIZES if beside else _BELOW_SIZES)
+        self._beside = beside
+        self._turn()
+
+    def _turn(self) -> None:
+        """Put the log below the facts, or beside them where there is room."""
+        below = self._beside or self.width() < theme.px(_BELOW)
+        side = Qt.Orientation.Vertical if below else Qt.Orientation.Horizontal
+        if side != self._parts.orientation():
+            self._parts.setOrientation(side)
+            self._parts.setSizes(_BESIDE_SIZES if below else _BELOW_SIZES)
+
+    def minimumSizeHint(self) -> QSize:
+        """Need no width for facts and log side by side: they turn where there is little room."""
+        hint = super().minimumSizeHint()
+        header = self._header.minimumSize().width() + 2 * theme.L + 2
+        if self.narrow and self.again.isVisibleTo(self):
+            header -= self.again.sizeHint().width() + theme.S
+        return QSize(min(hint.width(), max(header, theme.px(_LEAST))), hint.height())
 
     def draw(self, job: Job) -> None:
         """Draw the charts of the job, if there is room for them."""
-        if self.low:
+        if self.low or self.window().width() < theme.px(_NARROWEST):
             self.charts.hide()
         else:
             self.charts.show_job(job, self._state)

@@ -74,6 +74,8 @@ MENU = (
 """The actions of the menu of a row; an empty name is a line between them."""
 NARROW = 1000
 """Pixels of a window in which there is no room for all buttons."""
+_PAUSE = 640
+"""Pixels of a narrow page from which on there is room for the button that pauses the queue."""
 _LOW, _LEAST_ROWS = 640, 5
 """Pixels of the height of a window without room for charts, and the rows that it shows."""
 _BESIDE = 1100
@@ -201,6 +203,10 @@ class JobsPage(QWidget):
         for opening in self._panels:
             opening.setHidden(narrow or not self._top.isVisibleTo(self))
         self.count.setHidden(narrow)
+        if narrow:  # where text is large, there is less room still
+            self.pause.setHidden(self.width() < theme.px(_PAUSE) or not self._top.isVisibleTo(self))
+        else:
+            self.pause.setVisible(self._top.isVisibleTo(self))
         self.details.narrow = narrow
         beside = self.width() >= theme.px(_BESIDE)
         side = Qt.Orientation.Horizontal if beside else Qt.Orientation.Vertical

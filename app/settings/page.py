@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import Qt, Signal
+from PySide6.QtCore import QSize, Qt, Signal
 from PySide6.QtGui import QGuiApplication, QResizeEvent, QShowEvent
 from PySide6.QtWidgets import QWidget
 
@@ -33,6 +33,8 @@ from scheduler.protocol import settings as stored
 _WIDEST, _COLUMN, _SIDE = 820, 700, 150
 """Pixels of the cards at most, of each of several columns at least, and of the list of groups."""
 _MOST_COLUMNS = 3
+_LEAST_BOTH = 400
+"""Pixels of width below which the list of groups is left out."""
 _ABOUT = "About"
 
 
@@ -132,14 +134,20 @@ class SettingsPage(QWidget):
         }
         side = column(self.search, *self.groups.values(), Stretch(), spacing=2)
         side.insertSpacing(1, theme.S)
-        self.setLayout(row(side, Stretch(self.area), spacing=theme.M))
+        self._beside = clear_panel(side)
+        self.setLayout(row(self._beside, Stretch(self.area), spacing=theme.M))
         bind_actions(self, {"settings.search": self.search.setFocus})
         self._mark_group()
+
+    def minimumSizeHint(self) -> QSize:
+        """Need no room for the list beside, which is left out where there is little."""
+        return QSize(theme.px(_LEAST_BOTH) // 2, super().minimumSizeHint().height())
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         """Put the cards into as many columns as have room."""
         super().resizeEvent(event)
         room = self.width() - theme.px(_SIDE) - 2 * theme.M
+        self._beside.setVisible(self.width() >= theme.px(_LEAST_BOTH))
         self._fill_columns(min(max(room // theme.px(_COLUMN), 1), _MOST_COLUMNS))
 
     def _fill_columns(self, count: int) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from PySide6.QtCore import QObject, QRect, Qt, Signal
+from PySide6.QtCore import QObject, QRect, QSize, Qt, Signal
 from PySide6.QtGui import QColor, QPainter, QPaintEvent, QResizeEvent
 from PySide6.QtWidgets import QComboBox, QFileDialog, QGridLayout, QLineEdit, QWidget
 
@@ -28,10 +28,15 @@ from scheduler.protocol.settings import Settings
 W = TypeVar("W", bound=QWidget)
 _BRIEF_WIDTH, _ABOVE = 210, 9
 """Pixels of the editor of a brief row, and of the room above and below one with its help."""
-_NARROW = 560
-"""Pixels of a row below which the help is below the editor, not beside it."""
+_NARROW, _NARROWEST = 560, 420
+"""Pixels of a row below which the help is below the editor, not beside it, and below which the
+editor is below the caption."""
+_STACKED = 2
+"""The shape of a row that is narrower than _NARROWEST."""
 _EDITOR_WIDTH, _NUMBER_WIDTH = 260, 66
 """Pixels of an editor, and of one of numbers, whose unit stands beside it."""
+_LEAST = 170
+"""Pixels of the least width of a row."""
 
 
 class SettingRow(QWidget):
@@ -56,7 +61,7 @@ class SettingRow(QWidget):
         self.line: QLineEdit | None = None
         editor = self._editor()
         editor.setFixedWidth(theme.px(_BRIEF_WIDTH if brief else _EDITOR_WIDTH))
-        caption = label(setting.title, wrap=brief)
+        caption = label(setting.title, wrap=True)
         caption.setBuddy(editor)
         default = text_of(Settings(), setting)
         shown = default or "none"
@@ -86,16 +91,25 @@ class SettingRow(QWidget):
             grid.addWidget(caption, 0, 0)
             self._help = self._new_help()
             grid.setContentsMargins(0, _ABOVE, 0, _ABOVE)
-        self._grid, self._edited, self._narrow = grid, editor, False
+        self._grid, self._edited, self._shape = grid, editor, 0
         self._place()
-        grid.addWidget(self.error, 2, 0, 1, 3)
+        grid.addWidget(self.error, 3, 0, 1, 3)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
-        narrow = self._help is not None and self.width() < theme.px(_NARROW)
-        if narrow != self._narrow:
-            self._narrow = narrow
+        if self._help is None:
+            return
+        self._edited.setFixedWidth(min(theme.px(_EDITOR_WIDTH), self.width()))
+        shape = sum(self.width() < theme.px(least) for least in (_NARROW, _NARROWEST))
+        if shape != self._shape:
+            self._shape = shape
             self._place()
+
+    def minimumSizeHint(self) -> QSize:
+        """Need less width than now: the editor shrinks where there is little room."""
+        hint = super().minimumSizeHint()
+        least = theme.px(_LEAST)
+        return hint if self._help is None else QSize(min(hint.width(), least), hint.height())
 
     def paintEvent(self, event: QPaintEvent) -> None:
         """Draw a line above the setting, unless it is the first one that is shown."""
@@ -105,12 +119,18 @@ class SettingRow(QWidget):
             QPainter(self).fillRect(line, QColor(theme.tokens().grid))
 
     def _place(self) -> None:
-        """Put the help beside the editor, or over the whole width below it."""
-        lines, width = (1, 3) if self._narrow else (2, 1)
-        for at, part in enumerate((self._edited, self.reset), 1):
-            self._grid.addWidget(part, 0, at, lines, 1, Qt.AlignmentFlag.AlignTop)
-        if self._help is not None:
-            self._grid.addWidget(self._help, 1, 0, 1, width)
+        """Put the help beside the editor, or below it, or all of them below the caption."""
+        grid, top = self._grid, Qt.AlignmentFlag.AlignTop
+        if self._shape < _STACKED:
+            lines, width = (1, 3) if self._shape else (2, 1)
+            grid.addWidget(self._edited, 0, 1, lines, 1, top)
+            grid.addWidget(self.reset, 0, 2, lines, 1, top)
+            if self._help is not None:
+                grid.addWidget(self._help, 1, 0, 1, width)
+        elif self._help is not None:
+            grid.addWidget(self.reset, 0, 2, top)
+            grid.addWidget(self._edited, 1, 0, 1, 3, top)
+            grid.addWidget(self._help, 2, 0, 1, 3)
 
     def _new_help(self) -> QWidget:
         """Return the first sentence of the help, with a button that shows the rest if there is."""
@@ -196,7 +216,9 @@ class SettingRow(QWidget):
         holder = QWidget()
         if self.setting.unit:
             line.setFixedWidth(theme.px(_NUMBER_WIDTH))
-            holder.setLayout(row(line, Stretch(label(self.setting.unit, meaning="muted"))))
+            holder.setLayout(
+                row(line, Stretch(label(self.setting.unit, meaning="muted", wrap=True)))
+            )
         elif self.setting.kind == "folder":
             holder.setLayout(row(Stretch(line), button("Browse…", self._browse)))
         else:

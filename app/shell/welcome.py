@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from PySide6.QtCore import QRect, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QColor, QFontMetrics, QPainter, QPaintEvent, QResizeEvent
-from PySide6.QtWidgets import QGridLayout, QPushButton, QWidget
+from PySide6.QtWidgets import QGridLayout, QPushButton, QSizePolicy, QWidget
 
 from app.format.values import plural
 from app.state import State
@@ -70,14 +70,15 @@ class StepCard(QPushButton):
         self._step = step
         self.setProperty("kind", "card")
         self.setAutoDefault(False)
+        self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Fixed)
         self.setAccessibleName(step.title)
         self.setAccessibleDescription(step.text)
 
     def sizeHint(self) -> QSize:
-        return QSize(theme.px(_STEP), self._height(self.width()))
+        return self.minimumSizeHint()
 
     def minimumSizeHint(self) -> QSize:
-        return QSize(theme.px(_STEP // 2), self._height(self.width()))
+        return QSize(theme.px(_STEP // 3), self._height(self.width()))
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
@@ -132,7 +133,7 @@ class Welcome(QWidget):
             made = self.steps[step.page] = StepCard(step)
             made.clicked.connect(lambda _=False, page=step.page: self.chosen.emit(page))
         inner = column(
-            label("Welcome to GPU Deck", size="huge"),
+            label("Welcome to GPU Deck", size="huge", wrap=True),
             self.devices,
             self._grid,
             label(background_text(), size="small", meaning="muted", wrap=True),

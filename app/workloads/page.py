@@ -70,6 +70,8 @@ _ROOMY = 900
 """Pixels of height that earlier results need below a chart."""
 _LIST, _FORM, _SPREAD = 184, 320, 640
 """Pixels of the list of workloads, of the form, and of a form with its groups side by side."""
+_LEAST_CODE = 420
+"""Pixels of width below which the palette alone leads to the user's code."""
 SEARCHING = "Searching for earlier results…"
 _EMPTY_HEIGHT = 96
 
@@ -294,6 +296,7 @@ class WorkloadsPage(QWidget):
         directions, policy = QBoxLayout.Direction, QSizePolicy.Policy
         self._list.setVisible(wide)
         self._above.setVisible(not wide)
+        self._short_code.setVisible(self.width() >= theme.px(_LEAST_CODE))
         self._panes.setDirection(directions.LeftToRight if wide else directions.TopToBottom)
         self._results.setDirection(directions.LeftToRight if widest else directions.TopToBottom)
         self.result.show_all(wanted=widest)
@@ -309,7 +312,9 @@ class WorkloadsPage(QWidget):
         self._show_past()
 
     def _lay_out(self) -> None:
-        short_code = button("Code…", self.code_opened.emit, tooltip=self.code.toolTip())
+        self._short_code = short_code = button(
+            "Code…", self.code_opened.emit, tooltip=self.code.toolTip()
+        )
         self._chosen = row(self.box, self.parameters, short_code, Stretch())
         self._over = column(self._chosen)
         self._above = clear_panel(self._over)

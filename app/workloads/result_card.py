@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from PySide6.QtCore import QEvent, Signal
+from PySide6.QtCore import QEvent, QSize, Signal
+from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QHBoxLayout, QSizePolicy, QWidget
 
 from accel.result import Result
@@ -26,6 +27,8 @@ from app.widgets.controls import (
 from app.widgets.safe_text import FittedText
 from app.workloads.cell_charts import DETAILS, CellCharts
 
+_FIGURE, _TIME, _LEAST = 190, 78, 200
+"""Pixels of width of the headline, of a time beside it, and of the card at least."""
 FORMATS = "CSV (*.csv);;JSON (*.json)"
 
 
@@ -136,6 +139,17 @@ class ResultCard(QWidget):
         """Show all charts and the details at once, or what the user chose."""
         self.cells.show_all(wanted=wanted)
         self._show_view()
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """Leave out the times that have no room; they are among the details, too."""
+        super().resizeEvent(event)
+        fitting = (self.width() - theme.px(_FIGURE)) // theme.px(_TIME)
+        for at, parts in enumerate(self.timing):
+            for part in parts:
+                part.setVisible(at < fitting)
+
+    def minimumSizeHint(self) -> QSize:
+        return QSize(theme.px(_LEAST), super().minimumSizeHint().height())
 
     def _show_view(self) -> None:
         self.cells.setVisible(self._has_cells)
