@@ -12,7 +12,7 @@ from collections.abc import Hashable
 Limits = tuple[float, float]
 TEXTS_A_SECOND = 5
 """Digits that change more often cannot be read."""
-CHARTS_A_SECOND = 4
+CHARTS_A_SECOND = 3
 """Charts that are drawn a second, at least one with each reading, where only time has passed."""
 
 
@@ -44,6 +44,8 @@ class RedrawSchedule:
     def __init__(self) -> None:
         self._appearance: Hashable = None
         self._drawn: dict[str, Limits] = {}
+        self._due = 0.0
+        """The charts that may be drawn with the next reading, of which only a part is whole."""
 
     def next_charts(
         self, fields: tuple[str, ...], limits: Limits, appearance: Hashable, hz: float
@@ -59,11 +61,13 @@ class RedrawSchedule:
         """
         if appearance != self._appearance:
             self._appearance, self._drawn = appearance, {}
+        self._due += max(CHARTS_A_SECOND / hz, 1.0)
+        count, self._due = int(self._due), self._due % 1.0
         late = [field for field in fields if self._drawn.get(field, limits) != limits]
         late.sort(key=lambda field: self._drawn[field])
         chosen = (
             *(field for field in fields if field not in self._drawn),
-            *late[: max(round(CHARTS_A_SECOND / hz), 1)],
+            *late[:count],
         )
         self._drawn |= dict.fromkeys(chosen, limits)
         return chosen

@@ -109,6 +109,8 @@ class DashboardPage(QWidget):
         """Begin of the stretch of time that is kept for comparison."""
         self._jobs: dict[int, JobSpan] = {}
         """The newest jobs that were on the time axis, in order of their start."""
+        self._listed: object = None
+        """What the list of jobs was made of."""
         self.legend = Legend()
         self.legend.changed.connect(self.refresh)
         self.bar = TimeBar()
@@ -432,8 +434,11 @@ class DashboardPage(QWidget):
         show_if_any(self.reserved, outlook(snapshot))
         self.gantt.setVisible(bool(spans or bookings or self.reserved.text()))
         self.events.show_marks(events, limits)
-        self._list_jobs((*spans, *current_job_spans(snapshot, colors, 0.0, snapshot.time)))
-        self.bar.show_jobs(tuple(self._jobs.values())[-_LISTED_JOBS:], snapshot.time)
+        listed = snapshot.jobs, tuple(colors), spans if not recent else ()
+        if listed != self._listed:  # most readings come without a change of jobs
+            self._listed = listed
+            self._list_jobs((*spans, *current_job_spans(snapshot, colors, 0.0, snapshot.time)))
+            self.bar.show_jobs(tuple(self._jobs.values())[-_LISTED_JOBS:], snapshot.time)
         self.bar.show_axis(self.axis, self._position(snapshot.time))
 
     def _draw_charts(

@@ -213,7 +213,7 @@ def time_left(progress: Progress, started: float, now: float) -> float | None:
 
 def meaning(job: Job) -> Meaning:
     """Failed, also where it left a Result that did not pass; warm while it is being stopped."""
-    result = summarize_result(job)
+    result = result_of(job)
     if isinstance(job.state, Failed | Lost) or (result is not None and not result.passed):
         return "failed"
     return "warm" if isinstance(job.state, Running) and job.state.stopping else ""

@@ -42,7 +42,7 @@ def test_all_charts_are_drawn_at_first_and_then_a_few_with_each_reading() -> Non
         assert schedule.next_charts(FIELDS, (1.0, 2.0), "another", hz) == FIELDS
 
 
-@pytest.mark.parametrize(("hz", "turns"), [(2.0, 3), (10.0, 5)])
+@pytest.mark.parametrize(("hz", "turns"), [(2.0, 4), (10.0, 5)])
 def test_no_chart_falls_behind(hz: float, turns: int) -> None:
     schedule = RedrawSchedule()
     schedule.next_charts(FIELDS, (0.0, 0.0), "look", hz)
