@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 
 from assistant.facts import phrases
 from assistant.facts.fact import Fact, FactBuilder
+from scheduler.protocol.busy_causes import JobWaits, QuietHours, Settling
 from scheduler.protocol.devices import NA, Device
 from scheduler.protocol.fields import FIELDS, UNCERTAINTY
-from scheduler.protocol.snapshot import Columns, DeviceState, Idle, called
+from scheduler.protocol.snapshot import Busy, Columns, DeviceState, Idle, called
 from scheduler.protocol.units import numbered
 
 FIELDS_NOW = ("util", "mem_used", "mem_total", "mem_free", "tflops", "temp", "power", "power_limit")
@@ -17,6 +18,8 @@ FIELDS_SPAN = ("util", "mem_used", "tflops", "temp", "power")
 _TITLES = {"tflops": "rate"}
 IDLE = "idle"
 """The value of the fact `use` of an idle device."""
+UNUSED = "not in use"
+"""The begin of the fact `use` of a device that nobody uses, but that is not idle yet."""
 
 
 label = called
@@ -47,6 +50,17 @@ def _identity(state: DeviceState, now: float) -> FactBuilder:
     return add
 
 
+def _use(use: Busy) -> str:
+    """Return why a device is not idle; one that nobody uses is not called busy."""
+    match use.cause:
+        case Settling():
+            return f"{UNUSED}, {use.reason.replace(IDLE, 'free')}"
+        case JobWaits() | QuietHours():
+            return f"{UNUSED}: {use.reason}"
+        case _:
+            return f"busy: {use.reason}"
+
+
 def device_facts(state: DeviceState, now: float, fields: Sequence[str] = FIELDS_NOW) -> list[Fact]:
     """Return the facts about one device as it is now."""
     reading, add = state.reading, _identity(state, now)
@@ -54,7 +68,7 @@ def device_facts(state: DeviceState, now: float, fields: Sequence[str] = FIELDS_
     if isinstance(state.use, Idle):
         add.value("use", "use", IDLE, "", f"idle for {phrases.duration(now - state.use.since)}")
     else:
-        add.text("use", "use", f"busy: {state.use.reason}")
+        add.text("use", "use", _use(state.use))
     if state.holders:
         add.text("holder", "held by", numbered(state.holders))
     for field in fields:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from assistant.facts.devices import IDLE, UNUSED
 from assistant.writing.checker.clauses import kind_of
 from assistant.writing.checker.known import Known
 
@@ -25,9 +26,10 @@ def holds(of: Known, subject: str, claim: str) -> bool | None:
         return _job(of, subject, claim)
     if kind == "device":
         use, holder = of.value(subject, "use"), of.value(subject, "holder")
+        free = str(use).startswith((IDLE, UNUSED))  # as in the answers of queries
         return {
-            "idle": None if use is None else use == "idle",
-            "busy": None if use is None else use != "idle",
+            "idle": None if use is None else free,
+            "busy": None if use is None else not free,
             "held": None if use is None else holder is not None,
         }.get(claim)
     cleared = of.value(subject, "cleared")

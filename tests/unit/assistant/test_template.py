@@ -23,9 +23,11 @@ from hypothesis import strategies as st
 
 from assistant.facts import gather, named, phrases
 from assistant.writing.template import template
-from assistant.writing.verify import verify
+from assistant.writing.verify import Refused, verify
 from assistant.writing.writer import required_facts
+from scheduler.protocol.busy_causes import JobWaits, Loaded, QuietHours, Settling
 from scheduler.protocol.jobs import Done, Failed, Queued
+from scheduler.protocol.snapshot import Busy
 
 NUMBER = re.compile(r"\d+(?:\.\d+)?(?:e[+-]\d+)?")
 QUESTIONS = [
@@ -295,3 +297,24 @@ def test_eight_gpus_make_one_table() -> None:
     assert "| REPLAY GPU 7 |" in template(facts)
     assert "REPLAY GPU 6 and REPLAY GPU 7 are idle now." in opening(template(facts))
     assert template(facts).count("nothing was read in this time") == 1
+
+
+@pytest.mark.parametrize(
+    ("cause", "said"),
+    [
+        (Settling(3.0, 15.0), "is not in use, free in 12 s."),
+        (JobWaits(9), "is not in use: job 9 waits."),
+        (QuietHours("09:00-17:00"), "is not in use: quiet hours, 09:00-17:00."),
+        (Loaded(48.0), "is busy: utilisation 48 %."),
+    ],
+)
+def test_a_brief_calls_a_device_busy_only_while_somebody_uses_it(cause, said) -> None:
+    state = msgspec.structs.replace(CPU_STATE, use=Busy(cause), holders=())
+    facts = gather(snapshot(state), (), HISTORY, NOW - 600, NOW)
+    text = template(facts)
+    assert f"**CPU** (AMD EPYC 9654) {said}" in text
+    if not isinstance(cause, JobWaits):  # that is said of the job, which has facts of its own
+        verify(f"**CPU** (AMD EPYC 9654) {said}", facts)
+    with pytest.raises(Refused):
+        wrong = "is not in use" if isinstance(cause, Loaded) else "is busy"
+        verify(f"**CPU** (AMD EPYC 9654) {wrong}.", facts)
