@@ -18,6 +18,7 @@ import msgspec
 from assistant import messages as m
 from assistant.idle import Cancelled
 from assistant.intents.state import State
+from assistant.language.words import Language
 from assistant.messages import Answer, Chunk, Completion, DeviceChoice, Event, ModelSpeed, When
 from assistant.query.request import Request
 from assistant.tools.proposal import Decision, Proposal, submits_jobs
@@ -142,6 +143,7 @@ class Assistant:
         *,
         daily: bool = False,
         device: DeviceChoice = "auto",
+        language: Language | None = None,
     ) -> Answer:
         """Write a report on one job, or on everything since a time; it is `Answer.report`.
 
@@ -152,10 +154,11 @@ class Assistant:
             on_event: As for `ask`.
             daily: Title it as the report on a day.
             device: `cpu` does not wait for a GPU.
+            language: Of the report; None: that of the settings.
 
         Raises as `ask` does, and NotFound.
         """
-        request = m.Report(job, since, daily, when, self._new_id(), device)
+        request = m.Report(job, since, daily, when, self._new_id(), device, language)
         return self._converse(request, on_event, Answer)
 
     def complete(self, request: m.CompletionRequest, on_event: OnEvent | None = None) -> Completion:

@@ -13,6 +13,7 @@ from assistant.completion import Call, Token, Wanted
 from assistant.facts import Fact
 from assistant.intents.choices import Choice
 from assistant.intents.state import State
+from assistant.language.words import Language
 from assistant.query.request import Request as Meant
 from assistant.query.request import Role
 from assistant.reports.report import Report as FullReport
@@ -69,6 +70,8 @@ class Report(msgspec.Struct, frozen=True, tag="report"):
     when: When = "idle"
     id: str = ""
     device: DeviceChoice = "auto"
+    language: Language | None = None
+    """None: that of the settings."""
 
 
 class CompletionRequest(msgspec.Struct, frozen=True, tag="complete"):

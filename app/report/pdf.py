@@ -47,6 +47,8 @@ _DPI = 96
 _MARGIN_MM, _FOOTER_PX = 16, 28
 _TITLE_PX, _KEY_PX = 18, 9
 """The height of a chart's title, and the size of the patches in its key."""
+_BESIDE = 3
+"""The most devices whose key stands beside the title."""
 _OBJECT = QTextFormat.ObjectTypes.UserObject + 1
 _CHART = QTextFormat.Property.UserProperty + 1
 _PLACEHOLDER = "\ue000"
@@ -127,7 +129,7 @@ def _document(report: Report, writer: QPdfWriter, page: QSizeF) -> tuple[QTextDo
     shown: list[Chart] = []
 
     def figure(chart: Chart) -> str:
-        below = f'<p class="note">{caption(chart)}</p>'
+        below = f'<p class="note">{caption(chart, report.words)}</p>'
         if not chart.lines:
             return f"<p><b>{escape(chart.heading)}</b></p>{below}"
         shown.append(chart)
@@ -196,12 +198,14 @@ class _Charts(QPyTextObject):
         rules = chart_rules(LIGHT)
         self._charts = charts
         self._drawings = [QSvgRenderer(QByteArray(svg(chart, rules).encode())) for chart in charts]
-        self._size = QSizeF(width, _TITLE_PX + width * HEIGHT / WIDTH)
+        self._sizes = [
+            QSizeF(width, self._above(chart) + width * HEIGHT / WIDTH) for chart in charts
+        ]
 
     def intrinsicSize(
         self, document: QTextDocument, position: int, char_format: QTextFormat
     ) -> QSizeF:
-        return self._size
+        return self._sizes[int(char_format.property(_CHART))]
 
     def drawObject(
         self,
@@ -224,14 +228,24 @@ class _Charts(QPyTextObject):
         if len(chart.lines) > 1:
             self._draw_key(painter, chart, place)
         painter.restore()
-        self._drawings[number].render(painter, place.adjusted(0, _TITLE_PX, 0, 0))
+        self._drawings[number].render(painter, place.adjusted(0, self._above(chart), 0, 0))
+
+    @staticmethod
+    def _above(chart: Chart) -> int:
+        """Return the height of the title, and of a line for the key of many devices."""
+        return _TITLE_PX * (2 if len(chart.lines) > _BESIDE else 1)
 
     def _draw_key(self, painter: QPainter, chart: Chart, place: QRectF) -> None:
-        """Draw which color is which device, from the right."""
+        """Draw which color is which device, from the right; many below the title."""
         x, metrics = place.right(), painter.fontMetrics()
-        for i, line in reversed(list(enumerate(chart.lines))):
-            x -= metrics.horizontalAdvance(line.label)
-            painter.drawText(QPointF(x, place.top() + metrics.ascent()), line.label)
+        labels = [line.label for line in chart.lines]
+        if len(labels) > _BESIDE:  # only what differs: 0, 1, 2 after GPU 0
+            alike = labels[0].rpartition(" ")[0] + " "
+            labels = [labels[0], *(label.removeprefix(alike) for label in labels[1:])]
+        place = place.adjusted(0, self._above(chart) - _TITLE_PX, 0, 0)
+        for i, label in reversed(list(enumerate(labels))):
+            x -= metrics.horizontalAdvance(label)
+            painter.drawText(QPointF(x, place.top() + metrics.ascent()), label)
             x -= _KEY_PX + 4
             colour = QColor(LIGHT.series[i % len(LIGHT.series)])
             painter.fillRect(

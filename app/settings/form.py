@@ -208,6 +208,22 @@ SETTINGS = (
         group="Assistant",
     ),
     Setting(
+        "report_language",
+        "Language of reports",
+        "The language of reports that no request asks for in another one: English, German, French "
+        "or Spanish.",
+        "choice",
+        group="Assistant",
+    ),
+    Setting(
+        "report_webhook",
+        "Send the daily report",
+        "Post what the daily report begins with, too, to where alerts are sent: what failed, and "
+        "what matters.",
+        "switch",
+        group="Assistant",
+    ),
+    Setting(
         "alert_temperature",
         "Too hot",
         "Alert when a card is this close to its own slow-down temperature. Each of these "

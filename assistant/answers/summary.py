@@ -39,7 +39,8 @@ def summary(
         fact for each, rows in found for fact in facts_of(rows, words, notes(each, rows, words))
     )
     if query.jobs:
-        return "\n\n".join(dict.fromkeys(filter(None, texts))), facts
+        paragraphs = [part for text in texts for part in text.split("\n\n")]
+        return "\n\n".join(dict.fromkeys(filter(None, paragraphs))), facts
     lines = "\n".join(f"- {text.splitlines()[0]}" for text in texts[1:] if text)
     return f"{texts[0]}\n\n{lines}", facts
 

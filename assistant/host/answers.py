@@ -16,7 +16,7 @@ from assistant.answers.notes import notes
 from assistant.answers.overview import overview
 from assistant.answers.summary import summary
 from assistant.answers.values import facts as facts_of
-from assistant.facts import phrases
+from assistant.facts import Fact, phrases
 from assistant.host.answer_writer import AnswerWriter
 from assistant.host.context import RequestContext
 from assistant.idle import Cancelled, wait_until_idle
@@ -40,10 +40,11 @@ from assistant.tools.code import find_attention
 from assistant.tools.permissions import check_permitted
 from assistant.tools.proposal import Proposal
 from assistant.tools.registry import plan_action
-from assistant.tools.reports import RECENT_S, report, report_span
+from assistant.tools.reports import RECENT_S, report
 from assistant.tools.tool import ToolContext, ToolResult
 from assistant.writing.template import render
 from assistant.writing.template.sentences import sentence
+from assistant.writing.writer import Written
 from scheduler.client import Client
 from scheduler.protocol.errors import UserError
 
@@ -87,11 +88,12 @@ def handle_report(request: Report, context: RequestContext) -> Answer:
 
     def write(answering: AnswerContext) -> Answer:
         daemon, since = answering.daemon, request.since
+        language = request.language or daemon.snapshot().settings.report_language
         if request.job is not None:
-            return _write_report(of_job(daemon, request.job), answering)
+            return _write_report(of_job(daemon, request.job), answering, words(language))
         since = time.time() - RECENT_S if since is None else since
         material = of_span(daemon, since, "daily" if request.daily else "span")
-        return _write_report(material, answering)
+        return _write_report(material, answering, words(language))
 
     return _in_context(request, context, write)
 
@@ -250,10 +252,8 @@ def _answer_query(asked: _Asked, query: Query) -> Answer:
             return Answer(help_texts.abilities(said), "template", "answer")
         case "report":
             material = report(asked.tools, query)
-            answer = _write_report(material, asked.context)
-            span = query.time or Span(*report_span(query))
-            daemon = asked.context.daemon
-            short, facts = summary(query, lambda each: execute(daemon, each), span, said)
+            answer = _write_report(material, asked.context, said)
+            short, facts = _summary(query, material, asked.context, said)
             text = _understood(asked, short)
             answer = msgspec.structs.replace(answer, text=text, facts=facts, writer="template")
             state = State((), (), query, language=said.language)
@@ -320,10 +320,23 @@ def _state(asked: _Asked, query: Query, rows: Rows) -> State:
     return State(jobs, devices, query, about, asked.words.language, query.group, None, earlier)
 
 
-def _write_report(material: Material, context: AnswerContext) -> Answer:
-    written, facts = context.writer.write(material.facts)
-    full = compose(replace(material, facts=facts), written)
+def _write_report(material: Material, context: AnswerContext, said: Words) -> Answer:
+    """Write a report; in other languages than English it begins with a summary by templates."""
+    if said.language == "en":
+        written, facts = context.writer.write(material.facts)
+    else:
+        jobs = tuple(job.id for job in material.jobs) if material.kind == "job" else ()
+        text, more = _summary(Query("report", jobs=jobs), material, context, said)
+        written, facts = Written(text, "template"), (*material.facts, *more)
+    full = compose(replace(material, facts=facts), written, said)
     return Answer(written.text, written.writer, "report", facts, report=full)
+
+
+def _summary(
+    query: Query, material: Material, context: AnswerContext, said: Words
+) -> tuple[str, tuple[Fact, ...]]:
+    span = query.time or Span(material.since, material.until)
+    return summary(query, lambda each: execute(context.daemon, each), span, said)
 
 
 def _error_text(error: UserError, said: Words) -> str:

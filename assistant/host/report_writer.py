@@ -11,13 +11,18 @@ survives the end of this process.
 from __future__ import annotations
 
 import logging
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
 
+import msgspec
+
 from assistant.client import Assistant
 from assistant.idle import Cancelled, wait_until_idle
 from assistant.reports import files
+from assistant.reports.markdown import digest
+from assistant.reports.report import Report
 from assistant.reports.schedule import (
     ReportBacklog,
     add_ended_jobs,
@@ -35,6 +40,7 @@ from scheduler.protocol.snapshot import Snapshot
 
 POLL_S = 10.0
 """The time between two checks for jobs that have ended."""
+_SEND_S = 10.0
 RETRY_S = 60.0
 """The pause after an error, such as a full disk."""
 
@@ -60,7 +66,8 @@ class ReportWriter:
                 save(backlog)
         while self._settings.reports and self._is_any_due(backlog):
             if self._wait_until_idle():
-                backlog = _write_next(backlog)
+                settings = self._settings
+                backlog = _write_next(backlog, settings.webhook * settings.report_webhook)
         if not self._settings.reports:
             forget()  # no report is written later on jobs that end while reports are off
         return self._settings.reports
@@ -85,8 +92,11 @@ class ReportWriter:
         return True
 
 
-def _write_next(backlog: ReportBacklog) -> ReportBacklog:
-    """Write the first report of the backlog, and return and save the backlog without it."""
+def _write_next(backlog: ReportBacklog, webhook: str) -> ReportBacklog:
+    """Write the first report of the backlog, and return and save the backlog without it.
+
+    The daily one is also sent to `webhook`, unless that is empty.
+    """
     assistant, now = Assistant(), time.time()
     done = backlog.without_first() if backlog.jobs else backlog.with_daily_report_until(now)
     try:
@@ -96,6 +106,8 @@ def _write_next(backlog: ReportBacklog) -> ReportBacklog:
             report = assistant.report(since=backlog.day, when="now", daily=True).report
         assert report is not None, "the assistant answers a report request with a report"
         _LOG.info("wrote %s", files.keep(report))
+        if report.kind == "daily" and webhook:
+            _send(webhook, report)
     except NotFound as e:
         _LOG.info("nothing to write: %s", e)
     except RuntimeError:
@@ -103,6 +115,27 @@ def _write_next(backlog: ReportBacklog) -> ReportBacklog:
         raise
     save(done)
     return done
+
+
+def _send(url: str, report: Report) -> None:
+    """Send what a report begins with to a webhook, which shows `text`.
+
+    A process of its own sends it, as it does alerts: a hang stops nothing else, and no log has the
+    address.
+    """
+    message = msgspec.json.encode({"text": digest(report), "title": report.title})
+    sender = [sys.executable, "-P", "-m", "scheduler.services.webhook", str(_SEND_S)]
+    try:
+        sent = subprocess.run(
+            sender, input=url.encode() + b"\n" + message, capture_output=True, timeout=2 * _SEND_S,
+            check=False,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        _LOG.warning("the daily report could not be sent: no answer within %g s", _SEND_S)
+        return
+    if sent.returncode:
+        problem = sent.stdout.decode(errors="replace").strip()
+        _LOG.warning("the daily report could not be sent: %s", problem or "its process failed")
 
 
 def main() -> int:

@@ -14,10 +14,11 @@ from babel.messages.pofile import read_po
 from assistant.language.words import CATALOGUES, LANGUAGES
 
 ROOT = Path(__file__).parents[1]
-_FOLDERS = ("answers", "tools", "host", "language", "intents")
+_FOLDERS = ("answers", "tools", "host", "language", "intents", "reports")
 _TABLES = ("TERMS", "_TITLES", "_STANDINGS", "_SENTENCES", "_REMEDIES", "_PROBLEMS", "_EXAMPLES",
            "_ABILITIES", "_CHANGED", "_NO_GPU", "_SAID", "_DECLINED",
-           "MEANINGS", "GUIDES", "PATTERNS")  # fmt: skip
+           "MEANINGS", "GUIDES", "PATTERNS", "_OUTCOME", "_METRICS", "_SOURCES", "_REASONS",
+           "_STATES", "_CHART_TITLES")  # fmt: skip
 """Tables and constants of texts that are looked up by a variable."""
 
 
@@ -51,6 +52,10 @@ def _of_module(tree: ast.Module) -> Iterator[tuple[str, str]]:
                 yield from zip(texts, _strings(node.args[1]), strict=False)
             elif node.func.attr == "text":
                 yield from ((text, "") for text in texts)
+            elif node.func.attr == "captions":
+                yield from ((text, "") for argument in node.args for text in _strings(argument))
+        elif isinstance(node, ast.Call) and node.args and _called(node) == "text":
+            yield from ((text, "") for text in _strings(node.args[0]))
         elif isinstance(node, ast.Call) and len(node.args) > 2 and _called(node) == "sheet":
             yield from ((text, "") for text in _strings(node.args[2]))
 

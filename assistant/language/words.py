@@ -38,6 +38,10 @@ class Words:
         """Return a text with its values filled in. Braces in the values stay as they are."""
         return self._catalogue.gettext(message).format(**values) if message else ""
 
+    def captions(self, *messages: str) -> tuple[str, ...]:
+        """Return several texts without values."""
+        return tuple(map(self.text, messages))
+
     def count(self, one: str, many: str, number: int, **values: object) -> str:
         """Return the text that fits a number, which is `n` in both."""
         return self._catalogue.ngettext(one, many, number).format(n=self.number(number), **values)

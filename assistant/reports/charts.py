@@ -16,6 +16,14 @@ from scheduler.protocol.units import GIB
 _LIMITS = {"mem_used": "mem_total", "power": "power_limit"}
 """The field that sets the end of the axis, if the device reports it."""
 _DIGITS = 4
+MOST_TOLD = 4
+"""The most devices whose values stand below a chart; the table has those of more."""
+_CHART_TITLES = {
+    "util": "Utilisation",
+    "mem_used": "Memory used",
+    "temp": "Temperature",
+    "power": "Power",
+}
 
 
 def by_field(
@@ -33,10 +41,16 @@ def by_field(
         if (line := _line(s, field, histories.get(s.device.id))) is not None
     ]
     unit = "GiB" if FIELDS[field].unit == "B" else FIELDS[field].unit
-    sources = " and ".join(dict.fromkeys(f"{source(s.device)}, history" for s in states))
-    note = "  \n".join(_said(s, field, cells) for s in states)
+    sources = cells.words.listed(
+        [
+            cells.source(f"{each}, history")
+            for each in dict.fromkeys(source(s.device) for s in states)
+        ]
+    )
+    told = states if len(states) <= MOST_TOLD else [s for s in states if _absent(s, field, cells)]
+    note = "  \n".join(_said(s, field, cells) for s in told)
     return Chart(
-        FIELDS[field].label,
+        cells.words.text(_CHART_TITLES.get(field, FIELDS[field].label)),
         unit,
         since,
         until,
@@ -47,14 +61,22 @@ def by_field(
     )
 
 
+def _absent(state: DeviceState, field: str, cells: Cells) -> bool:
+    return cells.missing(f"{subject(state.device)}.{field}.mean") is not None
+
+
 def _said(state: DeviceState, field: str, cells: Cells) -> str:
     """Return what the facts say about a device's curve."""
     name = f"{subject(state.device)}.{field}"
     if (why := cells.missing(f"{name}.mean")) is not None:
-        return f"{label(state.device)}: no data ({cells.missing(name) or why})"
-    mean, highest = cells.said(f"{name}.mean"), cells.said(f"{name}.max")
-    error = cells.uncertainty(f"{name}.mean")
-    return f"{label(state.device)}: mean {mean}, highest {highest}{error}"
+        why = cells.missing(name) or why
+        return cells.words.text("{device}: no data ({why})", device=label(state.device), why=why)
+    return cells.words.text(
+        "{device}: mean {mean}, highest {highest}",
+        device=label(state.device),
+        mean=cells.said(f"{name}.mean"),
+        highest=cells.said(f"{name}.max"),
+    ) + cells.uncertainty(f"{name}.mean")
 
 
 def _line(state: DeviceState, field: str, history: Columns | None) -> Curve | None:

@@ -8,11 +8,13 @@ from __future__ import annotations
 from assistant.facts import phrases
 from assistant.facts.devices import subject
 from assistant.language.remedies import advice
-from assistant.language.words import words
+from assistant.language.words import Words
+from assistant.language.words import words as english
 from assistant.reports import charts, tables
 from assistant.reports.material import Material, extra_facts
 from assistant.reports.report import Block, Chart, Excerpt, Prose, Report, Section
 from assistant.reports.tables import Cells
+from assistant.writing.template.brief import without_devices
 from assistant.writing.writer import Written
 from scheduler.protocol.jobs import Job, Queued
 from scheduler.protocol.snapshot import DeviceState
@@ -25,25 +27,29 @@ _JOB_FIELDS = ("util", "mem_used", "tflops", "temp", "power")
 _SPAN_FIELDS = ("temp", "power")
 
 
-def compose(material: Material, written: Written) -> Report:
-    """Return the report that begins with `written`, the prose about `material.facts`."""
+def compose(material: Material, written: Written, words: Words | None = None) -> Report:
+    """Return the report that begins with `written`, the prose about `material.facts`.
+
+    `words`: those of its language, which the prose has, too; None for English.
+    """
     facts = (*material.facts, *extra_facts(material))
-    cells = Cells(facts)
+    words = words or english("en")
+    cells = Cells(facts, words, material.snapshot.time)
     middle = (
         _job_sections(material, cells)
         if material.kind == "job"
         else _span_sections(material, cells)
     )
     sections = (
-        Section("", (Prose(written.text),)),
-        *_advice(material),
+        Section("", (Prose(without_devices(written.text)),)),
+        *_advice(material, written.text, words),
         *middle,
-        Section("Sources", (tables.sources(facts),)),
+        Section(words.text("Sources"), (tables.sources(facts, words),)),
     )
     number = material.jobs[0].id if material.kind == "job" else None
     return Report(
         material.kind,
-        _title(material),
+        _title(material, words),
         material.since,
         material.until,
         material.snapshot.time,
@@ -51,38 +57,49 @@ def compose(material: Material, written: Written) -> Report:
         sections,
         facts,
         number,
+        words.language,
     )
 
 
-def _title(material: Material) -> str:
+def _title(material: Material, words: Words) -> str:
     """Return the title as plain text."""
     if material.kind == "job":
         job = material.jobs[0]
-        return f"Report on job {job.id}: {phrases.plain(job.spec.name, 80)}"
+        name = phrases.plain(job.spec.name, 80)
+        return words.text("Report on job {job}: {name}", job=job.id, name=name)
     if material.kind == "daily":
-        return f"Daily report, {phrases.date((material.since + material.until) / 2)}"
-    return f"Report, {phrases.stretch(material.since, material.until)}"
+        middle = (material.since + material.until) / 2
+        day = phrases.date(middle) if words.language == "en" else words.date(middle)
+        return words.text("Daily report, {date}", date=day)
+    span = phrases.stretch(material.since, material.until)
+    if words.language != "en":
+        span = words.span(material.since, material.until, material.until)
+    return words.text("Report, {span}", span=span)
 
 
 def _job_sections(material: Material, cells: Cells) -> tuple[Section, ...]:
-    job = material.jobs[0]
+    job, text = material.jobs[0], cells.words.text
     figures = [tables.outcome(job, cells)]
     if job.tries:
         figures.append(tables.attempts(job.id, material.events, cells))
     figures.append(tables.timeline(job.id, material.events, cells))
     sections = [
-        Section("Figures", tuple(figures)),
+        Section(text("Figures"), tuple(figures)),
         Section(
-            "Its devices meanwhile" if _held(job) else "Devices meanwhile, of which it held none",
+            text(
+                "Its devices meanwhile"
+                if _held(job)
+                else "Devices meanwhile, of which it held none"
+            ),
             (
                 *_by_field(material, _JOB_FIELDS, cells),
                 tables.devices(material.snapshot.devices, cells),
             ),
         ),
-        Section("The end of its log", (_log(material),)),
+        Section(text("The end of its log"), (_log(material),)),
     ]
     if material.alerts:
-        sections.insert(2, Section("Alerts", (tables.alerts(material.alerts, cells),)))
+        sections.insert(2, Section(text("Alerts"), (tables.alerts(material.alerts, cells),)))
     return tuple(sections)
 
 
@@ -92,20 +109,20 @@ def _held(job: Job) -> bool:
 
 
 def _span_sections(material: Material, cells: Cells) -> tuple[Section, ...]:
-    states = material.snapshot.devices
+    states, text = material.snapshot.devices, cells.words.text
     charted = tuple(sorted(_busiest(states, cells)[:MOST_CHARTED], key=lambda s: s.device.index))
     blocks: list[Block] = [*_by_field(material, ("util",), cells, charted, always=True)]
     if len(states) > len(charted):
-        blocks.append(Prose("Only the busiest devices are drawn; the table lists all."))
+        blocks.append(Prose(text("Only the busiest devices are drawn; the table lists all.")))
     return (
-        Section("Jobs", (tables.jobs(material.jobs, cells),)),
-        Section("Energy", (tables.energy(material.jobs, states, cells),)),
-        Section("Utilisation", tuple(blocks)),
+        Section(text("Jobs"), (tables.jobs(material.jobs, cells),)),
+        Section(text("Energy"), (tables.energy(material.jobs, states, cells),)),
+        Section(text("Utilisation"), tuple(blocks)),
         Section(
-            "Devices",
+            text("Devices"),
             (*_by_field(material, _SPAN_FIELDS, cells, charted), tables.devices(states, cells)),
         ),
-        Section("Alerts", (tables.alerts(material.alerts, cells),)),
+        Section(text("Alerts"), (tables.alerts(material.alerts, cells),)),
     )
 
 
@@ -130,13 +147,18 @@ def _by_field(
     return [chart for chart in drawn if chart.lines or always]
 
 
-def _advice(material: Material) -> tuple[Section, ...]:
-    """Return what the logs of failed jobs show, and what helps."""
-    found = [advice(job, *failure, words("en")) for job, failure in material.failures]
+def _advice(material: Material, told: str, words: Words) -> tuple[Section, ...]:
+    """Return what the logs of failed jobs show, and what helps, unless that was told already."""
+    found = [
+        parts
+        for job, failure in material.failures
+        if (parts := advice(job, *failure, words))[0] not in told
+    ]
     if not found:
         return ()
     blocks = [Prose("\n\n".join(parts)) for parts in found]
-    return (Section("Why it failed" if len(found) == 1 else "Why they failed", tuple(blocks)),)
+    title = words.text("Why it failed" if len(found) == 1 else "Why they failed")
+    return (Section(title, tuple(blocks)),)
 
 
 def _log(material: Material) -> Excerpt:

@@ -10,6 +10,7 @@ from functools import cache
 from html import escape
 from typing import TYPE_CHECKING
 
+from assistant.language.words import Words
 from assistant.reports.report import Block, Chart, Excerpt, Prose, Report, Section, Table
 from assistant.reports.style import LIGHT, sheet
 from assistant.reports.svg import svg
@@ -24,19 +25,21 @@ _OFF = ["link", "image", "autolink", "reference", "html_inline", "html_block"]
 
 def html(report: Report) -> str:
     """Return the whole page."""
+    shown = body(report, lambda chart: _figure(chart, report.words))
     return (
-        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+        f'<!doctype html><html lang="{report.language}"><head><meta charset="utf-8">'
         f'<meta http-equiv="Content-Security-Policy" content="{escape(_POLICY)}">'
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
         f"<title>{escape(report.title)}</title><style>{sheet()}</style></head><body><main>"
-        f"{body(report, _figure)}{_facts(report)}</main></body></html>\n"
+        f"{shown}{_facts(report)}</main></body></html>\n"
     )
 
 
 def body(report: Report, figure: Callable[[Chart], str]) -> str:
     """Return the report's text, with charts rendered by `figure`."""
     head = f'<h1>{escape(report.title)}</h1><p class="about">{escape(report.about)}</p>'
-    return head + "".join(_section(section, figure) for section in report.sections)
+    words = report.words
+    return head + "".join(_section(section, figure, words) for section in report.sections)
 
 
 @cache
@@ -67,13 +70,13 @@ def _table(shown: Table, above: str) -> str:
     return title + body + (f'<p class="note">{inline(shown.note)}</p>' if shown.note else "")
 
 
-def _section(section: Section, figure: Callable[[Chart], str]) -> str:
+def _section(section: Section, figure: Callable[[Chart], str], words: Words) -> str:
     heading = f"<h2>{escape(section.title)}</h2>" if section.title else ""
-    blocks = "".join(_block(block, section.title, figure) for block in section.blocks)
+    blocks = "".join(_block(block, section.title, figure, words) for block in section.blocks)
     return f"<section>{heading}{blocks}</section>"
 
 
-def _block(block: Block, above: str, figure: Callable[[Chart], str]) -> str:
+def _block(block: Block, above: str, figure: Callable[[Chart], str], words: Words) -> str:
     match block:
         case Prose(text):
             return str(_reader().render(text))
@@ -85,18 +88,19 @@ def _block(block: Block, above: str, figure: Callable[[Chart], str]) -> str:
             return (
                 f"<pre>{escape(text)}</pre>"
                 if text
-                else '<p class="note">No data: it printed nothing.</p>'
+                else f'<p class="note">{words.text("No data: it printed nothing.")}</p>'
             )
 
 
-def caption(chart: Chart) -> str:
+def caption(chart: Chart, words: Words) -> str:
     """Return the caption of a chart."""
-    return f"{inline(chart.note)}. Source: {escape(chart.source)}"
+    note = f"{inline(chart.note)}. " if chart.note else ""
+    return note + escape(words.text("Source: {source}", source=chart.source))
 
 
-def _figure(chart: Chart) -> str:
+def _figure(chart: Chart, words: Words) -> str:
     drawn = _key(chart) + svg(chart) if chart.lines else ""
-    below = f"<figcaption>{caption(chart)}</figcaption>"
+    below = f"<figcaption>{caption(chart, words)}</figcaption>"
     return f"<figure><b>{escape(chart.heading)}</b>{drawn}{below}</figure>"
 
 
@@ -118,7 +122,8 @@ def _facts(report: Report) -> str:
         f"<tr><td>{inline(fact.text)}</td><td>{escape(fact.source)}</td></tr>"
         for fact in report.facts
     )
+    text = report.words.text
     return (
-        f"<details><summary>All {len(report.facts)} facts</summary>"
-        f"<table><tr><th>Fact</th><th>Source</th></tr>{rows}</table></details>"
+        f"<details><summary>{text('All {n} facts', n=len(report.facts))}</summary>"
+        f"<table><tr><th>{text('Fact')}</th><th>{text('Source')}</th></tr>{rows}</table></details>"
     )

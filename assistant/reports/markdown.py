@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from assistant.facts import phrases
+from assistant.language.words import Words
 from assistant.reports.report import Block, Chart, Curve, Excerpt, Prose, Report, Section, Table
 from assistant.reports.svg import Scale
 from assistant.writing.template.sentences import table
@@ -22,19 +23,26 @@ def markdown(report: Report) -> str:
     parts = [
         f"# {phrases.escaped(report.title)}",
         phrases.escaped(report.about),
-        *(part for s in report.sections for part in _section(s)),
+        *(part for s in report.sections for part in _section(s, report.words)),
     ]
     return "\n\n".join(filter(None, parts)) + "\n"
 
 
-def _section(section: Section) -> list[str]:
+def digest(report: Report) -> str:
+    """Return the title and the first paragraph of a report: what failed, and what matters."""
+    prose = next(b.text for s in report.sections for b in s.blocks if isinstance(b, Prose))
+    parts = [part for part in prose.split("\n\n") if not part.startswith("#")]
+    return f"**{phrases.escaped(report.title)}**\n\n{parts[0]}"
+
+
+def _section(section: Section, words: Words) -> list[str]:
     return [
         f"## {section.title}" if section.title else "",
-        *(_block(block, section.title) for block in section.blocks),
+        *(_block(block, section.title, words) for block in section.blocks),
     ]
 
 
-def _block(block: Block, above: str) -> str:
+def _block(block: Block, above: str, words: Words) -> str:
     match block:
         case Prose(text):
             return text
@@ -42,19 +50,21 @@ def _block(block: Block, above: str) -> str:
             title = f"### {block.title}" if block.title != above else ""
             return "\n\n".join(filter(None, (title, table(block.head, block.rows), block.note)))
         case Chart():
-            return _chart(block)
+            return _chart(block, words)
         case Excerpt(text=text):
-            return phrases.fenced(text) if text else "No data: it printed nothing."
+            return phrases.fenced(text) if text else words.text("No data: it printed nothing.")
 
 
-def _chart(chart: Chart) -> str:
+def _chart(chart: Chart, words: Words) -> str:
     widest = max((len(line.label) for line in chart.lines), default=0)
     scale = Scale(chart)
     curves = [f"{line.label:<{widest}}  {_blocks(line, chart, scale.top)}" for line in chart.lines]
     parts = (
         f"**{phrases.escaped(chart.heading)}**",
         phrases.fenced("\n".join(curves)) if curves else "",
-        f"{chart.note}  \nSource: {chart.source}",
+        "  \n".join(
+            filter(None, (chart.note, words.text("Source: {source}", source=chart.source)))
+        ),
     )
     return "\n\n".join(filter(None, parts))
 

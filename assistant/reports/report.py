@@ -11,6 +11,7 @@ from typing import Literal
 import msgspec
 
 from assistant.facts import Fact, phrases
+from assistant.language.words import Language, Words, words
 from scheduler.protocol.errors import MALFORMED, UserError
 
 Kind = Literal["job", "daily", "span"]
@@ -104,15 +105,26 @@ class Report(msgspec.Struct, frozen=True):
     facts: tuple[Fact, ...]
     """The facts: every number in the report is of one of these, or a reading in a chart."""
     job: int | None = None
+    language: Language = "en"
+
+    @property
+    def words(self) -> Words:
+        """Return the words of its language."""
+        return words(self.language)
 
     @property
     def about(self) -> str:
         """Return the span, the time of writing and the writer, as plain text."""
         when = phrases.stretch(self.since, self.until)
         written = phrases.moment(self.written, self.until)
-        return (
-            f"{when[:1].upper()}{when[1:]}. Written {written}. Text by: {self.writer}. Tables and "
-            "charts by code."
+        if self.language != "en":
+            when = self.words.span(self.since, self.until, self.until)
+            written = self.words.moment(self.written, self.until)
+        return self.words.text(
+            "{when}. Written {written}. Text by: {writer}. Tables and charts by code.",
+            when=f"{when[:1].upper()}{when[1:]}",
+            written=written,
+            writer=self.words.text("template") if self.writer == "template" else self.writer,
         )
 
 

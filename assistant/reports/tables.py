@@ -3,42 +3,63 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 
 from assistant.facts import Fact
 from assistant.facts.devices import label, subject
+from assistant.language.sentences import translated
+from assistant.language.words import Words
+from assistant.language.words import words as english
 from assistant.reports.report import Table
 from scheduler.protocol import jobs as j
 from scheduler.protocol.snapshot import Alert, DeviceState
 
-_OUTCOME = (
-    ("State", "state"),
-    ("Why", "reason"),
-    ("Exit status", "code"),
-    ("Verdict", "verdict"),
-    ("On", "devices"),
-    ("Submitted", "submitted"),
-    ("Waited", "waited"),
-    ("Started", "started"),
-    ("Ended", "ended"),
-    ("Took", "duration"),
-    ("Running for", "running"),
-    ("Progress", "progress"),
-    ("Energy", "used.energy"),
-    ("Avg utilisation of its devices", "used.util"),
-    ("Peak memory on one device", "used.memory"),
-    ("Share of that device's memory", "used.share"),
-    ("Sampled for", "used.seconds"),
-)
-"""The rows of a job's table: a caption, and the name of the fact."""
+_OUTCOME = {
+    "state": "State",
+    "reason": "Why",
+    "code": "Exit status",
+    "verdict": "Verdict",
+    "devices": "On",
+    "submitted": "Submitted",
+    "waited": "Waited",
+    "started": "Started",
+    "ended": "Ended",
+    "duration": "Took",
+    "running": "Running for",
+    "progress": "Progress",
+    "used.energy": "Energy",
+    "used.util": "Avg utilisation of its devices",
+    "used.memory": "Peak memory on one device",
+    "used.share": "Share of that device's memory",
+    "used.seconds": "Sampled for",
+}
+"""The rows of a job's table: the name of the fact, and a caption."""
 _ALWAYS = {"state", "waited", "used.energy", "used.util", "used.memory"}
 """Rows that appear even without data; the others are left out if they do not apply."""
-_METRICS = (
-    ("Utilisation", "util"),
-    ("Memory", "mem_used"),
-    ("TFLOP/s", "tflops"),
-    ("Temperature", "temp"),
-    ("Power", "power"),
-)
+_METRICS = {
+    "util": "Utilisation",
+    "mem_used": "Memory",
+    "tflops": "TFLOP/s",
+    "temp": "Temperature",
+    "power": "Power",
+}
+_SOURCES = (
+    "daemon", "queue", "the job's Result", "the job's timeline", "the daemon's alerts",
+    "readings of its devices, added up by the daemon", "the GPUs' values, put together",
+)  # fmt: skip
+"""Sources of facts that are translated; others are names."""
+_REASONS = (
+    "it held no device", "it was not sampled", "it has not ended yet", "it has not started",
+    "it never started", "nothing was read in this time", "nothing reported it",
+    "it had several attempts; its timeline tells when each began",
+    "its memory, or that of its devices, is not known", "too little was read in this time",
+    "neither energy nor power was read in this time", "known only while a job counts its own",
+)  # fmt: skip
+"""Why there is no value."""
+_STATES = (
+    "queued", "starting", "running", "stopping", "done", "failed", "cancelled", "lost", "submitted",
+    "started", "queued again", "pass", "fail", "lasts", "too hot",
+)  # fmt: skip
 MOST_JOBS = 100
 """The most rows of a table of jobs."""
 
@@ -47,13 +68,13 @@ def outcome(job: j.Job, cells: Cells) -> Table:
     """Return all figures of one job."""
     mine = f"job{job.id}"
     shown = [
-        (caption, name)
-        for caption, name in _OUTCOME
+        (cells.words.text(caption), name)
+        for name, caption in _OUTCOME.items()
         if name in _ALWAYS or cells.given(f"{mine}.{name}")
     ]
     rows = tuple((caption, cells.said(f"{mine}.{name}")) for caption, name in shown)
     lacking = [(caption.lower(), f"{mine}.{name}") for caption, name in shown]
-    return Table("Outcome", ("", ""), rows, cells.why_not(lacking))
+    return Table(cells.words.text("Outcome"), ("", ""), rows, cells.why_not(lacking))
 
 
 def attempts(job: int, events: Sequence[j.Event], cells: Cells) -> Table:
@@ -61,10 +82,11 @@ def attempts(job: int, events: Sequence[j.Event], cells: Cells) -> Table:
     rows = []
     for i, event in enumerate(events):
         if event.what == "started":
-            rows.append([event.text, cells.said(f"job{job}.event{i}.at"), "–", "–"])
+            rows.append([cells.local(event.text), cells.said(f"job{job}.event{i}.at"), "–", "–"])
         elif rows and rows[-1][2] == "–":
             rows[-1][2:] = [cells.said(f"job{job}.event{i}.{part}") for part in ("at", "what")]
-    return Table("Attempts", ("Attempt", "Began", "Ended", "How"), tuple(map(tuple, rows)))
+    head = cells.words.captions("Attempt", "Began", "Ended", "How")
+    return Table(cells.words.text("Attempts"), head, tuple(map(tuple, rows)))
 
 
 def timeline(job: int, events: Sequence[j.Event], cells: Cells) -> Table:
@@ -73,20 +95,21 @@ def timeline(job: int, events: Sequence[j.Event], cells: Cells) -> Table:
         (cells.said(f"job{job}.event{i}.at"), cells.said(f"job{job}.event{i}.what"))
         for i in range(len(events))
     )
-    return Table(
-        "Timeline", ("When", "What"), rows, "" if rows else "No data: the timeline is empty."
-    )
+    text = cells.words.text
+    note = "" if rows else text("No data: the timeline is empty.")
+    return Table(text("Timeline"), cells.words.captions("When", "What"), rows, note)
 
 
 def jobs(found: Sequence[j.Job], cells: Cells) -> Table:
     """Return what ran, failed and waits, newest first."""
     rows = tuple(_job_row(job, cells) for job in found[:MOST_JOBS])
-    more = (
-        "There are more jobs: `gpudeck jobs` lists all of them." if len(found) > MOST_JOBS else ""
-    )
-    note = more if rows else "No job waited, ran or ended in this time."
-    head = ("Job", "Name", "State", "Waited", "Took", "On", "Why")
-    return Table("Jobs", *_filled(head, rows), note)
+    text, note = cells.words.text, ""
+    if not rows:
+        note = text("No job waited, ran or ended in this time.")
+    elif len(found) > MOST_JOBS:
+        note = text("There are more jobs: `gpudeck jobs` lists all of them.")
+    head = cells.words.captions("Job", "Name", "State", "Waited", "Took", "On", "Why")
+    return Table(text("Jobs"), *_filled(head, rows, cells), note)
 
 
 def _job_row(job: j.Job, cells: Cells) -> tuple[str, ...]:
@@ -113,7 +136,7 @@ def energy(found: Sequence[j.Job], states: Sequence[DeviceState], cells: Cells) 
     rows = [_energy_row(job, cells) for job in used[:MOST_JOBS]]
     rows += [
         (
-            f"all of {label(s.device)}",
+            cells.words.text("all of {device}", device=label(s.device)),
             cells.said(f"{subject(s.device)}.energy"),
             cells.said(f"{subject(s.device)}.util.mean"),
             "",
@@ -121,19 +144,21 @@ def energy(found: Sequence[j.Job], states: Sequence[DeviceState], cells: Cells) 
         for s in states
     ]
     if cells.given("gpus.energy"):
-        rows.append(("all GPUs", cells.said("gpus.energy"), cells.given("gpus.util.mean", "–"), ""))
+        total = cells.said("gpus.energy"), cells.given("gpus.util.mean", "–")
+        rows.append((cells.words.text("all GPUs"), *total, ""))
     lacking = [
-        (f"Job {job.id}", f"job{job.id}.used.energy")
+        (cells.words.text("Job {job}", job=job.id), f"job{job.id}.used.energy")
         for job in found
         if not isinstance(job.state, j.Queued)
     ]
     lacking += [(label(s.device), f"{subject(s.device)}.energy") for s in states]
-    remark = (
+    remark = cells.words.text(
         "A job's energy covers its whole run, including any part before this time." if used else ""
     )
+    head = cells.words.captions("Of", "Energy", "Avg utilisation", "Peak memory")
     return Table(
-        "Energy",
-        *_filled(("Of", "Energy", "Avg utilisation", "Peak memory"), rows),
+        cells.words.text("Energy"),
+        *_filled(head, rows, cells),
         " ".join(filter(None, (remark, cells.why_not(lacking)))),
     )
 
@@ -153,36 +178,47 @@ def devices(states: Sequence[DeviceState], cells: Cells) -> Table:
         (
             label(s.device),
             cells.said(f"{subject(s.device)}.name"),
-            *(_span(cells, f"{subject(s.device)}.{m}") for _, m in _METRICS),
+            *(_span(cells, f"{subject(s.device)}.{m}") for m in _METRICS),
         )
         for s in states
     )
     if len(states) > 1:
-        total = (_span(cells, f"gpus.{m}", total=True) for _, m in _METRICS)
-        rows = (*rows, ("all GPUs", "–", *total))
+        total = (_span(cells, f"gpus.{m}", total=True) for m in _METRICS)
+        rows = (*rows, (cells.words.text("all GPUs"), "–", *total))
     lacking = [
-        (f"{title} of {label(s.device)}", _named(cells, f"{subject(s.device)}.{m}"))
+        (
+            cells.words.text(
+                "{title} of {device}", title=cells.words.text(title), device=label(s.device)
+            ),
+            _named(cells, f"{subject(s.device)}.{m}"),
+        )
         for s in states
-        for title, m in _METRICS
+        for m, title in _METRICS.items()
     ]
+    head = (*cells.words.captions("Device", "Name"), *map(cells.words.text, _METRICS.values()))
     return Table(
-        "Devices, mean and highest",
-        *_filled(("Device", "Name", *(title for title, _ in _METRICS)), rows),
-        _devices_note(rows, lacking, cells),
+        cells.words.text("Devices, mean and highest"),
+        *_filled(head, rows, cells),
+        _devices_note(states, rows, lacking, cells),
     )
 
 
 def _devices_note(
-    rows: Sequence[tuple[str, ...]], lacking: Sequence[tuple[str, str]], cells: Cells
+    states: Sequence[DeviceState],
+    rows: Sequence[tuple[str, ...]],
+    lacking: Sequence[tuple[str, str]],
+    cells: Cells,
 ) -> str:
     if not rows:
-        return "No data: no device has been read yet."
+        return cells.words.text("No data: no device has been read yet.")
     counted = any("±" in cell for row in rows for cell in row)
-    types = (
+    types = cells.words.text(
         "TFLOP/s with ± are from hardware counters, which cannot tell the data type: they are "
         "right for FP16 and BF16; FP8 would be twice and TF32 half of it."
     )
-    return " ".join(filter(None, (types if counted else "", cells.why_not(lacking))))
+    notes = dict.fromkeys(cells.given(f"{subject(s.device)}.note") for s in states)
+    told = (*notes, types if counted else "", cells.why_not(lacking))
+    return " ".join(part.rstrip(".") + "." for part in told if part)
 
 
 def _named(cells: Cells, metric: str) -> str:
@@ -194,21 +230,17 @@ def _named(cells: Cells, metric: str) -> str:
 
 def _span(cells: Cells, name: str, *, total: bool = False) -> str:
     """Return mean and highest of a metric; a total may have only one of them."""
-    values = [cells.said(f"{name}.{part}") for part in ("mean", "max")]
-    if total:
-        values = [value for value in values if value != NO_DATA] or ["–"]
+    values = [cells.given(f"{name}.{part}") for part in ("mean", "max")]
+    values = [value for value in values if value] or ["–" if total else cells.words.text(NO_DATA)]
     return ", ".join(dict.fromkeys(values)) + cells.uncertainty(f"{name}.mean")
 
 
 def _filled(
-    head: Sequence[str], rows: Sequence[Sequence[str]]
+    head: Sequence[str], rows: Sequence[Sequence[str]], cells: Cells
 ) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
     """Return a table without the columns that are empty in every row."""
-    kept = [
-        at
-        for at in range(len(head))
-        if not rows or any(row[at] not in ("", "–", NO_DATA) for row in rows)
-    ]
+    empty = ("", "–", cells.words.text(NO_DATA))
+    kept = [at for at in range(len(head)) if not rows or any(row[at] not in empty for row in rows)]
     return tuple(head[at] for at in kept), tuple(tuple(row[at] for at in kept) for row in rows)
 
 
@@ -216,38 +248,47 @@ def alerts(found: Sequence[Alert], cells: Cells) -> Table:
     """Return the alerts."""
     parts = ("raised", "cleared", "rule", "about", "text")
     rows = tuple(tuple(cells.said(f"alert{alert.id}.{part}") for part in parts) for alert in found)
+    text = cells.words.text
     return Table(
-        "Alerts",
-        ("Raised", "Cleared", "Rule", "About", "What"),
+        text("Alerts"),
+        cells.words.captions("Raised", "Cleared", "Rule", "About", "What"),
         rows,
-        "" if rows else "No alert was raised in this time.",
+        "" if rows else text("No alert was raised in this time."),
     )
 
 
-def sources(facts: Sequence[Fact]) -> Table:
+def sources(facts: Sequence[Fact], words: Words) -> Table:
     """Return every source, and the subjects it reported on."""
     subjects_of: dict[str, list[str]] = {}
     for fact in facts:
         subjects_of.setdefault(fact.source, []).append(fact.subject)
     rows = tuple(
-        (source, ", ".join(_listed(dict.fromkeys(subjects))))
+        (Cells((), words).source(source), ", ".join(_listed(dict.fromkeys(subjects), words)))
         for source, subjects in subjects_of.items()
     )
-    return Table("Sources", ("Source", "Told of"), rows)
+    return Table(words.text("Sources"), words.captions("Source", "Told of"), rows)
 
 
-def _listed(subjects: dict[str, None], most: int = 12) -> list[str]:
+def _listed(subjects: dict[str, None], words: Words, most: int = 12) -> list[str]:
     names = list(subjects)
-    return names if len(names) <= most else [*names[:most], "and others"]
+    return names if len(names) <= most else [*names[:most], words.text("and others")]
 
 
 NO_DATA = "no data"
+_MOMENTS = 1e8
+"""Seconds from which a value is a moment."""
+_FOREIGN = ("name", "called", "text")
+"""Facts whose words are not ours."""
+_QUOTING = ("reason", "what")
+"""Facts that quote the output of jobs, in which no number may change."""
 
 
 class Cells:
     """Look up facts by name for the cells of tables. Every lookup may find nothing."""
 
-    def __init__(self, facts: Sequence[Fact]) -> None:
+    def __init__(self, facts: Sequence[Fact], words: Words | None = None, now: float = 0.0) -> None:
+        """Index the facts; `words` are those of the report's language, `now` its time."""
+        self.words, self._now = words or english("en"), now
         self._named: dict[str, list[Fact]] = {}
         for fact in facts:
             self._named.setdefault(fact.name, []).append(fact)
@@ -256,16 +297,47 @@ class Cells:
         """Return the value in words; values that differ, each with its source; `no data` if there
         is none.
         """
-        found = {fact.said: fact for fact in self._named.get(name, ()) if fact.value is not None}
+        known = [fact for fact in self._named.get(name, ()) if fact.value is not None]
+        found = {self._said(fact): fact for fact in known}
         if len(found) > 1:
-            return "sources disagree: " + ", ".join(
-                f"{said} ({fact.source})" for said, fact in found.items()
+            return self.words.text(
+                "sources disagree: {list}",
+                list=", ".join(
+                    f"{said} ({self.source(fact.source)})" for said, fact in found.items()
+                ),
             )
-        return next(iter(found), NO_DATA)
+        return next(iter(found), self.words.text(NO_DATA))
+
+    def local(self, said: str) -> str:
+        """Return what our own code worded in English in the report's language."""
+        if self.words.language == "en":
+            return said
+        if said in _STATES:
+            return self.words.text(said)
+        what, colon, rest = said.partition(": ")
+        if colon and what in _STATES:
+            return f"{self.words.text(what)}: {self.local(rest)}"
+        return translated(said, self.words)
+
+    def source(self, source: str) -> str:
+        """Return a source in the report's language, as far as it is known there."""
+        return self.words.text(source) if source in _SOURCES else translated(source, self.words)
+
+    def _said(self, fact: Fact) -> str:
+        moment = fact.unit == "s" and isinstance(fact.value, float) and fact.value > _MOMENTS
+        if moment and self.words.language != "en":
+            at = float(fact.value or 0)
+            if datetime.fromtimestamp(at).date() == datetime.fromtimestamp(self._now).date():
+                return self.words.text("at {clock}", clock=self.words.clock(at, seconds=True))
+            return self.words.moment(at, self._now)
+        what = fact.name.rpartition(".")[2]
+        if what in _QUOTING:
+            return self.local(fact.said)
+        return fact.said if what in _FOREIGN else self.words.numbers(self.local(fact.said))
 
     def given(self, name: str, otherwise: str = "") -> str:
         """Return `said`, or `otherwise` if there is no value."""
-        return found if (found := self.said(name)) != NO_DATA else otherwise
+        return found if (found := self.said(name)) != self.words.text(NO_DATA) else otherwise
 
     def uncertainty(self, name: str) -> str:
         """Return ` (±14 %)` if a source says how far the value may be off, or an empty text."""
@@ -278,11 +350,9 @@ class Cells:
         facts = self._named.get(name, [])
         if any(fact.value is not None for fact in facts):
             return None
-        return (
-            facts[-1].said.removeprefix("N/A (").removesuffix(")")
-            if facts
-            else "nothing reported it"
-        )
+        why = facts[-1].said.removeprefix("N/A (").removesuffix(")") if facts else ""
+        why = why or "nothing reported it"
+        return self.words.text(why) if why in _REASONS else self.local(why)
 
     def number(self, name: str) -> float | None:
         """Return the value itself, for sorting only."""
@@ -305,6 +375,8 @@ class Cells:
             if (why := self.missing(name)) is not None:
                 reasons.setdefault(why, []).append(what)
         return " ".join(
-            f"No data for {', '.join(dict.fromkeys(whats))}: {why}."
+            self.words.text(
+                "No data for {what}: {why}.", what=", ".join(dict.fromkeys(whats)), why=why
+            )
             for why, whats in reasons.items()
         )

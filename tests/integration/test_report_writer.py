@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import stat
 import sys
+import threading
 import time
+from collections.abc import Iterator
 from datetime import datetime
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -86,9 +90,33 @@ def test_a_past_span_leaves_out_later_events(deck: Client) -> None:
     assert any(fact.name == "jobs.any" and fact.value is None for fact in before.facts)
 
 
-def test_the_backlog_is_written_once_the_settings_want_reports(deck: Client, state: Path) -> None:
+@pytest.fixture
+def received() -> Iterator[tuple[str, list[bytes]]]:
+    """Return the address of a server, and what it received."""
+    bodies: list[bytes] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            bodies.append(self.rfile.read(int(self.headers["Content-Length"])))
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}/", bodies
+        server.shutdown()
+
+
+def test_the_backlog_is_written_once_the_settings_want_reports(
+    deck: Client, state: Path, received: tuple[str, list[bytes]]
+) -> None:
     save(ReportBacklog(0.0, 0.0, 0.0))
-    deck.configure(report_jobs=0.0, report_daily="00:00")
+    url, bodies = received
+    told = {"webhook": url, "report_webhook": True, "report_language": "de"}
+    deck.configure(report_jobs=0.0, report_daily="00:00", **told)
     (job, daily) = (
         eventually(lambda: list((state / "reports").glob("job-1.html")))[0],
         eventually(lambda: list((state / "reports").glob("daily-*.html")))[0],
@@ -96,6 +124,9 @@ def test_the_backlog_is_written_once_the_settings_want_reports(deck: Client, sta
     assert "hello from the job" in job.read_text() and "greet" in daily.read_text()
     assert stat.S_IMODE(job.stat().st_mode) == 0o600
     eventually(lambda: load().day > 0 and not load().jobs)
+    (sent,) = [json.loads(body) for body in bodies]
+    assert sent["title"].startswith("Tagesbericht")
+    assert sent["title"] in daily.read_text() and "Job" in sent["text"]
 
 
 def at(clock: str) -> float:

@@ -12,6 +12,7 @@ from app.cli.assistant.events import device, show_event
 from app.cli.output import UsageError, clear_progress, print_result
 from app.report.file import ENDINGS, check_ending, save_report
 from assistant.client import Assistant
+from assistant.language.words import LANGUAGES
 from assistant.reports.files import FORMATS
 from scheduler.protocol.errors import UserError
 
@@ -46,6 +47,11 @@ def add_arguments(parser: ArgumentParser) -> None:
         action="store_true",
         help="run the model on the CPU, without waiting for a device",
     )
+    add(
+        "--language",
+        choices=LANGUAGES,
+        help="language of the report (default: the setting report_language)",
+    )
     add("--out", metavar="FILE", help="write the report to FILE, with its charts")
 
 
@@ -59,6 +65,7 @@ def run(args: Namespace) -> int:
         show_event,
         daily=args.daily,
         device=device(args),
+        language=args.language,
     )
     assert answer.report is not None, "the assistant answers this request with a report"
     clear_progress()

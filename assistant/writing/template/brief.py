@@ -37,6 +37,16 @@ def brief(index: FactIndex) -> list[str]:
     ]
 
 
+def without_devices(text: str) -> str:
+    """Return a brief without its chapter on devices, whose table a report has anyway.
+
+    What follows the chapter about the text itself is kept.
+    """
+    kept, chapter, rest = text.partition("\n\n### Devices\n\n")
+    why = [part for part in rest.split("\n\n") if part.startswith("Written from the template")]
+    return "\n\n".join([kept, *why]) if chapter else text
+
+
 def others(index: FactIndex, left: Sequence[str]) -> list[str]:
     """Return a paragraph for each state of jobs without a chapter.
 

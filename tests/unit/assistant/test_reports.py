@@ -10,11 +10,14 @@ import pytest
 from examples import CPU, CPU_STATE, DONE, HISTORY, JOBS, NOW, job, replayed, snapshot
 
 from assistant.facts import gather
+from assistant.language.words import Language, words
 from assistant.query.failures import Failure
 from assistant.reports.contents import compose
+from assistant.reports.html import html
+from assistant.reports.markdown import digest, markdown
 from assistant.reports.material import Material
 from assistant.reports.report import Chart, Excerpt, Prose, Report, Table, packed, unpacked
-from assistant.writing.writer import write
+from assistant.writing.writer import Written, write
 from scheduler.protocol.errors import UserError
 from scheduler.protocol.jobs import Done, Event, Failed, Job, Usage
 from scheduler.protocol.snapshot import Alert, Columns
@@ -325,3 +328,38 @@ def test_devices_are_called_the_jobs_only_if_it_held_them() -> None:
 
 def test_the_cpu_is_named_as_the_device() -> None:
     assert CPU.note in "\n".join(texts(composed(of_job(USED))))
+
+
+@pytest.mark.parametrize(
+    ("language", "found"),
+    [
+        ("de", ("Tagesbericht, 13. November 2025", "Energie", "alle GPUs", "3,50 Wh")),
+        ("fr", ("Rapport du jour, 13 novembre 2025", "Énergie", "tous les GPU", "3,50 Wh")),
+        ("es", ("Informe diario, 13 de noviembre de 2025", "Energía", "todas las GPU", "3,50 Wh")),
+    ],
+)  # fmt: skip
+def test_a_report_is_in_its_language_with_its_numbers_and_dates(
+    language: Language, found: tuple[str, ...]
+) -> None:
+    lost = job(4, Failed(NOW - 9, NOW, "exit code 1: lr was 0.5", 1), "x")
+    made = compose(span(USED, lost), Written("Kurz.", "template"), words(language))
+    page, text = html(made), markdown(made)
+    for each in (*found, words(language).text("done")):
+        assert each in page and each in text
+    assert f'lang="{language}"' in page and made.title in page
+    assert "lr was 0.5" in text, "what a job printed is quoted as it is"
+    english = {s.title for s in composed(span(USED, lost)).sections} - {
+        "Jobs",
+        "Sources",
+        "Utilisation",
+        "",
+    }
+    assert english.isdisjoint(s.title for s in made.sections)
+    for word in ("no data", "No data", " mean ", "highest", "Written", "readings"):
+        assert word not in text
+
+
+def test_a_digest_is_the_first_paragraph() -> None:
+    told = digest(composed(span(*JOBS)))
+    title, first = told.split("\n\n")
+    assert title.startswith("**Daily report") and "of which 1 failed and 1 got lost" in first
