@@ -216,9 +216,9 @@ SETTINGS = (
         group="Assistant",
     ),
     Setting(
-        "report_webhook",
+        "report_digest",
         "Send the daily report",
-        "Post what the daily report begins with, too, to where alerts are sent: what failed, and "
+        "Post what the daily report begins with, too, to the webhook of alerts: what failed, and "
         "what matters.",
         "switch",
         group="Assistant",

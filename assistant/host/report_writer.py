@@ -67,7 +67,7 @@ class ReportWriter:
         while self._settings.reports and self._is_any_due(backlog):
             if self._wait_until_idle():
                 settings = self._settings
-                backlog = _write_next(backlog, settings.webhook * settings.report_webhook)
+                backlog = _write_next(backlog, settings.webhook * settings.report_digest)
         if not self._settings.reports:
             forget()  # no report is written later on jobs that end while reports are off
         return self._settings.reports

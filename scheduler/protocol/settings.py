@@ -103,8 +103,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     report_daily: Annotated[str, msgspec.Meta(pattern=f"^({_CLOCK})?$")] = ""
     """When the report on a day is written, in local time, e.g. 08:00; empty: never."""
     report_language: Literal["en", "de", "fr", "es"] = "en"
-    report_webhook: bool = False
-    """Send what a daily report begins with to the webhook."""
+    report_digest: bool = False
+    """Post what a daily report begins with to the webhook."""
     theme: Literal["system", "light", "dark"] = "system"
     scale: Annotated[float, msgspec.Meta(ge=0.75, le=3)] = 1.0
     """The size of everything in the window; read when it is opened."""

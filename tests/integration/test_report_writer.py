@@ -115,7 +115,7 @@ def test_the_backlog_is_written_once_the_settings_want_reports(
 ) -> None:
     save(ReportBacklog(0.0, 0.0, 0.0))
     url, bodies = received
-    told = {"webhook": url, "report_webhook": True, "report_language": "de"}
+    told = {"webhook": url, "report_digest": True, "report_language": "de"}
     deck.configure(report_jobs=0.0, report_daily="00:00", **told)
     (job, daily) = (
         eventually(lambda: list((state / "reports").glob("job-1.html")))[0],
