@@ -218,8 +218,7 @@ SETTINGS = (
     Setting(
         "report_digest",
         "Send the daily report",
-        "Post what the daily report begins with, too, to the webhook of alerts: what failed, and "
-        "what matters.",
+        "Post what the daily report begins with to the webhook of alerts, too.",
         "switch",
         group="Assistant",
     ),
