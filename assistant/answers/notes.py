@@ -161,9 +161,18 @@ def _since(query: Query, values: tuple[Value, ...], rows: Rows, words: Words) ->
 
 
 def _free(query: Query, values: tuple[Value, ...], rows: Rows, words: Words) -> str:
-    pairs = zip(values[::2], values[1::2], strict=True)
+    pairs = list(zip(values[::2], values[1::2], strict=True))
     found = [f"{name} {value_text(value, 'B', words, rows.time)}" for name, value in pairs]
-    return words.text("Free memory now: {gpus}.", gpus=words.listed(found)) if found else ""
+    if not found:
+        return ""
+    told = words.text("Free memory now: {gpus}.", gpus=words.listed(found))
+    if not query.amount:
+        return told
+    fits = [str(name) for name, value in pairs if float(value or 0.0) >= query.amount]
+    first = words.text("No GPU has that much free memory now.")
+    if fits:
+        first = words.text("By free memory it would fit on {gpus}.", gpus=words.listed(fits))
+    return f"{first} {told}"
 
 
 def _cost(query: Query, values: tuple[Value, ...], rows: Rows, words: Words) -> str:

@@ -37,12 +37,21 @@ SURER = 0.75
 """From this probability on it is also preferred to a reading of the rules."""
 DOUBT = 0.5
 """From this probability on another reading than that of the rules makes the person choose."""
+ALONE = 0.4
+"""From this probability on a question is answered without asking back if it can only mean that."""
 CERTAIN = 0.9
 """Below this probability an answer says what was understood."""
 SURE_ORDER = 0.8
 """The same for orders, whose cards a person reads before anything is done."""
 _LIKELY = 0.1
 """A reading below this probability is not offered as a choice."""
+
+
+_SECRET = re.compile(
+    r"\b(?:password|passwd|passwort|mot de passe|contrasena|ssh key|private key)s?\b"
+    r"|(?<![\w.])/etc/(?:shadow|passwd)"
+)
+"""What is never read or told."""
 
 
 class Routed(NamedTuple):
@@ -119,6 +128,8 @@ def _routed(request: str, known: Known, state: State, now: float, model: Router 
     by_rules = Routed(parsed, parsed.request, "rules")
     if parsed.exact or model is None or not request.strip() or len(request) > LONGEST_REQUEST:
         return by_rules
+    if _SECRET.search(unaccented(request.casefold())):
+        return Routed(parsed._replace(request=None), None, "rules", refusal="forbidden")
     found = _by_model(request, known, state, now, model)
     if not found:
         return by_rules
@@ -145,6 +156,9 @@ def _routed(request: str, known: Known, state: State, now: float, model: Router 
     choices = tuple(one for i, one in enumerate(read) if one not in read[:i])[:MAX_CHOICES]
     if parsed.request is not None and len(choices) == 1:
         return by_rules  # it says which words it leaves out
+    alone = len(choices) == 1 and isinstance(choices[0], Query) and likely[0].chance >= ALONE
+    if alone and (routed := _sure(parsed, likely[0], by)) is not None:
+        return routed
     return Routed(parsed, None, by, choices)
 
 
@@ -203,7 +217,22 @@ def _by_model(
     for meaning in model.meanings(before, slots.text, list(slots.values)):
         with suppress(ValueError, UserError):
             found.append(_reading(meaning, slots, Spots(request, known, now), state, now))
-    return found
+    return _summed(found)
+
+
+def _summed(found: Sequence[_Reading]) -> list[_Reading]:
+    """Return readings without those that mean the same as another one, the likeliest first."""
+    kept: list[_Reading] = []
+    for one in found:
+        asked = one.meant.requests
+        once = tuple(request for i, request in enumerate(asked) if request not in asked[:i])
+        said = one.meant._replace(requests=once)
+        same = next((i for i, other in enumerate(kept) if other.meant == said), None)
+        if same is None:
+            kept.append(one._replace(meant=said))
+        else:
+            kept[same] = kept[same]._replace(chance=kept[same].chance + one.chance)
+    return sorted(kept, key=lambda one: -one.chance)
 
 
 def _reading(meaning: Meaning, slots: Slots, spots: Spots, state: State, now: float) -> _Reading:

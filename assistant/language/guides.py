@@ -22,7 +22,7 @@ GUIDES = {
     "driver does, for example by `nvidia-smi -pl 300`.",
     "hold_running": "Only a job that waits can be held. A job that runs can be cancelled "
     "and retried later; pausing the queue keeps new jobs from starting and lets it go on.",
-    "pause_effect": "Yes: jobs that run go on while the queue is paused. Only no new job "
+    "pause_effect": "Jobs that run go on while the queue is paused. Only no new job "
     "starts until the queue is resumed.",
     "language": "I read and answer requests in English, German, French and Spanish, in the "
     "language of the request. The window follows the language of the desktop.",
