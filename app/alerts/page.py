@@ -27,6 +27,7 @@ from app.widgets.controls import (
     row,
     set_text,
 )
+from app.widgets.fold_row import FoldRow
 from app.widgets.list_table import (
     RowTable,
     TableColumn,
@@ -111,16 +112,13 @@ class AlertsPage(QWidget):
         self.empty = empty_label(EMPTY)
         self.rules = RulesPanel(state, link)
         self.acts = self._bind()
-        above = row(
-            Stretch(self.filter),
-            self.kinds,
-            self.count,
-            Stretch(),
-            self.go,
-            self.acknowledge,
-            self.acknowledge_all,
-            spacing=theme.M,
+        search, buttons = QWidget(), QWidget()
+        search.setLayout(
+            row(Stretch(self.filter, 9), self.kinds, self.count, Stretch(), spacing=theme.M)
         )
+        actions = (self.go, self.acknowledge, self.acknowledge_all)
+        buttons.setLayout(row(Stretch(), *actions, spacing=theme.M))
+        above = FoldRow(search, buttons, (1, 0))
         self._frame, self._stack = list_card(self.table, self.empty)
         self._frame.setMinimumHeight(height_of_rows(self.table, _LEAST_ROWS) + 2 * theme.XS + 2)
         self._body = QBoxLayout(QBoxLayout.Direction.TopToBottom)

@@ -15,7 +15,7 @@ from app.widgets import theme
 
 _GRIP = 9
 """Pixels beside the line where it can be taken hold of."""
-_LEAST_WIDTH, _LEAST_HEIGHT = 220, 150
+_LEAST_WIDTH, _LEAST_HEIGHT = 180, 150
 _STEPS = 4
 _SHADE = 0.13
 """Opacity of the times in which alerts were active."""

@@ -61,6 +61,7 @@ from app.widgets.controls import (
     set_tooltip,
     show_if_any,
 )
+from app.widgets.fold_row import FoldRow
 from scheduler.protocol.fields import HEADLINE
 from scheduler.protocol.snapshot import Snapshot
 
@@ -159,7 +160,7 @@ class DashboardPage(QWidget):
         grid = self._grid = QGridLayout(self)
         grid.setContentsMargins(0, 0, 0, 0)
         grid.setSpacing(theme.S)
-        grid.addLayout(row(self.legend, Stretch(self.bar)), 1, 0, 1, _COLUMNS)
+        grid.addWidget(FoldRow(self.legend, self.bar, (0, 1)), 1, 0, 1, _COLUMNS)
         grid.addWidget(self.day.frame, 0, 0, 1, _COLUMNS)
         grid.addWidget(self.gantt, 2, 0, 1, _COLUMNS)
         grid.addWidget(self.folded, 9, 0, 1, _COLUMNS)
@@ -483,10 +484,11 @@ class DashboardPage(QWidget):
             band.leave_room(lane_values_width() if len(front) >= LANES_FROM else 0)
         for chart in chart_models(snapshot, renewed):
             card = self.charts[chart.field]
-            card.show_chart(chart, front)
             if chart.field in fields:
                 shown, behind = self._split(contents[chart.field])
                 card.show_contents(chart, limits, shown, front, moments, behind)
+            card.show_chart(chart, front)  # it names the scale of the contents
+            if chart.field in fields:
                 self._show_threshold(card, chart.field, snapshot, front)
                 card.summary.show_text(self._summary(chart, limits, shown))
                 self._show_cursor(card, chart, shown, front)

@@ -44,6 +44,7 @@ from app.widgets.controls import (
     set_text,
     show_if_any,
 )
+from app.widgets.fold_row import FoldRow
 from app.widgets.list_table import chosen_row, height_of_rows, list_card
 from scheduler.protocol.devices import Detail, Process
 from scheduler.protocol.snapshot import Snapshot
@@ -57,9 +58,9 @@ MENU = ("process.end", "", "process.job", "process.copy", "process.pid", "", "pr
 """The actions of the menu of a row; an empty name is a line between them."""
 
 
-_LOW, _BESIDE = 600, 1500
-"""Pixels of height below which the description of the chosen process is low, and of width from
-which it is beside the table."""
+_LOW, _NARROW, _BESIDE = 600, 640, 1500
+"""Pixels of height below which the description of the chosen process is low, of width from which
+it can be, and of width from which it is beside the table."""
 _LEAST_ROWS = 4
 """The rows for which the table always has room."""
 _HIDDEN = (
@@ -139,9 +140,12 @@ class ProcessesPage(QWidget):
         )
 
     def _lay_out(self) -> None:
-        above = row(
-            Stretch(self.filter), self.grouping, self.count, Stretch(), self.end, spacing=theme.M
+        search, buttons = QWidget(), QWidget()
+        search.setLayout(
+            row(Stretch(self.filter, 9), self.grouping, self.count, Stretch(), spacing=theme.M)
         )
+        buttons.setLayout(row(Stretch(), self.end))
+        above = FoldRow(search, buttons, (1, 0))
         inside = column(
             row(self.title, self.usage, Stretch(), spacing=theme.S),
             self.bar,
@@ -166,7 +170,7 @@ class ProcessesPage(QWidget):
         directions = QBoxLayout.Direction
         self._body.setDirection(directions.LeftToRight if beside else directions.TopToBottom)
         self._body.setStretch(1, 2 if beside else 0)
-        low = self.height() < theme.px(_LOW)
+        low = self.height() < theme.px(_LOW) and self.width() >= theme.px(_NARROW)
         self.about.arrange("beside" if beside else "low" if low else "below")
 
     def refresh(self) -> None:

@@ -13,6 +13,7 @@ from PySide6.QtWidgets import (
     QHeaderView,
     QLabel,
     QLineEdit,
+    QScrollArea,
     QScrollBar,
     QSplitterHandle,
     QStackedWidget,
@@ -97,6 +98,15 @@ def overlapping(window: QWidget) -> list[str]:
                     ]
                     found.append(f"{names[0]} and {names[1]}")
     return found
+
+
+def sideways(window: QWidget) -> list[str]:
+    """List the visible areas that have less width than their content needs."""
+    return [
+        area.accessibleName() or type(area).__name__
+        for area in window.findChildren(QScrollArea)
+        if area.isVisible() and area.widget().width() > area.viewport().width()
+    ]
 
 
 def _named(widget: QWidget) -> str:

@@ -1,4 +1,5 @@
-"""Open every page at several sizes of window and text, and list what is cut off or overlaps.
+"""Open every page at several sizes of window and text, and list what is cut off, overlaps or needs
+to be scrolled sideways.
 
     python -m tests.gui.scales [--points 8,10,14,18] [--out DIR]
 
@@ -37,12 +38,12 @@ def faults(points: float, out: Path | None) -> Iterator[str]:
 
     from app.link.call import Call
     from app.link.link import Link
-    from app.shell.window import PAGES, MainWindow
+    from app.shell.window import PAGES, SMALLEST, MainWindow
     from app.widgets import theme
     from scheduler.protocol.devices import Detail
     from scheduler.verbs.devices import GetDetails
     from tests.gui import snapshots
-    from tests.gui.readable import clipped, overlapping
+    from tests.gui.readable import clipped, overlapping, sideways
     from tests.gui.test_processes_page import DRAW, TRAIN
 
     app = QApplication.instance()
@@ -90,6 +91,8 @@ def faults(points: float, out: Path | None) -> Iterator[str]:
             if have != size:
                 yield f"{where}: the window has {have} instead of {size}"
             yield from (f"{where}: cut off: {text}" for text in clipped(window))
+            if window.width() >= SMALLEST.width():  # else the screen has too little room
+                yield from (f"{where}: scrolled sideways: {area}" for area in sideways(window))
             yield from (f"{where}: overlap: {text}" for text in overlapping(window))
     window.close()
     window.deleteLater()

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from PySide6.QtWidgets import QAbstractScrollArea, QScrollArea
+from PySide6.QtWidgets import QAbstractScrollArea
 
 from app.shell.window import PAGES, SMALLEST
 from tests.gui import snapshots
-from tests.gui.readable import clipped
+from tests.gui.readable import clipped, sideways
 
 
 @pytest.mark.parametrize("count", [1, 8, 72])
@@ -23,11 +23,7 @@ def test_no_page_of_the_smallest_window_is_scrolled_sideways_or_cut(fed, count):
             fed.window.show_page(name)
         for _ in range(2):  # a scroll bar that goes leaves its room to the page afterwards
             fed.settle()
-        wrong += [
-            f"{name}: {area.accessibleName() or type(area).__name__} is scrolled sideways"
-            for area in fed.window.findChildren(QScrollArea)
-            if area.isVisible() and area.widget().width() > area.viewport().width()
-        ]
+        wrong += [f"{name}: {area} is scrolled sideways" for area in sideways(fed.window)]
         wrong += [f"{name}: {text}" for text in clipped(fed.window)]
     assert wrong == []
 
