@@ -246,7 +246,7 @@ class ProcessesPage(QWidget):
         self.model.cores = max((values.get("cores", 1.0) for values in readings), default=1.0)
         self.use.setVisible(bool(rows) and total > 0)
         lines = process_lines(rows, self.grouping.currentText(), frozenset(), MEMORY, True, _none)
-        self.bar.show_parts(memory_parts(lines, self.grouping.currentText(), MOST), used, total)
+        self.bar.show_owners(memory_parts(lines, self.grouping.currentText(), MOST), used, total)
         loads = [process.process.cpu for process in rows if process.process.cpu is not None]
         load = f" · CPU {percent(sum(loads))} of one core" if loads else ""
         share = f" ({100 * used / total:.0f} %)" if total else ""

@@ -219,7 +219,11 @@ def test_groups_fold_and_sum_what_their_processes_use(page, fed):
     assert column(page, "Name") == ["▸  ada", "▸  root"]
     page.grouping.setCurrentText("By job")
     assert column(page, "Name")[0] == "▾  Job 3", "another grouping is unfolded"
-    assert [part.name for part in page.bar.parts] == ["Job 3", "no job"]
+    assert [part.name for part in page.bar.parts] == [
+        "Job 3",
+        "no job",
+        "not listed",
+    ]
 
 
 def test_processes_of_a_cpu_are_listed_by_load(page, fed):
