@@ -16,7 +16,6 @@ from PySide6.QtWidgets import (
 from accel.result import Result
 from app.widgets import theme
 from app.widgets.controls import (
-    NO_LIMIT,
     Stretch,
     button,
     choice_box,
@@ -33,7 +32,7 @@ from app.workloads.comparison_view import ComparisonView
 from app.workloads.heat_map import heat_map, quantities
 from app.workloads.heat_map_view import HeatMapView
 from app.workloads.roofline import roofline
-from app.workloads.roofline_view import RooflineView
+from app.workloads.roofline_view import LEAST_HEIGHT, RooflineView
 
 HINT = "Click a mark, or move to it with Tab and the arrow keys, to see its values here."
 VIEWS = ("Heat map", "Comparison", "Roofline", "Details")
@@ -41,8 +40,8 @@ HEAT, COMPARISON, ROOFLINE, DETAILS = range(4)
 _TEXT_LINES, _WIDE, _HIGH = 2, 600, 300
 """Lines of the text below a chart, and the pixels of width and height from which on the bar has
 one line, and the text is shown."""
-_HIGHEST = 640
-"""Pixels of height of a chart that stands alone among the details."""
+_ALONE = 560
+"""Pixels of height of a roofline that stands alone above the details."""
 
 
 class CellCharts(QWidget):
@@ -110,6 +109,11 @@ class CellCharts(QWidget):
     @property
     def _several(self) -> bool:
         return self._result is not None and len(self._result.cells) > 1
+
+    @property
+    def alone(self) -> bool:
+        """Report if the charts of one cell are shown, which is the roofline alone."""
+        return self.spread and not self._several
 
     @property
     def view(self) -> int:
@@ -189,9 +193,7 @@ class CellCharts(QWidget):
             panel.setVisible(i in shown)
             self._titles[i].setVisible(self.spread)
         self._lower.setVisible(bool({HEAT, ROOFLINE} & {*shown}))
-        self.roofline.setMaximumHeight(
-            theme.px(_HIGHEST) if self.spread and not self._several else NO_LIMIT
-        )
+        self.roofline.setMinimumHeight(theme.px(_ALONE) if self.alone else LEAST_HEIGHT)
         self._show_text()
         draw = (self._draw_heat_map, self._draw_comparison, self._draw_roofline)
         notes = [draw[i](self._result) for i in shown]

@@ -227,6 +227,7 @@ class WorkloadsPage(QWidget):
     def _show_past(self) -> None:
         """Hide the earlier results if a chart leaves no room for them."""
         charted = self.result.isVisibleTo(self) and self.result.charted
+        charted = charted and not self.result.cells.alone
         beside = self._results.direction() == QBoxLayout.Direction.LeftToRight
         no_room = charted and not beside and self.height() < _ROOMY
         self._past.setVisible(len(self.bars.bars) > 1 and not no_room)

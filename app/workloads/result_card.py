@@ -153,7 +153,8 @@ class ResultCard(QWidget):
 
     def _show_view(self) -> None:
         self.cells.setVisible(self._has_cells)
-        vertical = QSizePolicy.Policy.Expanding if self.charted else QSizePolicy.Policy.Maximum
+        fills = self.charted and not self.cells.alone
+        vertical = QSizePolicy.Policy.Expanding if fills else QSizePolicy.Policy.Maximum
         self.cells.setSizePolicy(QSizePolicy.Policy.Preferred, vertical)
         self.facts.setVisible(self._summary is not None and (self.cells.spread or not self.charted))
 

@@ -15,6 +15,8 @@ from app.workloads.roofline import Roofline, attainable, ticks
 _LEFT, _BELOW, _RIGHT, _RADIUS = 48.0, 36.0, 14.0, 4.0
 _CENTER = int(Qt.AlignmentFlag.AlignCenter)
 _RIGHT_ALIGNED = int(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
+LEAST_HEIGHT = 150
+"""Pixels of height that the chart needs."""
 
 
 class RooflineView(MarkChart):
@@ -26,7 +28,7 @@ class RooflineView(MarkChart):
         self.order: tuple[str, ...] = ()
         """All contenders; their places give their colours."""
         self._top = 0.0
-        self.setMinimumHeight(150)
+        self.setMinimumHeight(LEAST_HEIGHT)
 
     def show_roofline(self, roofline: Roofline, order: tuple[str, ...]) -> None:
         """Show another roofline."""
