@@ -17,28 +17,8 @@ from typing import Protocol
 
 from torch import Tensor
 
+from accel.serving.cache import PagedCache
 from accel.serving.memory import BLOCK
-
-
-class BlockMemory(Protocol):
-    """Copy the contents of blocks; `accel.serving.cache.PagedCache` does."""
-
-    @property
-    def blocks(self) -> int:
-        """Return the number of blocks."""
-        ...
-
-    def copy(self, source: int, target: int) -> None:
-        """Copy one block to another."""
-        ...
-
-    def read(self, block: int) -> list[Tensor]:
-        """Return a copy of a block in the host's memory."""
-        ...
-
-    def restore(self, block: int, parts: list[Tensor]) -> None:
-        """Write what `read` returned into a block."""
-        ...
 
 
 class BlockStore(Protocol):
@@ -109,7 +89,7 @@ class BlockPool:
     """
 
     def __init__(
-        self, memory: BlockMemory, host_blocks: int = 0, store: BlockStore | None = None
+        self, memory: PagedCache, host_blocks: int = 0, store: BlockStore | None = None
     ) -> None:
         """Begin with all blocks free.
 
