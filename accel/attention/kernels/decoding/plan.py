@@ -65,7 +65,7 @@ TILES: dict[Class, Tile] = {
 """For sm_90, the fastest measured on an H200 (results/attention_decoding.csv)."""
 _SMALLER = {
     "small": Tile(64, 4, 3, 2), "narrow": Tile(64, 4, 2, 2), "wide": Tile(32, 4, 2, 2),
-    "latent": Tile(16, 4, 2, 4),
+    "latent": Tile(16, 8, 2, 4),
 }  # fmt: skip
 """For GPUs with less shared memory; not measured."""
 _GUESS = 3
