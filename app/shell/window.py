@@ -307,8 +307,8 @@ class MainWindow(QWidget):
         """Draw the strip, the current page and the status line. Hidden pages cost nothing."""
         if self.state.snapshot is not None:
             shown = tiles(self.state.snapshot)
-            self.header.show_tiles(shown)
             self.strip.show_tiles(shown, self.state.snapshot.settings.telemetry_hz, self._load)
+            self.header.show_tiles(shown)
         self.rail.buttons["alerts"].show_badge(unacknowledged(self.state.snapshot))
         self._page.refresh()
         self.status.refresh(self.state)
