@@ -35,32 +35,33 @@ def launch(
         device: a GPU, or any device if the kernel is interpreted.
         options: num_warps, num_stages and other compiler options.
     """
-    given = [(name, tensors[name]) for name in kernel.arg_names if name in tensors]
+    names = kernel.arg_names
+    given = [tensors[name] for name in names if name in tensors]
     run = _prepared(
         kernel,
         grid,
-        tuple((name, _pointer(x)) for name, x in given),
+        tuple(name for name in names if name in tensors),
+        # plain tuples: this runs at every launch, and only the first needs more
+        tuple([None if x is None else (x.dtype, x.data_ptr() % ALIGNMENT == 0) for x in given]),
         tuple(numbers.items()),
         tuple(constants.items()),
         tuple(options.items()),
         device,
     )
-    run(*(x for _, x in given if x is not None))
-
-
-def _pointer(x: Tensor | None) -> Pointer | None:
-    return None if x is None else Pointer(x.dtype, x.data_ptr() % ALIGNMENT == 0)
+    run(*[x for x in given if x is not None])
 
 
 @lru_cache(maxsize=4096)
 def _prepared(
     kernel: Any,
     grid: tuple[int, int, int],
-    pointers: tuple[tuple[str, Pointer | None], ...],
+    names: tuple[str, ...],
+    types: tuple[tuple[torch.dtype, bool] | None, ...],
     numbers: tuple[tuple[str, float], ...],
     constants: tuple[tuple[str, object], ...],
     options: tuple[tuple[str, int], ...],
     device: torch.device,
 ) -> Callable[..., None]:
-    arguments: dict[str, Any] = {**dict(pointers), **dict(numbers)}
+    pointers = (None if known is None else Pointer(*known) for known in types)
+    arguments: dict[str, Any] = {**dict(zip(names, pointers, strict=True)), **dict(numbers)}
     return prepare(KernelCall(kernel, grid, arguments, dict(constants), dict(options)), device)
