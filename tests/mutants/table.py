@@ -32,6 +32,10 @@ _STRANGERS = ("tests/integration/test_strangers.py",)
 _TRACES = ("tests/unit/scheduler/test_trace_and_replay.py",)
 _CHECKER = ("tests/unit/assistant/test_checker.py",)
 
+_RECURRENCES = ("tests/unit/accel/test_linear_attention.py",)
+_LINEAR = "accel/primitives/linear_attention/kernels.py"
+_LINEAR_GRADIENTS = "accel/primitives/linear_attention/gradient_kernels.py"
+
 _QUERIES = "scheduler/devices/nvidia/queries.py"
 _CLOCKS = "scheduler/devices/nvidia/clocks.py"
 _PROBE = "scheduler/devices/probe.py"
@@ -614,5 +618,47 @@ DEFECTS: tuple[Defect, ...] = (
         'return _amount(_number(found["count"]) + 0.5, found["unit"])',
         'return _amount(_number(found["count"]), found["unit"])',
         _CHECKER,
+    ),
+    Defect(
+        "a decay of the erasing key that belongs to the token itself",
+        _LINEAR,
+        "a = a.to(tl.float32) * (tl.exp(sums - w) if EXCLUSIVE else reached) * SIGN",
+        "a = a.to(tl.float32) * reached * SIGN",
+        _RECURRENCES,
+    ),
+    Defect(
+        "corrections that are written without their decay to the chunk's end",
+        _LINEAR,
+        "state += product(u * left, gains, COMPUTE, PRECISION)",
+        "state += product(u, gains, COMPUTE, PRECISION)",
+        _RECURRENCES,
+    ),
+    Defect(
+        "corrections loaded ahead from the wrong chunk",
+        _LINEAR,
+        "constants_ptr, first + CHUNK, tokens,",
+        "constants_ptr, first, tokens,",
+        _RECURRENCES,
+    ),
+    Defect(
+        "the gradient of a key that forgets that it is written, too",
+        _LINEAR_GRADIENTS,
+        "da += db * betas(",
+        "da += 0.0 * db * betas(",
+        _RECURRENCES,
+    ),
+    Defect(
+        "the gradient of decays without the state that outlives its chunk",
+        _LINEAR_GRADIENTS,
+        "dend = tl.where(block == 0, dend * tl.sum(tl.exp(whole), 0), 0.0)",
+        "dend = tl.where(block == 0, 0.0 * dend, 0.0)",
+        _RECURRENCES,
+    ),
+    Defect(
+        "a prompt's state that is left transposed",
+        "accel/rwkv/prompt.py",
+        "state.copy_(found.state.mT)",
+        "state.copy_(found.state)",
+        ("tests/unit/accel/rwkv/test_rwkv_gpu.py",),
     ),
 )

@@ -179,9 +179,6 @@ def operands(
     if decay is None:
         decay = retention_decay(heads, q.device).expand(batch, length, heads)
     precise = torch.promote_types(q.dtype, torch.float32)
-    if beta is not None:
-        a = k
-        b = (k.repeat_interleave(heads // k.shape[2], 2) * beta.unsqueeze(-1)).to(q.dtype)
     return Operands(
         q,
         v,
@@ -189,8 +186,9 @@ def operands(
         scale,
         what.rule,
         k if what.rule.plain else None,
-        a,
+        k if beta is not None else a,
         b,
+        beta,
         None if state is None else state.to(precise),
         bounds,
     )

@@ -30,6 +30,7 @@ def chunked(x: Operands) -> tuple[Tensor, Tensor]:
 
     Sums are float32, or float64 for float64 operands. Memory is O(T).
     """
+    x = x.spelled_out()
     if x.starts is None:
         out, state = _sequences(x)
         return out.to(x.v.dtype), state
@@ -48,7 +49,7 @@ def _cut(x: Operands, n: int, begin: int, end: int) -> Operands:
     )
     assert q is not None and v is not None and decay is not None
     state = None if x.state is None else x.state[n : n + 1]
-    return Operands(q, v, decay, x.scale, x.rule, k, a, b, state)
+    return Operands(q, v, decay, x.scale, x.rule, k, a, b, state=state)
 
 
 class _Chunks(NamedTuple):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any, cast
@@ -25,11 +25,13 @@ ROWS = 16
 _OLDEST = (8, 0)
 _SHARED_KIB = {(8, 0): 163, (8, 7): 163, (9, 0): 227, (10, 0): 227}
 """The shared memory of a program by compute capability; 99 elsewhere."""
-_FACTOR, _CHANNEL_FACTOR = 480, 680
-"""The bytes of shared memory for each byte of a key, as compiled, where a loop over states with
-corrections has two chunks in flight."""
-_ENOUGH_PROGRAMS = 2
-"""Programs for each multiprocessor from which a program passes on more columns of a state."""
+_SCRATCH = 20 * 1024
+"""Its bytes that are not for what is loaded."""
+_PASSING = {64: (64, 4, 3), 128: (64, 4, 3), 256: (32, 8, 2)}
+"""By the width of the keys: columns of a state, warps and chunks in flight of a program that passes
+states on, as measured on an H200."""
+_ALL, MANY = (128, 8, 3), 90
+"""The same for keys of 128 with so many heads of all sequences that they fill a GPU."""
 
 
 def unusable(device: torch.device) -> str | None:
@@ -46,9 +48,13 @@ def unusable(device: torch.device) -> str | None:
 
 def fused(x: Operands) -> tuple[Tensor, Tensor]:
     """Return the output [B,T,H,Dv] in the dtype of v and the final states [N,H,Dk,Dv] float32."""
-    tensors = (x.q, x.k, x.v, x.a, x.b, x.decay, x.state)
-    out, last = _Recurrence.apply(*tensors, x.rule, x.scale, x.bounds)  # type: ignore[no-untyped-call]
-    return out, last
+    tensors = (x.q, x.k, x.v, x.a, x.b, x.beta, x.decay, x.state)
+    if torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors):
+        out, last = _Recurrence.apply(*tensors, x.rule, x.scale, x.bounds)  # type: ignore[no-untyped-call]
+        return out, last
+    launch, inputs = _posed(*tensors, x.rule, x.scale, x.bounds)
+    found = _scan(launch, _prepared(launch, inputs, kept=False), outputs=True)
+    return cast(Tensor, found["out"]), cast(Tensor, found["last"])
 
 
 @dataclass(frozen=True)
@@ -88,14 +94,6 @@ class Shape:
         """Return into how many blocks the tokens of a chunk are cut."""
         return CHUNK // ROWS if self.channel and not self.rule.gentle else 1
 
-    @property
-    def state_block(self) -> int:
-        """Return the columns of a state that one program passes on.
-
-        Fewer columns make more programs, which is what the recurrence lacks.
-        """
-        return min(32, _wide(self.values))
-
     @cached_property
     def constants(self) -> dict[str, object]:
         """Return the constants that kernels take by these names."""
@@ -106,6 +104,7 @@ class Shape:
             "WIDTH": _wide(self.keys),
             "VALUES": self.values,
             "GROUP": self.group,
+            "SHARED": 1 if self.channel else self.group,
             "CHUNK": CHUNK,
             "ROWS": CHUNK // self.blocks_of_rows,
             "CHANNEL": self.channel,
@@ -117,6 +116,12 @@ class Shape:
             "COMPUTE": tl.bfloat16 if half else tl.float32,
             "PRECISION": "tf32x3" if precise else "tf32",
         }
+
+
+@lru_cache(maxsize=256)
+def _shape(*given: Any) -> Shape:
+    """Return the shape whose constants are known already, as calls repeat."""
+    return Shape(*given)
 
 
 @dataclass(frozen=True)
@@ -175,35 +180,15 @@ class _Recurrence(torch.autograd.Function):
     """Give the kernels gradients."""
 
     @staticmethod
-    def forward(
-        ctx: Any,
-        q: Tensor,
-        k: Tensor | None,
-        v: Tensor,
-        a: Tensor | None,
-        b: Tensor | None,
-        decay: Tensor,
-        state: Tensor | None,
-        rule: Rule,
-        scale: float,
-        bounds: tuple[tuple[int, int], ...],
-    ) -> tuple[Tensor, Tensor]:
-        """Compute the output and the final states; see `fused`."""
-        group = v.shape[2] // q.shape[2]
-        shape = Shape(q.shape[3], v.shape[3], v.shape[2], group, decay.dim() == 4, rule, q.dtype)
-        launch = _Launcher(shape, tables(bounds, q.device), scale)
-        given = {"q": q, "k": k, "v": v, "a": a, "b": b}
-        inputs: Tensors = {n: None if x is None else x.contiguous() for n, x in given.items()}
-        inputs["decay"] = decay.float().contiguous()
-        inputs["start"] = None if state is None else state.float().contiguous()
-        saved = _corrections(launch, inputs)
-        states = _states(launch, saved)
-        out = torch.empty_like(v, memory_format=torch.contiguous_format)
-        _outputs(launch, saved | states | {"out": out})
+    def forward(ctx: Any, *given: Any) -> tuple[Tensor, Tensor]:
+        """Compute the output and the final states; the arguments are those of `_posed`."""
+        launch, inputs = _posed(*given)
+        saved = _prepared(launch, inputs, kept=True)
+        found = _scan(launch, saved, outputs=True)
         ctx.names = tuple(saved)
         ctx.save_for_backward(*saved.values())
         ctx.launch = launch
-        return out, cast(Tensor, states["last"])
+        return cast(Tensor, found["out"]), cast(Tensor, found["last"])
 
     @staticmethod
     def backward(ctx: Any, dout: Tensor, dlast: Tensor) -> tuple[Tensor | None, ...]:
@@ -211,133 +196,175 @@ class _Recurrence(torch.autograd.Function):
         x: Tensors = dict(zip(ctx.names, ctx.saved_tensors, strict=True))
         x |= {"dout": dout.contiguous(), "dlast": dlast.float().contiguous()}
         found = _gradients(ctx.launch, x)
-        names = ("q", "k", "v", "a", "b", "decay", "start")
+        names = ("q", "k", "v", "a", "b", "beta", "decay", "start")
         return (*(found[f"d{name}"] for name in names), None, None, None)
 
 
-def _corrections(launch: _Launcher, inputs: Tensors) -> Tensors:
-    """Return the inputs with what each chunk's scores and its triangular system give."""
+def _posed(
+    q: Tensor,
+    k: Tensor | None,
+    v: Tensor,
+    a: Tensor | None,
+    b: Tensor | None,
+    beta: Tensor | None,
+    decay: Tensor,
+    state: Tensor | None,
+    rule: Rule,
+    scale: float,
+    bounds: tuple[tuple[int, int], ...],
+) -> tuple[_Launcher, Tensors]:
+    """Return what launches the kernels of a problem, and its contiguous tensors."""
+    group = v.shape[2] // q.shape[2]
+    shape = _shape(q.shape[3], v.shape[3], v.shape[2], group, decay.dim() == 4, rule, q.dtype)
+    given = {"q": q, "k": k, "v": v, "a": a, "b": b, "beta": beta}
+    inputs: Tensors = {n: None if x is None else x.contiguous() for n, x in given.items()}
+    inputs["decay"] = decay.float().contiguous()
+    inputs["start"] = None if state is None else state.float().contiguous()
+    return _Launcher(shape, tables(bounds, q.device), scale), inputs
+
+
+def _prepared(launch: _Launcher, inputs: Tensors, *, kept: bool) -> Tensors:
+    """Return the inputs with what `prepare` finds of every chunk.
+
+    kept: what only gradients need is written, too.
+    """
     s, chunks = launch.shape, len(launch.at.chunks)
     q, v = cast(Tensor, inputs["q"]), cast(Tensor, inputs["v"])
-    plain, erases = s.rule.plain, s.rule.erases
-    written = {"qk": plain, "qb": erases, "ak": plain and erases, "solved": erases}
-    square = (chunks, s.heads, CHUNK, CHUNK)
-    found: Tensors = {
-        name: q.new_empty(square, dtype=s.kept) if wanted else None
-        for name, wanted in written.items()
-    }
-    ab = q.new_empty(square, dtype=torch.float32) if erases else None
-    for name in ("erases", "gains"):
-        found[name] = q.new_empty(*v.shape[:3], s.keys, dtype=s.kept) if erases else None
-    found["constants"] = torch.empty_like(v, dtype=s.kept) if erases else None
+    plain, erases, cut = s.rule.plain, s.rule.erases, s.blocks_of_rows > 1
+    square, keys = (chunks, s.heads, CHUNK, CHUNK), (*v.shape[:3], s.keys)
+    factors = (chunks, s.heads, s.keys if s.channel else 2 * CHUNK)
+    found = _empty(
+        q,
+        {
+            "qk": (plain, square, s.kept),
+            "qb": (erases, square, s.kept),
+            "ak": (plain and erases and (kept or cut), square, s.kept),
+            "ab": (erases and cut, square, torch.float32),
+            "solved": (erases and kept, square, s.kept),
+            "erases": (erases, keys, s.kept),
+            "constants": (erases, v.shape, s.kept),
+            "reads": (s.channel, keys, s.kept),
+            "keys": (s.channel and plain, keys, s.kept),
+            "gains": (s.channel and erases, keys, s.kept),
+            "factors": (True, factors, torch.float32),
+        },
+    )
     x = inputs | found
+    if chunks and cut:
+        block = {"BLOCK": s.key_block}
+        launch(kernels.scores, (chunks * s.blocks_of_rows, s.heads, 1), block, x)
     if chunks:
-        block, programs = {"BLOCK": s.key_block}, chunks * s.blocks_of_rows
-        launch(kernels.scores, (programs, s.heads, 1), block, x | {"ab": ab})
-    if chunks and erases:
-        launch(kernels.solve, (chunks, s.heads, 1), block, x | {"ab": ab})
+        options = {"num_warps": 4, "num_stages": 1}
+        block = {"BLOCK": min(128, _wide(s.keys))}
+        launch(kernels.prepare, (chunks, s.heads, 1), block, x, options)
+    if not s.channel:
+        x |= {"reads": x["q"], "keys": x["k"], "gains": x["a"]}
+    del x["ab"]
     return x
 
 
-def _states(launch: _Launcher, x: Tensors) -> Tensors:
-    """Return the states before and after each chunk, the last ones, and the corrections u."""
+def _scan(launch: _Launcher, x: Tensors, *, outputs: bool) -> Tensors:
+    """Return the last states with the outputs, or with all states and the corrections u."""
     s, v, sequences = launch.shape, cast(Tensor, x["v"]), len(launch.at.sequences)
-    found: Tensors = {
-        "states": v.new_empty(launch.at.places, s.heads, s.keys, s.values, dtype=s.kept),
-        "last": v.new_empty(sequences, s.heads, s.keys, s.values, dtype=torch.float32),
-        "u": torch.empty_like(v, dtype=s.kept) if s.rule.erases else None,
-    }
-    columns, options = _passing(s, sequences, v.device)
+    states = (launch.at.places, s.heads, s.keys, s.values)
+    found = _empty(
+        v,
+        {
+            "out": (outputs, v.shape, s.dtype),
+            "states": (not outputs, states, s.kept),
+            "u": (not outputs and s.rule.erases, v.shape, s.kept),
+            "last": (True, (sequences, *states[1:]), torch.float32),
+        },
+    )
+    columns, options = passing(s, _capability(v.device), sequences)
     grid = (-(-s.values // columns), s.heads, sequences)
-    launch(kernels.states, grid, {"BLOCK": columns}, x | found, options)
+    launch(kernels.scan, grid, {"BLOCK": columns}, x | found, options)
     return found
 
 
-@lru_cache(maxsize=64)
-def _passing(s: Shape, sequences: int, device: torch.device) -> tuple[int, dict[str, int]]:
-    """Return the columns that a program passes on, and the compiler options, as measured on Hopper.
+def _empty(like: Tensor, wanted: Mapping[str, tuple[bool, Sequence[int], torch.dtype]]) -> Tensors:
+    """Return new tensors of the sizes and dtypes, or None for those that are not wanted."""
+    return {
+        name: like.new_empty(size, dtype=dtype) if want else None
+        for name, (want, size, dtype) in wanted.items()
+    }
 
-    Without corrections there is room to load three chunks ahead.
+
+def passing(
+    s: Shape, capability: tuple[int, int] | None, sequences: int
+) -> tuple[int, dict[str, int]]:
+    """Return the columns of a state that a program passes on, and its compiler options.
+
+    As many chunks are in flight as the shared memory of a GPU has room for.
     """
-    columns, options = s.state_block, in_flight(s, _capability(device))
-    if _capability(device) != (9, 0):
-        return columns, options
-    processors = torch.cuda.get_device_properties(device).multi_processor_count
-    if s.heads * sequences * (s.values // 64) >= _ENOUGH_PROGRAMS * processors:
-        columns = 64
-    if not s.rule.erases and s.keys <= 128:
-        options["num_stages"] = 3
-    return columns, options
-
-
-def in_flight(s: Shape, capability: tuple[int, int] | None) -> dict[str, int]:
-    """Return compiler options that hold two chunks at once in a loop over states, or one if the
-    shared memory of a GPU has no room for two.
-    """
-    wide = s.channel or s.rule.plain
-    needed = (_CHANNEL_FACTOR if wide else _FACTOR) * _wide(s.keys) * s.kept.itemsize
-    room = _SHARED_KIB.get(capability or (9, 0), 99) * 1024
-    fits = not s.rule.erases or needed <= room
-    return {**named.USUAL, "num_stages": 2 if fits else 1}
+    width = _wide(s.keys, 64)
+    columns, warps, stages = _PASSING[width]
+    if width == 128 and s.values == 128 and s.heads * sequences >= MANY:
+        columns, warps, stages = _ALL
+    columns = min(columns, _wide(s.values))
+    vectors = 1 + (1 if s.rule.plain else 0) + (2 if s.rule.erases else 0)
+    squares = (1 if s.rule.plain else 0) + (1 if s.rule.erases else 0)
+    of_a_chunk = CHUNK * (vectors * _wide(s.keys) + squares * CHUNK + columns) * s.kept.itemsize
+    where = capability or (9, 0)
+    room = _SHARED_KIB.get(where, 99) * 1024 - _SCRATCH
+    # a warpgroup reads factors from shared memory until its product is done; others load them first
+    copied = 0 if where[0] in (9, 10) and columns >= 64 else 1
+    return columns, {
+        "num_warps": warps,
+        "num_stages": max(1, min(stages, room // of_a_chunk + copied)),
+    }
 
 
 def _capability(device: torch.device) -> tuple[int, int] | None:
     return torch.cuda.get_device_capability(device) if device.type == "cuda" else None
 
 
-def _outputs(launch: _Launcher, x: Tensors) -> None:
-    s, chunks = launch.shape, len(launch.at.chunks)
-    if chunks:
-        grid = (chunks, s.heads, -(-s.values // s.value_block))
-        launch(kernels.outputs, grid, {"KEY_BLOCK": s.key_block, "BLOCK": s.value_block}, x)
-
-
 def _gradients(launch: _Launcher, x: Tensors) -> Tensors:
     """Return the gradients of the inputs, by the names of the inputs after a d."""
     s, at = launch.shape, launch.at
-    x = x | _states(launch, x)
-    start = x["start"]
+    x = x | _scan(launch, x, outputs=False)
+    start, v = x["start"], cast(Tensor, x["v"])
     x["dstates"] = torch.empty_like(cast(Tensor, x["states"]))
     x["dstart"] = None if start is None else torch.empty_like(start)
-    for name in ("du", "dx"):
-        v = cast(Tensor, x["v"])
-        x[name] = torch.empty_like(v, dtype=s.kept) if s.rule.erases else None
-    grid = (-(-s.values // s.state_block), s.heads, len(at.sequences))
-    options = in_flight(s, _capability(at.chunks.device))
-    launch(gradient_kernels.state_gradients, grid, {"BLOCK": s.state_block}, x, options)
+    x |= _empty(v, dict.fromkeys(("du", "dx"), (s.rule.erases, v.shape, s.kept)))
+    columns, options = passing(s, _capability(v.device), len(at.sequences))
+    grid = (-(-s.values // columns), s.heads, len(at.sequences))
+    launch(gradient_kernels.state_gradients, grid, {"BLOCK": columns}, x, options)
     x |= _empty_gradients(s, at, x)
     if len(at.chunks):
         _chunk_gradients(launch, x)
     for name in ("dq", "dk", "da"):
         x[name] = _shared(x[name], s.group, s.dtype)
+    if (dbeta := x["dbeta"]) is not None:
+        x["dbeta"] = dbeta.sum(3).to(cast(Tensor, x["beta"]).dtype)
     return x
 
 
 def _empty_gradients(s: Shape, at: Tables, x: Tensors) -> Tensors:
     """Return tensors for the gradients of scores, inputs and sums of decays."""
     q, v, decay = (cast(Tensor, x[name]) for name in ("q", "v", "decay"))
-    plain, erases = s.rule.plain, s.rule.erases
+    plain, erases, corrects = s.rule.plain, s.rule.erases, x["beta"] is not None
     chunks, tokens = len(at.chunks), v.shape[0] * v.shape[1]
     square, keys = (chunks, s.heads, CHUNK, CHUNK), (*v.shape[:3], s.keys)
     own = s.dtype if s.group == 1 else torch.float32
     sums = s.keys if s.channel else s.blocks_of_keys
-    sizes: dict[str, tuple[bool, tuple[int, ...], torch.dtype]] = {
-        "dqk": (plain, square, s.kept),
-        "dqb": (erases, square, s.kept),
-        "dak": (plain and erases, square, s.kept),
-        "dab": (erases, square, s.kept),
-        "dq": (True, keys, own),
-        "dk": (plain, keys, own),
-        "da": (erases, keys, own),
-        "db": (erases, keys, s.dtype),
-        "dsums": (True, (tokens, s.heads, sums), torch.float32),
-        "dpast": (s.rule.exclusive, (tokens, s.heads, sums), torch.float32),
-        "dend": (True, (chunks, s.heads, sums), torch.float32),
-    }
-    found: Tensors = {
-        name: q.new_empty(size, dtype=dtype) if wanted else None
-        for name, (wanted, size, dtype) in sizes.items()
-    }
+    found = _empty(
+        q,
+        {
+            "dqk": (plain, square, s.kept),
+            "dqb": (erases, square, s.kept),
+            "dak": (plain and erases, square, s.kept),
+            "dab": (erases, square, s.kept),
+            "dq": (True, keys, own),
+            "dk": (plain, keys, own),
+            "da": (erases, keys, own),
+            "db": (erases and not corrects, keys, s.dtype),
+            "dbeta": (corrects, (*v.shape[:3], s.blocks_of_keys), torch.float32),
+            "dsums": (True, (tokens, s.heads, sums), torch.float32),
+            "dpast": (s.rule.exclusive, (tokens, s.heads, sums), torch.float32),
+            "dend": (True, (chunks * s.blocks_of_rows, s.heads, sums), torch.float32),
+        },
+    )
     return found | {"dv": torch.empty_like(v), "ddecay": torch.empty_like(decay)}
 
 

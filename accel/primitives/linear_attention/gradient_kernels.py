@@ -15,73 +15,89 @@ import triton.language as tl
 
 from accel.primitives.linear_attention.kernels import (
     around_the_middle,
+    betas,
     between,
     decays,
     load_state,
+    shrinking,
     square,
     store_state,
     store_vectors,
     stored,
+    token_factors,
     tokens_of,
     vectors,
 )
 from accel.primitives.tiles.products import product
+from accel.primitives.tiles.reductions import product_sums
 from accel.primitives.tiles.scans import running
 
 
 @triton.jit(do_not_specialize=["heads"])
 def state_gradients(
-    q_ptr, gains_ptr, erases_ptr, qb_ptr, dout_ptr, decay_ptr, chunks_ptr, sequences_ptr, dlast_ptr,
-    dstates_ptr, du_ptr, dstart_ptr, heads, scale,
+    reads_ptr, gains_ptr, erases_ptr, qb_ptr, dout_ptr, factors_ptr, chunks_ptr,
+    sequences_ptr, dlast_ptr, dstates_ptr, du_ptr, dstart_ptr, heads, scale,
     KEYS: tl.constexpr, WIDTH: tl.constexpr, VALUES: tl.constexpr, BLOCK: tl.constexpr,
-    GROUP: tl.constexpr, CHUNK: tl.constexpr, CHANNEL: tl.constexpr, STRONGEST: tl.constexpr,
-    ERASES: tl.constexpr, COMPUTE: tl.constexpr, PRECISION: tl.constexpr,
+    SHARED: tl.constexpr, CHUNK: tl.constexpr, CHANNEL: tl.constexpr, ERASES: tl.constexpr,
+    COMPUTE: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """Write the gradient of the state after each chunk, of the corrections, and of the start."""
+    """Write the gradient of the state after each chunk, of the corrections, and of the start.
+
+    It is `scan` in reverse, and like it holds the state's gradient transposed.
+    """
     head, sequence = tl.program_id(1), tl.program_id(2)
+    shared, share = head // SHARED, heads // SHARED
     values = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     tokens, dims = tl.arange(0, CHUNK), tl.arange(0, WIDTH)
-    chunk = tl.load(sequences_ptr + sequence * 2)
-    begin, end, place, count = tokens_of(chunks_ptr, sequences_ptr, sequence)
-    dstate = load_state(dlast_ptr, sequence, head, heads, dims, values, KEYS, VALUES)
+    chunk, begin, end, place, count = tokens_of(chunks_ptr, sequences_ptr, sequence)
+    dstate = tl.trans(load_state(dlast_ptr, sequence, head, heads, dims, values, KEYS, VALUES))
+    last = chunk + tl.maximum(count - 1, 0)
+    next_shrink = shrinking(factors_ptr, last, head, heads, dims, KEYS, CHUNK, CHANNEL)
     for n in range(count):
         before_it = count - 1 - n
         here, first = chunk + before_it, begin + before_it * CHUNK
         length = tl.minimum(end - first, CHUNK)
-        store_state(dstates_ptr, dstate, place + before_it, head, heads, dims, values, KEYS, VALUES)
-        w = decays(decay_ptr, first, tokens, length, head, heads, dims, KEYS, CHANNEL, STRONGEST)
-        sums, whole = running(w, CHANNEL), tl.sum(w, 0)
-        q = vectors(q_ptr, first, tokens, length, head // GROUP, heads // GROUP, dims, KEYS)
-        dout = stored(dout_ptr, first, tokens, length, head, heads, values, VALUES)
-        q *= tl.exp(sums) * scale
-        before = tl.exp(whole)[:, None] * dstate
-        before += product(tl.trans(q), dout, COMPUTE, PRECISION)
+        shrink, following = next_shrink, chunk + tl.maximum(before_it - 1, 0)
+        next_shrink = shrinking(factors_ptr, following, head, heads, dims, KEYS, CHUNK, CHANNEL)
+        after = dstate.to(COMPUTE)
+        store_state(
+            dstates_ptr, tl.trans(after), place + before_it, head, heads, dims, values, KEYS, VALUES
+        )
+        dstate *= shrink[None, :] if CHANNEL else shrink
+        dout = tl.trans(stored(dout_ptr, first, tokens, length, head, heads, values, VALUES))
         if ERASES:
-            gains = stored(gains_ptr, first, tokens, length, head, heads, dims, KEYS)
+            gains = stored(gains_ptr, first, tokens, length, shared, share, dims, KEYS)
+            left = token_factors(factors_ptr, here, head, heads, tokens, True, CHUNK, CHANNEL)
+            du = product(after, tl.trans(gains), COMPUTE, PRECISION) * left[None, :]
             qb = tl.load(square(qb_ptr, here, head, heads, tokens, tokens, CHUNK))
-            du = product(tl.trans(qb), dout, COMPUTE, PRECISION)
-            du += product(gains, dstate, COMPUTE, PRECISION)
-            store_vectors(du_ptr, du, first, tokens, length, head, heads, values, VALUES)
+            du += product(dout, qb, COMPUTE, PRECISION)
+            store_vectors(du_ptr, tl.trans(du), first, tokens, length, head, heads, values, VALUES)
             erases = stored(erases_ptr, first, tokens, length, head, heads, dims, KEYS)
-            before += product(tl.trans(erases), du, COMPUTE, PRECISION)
-        dstate = before
+            dstate += product(du, erases, COMPUTE, PRECISION)
+        reads = stored(reads_ptr, first, tokens, length, shared, share, dims, KEYS)
+        if not CHANNEL:
+            reached = token_factors(factors_ptr, here, head, heads, tokens, False, CHUNK, CHANNEL)
+            dout = dout.to(tl.float32) * (reached[None, :] * scale)
+        dstate += product(dout, reads, COMPUTE, PRECISION)
     if dstart_ptr is not None:
-        store_state(dstart_ptr, dstate, sequence, head, heads, dims, values, KEYS, VALUES)
+        store_state(dstart_ptr, tl.trans(dstate), sequence, head, heads, dims, values, KEYS, VALUES)
 
 
 @triton.jit(do_not_specialize=["heads"])
 def score_gradients(
-    k_ptr, v_ptr, u_ptr, dout_ptr, du_ptr, decay_ptr, qk_ptr, ak_ptr, solved_ptr, dstates_ptr,
+    keys_ptr, v_ptr, u_ptr, dout_ptr, du_ptr, factors_ptr, qk_ptr, ak_ptr, solved_ptr, dstates_ptr,
     chunks_ptr, dqk_ptr, dqb_ptr, dak_ptr, dab_ptr, dx_ptr, dv_ptr, heads,
     KEYS: tl.constexpr, KEY_BLOCK: tl.constexpr, VALUES: tl.constexpr, BLOCK: tl.constexpr,
-    GROUP: tl.constexpr, CHUNK: tl.constexpr, CHANNEL: tl.constexpr, STRONGEST: tl.constexpr,
-    PLAIN: tl.constexpr, ERASES: tl.constexpr, COMPUTE: tl.constexpr, PRECISION: tl.constexpr,
+    SHARED: tl.constexpr, CHUNK: tl.constexpr, CHANNEL: tl.constexpr, PLAIN: tl.constexpr,
+    ERASES: tl.constexpr, COMPUTE: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """Write the gradients of a chunk's scores, of x and of v; one program a chunk and head."""
     chunk, head = tl.program_id(0), tl.program_id(1)
     first, length = tl.load(chunks_ptr + chunk * 3), tl.load(chunks_ptr + chunk * 3 + 1)
     place = tl.load(chunks_ptr + chunk * 3 + 2)
+    shared, share = head // SHARED, heads // SHARED
     tokens = tl.arange(0, CHUNK)
+    left = token_factors(factors_ptr, chunk, head, heads, tokens, True, CHUNK, CHANNEL)
     dqk = tl.zeros([CHUNK, CHUNK], tl.float32)
     dqb, dak, dab = dqk, dqk, dqk
     for begin in range(0, VALUES, BLOCK):
@@ -107,15 +123,13 @@ def score_gradients(
                 dak += product(dx, tl.trans(v), COMPUTE, PRECISION)
                 ak = tl.load(square(ak_ptr, chunk, head, heads, tokens, tokens, CHUNK))
                 dv += product(tl.trans(ak), dx, COMPUTE, PRECISION)
+            by_state = tl.zeros([CHUNK, BLOCK], tl.float32)
             for key in range(0, KEYS, KEY_BLOCK):
                 dims = key + tl.arange(0, KEY_BLOCK)
-                w = decays(
-                    decay_ptr, first, tokens, length, head, heads, dims, KEYS, CHANNEL, STRONGEST
-                )
-                k = vectors(k_ptr, first, tokens, length, head // GROUP, heads // GROUP, dims, KEYS)
-                k *= tl.exp(tl.sum(w, 0)[None, :] - running(w, CHANNEL))
+                k = stored(keys_ptr, first, tokens, length, shared, share, dims, KEYS)
                 dstate = load_state(dstates_ptr, place, head, heads, dims, values, KEYS, VALUES)
-                dv += product(k, dstate, COMPUTE, PRECISION)
+                by_state += product(k, dstate, COMPUTE, PRECISION)
+            dv += by_state * left[:, None]
         store_vectors(dv_ptr, dv, first, tokens, length, head, heads, values, VALUES)
     seen, past = tokens[:, None] >= tokens[None, :], tokens[:, None] > tokens[None, :]
     if PLAIN:
@@ -133,34 +147,45 @@ def score_gradients(
 
 @triton.jit
 def both_ways(
-    dscores_ptr, chunk, head, heads, rows, tokens, row_factor, column_factor, as_rows, as_columns,
-    CHUNK: tl.constexpr, CHANNEL: tl.constexpr, COMPUTE: tl.constexpr, PRECISION: tl.constexpr,
+    dscores_ptr, chunk, head, heads, rows, tokens, factor, as_rows, as_columns, by_rows, by_columns,
+    CHUNK: tl.constexpr, ROWS: tl.constexpr, CHANNEL: tl.constexpr, COMPUTE: tl.constexpr,
+    PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """Return the gradients of a block's rows and columns by those of one kind of scores.
+    """Add to the gradients of a block's rows and columns those by one kind of scores.
 
     `as_rows` and `as_columns` [CHUNK, dims] are what all tokens of the chunk multiply the block
-    with. The factors stand beside the results, [ROWS, dims], or with a decay for each head beside
-    the scores, [ROWS, CHUNK].
+    with; `factor` [ROWS, CHUNK] stands beside the scores with a decay for each head.
     """
-    by_rows = tl.load(square(dscores_ptr, chunk, head, heads, rows, tokens, CHUNK)).to(tl.float32)
-    by_columns = tl.load(square(dscores_ptr, chunk, head, heads, tokens, rows, CHUNK))
-    by_columns = by_columns.to(tl.float32)
+    one_way = tl.load(square(dscores_ptr, chunk, head, heads, rows, tokens, CHUNK))
     if not CHANNEL:
-        by_rows *= row_factor
-        by_columns *= column_factor
-    drows = product(by_rows, as_columns, COMPUTE, PRECISION)
-    dcolumns = product(tl.trans(by_columns), as_rows, COMPUTE, PRECISION)
-    if CHANNEL:
-        drows *= row_factor
-        dcolumns *= column_factor
-    return drows, dcolumns
+        one_way = one_way.to(tl.float32) * factor
+    other_way = one_way
+    if ROWS != CHUNK:
+        other_way = tl.load(square(dscores_ptr, chunk, head, heads, tokens, rows, CHUNK))
+    by_rows += product(one_way, as_columns, COMPUTE, PRECISION)
+    by_columns += product(tl.trans(other_way), as_rows, COMPUTE, PRECISION)
+    return by_rows, by_columns
+
+
+@triton.jit
+def replaced(
+    a_ptr, b_ptr, beta_ptr, first, rows, length, head, heads, dims,
+    SIZE: tl.constexpr, GROUP: tl.constexpr,
+):  # fmt: skip
+    """Load rows of b as float32, which is beta a in a delta rule."""
+    if b_ptr is None:
+        b = vectors(a_ptr, first, rows, length, head // GROUP, heads // GROUP, dims, SIZE)
+        b *= betas(beta_ptr, first, rows, length, head, heads)[:, None]
+    else:
+        b = vectors(b_ptr, first, rows, length, head, heads, dims, SIZE)
+    return b
 
 
 @triton.jit(do_not_specialize=["heads"])
 def input_gradients(
-    q_ptr, k_ptr, v_ptr, a_ptr, b_ptr, u_ptr, dout_ptr, dx_ptr, decay_ptr, states_ptr, dstates_ptr,
-    dqk_ptr, dqb_ptr, dak_ptr, dab_ptr, chunks_ptr, dq_ptr, dk_ptr, da_ptr, db_ptr, dsums_ptr,
-    dpast_ptr, dend_ptr, heads, scale,
+    q_ptr, k_ptr, v_ptr, a_ptr, b_ptr, beta_ptr, u_ptr, dout_ptr, dx_ptr, decay_ptr, states_ptr,
+    dstates_ptr, dqk_ptr, dqb_ptr, dak_ptr, dab_ptr, chunks_ptr, dq_ptr, dk_ptr, da_ptr, db_ptr,
+    dbeta_ptr, dsums_ptr, dpast_ptr, dend_ptr, heads, scale,
     KEYS: tl.constexpr, KEY_BLOCK: tl.constexpr, VALUES: tl.constexpr, BLOCK: tl.constexpr,
     GROUP: tl.constexpr, CHUNK: tl.constexpr, ROWS: tl.constexpr, CHANNEL: tl.constexpr,
     STRONGEST: tl.constexpr, PLAIN: tl.constexpr, ERASES: tl.constexpr, EXCLUSIVE: tl.constexpr,
@@ -169,7 +194,8 @@ def input_gradients(
     """Write the gradients of q, k, a and b of a block of tokens, and of the sums of decays.
 
     One program a block of ROWS tokens, a block of channels and a head. With a decay for each head
-    the gradients of sums are those of this block of channels, [tokens, heads, blocks].
+    the gradients of sums are those of this block of channels, [tokens, heads, blocks]. `dend`, the
+    gradient of the sum at the chunk's end, is this block of tokens' part.
     """
     chunk, block = tl.program_id(0) // (CHUNK // ROWS), tl.program_id(0) % (CHUNK // ROWS)
     head = tl.program_id(2)
@@ -187,8 +213,7 @@ def input_gradients(
         dout = stored(dout_ptr, first, rows, length, head, heads, values, VALUES)
         state = load_state(states_ptr, place, head, heads, dims, values, KEYS, VALUES)
         dstate = load_state(dstates_ptr, place, head, heads, dims, values, KEYS, VALUES)
-        after = load_state(states_ptr, place + 1, head, heads, dims, values, KEYS, VALUES)
-        dend += tl.sum(after.to(tl.float32) * dstate.to(tl.float32), 1)
+        dend += product_sums(state, dstate)
         dq += product(dout, tl.trans(state), COMPUTE, PRECISION)
         if PLAIN:
             v = stored(v_ptr, first, rows, length, head, heads, values, VALUES)
@@ -199,111 +224,110 @@ def input_gradients(
             u = stored(u_ptr, first, rows, length, head, heads, values, VALUES)
             db += product(u, tl.trans(dstate), COMPUTE, PRECISION)
 
+    # The factors of reading and of writing: e^G and e^{G_C - G} of what the state gave, a part of
+    # each now (`until`, `from_here`) and a part of both kinds of gradients at last.
     w = decays(decay_ptr, first, tokens, length, head, heads, dims, KEYS, CHANNEL, STRONGEST)
-    w_rows = decays(decay_ptr, first, rows, length, head, heads, dims, KEYS, CHANNEL, STRONGEST)
-    sums = running(w_rows, CHANNEL)
-    sums += tl.sum(tl.where((tokens < block * ROWS)[:, None], w, 0.0), 0)[None, :]
-    until_end = tl.exp(tl.sum(w, 0)[None, :] - sums)
-    dq *= tl.exp(sums)
-    da *= tl.exp(sums - w_rows if EXCLUSIVE else sums)
-    dk *= until_end
-    db *= until_end
-
-    q_rows = vectors(q_ptr, first, rows, length, shared, share, dims, KEYS) * scale
-    q_all = vectors(q_ptr, first, tokens, length, shared, share, dims, KEYS) * scale
-    a_rows, a_all, k_rows, k_all, b_rows, b_all = q_rows, q_all, q_rows, q_all, q_rows, q_all
-    if PLAIN:
-        k_rows = vectors(k_ptr, first, rows, length, shared, share, dims, KEYS)
-        k_all = vectors(k_ptr, first, tokens, length, shared, share, dims, KEYS)
-    if ERASES:
-        a_rows = vectors(a_ptr, first, rows, length, shared, share, dims, KEYS) * SIGN
-        a_all = vectors(a_ptr, first, tokens, length, shared, share, dims, KEYS) * SIGN
-        b_rows = vectors(b_ptr, first, rows, length, head, heads, dims, KEYS)
-        b_all = vectors(b_ptr, first, tokens, length, head, heads, dims, KEYS)
+    whole = tl.sum(w, 0)[None, :]
     if CHANNEL:
         near, near_w, all_sums = around_the_middle(
-            decay_ptr,
-            first,
-            length,
-            block,
-            head,
-            heads,
-            dims,
-            KEYS,
-            CHANNEL,
-            CHUNK,
-            ROWS,
+            decay_ptr, first, length, block, head, heads, dims, KEYS, CHANNEL, CHUNK, ROWS,
             STRONGEST,
-        )
-        q_factor, column_factor = tl.exp(near), tl.exp(-near)
-        a_factor = tl.exp(near - near_w) if EXCLUSIVE else q_factor
-        # rows see no column after their block, and columns no row before it; factors could overflow
-        as_columns = tl.where((tokens < (block + 1) * ROWS)[:, None], tl.exp(-all_sums), 0.0)
-        from_here = (tokens >= block * ROWS)[:, None]
-        as_rows = tl.where(from_here, tl.exp(all_sums), 0.0)
-        as_a_rows = tl.where(from_here, tl.exp(all_sums - w), 0.0) if EXCLUSIVE else as_rows
-        k_all *= as_columns
-        b_all *= as_columns
-        a_all *= as_a_rows
-        q_all *= as_rows
-        a_column_factor = column_factor
+        )  # fmt: skip
+        middle = tl.sum(tl.where((tokens <= block * ROWS + ROWS // 2)[:, None], w, 0.0), 0)[None, :]
+        until, from_here = tl.exp(middle), tl.exp(whole - middle)
+        dq, da, dk, db = dq * until, da * until, dk * from_here, db * from_here
+        reading, writing = tl.exp(near), tl.exp(-near)
+        erasing = tl.exp(near - near_w) if EXCLUSIVE else reading
+        factor, a_factor = 1.0, 1.0
     else:
-        q_factor = between(decay_ptr, first, length, rows, head, heads, False, CHUNK, STRONGEST)
-        a_factor = q_factor
+        sums = running(w, False)
+        dq *= tl.exp(sums)
+        da *= tl.exp(sums - w if EXCLUSIVE else sums)
+        dk *= tl.exp(whole - sums)
+        db *= tl.exp(whole - sums)
+        reading, erasing, writing = 1.0, 1.0, 1.0
+        factor = between(decay_ptr, first, length, rows, head, heads, False, CHUNK, STRONGEST)
+        a_factor = factor
         if EXCLUSIVE:
             a_factor = between(decay_ptr, first, length, rows, head, heads, True, CHUNK, STRONGEST)
-        column_factor, a_column_factor = q_factor, a_factor
+    dend = tl.where(block == 0, dend * tl.sum(tl.exp(whole), 0), 0.0)
     if PLAIN:
-        by_q, by_k = both_ways(
-            dqk_ptr, chunk, head, heads, rows, tokens, q_factor, column_factor, q_all,
-            k_all, CHUNK, CHANNEL, COMPUTE, PRECISION,
-        )  # fmt: skip
-        dq += by_q
-        dk += by_k
+        k = vectors(k_ptr, first, rows, length, shared, share, dims, KEYS) * writing
+        dend += tl.sum(k * dk, 0)
     if ERASES:
-        by_q, by_b = both_ways(
-            dqb_ptr, chunk, head, heads, rows, tokens, q_factor, column_factor, q_all,
-            b_all, CHUNK, CHANNEL, COMPUTE, PRECISION,
-        )  # fmt: skip
-        dq += by_q
-        db += by_b
-        by_a, by_b = both_ways(
-            dab_ptr, chunk, head, heads, rows, tokens, a_factor, a_column_factor, a_all,
-            b_all, CHUNK, CHANNEL, COMPUTE, PRECISION,
-        )  # fmt: skip
-        da += by_a
-        db += by_b
-        if PLAIN:
-            by_a, by_k = both_ways(
-                dak_ptr, chunk, head, heads, rows, tokens, a_factor, a_column_factor, a_all,
-                k_all, CHUNK, CHANNEL, COMPUTE, PRECISION,
-            )  # fmt: skip
-            da += by_a
-            dk += by_k
+        b = replaced(a_ptr, b_ptr, beta_ptr, first, rows, length, head, heads, dims, KEYS, GROUP)
+        dend += tl.sum(b * writing * db, 0)
 
-    dsums = q_rows * dq
+    q_all = vectors(q_ptr, first, tokens, length, shared, share, dims, KEYS) * scale
+    a_all, k_all, b_all = q_all, q_all, q_all
     if PLAIN:
-        dsums -= k_rows * dk
+        k_all = vectors(k_ptr, first, tokens, length, shared, share, dims, KEYS)
+    if ERASES:
+        a_all = vectors(a_ptr, first, tokens, length, shared, share, dims, KEYS) * SIGN
+        b_all = replaced(
+            a_ptr, b_ptr, beta_ptr, first, tokens, length, head, heads, dims, KEYS, GROUP
+        )
+    if CHANNEL:
+        # rows see no column after their block, and columns no row before it; factors could overflow
+        columns = tl.where((tokens < (block + 1) * ROWS)[:, None], tl.exp(-all_sums), 0.0)
+        here_on = (tokens >= block * ROWS)[:, None]
+        q_all *= tl.where(here_on, tl.exp(all_sums), 0.0)
+        a_all *= tl.where(here_on, tl.exp(all_sums - w if EXCLUSIVE else all_sums), 0.0)
+        k_all *= columns
+        b_all *= columns
+    if PLAIN:
+        dq, dk = both_ways(
+            dqk_ptr, chunk, head, heads, rows, tokens, factor, q_all, k_all, dq, dk, CHUNK, ROWS,
+            CHANNEL, COMPUTE, PRECISION,
+        )  # fmt: skip
+    if ERASES:
+        dq, db = both_ways(
+            dqb_ptr, chunk, head, heads, rows, tokens, factor, q_all, b_all, dq, db, CHUNK, ROWS,
+            CHANNEL, COMPUTE, PRECISION,
+        )  # fmt: skip
+        da, db = both_ways(
+            dab_ptr, chunk, head, heads, rows, tokens, a_factor, a_all, b_all, da, db, CHUNK, ROWS,
+            CHANNEL, COMPUTE, PRECISION,
+        )  # fmt: skip
+        if PLAIN:
+            da, dk = both_ways(
+                dak_ptr, chunk, head, heads, rows, tokens, a_factor, a_all, k_all, da, dk, CHUNK,
+                ROWS, CHANNEL, COMPUTE, PRECISION,
+            )  # fmt: skip
+
+    dq *= reading
+    q = vectors(q_ptr, first, rows, length, shared, share, dims, KEYS) * scale
+    dsums = q * dq
+    store_vectors(dq_ptr, dq * scale, first, rows, length, head, heads, dims, KEYS)
+    if PLAIN:
+        dk *= writing
+        dsums -= vectors(k_ptr, first, rows, length, shared, share, dims, KEYS) * dk
         store_vectors(dk_ptr, dk, first, rows, length, head, heads, dims, KEYS)
     if ERASES:
-        dsums -= b_rows * db
+        da *= erasing * SIGN
+        db *= writing
+        a = vectors(a_ptr, first, rows, length, shared, share, dims, KEYS)
+        dsums -= db * replaced(
+            a_ptr, b_ptr, beta_ptr, first, rows, length, head, heads, dims, KEYS, GROUP
+        )
         if EXCLUSIVE:
-            store_sums(
-                dpast_ptr, a_rows * da, first, rows, length, head, heads, dims, KEYS, CHANNEL
-            )
+            store_sums(dpast_ptr, a * da, first, rows, length, head, heads, dims, KEYS, CHANNEL)
         else:
-            dsums += a_rows * da
-        store_vectors(da_ptr, da * SIGN, first, rows, length, head, heads, dims, KEYS)
-        store_vectors(db_ptr, db, first, rows, length, head, heads, dims, KEYS)
-    store_vectors(dq_ptr, dq * scale, first, rows, length, head, heads, dims, KEYS)
+            dsums += a * da
+        if b_ptr is None:
+            store_sums(dbeta_ptr, a * db, first, rows, length, head, heads, dims, KEYS, False)
+            da += db * betas(beta_ptr, first, rows, length, head, heads)[:, None]
+        else:
+            store_vectors(db_ptr, db, first, rows, length, head, heads, dims, KEYS)
+        store_vectors(da_ptr, da, first, rows, length, head, heads, dims, KEYS)
     store_sums(dsums_ptr, dsums, first, rows, length, head, heads, dims, KEYS, CHANNEL)
-    if block == CHUNK // ROWS - 1:
+    part = chunk * (CHUNK // ROWS) + block
+    if CHANNEL:
         one = tl.arange(0, 1)
-        if CHANNEL:
-            store_vectors(dend_ptr, dend[None, :], chunk, one, 1, head, heads, dims, KEYS)
-        else:
-            at = (chunk * heads + head) * tl.num_programs(1) + tl.program_id(1)
-            tl.store(dend_ptr + at, tl.sum(dend, 0))
+        store_vectors(dend_ptr, dend[None, :], part, one, 1, head, heads, dims, KEYS)
+    else:
+        at = (part * heads + head) * tl.num_programs(1) + tl.program_id(1)
+        tl.store(dend_ptr + at, tl.sum(dend, 0))
 
 
 @triton.jit
@@ -321,8 +345,8 @@ def store_sums(
 @triton.jit(do_not_specialize=["heads"])
 def decay_gradients(
     decay_ptr, dsums_ptr, dpast_ptr, dend_ptr, chunks_ptr, ddecay_ptr, heads,
-    SIZE: tl.constexpr, BLOCK: tl.constexpr, CHUNK: tl.constexpr, CHANNEL: tl.constexpr,
-    STRONGEST: tl.constexpr, EXCLUSIVE: tl.constexpr,
+    SIZE: tl.constexpr, BLOCK: tl.constexpr, CHUNK: tl.constexpr, ROWS: tl.constexpr,
+    CHANNEL: tl.constexpr, STRONGEST: tl.constexpr, EXCLUSIVE: tl.constexpr,
 ):  # fmt: skip
     """Write the gradients of log decays: of all sums from a token on to its chunk's end.
 
@@ -335,7 +359,10 @@ def decay_gradients(
     past = tl.zeros_like(dsums)
     if EXCLUSIVE:
         past = vectors(dpast_ptr, first, tokens, length, head, heads, dims, SIZE)
-    end = vectors(dend_ptr, chunk, tl.arange(0, 1), 1, head, heads, dims, SIZE)
+    PARTS: tl.constexpr = CHUNK // ROWS
+    parts = tl.arange(0, PARTS)
+    end = vectors(dend_ptr, chunk * PARTS, parts, PARTS, head, heads, dims, SIZE)
+    end = tl.sum(end, 0)[None, :]
     if CHANNEL:
         dw = tl.cumsum(dsums + past, 0, reverse=True) - past + end
         at = ((first + tokens).to(tl.int64)[:, None] * heads + head) * SIZE + dims[None, :]

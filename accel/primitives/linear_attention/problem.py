@@ -6,7 +6,7 @@
 
 S is a matrix of keys by values. u_t is what is written in place of what is erased:
 
-    sign < 0, a delta rule:  u_t = v_t - a_t^T S'_t, and there is no k_t v_t^T
+    sign < 0, a delta rule:  u_t = v_t - a_t^T S'_t, b_t = beta_t a_t, and there is no k_t v_t^T
     sign > 0:                u_t = a_t^T S'_t, or a_t^T S_{t-1} if the erasing key is exclusive
 
 Without a and b there is no u_t.
@@ -15,7 +15,7 @@ Without a and b there is no u_t.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -62,9 +62,10 @@ class Rule(NamedTuple):
 class Operands:
     """Hold the tensors of the recurrence.
 
-    Shapes: q, k, a are [B,T,Hk,Dk]; v is [B,T,H,Dv] with Hk dividing H; b is [B,T,H,Dk]; decay is
-    float32 [B,T,H] or [B,T,H,Dk]; state is float32 [N,H,Dk,Dv]. N is B, or the number of sequences
-    if `starts` [N+1] int32 says where each begins in a batch of 1 and where the last ends.
+    Shapes: q, k, a are [B,T,Hk,Dk]; v is [B,T,H,Dv] with Hk dividing H; b is [B,T,H,Dk]; beta is
+    [B,T,H] and stands for b = beta a in a delta rule; decay is float32 [B,T,H] or [B,T,H,Dk];
+    state is float32 [N,H,Dk,Dv]. N is B, or the number of sequences if `starts` [N+1] int32 says
+    where each begins in a batch of 1 and where the last ends.
     """
 
     q: Tensor
@@ -75,6 +76,7 @@ class Operands:
     k: Tensor | None = None
     a: Tensor | None = None
     b: Tensor | None = None
+    beta: Tensor | None = None
     state: Tensor | None = None
     starts: tuple[int, ...] | None = None
 
@@ -93,8 +95,14 @@ class Operands:
 
     def to(self, dtype: torch.dtype) -> Operands:
         """Return the same operands in another dtype, the decay and the state included."""
-        k, a, b, state = (
-            None if t is None else t.to(dtype) for t in (self.k, self.a, self.b, self.state)
-        )
-        q, v, decay = (t.to(dtype) for t in (self.q, self.v, self.decay))
-        return replace(self, q=q, k=k, v=v, a=a, b=b, decay=decay, state=state)
+        names = ("q", "k", "v", "a", "b", "beta", "decay", "state")
+        given = {name: x for name in names if (x := getattr(self, name)) is not None}
+        converted: dict[str, Any] = {name: x.to(dtype) for name, x in given.items()}
+        return replace(self, **converted)
+
+    def spelled_out(self) -> Operands:
+        """Return the same operands with b in place of beta, in the dtype of the decay."""
+        if self.beta is None or self.a is None:
+            return self
+        keys = self.a.to(self.decay.dtype).repeat_interleave(self.group, 2)
+        return replace(self, b=keys * self.beta.to(self.decay.dtype).unsqueeze(-1), beta=None)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from accel.primitives.tiles.products import fine_product
+
 
 @triton.jit
 def running(x, WIDE: tl.constexpr):
@@ -24,8 +26,9 @@ def joins(i, j, size):
 
 @triton.jit
 def joined_inverses(
-    inverse, lower, i, j, FIRST: tl.constexpr, END: tl.constexpr, PRECISION: tl.constexpr
-):
+    inverse, lower, i, j, FIRST: tl.constexpr, END: tl.constexpr, COMPUTE: tl.constexpr,
+    PRECISION: tl.constexpr,
+):  # fmt: skip
     """Return (I - L)^-1 of the diagonal blocks of 2^END from that of the blocks of 2^FIRST.
 
     [[X, 0], [Y L X, Y]] is the inverse of a block whose diagonal has the inverses X and Y.
@@ -34,10 +37,13 @@ def joined_inverses(
         inverse: the inverse of each block; the identity for FIRST = 0.
         lower: L, strictly lower triangular, [size, size] or [blocks, size, size].
         i, j: the numbers of rows and columns, which broadcast to the last two dimensions.
-        PRECISION: of the products in float32, as tl.dot has it.
+        COMPUTE, PRECISION: of the products; see `fine_product`.
     """
     for level in tl.static_range(FIRST, END):
         joint = tl.where(joins(i, j, 1 << level), lower, 0.0)
-        added = tl.dot(inverse, joint, input_precision=PRECISION)
-        inverse += tl.dot(added, inverse, input_precision=PRECISION)
+        if level == 0:
+            inverse += joint
+        else:
+            added = fine_product(inverse, joint, COMPUTE, PRECISION)
+            inverse += fine_product(added, inverse, COMPUTE, PRECISION)
     return inverse

@@ -13,7 +13,7 @@ from torch.nn import functional
 import accel
 from accel.primitives.linear_attention.api import choose, linear_attention, operands
 from accel.primitives.linear_attention.chunked import chunked
-from accel.primitives.linear_attention.fused import Shape, fused, in_flight
+from accel.primitives.linear_attention.fused import Shape, fused, passing
 from accel.primitives.linear_attention.kinds import KINDS
 from accel.primitives.linear_attention.problem import Operands
 from accel.primitives.linear_attention.reference import recurrence
@@ -21,8 +21,8 @@ from accel.runtime.call import compiled
 from tests.kernel_code import launched
 from tests.unit.accel.compiled import SHARED_KIB
 
-STARTS = [0, 0, 3, 66, 80]
-"""Of sequences end to end: an empty one, a short one, and one token short of a chunk."""
+STARTS = [0, 0, 66, 129]
+"""Of sequences end to end: an empty one, one of two chunks, and one token short of a chunk."""
 
 
 def drawn(
@@ -213,22 +213,30 @@ def test_loops_over_states_fit_the_shared_memory_of_every_target(kind, size, tar
         torch.autograd.grad(out.float().sum() + last.sum(), list(leaves.values()))
 
     for name, call in launched(run):
-        if "state" in name:
-            options = in_flight(shape, divmod(target, 10))
-            found = compiled(dataclasses.replace(call, options=options), target)
+        if "scan" in name or "state" in name:
+            columns, options = passing(shape, divmod(target, 10), 1)
+            constants = {**call.constants, "BLOCK": columns}
+            asked = dataclasses.replace(call, constants=constants, options=options)
+            found = compiled(asked, target)
             assert found.metadata.shared <= SHARED_KIB[target] * 1024, name
 
 
-def test_two_chunks_are_in_flight_where_there_is_room():
+def test_as_many_chunks_are_in_flight_as_there_is_room():
     def stages(kind: str, size: int, capability: tuple[int, int], dtype: torch.dtype) -> int:
         rule = KINDS[kind]
         shape = Shape(size, size, 4, 1, rule.decay == "channel", rule.rule, dtype)
-        return in_flight(shape, capability)["num_stages"]
+        return passing(shape, capability, 1)[1]["num_stages"]
 
     bf16 = torch.bfloat16
-    assert [stages("gdn", size, (9, 0), bf16) for size in (64, 100, 128, 256)] == [2, 2, 2, 1]
-    assert [stages("rwkv7", size, (9, 0), bf16) for size in (64, 128, 256)] == [2, 2, 1]
-    assert [stages("rwkv7", size, (8, 0), bf16) for size in (64, 128)] == [2, 1]
-    assert [stages("gdn", size, (8, 6), bf16) for size in (64, 128)] == [2, 1]
-    assert stages("ssd", 256, (8, 6), bf16) == 2  # it loads little
+    assert [stages("gdn", size, (9, 0), bf16) for size in (64, 100, 128, 256)] == [3, 3, 3, 2]
+    assert [stages("rwkv7", size, (9, 0), bf16) for size in (64, 128, 256)] == [3, 2, 2]
+    assert [stages("rwkv7", size, (8, 0), bf16) for size in (64, 128, 256)] == [3, 2, 1]
+    assert [stages("gdn", size, (8, 6), bf16) for size in (64, 128, 256)] == [2, 2, 1]
     assert stages("gdn", 128, (9, 0), torch.float32) == 1
+
+
+def test_whole_states_are_passed_on_only_by_enough_programs():
+    rule = KINDS["gdn"]
+    shape = Shape(128, 128, 16, 1, False, rule.rule, torch.bfloat16)
+    assert passing(shape, (9, 0), 4)[0] == 64
+    assert passing(shape, (9, 0), 6)[0] == 128

@@ -99,7 +99,7 @@ def rows_kernel(x_ptr, inverse_ptr, sums_ptr, sizes_ptr, PRECISION: tl.constexpr
     i, j = at[:, None], at[None, :]
     x = load_tile(x_ptr, at, at, 16, 16, 16, 1)
     lower = tl.where(i > j, x, 0.0)
-    inverse = joined_inverses(tl.where(i == j, 1.0, 0.0), lower, i, j, 0, 4, PRECISION)
+    inverse = joined_inverses(tl.where(i == j, 1.0, 0.0), lower, i, j, 0, 4, tl.float32, PRECISION)
     store_tile(inverse_ptr, inverse, at, at, 16, 16)
     store_tile(sums_ptr, running(x, True), at, at, 16, 16)
     tl.store(sizes_ptr, largest_size(x))
