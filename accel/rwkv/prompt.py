@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from accel.primitives.linear_attention.api import linear_attention
 from accel.runtime.call import KernelCall, Pointer
 from accel.runtime.graphs import Replay
 from accel.runtime.launch import prepare
@@ -38,6 +39,10 @@ class Scan(NamedTuple):
 
 
 SCAN = Scan(16, 4, 4)
+CHUNKS_FROM = 128
+"""The tokens from which matrix products beat the recurrence token by token."""
+CHUNKED = (torch.bfloat16,)
+"""The types of activations whose rounding is that of the products in chunks."""
 
 
 class Prompt:
@@ -135,7 +140,9 @@ class Prompt:
         decay = _low_rank(mixed[3], layer.decay, torch.tanh)
         rate, gate = _low_rank(mixed[4], layer.rate), _low_rank(mixed[5], layer.gate, torch.sigmoid)
         share = None if first is None else _low_rank(mixed[2], layer.residual)
-        vectors = torch.empty(5, *r.shape, device=r.device)
+        in_chunks = self._in_chunks
+        w = torch.empty(r.shape, device=r.device)
+        vectors = r.new_empty(4, *r.shape, dtype=r.dtype if in_chunks else torch.float32)
         given = {
             "k": k,
             "v": v,
@@ -155,18 +162,28 @@ class Prompt:
         }
         blocks = -(-self._length // _TOKENS) * (self._channels // HEAD)
         sizes = {"HEAD": HEAD, "TOKENS": _TOKENS}
-        tensors = given | {"k_k": layer.k_k, "k_a": layer.k_a, "out": vectors}
-        self._start(
-            kernels.prepare_recurrence, blocks, tensors, {"FIRST": first is None, **sizes}, 4
-        )
-        y, out = torch.empty_like(vectors[0]), torch.empty_like(r)
-        tensors = {"r": r, "vectors": vectors, "state": state, "y": y}
-        shared = {"HEAD": HEAD, "ROWS": SCAN.rows, "AHEAD": SCAN.ahead}
-        self._start(kernels.scan, self._channels // SCAN.rows, tensors, shared, SCAN.warps)
+        tensors = given | {"k_k": layer.k_k, "k_a": layer.k_a, "w": w, "out": vectors}
+        constants = {"FIRST": first is None, "LOG": in_chunks, **sizes}
+        self._start(kernels.prepare_recurrence, blocks, tensors, constants, 4)
+        y = (_in_chunks if in_chunks else self._scan)(r, w, vectors, state)
+        out = torch.empty_like(r)
         tensors = {"y": y, "r": r, "vectors": vectors, "gate": gate, "r_k": layer.r_k}
         tensors |= {"weight": layer.norm_wkv.weight, "bias": layer.norm_wkv.bias, "out": out}
         self._start(kernels.finish_recurrence, blocks, tensors, sizes, 4)
         return self._project(out, layer.output), v if first is None else first
+
+    @property
+    def _in_chunks(self) -> bool:
+        """Return True if the recurrence is computed in chunks and not token by token."""
+        return self._length >= CHUNKS_FROM and self._parameters.dtype in CHUNKED
+
+    def _scan(self, r: Tensor, w: Tensor, vectors: Tensor, state: Tensor) -> Tensor:
+        """Compute the recurrence token by token: y [T, C]. The state changes in place."""
+        y = torch.empty_like(w)
+        tensors = {"r": r, "w": w, "vectors": vectors, "state": state, "y": y}
+        shared = {"HEAD": HEAD, "ROWS": SCAN.rows, "AHEAD": SCAN.ahead}
+        self._start(kernels.scan, self._channels // SCAN.rows, tensors, shared, SCAN.warps)
+        return y
 
     def _project(self, x: Tensor, matrix: Matrix) -> Tensor:
         return functional.linear(x, self._dense(matrix))
@@ -226,6 +243,16 @@ class Prompt:
         )
         self.calls.append(call)
         return prepare(call, self._parameters.device)
+
+
+def _in_chunks(r: Tensor, w: Tensor, vectors: Tensor, state: Tensor) -> Tensor:
+    """Compute the recurrence with matrix products: y [T, C]. The state changes in place."""
+    r, w, k, v, a, b = (x.reshape(1, len(x), -1, HEAD) for x in (r, w, *vectors))
+    found = linear_attention(
+        r, k, v, kind="rwkv7", decay=w, a=a, b=b, state=state.mT, backend="triton"
+    )
+    state.copy_(found.state.mT)
+    return found.out.flatten(2)[0]
 
 
 def _low_rank(

@@ -98,17 +98,19 @@ def rows(ptr, here, there):
 @triton.jit(do_not_specialize=["length"])
 def prepare_recurrence(
     k_ptr, v_ptr, decay_ptr, rate_ptr, share_ptr, first_ptr, decay_bias_ptr, rate_bias_ptr,
-    share_bias_ptr, k_k_ptr, k_a_ptr, out_ptr,
-    length, channels, FIRST: tl.constexpr, HEAD: tl.constexpr, TOKENS: tl.constexpr,
+    share_bias_ptr, k_k_ptr, k_a_ptr, w_ptr, out_ptr,
+    length, channels, FIRST: tl.constexpr, LOG: tl.constexpr, HEAD: tl.constexpr,
+    TOKENS: tl.constexpr,
 ):  # fmt: skip
-    """Prepare the recurrence: k, v and low-rank maps [T, C] -> out [5, T, C] fp32: w, k, v, a, b.
+    """Prepare the recurrence: k, v and low-rank maps [T, C] -> w [T, C] fp32 and out [4, T, C]: k,
+    v, a, b.
 
     The maps of decay, rate and residual come without their biases. first [T, C] are the first
-    layer's values. FIRST: this is that layer, and they are not mixed in.
+    layer's values. FIRST: this is that layer, and they are not mixed in. LOG: w is the logarithm.
     """
     at, here, there = block(length, channels, HEAD, TOKENS)
     k, v = rows(k_ptr, here, there), rows(v_ptr, here, there)
-    decay = tl.exp(sigmoid(rows(decay_ptr, here, there) + vector(decay_bias_ptr, at)) * FALL)
+    decay = sigmoid(rows(decay_ptr, here, there) + vector(decay_bias_ptr, at)) * FALL
     rate = sigmoid(rows(rate_ptr, here, there) + vector(rate_bias_ptr, at))
     if not FIRST:
         share = sigmoid(rows(share_ptr, here, there) + vector(share_bias_ptr, at))
@@ -116,16 +118,18 @@ def prepare_recurrence(
     removal = k * vector(k_k_ptr, at)
     removal = removal / tl.maximum(tl.sqrt(tl.sum(removal * removal, 1)), 1e-12)[:, None]
     size = length * channels
-    tl.store(out_ptr + here, decay, mask=there)
-    tl.store(out_ptr + size + here, k * (1.0 + (rate - 1.0) * vector(k_a_ptr, at)), mask=there)
-    tl.store(out_ptr + 2 * size + here, v, mask=there)
-    tl.store(out_ptr + 3 * size + here, -removal, mask=there)
-    tl.store(out_ptr + 4 * size + here, removal * rate, mask=there)
+    k *= 1.0 + (rate - 1.0) * vector(k_a_ptr, at)
+    tl.store(w_ptr + here, decay if LOG else tl.exp(decay), mask=there)
+    tl.store(out_ptr + here, k.to(out_ptr.dtype.element_ty), mask=there)
+    tl.store(out_ptr + size + here, v.to(out_ptr.dtype.element_ty), mask=there)
+    tl.store(out_ptr + 2 * size + here, (-removal).to(out_ptr.dtype.element_ty), mask=there)
+    tl.store(out_ptr + 3 * size + here, (removal * rate).to(out_ptr.dtype.element_ty), mask=there)
 
 
 @triton.jit(do_not_specialize=["length"])
 def scan(
     r_ptr,
+    w_ptr,
     vectors_ptr,
     state_ptr,
     y_ptr,
@@ -137,9 +141,9 @@ def scan(
 ):
     """Compute the recurrence of `accel.rwkv.wkv`: y [T, C] fp32, the state in place.
 
-    r is [T, C]; vectors [5, T, C] fp32 are w, k, v, a, b. A program has ROWS values of a head and
-    loads AHEAD tokens ahead. A token's output and what the next one erases are sums over the same
-    state, computed side by side, because every token waits for them.
+    r is [T, C], w [T, C] fp32; vectors [4, T, C] fp32 are k, v, a, b. A program has ROWS values of
+    a head and loads AHEAD tokens ahead. A token's output and what the next one erases are sums over
+    the same state, computed side by side, because every token waits for them.
     """
     parts = HEAD // ROWS
     head = tl.program_id(0) // parts
@@ -148,19 +152,21 @@ def scan(
     memory = state_ptr + head * HEAD * HEAD + value[:, None] * HEAD + key[None, :]
     state = tl.load(memory)
     size = length * channels
-    at, own = vectors_ptr + head * HEAD + key, vectors_ptr + 2 * size + head * HEAD + value
+    at, own = vectors_ptr + head * HEAD + key, vectors_ptr + size + head * HEAD + value
     r_at, y_at = r_ptr + head * HEAD + key, y_ptr + head * HEAD + value
-    erased = tl.sum(state * tl.load(at + 3 * size)[None, :], 1)
+    w_at = w_ptr + head * HEAD + key
+    erased = tl.sum(state * tl.load(at + 2 * size)[None, :], 1)
     for token in tl.range(length, num_stages=AHEAD):
-        w, k, v, b = tl.load(at), tl.load(at + size), tl.load(own), tl.load(at + 4 * size)
+        w, k, v, b = tl.load(w_at), tl.load(at), tl.load(own), tl.load(at + 3 * size)
         r = tl.load(r_at).to(tl.float32)
-        a = tl.load(at + 3 * size + tl.where(token + 1 < length, channels, 0))
+        a = tl.load(at + 2 * size + tl.where(token + 1 < length, channels, 0))
         state = state * w[None, :] + erased[:, None] * b[None, :] + v[:, None] * k[None, :]
         erased = tl.sum(state * a[None, :], 1)
         tl.store(y_at, tl.sum(state * r[None, :], 1))
         at += channels
         own += channels
         r_at += channels
+        w_at += channels
         y_at += channels
     tl.store(memory, state)
 
@@ -186,7 +192,7 @@ def finish_recurrence(
     at, here, there = block(length, channels, HEAD, TOKENS)
     size = length * channels
     y, r = rows(y_ptr, here, there), rows(r_ptr, here, there)
-    k, v = rows(vectors_ptr + size, here, there), rows(vectors_ptr + 2 * size, here, there)
+    k, v = rows(vectors_ptr, here, there), rows(vectors_ptr + size, here, there)
     centred = y - tl.sum(y, 1)[:, None] / HEAD
     y = centred / tl.sqrt(tl.sum(centred * centred, 1)[:, None] / HEAD + GROUP_EPS) * vector(
         weight_ptr, at

@@ -26,7 +26,6 @@ import torch
 from accel.rwkv import gpu, prompt
 from accel.rwkv.gpu import Tile
 from accel.rwkv.model import RWKV7
-from accel.rwkv.prompt import Scan
 from tests.benchmarks import rwkv_gpu
 from tests.benchmarks.rows import RESULTS, context, spread, write
 
@@ -75,16 +74,8 @@ def choices(channels: int) -> Iterator[Choice]:
     ]
     for batch in (32, 128):
         yield Choice("tiles", gpu, "tile_of", tuple(map(fixed, tiles)), batch)
-    scans = [
-        Scan(16, 2, 4),
-        Scan(16, 8, 4),
-        Scan(8, 4, 4),
-        Scan(8, 4, 2),
-        Scan(32, 4, 4),
-        Scan(32, 4, 8),
-        Scan(4, 4, 1),
-    ]
-    yield Choice("the recurrence", prompt, "SCAN", tuple(scans), 0)
+    # all tokens of a prompt one after the other, and chunks for shorter ones, too
+    yield Choice("the recurrence in chunks from", prompt, "CHUNKS_FROM", (1 << 30, 64), 0)
 
 
 def told(value: object, size: int) -> str:

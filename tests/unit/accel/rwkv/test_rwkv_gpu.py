@@ -80,6 +80,17 @@ def test_a_prompt_on_the_gpu_equals_the_prompt_on_the_cpu(interpreted, dtype, le
     assert interpreted(prompt_error, dtype, length) < 1e-5
 
 
+def error_in_chunks(length: int) -> float:
+    """Return the error in float16, which the interpreter can multiply, unlike bfloat16."""
+    prompt.CHUNKED, prompt.CHUNKS_FROM = (torch.float16,), 8
+    return prompt_error(torch.float16, length)
+
+
+@pytest.mark.parametrize("length", [9, pytest.param(130, marks=pytest.mark.matrix)])
+def test_a_prompt_in_chunks_equals_the_prompt_on_the_cpu(interpreted, length) -> None:
+    assert interpreted(error_in_chunks, length) < 5e-3
+
+
 @pytest.mark.matrix
 @pytest.mark.parametrize("batch", [1, 32, 128])
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.int8])
