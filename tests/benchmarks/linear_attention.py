@@ -1,22 +1,27 @@
 """Linear attention on a GPU, beside flash-linear-attention.
 
-    python -m tests.benchmarks.linear_attention --kinds gdn,ssd --minutes 2 --out FOLDER
+    python -m tests.benchmarks.linear_attention [--kinds gdn,ssd] [--minutes 2] [--out FOLDER]
 
-Shapes are those of fla-core's own registry of benchmarks. Every row states the time of forward and
-of forward with backward, the peer's in turns with ours, and the errors of both against the float64
-recurrence over the first tokens, beside those of the recurrence in the tensors' own dtype. With
-`--compile-first SECONDS` processes of their own compile our kernels of all problems beforehand, at
-the same time, and the peer's kernels are tuned briefly (`peer_tuning`).
+Shapes are those of fla-core's own registry of benchmarks. First the forward pass of every kind and
+shape is timed in turns with the peer's, then the backward pass alone, and at last errors are
+measured on short inputs. The table is written after every cell, so that a run that ends early
+leaves what it had. Processes of their own compile all kernels of both beforehand, at the same time,
+and the peer's kernels are tuned briefly (`peer_tuning`).
+
+Errors are relative to the float64 recurrence over the first tokens, beside those of the recurrence
+in the tensors' own dtype. On Hopper, fla-core refuses its gated backward pass with Triton 3.4 to
+3.7.0, as its results are wrong there: such a row has its refusal instead of a time.
 """
 
 from __future__ import annotations
 
 import argparse
 import importlib
+import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,9 +32,10 @@ from torch import Tensor
 from torch.nn import functional
 
 from accel.primitives.linear_attention.api import linear_attention
+from accel.primitives.linear_attention.fused import MANY
 from accel.primitives.linear_attention.kinds import KINDS
 from accel.runtime.timing import measure_in_turn
-from tests.benchmarks.peer_tuning import brief_tuning
+from tests.benchmarks.peer_tuning import brief_tuning, compile_all
 from tests.benchmarks.rows import RESULTS, context, spread, write
 
 SHAPES = (
@@ -42,13 +48,19 @@ SHAPES = (
 )
 SIZES_OF = {"rwkv7": 64}
 """The head size that a kind always has; its heads are more then, for the same channels."""
+DEVICE = torch.device("cuda", 0)
+FALL = 0.60653066
+"""RWKV-7's decay of a token is at least e^-FALL."""
 ORDER = ("gdn", "rwkv7", "ssd", "kda", "gla", "retention")
 CHECKED = 256
-"""The tokens over which errors are measured."""
+"""The tokens over which errors are measured, of one sequence."""
 ERRORS = tuple(
     f"{name}_error{of}" for name in ("ours", "peer", "recurrence") for of in ("", "_of_gradients")
 )
 """The columns of errors."""
+
+
+Row = dict[str, object]
 
 
 @dataclass(frozen=True)
@@ -58,23 +70,19 @@ class Inputs:
     kind: str
     tensors: dict[str, Tensor]
 
-    def part(self, tokens: int, heads: int, dtype: torch.dtype) -> Inputs:
-        """Return the first tokens and heads of the first sequence in another dtype, as leaves."""
+    def part(self, dtype: torch.dtype) -> Inputs:
+        """Return the same in another dtype, as leaves."""
         return Inputs(
             self.kind,
-            {
-                n: x[:1, :tokens, :heads].detach().to(dtype).contiguous().requires_grad_()
-                for n, x in self.tensors.items()
-            },
+            {n: x.detach().to(dtype, copy=True).requires_grad_() for n, x in self.tensors.items()},
         )
 
 
 def inputs(kind: str, batch: int, length: int, heads: int, size: int) -> Inputs:
     """Draw inputs as they are in models: keys of length 1, decays of a few percent a token."""
-    device = torch.device("cuda")
 
     def drawn(*shape: int) -> Tensor:
-        return torch.randn(*shape, device=device)
+        return torch.randn(*shape, device=DEVICE)
 
     vectors = (batch, length, heads, size)
     q, k, v = (drawn(*vectors) for _ in range(3))
@@ -82,7 +90,7 @@ def inputs(kind: str, batch: int, length: int, heads: int, size: int) -> Inputs:
     if KINDS[kind].decay == "head":
         tensors["decay"] = -functional.softplus(drawn(batch, length, heads) - 3)
     elif kind == "rwkv7":
-        tensors["decay"] = -0.606531 * drawn(*vectors).sigmoid()
+        tensors["decay"] = -FALL * drawn(*vectors).sigmoid()
     elif KINDS[kind].decay == "channel":
         tensors["decay"] = -functional.softplus(drawn(*vectors) - 3)
     if "beta" in KINDS[kind].needs:
@@ -102,7 +110,7 @@ def ours(x: Inputs, backend: str = "triton") -> Tensor:
 
 
 def peer(x: Inputs) -> Tensor:
-    """Run fla-core's kernels, each with its own defaults."""
+    """Run fla-core's kernels."""
     t, scale = x.tensors, x.tensors["q"].shape[3] ** -0.5
     ops: Any = importlib.import_module(f"fla.ops.{_MODULES[x.kind]}")
     if x.kind == "gdn":
@@ -110,7 +118,9 @@ def peer(x: Inputs) -> Tensor:
     if x.kind == "kda":
         return ops.chunk_kda(t["q"], t["k"], t["v"], t["decay"], t["beta"], scale)[0]
     if x.kind == "rwkv7":
-        return ops.chunk_rwkv7(t["q"], t["decay"], t["k"], t["v"], t["a"], t["b"])[0]
+        # what its decays cannot be below is told: it then has chunks of 64, not of 16 tokens
+        vectors = (t[name] for name in ("q", "decay", "k", "v", "a", "b"))
+        return ops.chunk_rwkv7(*vectors, lower_bound=-FALL)[0]
     if x.kind == "ssd":
         return ops.chunk_simple_gla(t["q"], t["k"], t["v"], g=t["decay"], scale=1.0)[0]
     if x.kind == "gla":
@@ -139,7 +149,7 @@ def errors(x: Inputs) -> dict[str, str]:
     """Return the largest relative error of output and gradients, ours, the peer's and that of the
     recurrence in the tensors' own dtype.
     """
-    part = x.part(CHECKED, 4, torch.bfloat16)
+    part = x.part(torch.bfloat16)
     exact_inputs = Inputs(
         x.kind, {n: t.detach().double().requires_grad_() for n, t in part.tensors.items()}
     )
@@ -181,55 +191,58 @@ def naive(x: Inputs) -> Tensor:
     return recurrence(problem.to(torch.bfloat16))[0]
 
 
-def timings(x: Inputs, seconds: float) -> dict[str, object]:
-    """Time forward, and forward with backward, in turns with the peer."""
-    row: dict[str, object] = {}
+def forward_times(x: Inputs, seconds: float) -> Row:
+    """Time the forward pass in turns with the peer's."""
     with torch.no_grad():
-        row |= _in_turn("forward", x, lambda run: lambda: run(x), seconds)
+        return _in_turn("forward", lambda run: lambda: run(x), seconds)
+
+
+def backward_times(x: Inputs, seconds: float) -> Row:
+    """Time the backward pass in turns with the peer's."""
     leaves = list(x.tensors.values())
 
-    def both(run: Callable[[Inputs], Tensor]) -> Callable[[], object]:
-        dout = torch.randn_like(x.tensors["v"])
-        return lambda: torch.autograd.grad(run(x), leaves, dout)
+    def backward(run: Callable[[Inputs], Tensor]) -> Callable[[], object]:
+        out = run(x)
+        dout = torch.randn_like(out)
+        return lambda: torch.autograd.grad(out, leaves, dout, retain_graph=True)
 
-    row |= _in_turn("both", x, both, seconds)
-    return row
+    return _in_turn("backward", backward, seconds)
 
 
 def _in_turn(
-    name: str,
-    x: Inputs,
-    make: Callable[[Callable[[Inputs], Tensor]], Callable[[], object]],
-    seconds: float,
-) -> dict[str, object]:
-    calls, refused = [make(ours)], ""
+    name: str, make: Callable[[Callable[[Inputs], Tensor]], Callable[[], object]], seconds: float
+) -> Row:
+    """Time what `make` makes of our function and of the peer's."""
+    calls, refusal = [make(ours)], ""
     try:
         call = make(peer)
         call()
         calls.append(call)
     except Exception as e:  # noqa: BLE001 - a peer that refuses is a result
-        refused = _short(e)
+        refusal = _short(e)
     for call in calls:
         call()
         call()
     torch.cuda.synchronize()
-    measured = measure_in_turn(
-        calls, seconds, torch.device("cuda", 0), lambda *_: None, lambda _: None
-    )
-    own = spread(measured[0].samples_ms)
-    row: dict[str, object] = {
-        f"{name}_ms": own["median"],
-        f"{name}_p95_ms": own["p95"],
-        f"{name}_count": own["count"],
-        f"peer_{name}_ms": refused,
-        f"peer_{name}_p95_ms": "",
-        f"{name}_times_peer": "",
-    }
-    if len(measured) > 1:
-        other = spread(measured[1].samples_ms)
-        row[f"peer_{name}_ms"], row[f"peer_{name}_p95_ms"] = other["median"], other["p95"]
-        row[f"{name}_times_peer"] = f"{other['median'] / own['median']:.3f}"
+    measured = measure_in_turn(calls, seconds, DEVICE, lambda *_: None, lambda _: None)
+    row: Row = dict.fromkeys(_columns(name), "")
+    for whose, found in zip((name, f"peer_{name}"), measured, strict=False):
+        times = spread(found.samples_ms)
+        row[f"{whose}_ms"], row[f"{whose}_p95_ms"] = times["median"], times["p95"]
+        row[f"{whose}_count"] = times["count"]
+    if not refusal:
+        ratio = float(str(row[f"peer_{name}_ms"])) / float(str(row[f"{name}_ms"]))
+        row[f"{name}_times_peer"] = f"{ratio:.3f}"
+    row[f"peer_{name}_refusal"] = refusal
     return row
+
+
+def _columns(name: str) -> list[str]:
+    """Return the columns of a pass."""
+    times = [
+        f"{who}_{what}" for who in (name, f"peer_{name}") for what in ("ms", "p95_ms", "count")
+    ]
+    return [*times, f"{name}_times_peer", f"peer_{name}_refusal"]
 
 
 def _short(error: Exception) -> str:
@@ -243,89 +256,122 @@ def posed(kind: str, shape: tuple[int, int, int, int]) -> tuple[int, int, int, i
     return batch, length, count * size // head, head
 
 
+def compilations(kinds: Sequence[str], shapes: int) -> list[str]:
+    """Return what `compile_one` takes: the peer compiles anew for each number of heads."""
+    peers, own = {}, {}
+    for kind in kinds:
+        for n, shape in enumerate(SHAPES[:shapes]):
+            batch, _, heads, head = posed(kind, shape)
+            peers[kind, heads, head] = f"{kind}:{n}:peer"
+            own[kind, head, batch * heads >= MANY] = f"{kind}:{n}:ours"
+    return [*peers.values(), *own.values()]
+
+
 def compile_first(kinds: Sequence[str], shapes: int, seconds: float) -> None:
-    """Run each problem once in a process of its own, so that the kernels are in Triton's cache."""
+    """Compile the kernels of every head size in processes of their own, into Triton's cache."""
     command = [sys.executable, "-m", "tests.benchmarks.linear_attention", "--compile"]
-    running = [subprocess.Popen([*command, f"{kind}:{i}"]) for kind in kinds for i in range(shapes)]
+    environment = {**os.environ, "FLA_CACHE_RESULTS": "0", "OMP_NUM_THREADS": "1"}
+    running = [
+        subprocess.Popen([*command, what], env=environment) for what in compilations(kinds, shapes)
+    ]
     until = time.monotonic() + seconds
     for process in running:
         try:
             process.wait(max(0.1, until - time.monotonic()))
         except subprocess.TimeoutExpired:
             process.kill()
+            process.wait()
             print("not compiled in time:", process.args, flush=True)
 
 
-def compile_one(kind: str, shape: int) -> None:
-    """Run one problem once with our kernels, forward and backward."""
-    x = inputs(kind, *posed(kind, SHAPES[shape]))
+def compile_one(kind: str, shape: int, whose: str) -> None:
+    """Run a short problem like a shape once, forward and backward; `whose` is `ours` or `peer`."""
+    batch, _, heads, head = posed(kind, SHAPES[shape])
+    run = ours
+    if whose == "peer":
+        compile_all()
+        run = peer
+    x = inputs(kind, batch, 1024, heads, head)
     try:
-        out = ours(x)
+        with torch.no_grad():
+            run(x)
+        out = run(x)
         torch.autograd.grad(out, list(x.tensors.values()), torch.randn_like(out))
     except Exception as e:  # noqa: BLE001 - the others are compiled all the same
-        print(kind, shape, _short(e), flush=True)
+        print(kind, heads, head, whose, _short(e), flush=True)
 
 
-def rows(
-    kinds: Sequence[str], shapes: int, seconds: float, until: float
-) -> Iterator[dict[str, object]]:
-    """Measure every kind at every shape, as long as there is time."""
-    where = context(torch.cuda.get_device_name(), ("torch", "triton", "fla-core"))
+class Table:
+    """Hold the rows by kind and shape, and write all of them after each change."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._where = context(torch.cuda.get_device_name(), ("torch", "triton", "fla-core"))
+        self.rows: dict[tuple[str, tuple[int, int, int, int]], Row] = {}
+
+    def add(self, kind: str, shape: tuple[int, int, int, int], found: Row) -> None:
+        """Add columns to a row; those that it lacks are empty."""
+        batch, length, heads, head = posed(kind, shape)
+        empty = dict.fromkeys((*_columns("forward"), *_columns("backward"), *ERRORS), "")
+        sizes = {"batch": batch, "tokens": length, "heads": heads, "head_size": head}
+        new: Row = {**self._where, "kind": kind, **sizes, **empty}
+        self.rows.setdefault((kind, shape), new).update(found)
+        print(kind, *sizes.values(), {k: v for k, v in found.items() if v != ""}, flush=True)
+        write("linear_attention", list(self.rows.values()), self._folder)
+
+
+def timed(
+    kinds: Sequence[str], shapes: int, measure: Callable[[Inputs], Row], table: Table, until: float
+) -> None:
+    """Time every kind at every shape, as long as there is time."""
     for kind in kinds:
         for shape in SHAPES[:shapes]:
             if time.monotonic() > until:
-                return
-            batch, length, heads, head = posed(kind, shape)
+                print("no time for", kind, shape, flush=True)
+                continue
             torch.cuda.empty_cache()
             try:
-                x = inputs(kind, batch, length, heads, head)
-                found = timings(x, seconds)
+                table.add(kind, shape, measure(inputs(kind, *posed(kind, shape))))
             except Exception as e:  # noqa: BLE001 - the other shapes are measured all the same
-                print(kind, (batch, length, heads, head), _short(e), flush=True)
-                continue
-            row = {
-                **where, "kind": kind, "batch": batch, "tokens": length, "heads": heads,
-                "head_size": head, **found,
-            }  # fmt: skip
-            print({k: v for k, v in row.items() if k not in where}, flush=True)
-            yield row
+                print(kind, shape, _short(e), flush=True)
+
+
+def check(table: Table, until: float) -> None:
+    """Add the errors of every kind and head size to its rows."""
+    known: dict[tuple[str, int], Row] = {}
+    # of each head size the fewest heads, as the peer compiles anew for others
+    for kind, shape in sorted(table.rows, key=lambda key: posed(*key)[2]):
+        _, _, heads, head = posed(kind, shape)
+        if (kind, head) not in known and time.monotonic() < until:
+            known[kind, head] = dict(errors(inputs(kind, 1, CHECKED, heads, head)))
+        if (kind, head) in known:
+            table.add(kind, shape, known[kind, head])
 
 
 def main() -> None:
     """Measure and write linear_attention.csv."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seconds", type=float, default=0.4, help="for each contender")
+    parser.add_argument("--seconds", type=float, default=0.15, help="for each contender and pass")
     parser.add_argument("--minutes", type=float, default=8.0)
     parser.add_argument("--kinds", default=",".join(ORDER))
     parser.add_argument("--shapes", type=int, default=len(SHAPES), help="how many of them")
-    parser.add_argument("--compile-first", type=float, help="seconds for compiling beforehand")
-    parser.add_argument("--compile", metavar="KIND:SHAPE", help="compile one problem only")
+    parser.add_argument("--compile-first", type=float, default=40.0, help="at most these seconds")
+    parser.add_argument("--compile", metavar="KIND:SHAPE:WHOSE", help="compile one problem only")
     parser.add_argument("--out", type=Path, default=RESULTS)
     given = parser.parse_args()
     until = time.monotonic() + 60 * given.minutes
     kinds = given.kinds.split(",")
-    if given.compile or given.compile_first:
-        brief_tuning()
     if given.compile:
-        kind, _, shape = given.compile.partition(":")
-        compile_one(kind, int(shape))
+        kind, shape, whose = given.compile.split(":")
+        compile_one(kind, int(shape), whose)
         return
     if given.compile_first:
         compile_first(kinds, given.shapes, given.compile_first)
-    found = []
-    for row in rows(kinds, given.shapes, given.seconds, until):
-        found.append({**row, **dict.fromkeys(ERRORS, "")})
-        write("linear_attention", found, given.out)
-    checked = dict.fromkeys((str(row["kind"]), int(str(row["head_size"]))) for row in found)
-    for kind, head in checked:
-        if time.monotonic() > until:
-            return
-        told = errors(inputs(kind, 1, CHECKED, 4, head))
-        print(kind, head, told, flush=True)
-        for row in found:
-            if (row["kind"], row["head_size"]) == (kind, head):
-                row.update(told)
-        write("linear_attention", found, given.out)
+    brief_tuning()
+    table = Table(given.out)
+    timed(kinds, given.shapes, lambda x: forward_times(x, given.seconds), table, until)
+    timed(kinds, given.shapes, lambda x: backward_times(x, given.seconds), table, until)
+    check(table, until)
 
 
 if __name__ == "__main__":
