@@ -32,8 +32,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from accel.primitives.linear_attention.api import linear_attention
-from accel.primitives.linear_attention.fused import MANY
 from accel.primitives.linear_attention.kinds import KINDS
+from accel.primitives.linear_attention.plan import MANY
 from accel.runtime.timing import measure_in_turn
 from tests.benchmarks.peer_tuning import brief_tuning, compile_all
 from tests.benchmarks.rows import RESULTS, context, spread, write

@@ -33,7 +33,8 @@ _TRACES = ("tests/unit/scheduler/test_trace_and_replay.py",)
 _CHECKER = ("tests/unit/assistant/test_checker.py",)
 
 _RECURRENCES = ("tests/unit/accel/test_linear_attention.py",)
-_LINEAR = "accel/primitives/linear_attention/kernels.py"
+_CHUNKS = "accel/primitives/linear_attention/chunk_kernels.py"
+_SCAN = "accel/primitives/linear_attention/scan_kernels.py"
 _LINEAR_GRADIENTS = "accel/primitives/linear_attention/gradient_kernels.py"
 
 _QUERIES = "scheduler/devices/nvidia/queries.py"
@@ -621,21 +622,21 @@ DEFECTS: tuple[Defect, ...] = (
     ),
     Defect(
         "a decay of the erasing key that belongs to the token itself",
-        _LINEAR,
+        _CHUNKS,
         "a = a.to(tl.float32) * (tl.exp(sums - w) if EXCLUSIVE else reached) * SIGN",
         "a = a.to(tl.float32) * reached * SIGN",
         _RECURRENCES,
     ),
     Defect(
         "corrections that are written without their decay to the chunk's end",
-        _LINEAR,
+        _SCAN,
         "state += product(u * left, gains, COMPUTE, PRECISION)",
         "state += product(u, gains, COMPUTE, PRECISION)",
         _RECURRENCES,
     ),
     Defect(
         "corrections loaded ahead from the wrong chunk",
-        _LINEAR,
+        _SCAN,
         "constants_ptr, first + CHUNK, tokens,",
         "constants_ptr, first, tokens,",
         _RECURRENCES,

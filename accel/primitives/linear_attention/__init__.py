@@ -1,6 +1,7 @@
 """Attention whose memory is a matrix of fixed size: retention, GLA, Mamba-2, delta rules, RWKV-7.
 
 `api` validates and chooses a backend; `kinds` turns each kind into the one recurrence of `problem`;
-`reference` computes it token by token, `chunked` in torch and `fused` with the Triton kernels of
-`kernels` and `gradient_kernels`.
+`reference` computes it token by token, `chunked` in torch and `fused` in Triton, as `plan` cuts it
+into programs: `chunk_kernels` for what does not depend on the state, `scan_kernels` for the pass
+over the chunks, and `gradient_kernels` for both in reverse.
 """

@@ -3,40 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property, lru_cache
 from typing import Any, cast
 
 import torch
-import triton.language as tl
 from torch import Tensor
 from triton.runtime.interpreter import InterpretedFunction
 
-from accel.primitives.linear_attention import gradient_kernels, kernels
+from accel.primitives.linear_attention import chunk_kernels, gradient_kernels, scan_kernels
+from accel.primitives.linear_attention.plan import (
+    CHUNK,
+    Shape,
+    Tables,
+    passing,
+    shape_of,
+    tables,
+    wide,
+)
 from accel.primitives.linear_attention.problem import Operands, Rule
 from accel.runtime import named
 
 Tensors = dict[str, Tensor | None]
 """Tensors by the names of the kernels' arguments, without `_ptr`; None if a rule lacks one."""
 
-CHUNK = 64
-ROWS = 16
-"""The block of tokens within which factors of a decay for each channel fit in float32."""
 _OLDEST = (8, 0)
-_SHARED_KIB = {(8, 0): 163, (8, 7): 163, (9, 0): 227, (10, 0): 227}
-"""The shared memory of a program by compute capability; 99 elsewhere."""
-_SCRATCH = 20 * 1024
-"""Its bytes that are not for what is loaded."""
-_PASSING = {64: (64, 4, 3), 128: (64, 4, 3), 256: (32, 8, 2)}
-"""By the width of the keys: columns of a state, warps and chunks in flight of a program that passes
-states on, as measured on an H200."""
-_ALL, MANY = (128, 8, 3), 90
-"""The same for keys of 128 with so many heads of all sequences that they fill a GPU."""
 
 
 def unusable(device: torch.device) -> str | None:
     """Return why the kernels cannot run on a device, or None."""
-    if isinstance(kernels.scores, InterpretedFunction):
+    if isinstance(chunk_kernels.scores, InterpretedFunction):
         return None
     if device.type != "cuda":
         return "runs on CUDA devices"
@@ -55,102 +49,6 @@ def fused(x: Operands) -> tuple[Tensor, Tensor]:
     launch, inputs = _posed(*tensors, x.rule, x.scale, x.bounds)
     found = _scan(launch, _prepared(launch, inputs, kept=False), outputs=True)
     return cast(Tensor, found["out"]), cast(Tensor, found["last"])
-
-
-@dataclass(frozen=True)
-class Shape:
-    """Hold what the kernels are specialised to and how they are cut into programs."""
-
-    keys: int
-    values: int
-    heads: int
-    group: int
-    channel: bool
-    rule: Rule
-    dtype: torch.dtype
-
-    @property
-    def kept(self) -> torch.dtype:
-        """Return the dtype of intermediate results: products of float16 vectors may exceed it."""
-        return torch.bfloat16 if self.dtype == torch.bfloat16 else torch.float32
-
-    @property
-    def key_block(self) -> int:
-        """Return the channels of the keys that a program holds at once."""
-        return min(64, _wide(self.keys))
-
-    @property
-    def value_block(self) -> int:
-        """Return the channels of the values that a program holds at once."""
-        return min(64, _wide(self.values))
-
-    @property
-    def blocks_of_keys(self) -> int:
-        """Return into how many blocks the channels of the keys are cut."""
-        return -(-self.keys // self.key_block)
-
-    @property
-    def blocks_of_rows(self) -> int:
-        """Return into how many blocks the tokens of a chunk are cut."""
-        return CHUNK // ROWS if self.channel and not self.rule.gentle else 1
-
-    @cached_property
-    def constants(self) -> dict[str, object]:
-        """Return the constants that kernels take by these names."""
-        half = self.dtype == torch.bfloat16
-        precise = self.dtype == torch.float32
-        return {
-            "KEYS": self.keys,
-            "WIDTH": _wide(self.keys),
-            "VALUES": self.values,
-            "GROUP": self.group,
-            "SHARED": 1 if self.channel else self.group,
-            "CHUNK": CHUNK,
-            "ROWS": CHUNK // self.blocks_of_rows,
-            "CHANNEL": self.channel,
-            "STRONGEST": self.rule.strongest,
-            "PLAIN": self.rule.plain,
-            "ERASES": self.rule.erases,
-            "EXCLUSIVE": self.rule.exclusive,
-            "SIGN": self.rule.sign,
-            "COMPUTE": tl.bfloat16 if half else tl.float32,
-            "PRECISION": "tf32x3" if precise else "tf32",
-        }
-
-
-@lru_cache(maxsize=256)
-def _shape(*given: Any) -> Shape:
-    """Return the shape whose constants are known already, as calls repeat."""
-    return Shape(*given)
-
-
-@dataclass(frozen=True)
-class Tables:
-    """Hold where chunks and sequences lie; see `kernels`."""
-
-    chunks: Tensor
-    sequences: Tensor
-    places: int
-    """The number of states that are kept: one before each chunk and one after each sequence."""
-
-
-@lru_cache(maxsize=256)
-def tables(bounds: tuple[tuple[int, int], ...], device: torch.device) -> Tables:
-    """Return the tables of sequences that lie at `bounds`."""
-    chunks: list[tuple[int, int, int]] = []
-    sequences = []
-    for n, (begin, end) in enumerate(bounds):
-        first = len(chunks)
-        chunks += [
-            (at, min(CHUNK, end - at), first + i + n)
-            for i, at in enumerate(range(begin, end, CHUNK))
-        ]
-        sequences.append((first, len(chunks) - first))
-    table, lines = (
-        torch.tensor(rows, dtype=torch.int32).reshape(-1, width).to(device)
-        for rows, width in ((chunks, 3), (sequences, 2))
-    )
-    return Tables(table, lines, len(chunks) + len(bounds))
 
 
 class _Launcher:
@@ -215,7 +113,7 @@ def _posed(
 ) -> tuple[_Launcher, Tensors]:
     """Return what launches the kernels of a problem, and its contiguous tensors."""
     group = v.shape[2] // q.shape[2]
-    shape = _shape(q.shape[3], v.shape[3], v.shape[2], group, decay.dim() == 4, rule, q.dtype)
+    shape = shape_of(q.shape[3], v.shape[3], v.shape[2], group, decay.dim() == 4, rule, q.dtype)
     given = {"q": q, "k": k, "v": v, "a": a, "b": b, "beta": beta}
     inputs: Tensors = {n: None if x is None else x.contiguous() for n, x in given.items()}
     inputs["decay"] = decay.float().contiguous()
@@ -252,11 +150,11 @@ def _prepared(launch: _Launcher, inputs: Tensors, *, kept: bool) -> Tensors:
     x = inputs | found
     if chunks and cut:
         block = {"BLOCK": s.key_block}
-        launch(kernels.scores, (chunks * s.blocks_of_rows, s.heads, 1), block, x)
+        launch(chunk_kernels.scores, (chunks * s.blocks_of_rows, s.heads, 1), block, x)
     if chunks:
         options = {"num_warps": 4, "num_stages": 1}
-        block = {"BLOCK": min(128, _wide(s.keys))}
-        launch(kernels.prepare, (chunks, s.heads, 1), block, x, options)
+        block = {"BLOCK": min(128, wide(s.keys))}
+        launch(chunk_kernels.prepare, (chunks, s.heads, 1), block, x, options)
     if not s.channel:
         x |= {"reads": x["q"], "keys": x["k"], "gains": x["a"]}
     del x["ab"]
@@ -278,7 +176,7 @@ def _scan(launch: _Launcher, x: Tensors, *, outputs: bool) -> Tensors:
     )
     columns, options = passing(s, _capability(v.device), sequences)
     grid = (-(-s.values // columns), s.heads, sequences)
-    launch(kernels.scan, grid, {"BLOCK": columns}, x | found, options)
+    launch(scan_kernels.scan, grid, {"BLOCK": columns}, x | found, options)
     return found
 
 
@@ -287,31 +185,6 @@ def _empty(like: Tensor, wanted: Mapping[str, tuple[bool, Sequence[int], torch.d
     return {
         name: like.new_empty(size, dtype=dtype) if want else None
         for name, (want, size, dtype) in wanted.items()
-    }
-
-
-def passing(
-    s: Shape, capability: tuple[int, int] | None, sequences: int
-) -> tuple[int, dict[str, int]]:
-    """Return the columns of a state that a program passes on, and its compiler options.
-
-    As many chunks are in flight as the shared memory of a GPU has room for.
-    """
-    width = _wide(s.keys, 64)
-    columns, warps, stages = _PASSING[width]
-    if width == 128 and s.values == 128 and s.heads * sequences >= MANY:
-        columns, warps, stages = _ALL
-    columns = min(columns, _wide(s.values))
-    vectors = 1 + (1 if s.rule.plain else 0) + (2 if s.rule.erases else 0)
-    squares = (1 if s.rule.plain else 0) + (1 if s.rule.erases else 0)
-    of_a_chunk = CHUNK * (vectors * _wide(s.keys) + squares * CHUNK + columns) * s.kept.itemsize
-    where = capability or (9, 0)
-    room = _SHARED_KIB.get(where, 99) * 1024 - _SCRATCH
-    # a warpgroup reads factors from shared memory until its product is done; others load them first
-    copied = 0 if where[0] in (9, 10) and columns >= 64 else 1
-    return columns, {
-        "num_warps": warps,
-        "num_stages": max(1, min(stages, room // of_a_chunk + copied)),
     }
 
 
@@ -379,7 +252,7 @@ def _chunk_gradients(launch: _Launcher, x: Tensors) -> None:
         grid, blocks = (chunks, s.heads, s.blocks_of_keys), {"SIZE": s.keys, "BLOCK": s.key_block}
     else:
         parts = s.blocks_of_keys
-        grid, blocks = (chunks, s.heads, 1), {"SIZE": parts, "BLOCK": _wide(parts, 1)}
+        grid, blocks = (chunks, s.heads, 1), {"SIZE": parts, "BLOCK": wide(parts, 1)}
     launch(gradient_kernels.decay_gradients, grid, blocks, x)
 
 
@@ -389,8 +262,3 @@ def _shared(x: Tensor | None, group: int, dtype: torch.dtype) -> Tensor | None:
         return x
     batch, length, heads, size = x.shape
     return x.reshape(batch, length, heads // group, group, size).sum(3).to(dtype)
-
-
-def _wide(size: int, least: int = 16) -> int:
-    """Return the power of two that holds `size`; products need 16."""
-    return max(least, 1 << (size - 1).bit_length())

@@ -1,6 +1,6 @@
 """The backward pass in Triton: states in reverse, then scores, inputs and decays of every chunk.
 
-Layouts and names are those of `kernels`; d stands for the gradient with respect to what follows.
+Names are those of `chunk_kernels`; d stands for the gradient with respect to what follows.
 With x the right side of the chunk's triangular system, T x = u, dx = T^T du, and the scores `ab`
 inside T have the gradient dx u^T.
 
@@ -13,10 +13,12 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from accel.primitives.linear_attention.kernels import (
+from accel.primitives.linear_attention.chunk_kernels import (
     around_the_middle,
-    betas,
     between,
+)
+from accel.primitives.linear_attention.memory_kernels import (
+    betas,
     decays,
     load_state,
     shrinking,

@@ -13,8 +13,9 @@ from torch.nn import functional
 import accel
 from accel.primitives.linear_attention.api import choose, linear_attention, operands
 from accel.primitives.linear_attention.chunked import chunked
-from accel.primitives.linear_attention.fused import Shape, fused, passing
+from accel.primitives.linear_attention.fused import fused
 from accel.primitives.linear_attention.kinds import KINDS
+from accel.primitives.linear_attention.plan import Shape, passing
 from accel.primitives.linear_attention.problem import Operands
 from accel.primitives.linear_attention.reference import recurrence
 from accel.runtime.call import compiled

@@ -1,0 +1,152 @@
+"""Decide how a problem is cut into programs, and what the kernels are specialised to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Any
+
+import torch
+import triton.language as tl
+from torch import Tensor
+
+from accel.primitives.linear_attention.problem import Rule
+
+CHUNK = 64
+ROWS = 16
+"""The block of tokens within which factors of a decay for each channel fit in float32."""
+_SHARED_KIB = {(8, 0): 163, (8, 7): 163, (9, 0): 227, (10, 0): 227}
+"""The shared memory of a program by compute capability; 99 elsewhere."""
+_SCRATCH = 20 * 1024
+"""Its bytes that are not for what is loaded."""
+_PASSING = {64: (64, 4, 3), 128: (64, 4, 3), 256: (32, 8, 2)}
+"""By the width of the keys: columns of a state, warps and chunks in flight of a program that passes
+states on, as measured on an H200."""
+_ALL, MANY = (128, 8, 3), 90
+"""The same for keys of 128 with so many heads of all sequences that they fill a GPU."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Hold what the kernels are specialised to and how they are cut into programs."""
+
+    keys: int
+    values: int
+    heads: int
+    group: int
+    channel: bool
+    rule: Rule
+    dtype: torch.dtype
+
+    @property
+    def kept(self) -> torch.dtype:
+        """Return the dtype of intermediate results: products of float16 vectors may exceed it."""
+        return torch.bfloat16 if self.dtype == torch.bfloat16 else torch.float32
+
+    @property
+    def key_block(self) -> int:
+        """Return the channels of the keys that a program holds at once."""
+        return min(64, wide(self.keys))
+
+    @property
+    def value_block(self) -> int:
+        """Return the channels of the values that a program holds at once."""
+        return min(64, wide(self.values))
+
+    @property
+    def blocks_of_keys(self) -> int:
+        """Return into how many blocks the channels of the keys are cut."""
+        return -(-self.keys // self.key_block)
+
+    @property
+    def blocks_of_rows(self) -> int:
+        """Return into how many blocks the tokens of a chunk are cut."""
+        return CHUNK // ROWS if self.channel and not self.rule.gentle else 1
+
+    @cached_property
+    def constants(self) -> dict[str, object]:
+        """Return the constants that kernels take by these names."""
+        half = self.dtype == torch.bfloat16
+        precise = self.dtype == torch.float32
+        return {
+            "KEYS": self.keys,
+            "WIDTH": wide(self.keys),
+            "VALUES": self.values,
+            "GROUP": self.group,
+            "SHARED": 1 if self.channel else self.group,
+            "CHUNK": CHUNK,
+            "ROWS": CHUNK // self.blocks_of_rows,
+            "CHANNEL": self.channel,
+            "STRONGEST": self.rule.strongest,
+            "PLAIN": self.rule.plain,
+            "ERASES": self.rule.erases,
+            "EXCLUSIVE": self.rule.exclusive,
+            "SIGN": self.rule.sign,
+            "COMPUTE": tl.bfloat16 if half else tl.float32,
+            "PRECISION": "tf32x3" if precise else "tf32",
+        }
+
+
+@lru_cache(maxsize=256)
+def shape_of(*given: Any) -> Shape:
+    """Return the shape whose constants are known already, as calls repeat."""
+    return Shape(*given)
+
+
+@dataclass(frozen=True)
+class Tables:
+    """Hold where chunks and sequences lie; see `memory_kernels`."""
+
+    chunks: Tensor
+    sequences: Tensor
+    places: int
+    """The number of states that are kept: one before each chunk and one after each sequence."""
+
+
+@lru_cache(maxsize=256)
+def tables(bounds: tuple[tuple[int, int], ...], device: torch.device) -> Tables:
+    """Return the tables of sequences that lie at `bounds`."""
+    chunks: list[tuple[int, int, int]] = []
+    sequences = []
+    for n, (begin, end) in enumerate(bounds):
+        first = len(chunks)
+        chunks += [
+            (at, min(CHUNK, end - at), first + i + n)
+            for i, at in enumerate(range(begin, end, CHUNK))
+        ]
+        sequences.append((first, len(chunks) - first))
+    table, lines = (
+        torch.tensor(rows, dtype=torch.int32).reshape(-1, width).to(device)
+        for rows, width in ((chunks, 3), (sequences, 2))
+    )
+    return Tables(table, lines, len(chunks) + len(bounds))
+
+
+def passing(
+    s: Shape, capability: tuple[int, int] | None, sequences: int
+) -> tuple[int, dict[str, int]]:
+    """Return the columns of a state that a program passes on, and its compiler options.
+
+    As many chunks are in flight as the shared memory of a GPU has room for.
+    """
+    width = wide(s.keys, 64)
+    columns, warps, stages = _PASSING[width]
+    if width == 128 and s.values == 128 and s.heads * sequences >= MANY:
+        columns, warps, stages = _ALL
+    columns = min(columns, wide(s.values))
+    vectors = 1 + (1 if s.rule.plain else 0) + (2 if s.rule.erases else 0)
+    squares = (1 if s.rule.plain else 0) + (1 if s.rule.erases else 0)
+    of_a_chunk = CHUNK * (vectors * wide(s.keys) + squares * CHUNK + columns) * s.kept.itemsize
+    where = capability or (9, 0)
+    room = _SHARED_KIB.get(where, 99) * 1024 - _SCRATCH
+    # a warpgroup reads factors from shared memory until its product is done; others load them first
+    copied = 0 if where[0] in (9, 10) and columns >= 64 else 1
+    return columns, {
+        "num_warps": warps,
+        "num_stages": max(1, min(stages, room // of_a_chunk + copied)),
+    }
+
+
+def wide(size: int, least: int = 16) -> int:
+    """Return the power of two that holds `size`; products need 16."""
+    return max(least, 1 << (size - 1).bit_length())
