@@ -36,15 +36,6 @@ def quantity(value: float, unit: str) -> str:
     )
 
 
-def as_said(value: float, unit: str) -> float:
-    """Return the value as rounded by `quantity` and `duration`, so that a difference fits its
-    terms.
-    """
-    if unit == "s":
-        return round(value, 1 if value < 9.95 else 0)
-    return value if unit in ("B", "B/s") else float(_number(value, unit))
-
-
 def _number(value: float, unit: str) -> str:
     decimals = 1 if unit == "W" and abs(value) < 10 else _DECIMALS.get(unit)
     return significant(value) if decimals is None else f"{value:.{decimals}f}"

@@ -43,20 +43,20 @@ class AnswerWriter:
         """
         model = self._settings.model
         if not model:
-            return write(facts, None), facts
+            return write(facts), facts
         described = describe(model)
         if described.problem:
-            return by_template(facts, None, described.problem), facts
+            return by_template(facts, described.problem), facts
         if described.parameters < WRITES:
-            return write(facts, None), facts
+            return write(facts), facts
         facts = self._channel.keep(facts, tuple[Fact, ...])
         try:
             self._author = self._residency.author(self._settings, self._channel)
-            return write(facts, None, self._author, self._channel.emit_waiting), facts
+            return write(facts, self._author, self._channel.emit_waiting), facts
         except Cancelled:
             raise
         except UserError as e:
-            return by_template(facts, None, str(e)), facts
+            return by_template(facts, str(e)), facts
 
     def sign(self, answer: Answer, seconds: float) -> Answer:
         """Return the answer with its duration, and what the model did for it."""

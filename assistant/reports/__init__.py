@@ -4,6 +4,6 @@
 and `markdown` how it looks:
 
 material = of_job(daemon, 7)
-report = compose(material, write(material.facts, None))
+report = compose(material, write(material.facts))
 save(report, Path("report.html"))
 """

@@ -6,15 +6,18 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from assistant.facts import Fact
+from assistant.facts.index import FactIndex
 from assistant.language.words import Words
 from assistant.language.words import words as in_language
 from assistant.query.request import Order
-from assistant.writing.writer import Sections
 from scheduler.client import Client
 
 Environment = dict[str, str]
 """Variables of the person who approves an action; a job that is submitted gets them. They may hold
 secrets, so no planned action keeps them."""
+
+Sections = Callable[[FactIndex], list[str]]
+"""Renders a tool's facts part by part."""
 
 
 class ToolContext(NamedTuple):

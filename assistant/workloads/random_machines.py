@@ -7,7 +7,6 @@ them, and the assistant's own model is trained on them.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from functools import cache
 from random import Random
 
@@ -38,8 +37,6 @@ NAMES = (
     "nightly",
     "bench",
 )
-HELD_OUT_NAMES = ("qwen-dpo", "tokenise_all", "make figures", "vit_probe")
-"""Names that no training example has."""
 _REASONS = (
     "exit code {}",
     "killed by signal {}",
@@ -53,8 +50,6 @@ _WAITS = (
     "needs 2 GPUs; 1 free",
 )
 _ABSENT = ("no sensor", "not supported by this driver", "the probe is being replaced")
-_TOPICS = ("temperature", "power", "memory", "utilisation", "tflops", "is it idle", "which gpu")
-_STATES = ("failed", "waiting", "running", "done", "cancelled")
 _KEPT = (".called", ".name", ".state", ".label", ".reason", ".verdict", ".backend")
 _DISPUTED = (".temp", ".power", ".util", ".mem_used", ".tflops")
 TRACE = paths.assets() / "h100.trace.gz"
@@ -102,21 +97,6 @@ def random_machine(
         jobs,
         histories,
     )
-
-
-def random_question(random: Random, facts: Sequence[Fact]) -> str:
-    """Return a question on metrics, devices, or jobs that exist or do not.
-
-    `assistant.facts.selection` understands it.
-    """
-    if random.random() < 0.6:
-        about = " ".join(random.sample(_TOPICS, random.choice((1, 1, 1, 1, 2, 3))))
-        return f"{about} of gpu {random.randint(0, 3)}" if random.random() < 0.5 else f"{about} now"
-    jobs = [fact.subject.removeprefix("job") for fact in facts if fact.name.endswith(".state")]
-    if random.random() < 0.5:
-        known = jobs and random.random() < 0.9
-        return f"job {random.choice(jobs) if known else random.randint(1, 9999)}"
-    return f"which jobs are {random.choice(_STATES)}?"
 
 
 def _random(random: Random) -> tuple[tuple[DeviceState, ...], dict[str, Columns]]:

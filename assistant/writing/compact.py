@@ -17,7 +17,6 @@ from typing import NamedTuple
 import msgspec
 
 from assistant.facts import Fact
-from assistant.facts.selection import JOB_TOPICS, TOPICS, asked_devices, asked_jobs, topics
 
 
 def _words(text: str) -> tuple[str, ...]:
@@ -42,8 +41,6 @@ _OTHERS = {
     "span": ("when", "length"),
     "jobs": ("any", "ran", "queued", "failed", "lost"),
 }
-_ASKED = {"use": ("use", "holder", "process0", "process1", "process2")}
-_LIMITS = ("mem_total", "mem_free", "power_limit")
 _SELDOM = ("progress", "left", "doing")
 """Facts that a text may mention or leave out."""
 _NEEDED = ("reason", "verdict", "backend", "tflops")
@@ -91,20 +88,9 @@ def _subject(fact: Fact) -> str:
     return fact.name.partition(".")[0]
 
 
-def compact(facts: Sequence[Fact], question: str | None) -> Compact:
-    """Return the input for a brief of `facts` (no question), or for the answer to `question`."""
-    writer = _CompactWriter(facts)
-    if question is None:
-        return writer.brief()
-    if asked := asked_jobs(question):
-        return writer.asked_jobs(asked)
-    of_devices, of_jobs = topics(question)
-    if of_devices:
-        return writer.asked_devices(asked_devices(question, facts), of_devices)
-    if of_jobs:
-        return writer.asked_states({state for topic in of_jobs for state in JOB_TOPICS[topic][1]})
-    # The model was not taught this kind of question.
-    return writer.brief()._replace(covers=frozenset())
+def compact(facts: Sequence[Fact]) -> Compact:
+    """Return the input for a brief of `facts`."""
+    return _CompactWriter(facts).brief()
 
 
 class _CompactWriter:
@@ -145,47 +131,6 @@ class _CompactWriter:
         for i, device in enumerate(self._devices[:MOST_DEVICES], 1):
             self._line(f"d{i}", device, self._use(device), _DEVICE)
         return self._done("brief", required)
-
-    def asked_jobs(self, jobs: Iterable[str]) -> Compact:
-        """Return the input for an answer about the jobs named by number."""
-        known = [job for job in jobs if job in self._jobs]
-        return self._done("job" if known else "job unknown", self._job_lines(known))
-
-    def asked_states(self, states: set[str]) -> Compact:
-        """Return the input for an answer about jobs in some states."""
-        found = [job for job in self._jobs if self._word(job, "state") in states]
-        return self._done(
-            f"jobs {' '.join(state for state in _STATES if state in states)}",
-            self._job_lines(found),
-        )
-
-    def asked_devices(self, devices: Sequence[str], asked: set[str]) -> Compact:
-        """Return the input for an answer about topics of devices."""
-        wanted = [topic for topic in TOPICS if topic in asked]
-        required = []
-        for i, device in enumerate(devices[:MOST_DEVICES], 1):
-            names = [name for topic in wanted for name in _ASKED.get(topic, TOPICS[topic][1])]
-            there = {
-                name.partition(".")[2]
-                for name in self._line(f"d{i}", device, self._use(device), ["label", *names])
-            }
-            for topic in wanted:  # The value now, else the mean, else the reason why there is none.
-                first = next(
-                    (name for name in TOPICS[topic][1] if name in there and name not in _LIMITS),
-                    TOPICS[topic][1][0],
-                )
-                required += [
-                    f"d{i}.{name}"
-                    for name in (first, f"{first}~2")
-                    if name in there or name == first
-                ]
-                if first == "mem_used" and "mem_free" in there and "mem_used~2" not in there:
-                    required.append(
-                        f"d{i}.mem_free"
-                    )  # A question about memory is also about what is free.
-        return self._done(
-            " ".join(["device", *([] if devices else ["unknown"]), *wanted]), required
-        )
 
     def _job_lines(self, jobs: Sequence[str]) -> list[str]:
         """Add the lines of jobs; return what must be mentioned of them."""

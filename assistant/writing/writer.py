@@ -17,7 +17,7 @@ from assistant.writing.author import Author, P
 from assistant.writing.compact import SYSTEM as COMPACT
 from assistant.writing.compact import Compact, compact
 from assistant.writing.rain import LONGEST, Rain, SearchLimits, Verdict
-from assistant.writing.template import render, template
+from assistant.writing.template import template
 from assistant.writing.template.brief import others
 from assistant.writing.verify import Refused, fill, last_end, verify
 
@@ -49,74 +49,50 @@ class Written(NamedTuple):
     """`template` or `model NAME`."""
 
 
-Sections = Callable[[FactIndex], list[str]]
-"""A function that renders a tool's facts with the template, part by part."""
-
-
 def write(
     facts: Sequence[Fact],
-    question: str | None,
     author: Author[P] | None = None,
     waiting: Callable[[str], None] = lambda reason: None,
-    sections: Sections | None = None,
-    required: Sequence[str] = (),
     limits: SearchLimits | None = None,
 ) -> Written:
-    """Return a brief of `facts`, or the answer to `question`, as Markdown.
+    """Return a brief of `facts` as Markdown.
 
     The model writes if there is one and its text holds.
 
     Args:
         facts: The facts.
-        question: The question; None for a brief.
         author: The model; None for the template.
         waiting: Called with the reason for a wait.
-        sections: Renders the template's answer, instead of finding one by the question's words.
-        required: Names of facts that an answer must mention.
         limits: The limits of the search for a text that holds.
 
     Raises:
         Cancelled: The author was told to stop.
     """
     if author is None:
-        return Written(_template(facts, question, sections), "template")
-    needed = required_facts(facts) if question is None else required
+        return Written(_with_notes(template(facts), facts), "template")
     source = (
-        compact(facts, question)
+        compact(facts)
         if author.compact
-        else Compact(request(facts, question), tuple(facts), needed)
+        else Compact(request(facts), tuple(facts), required_facts(facts))
     )
-    if author.compact and question is not None and not set(required) <= source.covers:
-        return Written(
-            _template(facts, question, sections), "template"
-        )  # The small model has not learnt this kind of answer.
     try:
         text = _by_model(facts, source, author, waiting, limits)
     except Refused as e:
-        return by_template(
-            facts, question, f"the text of the model {author.name} was refused: {e}", sections
-        )
-    left = _jobs_left_out(facts, source) if author.compact and question is None else []
+        return by_template(facts, f"the text of the model {author.name} was refused: {e}")
+    left = _jobs_left_out(facts, source) if author.compact else []
     return Written(
         "\n\n".join([_with_notes(text, facts), *left]),
         f"model {author.name}{', the list by the template' if left else ''}",
     )
 
 
-def by_template(
-    facts: Sequence[Fact], question: str | None, reason: str, sections: Sections | None = None
-) -> Written:
+def by_template(facts: Sequence[Fact], reason: str) -> Written:
     """Return the template's text, with the reason why it is not the model's."""
     return Written(
-        f"{_template(facts, question, sections)}\n\nWritten from the template: "
+        f"{_with_notes(template(facts), facts)}\n\nWritten from the template: "
         f"{phrases.escaped(reason, 400)}",
         "template",
     )
-
-
-def _template(facts: Sequence[Fact], question: str | None, sections: Sections | None) -> str:
-    text = template(facts, question) if sections is None else render(facts, sections)
-    return _with_notes(text, facts)
 
 
 def _with_notes(text: str, facts: Sequence[Fact]) -> str:
@@ -214,9 +190,7 @@ def required_facts(facts: Sequence[Fact]) -> list[str]:
     ]
 
 
-def request(facts: Sequence[Fact], question: str | None) -> str:
+def request(facts: Sequence[Fact]) -> str:
     """Return the user's part of the prompt: every fact with its slot, then the task."""
     lines = [f"{{{fact.name}}} = {fact.text}" for fact in facts]
-    return "\n".join(
-        ["Facts:", *lines, question.strip() if question else "Write a brief of what happened."]
-    )
+    return "\n".join(["Facts:", *lines, "Write a brief of what happened."])

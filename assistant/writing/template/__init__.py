@@ -1,4 +1,4 @@
-"""Write a brief or an answer in plain Markdown, made of facts and nothing else.
+"""Write a brief in plain Markdown, made of facts and nothing else.
 
 The template computes no number and adds none: every figure in its text is a fact's. A brief begins
 with what happened in a paragraph (`brief`), followed by an account of each job (`jobs`) and of the
@@ -12,25 +12,16 @@ from collections.abc import Callable, Sequence
 
 from assistant.facts import Fact
 from assistant.facts.index import FactIndex
-from assistant.writing.template.answer import answer
 from assistant.writing.template.brief import brief
 
 __all__ = ["render", "template"]
 
-_NOT_UNDERSTOOD = "I did not understand the question, so here is everything I know."
 
-
-def template(facts: Sequence[Fact], question: str | None = None) -> str:
-    """Return a brief of all `facts`, or the answer to `question`, as Markdown."""
+def template(facts: Sequence[Fact]) -> str:
+    """Return a brief of all `facts` as Markdown."""
     if not facts:
         return "There is nothing to report: no facts were gathered."
-    index = FactIndex(facts)
-    parts = (
-        brief(index)
-        if question is None
-        else answer(index, question) or [_NOT_UNDERSTOOD, *brief(index)]
-    )
-    return "\n\n".join(filter(None, (*parts, _contradictions(facts))))
+    return render(facts, brief)
 
 
 def render(facts: Sequence[Fact], sections: Callable[[FactIndex], list[str]]) -> str:

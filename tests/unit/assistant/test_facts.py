@@ -100,10 +100,10 @@ def test_a_text_with_a_rate_of_counters_says_how_far_it_may_be_off() -> None:
     reading = msgspec.structs.replace(CPU_STATE.reading, values=values)
     state = msgspec.structs.replace(CPU_STATE, reading=reading)
     facts = tuple(device_facts(state, NOW))
-    text = write(facts, None).text
+    text = write(facts).text
     assert "740 TFLOP/s" in text
     assert text.endswith("are ±14 % for FP16 and BF16; FP8 would be twice and TF32 half of it.")
-    assert "±" not in write(tuple(device_facts(CPU_STATE, NOW)), None).text
+    assert "±" not in write(tuple(device_facts(CPU_STATE, NOW))).text
 
 
 def test_means_of_counters_over_a_span_state_the_largest_error_in_facts_tables_and_charts() -> None:

@@ -141,7 +141,7 @@ def test_a_large_model_judges_itself_without_preferring_the_first_answer() -> No
         {"": (first,), first: (dull, second), first + dull: (second,)},
         {dull: -0.9, dull + second: -0.9},
     )
-    text, writer = write(ONE, None, author)
+    text, writer = write(ONE, author)
     assert writer == "model tree"
     assert text == "Job attention is done: pass. The backend efficient reached 0.0873 TFLOP/s."
     assert judged(Spot(dull), ONE, Compact("", ONE, ()), author).value == pytest.approx(-0.7), (
@@ -152,8 +152,9 @@ def test_a_large_model_judges_itself_without_preferring_the_first_answer() -> No
     )
 
 
-def test_no_number_that_is_no_fact_is_shown_whatever_the_model_writes() -> None:
+def test_no_number_that_is_no_fact_is_shown_whatever_the_model_writes(monkeypatch) -> None:
     """Draw random trees of true and false sentences, and check every number that is shown."""
+    monkeypatch.setattr("assistant.writing.writer.required_facts", lambda facts: [])
     known = set(re.findall(r"\d[\d.:]*", " ".join(fact.text for fact in ONE)))
     random, shown = Random(4), 0
     true = [
@@ -177,7 +178,7 @@ def test_no_number_that_is_no_fact_is_shown_whatever_the_model_writes() -> None:
                 for more in all_more[:2]
             }
             ways = dict(random.sample(sorted(ways.items()), min(len(ways), 40))) | {"": ways[""]}
-        text, writer = write(ONE, "how is it?", Tree(ways))
+        text, writer = write(ONE, Tree(ways))
         if writer != "template":
             shown += 1
             assert set(re.findall(r"\d[\d.:]*", text)) <= known | {"7"}

@@ -78,7 +78,7 @@ def of_job(found: Job, log: bytes = b"", events: tuple[Event, ...] = EVENTS) -> 
 
 
 def composed(material: Material) -> Report:
-    return compose(material, write(material.facts, None))
+    return compose(material, write(material.facts))
 
 
 def texts(report: Report) -> list[str]:

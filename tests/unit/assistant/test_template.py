@@ -30,28 +30,11 @@ from scheduler.protocol.jobs import Done, Failed, Queued
 from scheduler.protocol.snapshot import Busy
 
 NUMBER = re.compile(r"\d+(?:\.\d+)?(?:e[+-]\d+)?")
-QUESTIONS = [
-    None,
-    "how hot is it?",
-    "power of gpu 1",
-    "memory?",
-    "did anything fail?",
-    "is it idle?",
-    "what runs now?",
-    "how was job 7?",
-    "job 77?",
-    "hello",
-    "which devices are there?",
-    "tflops",
-    "why does job 9 wait?",
-    "gpu 5 temperature",
-    "what was cancelled?",
-]
 
 
 @settings(max_examples=150, deadline=None)
-@given(st.data(), st.sampled_from(QUESTIONS))
-def test_every_number_is_in_the_facts_or_the_question(data, question) -> None:
+@given(st.data())
+def test_every_number_is_in_the_facts(data) -> None:
     """Take any subset of the facts, in any order, some of them contradicted."""
     facts = data.draw(
         st.lists(st.sampled_from(CPU_FACTS + REPLAY_FACTS), unique_by=id, max_size=60)
@@ -63,16 +46,14 @@ def test_every_number_is_in_the_facts_or_the_question(data, question) -> None:
                 odd, said="4711 %", text="contradiction: 4711 %", source="elsewhere", value=4711
             )
         )
-    text = template(facts, question)
+    text = template(facts)
     assert text.strip()
     known = {n for fact in facts for n in NUMBER.findall(f"{fact.text} {fact.name} {fact.said}")}
-    known |= set(NUMBER.findall(question or ""))
     assert set(NUMBER.findall(text)) <= known
 
 
 def test_the_template_says_that_there_are_no_facts() -> None:
     assert "no facts" in template(())
-    assert "no facts" in template((), "how hot is it?")
 
 
 def test_contradicting_facts_are_both_given_with_their_sources() -> None:
@@ -167,23 +148,18 @@ def test_a_result_whose_check_failed_says_so_and_why_nothing_was_timed() -> None
     assert "passed" not in text
 
 
-@pytest.mark.parametrize(
-    "question", [None, "did anything fail?", "how did job 7 go?", "is it idle?", "memory?"]
-)
 @pytest.mark.parametrize("facts", [CPU_FACTS, REPLAY_FACTS])
-def test_the_prose_passes_the_checks_of_a_models_text(facts, question) -> None:
+def test_the_prose_passes_the_checks_of_a_models_text(facts) -> None:
     """Models learn from these texts: similar texts must not be refused."""
-    text = template(facts, question)
+    text = template(facts)
     prose = [
         part
         for part in text.split("\n\n")
         if not part.startswith(("|", "## ", "### Devices")) and "are N/A" not in part
     ]
-    if "I know" not in text and "No job" not in text:
-        verify("\n".join(prose), facts)
-    if question is None:
-        said = named(facts)
-        assert all(said[name].said in text for name in required_facts(facts))
+    verify("\n".join(prose), facts)
+    said = named(facts)
+    assert all(said[name].said in text for name in required_facts(facts))
 
 
 EVIL = "# x\n- **b** | cell `code` {job7.state} {0} <img src=x> [a](http://e) \x1b[31m"
@@ -245,50 +221,12 @@ def test_a_brief_says_that_the_queue_is_paused() -> None:
 
 
 def test_replayed_devices_are_never_called_anything_but_replay() -> None:
-    for text in (template(REPLAY_FACTS), template(REPLAY_FACTS, "how hot is it?")):
-        assert "REPLAY GPU 0" in text
-        assert re.search(r"(?<!REPLAY )GPU \d", text) is None
+    text = template(REPLAY_FACTS)
+    assert "REPLAY GPU 0" in text
+    assert re.search(r"(?<!REPLAY )GPU \d", text) is None
     assert template(REPLAY_FACTS).count("REPLAY of h100.trace.gz") == 1, (
         "what is noted of all of them is said once"
     )
-
-
-@pytest.mark.parametrize(
-    ("question", "words", "absent"),
-    [
-        ("how hot is it?", ["temperature: N/A, no sensor"], ["Job", "power"]),
-        (
-            "did anything fail?",
-            ["Job 6", "Job 4", "its runner was killed"],
-            ["Job 7", "CPU utilisation"],
-        ),
-        ("what is waiting?", ["Job 9", "held by job 8"], ["Job 7"]),
-        ("is the device idle?", ["busy: job 8 runs", "python3"], ["Job 7"]),
-        ("how did job 7 go?", ["It passed"], ["Job 6"]),
-        ("how is #77?", ["I know of no job 77"], ["Job 7:"]),
-        ("how much memory is used?", ["now 3.0 GiB", "of 16.0 GiB"], ["Job"]),
-    ],
-)
-def test_an_answer_covers_the_question_and_little_else(question, words, absent) -> None:
-    text = template(CPU_FACTS, question)
-    for word in words:
-        assert word in text
-    for word in absent:
-        assert word not in text
-
-
-def test_a_question_about_one_gpu_is_answered_about_that_one() -> None:
-    text = template(REPLAY_FACTS, "temperature of gpu 1")
-    assert "REPLAY GPU 1" in text
-    assert "72 °C" in text
-    assert "GPU 0" not in text
-    assert "no such device" in template(REPLAY_FACTS, "temperature of gpu 5")
-
-
-def test_a_question_it_does_not_understand_gets_a_brief() -> None:
-    text = template(CPU_FACTS, "sing me a song")
-    assert text.startswith("I did not understand the question")
-    assert "## What happened" in text
 
 
 def test_eight_gpus_make_one_table() -> None:

@@ -242,7 +242,7 @@ def test_no_number_of_a_report_is_invented_and_every_page_of_it_can_be_made(repo
     random, found = Random(reports), []
     for _ in range(reports):
         read = material(random)
-        report = compose(read, write(read.facts, None))
+        report = compose(read, write(read.facts))
         if lies := invented(
             claims(report), report.facts, phrases.stretch(report.since, report.until)
         ):
@@ -252,8 +252,7 @@ def test_no_number_of_a_report_is_invented_and_every_page_of_it_can_be_made(repo
 
 
 def test_without_facts_every_writer_says_so() -> None:
-    for question in (None, "how hot is it?", "how is job 7?"):
-        assert re.search(r"\bno\b", write((), question).text, re.IGNORECASE)
+    assert re.search(r"\bno\b", write(()).text, re.IGNORECASE)
 
 
 @pytest.mark.parametrize(
@@ -266,13 +265,12 @@ def test_without_facts_every_writer_says_so() -> None:
         "3 jobs ran, of which 1 failed and 1 got lost.",
         "Jobs that ran: 3, of which failed: 1.",
         "Job 6 failed: it exited with status 3.",
-        "I know of no job 98765.",
         "**Jobs done:** job 7 (attention), 50 s.",
         "### Job 7: attention\nIt ran.\n| Median | 12.3 ms |\n| Inputs | batch 1, heads 4 |",
     ],
 )
 def test_the_checker_accepts_true_texts(text) -> None:
-    assert not invented(text, CPU_FACTS, "how is job 98765?")
+    assert not invented(text, CPU_FACTS)
 
 
 @pytest.mark.parametrize(
@@ -299,7 +297,7 @@ def test_the_checker_accepts_true_texts(text) -> None:
     ],
 )
 def test_the_checker_finds_invented_numbers(text, number) -> None:
-    assert number in invented(text, CPU_FACTS, "how is job 98765?")
+    assert number in invented(text, CPU_FACTS)
 
 
 @pytest.mark.parametrize(
@@ -324,8 +322,8 @@ def test_the_checker_reads_facts_that_are_negative_and_ranges_and_dates_that_are
         Fact(f"cpu.{i}", 0, "", said, "CPU readings", NOW, f"CPU x: {said}")
         for i, said in enumerate(("-5 °C", "3-5", "2026-11-22"))
     )
-    assert not invented("The CPU is at -5 °C (−5 °C), slots 3-5, since 2026-11-22.", facts, "")
-    assert invented("The CPU is at 5 °C.", facts, "") == {("5", "°C")}
+    assert not invented("The CPU is at -5 °C (−5 °C), slots 3-5, since 2026-11-22.", facts)
+    assert invented("The CPU is at 5 °C.", facts) == {("5", "°C")}
 
 
 def test_without_verification_the_inventors_lies_would_be_shown_and_counted(monkeypatch) -> None:

@@ -237,7 +237,7 @@ class Scripted:
 
 def test_a_text_that_holds_is_shown_after_any_number_of_attempts() -> None:
     author = Scripted("Job 7 took 99 s.", GOOD)
-    text, writer = write(ONE, None, author)
+    text, writer = write(ONE, author)
     assert (text, writer) == (
         "Job attention is done: pass. The backend efficient reached 0.0873 TFLOP/s.",
         "model small",
@@ -254,7 +254,7 @@ def test_after_a_bad_sentence_the_text_continues_from_the_last_good_one() -> Non
     author = Scripted(
         first + second + " It took 99 s.", first + second + " It ran for {job7.duration}."
     )
-    text, writer = write(ONE, None, author)
+    text, writer = write(ONE, author)
     assert writer == "model small"
     assert text.endswith("It ran for 50 s.")
     assert author.seen[:4] == ["", first, first + second, first + second]
@@ -262,7 +262,7 @@ def test_after_a_bad_sentence_the_text_continues_from_the_last_good_one() -> Non
 
 def test_after_the_last_refusal_the_template_writes_and_says_why() -> None:
     author = Scripted("Job 7 took 99 s.")
-    text, writer = write(ONE, None, author)
+    text, writer = write(ONE, author)
     assert writer == "template"
     assert author.tried == [0, 1, 2, 3, 4]
     assert "Job 7 took" not in text
@@ -274,22 +274,20 @@ def test_after_the_last_refusal_the_template_writes_and_says_why() -> None:
 
 def test_a_text_is_given_up_at_a_bad_or_endless_sentence() -> None:
     early = Scripted("Job 7 took 99 s. " + "The rest is long. " * 40)
-    assert write(ONE, None, early).writer == "template"
+    assert write(ONE, early).writer == "template"
     assert early.written < 30
     endless = Scripted("on and " * 4000)
-    assert "longer than" in write(ONE, None, endless).text
+    assert "longer than" in write(ONE, endless).text
     assert endless.written < 500
 
 
-def test_a_brief_that_leaves_the_result_out_is_refused_but_an_answer_may_be_short() -> None:
-    short = "Job 7 is done."
-    assert write(ONE, None, Scripted(short)).writer == "template"
-    assert write(ONE, "how is it?", Scripted(short)) == (short, "model small")
+def test_a_brief_that_leaves_the_result_out_is_refused() -> None:
+    assert write(ONE, Scripted("Job 7 is done.")).writer == "template"
 
 
 def test_a_model_with_infinite_output_is_not_tried_again() -> None:
     author = Scripted(ValueError("the model's output is not finite"))
-    text, writer = write(ONE, None, author)
+    text, writer = write(ONE, author)
     assert writer == "template"
     assert "not finite" in text
     assert author.tried == [0]
@@ -297,48 +295,29 @@ def test_a_model_with_infinite_output_is_not_tried_again() -> None:
 
 def test_a_cancelled_author_ends_the_request() -> None:
     with pytest.raises(Cancelled):
-        write(ONE, None, Scripted(Cancelled()))
+        write(ONE, Scripted(Cancelled()))
 
 
-def test_a_mean_or_a_highest_value_names_its_span_whoever_writes() -> None:
+def test_a_mean_or_a_highest_value_names_its_span_whoever_writes(monkeypatch) -> None:
+    monkeypatch.setattr("assistant.writing.writer.required_facts", lambda facts: [])
     when = next(fact.said for fact in CPU_FACTS if fact.name == "span.when")
     for text in ("The CPU had a mean utilisation of {cpu.util.mean}.", "The CPU is at {cpu.util}."):
-        shown = write(CPU_FACTS, "how busy is it?", Scripted(text)).text
+        shown = write(CPU_FACTS, Scripted(text)).text
         assert shown.count(when) == ("mean" in text), shown
-    assert write(CPU_FACTS, "utilisation?").text.count(when) == 1
-    assert write(CPU_FACTS, "is it idle?").text.count(when) == 0
-    assert len(re.findall(when, write(CPU_FACTS, None).text, re.IGNORECASE)) == 1
+    assert len(re.findall(when, write(CPU_FACTS).text, re.IGNORECASE)) == 1
 
 
 def test_without_a_model_the_template_gives_no_reason() -> None:
-    text, writer = write(ONE, None)
+    text, writer = write(ONE)
     assert writer == "template"
     assert "Written from the template" not in text
-
-
-def test_the_small_model_is_not_asked_for_progress() -> None:
-    author = Scripted("Job 8 (attention) is {j1.state}.")
-    author.compact = True
-    asked = ("how far is job 8?", author)
-    assert write(CPU_FACTS, *asked, required=("job8.state",)).writer == "model small"
-    text, writer = write(CPU_FACTS, *asked, required=("job8.state", "job8.progress"))
-    assert writer == "template" and "30 % through" in text and "refused" not in text
-
-
-def test_the_small_model_is_not_asked_unknown_kinds_of_questions() -> None:
-    author = Scripted("No device has told anything yet.")
-    author.compact = True
-    assert (
-        write(CPU_FACTS, "what ran last night?", author, required=("job7.state",)).writer
-        == "template"
-    )
 
 
 def test_the_template_adds_jobs_that_the_small_model_did_not_see() -> None:
     jobs = tuple(job(n, Done(NOW - 9, NOW - 8), f"run-{n}") for n in range(1, 13))
     author = Scripted("All {jobs.ran} jobs are done.")
     author.compact = True
-    text, writer = write(gather(snapshot(CPU_STATE), jobs, {}, NOW - 600, NOW), None, author)
+    text, writer = write(gather(snapshot(CPU_STATE), jobs, {}, NOW - 600, NOW), author)
     assert writer == "model small, the list by the template"
     assert text.endswith(
         "**Jobs done:** job 4 (run-4), 1.0 s; job 3 (run-3), 1.0 s; job 2 (run-2), 1.0 s; job "
@@ -347,7 +326,7 @@ def test_the_template_adds_jobs_that_the_small_model_did_not_see() -> None:
 
 
 def test_required_facts_that_a_text_passed_over_are_overdue() -> None:
-    told = compact(CPU_FACTS, "which jobs failed?")
+    told = compact([fact for fact in CPU_FACTS if fact.subject in ("job6", "job4")])
     assert {fact.name for fact in told.needed} == {"j1.state", "j1.reason", "j2.state", "j2.reason"}
     assert not told.overdue("{j1.called} {j1.state}."), "the reason may still come"
     assert {

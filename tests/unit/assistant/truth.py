@@ -45,15 +45,6 @@ _COUNT = re.compile(
     r"(?:(?:that|have|has|are|is|were|was|got|been|still) "
     r")*(?:(ran|running|starting|queued|done|failed|cancelled|lost)\b)?"
 )
-_QUESTIONS = (
-    "are we overheating anywhere?", "how many watts does GPU 0 pull right now?",
-    "any vram left on gpu 1?", "show me everything that crashed", "what became of job 7?",
-    "who is still waiting for a device", "could I grab a free card?",
-    "throughput of card 1, please",
-    "how far along is everything that is running", "which hardware is in this box?",
-    "give me all completed work", "did anybody get cancelled?", "good morning", "",
-)  # fmt: skip
-"""Questions in words that no training example has."""
 _JOBS = ("whisper-eval", "protein_fold", "crawl-x", "mixtral/sft", "lidar-seg", "copy of night run")
 _DEVICES = ("NVIDIA B200", "NVIDIA L40S", "NVIDIA GH200 480GB", "Quadro P2000")
 """Names of jobs and devices that no training example has."""
@@ -85,11 +76,11 @@ def numbers(text: str) -> frozenset[tuple[str, str]]:
     )
 
 
-def invented(text: str, facts: Facts, question: str) -> set[tuple[str, str]]:
+def invented(text: str, facts: Facts, also: str = "") -> set[tuple[str, str]]:
     """Return the numbers in `text` that no fact about the same subject has with that
     unit and noun.
     """
-    known = _owners("\n".join((question, *(f"{fact.subject}\n{_told(fact)}" for fact in facts))))
+    known = _owners("\n".join((also, *(f"{fact.subject}\n{_told(fact)}" for fact in facts))))
     found = set()
     names = {f.said for f in facts if f.name.endswith(".name") and not f.subject.startswith("job")}
     named = re.compile("|".join(map(re.escape, sorted(names, key=len, reverse=True))) or "$^")
@@ -100,7 +91,7 @@ def invented(text: str, facts: Facts, question: str) -> set[tuple[str, str]]:
             for fact in facts
             if not owners or fact.subject in owners or not _OWNER.fullmatch(fact.subject)
         ]
-        told = numbers(question).union(*(numbers(_told(fact)) | _moment(fact) for fact in about))
+        told = numbers(also).union(*(numbers(_told(fact)) | _moment(fact) for fact in about))
         found |= {(owner, "") for owner in _owners(shown) - known - {"cpu"}} | (
             numbers(shown) - told
         )
@@ -273,7 +264,6 @@ class Text(NamedTuple):
 
     facts: str
     """The flaw of its facts; see `world`."""
-    question: str | None
     text: str
     writer: str
     invented: set[tuple[str, str]]
@@ -282,15 +272,14 @@ class Text(NamedTuple):
 def texts(
     count: int, seed: int | str, author: Callable[[Random, Facts], Author | None]
 ) -> Iterator[Text]:
-    """Yield what is shown for `count` random machines, in briefs and answers, by writer."""
+    """Yield what is shown for `count` random machines, by writer."""
     random = Random(seed)
     for _ in range(count):
         facts, kind = world(random)
-        question = random.choice((None, *_QUESTIONS))
-        told = write(facts, question, author(random, facts))
+        told = write(facts, author(random, facts))
         assert told.text.strip(), "where there are no facts, that is said"
-        false = invented(told.text, facts, question or "") | misplaced(told.text, facts)
-        yield Text(kind, question, told.text, told.writer, false)
+        false = invented(told.text, facts) | misplaced(told.text, facts)
+        yield Text(kind, told.text, told.writer, false)
 
 
 class Count:
@@ -305,9 +294,7 @@ class Count:
             self.facts[text.facts] += 1
             self.by_model += text.writer != "template"
             if text.invented:
-                self.found.append(
-                    f"{sorted(text.invented)} by {text.writer} to {text.question!r} in: {text.text}"
-                )
+                self.found.append(f"{sorted(text.invented)} by {text.writer} in: {text.text}")
 
     @property
     def shown(self) -> int:
