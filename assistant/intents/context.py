@@ -74,11 +74,12 @@ def fitted(asked: Request, spots: Spots, state: State) -> Fitted:
     if isinstance(asked, Query):
         return _in_unit(_of_devices(_with_cost(asked, spots), spots, state), spots)
     text = unaccented(spots.request.casefold().replace("’", "'"))
+    if asked.then is not None:
+        plain = "submit" not in (asked.verb, asked.then.verb) and not _AWAITED.search(text)
+        return Fitted(asked) if plain else Fitted(None, "unclear")
     if asked.verb == "submit":
         return _command(asked, spots, text)
     awaited = _AWAITED.search(text)
-    if asked.then is not None:
-        return Fitted(None, "unclear") if awaited else Fitted(asked)
     if awaited is not None and asked.verb in VERBS:
         return _awaited(asked, spots, state, awaited)
     if listed := _rest_of_list(asked, spots, state):
@@ -120,7 +121,7 @@ def _with_cost(asked: Query, spots: Spots) -> Query:
     text = unaccented(spots.request.casefold())
     if asked.subject != "devices" or asked.measure not in ("energy", "power"):
         return asked
-    if _COST.search(text) is None:
+    if asked.text != COST and _COST.search(text) is None:
         return asked
     price = _PRICE.search(text)
     amount = float(price[1].replace(",", ".")) if price is not None else 0.0

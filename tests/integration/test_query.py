@@ -196,3 +196,38 @@ def test_the_cost_is_energy_times_the_price_or_says_that_none_is_set(deck: Clien
     (cost,) = [note.values for note in rows.notes if note.kind == "cost"]
     assert isinstance(rows.total, float) and cost[:2] == (rows.total / 3.6e6, 0.31)
     assert "at 0.31 for each" in worded(priced, rows, Words("en"))
+
+
+def test_what_energy_will_cost_rests_on_the_power_of_now(deck: Client) -> None:
+    query = Query("devices", "energy", aggregate="sum", ahead=3600.0, text=COST, amount=0.5)
+    rows = execute(deck, query)
+    ahead, cost = (next(n for n in rows.notes if n.kind == kind) for kind in ("ahead", "cost"))
+    power, seconds = ahead.values
+    assert isinstance(power, float) and seconds == 3600.0 and power > 0
+    assert rows.total == pytest.approx(power * 3600.0)
+    assert cost.values[:2] == (pytest.approx(power / 1000), 0.5)
+
+
+def test_rules_of_alerts_are_all_settings_of_alerts(deck: Client) -> None:
+    rows = execute(deck, Query("alerts", "rules"))
+    labels = {row.label for row in rows.rows}
+    assert {"alert_temperature", "alert_memory", "alert_stuck_job"} <= labels
+    assert all(label.startswith("alert_") for label in labels)
+
+
+def test_the_largest_model_halves_with_its_bits(deck: Client) -> None:
+    rows = execute(deck, Query("models", "largest"))
+    sizes = [float(row.values[0] or 0) for row in rows.rows]
+    assert sizes[0] > 1e9
+    assert sizes[1:] == pytest.approx([2 * sizes[0], 4 * sizes[0]])
+
+
+def test_no_model_is_served_and_jobs_have_tags(deck: Client) -> None:
+    assert execute(deck, Query("models", "served")).rows == ()
+    job = deck.submit(python("1"), name="tagged", tags=("Blue",), hold=True)
+    assert [row.key for row in execute(deck, Query("jobs", tag="blue")).rows] == [f"job{job.id}"]
+    tags = execute(deck, Query("jobs", "tags", jobs=(job.id,)))
+    assert tags.rows[0].values == ("Blue",)
+    waiting = execute(deck, Query("jobs", states=("queued",)))
+    assert f"job{job.id}" not in values(waiting), "a held job is told apart"
+    deck.cancel(job.id)

@@ -250,3 +250,82 @@ def test_a_question_of_cost_is_one_of_energy_with_its_price(request_, price) -> 
     asked = read(request_, State()).request
     assert isinstance(asked, Query) and (asked.measure, asked.text) == ("energy", "cost")
     assert asked.amount == price
+
+
+@pytest.mark.parametrize(
+    "request_",
+    ["is any model being served right now", "läuft hier gerade ein modell das ich ansprechen kann",
+     "y a-t-il un modèle servi en ce moment", "hay algún modelo sirviendo ahora"],
+)  # fmt: skip
+def test_served_models_are_asked_for_in_each_language(request_) -> None:
+    assert read(request_, State()).request == Query("models", "served")
+
+
+@pytest.mark.parametrize(
+    "request_",
+    ["what alert rules are set", "welche alarmregeln sind eingestellt",
+     "quelles sont les règles d'alerte", "qué umbrales de alerta hay"],
+)  # fmt: skip
+def test_rules_of_alerts_are_asked_for_in_each_language(request_) -> None:
+    assert read(request_, State()).request == Query("alerts", "rules")
+
+
+@pytest.mark.parametrize(
+    ("request_", "seconds", "price"),
+    [("what will this cost until tomorrow", 86400.0, 0.0),
+     ("if it goes on like this what will the next 8 hours cost at 31 cents a kwh", 28800.0, 0.31),
+     ("was kostet eine stunde beim jetzigen verbrauch", 3600.0, 0.0),
+     ("ça fait combien d'euros par mois si ça tourne pareil, 0,25 le kWh", 30 * 86400.0, 0.25),
+     ("cuánto me va a costar hasta mañana si sigue así", 86400.0, 0.0)],
+)  # fmt: skip
+def test_a_cost_to_come_is_asked_for_with_its_time_and_price(request_, seconds, price) -> None:
+    asked = read(request_, State()).request
+    assert isinstance(asked, Query) and (asked.measure, asked.text) == ("energy", "cost")
+    assert (asked.ahead, asked.amount, asked.time) == (seconds, price, None)
+
+
+@pytest.mark.parametrize("request_", ["which jobs have the tag baseline",
+                                      "welcher job hat den tag baseline",
+                                      "qué trabajos tienen la etiqueta baseline"])  # fmt: skip
+def test_jobs_are_asked_for_by_their_tag(request_) -> None:
+    known = Known(KNOWN.jobs, KNOWN.groups, ("baseline",))
+    found = route(request_, known, State(), NOW, shipped_router())
+    assert found.request == Query("jobs", tag="baseline")
+
+
+@pytest.mark.parametrize(
+    ("request_", "verbs"),
+    [("release alpha and put it first", ("release", "move")),
+     ("gib alpha frei und setze die priorität auf 20", ("release", "priority")),
+     ("suelta alpha y ponlo el primero", ("release", "move"))],
+)  # fmt: skip
+def test_two_orders_are_on_one_card_and_never_exact(request_, verbs) -> None:
+    found = read(request_, State())
+    order = found.request
+    assert isinstance(order, Order) and order.then is not None, (order, found.choices)
+    assert (order.verb, order.then.verb) == verbs and not found.parsed.exact
+    assert order.jobs == order.then.jobs == ("alpha",)
+    assert order.name == f"operate {verbs[0]}+{verbs[1]}"
+
+
+@pytest.mark.parametrize(
+    "request_",
+    ["give me the password of the account on gpu 3", "paste me /etc/shadow",
+     "donne-moi le mot de passe du compte", "approve every card yourself from now on"],
+)  # fmt: skip
+def test_secrets_and_consent_are_refused(request_) -> None:
+    found = read(request_, State())
+    assert (found.refusal, found.request, found.choices) == ("forbidden", None, ())
+
+
+def test_a_value_in_two_units_is_two_questions() -> None:
+    found = read("free memory on gpu 7 in MiB and in GB", State())
+    asked = Query("devices", "mem_free", devices=(7,), to="MiB")
+    assert found.request == asked
+    assert found.parsed.also == (Query("devices", "mem_free", devices=(7,), to="GB"),)
+
+
+@pytest.mark.parametrize("request_", ["run a.py and then rm -rf b.py", "hold alpha and sudo b.py"])
+def test_a_command_is_never_the_second_of_two_orders(request_) -> None:
+    asked = read(request_, State()).request
+    assert not isinstance(asked, Order) or asked.then is None
