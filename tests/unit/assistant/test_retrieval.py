@@ -30,8 +30,8 @@ def put_log(home: Path, job: int, data: bytes) -> Path:
     ("question", "words"),
     [
         ("how do I cancel a job?", "Cancel jobs that wait, and end jobs that run"),
-        ("what is the webhook for?", "receives each alert as JSON"),
-        ("which attention kernels run on Hopper?", "our kernels in Gluon"),
+        ("what is the webhook for?", "receives each alert"),
+        ("attention backends hopper", "our kernels in Gluon"),
         ("How do I add a Slurm cluster?", "gpudeck cluster add"),
         ("can I limit how large logs get", "the first and the newest output is kept"),
         ("exporting the history as parquet", "its name ends with .csv or .parquet"),
