@@ -159,6 +159,8 @@ class SettingsPage(QWidget):
         whole, filled = sum(heights.values()), 0
         for group, made in self.cards.items():
             at = min((filled + heights[group] // 2) * count // whole, count - 1)
+            for each in self._columns:  # else its old place would shift the new one
+                each.removeWidget(made)
             self._columns[at].insertWidget(self._columns[at].count() - 1, made)
             filled += heights[group]
         for at, panel in enumerate(self._panels):

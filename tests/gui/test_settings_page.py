@@ -125,6 +125,8 @@ def test_settings_begin_at_the_title_and_take_as_many_columns_as_have_room(fed, 
     assert places == sorted(places, key=lambda place: (place.x(), place.y())), "in their order"
     fed.window.resize(800, 560)
     fed.settle()
+    heights = [made.mapTo(page._panels[0], QPoint(0, 0)).y() for made in page.cards.values()]
+    assert heights == sorted(heights), "they are in their order again in one column"
     page.show_group("Energy")
     fed.settle()
     top = page.cards["Energy"].mapTo(page.area.viewport(), QPoint(0, 0)).y()
