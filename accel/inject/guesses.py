@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import inspect
 import itertools
+import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -133,6 +134,8 @@ def masks(sizes: Sizes, tensor: Tensor) -> list[Any]:
 
 
 Inputs = dict[str, Any]
+MOST_VALUES = 2**27
+"""The values of the largest input that is tried; pairs of all tokens of a long row are more."""
 
 
 def calls(forward: Any, sizes: Sizes) -> Iterator[Inputs]:
@@ -143,8 +146,9 @@ def calls(forward: Any, sizes: Sizes) -> Iterator[Inputs]:
     ]  # fmt: skip
     needed = [p.name for p in parameters if p.default is p.empty]
     optional = [p.name for p in parameters if p.default is not p.empty and _is_mask(p.name)]
-    plain: list[list[Any]] = []
     for shape in shapes(sizes):
+        if math.prod(shape) > MOST_VALUES:
+            continue
         x = torch.randn(shape)
         made: Inputs = {
             n: sizes.number(n) if sizes.number(n) and n.lower() != "x" and len(n) > 2 else x.clone()
@@ -152,8 +156,6 @@ def calls(forward: Any, sizes: Sizes) -> Iterator[Inputs]:
             if not _is_mask(n)
         }
         masked = [n for n in needed if _is_mask(n)] or optional[:1]
-        plain.append([made, masked, x])
-    for made, masked, x in plain:
         if not masked or masked[0] not in needed:
             yield made
         for mask in masks(sizes, x) if masked else ():

@@ -8,6 +8,7 @@ import textwrap
 
 import pytest
 
+from accel.inject import guesses
 from accel.inject import prove as parent
 from accel.inject.proving import prove
 from accel.inject.rewrite import changes
@@ -91,3 +92,10 @@ def test_a_notebook_with_lines_that_only_jupyter_reads_is_proved(tmp_path):
     (proof,) = prove(made)
     assert proof.proved, proof.verdict
     assert "%matplotlib inline" in made.text_after, "the change shows the lines as they are"
+
+
+def test_no_input_is_tried_that_takes_minutes_to_draw(monkeypatch):
+    monkeypatch.setattr(guesses, "MOST_VALUES", 5000)
+    tried = [inputs["x"] for inputs in guesses.calls(lambda x: x, guesses.Sizes(2, 4, 16, 8))]
+    assert tried
+    assert max(x.numel() for x in tried) <= 5000
