@@ -122,6 +122,7 @@ _DQ = {
 }
 
 
+# For heads below 33 the tile without a bias: 70 us against 91 for 200 rows, 200 sequences.
 _DQ_BIASED_WGMMA = {
     64: TileConfig(64, 32, 4, 3),
     128: TileConfig(64, 32, 4, 3),
@@ -185,7 +186,8 @@ def dq_config(capability: int, dtype: torch.dtype, block_d: int, biased: bool) -
     if dtype == torch.float32:
         return _exact(block_d)
     kind = family(capability)
-    return (_DQ_BIASED_WGMMA if biased and kind == "wgmma" else _DQ[kind])[max(64, block_d)]
+    special = biased and kind == "wgmma" and block_d > 32
+    return (_DQ_BIASED_WGMMA if special else _DQ[kind])[max(64, block_d)]
 
 
 def dbias_config(dtype: torch.dtype, block_d: int) -> TileConfig:
