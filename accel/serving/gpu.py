@@ -38,7 +38,7 @@ class Tile(NamedTuple):
 
 
 ONE: dict[str, Tile] = {
-    "dense": Tile(16, 256, 4, 4),
+    "dense": Tile(2, 2048, 4, 1, 8),
     "int8": Tile(4, 2048, 4, 1, 16),
     "fp8": Tile(4, 2048, 4, 1, 16),
     "int4": Tile(8, 512, 4, 1),

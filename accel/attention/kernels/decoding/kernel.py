@@ -45,6 +45,10 @@ def shared_out(
         low = tl.maximum(keys - QUERIES - left, 0)
     tiles = tl.where(exists, tl.cdiv(keys - low, TILE), 0)
     most = tl.maximum(tl.cdiv(tl.sum(tiles, 0) * tl.num_programs(1), slots), FEWEST)
+    for _ in tl.static_range(4):  # until all parts run at once, if they can
+        parts = tl.sum(tl.cdiv(tiles, most), 0) * tl.num_programs(1)
+        fit = (parts <= slots) | (batch * tl.num_programs(1) > slots)
+        most = tl.where(fit, most, most * 5 // 4 + 1)
     counts = tl.where(exists, tl.maximum(tl.cdiv(tiles, most), 1), 0)
     ends = tl.cumsum(counts, 0)
     sequence = tl.sum((ends <= number).to(tl.int32), 0)

@@ -50,17 +50,17 @@ class Class(NamedTuple):
 
 
 TILES: dict[Class, Tile] = {
-    Class("small", False, False): Tile(128, 4, 3, 1),
-    Class("narrow", False, False): Tile(64, 4, 4, 2),
+    Class("small", False, False): Tile(64, 2, 4, 2),
+    Class("narrow", False, False): Tile(128, 4, 3, 1),
     Class("wide", False, False): Tile(64, 4, 3, 2),
-    Class("latent", False, False): Tile(32, 4, 2, 2),
-    Class("small", True, False): Tile(128, 4, 5, 1),
-    Class("narrow", True, False): Tile(64, 4, 5, 2),
-    Class("wide", True, False): Tile(32, 4, 5, 2),
+    Class("latent", False, False): Tile(64, 8, 2, 2),
+    Class("small", True, False): Tile(64, 2, 5, 2),
+    Class("narrow", True, False): Tile(64, 2, 5, 2),
+    Class("wide", True, False): Tile(32, 4, 3, 2),
     Class("latent", True, False): Tile(64, 8, 2, 2),
-    Class("small", True, True): Tile(64, 4, 5, 2),
-    Class("narrow", True, True): Tile(64, 4, 5, 2),
-    Class("wide", True, True): Tile(32, 4, 5, 2),
+    Class("small", True, True): Tile(128, 4, 5, 1),
+    Class("narrow", True, True): Tile(128, 4, 5, 1),
+    Class("wide", True, True): Tile(64, 4, 5, 2),
 }
 """For sm_90, the fastest measured on an H200 (results/attention_decoding.csv)."""
 _SMALLER = {
@@ -150,6 +150,8 @@ def plan_of(kind: Kind, target: Target, tile: Tile | None = None, programs: int 
     units, slots = kv_heads * tiles, target.processors * programs
     dynamic = kind.counted is not None
     if dynamic:
+        if slots < 2 * batch * units < 4 * slots:
+            slots *= 4  # programs that follow one another: smaller parts end closer together
         splits, parts = 1, batch + cdiv(slots, units)
     else:
         length = kind.k[2] if kind.left is None else min(kind.k[2], kind.left + queries)
