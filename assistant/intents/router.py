@@ -21,7 +21,7 @@ from assistant.intents.slots import MOST, Slots, slotted
 from assistant.intents.spots import Known, Spots
 from assistant.intents.state import State
 from assistant.intents.tokens import unaccented
-from assistant.query.request import Order, Query, Request
+from assistant.query.request import PREVIOUS, Order, Query, Request
 from assistant.query.table import check
 from assistant.router.decode import Meaning, Router
 from assistant.router.symbols import AND, canonical
@@ -177,8 +177,10 @@ def _keeps_more(parsed: Parsed, said: Meant) -> bool:
         named = isinstance(theirs, Order) and theirs.group and ours.jobs == (theirs.group,)
         return not (named or (parsed.resolved and isinstance(theirs, Order)))
     assert ours is not None
-    if (parsed.resolved and theirs is not None) or (ours.other is not None and ours.other.time):
-        return True  # it is known what a pronoun stands for, and the model compares no times
+    if (parsed.resolved and theirs is not None) or (
+        ours.other is not None and (ours.other.time or ours.other.text == PREVIOUS)
+    ):
+        return True  # the rules resolve pronouns, and the model compares no times and no runs
     if ours.subject not in _LEARNT or (ours.measure == "reason" and isinstance(theirs, Order)):
         return True  # "de qué depende eval" is no order
     if not isinstance(theirs, Query) or ours.subject in ("manual", "logs"):
