@@ -5,8 +5,12 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import msgspec
 import pytest
+from PySide6.QtCore import QBuffer, QSizeF
+from PySide6.QtGui import QPdfWriter
 
+from app.report import pdf
 from app.report.file import save_report
 from app.report.pdf import as_pdf
 from assistant.reports.report import Chart, Curve, Excerpt, Prose, Report, Section, Table
@@ -67,3 +71,22 @@ def test_the_file_suffix_selects_the_format(tmp_path: Path) -> None:
         save_report(report(), tmp_path / "x.docx")
     with pytest.raises(UserError, match="cannot write"):
         save_report(report(), tmp_path / "missing" / "x.md")
+
+
+def test_no_heading_stands_alone_at_the_end_of_a_page(qapp) -> None:
+    """A section's title is followed by that of its table, wherever the page ends."""
+    page, writer = QSizeF(680, 900), QPdfWriter(QBuffer())
+    alone = 0
+    for lines in range(30, 60):
+        table = Table("Outcome", ("What", "How"), (("State", "done"),) * 3)
+        text = "\n\n".join(["One line."] * lines)
+        made = msgspec.structs.replace(
+            report(), sections=(Section("", (Prose(text),)), Section("Figures", (table,)))
+        )
+        document, _charts = pdf._document(made, writer, page)
+        block = document.begin()
+        while (after := block.next()).isValid():
+            if block.blockFormat().headingLevel():
+                alone += pdf._page(document, block, page) != pdf._page(document, after, page)
+            block = after
+    assert alone == 0
