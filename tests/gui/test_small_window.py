@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from PySide6.QtWidgets import QAbstractScrollArea
+from PySide6.QtWidgets import QAbstractScrollArea, QPushButton
 
 from app.shell.window import PAGES, SMALLEST
+from app.widgets.fold_row import FoldRow
 from tests.gui import snapshots
 from tests.gui.readable import clipped, sideways
 
@@ -108,3 +109,18 @@ def test_what_a_page_scrolls_ends_where_the_strip_does(fed, name):
         fed.settle()
         jobs = fed.window.jobs
         assert jobs.mapTo(fed.window, jobs.rect().topRight()).x() == right, size
+
+
+def test_controls_without_room_in_a_row_stand_below_each_other(fed):
+    fed.window.show_page("alerts")
+    fed.feed(snapshots.gpu_snapshot(1))
+    (folding,) = fed.window.alerts.findChildren(FoldRow)
+    fed.settle()
+    assert not folding.folded
+    needed = folding.minimumSizeHint().width()
+    folding.setFixedWidth(needed)
+    fed.settle()
+    assert folding.folded
+    inside = folding.rect()
+    parts = folding.findChildren(QPushButton)
+    assert all(inside.contains(part.mapTo(folding, part.rect().bottomRight())) for part in parts)
