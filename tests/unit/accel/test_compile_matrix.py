@@ -89,7 +89,7 @@ def test_the_tensor_cores_of_sm_90_run_asynchronously(kernel, head_dim):
     assert not serialised(compiled(calls(geometry(head_dim, right=0), 90)[kernel], 90))
 
 
-@pytest.mark.parametrize("kernel", ["forward", "dq"])
+@pytest.mark.parametrize("kernel", ["forward", pytest.param("dq", marks=pytest.mark.matrix)])
 @pytest.mark.parametrize(
     ("head_dim", "more"),
     [(72, {}), (128, {"bias": torch.bfloat16, "queries": 1500, "keys": 1500, "right": 0})],

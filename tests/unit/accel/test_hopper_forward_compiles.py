@@ -88,6 +88,7 @@ def test_variants_keep_their_terms_in_registers(name, more):
     assert not serialised(kernel)
 
 
+@pytest.mark.matrix
 @pytest.mark.timeout(300)
 def test_biases_are_loaded_in_pairs_and_stay_in_registers():
     """Of rows of 2044 keys, which no tile divides."""

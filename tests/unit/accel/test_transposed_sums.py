@@ -29,8 +29,14 @@ def between(call):
     return compiled(call, 90).asm["ttgir"]
 
 
-@pytest.mark.parametrize("carried", [False, True])
-@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize(
+    ("carried", "turned"),
+    [
+        (False, True),
+        pytest.param(False, False, marks=pytest.mark.matrix),
+        pytest.param(True, True, marks=pytest.mark.matrix),
+    ],
+)
 def test_transposed_sums_are_found(carried, turned):
     """Those of the step before are stored first, and transposed as they are read: that is right."""
     given = dict.fromkeys("abc", Pointer(torch.bfloat16)) | {"out": Pointer(torch.float32)}
