@@ -39,8 +39,10 @@ class Scan(NamedTuple):
 
 
 SCAN = Scan(16, 4, 4)
-CHUNKS_FROM = 128
-"""The tokens from which matrix products beat the recurrence token by token."""
+CHUNKS_FROM = 512
+"""The tokens from which matrix products beat the recurrence token by token: whole pieces of a
+prompt, which are replayed as a graph. Shorter ones take as long as the host needs to launch them.
+"""
 CHUNKED = (torch.bfloat16,)
 """The types of activations whose rounding is that of the products in chunks."""
 

@@ -74,8 +74,8 @@ def choices(channels: int) -> Iterator[Choice]:
     ]
     for batch in (32, 128):
         yield Choice("tiles", gpu, "tile_of", tuple(map(fixed, tiles)), batch)
-    # all tokens of a prompt one after the other, and chunks for shorter ones, too
-    yield Choice("the recurrence in chunks from", prompt, "CHUNKS_FROM", (1 << 30, 64), 0)
+    # all tokens of a prompt one after the other
+    yield Choice("the recurrence in chunks from", prompt, "CHUNKS_FROM", (1 << 30,), 0)
 
 
 def told(value: object, size: int) -> str:

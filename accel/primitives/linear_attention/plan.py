@@ -131,6 +131,8 @@ def passing(
     """
     width = wide(s.keys, 64)
     columns, warps, stages = _PASSING[width]
+    if width == 256 and not s.rule.erases:
+        warps = 4
     if width == 128 and s.values == 128 and s.heads * sequences >= MANY:
         columns, warps, stages = _ALL
     columns = min(columns, wide(s.values))
