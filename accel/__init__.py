@@ -25,10 +25,12 @@ if TYPE_CHECKING:
     from accel.attention.ragged import Ragged
     from accel.primitives.gemm.api import explain_gemm, gemm
     from accel.primitives.gemm.grouped import grouped_gemm
+    from accel.primitives.gemm.int4 import int4_gemm
     from accel.primitives.gemm.low_precision import fp4_gemm, fp8_gemm
     from accel.primitives.linear_attention.api import explain_linear, linear_attention
     from accel.primitives.quantize.fp4 import fp4_quantize
     from accel.primitives.quantize.fp8 import fp8_quantize
+    from accel.primitives.quantize.int4 import int4_quantize
 
 __all__ = [
     "FlashAttention3",
@@ -52,6 +54,8 @@ __all__ = [
     "gemm",
     "grouped_gemm",
     "install",
+    "int4_gemm",
+    "int4_quantize",
     "learning",
     "linear_attention",
     "uninstall",
@@ -77,6 +81,8 @@ _HOME = {
     "fp8_quantize": "primitives.quantize.fp8",
     "gemm": "primitives.gemm.api",
     "grouped_gemm": "primitives.gemm.grouped",
+    "int4_gemm": "primitives.gemm.int4",
+    "int4_quantize": "primitives.quantize.int4",
     "install": "attention.frameworks.sdpa",
     "learning": "attention.api",
     "linear_attention": "primitives.linear_attention.api",

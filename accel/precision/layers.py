@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from accel.precision.linear import RECIPES, Recipe, forward_op
+from accel.precision.linear import RECIPES, Recipe, fp8_linear
 from accel.primitives.quantize.fp8 import scale_of
 
 HISTORY = 16
@@ -63,13 +63,13 @@ class Fp8Linear(nn.Linear):
             x, weight = x.to(dtype), weight.to(dtype)
         scale_x, scale_w = self.scales()
         rows = x.reshape(-1, self.in_features)
-        found = forward_op(
+        made, most = fp8_linear(
             rows, weight, bias, scale_x, scale_w, self.recipe, torch.is_grad_enabled()
         )
         if self.recipe == "delayed" and self.training:
             with torch.no_grad():
-                self.pending.copy_(torch.maximum(self.pending, found[5]))
-        out: Tensor = found[0].reshape(*x.shape[:-1], self.out_features)
+                self.pending.copy_(torch.maximum(self.pending, most))
+        out: Tensor = made.reshape(*x.shape[:-1], self.out_features)
         return out
 
     def scales(self) -> tuple[Tensor, Tensor] | tuple[None, None]:

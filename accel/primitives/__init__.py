@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from accel.primitives.gemm.grouped import grouped_gemm
+    from accel.primitives.gemm.int4 import int4_gemm
     from accel.primitives.gemm.low_precision import fp4_gemm, fp8_gemm
     from accel.primitives.quantize.fp4 import fp4_quantize
     from accel.primitives.quantize.fp8 import fp8_quantize
+    from accel.primitives.quantize.int4 import int4_quantize
 
 __all__ = [
     "fp4_gemm",
@@ -25,6 +27,8 @@ __all__ = [
     "fp8_quantize",
     "gemm",
     "grouped_gemm",
+    "int4_gemm",
+    "int4_quantize",
     "linear_attention",
 ]
 
@@ -35,6 +39,8 @@ _HOME = {
     "fp8_quantize": "quantize.fp8",
     "gemm": "gemm.api",
     "grouped_gemm": "gemm.grouped",
+    "int4_gemm": "gemm.int4",
+    "int4_quantize": "quantize.int4",
     "linear_attention": "linear_attention.api",
 }
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,14 +11,13 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
+from accel.primitives.quantize.int4 import from_awq, from_gptq
 from accel.serving.errors import ModelRefused
 from accel.serving.families import Config
 from accel.serving.files import weight_files
-from accel.serving.linear import FP8_BLOCK, INT4_GROUP, Linear, packed
+from accel.serving.linear import FP8_BLOCK, Linear, of_int4
 
 _STORED = (torch.float32, torch.float16, torch.bfloat16)
-_AWQ_ORDER = (0, 4, 1, 5, 2, 6, 3, 7)
-"""The place of each column in a word of AWQ's, whose order is 0 2 4 6 1 3 5 7."""
 
 
 class Checkpoint:
@@ -88,20 +86,10 @@ class Checkpoint:
         _checked(f"{name}.qzeros", zeros, (groups, rows // 8))
         if self._quantization == "awq":
             _checked(f"{name}.qweight", words, (columns, rows // 8))
-            order = torch.tensor(_AWQ_ORDER)
-            values = _nibbles(words)[..., order].reshape(columns, rows).T
-            zero = _nibbles(zeros)[..., order].reshape(groups, rows).T.float()
-        else:
-            _checked(f"{name}.qweight", words, (columns // 8, rows))
-            self._check_order(name, columns, groups)
-            values = _nibbles(words).permute(1, 0, 2).reshape(rows, columns)
-            zero = _nibbles(zeros).reshape(groups, rows).T.float() + 1  # stored less one
-        # Kernels take groups whose size is a power of two: larger ones are written several times.
-        size = columns // groups
-        again = size // math.gcd(INT4_GROUP, size)
-        scale = scales.T.float().repeat_interleave(again, dim=1).contiguous()
-        zero = zero.repeat_interleave(again, dim=1).contiguous()
-        return Linear("int4", packed(values.contiguous()), scale, zero)
+            return of_int4(from_awq(words, zeros, scales).regrouped())
+        _checked(f"{name}.qweight", words, (columns // 8, rows))
+        self._check_order(name, columns, groups)
+        return of_int4(from_gptq(words, zeros, scales).regrouped())
 
     def _check_order(self, name: str, columns: int, groups: int) -> None:
         if f"{name}.g_idx" not in self:
@@ -141,12 +129,6 @@ def _quantization(given: Mapping[str, Any]) -> str:
         f"weights quantized by {method!r:.40} ({given.get('bits', '?')} bits) are not supported. "
         "Supported: GPTQ and AWQ with 4 bits, and FP8 in blocks of 128"
     )
-
-
-def _nibbles(words: Tensor) -> Tensor:
-    """Return the eight numbers of each word of 32 bits, the lowest first: [..., 8] uint8."""
-    shifts = torch.arange(0, 32, 4, dtype=torch.int32)
-    return ((words.int().unsqueeze(-1) >> shifts) & 15).to(torch.uint8)
 
 
 def _checked(name: str, tensor: Tensor, shape: tuple[int, ...]) -> Tensor:

@@ -65,7 +65,11 @@ def matmul_int4(weights, scales, zeros, x, out):
         for t in range(x.shape[0]):
             total = _ZERO
             for g in range(scales.shape[1]):
-                values, zero, part = x[t, g * group : (g + 1) * group], zeros[r, g], _ZERO
+                values, zero, part = (
+                    x[t, g * group : (g + 1) * group],
+                    np.float32(zeros[r, g]),
+                    _ZERO,
+                )
                 packed = row[g * group // 2 : (g + 1) * group // 2]
                 for i in range(packed.size):
                     part += (np.float32(packed[i] & 15) - zero) * values[2 * i]

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from accel.attention.kernels.decoding.plan import decoded
 from accel.attention.kernels.geometry import target_of
+from accel.primitives.gemm.int4 import int4_gemm
 from accel.runtime.call import KernelCall, Pointer
 from accel.runtime.launch import prepare
 from accel.serving import gpu_kernels as kernels
@@ -21,7 +22,7 @@ from accel.serving.memory import BLOCK
 
 FEW = 64
 """The most tokens that a quantized matrix is multiplied with as it is; for more it is converted."""
-_FORMATS = {"dense": 0, "int8": 1, "fp8": 2, "int4": 3}
+_FORMATS = {"dense": 0, "int8": 1, "fp8": 2}
 
 
 class Tile(NamedTuple):
@@ -29,7 +30,7 @@ class Tile(NamedTuple):
 
     rows: int
     depth: int
-    """Numbers of a row; for int4, bytes."""
+    """Numbers of a row."""
     warps: int
     stages: int
     """Parts of rows that are on their way at once."""
@@ -41,7 +42,6 @@ ONE: dict[str, Tile] = {
     "dense": Tile(2, 2048, 4, 1, 8),
     "int8": Tile(4, 2048, 4, 1, 16),
     "fp8": Tile(4, 2048, 4, 1, 16),
-    "int4": Tile(8, 512, 4, 1),
 }
 """By the format of the matrix: the fastest measured on an H200 (results/serving.csv)."""
 PROGRAMS = 528
@@ -81,6 +81,8 @@ def launch(
 
 def multiply(linear: Linear, x: Tensor) -> Tensor:
     """Return x [T, K] times the matrix, plus its bias: [T, N] in the dtype of x."""
+    if linear.format == "int4":
+        return int4_gemm(x, linear.int4, bias=linear.bias)
     rows, depth = linear.shape
     if len(x) > 1 and (linear.format == "dense" or len(x) > FEW):
         weight = linear.dense(x.dtype)
@@ -93,13 +95,12 @@ def multiply(linear: Linear, x: Tensor) -> Tensor:
         return out
     groups = 1 if linear.scales is None or linear.scales.dim() == 1 else linear.scales.shape[1]
     tokens = 16 if len(x) <= 16 else 32 if len(x) <= 32 else 64
-    step = FP8_BLOCK if linear.format != "int4" else min(FP8_BLOCK, depth // groups)
     launch(
         kernels.multiply_few, (-(-rows // 64), -(-len(x) // tokens), 1),
-        {"weights": linear.values, "scales": linear.scales, "zeros": linear.zeros, **given,
-         "tokens": len(x), "rows": rows, "depth": depth, "groups": groups},
+        {"weights": linear.values, "scales": linear.scales, **given, "tokens": len(x),
+         "rows": rows, "depth": depth, "groups": groups},
         {"FORMAT": _FORMATS[linear.format], "BIASED": linear.bias is not None, "TOKENS": tokens,
-         "ROWS": 64, "DEPTH": step},
+         "ROWS": 64, "DEPTH": FP8_BLOCK},
         stages=3,
     )  # fmt: skip
     return out
@@ -110,18 +111,6 @@ def _multiply_one(linear: Linear, given: dict[str, Any], gate: str | None = None
     rows, depth = linear.shape
     tile = ONE[linear.format]
     given |= {"weights": linear.values, "scales": linear.scales, "rows": rows}
-    if linear.format == "int4":
-        assert linear.scales is not None
-        groups = linear.scales.shape[1]
-        half = depth // groups // 2
-        constants: dict[str, object] = {
-            "BIASED": linear.bias is not None, "ROWS": tile.rows, "STAGES": tile.stages,
-            "GROUPS": max(1, tile.depth // half), "HALF": half,
-        }  # fmt: skip
-        given |= {"zeros": linear.zeros, "groups": groups}
-        grid = (-(-rows // tile.rows), 1, 1)
-        launch(kernels.multiply_one_int4, grid, given, constants, tile.warps)
-        return
     made = rows if gate is None else rows // 2
     while tile.rows > 1 and made // tile.rows < PROGRAMS and 2 * tile.depth <= depth:
         tile = tile._replace(rows=tile.rows // 2, depth=tile.depth * 2)

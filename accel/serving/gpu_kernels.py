@@ -10,6 +10,8 @@ import triton
 import triton.language as tl
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
+from accel.primitives.tiles.softmax import softmax_step
+
 
 @triton.jit
 def after_others(EARLY: tl.constexpr):
@@ -180,12 +182,8 @@ def take_in(
         score *= tl.load(key_scales + place, inside, 0.0)[None, :]
     if CAPPED:
         score = softcap * (2 * tl.sigmoid(2 * score / softcap) - 1)
-    score = tl.where(seen, score, float("-inf"))
-    higher = tl.maximum(highest, tl.max(score, 1))
-    base = tl.where(higher > float("-inf"), higher, 0.0)  # a query may have seen no key so far
-    shares = tl.exp(score - base[:, None])
-    fade = tl.exp(highest - base)
-    total = total * fade + tl.sum(shares, 1)
+    score = tl.where(seen, score, float("-inf"))  # a query may have seen no key so far
+    shares, higher, total, fade = softmax_step(score, highest, total, 1.0, True, True)
     vectors = tl.load(values + place[:, None] * D + at[None, :], mask, 0.0).to(query.dtype)
     if QUANTIZED:
         shares *= tl.load(value_scales + place, inside, 0.0)[None, :]
@@ -350,57 +348,9 @@ def product_rows(
 
 
 @triton.jit
-def multiply_one_int4(
-    weights,
-    scales,
-    zeros,
-    bias,
-    x,
-    out,
-    rows,
-    groups,
-    BIASED: tl.constexpr,
-    ROWS: tl.constexpr,
-    GROUPS: tl.constexpr,
-    HALF: tl.constexpr,
-    STAGES: tl.constexpr,
-    EARLY: tl.constexpr,
-):
-    """Compute a few rows of a matrix of int4 times one vector.
-
-    Two weights are in a byte, 2 HALF weights in a group, which has a scale and a zero [rows,
-    groups]. The zero is subtracted once a group: it is the same for all its weights.
-    """
-    after_others(EARLY)
-    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
-    exists = row < rows
-    wide = row.to(tl.int64)[:, None]
-    total = tl.zeros([ROWS, GROUPS], tl.float32)
-    for start in tl.range(0, groups, GROUPS, num_stages=STAGES):
-        group = start + tl.arange(0, GROUPS)
-        given = group < groups
-        at = group[:, None] * HALF + tl.arange(0, HALF)[None, :]
-        mask = exists[:, None, None] & given[None, :, None]
-        pair = tl.load(weights + (wide * groups * HALF)[:, :, None] + at[None, :, :], mask, 0)
-        low = tl.load(x + 2 * at, given[:, None], 0.0).to(tl.float32)
-        high = tl.load(x + 2 * at + 1, given[:, None], 0.0).to(tl.float32)
-        both = (pair & 15).to(tl.float32) * low[None, :, :]
-        both += (pair >> 4).to(tl.float32) * high[None, :, :]
-        place = wide * groups + group[None, :]
-        real = exists[:, None] & given[None, :]
-        zero = tl.load(zeros + place, real, 0.0) * tl.sum(low + high, 1)[None, :]
-        total += (tl.sum(both, 2) - zero) * tl.load(scales + place, real, 0.0)
-    made = tl.sum(total, 1)
-    if BIASED:
-        made += tl.load(bias + row, exists, 0.0)
-    tl.store(out + row, made.to(out.dtype.element_ty), exists)
-
-
-@triton.jit
 def multiply_few(
     weights,
     scales,
-    zeros,
     bias,
     x,
     out,
@@ -417,7 +367,7 @@ def multiply_few(
 ):
     """Compute a block of rows of a quantized matrix times a few vectors.
 
-    DEPTH is 128 for FP8, and divides the groups of int4.
+    DEPTH is 128 for FP8.
     """
     after_others(EARLY)
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
@@ -425,7 +375,6 @@ def multiply_few(
     exists, given = row < rows, token < tokens
     wide = row.to(tl.int64)
     total = tl.zeros([TOKENS, ROWS], tl.float32)
-    size = depth // groups
     for start in range(0, depth, DEPTH):
         at = start + tl.arange(0, DEPTH)
         vectors = tl.load(
@@ -433,23 +382,13 @@ def multiply_few(
             given[:, None] & (at < depth)[None, :],
             0.0,
         )
-        if FORMAT == 3:
-            half = start // 2 + tl.arange(0, DEPTH // 2)
-            mask = exists[:, None] & (half < depth // 2)[None, :]
-            pair = tl.load(weights + wide[:, None] * (depth // 2) + half[None, :], mask, 0)
-            values = tl.join(pair & 15, pair >> 4).reshape(ROWS, DEPTH).to(tl.float32)
-            group = wide * groups + start // size
-            values -= tl.load(zeros + group, exists, 0.0)[:, None]
-            values *= tl.load(scales + group, exists, 0.0)[:, None]
-            total = tl.dot(vectors, tl.trans(values.to(vectors.dtype)), total)
-        else:
-            mask = exists[:, None] & (at < depth)[None, :]
-            values = tl.load(weights + wide[:, None] * depth + at[None, :], mask, 0.0)
-            product = tl.dot(vectors, tl.trans(values.to(vectors.dtype)))
-            if FORMAT == 2:
-                tile = (tl.program_id(0) * ROWS // 128) * groups + start // 128
-                product *= tl.load(scales + tile)
-            total += product
+        mask = exists[:, None] & (at < depth)[None, :]
+        values = tl.load(weights + wide[:, None] * depth + at[None, :], mask, 0.0)
+        product = tl.dot(vectors, tl.trans(values.to(vectors.dtype)))
+        if FORMAT == 2:
+            tile = (tl.program_id(0) * ROWS // 128) * groups + start // 128
+            product *= tl.load(scales + tile)
+        total += product
     if FORMAT == 1:
         total *= tl.load(scales + row, exists, 0.0)[None, :]
     if BIASED:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -13,11 +12,11 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from accel.primitives.quantize.int4 import Int4, int4_quantize
+
 Format = Literal["dense", "int8", "fp8", "int4"]
 FP8_BLOCK = 128
 """Rows and columns that share a scale in FP8."""
-INT4_GROUP = 128
-"""Columns of a row that share a scale and a zero in int4; fewer where 128 does not divide it."""
 _FP8_MOST = 448.0
 
 
@@ -32,7 +31,7 @@ class Linear:
     scales: Tensor | None = None
     """fp32: [N] with int8; [N / 128, K / 128], rounded up, with FP8; [N, groups] with int4."""
     zeros: Tensor | None = None
-    """fp32 [N, groups] with int4: a weight is (value - zero) * scale."""
+    """uint8 [N, groups] with int4: a weight is (value - zero) * scale."""
     bias: Tensor | None = None
     """[N]"""
 
@@ -70,14 +69,13 @@ class Linear:
             wide = self.scales.repeat_interleave(FP8_BLOCK, 0)[:rows]
             wide = wide.repeat_interleave(FP8_BLOCK, 1)[:, :columns]
             return (self.values.float() * wide).to(dtype)
-        assert self.zeros is not None
-        pairs = torch.stack((self.values & 15, self.values >> 4), dim=2).view(rows, columns)
-        groups = pairs.view(rows, self.scales.shape[1], -1).float()
-        return (
-            ((groups - self.zeros.unsqueeze(2)) * self.scales.unsqueeze(2))
-            .view(rows, columns)
-            .to(dtype)
-        )
+        return self.int4.dequantize(dtype)
+
+    @property
+    def int4(self) -> Int4:
+        """Return it as what products with four bits take."""
+        assert self.scales is not None and self.zeros is not None
+        return Int4(self.values, self.scales, self.zeros)
 
     def as_dense(self, dtype: torch.dtype) -> Linear:
         """Return it in floating point."""
@@ -90,7 +88,7 @@ class Linear:
         weight = self.dense(torch.float32)
         if to == "dense":
             return Linear("dense", weight, bias=self.bias)
-        made = {"int8": _int8, "fp8": _fp8, "int4": _int4}[to](weight)
+        made = of_int4(int4_quantize(weight)) if to == "int4" else _ROUNDED[to](weight)
         return replace(made, bias=self.bias)
 
     @staticmethod
@@ -155,17 +153,9 @@ def _fp8(weight: Tensor) -> Linear:
     return Linear("fp8", values.view(padded.shape)[:rows, :columns].contiguous(), scales)
 
 
-def _int4(weight: Tensor) -> Linear:
-    rows, columns = weight.shape
-    group = math.gcd(INT4_GROUP, columns)
-    groups = weight.view(rows, -1, group)
-    low, high = groups.amin(2).clamp_max(0), groups.amax(2).clamp_min(0)
-    scales = ((high - low) / 15).clamp_min(1e-30)
-    zeros = (-low / scales).round()
-    values = (groups / scales.unsqueeze(2) + zeros.unsqueeze(2)).round().clamp(0, 15)
-    return Linear("int4", packed(values.view(rows, columns).to(torch.uint8)), scales, zeros)
+_ROUNDED = {"int8": _int8, "fp8": _fp8}
 
 
-def packed(values: Tensor) -> Tensor:
-    """Pack numbers from 0 to 15 [N, K], uint8, two in a byte [N, K / 2]."""
-    return (values[:, 0::2] | (values[:, 1::2] << 4)).contiguous()
+def of_int4(matrix: Int4) -> Linear:
+    """Return a matrix in four bits as a Linear."""
+    return Linear("int4", matrix.packed, matrix.scales.float(), matrix.zeros)

@@ -164,7 +164,7 @@ def _rates(flops: float, found: Spreads) -> dict[str, str]:
     return {name: f"{flops / ms['median'] / 1e9:.0f}" for name, ms in found.items()}
 
 
-def rows(seconds: float, until: float) -> Iterator[dict[str, object]]:
+def rows(seconds: float, until: float, precisions: list[str]) -> Iterator[dict[str, object]]:
     """Measure every shape, as long as there is time."""
     where = context(torch.cuda.get_device_name(), ("torch", "triton"))
     posed_all = [
@@ -172,6 +172,7 @@ def rows(seconds: float, until: float) -> Iterator[dict[str, object]]:
         for kind, every in ROWS.items()
         for m, layer in every
         for precision in (("bfloat16",) if kind == "bfloat16" else RECIPES)
+        if precision in precisions
     ]
     posed_all.sort(key=lambda p: RECIPES.index(p[0]) if p[0] in RECIPES else -1)
     for precision, m, layer in posed_all:
@@ -283,6 +284,7 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=3.0)
     parser.add_argument("--out", type=Path, default=RESULTS)
     parser.add_argument("--sweep", action="store_true")
+    parser.add_argument("--precisions", default=",".join(("bfloat16", *RECIPES)))
     given = parser.parse_args()
     until = time.monotonic() + 60 * given.minutes
     with torch.no_grad():
@@ -291,7 +293,7 @@ def main() -> None:
             sweep(given.seconds)
         write("fp8_quantize", quantising(given.seconds), given.out)
         found = []
-        for row in rows(given.seconds, until):
+        for row in rows(given.seconds, until, given.precisions.split(",")):
             found.append(row)
             write("gemm", found, given.out)
 

@@ -88,8 +88,8 @@ def broadcast(a: Block, b: Block) -> tuple[Block, Block]:
     return Block(x), Block(y)
 
 
-def convert_layout(x: Block, layout: object) -> Block:
-    del layout
+def convert_layout(x: Block, layout: object, assert_trivial: bool = False) -> Block:
+    del layout, assert_trivial
     return Block(x.data)
 
 
@@ -175,7 +175,8 @@ def total(x: Block, dim: int) -> Block:
 # Global memory
 
 
-def load(pointer: Pointer, mask: Any = None, other: Any = None) -> Any:
+def load(pointer: Pointer, mask: Any = None, other: Any = None, cache_modifier: str = "") -> Any:
+    del cache_modifier
     return pointer.load(mask, other)
 
 
@@ -240,6 +241,14 @@ def _bytes(x: Block) -> Block:
     return Block(fours[..., :1].contiguous().view(torch.int8).flatten(-2))
 
 
+def _spread_numbers(words: Block, least: Block, one: int, less: Block, dtype: torch.dtype) -> Block:
+    """Numbers 0 and 4 of words of four bits, put into pairs of `least`, times one, plus `less`."""
+    put, by = (words.data & 0x000F000F) | raw(least), torch.tensor(one, dtype=torch.int32)
+    halves = [t.unsqueeze(-1).view(dtype) for t in torch.broadcast_tensors(put, by, less.data)]
+    return Block((halves[0] * halves[1] + halves[2]).view(torch.int32).squeeze(-1))
+
+
+_SPREAD = "{ .reg .b32 v; lop3.b32 v, $1, 0x000f000f, $2, 0xea; fma.rn.%s $0, v, $3, $4; }"
 _FP16_PAIR = (
     "{ .reg .b16 low, high; mov.b32 {low, high}, $2; cvt.f32.f16 $0, low; cvt.f32.f16 $1, high; }"
 )
@@ -250,6 +259,8 @@ INSTRUCTIONS: dict[tuple[str, int], Callable[..., Any]] = {
     ("mov.b32 {$0, $1}, $2;", 1): _unpacked,
     ("shl.b32 $0, $2, 16; and.b32 $1, $2, 0xffff0000;", 2): _widen_bf16,
     (_FP16_PAIR, 2): _widen_fp16,
+    (_SPREAD % "bf16x2", 1): partial(_spread_numbers, dtype=bfloat16),
+    (_SPREAD % "f16x2", 1): partial(_spread_numbers, dtype=float16),
     ("cvt.rn.bf16x2.f32 $0, $2, $1;", 1): partial(_packed, dtype=bfloat16),
     ("cvt.rn.f16x2.f32 $0, $2, $1;", 1): partial(_packed, dtype=float16),
     ("red.relaxed.gpu.global.add.v4.f32 [$1], {$5, $6, $7, $8}; mov.u32 $0, 0;", 4): _reduce_fours,
@@ -533,6 +544,13 @@ def warpgroup_mma_wait(pendings: int, deps: tuple[Block, ...]) -> Any:
     # the next product may take what is still in flight as its sums, and nothing else may use it
     results = tuple(x if x.arrived is None else Block(x.data) for x in deps)
     return results[0] if len(results) == 1 else results
+
+
+def mma_v2(a: Block, b: Block, acc: Block) -> Block:
+    """acc + a b in float32, at once."""
+    if a.dtype != b.dtype:
+        raise Defect(f"{a.dtype} times {b.dtype}")
+    return Block(acc.data + a.data.float() @ b.data.float())
 
 
 # Launching

@@ -144,7 +144,9 @@ def _foreign(machine: Callable[[], Machine], processors: int) -> dict[str, Any]:
         gdc_launch_dependents=lambda: None, gdc_wait=lambda: None
     )  # here one kernel ends before the next begins
     return {
-        "accel.runtime.gluon": SimpleNamespace(tma_load=gluon.tma_load, tma_store=gluon.tma_store),
+        "accel.runtime.gluon": SimpleNamespace(
+            tma_load=gluon.tma_load, tma_store=gluon.tma_store, thread_barrier=lambda: None
+        ),
         "accel.runtime.launch": SimpleNamespace(prepare=_prepared),
         "torch": _Module(torch, cuda=cuda),
         "triton": SimpleNamespace(jit=jit, language=language, experimental=experimental),
@@ -152,6 +154,7 @@ def _foreign(machine: Callable[[], Machine], processors: int) -> dict[str, Any]:
         "triton.language.extra.cuda": alone,
         "triton.experimental": experimental,
         "triton.experimental.gluon": experimental.gluon,
+        "triton.experimental.gluon.language.nvidia.ampere": SimpleNamespace(mma_v2=gluon.mma_v2),
         "triton.experimental.gluon.language.nvidia.hopper": instructions,
     }
 

@@ -85,6 +85,13 @@ def test_three_consumers():
     check(in_fp8(200, 144, 400, "tile", "block"), 1e-5, (3, 128, 3, 160, 32, 128))
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_a_consumer_without_rows(seed):
+    """More tiles than multiprocessors, and last rows of tiles of which one consumer has none."""
+    x = in_fp8(300, 400, 1104, "tile", "block")
+    check(x, 1e-5, (3, 128, 2 + seed % 2, 160, 32, 128), seed=seed, processors=1 + seed % 2)
+
+
 def test_experts_with_ragged_rows():
     """One without rows, one of a single row, and others off the tiles."""
     starts, experts = torch.tensor([0, 0, 130, 131, 200]), 4
@@ -95,7 +102,7 @@ def test_experts_with_ragged_rows():
     kernel = Hopper(package=PRODUCTS).module("hopper")
     table = row_tiles(starts, 200, 128)
     out = torch.full((1, 200, 136), torch.nan, dtype=BF16)
-    kernel.run(replace(x, b=b), out, kernel.SMALL, table, len(table))
+    kernel.run(replace(x, b=b), out, kernel.SMALL, table, len(table) // 3)
     exact = torch.cat(
         [a[i:j].double() @ b[e].double() for e, (i, j) in enumerate(pairwise(starts.tolist()))]
     )

@@ -35,7 +35,8 @@ def refusal(p: Problem) -> str | None:
     if p.scaling == "block" and p.m % 4:
         return f"needs m to be a multiple of 4 for scales of tiles; got {p.m}"
     if p.scaling == "block" and BLOCK in p.steps and -(-p.k // BLOCK) % _SCALES:
-        # training gave NaN at k = 768; probably it reads scales in lines of a multiple of 4
+        # it reads these scales in lines of a multiple of 4 (cuBLAS documentation, "128x128 2D block
+        # scaling"), so that NaN behind them came into results; torch refuses longer lines
         return f"needs k of a multiple of {_SCALES * BLOCK} for scales of 128x128 blocks; got {p.k}"
     if p.scaling == "block" and (p.steps == (128, 128) or 0 in p.steps):
         return "takes scales of 1x128 tiles, or of 128x128 blocks for one operand"

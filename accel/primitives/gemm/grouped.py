@@ -67,31 +67,36 @@ def grouped_gemm(
 
 
 def row_tiles(starts: Tensor, rows: int, tile: int) -> Tensor:
-    """Return the table of rows of tiles: int32 [tiles, 3], (expert, first row, end of its rows).
+    """Return the table of rows of tiles: int32 [3 lines + 1].
 
-    It is computed on the device, without reading `starts` on the host, so that it has the most
-    lines that may be needed. Lines without rows end where they begin.
+    A line is (expert, first row, end of its rows). Full tiles come first and each expert's last one
+    after them, so that small tiles are left to fill the gaps at the end. It is computed on the
+    device, without reading `starts` on the host, so that it has the most lines that may be needed;
+    its last number is how many are used.
     """
     experts = len(starts) - 1
     lines = -(-rows // tile) + experts
     if starts.device.type == "cuda":  # one launch instead of a dozen
         return _table(starts, lines, tile)
     starts = starts.long()
-    tiles = (starts.diff() + tile - 1) // tile
-    ends = tiles.cumsum(0)
-    number = torch.arange(lines, device=starts.device)
-    expert = torch.searchsorted(ends, number, right=True).clamp(max=experts - 1)
-    first = starts[expert] + (number - ends[expert] + tiles[expert]) * tile
-    end = starts[expert + 1]
-    used = number < ends[-1]
-    return torch.where(used, torch.stack((expert, first, end)), 0).t().contiguous().int()
+    sizes = starts.diff()
+    full, rest = sizes // tile, (sizes % tile > 0).long()
+    expert = torch.arange(experts, device=starts.device)
+    experts_of = torch.cat((expert.repeat_interleave(full), expert.repeat_interleave(rest)))
+    before = (full.cumsum(0) - full).repeat_interleave(full)
+    number = torch.cat((torch.arange(len(before), device=starts.device) - before, full[rest > 0]))
+    first = starts[experts_of] + number * tile
+    used = torch.stack((experts_of, first, starts[experts_of + 1])).t().flatten()
+    table = torch.zeros(3 * lines + 1, dtype=torch.int32, device=starts.device)
+    table[: len(used)], table[-1] = used, len(experts_of)
+    return table
 
 
 def _table(starts: Tensor, lines: int, tile: int) -> Tensor:
     from accel.primitives.gemm.grouped_kernels import rows_of_tiles
 
     experts = len(starts) - 1
-    table = torch.empty(lines, 3, dtype=torch.int32, device=starts.device)
+    table = torch.empty(3 * lines + 1, dtype=torch.int32, device=starts.device)
     tensors: dict[str, Tensor | None] = {"starts_ptr": starts.contiguous(), "table_ptr": table}
     power = max(2, 1 << (experts - 1).bit_length())
     constants = {"TILE": tile, "EXPERTS": power, "BLOCK": _LINES}
@@ -108,7 +113,7 @@ def _one_kernel(x: Operands, starts: Tensor) -> Tensor:
     shape = hopper.shape_of(x.problem, len(starts) - 1)
     table = row_tiles(starts, x.problem.m, shape.consumers * hopper.ROWS)
     out = x.a.new_empty(1, x.problem.m, x.problem.n, dtype=x.problem.out_dtype)
-    hopper.run(x, out, shape, table, len(table))
+    hopper.run(x, out, shape, table, len(table) // 3)
     return out[0]
 
 

@@ -82,10 +82,15 @@ def shape_of(p: Problem, experts: int = 1) -> Shape:
     processors = _processors(p.device)
 
     def expected(shape: Shape) -> float:
-        # each expert's last row of tiles is half full in the mean
-        down = -(-p.m // (shape.consumers * ROWS)) + (experts - 1) / 2
-        tiles = math.ceil(down * -(-p.n // shape.columns) * p.batch)
-        rounds = -(-tiles // processors)
+        right = -(-p.n // shape.columns)
+        if experts > 1:
+            # of each expert's last row of tiles a consumer is half full in the mean, and small
+            # tiles fill what the last round leaves
+            down = p.m / (shape.consumers * ROWS) + experts / (2 * shape.consumers)
+            rounds = down * right / processors + 0.5
+        else:
+            down = -(-p.m // (shape.consumers * ROWS))
+            rounds = math.ceil(down * right * p.batch / processors)
         full = shape.consumers * ROWS * shape.columns * rounds * processors
         return RATES[p.scaling][shape] * p.batch * p.m * p.n / full
 
@@ -112,7 +117,8 @@ def run(x: Operands, out: Tensor, shape: Shape, table: Tensor | None, down: int)
         x: the operands; of experts, a is [1, rows, k] and b is [experts, k, n].
         out: the result.
         shape: the tile sizes.
-        table: of experts: int32 [down, 3], the expert, first row and end of each row of tiles.
+        table: of experts: int32 [3 down + 1], the expert, first row and end of each row of tiles,
+            and how many of them are used.
         down: rows of tiles.
     """
     p = x.problem

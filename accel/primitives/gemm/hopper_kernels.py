@@ -15,12 +15,37 @@ from triton.experimental.gluon.language.nvidia.hopper import (
     warpgroup_mma_wait,
 )
 
-from accel.primitives.tiles.ring import await_tile, barriers, expect_tile, release_tile
+from accel.primitives.tiles.ring import (
+    await_tile,
+    barriers,
+    expect_tile,
+    pass_tile,
+    release_tile,
+)
 from accel.primitives.tiles.warpgroup import activated, scale_at
 from accel.runtime.gluon import tma_load
 
 ROWS = gl.constexpr(64)
 """Rows of a consumer: those of one wgmma."""
+
+
+@gluon.jit
+def _turns(tiles):
+    """Return the most tiles that a program computes."""
+    return (tiles + gl.num_programs(0) - 1) // gl.num_programs(0)
+
+
+@gluon.jit
+def _number(turn):
+    """Return the tile that this program computes in a turn.
+
+    Every other turn goes the other way round, so that who has got a large tile last gets a small
+    one next: those of experts become smaller.
+    """
+    count, place = gl.num_programs(0), gl.program_id(0)
+    if turn % 2 == 1:
+        place = count - 1 - place
+    return turn * count + place
 
 
 @gluon.jit
@@ -70,9 +95,10 @@ def _producer(
     tiles, steps = counts
     STAGES: gl.constexpr = b_smem.shape[0]
     step = 0
-    for number in range(gl.program_id(0), tiles, gl.num_programs(0)):
-        batch_b, batch_a, row, column, end = _locate(number, sizes, table, BM, BN, GROUP, EXPERTS)
-        if row < end:
+    for turn in range(_turns(tiles)):
+        number = _number(turn)
+        if number < tiles:
+            batch_b, batch_a, row, column, _ = _locate(number, sizes, table, BM, BN, GROUP, EXPERTS)
             for k in range(steps):
                 slot = step % STAGES
                 expect_tile(
@@ -160,6 +186,23 @@ def _promoted(
 
 
 @gluon.jit
+def _store(acc, out, stride, row, column, end, n, STORE: gl.constexpr, WIDE: gl.constexpr):
+    """Store rows from `row` to `end` and columns from `column` to n."""
+    # neighbouring lanes exchange columns, so that each stores 16 bytes
+    values = gl.convert_layout(acc.to(out.dtype.element_ty), STORE)
+    rows = gl.expand_dims(row + gl.arange(0, ROWS, gl.SliceLayout(1, STORE)), 1)
+    columns = column + gl.arange(0, acc.shape[1], gl.SliceLayout(0, STORE))
+    columns = gl.expand_dims(columns, 0)
+    at = out + rows.to(gl.int64) * stride + columns
+    inside = (rows < end) & (columns < n)
+    if WIDE:
+        # what the compiler knows of an argument does not reach the partitions of warps
+        at = gl.max_contiguous(gl.multiple_of(at, [1, 16]), [1, 8])
+        inside = gl.max_constancy(inside, [1, 8])
+    gl.store(at, values, mask=inside)
+
+
+@gluon.jit
 def _consumer(
     args, CID: gl.constexpr, C: gl.constexpr, BM: gl.constexpr, BN: gl.constexpr,
     GROUP: gl.constexpr, EXPERTS: gl.constexpr, A_ALONG: gl.constexpr, B_ALONG: gl.constexpr,
@@ -173,41 +216,37 @@ def _consumer(
     n = sizes[1]
     LAYOUT: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BN, INNER])
     step = 0
-    for number in range(gl.program_id(0), tiles, gl.num_programs(0)):
-        expert, batch, row, column, end = _locate(number, sizes, table, BM, BN, GROUP, EXPERTS)
-        if row < end:
+    for turn in range(_turns(tiles)):
+        number = _number(turn)
+        if number < tiles:
+            expert, batch, row, column, end = _locate(number, sizes, table, BM, BN, GROUP, EXPERTS)
             row += CID * ROWS
-            acc = gl.zeros([ROWS, BN], gl.float32, LAYOUT)
-            if SCALING == "block":
-                acc = _promoted(
-                    smem, bars, acc, step, steps, scales, expert, row, column, end, n, CID, C,
-                    STEP_A, STEP_B,
-                )  # fmt: skip
+            if row < end:
+                acc = gl.zeros([ROWS, BN], gl.float32, LAYOUT)
+                if SCALING == "block":
+                    acc = _promoted(
+                        smem, bars, acc, step, steps, scales, expert, row, column, end, n,
+                        CID, C, STEP_A, STEP_B,
+                    )  # fmt: skip
+                else:
+                    acc = _sums(smem, bars, acc, step, steps, CID, C, A_ALONG, B_ALONG)
+                if SCALING == "outer":
+                    rows = row + gl.arange(0, ROWS, gl.SliceLayout(1, LAYOUT))
+                    columns = column + gl.arange(0, BN, gl.SliceLayout(0, LAYOUT))
+                    by_a = scale_at(scales[0], rows, end, scales[2], STEP_A)
+                    by_b = scale_at(scales[1] + expert * scales[4], columns, n, scales[6], STEP_B)
+                    acc = acc * gl.expand_dims(by_a, 1) * gl.expand_dims(by_b, 0)
+                if BIAS:
+                    columns = column + gl.arange(0, BN, gl.SliceLayout(0, LAYOUT))
+                    added = gl.load(bias + columns, mask=columns < n, other=0.0).to(gl.float32)
+                    acc = acc + gl.expand_dims(added, 0)
+                acc = activated(acc, ACTIVATION)
+                _store(acc, out + batch.to(gl.int64) * strides[0], strides[1], row, column, end, n,
+                       STORE, WIDE)  # fmt: skip
             else:
-                acc = _sums(smem, bars, acc, step, steps, CID, C, A_ALONG, B_ALONG)
+                for k in range(steps):
+                    pass_tile(bars[0], bars[1], step + k)
             step += steps
-            if SCALING == "outer":
-                rows = row + gl.arange(0, ROWS, gl.SliceLayout(1, LAYOUT))
-                columns = column + gl.arange(0, BN, gl.SliceLayout(0, LAYOUT))
-                by_a = scale_at(scales[0], rows, end, scales[2], STEP_A)
-                by_b = scale_at(scales[1] + expert * scales[4], columns, n, scales[6], STEP_B)
-                acc = acc * gl.expand_dims(by_a, 1) * gl.expand_dims(by_b, 0)
-            if BIAS:
-                columns = column + gl.arange(0, BN, gl.SliceLayout(0, LAYOUT))
-                added = gl.load(bias + columns, mask=columns < n, other=0.0).to(gl.float32)
-                acc = acc + gl.expand_dims(added, 0)
-            acc = activated(acc, ACTIVATION)
-            # neighbouring lanes exchange columns, so that each stores 16 bytes
-            values = gl.convert_layout(acc.to(out.dtype.element_ty), STORE)
-            rows = gl.expand_dims(row + gl.arange(0, ROWS, gl.SliceLayout(1, STORE)), 1)
-            columns = gl.expand_dims(column + gl.arange(0, BN, gl.SliceLayout(0, STORE)), 0)
-            at = out + batch.to(gl.int64) * strides[0] + rows.to(gl.int64) * strides[1] + columns
-            inside = (rows < end) & (columns < n)
-            if WIDE:
-                # what the compiler knows of an argument does not reach the partitions of warps
-                at = gl.max_contiguous(gl.multiple_of(at, [1, 16]), [1, 8])
-                inside = gl.max_constancy(inside, [1, 8])
-            gl.store(at, values, mask=inside)
 
 
 _NUMBERS = (
@@ -224,10 +263,13 @@ def hopper_product(
     REGISTERS: gl.constexpr, SPARE: gl.constexpr, A_ALONG: gl.constexpr, B_ALONG: gl.constexpr,
     A_BOX: gl.constexpr, B_BOX: gl.constexpr, EXPERTS: gl.constexpr, SCALING: gl.constexpr,
     STEP_A: gl.constexpr, STEP_B: gl.constexpr, BIAS: gl.constexpr, ACTIVATION: gl.constexpr,
-    INNER: gl.constexpr, STORE: gl.constexpr,
-    WIDE: gl.constexpr,
+    INNER: gl.constexpr, STORE: gl.constexpr, WIDE: gl.constexpr,
 ):  # fmt: skip
     BM: gl.constexpr = C * ROWS
+    if EXPERTS:
+        # after the lines that there may be is the number of those that are used
+        down = gl.load(table + down * 3)
+        tiles = down * right
     if A_ALONG:
         a_smem = gl.allocate_shared_memory(a_desc.dtype, [STAGES * C, ROWS, BK], A_BOX)
     else:

@@ -11,6 +11,8 @@ from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import mbarrier
 
+from accel.runtime.gluon import thread_barrier
+
 
 @gluon.jit
 def barriers(SLOTS: gl.constexpr, READERS: gl.constexpr):
@@ -43,3 +45,15 @@ def release_tile(empty, step):
     """Give the slot of a step back: this warpgroup has read its tile."""
     SLOTS: gl.constexpr = empty.shape[0]
     mbarrier.arrive(empty.index(step % SLOTS), count=1)
+
+
+@gluon.jit
+def pass_tile(full, empty, step):
+    """Let the tile of a step pass, of which this warpgroup has no part.
+
+    Its warps wait for each other: the one that gives the slot back must not be a round ahead of
+    another that still waits for the tile, as a barrier tells only two phases apart.
+    """
+    await_tile(full, step)
+    thread_barrier()
+    release_tile(empty, step)

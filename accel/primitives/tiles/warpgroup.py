@@ -60,24 +60,12 @@ def pack(x, dtype: gl.constexpr):
     They then pass through loops without being taken apart.
     """
     low, high = gl.split(x.reshape([x.shape[0], x.shape[1] // 2, 2]))
-    if dtype == gl.bfloat16:
-        return gl.inline_asm_elementwise(
-            "cvt.rn.bf16x2.f32 $0, $2, $1;",
-            "=r,f,f",
-            [low, high],
-            dtype=gl.int32,
-            is_pure=True,
-            pack=1,
-        )
-    else:
-        return gl.inline_asm_elementwise(
-            "cvt.rn.f16x2.f32 $0, $2, $1;",
-            "=r,f,f",
-            [low, high],
-            dtype=gl.int32,
-            is_pure=True,
-            pack=1,
-        )
+    BF16: gl.constexpr = "cvt.rn.bf16x2.f32 $0, $2, $1;"
+    FP16: gl.constexpr = "cvt.rn.f16x2.f32 $0, $2, $1;"
+    ASM: gl.constexpr = BF16 if dtype == gl.bfloat16 else FP16
+    return gl.inline_asm_elementwise(
+        ASM, "=r,f,f", [low, high], dtype=gl.int32, is_pure=True, pack=1
+    )
 
 
 @gluon.jit

@@ -22,7 +22,15 @@ ROW_9 = (
     "mixed_precision_attention",
     "transformer_engine_layer",
 )
-ROW_7 = ("gemm", "linear_attention", "fp8_gemm", "fp4_gemm", "grouped_gemm")
+ROW_7 = (
+    "gemm",
+    "linear_attention",
+    "fp8_gemm",
+    "fp4_gemm",
+    "grouped_gemm",
+    "int4_gemm",
+    "int4_quantize",
+)
 
 
 def drawn(*shape: int, dtype: torch.dtype = torch.bfloat16) -> Tensor:

@@ -9,11 +9,12 @@ import torch
 from safetensors.torch import load_file, save_file
 from serving_models import FAMILIES, logits, oracle
 
+from accel.primitives.quantize.int4 import pack
 from accel.serving.cache import PagedCache, quantize_kv_cache
 from accel.serving.checkpoint import Checkpoint
 from accel.serving.errors import ModelRefused
 from accel.serving.families import read_config
-from accel.serving.linear import Linear, packed
+from accel.serving.linear import Linear
 from accel.serving.transformer import load
 
 TOKENS = torch.randint(3, 320, (100,), generator=torch.Generator().manual_seed(2))
@@ -127,7 +128,8 @@ def test_four_bits_are_packed_two_in_a_byte():
     values = torch.arange(16, dtype=torch.uint8).view(2, 8)
     one = torch.ones(2, 1)
     assert torch.equal(
-        Linear("int4", packed(values), one, 0 * one).dense(torch.float32), values.float()
+        Linear("int4", pack(values), one, 0 * one.to(torch.uint8)).dense(torch.float32),
+        values.float(),
     )
 
 

@@ -166,7 +166,7 @@ def calls(monkeypatch) -> dict[str, object]:
         batch = Batch(rows, positions, positions, rows, tables, positions, ((40, 40),))
         gpu.attend_prompts(q, 0, batch, cache, c, q)
     gpu.add_norm(bf16(2, 4096), bf16(2, 4096), torch.empty(4096), 1e-6)
-    for kind in ("dense", "int8", "fp8", "int4"):
+    for kind in ("dense", "int8", "fp8"):
         linear = (
             Linear("dense", drawn(256, 512)).quantized(kind).to(torch.device("cpu"), torch.bfloat16)
         )
@@ -179,7 +179,7 @@ def calls(monkeypatch) -> dict[str, object]:
 
 def test_the_kernels_of_a_layer_compile_for_hopper_and_hardly_spill(monkeypatch) -> None:
     made = calls(monkeypatch)
-    assert len(made) >= 16
+    assert len(made) >= 14
     for name, call in made.items():
         used = needs(compiled(call, 90))
         assert used.shared <= SHARED_KIB[90] * 1024 and used.spilled <= 64, name
