@@ -180,7 +180,6 @@ def test_flops_of_a_long_causal_square_are_the_usual_half_and_its_diagonal():
             {"seq_q": 5, "seq_k": 2, "right": 2, "ragged": True},
             r"misreads windows to the right where there are more queries \(5\)",
         ),
-        ("hopper", {"bias": "float"}, r"takes no bias \(causal and window excepted\)"),
         ("hopper", {"capability": (8, 0)}, "needs compute capability 9.0; this GPU has 8.0"),
         ("hopper", {"head_dim": 257}, "takes head sizes up to 256, not 257"),
         (
