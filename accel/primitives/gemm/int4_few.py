@@ -74,31 +74,20 @@ def few(x: Tensor, b: Int4, bias: Tensor | None = None, cut: Cut | None = None) 
     aligned = x.stride(0) % (ALIGNMENT // x.element_size()) == 0
     if x.stride(1) != 1 or not aligned or x.data_ptr() % ALIGNMENT:
         x = x.contiguous()
-    launch = _prepared(
+    given = (
         cut, len(x), rows, columns, groups, x.stride(0), x.dtype, b.scales.dtype,
-        None if bias is None else bias.dtype, out.data_ptr() % ALIGNMENT == 0, x.device,
+        None if bias is None else bias.dtype, out.data_ptr() % ALIGNMENT == 0,
     )  # fmt: skip
+    launch = _prepared(given, x.device)
     tensors = (b.packed.view(torch.int32), b.scales, b.zeros, bias, x, out)
     launch(*(t for t in tensors if t is not None))
     return out
 
 
 @lru_cache(maxsize=4096)
-def _prepared(
-    cut: Cut,
-    count: int,
-    rows: int,
-    columns: int,
-    groups: int,
-    stride: int,
-    dtype: torch.dtype,
-    scales: torch.dtype,
-    bias: torch.dtype | None,
-    aligned: bool,
-    device: torch.device,
-) -> Any:
-    call = call_of(cut, count, rows, columns, groups, stride, dtype, scales, bias, aligned)
-    return prepare(call, device)
+def _prepared(given: tuple[Any, ...], device: torch.device) -> Any:
+    """Return the launch of `call_of(*given)` on a device."""
+    return prepare(call_of(*given), device)
 
 
 def call_of(
