@@ -26,6 +26,8 @@ _MOST_TILES, _FEW_TILES, _MOST_CURVES = 8, 4, 4
 """The devices with tiles at most, in a low window, and with curves: the busiest ones."""
 _STEP = 10.0
 """The difference of utilisation, in %, that makes a device busier than another one."""
+_PRESENT = 5.0
+"""Seconds whose highest load counts as the present one, so that short pauses reorder nothing."""
 _LOW = 640
 """Pixels of height below which a window has room for few tiles."""
 
@@ -84,14 +86,12 @@ class HostDevices(QWidget):
     def _load(self, device: str) -> Floats:
         return self._history.recent(device, "util", *_LOAD)
 
-    def _idleness(self, state: DeviceState) -> float:
-        """Return a rank that is lower for busier devices, and changes less than their load."""
-        loads = self._load(state.device.id)
-        known = loads[~np.isnan(loads)]
-        if len(known):
-            return -round(float(known.mean()) / _STEP)
+    def _idleness(self, state: DeviceState) -> tuple[int, int]:
+        """Return a rank that is lower for devices which are busier now, and were before."""
         util = state.reading.values.get("util", 0.0) if state.reading is not None else 0.0
-        return -round(util / _STEP)
+        lately = np.append(self._history.recent(state.device.id, "util", _PRESENT, 1), util)
+        before = np.append(self._load(state.device.id), util)
+        return -round(float(np.nanmax(lately)) / _STEP), -round(float(np.nanmean(before)) / _STEP)
 
 
 class DeviceCurves(QWidget):

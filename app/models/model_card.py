@@ -67,7 +67,7 @@ class ModelCard(QFrame):
     def show_state(
         self,
         used: bool,
-        served: bool,
+        served: tuple[str, str],
         listed: bool,
         needs: str,
         timing: str,
@@ -78,7 +78,8 @@ class ModelCard(QFrame):
 
         Args:
             used: The model writes the answers.
-            served: The model is served, or being loaded for it.
+            served: Its state as a served model and the meaning of its colour; empty while it is
+                not served.
             listed: The model can be removed from the list.
             timing: What its benchmark does now, if it runs.
             busy: Some benchmark runs.
@@ -101,13 +102,13 @@ class ModelCard(QFrame):
         self.device.setEnabled(not busy)
         self.forget.setVisible(listed)
 
-    def _state(self, used: bool, served: bool) -> tuple[str, str]:
+    def _state(self, used: bool, served: tuple[str, str]) -> tuple[str, str]:
         """Return the state in a word, and the meaning of its colour."""
         if self.model.problem:
             return "Unusable", "failed"
         if used:
             return "In use", "succeeded"
-        return ("Served", "accent") if served else ("Stored", "muted")
+        return served if served[0] else ("Stored", "muted")
 
     def _action(self, text: str, name: str, tooltip: str) -> QPushButton:
         made = button(text, kind="quiet" if name in ("forget", "leave") else "", tooltip=tooltip)

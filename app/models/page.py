@@ -146,11 +146,11 @@ class ModelsPage(QWidget):
             timing = self._timing[1] if path == self._timing[0] else ""
             in_use, needed = is_used(card.model, used), needs(card.model, self._state.snapshot)
             listed = not in_use and bool(setting_of(card.model))
-            served, speed = self.serving.is_busy(path), self._speeds.get(path, "")
+            served, speed = self.serving.state_of(path), self._speeds.get(path, "")
             card.show_state(in_use, served, listed, needed, timing, speed, busy)
             if card.serve is not None:
                 free = self.serving.now.host_free
-                card.serve.show_memory(self._state.snapshot, free, served)
+                card.serve.show_memory(self._state.snapshot, free, bool(served[0]))
         self.empty.setVisible(not self.found)
         self.filter.setVisible(bool(self.found))
         self.order.setVisible(bool(self.found))

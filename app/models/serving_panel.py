@@ -6,6 +6,7 @@ from PySide6.QtCore import QTimer, Signal
 from PySide6.QtWidgets import QVBoxLayout, QWidget
 
 from app.link.link import Link
+from app.models import served_text
 from app.models.requests import FindServed, ServedNow, StartServing, StopServing
 from app.models.served_card import ServedCard
 from app.state import State
@@ -21,7 +22,7 @@ class ServingPanel(QWidget):
     """List the served models with a card for each; hidden while there is none."""
 
     changed = Signal()
-    """Another model is served, or one less."""
+    """Another model is served, one less, or one of them is in another state."""
     told = Signal(str, bool)
     """Carries a message for the user, and whether something failed."""
 
@@ -42,10 +43,13 @@ class ServingPanel(QWidget):
         self._body.addWidget(self.title)
         self.title.hide()
 
-    def is_busy(self, folder: str) -> bool:
-        """Return whether the model in a folder is served, or started."""
-        served = any(each.folder == folder for each in self.now.served)
-        return served or folder in self._starting
+    def state_of(self, folder: str) -> tuple[str, str]:
+        """Return the state of the model in a folder in a word, as its card says it, and the
+        meaning of its colour; empty while the model is neither served nor started."""
+        for each in self.now.served:
+            if each.folder == folder:
+                return served_text.pill(each)
+        return ("starting", "accent") if folder in self._starting else ("", "")
 
     def enlarge(self, *, wanted: bool) -> None:
         """Let the curves of each model be high, where there is much room."""
@@ -100,10 +104,10 @@ class ServingPanel(QWidget):
     def show_served(self, now: ServedNow) -> None:
         """Show what is served now."""
         self._asks = False
-        before = {each.port for each in self.now.served}
+        before = {each.port: each.phase for each in self.now.served}
         self.now = now
-        ports = {each.port for each in now.served}
-        for port in self.cards.keys() - ports:
+        phases = {each.port: each.phase for each in now.served}
+        for port in self.cards.keys() - phases.keys():
             card = self.cards.pop(port)
             self._body.removeWidget(card)
             card.deleteLater()
@@ -115,6 +119,6 @@ class ServingPanel(QWidget):
                 self._body.addWidget(card)
             self.cards[served.port].show_served(served, self._state.snapshot)
         self.title.setVisible(bool(self.cards))
-        if before != ports or not self._known:
+        if before != phases or not self._known:
             self._known = True
             self.changed.emit()

@@ -110,7 +110,8 @@ class ProcessAbout(QFrame):
         self.copy.setEnabled(bool(process.command))
         device = chosen.device.id if chosen.device else ""
         known = self._readings.get(_key(device, process)) or (_readings(process),)
-        sizes, loads, cpu_loads = np.array(known).T
+        missing = np.full((_KEPT - len(known), 3), math.nan)  # the curve ends at the present
+        sizes, loads, cpu_loads = np.vstack((missing, np.array(known))).T
         on_cpu = process.kind == "cpu"
         self.load.title = "CPU" if on_cpu else "SM"
         self.memory.show_values(sizes, None, chosen.cells[MEMORY], unit=2.0**30)

@@ -1,4 +1,4 @@
-"""Show as one bar who occupies the memory of the devices that is in use."""
+"""Show as one bar who occupies the memory of the devices, and what is free."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from app.widgets.parts_bar import BarPart, PartsBar
 MOST = 5
 """The most parts that are named; the others are one part."""
 _UNLISTED, _LEAST_HIDDEN = "not listed", 200
-"""The name of what no listed process uses, and the least of it: one part of so many."""
+"""The name of what no listed process uses, and the least of it: one part of so many in use."""
 
 
 class MemoryBar(PartsBar):
-    """Show a part for each user or group, and one for what belongs to no listed process."""
+    """Show a part for each user or group, for what belongs to no listed process, and what is
+    free."""
 
     def __init__(self) -> None:
         super().__init__("Memory by owner")
@@ -24,7 +25,8 @@ class MemoryBar(PartsBar):
     def show_owners(self, parts: Sequence[Part], used: float, total: float) -> None:
         """Show these parts of a memory of `total` bytes, of which `used` are in use."""
         rest = used - sum(part.size for part in parts)
-        self.hidden = rest if rest >= total / _LEAST_HIDDEN else 0.0
+        self.hidden = rest if rest > used / _LEAST_HIDDEN else 0.0
         shown = [*parts, *((Part(_UNLISTED, self.hidden),) if self.hidden else ())]
         grey = ("others", _UNLISTED)
-        self.show_parts([BarPart(p.name, p.size, "muted" if p.name in grey else "") for p in shown])
+        taken = [BarPart(p.name, p.size, "muted" if p.name in grey else "") for p in shown]
+        self.show_parts([*taken, BarPart("free", max(total - used, 0.0), "line")])

@@ -41,8 +41,8 @@ class AlertService:
 
     @property
     def active(self) -> tuple[Alert, ...]:
-        """Return the alerts whose cause persists, oldest first."""
-        return self._alerts.active
+        """Return the alerts that are raised as people read them now, oldest first."""
+        return self._alerts.worded
 
     def log(self, limit: int) -> tuple[Alert, ...]:
         """Return the newest alerts first. Raises UserError where the store cannot be read."""
@@ -73,7 +73,7 @@ class AlertService:
 
     async def stop(self) -> None:
         """Log the peaks of the alerts that are raised, and stop sending."""
-        self._save(self.active)
+        self._save(self._alerts.active)
         await self._webhook.stop()
 
     def _save(self, changed: Sequence[Alert]) -> None:

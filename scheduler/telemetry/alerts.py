@@ -34,6 +34,8 @@ from scheduler.telemetry.hysteresis import AlertState, Calm, Raised, Thresholds,
 GAP_S = 5.0
 """Evaluations further apart than this (or three intervals) have a gap between them."""
 HOUR_S, _MINUTE_S = 3600.0, 60.0
+CLEARS = "clears soon"
+"""What is told of an alert whose cause is over, but not for long enough."""
 
 
 class AlertKey(NamedTuple):
@@ -78,6 +80,19 @@ class AlertEvaluator:
     def active(self) -> tuple[Alert, ...]:
         """Return the alerts that are raised, oldest first."""
         return tuple(sorted(self._active.values(), key=lambda a: a.id))
+
+    @property
+    def worded(self) -> tuple[Alert, ...]:
+        """Return the alerts that are raised, in the past tense where their cause is over."""
+        return tuple(
+            sorted((self._worded(key, a) for key, a in self._active.items()), key=lambda a: a.id)
+        )
+
+    def _worded(self, key: AlertKey, alert: Alert) -> Alert:
+        state = self._states.get(key)
+        if not isinstance(state, Raised) or state.under is None or not alert.cleared_text:
+            return alert
+        return msgspec.structs.replace(alert, text=f"{alert.cleared_text}; {CLEARS}")
 
     def evaluate(
         self,

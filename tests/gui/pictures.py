@@ -378,18 +378,20 @@ def _models(on: Stage) -> None:
 
 
 def _processes(on: Stage) -> None:
-    """Show the processes after a minute in which their loads rose and fell."""
+    """Show the processes after four minutes in which their loads rose and fell."""
     on.window.show_page("processes")
     on.settle()
     details = on.window.state.details
     assert details is not None
-    for at in range(30):
+    on.window.processes.about.forget()
+    for before in range(119, -1, -1):
         on.window.processes.about.take(
             msgspec.structs.replace(
                 detail,
                 processes=tuple(
-                    msgspec.structs.replace(p, sm=None if p.sm is None else p.sm * world.wave(at))
+                    msgspec.structs.replace(p, sm=p.sm * world.wave(before))
                     for p in detail.processes
+                    if p.sm is not None and p.start <= NOW - 2 * before
                 ),
             )
             for detail in details

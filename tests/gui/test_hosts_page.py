@@ -99,6 +99,30 @@ def test_of_many_devices_the_busiest_are_shown(fed, size, most):
     assert min(shown) >= max(loads.values()) - 10, "their order does not follow every reading"
 
 
+def test_a_device_that_is_busy_now_comes_before_those_that_were(fed):
+    fed.window.resize(800, 560)
+    fed.window.show_page("hosts")
+    made = snapshots.gpu_snapshot(8)
+    busy = (0, 2, 6)
+    states = tuple(
+        msgspec.structs.replace(
+            s, reading=snapshots.gpu_reading(s.device, NOW, busy=s.device.index in busy)
+        )
+        for s in made.devices
+    )
+    times = [NOW - 60 + at for at in range(61)]
+    for s in states:  # GPU 6 has just begun, and GPU 1 and 3 have just ended
+        began, ended = (55, 61) if s.device.index == 6 else (0, 50)
+        if s.device.index in (0, 1, 2, 3, 6):
+            loads = [100.0 if began <= at < ended else 0.0 for at in range(61)]
+            fed.window.load_history(s.device.id, Columns(times, {"util": loads}))
+    fed.feed(msgspec.structs.replace(made, devices=states))
+    devices = fed.window.hosts.devices
+    shown = {s.device.index for s in states if s.device.id in devices.grid.tiles}
+    assert shown >= set(busy) and len(shown) == 4
+    assert devices.curves[0].title.text() in {f"GPU {at}, last 10 minutes" for at in busy}
+
+
 def test_a_machine_is_added_once_it_has_answered(page, fed):
     QTest.keyClick(page, Qt.Key.Key_N, Qt.KeyboardModifier.ControlModifier)
     form = page.form

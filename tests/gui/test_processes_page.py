@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import msgspec
+import numpy as np
 import pytest
 from PySide6.QtCore import QPoint, Qt
 from PySide6.QtGui import QGuiApplication
@@ -223,6 +224,7 @@ def test_groups_fold_and_sum_what_their_processes_use(page, fed):
         "Job 3",
         "no job",
         "not listed",
+        "free",
     ]
 
 
@@ -288,10 +290,12 @@ def test_the_chosen_process_is_described_in_every_window(fed, size):
     assert QGuiApplication.clipboard().text() == TRAIN.command
     grown = msgspec.structs.replace(TRAIN, memory=50 * 2**30, sm=None)
     fed.reply(GetDetails, (Detail(snapshots.gpu(0).id, NOW, (), (grown, DRAW)),))
-    assert page.about.memory.values.tolist() == [40 * 2**30, 50 * 2**30]
-    assert page.about.load.text == "–" and page.about.load.values[0] == 87.0
+    assert page.about.memory.values[-2:].tolist() == [40 * 2**30, 50 * 2**30]
+    assert page.about.load.text == "–" and page.about.load.values[-2] == 87.0
+    before = page.about.memory.values[:-2]
+    assert len(before) == 118 and np.isnan(before).all(), "of four minutes two readings are known"
     page.table.selectRow(1)
-    assert page.about.memory.values.tolist() == 2 * [200 * 2**20], "readings of each are kept"
+    assert page.about.memory.values[-2:].tolist() == 2 * [200 * 2**20], "readings of each are kept"
 
 
 def test_the_button_names_its_target_and_empty_columns_are_hidden(page, fed):
@@ -317,7 +321,13 @@ def test_memory_of_processes_that_are_not_listed_is_explained(fed):
     page = fed.window.processes
     assert page.bar.hidden == pytest.approx(used / 2, abs=1)
     assert page.unlisted.isVisible() and " are not listed: " in page.unlisted.text()
-    assert "%)" in page.usage.text(), "the bar shows what is in use, so the text tells the share"
+    total = fed.window.state.snapshot.devices[0].reading.values["mem_total"]
+    sizes = {part.name: part.size for part in page.bar.parts}
+    assert sizes["free"] == total - used and sum(sizes.values()) == pytest.approx(total)
+    most = msgspec.structs.replace(TRAIN, memory=int(used * 0.95))
+    fed.reply(GetDetails, (Detail(snapshots.gpu(0).id, NOW, (), (most,)),))
+    named = {part.name for part in page.bar.parts}
+    assert named == {"ada", "not listed", "free"}, "what the bar shows adds up to the memory"
     whole = msgspec.structs.replace(TRAIN, memory=int(used))
     fed.reply(GetDetails, (Detail(snapshots.gpu(0).id, NOW, (), (whole,)),))
     assert page.bar.hidden == 0

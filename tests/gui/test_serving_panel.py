@@ -102,7 +102,12 @@ def test_what_fits_is_shown_for_what_is_chosen_and_the_model_is_started(fed):
     fed.reply(FindServed, ServedNow((other,), GIB))
     assert not form.start.isEnabled(), "it is served already"
     assert not form.isVisible(), "whether it fits is no question any more"
-    assert page.cards[QWEN.path].pill.text() == "Served"
+    (above,) = page.serving.cards.values()
+    assert page.cards[QWEN.path].pill.text() == above.pill.text() == "loading", "one state"
+    ready = msgspec.structs.replace(other, phase="ready", device="cpu")
+    page.serving.look()
+    fed.reply(FindServed, ServedNow((ready,), GIB))
+    assert page.cards[QWEN.path].pill.text() == above.pill.text() == "Serving"
 
 
 def test_a_model_that_does_not_fit_says_what_it_needs():

@@ -37,6 +37,7 @@ from scheduler.protocol.jobs import (
 )
 from scheduler.protocol.snapshot import Alert
 from scheduler.protocol.wait_reasons import ReplayShown, render
+from scheduler.telemetry.alerts import CLEARS
 from tests.gui.snapshots import GIB, H100, NOW, raw
 
 MEASURED = Path(__file__).parents[1] / "benchmarks/results/attention_grid_2026-11-22_h100.csv"
@@ -90,9 +91,9 @@ def loads(readings: Sequence[Reading]) -> list[Load]:
     return found
 
 
-def wave(at: int) -> float:
-    """Return the share of its load that a process has at one reading."""
-    return 0.9 + 0.1 * math.sin(at / 2) * math.sin(at / 5)
+def wave(before: int) -> float:
+    """Return the share of its present load that a process had some readings before."""
+    return 1 - 0.2 * math.sin(before / 4) ** 2 * math.cos(before / 9) ** 2
 
 
 def _kind(reading: Reading) -> str:
@@ -282,8 +283,9 @@ def alerts(history: dict[str, list[Reading]]) -> list[Alert]:
     for at, (device, readings) in enumerate(islice(history.items(), 8)):
         for start, end, peak in _warm(readings):
             open_still = end > NOW - 5
-            verb = "is" if open_still else "was"
-            text = f"GPU {at} {verb} over {89 - WARN_BELOW:.0f} °C, peak {peak:.0f} °C"
+            warm = end == readings[-1].time
+            text = f"GPU {at} {'is' if warm else 'was'} over {89 - WARN_BELOW:.0f} °C"
+            text += f", peak {peak:.0f} °C" + (f"; {CLEARS}" if open_still and not warm else "")
             found.append((start, end, device, text, open_still))
     found.sort()
     return [

@@ -148,6 +148,11 @@ def test_too_hot_by_the_cards_own_limit() -> None:
     assert machine.alerts.active[0].text == "GPU 0 is over 84 °C, peak 88 °C"
     assert machine.run_for(60, temp=82.0, temp_limit=89.0) == [], "cooler, and not yet well"
     assert machine.alerts.active[0].text == "GPU 0 is over 84 °C, peak 88 °C"
+    assert machine.alerts.worded == machine.alerts.active
+    assert machine.run_for(10, temp=42.0, temp_limit=89.0) == []
+    assert machine.alerts.worded[0].text == "GPU 0 was over 84 °C, peak 88 °C; clears soon"
+    assert machine.run_for(1, temp=83.0, temp_limit=89.0) == [], "warm again before it is cleared"
+    assert machine.alerts.worded[0].text == "GPU 0 is over 84 °C, peak 88 °C"
     (cleared,) = machine.run_for(31, temp=80.0, temp_limit=89.0)
     assert (cleared.id, cleared.cleared) == (raised.id, machine.now - 0.5)
     assert cleared.text == "GPU 0 was over 84 °C, peak 88 °C"
