@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from assistant.answers.notes import free_memory
 from assistant.answers.values import cell, label, sheet, times, value_text
 from assistant.facts import phrases
 from assistant.language.sentences import translated
@@ -98,6 +99,11 @@ def capacity(query: Query, rows: Rows, words: Words) -> list[str]:
         size = words.numbers(phrases.quantity(amount, "B"))
         wanted = words.text("{job} with {memory} on each", job=wanted, memory=size)
     why = phrases.escaped(translated(str(reason or ""), words), 400)
+    kept = {note.kind: note.values for note in rows.notes}
+    if "recording" in kept:
+        text = "{job} cannot start, though: a recording is shown (REPLAY), which runs no GPU jobs."
+        job = wanted[:1].upper() + wanted[1:]
+        return [free_memory(query, kept["free"], rows, words), words.text(text, job=job)]
     if rows.rows[0].absent:
         return [words.text("No: {job} can never start here: {why}.", job=wanted, why=why)]
     if isinstance(start, int | float) and isinstance(now, int | float) and start <= now + 1:

@@ -160,7 +160,8 @@ def _since(query: Query, values: tuple[Value, ...], rows: Rows, words: Words) ->
     return words.text("Readings begin {moment}; there is no data before that.", moment=moment)
 
 
-def _free(query: Query, values: tuple[Value, ...], rows: Rows, words: Words) -> str:
+def free_memory(query: Query, values: tuple[Value, ...], rows: Rows, words: Words) -> str:
+    """Return the free memory of each GPU, and where what is asked about would fit."""
     pairs = list(zip(values[::2], values[1::2], strict=True))
     found = [f"{name} {value_text(value, 'B', words, rows.time)}" for name, value in pairs]
     if not found:
@@ -214,7 +215,7 @@ _NOTES: dict[str, Callable[[Query, tuple[Value, ...], Rows, Words], str]] = {
     "held": _held,
     "held besides": _held_besides,
     "since": _since,
-    "free": _free,
+    "free": free_memory,
     "cost": _cost,
     "ahead": _ahead,
 }

@@ -217,7 +217,7 @@ def _foretell(asked: _Asked, order: Order) -> Answer:
     action = plan_action(asked.tools, order)
     said = asked.words
     title, effect = phrases.escaped(action.title, 3000), phrases.escaped(action.effect, 9000)
-    text = f"**{title}?** {effect} {said.text('Nothing was changed.')}"
+    text = f"{title}: {effect} {said.text('Nothing was changed.')}"
     state = State(action.jobs, about="job", language=said.language) if action.jobs else None
     return Answer(_understood(asked, text), "template", "answer", state=state)
 

@@ -71,6 +71,8 @@ def fitted(asked: Request, spots: Spots, state: State) -> Fitted:
     """Return a request as the conversation and its own words make it."""
     if isinstance(asked, Query) and asked.subject == "manual":
         return Fitted(_about(asked, spots))
+    if isinstance(asked, Query) and asked.subject == "capacity":
+        return Fitted(_times_that(asked, spots, state))
     if isinstance(asked, Query):
         return _in_unit(_of_devices(_with_cost(asked, spots), spots, state), spots)
     text = unaccented(spots.request.casefold().replace("’", "'"))
@@ -94,6 +96,17 @@ def _about(asked: Query, spots: Spots) -> Query:
     name = guide_of(frozenset(unaccented(token.norm) for token in spots.tokens))
     measure = f"how {name}" if name else ""
     return msgspec.structs.replace(asked, measure=measure, text=spots.request.strip())
+
+
+def _times_that(asked: Query, spots: Spots, state: State) -> Query:
+    """Return a question of capacity for several of what was asked about: `and two of them?`."""
+    numbers = [token.value for token in spots.tokens if token.kind == "number"]
+    last = state.last
+    if last is None or last.subject != "capacity" or not last.amount or len(numbers) != 1:
+        return asked
+    if spots.find("pron", "them") is None or asked.amount != numbers[0] * 1e9:
+        return asked
+    return msgspec.structs.replace(asked, amount=numbers[0] * last.amount)
 
 
 def _of_devices(asked: Query, spots: Spots, state: State) -> Fitted:

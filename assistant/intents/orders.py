@@ -15,10 +15,10 @@ from assistant.intents.tokens import Token, tokens
 from assistant.query.conversion import kind_of
 from assistant.query.request import NEWEST, Order, Target
 from assistant.query.setting_units import in_setting_unit
-from assistant.query.table import VERBS, WORKLOADS
+from assistant.query.table import HELD, VERBS, WORKLOADS
 
 _STATES = {
-    "running": ("running", "starting"), "queued": ("queued",), "held": ("queued",),
+    "running": ("running", "starting"), "queued": ("queued",), "held": (HELD,),
     "failed": ("failed", "lost"), "done": ("done",), "cancelled": ("cancelled",), "lost": ("lost",),
 }  # fmt: skip
 _INTERPRETERS = re.compile(

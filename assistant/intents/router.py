@@ -13,8 +13,11 @@ from contextlib import suppress
 from functools import cache
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from assistant.intents.choices import MAX_CHOICES
 from assistant.intents.context import fitted, other_units
+from assistant.intents.corrections import corrected
 from assistant.intents.meanings import Meant, Unclear, described, meant
 from assistant.intents.parser import LONGEST_REQUEST, Parsed, parse
 from assistant.intents.slots import MOST, Slots, slotted
@@ -39,7 +42,7 @@ DOUBT = 0.5
 """From this probability on another reading than that of the rules makes the person choose."""
 ALONE = 0.4
 """From this probability on a question is answered without asking back if it can only mean that."""
-CERTAIN = 0.9
+CERTAIN = 0.8
 """Below this probability an answer says what was understood."""
 SURE_ORDER = 0.8
 """The same for orders, whose cards a person reads before anything is done."""
@@ -97,7 +100,14 @@ def route(
         now: Seconds since the epoch.
         model: The router model; None for the rules alone.
     """
-    found = _routed(request, known, state, now, model)
+    said = corrected(request, known, state, now)
+    found = _routed(said, known, state, now, model)
+    if said != request:
+        found = found._replace(parsed=found.parsed._replace(exact=False))  # it shows its card
+        request = said
+    if found.plan and isinstance(found.request, Order):
+        order = _supposed(found.request, Spots(request, known, now), known)
+        found = found._replace(parsed=found.parsed._replace(request=order), request=order)
     if found.choices:
         fits = [fitted(one, Spots(request, known, now), state).request for one in found.choices]
         kept = tuple(one for i, one in enumerate(fits) if one is not None and one not in fits[:i])
@@ -121,6 +131,16 @@ def route(
     )
     guessed = found.guessed and not isinstance(fit.request, Order)  # the card says what it is for
     return found._replace(parsed=parsed, request=fit.request, refusal=fit.refusal, guessed=guessed)
+
+
+def _supposed(order: Order, spots: Spots, known: Known) -> Order:
+    """Return an order that is only supposed, for the jobs behind `if`: `if i killed bench`."""
+    cond = spots.find("cond")
+    said = {token.norm for token in spots.tokens[cond.last + 1 :]} if cond is not None else set()
+    behind = tuple(dict.fromkeys(name for name in known.jobs if name.casefold() in said))
+    if not behind or not order.jobs or set(behind) & set(order.jobs):
+        return order
+    return replace(order, jobs=behind)
 
 
 def _routed(request: str, known: Known, state: State, now: float, model: Router | None) -> Routed:

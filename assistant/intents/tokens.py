@@ -66,6 +66,13 @@ _PARTS = re.compile(
     r"|(?P<odd>[^\s,.;:?!()\[\]¿¡'’‘\"…*&+/-])",
     re.IGNORECASE,
 )
+_PARAMETERS = re.compile(r"\d+(?:[.,]\d+)?[bB]")
+"""A 70B is a model of 70 billion parameters, and is read as the bytes of its weights."""
+_PRECISIONS = (
+    (re.compile(r"(?i)\b(?:fp32|float32|f32)\b"), 4.0),
+    (re.compile(r"(?i)\b(?:fp8|int8|q8|8[ -]?bits?)\b"), 1.0),
+    (re.compile(r"(?i)\b(?:fp4|int4|nf4|q4|4[ -]?bits?)\b"), 0.5),
+)
 _LAST_ACCENT = "éó"
 _NOT = re.compile(
     r"(?i)\b(do|does|did|is|are|was|were|has|have|had|ca|could|wo|would|should)n'?t\b"
@@ -120,8 +127,15 @@ def tokens(request: str) -> list[Token]:
         read = _tokens(match)
         if found and found[-1].norm == "at" and match[0].casefold() == "once":
             read = [Token("word", match[0], "once")]  # not the Spanish eleven
+        if _PARAMETERS.fullmatch(match[0]):
+            read = [read[0]._replace(value=read[0].value * 1e9 * _bytes_of_one(request))]
         found += [one._replace(comma=comma) for one in read]
     return _with_spelt(found)
+
+
+def _bytes_of_one(request: str) -> float:
+    """Return the bytes of a parameter in the precision that a request names, else in 16 bits."""
+    return next((size for names, size in _PRECISIONS if names.search(request)), 2.0)
 
 
 def _with_spelt(found: list[Token]) -> list[Token]:

@@ -175,8 +175,11 @@ def capacity(daemon: Client, query: Query, snapshot: Snapshot) -> Rows:
         row = Row("plan", "plan", (at, where, plain(found.reason, 400)))
     values = (wanted, query.amount, snapshot.time)
     notes: tuple[Note, ...] = (Note("wanted", values),)
-    if query.amount:
+    recorded = snapshot.source.startswith("replay") and wanted <= len(snapshot.devices)
+    if query.amount or recorded:
         notes = (*notes, Note("free", _free_memory(snapshot)))
+    if row.absent and recorded:
+        notes = (*notes, Note("recording", ()))
     return Rows("capacity", columns, (row,), "a dry run of the queue", time.time(), notes=notes)
 
 

@@ -57,6 +57,11 @@ def cancel(context: ToolContext, order: Order) -> PlannedAction:
 def _end_of(context: ToolContext, job: Job) -> str:
     """Say what happens to one job."""
     words = context.words
+    if isinstance(job.state, Queued) and job.spec.hold:
+        return words.text(
+            "{job} is on hold; it will be removed from the queue and will not run.",
+            job=upper(title(job)),
+        )
     if isinstance(job.state, Queued):
         return words.text(
             "{job} has been waiting since {time}; it will be removed from the queue and will not "
@@ -88,19 +93,25 @@ def _end_of(context: ToolContext, job: Job) -> str:
 
 
 def _dependents(context: ToolContext, jobs: Sequence[Job]) -> str:
-    """Say which jobs are cancelled with them because they wait for their success."""
-    ended = {job.id for job in jobs}
+    """Say which jobs are cancelled with them, and which wait for them no longer."""
+    words, ended = context.words, {job.id for job in jobs}
     found: list[Job] = []
     active = context.daemon.jobs(MAX_JOBS, active=True)
     for other in sorted(active, key=lambda other: other.id):
         if other.id not in ended and not ended.isdisjoint(other.spec.after):
             ended.add(other.id)
             found.append(other)
-    if not found:
-        return ""
-    return context.words.text(
-        "These jobs wait for their success and are cancelled, too: {jobs}.", jobs=titles(found)
-    )
+    parts: list[str] = []
+    if found:
+        text = "These jobs wait for their success and are cancelled, too: {jobs}."
+        parts.append(words.text(text, jobs=titles(found)))
+    freed = [
+        job for job in active if job.id not in ended and not ended.isdisjoint(job.spec.after_any)
+    ]
+    if freed:
+        text = "These jobs wait for their end only, and no longer have to: {jobs}."
+        parts.append(words.text(text, jobs=titles(sorted(freed, key=lambda job: job.id))))
+    return " ".join(parts)
 
 
 def _basis(job: Job) -> tuple[object, ...]:

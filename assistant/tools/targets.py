@@ -29,7 +29,7 @@ def targets(context: ToolContext, order: Order) -> list[Job]:
     if order.jobs:
         found = list(named_jobs(daemon, order.jobs, several=bool(order.states)))
         if order.states and all(isinstance(job, str) for job in order.jobs):
-            found = [job for job in found if outcome(job.state) in order.states]
+            found = [job for job in found if _in_states(job, order)]
         if order.awaited:
             found = _awaited(context, found)
     elif order.states or order.group:
@@ -82,13 +82,21 @@ def _taken(order: Order, found: list[Job]) -> list[Job]:
 
 def _described(daemon: Client, order: Order) -> list[Job]:
     states = order.states or VERBS[order.verb].states
-    held = states == (HELD,)
-    search = Search(outcomes=("queued",) if held else states, group=order.group or None)
+    outcomes = tuple(dict.fromkeys("queued" if state == HELD else state for state in states))
+    search = Search(outcomes=outcomes, group=order.group or None)
     found, more = daemon.find(search, MAX_TOGETHER + 1)
     if more is not None and len(found) > MAX_TOGETHER:
         return list(found)
     whole = [daemon.job(job.id) for job in found]  # lists cut long commands off
-    return [job for job in whole if job.spec.hold] if held else whole
+    return [job for job in whole if _in_states(job, order)] if order.states else whole
+
+
+def _in_states(job: Job, order: Order) -> bool:
+    """Return whether a job is in one of an order's states; one on hold does not just wait."""
+    if isinstance(job.state, Queued) and job.spec.hold:
+        waits = order.states == ("queued",) and order.verb != "release"
+        return HELD in order.states or ("queued" in order.states and not waits)
+    return outcome(job.state) in order.states
 
 
 def _active(daemon: Client) -> list[Job]:

@@ -246,6 +246,39 @@ def test_a_card_names_every_target_by_number_and_name(
     assert card.details == (("Command", f"gpudeck cancel {first} {second}"),)
 
 
+def test_a_job_on_hold_is_not_among_those_that_wait(
+    shared: Client, world: dict[str, int], assistant: Assistant
+) -> None:
+    held = shared.submit(python("1"), name="kept", hold=True).job.id
+    after = shared.submit(python("1"), name="later", after_any=(held,), hold=True).job.id
+    try:
+        first, second = world["first"], world["second"]
+        card = assistant.ask(f"kill everything that's waiting except job {second}").proposal
+        assert card is not None and card.title == f"Cancel job {first} (first)"
+        card = assistant.ask("cancel all waiting jobs").proposal
+        assert card is not None
+        assert card.title == f"Cancel job {first} (first), job {second} (second)"
+        card = assistant.ask("cancel all held jobs").proposal
+        assert card is not None and card.title == f"Cancel job {held} (kept), job {after} (later)"
+        card = assistant.ask(f"cancel job {held}").proposal
+        assert card is not None and "is on hold; it will be removed" in card.effect
+        assert f"and no longer have to: job {after} (later)." in card.effect
+        card = assistant.ask("release all held jobs").proposal
+        assert card is not None and f"job {held} (kept)" in card.title
+    finally:
+        shared.cancel(after)
+        shared.cancel(held)
+
+
+def test_what_an_order_would_do_is_told_and_is_no_question(
+    shared: Client, world: dict[str, int], assistant: Assistant
+) -> None:
+    answer = assistant.ask("what would happen to second if i killed holder")
+    assert answer.text.startswith(f"Cancel job {world['holder']} (holder): "), answer.text
+    assert "?" not in answer.text and "Nothing was changed." in answer.text
+    assert answer.proposal is None
+
+
 @pytest.mark.parametrize(
     ("request_text", "why"),
     [

@@ -161,7 +161,10 @@ def test_the_command_line_prints_a_sentence_and_json(
     told = msgspec.json.decode(capsys.readouterr().out, type=Rows)
     assert len(told.rows) == 4 and told.columns[0].unit == "°C"
     assert main(["query", "capacity", "--memory", "20GB"]) == 0
-    assert "can never start here" in capsys.readouterr().out
+    told = capsys.readouterr().out
+    assert told.startswith(("By free memory it would fit on GPU", "No GPU has that much"))
+    assert "A job for 1 GPU with 18.6 GiB on each cannot start, though: a recording" in told
+    assert told.count("Free memory now: ") == 1
     assert main(["query", "devices", "temp", "--where", "temp!3"]) == 1
 
 

@@ -6,11 +6,14 @@ import time
 import numpy as np
 import pytest
 
-from assistant.intents.meanings import Unclear, described, meant
+from assistant.intents import router
+from assistant.intents.meanings import Meant, Unclear, described, meant
+from assistant.intents.parser import Parsed
 from assistant.intents.router import Routed, route, shipped_router
 from assistant.intents.slots import Quantity, slotted
 from assistant.intents.spots import Known
 from assistant.intents.state import State
+from assistant.intents.tokens import tokens
 from assistant.query.request import Order, Query, Span
 from assistant.query.table import VERBS, check
 from assistant.router.network import Network
@@ -329,3 +332,71 @@ def test_a_value_in_two_units_is_two_questions() -> None:
 def test_a_command_is_never_the_second_of_two_orders(request_) -> None:
     asked = read(request_, State()).request
     assert not isinstance(asked, Order) or asked.then is None
+
+
+@pytest.mark.parametrize(
+    ("request_", "jobs"),
+    [
+        ("not 19, hold 11", (11,)),
+        ("nicht 19, halte 11 an", (11,)),
+        ("suspends le job 19... euh non le 11", (11,)),
+        ("hold 12, uh no 13", (13,)),
+    ],
+)
+def test_a_correction_is_the_order_that_it_ends_with_and_never_exact(request_, jobs) -> None:
+    found = read(request_, State())
+    assert found.request == Order("hold", jobs=jobs)
+    assert not found.parsed.exact, "a card is shown"
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        "kill 12, not 13", "cancela el 12, no el 13", "not 19, cancel everything",
+        "not 19, cancel 11 and 19", "don't cancel 19", "not 19, 20",
+    ],
+)  # fmt: skip
+def test_what_is_forbidden_or_excepted_is_no_correction(request_) -> None:
+    found = read(request_, State())
+    assert not isinstance(found.request, Order) and not found.parsed.exact
+
+
+def test_what_would_happen_is_about_the_job_behind_if() -> None:
+    known = Known(("bench", "big"), ())
+    asked = "what would happen to big if i killed bench"
+    found = route(asked, known, State(), NOW, shipped_router())
+    assert found.plan and found.request == Order("cancel", jobs=("bench",))
+
+
+@pytest.mark.parametrize(
+    ("request_", "amount"),
+    [
+        ("is there room for a 70B in fp16 somewhere?", 140e9),
+        ("ya la place pour un 70B en fp16 quelque part", 140e9),
+        ("can I start a 20 GB job now?", 20e9),
+    ],
+)
+def test_the_size_of_a_model_is_that_of_its_weights(request_, amount) -> None:
+    found = read(request_, State()).request
+    assert isinstance(found, Query) and (found.subject, found.amount) == ("capacity", amount)
+
+
+def test_a_model_in_eight_bits_takes_half_of_one_in_sixteen() -> None:
+    assert [tokens(f"a 7b in {kind}")[1].value for kind in ("bf16", "int8", "4-bit")] == [
+        14e9, 7e9, 3.5e9
+    ]  # fmt: skip
+    assert tokens("12 B in fp8")[0].value == 12.0
+
+
+def test_two_of_them_take_twice_the_memory() -> None:
+    state = State(last=Query("capacity", amount=20e9, gpus=1))
+    found = read("and two of them at once on the same gpu?", state).request
+    assert isinstance(found, Query) and found.amount == 40e9
+
+
+def test_a_reading_is_told_only_where_the_model_is_unsure() -> None:
+    read_as = Query("devices", "temp")
+    for chance, told in ((0.75, True), (0.85, False)):
+        best = router._Reading(Meant((read_as,)), chance, True)
+        found = router._sure(Parsed(None, "en"), best, "model x")
+        assert found is not None and found.guessed is told
