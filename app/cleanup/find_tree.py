@@ -16,9 +16,9 @@ from app.widgets.list_table import LEFT, NO_PARENT, RIGHT, Index
 from assistant.housekeeping import TITLES, Finding
 
 HEADINGS = ("Item", "Size", "Unused", "Reason")
-_WIDTHS = (420, 84, 84)
+_WIDTHS = (420, 80, 80)
 _ITEM_SHARE = 0.27
-"""The most of the width that the items take; the reasons, by which people decide, take the rest."""
+"""The share of the width that the items take in any case; more where the reasons leave room."""
 PROCESS_HINT = "End these on the Processes page"
 _CHOSEN_AT_FIRST = ("cache", "log", "core", "memory")
 """Kinds that nobody creates on purpose."""
@@ -167,6 +167,7 @@ class FindTree(QTreeView):
         )
         self.setSelectionMode(QAbstractItemView.SelectionMode.SingleSelection)
         self.setUniformRowHeights(True)
+        self.setIndentation(theme.px(theme.M))
         self.setTextElideMode(Qt.TextElideMode.ElideMiddle)  # the end of a path names the item
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         header = self.header()
@@ -177,8 +178,15 @@ class FindTree(QTreeView):
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
-        widest = int(_ITEM_SHARE * self.viewport().width())
-        self.header().resizeSection(0, min(theme.px(_WIDTHS[0]), widest))
+        self._fit_items()
+
+    def _fit_items(self) -> None:
+        """Show the items whole where the reasons leave room for them."""
+        header, width = self.header(), self.viewport().width()
+        needed = max(self.sizeHintForColumn(0), theme.px(_WIDTHS[0]))
+        both = width - header.sectionSize(1) - header.sectionSize(2)
+        spare = min(both - self.sizeHintForColumn(3), both // 2 - 1)  # the reason decides
+        header.resizeSection(0, min(needed, max(spare, int(_ITEM_SHARE * width))))
 
     def described(self) -> tuple[str, tuple[tuple[str, str], ...]]:
         """Return the title of the current row, and what is known of it as captions and values."""
@@ -209,3 +217,4 @@ class FindTree(QTreeView):
             few = len(group.finds) <= _OPEN_AT_MOST
             self.setExpanded(self.rows.index(at, 0), was_open.get(group.kind, few))
         self.setCurrentIndex(self.rows.index(0, 0))
+        self._fit_items()

@@ -167,7 +167,8 @@ def sentence(day: Day, settings: Settings, devices: int) -> str:
         text += f" and used {energy(day, settings)}"
     if day.jobs:
         listed = " and ".join(f"job {name} ({hours(spent)})" for name, spent in day.jobs)
-        text += f"; {listed} held {'devices' if len(day.jobs) > 1 else 'a device'} longest"
+        what = "devices" if len(day.jobs) > 1 else "a device"
+        text += f"; {listed} held {what} longest in these 24 hours"
     return f"{text}."
 
 

@@ -43,7 +43,7 @@ class DayCard:
         """Show the figures of a day with readings."""
         shown = figures(day, settings, now)
         read = day.hours / max(devices, 1)
-        set_text(self.title, _TITLE if read >= _WHOLE else f"{_TITLE} · {hours(read)} read")
+        set_text(self.title, _TITLE if read >= _WHOLE else f"{_TITLE} · {hours(read)} of readings")
         for at in range(_MOST):
             caption, value = shown[at] if at < len(shown) else ("", "")
             set_text(self.captions[at], caption)

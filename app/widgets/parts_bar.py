@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from PySide6.QtCore import QEvent, QRectF, QSize, Qt
-from PySide6.QtGui import QColor, QHelpEvent, QPainter, QPaintEvent
+from PySide6.QtGui import QColor, QFontMetrics, QHelpEvent, QPainter, QPaintEvent
 from PySide6.QtWidgets import QSizePolicy, QToolTip, QWidget
 
 from app.format.values import memory
@@ -28,13 +28,15 @@ class BarPart(NamedTuple):
 
 
 class PartsBar(QWidget):
-    """Show the parts from left to right; a name without room is in the tooltip."""
+    """Show the parts from left to right, and below them as many lines of names as are needed."""
 
     def __init__(self, name: str) -> None:
         """Show an empty bar; `name` is the accessible name."""
         super().__init__()
         self.parts: tuple[BarPart, ...] = ()
-        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
+        policy = QSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
+        policy.setHeightForWidth(True)
+        self.setSizePolicy(policy)
         self.setAccessibleName(name)
 
     def show_parts(self, parts: Sequence[BarPart]) -> None:
@@ -43,11 +45,16 @@ class PartsBar(QWidget):
         if new != self.parts:
             self.parts = new
             self.setAccessibleDescription(", ".join(self._texts()))
+            self.updateGeometry()
             self.update()
 
     def sizeHint(self) -> QSize:
-        text = theme.px(theme.SMALL) + theme.S
-        return QSize(theme.px(300), theme.px(_BAR) + _GAP + text)
+        return QSize(theme.px(300), self.heightForWidth(max(self.width(), theme.px(300))))
+
+    def heightForWidth(self, width: int) -> int:
+        lines = 1 + max((line for line, _ in self._places(width)), default=0)
+        text = (lines - 1) * self._metrics().height() + theme.px(theme.SMALL) + theme.S
+        return theme.px(_BAR) + _GAP + text
 
     def paintEvent(self, event: QPaintEvent) -> None:
         painter = QPainter(self)
@@ -64,20 +71,36 @@ class PartsBar(QWidget):
 
     def _draw_names(self, painter: QPainter, top: float) -> None:
         painter.setFont(theme.font(theme.SMALL))
-        metrics, at = painter.fontMetrics(), 0.0
-        middle, muted = top + metrics.height() / 2, QColor(theme.tokens().muted)
-        for text, part, color in zip(self._texts(), self.parts, self._colors(), strict=True):
-            wide = metrics.horizontalAdvance(text)
-            if at + _DOT + _GAP + wide > self.width():
-                return
+        metrics, muted = self._metrics(), QColor(theme.tokens().muted)
+        places = self._places(self.width())
+        for text, part, color, (line, at) in zip(
+            self._texts(), self.parts, self._colors(), places, strict=True
+        ):
+            upper = top + line * metrics.height()
+            middle = upper + metrics.height() / 2
             # a dot in the colour of the empty bar would not be seen without a line
             painter.setPen(muted if part.color == "line" else Qt.PenStyle.NoPen)
             painter.setBrush(color)
             painter.drawEllipse(QRectF(at + 0.5, middle - _DOT / 2 + 0.5, _DOT - 1, _DOT - 1))
             painter.setPen(muted)
-            box = QRectF(at + _DOT + _GAP, top, wide + 1, metrics.height())
+            left = at + _DOT + _GAP
+            box = QRectF(left, upper, self.width() - left, metrics.height())
             painter.drawText(box, int(Qt.AlignmentFlag.AlignVCenter), text)
-            at += _DOT + _GAP + wide + theme.L
+
+    def _places(self, width: float) -> list[tuple[int, float]]:
+        """Return the line of each name and the left edge of its dot."""
+        metrics, found = self._metrics(), list[tuple[int, float]]()
+        line, at = 0, 0.0
+        for text in self._texts():
+            wide = _DOT + _GAP + metrics.horizontalAdvance(text)
+            if at and at + wide > width:
+                line, at = line + 1, 0.0
+            found.append((line, at))
+            at += wide + theme.L
+        return found
+
+    def _metrics(self) -> QFontMetrics:
+        return QFontMetrics(theme.font(theme.SMALL))
 
     def _texts(self) -> list[str]:
         return [f"{part.name} {memory(part.size)}" for part in self.parts]

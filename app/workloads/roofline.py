@@ -2,7 +2,7 @@
 
 The attainable rate is min(peak rate, bandwidth x arithmetic intensity). Both ceilings are those
 that the workloads `gemm` and `copy` measured on this device; the data sheet's stand in for what was
-not measured, and are called that.
+not measured, and are called that. A cell that is faster than the matrix product raises the roof.
 
 Source: Williams, Waterman and Patterson, "Roofline", CACM 2009.
 """
@@ -73,7 +73,10 @@ def roofline(result: Result, others: Iterable[Result], contender: str, direction
     near_products = (r for r in near if r.workload == "gemm" and operation != "gemm")
     gemm = next((r for r in near_products if r.params.get("dtype") == dtype), None)
     copy = next((r for r in near if r.workload == "copy"), None)
-    peak = gemm.tflops if gemm else peak_tflops(result.device, dtype) or 0.0
+    peak, source = peak_tflops(result.device, dtype) or 0.0, "data sheet"
+    if gemm:
+        fastest = max((x.tflops for x in result.cells), default=0.0)
+        peak, source = max((gemm.tflops, "matrix product"), (fastest, "highest measured"))
     bandwidth = copy.bandwidth if copy else peak_bandwidth(result.device) or 0.0
     missing = []
     if not peak:
@@ -94,10 +97,8 @@ def roofline(result: Result, others: Iterable[Result], contender: str, direction
         tuple(dict.fromkeys(p.contender for p in points)),
         peak,
         bandwidth,
-        f"{'matrix product' if gemm else 'data sheet'} {precise(peak)} TFLOP/s" if peak else "",
-        f"{'memory' if copy else 'data sheet'} {precise(bandwidth / 1e9)} GB/s"
-        if bandwidth
-        else "",
+        _labelled(source, peak, "TFLOP/s"),
+        _labelled("memory" if copy else "data sheet", bandwidth / 1e9, "GB/s"),
         tuple(missing),
         tuple(name for name, it_does in stands_in.items() if it_does),
         _round_range([*(p.intensity for p in points), *knee], room=2.0),

@@ -40,7 +40,7 @@ def find_caches(scope: Scope, monitor: ScanMonitor) -> Iterator[Finding]:
                 monitor.note_unreadable(path, e)
                 continue
             if now - found.used >= oldest:
-                reason = f"compiled for {cache.program}; compiled again when needed"
+                reason = f"compiled for {cache.program}; recompiled when needed"
                 yield Finding(
                     "cache",
                     encoded(path),

@@ -84,7 +84,7 @@ _CLOCK = (
 )
 
 
-_CACHE = "compiled again when needed"
+_CACHE = "recompiled when needed"
 _DEBRIS = (
     ("artefacts", "jobs/171", 3.0, 100, "of job 171 (finetune-llama), done"),
     ("artefacts", "jobs/168", 1.6, 121, "of job 168 (shuffle-shards), cancelled"),

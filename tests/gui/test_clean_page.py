@@ -275,6 +275,17 @@ def test_the_reason_has_the_room_that_the_path_can_spare(page, link):
     assert page.tree.textElideMode() == Qt.TextElideMode.ElideMiddle, "the end names the file"
 
 
+def test_a_path_is_whole_where_the_reason_leaves_room_and_the_legend_wraps(page, link):
+    page.parentWidget().resize(730, 500)
+    page.resize(730, 500)
+    scanned(link, *FINDS)
+    header = page.tree.header()
+    assert header.sectionSize(0) >= page.tree.sizeHintForColumn(0), "no path is cut"
+    assert header.sectionSize(3) >= page.tree.sizeHintForColumn(3), "no reason is cut"
+    one_line, share = page.share.heightForWidth(4000), page.share
+    assert share.height() == share.heightForWidth(share.width()) > one_line
+
+
 def test_the_space_is_shown_by_kind_and_the_current_item_is_described(page, link):
     page.parentWidget().resize(2400, 1400)
     page.resize(2400, 1400)

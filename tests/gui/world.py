@@ -64,6 +64,10 @@ class Load:
     kind: str
     """gemm, attention or copy."""
     tflops: float
+    """The median of the readings."""
+    watts: float
+    """The mean of the readings."""
+    celsius: float
     """The mean of the readings."""
     cut: bool
     """The readings end while it lasts."""
@@ -82,7 +86,9 @@ def loads(readings: Sequence[Reading]) -> list[Load]:
                 found.append(
                     Load(
                         run[0].device, run[0].time, last, _kind(run[0]),
-                        sorted(rates)[len(rates) // 2], gap,
+                        sorted(rates)[len(rates) // 2],
+                        sum(r.values["power"] for r in run) / len(run),
+                        sum(r.values["temp"] for r in run) / len(run), gap,
                     )
                 )  # fmt: skip
             run = []
@@ -219,7 +225,7 @@ def _result(one: Load, wrong: bool) -> Result:
         versions=_VERSIONS,
         started=one.start,
         ended=one.end,
-        sensors=Sensors(1602.0, 690.0, 62.0, 690 / one.tflops),
+        sensors=Sensors(1602.0, one.watts, one.celsius, one.watts / one.tflops),
     )
 
 
@@ -345,13 +351,14 @@ def answer(job: Job, readings: Sequence[Reading]) -> FinishedAnswer:
     state = job.state
     assert isinstance(state, Done)
     rate = msgspec.json.decode(state.result)["tflops"]
-    run = [r for r in readings if state.started - 5 <= r.time <= state.at + 5]
+    around = [r for r in readings if state.started - 5 <= r.time <= state.at + 5]
+    run = [r for r in around if state.started <= r.time <= state.at]
     peak = max(r.values["temp"] for r in run)
     power = sum(r.values["power"] for r in run) / len(run)
-    times = tuple(r.time for r in run)
+    times = tuple(r.time for r in around)
     curves = (
-        Curve("GPU 0 temperature", "°C", times, tuple(r.values["temp"] for r in run)),
-        Curve("GPU 0 power", "W", times, tuple(r.values["power"] for r in run)),
+        Curve("GPU 0 temperature", "°C", times, tuple(r.values["temp"] for r in around)),
+        Curve("GPU 0 power", "W", times, tuple(r.values["power"] for r in around)),
     )
     facts = (
         (f"job {job.id}", f"done, {rate:.0f} TFLOP/s", "store, 16:00:00"),
