@@ -31,4 +31,4 @@ def answer(query: Query, rows: Rows, words: Words) -> str:
     parts = (
         compared(query, rows, words) if query.other else _SUBJECTS[rows.subject](query, rows, words)
     )
-    return "\n\n".join(dict.fromkeys(filter(None, [*parts, *notes(query, rows, words)])))
+    return "\n\n".join(filter(None, [*parts, *notes(query, rows, words)]))

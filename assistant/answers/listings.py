@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from assistant.answers.notes import free_memory
+from assistant.answers.notes import wanted_job
 from assistant.answers.values import cell, label, sheet, times, value_text
 from assistant.facts import phrases
 from assistant.language.sentences import translated
@@ -92,18 +92,11 @@ def queue(query: Query, rows: Rows, words: Words) -> list[str]:
 def capacity(query: Query, rows: Rows, words: Words) -> list[str]:
     """Return whether, where and when such a job would start."""
     start, where, reason = rows.rows[0].values
-    (note,) = [note for note in rows.notes if note.kind == "wanted"]
-    gpus, amount, now = note.values
-    wanted = words.count("a job for {n} GPU", "a job for {n} GPUs", int(gpus or 0))
-    if isinstance(amount, int | float) and amount:
-        size = words.numbers(phrases.quantity(amount, "B"))
-        wanted = words.text("{job} with {memory} on each", job=wanted, memory=size)
-    why = phrases.escaped(translated(str(reason or ""), words), 400)
     kept = {note.kind: note.values for note in rows.notes}
     if "recording" in kept:
-        text = "{job} cannot start, though: a recording is shown (REPLAY), which runs no GPU jobs."
-        job = wanted[:1].upper() + wanted[1:]
-        return [free_memory(query, kept["free"], rows, words), words.text(text, job=job)]
+        return []  # its note says so, behind that of the free memory
+    wanted, now = wanted_job(kept["wanted"], words), kept["wanted"][2]
+    why = phrases.escaped(translated(str(reason or ""), words), 400)
     if rows.rows[0].absent:
         return [words.text("No: {job} can never start here: {why}.", job=wanted, why=why)]
     if isinstance(start, int | float) and isinstance(now, int | float) and start <= now + 1:

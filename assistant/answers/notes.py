@@ -160,7 +160,7 @@ def _since(query: Query, values: tuple[Value, ...], rows: Rows, words: Words) ->
     return words.text("Readings begin {moment}; there is no data before that.", moment=moment)
 
 
-def free_memory(query: Query, values: tuple[Value, ...], rows: Rows, words: Words) -> str:
+def _free_memory(query: Query, values: tuple[Value, ...], rows: Rows, words: Words) -> str:
     """Return the free memory of each GPU, and where what is asked about would fit."""
     pairs = list(zip(values[::2], values[1::2], strict=True))
     found = [f"{name} {value_text(value, 'B', words, rows.time)}" for name, value in pairs]
@@ -174,6 +174,23 @@ def free_memory(query: Query, values: tuple[Value, ...], rows: Rows, words: Word
     if fits:
         first = words.text("By free memory it would fit on {gpus}.", gpus=words.listed(fits))
     return f"{first} {told}"
+
+
+def wanted_job(values: tuple[Value, ...], words: Words) -> str:
+    """Return in words the job of the note `wanted`: its GPUs, and the memory on each."""
+    gpus, amount = values[:2]
+    wanted = words.count("a job for {n} GPU", "a job for {n} GPUs", int(gpus or 0))
+    if isinstance(amount, int | float) and amount:
+        size = words.numbers(phrases.quantity(amount, "B"))
+        return words.text("{job} with {memory} on each", job=wanted, memory=size)
+    return wanted
+
+
+def _recording(query: Query, values: tuple[Value, ...], rows: Rows, words: Words) -> str:
+    (asked,) = [note.values for note in rows.notes if note.kind == "wanted"]
+    wanted = wanted_job(asked, words)
+    text = "{job} cannot start, though: a recording is shown (REPLAY), which runs no GPU jobs."
+    return words.text(text, job=wanted[:1].upper() + wanted[1:])
 
 
 def _cost(query: Query, values: tuple[Value, ...], rows: Rows, words: Words) -> str:
@@ -215,7 +232,8 @@ _NOTES: dict[str, Callable[[Query, tuple[Value, ...], Rows, Words], str]] = {
     "held": _held,
     "held besides": _held_besides,
     "since": _since,
-    "free": free_memory,
+    "free": _free_memory,
+    "recording": _recording,
     "cost": _cost,
     "ahead": _ahead,
 }
