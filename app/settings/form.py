@@ -391,6 +391,15 @@ SETTINGS = (
     ),
     Setting("currency", "Currency", "The unit of the price.", "text", group="Energy"),
     Setting(
+        "language",
+        "Language",
+        "The language of the window. desktop: the desktop's language, if it is English, German, "
+        "French or Spanish, else English. Applies when the window is opened again.",
+        "choice",
+        ("desktop", "en", "de", "fr", "es"),
+        group="Appearance",
+    ),
+    Setting(
         "theme",
         "Theme",
         "system: follow the desktop's light or dark style.",

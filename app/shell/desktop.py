@@ -8,10 +8,11 @@ import signal
 import socket
 from types import FrameType
 
-from PySide6.QtCore import QObject, QSocketNotifier, Qt, QTimer
+from PySide6.QtCore import QLibraryInfo, QObject, QSocketNotifier, Qt, QTimer, QTranslator
 from PySide6.QtWidgets import QApplication
 
 from app.charts.history import SECONDS
+from app.language import texts
 from app.link.link import Link
 from app.link.snapshots import SnapshotFeed
 from app.shell.memory import WindowMemory
@@ -141,6 +142,7 @@ def open_window() -> int:
     scale()
     app = theme.application()
     size_text(app)
+    translate(app)
     app.setApplicationName("gpudeck")
     app.setApplicationDisplayName("GPU Deck")
     paths.ensure(paths.home())
@@ -171,6 +173,18 @@ def size_text(app: QApplication) -> None:
         theme.set_text_size(app, settings.load().font_size)
     except UserError:
         return  # `start` shows the error
+
+
+def translate(app: QApplication) -> None:
+    """Apply the language of the settings to all texts that are made from now on, Qt's included."""
+    try:
+        texts.use(settings.load().language)
+    except UserError:
+        texts.use("desktop")  # `start` shows the error
+    translator = QTranslator(app)
+    folder = QLibraryInfo.path(QLibraryInfo.LibraryPath.TranslationsPath)
+    if translator.load(f"qtbase_{texts.language()}", folder):
+        app.installTranslator(translator)
 
 
 class _Signals:

@@ -13,6 +13,7 @@ from typing import Literal, get_args
 
 from babel.dates import format_date, format_time
 from babel.lists import format_list
+from babel.messages.catalog import Catalog
 from babel.messages.mofile import write_mo
 from babel.messages.pofile import read_po
 from babel.numbers import get_decimal_symbol
@@ -29,14 +30,18 @@ _SHORT_S = 300.0
 class Words:
     """Word texts in one language."""
 
-    def __init__(self, language: Language) -> None:
+    def __init__(self, language: Language, catalogues: Path = CATALOGUES) -> None:
         self.language: Language = language
         self._locale = _LOCALES[language]
-        self._catalogue = _catalogue(language)
+        self._catalogue = _catalogue(language, catalogues)
+
+    def translated(self, message: str) -> str:
+        """Return a text with the braces of its values."""
+        return self._catalogue.gettext(message) if message else ""
 
     def text(self, message: str, **values: object) -> str:
         """Return a text with its values filled in. Braces in the values stay as they are."""
-        return self._catalogue.gettext(message).format(**values) if message else ""
+        return self.translated(message).format(**values)
 
     def captions(self, *messages: str) -> tuple[str, ...]:
         """Return several texts without values."""
@@ -119,11 +124,14 @@ def _zone(at: float) -> str:
 
 
 @cache
-def _catalogue(language: Language) -> gettext.NullTranslations:
+def _catalogue(language: Language, folder: Path) -> gettext.NullTranslations:
     if language == "en":
         return gettext.NullTranslations()
-    with (CATALOGUES / f"{language}.po").open("rb") as file:
-        catalogue = read_po(file, locale=language)
+    catalogue = Catalog(language)
+    for path in sorted(folder.glob(f"*{language}.po")):
+        with path.open("rb") as file:
+            for message in read_po(file, locale=language):
+                catalogue[message.id] = message
     compiled = io.BytesIO()
     write_mo(compiled, catalogue)
     compiled.seek(0)

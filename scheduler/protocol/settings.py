@@ -105,6 +105,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     report_language: Literal["en", "de", "fr", "es"] = "en"
     report_digest: bool = False
     """Post what a daily report begins with to the webhook."""
+    language: Literal["desktop", "en", "de", "fr", "es"] = "desktop"
+    """The language of the window; read when it is opened."""
     theme: Literal["system", "light", "dark"] = "system"
     scale: Annotated[float, msgspec.Meta(ge=0.75, le=3)] = 1.0
     """The size of everything in the window; read when it is opened."""

@@ -34,6 +34,7 @@ from PySide6.QtWidgets import QApplication, QWidget
 from app.assistant.requests import FindSessions, SaveSession
 from app.cleanup.requests import Scan, ScanResult, TrashContents
 from app.jobs.requests import ReadLog
+from app.language import texts
 from app.link.call import Call
 from app.models.requests import FindServed, ListModels
 from app.shell.desktop import Desktop
@@ -519,7 +520,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.gui.pictures")
     parser.add_argument("--out", type=Path, default=Path("build/pictures"))
     parser.add_argument("--sheets", action="store_true", help="write contact sheets instead")
+    parser.add_argument("--language", choices=texts.LANGUAGES, default="en")
     arguments = parser.parse_args()
+    texts.use(arguments.language)
     out: Path = arguments.out
     out.mkdir(parents=True, exist_ok=True)
     app = theme.application()

@@ -1,0 +1,62 @@
+"""Collect the texts that the window's catalogues translate: `python -m app.language.messages`.
+
+It prints what each catalogue lacks, and what it has that the code does not show any more; a test
+fails while there is either.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+from babel.messages.extract import extract_from_dir
+from babel.messages.pofile import read_po
+
+from app.language.texts import CATALOGUES, LANGUAGES
+
+ROOT = Path(__file__).parents[1]
+KEYWORDS = {"tr": None, "tr_noop": None, "tr_count": (1, 2)}
+
+
+def messages() -> dict[str, set[str]]:
+    """Return the packages of app that show each text; a plural text goes by its first form."""
+    found = defaultdict[str, set[str]](set)
+    rows = extract_from_dir(ROOT, [("**.py", "python")], keywords=KEYWORDS, comment_tags=())
+    for file, _, message, _, _ in rows:
+        if (text := message if isinstance(message, str) else message[0]) and text != "{text}":
+            found[text].add(Path(file).parts[0].removesuffix(".py"))
+    return dict(found)
+
+
+def translations(language: str) -> Iterator[tuple[str, str, tuple[str, ...]]]:
+    """Yield the name of a catalogue, a text and its translation with all plural forms."""
+    for file in sorted(CATALOGUES.glob(f"*.{language}.po")):
+        with file.open("rb") as opened:
+            catalogue = read_po(opened, locale=language, abort_invalid=True)
+        for message in catalogue:
+            if message.id:
+                text = message.id if isinstance(message.id, str) else message.id[0]
+                forms = message.string or ""
+                forms = (forms,) if isinstance(forms, str) else tuple(forms)
+                yield file.name.split(".")[0], text, forms
+
+
+def missing(language: str) -> dict[str, set[str]]:
+    """Return the texts that no catalogue of a language has, with the packages that show them."""
+    known = {text for _, text, forms in translations(language) if all(forms)}
+    return {text: packages for text, packages in messages().items() if text not in known}
+
+
+def unused(language: str) -> list[tuple[str, str]]:
+    """Return the texts in catalogues that the code does not show, with their catalogues."""
+    shown = messages()
+    return [(name, text) for name, text, _ in translations(language) if text not in shown]
+
+
+if __name__ == "__main__":
+    for each in LANGUAGES[1:]:
+        for lacked, where in missing(each).items():
+            print(f"{each} lacks ({', '.join(sorted(where))}): {lacked!r}")
+        for catalogue, text in unused(each):
+            print(f"{each} does not need ({catalogue}): {text!r}")

@@ -1,0 +1,91 @@
+"""Translate the window's texts: `tr`, `tr_count` and `tr_noop`, and sentences of the scheduler.
+
+The window chooses its language once, before it makes a widget. The command line never does, so
+that the functions that it shares with the window give it English texts.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:  # Babel is loaded for other languages than English only
+    from assistant.language.words import Language, Words
+
+CATALOGUES = Path(__file__).with_name("catalogues")
+LANGUAGES: tuple[Language, ...] = ("en", "de", "fr", "es")
+_VARIABLES = ("LANGUAGE", "LC_ALL", "LC_MESSAGES", "LANG")
+"""Where a desktop names its language, in the order in which gettext reads them."""
+
+
+class _Chosen:
+    """Hold the language of the process, with its texts unless it is English."""
+
+    language: Language = "en"
+    texts: Words | None = None
+    scheduler: Words | None = None
+
+
+def use(setting: Literal["desktop", "en", "de", "fr", "es"]) -> None:
+    """Choose the language of all texts that are made from now on.
+
+    Args:
+        setting: "desktop" means the desktop's language; English where the catalogues lack it.
+    """
+    _Chosen.language = language = of_desktop() if setting == "desktop" else setting
+    if language == "en":
+        _Chosen.texts = _Chosen.scheduler = None
+        return
+    from assistant.language.words import Words, words
+
+    _Chosen.texts, _Chosen.scheduler = Words(language, CATALOGUES), words(language)
+
+
+def language() -> Language:
+    """Return the language that is used."""
+    return _Chosen.language
+
+
+def of_desktop(environment: Mapping[str, str] = os.environ) -> Language:
+    """Return the first language that the environment names and a catalogue has; else English."""
+    value = next((found for name in _VARIABLES if (found := environment.get(name))), "")
+    named = [part[:2].lower() for part in value.split(":")]
+    return next((known for part in named for known in LANGUAGES if part == known), "en")
+
+
+def tr(message: str, **values: object) -> str:
+    """Return a text in the window's language, with its values filled in.
+
+    Braces in the values stay as they are; without values, braces in the text do as well.
+    """
+    if _Chosen.texts is not None:
+        message = _Chosen.texts.translated(message)
+    return message.format(**values) if values else message
+
+
+def tr_count(one: str, many: str, number: int, **values: object) -> str:
+    """Return the text that fits a number, which is `n` in both."""
+    if _Chosen.texts is not None:
+        return _Chosen.texts.count(one, many, number, **values)
+    return (one if number == 1 else many).format(n=number, **values)
+
+
+def tr_noop(message: str) -> str:
+    """Mark a text of a table for the catalogues; whoever shows it calls `tr`."""
+    return message
+
+
+def tr_sentence(sentence: str) -> str:
+    """Return a sentence that the scheduler worded; it stays in English if no pattern fits it."""
+    if _Chosen.scheduler is None:
+        return sentence
+    from assistant.language.sentences import translated
+
+    return translated(sentence, _Chosen.scheduler)
+
+
+def tr_decimal(number: str) -> str:
+    """Return a text with its decimal points as the window's language writes them."""
+    return number if _Chosen.texts is None else _Chosen.texts.numbers(number)
