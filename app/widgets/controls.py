@@ -28,6 +28,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from app.language.texts import tr
 from app.widgets import theme
 
 NO_LIMIT = 2**24 - 1
@@ -199,9 +200,14 @@ def button(
 
 
 def choice_box(name: str, choices: Iterable[str] = ()) -> QComboBox:
-    """Return a box in which the user chooses one of several texts; `name` is also its tooltip."""
+    """Return a box in which the user chooses one of several texts; `name` is also its tooltip.
+
+    Args:
+        choices: English texts, which are shown translated; `currentData` returns them as they are.
+    """
     made = QComboBox()
-    made.addItems(list(choices))
+    for choice in choices:
+        made.addItem(tr(choice), choice)
     made.setAccessibleName(name)
     made.setToolTip(name)
     return made

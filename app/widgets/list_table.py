@@ -24,6 +24,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from app.language.texts import tr
 from app.widgets import theme
 from app.widgets.controls import NO_LIMIT, card
 
@@ -40,6 +41,7 @@ class TableColumn(NamedTuple):
     """Describe one column of a table."""
 
     title: str
+    """English, as is `help`; the table shows both translated."""
     width: int
     """Pixels; 0 for all the width that is left."""
     right: bool = False
@@ -104,9 +106,9 @@ class RowTable(QAbstractTableModel, Generic[R]):
         column = self.columns[section]
         match role:
             case Qt.ItemDataRole.DisplayRole:
-                return column.title
+                return tr(column.title)
             case Qt.ItemDataRole.ToolTipRole:
-                return column.help or None
+                return tr(column.help) if column.help else None
             case Qt.ItemDataRole.TextAlignmentRole:
                 return RIGHT if column.right else LEFT
         return None
