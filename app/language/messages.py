@@ -1,7 +1,8 @@
 """Collect the texts that the window's catalogues translate: `python -m app.language.messages`.
 
-It prints what each catalogue lacks, and what it has that the code does not show any more; a test
-fails while there is either.
+They are those that the code of app marks, and the captions of tables of other packages that the
+window shows. It prints what each catalogue lacks, and what it has that is not shown any more; a
+test fails while there is either.
 """
 
 from __future__ import annotations
@@ -13,20 +14,39 @@ from pathlib import Path
 from babel.messages.extract import extract_from_dir
 from babel.messages.pofile import read_po
 
+from accel.workloads.catalog import WORKLOADS
 from app.language.texts import CATALOGUES, LANGUAGES
+from scheduler.protocol.fields import FIELDS
 
 ROOT = Path(__file__).parents[1]
 KEYWORDS = {"tr": None, "tr_noop": None, "tr_count": (1, 2)}
 
 
 def messages() -> dict[str, set[str]]:
-    """Return the packages of app that show each text; a plural text goes by its first form."""
+    """Return the catalogues that each text is for; a plural text goes by its first form."""
     found = defaultdict[str, set[str]](set)
     rows = extract_from_dir(ROOT, [("**.py", "python")], keywords=KEYWORDS, comment_tags=())
     for file, _, message, _, _ in rows:
         if (text := message if isinstance(message, str) else message[0]) and text != "{text}":
             found[text].add(Path(file).parts[0].removesuffix(".py"))
+    for name, text in _of_tables():
+        if text:
+            found[text].add(name)
     return dict(found)
+
+
+def _of_tables() -> Iterator[tuple[str, str]]:
+    """Yield catalogues, and captions that are in English in the tables of other packages.
+
+    The window looks them up where it shows them.
+    """
+    for field in FIELDS.values():
+        yield from (("fields", text) for text in (field.label, field.meaning))
+    for workload in WORKLOADS:
+        yield from (("parameters", text) for text in (workload.title, workload.summary))
+        for param in workload.params:
+            texts = (param.group, param.label, param.help, param.auto)
+            yield from (("parameters", text) for text in texts)
 
 
 def translations(language: str) -> Iterator[tuple[str, str, tuple[str, ...]]]:
@@ -43,7 +63,7 @@ def translations(language: str) -> Iterator[tuple[str, str, tuple[str, ...]]]:
 
 
 def missing(language: str) -> dict[str, set[str]]:
-    """Return the texts that no catalogue of a language has, with the packages that show them."""
+    """Return the texts that no catalogue of a language has, with their catalogues."""
     known = {text for _, text, forms in translations(language) if all(forms)}
     return {text: packages for text, packages in messages().items() if text not in known}
 
