@@ -240,7 +240,7 @@ class Stage:
     def _carry_out(self, call: Call) -> None:
         """Answer with what is invented; let the daemon answer all else."""
         invented: dict[type[object], object] = {
-            GetDetails: world.inspected(self._newest()),
+            GetDetails: world.inspected(self.newest_readings()),
             Scan: SCANNED,
             ListModels: served.MODELS,
             FindServed: served.NOW,
@@ -258,7 +258,7 @@ class Stage:
                 setattr(call, name, partial(self._end, getattr(call, name)))
             self._start(call)
 
-    def _newest(self) -> dict[str, Reading]:
+    def newest_readings(self) -> dict[str, Reading]:
         """Return the newest reading of every device."""
         snapshot = self.window.state.snapshot
         every = {s.device.id: s.reading for s in snapshot.devices if s.reading} if snapshot else {}
