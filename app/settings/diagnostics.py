@@ -19,6 +19,7 @@ import msgspec
 
 from app import __version__
 from app.format.values import NOT_AVAILABLE, clock, memory
+from app.language.texts import tr
 from scheduler.protocol import paths
 from scheduler.protocol.settings import Settings
 from scheduler.protocol.snapshot import Alert, DeviceState, Snapshot
@@ -202,10 +203,10 @@ def _user() -> str:
 def about(state: State) -> tuple[tuple[str, str], ...]:
     """Return what is shown about the program, as captions and values."""
     return (
-        ("Version", f"GPU Deck {__version__}"),
-        ("State folder", str(paths.home())),
-        ("Daemon", _daemon_state(state)),
-        ("Source", state.snapshot.source if state.snapshot else "not known yet"),
+        (tr("Version"), f"GPU Deck {__version__}"),
+        (tr("State folder"), str(paths.home())),
+        (tr("Daemon"), _daemon_state(state)),
+        (tr("Source"), state.snapshot.source if state.snapshot else tr("not known yet")),
     )
 
 
@@ -215,4 +216,5 @@ def _daemon_state(state: State) -> str:
     except (OSError, ValueError):
         pid = ""
     known = state.link.connected and pid.isdigit()
-    return f"{state.link.text}, PID {pid}" if known else state.link.text
+    text = tr(state.link.text)
+    return f"{text}, PID {pid}" if known else text

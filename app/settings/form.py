@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from app.language.texts import tr, tr_noop
 from scheduler.protocol.errors import UserError
 from scheduler.protocol.settings import Settings, changed
 from scheduler.verbs.control import Configure
@@ -12,7 +13,7 @@ from scheduler.verbs.control import Configure
 
 @dataclass(frozen=True)
 class Setting:
-    """Describe one setting in the form."""
+    """Describe one setting in the form; its texts are English, and translated where shown."""
 
     name: str
     title: str
@@ -23,406 +24,475 @@ class Setting:
     unit: str = ""
     group: str = ""
 
-    @property
-    def brief(self) -> str:
-        """Return the first sentence of the help."""
-        first, end, _ = self.help.partition(". ")
-        return first + end.rstrip()
 
-
+GROUPS = (
+    tr_noop("Devices"), tr_noop("Jobs"), tr_noop("Idle"), tr_noop("Assistant"), tr_noop("Alerts"),
+    tr_noop("Clean-up"), tr_noop("Energy"), tr_noop("Appearance"),
+)  # fmt: skip
+"""The groups of settings, in the order of the page."""
 SETTINGS = (
     Setting(
         "source",
-        "Source",
-        "The devices to watch. auto: NVIDIA GPUs if there are any, else the CPU. replay:FILE "
-        "plays a recording, labelled REPLAY; replay:FILE*8 plays it as eight GPUs.",
+        tr_noop("Source"),
+        tr_noop(
+            "The devices to watch. auto: NVIDIA GPUs if there are any, else the CPU. replay:FILE "
+            "plays a recording, labelled REPLAY; replay:FILE*8 plays it as eight GPUs."
+        ),
         "open choice",
         ("auto", "nvml", "cpu"),
         group="Devices",
     ),
     Setting(
         "telemetry_hz",
-        "Telemetry rate",
-        "Readings per second while a window is open or a job waits or runs. A higher rate shows "
-        "shorter peaks and uses more CPU time.",
+        tr_noop("Telemetry rate"),
+        tr_noop(
+            "Readings per second while a window is open or a job waits or runs. A higher rate "
+            "shows shorter peaks and uses more CPU time."
+        ),
         "number",
-        unit="readings a second",
+        unit=tr_noop("readings a second"),
         group="Devices",
     ),
     Setting(
         "laptop_sleep",
-        "Allow GPU sleep",
-        "Stop reading the GPUs while nothing needs them. That is while no window is open, and no "
-        "job for a GPU waits or runs. auto: only if the driver switches unused GPUs off, as on "
-        "laptops.",
+        tr_noop("Allow GPU sleep"),
+        tr_noop(
+            "Stop reading the GPUs while nothing needs them. That is while no window is open, and "
+            "no job for a GPU waits or runs. auto: only if the driver switches unused GPUs off, as "
+            "on laptops."
+        ),
         "choice",
         ("auto", "on", "off"),
         group="Devices",
     ),
     Setting(
         "drained",
-        "Drained GPUs",
-        "GPUs on which no new jobs start. Name them by index or UUID, separated by commas. Jobs "
-        "that already run there continue.",
+        tr_noop("Drained GPUs"),
+        tr_noop(
+            "GPUs on which no new jobs start. Name them by index or UUID, separated by commas. "
+            "Jobs that already run there continue."
+        ),
         "open choice",
         group="Jobs",
     ),
     Setting(
         "fair_share",
-        "Fair share",
-        "Start jobs of users with fewer GPU-hours first. Where users share a daemon, this orders "
-        "jobs of one priority; hours count half after this time. off: first come, first served.",
+        tr_noop("Fair share"),
+        tr_noop(
+            "Start jobs of users with fewer GPU-hours first. Where users share a daemon, this "
+            "orders jobs of one priority; hours count half after this time. off: first come, first "
+            "served."
+        ),
         "threshold",
-        unit="hours",
+        unit=tr_noop("hours"),
         group="Jobs",
     ),
     Setting(
         "ignored_programs",
-        "Ignored programs",
-        "Programs on a GPU for which jobs do not wait. A job that needs a whole GPU waits until "
-        "no other process uses it; programs named here, separated by commas, do not count.",
+        tr_noop("Ignored programs"),
+        tr_noop(
+            "Programs on a GPU for which jobs do not wait. A job that needs a whole GPU waits "
+            "until no other process uses it; programs named here, separated by commas, do not "
+            "count."
+        ),
         "open choice",
         group="Jobs",
     ),
     Setting(
         "notify_minutes",
-        "Notify when jobs end",
-        "Show a desktop notification when a job ends that ran this long. Only while the window is"
-        " open. off: never.",
+        tr_noop("Notify when jobs end"),
+        tr_noop(
+            "Show a desktop notification when a job ends that ran this long. Only while the window "
+            "is open. off: never."
+        ),
         "threshold",
-        unit="min or longer",
+        unit=tr_noop("min or longer"),
         group="Jobs",
     ),
     Setting(
         "log_limit",
-        "Max log size",
-        "Keep this much of what a job prints. Of more, only the first and the newest output is "
-        "kept, and a line in the log says how much was dropped. Applies to jobs that start later."
-        " off: keep everything.",
+        tr_noop("Max log size"),
+        tr_noop(
+            "Keep this much of what a job prints. Of more, only the first and the newest output is "
+            "kept, and a line in the log says how much was dropped. Applies to jobs that start "
+            "later. off: keep everything."
+        ),
         "threshold",
-        unit="GiB a job",
+        unit=tr_noop("GiB a job"),
         group="Jobs",
     ),
     Setting(
         "on_job_end",
-        "Run after each job",
-        "A program that the daemon runs after every job. It may have arguments, and runs without "
-        "a shell and for at most a minute. GPUDECK_JOB, GPUDECK_STATUS and GPUDECK_NAME describe "
-        "the job. Empty: none.",
+        tr_noop("Run after each job"),
+        tr_noop(
+            "A program that the daemon runs after every job. It may have arguments, and runs "
+            "without a shell and for at most a minute. GPUDECK_JOB, GPUDECK_STATUS and "
+            "GPUDECK_NAME describe the job. Empty: none."
+        ),
         "text",
         group="Jobs",
     ),
     Setting(
         "idle_util_percent",
-        "Idle below",
-        "A device with a higher utilisation is not idle.",
+        tr_noop("Idle below"),
+        tr_noop("A device with a higher utilisation is not idle."),
         "number",
-        unit="% utilisation",
+        unit=tr_noop("% utilisation"),
         group="Idle",
     ),
     Setting(
         "idle_dwell_s",
-        "Idle after",
-        "How long a device must be quiet before the assistant may use it. It is twice as long "
-        "after each eviction in the last ten minutes. A job that needs the GPU takes it back at "
-        "once: the assistant is notified, and killed 0.1 s later.",
+        tr_noop("Idle after"),
+        tr_noop(
+            "How long a device must be quiet before the assistant may use it. It is twice as long "
+            "after each eviction in the last ten minutes. A job that needs the GPU takes it back "
+            "at once: the assistant is notified, and killed 0.1 s later."
+        ),
         "number",
-        unit="s without load",
+        unit=tr_noop("s without load"),
         group="Idle",
     ),
     Setting(
         "idle_hours_off",
-        "Assistant quiet hours",
-        "When the assistant must not use a GPU, such as 09:00-18:00. It may still write on the "
-        "CPU. Empty: never.",
+        tr_noop("Assistant quiet hours"),
+        tr_noop(
+            "When the assistant must not use a GPU, such as 09:00-18:00. It may still write on the "
+            "CPU. Empty: never."
+        ),
         "text",
         group="Idle",
     ),
     Setting(
         "exclusive_programs",
-        "Exclusive programs",
-        "A GPU is busy while one of these programs runs on it. Give names such as blender, "
-        "separated by commas, of programs that only draw; programs that compute always count. "
-        "Jobs do not wait for these programs.",
+        tr_noop("Exclusive programs"),
+        tr_noop(
+            "A GPU is busy while one of these programs runs on it. Give names such as blender, "
+            "separated by commas, of programs that only draw; programs that compute always count. "
+            "Jobs do not wait for these programs."
+        ),
         "text",
         group="Idle",
     ),
     Setting(
         "model_folder",
-        "Model folder",
-        "A folder with the files of an RWKV-7 model, or a .pth file. Its weights are .safetensors"
-        " files. Empty: the small model that comes with GPU Deck. template: no model; all texts "
-        "are written from templates.",
+        tr_noop("Model folder"),
+        tr_noop(
+            "A folder with the files of an RWKV-7 model, or a .pth file. Its weights are "
+            ".safetensors files. Empty: the small model that comes with GPU Deck. template: no "
+            "model; all texts are written from templates."
+        ),
         "folder",
         group="Assistant",
     ),
     Setting(
         "model_device",
-        "Model device",
-        "Where the model runs. On cuda it leaves the GPU as soon as a job needs it.",
+        tr_noop("Model device"),
+        tr_noop("Where the model runs. On cuda it leaves the GPU as soon as a job needs it."),
         "choice",
         ("cpu", "cuda"),
         group="Assistant",
     ),
     Setting(
         "assistant_never",
-        "Blocked actions",
-        "Actions that the assistant must not propose. They are separated by commas, such as "
-        "operate cancel, operate submit. Block for good, below a proposal, adds to them. The "
-        "assistant does nothing that you have not allowed.",
+        tr_noop("Blocked actions"),
+        tr_noop(
+            "Actions that the assistant must not propose. They are separated by commas, such as "
+            "operate cancel, operate submit. Block for good, below a proposal, adds to them. The "
+            "assistant does nothing that you have not allowed."
+        ),
         "text",
         group="Assistant",
     ),
     Setting(
         "model_idle_minutes",
-        "Leave the GPU after",
-        "The model leaves the GPU after this time without a request. The next request loads it "
-        "again.",
+        tr_noop("Leave the GPU after"),
+        tr_noop(
+            "The model leaves the GPU after this time without a request. The next request loads it "
+            "again."
+        ),
         "number",
-        unit="min without a request",
+        unit=tr_noop("min without a request"),
         group="Assistant",
     ),
     Setting(
         "tune_attention",
-        "Tune attention",
-        "Measure backends for your programs while a GPU is idle. What computes their attention "
-        "shapes fastest is used by them from then on.",
+        tr_noop("Tune attention"),
+        tr_noop(
+            "Measure backends for your programs while a GPU is idle. What computes their attention "
+            "shapes fastest is used by them from then on."
+        ),
         "switch",
         group="Assistant",
     ),
     Setting(
         "report_jobs",
-        "Report on jobs",
-        "Write an HTML report on each job that ran this long. It is written once the devices are "
-        "idle; the newest 200 are kept in the reports folder. off: never.",
+        tr_noop("Report on jobs"),
+        tr_noop(
+            "Write an HTML report on each job that ran this long. It is written once the devices "
+            "are idle; the newest 200 are kept in the reports folder. off: never."
+        ),
         "threshold",
-        unit="min or longer",
+        unit=tr_noop("min or longer"),
         group="Assistant",
     ),
     Setting(
         "report_daily",
-        "Daily report",
-        "When to write a report of the day, such as 08:00. It covers everything since the last "
-        "one, and waits while the devices are busy. Empty: never.",
+        tr_noop("Daily report"),
+        tr_noop(
+            "When to write a report of the day, such as 08:00. It covers everything since the last "
+            "one, and waits while the devices are busy. Empty: never."
+        ),
         "text",
         group="Assistant",
     ),
     Setting(
         "report_language",
-        "Language of reports",
-        "The language of reports that no request asks for in another one: English, German, French "
-        "or Spanish.",
+        tr_noop("Language of reports"),
+        tr_noop(
+            "The language of reports that no request asks for in another one: English, German, "
+            "French or Spanish."
+        ),
         "choice",
         group="Assistant",
     ),
     Setting(
         "report_digest",
-        "Send the daily report",
-        "Post what the daily report begins with to the webhook of alerts, too.",
+        tr_noop("Send the daily report"),
+        tr_noop("Post what the daily report begins with to the webhook of alerts, too."),
         "switch",
         group="Assistant",
     ),
     Setting(
         "alert_temperature",
-        "Too hot",
-        "Alert when a card is this close to its own slow-down temperature. Each of these "
-        "thresholds is a number, or off.",
+        tr_noop("Too hot"),
+        tr_noop(
+            "Alert when a card is this close to its own slow-down temperature. Each of these "
+            "thresholds is a number, or off."
+        ),
         "threshold",
-        unit="°C below slow-down, for 10 s",
+        unit=tr_noop("°C below slow-down, for 10 s"),
         group="Alerts",
     ),
     Setting(
         "alert_memory",
-        "Memory nearly full",
-        "Alert when this share of the memory has been in use for a minute.",
+        tr_noop("Memory nearly full"),
+        tr_noop("Alert when this share of the memory has been in use for a minute."),
         "threshold",
-        unit="% of the memory, for 1 min",
+        unit=tr_noop("% of the memory, for 1 min"),
         group="Alerts",
     ),
     Setting(
         "alert_slowdown",
-        "Throttled",
-        "Alert when the clocks have been throttled for this long. Causes are heat, the hardware "
-        "and a power brake.",
+        tr_noop("Throttled"),
+        tr_noop(
+            "Alert when the clocks have been throttled for this long. Causes are heat, the "
+            "hardware and a power brake."
+        ),
         "threshold",
-        unit="s of throttling",
+        unit=tr_noop("s of throttling"),
         group="Alerts",
     ),
     Setting(
         "alert_power_cap",
-        "Power limit reached",
-        "Alert when the power limit has throttled the clocks. off by default, since large matrix "
-        "products often reach the limit.",
+        tr_noop("Power limit reached"),
+        tr_noop(
+            "Alert when the power limit has throttled the clocks. off by default, since large "
+            "matrix products often reach the limit."
+        ),
         "threshold",
-        unit="s at the limit",
+        unit=tr_noop("s at the limit"),
         group="Alerts",
     ),
     Setting(
         "alert_errors",
-        "Hardware errors",
-        "Alert at this number of errors of the hardware. They are uncorrected memory errors, "
-        "failed remappings of a memory row and Xid errors of the driver. There is always an alert"
-        " where the driver asks for a reset, a restart or a drain.",
+        tr_noop("Hardware errors"),
+        tr_noop(
+            "Alert at this number of errors of the hardware. They are uncorrected memory errors, "
+            "failed remappings of a memory row and Xid errors of the driver. There is always an "
+            "alert where the driver asks for a reset, a restart or a drain."
+        ),
         "threshold",
-        unit="errors",
+        unit=tr_noop("errors"),
         group="Alerts",
     ),
     Setting(
         "alert_corrected",
-        "Memory errors",
-        "Alert at this number of corrected memory errors within an hour.",
+        tr_noop("Memory errors"),
+        tr_noop("Alert at this number of corrected memory errors within an hour."),
         "threshold",
-        unit="errors within an hour",
+        unit=tr_noop("errors within an hour"),
         group="Alerts",
     ),
     Setting(
         "alert_idle_job",
-        "GPU reserved but idle",
-        "Alert when a job holds a GPU that has been idle for this long.",
+        tr_noop("GPU reserved but idle"),
+        tr_noop("Alert when a job holds a GPU that has been idle for this long."),
         "threshold",
-        unit="min without load",
+        unit=tr_noop("min without load"),
         group="Alerts",
     ),
     Setting(
         "alert_stuck_job",
-        "No progress",
-        "Alert when a job that reports progress has made none.",
+        tr_noop("No progress"),
+        tr_noop("Alert when a job that reports progress has made none."),
         "threshold",
-        unit="min without progress",
+        unit=tr_noop("min without progress"),
         group="Alerts",
     ),
     Setting(
         "alert_host",
-        "Machine unreachable",
-        "Alert when a machine over ssh has been unreachable for this long.",
+        tr_noop("Machine unreachable"),
+        tr_noop("Alert when a machine over ssh has been unreachable for this long."),
         "threshold",
-        unit="min",
+        unit=tr_noop("min"),
         group="Alerts",
     ),
     Setting(
         "alert_notify",
-        "Notifications",
-        "Show alerts as desktop notifications while the window is open.",
+        tr_noop("Notifications"),
+        tr_noop("Show alerts as desktop notifications while the window is open."),
         "switch",
         group="Alerts",
     ),
     Setting(
         "quiet_hours",
-        "Quiet hours",
-        "When alerts are only listed, such as 22:00-07:00. You are notified afterwards of those "
-        "that are still active. Empty: never.",
+        tr_noop("Quiet hours"),
+        tr_noop(
+            "When alerts are only listed, such as 22:00-07:00. You are notified afterwards of "
+            "those that are still active. Empty: never."
+        ),
         "text",
         group="Alerts",
     ),
     Setting(
         "webhook",
-        "Webhook",
-        "An http or https address that receives each alert. It gets JSON by POST, even while no "
-        "window is open; chat services show its text. Empty: none.",
+        tr_noop("Webhook"),
+        tr_noop(
+            "An http or https address that receives each alert. It gets JSON by POST, even while "
+            "no window is open; chat services show its text. Empty: none."
+        ),
         "text",
         group="Alerts",
     ),
     Setting(
         "clean_folders",
-        "Folders",
-        "Folders to search for core dumps and duplicate models. They are separated by commas. The"
-        " caches of Triton, PyTorch and CUDA, the files of jobs and shared memory are always "
-        "searched. Nothing else is ever touched.",
+        tr_noop("Folders"),
+        tr_noop(
+            "Folders to search for core dumps and duplicate models. They are separated by commas. "
+            "The caches of Triton, PyTorch and CUDA, the files of jobs and shared memory are "
+            "always searched. Nothing else is ever touched."
+        ),
         "text",
         group="Clean-up",
     ),
     Setting(
         "clean_caches",
-        "Unused kernels",
-        "Propose compiled kernels that nothing has used for this long. They are compiled again "
-        "when they are needed. Each of these ages is a number, or off.",
+        tr_noop("Unused kernels"),
+        tr_noop(
+            "Propose compiled kernels that nothing has used for this long. They are compiled again "
+            "when they are needed. Each of these ages is a number, or off."
+        ),
         "threshold",
-        unit="days without use",
+        unit=tr_noop("days without use"),
         group="Clean-up",
     ),
     Setting(
         "clean_logs",
-        "Logs of jobs",
-        "Propose logs that have not been read or written for this long.",
+        tr_noop("Logs of jobs"),
+        tr_noop("Propose logs that have not been read or written for this long."),
         "threshold",
-        unit="days without use",
+        unit=tr_noop("days without use"),
         group="Clean-up",
     ),
     Setting(
         "clean_artefacts",
-        "Artefacts of jobs",
-        "Propose files of jobs that have not been read or written for this long.",
+        tr_noop("Artefacts of jobs"),
+        tr_noop("Propose files of jobs that have not been read or written for this long."),
         "threshold",
-        unit="days without use",
+        unit=tr_noop("days without use"),
         group="Clean-up",
     ),
     Setting(
         "clean_cores",
-        "Core dumps",
-        "Propose core dumps that are older than this. The folders above and those of jobs are "
-        "searched.",
+        tr_noop("Core dumps"),
+        tr_noop(
+            "Propose core dumps that are older than this. The folders above and those of jobs are "
+            "searched."
+        ),
         "threshold",
-        unit="days old",
+        unit=tr_noop("days old"),
         group="Clean-up",
     ),
     Setting(
         "clean_duplicates",
-        "Duplicate models",
-        "Propose second copies of large model files. The first copy and the targets of links are "
-        "kept.",
+        tr_noop("Duplicate models"),
+        tr_noop(
+            "Propose second copies of large model files. The first copy and the targets of links "
+            "are kept."
+        ),
         "threshold",
-        unit="days without use",
+        unit=tr_noop("days without use"),
         group="Clean-up",
     ),
     Setting(
         "clean_memory",
-        "Shared memory",
-        "Propose segments in /dev/shm that no process has had open for this long.",
+        tr_noop("Shared memory"),
+        tr_noop("Propose segments in /dev/shm that no process has had open for this long."),
         "threshold",
-        unit="days without use",
+        unit=tr_noop("days without use"),
         group="Clean-up",
     ),
     Setting(
         "energy_price",
-        "Price of a kWh",
-        "The Dashboard shows the cost of the last 24 hours by it. 0: no cost is shown.",
+        tr_noop("Price of a kWh"),
+        tr_noop("The Dashboard shows the cost of the last 24 hours by it. 0: no cost is shown."),
         "number",
         group="Energy",
     ),
-    Setting("currency", "Currency", "The unit of the price.", "text", group="Energy"),
+    Setting(
+        "currency", tr_noop("Currency"), tr_noop("The unit of the price."), "text", group="Energy"
+    ),
     Setting(
         "language",
-        "Language",
-        "The language of the window. desktop: the desktop's language, if it is English, German, "
-        "French or Spanish, else English. Applies when the window is opened again.",
+        tr_noop("Language"),
+        tr_noop(
+            "The language of the window. desktop: the desktop's language, if it is English, "
+            "German, French or Spanish, else English. Applies when the window is opened again."
+        ),
         "choice",
         ("desktop", "en", "de", "fr", "es"),
         group="Appearance",
     ),
     Setting(
         "theme",
-        "Theme",
-        "system: follow the desktop's light or dark style.",
+        tr_noop("Theme"),
+        tr_noop("system: follow the desktop's light or dark style."),
         "choice",
         ("system", "light", "dark"),
         group="Appearance",
     ),
     Setting(
         "scale",
-        "UI scale",
-        "The size of everything, 0.75 to 3. Applies when the window is opened again.",
+        tr_noop("UI scale"),
+        tr_noop("The size of everything, 0.75 to 3. Applies when the window is opened again."),
         "number",
         group="Appearance",
     ),
     Setting(
         "font_size",
-        "Font size",
-        "The size of text, 8 to 18. Applies when the window is opened again.",
+        tr_noop("Font size"),
+        tr_noop("The size of text, 8 to 18. Applies when the window is opened again."),
         "number",
-        unit="pt",
+        unit=tr_noop("pt"),
         group="Appearance",
     ),
 )
+
+
+def first_sentence(text: str) -> str:
+    """Return the first sentence of a help, in any language."""
+    first, end, _ = text.partition(". ")
+    return first + end.rstrip()
 
 
 def text_of(settings: Settings, setting: Setting) -> str:
@@ -446,8 +516,12 @@ def change(settings: Settings, setting: Setting, text: str) -> Configure | None:
         try:
             value = float(text)
         except ValueError as e:
-            or_off = ", or off" if setting.kind == "threshold" else ""
-            raise UserError(f"{setting.title} must be a number{or_off}; got {text!r}") from e
+            title, typed = tr(setting.title), repr(text)
+            raise UserError(
+                tr("{setting} must be a number, or off; got {text}", setting=title, text=typed)
+                if setting.kind == "threshold"
+                else tr("{setting} must be a number; got {text}", setting=title, text=typed)
+            ) from e
     if changed(settings, {setting.name: value}) == settings:
         return None
     return Configure({setting.name: value})

@@ -6,9 +6,10 @@ from PySide6.QtCore import QSize, Qt, Signal
 from PySide6.QtGui import QGuiApplication, QResizeEvent, QShowEvent
 from PySide6.QtWidgets import QWidget
 
+from app.language.texts import tr, tr_count, tr_noop
 from app.link.link import Link
 from app.settings.diagnostics import about, diagnostics
-from app.settings.form import SETTINGS, text_of
+from app.settings.form import GROUPS, SETTINGS, text_of
 from app.settings.setting_row import SettingRow
 from app.state import State
 from app.widgets import theme
@@ -35,15 +36,15 @@ _WIDEST, _COLUMN, _SIDE = 820, 700, 150
 _MOST_COLUMNS = 3
 _LEAST_BOTH = 400
 """Pixels of width below which the list of groups is left out."""
-_ABOUT = "About"
+_ABOUT = tr_noop("About")
 
 
 def titled(title: str, *parts: QWidget) -> QWidget:
-    """Return a title above a card that holds `parts`."""
+    """Return a title above a card that holds `parts`; the title is translated."""
     inner = column(*parts, spacing=0)
     body = card(inner)
     inner.setContentsMargins(theme.L, theme.XS, theme.L, theme.XS)
-    return clear_panel(column(label(title, size="large", strong=True), body))
+    return clear_panel(column(label(tr(title), size="large", strong=True), body))
 
 
 class SettingsPage(QWidget):
@@ -61,23 +62,23 @@ class SettingsPage(QWidget):
         for name, made in self.rows.items():
             made.entered.connect(lambda text, n=name: self._enter(n, text))
         self.about = SafeText()
-        self.about.setAccessibleName("About")
+        self.about.setAccessibleName(tr(_ABOUT))
         self._about: tuple[tuple[str, str], ...] = ()
         self.copy = button(
-            "Copy diagnostics",
+            tr("Copy diagnostics"),
             self._copy,
-            tooltip="Copy a text for a bug report, without names, paths and secrets",
+            tooltip=tr("Copy a text for a bug report, without names, paths and secrets"),
         )
         self.clean = button(
-            "Clean up…",
+            tr("Clean up…"),
             self.cleaning,
-            tooltip="Search for unneeded files and move them to the trash",
+            tooltip=tr("Search for unneeded files and move them to the trash"),
         )
         self.copied = label(size="small", meaning="muted")
-        self.search = filter_box("Search settings")
+        self.search = filter_box(tr("Search settings"))
         self.search.setFixedWidth(theme.px(_SIDE))
         self.search.textChanged.connect(self._filter)
-        self.nothing = empty_label("No setting matches the search.")
+        self.nothing = empty_label(tr("No setting matches the search."))
         self.nothing.hide()
         self._lay_out()
 
@@ -87,7 +88,7 @@ class SettingsPage(QWidget):
         if snapshot is not None:
             for made in self.rows.values():
                 made.show_text(text_of(snapshot.settings, made.setting))
-        shown = (*about(self._state), ("Style", theme.tokens().scheme))
+        shown = (*about(self._state), (tr("Style"), theme.tokens().scheme))
         if shown != self._about:
             self._about = shown
             self.about.show_table(shown)
@@ -104,11 +105,11 @@ class SettingsPage(QWidget):
         snapshot = self._state.snapshot
         text = diagnostics(snapshot, snapshot.alerts if snapshot else ())
         QGuiApplication.clipboard().setText(text)
-        set_text(self.copied, f"Copied {len(text.splitlines())} lines")
+        lines = len(text.splitlines())
+        set_text(self.copied, tr_count("Copied {n} line", "Copied {n} lines", lines))
 
     def _lay_out(self) -> None:
-        groups = dict.fromkeys(s.group for s in SETTINGS)
-        self.cards = {group: self._group_card(group) for group in groups}
+        self.cards = {group: self._group_card(group) for group in GROUPS}
         self.about.setFixedHeight(theme.px(112))
         copy = row(self.copy, self.copied, Stretch())
         self.cards[_ABOUT] = titled(_ABOUT, self.about, clear_panel(copy))
@@ -120,12 +121,12 @@ class SettingsPage(QWidget):
             across.setAlignment(panel, Qt.AlignmentFlag.AlignTop)
         self._columns[0].insertWidget(0, self.nothing)
         self._across = 0  # the first resize event puts the cards into columns
-        self.area = EdgeScrollArea(clear_panel(across), "All settings")
+        self.area = EdgeScrollArea(clear_panel(across), tr("All settings"))
         self.setProperty(REACHES_EDGE, True)
         self.area.verticalScrollBar().valueChanged.connect(self._mark_group)
         self.groups = {
             group: button(
-                group,
+                tr(group),
                 lambda _=False, group=group: self.show_group(group),
                 kind="nav",
                 checkable=True,

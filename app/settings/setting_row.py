@@ -9,8 +9,9 @@ from PySide6.QtCore import QObject, QRect, QSize, Qt, Signal
 from PySide6.QtGui import QColor, QPainter, QPaintEvent, QResizeEvent
 from PySide6.QtWidgets import QComboBox, QFileDialog, QGridLayout, QLineEdit, QWidget
 
+from app.language.texts import tr, tr_sentence
 from app.link.link import Link
-from app.settings.form import Setting, change, text_of
+from app.settings.form import Setting, change, first_sentence, text_of
 from app.state import State
 from app.widgets import theme
 from app.widgets.controls import (
@@ -54,24 +55,26 @@ class SettingRow(QWidget):
         self.error = label(size="small", meaning="failed", wrap=True)
         self.error.hide()
         self._help: QWidget | None = None
-        self.help = label(setting.brief, size="small", meaning="muted", wrap=True)
-        self.more = button("More", self._explain, kind="quiet", checkable=True)
-        self.more.setAccessibleName(f"More about {setting.title}")
+        self.title, self.whole_help = tr(setting.title), tr(setting.help)
+        self._brief = first_sentence(self.whole_help)
+        self.help = label(self._brief, size="small", meaning="muted", wrap=True)
+        self.more = button(tr("More"), self._explain, kind="quiet", checkable=True)
+        self.more.setAccessibleName(tr("More about {setting}", setting=self.title))
         self.box: QComboBox | None = None
         self.line: QLineEdit | None = None
         editor = self._editor()
         editor.setFixedWidth(theme.px(_BRIEF_WIDTH if brief else _EDITOR_WIDTH))
-        caption = label(setting.title, wrap=True)
+        caption = label(self.title, wrap=True)
         caption.setBuddy(editor)
         default = text_of(Settings(), setting)
-        shown = default or "none"
+        shown = default or tr("none")
         self.reset = button(
-            "Reset",
+            tr("Reset"),
             lambda: self.entered.emit(default),
             kind="quiet",
-            tooltip=f"Set {setting.title} to its default: {shown}",
+            tooltip=tr("Set {setting} to its default: {value}", setting=self.title, value=shown),
         )
-        self.reset.setAccessibleName(f"Reset {setting.title}")
+        self.reset.setAccessibleName(tr("Reset {setting}", setting=self.title))
         keeps = self.reset.sizePolicy()
         keeps.setRetainSizeWhenHidden(True)
         self.reset.setSizePolicy(keeps)
@@ -84,7 +87,7 @@ class SettingRow(QWidget):
         grid.setColumnStretch(0, 1)
         if brief:
             grid.addWidget(caption, 0, 0, 2, 1, Qt.AlignmentFlag.AlignVCenter)
-            self.setToolTip(setting.help)
+            self.setToolTip(self.whole_help)
             keeps.setRetainSizeWhenHidden(False)
             self.reset.setSizePolicy(keeps)
         else:
@@ -134,7 +137,7 @@ class SettingRow(QWidget):
 
     def _new_help(self) -> QWidget:
         """Return the first sentence of the help, with a button that shows the rest if there is."""
-        if self.setting.brief == self.setting.help:
+        if self._brief == self.whole_help:
             return self.help
         both = row(Stretch(self.help), self.more, spacing=theme.XS)
         both.setAlignment(self.more, Qt.AlignmentFlag.AlignTop)
@@ -143,14 +146,14 @@ class SettingRow(QWidget):
     def _explain(self) -> None:
         """Show the whole help, or its first sentence."""
         whole = self.more.isChecked()
-        self.help.setText(self.setting.help if whole else self.setting.brief)
-        self.more.setText("Less" if whole else "More")
+        self.help.setText(self.whole_help if whole else self._brief)
+        self.more.setText(tr("Less") if whole else tr("More"))
 
     def matches(self, words: Sequence[str]) -> bool:
         """Report if the setting's texts contain every word, in lower case."""
         setting = self.setting
-        parts = (setting.title, setting.help, setting.group, setting.name, setting.unit)
-        searched = " ".join(parts).lower()
+        texts = (setting.title, setting.help, setting.group, setting.unit)
+        searched = " ".join((setting.name, *texts, *(tr(text) for text in texts))).lower()
         return all(word in searched for word in words)
 
     def text(self) -> str:
@@ -190,7 +193,7 @@ class SettingRow(QWidget):
             taken: called with the new settings.
         """
         if state.snapshot is None:
-            self.show_error("The daemon does not answer. Try again once it does.")
+            self.show_error(tr("The daemon does not answer. Try again once it does."))
             return
         try:
             request = change(state.snapshot.settings, self.setting, text)
@@ -203,7 +206,7 @@ class SettingRow(QWidget):
 
     def show_error(self, message: str) -> None:
         """Show what is wrong with the text."""
-        show_if_any(self.error, message)
+        show_if_any(self.error, tr_sentence(message))
 
     def clear_error(self) -> None:
         """Hide the error."""
@@ -217,10 +220,10 @@ class SettingRow(QWidget):
         if self.setting.unit:
             line.setFixedWidth(theme.px(_NUMBER_WIDTH))
             holder.setLayout(
-                row(line, Stretch(label(self.setting.unit, meaning="muted", wrap=True)))
+                row(line, Stretch(label(tr(self.setting.unit), meaning="muted", wrap=True)))
             )
         elif self.setting.kind == "folder":
-            holder.setLayout(row(Stretch(line), button("Browse…", self._browse)))
+            holder.setLayout(row(Stretch(line), button(tr("Browse…"), self._browse)))
         else:
             holder.setLayout(row(Stretch(line)))
         holder.setFocusProxy(line)
@@ -239,14 +242,14 @@ class SettingRow(QWidget):
 
     def _new_line(self) -> QLineEdit:
         line = self._named(ElidedLine())
-        line.setPlaceholderText("not set")
+        line.setPlaceholderText(tr("not set"))
         line.editingFinished.connect(self._finish)
         return line
 
     def _named(self, editor: W) -> W:
         """Give the editor a name and a description for screen readers."""
-        editor.setAccessibleName(self.setting.title)
-        editor.setAccessibleDescription(self.setting.help)
+        editor.setAccessibleName(self.title)
+        editor.setAccessibleDescription(self.whole_help)
         return editor
 
     def _finish(self) -> None:
@@ -255,7 +258,7 @@ class SettingRow(QWidget):
     def _browse(self) -> None:
         if self.line is None:
             return
-        folder = QFileDialog.getExistingDirectory(self, "Model folder", self.line.text())
+        folder = QFileDialog.getExistingDirectory(self, tr("Model folder"), self.line.text())
         if folder:
             self.line.setText(folder)
             self._finish()
