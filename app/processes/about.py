@@ -14,6 +14,7 @@ from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QBoxLayout, QFrame, QSizePolicy
 
 from app.charts.spark_card import SparkCard
+from app.language.texts import tr
 from app.processes.process_rows import CPU, MEMORY, SM_SHARE, ProcessRow
 from app.widgets import theme
 from app.widgets.controls import Stretch, button, column, elided, label, row, set_text
@@ -44,10 +45,10 @@ class ProcessAbout(QFrame):
         self.setProperty("card", "true")
         self.title = label(strong=True)
         self.facts = elided(size="small", meaning="muted")
-        self.copy = button("Copy command", self.copied, kind="quiet")
+        self.copy = button(tr("Copy command"), self.copied, kind="quiet")
         self.command = SafeText()
-        self.command.setAccessibleName("Command of the process")
-        self.memory, self.load = (SparkCard(name, "4 min") for name in ("Memory", "SM"))
+        self.command.setAccessibleName(tr("Command of the process"))
+        self.memory, self.load = (SparkCard(name, "4 min") for name in (tr("Memory"), tr("SM")))
         self._readings: dict[_Key, deque[_Readings]] = {}
         texts = column(
             row(self.title, Stretch(self.facts), self.copy, spacing=theme.M),
@@ -113,7 +114,7 @@ class ProcessAbout(QFrame):
         missing = np.full((_KEPT - len(known), 3), math.nan)  # the curve ends at the present
         sizes, loads, cpu_loads = np.vstack((missing, np.array(known))).T
         on_cpu = process.kind == "cpu"
-        self.load.title = "CPU" if on_cpu else "SM"
+        self.load.title = tr("CPU") if on_cpu else tr("SM")
         self.memory.show_values(sizes, None, chosen.cells[MEMORY], unit=2.0**30)
         shown, top = (cpu_loads, None) if on_cpu else (loads, 100.0)
         self.load.show_values(shown, top, chosen.cells[CPU if on_cpu else SM_SHARE])
@@ -144,8 +145,8 @@ def _facts(process: Process) -> str:
     """Return what the table does not say, or says only where it is wide."""
     began = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(process.start))
     parts = (
-        f"started {began}" if process.start else "",
-        f"job {process.job}" if process.job is not None else "",
-        f"container {process.container}" if process.container else "",
+        tr("started {time}", time=began) if process.start else "",
+        tr("job {job}", job=process.job) if process.job is not None else "",
+        tr("container {id}", id=process.container) if process.container else "",
     )
     return " · ".join(filter(None, parts))

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from app.format.values import NOT_AVAILABLE, memory, plural
+from app.format.values import NOT_AVAILABLE, memory
+from app.language.texts import tr, tr_count, tr_noop
 from app.processes.process_rows import (
     AGE,
     COLUMNS,
@@ -22,13 +23,15 @@ from app.processes.process_rows import (
 )
 
 GROUPINGS: dict[str, tuple[int, str] | None] = {
-    "No groups": None,
-    "By user": (USER, "no known user"),
-    "By job": (JOB, "no job"),
-    "By container": (CONTAINER, "no container"),
-    "By program": (NAME, "no known program"),
+    tr_noop("No groups"): None,
+    tr_noop("By user"): (USER, tr_noop("no known user")),
+    tr_noop("By job"): (JOB, tr_noop("no job")),
+    tr_noop("By container"): (CONTAINER, tr_noop("no container")),
+    tr_noop("By program"): (NAME, tr_noop("no known program")),
 }
 """The column that is grouped by, and the name of the group of those without a value."""
+OTHERS = tr_noop("others")
+"""The name of the parts of a memory bar that are not named."""
 FOLDED, UNFOLDED, INDENT = "▸", "▾", "      "
 
 
@@ -74,8 +77,8 @@ def process_lines(
     groups: dict[str, list[ProcessRow]] = {}
     for row in rows:
         cell = row.cells[column]
-        named = f"Job {cell}" if column == JOB and cell.isdecimal() else cell
-        name = named if cell not in ("", NOT_AVAILABLE) else without
+        named = tr("Job {job}", job=cell) if column == JOB and cell.isdecimal() else cell
+        name = named if cell not in ("", NOT_AVAILABLE) else tr(without)
         groups.setdefault(name, []).append(row)
     heads = [
         (name, _head(name, members, name in folded, total)) for name, members in groups.items()
@@ -141,7 +144,7 @@ def _head(
     return Line(
         f"group {name}",
         cells,
-        f"{name}: {plural(len(members), 'process', 'es')}",
+        tr_count("{name}: {n} process", "{name}: {n} processes", len(members), name=name),
         sum(loads),
         sum(sizes),
         sum(sizes) / whole if whole and sizes else None,
@@ -171,11 +174,11 @@ def memory_parts(lines: Sequence[Line], grouping: str, most: int) -> tuple[Part,
         for line in lines:
             assert line.row is not None, "there are no groups"
             user = line.cells[USER]
-            user = "no known user" if user == NOT_AVAILABLE else user
+            user = tr("no known user") if user == NOT_AVAILABLE else user
             sizes[user] = sizes.get(user, 0.0) + line.memory
     largest = sorted(
         (Part(name, size) for name, size in sizes.items() if size),
         key=lambda part: (-part.size, part.name),
     )
     rest = sum(part.size for part in largest[most:])
-    return (*largest[:most], *((Part("others", rest),) if rest else ()))
+    return (*largest[:most], *((Part(tr(OTHERS), rest),) if rest else ()))

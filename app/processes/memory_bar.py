@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from app.processes.grouping import Part
+from app.language.texts import tr
+from app.processes.grouping import OTHERS, Part
 from app.widgets.parts_bar import BarPart, PartsBar
 
 MOST = 5
 """The most parts that are named; the others are one part."""
-_UNLISTED, _LEAST_HIDDEN = "not listed", 200
-"""The name of what no listed process uses, and the least of it: one part of so many in use."""
+_LEAST_HIDDEN = 200
+"""The least of what no listed process uses that is shown: one part of so many in use."""
 
 
 class MemoryBar(PartsBar):
@@ -18,7 +19,7 @@ class MemoryBar(PartsBar):
     free."""
 
     def __init__(self) -> None:
-        super().__init__("Memory by owner")
+        super().__init__(tr("Memory by owner"))
         self.hidden = 0.0
         """Bytes in use that belong to no listed process."""
 
@@ -26,7 +27,8 @@ class MemoryBar(PartsBar):
         """Show these parts of a memory of `total` bytes, of which `used` are in use."""
         rest = used - sum(part.size for part in parts)
         self.hidden = rest if rest > used / _LEAST_HIDDEN else 0.0
-        shown = [*parts, *((Part(_UNLISTED, self.hidden),) if self.hidden else ())]
-        grey = ("others", _UNLISTED)
+        unlisted, others = tr("not listed"), tr(OTHERS)
+        shown = [*parts, *((Part(unlisted, self.hidden),) if self.hidden else ())]
+        grey = (others, unlisted)
         taken = [BarPart(p.name, p.size, "muted" if p.name in grey else "") for p in shown]
-        self.show_parts([*taken, BarPart("free", max(total - used, 0.0), "line")])
+        self.show_parts([*taken, BarPart(tr("free"), max(total - used, 0.0), "line")])

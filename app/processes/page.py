@@ -8,7 +8,8 @@ from PySide6.QtCore import QPoint, Signal
 from PySide6.QtGui import QAction, QGuiApplication, QHideEvent, QResizeEvent
 from PySide6.QtWidgets import QBoxLayout, QWidget
 
-from app.format.values import memory, plural
+from app.format.values import memory
+from app.language.texts import tr, tr_count, tr_noop
 from app.link.details_poller import DetailsPoller
 from app.link.link import Link
 from app.processes.about import ProcessAbout
@@ -50,10 +51,10 @@ from scheduler.protocol.devices import Detail, Process
 from scheduler.protocol.snapshot import Snapshot
 from scheduler.verbs.devices import KillProcess
 
-EMPTY = "No process uses a GPU."
-NO_PROCESS = "No process of this machine is visible."
-RECORDED = "Recordings contain no process data."
-NOTHING_FOUND = "No process matches the filter."
+EMPTY = tr_noop("No process uses a GPU.")
+NO_PROCESS = tr_noop("No process of this machine is visible.")
+RECORDED = tr_noop("Recordings contain no process data.")
+NOTHING_FOUND = tr_noop("No process matches the filter.")
 MENU = ("process.end", "", "process.job", "process.copy", "process.pid", "", "process.fold")
 """The actions of the menu of a row; an empty name is a line between them."""
 
@@ -63,10 +64,7 @@ _LOW, _NARROW, _BESIDE = 600, 640, 1500
 it can be, and of width from which it is beside the table."""
 _LEAST_ROWS = 4
 """The rows for which the table always has room."""
-_HIDDEN = (
-    "{} are not listed: processes of other users or containers, and what the driver itself needs."
-)
-_END, _LONGEST_NAME = "End process…", 16
+_END, _LONGEST_NAME = tr_noop("End process…"), 16
 """The button without a target, and the most letters of a target's name in it."""
 
 
@@ -93,12 +91,12 @@ class ProcessesPage(QWidget):
         self._lay_out()
 
     def _make_parts(self) -> None:
-        self.filter = filter_box("Search names, users, commands (Ctrl+F)")
+        self.filter = filter_box(tr("Search names, users, commands (Ctrl+F)"))
         self.filter.textChanged.connect(self.refresh)
-        self.grouping = choice_box("Groups", GROUPINGS)
+        self.grouping = choice_box(tr("Groups"), GROUPINGS)
         self.grouping.currentIndexChanged.connect(self._regroup)
         self.count = label(size="small", meaning="muted")
-        self.title, self.usage = label("Memory", strong=True), label(meaning="muted")
+        self.title, self.usage = label(tr("Memory"), strong=True), label(meaning="muted")
         self.bar = MemoryBar()
         self.unlisted = elided(size="small", meaning="muted")
         """Says what the memory is that no listed process uses."""
@@ -110,14 +108,14 @@ class ProcessesPage(QWidget):
         self.table.toggled.connect(self._toggle)
         self.table.menu_wanted.connect(self._show_menu)
         self.end = button(
-            _END,
+            tr(_END),
             lambda: self._ask_about(self.chosen()),
-            tooltip=hint("process.end", "Ask the process to end, and kill it if it does not"),
+            tooltip=hint("process.end", tr("Ask the process to end, and kill it if it does not")),
         )
         self.question = QuestionCard(
-            "End process", "Cancel", self._kill, lambda: self._ask_about(None)
+            tr("End process"), tr("Cancel"), self._kill, lambda: self._ask_about(None)
         )
-        self.empty = empty_label(EMPTY)
+        self.empty = empty_label(tr(EMPTY))
         self.about = ProcessAbout()
         self.about.copied.connect(lambda: self._copy(command=True))
 
@@ -177,7 +175,7 @@ class ProcessesPage(QWidget):
         """Show the processes that were read last."""
         snapshot, details = self._state.snapshot, self._state.details
         if snapshot is None or details is None:
-            waiting = self._state.link.text if snapshot is None else "Reading the processes…"
+            waiting = self._state.link.text if snapshot is None else tr("Reading the processes…")
             set_text(self.empty, self._problem or waiting)
             self._stack.setCurrentIndex(1)
             self.use.hide()
@@ -191,7 +189,7 @@ class ProcessesPage(QWidget):
         totals = _memory_totals(snapshot)
         lines = process_lines(
             rows,
-            self.grouping.currentText(),
+            self.grouping.currentData(),
             self._folded,
             by,
             descending,
@@ -200,10 +198,14 @@ class ProcessesPage(QWidget):
         self._show_lines(lines, by, descending)
         self._show_use(snapshot, details, rows)
         total = sum(len(detail.processes) + len(detail.cpu_processes) for detail in details)
-        count = plural(total, "process", "es") if len(rows) == total else f"{len(rows)} of {total}"
+        count = (
+            tr_count("{n} process", "{n} processes", total)
+            if len(rows) == total
+            else tr("{shown} of {total}", shown=len(rows), total=total)
+        )
         set_text(self.count, self._problem or count)
         kinds = {device.kind for device in devices}
-        set_text(self.empty, NOTHING_FOUND if total else _reason_for_none(kinds))
+        set_text(self.empty, tr(NOTHING_FOUND if total else _reason_for_none(kinds)))
         self._stack.setCurrentIndex(0 if lines else 1)
         if self._ending is not None and self._ending.key not in {r.key for r in rows}:
             self._ask_about(None)  # it has ended by itself
@@ -245,14 +247,21 @@ class ProcessesPage(QWidget):
         self.table.leave_out(frozenset(ONLY_GPU if only_cpu else unknown) | _empty(details))
         self.model.cores = max((values.get("cores", 1.0) for values in readings), default=1.0)
         self.use.setVisible(bool(rows) and total > 0)
-        lines = process_lines(rows, self.grouping.currentText(), frozenset(), MEMORY, True, _none)
-        self.bar.show_owners(memory_parts(lines, self.grouping.currentText(), MOST), used, total)
+        grouping = self.grouping.currentData()
+        lines = process_lines(rows, grouping, frozenset(), MEMORY, True, _none)
+        self.bar.show_owners(memory_parts(lines, grouping, MOST), used, total)
         loads = [process.process.cpu for process in rows if process.process.cpu is not None]
-        load = f" · CPU {percent(sum(loads))} of one core" if loads else ""
-        share = f" ({100 * used / total:.0f} %)" if total else ""
-        set_text(self.usage, f"{memory(used)} of {memory(total)} in use{share}{load}")
-        hidden = self.bar.hidden
-        show_if_any(self.unlisted, _HIDDEN.format(memory(hidden)) if hidden else "")
+        parts = [tr("{used} of {total} in use", used=memory(used), total=memory(total))]
+        parts[0] += f" ({100 * used / total:.0f} %)" if total else ""
+        if loads:
+            parts.append(tr("CPU {share} of one core", share=percent(sum(loads))))
+        set_text(self.usage, " · ".join(parts))
+        hidden = tr(
+            "{amount} are not listed: processes of other users or containers, and what the driver "
+            "itself needs.",
+            amount=memory(self.bar.hidden),
+        )
+        show_if_any(self.unlisted, hidden if self.bar.hidden else "")
 
     def _sort_at_first(self, details: tuple[Detail, ...]) -> None:
         """Sort by load where the processes are those of the CPU, until the user sorts."""
@@ -285,13 +294,13 @@ class ProcessesPage(QWidget):
         chosen = self.chosen()
         known = chosen is not None and chosen.process.ticks > 0
         self.end.setEnabled(known and self._ending is None)
-        text = _end_text(chosen.process) if chosen is not None and known else _END
+        text = _end_text(chosen.process) if chosen is not None and known else tr(_END)
         if self.end.text() != text:
             self.end.setText(text)
         for name in ("process.copy", "process.pid"):
             self.acts[name].setEnabled(chosen is not None)
         self.acts["process.job"].setEnabled(chosen is not None and chosen.process.job is not None)
-        self.acts["process.fold"].setEnabled(GROUPINGS[self.grouping.currentText()] is not None)
+        self.acts["process.fold"].setEnabled(GROUPINGS[self.grouping.currentData()] is not None)
 
     def _regroup(self) -> None:
         self._folded = frozenset()
@@ -348,7 +357,7 @@ def _end_text(process: Process) -> str:
     """Return the text of the button that ends a process."""
     name = process.name
     short = name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…"
-    return f"End {short.replace('&', '&&')} {process.pid}…"
+    return tr("End {name} {pid}…", name=short.replace("&", "&&"), pid=process.pid)
 
 
 def _empty(details: tuple[Detail, ...]) -> frozenset[int]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from app.format.values import NOT_AVAILABLE, device_label, duration, memory
+from app.language.texts import tr, tr_decimal, tr_noop
 from scheduler.protocol.devices import Detail, Device, Process
 
 
@@ -17,40 +18,59 @@ class ProcessColumn(NamedTuple):
     """Describe one column: its title, width in pixels (0 for the rest), alignment and meaning."""
 
     title: str
+    """English, as is `help`."""
     width: int
     right: bool
     help: str
 
 
 COLUMNS = (
-    ProcessColumn("Name", 150, False, "Name of the program"),
-    ProcessColumn("PID", 76, True, "Process ID on this machine"),
-    ProcessColumn("User", 90, False, "Owner of the process"),
-    ProcessColumn("Job", 76, True, "GPU Deck job that the process belongs to"),
-    ProcessColumn("Device", 76, False, "GPU, and its MIG instance if it is divided"),
-    ProcessColumn("CPU", 84, True, "Load since the last reading; 100 % is one core"),
-    ProcessColumn("Memory", 104, True, "Memory of the device that the process occupies"),
+    ProcessColumn(tr_noop("Name"), 150, False, tr_noop("Name of the program")),
+    ProcessColumn(tr_noop("PID"), 76, True, tr_noop("Process ID on this machine")),
+    ProcessColumn(tr_noop("User"), 90, False, tr_noop("Owner of the process")),
+    ProcessColumn(tr_noop("Job"), 76, True, tr_noop("GPU Deck job that the process belongs to")),
     ProcessColumn(
-        "SM",
+        tr_noop("Device"), 76, False, tr_noop("GPU, and its MIG instance if it is divided")
+    ),
+    ProcessColumn(
+        tr_noop("CPU"), 84, True, tr_noop("Load since the last reading; 100 % is one core")
+    ),
+    ProcessColumn(
+        tr_noop("Memory"), 104, True, tr_noop("Memory of the device that the process occupies")
+    ),
+    ProcessColumn(
+        tr_noop("SM"),
         70,
         True,
-        "Share of the GPU's multiprocessors in the last two seconds, sampled by the driver",
+        tr_noop(
+            "Share of the GPU's multiprocessors in the last two seconds, sampled by the driver"
+        ),
     ),
-    ProcessColumn("Age", 104, True, "Time since the process started"),
-    ProcessColumn("Kind", 84, False, "Computes, draws, or both"),
-    ProcessColumn("Container", 116, False, "Container ID, taken from the control group"),
-    ProcessColumn("Command", 0, False, "Command line"),
+    ProcessColumn(tr_noop("Age"), 104, True, tr_noop("Time since the process started")),
+    ProcessColumn(tr_noop("Kind"), 84, False, tr_noop("Computes, draws, or both")),
+    ProcessColumn(
+        tr_noop("Container"), 116, False, tr_noop("Container ID, taken from the control group")
+    ),
+    ProcessColumn(tr_noop("Command"), 0, False, tr_noop("Command line")),
 )
 NAME, PID, USER, JOB, DEVICE, CPU, MEMORY, SM_SHARE, AGE, KIND, CONTAINER, COMMAND = range(12)
-UNKNOWN_COMMAND = "not visible: the process belongs to another container or user"
+UNKNOWN_COMMAND = tr_noop("not visible: the process belongs to another container or user")
+_UNREPORTED = tr_noop("the driver does not report it for this process")
 _REASONS = {
     USER: UNKNOWN_COMMAND,
-    CPU: "not known before the second reading",
-    MEMORY: "the driver does not report it for this process",
-    SM_SHARE: "the driver does not report it for this process",
+    CPU: tr_noop("not known before the second reading"),
+    MEMORY: _UNREPORTED,
+    SM_SHARE: _UNREPORTED,
     AGE: UNKNOWN_COMMAND,
 }
 """The reason for a value that is not there, by column."""
+KINDS = {
+    "compute": tr_noop("compute"),
+    "graphics": tr_noop("graphics"),
+    "both": tr_noop("both"),
+    "cpu": "",
+}
+"""What a process does on its device."""
 
 
 @dataclass(frozen=True)
@@ -101,37 +121,37 @@ def process_rows(
 
 def question(process: Process) -> str:
     """Return the question that a person answers before the process is ended."""
-    owner = process.user or "an unknown user"
+    owner = process.user or tr("an unknown user")
     who = f"{process.name} (PID {process.pid}, {owner})"
     if process.job is not None:
-        return f"{who} belongs to job {process.job}. Cancel the job?"
-    return f"End {who}? Unsaved work of this process will be lost."
+        return tr("{who} belongs to job {job}. Cancel the job?", who=who, job=process.job)
+    return tr("End {who}? Unsaved work of this process will be lost.", who=who)
 
 
 def percent(share: float | None) -> str:
     """Format a share of a core or of a GPU."""
     if share is None:
         return NOT_AVAILABLE
-    return f"{share:.1f} %" if 0 < share < 9.95 else f"{share:.0f} %"
+    return tr_decimal(f"{share:.1f} %") if 0 < share < 9.95 else f"{share:.0f} %"
 
 
 def _row(process: Process, device: Device | None, now: float) -> ProcessRow:
     where = device_label(device) if device else NOT_AVAILABLE
     age = now - process.start if process.start else 0.0
     job = "" if process.job is None else str(process.job)
-    command = process.command or (process.name if process.name != "?" else UNKNOWN_COMMAND)
+    command = process.command or (process.name if process.name != "?" else tr(UNKNOWN_COMMAND))
     computes = process.kind != "cpu"
     cells = (
         process.name if process.name != "?" else NOT_AVAILABLE,
         str(process.pid),
         process.user or NOT_AVAILABLE,
-        "assistant" if process.assistant else job,
+        tr("assistant") if process.assistant else job,
         f"{where} · {process.part}" if process.part else where,
         percent(process.cpu),
         NOT_AVAILABLE if process.memory is None else memory(process.memory),
         ("" if not computes else NOT_AVAILABLE) if process.sm is None else f"{process.sm:.0f} %",
         duration(age) if process.start else NOT_AVAILABLE,
-        process.kind if computes else "",
+        tr(KINDS[process.kind]) if computes else "",
         process.container,
         command,
     )
@@ -157,4 +177,5 @@ def _row(process: Process, device: Device | None, now: float) -> ProcessRow:
 def _explained(column: int, cell: str) -> str:
     """Return a line of the tooltip: the value, or why there is none."""
     why = _REASONS.get(column) if cell == NOT_AVAILABLE else None
-    return f"{COLUMNS[column].title}: {f'{cell} ({why})' if why else cell}"
+    value = f"{cell} ({tr(why)})" if why else cell
+    return tr("{caption}: {value}", caption=tr(COLUMNS[column].title), value=value)

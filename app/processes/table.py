@@ -7,6 +7,7 @@ from typing import Any
 from PySide6.QtCore import QModelIndex, QPoint, Qt, Signal
 from PySide6.QtGui import QKeyEvent, QMouseEvent, QResizeEvent
 
+from app.language.texts import tr
 from app.processes.grouping import Line
 from app.processes.process_rows import (
     AGE,
@@ -43,9 +44,13 @@ class ProcessTable(RowTable[Line]):
     """
 
     def __init__(self) -> None:
-        help_ = "{}. Click to sort (S)."
         super().__init__(
-            [TableColumn(c.title, c.width, c.right, help_.format(c.help)) for c in COLUMNS]
+            [
+                TableColumn(
+                    c.title, c.width, c.right, tr("{what}. Click to sort (S).", what=tr(c.help))
+                )
+                for c in COLUMNS
+            ]
         )
         self._sorted_by, self._descending = MEMORY, True
         self.cores = 1.0
@@ -98,8 +103,8 @@ class ProcessTableView(ListTable):
             self,
             model,
             [column.width for column in COLUMNS],
-            "Processes",
-            "Press S to sort by the column of the current cell",
+            tr("Processes"),
+            tr("Press S to sort by the column of the current cell"),
         )
         for column in (CPU, MEMORY):
             self.setItemDelegateForColumn(column, ShareDelegate(self, above=4))
