@@ -7,7 +7,16 @@ from dataclasses import dataclass, replace
 
 from app.format.job_rows import ended, meaning, started, state_word
 from app.format.power_limit import how_to_set, limit_range, limit_text
-from app.format.values import NOT_AVAILABLE, FormattedValue, Meaning, clock, duration, format_field
+from app.format.values import (
+    NOT_AVAILABLE,
+    FormattedValue,
+    Meaning,
+    clock,
+    duration,
+    first_capital,
+    format_field,
+)
+from app.language.texts import tr, tr_noop, tr_sentence
 from app.strip.tile_model import Tile, temperature_meaning, throttle_reasons, tiles
 from scheduler.protocol import units
 from scheduler.protocol.absence import explain
@@ -16,14 +25,14 @@ from scheduler.protocol.fields import FIELDS, UNCERTAINTY
 from scheduler.protocol.snapshot import DeviceState, Snapshot
 
 FIRST_FIELDS = {
-    "util": "Work",
-    "mem_used": "Memory",
-    "clock_sm": "Clocks",
-    "power": "Power",
-    "temp": "Heat",
-    "pcie_gen": "Links",
-    "ecc": "Health",
-    "cores": "Machine",
+    "util": tr_noop("Work"),
+    "mem_used": tr_noop("Memory"),
+    "clock_sm": tr_noop("Clocks"),
+    "power": tr_noop("Power"),
+    "temp": tr_noop("Heat"),
+    "pcie_gen": tr_noop("Links"),
+    "ecc": tr_noop("Health"),
+    "cores": tr_noop("Machine"),
 }
 """The first field of each group in the table of fields, and the title of the group."""
 _FLAGS = frozenset(
@@ -38,24 +47,36 @@ _FLAGS = frozenset(
     }
 )
 _PART_TITLES = {
-    "instance": "MIG instances",
-    "link": "NVLink links",
-    "core": "Busy cores, %",
-    "disk": "Disks",
-    "network": "Networks",
-    "sensor": "Sensors",
+    "instance": tr_noop("MIG instances"),
+    "link": tr_noop("NVLink links"),
+    "core": tr_noop("Busy cores, %"),
+    "disk": tr_noop("Disks"),
+    "network": tr_noop("Networks"),
+    "sensor": tr_noop("Sensors"),
 }
-_PART_SUFFIXES = {
-    "nvlink_rx": " in",
-    "nvlink_tx": " out",
-    "nvlink_errors": " errors",
-    "disk_read": " read",
-    "disk_write": " written",
-    "net_rx": " in",
-    "net_tx": " out",
-    "mem_used": " used",
-    "mem_total": " total",
+_PART_VALUES = {
+    "nvlink_rx": tr_noop("{value} in"),
+    "nvlink_tx": tr_noop("{value} out"),
+    "nvlink_errors": tr_noop("{value} errors"),
+    "disk_read": tr_noop("{value} read"),
+    "disk_write": tr_noop("{value} written"),
+    "net_rx": tr_noop("{value} in"),
+    "net_tx": tr_noop("{value} out"),
+    "mem_used": tr_noop("{value} used"),
+    "mem_total": tr_noop("{value} total"),
 }
+_LINK_STATES = {"up": tr_noop("up"), "down": tr_noop("down")}
+_CARD = (
+    tr_noop("Driver"),
+    tr_noop("Compute capability"),
+    tr_noop("SMs"),
+    tr_noop("VBIOS"),
+    tr_noop("Threads"),
+    tr_noop("Why"),
+    tr_noop("state"),
+    tr_noop("version"),
+)
+"""Captions that devices and their parts have for what they tell about themselves."""
 _LEADS = ("util", "mem_used", "clock_sm", "power", "temp")
 """The value that each group is looked at for."""
 _MINOR = frozenset(
@@ -70,7 +91,7 @@ _MINOR = frozenset(
 """Fields that few people look at."""
 _MINOR_AT_ZERO = frozenset({"pcie_replays", "nvlink_rx", "nvlink_tx", "nvlink_errors"})
 """Fields that few people look at while they are zero."""
-_LABELS = {"mem_total": "Total memory"}
+_LABELS = {"mem_total": tr_noop("Total memory")}
 """Labels that say more than those of the table of fields, where they stand among others."""
 _JOBS = 4
 """The most jobs of a device that are listed."""
@@ -126,7 +147,9 @@ def device_facts(
         return None
     tile = next(t for t in tiles(snapshot) if t.device == device)
     read = (
-        f"Read at {clock(state.reading.time, snapshot.time)}" if state.reading else "No reading yet"
+        tr("Read at {time}", time=clock(state.reading.time, snapshot.time))
+        if state.reading
+        else tr("No reading yet")
     )
     groups = (
         *_groups(state.device, state.reading),
@@ -145,27 +168,33 @@ def _jobs(device: str, snapshot: Snapshot) -> tuple[FactGroup, ...]:
         if began is None or device not in getattr(job.state, "devices", ()):
             continue
         lasted = duration((snapshot.time if until is None else until) - began)
-        value = f"{state_word(job)}, {lasted}"
-        tooltip = f"Job {job.id}, started {clock(began, snapshot.time)}"
+        value = f"{tr(state_word(job))}, {lasted}"
+        when = clock(began, snapshot.time)
+        tooltip = tr("Job {job}, started {time}", job=job.id, time=when)
         fact = DeviceFact(f"{job.id} · {job.spec.name}", value, tooltip, meaning(job))
         found.append((began, fact))
     newest = sorted(found, key=lambda pair: -pair[0])[:_JOBS]
-    return (FactGroup("Jobs", tuple(fact for _, fact in newest)),) if newest else ()
+    return (FactGroup(tr("Jobs"), tuple(fact for _, fact in newest)),) if newest else ()
 
 
 def _card(state: DeviceState, tile: Tile, snapshot: Snapshot) -> FactGroup:
     device = state.device
-    rows = {"Name": device.name, "ID": device.id, **device.facts, "Used by": tile.holder}
+    rows = {tr("Name"): device.name, tr("ID"): device.id}
+    rows |= {tr(first_capital(name)): tr_sentence(told) for name, told in device.facts.items()}
+    rows[tr("Used by")] = tile.holder
     for number, booking in snapshot.settings.reservations.items():
         if device.id in booking.gpus and booking.end > snapshot.time:
-            span = f"{units.clock(booking.begin, snapshot.time)} to "
-            span += units.clock(booking.end, snapshot.time)
-            rows[f"Reservation {number}"] = f"{span}, for {booking.holder}"
+            rows[tr("Reservation {number}", number=number)] = tr(
+                "{begin} to {end}, for {holder}",
+                begin=units.clock(booking.begin, snapshot.time),
+                end=units.clock(booking.end, snapshot.time),
+                holder=tr_sentence(booking.holder),
+            )
     if device.note and device.kind != "replay":  # the page's title says so
-        rows["Note"] = device.note
+        rows[tr("Note")] = tr_sentence(device.note)
     return FactGroup(
-        "Processor" if device.kind == "cpu" else "Card",
-        tuple(DeviceFact(name[:1].upper() + name[1:], v, v) for name, v in rows.items()),
+        tr("Processor") if device.kind == "cpu" else tr("Card"),
+        tuple(DeviceFact(name, value, value) for name, value in rows.items()),
     )
 
 
@@ -182,24 +211,24 @@ def _groups(device: Device, reading: Reading | None) -> list[FactGroup]:
             found.setdefault(title, []).append(_fact(field, reading))
     if "Power" in found and device.kind == "nvidia":
         found["Power"] = [_with_limits(fact, device, reading) for fact in found["Power"]]
-    return [FactGroup(title, tuple(facts)) for title, facts in found.items()]
+    return [FactGroup(tr(title), tuple(facts)) for title, facts in found.items()]
 
 
 def _fact(field: str, reading: Reading) -> DeviceFact:
     value, description = reading.get(field), FIELDS[field]
     shown = format_field(field, value)
-    tooltip = f"{description.label}: {description.meaning}"
+    tooltip = _captioned(field, tr(description.meaning))
     if not shown.available:
-        tooltip += f"\nNot available: {shown.reason}"
+        tooltip += "\n" + tr("Not available: {why}", why=shown.reason)
     elif field in reading.methods:
-        tooltip += f"\n{reading.methods[field]}"
+        tooltip += f"\n{tr_sentence(reading.methods[field])}"
     judged: Meaning = temperature_meaning(reading) if field == "temp" else ""
     if field == "throttle" and throttle_reasons(reading):
         judged = "throttled"
     absent, text = isinstance(value, NA), _text(field, reading, value, shown)
     zero = not absent and value == 0 and field != "pstate" and field not in reading.texts
     return DeviceFact(
-        _LABELS.get(field, description.label),
+        tr(_LABELS.get(field, description.label)),
         text,
         tooltip,
         judged,
@@ -212,7 +241,8 @@ def _fact(field: str, reading: Reading) -> DeviceFact:
 
 def _with_limits(fact: DeviceFact, device: Device, reading: Reading) -> DeviceFact:
     """Return the power limit with its range, and how it is set; other facts as they are."""
-    if fact.label != FIELDS["power_limit"].label or fact.absent or not limit_range(reading):
+    limit = FIELDS["power_limit"]
+    if fact.label != tr(limit.label) or fact.absent or not limit_range(reading):
         return fact
     tooltip = f"{fact.tooltip}\n{how_to_set(device)}"
     return replace(fact, value=limit_text(reading), tooltip=tooltip)
@@ -220,13 +250,13 @@ def _with_limits(fact: DeviceFact, device: Device, reading: Reading) -> DeviceFa
 
 def _text(field: str, reading: Reading, value: float | NA, shown: FormattedValue) -> str:
     if field in reading.texts:
-        return reading.texts[field]
+        return tr_sentence(reading.texts[field])
     if isinstance(value, NA) or not shown.available:
         return NOT_AVAILABLE
     if field in _FLAGS:
-        return "yes" if value else "no"
+        return tr("yes") if value else tr("no")
     if FIELDS[field].unit in ("", "lanes") and value == int(value):
-        return f"{value:.0f} {FIELDS[field].unit}".strip()
+        return f"{value:.0f} {tr(FIELDS[field].unit)}".strip()
     if field == "throttled":
         return duration(value)
     error = reading.values.get(UNCERTAINTY.get(field, ""))
@@ -242,27 +272,33 @@ def _part_groups(parts: Sequence[Part]) -> list[FactGroup]:
         chosen = [part for part in parts if part.kind == kind]
         facts = _cores(chosen) if kind == "core" else tuple(_part_fact(part) for part in chosen)
         if facts:
-            groups.append(FactGroup(title, facts))
+            groups.append(FactGroup(tr(title), facts))
     return groups
+
+
+def _captioned(field: str, value: object) -> str:
+    """Return a line of a tooltip: what a field is called, and what is told of it."""
+    return tr("{caption}: {value}", caption=tr(FIELDS[field].label), value=value)
 
 
 def _part_fact(part: Part) -> DeviceFact:
     cells = [
-        f"{format_field(field, value)}{_PART_SUFFIXES.get(field, '')}"
+        tr(_PART_VALUES.get(field, "{value}"), value=format_field(field, value))
         for field, value in part.values.items()
         if value or field not in _ONLY_NONZERO
     ]
-    lines = [
-        f"{FIELDS[field].label}: {format_field(field, value)}"
-        for field, value in part.values.items()
+    lines = [_captioned(field, format_field(field, value)) for field, value in part.values.items()]
+    lines += [
+        _captioned(field, f"– ({tr_sentence(explain(cause))})")
+        for field, cause in part.absent.items()
     ]
     lines += [
-        f"{FIELDS[field].label}: – ({explain(cause)})" for field, cause in part.absent.items()
+        tr("{caption}: {value}", caption=tr(name), value=tr(_LINK_STATES.get(told, told)))
+        for name, told in part.texts.items()
     ]
-    lines += [f"{name}: {text}" for name, text in part.texts.items()]
     state = part.texts.get("state", "")
     if state and (state != "up" or not cells):
-        cells.insert(0, state)
+        cells.insert(0, tr(_LINK_STATES.get(state, state)))
     name = part.name
     if part.kind == "instance":
         name = name[max(name.find("MIG "), 0) :]
@@ -279,7 +315,8 @@ def _cores(parts: Sequence[Part]) -> tuple[DeviceFact, ...]:
             f"{p.name}: " + ", ".join(str(format_field(f, v)) for f, v in p.values.items())
             for p in line
         )
-        name = f"{at} to {at + len(line) - 1}" if len(line) > 1 else f"{at}"
+        last = at + len(line) - 1
+        name = tr("{first} to {last}", first=at, last=last) if last > at else f"{at}"
         values = "  ".join(f"{p.values['util']:.0f}" for p in line)
         facts.append(DeviceFact(name, values, tooltip))
     return tuple(facts)

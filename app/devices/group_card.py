@@ -7,6 +7,7 @@ from PySide6.QtWidgets import QWidget
 
 from app.devices.device_facts import FactGroup
 from app.devices.fact_table import FactTable
+from app.language.texts import tr
 from app.widgets import theme
 from app.widgets.controls import button, card, column, label
 
@@ -36,7 +37,7 @@ class GroupCard(QWidget):
         if self.table.unfolded != (unfolded or not worth):
             self.table.unfold(unfolded or not worth)
         self.table.show_facts(group.facts)
-        self.more.setText("Fewer" if unfolded else f"{minor} more…")
+        self.more.setText(tr("Fewer") if unfolded else tr("{n} more…", n=minor))
         self.more.setVisible(worth and self.more.isEnabled())
 
     def _toggle(self) -> None:

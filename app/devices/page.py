@@ -13,6 +13,7 @@ from app.devices.device_facts import FactGroup, device_facts
 from app.devices.fact_table import FactTable
 from app.devices.group_card import GroupCard
 from app.format.calibration import calibration_request, gpus_to_calibrate
+from app.language.texts import tr
 from app.link.details_poller import DetailsPoller
 from app.link.link import Link
 from app.state import State
@@ -73,16 +74,22 @@ class DevicePage(QWidget):
         super().__init__()
         self._state, self._link = state, link
         self._device = ""
-        self.back = button("Back", self.left, tooltip="Back to the dashboard (Esc)")
+        self.back = button(tr("Back"), self.left, tooltip=tr("Back to the dashboard (Esc)"))
         self.before = button(
-            "Previous", lambda: self._step(-1), tooltip="Previous device (Alt+Left)"
+            tr("Previous"),
+            lambda: self._step(-1),
+            tooltip=tr("Previous device (Alt+Left)"),
         )
-        self.after = button("Next", lambda: self._step(1), tooltip="Next device (Alt+Right)")
+        self.after = button(
+            tr("Next"), lambda: self._step(1), tooltip=tr("Next device (Alt+Right)")
+        )
         self.calibrate = button(
-            "Calibrate",
+            tr("Calibrate"),
             self._calibrate,
-            tooltip="Measure the true clock of all GPUs, so that TFLOP/s from hardware counters "
-            "are right: a job that holds them for about a minute each",
+            tooltip=tr(
+                "Measure the true clock of all GPUs, so that TFLOP/s from hardware counters "
+                "are right: a job that holds them for about a minute each"
+            ),
         )
         self.name = elided(meaning="muted")
         self.read = label(size="small", meaning="muted")
@@ -129,7 +136,7 @@ class DevicePage(QWidget):
         detail = next((d for d in self._state.details or () if d.device == self._device), None)
         facts = device_facts(snapshot, self._device, detail) if snapshot else None
         if facts is None or snapshot is None:
-            set_text(self.read, "This device is no longer available")
+            set_text(self.read, tr("This device is no longer available"))
             return
         tile = facts.tile
         self.titled.emit(tile.title)
