@@ -89,3 +89,8 @@ def tr_sentence(sentence: str) -> str:
 def tr_decimal(number: str) -> str:
     """Return a text with its decimal points as the window's language writes them."""
     return number if _Chosen.texts is None else _Chosen.texts.numbers(number)
+
+
+def tr_whole(number: int) -> str:
+    """Return a whole number with its digits in groups, as the window's language writes them."""
+    return f"{number:,}" if _Chosen.texts is None else _Chosen.texts.whole(number)

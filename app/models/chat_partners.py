@@ -6,11 +6,14 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from app.format.values import significant
+from app.language.texts import tr, tr_noop
 from app.models.model_list import SMALL_MODEL_HELP, is_used, parameters
 from assistant.library.describe import LARGE, Model
 from assistant.serve.control_messages import Served
 
-_UNKNOWING = "It knows nothing of this machine, and nothing it says is checked against facts."
+_UNKNOWING = tr_noop(
+    "It knows nothing of this machine, and nothing it says is checked against facts."
+)
 
 
 class ChatPartner(NamedTuple):
@@ -33,19 +36,22 @@ def chat_partners(
         served: The models that are served now.
     """
     running = {each.folder: each for each in served if each.phase != "failed"}
-    found = [
-        ChatPartner(each.name, each.folder, f"Talk to {each.name}, which is served. {_UNKNOWING}")
-        for each in running.values()
-    ]
+    unknowing = tr(_UNKNOWING)
+    found = []
+    for each in running.values():
+        talk = tr("Talk to {name}, which is served.", name=each.name)
+        found.append(ChatPartner(each.name, each.folder, f"{talk} {unknowing}"))
     own = next((model for model in models if is_used(model, used)), None)
     if own is not None and not own.problem and own.large:
-        found.append(ChatPartner(own.name, "", f"Talk to {own.name} itself. {_UNKNOWING}"))
+        talk = tr("Talk to {name} itself.", name=own.name)
+        found.append(ChatPartner(own.name, "", f"{talk} {unknowing}"))
     for model in models:
         if model.chats and not model.problem and model.path not in running:
-            loads = (
-                f"Talk to {model.name}, which is served from your first message on. {_UNKNOWING}"
+            talk = tr(
+                "Talk to {name}, which is served from your first message on.", name=model.name
             )
-            found.append(ChatPartner(f"{model.name} (not loaded)", model.path, loads))
+            title = tr("{name} (not loaded)", name=model.name)
+            found.append(ChatPartner(title, model.path, f"{talk} {unknowing}"))
     return tuple(found)
 
 
@@ -53,8 +59,14 @@ def no_partner_help(models: Sequence[Model], used: str) -> str:
     """Return why there is no free chat."""
     own = next((model for model in models if is_used(model, used)), None)
     if own is None or own.problem:
-        return (
-            f"Free chat needs a served model, or one of at least {significant(LARGE / 1e6)} M "
-            "parameters for the assistant. Choose one under Models."
+        return tr(
+            "Free chat needs a served model, or one of at least {size} M parameters for the "
+            "assistant. Choose one under Models.",
+            size=significant(LARGE / 1e6),
         )
-    return f"{own.name} has {parameters(own)} parameters, too few for free chat. {SMALL_MODEL_HELP}"
+    few = tr(
+        "{name} has {size} parameters, too few for free chat.",
+        name=own.name,
+        size=parameters(own),
+    )
+    return f"{few} {tr(SMALL_MODEL_HELP)}"

@@ -7,20 +7,22 @@ from typing import NamedTuple
 from accel.serving.errors import ModelRefused
 from accel.serving.memory import Footprint, Room
 from app.format.values import memory
+from app.language.texts import tr, tr_noop, tr_sentence, tr_whole
 from assistant.inference.messages import Options
 from scheduler.protocol.snapshot import Snapshot
 
 WEIGHTS = {
-    "as stored": "auto",
+    tr_noop("as stored"): "auto",
     "bfloat16": "bfloat16",
     "fp8": "fp8",
     "int8": "int8",
     "int4": "int4",
 }
-"""The formats of weights by their names on the page."""
-CACHE = {"as computed": "auto", "fp8": "fp8", "int8": "int8"}
-TOKENS = {"as many as fit": 0, "4,096": 4096, "16,384": 16384, "65,536": 65536, "262,144": 262144}
-PLACES = ("a GPU while nobody needs it", "a GPU, as a job", "the CPU")
+"""The formats of weights by their names on the page, which are English and shown translated."""
+CACHE = {tr_noop("as computed"): "auto", "fp8": "fp8", "int8": "int8"}
+TOKENS = (0, 4096, 16384, 65536, 262144)
+"""The sizes of the cache; 0: as many tokens as fit."""
+PLACES = (tr_noop("a GPU while nobody needs it"), tr_noop("a GPU, as a job"), tr_noop("the CPU"))
 """Where a model may be served; see `gpudeck serve --as`."""
 LEASE, JOB, CPU = PLACES
 
@@ -40,9 +42,11 @@ class Fit(NamedTuple):
         """Return the fit in a line."""
         if self.room is None:
             return f"{self.place}: {self.problem}"
-        return (
-            f"{self.place}: {memory(self.free)} are free, and the cache can hold "
-            f"{self.room.tokens:,} tokens"
+        return tr(
+            "{place}: {size} are free, and the cache can hold {tokens} tokens",
+            place=self.place,
+            size=memory(self.free),
+            tokens=tr_whole(self.room.tokens),
         )
 
     @property
@@ -51,8 +55,12 @@ class Fit(NamedTuple):
         if self.room is None:
             return ()
         room = self.room
-        used = (("weights", room.weights), ("to compute with", room.work), ("cache", room.cache))
-        return (*used, ("stays free", max(self.free - sum(size for _, size in used), 0)))
+        used = (
+            (tr("weights"), room.weights),
+            (tr("to compute with"), room.work),
+            (tr("cache"), room.cache),
+        )
+        return (*used, (tr("stays free"), max(self.free - sum(size for _, size in used), 0)))
 
 
 def fit(
@@ -73,10 +81,19 @@ def fit(
     if place != CPU and any(state.device.kind == "nvidia" for state in devices):
         return _fit_gpu(footprint, options, _gpus(snapshot))
     recorded = any(state.device.kind == "replay" for state in devices)
-    why = "the GPUs shown are recordings" if recorded else "this machine has no GPU"
     if place == JOB:
-        return Fit("GPU", 0, None, f"{why}, so the job would wait")
-    where = "CPU" if place == CPU else f"CPU, as {why}"
+        waits = (
+            tr("the GPUs shown are recordings, so the job would wait")
+            if recorded
+            else tr("this machine has no GPU, so the job would wait")
+        )
+        return Fit("GPU", 0, None, waits)
+    if place == CPU:
+        where = "CPU"
+    elif recorded:
+        where = tr("CPU, as the GPUs shown are recordings")
+    else:
+        where = tr("CPU, as this machine has no GPU")
     return _fit(footprint, options, "cpu", where, host_free) if host_free else None
 
 
@@ -85,7 +102,7 @@ def _fit_gpu(footprint: Footprint, options: Options, gpus: list[tuple[int, str]]
         return None
     free, where = max(gpus, key=lambda gpu: gpu[0])
     if len(gpus) > 1:
-        where = f"{where} (the most free of {len(gpus)})"
+        where = tr("{gpu} (the most free of {number})", gpu=where, number=len(gpus))
     return _fit(footprint, options, "cuda", where, free)
 
 
@@ -104,9 +121,9 @@ def _gpus(snapshot: Snapshot | None) -> list[tuple[int, str]]:
 
 def _fit(footprint: Footprint, options: Options, device: str, place: str, free: int) -> Fit:
     if device == "cpu" and options.weights == "fp8":
-        return Fit(place, free, None, "FP8 weights need a GPU")
+        return Fit(place, free, None, tr("FP8 weights need a GPU"))
     try:
         room = footprint.plan(device, free, options.weights, options.cache, options.cache_tokens)
     except ModelRefused as e:
-        return Fit(place, free, None, str(e))
+        return Fit(place, free, None, tr_sentence(str(e)))
     return Fit(place, free, room)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from PySide6.QtWidgets import QWidget
 
+from app.language.texts import tr
 from app.models.fit import Fit
 from app.widgets import theme
 from app.widgets.controls import column, label, set_text
@@ -18,7 +19,7 @@ class FitBar(QWidget):
     def __init__(self) -> None:
         super().__init__()
         self.text = label(size="small", meaning="muted", wrap=True)
-        self.bar = PartsBar("Memory of the model")
+        self.bar = PartsBar(tr("Memory of the model"))
         self.setLayout(column(self.text, self.bar, spacing=theme.XS))
 
     def show_fit(self, fit: Fit) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QComboBox, QFrame, QPushButton, QVBoxLayout
 
+from app.language.texts import tr, tr_sentence
 from app.models.model_list import facts
 from app.models.serve_form import ServeForm
 from app.widgets import theme
@@ -32,7 +33,7 @@ class ModelCard(QFrame):
         super().__init__()
         self.model = model
         self.setProperty("card", "true")
-        self.setAccessibleName(f"Model {model.name}")
+        self.setAccessibleName(tr("Model {name}", name=model.name))
         self.name = label(model.name, strong=True)
         self.pill = pill()
         self.path = elided(model.path, size="small", meaning="muted")
@@ -42,21 +43,21 @@ class ModelCard(QFrame):
         if not self.facts.facts:
             self.facts.hide()  # to show it before it has a parent would open a window
         self.needs = label(size="small", meaning="muted", wrap=True)
-        self.problem = label(model.problem, size="small", meaning="failed", wrap=True)
+        self.problem = label(tr_sentence(model.problem), size="small", meaning="failed", wrap=True)
         self.speed = label(size="small", wrap=True)
-        self.use = self._action("Use", "use", "Let this model write the answers")
-        self.leave = self._action("Stop using", "leave", "Let templates write the answers")
+        self.use = self._action(tr("Use"), "use", tr("Let this model write the answers"))
+        self.leave = self._action(tr("Stop using"), "leave", tr("Let templates write the answers"))
         self.time = self._action(
-            "Benchmark",
+            tr("Benchmark"),
             "time",
-            "Load the model and measure its tokens a second",
+            tr("Load the model and measure its tokens a second"),
         )
-        self.stop = self._action("Stop", "stop", "Stop the benchmark")
+        self.stop = self._action(tr("Stop"), "stop", tr("Stop the benchmark"))
         self.device = QComboBox()
         self.device.addItems(["cpu", "cuda"])
-        self.device.setAccessibleName(f"Device of the benchmark of {model.name}")
+        self.device.setAccessibleName(tr("Device of the benchmark of {name}", name=model.name))
         self.forget = self._action(
-            "Remove from list", "forget", "Remove the model from the list; its files stay"
+            tr("Remove from list"), "forget", tr("Remove the model from the list; its files stay")
         )
         self.serve: ServeForm | None = None
         """What a model of a served family is started with; None for RWKV-7."""
@@ -105,10 +106,10 @@ class ModelCard(QFrame):
     def _state(self, used: bool, served: tuple[str, str]) -> tuple[str, str]:
         """Return the state in a word, and the meaning of its colour."""
         if self.model.problem:
-            return "Unusable", "failed"
+            return tr("Unusable"), "failed"
         if used:
-            return "In use", "succeeded"
-        return served if served[0] else ("Stored", "muted")
+            return tr("In use"), "succeeded"
+        return served if served[0] else (tr("Stored"), "muted")
 
     def _action(self, text: str, name: str, tooltip: str) -> QPushButton:
         made = button(text, kind="quiet" if name in ("forget", "leave") else "", tooltip=tooltip)

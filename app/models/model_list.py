@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from app.format.values import duration, memory, significant
+from app.language.texts import tr, tr_noop, tr_whole
 from assistant.library.describe import Model
 from assistant.messages import ModelSpeed, TokenRate
 from scheduler.protocol.snapshot import Snapshot
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 _LOADED_BEFORE_S = 0.05
 """A shorter time to load means that the model was loaded before."""
-SMALL_MODEL_HELP = (
+SMALL_MODEL_HELP = tr_noop(
     "It answers questions about GPUs, jobs, waiting, energy, reports and housekeeping, and "
     "proposes actions on jobs."
 )
@@ -46,7 +47,7 @@ def needs(model: Model, snapshot: Snapshot | None) -> str:
     """Return the memory that the assistant's model needs, and how much a GPU has free."""
     if not model.needs or model.family:
         return ""
-    text = f"Needs {memory(model.needs['cpu'])} on the CPU, {memory(model.needs['cuda'])} on a GPU"
+    cpu, gpu = memory(model.needs["cpu"]), memory(model.needs["cuda"])
     free = [
         total - used
         for state in (snapshot.devices if snapshot else ())
@@ -57,26 +58,42 @@ def needs(model: Model, snapshot: Snapshot | None) -> str:
         if total is not None and used is not None
     ]
     if not free:
-        return text
-    enough = "" if max(free) > model.needs["cuda"] else ": too little"
-    return f"{text} ({memory(max(free))} is free there now{enough})"
+        return tr("Needs {cpu} on the CPU, {gpu} on a GPU", cpu=cpu, gpu=gpu)
+    most = memory(max(free))
+    if max(free) > model.needs["cuda"]:
+        return tr(
+            "Needs {cpu} on the CPU, {gpu} on a GPU ({free} is free there now)",
+            cpu=cpu,
+            gpu=gpu,
+            free=most,
+        )
+    return tr(
+        "Needs {cpu} on the CPU, {gpu} on a GPU ({free} is free there now: too little)",
+        cpu=cpu,
+        gpu=gpu,
+        free=most,
+    )
 
 
 def facts(model: Model) -> list[tuple[str, str]]:
     """Return the size and the format of a model as captions and values; none if it is unknown."""
     if not model.layers:
         return []
-    context = f"{model.footprint.context:,} tokens" if model.footprint else "any length"
+    context = (
+        tr("{tokens} tokens", tokens=tr_whole(model.footprint.context))
+        if model.footprint
+        else tr("any length")
+    )
     return [
-        ("Parameters", parameters(model)),
-        ("Precision", model.dtype),
-        ("Context", context),
-        ("Size on disk", memory(model.bytes)),
-        ("Family", model.family or "RWKV-7"),
-        ("Layers", f"{model.layers} × {model.channels}"),
-        ("Vocabulary", f"{model.vocabulary:,}"),
-        *([("Names of", model.dialect)] if model.dialect else []),
-        *([("Chat", "no template")] if model.footprint and not model.chats else []),
+        (tr("Parameters"), parameters(model)),
+        (tr("Precision"), model.dtype),
+        (tr("Context"), context),
+        (tr("Size on disk"), memory(model.bytes)),
+        (tr("Family"), model.family or "RWKV-7"),
+        (tr("Layers"), f"{model.layers} × {model.channels}"),
+        (tr("Vocabulary"), tr_whole(model.vocabulary)),
+        *([(tr("Names of"), model.dialect)] if model.dialect else []),
+        *([(tr("Chat"), tr("no template"))] if model.footprint and not model.chats else []),
     ]
 
 
@@ -87,21 +104,24 @@ def matches(model: Model, text: str) -> bool:
 
 
 ORDERS: dict[str, Callable[[Model], tuple[float, str]]] = {
-    "Name": lambda model: (0.0, model.name.lower()),
-    "Largest first": lambda model: (-float(model.bytes), model.name.lower()),
-    "Smallest first": lambda model: (float(model.bytes), model.name.lower()),
+    tr_noop("Name"): lambda model: (0.0, model.name.lower()),
+    tr_noop("Largest first"): lambda model: (-float(model.bytes), model.name.lower()),
+    tr_noop("Smallest first"): lambda model: (float(model.bytes), model.name.lower()),
 }
-"""The orders in which models can be listed."""
+"""The orders in which models can be listed, by their English names."""
 
 
 def speed_text(speed: ModelSpeed) -> str:
     """Return the result of a benchmark in a line."""
-    loaded = (
-        f"loaded in {duration(speed.loaded)}"
-        if speed.loaded >= _LOADED_BEFORE_S
-        else "it was loaded already"
+    rates = _rates(speed.decode, speed.prefill)
+    if speed.loaded < _LOADED_BEFORE_S:
+        return tr("on {device}: {rates}; it was loaded already", device=speed.device, rates=rates)
+    return tr(
+        "on {device}: {rates}; loaded in {time}",
+        device=speed.device,
+        rates=rates,
+        time=duration(speed.loaded),
     )
-    return f"on {speed.device}: {_rates(speed.decode, speed.prefill)}; {loaded}"
 
 
 def package_text(speed: ModelSpeed) -> list[str]:
@@ -121,9 +141,14 @@ def package_text(speed: ModelSpeed) -> list[str]:
 
 def _rates(decode: TokenRate, prefill: TokenRate) -> str:
     return ", ".join(
-        f"{what} {significant(rate.median)} tok/s "
-        f"(from {significant(rate.low)} to {significant(rate.high)})"
-        for what, rate in (("generation", decode), ("prompt processing", prefill))
+        tr(
+            "{what} {rate} tok/s (from {low} to {high})",
+            what=what,
+            rate=significant(rate.median),
+            low=significant(rate.low),
+            high=significant(rate.high),
+        )
+        for what, rate in ((tr("generation"), decode), (tr("prompt processing"), prefill))
     )
 
 
@@ -147,7 +172,17 @@ class Download:
         """Return the file, the bytes and the time left."""
         now = self._now
         if now.checking:
-            return f"Checking {now.file}"
+            return tr("Checking {file}", file=now.file)
         rate = (now.done - self._first) / max(time.monotonic() - self._began, 0.1)
-        left = f", about {duration((now.total - now.done) / rate)} left" if rate > 0 else ""
-        return f"Downloading {now.file}: {memory(now.done)} of {memory(now.total)}{left}"
+        done, total = memory(now.done), memory(now.total)
+        if rate <= 0:
+            return tr(
+                "Downloading {file}: {done} of {total}", file=now.file, done=done, total=total
+            )
+        return tr(
+            "Downloading {file}: {done} of {total}, about {time} left",
+            file=now.file,
+            done=done,
+            total=total,
+            time=duration((now.total - now.done) / rate),
+        )

@@ -15,7 +15,7 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QBoxLayout, QFileDialog, QLineEdit, QWidget
 
-from app.format.values import plural
+from app.language.texts import tr, tr_count, tr_noop, tr_sentence
 from app.link.call import Call, Request
 from app.link.link import Link
 from app.models.model_card import ModelCard
@@ -59,7 +59,7 @@ _WIDE = 1700
 """Pixels of width from which on served and stored models stand side by side."""
 T = TypeVar("T")
 
-EMPTY = (
+EMPTY = tr_noop(
     "No models yet: answers are written from templates, with the same facts.\n"
     "Drop the folder of a model here, add one, or download one from Hugging Face."
 )
@@ -87,41 +87,46 @@ class ModelsPage(QWidget):
         self._downloaded: Download | None = None
         self.setAcceptDrops(True)
         self.name = QLineEdit()
-        self.name.setPlaceholderText("OWNER/NAME on Hugging Face")
-        self.name.setAccessibleName("Model to download from Hugging Face")
+        self.name.setPlaceholderText(tr("OWNER/NAME on Hugging Face"))
+        self.name.setAccessibleName(tr("Model to download from Hugging Face"))
         self.name.returnPressed.connect(self._start_download)
         self.download = button(
-            "Download",
-            tooltip="Download the .safetensors weights, configuration and vocabulary, but no code",
+            tr("Download"),
+            tooltip=tr(
+                "Download the .safetensors weights, configuration and vocabulary, but no code"
+            ),
         )
         self.download.clicked.connect(self._start_download)
         self.stop = button(
-            "Stop", tooltip="Keep what was downloaded; the next download continues from there"
+            tr("Stop"),
+            tooltip=tr("Keep what was downloaded; the next download continues from there"),
         )
         self.stop.clicked.connect(self._stop_download)
         self.add_folder = button(
-            "Add folder…",
-            tooltip="Add a folder of .safetensors files; you can also drop files and folders here",
+            tr("Add folder…"),
+            tooltip=tr(
+                "Add a folder of .safetensors files; you can also drop files and folders here"
+            ),
         )
         self.add_folder.clicked.connect(self._browse)
-        self.add_file = button("Add file…", tooltip="Add a .safetensors or .pth file")
+        self.add_file = button(tr("Add file…"), tooltip=tr("Add a .safetensors or .pth file"))
         self.add_file.clicked.connect(self._browse_file)
         self.add = button(
-            "Add model…",
+            tr("Add model…"),
             self._open_sources,
             kind="primary",
-            tooltip="Download a model from Hugging Face, or add a folder or a file",
+            tooltip=tr("Download a model from Hugging Face, or add a folder or a file"),
         )
-        self.filter = filter_box("Filter models")
+        self.filter = filter_box(tr("Filter models"))
         self.filter.textChanged.connect(self._arrange)
-        self.order = choice_box("Order of the models", ORDERS)
+        self.order = choice_box(tr("Order of the models"), ORDERS)
         self.order.currentTextChanged.connect(self._arrange)
         bind_actions(self, {"models.leave": self._leave})
         self.bar = ProgressLine()
         self.progress = elided(size="small", meaning="muted")
         self.said = label(size="small", wrap=True)
         self.none = label(
-            "No model is in use: all texts are written from templates, with the same facts.",
+            tr("No model is in use: all texts are written from templates, with the same facts."),
             size="small",
             meaning="muted",
             wrap=True,
@@ -129,9 +134,9 @@ class ModelsPage(QWidget):
         self.serving = ServingPanel(state, link)
         self.serving.changed.connect(self.refresh)
         self.serving.told.connect(self._show_message)
-        self.empty = label(EMPTY, meaning="muted", wrap=True)
+        self.empty = label(tr(EMPTY), meaning="muted", wrap=True)
         self.empty.setAlignment(Qt.AlignmentFlag.AlignCenter)
-        self.stored = label("On this machine", strong=True)
+        self.stored = label(strong=True)
         self._lay_out()
         self.setFocusProxy(self.filter)
         self.refresh()
@@ -197,7 +202,7 @@ class ModelsPage(QWidget):
         self._link.send(self, request, on_reply, self._fail)
 
     def _fail(self, message: str) -> None:
-        self._show_message(message, failed=True)
+        self._show_message(tr_sentence(message), failed=True)
         self.refresh()
 
     def _add(self, path: str) -> None:
@@ -228,7 +233,7 @@ class ModelsPage(QWidget):
 
     def _start_benchmark(self, path: str) -> None:
         def on_progress(text: str) -> None:
-            self._timing = (path, text)
+            self._timing = (path, tr_sentence(text))
             self.refresh()
 
         def on_reply(speed: ModelSpeed | None) -> None:
@@ -242,7 +247,7 @@ class ModelsPage(QWidget):
             self._fail(message)
 
         device = cast("Literal['cpu', 'cuda']", self.cards[path].device.currentText())
-        self._timing = (path, "waiting for the assistant")
+        self._timing = (path, tr("waiting for the assistant"))
         request = BenchmarkModel(path, device)
         self._benchmark = self._link.send(self, request, on_reply, on_error, on_progress)
 
@@ -296,12 +301,15 @@ class ModelsPage(QWidget):
             self.refresh()
 
     def _browse(self) -> None:
-        if folder := QFileDialog.getExistingDirectory(self, "Choose the folder of a model"):
+        if folder := QFileDialog.getExistingDirectory(self, tr("Choose the folder of a model")):
             self._add(folder)
 
     def _browse_file(self) -> None:
         file, _ = QFileDialog.getOpenFileName(
-            self, "Choose an RWKV-7 model", "", "Models (*.safetensors *.pth)"
+            self,
+            tr("Choose an RWKV-7 model"),
+            "",
+            tr("Models ({pattern})", pattern="*.safetensors *.pth"),
         )
         if file:
             self._add(file)
@@ -312,7 +320,7 @@ class ModelsPage(QWidget):
 
     def _arrange(self) -> None:
         """Show the models that the user looks for, in the chosen order."""
-        order = ORDERS[self.order.currentText()]
+        order = ORDERS[self.order.currentData()]
         cards = sorted(self.cards.values(), key=lambda card: order(card.model))
         shown = [card for card in cards if matches(card.model, self.filter.text())]
         for card in cards:
@@ -320,9 +328,7 @@ class ModelsPage(QWidget):
             self._stored.insertWidget(self._stored.count() - 1, card)
             card.setVisible(card in shown)
         self.stored.setVisible(bool(cards))
-        number = plural(len(cards), "model")
-        part = "" if len(shown) == len(cards) else f"{len(shown)} of "
-        set_text(self.stored, f"On this machine: {part}{number}")
+        set_text(self.stored, _stored(len(shown), len(cards)))
 
     def _open_sources(self) -> None:
         """Show where models come from, or hide it."""
@@ -355,10 +361,22 @@ class ModelsPage(QWidget):
         self._body.setSpacing(theme.M)
         self._body.addWidget(self.serving, 1, Qt.AlignmentFlag.AlignTop)
         self._body.addWidget(stored, 1)
-        scroll = EdgeScrollArea(inner, "Models")
+        scroll = EdgeScrollArea(inner, tr("Models"))
         self.setProperty(REACHES_EDGE, True)
         line = row(self.filter, self.order, Stretch(), self.add)
         running = row(Stretch(self.progress), self.stop)
         above = column(line, self.sources, self.bar, running, self.said, self.none, self.empty)
         above.setContentsMargins(0, 0, theme.M, 0)
         self.setLayout(column(above, Stretch(scroll)))
+
+
+def _stored(shown: int, stored: int) -> str:
+    """Return how many models this machine has, and how many of them are shown."""
+    if shown == stored:
+        return tr_count("On this machine: {n} model", "On this machine: {n} models", stored)
+    return tr_count(
+        "On this machine: {shown} of {n} model",
+        "On this machine: {shown} of {n} models",
+        stored,
+        shown=shown,
+    )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from accel.serving.memory import free_host_bytes
+from app.language.texts import tr
 from app.link.call import Call
 from assistant.client import Assistant
 from assistant.idle import Cancelled
@@ -38,7 +39,7 @@ class AddModel(msgspec.Struct, frozen=True):
 
     def carry_out(self, call: Call) -> str:
         """Return a message for the user."""
-        return f"{model_list.add(self.path).name} was added"
+        return tr("{name} was added", name=model_list.add(self.path).name)
 
 
 class RemoveModel(msgspec.Struct, frozen=True):
@@ -49,7 +50,11 @@ class RemoveModel(msgspec.Struct, frozen=True):
     def carry_out(self, call: Call) -> str:
         """Return a message for the user."""
         model_list.remove(self.path)
-        return f"{name_of(self.path)} was removed from the list; its files stay in {self.path}"
+        return tr(
+            "{name} was removed from the list; its files stay in {folder}",
+            name=name_of(self.path),
+            folder=self.path,
+        )
 
 
 class DownloadModel(msgspec.Struct, frozen=True):
@@ -64,8 +69,8 @@ class DownloadModel(msgspec.Struct, frozen=True):
         pull = Pull(self.name)
         call.on_cancel(pull.cancel)
         if pull.run(call.report):
-            return f"{pull.name} was downloaded to {pull.folder}"
-        return f"stopped; the files of {pull.name} so far are kept"
+            return tr("{name} was downloaded to {folder}", name=pull.name, folder=pull.folder)
+        return tr("stopped; the files of {name} so far are kept", name=pull.name)
 
 
 class BenchmarkModel(msgspec.Struct, frozen=True):
@@ -114,8 +119,13 @@ class StartServing(msgspec.Struct, frozen=True):
         """Return a message for the user."""
         name = name_of(self.options.folder)
         if self.held == "job":
-            return f"job {serving.submit(self.options)} serves {name} once a GPU is free for it"
-        return f"{name} is served at {serving.start(self.options).address}"
+            return tr(
+                "job {job} serves {name} once a GPU is free for it",
+                job=serving.submit(self.options),
+                name=name,
+            )
+        address = serving.start(self.options).address
+        return tr("{name} is served at {address}", name=name, address=address)
 
 
 class StopServing(msgspec.Struct, frozen=True):
@@ -126,4 +136,4 @@ class StopServing(msgspec.Struct, frozen=True):
     def carry_out(self, call: Call) -> str:
         """Return a message for the user."""
         serving.stop(self.served.port)
-        return f"{self.served.name} is no longer served"
+        return tr("{name} is no longer served", name=self.served.name)

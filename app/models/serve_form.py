@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import cast
 
 from PySide6.QtCore import Signal
-from PySide6.QtWidgets import QComboBox, QGridLayout, QWidget
+from PySide6.QtWidgets import QGridLayout, QWidget
 
 from accel.serving.memory import CacheFormat, Footprint, Weights
+from app.language.texts import tr, tr_whole
 from app.models.fit import CACHE, CPU, JOB, PLACES, TOKENS, WEIGHTS, fit
 from app.models.fit_bar import FitBar
 from app.widgets import theme
@@ -34,17 +34,26 @@ class ServeForm(QWidget):
         self._snapshot: Snapshot | None = None
         self._host_free = 0
         name = footprint.name
-        self.weights = self._box(f"How the weights of {name} are kept", WEIGHTS)
-        self.cache = self._box(f"How keys and values of {name} are kept", CACHE)
-        self.tokens = self._box(f"Tokens that the cache of {name} holds", TOKENS)
-        self.place = self._box(f"Where {name} is served", PLACES)
-        self.start = button("Serve", tooltip="Load the model and answer programs and free chat")
-        self.start.setAccessibleName(f"Serve {name}")
+        self.weights = choice_box(tr("How the weights of {name} are kept", name=name), WEIGHTS)
+        self.cache = choice_box(tr("How keys and values of {name} are kept", name=name), CACHE)
+        self.tokens = choice_box(tr("Tokens that the cache of {name} holds", name=name))
+        for tokens in TOKENS:
+            self.tokens.addItem(tr_whole(tokens) if tokens else tr("as many as fit"), tokens)
+        self.place = choice_box(tr("Where {name} is served", name=name), PLACES)
+        for box in (self.weights, self.cache, self.tokens, self.place):
+            box.currentIndexChanged.connect(self._show_fit)
+        self.start = button(
+            tr("Serve"), tooltip=tr("Load the model and answer programs and free chat")
+        )
+        self.start.setAccessibleName(tr("Serve {name}", name=name))
         self.start.clicked.connect(self._start)
         self.more = button(
-            "Options", kind="quiet", tooltip="Choose weights, cache and device", checkable=True
+            tr("Options"),
+            kind="quiet",
+            tooltip=tr("Choose weights, cache and device"),
+            checkable=True,
         )
-        self.more.setAccessibleName(f"Options of serving {name}")
+        self.more.setAccessibleName(tr("Options of serving {name}", name=name))
         self.bar = FitBar()
         self.choices = QWidget()
         self.more.toggled.connect(self.choices.setVisible)
@@ -57,10 +66,10 @@ class ServeForm(QWidget):
         """Return what is chosen."""
         return Options(
             self._path,
-            "cpu" if self.place.currentText() == CPU else "auto",
-            cast("Weights", WEIGHTS[self.weights.currentText()]),
-            cast("CacheFormat", CACHE[self.cache.currentText()]),
-            TOKENS[self.tokens.currentText()],
+            "cpu" if self.place.currentData() == CPU else "auto",
+            cast("Weights", WEIGHTS[self.weights.currentData()]),
+            cast("CacheFormat", CACHE[self.cache.currentData()]),
+            self.tokens.currentData(),
         )
 
     def show_memory(self, snapshot: Snapshot | None, host_free: int, busy: bool) -> None:
@@ -72,28 +81,23 @@ class ServeForm(QWidget):
         self._show_fit()
 
     def _show_fit(self) -> None:
-        place = self.place.currentText()
+        place = self.place.currentData()
         found = fit(self._footprint, self.options, place, self._snapshot, self._host_free)
         self.bar.setVisible(found is not None)
         if found is not None:
             self.bar.show_fit(found)
 
     def _start(self) -> None:
-        held: Held = "job" if self.place.currentText() == JOB else "lease"
+        held: Held = "job" if self.place.currentData() == JOB else "lease"
         self.started.emit(self.options, held)
-
-    def _box(self, name: str, choices: Iterable[str]) -> QComboBox:
-        made = choice_box(name, choices)
-        made.currentIndexChanged.connect(self._show_fit)
-        return made
 
     def _lay_out(self, beside: QWidget) -> None:
         grid = QGridLayout(self.choices)
         grid.setContentsMargins(0, 0, 0, 0)
         grid.setHorizontalSpacing(theme.S)
         named = (
-            ("Weights", self.weights), ("Cache", self.cache), ("Tokens", self.tokens),
-            ("On", self.place),
+            (tr("Weights"), self.weights), (tr("Cache"), self.cache), (tr("Tokens"), self.tokens),
+            (tr("On"), self.place),
         )  # fmt: skip
         for at, (title, box) in enumerate(named):
             line, place = divmod(at, 2)

@@ -10,6 +10,7 @@ from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QFrame, QVBoxLayout
 
 from app.charts.spark_card import HEIGHT, SparkCard
+from app.language.texts import tr
 from app.models import served_text
 from app.widgets import theme
 from app.widgets.controls import (
@@ -43,21 +44,21 @@ class ServedCard(QFrame):
         super().__init__()
         self.served = served
         self.setProperty("card", "true")
-        self.setAccessibleName(f"Served model {served.name}")
+        self.setAccessibleName(tr("Served model {name}", name=served.name))
         self.name = label(served.name, strong=True)
         self.pill = pill()
         self.place = label(size="small", meaning="muted")
         self.address = elided(served.address, size="small", meaning="muted")
-        self.copy = button("Copy address", self._copy, kind="quiet")
-        self.copy.setAccessibleName(f"Copy the address of {served.name}")
-        self.stop = button("Stop", lambda: self.stopped.emit(self.served))
-        self.stop.setToolTip("End it: its answers end, and its memory is free")
-        self.stop.setAccessibleName(f"Stop serving {served.name}")
+        self.copy = button(tr("Copy address"), self._copy, kind="quiet")
+        self.copy.setAccessibleName(tr("Copy the address of {name}", name=served.name))
+        self.stop = button(tr("Stop"), lambda: self.stopped.emit(self.served))
+        self.stop.setToolTip(tr("End it: its answers end, and its memory is free"))
+        self.stop.setAccessibleName(tr("Stop serving {name}", name=served.name))
         self.progress = ProgressLine()
         self.state = label(size="small", wrap=True)
         self.facts = FactRow(6)
-        titles = ("Speed", "Cache used", "Prefix hits", "Requests")
-        self.sparks = tuple(SparkCard(title, "two minutes") for title in titles)
+        titles = (tr("Speed"), tr("Cache used"), tr("Prefix hits"), tr("Requests"))
+        self.sparks = tuple(SparkCard(title, tr("two minutes")) for title in titles)
         self._values = tuple(deque[float](maxlen=_KEPT) for _ in titles)
         self._lay_out()
 

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
-from app.format.values import duration, memory, significant
+from app.format.values import duration, first_capital, memory, significant
+from app.language.texts import tr, tr_noop, tr_sentence, tr_whole
 from assistant.serve.control_messages import Served
 from scheduler.protocol.snapshot import Snapshot
+
+_PHASES = {
+    "ready": (tr_noop("Serving"), "succeeded"),
+    "failed": (tr_noop("Failed"), "failed"),
+    "idle": (tr_noop("Idle"), "muted"),
+    "waiting": (tr_noop("waiting"), "accent"),
+    "loading": (tr_noop("loading"), "accent"),
+}
+"""A word for each phase, and the meaning of its colour."""
 
 
 def place(served: Served, snapshot: Snapshot | None) -> str:
     """Return where a served model runs, such as `GPU 0 · NVIDIA H100`."""
-    held = "as a job" if served.held == "job" else ""
+    held = tr("as a job") if served.held == "job" else ""
     return " · ".join(filter(None, (_device(served, snapshot), held)))
 
 
@@ -29,25 +39,24 @@ def state(served: Served) -> str:
             return ""
         case "loading" if served.done:
             left = served.seconds * (served.total - served.done) / served.done
-            size = f"{memory(served.done)} of {memory(served.total)}"
-            return f"Loading: {size}, about {duration(left)} left"
+            return tr(
+                "Loading: {done} of {total}, about {time} left",
+                done=memory(served.done),
+                total=memory(served.total),
+                time=duration(left),
+            )
         case "idle":
-            return f"{_sentence(served.note)} It is loaded again with the next request.".lstrip()
+            again = tr("It is loaded again with the next request.")
+            return f"{_sentence(served.note)} {again}".lstrip()
         case "failed":
-            return served.note
+            return tr_sentence(served.note)
     return _sentence(served.note)
 
 
 def pill(served: Served) -> tuple[str, str]:
     """Return the state in a word, and the meaning of its colour."""
-    match served.phase:
-        case "ready":
-            return "Serving", "succeeded"
-        case "failed":
-            return "Failed", "failed"
-        case "idle":
-            return "Idle", "muted"
-    return served.phase, "accent"
+    word, meaning = _PHASES[served.phase]
+    return tr(word), meaning
 
 
 def loaded_share(served: Served) -> float | None:
@@ -80,7 +89,9 @@ def prefix_hits(served: Served) -> str:
 def requests(served: Served) -> str:
     """Return how many requests are answered, and how many wait."""
     running, waiting = (int(served.figures.get(name, 0)) for name in ("running", "waiting"))
-    return f"{running} running · {waiting} waiting" if waiting else f"{running} running"
+    if waiting:
+        return tr("{running} running · {waiting} waiting", running=running, waiting=waiting)
+    return tr("{running} running", running=running)
 
 
 def accepted(served: Served) -> str:
@@ -95,16 +106,20 @@ def facts(served: Served) -> list[tuple[str, str]]:
         return []
     blocks = int(served.figures.get("blocks", 0))
     known = served.figures.get("known_blocks", 0) / max(blocks, 1)
-    held = f"{served.cache_tokens:,} tokens" if served.cache_tokens else f"{blocks} states"
+    held = (
+        tr("{tokens} tokens", tokens=tr_whole(served.cache_tokens))
+        if served.cache_tokens
+        else tr("{number} states", number=blocks)
+    )
     found = [
-        ("Weights", served.weights),
-        ("Cache", held),
-        ("Kept for prefixes", _percent(known)),
-        ("Context", f"{served.context:,} tokens"),
-        ("Loaded in", duration(served.seconds)),
+        (tr("Weights"), served.weights),
+        (tr("Cache"), held),
+        (tr("Kept for prefixes"), _percent(known)),
+        (tr("Context"), tr("{tokens} tokens", tokens=tr_whole(served.context))),
+        (tr("Loaded in"), duration(served.seconds)),
     ]
     right = accepted(served)
-    return [*found, ("Drafts accepted", right)] if right else found
+    return [*found, (tr("Drafts accepted"), right)] if right else found
 
 
 def _percent(share: float) -> str:
@@ -112,4 +127,5 @@ def _percent(share: float) -> str:
 
 
 def _sentence(note: str) -> str:
-    return f"{note[:1].upper()}{note[1:]}." if note else ""
+    said = tr_sentence(note)
+    return f"{first_capital(said)}." if said else ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from PySide6.QtCore import QTimer, Signal
 from PySide6.QtWidgets import QVBoxLayout, QWidget
 
+from app.language.texts import tr
 from app.link.link import Link
 from app.models import served_text
 from app.models.requests import FindServed, ServedNow, StartServing, StopServing
@@ -36,7 +37,7 @@ class ServingPanel(QWidget):
         self._timer = QTimer(self)
         self._timer.setInterval(_EVERY_MS)
         self._timer.timeout.connect(self.look)
-        self.title = label("Served now", strong=True)
+        self.title = label(tr("Served now"), strong=True)
         self._body = QVBoxLayout(self)
         self._body.setContentsMargins(0, 0, 0, 0)
         self._body.setSpacing(theme.S)
@@ -49,7 +50,7 @@ class ServingPanel(QWidget):
         for each in self.now.served:
             if each.folder == folder:
                 return served_text.pill(each)
-        return ("starting", "accent") if folder in self._starting else ("", "")
+        return (tr("starting"), "accent") if folder in self._starting else ("", "")
 
     def enlarge(self, *, wanted: bool) -> None:
         """Let the curves of each model be high, where there is much room."""

@@ -16,7 +16,7 @@ from babel.lists import format_list
 from babel.messages.catalog import Catalog
 from babel.messages.mofile import write_mo
 from babel.messages.pofile import read_po
-from babel.numbers import get_decimal_symbol
+from babel.numbers import format_decimal, get_decimal_symbol
 
 Language = Literal["en", "de", "fr", "es"]
 LANGUAGES: tuple[Language, ...] = get_args(Language)
@@ -60,6 +60,10 @@ class Words:
     def number(self, value: float) -> str:
         """Return a number as it is written in the language."""
         return self.numbers(f"{value:g}" if abs(value) < 1e6 else f"{value:.0f}")
+
+    def whole(self, number: int) -> str:
+        """Return a whole number with its digits in groups."""
+        return str(format_decimal(number, locale=self._locale))
 
     def numbers(self, text: str) -> str:
         """Return a text with its decimal points as they are written in the language."""
