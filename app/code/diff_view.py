@@ -9,6 +9,7 @@ from PySide6.QtGui import QColor, QFontDatabase, QTextCursor, QTextFormat
 from PySide6.QtWidgets import QPlainTextEdit, QTextEdit, QWidget
 
 from app.code.rows import Line
+from app.language.texts import tr
 from app.widgets import theme
 from app.widgets.controls import Stretch, row
 
@@ -22,7 +23,7 @@ class DiffView(QWidget):
     def __init__(self) -> None:
         super().__init__()
         self._lines: Sequence[Line] = ()
-        self.left, self.right = _pane("Before"), _pane("After")
+        self.left, self.right = _pane(tr("Before")), _pane(tr("After"))
         _together(self.left, self.right)
         self.setLayout(row(Stretch(self.left), Stretch(self.right)))
         self.setFocusProxy(self.right)

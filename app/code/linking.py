@@ -15,12 +15,16 @@ from accel.inject.journal import Refused
 from accel.inject.prove import Proof
 from accel.inject.rewrite import Change, change
 from app.code.proof_marks import milliseconds
+from app.code.told import told
 from app.format.values import memory
+from app.language.texts import tr, tr_noop
 from scheduler.client import Client
 from scheduler.protocol.errors import DaemonGone, UserError
 
 MAX_LOG = 16 * 2**20
-_NO_GPU = "no GPU was free in time to prove it there. Try again later, or prove it on the CPU"
+_NO_GPU = tr_noop(
+    "no GPU was free in time to prove it there. Try again later, or prove it on the CPU"
+)
 Connect = Callable[[], AbstractContextManager[Client]]
 
 
@@ -74,7 +78,7 @@ def _in_job(path: Path, connect: Connect, device: str) -> list[Proof] | None:
             except TimeoutError as e:
                 job.cancel()
                 if device == "cuda":
-                    raise UserError(_NO_GPU) from e
+                    raise UserError(tr(_NO_GPU)) from e
                 return None
             return proving.decode(job.log(limit=MAX_LOG))
     except DaemonGone:
@@ -89,33 +93,47 @@ def apply_change(
     try:
         journal.check(each.path)
     except Refused as e:
-        return Applied(path, (), f"not changed: {e}")
+        return _unchanged(path, told(str(e)))
     proofs = prove_change(each, connect, device)
     good = {p.line for p in proofs if p.proved or (unproved and p.verdict.startswith("not run"))}
     sites = [s for s in each.sites if s.finding.line in good and s.edits]
     if not sites:
-        return Applied(path, (), "not changed: nothing was proved", proofs)
+        return _unchanged(path, tr("nothing was proved"), proofs)
     try:
         journal.apply(each.path, each.before, change(each.module, sites).after)
     except Refused as e:
-        return Applied(path, (), f"not changed: {e}", proofs)
-    return Applied(path, tuple(sorted(good)), f"linked {len(sites)}", proofs)
+        return _unchanged(path, told(str(e)), proofs)
+    return Applied(path, tuple(sorted(good)), tr("linked {n}", n=len(sites)), proofs)
+
+
+def _unchanged(path: str, why: str, proofs: tuple[Proof, ...] = ()) -> Applied:
+    return Applied(path, (), tr("not changed: {why}", why=why), proofs)
 
 
 def describe(proof: Proof) -> str:
     """Return a proof in one line."""
-    where = f"{proof.file}:{proof.line}: {proof.verdict}"
+    where = f"{proof.file}:{proof.line}: {told(proof.verdict)}"
     linked = [t for t in proof.trials if t.linked]
     if not linked:
         return where
     worst = max(linked, key=lambda t: t.error_after)
     slow = max(linked, key=lambda t: t.ms_before)
-    where_ran = {"cpu": " on the CPU, whose times say little", "cuda": " on the GPU"}
-    ran_on = where_ran.get(proof.device, "")
-    elsewhere = f"; {proof.speedup}" if proof.speedup else ""
-    return (
-        f"{where} by {len(linked)} comparisons of {proof.ran}, forward and backward; largest error"
-        f" {worst.error_after:.1e}, before {worst.error_before:.1e}; kept for the backward pass"
-        f" {memory(slow.kept_after)}, before {memory(slow.kept_before)}; at most"
-        f" {milliseconds(slow.ms_after)}, before {milliseconds(slow.ms_before)}{ran_on}{elsewhere}"
+    text = tr(
+        "{where} by {n} comparisons of {ran}, forward and backward; largest error {error}, before"
+        " {error_before}; kept for the backward pass {kept}, before {kept_before}; at most {time},"
+        " before {time_before}",
+        where=where,
+        n=len(linked),
+        ran=proof.ran,
+        error=f"{worst.error_after:.1e}",
+        error_before=f"{worst.error_before:.1e}",
+        kept=memory(slow.kept_after),
+        kept_before=memory(slow.kept_before),
+        time=milliseconds(slow.ms_after),
+        time_before=milliseconds(slow.ms_before),
     )
+    if proof.device == "cpu":
+        text = tr("{text} on the CPU, whose times say little", text=text)
+    elif proof.device == "cuda":
+        text = tr("{text} on the GPU", text=text)
+    return f"{text}; {told(str(proof.speedup))}" if proof.speedup else text

@@ -12,7 +12,10 @@ from app.code.diff_view import DiffView
 from app.code.proof_marks import bars, error_marks
 from app.code.proof_view import ProofView
 from app.code.requests import ApplyCode, ProveCode, ScanCode, Scanned, UndoCode
-from app.code.rows import FindingRow, linked_row, side_by_side, summary, where_run
+from app.code.rows import FindingRow, linked_row, proved, side_by_side, summary
+from app.code.told import told
+from app.format.values import first_capital
+from app.language.texts import tr, tr_noop
 from app.link.call import Call
 from app.link.link import Link
 from app.widgets import theme
@@ -39,22 +42,32 @@ if TYPE_CHECKING:
     from accel.inject.prove import Proof
     from app.code.linking import Applied
 
-EMPTY = (
+EMPTY = tr_noop(
     "Open a folder or a file with your PyTorch code to see its attention here.\n"
     "Reading runs nothing of it, and nothing is changed until you choose Apply."
 )
 COLUMNS = (
-    TableColumn("Where", 160),
-    TableColumn("Action", 60),
-    TableColumn("What", 0),
+    TableColumn(tr_noop("Where"), 160),
+    TableColumn(tr_noop("Action"), 60),
+    TableColumn(tr_noop("What"), 0),
     TableColumn(
-        "Predicted",
+        tr_noop("Predicted"),
         116,
-        help="How many times as fast the attention alone is, forward and backward, from sizes in"
-        " the file and measurements on the GPU that is named",
+        help=tr_noop(
+            "How many times as fast the attention alone is, forward and backward, from sizes in"
+            " the file and measurements on the GPU that is named"
+        ),
     ),
-    TableColumn("Gain", 170, help="What is no longer kept in memory, from sizes in the file"),
-    TableColumn("Risk", 190, help="What may be less than hoped for, or why it is left alone"),
+    TableColumn(
+        tr_noop("Gain"),
+        170,
+        help=tr_noop("What is no longer kept in memory, from sizes in the file"),
+    ),
+    TableColumn(
+        tr_noop("Risk"),
+        190,
+        help=tr_noop("What may be less than hoped for, or why it is left alone"),
+    ),
 )
 
 
@@ -72,25 +85,25 @@ class CodePage(QWidget):
         """What a yes to the question starts."""
         self._scanned = Scanned("", (), {}, {})
         self.path = QLineEdit()
-        self.path.setPlaceholderText("Folder or file")
-        self.path.setAccessibleName("Folder or file to search")
+        self.path.setPlaceholderText(tr("Folder or file"))
+        self.path.setAccessibleName(tr("Folder or file to search"))
         self.path.returnPressed.connect(self.scan)
-        self.open = button("Open…", self._choose, tooltip=hint("code.open"))
-        self.again = button("Search", self.scan, tooltip=hint("code.scan"))
-        self.back = button("‹ Workloads", self.left.emit, kind="quiet", tooltip="Esc")
+        self.open = button(tr("Open…"), self._choose, tooltip=hint("code.open"))
+        self.again = button(tr("Search"), self.scan, tooltip=hint("code.scan"))
+        self.back = button(tr("‹ Workloads"), self.left.emit, kind="quiet", tooltip="Esc")
         self.found: RowTable[FindingRow] = RowTable(COLUMNS)
-        self.table = list_table(self.found, [c.width for c in COLUMNS], "Attention in the code")
+        self.table = list_table(self.found, [c.width for c in COLUMNS], tr("Attention in the code"))
         self.table.selectionModel().currentRowChanged.connect(lambda *_: self._show_change())
-        self.empty = empty_label(EMPTY)
+        self.empty = empty_label(tr(EMPTY))
         self.outcome = elided(size="small", meaning="muted")
         self.why = elided(meaning="muted")
         self.diff, self.proof = DiffView(), ProofView()
-        self.prove = button("Prove…", self._ask_to_prove, tooltip=hint("code.prove"))
+        self.prove = button(tr("Prove…"), self._ask_to_prove, tooltip=hint("code.prove"))
         self.apply = button(
-            "Apply…", self._ask_to_apply, kind="primary", tooltip=hint("code.apply")
+            tr("Apply…"), self._ask_to_apply, kind="primary", tooltip=hint("code.apply")
         )
-        self.undo = button("Undo", self._undo, tooltip=hint("code.undo"))
-        self.question = QuestionCard("Run it", "Cancel", self._agree, self._decline)
+        self.undo = button(tr("Undo"), self._undo, tooltip=hint("code.undo"))
+        self.question = QuestionCard(tr("Run it"), tr("Cancel"), self._agree, self._decline)
         self._lay_out()
         bind_actions(
             self,
@@ -111,13 +124,13 @@ class CodePage(QWidget):
     def scan(self) -> None:
         """Find the attention in the path that was typed."""
         if path := self.path.text().strip():
-            self._send("Reading…", ScanCode(path), self._show_found)
+            self._send(tr("Reading…"), ScanCode(path), self._show_found)
 
     def _lay_out(self) -> None:
-        title = label("Your code", size="large", strong=True)
+        title = label(tr("Your code"), size="large", strong=True)
         bar = row(self.back, title, Stretch(self.path), self.open, self.again, spacing=theme.M)
         frame, self._stack = list_card(self.table, self.empty)
-        self._proof_area = scroll_area(clear_panel(column(self.proof, Stretch())), "Proof")
+        self._proof_area = scroll_area(clear_panel(column(self.proof, Stretch())), tr("Proof"))
         self._change_card, self._proof_card = card(row(self.diff)), card(row(self._proof_area))
         details = row(Stretch(self._change_card, 3), Stretch(self._proof_card, 2), spacing=theme.M)
         actions = row(Stretch(self.outcome), self.undo, self.prove, self.apply, spacing=theme.M)
@@ -130,7 +143,7 @@ class CodePage(QWidget):
         self.setFocusProxy(self.path)
 
     def _choose(self) -> None:
-        dialog = QFileDialog(self, "Open a folder of code", self.path.text())
+        dialog = QFileDialog(self, tr("Open a folder of code"), self.path.text())
         dialog.setFileMode(QFileDialog.FileMode.Directory)
         dialog.fileSelected.connect(self.open_path)
         dialog.open()
@@ -155,7 +168,7 @@ class CodePage(QWidget):
         rows = [linked_row(path, scanned.root) for path in scanned.linked]
         rows += [FindingRow(f, scanned.root) for f in found]
         self.found.show_rows(tuple(rows))
-        set_text(self.empty, EMPTY if not scanned.root else summary((), 0))
+        set_text(self.empty, tr(EMPTY) if not scanned.root else summary((), 0))
         set_text(self.outcome, summary(scanned.found, len(scanned.linked)))
         if rows:
             self.table.selectRow(0)
@@ -175,22 +188,33 @@ class CodePage(QWidget):
 
     def _ask_to_prove(self) -> None:
         file = self._file
-        self._ask("compares it", lambda: self._send("Proving…", ProveCode(file), self._show_proof))
+        self._ask(
+            tr(
+                "This runs code of {name}, before and after the change, as a job with limits of"
+                " time and memory, and compares it.",
+                name=self._name,
+            ),
+            lambda: self._send(tr("Proving…"), ProveCode(file), self._show_proof),
+        )
 
     def _ask_to_apply(self) -> None:
         file = self._file
         self._ask(
-            "changes the file if that proves it right",
-            lambda: self._send("Proving…", ApplyCode(file), self._show_applied),
+            tr(
+                "This runs code of {name}, before and after the change, as a job with limits of"
+                " time and memory, and changes the file if that proves it right.",
+                name=self._name,
+            ),
+            lambda: self._send(tr("Proving…"), ApplyCode(file), self._show_applied),
         )
 
-    def _ask(self, then: str, after: Callable[[], None]) -> None:
+    @property
+    def _name(self) -> str:
+        return self.chosen.where if self.chosen else ""
+
+    def _ask(self, question: str, after: Callable[[], None]) -> None:
         self._after = after
-        name = self.chosen.where if self.chosen else ""
-        self.question.ask(
-            f"This runs code of {name}, before and after the change, as a job with limits of time"
-            f" and memory, and {then}."
-        )
+        self.question.ask(question)
 
     def _agree(self) -> None:
         self.question.hide()
@@ -210,14 +234,13 @@ class CodePage(QWidget):
             self.left.emit()
 
     def _undo(self) -> None:
-        self._send("Restoring…", UndoCode(self._file), self._show_undone)
+        self._send(tr("Restoring…"), UndoCode(self._file), self._show_undone)
 
     def _show_proof(self, proofs: tuple[Proof, ...]) -> None:
         self.proof.show_proof(error_marks(proofs), bars(proofs))
         self._show_state()
-        good = sum(p.proved for p in proofs)
-        text = f"{good} of {len(proofs)} proved{where_run(proofs)}"
-        others = [p.verdict for p in proofs if not p.proved]
+        text = proved(proofs)
+        others = [told(p.verdict) for p in proofs if not p.proved]
         set_text(self.outcome, f"{text} · {others[0]}" if others else text)
 
     def _show_applied(self, applied: Applied) -> None:
@@ -231,14 +254,14 @@ class CodePage(QWidget):
             self._show_state()
             set_text(self.outcome, text)
 
-        self._send("Reading…", ScanCode(self._scanned.root), shown)
+        self._send(tr("Reading…"), ScanCode(self._scanned.root), shown)
 
     def _show_undone(self, words: str) -> None:
         def shown(scanned: Scanned) -> None:
             self._show_found(scanned)
-            set_text(self.outcome, f"{words[:1].upper()}{words[1:]}")
+            set_text(self.outcome, first_capital(told(words)))
 
-        self._send("Reading…", ScanCode(self._scanned.root), shown)
+        self._send(tr("Reading…"), ScanCode(self._scanned.root), shown)
 
     def _send(self, activity: str, request: Any, show: Callable[[Any], None]) -> None:
         """Send a request, unless another one is being carried out."""

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from accel.inject.prove import Proof, Trial
 from app.format.values import memory
+from app.language.texts import tr, tr_decimal
 
 LEAST, MOST = 1e-9, 1.0
 """The range of the axis of errors."""
@@ -22,6 +23,8 @@ class ErrorMark(NamedTuple):
     after: float
     passed: bool
     words: str
+    short: str
+    """The words where space is short."""
 
 
 class Bar(NamedTuple):
@@ -43,14 +46,18 @@ def error_marks(proofs: Sequence[Proof]) -> list[ErrorMark]:
     """Return the comparisons with the largest errors, the failed ones first."""
     trials = [t for p in proofs for t in p.trials if t.linked or not t.passed]
     worst = sorted(trials, key=lambda t: (t.passed, -t.error_after))[:MOST_SHOWN]
-    return [
-        ErrorMark(
-            f"{t.dtype}  {t.inputs}", place(t.error_before), place(t.error_after), t.passed,
-            f"{t.error_before:.1e} before, {t.error_after:.1e} after"
-            + ("" if t.passed else ": too large"),
-        )
-        for t in worst
-    ]  # fmt: skip
+    return [_error_mark(t) for t in worst]
+
+
+def _error_mark(t: Trial) -> ErrorMark:
+    before, after = f"{t.error_before:.1e}", f"{t.error_after:.1e}"
+    words = tr("{before} before, {after} after", before=before, after=after)
+    short = f"{before} → {after}"
+    if not t.passed:
+        words = tr("{errors}: too large", errors=words)
+        short = tr("{errors}: too large", errors=short)
+    at = (place(t.error_before), place(t.error_after))
+    return ErrorMark(f"{t.dtype}  {t.inputs}", *at, t.passed, words, short)
 
 
 def bars(proofs: Sequence[Proof]) -> list[Bar]:
@@ -68,15 +75,18 @@ def milliseconds(ms: float) -> str:
 
 
 def _time(t: Trial) -> Bar:
-    words = f"{milliseconds(t.ms_before)} before, {milliseconds(t.ms_after)} after"
+    before, after = milliseconds(t.ms_before), milliseconds(t.ms_after)
+    words = tr("{before} before, {after} after", before=before, after=after)
     if t.ms_after > 0:
-        words += f" ({t.ms_before / t.ms_after:.2g} times as fast)"
-    return _bar(f"Time for {t.inputs}", t.ms_before, t.ms_after, words)
+        ratio = tr_decimal(f"{t.ms_before / t.ms_after:.2g}")
+        words += " " + tr("({ratio} times as fast)", ratio=ratio)
+    return _bar(tr("Time for {inputs}", inputs=t.inputs), t.ms_before, t.ms_after, words)
 
 
 def _memory(t: Trial) -> Bar:
-    words = f"{memory(t.kept_before)} before, {memory(t.kept_after)} after"
-    return _bar("Kept for the backward pass", t.kept_before, t.kept_after, words)
+    before, after = memory(t.kept_before), memory(t.kept_after)
+    words = tr("{before} before, {after} after", before=before, after=after)
+    return _bar(tr("Kept for the backward pass"), t.kept_before, t.kept_after, words)
 
 
 def _bar(label: str, before: float, after: float, words: str) -> Bar:

@@ -9,6 +9,7 @@ from PySide6.QtGui import QColor, QPainter, QPaintEvent, QPen
 from PySide6.QtWidgets import QWidget
 
 from app.code.proof_marks import Bar, ErrorMark, place
+from app.language.texts import tr
 from app.widgets import theme
 
 _ROW, _BAR = 26, 44
@@ -27,7 +28,7 @@ class ProofView(QWidget):
         super().__init__()
         self.errors: Sequence[ErrorMark] = ()
         self.bars: Sequence[Bar] = ()
-        self.setAccessibleName("Proof")
+        self.setAccessibleName(tr("Proof"))
 
     def show_proof(self, errors: Sequence[ErrorMark], bars: Sequence[Bar]) -> None:
         """Show other marks."""
@@ -70,10 +71,10 @@ class ProofView(QWidget):
         t, height, width = theme.tokens(), theme.px(_ROW), self.width()
         wide = width >= theme.px(_NARROW)
         left, right = width * _LABEL, width - (theme.px(_WORDS) if wide else theme.S)
-        _write(painter, QRectF(0, top, width, height), "Error against float64", strong=True)
+        _write(painter, QRectF(0, top, width, height), tr("Error against float64"), strong=True)
         if wide:
             legend = QRectF(right, top, width - right, height)
-            _write(painter, legend, "  ○ before  ● after", colour=t.muted)
+            _write(painter, legend, "  " + tr("○ before  ● after"), colour=t.muted)
         bottom = top + height * (len(self.errors) + 1)
         for tick, name in _TICKS:
             x = left + place(tick) * (right - left)
@@ -98,9 +99,7 @@ class ProofView(QWidget):
             painter.setPen(Qt.PenStyle.NoPen)
             painter.setBrush(QColor(colour))
             painter.drawEllipse(QPointF(b, middle), 4, 4)
-            words = mark.words.partition(" before, ")
-            shown = f"  {words[0]} → {words[2].removesuffix(' after')}"
-            _write(painter, QRectF(right, y, width - right, height), shown,
+            _write(painter, QRectF(right, y, width - right, height), f"  {mark.short}",
                    colour=t.muted if mark.passed else t.failed)  # fmt: skip
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from app.language.texts import tr
 from app.link.call import Call
 from scheduler.protocol.errors import UserError
 from scheduler.protocol.snapshot import Idle
@@ -53,7 +54,7 @@ class ScanCode(msgspec.Struct, frozen=True):
 
         root = Path(self.path).expanduser().absolute()
         if not root.exists():
-            raise UserError(f"there is no file or folder {root}")
+            raise UserError(tr("there is no file or folder {path}", path=root))
         made, found = changes([root])
         below = [f for f in journal.changed_files() if f == root or root in f.parents]
         linked = [_linked(file) for file in below]
@@ -99,7 +100,7 @@ class UndoCode(msgspec.Struct, frozen=True):
         try:
             return journal.undo(Path(self.path))
         except Refused as e:
-            raise UserError(f"{self.path} is left as it is: {e}") from e
+            raise UserError(tr("{path} is left as it is: {why}", path=self.path, why=e)) from e
 
 
 def _device(call: Call) -> str:
@@ -126,5 +127,5 @@ def _change(path: str) -> Change:
 
     made, _ = changes([path])
     if not made:
-        raise UserError(f"there is nothing to link in {path}")
+        raise UserError(tr("there is nothing to link in {path}", path=path))
     return made[0]

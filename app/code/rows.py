@@ -9,14 +9,18 @@ from typing import Literal, NamedTuple
 
 from accel.inject.finding import Finding
 from accel.inject.prove import Proof
+from app.code.told import LINKED, LINKED_FORM, told
+from app.language.texts import tr, tr_count, tr_decimal, tr_noop
 
-UNKNOWN = (
+UNKNOWN = tr_noop(
     "the speed-up is unknown: the file does not name the sizes, nothing like them was measured, or"
     " they are so small that a GPU computes it as written"
 )
-_EACH = " a sequence"
 CONTEXT = 3
 """Unchanged lines that are shown around each change."""
+
+
+_ACTIONS = {"link": tr_noop("link"), "leave": tr_noop("leave")}
 
 
 class FindingRow(NamedTuple):
@@ -36,21 +40,22 @@ class FindingRow(NamedTuple):
     def cells(self) -> tuple[str, ...]:
         f = self.finding
         if self.linked:
-            return self.where, "linked", f.form, "-", "-", "-"
+            return self.where, tr("linked"), told(f.form), "-", "-", "-"
         where = f"{self.where}:{f.line}"
-        return where, f.action, f.form or f.reason, speedup_of(f), gain_of(f), risk_of(f)
+        action = tr(_ACTIONS[f.action])
+        return where, action, told(f.form or f.reason), speedup_of(f), gain_of(f), risk_of(f)
 
     @property
     def tooltip(self) -> str:
-        return f"{self.finding.form}\n{self.why}".strip()
+        return f"{told(self.finding.form)}\n{self.why}".strip()
 
     @property
     def why(self) -> str:
         """Return what would run instead and how fast, or why it is left alone."""
         f = self.finding
         if f.action == "leave" or self.linked:
-            return f.reason
-        return f"{f.reason}; {f.speedup or UNKNOWN}"
+            return told(f.reason)
+        return f"{told(f.reason)}; {told(str(f.speedup)) if f.speedup else tr(UNKNOWN)}"
 
     @property
     def where(self) -> str:
@@ -61,8 +66,7 @@ class FindingRow(NamedTuple):
 
 def linked_row(path: str, root: str) -> FindingRow:
     """Return the row of a file that is changed by us already."""
-    why = "It is linked already. Undo restores the file, and keeps later edits of other lines."
-    return FindingRow(Finding(path, 0, "link", "its attention is linked", why), root, True)
+    return FindingRow(Finding(path, 0, "link", LINKED_FORM, LINKED), root, True)
 
 
 def gain_of(f: Finding) -> str:
@@ -70,8 +74,11 @@ def gain_of(f: Finding) -> str:
     if f.action == "leave":
         return "-"
     if " no longer kept in memory: " in f.reason:
-        return f.reason.partition(" no longer kept in memory: ")[2].partition(" for ")[0] + _EACH
-    return "memory of queries x keys" if "by hand" in f.form else "the fastest measured kernel"
+        amount = f.reason.partition(" no longer kept in memory: ")[2].partition(" for ")[0]
+        return tr("{amount} a sequence", amount=amount)
+    if "by hand" in f.form:
+        return tr("memory of queries x keys")
+    return tr("the fastest measured kernel")
 
 
 def speedup_of(f: Finding) -> str:
@@ -79,25 +86,31 @@ def speedup_of(f: Finding) -> str:
     if f.action == "leave":
         return "-"
     if f.speedup is None:
-        return "unknown"
-    return f"{f.speedup.training:.2g}x on {f.speedup.gpu.removeprefix('NVIDIA ')}"
+        return tr("unknown")
+    times = tr_decimal(f"{f.speedup.training:.2g}x")
+    return tr("{times} on {gpu}", times=times, gpu=f.speedup.gpu.removeprefix("NVIDIA "))
 
 
-def where_run(proofs: Sequence[Proof]) -> str:
-    """Return in words where proofs ran."""
+def proved(proofs: Sequence[Proof]) -> str:
+    """Return in words how many proofs succeeded, and where they ran."""
     on = {proof.device for proof in proofs}
-    return " on the GPU" if on == {"cuda"} else " on the CPU" if on == {"cpu"} else ""
+    good, total = sum(p.proved for p in proofs), len(proofs)
+    if on == {"cuda"}:
+        return tr("{n} of {total} proved on the GPU", n=good, total=total)
+    if on == {"cpu"}:
+        return tr("{n} of {total} proved on the CPU", n=good, total=total)
+    return tr("{n} of {total} proved", n=good, total=total)
 
 
 def risk_of(f: Finding) -> str:
     """Return what may be less than hoped for, in a few words."""
     if f.action == "leave":
-        return f.reason
+        return told(f.reason)
     if "dropout" in f.form:
-        return "while dropout is active, nothing changes"
+        return tr("while dropout is active, nothing changes")
     if "bias" in f.form or "mask" in f.form:
-        return "masks other than causal are slower"
-    return "rounding only"
+        return tr("masks other than causal are slower")
+    return tr("rounding only")
 
 
 class Line(NamedTuple):
@@ -133,7 +146,15 @@ def side_by_side(before: str, after: str) -> list[Line]:
 def summary(found: tuple[Finding, ...], linked: int) -> str:
     """Return in one line what a scan found."""
     if not found:
-        return "There is no attention in it."
+        return tr("There is no attention in it.")
     can = sum(f.action == "link" for f in found)
-    text = f"{len(found)} attention{'s' * (len(found) != 1)} found, {can} can be linked"
-    return f"{text} · {linked} file{'s' * (linked != 1)} linked" if linked else text
+    text = tr_count(
+        "{n} attention found, {can} can be linked",
+        "{n} attentions found, {can} can be linked",
+        len(found),
+        can=can,
+    )
+    if not linked:
+        return text
+    files = tr_count("{n} file linked", "{n} files linked", linked)
+    return f"{text} · {files}"
