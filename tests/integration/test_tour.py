@@ -18,11 +18,20 @@ from scheduler.client import Client
 from scheduler.protocol import settings
 from scheduler.protocol.settings import TEMPLATE, Settings
 
+BRIEF = (
+    "import sys; from app.cli.main import main; from app.tour import render, steps;"
+    " render.render_pages.__defaults__ = (render.SIZES[:1], render.SCHEMES[:1]);"
+    " steps.PAGE_S = steps.WATCH_S = 0.1; sys.exit(main(sys.argv[1:]))"
+)
+"""Run a command whose tour takes a quarter of the pictures and does not pause before them."""
+WHOLE = pytest.param(False, marks=pytest.mark.slow, id="whole")
 
-def gpudeck(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+
+def gpudeck(*words: str, cwd: Path, brief: bool = False) -> subprocess.CompletedProcess[str]:
     env = {k: v for k, v in os.environ.items() if k not in ("DISPLAY", "WAYLAND_DISPLAY")}
+    env["OMP_NUM_THREADS"] = "1"  # other tests run on the other cores
     return subprocess.run(
-        [sys.executable, "-P", "-m", "app", *words],
+        [sys.executable, "-P", *(("-c", BRIEF) if brief else ("-m", "app")), *words],
         cwd=cwd,
         env=env,
         capture_output=True,
@@ -45,8 +54,21 @@ def size_of(png: Path) -> tuple[int, int]:
     return struct.unpack(">II", png.read_bytes()[16:24])
 
 
-def test_gpudeck_without_a_display_runs_the_tour(quick_home: Path, tmp_path: Path) -> None:
-    ran = gpudeck(cwd=tmp_path)
+def pictures(brief: bool) -> set[str]:
+    """Return the names of the pictures that a tour takes of every page."""
+    return {
+        f"{page}-{scheme}-{width}x{height}.png"
+        for page in PAGES
+        for scheme in ("light", "dark")[: 1 if brief else 2]
+        for width, height in ((1280, 800), (2560, 1440))[: 1 if brief else 2]
+    }
+
+
+@pytest.mark.parametrize("brief", [pytest.param(True, id="brief"), WHOLE])
+def test_gpudeck_without_a_display_runs_the_tour(
+    quick_home: Path, tmp_path: Path, brief: bool
+) -> None:
+    ran = gpudeck(cwd=tmp_path, brief=brief)
     assert ran.returncode == 0, ran.stderr
     assert ran.stderr == ""
     first, *_ = ran.stdout.splitlines()
@@ -58,11 +80,12 @@ def test_gpudeck_without_a_display_runs_the_tour(quick_home: Path, tmp_path: Pat
         and str(out / "results.json") in ran.stdout
     )
 
-    for page in PAGES:
-        for scheme in ("light", "dark"):
-            for size in ((1280, 800), (2560, 1440)):
-                assert size_of(out / f"{page}-{scheme}-{size[0]}x{size[1]}.png") == size
-    assert size_of(out / "dashboard-during-the-job.png") == (1280, 800)
+    during = "dashboard-during-the-job.png"
+    assert size_of(out / during) == (1280, 800)
+    assert {p.name for p in out.glob("*.png")} == pictures(brief) | {during}
+    for name in pictures(brief):
+        width, height = size_of(out / name)
+        assert name.endswith(f"-{width}x{height}.png")
 
     results: dict[str, Any] = json.loads((out / "results.json").read_text())
     job = results["job"]
@@ -85,7 +108,6 @@ def test_gpudeck_without_a_display_runs_the_tour(quick_home: Path, tmp_path: Pat
 
 
 @pytest.mark.slow
-@pytest.mark.slow
 def test_the_brief_does_not_wait_for_a_busy_machine(home: Path, tmp_path: Path) -> None:
     settings.save(Settings(source="cpu", idle_dwell_s=300, model_folder=TEMPLATE))
     ran = gpudeck(cwd=tmp_path)
@@ -95,7 +117,8 @@ def test_the_brief_does_not_wait_for_a_busy_machine(home: Path, tmp_path: Path) 
     assert "brief written by: " in ran.stdout
 
 
-def test_a_replay_is_pictured_but_runs_no_job(home: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("brief", [pytest.param(True, id="brief"), WHOLE])
+def test_a_replay_is_pictured_but_runs_no_job(home: Path, tmp_path: Path, brief: bool) -> None:
     settings.save(Settings(source="replay:h100.trace.gz*2"))
     whole = gpudeck("tour", "--out", str(tmp_path / "whole"), cwd=tmp_path)
     assert (
@@ -103,15 +126,10 @@ def test_a_replay_is_pictured_but_runs_no_job(home: Path, tmp_path: Path) -> Non
         and "gpudeck tour --pictures" in whole.stderr
         and whole.stderr.count("\n") == 1
     )
-    ran = gpudeck("tour", "--pictures", "--out", str(tmp_path / "out"), cwd=tmp_path)
+    out = tmp_path / "out"
+    ran = gpudeck("tour", "--pictures", "--out", str(out), cwd=tmp_path, brief=brief)
     assert ran.returncode == 0, ran.stderr
-    made = {
-        f"{page}-{scheme}-{size}.png"
-        for page in PAGES
-        for scheme in ("light", "dark")
-        for size in ("1280x800", "2560x1440")
-    }
-    assert {file.name for file in (tmp_path / "out").iterdir()} == made
+    assert {file.name for file in out.iterdir()} == pictures(brief)
     assert not daemon_status().running
 
 
