@@ -5,9 +5,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
 
 import torch
 from torch import Tensor
@@ -27,6 +28,8 @@ from accel.attention.problem import Problem
 from accel.attention.ragged import Ragged
 from accel.attention.reference import reference
 
+P = ParamSpec("P")
+R = TypeVar("R")
 KERNEL, EMULATION = "hopper fp8", "emulation fp8"
 BACKENDS = {"auto": KERNEL, "hopper": KERNEL, "emulation": EMULATION}
 """What a caller may name, and the name in the Choice."""
@@ -57,7 +60,26 @@ class Error:
         )
 
 
-@torch.compiler.disable  # type: ignore[untyped-decorator]
+def _uncompiled(function: Callable[P, R]) -> Callable[P, R]:
+    """Let torch.compile call a function instead of tracing it.
+
+    `torch.compiler.disable` imports all of torch._dynamo, which takes a second: it is called only
+    by compiled programs, which have imported that.
+    """
+    disabled: list[Callable[P, R]] = []
+
+    @wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        if not torch.compiler.is_compiling():
+            return function(*args, **kwargs)
+        if not disabled:
+            disabled.append(torch.compiler.disable(function))  # type: ignore[no-untyped-call]
+        return disabled[0](*args, **kwargs)
+
+    return call
+
+
+@_uncompiled
 def fp8_attention(
     q: Tensor,
     k: Tensor,

@@ -157,6 +157,14 @@ def test_it_runs_only_where_it_is_asked_for():
         fp8_attention(q.detach(), k, v, backend="cudnn")
 
 
+def test_a_compiled_program_calls_it_as_it_is():
+    q, k, v = qkv(seq_q=64, seq_k=64)
+    program = torch.compile(lambda q: emulated(q, k, v) + 1, backend="eager")
+    assert torch.equal(program(q), emulated(q, k, v) + 1)
+    graphs = torch._dynamo.explain(lambda q: emulated(q, k, v) + 1)(q)
+    assert graphs.op_count == 1, "only the sum is compiled"
+
+
 def test_names_of_the_paper():
     q, k, v = qkv()
     module = accel.FlashAttention3("fp8", causal=True, backend="emulation")
