@@ -11,8 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from mcp import Client as ProtocolClient
-from mcp import StdioServerParameters
 
 from scheduler.client import Client
 from scheduler.protocol import settings
@@ -36,6 +34,10 @@ def busy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
 
 
 async def _talk(calls: list[tuple[str, dict[str, Any]]]) -> tuple[list[str], list[Any]]:
+    # imported here, because all processes of the tests import this module and one runs it
+    from mcp import Client as ProtocolClient
+    from mcp import StdioServerParameters
+
     server = StdioServerParameters(
         command=sys.executable, args=["-m", "app", "mcp"], env=dict(os.environ), cwd=str(ROOT)
     )

@@ -2,9 +2,6 @@
 kernel compiled for sm_90 without a GPU."""
 
 import math
-import os
-import subprocess
-import sys
 
 import pytest
 import torch
@@ -15,7 +12,7 @@ from accel.attention import Ragged, choose, emulation
 from accel.attention.fp8 import BACKENDS, fp8_attention
 from accel.attention.inputs import Inputs, problem_of
 from accel.attention.kernels.hopper.forward_fp8 import SCHEDULES, forward_call
-from accel.attention.kernels.portable.quantise import quantise_call
+from accel.attention.kernels.portable.quantise import quantise, quantise_call
 from accel.attention.kernels.quantised import KEYS, place_of_key
 from accel.attention.reference import reference
 from accel.runtime.call import compiled
@@ -202,55 +199,46 @@ def test_error_of_says_what_it_costs():
         accel.attention.error_of(q, k, v, precision="int8")
 
 
-PRE_PASS = """
-import math, torch
-from accel.attention import Ragged, emulation
-from accel.attention.kernels.portable.quantise import quantise
+def pre_pass():
+    """Compare the kernel with its emulation, where kernels are interpreted."""
+    torch.manual_seed(0)
+    shapes = [(2, 2, 150, 80), (2, 1, 290, 80), (2, 1, 290, 80)]
+    q, k, v = (torch.randn(s).half() for s in shapes)
+    v[0] += 3
+    q[0, 0, 3, 3] = math.nan
+    made, claims = quantise(q, k, v)
+    assert not claims.item()
+    for got, want in zip(made, emulation.quantise(q, k, v), strict=True):
+        assert_alike(got, want)
+    lengths = [130, 1, 0, 70]
+    seqlens = Ragged.of(lengths, lengths, device="cpu")
+    q, k, v = (torch.randn(1, 2, sum(lengths), 64).half() for _ in range(3))
+    made, _ = quantise(q, k, v, seqlens)
+    at = 0
+    for i, n in enumerate(lengths):
+        if n:
+            alone = emulation.quantise(*(t[:, :, at : at + n] for t in (q, k, v)))
+            assert_alike(made.q[:, :, at : at + n], alone.q)
+            assert_alike(made.k[:, :, at : at + n], alone.k)
+            for scales, want, rows in (
+                (made.q_scales, alone.q_scales, 64),
+                (made.k_scales, alone.k_scales, 128),
+            ):
+                first = at // rows + i
+                assert_alike(scales[:, :, first : first + want.shape[2]], want)
+        at += n
 
-def alike(got, want):
+
+def assert_alike(got, want):
     if got.itemsize == 1:  # sums in another order may round to the other neighbour
         assert (got.view(torch.uint8) == want.view(torch.uint8)).float().mean() > 0.995
     else:
         torch.testing.assert_close(got, want)
 
-torch.manual_seed(0)
-shapes = [(2, 2, 150, 80), (2, 1, 290, 80), (2, 1, 290, 80)]
-q, k, v = (torch.randn(s).half() for s in shapes)
-v[0] += 3
-q[0, 0, 3, 3] = math.nan
-made, claims = quantise(q, k, v)
-assert not claims.item()
-for got, want in zip(made, emulation.quantise(q, k, v)):
-    alike(got, want)
-lengths = [130, 1, 0, 70]
-seqlens = Ragged.of(lengths, lengths, device="cpu")
-q, k, v = (torch.randn(1, 2, sum(lengths), 64).half() for _ in range(3))
-made, _ = quantise(q, k, v, seqlens)
-at = 0
-for i, n in enumerate(lengths):
-    if n:
-        alone = emulation.quantise(*(t[:, :, at : at + n] for t in (q, k, v)))
-        alike(made.q[:, :, at : at + n], alone.q)
-        alike(made.k[:, :, at : at + n], alone.k)
-        for scales, want, rows in (
-            (made.q_scales, alone.q_scales, 64), (made.k_scales, alone.k_scales, 128)
-        ):
-            first = at // rows + i
-            alike(scales[:, :, first : first + want.shape[2]], want)
-    at += n
-"""
 
-
-def test_the_pre_pass_in_the_interpreter_is_the_emulation():
-    """In a process of its own: kernels are interpreted if they are defined under this variable."""
-    done = subprocess.run(
-        [sys.executable, "-c", PRE_PASS],
-        env={**os.environ, "TRITON_INTERPRET": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+@pytest.mark.xdist_group("interpreted")
+def test_the_pre_pass_in_the_interpreter_is_the_emulation(interpreted):
+    interpreted(pre_pass)
 
 
 def test_the_order_of_keys_is_one():
