@@ -7,7 +7,7 @@ from collections import Counter
 
 import msgspec
 
-from app.format.values import plural
+from app.language.texts import tr, tr_count, tr_sentence
 from scheduler.hosts.messages import Moment
 from scheduler.protocol.errors import UserError
 from scheduler.protocol.settings import HOST, HostSettings
@@ -29,14 +29,20 @@ def make_host(name: str, address: str, config: str = "", home: str = "") -> Host
     """
     if not re.match(HOST, name):
         raise UserError(
-            f"a machine is named with up to 32 letters, digits, dots, dashes and underscores; "
-            f"got {name!r}"
+            tr(
+                "a machine is named with up to 32 letters, digits, dots, dashes and underscores; "
+                "got {name}",
+                name=repr(name),
+            )
         )
     try:
         return msgspec.convert({"address": address, "config": config, "home": home}, HostSettings)
     except msgspec.ValidationError as e:
         raise UserError(
-            f"an address is what ssh connects to, as in user@lab1; got {address!r}"
+            tr(
+                "an address is what ssh connects to, as in user@lab1; got {address}",
+                address=repr(address),
+            )
         ) from e
 
 
@@ -44,19 +50,40 @@ def found(moment: Moment) -> str:
     """Describe what a machine has, in a line or two."""
     names = ", ".join(dict.fromkeys(device.name for device in moment.devices))
     gpus = sum(device.kind != "cpu" for device in moment.devices)
-    what = f"{plural(gpus, 'GPU')}: {names}" if gpus else f"no GPU; its CPU is shown: {names}"
-    notes = "; ".join(dict.fromkeys(device.note for device in moment.devices if device.note))
-    text = f"It has {what} (read with {moment.how})." + (f" {notes}." if notes else "")
-    if moment.deck:
-        text += " GPU Deck runs there, too; use its queue with: gpudeck --host NAME submit -- ..."
-    return text
+    text = (
+        tr_count(
+            "It has {n} GPU: {names} (read with {tool}).",
+            "It has {n} GPUs: {names} (read with {tool}).",
+            gpus,
+            names=names,
+            tool=moment.how,
+        )
+        if gpus
+        else tr(
+            "It has no GPU; its CPU is shown: {names} (read with {tool}).",
+            names=names,
+            tool=moment.how,
+        )
+    )
+    notes = "; ".join(
+        dict.fromkeys(tr_sentence(device.note) for device in moment.devices if device.note)
+    )
+    if notes:
+        text += f" {notes}."
+    if not moment.deck:
+        return text
+    queue = tr(
+        "GPU Deck runs there, too; use its queue with: {command}",
+        command="gpudeck --host NAME submit -- ...",
+    )
+    return f"{text} {queue}"
 
 
 def host_devices(host: HostState) -> str:
     """Return the devices of a machine, those of one name together."""
     counts = Counter(state.device.name.removeprefix("REPLAY ") for state in host.devices)
     texts = (f"{count} × {name}" if count > 1 else name for name, count in counts.items())
-    return ", ".join(texts) or "unknown"
+    return ", ".join(texts) or tr("unknown")
 
 
 def host_state(host: HostState, now: float) -> str:

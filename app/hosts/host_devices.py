@@ -11,6 +11,7 @@ from app.charts.history import History
 from app.charts.series import Floats
 from app.charts.spark_row import SparkRow
 from app.format.values import device_label
+from app.language.texts import tr
 from app.strip.strip import TileGrid
 from app.strip.tile_model import tiles
 from app.widgets import theme
@@ -73,7 +74,7 @@ class HostDevices(QWidget):
         if not shown:
             return
         if len(devices) > most:
-            name += f", the {most} busiest"
+            name = tr("{name}, the {number} busiest", name=name, number=most)
         set_text(self.title, name)
         self.grid.show_tiles(shown, snapshot.settings.telemetry_hz, self._load)
         self.grid.setFixedHeight(self.grid.fit(1 if low else max(self.height(), 1)))
@@ -107,5 +108,5 @@ class DeviceCurves(QWidget):
         """Show another device, or its newest values; nothing for None."""
         if state is not None:
             self.sparks.show_device(state, history)
-            set_text(self.title, f"{device_label(state.device)}, last 10 minutes")
+            set_text(self.title, tr("{device}, last 10 minutes", device=device_label(state.device)))
         self.setVisible(state is not None and not self.sparks.empty)

@@ -6,6 +6,7 @@ from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QFrame
 
 from app.format.hosts import make_host
+from app.language.texts import tr
 from app.widgets import theme
 from app.widgets.action_table import hint
 from app.widgets.controls import (
@@ -32,34 +33,36 @@ class HostForm(QFrame):
     def __init__(self) -> None:
         super().__init__()
         self.setProperty("card", "true")
-        self.name = line_box("Name", "lab1", "Your name for the machine")
+        self.name = line_box(tr("Name"), "lab1", tr("Your name for the machine"))
         self.address = line_box(
-            "Address", "user@lab1", "What you give to ssh, or a name of ~/.ssh/config"
+            tr("Address"), "user@lab1", tr("What you give to ssh, or a name of ~/.ssh/config")
         )
         self.config = line_box(
-            "ssh configuration", "~/.ssh/config", "Another configuration file of ssh; may be empty"
+            tr("ssh configuration"),
+            "~/.ssh/config",
+            tr("Another configuration file of ssh; may be empty"),
         )
         self.home = line_box(
-            "Folder of GPU Deck there", "usual", "Its state folder there; may be empty"
+            tr("Folder of GPU Deck there"), tr("usual"), tr("Its state folder there; may be empty")
         )
-        self.test = button("Test", lambda: self._enter(add=False), tooltip=hint("host.test"))
-        self.add = button("Test and add", lambda: self._enter(add=True), kind="primary")
-        self.cancel = button("Cancel", self.left, tooltip="Esc")
+        self.test = button(tr("Test"), lambda: self._enter(add=False), tooltip=hint("host.test"))
+        self.add = button(tr("Test and add"), lambda: self._enter(add=True), kind="primary")
+        self.cancel = button(tr("Cancel"), self.left, tooltip="Esc")
         self.said = label(wrap=True)
-        self.said.setAccessibleName("Outcome")
+        self.said.setAccessibleName(tr("Outcome"))
         self.said.hide()
         boxes = [
             Stretch(column(label(line.accessibleName(), size="small", meaning="muted"), line))
             for line in (self.name, self.address, self.config, self.home)
         ]
         help_ = label(
-            "Your own ssh is used, with your keys and your agent; nothing is installed there.",
+            tr("Your own ssh is used, with your keys and your agent; nothing is installed there."),
             size="small",
             meaning="muted",
             wrap=True,
         )
         inner = column(
-            label("Add a machine", strong=True),
+            label(tr("Add a machine"), strong=True),
             row(*boxes, spacing=theme.M),
             row(Stretch(help_), self.cancel, self.test, self.add, spacing=theme.M),
             self.said,
@@ -91,7 +94,7 @@ class HostForm(QFrame):
             line.text().strip() for line in (self.name, self.address, self.config, self.home)
         )
         if not name or not address:
-            raise UserError("enter a name, such as lab1, and an address, such as user@lab1")
+            raise UserError(tr("enter a name, such as lab1, and an address, such as user@lab1"))
         return name, make_host(name, address, config, home)
 
     def _enter(self, add: bool) -> None:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from app.format.hosts import found, host_devices
-from app.format.values import NOT_AVAILABLE, ago, first_capital, plural
+from app.format.values import NOT_AVAILABLE, ago, first_capital
+from app.language.texts import tr, tr_count, tr_noop, tr_sentence
 from scheduler.protocol.settings import HostSettings
 from scheduler.protocol.snapshot import HostState, Snapshot
 from scheduler.protocol.units import clock
@@ -18,8 +19,8 @@ if TYPE_CHECKING:
     from app.link.call import Call
 
 
-LOCAL, THIS = "", "This machine"
-"""The key and the name of the machine that the daemon runs on."""
+LOCAL, THIS = "", tr_noop("This machine")
+"""The key and the English name of the machine that the daemon runs on."""
 
 
 @dataclass(frozen=True)
@@ -62,32 +63,38 @@ def _this_machine(snapshot: Snapshot) -> HostRow:
     host = shown_host(snapshot, LOCAL)
     assert host is not None
     recorded = any(state.device.kind == "replay" for state in host.devices)
-    return _reached(LOCAL, THIS, host, "", "", "Recordings, not live readings" if recorded else "")
+    about = tr("Recordings, not live readings") if recorded else ""
+    return _reached(LOCAL, tr(THIS), host, "", "", about)
 
 
 def _row(name: str, host: HostSettings, state: HostState | None, now: float) -> HostRow:
     if state is None or (state.problem is None and not state.devices):
-        cells = (name, "Connecting", "", "", "", "", "", host.address, "")
-        return HostRow(name, cells, f"{name} has not answered yet.", None)
+        cells = (name, tr("Connecting"), "", "", "", "", "", host.address, "")
+        return HostRow(name, cells, tr("{name} has not answered yet.", name=name), None)
     changed = ago(state.since, now)
     about = f"{clock(state.since, now)} ({changed})"
     if state.problem is not None:
-        why = first_capital(state.problem)
+        problem = tr_sentence(state.problem)
         cells = (
-            name, "Unreachable", "", "", "", changed, host_devices(state), host.address, why
+            name, tr("Unreachable"), "", "", "", changed, host_devices(state), host.address,
+            first_capital(problem),
         )  # fmt: skip
-        text = (
-            f"{name} has been unreachable since {about}: {state.problem}. "
-            "Try again to see what ssh answers now."
+        text = tr(
+            "{name} has been unreachable since {time}: {problem}. Try again to see what ssh "
+            "answers now.",
+            name=name,
+            time=about,
+            problem=problem,
         )
         return HostRow(name, cells, text, False)
     parts = (
-        f"read with {state.how}" if state.how else "",
-        "GPU Deck runs there" * bool(state.deck),
+        tr("read with {tool}", tool=state.how) if state.how else "",
+        tr("GPU Deck runs there") if state.deck else "",
     )
     how = first_capital("; ".join(part for part in parts if part))
     made = _reached(name, name, state, changed, host.address, how)
-    return replace(made, tooltip=f"{name} has been reachable since {about}. {made.tooltip}".strip())
+    since = tr("{name} has been reachable since {time}.", name=name, time=about)
+    return replace(made, tooltip=f"{since} {made.tooltip}".strip())
 
 
 def _reached(
@@ -97,13 +104,13 @@ def _reached(
     awake = [s for s in state.devices if s.reading is None or s.reading.asleep is None]
     devices = host_devices(state)
     if not awake:
-        about = "Not read, so that it can sleep"
-        cells = (name, "Asleep", "", "", "", changed, devices, address, about)
+        about = tr("Not read, so that it can sleep")
+        cells = (name, tr("Asleep"), "", "", "", changed, devices, address, about)
         return HostRow(key, cells, about, True, quiet=True)
     load, memory, warmest = _loads(state)
     recorded = any(s.device.kind == "replay" for s in state.devices)
     cells = (
-        name, "Recorded" if recorded else "Online", _percent(load), _percent(memory),
+        name, tr("Recorded") if recorded else tr("Online"), _percent(load), _percent(memory),
         NOT_AVAILABLE if warmest is None else f"{warmest:.0f} °C",
         changed, devices, address, about,
     )  # fmt: skip
@@ -136,9 +143,13 @@ def _percent(share: float | None) -> str:
 def counts(rows: tuple[HostRow, ...]) -> str:
     """Return how many machines there are, and how many of them cannot be reached."""
     if len(rows) < 2:
-        return "No other machines"
+        return tr("No other machines")
     lost = sum(row.reachable is False for row in rows)
-    return plural(len(rows), "machine") + (f", {lost} unreachable" if lost else "")
+    if not lost:
+        return tr_count("{n} machine", "{n} machines", len(rows))
+    return tr_count(
+        "{n} machine, {lost} unreachable", "{n} machines, {lost} unreachable", len(rows), lost=lost
+    )
 
 
 class ReachHost(msgspec.Struct, frozen=True):

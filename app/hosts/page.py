@@ -11,6 +11,7 @@ from PySide6.QtWidgets import QWidget
 from app.hosts.host_devices import HostDevices
 from app.hosts.host_form import HostForm
 from app.hosts.host_rows import LOCAL, HostRow, ReachHost, counts, host_rows, shown_host
+from app.language.texts import tr, tr_noop, tr_sentence
 from app.link.link import Link
 from app.state import State
 from app.widgets import theme
@@ -42,21 +43,23 @@ from scheduler.protocol.settings import HostSettings
 from scheduler.protocol.snapshot import Snapshot
 from scheduler.verbs.hosts import SetHost
 
-EMPTY = (
+EMPTY = tr_noop(
     "No other machines yet.\n"
     "Add one that you can log in to with ssh: its GPUs appear beside your own, with history and "
     "alerts, and nothing is installed there."
 )
 COLUMNS = (
-    TableColumn("Machine", 110),
-    TableColumn("State", 120),
-    TableColumn("Load", 80, right=True, help="Avg utilisation of its devices"),
-    TableColumn("Memory", 80, right=True, help="Used memory of all its devices"),
-    TableColumn("Warmest", 90, right=True, help="Highest temperature of its devices"),
-    TableColumn("Changed", 110, help="When it was reached, or was lost"),
-    TableColumn("Devices", 230),
-    TableColumn("Address", 140),
-    TableColumn("Details", 0),
+    TableColumn(tr_noop("Machine"), 110),
+    TableColumn(tr_noop("State"), 120),
+    TableColumn(tr_noop("Load"), 80, right=True, help=tr_noop("Avg utilisation of its devices")),
+    TableColumn(tr_noop("Memory"), 80, right=True, help=tr_noop("Used memory of all its devices")),
+    TableColumn(
+        tr_noop("Warmest"), 90, right=True, help=tr_noop("Highest temperature of its devices")
+    ),
+    TableColumn(tr_noop("Changed"), 110, help=tr_noop("When it was reached, or was lost")),
+    TableColumn(tr_noop("Devices"), 230),
+    TableColumn(tr_noop("Address"), 140),
+    TableColumn(tr_noop("Details"), 0),
 )
 STATE, LOAD, MEMORY, WARMEST, CHANGED, DEVICES, ADDRESS = range(1, 8)
 _OPTIONAL = {ADDRESS: 1000, CHANGED: 860, DEVICES: 860}
@@ -99,7 +102,7 @@ class HostsPage(QWidget):
         self._asked = ""
         """The machine that the user is asked about."""
         self.model = HostTable(COLUMNS)
-        self.table = list_table(self.model, [c.width for c in COLUMNS], "Machines")
+        self.table = list_table(self.model, [c.width for c in COLUMNS], tr("Machines"))
         self.table.setItemDelegateForColumn(STATE, StateDelegate(self.table))
         for column_ in (LOAD, MEMORY):
             self.table.setItemDelegateForColumn(column_, ShareDelegate(self.table, above=4))
@@ -107,16 +110,18 @@ class HostsPage(QWidget):
         self.table.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
         self.table.customContextMenuRequested.connect(self._show_menu)
         self.count = label(strong=True)
-        self.test = button("Test", self._test, tooltip=hint("host.test"))
-        self.remove = button("Remove…", self._ask, tooltip=hint("host.remove"))
-        self.open = button("Add machine", self._open, kind="primary", tooltip=hint("host.add"))
+        self.test = button(tr("Test"), self._test, tooltip=hint("host.test"))
+        self.remove = button(tr("Remove…"), self._ask, tooltip=hint("host.remove"))
+        self.open = button(tr("Add machine"), self._open, kind="primary", tooltip=hint("host.add"))
         self.form = HostForm()
         self.form.entered.connect(self._reach)
         self.form.left.connect(self._close)
         self.form.hide()
-        self.question = QuestionCard("Remove", "Cancel", self._remove, self._leave, primary="no")
+        self.question = QuestionCard(
+            tr("Remove"), tr("Cancel"), self._remove, self._leave, primary="no"
+        )
         self.said = label(meaning="muted", wrap=True)
-        self.said.setAccessibleName("Outcome")
+        self.said.setAccessibleName(tr("Outcome"))
         self.said.hide()
         self.devices = HostDevices(state.history)
         self.devices.opened.connect(self.device_chosen)
@@ -138,7 +143,7 @@ class HostsPage(QWidget):
     def _lay_out(self) -> None:
         above = row(self.count, Stretch(), self.test, self.remove, self.open, spacing=theme.M)
         self._frame, _ = list_card(self.table, QWidget())
-        self.hint = label(EMPTY, meaning="muted", wrap=True)
+        self.hint = label(tr(EMPTY), meaning="muted", wrap=True)
         body = column(above, self.question, self.form, self.said)
         body.addWidget(self._frame, 2)
         body.addWidget(self.hint)
@@ -177,7 +182,8 @@ class HostsPage(QWidget):
             self.acts[action].setEnabled(other)
         self.test.setEnabled(other)
         self.remove.setEnabled(other and not self._asked)
-        text = "Try again" if chosen is not None and chosen.reachable is False else "Test"
+        again = chosen is not None and chosen.reachable is False
+        text = tr("Try again") if again else tr("Test")
         if self.test.text() != text:
             self.test.setText(text)
 
@@ -224,46 +230,49 @@ class HostsPage(QWidget):
 
     def _reach(self, name: str, host: HostSettings, add: bool) -> None:
         """Connect to the machine of the form once, and add it where it answers."""
-        self.form.show_text(f"Connecting to {host.address}…", busy=True)
+        self.form.show_text(tr("Connecting to {address}…", address=host.address), busy=True)
 
         def take(found: str) -> None:
             if not add:
-                self.form.show_text(f"{name} answers. {found}")
+                self.form.show_text(tr("{name} answers. {found}", name=name, found=found))
                 return
             self._link.send(
                 self,
                 SetHost(name, host),
                 lambda _: self._added(name, found),
-                lambda problem: self.form.show_text(problem, failed=True),
+                lambda problem: self.form.show_text(tr_sentence(problem), failed=True),
             )
 
         def fail(problem: str) -> None:
-            self.form.show_text(f"{problem}. Nothing was added.", failed=True)
+            said = tr("{problem}. Nothing was added.", problem=tr_sentence(problem))
+            self.form.show_text(said, failed=True)
 
         self._link.send(self, ReachHost(host), take, fail)
 
     def _added(self, name: str, found: str) -> None:
         self.form.show_text("")
         self._close()
-        self._say(f"{name} was added. {found}")
+        self._say(tr("{name} was added. {found}", name=name, found=found))
 
     def _test(self) -> None:
         chosen, snapshot = self.chosen(), self._state.snapshot
         if chosen is None or snapshot is None:
             return
         name = chosen.key
-        self._say(f"Connecting to {name}…")
+        self._say(tr("Connecting to {address}…", address=name))
         self._link.send(
             self,
             ReachHost(snapshot.settings.hosts[name]),
-            lambda found: self._say(f"{name} answers. {found}"),
-            lambda problem: self._say(problem, failed=True),
+            lambda found: self._say(tr("{name} answers. {found}", name=name, found=found)),
+            lambda problem: self._say(tr_sentence(problem), failed=True),
         )
 
     def _ask(self) -> None:
         if (chosen := self.chosen()) is not None:
             self._asked = chosen.key
-            self.question.ask(f"Remove {chosen.key}? Its history is kept for 30 days.")
+            self.question.ask(
+                tr("Remove {name}? Its history is kept for 30 days.", name=chosen.key)
+            )
             self.remove.setEnabled(False)
 
     def _remove(self) -> None:
@@ -272,8 +281,10 @@ class HostsPage(QWidget):
         self._link.send(
             self,
             SetHost(name, None),
-            lambda _: self._say(f"{name} was removed. Its history is kept for 30 days."),
-            lambda problem: self._say(problem, failed=True),
+            lambda _: self._say(
+                tr("{name} was removed. Its history is kept for 30 days.", name=name)
+            ),
+            lambda problem: self._say(tr_sentence(problem), failed=True),
         )
 
     def _say(self, text: str, failed: bool = False) -> None:

@@ -19,7 +19,7 @@ import msgspec
 
 from app import __version__
 from app.format.values import NOT_AVAILABLE, clock, memory
-from app.language.texts import tr
+from app.language.texts import tr, tr_sentence
 from scheduler.protocol import paths
 from scheduler.protocol.settings import Settings
 from scheduler.protocol.snapshot import Alert, DeviceState, Snapshot
@@ -206,7 +206,10 @@ def about(state: State) -> tuple[tuple[str, str], ...]:
         (tr("Version"), f"GPU Deck {__version__}"),
         (tr("State folder"), str(paths.home())),
         (tr("Daemon"), _daemon_state(state)),
-        (tr("Source"), state.snapshot.source if state.snapshot else tr("not known yet")),
+        (
+            tr("Source"),
+            tr_sentence(state.snapshot.source) if state.snapshot else tr("not known yet"),
+        ),
     )
 
 

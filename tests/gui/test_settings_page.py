@@ -5,6 +5,10 @@ from __future__ import annotations
 import pytest
 from PySide6.QtCore import QPoint
 
+from app.language import texts
+from app.settings.form import SETTINGS, first_sentence
+from app.settings.setting_row import SettingRow
+from app.state import State
 from scheduler.protocol.settings import Settings
 from scheduler.verbs.control import Configure
 from tests.gui import snapshots
@@ -131,3 +135,34 @@ def test_settings_begin_at_the_title_and_take_as_many_columns_as_have_room(fed, 
     fed.settle()
     top = page.cards["Energy"].mapTo(page.area.viewport(), QPoint(0, 0)).y()
     assert 0 <= top < 200 and page.groups["Energy"].isChecked()
+
+
+@pytest.fixture
+def german(qapp):
+    texts.use("de")
+    yield
+    texts.use("en")
+
+
+def test_a_row_speaks_the_language_of_the_window(german):
+    setting = next(setting for setting in SETTINGS if setting.name == "telemetry_hz")
+    row, state = SettingRow(setting), State()
+    state.snapshot = snapshots.cpu_snapshot()
+    assert row.title == "Messrate"
+    assert row.help.text().startswith("Messungen je Sekunde")
+    assert row.matches(["messrate"]) and row.matches(["telemetry_hz"]) and row.matches(["rate"])
+    for typed, said in (("99", "höchstens 10"), ("viel", "Messrate: eine Zahl, nicht 'viel'")):
+        row.submit(typed, state, row, None, lambda _: None)
+        assert said in row.error.text()
+
+
+@pytest.mark.parametrize("language", ["de", "fr", "es"])
+def test_the_first_sentence_of_a_help_is_short_in_every_language(qapp, language):
+    texts.use(language)
+    try:
+        for setting in SETTINGS:
+            shown = texts.tr(setting.help)
+            assert len(first_sentence(shown)) <= 125, setting.name
+            assert shown.count(". ") == setting.help.count(". "), "an abbreviation would end it"
+    finally:
+        texts.use("en")
