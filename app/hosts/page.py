@@ -49,7 +49,7 @@ EMPTY = tr_noop(
     "alerts, and nothing is installed there."
 )
 COLUMNS = (
-    TableColumn(tr_noop("Machine"), 110),
+    TableColumn(tr_noop("Machine"), 124),
     TableColumn(tr_noop("State"), 120),
     TableColumn(tr_noop("Load"), 80, right=True, help=tr_noop("Avg utilisation of its devices")),
     TableColumn(tr_noop("Memory"), 80, right=True, help=tr_noop("Used memory of all its devices")),

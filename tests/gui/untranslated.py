@@ -48,6 +48,7 @@ from assistant.language.words import Words
 from scheduler.protocol.settings import Settings
 from tests.gui import served, world
 from tests.gui.pictures import VIEWS, Stage, stage
+from tests.gui.test_other_machines import with_hosts
 
 _ACCENTED = str.maketrans(
     string.ascii_letters, "áƀćđéƒğħíĵķľɱńóþʠŕšţúṽŵẋýžÁɃĆĐÉƑĞĦÍĴĶĽṀŃÓÞɊŔŠŢÚṼŴẊÝŽ"
@@ -111,7 +112,8 @@ NOT_TRANSLATED = {
         MIG ECC Xid RAPL MFU DCGM REPLAY""",
     "keys of the keyboard": """Ctrl Alt Shift Esc Tab Return Enter Home End Left Right Up Down Del
         Space""",
-    "values as they are typed on the command line": "auto off cpu float bfloat replay",
+    "values as they are typed on the command line": """auto off cpu float bfloat replay nvml desktop
+        system light dark""",
     "languages by their own names": "English Deutsch Français Español",
 }
 """Words that are the same in every language, by the reason."""
@@ -129,6 +131,8 @@ def data(on: Stage) -> Iterator[str]:
     for detail in world.inspected(on.newest_readings()):
         for process in detail.processes:
             yield f"{process.name} {process.user} {process.command} {process.container}"
+    for host in with_hosts(snapshot).hosts:
+        yield from (host.name, *(state.device.name for state in host.devices), "ada user")
     yield from (session.title for session in world.SESSIONS)
     yield from (model.name for model in served.MODELS)
     yield from (*world.grid().versions, *(cell.contender for cell in world.grid().cells))
