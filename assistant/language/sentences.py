@@ -62,7 +62,8 @@ PATTERNS = (
     "it sent a line of over a mebibyte",
     "it refused the key ({quote}). Check: {command}",
     "its host key is not known yet. Connect once with: {command}",
-    "its host key changed, so somebody may be in between. If you know why, remove the old key with ssh-keygen -R, and connect once with: {command}",
+    "its host key changed, so somebody may be in between. If you know why, remove the old key "
+    "with ssh-keygen -R, and connect once with: {command}",
     "its reader ended with status {n}: {quote}",
     "its reader ended with status {n}",
     "ssh ended without a reason",
@@ -79,12 +80,14 @@ PATTERNS = (
     "clean_folders names folders by their whole path, such as ~/models; got {value}",
     "on_job_end is not a command: {quote}",
     "the settings cannot be stored in {file}: {quote}. They are unchanged.",
-    "{name} needs {size} with a cache of {tokens} tokens; {amount} are free. Choose smaller weights, such as int4, or a smaller cache",
+    "{name} needs {size} with a cache of {tokens} tokens; {amount} are free. Choose smaller "
+    "weights, such as int4, or a smaller cache",
     "{name} is of the family {value}, which is not supported. Supported: {names}",
     "cannot read {file}: {quote}. Download it again",
     "name a model on Hugging Face as OWNER/NAME, such as fla-hub/rwkv7-1.5B-world; got {value}",
     "{name} requires your consent: give it on its page, then set HF_TOKEN to your token",
-    "{address} cannot be reached: {quote}. Is this machine online? To use another hub, set HF_ENDPOINT.",
+    "{address} cannot be reached: {quote}. Is this machine online? To use another hub, set "
+    "HF_ENDPOINT.",
     "that model ships with the program and stays on the list. To use no model: {command}",
     "the server ended at once; see {file}",
     "waiting for the GPU ({sub})",
