@@ -9,8 +9,10 @@ from functools import lru_cache
 import msgspec
 
 from accel import result as results
-from accel.result import Result, Sensors
-from app.format.values import ago, clock, duration, plural, precise, significant
+from accel.result import Check, Result, Sensors
+from app.format.result_words import told
+from app.format.values import ago, clock, duration, precise, significant
+from app.language.texts import tr, tr_count, tr_decimal
 from scheduler.protocol.jobs import Job
 
 MOST_SHOWN = 100.0
@@ -60,16 +62,16 @@ def summarize_result(job: Job) -> ResultSummary | None:
         return None
     t = result.timing
     timing = (
-        ("Median", _ms(t.median)),
+        (tr("Median"), _ms(t.median)),
         ("P95", _ms(t.p95)),
         ("P99", _ms(t.p99)),
-        ("Calls", f"{t.count}"),
+        (tr("Calls"), f"{t.count}"),
     )
     return ResultSummary(
         job=job.id,
         workload=result.workload,
         passed=result.passed,
-        verdict=result.verdict,
+        verdict=told(result.verdict),
         tflops=significant(result.tflops),
         headline=_headline(result),
         timing=timing,
@@ -80,20 +82,33 @@ def summarize_result(job: Job) -> ResultSummary | None:
 
 def _facts(result: Result) -> Iterator[tuple[str, str]]:
     if len(result.cells) > 1:
-        yield "Grid", _grid(result)
-    yield "Backend", f"{result.backend}: {result.reason}"
-    yield "Device", result.device
+        yield tr("Grid"), _grid(result)
+    reason = told(result.reason)
+    yield tr("Backend"), tr("{caption}: {value}", caption=result.backend, value=reason)
+    yield tr("Device"), result.device
     for check in result.checks:
-        name = check.name if "error" in check.name else f"{check.name}: error"
-        limit = f"{'within' if check.passed else 'over'} {check.bound:.2e}"
-        yield "Check", f"{name} {check.error:.2e}, {limit}"
-    seconds = result.sustained_to - result.sustained_from
-    yield "Sustained", f"{significant(result.sustained_tflops)} TFLOP/s over {duration(seconds)}"
+        yield tr("Check"), _checked(check)
+    seconds = duration(result.sustained_to - result.sustained_from)
+    rate = significant(result.sustained_tflops)
+    yield tr("Sustained"), tr("{rate} TFLOP/s over {time}", rate=rate, time=seconds)
     if sensors := describe_sensors(result.sensors):
-        yield "Sensors", sensors
+        yield tr("Sensors"), sensors
     for text in _misses(result):
-        yield "Not measured", text
-    yield "Versions", ", ".join(f"{name} {version}" for name, version in result.versions.items())
+        yield tr("Not measured"), text
+    yield (
+        tr("Versions"),
+        ", ".join(f"{name} {version}" for name, version in result.versions.items()),
+    )
+
+
+def _checked(check: Check) -> str:
+    name = told(check.name)
+    if "error" not in check.name:
+        name = tr("{check}: error", check=name)
+    values = {"check": name, "error": f"{check.error:.2e}", "limit": f"{check.bound:.2e}"}
+    if check.passed:
+        return tr("{check} {error}, within {limit}", **values)
+    return tr("{check} {error}, over {limit}", **values)
 
 
 def earlier_results(
@@ -112,7 +127,7 @@ def earlier_results(
 
 def _earlier(job: Job, result: Result, now: float) -> EarlierResult:
     lines = (
-        f"job {job.id}, {clock(result.ended, now)} ({ago(result.ended, now)})",
+        f"{tr('job {job}', job=job.id)}, {clock(result.ended, now)} ({ago(result.ended, now)})",
         f"{significant(result.tflops)} TFLOP/s, {result.backend}",
         _params(result),
     )
@@ -131,17 +146,23 @@ def _earlier(job: Job, result: Result, now: float) -> EarlierResult:
 def _headline(result: Result) -> tuple[str, str]:
     worst = max((cell.trials.worst for cell in result.cells if cell.trials), default=None)
     if worst is not None:
-        return (f"{100 * worst:.0f} %" if worst < MOST_SHOWN else "∞"), "of the error limit"
-    return significant(result.tflops), "TFLOP/s at best" if len(result.cells) > 1 else "TFLOP/s"
+        return (f"{100 * worst:.0f} %" if worst < MOST_SHOWN else "∞"), tr("of the error limit")
+    unit = tr("TFLOP/s at best") if len(result.cells) > 1 else "TFLOP/s"
+    return significant(result.tflops), unit
 
 
 def _grid(result: Result) -> str:
     timed = [cell for cell in result.cells if cell.tflops]
-    text = f"{len(timed)} of {len(result.cells)} measured"
+    text = tr("{n} of {total} measured", n=len(timed), total=len(result.cells))
     rates = sorted(cell.tflops for cell in timed)
     if not rates:
         return text
-    return f"{text}, {precise(rates[0])} to {precise(rates[-1])} TFLOP/s; fastest shown above"
+    return tr(
+        "{measured}, {low} to {high} TFLOP/s; fastest shown above",
+        measured=text,
+        low=precise(rates[0]),
+        high=precise(rates[-1]),
+    )
 
 
 def _misses(result: Result) -> Iterator[str]:
@@ -151,8 +172,9 @@ def _misses(result: Result) -> Iterator[str]:
         if not cell.tflops and cell.note:
             found[cell.contender, cell.note] = found.get((cell.contender, cell.note), 0) + 1
     for (contender, note), count in found.items():
-        cells = f" ({plural(count, 'cell')})" if len(result.cells) > 1 else ""
-        yield f"{contender}: {note}{cells}"
+        text = tr("{caption}: {value}", caption=contender, value=told(note))
+        cells = tr_count("({n} cell)", "({n} cells)", count)
+        yield f"{text} {cells}" if len(result.cells) > 1 else text
 
 
 def _ms(value: float) -> str:
@@ -179,9 +201,10 @@ def describe_sensors(s: Sensors) -> str:
     """Describe what was read: `1755 MHz, 640 W, 61 °C, 0.98 J per TFLOP`; empty for nothing."""
     parts = [
         (s.sm_mhz, ".0f", "MHz"),
-        (s.true_mhz, ".0f", "MHz measured by a kernel"),
+        (s.true_mhz, ".0f", tr("MHz measured by a kernel")),
         (s.watts, ".0f", "W"),
         (s.celsius, ".0f", "°C"),
-        (s.joules_per_tflop, ".3g", "J per TFLOP"),
+        (s.joules_per_tflop, ".3g", tr("J per TFLOP")),
     ]
-    return ", ".join(f"{value:{form}} {unit}" for value, form, unit in parts if value is not None)
+    known = (f"{value:{form}} {unit}" for value, form, unit in parts if value is not None)
+    return ", ".join(map(tr_decimal, known))

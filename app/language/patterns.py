@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from app.language.texts import language, tr, tr_decimal
 
 _TEXTS = frozenset({"why", "what", "rest"})
+_NUMBERS = frozenset({"figures", "mean", "low", "high", "size", "forward", "training"})
 _DEPTH = 4
 
 
@@ -15,7 +16,7 @@ class Patterns:
     """Recognise texts by patterns, which the catalogues translate.
 
     The parts of a pattern are names in braces. Those called `why`, `what` and `rest` are texts of
-    the same patterns; the others are values, whose decimal points are written as in the language.
+    the same patterns, and numbers are written as in the language; the others stay as they are.
     """
 
     def __init__(self, patterns: Sequence[str], shapes: Mapping[str, str] | None = None) -> None:
@@ -42,7 +43,9 @@ class Patterns:
         return text
 
     def _part(self, name: str, value: str, depth: int) -> str:
-        return self._translated(value, depth - 1) if name in _TEXTS else tr_decimal(value)
+        if name in _TEXTS:
+            return self._translated(value, depth - 1)
+        return tr_decimal(value) if name in _NUMBERS else value
 
     def _expression(self, pattern: str) -> re.Pattern[str]:
         parts = re.split(r"\{(\w+)\}", pattern)

@@ -14,6 +14,7 @@ from PySide6.QtWidgets import (
 )
 
 from accel.result import Result
+from app.language.texts import tr, tr_noop
 from app.widgets import theme
 from app.widgets.controls import (
     Stretch,
@@ -34,8 +35,8 @@ from app.workloads.heat_map_view import HeatMapView
 from app.workloads.roofline import roofline
 from app.workloads.roofline_view import LEAST_HEIGHT, RooflineView
 
-HINT = "Click a mark, or move to it with Tab and the arrow keys, to see its values here."
-VIEWS = ("Heat map", "Comparison", "Roofline", "Details")
+HINT = tr_noop("Click a mark, or move to it with Tab and the arrow keys, to see its values here.")
+VIEWS = (tr_noop("Heat map"), tr_noop("Comparison"), tr_noop("Roofline"), tr_noop("Details"))
 HEAT, COMPARISON, ROOFLINE, DETAILS = range(4)
 _TEXT_LINES, _WIDE, _HIGH = 2, 600, 300
 """Lines of the text below a chart, and the pixels of width and height from which on the bar has
@@ -58,10 +59,10 @@ class CellCharts(QWidget):
         self._others: tuple[Result, ...] = ()
         self.spread = False
         """All charts are shown at once."""
-        self.direction = choice_box("Direction")
-        self.contender = choice_box("Backend")
-        self.quantity = choice_box("Quantity")
-        self.rows = choice_box("Head size and mask")
+        self.direction = choice_box(tr("Direction"))
+        self.contender = choice_box(tr("Backend"))
+        self.quantity = choice_box(tr("Quantity"))
+        self.rows = choice_box(tr("Head size and mask"))
         self._views_of = {
             self.direction: (HEAT, COMPARISON, ROOFLINE),
             self.contender: (HEAT, ROOFLINE),
@@ -75,18 +76,20 @@ class CellCharts(QWidget):
         self.heat, self.comparison, self.roofline = HeatMapView(), ComparisonView(), RooflineView()
         self.charts: tuple[MarkChart, ...] = (self.heat, self.comparison, self.roofline)
         self.tabs = {
-            name: button(name, lambda _=False, i=at: self.choose(i), kind="quiet", checkable=True)
+            name: button(
+                tr(name), lambda _=False, i=at: self.choose(i), kind="quiet", checkable=True
+            )
             for at, name in enumerate(VIEWS)
         }
         group = QButtonGroup(self)
         for tab in self.tabs.values():
             group.addButton(tab)
         self.note = label(meaning="muted", wrap=True)
-        self.selected = label(HINT, size="small", meaning="muted", wrap=True)
+        self.selected = label(tr(HINT), size="small", meaning="muted", wrap=True)
         self.selected.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
         self.selected.setAlignment(Qt.AlignmentFlag.AlignTop)
         self.selected.setMinimumHeight(_TEXT_LINES * self.selected.fontMetrics().lineSpacing())
-        self._titles = [label(name, strong=True) for name in VIEWS[:DETAILS]]
+        self._titles = [label(tr(name), strong=True) for name in VIEWS[:DETAILS]]
         self.panels = [QWidget() for _ in self.charts]
         for title, panel, chart in zip(self._titles, self.panels, self.charts, strict=True):
             chart.pointed.connect(self._show_selected)
@@ -166,12 +169,12 @@ class CellCharts(QWidget):
     def _choose_fastest(self, result: Result) -> None:
         """Show the row and the direction in which the headline of the result was reached."""
         fastest = max(result.cells, key=lambda cell: cell.tflops)
-        for box, text in (
+        for box, choice in (
             (self.direction, fastest.direction),
             (self.rows, c.row_label((fastest.head_dim, fastest.causal))),
         ):
             box.blockSignals(True)
-            box.setCurrentText(text)
+            box.setCurrentIndex(box.findData(choice))
             box.blockSignals(False)
 
     def _views(self) -> tuple[int, ...]:
@@ -209,42 +212,45 @@ class CellCharts(QWidget):
         self.selected.setVisible(bool(self._views()) and room)
 
     def _show_selected(self, text: str) -> None:
-        set_text(self.selected, text.replace("\n", " · ") or HINT)
+        set_text(self.selected, text.replace("\n", " · ") or tr(HINT))
 
     def _draw_heat_map(self, result: Result) -> str:
         """Draw the map, and return a note; so do the other two methods."""
-        name = self.quantity.currentText()
+        name = self.quantity.currentData()
         quantity = next(q for q in quantities(result.cells) if q.name == name)
-        contender, direction = self.contender.currentText(), self.direction.currentText()
+        contender, direction = self.contender.currentData(), self.direction.currentData()
         made = heat_map(result.cells, contender, direction, quantity)
         self.heat.show_map(made)
-        return (quantity.hint or "") if made.highest is None else ""
+        return tr(quantity.hint) if quantity.hint and made.highest is None else ""
 
     def _draw_comparison(self, result: Result) -> str:
         chosen = c.grid_rows(result.cells)[self.rows.currentIndex()]
-        made = compare(result.cells, chosen, self.direction.currentText())
+        made = compare(result.cells, chosen, self.direction.currentData())
         self.comparison.show_comparison(made)
         if len(made.contenders) > 1:
             return made.summary
-        return "Only one backend was measured. Run Compare to see all of them side by side."
+        return tr("Only one backend was measured. Run Compare to see all of them side by side.")
 
     def _draw_roofline(self, result: Result) -> str:
-        contender, direction = self.contender.currentText(), self.direction.currentText()
+        contender, direction = self.contender.currentData(), self.direction.currentData()
         made = roofline(result, self._others, contender, direction)
         order = tuple(x for x in c.contenders(result.cells) if x != c.FASTEST)
         self.roofline.show_roofline(made, order)
         if made.missing:
-            return f"No ceiling: {'; '.join(made.missing)}."
+            return tr("No ceiling: {why}.", why="; ".join(made.missing))
         if made.unmeasured:
-            return f"From the data sheet: run {' and '.join(made.unmeasured)} to measure it here."
+            first, *others = map(tr, made.unmeasured)
+            names = tr("{first} and {second}", first=first, second=others[0]) if others else first
+            return tr("From the data sheet: run {workloads} to measure it here.", workloads=names)
         return ""
 
 
 def _fill(box: QComboBox, names: Sequence[str], keep: bool) -> None:
-    """Offer other choices; with `keep`, the current choice stays if it is still offered."""
-    before = box.currentText()
+    """Offer other choices, translated; with `keep`, the current one stays if it is among them."""
+    before = box.currentData()
     box.blockSignals(True)
     box.clear()
-    box.addItems(list(names))
-    box.setCurrentIndex(max(box.findText(before), 0) if keep else 0)
+    for name in names:
+        box.addItem(tr(name), name)
+    box.setCurrentIndex(max(box.findData(before), 0) if keep else 0)
     box.blockSignals(False)

@@ -5,13 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from accel.result import Cell
+from app.format.result_words import told
 from app.format.results import describe_sensors
-from app.format.values import plural, precise
+from app.format.values import precise
+from app.language.texts import tr, tr_count, tr_noop
 
-FASTEST = "fastest"
+FASTEST = tr_noop("fastest")
 """The choice that stands for the fastest contender of each shape, apart from `auto`."""
 
-_PASSES = {"forward": "forward", "backward": "backward", "both": "forward and backward"}
+_PASSES = {
+    "forward": tr_noop("forward"),
+    "backward": tr_noop("backward"),
+    "both": tr_noop("forward and backward"),
+}
 GridRow = tuple[int, bool]
 """Head size, and True for a causal mask."""
 
@@ -40,8 +46,8 @@ def lengths(cells: Iterable[Cell]) -> tuple[int, ...]:
 def row_label(row: GridRow) -> str:
     """Return the label of a row of the grid."""
     if not row[0]:
-        return "every size"
-    return f"d {row[0]}{', causal' if row[1] else ''}"
+        return tr("every size")
+    return tr("d {size}, causal", size=row[0]) if row[1] else f"d {row[0]}"
 
 
 def chosen_cells(cells: Sequence[Cell], contender: str, direction: str) -> tuple[Cell, ...]:
@@ -76,34 +82,70 @@ def name(cell: Cell) -> str:
 def problem(cell: Cell) -> str:
     """Describe the shape: `batch 1, heads 16 over 4, sequence 4096, head size 128, ...`."""
     if cell.sizes:
-        return f"{cell.sizes}, {cell.dtype}, {_PASSES[cell.direction]}"
-    heads = f"{cell.heads}" if cell.heads == cell.kv_heads else f"{cell.heads} over {cell.kv_heads}"
-    mask = ", causal" if cell.causal else ""
-    sizes = f"batch {cell.batch}, heads {heads}, sequence {cell.seq}, head size {cell.head_dim}"
-    return f"{sizes}, {cell.dtype}{mask}, {cell.direction}"
+        return f"{told(cell.sizes)}, {cell.dtype}, {tr(_PASSES[cell.direction])}"
+    heads = f"{cell.heads}"
+    if cell.heads != cell.kv_heads:
+        heads = tr("{heads} over {kv_heads}", heads=heads, kv_heads=cell.kv_heads)
+    sizes = tr(
+        "batch {batch}, heads {heads}, sequence {seq}, head size {size}",
+        batch=cell.batch,
+        heads=heads,
+        seq=cell.seq,
+        size=cell.head_dim,
+    )
+    mask = [tr("causal")] if cell.causal else []
+    return ", ".join([sizes, cell.dtype, *mask, tr(_PASSES[cell.direction])])
 
 
 def describe(cell: Cell) -> str:
     """Describe everything that is known of a cell in a few lines."""
-    lines = [f"{name(cell)}: {problem(cell)}"]
+    lines = [tr("{caption}: {value}", caption=name(cell), value=problem(cell))]
     t = cell.timing
     if t.count:
-        spread = f"P5 {precise(t.p5)}, P95 {precise(t.p95)}, P99 {precise(t.p99)}"
-        median = f"median {precise(t.median)} ms ({spread}; {plural(t.count, 'call')})"
+        median = tr_count(
+            "median {time} ms ({spread}; {n} call)",
+            "median {time} ms ({spread}; {n} calls)",
+            t.count,
+            time=precise(t.median),
+            spread=f"P5 {precise(t.p5)}, P95 {precise(t.p95)}, P99 {precise(t.p99)}",
+        )
         lines.append(f"{precise(cell.tflops)} TFLOP/s, {median}")
     if measured := describe_sensors(cell.sensors):
         lines.append(measured)
     for check in cell.checks:
         if not check.passed:
-            error = f"error {check.error:.2e}, more than the allowed {check.bound:.2e}"
-            lines.append(f"{check.name}: {error}")
+            lines.append(
+                tr(
+                    "{check}: error {error}, more than the allowed {limit}",
+                    check=told(check.name),
+                    error=f"{check.error:.2e}",
+                    limit=f"{check.bound:.2e}",
+                )
+            )
         elif cell.sizes:
-            lines.append(f"{check.name} {check.error:.2e} of {check.bound:.2e} allowed")
+            lines.append(
+                tr(
+                    "{check} {error} of {limit} allowed",
+                    check=told(check.name),
+                    error=f"{check.error:.2e}",
+                    limit=f"{check.bound:.2e}",
+                )
+            )
     if cell.trials is not None:
         r = cell.trials
-        shares = f"P50 {r.p50:.2f}, P95 {r.p95:.2f}, P99 {r.p99:.2f}, worst {r.worst:.3g}"
-        trials = f"{plural(r.count, 'trial')}, {r.failed} failed"
-        lines.append(f"{trials}; error as a share of the limit: {shares} (seed {r.worst_seed})")
+        lines.append(
+            tr_count(
+                "{n} trial, {failed} failed; error as a share of the limit: {shares}, worst {worst}"
+                " (seed {seed})",
+                "{n} trials, {failed} failed; error as a share of the limit: {shares}, worst"
+                " {worst} (seed {seed})",
+                r.count,
+                failed=r.failed,
+                shares=f"P50 {r.p50:.2f}, P95 {r.p95:.2f}, P99 {r.p99:.2f}",
+                worst=f"{r.worst:.3g}",
+                seed=r.worst_seed,
+            )
+        )
     if cell.note:
-        lines.append(cell.note)
+        lines.append(told(cell.note))
     return "\n".join(lines)

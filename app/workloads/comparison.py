@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from accel.result import Cell, twins
-from app.format.values import plural
+from app.format.result_words import told
+from app.language.texts import tr, tr_count, tr_decimal
 from app.workloads import cells as c
 
 AUTO = "auto"
@@ -93,15 +94,36 @@ def _summary(cells: Sequence[Cell]) -> str:
     mean = math.exp(sum(math.log(r) for r, _ in found) / len(found))
     worst, cell = min(found, key=lambda pair: pair[0])
     behind = sum(r < TARGET for r, _ in found)
-    where = f"{c.row_label((cell.head_dim, cell.causal))}, {cell.seq}, {cell.direction}"
-    on_average = f"on average over {plural(len(found), 'shape')}"
-    reached = f"auto reaches {100 * mean:.1f} % of the best backend {on_average}"
-    if mean > 1:
-        # it runs one of the backends, so a small lead is noise
-        noise = " by measurement noise" if mean * TARGET <= 1 else ""
-        lead = f"{100 * (mean - 1):.1f} % faster than the best backend"
-        reached = f"auto is {lead} {on_average}{noise}"
-    against = f"{reached}, {100 * worst:.1f} % of its speed at worst ({where})"
-    if behind:
-        against += f"; it is over {100 * (1 - TARGET):.0f} % slower in {plural(behind, 'shape')}"
-    return "; ".join(filter(None, [against, twins(cells)]))
+    where = f"{c.row_label((cell.head_dim, cell.causal))}, {cell.seq}, {tr(cell.direction)}"
+    against = tr(
+        "{reached}, {share} % of its speed at worst ({where})",
+        reached=_reached(mean, len(found)),
+        share=tr_decimal(f"{100 * worst:.1f}"),
+        where=where,
+    )
+    late = tr_count(
+        "it is over {percent} % slower in {n} shape",
+        "it is over {percent} % slower in {n} shapes",
+        behind,
+        percent=f"{100 * (1 - TARGET):.0f}",
+    )
+    return "; ".join(filter(None, [against, late if behind else "", told(twins(cells))]))
+
+
+def _reached(mean: float, shapes: int) -> str:
+    """Return how `auto` compares with the best backend on average."""
+    if mean <= 1:
+        return tr_count(
+            "auto reaches {share} % of the best backend on average over {n} shape",
+            "auto reaches {share} % of the best backend on average over {n} shapes",
+            shapes,
+            share=tr_decimal(f"{100 * mean:.1f}"),
+        )
+    lead = tr_count(
+        "auto is {share} % faster than the best backend on average over {n} shape",
+        "auto is {share} % faster than the best backend on average over {n} shapes",
+        shapes,
+        share=tr_decimal(f"{100 * (mean - 1):.1f}"),
+    )
+    # it runs one of the backends, so a small lead is noise
+    return tr("{lead} by measurement noise", lead=lead) if mean * TARGET <= 1 else lead

@@ -6,6 +6,7 @@ from PySide6.QtCore import QRectF, QSize, Qt
 from PySide6.QtGui import QColor, QPainter
 
 from app.charts.scales import ticks
+from app.language.texts import tr, tr_decimal
 from app.widgets import theme
 from app.widgets.mark_chart import ChartMark, MarkChart
 from app.workloads.comparison import TARGET, Comparison, ComparisonBar
@@ -22,7 +23,7 @@ class ComparisonView(MarkChart):
     """Show a comparison; a cross stands for a contender that failed or was not measured."""
 
     def __init__(self) -> None:
-        super().__init__("Comparison of backends")
+        super().__init__(tr("Comparison of backends"))
         self.comparison = Comparison((), (), 0.0, "")
         self._top = 0.0
         self.setMinimumHeight(140)
@@ -53,7 +54,7 @@ class ComparisonView(MarkChart):
             if group.ratio is not None:
                 painter.setPen(QColor(t.warm if group.ratio < TARGET else t.text))
                 box = QRectF(left, self._top - _ABOVE, width, _ABOVE)
-                painter.drawText(box, _CENTER, f"auto {group.ratio:.2f}")
+                painter.drawText(box, _CENTER, tr_decimal(f"auto {group.ratio:.2f}"))
 
     def _draw_bar(self, painter: QPainter, box: QRectF, bar: ComparisonBar) -> None:
         t = theme.tokens()
@@ -74,7 +75,7 @@ class ComparisonView(MarkChart):
             line = QRectF(_LEFT, y, self.width() - _LEFT, 1)
             painter.fillRect(line, QColor(t.grid if at else t.line))
             painter.setPen(QColor(t.muted))
-            painter.drawText(QRectF(0, y - 8, _LEFT - 6, 16), _RIGHT, f"{at:g}")
+            painter.drawText(QRectF(0, y - 8, _LEFT - 6, 16), _RIGHT, tr_decimal(f"{at:g}"))
 
     @property
     def _highest(self) -> float:

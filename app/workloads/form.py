@@ -7,7 +7,9 @@ from collections.abc import Mapping
 
 from accel.workloads.catalog import AUTO, Param, Workload, split
 from accel.workloads.grid import directions, shapes
-from app.format.values import duration, first_capital, memory, plural, scaled
+from app.format.result_words import told
+from app.format.values import duration, first_capital, memory, scaled
+from app.language.texts import tr, tr_count
 from scheduler.protocol.job_options import JobOptions, make_spec
 from scheduler.protocol.submissions import PendingTokens
 from scheduler.verbs.submit import Submit
@@ -56,7 +58,7 @@ class WorkloadForm:
             try:
                 shapes(self.values)
             except ValueError as e:
-                wrong["kv_heads"] = str(e)
+                wrong["kv_heads"] = told(str(e))
         return wrong
 
     def estimate(self) -> str | None:
@@ -67,24 +69,33 @@ class WorkloadForm:
             case "gemm":
                 n, size = int(self.values["size"]), _BYTES[self.values["dtype"]]
                 matrices = memory(3.0 * n * n * size)
-                return f"{scaled(2.0 * n**3, 'FLOP')} a call · {matrices} of matrices"
+                work = scaled(2.0 * n**3, "FLOP")
+                return tr("{work} a call · {size} of matrices", work=work, size=matrices)
             case "precision":
                 rows, inputs, outputs = (
                     float(self.values[name]) for name in ("rows", "inputs", "outputs")
                 )
-                return f"{scaled(6.0 * rows * inputs * outputs, 'FLOP')} a call"
+                return tr("{work} a call", work=scaled(6.0 * rows * inputs * outputs, "FLOP"))
             case "linear_attention":
                 sizes = ("batch", "tokens", "heads", "head_dim")
                 elements = math.prod(float(self.values[name]) for name in sizes)
                 size = _BYTES[self.values["dtype"]]
-                return f"{memory(elements * size)} of each of queries, keys and values"
+                amount = memory(elements * size)
+                return tr("{size} of each of queries, keys and values", size=amount)
             case "copy":
-                return f"{memory(2 * 2**20 * float(self.values['mib']))} of buffers"
+                size_of = memory(2 * 2**20 * float(self.values["mib"]))
+                return tr("{size} of buffers", size=size_of)
             case "rain":
-                return f"{self.values['texts']} texts by the model that is chosen in Settings"
+                texts = self.values["texts"]
+                return tr("{n} texts by the model that is chosen in Settings", n=texts)
             case _ if (operation := self.values.get("operation", "attention")) != "attention":
                 count = len(split(self.values["sizes"]))
-                return f"{operation} of {plural(count, 'size')}, by everything that can compute it"
+                return tr_count(
+                    "{operation} of {n} size, by everything that can compute it",
+                    "{operation} of {n} sizes, by everything that can compute it",
+                    count,
+                    operation=operation,
+                )
             case _:
                 return _attention(self.values)
 
@@ -115,14 +126,15 @@ class WorkloadForm:
 
 def explain(param: Param) -> str:
     """Return what a parameter means, and what is chosen where it is empty."""
-    return f"{first_capital(param.help)}." + f" Empty: {param.auto}." * bool(param.auto)
+    text = f"{first_capital(tr(param.help))}."
+    return f"{text} " + tr("Empty: {what}.", what=tr(param.auto)) if param.auto else text
 
 
 def _wrong(param: Param, value: str) -> str | None:
     try:
         param.check(value)
     except ValueError as e:
-        return str(e).removeprefix(f"{param.name} ").removesuffix(f"; got {value!r}")
+        return told(str(e).removeprefix(f"{param.name} ").removesuffix(f"; got {value!r}"))
     return None
 
 
@@ -133,13 +145,16 @@ def _attention(values: Mapping[str, str]) -> str:
     cells = len(grid) * len(ways)
     contenders = split(values.get("backends", values.get("backend", "")))
     shape = largest.flops(ways[-1])
-    text = f"{scaled(shape, 'FLOP')} a call · {memory(largest.held)} of tensors"
-    if cells > 1:
-        text = f"{cells} shapes{' and directions' if len(ways) > 1 else ''}, up to {text}"
+    values_of = {"work": scaled(shape, "FLOP"), "size": memory(largest.held)}
+    text = tr("{work} a call · {size} of tensors", **values_of)
+    if cells > 1 and len(ways) > 1:
+        text = tr("{n} shapes and directions, up to {cost}", n=cells, cost=text)
+    elif cells > 1:
+        text = tr("{n} shapes, up to {cost}", n=cells, cost=text)
     if _WITH_SCORES & set(contenders):
-        text += f" · {memory(largest.scores)} of scores"
+        text += " · " + tr("{size} of scores", size=memory(largest.scores))
     timed = len(contenders) + ("backends" in values)  # the first of several is timed twice
     seconds = float(values.get("seconds", 0)) * cells * timed
     if cells * len(contenders) > 1 and seconds:
-        text += f" · at most {duration(seconds)} of timing"
+        text += " · " + tr("at most {time} of timing", time=duration(seconds))
     return text

@@ -16,6 +16,7 @@ from PySide6.QtWidgets import (
 )
 
 from accel.workloads.catalog import Param
+from app.language.texts import tr
 from app.widgets import theme
 from app.widgets.controls import ElidedLine, label, set_text
 from app.workloads.form import CHOSEN, WorkloadForm, explain
@@ -79,13 +80,13 @@ class WorkloadFormView(QWidget):
         grid.setVerticalSpacing(_BETWEEN)
         grid.setColumnStretch(1, 1)
         grid.setColumnMinimumWidth(0, self._caption_width())
-        grid.addWidget(label(name, size="small", meaning="muted", strong=True), 0, 0, 1, 2)
+        grid.addWidget(label(tr(name), size="small", meaning="muted", strong=True), 0, 0, 1, 2)
         for at, param in enumerate(params):
             editor, note = self._editor(param), label(size="small", meaning="failed", wrap=True)
-            caption = label(param.label)
+            caption = label(tr(param.label))
             caption.setBuddy(editor)
             caption.setToolTip(explain(param))
-            editor.setAccessibleName(param.label)
+            editor.setAccessibleName(tr(param.label))
             editor.setAccessibleDescription(explain(param))
             editor.setToolTip(explain(param))
             self.editors[param.name], self.notes[param.name] = editor, note
@@ -98,7 +99,8 @@ class WorkloadFormView(QWidget):
 
     def _caption_width(self) -> int:
         """Return the width of the widest caption, so that all editors begin at the same place."""
-        return max(self.fontMetrics().horizontalAdvance(p.label) for p in self._params) + theme.S
+        metrics = self.fontMetrics()
+        return max(metrics.horizontalAdvance(tr(p.label)) for p in self._params) + theme.S
 
     def _editor(self, param: Param) -> QWidget:
         value = self.form.typed(param.name)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from accel.result import Cell
 from app.format.values import precise
+from app.language.texts import tr, tr_noop
 from app.workloads import cells as c
 
 
@@ -63,19 +64,24 @@ def _error(cell: Cell) -> float | None:
 
 QUANTITIES = (
     HeatQuantity(
-        "TFLOP/s", "TFLOP/s", lambda x: x.tflops or None, "Nothing was measured; see Details."
+        tr_noop("TFLOP/s"),
+        "TFLOP/s",
+        lambda x: x.tflops or None,
+        tr_noop("Nothing was measured; see Details."),
     ),
     HeatQuantity(
-        "J per TFLOP",
+        tr_noop("J per TFLOP"),
         "J per TFLOP",
         lambda x: x.sensors.joules_per_tflop,
-        "No power was measured. On a GPU, run Attention with 2 seconds or more, or Compare with "
-        "Power.",
+        tr_noop(
+            "No power was measured. On a GPU, run Attention with 2 seconds or more, or Compare "
+            "with Power."
+        ),
     ),
-    HeatQuantity("Median time", "ms", lambda x: x.timing.median or None),
-    HeatQuantity("Spread", "% of the median, P5 to P95", _spread),
-    HeatQuantity("Clock", "MHz", lambda x: x.sensors.sm_mhz),
-    HeatQuantity("Worst error", "% of the limit", _error),
+    HeatQuantity(tr_noop("Median time"), "ms", lambda x: x.timing.median or None),
+    HeatQuantity(tr_noop("Spread"), tr_noop("% of the median, P5 to P95"), _spread),
+    HeatQuantity(tr_noop("Clock"), "MHz", lambda x: x.sensors.sm_mhz),
+    HeatQuantity(tr_noop("Worst error"), tr_noop("% of the limit"), _error),
 )
 
 
@@ -106,7 +112,7 @@ def heat_map(
             tuple(_cell(shown.get((*row, seq)), quantity, highest, contender) for seq in columns)
             for row in rows
         ),
-        quantity.unit,
+        tr(quantity.unit),
         precise(highest) if values else None,
     )
 
@@ -118,7 +124,7 @@ def _cell(
         return None
     value, wrong, tooltip = quantity.of(cell), c.failed(cell), c.describe(cell)
     if value is None:
-        return HeatCell("", "failed" if wrong else "–", None, wrong, tooltip)
+        return HeatCell("", tr("failed") if wrong else "–", None, wrong, tooltip)
     backend = cell.backend if contender in (c.FASTEST, "auto") else ""
     share = value / highest if highest else 0.0
-    return HeatCell(precise(value), "failed" if wrong else backend, share, wrong, tooltip)
+    return HeatCell(precise(value), tr("failed") if wrong else backend, share, wrong, tooltip)

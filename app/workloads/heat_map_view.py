@@ -5,6 +5,7 @@ from __future__ import annotations
 from PySide6.QtCore import QRectF, QSize, Qt
 from PySide6.QtGui import QColor, QLinearGradient, QPainter
 
+from app.language.texts import tr
 from app.widgets import theme
 from app.widgets.mark_chart import ChartMark, MarkChart
 from app.workloads.heat_map import HeatCell, HeatMap
@@ -20,7 +21,7 @@ class HeatMapView(MarkChart):
     """Show a heat map above the scale of its colours."""
 
     def __init__(self) -> None:
-        super().__init__("Heat map")
+        super().__init__(tr("Heat map"))
         self.map = HeatMap((), (), (), "", None)
 
     def show_map(self, heat_map: HeatMap) -> None:
@@ -63,7 +64,7 @@ class HeatMapView(MarkChart):
         painter.drawText(QRectF(left, top, theme.M - 2, _SCALE), _LEFT, "0")
         box = QRectF(bar.right() + 6, top, self.width() - bar.right() - 6, _SCALE)
         unit = f"{self.map.highest} {self.map.unit}"
-        painter.drawText(box, _LEFT, f"{unit}; columns: tokens a sequence")
+        painter.drawText(box, _LEFT, tr("{unit}; columns: tokens a sequence", unit=unit))
 
     def _measures(self) -> tuple[float, float, float]:
         """Return the left edge of the cells, and the width and height of each."""

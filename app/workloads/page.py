@@ -16,6 +16,7 @@ from accel.workloads.catalog import WORKLOADS, find
 from app.format.job_rows import device_labels, job_row
 from app.format.results import earlier_results, result_of, summarize_result
 from app.format.values import significant
+from app.language.texts import tr, tr_noop
 from app.link.link import Link
 from app.state import State
 from app.widgets import theme
@@ -48,7 +49,7 @@ from scheduler.protocol.search import ENDED, NEWEST, Search
 from scheduler.protocol.snapshot import Snapshot
 from scheduler.verbs.jobs import FindJobs, GetJob, Page
 
-EMPTY = (
+EMPTY = tr_noop(
     "This workload has not run yet. "
     "Fill in the form and choose Run to see progress and results here."
 )
@@ -57,7 +58,7 @@ OF_ATTENTION = ("attention", "tune", "compare", "validate")
 CEILINGS = ("gemm", "copy")
 """The workloads that measure the ceilings of a roofline."""
 _MOST_WHOLE = 4
-REPLAY = (
+REPLAY = tr_noop(
     "A REPLAY shows the past and cannot run workloads. To run on this machine: "
     "gpudeck daemon start --source auto"
 )
@@ -72,7 +73,7 @@ _LIST, _FORM, _SPREAD = 184, 320, 640
 """Pixels of the list of workloads, of the form, and of a form with its groups side by side."""
 _LEAST_CODE = 420
 """Pixels of width below which the palette alone leads to the user's code."""
-SEARCHING = "Searching for earlier results…"
+SEARCHING = tr_noop("Searching for earlier results…")
 _EMPTY_HEIGHT = 96
 
 
@@ -87,8 +88,8 @@ class WorkloadsPage(QWidget):
         self._state, self._link = state, link
         self._views: dict[tuple[str, str], WorkloadFormView] = {}
         self.name = WORKLOADS[0].name
-        self.choices = {w.name: WorkloadChoice(w.title, w.summary) for w in WORKLOADS}
-        self.box = choice_box("Workload", [w.title for w in WORKLOADS])
+        self.choices = {w.name: WorkloadChoice(tr(w.title), tr(w.summary)) for w in WORKLOADS}
+        self.box = choice_box(tr("Workload"), [w.title for w in WORKLOADS])
         self.box.activated.connect(lambda at: self.choose(WORKLOADS[at].name))
         group = QButtonGroup(self)
         for name, made in self.choices.items():
@@ -96,16 +97,16 @@ class WorkloadsPage(QWidget):
             made.clicked.connect(lambda _=False, n=name: self.choose(n))
         self.summary = label(meaning="muted", wrap=True)
         self.estimate = label(meaning="muted", wrap=True)
-        self.run = button("Run", kind="primary", tooltip="Queue it as a job (Ctrl+Return)")
+        self.run = button(tr("Run"), kind="primary", tooltip=tr("Queue it as a job (Ctrl+Return)"))
         self.run.setShortcut("Ctrl+Return")
         self.run.clicked.connect(self._submit)
         self.code = button(
-            "Your code…",
+            tr("Your code…"),
             self.code_opened.emit,
             kind="nav",
-            tooltip="Find attention in your own code, and link the accelerated one in",
+            tooltip=tr("Find attention in your own code, and link the accelerated one in"),
         )
-        self.parameters = button("Parameters", self._toggle_form, checkable=True)
+        self.parameters = button(tr("Parameters"), self._toggle_form, checkable=True)
         self._form_wanted: bool | None = None
         """The user opened or closed the form of a narrow page; None: it is open without result."""
         self.active, self.result = ActiveJobCard(), ResultCard()
@@ -118,9 +119,9 @@ class WorkloadsPage(QWidget):
         """Ended jobs of a workload that are too old for a snapshot, once they were searched for."""
         self._seeking: set[str] = set()
         """The workloads whose earlier jobs are being searched for."""
-        self.empty = empty_label(EMPTY)
+        self.empty = empty_label(tr(EMPTY))
         self.bars = ResultBars()
-        self.past = label("Earlier results, TFLOP/s", strong=True)
+        self.past = label(tr("Earlier results, TFLOP/s"), strong=True)
         self.used, self.used_view = UsedShapes(), UsedShapesView()
         self._lay_out()
         self.choose(self.name)
@@ -130,7 +131,7 @@ class WorkloadsPage(QWidget):
         self.name = name
         self.choices[name].setChecked(True)
         self.box.setCurrentIndex(list(self.choices).index(name))
-        set_text(self.summary, find(name).summary)
+        set_text(self.summary, tr(find(name).summary))
         self.refresh()
 
     @property
@@ -169,7 +170,7 @@ class WorkloadsPage(QWidget):
         self.active.setVisible(active is not None)
         self.result.setVisible(ended is not None)
         self._rule.setVisible(active is not None and ended is not None)
-        set_text(self.empty, SEARCHING if self.name in self._seeking else EMPTY)
+        set_text(self.empty, tr(SEARCHING if self.name in self._seeking else EMPTY))
         if self.used.refresh():
             self.used_view.show_rows(self.used.rows)
             show_if_any(self._unread, self.used.problem)
@@ -220,7 +221,7 @@ class WorkloadsPage(QWidget):
         self._link.send(
             self,
             SaveResult(job, file),
-            lambda _: self._link.announce_file("Result", file),
+            lambda _: self._link.announce_file(tr("Result"), file),
             self.result.show_note,
         )
 
@@ -264,11 +265,11 @@ class WorkloadsPage(QWidget):
         right = self.form.check()
         self.run.setEnabled(right and self._state.device_kind != "replay")
         if self._state.device_kind == "replay":
-            set_text(self.estimate, REPLAY)
+            set_text(self.estimate, tr(REPLAY))
         else:
             set_text(
                 self.estimate,
-                self.form.form.estimate() or "Correct the fields that are marked in red.",
+                self.form.form.estimate() or tr("Correct the fields that are marked in red."),
             )
 
     def _submit(self) -> None:
@@ -314,7 +315,7 @@ class WorkloadsPage(QWidget):
 
     def _lay_out(self) -> None:
         self._short_code = short_code = button(
-            "Code…", self.code_opened.emit, tooltip=self.code.toolTip()
+            tr("Code…"), self.code_opened.emit, tooltip=self.code.toolTip()
         )
         self._chosen = row(self.box, self.parameters, short_code, Stretch())
         self._over = column(self._chosen)
@@ -337,7 +338,7 @@ class WorkloadsPage(QWidget):
         self._past = card(column(self.past, Stretch(self.bars)))
         policy = QSizePolicy.Policy
         self._past.setSizePolicy(policy.Preferred, policy.Maximum)
-        title = label("Attention shapes that your programs used", strong=True)
+        title = label(tr("Attention shapes that your programs used"), strong=True)
         self._unread = label(meaning="failed", wrap=True)
         self._used = card(column(title, self._unread, Stretch(self.used_view)))
         self._used.setSizePolicy(policy.Preferred, policy.Maximum)
@@ -360,7 +361,7 @@ class _FormArea(QScrollArea):
     def __init__(self, content: QWidget) -> None:
         super().__init__()
         self._content = content
-        set_up_scroll(self, content, "Parameters")
+        set_up_scroll(self, content, tr("Parameters"))
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)

@@ -7,6 +7,7 @@ from PySide6.QtGui import QColor, QPainter
 
 from app.format.results import EarlierResult
 from app.format.values import significant
+from app.language.texts import tr
 from app.widgets import theme
 from app.widgets.mark_chart import ChartMark, MarkChart
 
@@ -27,7 +28,7 @@ class ResultBars(MarkChart):
     """Show TFLOP/s as the length of a bar; a failed result is drawn in outline."""
 
     def __init__(self) -> None:
-        super().__init__("Earlier results")
+        super().__init__(tr("Earlier results"))
         self.bars: tuple[EarlierResult, ...] = ()
         self._row = _ROW
         self.setMinimumHeight(3 * theme.px(_ROW))

@@ -11,6 +11,7 @@ from PySide6.QtWidgets import QHBoxLayout, QSizePolicy, QWidget
 from accel.result import Result
 from app.format.job_rows import JobRow
 from app.format.results import ResultSummary
+from app.language.texts import tr
 from app.widgets import theme
 from app.widgets.controls import (
     ProgressLine,
@@ -45,8 +46,8 @@ class ActiveJobCard(QWidget):
 
     def show_job(self, job: JobRow) -> None:
         """Show another job, or its new state."""
-        set_text(self.title, f"Job {job.id} · {job.name}")
-        set_text(self.state, job.state)
+        set_text(self.title, tr("Job {job} · {name}", job=job.id, name=job.name))
+        set_text(self.state, tr(job.state))
         theme.mark(self.state, "pill", job.meaning or "accent")
         set_text(self.doing, job.doing)
         self.progress.set_share(job.share)
@@ -70,8 +71,10 @@ class ResultCard(QWidget):
         self.cells = CellCharts()
         self.cells.viewed.connect(self._show_view)
         self.facts = FittedText()
-        self.facts.setAccessibleName("About the result")
-        self.save = button("Save…", self._save, tooltip="Save the result as CSV or JSON (Ctrl+S)")
+        self.facts.setAccessibleName(tr("About the result"))
+        self.save = button(
+            tr("Save…"), self._save, tooltip=tr("Save the result as CSV or JSON (Ctrl+S)")
+        )
         self.save.setShortcut("Ctrl+S")
         self.note = label(size="small", meaning="muted", wrap=True)
         self.note.hide()
@@ -94,8 +97,10 @@ class ResultCard(QWidget):
 
     def show_job(self, job: JobRow, summary: ResultSummary | None) -> None:
         """Show a job that has ended, and the result that it left, if any."""
-        set_text(self.title, f"Job {job.id} · {job.name}")
-        outcome = ": ".join(text for text in (job.state, job.doing) if text)
+        set_text(self.title, tr("Job {job} · {name}", job=job.id, name=job.name))
+        outcome = tr(job.state)
+        if job.doing:
+            outcome = tr("{caption}: {value}", caption=outcome, value=job.doing)
         set_text(self.verdict, summary.verdict if summary else outcome)
         passed = summary is not None and summary.passed
         self._style_verdict("succeeded" if passed else "", job.meaning)
@@ -163,7 +168,7 @@ class ResultCard(QWidget):
             return
         job, name = self._summary.job, f"{self._summary.workload}-{self._summary.job}.csv"
         ask_save_path(
-            self, "Save the result", name, FORMATS, lambda file: self.saved.emit(job, file)
+            self, tr("Save the result"), name, FORMATS, lambda file: self.saved.emit(job, file)
         )
 
     def changeEvent(self, event: QEvent) -> None:

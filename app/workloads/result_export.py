@@ -11,6 +11,7 @@ import msgspec
 
 from accel.result import Cell, Result
 from app.format.results import result_of
+from app.language.texts import tr
 from app.link.call import Call
 from scheduler.protocol.errors import UserError
 from scheduler.protocol.jobs import Job
@@ -39,16 +40,18 @@ def save_result(job: Job, file: Path) -> None:
     """
     result = result_of(job)
     if result is None:
-        raise UserError(f"job {job.id} left no result to save")
+        raise UserError(tr("job {job} left no result to save", job=job.id))
     made = {".csv": lambda: as_csv(result).encode(), ".json": lambda: as_json(result)}.get(
         file.suffix.lower()
     )
     if made is None:
-        raise UserError(f"the file name must end with .csv or .json; got {file.name!r}")
+        raise UserError(
+            tr("the file name must end with .csv or .json; got {name!r}", name=file.name)
+        )
     try:
         file.write_bytes(made())
     except OSError as e:
-        raise UserError(f"cannot write {file}: {e.strerror}") from e
+        raise UserError(tr("cannot write {file}: {why}", file=file, why=e.strerror)) from e
 
 
 def as_json(result: Result) -> bytes:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from accel.result import Result
 from accel.runtime.peaks import peak_bandwidth, peak_tflops
 from app.format.values import precise
+from app.language.texts import tr
 from app.workloads import cells as c
 
 
@@ -73,20 +74,23 @@ def roofline(result: Result, others: Iterable[Result], contender: str, direction
     near_products = (r for r in near if r.workload == "gemm" and operation != "gemm")
     gemm = next((r for r in near_products if r.params.get("dtype") == dtype), None)
     copy = next((r for r in near if r.workload == "copy"), None)
-    peak, source = peak_tflops(result.device, dtype) or 0.0, "data sheet"
+    peak, source = peak_tflops(result.device, dtype) or 0.0, tr("data sheet")
     if gemm:
         fastest = max((x.tflops for x in result.cells), default=0.0)
-        peak, source = max((gemm.tflops, "matrix product"), (fastest, "highest measured"))
+        peak, source = max((gemm.tflops, tr("matrix product")), (fastest, tr("highest measured")))
     bandwidth = copy.bandwidth if copy else peak_bandwidth(result.device) or 0.0
     missing = []
     if not peak:
         missing.append(
-            f"the peak of this device in {dtype} is not known"
+            tr("the peak of this device in {dtype} is not known", dtype=dtype)
             if operation == "gemm" or dtype not in MEASURED
-            else f"no matrix product in {dtype} was measured on this device; run Matrix product"
+            else tr(
+                "no matrix product in {dtype} was measured on this device; run Matrix product",
+                dtype=dtype,
+            )
         )
     if not bandwidth:
-        missing.append("no copy was measured on this device; run Memory copy")
+        missing.append(tr("no copy was measured on this device; run Memory copy"))
     stands_in = {
         "Matrix product": gemm is None and peak and operation != "gemm" and dtype in MEASURED,
         "Memory copy": copy is None and bandwidth,
@@ -98,7 +102,7 @@ def roofline(result: Result, others: Iterable[Result], contender: str, direction
         peak,
         bandwidth,
         _labelled(source, peak, "TFLOP/s"),
-        _labelled("memory" if copy else "data sheet", bandwidth / 1e9, "GB/s"),
+        _labelled(tr("memory") if copy else tr("data sheet"), bandwidth / 1e9, "GB/s"),
         tuple(missing),
         tuple(name for name, it_does in stands_in.items() if it_does),
         _round_range([*(p.intensity for p in points), *knee], room=2.0),

@@ -7,6 +7,7 @@ import math
 from PySide6.QtCore import QPointF, QRectF, QSize, Qt
 from PySide6.QtGui import QColor, QPainter, QPen
 
+from app.language.texts import tr, tr_decimal
 from app.widgets import theme
 from app.widgets.mark_chart import ChartMark, MarkChart
 from app.workloads.legend import contender_color, draw_legend
@@ -23,7 +24,7 @@ class RooflineView(MarkChart):
     """Show the points of a roofline."""
 
     def __init__(self) -> None:
-        super().__init__("Roofline")
+        super().__init__(tr("Roofline"))
         self.roofline = Roofline((), (), 0.0, 0.0, "", "", (), (), (1.0, 1000.0), (1.0, 1000.0))
         self.order: tuple[str, ...] = ()
         """All contenders; their places give their colours."""
@@ -63,15 +64,16 @@ class RooflineView(MarkChart):
             x = self._at(at, self.roofline.y[0]).x()
             painter.fillRect(QRectF(x, area.top(), 1, area.height()), QColor(t.grid))
             painter.setPen(QColor(t.muted))
-            half = painter.fontMetrics().horizontalAdvance(f"{at:g}") / 2
+            text = tr_decimal(f"{at:g}")
+            half = painter.fontMetrics().horizontalAdvance(text) / 2
             box = QRectF(min(x, self.width() - half) - 30, area.bottom() + 2, 60, 16)
-            painter.drawText(box, _CENTER, f"{at:g}")
+            painter.drawText(box, _CENTER, text)
         for at in ticks(*self.roofline.y):
             y = self._at(self.roofline.x[0], at).y()
             painter.fillRect(QRectF(area.left(), y, area.width(), 1), QColor(t.grid))
             painter.setPen(QColor(t.muted))
-            painter.drawText(QRectF(0, y - 8, _LEFT - 6, 16), _RIGHT_ALIGNED, f"{at:g}")
-        text = "FLOP a byte (horizontal), TFLOP/s (vertical)"
+            painter.drawText(QRectF(0, y - 8, _LEFT - 6, 16), _RIGHT_ALIGNED, tr_decimal(f"{at:g}"))
+        text = tr("FLOP a byte (horizontal), TFLOP/s (vertical)")
         box = QRectF(area.left(), area.bottom() + 18, area.width(), 16)
         painter.drawText(box, _CENTER, text)
 

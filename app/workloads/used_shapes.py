@@ -15,9 +15,10 @@ from accel.attention.records import (
     used_file,
 )
 from app.format.values import significant
+from app.language.texts import tr, tr_decimal, tr_noop, tr_whole
 
-UNMEASURED = "not measured yet"
-_DIRECTIONS = ("forward", "backward")
+UNMEASURED = tr_noop("not measured yet")
+_DIRECTIONS = (tr_noop("forward"), tr_noop("backward"))
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,7 @@ class UsedShape:
     shape: str
     """The shape in words."""
     direction: str
+    """"forward" or "backward"."""
     calls: int
     backend: str
     """The fastest backend; empty if nothing was measured."""
@@ -43,22 +45,33 @@ class UsedShape:
     def speed(self) -> str:
         """Return the speed and the gain as text."""
         if not self.backend:
-            return UNMEASURED
-        gain = f", {self.gain:.2f}×" if self.gain is not None and self.gain > 1.005 else ""
+            return tr(UNMEASURED)
+        gain = (
+            tr_decimal(f", {self.gain:.2f}×") if self.gain is not None and self.gain > 1.005 else ""
+        )
         return f"{significant(self.tflops)} TFLOP/s{gain}"
 
     @property
     def tooltip(self) -> str:
         """Return everything in words."""
-        calls = f"{self.calls:,} {self.direction} passes of {self.shape}"
+        calls = tr_whole(self.calls)
+        if self.direction == "forward":
+            calls = tr("{n} forward passes of {shape}.", n=calls, shape=self.shape)
+        else:
+            calls = tr("{n} backward passes of {shape}.", n=calls, shape=self.shape)
         if not self.backend:
-            return (
-                f"{calls}. It is measured while a GPU is idle, or when a program computes it again."
+            when = tr("It is measured while a GPU is idle, or when a program computes it again.")
+        elif self.gain is not None and self.gain > 1.005:
+            when = tr(
+                "{backend} was fastest on {date}, {ratio} times as fast as the backend that had"
+                " been predicted.",
+                backend=self.backend,
+                date=self.measured,
+                ratio=tr_decimal(f"{self.gain:.2f}"),
             )
-        told = f"{calls}. {self.backend} was fastest on {self.measured}"
-        if self.gain is not None and self.gain > 1.005:
-            told += f", {self.gain:.2f} times as fast as the backend that had been predicted"
-        return told + "."
+        else:
+            when = tr("{backend} was fastest on {date}.", backend=self.backend, date=self.measured)
+        return f"{calls} {when}"
 
 
 def used_shapes(used: Iterable[Used], measured: Iterable[Measured]) -> tuple[UsedShape, ...]:
@@ -88,13 +101,16 @@ def _short(used: Used) -> str:
     """Return batch, heads, lengths and head size, and what else the shape asks for."""
     s = used.shape
     heads = f"{s.heads}" if s.heads == s.kv_heads else f"{s.heads}/{s.kv_heads}"
-    seq = f"{s.seq_q}" if s.seq_q == s.seq_k else f"{s.seq_q} over {s.seq_k}"
-    wishes = ["causal"] if s.right == 0 and s.left is None else []
-    wishes += ["window"] if s.left is not None or s.right not in (None, 0) else []
+    seq = f"{s.seq_q}"
+    if s.seq_q != s.seq_k:
+        seq = tr("{heads} over {kv_heads}", heads=s.seq_q, kv_heads=s.seq_k)
+    wishes = [tr("causal")] if s.right == 0 and s.left is None else []
+    wishes += [tr("window")] if s.left is not None or s.right not in (None, 0) else []
     wishes += ["softcap"] if s.softcap else []
-    wishes += {"none": [], "bool": ["mask"], "float": ["bias"]}[s.bias]
-    wishes += ["ragged"] if s.ragged else []
-    return ", ".join([f"{s.batch} × {heads} heads × {seq} × {s.head_dim}", *wishes])
+    wishes += {"none": [], "bool": [tr("mask")], "float": [tr("bias")]}[s.bias]
+    wishes += [tr("ragged")] if s.ragged else []
+    values = {"batch": s.batch, "heads": heads, "seq": seq, "size": s.head_dim}
+    return ", ".join([tr("{batch} × {heads} heads × {seq} × {size}", **values), *wishes])
 
 
 class UsedShapes:
@@ -117,5 +133,8 @@ class UsedShapes:
             used, learned = (file.read_bytes() if file.exists() else b"" for file in files)
             self.rows, self.problem = used_shapes(decode_used(used), decode_learned(learned)), ""
         except (OSError, ValueError) as e:
-            self.rows, self.problem = (), f"The shapes that your programs used cannot be read: {e}"
+            self.rows, self.problem = (
+                (),
+                tr("The shapes that your programs used cannot be read: {why}", why=e),
+            )
         return True

@@ -5,6 +5,7 @@ from __future__ import annotations
 from PySide6.QtCore import QRectF, QSize, Qt
 from PySide6.QtGui import QColor, QPainter
 
+from app.language.texts import tr, tr_whole
 from app.widgets import theme
 from app.widgets.mark_chart import ChartMark, MarkChart
 from app.workloads.used_shapes import UsedShape
@@ -23,7 +24,7 @@ class UsedShapesView(MarkChart):
     """Show the most frequent shapes."""
 
     def __init__(self) -> None:
-        super().__init__("Attention shapes that your programs used")
+        super().__init__(tr("Attention shapes that your programs used"))
         self.rows: tuple[UsedShape, ...] = ()
 
     def show_rows(self, rows: tuple[UsedShape, ...]) -> None:
@@ -51,7 +52,7 @@ class UsedShapesView(MarkChart):
     def _draw_row(self, painter: QPainter, box: QRectF, row: UsedShape) -> None:
         t = theme.tokens()
         right = box.right()
-        texts = (f"{row.calls:,} {row.direction}", row.backend, row.speed)
+        texts = (f"{tr_whole(row.calls)} {tr(row.direction)}", row.backend, row.speed)
         for text, width in zip(reversed(texts), map(theme.px, reversed(_COLUMNS)), strict=True):
             painter.setPen(QColor(t.text if row.backend and text == row.speed else t.muted))
             align = _LEFT if text == row.backend else _RIGHT
