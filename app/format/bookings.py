@@ -6,11 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from app.language.texts import tr, tr_date, tr_list, tr_noop, tr_sentence
 from scheduler.protocol.bookings import Booking
 from scheduler.protocol.snapshot import Snapshot, label
-from scheduler.protocol.units import clock, numbered
+from scheduler.protocol.units import clock
 
 Phase = Literal["Upcoming", "Now", "Over"]
+_PHASES = (tr_noop("Upcoming"), tr_noop("Now"), tr_noop("Over"))
 
 
 @dataclass(frozen=True)
@@ -40,11 +42,11 @@ def _row(number: int, booking: Booking, snapshot: Snapshot) -> BookingRow:
     cells = (
         str(number),
         gpu_names(booking, snapshot),
-        booking.holder,
-        clock(booking.begin, now),
-        clock(booking.end, now),
+        tr_sentence(booking.holder),
+        tr_date(clock(booking.begin, now)),
+        tr_date(clock(booking.end, now)),
     )
-    return BookingRow(number, (*cells, phase(booking, now)), phase(booking, now))
+    return BookingRow(number, (*cells, tr(phase(booking, now))), phase(booking, now))
 
 
 def phase(booking: Booking, now: float) -> Phase:
@@ -66,16 +68,24 @@ def outlook(snapshot: Snapshot) -> str:
     known = sorted(snapshot.settings.reservations.values(), key=lambda booking: booking.begin)
     for booking in known:
         if booking.end > now:
-            when = f"from {clock(booking.begin, now)}" if booking.begin > now else "now"
-            who = f"for {booking.holder} {when} until {clock(booking.end, now)}"
-            texts.append(f"{gpu_names(booking, snapshot)} {who}")
-    return "Reserved: " + "; ".join(texts) if texts else ""
+            values = {
+                "gpus": gpu_names(booking, snapshot),
+                "holder": tr_sentence(booking.holder),
+                "begin": tr_date(clock(booking.begin, now)),
+                "end": tr_date(clock(booking.end, now)),
+            }
+            if booking.begin > now:
+                texts.append(tr("{gpus} for {holder} from {begin} until {end}", **values))
+            else:
+                texts.append(tr("{gpus} for {holder} now until {end}", **values))
+    return tr("Reserved: {bookings}", bookings="; ".join(texts)) if texts else ""
 
 
 def outlasting_text(jobs: Sequence[int]) -> str:
     """Say which jobs may still run when a reservation begins; empty where none does."""
     if not jobs:
         return ""
-    first = numbered(jobs)
-    them = "it" if len(jobs) == 1 else "them"
-    return f"{first[0].upper()}{first[1:]} may run on: no time limit ends {them} before the begin"
+    if len(jobs) == 1:
+        return tr("Job {job} may run on: no time limit ends it before the begin", job=jobs[0])
+    numbers = tr_list(jobs)
+    return tr("Jobs {jobs} may run on: no time limit ends them before the begin", jobs=numbers)

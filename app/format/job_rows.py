@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from app.format.results import result_of, summarize_result
 from app.format.values import Meaning, ago, clock, device_label, duration, significant
+from app.language.texts import tr, tr_date, tr_decimal, tr_list, tr_noop, tr_sentence
 from scheduler.protocol.job_options import JOB_OPTIONS
 from scheduler.protocol.jobs import (
     Cancelled,
@@ -28,6 +29,18 @@ from scheduler.protocol.wait_reasons import FolderUnreadable, headline, render
 
 _NAMED = 2
 """Devices whose names a column has room for."""
+STATES = (
+    tr_noop("queued"),
+    tr_noop("starting"),
+    tr_noop("running"),
+    tr_noop("stopping"),
+    tr_noop("done"),
+    tr_noop("failed"),
+    tr_noop("cancelled"),
+    tr_noop("lost"),
+    tr_noop("check failed"),
+)
+"""What `state_word` and `JobRow.state` may be."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +51,7 @@ class JobRow:
     id: int
     name: str
     state: str
+    """English: whoever shows it calls `tr`."""
     meaning: Meaning
     device: str
     doing: str
@@ -54,6 +68,7 @@ class JobFacts:
     id: int
     title: str
     state: str
+    """English, as in JobRow."""
     meaning: Meaning
     facts: tuple[tuple[str, str], ...]
     active: bool
@@ -87,39 +102,40 @@ def _eta(job: Job, now: float) -> str:
         return ""
     end, today = time.localtime(now + left), time.localtime(now)
     same_day = (end.tm_year, end.tm_yday) == (today.tm_year, today.tm_yday)
-    return time.strftime("%H:%M" if same_day else "%a %H:%M", end)
+    return tr_date(time.strftime("%H:%M" if same_day else "%a %H:%M", end))
 
 
 def _together(names: Sequence[str]) -> str:
     """As many as a column has room for, or how many they are."""
-    return f"{len(names)} GPUs" if len(names) > _NAMED else ", ".join(names)
+    return tr("{n} GPUs", n=len(names)) if len(names) > _NAMED else ", ".join(names)
 
 
 def details(job: Job, snapshot: Snapshot) -> JobFacts:
     """Everything known of one job but its log."""
     r = job_row(job, device_labels(snapshot), snapshot.time)
-    facts = [("Command", shlex.join(job.spec.argv)), ("Folder", job.spec.cwd)]
+    facts = [(tr("Command"), shlex.join(job.spec.argv)), (tr("Folder"), job.spec.cwd)]
     facts += _place(job) or _held(job, snapshot)
     facts += _needs(job)
     facts += _times(job, snapshot.time)
     facts += _used(job)
     if job.damaged:
-        facts.append(("Damaged", "its command or options were changed or damaged in the store"))
-    facts += [("Reason", reason)] if (reason := _reason(job, snapshot.time)) else []
+        text = tr("its command or options were changed or damaged in the store")
+        facts.append((tr("Damaged"), text))
+    facts += [(tr("Reason"), reason)] if (reason := _reason(job, snapshot.time)) else []
     if made := summarize_result(job):
         timing = ", ".join(f"{caption} {value}" for caption, value in made.timing)
         known = dict(facts)
-        facts += [("Verdict", made.verdict), ("TFLOP/s", made.tflops), ("Timing", timing)]
+        facts += [(tr("Verdict"), made.verdict), ("TFLOP/s", made.tflops), (tr("Timing"), timing)]
         facts += [
-            (f"Result's {name.lower()}" if name in known else name, value)
+            (tr("Result: {name}", name=name) if name in known else name, value)
             for name, value in made.facts
             if known.get(name) != value
         ]
     elif job.spec.params:
-        facts.append(("Parameters", ", ".join(f"{k} {v}" for k, v in job.spec.params.items())))
+        facts.append((tr("Parameters"), ", ".join(f"{k} {v}" for k, v in job.spec.params.items())))
     return JobFacts(
         job.id,
-        f"Job {job.id} · {job.spec.name}",
+        tr("Job {job} · {name}", job=job.id, name=job.spec.name),
         r.state,
         r.meaning,
         tuple(facts),
@@ -133,7 +149,8 @@ def _held(job: Job, snapshot: Snapshot) -> list[tuple[str, str]]:
     """All its devices by name."""
     labels = device_labels(snapshot)
     names = () if isinstance(job.state, Queued) else [labels.get(d, d) for d in job.state.devices]
-    return [("Device" if len(names) == 1 else "Devices", ", ".join(names))] if names else []
+    caption = tr("Device") if len(names) == 1 else tr("Devices")
+    return [(caption, ", ".join(names))] if names else []
 
 
 def _place(job: Job) -> list[tuple[str, str]]:
@@ -141,17 +158,24 @@ def _place(job: Job) -> list[tuple[str, str]]:
     if not job.spec.where:
         return []
     named = (
-        [("Submission", f"gpudeck-{job.state.attempt}")] if isinstance(job.state, Running) else []
+        [(tr("Submission"), f"gpudeck-{job.state.attempt}")]
+        if isinstance(job.state, Running)
+        else []
     )
-    return [("Cluster", job.spec.where), *named]
+    return [(tr("Cluster"), job.spec.where), *named]
 
 
 def _needs(job: Job) -> list[tuple[str, str]]:
     """Return the options of the job that differ from their defaults."""
     spec = job.spec
-    facts = [(o.label, o.write(getattr(spec, o.name))) for o in JOB_OPTIONS if o.is_shown(spec)]
+    facts = [
+        (tr(o.label), tr_sentence(o.write(getattr(spec, o.name))))
+        for o in JOB_OPTIONS
+        if o.is_shown(spec)
+    ]
     if spec.retries:
-        facts.append(("Attempts", f"number {job.tries + 1} of {spec.retries + 1}"))
+        text = tr("number {n} of {limit}", n=job.tries + 1, limit=spec.retries + 1)
+        facts.append((tr("Attempts"), text))
     return facts
 
 
@@ -161,16 +185,20 @@ def _used(job: Job) -> list[tuple[str, str]]:
     if usage is None:
         return []
     shown = {
-        "memory": amount(usage.memory),
-        "energy": energy(usage.energy),
+        "memory": tr_decimal(amount(usage.memory)),
+        "energy": tr_decimal(energy(usage.energy)),
         "util": f"{usage.util:.0f} %",
     }
-    captions = {"memory": "Peak memory", "energy": "Energy", "util": "Avg utilisation"}
+    captions = {
+        "memory": tr("Peak memory"),
+        "energy": tr("Energy"),
+        "util": tr("Avg utilisation"),
+    }
     found = [
-        (captions[f], f"– ({usage.absent[f]})" if f in usage.absent else text)
+        (captions[f], f"– ({tr_sentence(usage.absent[f])})" if f in usage.absent else text)
         for f, text in shown.items()
     ]
-    return [*found, ("Sampled for", duration(usage.seconds))]
+    return [*found, (tr("Sampled for"), duration(usage.seconds))]
 
 
 def device_labels(snapshot: Snapshot) -> dict[str, str]:
@@ -178,7 +206,7 @@ def device_labels(snapshot: Snapshot) -> dict[str, str]:
 
 
 def state_word(job: Job) -> str:
-    """The state's name; a job that was told to stop says so."""
+    """Return the state's name in English; a job that was told to stop says so."""
     return "stopping" if isinstance(job.state, Running) and job.state.stopping else job.status
 
 
@@ -190,7 +218,7 @@ def _shown_state(job: Job) -> str:
 
 def describe(job: Job) -> str:
     """Return a job's state in a line: its name, and why it waits, its progress, or its end."""
-    word, text = state_word(job), doing(job)
+    word, text = tr(state_word(job)), doing(job)
     if isinstance(job.state, Queued):
         return text
     return word if text.casefold() in ("", word) else f"{word}, {text}"
@@ -199,7 +227,7 @@ def describe(job: Job) -> str:
 def doing(job: Job) -> str:
     """Return why a job waits, its progress, or how it ended."""
     shown = job_row(job, {}, time.time())
-    took = f"after {shown.duration}" if shown.duration and not job.active else ""
+    took = tr("after {time}", time=shown.duration) if shown.duration and not job.active else ""
     return ", ".join(filter(None, (shown.doing, took)))
 
 
@@ -226,17 +254,18 @@ def _doing(job: Job, now: float) -> str:
         case Queued():
             text = _waits(state, now)
         case Starting():
-            text = "Starting"
+            text = tr("Starting")
         case Running(unreadable=FolderUnreadable() as unreadable):
-            text = f"{'Ended' if state.over else 'Running'}; {render(unreadable, now)}"
+            why = tr_sentence(render(unreadable, now))
+            text = tr("Ended; {why}", why=why) if state.over else tr("Running; {why}", why=why)
         case Running(note=note) if note:
-            text = note
+            text = tr_sentence(note)
         case Running(progress=None):
-            text = "Running"
+            text = tr("Running")
         case Running(progress=Progress() as progress):
             text = _pace(progress, state.at, now)
         case Failed() | Lost() | Cancelled():
-            text = state.reason
+            text = tr_sentence(state.reason)
         case Done() if (result := result_of(job)) is not None:
             text = result.verdict
     return text
@@ -244,7 +273,9 @@ def _doing(job: Job, now: float) -> str:
 
 def _waits(state: Queued, now: float) -> str:
     """Return why the job waits, as the line of a list."""
-    return headline(state.wait, now) or f"Waiting: {state.reason}"
+    if (found := headline(state.wait, now)) is not None:
+        return tr_sentence(found)
+    return tr("Waiting: {why}", why=tr_sentence(state.reason))
 
 
 def _pace(progress: Progress, started: float, now: float) -> str:
@@ -252,7 +283,7 @@ def _pace(progress: Progress, started: float, now: float) -> str:
     parts = (
         f"{100 * progress.done / progress.total:.0f} %",
         progress.note,
-        f"{duration(left)} left" if left is not None else "",
+        tr("{time} left", time=duration(left)) if left is not None else "",
     )
     return " · ".join(p for p in parts if p)
 
@@ -262,14 +293,13 @@ def _reason(job: Job, now: float) -> str:
     if isinstance(state, Queued):
         return _waits(state, now)
     if isinstance(state, Failed):
-        return state.reason + (
-            f" (exit status {state.code})"
-            if state.code is not None and "exit code" not in state.reason
-            else ""
-        )
+        reason = tr_sentence(state.reason)
+        if state.code is None or "exit code" in state.reason:
+            return reason
+        return tr("{reason} (exit status {n})", reason=reason, n=state.code)
     if isinstance(state, Running) and state.unreadable is not None:
-        return render(state.unreadable, now)
-    return state.reason if isinstance(state, Lost | Cancelled) else ""
+        return tr_sentence(render(state.unreadable, now))
+    return tr_sentence(state.reason) if isinstance(state, Lost | Cancelled) else ""
 
 
 def _share(job: Job) -> float | None:
@@ -300,10 +330,15 @@ def _duration(job: Job, now: float) -> str:
 
 
 def _times(job: Job, now: float) -> list[tuple[str, str]]:
-    marks = (("submitted", job.submitted), ("started", started(job)), ("ended", ended(job)))
-    known = [(word, at) for word, at in marks if at is not None]
-    times = ", ".join(f"{word} {clock(at, now)}" for word, at in known)
-    return [("Times", f"{times} ({ago(known[-1][1], now)})")]
+    began, end, last = started(job), ended(job), job.submitted
+    times = [tr("submitted {time}", time=clock(job.submitted, now))]
+    if began is not None:
+        times.append(tr("started {time}", time=clock(began, now)))
+        last = began
+    if end is not None:
+        times.append(tr("ended {time}", time=clock(end, now)))
+        last = end
+    return [(tr("Times"), f"{', '.join(times)} ({ago(last, now)})")]
 
 
 def forecast_text(forecast: Forecast, labels: Mapping[str, str], now: float) -> str:
@@ -312,11 +347,13 @@ def forecast_text(forecast: Forecast, labels: Mapping[str, str], now: float) -> 
     Args:
         labels: The labels of the devices, by id (see `device_labels`).
     """
-    where = ""
-    if forecast.devices:
-        where = " on " + " and ".join(labels.get(d, d) for d in forecast.devices)
+    where = tr_list([labels.get(d, d) for d in forecast.devices])
     if forecast.wait is None:
-        return f"Would start now{where}"
+        return tr("Would start now on {devices}", devices=where) if where else tr("Would start now")
+    why = tr_sentence(forecast.reason)
     if forecast.at is None:
-        return f"Would wait; start time unknown: {forecast.reason}"
-    return f"Would start about {clock(forecast.at, now)}{where}: {forecast.reason}"
+        return tr("Would wait; start time unknown: {why}", why=why)
+    at = clock(forecast.at, now)
+    if where:
+        return tr("Would start about {time} on {devices}: {why}", time=at, devices=where, why=why)
+    return tr("Would start about {time}: {why}", time=at, why=why)

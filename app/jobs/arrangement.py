@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from app.format.job_rows import JobRow
-from app.format.values import Meaning, plural
+from app.format.values import Meaning
 from app.jobs.history import JobHistory
 from app.jobs.job_keys import (
     CANCELLED,
@@ -21,18 +21,12 @@ from app.jobs.job_keys import (
     JobKeys,
 )
 from app.jobs.listing import JobLine, JobLines
+from app.language.texts import tr, tr_count
 
 FEWEST = 2
 """Jobs of an array or a group that are folded; fewer are shown as they are."""
 MOST_INSERTED = 200
 """Rows that change with each snapshot and are inserted into the sorted ones, one by one."""
-_WORDS = {
-    SUCCEEDED: "done",
-    FAILED: "failed",
-    CANCELLED: "cancelled",
-    RUNNING: "running",
-    WAITING: "queued",
-}
 _STATES = {
     RUNNING: "running",
     WAITING: "queued",
@@ -185,11 +179,19 @@ def _fold_line(number: int, key: FoldKey, count: Counter[str], opened: bool) -> 
     total = count.total()
     over = count[SUCCEEDED] + count[FAILED] + count[CANCELLED]
     kind = next(kind for kind in _STATES if count[kind])
-    texts = [f"{over} of {total} ended"] if over < total else [f"all {total} ended"]
     if count[SUCCEEDED] == over:
-        texts = [f"{over} of {total} done"]
-    shown = (FAILED, CANCELLED, RUNNING, WAITING)
-    texts += [f"{count[kind]} {_WORDS[kind]}" for kind in shown if count[kind]]
+        texts = [tr("{n} of {total} done", n=over, total=total)]
+    elif over < total:
+        texts = [tr("{n} of {total} ended", n=over, total=total)]
+    else:
+        texts = [tr("all {n} ended", n=total)]
+    counted = (
+        (FAILED, tr("{n} failed", n=count[FAILED])),
+        (CANCELLED, tr("{n} cancelled", n=count[CANCELLED])),
+        (RUNNING, tr("{n} running", n=count[RUNNING])),
+        (WAITING, tr("{n} queued", n=count[WAITING])),
+    )
+    texts += [text for kind, text in counted if count[kind]]
     meaning: Meaning = "failed" if count[FAILED] and over == total else ""
     row = JobRow(
         number,
@@ -206,7 +208,8 @@ def _fold_line(number: int, key: FoldKey, count: Counter[str], opened: bool) -> 
     values: tuple[float | str, ...] = (
         number, key.name.casefold(), KINDS.index(kind), "", 0.0, over / total, -1.0, 0.0, -1.0,
     )  # fmt: skip
-    return JobLine(number, row, "", plural(total, "job"), 0, JobKeys(kind, None, values), fold=key)
+    jobs = tr_count("{n} job", "{n} jobs", total)
+    return JobLine(number, row, "", jobs, 0, JobKeys(kind, None, values), fold=key)
 
 
 def jobs_of(numbers: Sequence[int], lines: JobLines) -> tuple[int, ...]:

@@ -7,6 +7,7 @@ import re
 
 from app.format.bookings import gpu_names
 from app.format.values import duration
+from app.language.texts import tr, tr_date, tr_sentence
 from scheduler.protocol.bookings import Booking
 from scheduler.protocol.errors import UserError
 from scheduler.protocol.snapshot import Snapshot
@@ -28,14 +29,15 @@ def read_booking(
     """
     chosen = _chosen(gpus, snapshot)
     if not until.strip():
-        raise UserError("enter when it ends, such as 08:00 or +2h")
+        raise UserError(tr("enter when it ends, such as 08:00 or +2h"))
     starts = parse_begin(begin, now) if begin.strip() else now
     uid = None
     if user.strip():
         try:
             uid = pwd.getpwnam(user.strip()).pw_uid
         except (KeyError, ValueError) as e:
-            raise UserError(f"this machine has no user {user.strip()!a}") from e
+            text = tr("this machine has no user {user}", user=ascii(user.strip()))
+            raise UserError(text) from e
     return Booking(chosen, starts, parse_begin(until, starts), uid, group.strip())
 
 
@@ -46,11 +48,11 @@ def _chosen(text: str, snapshot: Snapshot) -> tuple[str, ...]:
     for part in re.split(r"[\s,;]+", text.strip()):
         match = re.fullmatch(r"([0-9]{1,4})(?:-([0-9]{1,4}))?", part)
         if match is None:
-            raise UserError("enter the numbers of GPUs, such as 0, 2-3")
+            raise UserError(tr("enter the numbers of GPUs, such as 0, 2-3"))
         first, last = int(match[1]), int(match[2] or match[1])
         for index in range(first, last + 1) or (first,):
             if index not in here:
-                raise UserError(f"there is no GPU {index} on this machine")
+                raise UserError(tr("there is no GPU {n} on this machine", n=index))
             found[here[index]] = None
     return tuple(found)
 
@@ -58,7 +60,11 @@ def _chosen(text: str, snapshot: Snapshot) -> tuple[str, ...]:
 def describe_booking(booking: Booking, snapshot: Snapshot) -> str:
     """Return what a reservation means, in one sentence."""
     now = snapshot.time
-    return (
-        f"{gpu_names(booking, snapshot)} for {booking.holder}, {clock(booking.begin, now)} to "
-        f"{clock(booking.end, now)} ({duration(max(booking.end - booking.begin, 0.0))})"
+    return tr(
+        "{gpus} for {holder}, {begin} to {end} ({time})",
+        gpus=gpu_names(booking, snapshot),
+        holder=tr_sentence(booking.holder),
+        begin=tr_date(clock(booking.begin, now)),
+        end=tr_date(clock(booking.end, now)),
+        time=duration(max(booking.end - booking.begin, 0.0)),
     )

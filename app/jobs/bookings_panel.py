@@ -9,6 +9,7 @@ from PySide6.QtWidgets import QVBoxLayout, QWidget
 
 from app.format.bookings import BookingRow, booking_rows, outlasting_text
 from app.jobs.bookings_model import describe_booking, read_booking
+from app.language.texts import tr, tr_noop, tr_sentence
 from app.link.link import Link
 from app.widgets import theme
 from app.widgets.controls import (
@@ -31,17 +32,17 @@ from scheduler.protocol.snapshot import Snapshot
 from scheduler.verbs.bookings import Booked, CancelReservation, Reserve
 
 COLUMNS = (
-    TableColumn("Number", 70, right=True),
-    TableColumn("GPUs", 0),
-    TableColumn("For", 190),
-    TableColumn("From", 130),
-    TableColumn("Until", 130),
-    TableColumn("State", 90),
+    TableColumn(tr_noop("Number"), 70, right=True),
+    TableColumn(tr_noop("GPUs"), 0),
+    TableColumn(tr_noop("For"), 190),
+    TableColumn(tr_noop("From"), 130),
+    TableColumn(tr_noop("Until"), 130),
+    TableColumn(tr_noop("State"), 90),
 )
-EMPTY = (
+EMPTY = tr_noop(
     "Nothing is reserved. Enter GPUs and a time below to keep them for a group, or free of jobs."
 )
-ADMINS_ONLY = "On this shared machine only administrators reserve GPUs."
+ADMINS_ONLY = tr_noop("On this shared machine only administrators reserve GPUs.")
 _COLORS = {"Upcoming": "accent", "Now": "succeeded", "Over": "muted"}
 
 
@@ -64,21 +65,21 @@ class BookingsPanel(QWidget):
         self._link = link
         self._snapshot: Snapshot | None = None
         self.model = BookingTable(COLUMNS)
-        self.table = list_table(self.model, [c.width for c in COLUMNS], "Reservations")
-        self.gpus = line_box("GPUs", "0, 2-3")
-        self.begin = line_box("From", "now, 22:00 or +1h")
-        self.until = line_box("Until", "08:00 or +2h")
-        self.group = line_box("For the group", "nobody")
-        self.user = line_box("For the user", "anybody")
+        self.table = list_table(self.model, [c.width for c in COLUMNS], tr("Reservations"))
+        self.gpus = line_box(tr("GPUs"), "0, 2-3")
+        self.begin = line_box(tr("From"), tr("now, 22:00 or +1h"))
+        self.until = line_box(tr("Until"), tr("08:00 or +2h"))
+        self.group = line_box(tr("For the group"), tr("nobody"))
+        self.user = line_box(tr("For the user"), tr("anybody"))
         self.lines = (self.gpus, self.begin, self.until, self.group, self.user)
         for line in self.lines:
             line.textChanged.connect(self._preview)
             line.returnPressed.connect(self._reserve)
-        self.make = button("Reserve", self._reserve, kind="primary")
-        self.cancel = button("Cancel reservation", self._cancel)
-        self.close_button = button("Close", self.closed, tooltip="Esc")
+        self.make = button(tr("Reserve"), self._reserve, kind="primary")
+        self.cancel = button(tr("Cancel reservation"), self._cancel)
+        self.close_button = button(tr("Close"), self.closed, tooltip="Esc")
         self.said = label(meaning="muted", wrap=True)
-        self.said.setAccessibleName("Outcome")
+        self.said.setAccessibleName(tr("Outcome"))
         add_shortcuts(self, {"Esc": self.closed.emit})
         self.setFocusProxy(self.gpus)
         self._lay_out()
@@ -106,9 +107,10 @@ class BookingsPanel(QWidget):
         if self._snapshot is None or not (self.gpus.text().strip() and self.until.text().strip()):
             return self._say("")
         try:
-            self._say(f"Will reserve {describe_booking(self._typed(), self._snapshot)}")
+            described = describe_booking(self._typed(), self._snapshot)
+            self._say(tr("Will reserve {booking}", booking=described))
         except UserError as e:
-            self._say(str(e), failed=True)
+            self._say(tr_sentence(str(e)), failed=True)
 
     def _reserve(self) -> None:
         if self._snapshot is None:
@@ -116,13 +118,13 @@ class BookingsPanel(QWidget):
         try:
             booking = self._typed()
         except UserError as e:
-            self._say(str(e), failed=True)
+            self._say(tr_sentence(str(e)), failed=True)
             return
         self._link.send(
             self,
             Reserve(booking),
             lambda made: self._made(made, booking),
-            lambda problem: self._say(problem, failed=True),
+            lambda problem: self._say(tr_sentence(problem), failed=True),
         )
 
     def _made(self, made: Booked, booking: Booking) -> None:
@@ -130,7 +132,11 @@ class BookingsPanel(QWidget):
             line.clear()
         if self._snapshot is not None:
             parts = (
-                f"Reservation {made.number}: {describe_booking(booking, self._snapshot)}",
+                tr(
+                    "Reservation {n}: {booking}",
+                    n=made.number,
+                    booking=describe_booking(booking, self._snapshot),
+                ),
                 outlasting_text(made.outlasting),
             )
             self._say(". ".join(filter(None, parts)))
@@ -139,13 +145,13 @@ class BookingsPanel(QWidget):
         """Cancel the chosen reservation; it can be made again, so there is no question."""
         chosen = chosen_row(self.table, self.model)
         if chosen is None:
-            self._say("Choose the reservation to cancel.", failed=True)
+            self._say(tr("Choose the reservation to cancel."), failed=True)
             return
         self._link.send(
             self,
             CancelReservation(chosen.key),
-            lambda _: self._say(f"Reservation {chosen.key} was cancelled."),
-            lambda problem: self._say(problem, failed=True),
+            lambda _: self._say(tr("Reservation {n} was cancelled.", n=chosen.key)),
+            lambda problem: self._say(tr_sentence(problem), failed=True),
         )
 
     def _say(self, text: str, failed: bool = False) -> None:
@@ -153,18 +159,18 @@ class BookingsPanel(QWidget):
         theme.mark(self.said, "meaning", "failed" if failed else "muted")
 
     def _lay_out(self) -> None:
-        frame, self._stack = list_card(self.table, empty_label(EMPTY))
+        frame, self._stack = list_card(self.table, empty_label(tr(EMPTY)))
         boxes = [
             Stretch(column(label(line.accessibleName(), size="small", meaning="muted"), line))
             for line in (self.lines if paths.uses_shared() else self.lines[:-1])
         ]
         inner = QVBoxLayout()
         inner.setSpacing(theme.M)
-        inner.addWidget(label("Reservations", strong=True))
+        inner.addWidget(label(tr("Reservations"), strong=True))
         inner.addWidget(frame, 1)
         inner.addLayout(row(*boxes, spacing=theme.M))
         if paths.uses_shared():
-            inner.addWidget(label(ADMINS_ONLY, size="small", meaning="muted"))
+            inner.addWidget(label(tr(ADMINS_ONLY), size="small", meaning="muted"))
         buttons = (self.make, self.cancel, self.close_button)
         inner.addLayout(row(Stretch(self.said), *buttons, spacing=theme.M))
         self.setLayout(column(card(inner)))

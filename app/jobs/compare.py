@@ -10,6 +10,7 @@ from PySide6.QtWidgets import QCheckBox, QVBoxLayout, QWidget
 
 from app.format.job_rows import details, device_labels, job_row
 from app.format.results import result_of
+from app.language.texts import tr, tr_decimal
 from app.widgets import theme
 from app.widgets.controls import card, column, label, row, set_text
 from app.widgets.safe_text import SafeText
@@ -24,10 +25,10 @@ class JobCompare(QWidget):
         super().__init__()
         self.title = label(strong=True)
         self.count = label(size="small", meaning="muted")
-        self.only = QCheckBox("Only differences")
+        self.only = QCheckBox(tr("Only differences"))
         self.only.toggled.connect(self._paint)
         self.text = SafeText()
-        self.text.setAccessibleName("Comparison")
+        self.text.setAccessibleName(tr("Comparison"))
         self._pairs: tuple[JobPair, ...] = ()
         self._heads = ("", "")
         header = row(self.title, self.count, self.only, spacing=theme.M)
@@ -40,13 +41,16 @@ class JobCompare(QWidget):
 
     def show_jobs(self, left: Job, right: Job, snapshot: Snapshot) -> None:
         """Compare two jobs of the snapshot."""
-        pairs, heads = compare(left, right, snapshot), (f"Job {left.id}", f"Job {right.id}")
+        pairs = compare(left, right, snapshot)
+        heads = tr("Job {job}", job=left.id), tr("Job {job}", job=right.id)
         if (pairs, heads) == (self._pairs, self._heads):
             return
         at = self.text.verticalScrollBar().value() if heads == self._heads else 0
         self._pairs, self._heads = pairs, heads
-        set_text(self.title, f"Jobs {left.id} and {right.id} side by side")
-        set_text(self.count, f"{sum(p.differs for p in pairs)} of {len(pairs)} lines differ")
+        title = tr("Jobs {left} and {right} side by side", left=left.id, right=right.id)
+        set_text(self.title, title)
+        differing = sum(pair.differs for pair in pairs)
+        set_text(self.count, tr("{n} of {total} lines differ", n=differing, total=len(pairs)))
         self._paint()
         self.text.verticalScrollBar().setValue(at)
 
@@ -95,7 +99,7 @@ def compare(left: Job, right: Job, snapshot: Snapshot) -> tuple[JobPair, ...]:
     if results[0] is not None and results[1] is not None and results[0].tflops > 0:
         change = 100 * (results[1].tflops / results[0].tflops - 1)
         pairs = [
-            JobPair(p.caption, p.left, f"{p.right} ({change:+.1f} %)")
+            JobPair(p.caption, p.left, f"{p.right} ({tr_decimal(f'{change:+.1f}')} %)")
             if p.caption == "TFLOP/s" and p.differs
             else p
             for p in pairs
@@ -106,11 +110,11 @@ def compare(left: Job, right: Job, snapshot: Snapshot) -> tuple[JobPair, ...]:
 def _facts(job: Job, snapshot: Snapshot) -> dict[str, str]:
     made, shown = details(job, snapshot), job_row(job, device_labels(snapshot), snapshot.time)
     params = {f"  {name}": value for name, value in job.spec.params.items()}
-    facts = {caption: value for caption, value in made.facts if caption != "Parameters"}
+    facts = {caption: value for caption, value in made.facts if caption != tr("Parameters")}
     rows = {
-        "Name": job.spec.name,
-        "State": shown.state,
-        "Run time": shown.duration,
+        tr("Name"): job.spec.name,
+        tr("State"): tr(shown.state),
+        tr("Run time"): shown.duration,
         **params,
         **facts,
     }

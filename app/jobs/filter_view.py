@@ -8,6 +8,7 @@ from PySide6.QtWidgets import QWidget
 
 from app.jobs.job_keys import KINDS
 from app.jobs.listing import EVERY, TIMES, parse_search
+from app.language.texts import tr
 from app.widgets import theme
 from app.widgets.controls import Stretch, choice_box, filter_box, row
 from scheduler.protocol.search import Search
@@ -25,12 +26,15 @@ class JobFilter(QWidget):
 
     def __init__(self) -> None:
         super().__init__()
-        self.box = filter_box("Search, group:NAME, gpu:0 (Ctrl+F)")
-        self.box.setToolTip("Search the names, commands, notes, tags and parameters of all jobs")
+        self.box = filter_box(tr("Search, group:NAME, gpu:0 (Ctrl+F)"))
+        self.box.setToolTip(
+            tr("Search the names, commands, notes, tags and parameters of all jobs")
+        )
         self.box.textChanged.connect(self.changed)
-        self.kinds, self.times = choice_box("State", (EVERY, *KINDS)), choice_box("Time", TIMES)
+        self.kinds = choice_box(tr("State"), (EVERY, *KINDS))
+        self.times = choice_box(tr("Time"), TIMES)
         self.times.setToolTip(
-            "List jobs that ended within this time, and those that have not ended"
+            tr("List jobs that ended within this time, and those that have not ended")
         )
         for choice in (self.kinds, self.times):
             choice.currentIndexChanged.connect(self.changed)
@@ -52,7 +56,7 @@ class JobFilter(QWidget):
     def search(self, snapshot: Snapshot) -> Search:
         """Return the search; its times count back from the snapshot."""
         return parse_search(
-            self.box.text(), self.kinds.currentText(), TIMES[self.times.currentText()], snapshot
+            self.box.text(), self.kinds.currentData(), TIMES[self.times.currentData()], snapshot
         )
 
     def clear(self) -> None:

@@ -9,9 +9,10 @@ from statistics import mean
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QVBoxLayout, QWidget
 
-from app.format.values import duration, plural
+from app.format.values import duration
 from app.jobs.job_keys import CANCELLED, FAILED, RUNNING, SUCCEEDED, WAITING
 from app.jobs.listing import JobLine, JobLines
+from app.language.texts import tr, tr_count
 from app.widgets import theme
 from app.widgets.controls import ProgressLine, Stretch, button, card, column, label, row, set_text
 from app.widgets.safe_text import SafeText
@@ -36,10 +37,10 @@ class FoldDetails(QWidget):
         self.title = label(strong=True)
         self.counts = label(meaning="muted", wrap=True)
         self.bar = ProgressLine()
-        self.unfold = button("Show its jobs", self.toggled, tooltip="Right, Left")
-        self.cancel = button("Cancel all…", self.cancelled, tooltip="Del")
+        self.unfold = button(tr("Show its jobs"), self.toggled, tooltip=tr("Right, Left"))
+        self.cancel = button(tr("Cancel all…"), self.cancelled, tooltip=tr("Del"))
         self.text = SafeText()
-        self.text.setAccessibleName("About the jobs")
+        self.text.setAccessibleName(tr("About the jobs"))
         self._shown: tuple[tuple[str, str], ...] = ()
         inner = QVBoxLayout()
         inner.setSpacing(theme.S)
@@ -58,10 +59,15 @@ class FoldDetails(QWidget):
         """
         assert line.fold is not None
         numbers = lines.members[line.id]
-        set_text(self.title, f"{line.fold.kind.capitalize()} {line.fold.name}")
+        name = line.fold.name
+        array = line.fold.kind == "array"
+        set_text(
+            self.title, tr("Array {name}", name=name) if array else tr("Group {name}", name=name)
+        )
         set_text(self.counts, line.row.doing)
         self.bar.set_share(line.row.share)
-        self.unfold.setText("Hide its jobs" if numbers[0] in lines.indented else "Show its jobs")
+        unfolded = numbers[0] in lines.indented
+        self.unfold.setText(tr("Hide its jobs") if unfolded else tr("Show its jobs"))
         self.cancel.setVisible(line.row.active)
         facts = fold_facts([lines.line(number) for number in numbers[:_MOST_TIMED]], job)
         if facts != self._shown:
@@ -74,19 +80,22 @@ def fold_facts(
 ) -> tuple[tuple[str, str], ...]:
     """Return captions and values: the counts, the run times, and the jobs that failed."""
     counts = Counter(line.keys.kind for line in members)
-    facts = [("Jobs", plural(len(members), "job"))]
-    facts += [(kind, str(counts[kind])) for kind in _KINDS if counts[kind]]
+    facts = [(tr("Jobs"), tr_count("{n} job", "{n} jobs", len(members)))]
+    facts += [(tr(kind), str(counts[kind])) for kind in _KINDS if counts[kind]]
     times = [
         float(line.keys.values[_RUN_TIME])
         for line in members
         if line.keys.kind in (SUCCEEDED, FAILED) and float(line.keys.values[_RUN_TIME]) >= 0
     ]
     if times:
-        text = f"{duration(mean(times))} on average, {duration(max(times))} the longest"
-        facts.append(("Run time", text))
+        average, longest = duration(mean(times)), duration(max(times))
+        text = tr("{time} on average, {longest} the longest", time=average, longest=longest)
+        facts.append((tr("Run time"), text))
     failed = [line for line in members if line.keys.kind == FAILED][:_MOST_FAILED]
-    facts += [(f"Job {line.id}", f"{line.row.name}: {line.row.doing}") for line in failed]
+    facts += [
+        (tr("Job {job}", job=line.id), f"{line.row.name}: {line.row.doing}") for line in failed
+    ]
     first = next((found for line in members[:1] if (found := job(line.id)) is not None), None)
     if first is not None:
-        facts.insert(1, ("Folder", first.spec.cwd))
+        facts.insert(1, (tr("Folder"), first.spec.cwd))
     return tuple(facts)

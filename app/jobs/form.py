@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from app.format.command_check import command_warning
-from app.format.values import plural
+from app.language.texts import tr, tr_count, tr_noop, tr_sentence
 from scheduler.protocol.errors import UserError
 from scheduler.protocol.job_options import JOB_OPTIONS, make_spec, parse_indices
 from scheduler.protocol.jobs import Spec
 from scheduler.protocol.submissions import PendingTokens, indexed
 from scheduler.verbs.submit import Submit, SubmitMany
 
-HERE = "this machine"
+HERE = tr_noop("this machine")
 COLUMNS = 6
 """The width of the form: each field takes one column for its label, and those of its editor."""
 
@@ -26,6 +26,7 @@ class Field(NamedTuple):
 
     name: str
     label: str
+    """English, as is the placeholder."""
     hint: str
     """The placeholder."""
     parse: Callable[[str], Any]
@@ -38,19 +39,20 @@ def _parse_command(text: str) -> tuple[str, ...]:
     try:
         return tuple(shlex.split(text))
     except ValueError as e:
-        raise UserError(f"enter a command as in a terminal, but without a shell: {e}") from e
+        text = tr("enter a command as in a terminal, but without a shell: {problem}", problem=e)
+        raise UserError(text) from e
 
 
 def _parse_folder(text: str) -> str:
     """Read the folder, which may be missing yet, or exist in the cluster alone."""
     folder = Path(text).expanduser()
     if not folder.is_absolute():
-        raise UserError(f"enter a whole path, such as /data/run; got {text}")
+        raise UserError(tr("enter a whole path, such as /data/run; got {path}", path=text))
     return str(folder)
 
 
 FIELDS = (
-    Field("command", "Command", "python train.py --epochs 3", _parse_command, 5),
+    Field("command", tr_noop("Command"), "python train.py --epochs 3", _parse_command, 5),
     *(
         Field(
             option.name,
@@ -62,7 +64,7 @@ FIELDS = (
         for option in JOB_OPTIONS
         if option.hint is not None and option.parse is not None
     ),
-    Field("array", "Array", "e.g. 0-9: ten jobs", parse_indices),
+    Field("array", tr_noop("Array"), tr_noop("e.g. 0-9: ten jobs"), parse_indices),
 )
 PLACE = next(field for field in FIELDS if field.name == "where")
 """The field that is shown if there are clusters."""
@@ -191,7 +193,9 @@ class JobForm:
     def scope(self) -> str:
         """Return to which jobs a forecast applies, as the beginning of its sentence."""
         indices = self._parse()[0].get("array")
-        return "" if indices is None else f"First of {plural(len(indices), 'job')}: "
+        if indices is None:
+            return ""
+        return tr_count("First of {n} job: ", "First of {n} jobs: ", len(indices))
 
     def _parse(self) -> tuple[dict[str, Any], dict[str, str]]:
         """Return the values of the fields that are filled in, and a message for each wrong one."""
@@ -202,5 +206,5 @@ class JobForm:
                 try:
                     values[field.name] = field.parse(text)
                 except UserError as e:
-                    errors[field.name] = str(e)
+                    errors[field.name] = tr_sentence(str(e))
         return values, errors

@@ -19,6 +19,7 @@ from PySide6.QtWidgets import (
 
 from app.format.job_rows import device_labels, forecast_text
 from app.jobs.form import FIELDS, HERE, LIMITS, PLACE, ROWS, Field, JobForm
+from app.language.texts import tr, tr_noop, tr_sentence
 from app.link.link import Link
 from app.widgets import theme
 from app.widgets.controls import Stretch, button, card, column, label, row, set_text
@@ -27,7 +28,7 @@ from scheduler.protocol.jobs import Forecast, Job, Spec
 from scheduler.protocol.snapshot import Snapshot
 from scheduler.verbs.submit import Foresee, Submit, SubmitMany
 
-NO_COMMAND = "Enter a command. It runs without a shell."
+NO_COMMAND = tr_noop("Enter a command. It runs without a shell.")
 _TYPING_MS = 250
 _MOST_TEMPLATES, _LONGEST = 15, 90
 """Earlier jobs that are offered, and characters of their commands."""
@@ -59,18 +60,20 @@ class JobFormView(QWidget):
         )
         self._away: list[QWidget] = []
         """The widgets that are shown if there are clusters."""
-        self.said = label(NO_COMMAND, meaning="muted", wrap=True)
-        self.said.setAccessibleName("Where and when it would start")
-        self.queue = button("Queue job", kind="primary", tooltip="Ctrl+Return")
-        self.close_button = button("Close", tooltip="Esc")
+        self.said = label(tr(NO_COMMAND), meaning="muted", wrap=True)
+        self.said.setAccessibleName(tr("Where and when it would start"))
+        self.queue = button(tr("Queue job"), kind="primary", tooltip="Ctrl+Return")
+        self.close_button = button(tr("Close"), tooltip="Esc")
         self.earlier = button(
-            "From an earlier job…", tooltip="Fill in the fields from an earlier job"
+            tr("From an earlier job…"), tooltip=tr("Fill in the fields from an earlier job")
         )
         self.menu = QMenu(self.earlier)
         self.menu.aboutToShow.connect(self._offer_jobs)
         self.earlier.setMenu(self.menu)
-        self.clear = button("Clear", self._clear, tooltip="Empty all fields")
-        self.browse = button("Browse…", self._browse, kind="quiet", tooltip="Choose the folder")
+        self.clear = button(tr("Clear"), self._clear, tooltip=tr("Empty all fields"))
+        self.browse = button(
+            tr("Browse…"), self._browse, kind="quiet", tooltip=tr("Choose the folder")
+        )
         self.browse.setFocusPolicy(Qt.FocusPolicy.ClickFocus)  # a path is typed in the field
         self.queue.clicked.connect(self._send)
         self.close_button.clicked.connect(self.closed)
@@ -146,10 +149,10 @@ class JobFormView(QWidget):
             text = f"{job.id} · {shlex.join(job.spec.argv)}"[:_LONGEST].replace("&", "&&")
             self.menu.addAction(text, partial(self.fill, job.spec))
         if not seen:
-            self.menu.addAction("No earlier jobs").setEnabled(False)
+            self.menu.addAction(tr("No earlier jobs")).setEnabled(False)
 
     def _browse(self) -> None:
-        dialog = QFileDialog(self, "The folder of the job", self.editors["cwd"].text())
+        dialog = QFileDialog(self, tr("The folder of the job"), self.editors["cwd"].text())
         dialog.setFileMode(QFileDialog.FileMode.Directory)
         dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         dialog.fileSelected.connect(self.editors["cwd"].setText)
@@ -161,7 +164,7 @@ class JobFormView(QWidget):
             blocked = self.where.blockSignals(True)  # the choice stays
             self.where.clear()
             for place in places:
-                self.where.addItem(place or HERE, place)
+                self.where.addItem(place or tr(HERE), place)
             self.where.setCurrentIndex(places.index(self.form.values["where"]))
             self.where.blockSignals(blocked)
         for widget in self._away:
@@ -176,8 +179,12 @@ class JobFormView(QWidget):
             if field.name in LIMITS:
                 editor = self.editors[field.name]
                 editor.setEnabled(not problem or bool(editor.text()))
-                editor.setPlaceholderText("not available here" if problem else field.hint)
-        text = f"Host memory and CPUs cannot be limited here: {problem}" if problem else ""
+                hint = tr(field.hint)
+                editor.setPlaceholderText(tr("not available here") if problem else hint)
+        text = ""
+        if problem:
+            why = tr_sentence(problem)
+            text = tr("Host memory and CPUs cannot be limited here: {problem}", problem=why)
         if text != self._unlimited:
             self._unlimited = text
             self._check()
@@ -192,11 +199,11 @@ class JobFormView(QWidget):
         self.queue.setEnabled(spec is not None)
         if wrong:
             name, message = next(iter(wrong.items()))
-            self._show_message(
-                f"{next(f.label for f in FIELDS if f.name == name)}: {message}", "failed"
-            )
+            field = next(f.label for f in FIELDS if f.name == name)
+            text = tr("{field}: {problem}", field=tr(field), problem=message)
+            self._show_message(text, "failed")
         elif spec is None:
-            self._show_message(NO_COMMAND, "muted")
+            self._show_message(tr(NO_COMMAND), "muted")
         self._typing.start()
 
     def _spec(self, errors: dict[str, str]) -> Spec | None:
@@ -204,7 +211,7 @@ class JobFormView(QWidget):
         try:
             return self.form.spec()
         except UserError as e:
-            errors["command"] = str(e)
+            errors["command"] = tr_sentence(str(e))
             return None
 
     def _request_forecast(self) -> None:
@@ -231,7 +238,7 @@ class JobFormView(QWidget):
 
     def _show_refusal(self, spec: Spec, message: str) -> None:
         if spec is self._forecast:
-            self._show_message(message, "failed")
+            self._show_message(tr_sentence(message), "failed")
 
     def _send(self) -> None:
         if self.queue.isEnabled() and (request := self.form.submission()) is not None:
@@ -239,7 +246,7 @@ class JobFormView(QWidget):
                 self,
                 request,
                 lambda reply: self._close(request, reply),
-                lambda text: self._show_message(text, "failed"),
+                lambda text: self._show_message(tr_sentence(text), "failed"),
             )
 
     def _close(self, request: Submit | SubmitMany, reply: Job | tuple[Job, ...]) -> None:
@@ -258,9 +265,9 @@ class JobFormView(QWidget):
             place = 0
             for field in fields:
                 editor = self._editor(field)
-                editor.setAccessibleName(field.label)
-                editor.setAccessibleDescription(field.hint)
-                caption = label(field.label, meaning="muted")
+                editor.setAccessibleName(tr(field.label))
+                editor.setAccessibleDescription(tr(field.hint))
+                caption = label(tr(field.label), meaning="muted")
                 caption.setBuddy(editor)
                 grid.addWidget(caption, at, place)
                 shown = editor
@@ -275,7 +282,7 @@ class JobFormView(QWidget):
             grid.setColumnStretch(column_at, 1)
         send = row(self.said, self.close_button, self.queue, spacing=theme.M)
         send.setStretch(0, 1)
-        head = row(label("New job", strong=True), Stretch(), self.earlier, self.clear)
+        head = row(label(tr("New job"), strong=True), Stretch(), self.earlier, self.clear)
         inner = QVBoxLayout()
         inner.setSpacing(theme.M)
         inner.addLayout(head)
@@ -288,7 +295,7 @@ class JobFormView(QWidget):
         if field.name == "where":
             return self.where
         line = self.editors[field.name] = QLineEdit()
-        line.setPlaceholderText(field.hint)
+        line.setPlaceholderText(tr(field.hint))
         line.textChanged.connect(lambda text: self._put(field.name, text))
         return line
 

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import msgspec
 
+from app.language.texts import tr, tr_sentence
 from app.link.call import Call
 from scheduler.executors.agent_protocol import Unreachable
 from scheduler.executors.ray import Ray
@@ -16,6 +17,8 @@ from scheduler.protocol.jobs import GroupState, Running
 from scheduler.protocol.settings import CLUSTER, ClusterSettings
 from scheduler.protocol.snapshot import Snapshot
 from scheduler.protocol.wait_reasons import render
+
+_EXAMPLE = "http://head:8265"
 
 
 @dataclass(frozen=True)
@@ -37,8 +40,8 @@ def group_rows(groups: tuple[GroupState, ...]) -> tuple[GroupRow, ...]:
                 state.group.name,
                 str(state.running),
                 str(state.waiting),
-                str(state.group.limit or "none"),
-                "Paused" if state.group.paused else "Active",
+                str(state.group.limit or tr("none")),
+                tr("Paused") if state.group.paused else tr("Active"),
             ),
             meaning="warm" if state.group.paused else "",
         )
@@ -51,9 +54,9 @@ def cluster_rows(snapshot: Snapshot) -> tuple[GroupRow, ...]:
     rows = []
     for name, cluster in snapshot.settings.clusters.items():
         reason = snapshot.unavailable.get(name)
-        health = render(reason, snapshot.time) if reason else "Reachable"
+        health = tr_sentence(render(reason, snapshot.time)) if reason else tr("Reachable")
         jobs = sum(job.spec.where == name and job.active for job in snapshot.jobs)
-        address = cluster.address or "local commands"
+        address = cluster.address or tr("local commands")
         rows.append(
             GroupRow(name, (name, address, str(jobs), health), health, "failed" if reason else "")
         )
@@ -63,15 +66,18 @@ def cluster_rows(snapshot: Snapshot) -> tuple[GroupRow, ...]:
 def make_cluster(name: str, address: str, token_file: str) -> ClusterSettings:
     """Return the cluster that was typed. Raises UserError that says what to type."""
     if name.startswith("ray:") and not address:
-        raise UserError("enter the address of Ray's dashboard, such as http://head:8265")
+        raise UserError(
+            tr("enter the address of Ray's dashboard, such as {address}", address=_EXAMPLE)
+        )
     cluster = ClusterSettings(address, token_file)
     named = dict[Annotated[str, msgspec.Meta(pattern=CLUSTER)], ClusterSettings]
     try:
         msgspec.convert({name: msgspec.to_builtins(cluster)}, named)
     except msgspec.ValidationError as e:
         if "address" in str(e):
-            raise UserError("an address begins with http:// or https://") from e
-        raise UserError("a cluster is named ray:NAME or slurm:NAME, such as ray:lab") from e
+            raise UserError(tr("an address begins with http:// or https://")) from e
+        text = tr("a cluster is named ray:NAME or slurm:NAME, such as ray:lab")
+        raise UserError(text) from e
     return cluster
 
 
@@ -84,7 +90,8 @@ def removal_problem(name: str, snapshot: Snapshot) -> str:
     ]
     if not running:
         return ""
-    return f"jobs run there ({', '.join(running)}): wait for them, or cancel them first"
+    jobs = ", ".join(running)
+    return tr("jobs run there ({jobs}): wait for them, or cancel them first", jobs=jobs)
 
 
 class ReachCluster(msgspec.Struct, frozen=True):
@@ -99,9 +106,14 @@ class ReachCluster(msgspec.Struct, frozen=True):
             if self.name.startswith("ray:"):
                 backend = Ray(self.cluster.address, self.cluster.token_file)
                 try:
-                    return f"{self.name} answers (session {backend.session()})"
+                    return _answers(self.name, backend.session())
                 finally:
                     backend.close()
-            return f"{self.name} answers (session {Slurm().session()})"
+            return _answers(self.name, Slurm().session())
         except Unreachable as e:
-            raise UserError(f"{self.name} does not answer: {e}") from e
+            text = tr("{cluster} does not answer: {problem}", cluster=self.name, problem=e)
+            raise UserError(text) from e
+
+
+def _answers(cluster: str, session: str) -> str:
+    return tr("{cluster} answers (session {session})", cluster=cluster, session=session)

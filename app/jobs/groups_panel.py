@@ -13,6 +13,7 @@ from app.jobs.groups_model import (
     make_cluster,
     removal_problem,
 )
+from app.language.texts import tr, tr_noop, tr_sentence
 from app.link.link import Link
 from app.widgets import theme
 from app.widgets.controls import (
@@ -36,20 +37,22 @@ from scheduler.verbs.control import Configure
 from scheduler.verbs.groups import GetGroups, SetGroup
 
 GROUP_COLUMNS = (
-    TableColumn("Group", 0),
-    TableColumn("Running", 72, right=True),
-    TableColumn("Waiting", 72, right=True),
-    TableColumn("Limit", 64, right=True, help="The most of its jobs that run at once"),
-    TableColumn("State", 80),
+    TableColumn(tr_noop("Group"), 0),
+    TableColumn(tr_noop("Running"), 72, right=True),
+    TableColumn(tr_noop("Waiting"), 72, right=True),
+    TableColumn(
+        tr_noop("Limit"), 64, right=True, help=tr_noop("The most of its jobs that run at once")
+    ),
+    TableColumn(tr_noop("State"), 80),
 )
 CLUSTER_COLUMNS = (
-    TableColumn("Cluster", 110),
-    TableColumn("Address", 150),
-    TableColumn("Jobs", 52, right=True),
-    TableColumn("Health", 0),
+    TableColumn(tr_noop("Cluster"), 110),
+    TableColumn(tr_noop("Address"), 150),
+    TableColumn(tr_noop("Jobs"), 52, right=True),
+    TableColumn(tr_noop("Health"), 0),
 )
-NO_GROUPS = "No groups yet. Name one below, or submit jobs with --group NAME."
-NO_CLUSTERS = "No clusters yet. Name one below, such as ray:lab or slurm:hpc."
+NO_GROUPS = tr_noop("No groups yet. Name one below, or submit jobs with --group NAME.")
+NO_CLUSTERS = tr_noop("No clusters yet. Name one below, such as ray:lab or slurm:hpc.")
 _EVERY_S = 2.0
 MOST = 1000
 
@@ -76,31 +79,35 @@ class GroupsPanel(QWidget):
         self._asked_at = 0.0
         self.groups: GroupTable = GroupTable(GROUP_COLUMNS)
         self.clusters: GroupTable = GroupTable(CLUSTER_COLUMNS)
-        self.group_list = list_table(self.groups, [c.width for c in GROUP_COLUMNS], "Groups")
+        self.group_list = list_table(self.groups, [c.width for c in GROUP_COLUMNS], tr("Groups"))
         self.cluster_list = list_table(
-            self.clusters, [c.width for c in CLUSTER_COLUMNS], "Clusters"
+            self.clusters, [c.width for c in CLUSTER_COLUMNS], tr("Clusters")
         )
         self.group_list.selectionModel().currentRowChanged.connect(self._choose_group)
         self.cluster_list.selectionModel().currentRowChanged.connect(self._choose_cluster)
-        self.name = line_box("Group", "Name of a group")
+        self.name = line_box(tr("Group"), tr("Name of a group"))
         self.limit = QSpinBox()
         self.limit.setRange(0, MOST)
-        self.limit.setSpecialValueText("no limit")
-        self.limit.setAccessibleName("Limit of the group")
-        self.set_limit = button("Set limit", self._set_limit)
-        self.pause = button("Pause", self._pause, tooltip="Start no more jobs of the group")
+        self.limit.setSpecialValueText(tr("no limit"))
+        self.limit.setAccessibleName(tr("Limit of the group"))
+        self.set_limit = button(tr("Set limit"), self._set_limit)
+        self.pause = button(tr("Pause"), self._pause, tooltip=tr("Start no more jobs of the group"))
         self.remove_group = button(
-            "Remove", self._remove_group, tooltip="Remove the limit of the group, and resume it"
+            tr("Remove"),
+            self._remove_group,
+            tooltip=tr("Remove the limit of the group, and resume it"),
         )
-        self.cluster = line_box("Cluster", "ray:lab or slurm:hpc")
-        self.address = line_box("Address", "http://head:8265")
-        self.token = line_box("Token file", "Token file, if it needs one")
-        self.test = button("Test", self._test, tooltip="Test the connection; nothing is changed")
-        self.add = button("Add", self._add)
-        self.remove_cluster = button("Remove", self._remove_cluster)
+        self.cluster = line_box(tr("Cluster"), tr("ray:lab or slurm:hpc"))
+        self.address = line_box(tr("Address"), "http://head:8265")
+        self.token = line_box(tr("Token file"), tr("Token file, if it needs one"))
+        self.test = button(
+            tr("Test"), self._test, tooltip=tr("Test the connection; nothing is changed")
+        )
+        self.add = button(tr("Add"), self._add)
+        self.remove_cluster = button(tr("Remove"), self._remove_cluster)
         self.said = label(meaning="muted", wrap=True)
-        self.said.setAccessibleName("Outcome")
-        self.close_button = button("Close", self.closed, tooltip="Esc")
+        self.said.setAccessibleName(tr("Outcome"))
+        self.close_button = button(tr("Close"), self.closed, tooltip="Esc")
         add_shortcuts(self, {"Esc": self.closed.emit})
         self.setFocusProxy(self.name)
         self._lay_out()
@@ -134,7 +141,7 @@ class GroupsPanel(QWidget):
     def _show_pause(self) -> None:
         state = self._group()
         paused = state is not None and state.group.paused
-        self.pause.setText("Resume" if paused else "Pause")
+        self.pause.setText(tr("Resume") if paused else tr("Pause"))
         self.remove_group.setEnabled(state is not None)
 
     def _choose_group(self) -> None:
@@ -165,7 +172,7 @@ class GroupsPanel(QWidget):
 
     def _change(self, request: SetGroup) -> None:
         if not request.name:
-            self._show_problem("Name the group first.")
+            self._show_problem(tr("Name the group first."))
             return
         self._link.send(self, request, self._take_groups, self._show_problem)
 
@@ -181,24 +188,25 @@ class GroupsPanel(QWidget):
 
     def _test(self) -> None:
         if (wanted := self._typed()) is not None:
-            self._show_text(f"Reaching {wanted.name}…")
+            self._show_text(tr("Reaching {cluster}…", cluster=wanted.name))
             self._link.send(self, wanted, self._show_text, self._show_problem)
 
     def _add(self) -> None:
         wanted = self._typed()
         if wanted is not None and self._snapshot is not None:
             known = dict(self._snapshot.settings.clusters)
-            self._configure({**known, wanted.name: wanted.cluster}, f"{wanted.name} was added")
+            done = tr("{cluster} was added", cluster=wanted.name)
+            self._configure({**known, wanted.name: wanted.cluster}, done)
 
     def _remove_cluster(self) -> None:
         name, snapshot = self.cluster.text().strip(), self._snapshot
         if snapshot is None or name not in snapshot.settings.clusters:
-            self._show_problem("Choose the cluster to remove.")
+            self._show_problem(tr("Choose the cluster to remove."))
         elif problem := removal_problem(name, snapshot):
             self._show_problem(problem)
         else:
             left = {n: c for n, c in snapshot.settings.clusters.items() if n != name}
-            self._configure(left, f"{name} was removed")
+            self._configure(left, tr("{cluster} was removed", cluster=name))
 
     def _configure(self, clusters: dict[str, ClusterSettings], done: str) -> None:
         request = Configure({"clusters": clusters})
@@ -209,19 +217,19 @@ class GroupsPanel(QWidget):
         theme.mark(self.said, "meaning", "muted")
 
     def _show_problem(self, text: str) -> None:
-        set_text(self.said, text)
+        set_text(self.said, tr_sentence(text))
         theme.mark(self.said, "meaning", "failed")
 
     def _lay_out(self) -> None:
-        groups, self._group_stack = list_card(self.group_list, empty_label(NO_GROUPS))
-        clusters, self._cluster_stack = list_card(self.cluster_list, empty_label(NO_CLUSTERS))
+        groups, self._group_stack = list_card(self.group_list, empty_label(tr(NO_GROUPS)))
+        clusters, self._cluster_stack = list_card(self.cluster_list, empty_label(tr(NO_CLUSTERS)))
         left = column(
-            label("Groups", strong=True),
+            label(tr("Groups"), strong=True),
             Stretch(groups),
             row(Stretch(self.name), self.limit, self.set_limit, self.pause, self.remove_group),
         )
         right = column(
-            label("Clusters", strong=True),
+            label(tr("Clusters"), strong=True),
             Stretch(clusters),
             row(Stretch(self.cluster), Stretch(self.address), Stretch(self.token)),
             row(Stretch(), self.test, self.add, self.remove_cluster),

@@ -19,6 +19,7 @@ from app.charts.scales import round_up
 from app.charts.series import Floats, decimate
 from app.format.job_rows import ended, started
 from app.format.values import clock, duration
+from app.language.texts import tr, tr_decimal, tr_noop
 from app.state import State
 from app.widgets import theme
 from app.widgets.controls import Stretch, column, label, set_text
@@ -104,7 +105,9 @@ class JobCharts(QWidget):
             made.view.recolor()
 
 
-_OWN_HELP = "own: what the job's processes alone use, if the driver reports it for each process"
+_OWN_HELP = tr_noop(
+    "own: what the job's processes alone use, if the driver reports it for each process"
+)
 OWN = "/job"
 """The ending of the name of a curve of the job's own usage."""
 
@@ -163,13 +166,18 @@ def _span(job: Job, now: float) -> str:
     if began is None:
         return ""
     length = duration((end or now) - began)
-    return f"{clock(began, now)} to {clock(end, now) if end else 'now'} · {length}"
+    if end is None:
+        return tr("{begin} to now · {time}", begin=clock(began, now), time=length)
+    return tr(
+        "{begin} to {end} · {time}", begin=clock(began, now), end=clock(end, now), time=length
+    )
 
 
 def _with_own(chart: ChartModel, device: str, value: float) -> ChartModel:
     """Return the chart with the job's own current value beside the value of its device."""
-    text = (
-        "" if np.isnan(value) else f"own {value:.1f}" if chart.unit == "GiB" else f"own {value:.0f}"
-    )
+    number = tr_decimal(f"{value:.1f}") if chart.unit == "GiB" else f"{value:.0f}"
+    text = "" if np.isnan(value) else tr("own {value}", value=number)
     values = (*chart.values, CurrentValue(device + OWN, "", text)) if chart.values else ()
-    return msgspec.structs.replace(chart, values=values, tooltip=f"{chart.tooltip}\n{_OWN_HELP}")
+    return msgspec.structs.replace(
+        chart, values=values, tooltip=f"{chart.tooltip}\n{tr(_OWN_HELP)}"
+    )

@@ -15,6 +15,7 @@ from app.jobs.job_charts import JobCharts
 from app.jobs.log_view import LogTail, LogView
 from app.jobs.requests import ReadLog
 from app.jobs.table import pill_meaning
+from app.language.texts import tr, tr_sentence
 from app.link.link import Link
 from app.report.file import FILTER, WriteReport
 from app.state import State
@@ -81,34 +82,35 @@ class JobDetails(QWidget):
         self.title = label(strong=True)
         self.state = pill()
         self.doing = elided(meaning="muted")
-        self.earlier = button("Earlier", tooltip="Move it before the job above it (Alt+Up)")
-        self.later = button("Later", tooltip="Move it after the job below it (Alt+Down)")
-        self.hold = button("Hold", tooltip="Do not start it until it is released (Ctrl+H)")
+        self.earlier = button(tr("Earlier"), tooltip=tr("Move it before the job above it (Alt+Up)"))
+        self.later = button(tr("Later"), tooltip=tr("Move it after the job below it (Alt+Down)"))
+        self.hold = button(tr("Hold"), tooltip=tr("Do not start it until it is released (Ctrl+H)"))
         self.cancel = button(
-            "Cancel", tooltip="Remove it from the queue, or end its processes (Del)"
+            tr("Cancel"), tooltip=tr("Remove it from the queue, or end its processes (Del)")
         )
         self.report = button(
-            "Report", tooltip="Save a report on this job: HTML, PDF or Markdown (Ctrl+Shift+R)"
+            tr("Report"),
+            tooltip=tr("Save a report on this job: HTML, PDF or Markdown (Ctrl+Shift+R)"),
         )
-        self.again = button("Run again", tooltip="Queue the same command again (Ctrl+R)")
+        self.again = button(tr("Run again"), tooltip=tr("Queue the same command again (Ctrl+R)"))
         self.notify = button(
-            "Notify me", tooltip=hint("job.notify"), checkable=True, clicked=self._notify
+            tr("Notify me"), tooltip=hint("job.notify"), checkable=True, clicked=self._notify
         )
         self.whole_log = button(
-            "Full screen",
+            tr("Full screen"),
             tooltip=hint("job.log"),
             kind="quiet",
             checkable=True,
             clicked=self._show_whole_log,
         )
-        self.more = button("Details", kind="quiet", tooltip=hint("job.details"), checkable=True)
+        self.more = button(tr("Details"), kind="quiet", tooltip=hint("job.details"), checkable=True)
         self.more.setChecked(True)
         self.more.clicked.connect(self._open)
         self._opened: bool | None = None
         """The user opened or closed what is below the title; None: it is open where it has room."""
         self._foldable, self._beside = True, False
         self.facts = SafeText()
-        self.facts.setAccessibleName("About the job")
+        self.facts.setAccessibleName(tr("About the job"))
         self.output = LogView()
         self.log = self.output.text
         self.charts = JobCharts()
@@ -172,18 +174,18 @@ class JobDetails(QWidget):
         shown = details(job, snapshot)
         self._show_table(fact_table(shown, self._events, snapshot.time))
         set_text(self.title, shown.title)
-        set_text(self.state, shown.state)
+        set_text(self.state, tr(shown.state))
         theme.mark(self.state, "pill", pill_meaning(shown.state, shown.meaning))
         set_text(self.doing, shown.doing if job.active else "")
-        self.output.text.setPlaceholderText("No output yet" if job.active else "No output")
+        self.output.text.setPlaceholderText(tr("No output yet") if job.active else tr("No output"))
         for one in (self.earlier, self.later, self.hold):
             one.setVisible(isinstance(job.state, Queued) and not self.narrow)
-        self.hold.setText("Release" if job.spec.hold else "Hold")
+        self.hold.setText(tr("Release") if job.spec.hold else tr("Hold"))
         self.cancel.setVisible(job.active)
         self.notify.setVisible(job.active and not self.narrow)
         self.report.setVisible(not self.narrow)
         self.notify.setChecked(job.id in self._state.notify)
-        self.cancel.setText("Cancel" if isinstance(job.state, Queued) else "Stop…")
+        self.cancel.setText(tr("Cancel") if isinstance(job.state, Queued) else tr("Stop…"))
         if self._timeline_key != (now := timeline_key(job, snapshot.time)):
             self._timeline_key = now
             self._link.send(
@@ -315,7 +317,7 @@ class JobDetails(QWidget):
             job = self._shown.id
             ask_save_path(
                 self,
-                "Save a report on the job",
+                tr("Save a report on the job"),
                 f"job-{job}.html",
                 FILTER,
                 partial(self._write_report, job),
@@ -323,7 +325,7 @@ class JobDetails(QWidget):
 
     def _write_report(self, job: int, file: str) -> None:
         self._link.send(
-            self, WriteReport(job, file), lambda _: self._link.announce_file("Report", file)
+            self, WriteReport(job, file), lambda _: self._link.announce_file(tr("Report"), file)
         )
 
     def _load_log(self) -> None:
@@ -359,25 +361,32 @@ def fact_table(
     details: JobFacts, events: Sequence[Event], now: float
 ) -> tuple[tuple[str, str], ...]:
     """Return captions and values: the reason, the other facts, the events, and long facts."""
-    first = tuple(fact for fact in details.facts if fact[0] == "Reason")
-    rest = tuple((name, _beginning(text)) for name, text in details.facts if name != "Reason")
+    reason = tr("Reason")
+    first = tuple(fact for fact in details.facts if fact[0] == reason)
+    rest = tuple((name, _beginning(text)) for name, text in details.facts if name != reason)
     long = tuple(
-        (f"{name}, whole", text)
+        (tr("{caption}, whole", caption=name), text)
         for name, text in details.facts
-        if name != "Reason" and len(text) > _SHORT
+        if name != reason and len(text) > _SHORT
     )
-    lines = [f"{clock(e.time, now)}  {e.what}" + (f": {e.text}" if e.text else "") for e in events]
+    lines = [f"{clock(event.time, now)}  {_event(event)}" for event in events]
     return (
         *first,
         *rest,
-        *((("Timeline" if i == 0 else ""), line) for i, line in enumerate(lines)),
+        *(((tr("Timeline") if i == 0 else ""), line) for i, line in enumerate(lines)),
         *long,
     )
 
 
+def _event(event: Event) -> str:
+    """Return an event of the timeline, such as "failed: exit code 1"."""
+    what = tr_sentence(event.what)
+    return tr("{what}: {text}", what=what, text=tr_sentence(event.text)) if event.text else what
+
+
 def _beginning(text: str) -> str:
-    return (
-        text
-        if len(text) <= _SHORT
-        else f"{text[:_SHORT]}… ({len(text)} characters; the whole text is at the end)"
+    if len(text) <= _SHORT:
+        return text
+    return tr(
+        "{begin}… ({n} characters; the whole text is at the end)", begin=text[:_SHORT], n=len(text)
     )

@@ -9,16 +9,17 @@ from typing import NamedTuple
 import msgspec
 
 from app.format.job_rows import ended, started, time_left
+from app.language.texts import tr_noop
 from scheduler.protocol.errors import MALFORMED
 from scheduler.protocol.jobs import Job, Queued, Running
 from scheduler.protocol.search import devices, outcome
 
 RUNNING, WAITING, SUCCEEDED, FAILED, CANCELLED = KINDS = (
-    "Running",
-    "Waiting",
-    "Succeeded",
-    "Failed",
-    "Cancelled",
+    tr_noop("Running"),
+    tr_noop("Waiting"),
+    tr_noop("Succeeded"),
+    tr_noop("Failed"),
+    tr_noop("Cancelled"),
 )
 _KIND_OF = {
     "starting": RUNNING,

@@ -12,7 +12,7 @@ from typing import overload
 import msgspec
 
 from app.format.job_rows import JobRow, device_labels, job_row, started
-from app.format.values import duration, plural
+from app.format.values import duration
 from app.jobs.history import JobHistory, unpack
 from app.jobs.job_keys import (
     CANCELLED,
@@ -24,12 +24,13 @@ from app.jobs.job_keys import (
     JobKeys,
     keys_of,
 )
+from app.language.texts import tr, tr_count, tr_decimal, tr_noop
 from scheduler.protocol.jobs import Job, Spec, turn
 from scheduler.protocol.search import ENDED, REJECTED, Search, matches, parse_words
 from scheduler.protocol.snapshot import Snapshot
 from scheduler.protocol.units import amount
 
-EVERY = "All states"
+EVERY = tr_noop("All states")
 OUTCOMES_OF = {
     EVERY: (),
     RUNNING: ("starting", "running"),
@@ -39,11 +40,11 @@ OUTCOMES_OF = {
     CANCELLED: ("cancelled",),
 }
 TIMES = {
-    "Any time": 0.0,
-    "Last hour": 3600.0,
-    "Last day": 86400.0,
-    "Last week": 7 * 86400.0,
-    "Last 30 days": 30 * 86400.0,
+    tr_noop("Any time"): 0.0,
+    tr_noop("Last hour"): 3600.0,
+    tr_noop("Last day"): 86400.0,
+    tr_noop("Last week"): 7 * 86400.0,
+    tr_noop("Last 30 days"): 30 * 86400.0,
 }
 """The time of each choice in seconds; 0 for all jobs."""
 _CACHED = 5000
@@ -287,8 +288,8 @@ def needs(spec: Spec) -> str:
     """Return what a job requests, such as "2 × h100 · 20 GiB · priority 5"."""
     noun = spec.gpu_type or ("CPU" if spec.kind == "cpu" else "GPU")
     parts = [f"{spec.gpus} × {noun}" if spec.gpus > 1 else noun] if spec.gpus else []
-    parts += [amount(spec.memory)] if spec.memory else []
-    parts += [f"priority {spec.priority}"] if spec.priority else []
+    parts += [tr_decimal(amount(spec.memory))] if spec.memory else []
+    parts += [tr("priority {n}", n=spec.priority)] if spec.priority else []
     parts += [spec.group] if spec.group else []
     return " · ".join(parts)
 
@@ -304,18 +305,32 @@ def stop_question(running: Sequence[Job], waiting: int, now: float) -> str:
     times = [now - at for job in running if (at := started(job)) is not None]
     longest = duration(max(times, default=0.0))
     if len(running) == 1:
-        what = f"Stop job {running[0].id} ({running[0].spec.name[:60]})?"
-        lost = f"It has run for {longest}, and what it has not saved is lost."
+        name = running[0].spec.name[:60]
+        parts = [
+            tr("Stop job {job} ({name})?", job=running[0].id, name=name),
+            tr("It has run for {time}, and what it has not saved is lost.", time=longest),
+        ]
     else:
-        what = f"Stop {len(running)} running jobs?"
         total = duration(sum(times))
-        lost = f"They have run for {total} in all, and what they have not saved is lost."
-    rest = plural(waiting, "queued job")
-    return f"{what} {lost}" + (f" {rest} will be removed, too." if waiting else "")
+        parts = [
+            tr("Stop {n} running jobs?", n=len(running)),
+            tr(
+                "They have run for {time} in all, and what they have not saved is lost.", time=total
+            ),
+        ]
+    if waiting:
+        parts.append(
+            tr_count(
+                "{n} queued job will be removed, too.",
+                "{n} queued jobs will be removed, too.",
+                waiting,
+            )
+        )
+    return " ".join(parts)
 
 
 def removed_text(jobs: Sequence[int]) -> str:
     """Return what the notice says after queued jobs were cancelled."""
     if len(jobs) == 1:
-        return f"Job {jobs[0]} was removed from the queue"
-    return f"{plural(len(jobs), 'queued job')} were removed from the queue"
+        return tr("Job {job} was removed from the queue", job=jobs[0])
+    return tr("{n} queued jobs were removed from the queue", n=len(jobs))

@@ -8,6 +8,7 @@ from PySide6.QtCore import QEvent, Qt, Signal
 from PySide6.QtGui import QColor, QFontDatabase, QKeyEvent, QTextCursor, QTextDocument
 from PySide6.QtWidgets import QLineEdit, QPlainTextEdit, QTextEdit, QVBoxLayout, QWidget
 
+from app.language.texts import tr
 from app.widgets import theme
 from app.widgets.controls import button, label, row, set_text
 from scheduler.protocol.progress import MAX_LINE, parse, printable, unescaped
@@ -25,18 +26,21 @@ class LogView(QWidget):
         self.text.setProperty("log", "true")
         self.text.setReadOnly(True)
         self.text.setMaximumBlockCount(_MOST_LINES)
-        self.text.setPlaceholderText("No output yet")
-        self.text.setAccessibleName("Log")
+        self.text.setPlaceholderText(tr("No output yet"))
+        self.text.setAccessibleName(tr("Log"))
         self.box = _SearchBox()
         self.box.textChanged.connect(self._search_again)
         self.box.stepped.connect(self.step)
         self.found = label(size="small", meaning="muted")
-        self.back = button("↑", kind="quiet", tooltip="Previous match (Shift+F3)")
-        self.forth = button("↓", kind="quiet", tooltip="Next match (F3)")
+        self.back = button("↑", kind="quiet", tooltip=tr("Previous match (Shift+F3)"))
+        self.forth = button("↓", kind="quiet", tooltip=tr("Next match (F3)"))
         for step in (self.back, self.forth):
             step.setAccessibleName(step.toolTip())
         self.follow = button(
-            "Follow", kind="quiet", tooltip="Stay at the end as the log grows", checkable=True
+            tr("Follow"),
+            kind="quiet",
+            tooltip=tr("Stay at the end as the log grows"),
+            checkable=True,
         )
         self.back.clicked.connect(lambda: self.step(-1))
         self.forth.clicked.connect(lambda: self.step(1))
@@ -138,15 +142,12 @@ class LogView(QWidget):
             0,
         )
         count = f"{total}{'+' if total == _MOST_MARKED else ''}"
-        text = (
-            ""
-            if not self.box.text()
-            else "not found"
-            if not total
-            else f"{at} of {count}"
-            if at
-            else count
-        )
+        if not self.box.text():
+            text = ""
+        elif not total:
+            text = tr("not found")
+        else:
+            text = tr("{n} of {total}", n=at, total=count) if at else count
         set_text(self.found, text)
         self.back.setEnabled(total > 0)
         self.forth.setEnabled(total > 0)
@@ -170,9 +171,9 @@ class _SearchBox(QLineEdit):
 
     def __init__(self) -> None:
         super().__init__()
-        self.setPlaceholderText("Find in log")
+        self.setPlaceholderText(tr("Find in log"))
         self.setClearButtonEnabled(True)
-        self.setAccessibleName("Find in the log")
+        self.setAccessibleName(tr("Find in the log"))
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter):

@@ -9,7 +9,6 @@ from PySide6.QtCore import QItemSelectionModel, QModelIndex, QPoint, Qt, QTimer
 from PySide6.QtGui import QAction, QGuiApplication, QResizeEvent
 from PySide6.QtWidgets import QPushButton, QSplitter, QVBoxLayout, QWidget
 
-from app.format.values import plural
 from app.jobs.arrangement import Arrangement, SortOrder, jobs_of
 from app.jobs.bookings_panel import BookingsPanel
 from app.jobs.compare import JobCompare
@@ -29,6 +28,7 @@ from app.jobs.removal import JobRemoval
 from app.jobs.requests import RepeatJob, SearchJobs
 from app.jobs.table import HEADINGS, JobTable
 from app.jobs.table_view import JobTableView
+from app.language.texts import tr, tr_count, tr_noop
 from app.link.link import Link
 from app.link.notice import Notice
 from app.state import State
@@ -51,12 +51,12 @@ from scheduler.verbs.change import Move
 from scheduler.verbs.groups import Pause
 from scheduler.verbs.jobs import GetJob
 
-EMPTY = (
+EMPTY = tr_noop(
     "No jobs yet. Start one here (Ctrl+N), on the Workloads page (Ctrl+3), or in a terminal: "
     "gpudeck submit -- python train.py"
 )
-NOTHING_FOUND = "No job matches the filter."
-SEARCHING = "Searching…"
+NOTHING_FOUND = tr_noop("No job matches the filter.")
+SEARCHING = tr_noop("Searching…")
 MENU = (
     "job.repeat",
     "job.template",
@@ -108,27 +108,30 @@ class JobsPage(QWidget):
         self.count = label(size="small", meaning="muted")
         self.model = JobTable()
         self.table = JobTableView(self.model)
-        self.empty = empty_label(EMPTY)
+        self.empty = empty_label(tr(EMPTY))
         self.details, self.compared = JobDetails(state, link), JobCompare()
         self.form, self.groups = JobFormView(link), GroupsPanel(link)
         self.bookings, self.fold = BookingsPanel(link), FoldDetails()
         self.removal = JobRemoval(self, link)
         self.asking = self.removal.asking
-        self.several = button("", tooltip="Cancel all selected jobs that have not ended (Del)")
+        self.several = button("", tooltip=tr("Cancel all selected jobs that have not ended (Del)"))
         self.pause = button(
-            "Pause queue", tooltip="Start no more jobs; running jobs continue", checkable=True
+            tr("Pause queue"),
+            tooltip=tr("Start no more jobs; running jobs continue"),
+            checkable=True,
         )
         self.open_groups = button(
-            "Groups", tooltip=hint("jobs.groups", "Limits of groups, and the health of clusters")
+            tr("Groups"),
+            tooltip=hint("jobs.groups", tr("Limits of groups, and the health of clusters")),
         )
         self.open_bookings = button(
-            "Reservations", tooltip=hint("jobs.bookings", "GPUs that are kept for a time")
+            tr("Reservations"), tooltip=hint("jobs.bookings", tr("GPUs that are kept for a time"))
         )
         self._panels: dict[QPushButton, GroupsPanel | BookingsPanel] = {
             self.open_groups: self.groups,
             self.open_bookings: self.bookings,
         }
-        self.new = button("New job", kind="primary", tooltip="Queue a command (Ctrl+N)")
+        self.new = button(tr("New job"), kind="primary", tooltip=tr("Queue a command (Ctrl+N)"))
         for hidden in (self.several, self.form, self.groups, self.bookings, self.fold):
             hidden.hide()
         self._lay_out()
@@ -168,18 +171,13 @@ class JobsPage(QWidget):
             if search == Search()
             else 0
         )
-        more = f", {beyond} more wait" if beyond > 0 else ""
         searching = self._history.search is not None and not self._history.complete
-        count = plural(len(lines), "job")
-        if searching:
-            count += " listed, more below" if self.model.more else ", searching…"
-        set_text(self.count, count + more)
-        set_text(
-            self.empty, SEARCHING if searching else EMPTY if search == Search() else NOTHING_FOUND
-        )
+        set_text(self.count, _count_text(len(lines), beyond, searching, self.model.more))
+        empty = SEARCHING if searching else EMPTY if search == Search() else NOTHING_FOUND
+        set_text(self.empty, tr(empty))
         self._stack.setCurrentIndex(0 if shown else 1)
         self.pause.setChecked(snapshot.paused)
-        self.pause.setText("Resume queue" if snapshot.paused else "Pause queue")
+        self.pause.setText(tr("Resume queue") if snapshot.paused else tr("Pause queue"))
         if shown.place(self._chosen) is None:
             inside = shown.head_of(self._chosen)
             self._chosen = inside or (shown.ids[0] if shown else None)
@@ -302,7 +300,8 @@ class JobsPage(QWidget):
     def _copy_command(self) -> None:
         if (job := self._job(self._chosen)) is not None:
             QGuiApplication.clipboard().setText(shlex.join(job.spec.argv))
-            self._link.announced.emit(Notice(f"The command of job {job.id} was copied", seconds=4))
+            text = tr("The command of job {job} was copied", job=job.id)
+            self._link.announced.emit(Notice(text, seconds=4))
 
     def _open_folder(self) -> None:
         if (job := self._job(self._chosen)) is not None and not job.spec.where:
@@ -316,7 +315,7 @@ class JobsPage(QWidget):
         rows = self.model.rows
         active = len(rows.active.keys() & jobs_of(chosen, rows)) if len(chosen) > 1 else 0
         self.several.setVisible(active > 1)
-        self.several.setText(f"Cancel {active} jobs…")
+        self.several.setText(tr("Cancel {n} jobs…", n=active))
         pair = (
             [job for number in chosen if (job := self._job(number)) is not None]
             if len(chosen) == 2
@@ -517,3 +516,22 @@ class JobsPage(QWidget):
         layout.addLayout(bar)
         layout.addWidget(self.asking)
         layout.addWidget(both, 1)
+
+
+def _count_text(listed: int, beyond: int, searching: bool, more: bool) -> str:
+    """Return how many jobs are listed, and whether there are others.
+
+    Args:
+        beyond: How many more wait.
+        searching: Not all jobs that match have been found.
+        more: The next ones are found when the user comes to the end of the list.
+    """
+    if searching and more:
+        parts = [tr_count("{n} job listed, more below", "{n} jobs listed, more below", listed)]
+    elif searching:
+        parts = [tr_count("{n} job, searching…", "{n} jobs, searching…", listed)]
+    else:
+        parts = [tr_count("{n} job", "{n} jobs", listed)]
+    if beyond > 0:
+        parts.append(tr_count("{n} more waits", "{n} more wait", beyond))
+    return ", ".join(parts)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from PySide6.QtCore import QObject, Signal
 
 from app.jobs.listing import removed_text, stop_question
+from app.language.texts import tr
 from app.link.link import Link
 from app.link.notice import Notice, NoticeAction
 from app.widgets.controls import QuestionCard, add_shortcuts
@@ -27,7 +28,9 @@ class JobRemoval(QObject):
         """The jobs that the user is asked about."""
         self._removed: list[tuple[int, ...]] = []
         """The removals from the queue that the user can undo, the newest last."""
-        self.asking = QuestionCard("Stop", "Keep running", self._cancel, self._keep, primary="no")
+        self.asking = QuestionCard(
+            tr("Stop"), tr("Keep running"), self._cancel, self._keep, primary="no"
+        )
         add_shortcuts(self.asking, {"Esc": self.asking.no.click})
 
     def request(self, waiting: Sequence[int], running: Sequence[Job], now: float) -> None:
@@ -59,7 +62,7 @@ class JobRemoval(QObject):
     def _offer_undo(self, done: Cancelling) -> None:
         if done.cancelled:
             self._removed.append(done.cancelled)
-            undo = NoticeAction("Undo", lambda: self._restore(done.cancelled))
+            undo = NoticeAction(tr("Undo"), lambda: self._restore(done.cancelled))
             text = removed_text(done.cancelled)
             self._link.announced.emit(Notice(text, (undo,), seconds=UNDO_S))
 

@@ -18,19 +18,20 @@ from app.format.job_rows import JobRow
 from app.jobs.arrangement import SortOrder
 from app.jobs.job_keys import WAITING
 from app.jobs.listing import JobLine, JobLines, drop_target
+from app.language.texts import tr, tr_noop
 from app.widgets import theme
 from app.widgets.list_table import LEFT, NO_PARENT, RIGHT, Index
 from app.widgets.share_delegate import SHARE
 
 HEADINGS = (
-    "Job",
-    "Name",
-    "State",
-    "Device",
-    "Needs",
-    "Progress",
-    "Duration",
-    "ETA",
+    tr_noop("Job"),
+    tr_noop("Name"),
+    tr_noop("State"),
+    tr_noop("Device"),
+    tr_noop("Needs"),
+    tr_noop("Progress"),
+    tr_noop("Duration"),
+    tr_noop("ETA"),
     "TFLOP/s",
 )
 WIDTHS = (64, 170, 104, 76, 140, 0, 96, 78, 76)
@@ -188,10 +189,10 @@ class JobTable(QAbstractTableModel):
             return None
         if role == Qt.ItemDataRole.DisplayRole:
             if self.order is not None and self.order.column == section:
-                return HEADINGS[section] + (" ▾" if self.order.descending else " ▴")
-            return HEADINGS[section]
+                return tr(HEADINGS[section]) + (" ▾" if self.order.descending else " ▴")
+            return tr(HEADINGS[section])
         if role == Qt.ItemDataRole.ToolTipRole:
-            return "Click to sort; a third click restores the order of the queue"
+            return tr("Click to sort; a third click restores the order of the queue")
         return _alignment(section) if role == Qt.ItemDataRole.TextAlignmentRole else None
 
     def data(self, index: Index, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
@@ -204,7 +205,7 @@ class JobTable(QAbstractTableModel):
             return (
                 str(row.id) if line.fold is None else f"×{len(self.rows.members[row.id])}",
                 name,
-                row.state,
+                tr(row.state),
                 row.device,
                 line.needs,
                 row.doing,

@@ -6,6 +6,7 @@ from PySide6.QtCore import QItemSelection, QItemSelectionModel, QModelIndex, QPo
 from PySide6.QtGui import QKeyEvent, QMouseEvent, QResizeEvent
 from PySide6.QtWidgets import QAbstractItemView, QHeaderView
 
+from app.format.job_rows import STATES
 from app.jobs.arrangement import SortOrder
 from app.jobs.pinned_rows import PinnedRows
 from app.jobs.table import (
@@ -18,6 +19,7 @@ from app.jobs.table import (
     WIDTHS,
     JobTable,
 )
+from app.language.texts import tr
 from app.widgets.list_table import Index, ListTable, set_up_table
 from app.widgets.share_delegate import ShareDelegate
 from app.widgets.state_pill import StateDelegate
@@ -26,8 +28,8 @@ _LEAST_PROGRESS = 170
 """Pixels of the column that takes what is left; below them, others are left out."""
 _ARROW = 26
 """Pixels at the left of a name, where the arrow of an array or a group is."""
-_LONGEST = ("999 h 59 min", "Check failed")
-"""The longest texts of the columns of durations and states."""
+_LONGEST = "999 h 59 min"
+"""The longest text of the column of durations."""
 _PADDING = 24
 _MOST_PINNED = 4
 """Jobs that run or wait and stay in sight while the others are scrolled."""
@@ -50,7 +52,7 @@ class JobTableView(ListTable):
         self._model = model
         header = _Header(self)
         self.setHorizontalHeader(header)
-        set_up_table(self, model, WIDTHS, "Jobs", "Select two jobs to compare them")
+        set_up_table(self, model, WIDTHS, tr("Jobs"), tr("Select two jobs to compare them"))
         self.setItemDelegateForColumn(PROGRESS, ShareDelegate(self, above=5))
         self.setItemDelegateForColumn(STATE, StateDelegate(self))
         self.setSelectionMode(QAbstractItemView.SelectionMode.ExtendedSelection)
@@ -142,7 +144,8 @@ class JobTableView(ListTable):
     def _fit_widths(self) -> None:
         """Make room for the longest duration and state in the current font."""
         metrics, header = self.fontMetrics(), self.horizontalHeader()
-        for column, text in zip((DURATION, STATE), _LONGEST, strict=True):
+        states = max((tr(state).capitalize() for state in STATES), key=metrics.horizontalAdvance)
+        for column, text in ((DURATION, _LONGEST), (STATE, states)):
             header.resizeSection(column, metrics.horizontalAdvance(text) + _PADDING)
 
     def _fit_columns(self) -> None:

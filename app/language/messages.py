@@ -17,6 +17,7 @@ from babel.messages.pofile import read_po
 from accel.workloads.catalog import WORKLOADS
 from app.language.texts import CATALOGUES, LANGUAGES
 from scheduler.protocol.fields import FIELDS
+from scheduler.protocol.job_options import JOB_OPTIONS
 
 ROOT = Path(__file__).parents[1]
 KEYWORDS = {"tr": None, "tr_noop": None, "tr_count": (1, 2)}
@@ -42,6 +43,8 @@ def _of_tables() -> Iterator[tuple[str, str]]:
     """
     for field in FIELDS.values():
         yield from (("fields", text) for text in (field.label, field.meaning))
+    for option in JOB_OPTIONS:
+        yield from (("jobs", text) for text in (option.label, option.hint or ""))
     for workload in WORKLOADS:
         yield from (("parameters", text) for text in (workload.title, workload.summary))
         for param in workload.params:

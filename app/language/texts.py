@@ -7,7 +7,8 @@ that the functions that it shares with the window give it English texts.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -79,11 +80,32 @@ def tr_noop(message: str) -> str:
 
 def tr_sentence(sentence: str) -> str:
     """Return a sentence that the scheduler worded; it stays in English if no pattern fits it."""
-    if _Chosen.scheduler is None:
-        return sentence
+    return sentence if _Chosen.scheduler is None else _translated(sentence, _Chosen.scheduler)
+
+
+@lru_cache(maxsize=4096)
+def _translated(sentence: str, words: Words) -> str:
+    """Return a sentence in a language. It is kept, as many jobs wait for the same reason."""
     from assistant.language.sentences import translated
 
-    return translated(sentence, _Chosen.scheduler)
+    return translated(sentence, words)
+
+
+def tr_date(text: str) -> str:
+    """Return a date or time with the names of its day and month in the window's language."""
+    if _Chosen.scheduler is None:
+        return text
+    from assistant.language.sentences import dated
+
+    return dated(text, _Chosen.scheduler)
+
+
+def tr_list(things: Sequence[object]) -> str:
+    """Return `a, b and c`."""
+    texts = list(map(str, things))
+    if _Chosen.texts is not None:
+        return _Chosen.texts.listed(texts)
+    return " and ".join(filter(None, (", ".join(texts[:-1]), *texts[-1:])))
 
 
 def tr_decimal(number: str) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from functools import cache
 
+from assistant.language import state_sentences
 from assistant.language.words import Words
 
 PATTERNS = (
@@ -16,7 +17,7 @@ PATTERNS = (
     "starts now",
     "the queue is paused",
     "is on hold; to release it: {command}",
-    "waits for job {job} ({name}), {sub}",
+    "waits for job {job} ({name}), {when}",
     "waits for job {job} ({name})",
     "waits for {jobs}",
     "job {job}, which had to succeed first, failed",
@@ -45,12 +46,12 @@ PATTERNS = (
     "needs the CPU",
     "no NVIDIA GPU: its CPU counts as 1",
     "{device} is drained",
-    "{device} is held by job {job} ({name}) until {sub}",
+    "{device} is held by job {job} ({name}) until {when}",
     "{device} is held by job {job} ({name})",
     "{device} is shared by {jobs}",
     "{device} is used by {process}",
     "{device} is held by another user's queue",
-    "{device} has {amount} free until job {job} ends, {sub}",
+    "{device} has {amount} free until job {job} ends, {when}",
     "{device} has {amount} free until job {job} ends",
     "{device} has {amount} free",
     "about {time}",
@@ -104,10 +105,10 @@ PATTERNS = (
     "there is no {gpu} on this machine",
     "there is no group {group}. See: {command}",
     "there is no clean-up to undo: the trash holds no files from one",
-    "several jobs are called {name}: {jobs}. Name one by its number",
+    "several jobs are called {name}: {numbers}. Name one by its number",
     "attempt {n} on {devices}",
     "attempt {n}",
-    "for attempt {n} of {limit}, in {time}",
+    "for attempt {n} of {limit}, in {span}",
     "{source} readings of its power, added up, history",
     "{source} readings of its energy counter, history",
     "{source} readings, history",
@@ -116,32 +117,95 @@ PATTERNS = (
     "idle in {amount}",
     "its runner was killed before it could record how the job ended",
 )
-"""The more specific first; parts called `sub` and `rest` are sentences themselves."""
-_TRANSLATED = ("sub", "rest", "problem")
+"""The more specific first; those of `state_sentences` come before all of these."""
+_SENTENCES = {
+    "sub", "when", "problem", "jobs", "process", "holder", "action", "kind", "shown", "status",
+}  # fmt: skip
+_LISTS = {"rest", "faults"}
+_TIMES = {"time", "begin", "end"}
+_NUMBERS = {"amount", "size", "less", "used"}
+"""The parts that are sentences themselves, lists of sentences, moments, and numbers."""
 _DEPTH = 4
+_MOST_COMMAS = 4
+"""Commas within one sentence of a list."""
+_DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+_MONTHS = (
+    "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
+)  # fmt: skip
 
 
 def translated(text: str, words: Words, depth: int = _DEPTH) -> str:
     """Return a sentence of the scheduler in the language of the words."""
     if words.language == "en" or not depth:
         return text
+    if (found := _recognised(text, words, depth)) is not None:
+        return found
+    first, both, rest = text.partition("; ")
+    if both and (head := _recognised(first, words, depth)) is not None:
+        return words.text("{sub}; {rest}", sub=head, rest=_list(rest, words, depth))
+    return _list(text, words, depth) if ", " in text and "GPU" in text else text
+
+
+def dated(text: str, words: Words) -> str:
+    """Return a moment with the names of its day and month in the language of the words."""
+    if words.language == "en":
+        return text
+    return re.sub(r"[A-Z][a-z]{2}", lambda name: _names(words).get(name[0], name[0]), text)
+
+
+def _recognised(text: str, words: Words, depth: int) -> str | None:
+    """Return a sentence that fits a pattern; None where none does."""
     for pattern, expression in _expressions():
         found = expression.fullmatch(text)
         if found is not None:
             parts = {
-                name: translated(value, words, depth - 1) if name in _TRANSLATED else value
+                name: _part(name, value, words, depth - 1)
                 for name, value in found.groupdict().items()
             }
             return words.text(pattern, **parts)
-    if ", " in text and "GPU" in text:
-        parts_of = [translated(part, words, depth - 1) for part in text.split(", ")]
-        return ", ".join(parts_of)
-    return text
+    return None
+
+
+def _part(name: str, value: str, words: Words, depth: int) -> str:
+    """Return what is filled in for a named part of a pattern."""
+    if name in _SENTENCES:
+        return translated(value, words, depth)
+    if name in _LISTS:
+        return _list(value, words, depth)
+    if name in _NUMBERS:
+        return words.numbers(value)
+    if name == "devices":
+        return words.listed(re.split(", | and ", value))
+    return dated(value, words) if name in _TIMES else value
+
+
+def _list(text: str, words: Words, depth: int) -> str:
+    """Return a list whose items may have commas themselves: the shortest that fits is the next."""
+    left, items = text.split(", "), []
+    while left and depth:
+        for length in range(1, min(_MOST_COMMAS, len(left)) + 1):
+            item = _recognised(", ".join(left[:length]), words, depth)
+            if item is not None:
+                break
+        else:
+            length, item = 1, left[0]
+        items.append(item)
+        left = left[length:]
+    return ", ".join((*items, *left))
+
+
+@cache
+def _names(words: Words) -> dict[str, str]:
+    """Return the short names of days and months by their English ones."""
+    days, months = words.short_names()
+    return dict(zip((*_DAYS, *_MONTHS), (*days, *months), strict=True))
 
 
 @cache
 def _expressions() -> tuple[tuple[str, re.Pattern[str]], ...]:
-    return tuple((pattern, _expression(pattern)) for pattern in PATTERNS)
+    return tuple(
+        (pattern, _expression(pattern)) for pattern in (*state_sentences.PATTERNS, *PATTERNS)
+    )
 
 
 def _expression(pattern: str) -> re.Pattern[str]:
@@ -155,6 +219,21 @@ def _expression(pattern: str) -> re.Pattern[str]:
     return re.compile(whole, re.DOTALL)
 
 
-_SHAPES = {"job": r"\d+", "n": r"\d+", "limit": r"\d+", "device": r"GPU \d+|the CPU|CPU",
-           "gpu": r"(?:GPU \d+(?:, | and )?)+", "rest": ".+",
-           "amount": r"[\d.]+ ?[\w%]+"}  # fmt: skip
+_AMOUNT, _SPAN = r"[\d.]+(?: ?[\w%]+)?", r"[\d.]+ (?:s|min|h|d)"
+_CLOCK = r"(?:[A-Z][a-z]{2} \d\d [A-Z][a-z]{2}, )?\d\d:\d\d(?::\d\d)?"
+_SHAPES = {
+    **dict.fromkeys(("job", "n", "limit", "more"), r"\d+"),
+    **dict.fromkeys(("degrees", "peak", "percent"), r"-?\d+"),
+    **dict.fromkeys(("less", "used"), r"[\d.e+-]+"),
+    **dict.fromkeys(("amount", "size"), _AMOUNT),
+    **dict.fromkeys(("rest", "faults"), ".+"),
+    **dict.fromkeys(("host", "cluster", "group"), r"\S+"),
+    **dict.fromkeys(("time", "begin", "end"), _CLOCK),
+    "when": rf"about {_CLOCK}|{_CLOCK} at the latest",
+    "span": _SPAN,
+    "device": r"(?:\S+ )?(?:GPU [\d:.]+|CPU)|the CPU",
+    "gpu": r"(?:GPU \d+(?:, | and )?)+",
+    "numbers": r"[\d, ]+",
+    "process": r"pid \d+ \(.+?\)(?: and \d+ more)?",
+    "jobs": r"jobs (?:\d+, )*\d+ and \d+|job \d+",
+}

@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Literal, get_args
 
-from babel.dates import format_date, format_time
+from babel.dates import format_date, format_time, get_day_names, get_month_names
 from babel.lists import format_list
 from babel.messages.catalog import Catalog
 from babel.messages.mofile import write_mo
@@ -90,6 +90,15 @@ class Words:
     def date(self, at: float) -> str:
         """Return a day."""
         return str(format_date(datetime.fromtimestamp(at).date(), "long", locale=self._locale))
+
+    def short_names(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Return the short names of the days from Monday on, and of the months."""
+        days = get_day_names("abbreviated", locale=self._locale)
+        months = get_month_names("abbreviated", locale=self._locale)
+        return (
+            tuple(days[at].rstrip(".") for at in range(7)),
+            tuple(months[at].rstrip(".") for at in range(1, 13)),
+        )
 
     def span(self, since: float, until: float, now: float) -> str:
         """Return a span with its dates and the time zone, so that nobody has to guess it."""
