@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from app.charts.history import History
 from app.charts.job_usage import JobUsage
+from app.language.texts import tr
 from scheduler.protocol.devices import Detail
 from scheduler.protocol.jobs import Job
 from scheduler.protocol.snapshot import Snapshot
@@ -27,7 +28,7 @@ class State:
         self.job_usage = JobUsage()
         self.notify: set[int] = set()
         """The jobs whose end the user wants to be notified of, as long as the window is open."""
-        self.link = LinkStatus(connected=False, text="connecting to the daemon")
+        self.link = LinkStatus(connected=False, text=tr("connecting to the daemon"))
         self.details: tuple[Detail, ...] | None = None
         """The links, parts and processes of the devices; None until they are read."""
 

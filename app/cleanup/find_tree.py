@@ -161,6 +161,7 @@ class FindTree(QTreeView):
         self.finds: tuple[Finding, ...] = ()
         self.rows = FindModel()
         self.setModel(self.rows)
+        self.setObjectName("Items to clean up")
         self.setAccessibleName("Items to clean up")
         self.setAccessibleDescription(
             "Space checks or clears a row, Right and Left open and close a kind"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 
+from app.language.texts import tr
 from scheduler.protocol.calibration import ClockCalibration
 from scheduler.protocol.errors import UserError
 from scheduler.protocol.job_options import make_spec
@@ -36,8 +37,10 @@ def calibration_request(snapshot: Snapshot) -> Submit:
     found = gpus_to_calibrate(snapshot)
     if not found:
         raise UserError(
-            "no GPU of this machine has the hardware counters that a calibration corrects. "
-            "They need Hopper or later; see: gpudeck status"
+            tr(
+                "no GPU of this machine has the hardware counters that a calibration corrects. "
+                "They need Hopper or later; see: gpudeck status"
+            )
         )
     return Submit(make_spec(_ARGV, {"name": "calibrate", "gpus": len(found)}))
 

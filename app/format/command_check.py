@@ -8,6 +8,8 @@ from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 
+from app.language.texts import tr
+
 _MOST_FOLDERS = 6
 
 
@@ -29,12 +31,15 @@ def command_warning(argv: Sequence[str], folder: str, path: str) -> str:
     folders = [f for f in path.split(os.pathsep) if f]
     looked = ", ".join(folders[:_MOST_FOLDERS])
     if len(folders) > _MOST_FOLDERS:
-        looked += f" and {len(folders) - _MOST_FOLDERS} more"
-    text = f"there is no command {name!r} in the folders of PATH: {looked or 'none'}."
+        looked = tr("{folders} and {n} more", folders=looked, n=len(folders) - _MOST_FOLDERS)
+    looked = looked or tr("none")
+    text = tr(
+        "there is no command {name!r} in the folders of PATH: {where}.", name=name, where=looked
+    )
     if (Path(folder) / name).is_file():
-        return f"{text} There is a file of this name in {folder}; to run it: ./{name}"
-    similar = get_close_matches(name, set(_commands(folders)), n=1, cutoff=0.75)
-    return f"{text} Did you mean {similar[0]}?" if similar else text
+        here = tr("There is a file of this name in {folder}; to run it:", folder=folder)
+        return f"{text} {here} ./{name}"
+    return _with_similar(text, get_close_matches(name, set(_commands(folders)), n=1, cutoff=0.75))
 
 
 def _path_warning(file: Path, name: str, folder: str) -> str:
@@ -42,15 +47,25 @@ def _path_warning(file: Path, name: str, folder: str) -> str:
         if os.access(file, os.X_OK) and file.is_file():
             return ""
         if file.is_file():
-            return f"{name} in {folder} cannot be executed. To allow it: chmod +x {file}"
+            command = f"chmod +x {file}"
+            return tr(
+                "{name} in {folder} cannot be executed. To allow it: {command}",
+                name=name,
+                folder=folder,
+                command=command,
+            )
         names = [other.name for other in file.parent.iterdir() if other.is_file()]
     except OSError:
         names = []
     similar = get_close_matches(file.name, names, n=1, cutoff=0.75)
-    text = f"there is no {name} in {folder}."
+    text = tr("there is no {name} in {folder}.", name=name, folder=folder)
     if Path(name).is_absolute():
-        text = f"there is no file {name}."
-    return f"{text} Did you mean {Path(name).parent / similar[0]}?" if similar else text
+        text = tr("there is no file {name}.", name=name)
+    return _with_similar(text, [str(Path(name).parent / found) for found in similar])
+
+
+def _with_similar(text: str, similar: Sequence[str]) -> str:
+    return text + " " + tr("Did you mean {name}?", name=similar[0]) if similar else text
 
 
 def _absolute(path: str, folder: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from app.format.values import format_field
+from app.language.texts import tr
 from scheduler.protocol.devices import NA, Device, Reading
 from scheduler.protocol.errors import UserError
 from scheduler.protocol.snapshot import label
@@ -15,13 +16,15 @@ def limit_range(reading: Reading) -> str:
     low, high = reading.get("power_limit_min"), reading.get("power_limit_max")
     if isinstance(low, NA) or isinstance(high, NA):
         return ""
-    return f"{low:.0f} to {high:.0f} W"
+    return tr("{low} to {high} W", low=f"{low:.0f}", high=f"{high:.0f}")
 
 
 def how_to_set(device: Device) -> str:
     """Return a sentence with the command, without a value."""
-    place = f" on {device.host}" if device.host else ""
-    return f"To set it, run as root{place}: {_command(device, 'WATTS')}"
+    command = _command(device, "WATTS")
+    if device.host:
+        return tr("To set it, run as root on {host}: {command}", host=device.host, command=command)
+    return tr("To set it, run as root: {command}", command=command)
 
 
 def limit_command(device: Device, reading: Reading | None, watts: float) -> str:

@@ -8,6 +8,7 @@ from typing import Literal
 
 import msgspec
 
+from app.language.texts import tr, tr_count, tr_sentence
 from scheduler.protocol.devices import NA
 from scheduler.protocol.fields import FIELDS
 from scheduler.protocol.snapshot import label
@@ -59,9 +60,9 @@ def format_field(field: str, value: float | NA) -> FormattedValue:
     Bytes are shown as GiB, large amounts of energy as Wh, and the rest in the field's own unit.
     """
     if isinstance(value, NA):
-        return FormattedValue(NOT_AVAILABLE, reason=value.reason)
+        return FormattedValue(NOT_AVAILABLE, reason=tr_sentence(value.reason))
     if not math.isfinite(value):
-        return FormattedValue(NOT_AVAILABLE, reason="the device reported an invalid number")
+        return FormattedValue(NOT_AVAILABLE, reason=tr("the device reported an invalid number"))
     unit = FIELDS[field].unit
     if unit == "J":
         return FormattedValue(*energy(value).split())
@@ -150,10 +151,13 @@ def ago(at: float, now: float) -> str:
         at: Seconds since the epoch.
         now: Seconds since the epoch.
     """
-    seconds = abs(now - at)
-    for length, name in ((86400.0, "day"), (3600.0, "h"), (60.0, "min")):
-        if seconds >= length:
-            count = int(seconds // length)
-            span = plural(count, name) if name == "day" else f"{count} {name}"
-            return f"{span} ago" if at < now else f"in {span}"
-    return "just now" if at <= now else "in less than a minute"
+    seconds, past = abs(now - at), at <= now
+    if seconds < 60.0:
+        return tr("just now") if past else tr("in less than a minute")
+    if seconds >= 86400.0:
+        days = int(seconds // 86400.0)
+        if past:
+            return tr_count("{n} day ago", "{n} days ago", days)
+        return tr_count("in {n} day", "in {n} days", days)
+    span = f"{seconds // 3600.0:.0f} h" if seconds >= 3600.0 else f"{seconds // 60.0:.0f} min"
+    return tr("{time} ago", time=span) if past else tr("in {time}", time=span)

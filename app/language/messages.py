@@ -1,8 +1,8 @@
 """Collect the texts that the window's catalogues translate: `python -m app.language.messages`.
 
-They are those that the code of app marks, and the captions of tables of other packages that the
-window shows. It prints what each catalogue lacks, and what it has that is not shown any more; a
-test fails while there is either.
+They are those that the code of app marks, and the captions of tables that the window shows. It
+prints what each catalogue lacks, and what it has that is not shown any more; a test fails while
+there is either.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from babel.messages.pofile import read_po
 
 from accel.workloads.catalog import WORKLOADS
 from app.language.texts import CATALOGUES, LANGUAGES
+from app.widgets.action_table import ACTIONS, KEYS
 from scheduler.protocol.fields import FIELDS
 from scheduler.protocol.job_options import JOB_OPTIONS
 
@@ -37,10 +38,13 @@ def messages() -> dict[str, set[str]]:
 
 
 def _of_tables() -> Iterator[tuple[str, str]]:
-    """Yield catalogues, and captions that are in English in the tables of other packages.
+    """Yield catalogues, and captions that are in English in tables.
 
     The window looks them up where it shows them.
     """
+    for action in ACTIONS:
+        yield from (("actions", text) for text in (action.title, action.words))
+    yield from (("actions", title) for _, title, _ in KEYS)
     for field in FIELDS.values():
         yield from (("fields", text) for text in (field.label, field.meaning))
     for option in JOB_OPTIONS:

@@ -10,11 +10,12 @@ import os
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 if TYPE_CHECKING:  # Babel is loaded for other languages than English only
     from assistant.language.words import Language, Words
 
+S = TypeVar("S", bound=str)
 CATALOGUES = Path(__file__).with_name("catalogues")
 LANGUAGES: tuple[Language, ...] = ("en", "de", "fr", "es")
 _VARIABLES = ("LANGUAGE", "LC_ALL", "LC_MESSAGES", "LANG")
@@ -73,7 +74,7 @@ def tr_count(one: str, many: str, number: int, **values: object) -> str:
     return (one if number == 1 else many).format(n=number, **values)
 
 
-def tr_noop(message: str) -> str:
+def tr_noop(message: S) -> S:
     """Mark a text of a table for the catalogues; whoever shows it calls `tr`."""
     return message
 

@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
+from app.language.texts import tr_sentence
 from scheduler.client import Client
 from scheduler.protocol.errors import UserError
 
@@ -129,7 +130,7 @@ class Call:
         except Cancelled:
             return
         except UserError as e:
-            self._carrier.deliver(partial(self.fail, str(e)))
+            self._carrier.deliver(partial(self.fail, tr_sentence(str(e))))
         else:
             self._carrier.deliver(partial(self.reply, reply))
 

@@ -11,6 +11,7 @@ from typing import Any, TypeVar, overload
 from PySide6.QtCore import QObject, QThreadPool, Signal
 from shiboken6 import isValid
 
+from app.language.texts import tr
 from app.link.call import Call, Request
 from app.link.notice import Notice
 from scheduler.client import Client
@@ -104,8 +105,13 @@ class Link(QObject):
         return call
 
     def announce_file(self, what: str, file: str) -> None:
-        """Announce that a file was written, such as "Report": it can be opened, or found."""
-        self.announced.emit(Notice(f"{what} saved as {Path(file).name}", file=file))
+        """Announce that a file was written: it can be opened, or found.
+
+        Args:
+            what: The kind of file in the window's language, such as "Report".
+        """
+        text = tr("{what} saved as {file}", what=what, file=Path(file).name)
+        self.announced.emit(Notice(text, file=file))
 
     def start(self, call: Call) -> None:
         """Carry out a request in a thread."""

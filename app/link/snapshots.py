@@ -6,6 +6,7 @@ import threading
 
 from PySide6.QtCore import QThread, Signal
 
+from app.language.texts import tr, tr_sentence
 from scheduler.background.launch import LONGEST_S
 from scheduler.client import Client
 from scheduler.protocol.errors import DaemonGone, UserError
@@ -70,9 +71,9 @@ class SnapshotFeed(QThread):
             try:
                 self._follow()
             except DaemonGone:
-                delay, reason = _FIRST_DELAY, "disconnected from the daemon; reconnecting"
+                delay, reason = _FIRST_DELAY, tr("disconnected from the daemon; reconnecting")
             except UserError as e:
-                reason = str(e)
+                reason = tr_sentence(str(e))
             else:
                 continue
             if not self._stop.is_set():
@@ -122,7 +123,7 @@ class SnapshotFeed(QThread):
                 state.device.id,
                 client.history(state.device.id, HEADLINE, snapshot.time - self._history_s),
             )
-        self.linked.emit(True, "connected to the daemon")
+        self.linked.emit(True, tr("connected to the daemon"))
         self.put(snapshot)
         return {state.device.id for state in snapshot.devices}
 

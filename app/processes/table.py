@@ -7,7 +7,7 @@ from typing import Any
 from PySide6.QtCore import QModelIndex, QPoint, Qt, Signal
 from PySide6.QtGui import QKeyEvent, QMouseEvent, QResizeEvent
 
-from app.language.texts import tr
+from app.language.texts import tr, tr_noop
 from app.processes.grouping import Line
 from app.processes.process_rows import (
     AGE,
@@ -103,7 +103,7 @@ class ProcessTableView(ListTable):
             self,
             model,
             [column.width for column in COLUMNS],
-            tr("Processes"),
+            tr_noop("Processes"),
             tr("Press S to sort by the column of the current cell"),
         )
         for column in (CPU, MEMORY):

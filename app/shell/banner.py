@@ -8,6 +8,8 @@ from PySide6.QtCore import QRectF
 from PySide6.QtGui import QColor, QPainter, QPaintEvent
 from PySide6.QtWidgets import QWidget
 
+from app.format.values import first_capital
+from app.language.texts import tr, tr_sentence
 from app.widgets import theme
 from app.widgets.controls import label, row, set_text
 
@@ -23,12 +25,12 @@ class Banner(QWidget):
         inner = row(self.text)
         inner.setContentsMargins(theme.M + _EDGE, theme.XS, theme.M, theme.XS)
         self.setLayout(inner)
-        self.setAccessibleName("Notices")
+        self.setAccessibleName(tr("Notices"))
         self.hide()
 
     def show_notices(self, notices: Iterable[str]) -> None:
         """Show these problems, each as a sentence of its own."""
-        text = "  ·  ".join(notice[:1].upper() + notice[1:] for notice in notices)
+        text = "  ·  ".join(first_capital(tr_sentence(notice)) for notice in notices)
         set_text(self.text, text)
         self.setVisible(bool(text))
 

@@ -9,7 +9,8 @@ from PySide6.QtCore import QEvent
 from PySide6.QtGui import QFontMetrics
 from PySide6.QtWidgets import QBoxLayout, QSizePolicy, QWidget
 
-from app.shell.page_titles import TITLES
+from app.language.texts import tr, tr_noop
+from app.shell.page_titles import titles
 from app.strip.device_picker import DevicePicker
 from app.strip.strip import Strip
 from app.strip.tile_model import Tile
@@ -17,7 +18,7 @@ from app.widgets import theme
 from app.widgets.controls import Stretch, badge, elided, label, row, set_text, set_tooltip
 
 REPLAY = "REPLAY"
-_RECORDED = "These are recordings, not live readings"
+_RECORDED = tr_noop("These are recordings, not live readings")
 
 
 class Header(QWidget):
@@ -27,7 +28,7 @@ class Header(QWidget):
         super().__init__()
         self._strip = strip
         self.title = label(size="large", strong=True)
-        self.replay = badge(REPLAY, _RECORDED)
+        self.replay = badge(REPLAY, tr(_RECORDED))
         self.replay.setSizePolicy(QSizePolicy.Policy.Fixed, QSizePolicy.Policy.Fixed)
         self.devices = elided(meaning="muted")
         """The names of the devices, where the strip has no room for them."""
@@ -71,9 +72,11 @@ class Header(QWidget):
         part = 0 < len(recorded) < len(tiles)
         set_text(self.replay, f"{REPLAY}: {recorded[0]}" if part else REPLAY)
         if part and len(recorded) > 1:
-            set_text(self.replay, f"{REPLAY}: {recorded[0]} to {recorded[-1].split()[-1]}")
+            last = recorded[-1].split()[-1]
+            text = tr("{first} to {last}", first=recorded[0], last=last)
+            set_text(self.replay, f"{REPLAY}: {text}")
         notes = dict.fromkeys(tile.note for tile in tiles if tile.replay and tile.note)
-        set_tooltip(self.replay, "\n".join((_RECORDED, *notes)))
+        set_tooltip(self.replay, "\n".join((tr(_RECORDED), *notes)))
         set_text(self.devices, device_names(tiles))
 
     def changeEvent(self, event: QEvent) -> None:
@@ -84,7 +87,7 @@ class Header(QWidget):
     def _fit_title(self) -> None:
         """Give every title the same width, so that the chips beside it stay in their places."""
         metrics = QFontMetrics(theme.font(theme.LARGE, strong=True))
-        self.title.setMinimumWidth(max(metrics.horizontalAdvance(text) for text in TITLES))
+        self.title.setMinimumWidth(max(metrics.horizontalAdvance(text) for text in titles()))
 
 
 def device_names(tiles: Sequence[Tile]) -> str:

@@ -65,10 +65,9 @@ def _inside(there: QRect, room: QRect) -> QRect:
 
 
 def _headers(widget: QWidget) -> dict[str, QHeaderView]:
-    """Return the headings of the tables and trees in a widget, by their accessible names."""
+    """Return the headings of the tables and trees in a widget, by their names in English."""
     tables = {
-        table.accessibleName(): table.horizontalHeader()
-        for table in widget.findChildren(QTableView)
+        view.objectName(): view.horizontalHeader() for view in widget.findChildren(QTableView)
     }
-    trees = {tree.accessibleName(): tree.header() for tree in widget.findChildren(QTreeView)}
+    trees = {view.objectName(): view.header() for view in widget.findChildren(QTreeView)}
     return {name: header for name, header in (tables | trees).items() if name}

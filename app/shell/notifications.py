@@ -16,6 +16,7 @@ from html import escape
 from app.alerts.alert_rows import newly_raised
 from app.format.job_rows import ended, meaning, started
 from app.format.values import duration
+from app.language.texts import tr, tr_sentence
 from scheduler.protocol.jobs import Job
 from scheduler.protocol.settings import is_quiet
 from scheduler.protocol.snapshot import Snapshot
@@ -54,7 +55,7 @@ class Notifier:
             return
         for alert in newly_raised(snapshot, self._shown, self._since):
             self._shown.add(alert.id)
-            self._show(f"GPU Deck: {alert.rule}", alert.text)
+            self._show(f"GPU Deck: {tr_sentence(alert.rule)}", tr_sentence(alert.text))
 
     def _long_jobs(self, snapshot: Snapshot) -> list[Job]:
         """Return the jobs that ended since the last snapshot, after the time of the settings."""
@@ -79,12 +80,12 @@ def _run_time(job: Job) -> float:
 
 def _job_text(job: Job) -> tuple[str, str]:
     word = "failed" if meaning(job) == "failed" else job.status
-    reason = getattr(job.state, "reason", "")
-    return (
-        f"GPU Deck: job {job.id} {word}",
-        f"{job.spec.name[:200]}, after {duration(_run_time(job))}"
-        + (f": {reason[:300]}" if reason else ""),
-    )
+    title = tr("GPU Deck: job {job} {state}", job=job.id, state=tr(word))
+    name, took = job.spec.name[:200], duration(_run_time(job))
+    reason = tr_sentence(getattr(job.state, "reason", ""))[:300]
+    if reason:
+        return title, tr("{name}, after {time}: {reason}", name=name, time=took, reason=reason)
+    return title, tr("{name}, after {time}", name=name, time=took)
 
 
 COMMAND = "notify-send"

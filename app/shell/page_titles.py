@@ -2,10 +2,25 @@
 
 from __future__ import annotations
 
-_OWN = {"cleanup": "Clean up", "code": "Your code", "hosts": "Machines"}
-"""The titles of pages that are not just their capitalised names."""
-TITLES = ("Dashboard", "Workloads", "Processes", "Your code")
-"""The longest titles, for which there is always room."""
+from app.language.texts import tr, tr_noop
+
+_TITLES = {
+    "dashboard": tr_noop("Dashboard"),
+    "jobs": tr_noop("Jobs"),
+    "workloads": tr_noop("Workloads"),
+    "assistant": tr_noop("Assistant"),
+    "models": tr_noop("Models"),
+    "alerts": tr_noop("Alerts"),
+    "processes": tr_noop("Processes"),
+    "hosts": tr_noop("Machines"),
+    "cleanup": tr_noop("Clean up"),
+    "settings": tr_noop("Settings"),
+    "code": tr_noop("Your code"),
+    "device": tr_noop("Device"),
+    "welcome": tr_noop("Welcome"),
+}
+_NAMED_OTHERWISE = ("device", "welcome")
+"""Pages whose headings are not their titles, or that are shown once."""
 
 
 def page_key(place: int) -> str:
@@ -15,4 +30,9 @@ def page_key(place: int) -> str:
 
 def title(page: str) -> str:
     """Return the title of a page."""
-    return _OWN.get(page, page.capitalize())
+    return tr(_TITLES[page])
+
+
+def titles() -> tuple[str, ...]:
+    """Return the titles for which there is always room."""
+    return tuple(title(page) for page in _TITLES if page not in _NAMED_OTHERWISE)

@@ -19,6 +19,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from app.language.texts import tr
 from app.shell.palette_model import PaletteEntry
 from app.widgets import theme
 from app.widgets.controls import rule
@@ -48,17 +49,18 @@ class Palette(QFrame):
         self._before: QWidget | None = None
         self.setProperty("toast", "true")
         self.setGraphicsEffect(shadow(self))
-        self.setAccessibleName("Command palette")
+        self.setAccessibleName(tr("Command palette"))
         self.box = QLineEdit()
-        self.box.setPlaceholderText("Go to a page or a job, run a command, find a setting, or ask")
-        self.box.setAccessibleName("Search")
+        hint = tr("Go to a page or a job, run a command, find a setting, or ask")
+        self.box.setPlaceholderText(hint)
+        self.box.setAccessibleName(tr("Search"))
         self.box.setProperty("bare", "true")
         self.box.textChanged.connect(self._typed)
         self.box.installEventFilter(self)
         self.list = QListWidget()
         self.list.setProperty("bare", "true")
         self.list.setFocusPolicy(Qt.FocusPolicy.NoFocus)
-        self.list.setAccessibleName("Found")
+        self.list.setAccessibleName(tr("Found"))
         self.list.setItemDelegate(_EntryDelegate(self.list))
         self.list.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.list.itemClicked.connect(lambda _: self.run())

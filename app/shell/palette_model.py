@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from functools import partial
 
 from app.format.job_rows import state_word
+from app.language.texts import tr
 from app.settings.form import SETTINGS
 from app.shell.page_titles import page_key, title
-from app.widgets.action_table import ACTIONS
+from app.widgets.action_table import ACTIONS, key_names
 from scheduler.protocol.jobs import Job
 
 MOST = 12
@@ -23,7 +24,7 @@ class PaletteEntry:
     """Offer one thing."""
 
     kind: str
-    """Page, Action, Job, Setting or Ask."""
+    """Page, Action, Job, Setting or Ask, in the window's language."""
     title: str
     run: Callable[[], object]
     keys: str = ""
@@ -71,7 +72,7 @@ def page_entries(
 ) -> list[PaletteEntry]:
     """Return the pages, without the one that is shown."""
     return [
-        PaletteEntry("Page", title(name), partial(show, name), page_key(at))
+        PaletteEntry(tr("Page"), title(name), partial(show, name), key_names(page_key(at)))
         for at, name in enumerate(pages, 1)
         if name != current
     ]
@@ -82,12 +83,12 @@ def action_entries(run: Callable[[str], object], current: str) -> list[PaletteEn
     listed = sorted((a for a in ACTIONS if a.listed), key=lambda a: a.page not in (current, ""))
     return [
         PaletteEntry(
-            "Action",
-            info.title,
+            tr("Action"),
+            tr(info.title),
             partial(run, info.name),
-            ", ".join(info.keys),
-            info.page.capitalize(),
-            info.words,
+            ", ".join(map(key_names, info.keys)),
+            title(info.page) if info.page else "",
+            f"{tr(info.words)} {info.words}" if info.words else "",
         )
         for info in listed
     ]
@@ -97,10 +98,10 @@ def job_entries(jobs: Iterable[Job], show: Callable[[int], object]) -> list[Pale
     """Return jobs; the tooltip of each is its command."""
     return [
         PaletteEntry(
-            "Job",
+            tr("Job"),
             f"{job.id} · {job.spec.name}",
             partial(show, job.id),
-            detail=state_word(job),
+            detail=tr(state_word(job)),
             words=" ".join((*job.spec.tags, job.spec.group, *job.spec.argv))[:300],
         )
         for job in jobs
@@ -116,11 +117,11 @@ def setting_entries(show: Callable[[str], object]) -> list[PaletteEntry]:
     """Return the settings."""
     return [
         PaletteEntry(
-            "Setting",
-            setting.title,
+            tr("Setting"),
+            tr(setting.title),
             partial(show, setting.name),
-            detail=setting.group,
-            words=f"{setting.name} {setting.help}",
+            detail=tr(setting.group),
+            words=f"{setting.name} {tr(setting.help)}",
         )
         for setting in SETTINGS
     ]
@@ -129,7 +130,8 @@ def setting_entries(show: Callable[[str], object]) -> list[PaletteEntry]:
 def question_entry(text: str, ask: Callable[[str], object]) -> list[PaletteEntry]:
     """Return the offer to ask the assistant what was typed."""
     words = " ".join(text.split())
-    return [PaletteEntry("Ask", f"Ask the assistant: {words}", lambda: ask(words))] if words else []
+    title = tr("Ask the assistant: {question}", question=words)
+    return [PaletteEntry(tr("Ask"), title, lambda: ask(words))] if words else []
 
 
 def _is_subsequence(word: str, title: str) -> bool:

@@ -12,8 +12,10 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from app.language.texts import tr_count
 from app.shell.page_titles import page_key, title
 from app.widgets import icons, theme
+from app.widgets.action_table import key_names
 
 _WIDTH, _HEIGHT = 92, 60
 """The size of a button at the usual size of text."""
@@ -35,7 +37,7 @@ class RailButton(QAbstractButton):
         self._icon_only = False
         self.setText(title(name))
         self.setCheckable(True)
-        self.setToolTip(f"{title(name)} ({shortcut})")
+        self.setToolTip(f"{title(name)} ({key_names(shortcut)})")
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.setAttribute(Qt.WidgetAttribute.WA_Hover)
         self.setSizePolicy(QSizePolicy.Policy.Fixed, QSizePolicy.Policy.Preferred)
@@ -51,7 +53,10 @@ class RailButton(QAbstractButton):
         """Show how many things on the page are new."""
         if count != self.badge:
             self.badge = count
-            self.setAccessibleName(f"{self.text()}, {count} new" if count else self.text())
+            name = self.text()
+            self.setAccessibleName(
+                tr_count("{page}, {n} new", "{page}, {n} new", count, page=name) if count else name
+            )
             self.update()
 
     def sizeHint(self) -> QSize:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from PySide6.QtCore import QEvent, QObject, Qt
 from PySide6.QtWidgets import QComboBox, QFrame, QGridLayout, QHBoxLayout, QVBoxLayout, QWidget
 
+from app.language.texts import tr
 from app.shell.manual_pages import ManualPage, manual_pages
 from app.shell.page_titles import page_key
 from app.shell.page_titles import title as page_title
 from app.widgets import theme
-from app.widgets.action_table import ACTIONS, EVERYWHERE, KEYS
+from app.widgets.action_table import ACTIONS, KEYS, key_names
 from app.widgets.controls import (
     Stretch,
     add_shortcuts,
@@ -33,7 +34,7 @@ class Sheet(QFrame):
         self._before: QWidget | None = None
         self.setProperty("toast", "true")
         self.setAccessibleName(title)
-        self.close_button = button("Close", self.leave, tooltip="Esc")
+        self.close_button = button(tr("Close"), self.leave, tooltip="Esc")
         self.head = row(label(title, size="large", strong=True), Stretch(), self.close_button)
         self.body = QVBoxLayout(self)
         self.body.setContentsMargins(theme.XL, theme.L, theme.XL, theme.L)
@@ -74,7 +75,7 @@ class ShortcutSheet(Sheet):
     """List all shortcuts by page, in columns."""
 
     def __init__(self, window: QWidget, pages: tuple[str, ...]) -> None:
-        super().__init__(window, "Shortcuts")
+        super().__init__(window, tr("Shortcuts"))
         groups = shortcut_groups(pages)
         columns = [QVBoxLayout(), QVBoxLayout()]
         for one in columns:
@@ -91,21 +92,20 @@ class ShortcutSheet(Sheet):
         for one in columns:
             one.addStretch(1)
             across.addLayout(one, 1)
-        self.body.addWidget(scroll_area(clear_panel(across), "All shortcuts"), 1)
+        self.body.addWidget(scroll_area(clear_panel(across), tr("All shortcuts")), 1)
 
 
 def shortcut_groups(pages: tuple[str, ...]) -> dict[str, list[tuple[str, str]]]:
     """Return titles and keys of all actions that have keys, by page."""
-    groups: dict[str, list[tuple[str, str]]] = {EVERYWHERE: []}
+    groups: dict[str, list[tuple[str, str]]] = {"": []}
     for at, page in enumerate(pages, 1):
-        groups[EVERYWHERE].append((f"Show {page_title(page)}", page_key(at)))
+        groups[""].append((tr("Show {page}", page=page_title(page)), page_key(at)))
     for info in ACTIONS:
         if info.keys:
-            name = page_title(info.page) or EVERYWHERE
-            groups.setdefault(name, []).append((info.title, ", ".join(info.keys)))
-    for name, title, keys in KEYS:
-        groups.setdefault(name, []).append((title, keys))
-    return groups
+            groups.setdefault(info.page, []).append((tr(info.title), ", ".join(info.keys)))
+    for page, title, keys in KEYS:
+        groups.setdefault(page, []).append((tr(title), keys))
+    return {page_title(page) if page else tr("Everywhere"): rows for page, rows in groups.items()}
 
 
 def _keys_grid(rows: list[tuple[str, str]]) -> QGridLayout:
@@ -121,7 +121,7 @@ def _keys_grid(rows: list[tuple[str, str]]) -> QGridLayout:
 
 
 def _key(text: str) -> QWidget:
-    made = label(text, size="small")
+    made = label(key_names(text), size="small")
     made.setProperty("key", "true")
     return made
 
@@ -130,11 +130,11 @@ class ManualSheet(Sheet):
     """Show one page of the manual, and let the user choose another."""
 
     def __init__(self, window: QWidget) -> None:
-        super().__init__(window, "Manual")
+        super().__init__(window, tr("Manual"))
         self.choice = QComboBox()
-        self.choice.setAccessibleName("Page of the manual")
+        self.choice.setAccessibleName(tr("Page of the manual"))
         self.text = SafeText()
-        self.text.setAccessibleName("Manual")
+        self.text.setAccessibleName(tr("Manual"))
         self._pages: list[ManualPage] = []
         self.head.insertWidget(1, self.choice)
         self.body.addWidget(self.text, 1)

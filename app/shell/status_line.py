@@ -6,6 +6,7 @@ from PySide6.QtCore import QRectF
 from PySide6.QtGui import QColor, QPainter, QPaintEvent
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
+from app.language.texts import tr, tr_sentence
 from app.state import State
 from app.widgets import theme
 from app.widgets.controls import button, elided, row, set_text, set_tooltip
@@ -37,14 +38,14 @@ class StatusLine(QWidget):
         self.link = elided(size="small")
         self.link.setSizePolicy(QSizePolicy.Policy.Maximum, QSizePolicy.Policy.Preferred)
         self.message = elided(size="small")
-        self.dismiss = button("Dismiss", kind="quiet", tooltip="Hide this message")
+        self.dismiss = button(tr("Dismiss"), kind="quiet", tooltip=tr("Hide this message"))
         self.dismiss.clicked.connect(lambda: self.show_message(""))
         self.source = elided(size="small", meaning="muted")
         self.source.setSizePolicy(QSizePolicy.Policy.Maximum, QSizePolicy.Policy.Preferred)
         self.compact = button(
-            "Compact",
+            tr("Compact"),
             kind="quiet",
-            tooltip="Show a small strip that stays on top of all windows (Ctrl+T)",
+            tooltip=tr("Show a small strip that stays on top of all windows (Ctrl+T)"),
         )
         layout = row(self.dot, self.link, self.message, self.dismiss, self.source, self.compact)
         layout.setContentsMargins(theme.M, 0, theme.M, 0)
@@ -63,9 +64,10 @@ class StatusLine(QWidget):
         set_text(self.link, state.link.text)
         theme.mark(self.link, "meaning", "" if state.link.connected else "hot")
         snapshot = state.snapshot
-        set_text(self.source, f"source: {snapshot.source}" if snapshot else "")
+        source = tr("source: {name}", name=tr_sentence(snapshot.source)) if snapshot else ""
+        set_text(self.source, source)
         paused = snapshot is not None and snapshot.paused
-        set_text(self.message, self._message or ("The queue is paused" if paused else ""))
+        set_text(self.message, self._message or (tr("The queue is paused") if paused else ""))
         set_tooltip(self.message, self.message.text())
         theme.mark(self.message, "meaning", "failed" if self._message else "warm")
 

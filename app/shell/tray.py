@@ -6,6 +6,7 @@ from PySide6.QtCore import QObject, QRectF, Qt, Signal
 from PySide6.QtGui import QColor, QIcon, QPainter, QPixmap
 from PySide6.QtWidgets import QMenu, QSystemTrayIcon
 
+from app.language.texts import tr
 from app.strip.summary import StripSummary
 from app.widgets import theme
 
@@ -24,9 +25,9 @@ class Tray(QObject):
         self.icon = QSystemTrayIcon()
         self.menu = QMenu()
         for text, signal in (
-            ("Show GPU Deck", self.opened),
-            ("Compact strip", self.compacted),
-            ("Quit", self.quitted),
+            (tr("Show GPU Deck"), self.opened),
+            (tr("Compact strip"), self.compacted),
+            (tr("Quit"), self.quitted),
         ):
             self.menu.addAction(text, signal.emit)
         self.icon.setContextMenu(self.menu)

@@ -8,7 +8,7 @@ from PySide6.QtCore import QRect, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QColor, QFontMetrics, QPainter, QPaintEvent, QResizeEvent
 from PySide6.QtWidgets import QGridLayout, QPushButton, QSizePolicy, QWidget
 
-from app.format.values import plural
+from app.language.texts import tr, tr_count, tr_noop, tr_sentence
 from app.state import State
 from app.widgets import icons, theme
 from app.widgets.controls import NO_LIMIT, Stretch, column, label, row, set_text
@@ -31,33 +31,44 @@ class Step:
 STEPS = (
     Step(
         "dashboard",
-        "Watch the GPUs",
-        "See what every GPU does now and did before. Click a GPU to see its details.",
+        tr_noop("Watch the GPUs"),
+        tr_noop("See what every GPU does now and did before. Click a GPU to see its details."),
     ),
     Step(
         "workloads",
-        "Run a benchmark",
-        "Run accelerated attention on your GPU: checked against a reference, and measured.",
+        tr_noop("Run a benchmark"),
+        tr_noop(
+            "Run accelerated attention on your GPU: checked against a reference, and measured."
+        ),
     ),
     Step(
         "jobs",
-        "Queue a job",
-        "Queue any command until GPUs are free. Jobs keep running when you close this window.",
+        tr_noop("Queue a job"),
+        tr_noop(
+            "Queue any command until GPUs are free. Jobs keep running when you close this window."
+        ),
     ),
     Step(
         "assistant",
-        "Ask a question",
-        "Ask what happened, and why. Answers are computed on this machine, while the GPU is idle.",
+        tr_noop("Ask a question"),
+        tr_noop(
+            "Ask what happened, and why. Answers are computed on this machine, while the GPU is "
+            "idle."
+        ),
     ),
     Step(
         "hosts",
-        "Add a machine",
-        "Watch the GPUs of machines that you log in to with ssh. Nothing is installed there.",
+        tr_noop("Add a machine"),
+        tr_noop(
+            "Watch the GPUs of machines that you log in to with ssh. Nothing is installed there."
+        ),
     ),
     Step(
         "settings",
-        "Set it up",
-        "Choose alert thresholds, the GPUs that take jobs, the theme and the assistant's model.",
+        tr_noop("Set it up"),
+        tr_noop(
+            "Choose alert thresholds, the GPUs that take jobs, the theme and the assistant's model."
+        ),
     ),
 )
 
@@ -71,8 +82,9 @@ class StepCard(QPushButton):
         self.setProperty("kind", "card")
         self.setAutoDefault(False)
         self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Fixed)
-        self.setAccessibleName(step.title)
-        self.setAccessibleDescription(step.text)
+        self._title, self._text = tr(step.title), tr(step.text)
+        self.setAccessibleName(self._title)
+        self.setAccessibleDescription(self._text)
 
     def sizeHint(self) -> QSize:
         return self.minimumSizeHint()
@@ -89,10 +101,10 @@ class StepCard(QPushButton):
         left = theme.px(_ICON) + 2 * theme.L
         room = QRect(left, theme.L, max(width - left - theme.L, 1), NO_LIMIT)
         flags = int(Qt.TextFlag.TextWordWrap)
-        title = QFontMetrics(theme.font(strong=True)).boundingRect(room, flags, self._step.title)
+        title = QFontMetrics(theme.font(strong=True)).boundingRect(room, flags, self._title)
         room.setTop(title.bottom() + theme.XS)
         small = QFontMetrics(theme.font(theme.SMALL))
-        text = small.boundingRect(room, flags, self._step.text)
+        text = small.boundingRect(room, flags, self._text)
         title.setWidth(room.width())
         text.setWidth(room.width())
         return title, text
@@ -108,10 +120,10 @@ class StepCard(QPushButton):
         title, text = self._places(self.width())
         painter.setFont(theme.font(strong=True))
         painter.setPen(QColor(t.text))
-        painter.drawText(title, flags, self._step.title)
+        painter.drawText(title, flags, self._title)
         painter.setFont(theme.font(theme.SMALL))
         painter.setPen(QColor(t.muted))
-        painter.drawText(text, flags, self._step.text)
+        painter.drawText(text, flags, self._text)
 
 
 class Welcome(QWidget):
@@ -133,7 +145,7 @@ class Welcome(QWidget):
             made = self.steps[step.page] = StepCard(step)
             made.clicked.connect(lambda _=False, page=step.page: self.chosen.emit(page))
         inner = column(
-            label("Welcome to GPU Deck", size="huge", wrap=True),
+            label(tr("Welcome to GPU Deck"), size="huge", wrap=True),
             self.devices,
             self._grid,
             label(background_text(), size="small", meaning="muted", wrap=True),
@@ -168,21 +180,26 @@ def device_text(state: State) -> str:
     """Return a sentence that names the devices."""
     snapshot = state.snapshot
     if snapshot is None:
-        return f"Looking for your devices: {state.link.text}."
+        return tr("Looking for your devices: {state}.", state=state.link.text)
     devices = snapshot.devices
     if not devices:
-        return "No device can be read yet. " + "; ".join(snapshot.notices)
+        notices = "; ".join(map(tr_sentence, snapshot.notices))
+        return tr("No device can be read yet. {notices}", notices=notices)
     names = list(dict.fromkeys(s.device.name.removeprefix("REPLAY ") for s in devices))
     note = next((s.device.note for s in devices if s.device.note), "")
     if devices[0].device.kind == "cpu":
-        return f"No NVIDIA GPU was found, so this machine's CPU is the device: {names[0]}."
-    return f"{plural(len(devices), 'GPU')}: {', '.join(names)}." + (f" {note}." if note else "")
+        return tr(
+            "No NVIDIA GPU was found, so this machine's CPU is the device: {name}.", name=names[0]
+        )
+    text = tr_count("{n} GPU: {names}.", "{n} GPUs: {names}.", len(devices), names=", ".join(names))
+    return f"{text} {tr_sentence(note)}." if note else text
 
 
 def background_text() -> str:
     """Return a text about the process that keeps running when the window is closed."""
-    return (
+    return tr(
         "A small background process reads the devices and runs the queue. It keeps running when "
         "you close this window; to end it, run: gpudeck daemon stop. All its data is in "
-        f"{paths.home()}, readable by you alone, and leaves this machine only if you ask for it."
+        "{folder}, readable by you alone, and leaves this machine only if you ask for it.",
+        folder=paths.home(),
     )

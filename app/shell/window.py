@@ -18,6 +18,7 @@ from PySide6.QtWidgets import QGridLayout, QVBoxLayout, QWidget
 
 from app.charts.series import Floats
 from app.dashboard.page import DashboardPage
+from app.language.texts import tr
 from app.link.link import Link
 from app.link.notice import Notice
 from app.shell.banner import Banner
@@ -232,7 +233,7 @@ class MainWindow(QWidget):
         from app.shell.welcome import Welcome
 
         page = Welcome(self.state)
-        page.setAccessibleName("Welcome")
+        page.setAccessibleName(tr("Welcome"))
         page.chosen.connect(self.show_page)
         self.pages.addWidget(page)
         return page

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from app.format.values import Meaning
+from app.language.texts import tr, tr_noop
 from app.strip.tile_model import TEMPERATURE, UTILISATION, Tile
 
 _IDLE = 0.05
 """The utilisation up to which a device that nobody holds is not busy."""
-_THIS = "This machine"
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ def machine_chips(tiles: Sequence[Tile]) -> tuple[Chip, ...]:
     found = []
     for host, its in machines.items():
         busy, hottest, share, meaning = _sum_up(its)
-        name, text = host or _THIS, "  ".join(part for part in (busy, hottest) if part)
+        name, text = host or tr("This machine"), "  ".join(part for part in (busy, hottest) if part)
         tooltip = f"{name}: {_sentence(busy, hottest)}"
         found.append(Chip(name, text, share, meaning, tooltip, host=host))
     return tuple(found)
@@ -58,12 +58,14 @@ def machine_chips(tiles: Sequence[Tile]) -> tuple[Chip, ...]:
 def fleet_chip(tiles: Sequence[Tile]) -> Chip:
     """Return one chip for all devices."""
     busy, hottest, share, meaning = _sum_up(tiles)
-    return Chip(busy, hottest, share, meaning, f"All GPUs: {_sentence(busy, hottest)}")
+    return Chip(
+        busy, hottest, share, meaning, tr("All GPUs: {values}", values=_sentence(busy, hottest))
+    )
 
 
 def _sentence(busy: str, hottest: str) -> str:
     values = ", ".join(part for part in (busy, hottest) if part)
-    return f"{values}. Click to show each of them on the Dashboard"
+    return tr("{values}. Click to show each of them on the Dashboard", values=values)
 
 
 def _sum_up(tiles: Sequence[Tile]) -> tuple[str, str, float | None, Meaning]:
@@ -76,10 +78,12 @@ def _sum_up(tiles: Sequence[Tile]) -> tuple[str, str, float | None, Meaning]:
     warm = [m for tile in tiles if (m := tile.metrics[TEMPERATURE]).value is not None]
     hottest = max(warm, key=lambda m: m.value or 0.0, default=None)
     usages = {tile.usage for tile in tiles}
-    away = next((usage for usage in ("unreachable", "asleep") if usages == {usage}), "")
+    away = next(
+        (usage for usage in (tr_noop("unreachable"), tr_noop("asleep")) if usages == {usage}), ""
+    )
     return (
-        away or f"{busy} of {len(tiles)} busy",
-        "" if hottest is None else f"{hottest.text} max",
+        tr(away) or tr("{n} of {total} busy", n=busy, total=len(tiles)),
+        "" if hottest is None else tr("{value} max", value=hottest.text),
         sum(shares) / len(shares) if shares else None,
         "" if hottest is None else hottest.meaning,
     )

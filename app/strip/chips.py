@@ -7,6 +7,7 @@ from PySide6.QtGui import QColor, QFontMetricsF, QKeyEvent, QMouseEvent, QPainte
 from PySide6.QtWidgets import QSizePolicy
 
 from app.format.values import shortest_label
+from app.language.texts import tr
 from app.strip.chip_model import Chip, device_chip, fleet_chip, machine_chips
 from app.strip.tile_model import Tile
 from app.widgets import theme
@@ -38,7 +39,7 @@ class ChipLine(MarkChart):
     overviewed = Signal(str)
 
     def __init__(self) -> None:
-        super().__init__("Devices")
+        super().__init__(tr("Devices"))
         self.chips: tuple[Chip, ...] = ()
         self._tiles: tuple[Tile, ...] = ()
         self.setCursor(Qt.CursorShape.PointingHandCursor)

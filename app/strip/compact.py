@@ -6,6 +6,7 @@ from PySide6.QtCore import QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QCloseEvent, QColor, QKeyEvent, QMouseEvent, QPainter, QPaintEvent
 from PySide6.QtWidgets import QWidget
 
+from app.language.texts import tr
 from app.strip.summary import StripSummary, SummaryRow
 from app.widgets import theme
 from app.widgets.controls import draw_share
@@ -35,8 +36,8 @@ class CompactStrip(QWidget):
         )
         self.setAttribute(Qt.WidgetAttribute.WA_QuitOnClose, on=False)
         self.setWindowTitle("GPU Deck")
-        self.setAccessibleName("GPU Deck, compact")
-        self.setToolTip("Drag to move, double-click to open the window, Esc to close")
+        self.setAccessibleName(tr("GPU Deck, compact"))
+        self.setToolTip(tr("Drag to move, double-click to open the window, Esc to close"))
         self.summary: StripSummary | None = None
 
     def show_summary(self, summary: StripSummary) -> None:
@@ -66,7 +67,7 @@ class CompactStrip(QWidget):
             top += self._line()
         if summary is None or summary.more or not summary.rows:
             more = summary.more if summary else 0
-            text = f"and {more} more" if more else "Waiting for a reading…"
+            text = tr("and {n} more", n=more) if more else tr("Waiting for a reading…")
             painter.setPen(QColor(t.muted))
             painter.drawText(QRectF(theme.M, top, self.width(), self._line()), _LEFT, text)
 

@@ -6,6 +6,7 @@ from PySide6.QtCore import QStringListModel, Qt, Signal
 from PySide6.QtGui import QFocusEvent
 from PySide6.QtWidgets import QCompleter, QLineEdit
 
+from app.language.texts import tr
 from app.strip.tile_model import TEMPERATURE, UTILISATION, Tile
 from app.widgets import theme
 
@@ -22,9 +23,9 @@ class DevicePicker(QLineEdit):
         self._tiles: tuple[Tile, ...] = ()
         self._listed: dict[str, str] = {}
         """The devices by the text of their lines."""
-        self.setPlaceholderText("Go to GPU…")
-        self.setAccessibleName("Go to a GPU")
-        self.setToolTip("Type a part of a GPU's name, its number or its job")
+        self.setPlaceholderText(tr("Go to GPU…"))
+        self.setAccessibleName(tr("Go to a GPU"))
+        self.setToolTip(tr("Type a part of a GPU's name, its number or its job"))
         self.setFixedWidth(theme.px(_WIDTH))
         self._lines = QStringListModel(self)
         completer = QCompleter(self._lines, self)

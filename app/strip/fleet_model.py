@@ -7,28 +7,33 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from app.format.values import Meaning, shortest_label
+from app.language.texts import tr_noop
 from app.strip.tile_model import MEMORY, POWER, TEMPERATURE, UTILISATION, Tile
 
 MANY = 16
 """With more devices than this the strip shows a map instead of tiles."""
-BY_NUMBER, HIGHEST_FIRST, LOWEST_FIRST = ORDERS = ("By number", "Highest first", "Lowest first")
+BY_NUMBER, HIGHEST_FIRST, LOWEST_FIRST = ORDERS = (
+    tr_noop("By number"),
+    tr_noop("Highest first"),
+    tr_noop("Lowest first"),
+)
 QUANTITIES = {
-    "Utilisation": UTILISATION,
-    "Memory": MEMORY,
-    "Temperature": TEMPERATURE,
-    "Power": POWER,
+    tr_noop("Utilisation"): UTILISATION,
+    tr_noop("Memory"): MEMORY,
+    tr_noop("Temperature"): TEMPERATURE,
+    tr_noop("Power"): POWER,
 }
 """The values that the colours can stand for, as indices of `tile_model.METRICS`."""
 FILTERS: dict[str, Callable[[Tile], bool]] = {
-    "All devices": lambda tile: True,
-    "In use": lambda tile: tile.usage in ("held", "in use", "recorded"),
-    "Idle": lambda tile: tile.usage == "idle",
-    "Hot or throttled": lambda tile: tile.meaning in ("hot", "throttled", "failed"),
+    tr_noop("All devices"): lambda tile: True,
+    tr_noop("In use"): lambda tile: tile.usage in ("held", "in use", "recorded"),
+    tr_noop("Idle"): lambda tile: tile.usage == "idle",
+    tr_noop("Hot or throttled"): lambda tile: tile.meaning in ("hot", "throttled", "failed"),
 }
 
 
 class Selection(NamedTuple):
-    """Describe which devices the map shows, and how."""
+    """Describe which devices the map shows, and how, by the English keys of the tables above."""
 
     quantity: str
     order: str

@@ -10,6 +10,7 @@ from PySide6.QtGui import QColor, QFont, QKeyEvent, QMouseEvent, QPainter
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from app.format.values import Meaning
+from app.language.texts import tr, tr_noop
 from app.strip.fleet_model import (
     FILTERS,
     ORDERS,
@@ -42,7 +43,7 @@ of text; the gap."""
 _MOST_OF_ROOM = 0.4
 """Cells that would fill more of their room become low."""
 _EDGE = 3
-_JUDGED: tuple[Meaning, ...] = ("failed", "hot", "throttled")
+_JUDGED: tuple[Meaning, ...] = (tr_noop("failed"), tr_noop("hot"), tr_noop("throttled"))
 """The meanings of the edges of cells."""
 _LEFT = int(Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignLeft)
 _RIGHT = int(Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignRight)
@@ -59,7 +60,7 @@ class FleetMap(MarkChart):
     opened = Signal(str)
 
     def __init__(self) -> None:
-        super().__init__("Devices")
+        super().__init__(tr("Devices"))
         self.cells: tuple[MapCell, ...] = ()
         self._low = False
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
@@ -173,10 +174,10 @@ class FleetView(QWidget):
         super().__init__()
         self.map = FleetMap()
         self.map.opened.connect(self.opened)
-        self.quantity = choice_box("Colour by", QUANTITIES)
-        self.order = choice_box("Order", ORDERS)
-        self.kind = choice_box("Show", FILTERS)
-        self.filter = filter_box("Search names, jobs")
+        self.quantity = choice_box(tr("Colour by"), QUANTITIES)
+        self.order = choice_box(tr("Order"), ORDERS)
+        self.kind = choice_box(tr("Show"), FILTERS)
+        self.filter = filter_box(tr("Search names, jobs"))
         self.filter.setMinimumWidth(theme.px(120))
         self.filter.setMaximumWidth(theme.px(260))
         self.count = elided(size="small", meaning="muted")
@@ -215,9 +216,9 @@ class FleetView(QWidget):
     def _sort(self) -> None:
         self._sorted_at = time.monotonic()
         selection = Selection(
-            self.quantity.currentText(),
-            self.order.currentText(),
-            self.kind.currentText(),
+            self.quantity.currentData(),
+            self.order.currentData(),
+            self.kind.currentData(),
             self.filter.text(),
         )
         devices = selected_devices(self._tiles, selection)
@@ -226,15 +227,18 @@ class FleetView(QWidget):
             self.charted.emit(devices)
 
     def _show_cells(self) -> None:
-        tiles, quantity = {tile.device: tile for tile in self._tiles}, self.quantity.currentText()
+        tiles, quantity = {tile.device: tile for tile in self._tiles}, self.quantity.currentData()
         self.map.show_cells(
             tuple(map_cell(tiles[d], quantity) for d in self._devices if d in tiles)
         )
         meanings = Counter(cell.meaning for cell in self.map.cells)
         for meaning, key in self.keys.items():
-            text = f"▌{meanings[meaning]} {meaning}" if meanings[meaning] else ""
+            text = f"▌{meanings[meaning]} {tr(meaning)}" if meanings[meaning] else ""
             show_if_any(key, text)
         every = len(self._devices) == len(self._tiles)
-        count = f"{len(self._tiles)} devices"
-        set_text(self.count, count if every else f"{len(self._devices)} of {count}")
-        set_tooltip(self.count, "" if every else "The charts show these devices")
+        shown, count = len(self._devices), len(self._tiles)
+        if every:
+            set_text(self.count, tr("{n} devices", n=count))
+        else:
+            set_text(self.count, tr("{n} of {total} devices", n=shown, total=count))
+        set_tooltip(self.count, "" if every else tr("The charts show these devices"))

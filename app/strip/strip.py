@@ -12,6 +12,7 @@ from PySide6.QtWidgets import QScrollArea, QStackedWidget, QWidget
 
 from app.charts.refresh_rate import StaggeredRefresh
 from app.charts.series import Floats
+from app.language.texts import tr
 from app.strip.chips import ChipLine
 from app.strip.fleet_model import MANY
 from app.strip.tile_model import Tile
@@ -144,7 +145,7 @@ class TileGrid(QScrollArea):
         self.tiles: dict[str, TileView] = {}
         self._panel = QWidget()
         self._panel.setProperty("clear", "true")
-        self.empty = label("Waiting for the first reading of the devices…", meaning="muted")
+        self.empty = label(tr("Waiting for the first reading of the devices…"), meaning="muted")
         self.empty.setParent(self._panel)
         self._refresh = StaggeredRefresh()
         self._form: Form = "compact"

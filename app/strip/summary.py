@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from app.format.values import Meaning
+from app.language.texts import tr
 from app.strip.tile_model import MEMORY, POWER, TEMPERATURE, UTILISATION, Tile, tiles
 from scheduler.protocol.snapshot import Snapshot
 
@@ -42,8 +43,8 @@ class StripSummary:
         """Return a text for tooltips and screen readers."""
         lines = [" · ".join((row.title, *row.values)) for row in self.rows]
         if self.more:
-            lines.append(f"and {self.more} more")
-        return "\n".join(lines) or "No device can be read"
+            lines.append(tr("and {n} more", n=self.more))
+        return "\n".join(lines) or tr("No device can be read")
 
 
 def summarize(snapshot: Snapshot) -> StripSummary:
@@ -67,7 +68,11 @@ def _utilisation(tile: Tile) -> float | None:
 
 def _row(tile: Tile) -> SummaryRow:
     memory = tile.metrics[MEMORY]
-    used = memory.text if memory.share is None else f"{100 * memory.share:.0f} % mem"
+    used = (
+        memory.text
+        if memory.share is None
+        else tr("{share} % mem", share=f"{100 * memory.share:.0f}")
+    )
     util, temperature, power = (tile.metrics[i].text for i in (UTILISATION, TEMPERATURE, POWER))
     title = tile.title.replace("GPU", "REPLAY") if tile.replay else tile.title
     return SummaryRow(title, _utilisation(tile), (util, used, temperature, power), tile.meaning)

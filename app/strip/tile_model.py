@@ -9,6 +9,7 @@ from typing import Literal
 import msgspec
 
 from app.format.values import Meaning, device_label, duration, format_field, significant
+from app.language.texts import tr, tr_date, tr_decimal, tr_list, tr_noop, tr_sentence
 from scheduler.protocol.absence import Unavailable
 from scheduler.protocol.busy_causes import (
     Asleep,
@@ -21,7 +22,7 @@ from scheduler.protocol.busy_causes import (
 from scheduler.protocol.devices import NA, Reading
 from scheduler.protocol.jobs import Job
 from scheduler.protocol.snapshot import Busy, DeviceState, Snapshot
-from scheduler.protocol.units import amount, clock, numbered
+from scheduler.protocol.units import amount, clock
 
 Usage = Literal["held", "in use", "idle", "recorded", "asleep", "reserved", "unreachable"]
 """Held by our jobs, in use by others, idle, or a recording, which does not contain its users;
@@ -95,8 +96,8 @@ def temperature_meaning(reading: Reading) -> Meaning:
         return ""
     below = _temperature_limit(reading) - temperature
     if below <= HOT_BELOW_LIMIT:
-        return "hot"
-    return "warm" if below <= WARM_BELOW_LIMIT else ""
+        return tr_noop("hot")
+    return tr_noop("warm") if below <= WARM_BELOW_LIMIT else ""
 
 
 def throttle_reasons(reading: Reading) -> tuple[str, ...]:
@@ -107,22 +108,26 @@ def throttle_reasons(reading: Reading) -> tuple[str, ...]:
 
 def _with_duration(reading: Reading, reason: str) -> str:
     began = reading.since.get(reason)
-    return reason if began is None else f"{reason} (for {duration(reading.time - began)})"
+    reason = tr_sentence(reason)
+    if began is None:
+        return reason
+    return tr("{reason} (for {time})", reason=reason, time=duration(reading.time - began))
 
 
 def _utilisation(reading: Reading) -> TileMetric:
     share = _share(reading, "util", 100.0)
-    return _metric("Utilisation", reading, "util", share=share, bar=True)
+    return _metric(tr("Utilisation"), reading, "util", share=share, bar=True)
 
 
 def _memory(reading: Reading) -> TileMetric:
     used = format_field("mem_used", reading.get("mem_used"))
     total = format_field("mem_total", reading.get("mem_total"))
     both = used.available and total.available
+    about = tr("total: – ({why})", why=total.reason) if total.reason else tr("used / total")
     return TileMetric(
-        "Memory",
+        tr("Memory"),
         f"{used.text} / {total}" if both else str(used),
-        used.reason or (f"total: – ({total.reason})" if total.reason else "used / total"),
+        used.reason or about,
         share=_share(reading, "mem_used", reading.values.get("mem_total", 0.0)),
         slim_text=str(used),
         bar=True,
@@ -151,26 +156,30 @@ def rates_by_type(reading: Reading) -> str:
     error, rate = reading.values.get("tflops_error"), reading.values.get("tflops")
     if not rate or error is None:
         return ""
-    return (
-        f"{significant(rate)} TFLOP/s if this is FP16, BF16 or FP32, {significant(2 * rate)} if "
-        f"FP8, {significant(rate / 2)} if TF32, each ±{error:.0f} %"
+    return tr(
+        "{half} TFLOP/s if this is FP16, BF16 or FP32, {quarter} if FP8, {full} if TF32, each "
+        "±{error} %",
+        half=significant(rate),
+        quarter=significant(2 * rate),
+        full=significant(rate / 2),
+        error=f"{error:.0f}",
     )
 
 
 def _temperature(reading: Reading) -> TileMetric:
     share = _share(reading, "temp", _temperature_limit(reading))
-    return _metric("Temperature", reading, "temp", temperature_meaning(reading), share)
+    return _metric(tr("Temperature"), reading, "temp", temperature_meaning(reading), share)
 
 
 def _power(reading: Reading) -> TileMetric:
     shown = format_field("power", reading.get("power"))
     reasons = throttle_reasons(reading) if shown.available else ()
     meaning: Meaning = "throttled" if reasons else ""
-    tooltip = shown.reason or "current power draw"
+    tooltip = shown.reason or tr("current power draw")
     if reasons:
-        tooltip = f"Throttled: {', '.join(reasons)}"
+        tooltip = tr("Throttled: {reasons}", reasons=", ".join(reasons))
     share = _share(reading, "power", reading.values.get("power_limit", 0.0))
-    return TileMetric("Power", str(shown), tooltip, meaning, share, str(shown))
+    return TileMetric(tr("Power"), str(shown), tooltip, meaning, share, str(shown))
 
 
 METRICS: tuple[Callable[[Reading], TileMetric], ...] = (
@@ -193,7 +202,7 @@ def _metric(
     bar: bool = False,
 ) -> TileMetric:
     shown = format_field(field, reading.get(field))
-    tooltip = shown.reason or reading.methods.get(field, caption)
+    tooltip = shown.reason or tr_sentence(reading.methods.get(field, caption))
     value = reading.values.get(field)
     return TileMetric(caption, str(shown), tooltip, meaning, share, str(shown), bar, value)
 
@@ -222,7 +231,7 @@ def _tile(state: DeviceState, jobs: dict[int, Job]) -> Tile:
         device=device.id,
         title=device_label(device),
         name=name,
-        note=device.note,
+        note=tr_sentence(device.note),
         replay=device.kind == "replay",
         usage=usage,
         holder=holder,
@@ -237,44 +246,55 @@ def _warning(reading: Reading) -> str:
     """Return why the device is slowed down, or how hot it is; empty if nothing is the matter."""
     heat, reasons = temperature_meaning(reading), reading.texts.get("throttle", "none").split(", ")
     slowed = [reason for reason in reasons if reason not in _NO_THROTTLE]
-    return slowed[0] if slowed and "power" in reading.values else heat
+    return tr_sentence(slowed[0]) if slowed and "power" in reading.values else tr(heat)
 
 
 def _holder(state: DeviceState, jobs: dict[int, Job]) -> tuple[Usage, str, str]:
     """Return how the device is used, by whom, and a tooltip on it."""
     if len(state.holders) > 1:
         shares = ", ".join(_reservation(number, jobs.get(number)) for number in state.holders)
-        return "held", numbered(state.holders), f"shared by {shares}"
+        numbers = tr("jobs {numbers}", numbers=tr_list(state.holders))
+        return "held", numbers, tr("shared by {jobs}", jobs=shares)
     if state.holders:
         job = jobs.get(state.holders[0])
-        name = f" · {job.spec.name}" if job else ""
-        shared = job is None or job.spec.memory
-        tooltip = (
-            "used by this job, which shares it with others" if shared else "used by this job alone"
-        )
-        return "held", f"job {state.holders[0]}{name}", tooltip
+        text = tr("job {job}", job=state.holders[0])
+        if job is None or job.spec.memory:
+            tooltip = tr("used by this job, which shares it with others")
+        else:
+            tooltip = tr("used by this job alone")
+        return "held", f"{text} · {job.spec.name}" if job else text, tooltip
     if state.device.kind == "replay":
-        return "recorded", "recorded", "the recording does not contain who used the device"
+        tooltip = tr("the recording does not contain who used the device")
+        return "recorded", tr("recorded"), tooltip
     if isinstance(state.use, Busy):
         cause = state.use.cause
         if isinstance(cause, Asleep):
-            text = f"☾ Asleep since {clock(cause.since, time.time())}"
-            return "asleep", text, "asleep; it is not read so that it can stay asleep"
+            text = tr("☾ Asleep since {time}", time=_clock(cause.since))
+            return "asleep", text, tr("asleep; it is not read so that it can stay asleep")
         if isinstance(cause, Unreachable):
-            text = f"Unreachable since {clock(cause.since, time.time())}"
-            return "unreachable", text, cause.why
+            text = tr("Unreachable since {time}", time=_clock(cause.since))
+            return "unreachable", text, tr_sentence(cause.why)
         if isinstance(cause, Reserved):
-            text = f"reserved until {clock(cause.until, time.time())}"
-            return "reserved", text, state.use.reason
+            text = tr("reserved until {time}", time=_clock(cause.until))
+            return "reserved", text, tr_sentence(state.use.reason)
         if isinstance(cause, Settling):
-            return "idle", state.use.reason, "not in use; the assistant may use it then"
+            text = tr_sentence(state.use.reason)
+            return "idle", text, tr("not in use; the assistant may use it then")
         if isinstance(cause, QuietHours):
-            return "idle", "idle", f"not in use; the assistant has {explain(cause)}"
-        return "in use", "in use", state.use.reason
-    return "idle", "idle", "not in use"
+            hours = tr_sentence(explain(cause))
+            return "idle", tr("idle"), tr("not in use; the assistant has {hours}", hours=hours)
+        return "in use", tr("in use"), tr_sentence(state.use.reason)
+    return "idle", tr("idle"), tr("not in use")
+
+
+def _clock(at: float) -> str:
+    return tr_date(clock(at, time.time()))
 
 
 def _reservation(number: int, job: Job | None) -> str:
-    return f"job {number}" + (
-        f" · {job.spec.name} ({amount(job.spec.memory)} reserved)" if job else ""
+    if job is None:
+        return tr("job {job}", job=number)
+    memory = tr_decimal(amount(job.spec.memory))
+    return tr(
+        "job {job} · {name} ({memory} reserved)", job=number, name=job.spec.name, memory=memory
     )

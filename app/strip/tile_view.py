@@ -23,6 +23,7 @@ from PySide6.QtWidgets import QFrame, QWidget
 from app.charts.series import Floats
 from app.charts.sparkline import draw_sparkline
 from app.format.values import NOT_AVAILABLE
+from app.language.texts import tr
 from app.strip.tile_model import UTILISATION, Tile, TileMetric
 from app.widgets import theme
 from app.widgets.controls import draw_share
@@ -231,7 +232,7 @@ class TileView(QFrame):
 
     def _value(self, at: int, metric: TileMetric) -> TileText:
         """Place the value at the index `at` of `tile_model.METRICS`."""
-        judged = f" {metric.meaning}\n" if metric.meaning else " "
+        judged = f" {tr(metric.meaning)}\n" if metric.meaning else " "
         tooltip = f"{metric.caption}:{judged}{metric.tooltip}"
         meaning = metric.meaning or ("muted" if metric.text == NOT_AVAILABLE else "")
         slim = self.form in _LOW_FORMS

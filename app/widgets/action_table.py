@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-EVERYWHERE = "Everywhere"
+from app.language.texts import tr, tr_noop
 
 
 class ActionInfo(NamedTuple):
@@ -15,12 +15,12 @@ class ActionInfo(NamedTuple):
 
     name: str
     title: str
-    """What it does, as a menu says it."""
+    """What it does, as a menu says it, in English; whoever shows it calls `tr`."""
     keys: tuple[str, ...] = ()
     page: str = ""
     """The page that carries it out, as the window calls it; empty for the window itself."""
     words: str = ""
-    """Other words that the palette finds it by."""
+    """Other words that the palette finds it by, in English; it finds their translations as well."""
     listed: bool = True
     """False for what the palette leaves out, as it needs a place in the page."""
 
@@ -149,21 +149,38 @@ ACTIONS = (
     ),
 )
 KEYS = (
-    ("Jobs", "Unfold or fold an array or a group", "Right, Left"),
-    ("Jobs", "Select all jobs", "Ctrl+A"),
-    ("Jobs", "Go to the first or the last job", "Home, End"),
-    ("Jobs", "Queue the job of the form", "Ctrl+Return"),
-    ("Dashboard", "Move through the time", "Left, Right"),
-    ("Dashboard", "Move the cursor", "Shift+Left, Shift+Right"),
-    ("Alerts", "Show the job or the device", "Return"),
-    ("Alerts", "Raise or lower the threshold of a chart", "Up, Down"),
-    ("Processes", "Unfold or fold a group", "Right, Left"),
-    ("Processes", "Go to the first or the last process", "Home, End"),
-    ("Assistant", "Edit the last question", "Up"),
-    (EVERYWHERE, "Leave a question, a form or a page", "Esc"),
-    (EVERYWHERE, "Go to the next field, or to the previous one", "Tab, Shift+Tab"),
+    ("jobs", "Unfold or fold an array or a group", "Right, Left"),
+    ("jobs", "Select all jobs", "Ctrl+A"),
+    ("jobs", "Go to the first or the last job", "Home, End"),
+    ("jobs", "Queue the job of the form", "Ctrl+Return"),
+    ("dashboard", "Move through the time", "Left, Right"),
+    ("dashboard", "Move the cursor", "Shift+Left, Shift+Right"),
+    ("alerts", "Show the job or the device", "Return"),
+    ("alerts", "Raise or lower the threshold of a chart", "Up, Down"),
+    ("processes", "Unfold or fold a group", "Right, Left"),
+    ("processes", "Go to the first or the last process", "Home, End"),
+    ("assistant", "Edit the last question", "Up"),
+    ("", "Leave a question, a form or a page", "Esc"),
+    ("", "Go to the next field, or to the previous one", "Tab, Shift+Tab"),
 )
-"""Keys that a widget handles by itself: where, what they do, and the keys."""
+"""Keys that a widget handles by itself: the page, or an empty text for all; what they do; and
+the keys."""
+_NAMES = (
+    tr_noop("Ctrl"),
+    tr_noop("Shift"),
+    tr_noop("Alt"),
+    tr_noop("Esc"),
+    tr_noop("Tab"),
+    tr_noop("Return"),
+    tr_noop("Del"),
+    tr_noop("Home"),
+    tr_noop("End"),
+    tr_noop("Left"),
+    tr_noop("Right"),
+    tr_noop("Up"),
+    tr_noop("Down"),
+)
+"""The names of keys in `ActionInfo.keys` that a language may change."""
 _BY_NAME = {info.name: info for info in ACTIONS}
 
 
@@ -175,4 +192,10 @@ def action_info(name: str) -> ActionInfo:
 def hint(name: str, text: str = "") -> str:
     """Return a tooltip: a text, or the action's title, with its first key."""
     info = _BY_NAME[name]
-    return f"{text or info.title} ({info.keys[0]})" if info.keys else text or info.title
+    said = text or tr(info.title)
+    return f"{said} ({key_names(info.keys[0])})" if info.keys else said
+
+
+def key_names(keys: str) -> str:
+    """Return keys such as Ctrl+Return as keyboards of the window's language name them."""
+    return "+".join(map(tr, keys.split("+")))

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from PySide6.QtGui import QAction, QKeySequence
 from PySide6.QtWidgets import QMenu, QWidget
 
+from app.language.texts import tr
 from app.widgets.action_table import action_info
 
 
@@ -20,7 +21,7 @@ def bind_actions(owner: QWidget, slots: Mapping[str, Callable[[], object]]) -> d
     made = {}
     for name, slot in slots.items():
         info = action_info(name)
-        action = QAction(info.title, owner)
+        action = QAction(tr(info.title), owner)
         action.setObjectName(name)
         action.setShortcuts([QKeySequence(keys) for keys in info.keys])
         action.setShortcutVisibleInContextMenu(True)

@@ -230,7 +230,7 @@ def filter_box(hint: str) -> QLineEdit:
     box.setMinimumWidth(theme.px(108))
     box.setMaximumWidth(theme.px(420))
     box.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
-    box.setAccessibleName("Filter")
+    box.setAccessibleName(tr("Filter"))
     return box
 
 

@@ -163,7 +163,8 @@ def set_up_table(
 
     Args:
         widths: Pixels of each column; 0 for all the width that is left.
-        name: The accessible name.
+        name: Its name in English, by which the widths of its columns are remembered; the
+            accessible name is its translation.
         description: The accessible description.
     """
     table.setModel(model)
@@ -184,7 +185,8 @@ def set_up_table(
         header.setSectionResizeMode(
             at, QHeaderView.ResizeMode.Interactive if width else QHeaderView.ResizeMode.Stretch
         )
-    table.setAccessibleName(name)
+    table.setObjectName(name)
+    table.setAccessibleName(tr(name))
     table.setAccessibleDescription(description)
 
 

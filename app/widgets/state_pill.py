@@ -8,6 +8,7 @@ from PySide6.QtCore import QRectF, Qt
 from PySide6.QtGui import QColor, QPainter
 from PySide6.QtWidgets import QStyle, QStyledItemDelegate, QStyleOptionViewItem
 
+from app.format.values import first_capital
 from app.widgets import theme
 from app.widgets.list_table import Index
 from app.widgets.stylesheet import PILL_SHARE
@@ -20,7 +21,7 @@ class StateDelegate(QStyledItemDelegate):
     """Paint the state as a pill in its colour, which it keeps where the row is selected."""
 
     def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: Index) -> None:
-        text = str(index.data(Qt.ItemDataRole.DisplayRole) or "")
+        text = first_capital(str(index.data(Qt.ItemDataRole.DisplayRole) or ""))
         view: Any = QStyleOptionViewItem(option)
         self.initStyleOption(view, index)
         view.text = ""
@@ -35,7 +36,7 @@ class StateDelegate(QStyledItemDelegate):
         painter.save()
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         painter.setFont(font)
-        width = painter.fontMetrics().horizontalAdvance(text.capitalize()) + 16
+        width = painter.fontMetrics().horizontalAdvance(text) + 16
         height = painter.fontMetrics().height() + 4
         box = QRectF(
             view.rect.left() + _INDENT, view.rect.center().y() - height / 2 + 0.5, width, height
@@ -44,5 +45,5 @@ class StateDelegate(QStyledItemDelegate):
         painter.setBrush(theme.blend(color, QColor(t.surface), PILL_SHARE))
         painter.drawRoundedRect(box, height / 2, height / 2)
         painter.setPen(color)
-        painter.drawText(box, int(Qt.AlignmentFlag.AlignCenter), text.capitalize())
+        painter.drawText(box, int(Qt.AlignmentFlag.AlignCenter), text)
         painter.restore()

@@ -9,6 +9,7 @@ from PySide6.QtCore import QEvent, QObject, QTimer, QUrl, Signal
 from PySide6.QtGui import QColor, QDesktopServices, QEnterEvent
 from PySide6.QtWidgets import QFrame, QGraphicsDropShadowEffect, QPushButton, QVBoxLayout, QWidget
 
+from app.language.texts import tr
 from app.widgets import theme
 from app.widgets.controls import Stretch, button, label, row
 
@@ -33,8 +34,8 @@ class Toast(QFrame):
         for title, act in actions:
             made = self.buttons[title] = button(title, kind="link")
             made.clicked.connect(lambda _=False, act=act: self._act(act))
-        self.close_button = button("✕", self.dismiss, kind="quiet", tooltip="Dismiss")
-        self.close_button.setAccessibleName("Dismiss the message")
+        self.close_button = button("✕", self.dismiss, kind="quiet", tooltip=tr("Dismiss"))
+        self.close_button.setAccessibleName(tr("Dismiss the message"))
         layout = row(Stretch(self.text), *self.buttons.values(), self.close_button)
         layout.setContentsMargins(theme.L, theme.S, theme.S, theme.S)
         self.setLayout(layout)
@@ -95,8 +96,8 @@ class ToastStack(QWidget):
             path = Path(file).absolute()
             actions = [
                 *actions,
-                ("Open", lambda: open_path(path)),
-                ("Show in folder", lambda: open_path(path.parent)),
+                (tr("Open"), lambda: open_path(path)),
+                (tr("Show in folder"), lambda: open_path(path.parent)),
             ]
         made = Toast(text, actions, seconds)
         made.closed.connect(lambda: self._remove(made))

@@ -21,8 +21,6 @@ NOT_YET: tuple[str, ...] = (
     "models",
     "processes",
     "settings",
-    "welcome",
-    "window",
 )
 """Pages that are not translated yet."""
 
