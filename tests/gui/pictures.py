@@ -516,6 +516,16 @@ def _refer(name: str, picture: QImage) -> None:
         picture.save(str(file))
 
 
+def _renew_references(made: dict[str, QImage]) -> None:
+    """Keep the references of pictures that look the same, and only those that are still made."""
+    REFERENCES.mkdir(exist_ok=True)
+    for name, picture in made.items():
+        _refer(name, thumbnail(picture))
+    for old in REFERENCES.glob("*.png"):
+        if old.stem not in made:
+            old.unlink()
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.gui.pictures")
     parser.add_argument("--out", type=Path, default=Path("build/pictures"))
@@ -529,19 +539,16 @@ def main() -> int:
     if arguments.sheets:
         print(f"{len(contact_sheets(app, out))} contact sheets in {out}")
         return 0
-    REFERENCES.mkdir(exist_ok=True)
     made: dict[str, QImage] = {}
     for count in FLEETS:
         with stage(app, count) as on:
             for name, widget in pictures(on, count):
                 made[name] = widget.grab().toImage()
                 made[name].save(str(out / f"{name}.png"))
-                _refer(name, thumbnail(made[name]))
-    for old in REFERENCES.glob("*.png"):
-        if old.stem not in made:
-            old.unlink()
+    if arguments.language == "en":
+        _renew_references(made)
     sheet(made).save(str(out / "sheet.png"))
-    print(f"{len(made)} references in {REFERENCES}; the pictures and sheet.png in {out}")
+    print(f"{len(made)} pictures and sheet.png in {out}")
     return 0
 
 
