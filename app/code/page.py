@@ -92,7 +92,9 @@ class CodePage(QWidget):
         self.again = button(tr("Search"), self.scan, tooltip=hint("code.scan"))
         self.back = button(tr("‹ Workloads"), self.left.emit, kind="quiet", tooltip="Esc")
         self.found: RowTable[FindingRow] = RowTable(COLUMNS)
-        self.table = list_table(self.found, [c.width for c in COLUMNS], tr("Attention in the code"))
+        self.table = list_table(
+            self.found, [c.width for c in COLUMNS], tr_noop("Attention in the code")
+        )
         self.table.selectionModel().currentRowChanged.connect(lambda *_: self._show_change())
         self.empty = empty_label(tr(EMPTY))
         self.outcome = elided(size="small", meaning="muted")

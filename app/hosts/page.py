@@ -102,7 +102,7 @@ class HostsPage(QWidget):
         self._asked = ""
         """The machine that the user is asked about."""
         self.model = HostTable(COLUMNS)
-        self.table = list_table(self.model, [c.width for c in COLUMNS], tr("Machines"))
+        self.table = list_table(self.model, [c.width for c in COLUMNS], tr_noop("Machines"))
         self.table.setItemDelegateForColumn(STATE, StateDelegate(self.table))
         for column_ in (LOAD, MEMORY):
             self.table.setItemDelegateForColumn(column_, ShareDelegate(self.table, above=4))

@@ -65,7 +65,7 @@ class BookingsPanel(QWidget):
         self._link = link
         self._snapshot: Snapshot | None = None
         self.model = BookingTable(COLUMNS)
-        self.table = list_table(self.model, [c.width for c in COLUMNS], tr("Reservations"))
+        self.table = list_table(self.model, [c.width for c in COLUMNS], tr_noop("Reservations"))
         self.gpus = line_box(tr("GPUs"), "0, 2-3")
         self.begin = line_box(tr("From"), tr("now, 22:00 or +1h"))
         self.until = line_box(tr("Until"), tr("08:00 or +2h"))

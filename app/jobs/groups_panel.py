@@ -79,9 +79,11 @@ class GroupsPanel(QWidget):
         self._asked_at = 0.0
         self.groups: GroupTable = GroupTable(GROUP_COLUMNS)
         self.clusters: GroupTable = GroupTable(CLUSTER_COLUMNS)
-        self.group_list = list_table(self.groups, [c.width for c in GROUP_COLUMNS], tr("Groups"))
+        self.group_list = list_table(
+            self.groups, [c.width for c in GROUP_COLUMNS], tr_noop("Groups")
+        )
         self.cluster_list = list_table(
-            self.clusters, [c.width for c in CLUSTER_COLUMNS], tr("Clusters")
+            self.clusters, [c.width for c in CLUSTER_COLUMNS], tr_noop("Clusters")
         )
         self.group_list.selectionModel().currentRowChanged.connect(self._choose_group)
         self.cluster_list.selectionModel().currentRowChanged.connect(self._choose_cluster)

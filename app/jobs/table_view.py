@@ -19,7 +19,7 @@ from app.jobs.table import (
     WIDTHS,
     JobTable,
 )
-from app.language.texts import tr
+from app.language.texts import tr, tr_noop
 from app.widgets.list_table import Index, ListTable, set_up_table
 from app.widgets.share_delegate import ShareDelegate
 from app.widgets.state_pill import StateDelegate
@@ -52,7 +52,7 @@ class JobTableView(ListTable):
         self._model = model
         header = _Header(self)
         self.setHorizontalHeader(header)
-        set_up_table(self, model, WIDTHS, tr("Jobs"), tr("Select two jobs to compare them"))
+        set_up_table(self, model, WIDTHS, tr_noop("Jobs"), tr("Select two jobs to compare them"))
         self.setItemDelegateForColumn(PROGRESS, ShareDelegate(self, above=5))
         self.setItemDelegateForColumn(STATE, StateDelegate(self))
         self.setSelectionMode(QAbstractItemView.SelectionMode.ExtendedSelection)

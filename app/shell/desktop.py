@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import locale
 import os
 import signal
 import socket
@@ -181,6 +182,7 @@ def translate(app: QApplication) -> None:
         texts.use(settings.load().language)
     except UserError:
         texts.use("desktop")  # `start` shows the error
+    locale.setlocale(locale.LC_TIME, "C")  # Qt applied the desktop's; `tr_date` names days
     translator = QTranslator(app)
     folder = QLibraryInfo.path(QLibraryInfo.LibraryPath.TranslationsPath)
     if translator.load(f"qtbase_{texts.language()}", folder):

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import sqlite3
 from pathlib import Path
 
+import pytest
+
 from scheduler.protocol import settings
 from tests.integration.deck import kill_daemon
-from tests.integration.shell import Shell
+from tests.integration.shell import Shell, gpudeck
 from tests.unit.accel.rwkv.rwkv_models import random_model, to_hf, vocabulary_file, write_hf
 
 
@@ -107,3 +110,13 @@ def test_daemon_start_waits_for_a_new_source(alone: Shell, cpu_home: Path) -> No
     )
     alone("daemon", "start", "--source", "cpu")
     assert alone.json("status")["devices"][0]["device"]["kind"] == "cpu"
+
+
+@pytest.mark.usefixtures("shared")
+def test_the_command_line_is_in_english_on_a_german_desktop(sh: Shell) -> None:
+    english = sh("status")
+    german = {**os.environ, "LANGUAGE": "de", "LC_ALL": "de_DE.UTF-8", "LANG": "de_DE.UTF-8"}
+    done = gpudeck("status", env=german)
+    assert done.returncode == 0, done.stderr
+    words = re.compile(r"[A-Za-z]{3,}")
+    assert words.findall(done.stdout) == words.findall(english)

@@ -1,0 +1,107 @@
+"""The window in another language than English: Qt's own texts, memory, keys and times."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal
+
+import pytest
+from PySide6.QtCore import QTranslator
+from PySide6.QtWidgets import QApplication, QFileDialog, QLineEdit
+
+from app.format.values import ago
+from app.language import texts
+from app.shell.desktop import translate
+from app.shell.memory import WindowMemory
+from app.shell.palette_model import action_entries, rank
+from app.shell.sheets import shortcut_groups
+from app.shell.window import PAGES
+from app.widgets.controls import ask_save_path
+from scheduler.protocol import settings
+from scheduler.protocol.settings import Settings
+from tests.gui.conftest import Fed
+from tests.support import state_folder
+
+
+@pytest.fixture
+def german(qapp: QApplication, clean_qt: None, tmp_path: Path) -> Iterator[None]:
+    """Let the settings choose German, as when the window is opened, and English again."""
+    with state_folder(tmp_path / "home"):
+        settings.save(Settings(language="de"))
+        translate(qapp)
+        yield
+        for translator in qapp.findChildren(QTranslator):
+            qapp.removeTranslator(translator)
+        texts.use("en")
+
+
+@pytest.mark.usefixtures("german")
+def test_menus_and_dialogs_of_qt_are_german(fed: Fed) -> None:
+    line = QLineEdit(fed.window)
+    menu = line.createStandardContextMenu()
+    names = [action.text().partition("\t")[0].replace("&", "") for action in menu.actions()]
+    assert {"Kopieren", "Einfügen", "Alles auswählen"} <= set(names)
+    menu.deleteLater()
+    ask_save_path(fed.window, "Bericht", "bericht.pdf", "PDF (*.pdf)", lambda _: None)
+    (dialog,) = fed.window.findChildren(QFileDialog)
+    assert "Speichern" in dialog.labelText(QFileDialog.DialogLabel.Accept).replace("&", "")
+    dialog.reject()
+    fed.settle()
+
+
+@pytest.mark.usefixtures("german")
+def test_widths_of_columns_are_remembered_in_every_language(qapp: QApplication) -> None:
+    in_german = Fed(qapp)
+    in_german.window.show_page("processes")
+    memory = WindowMemory(in_german.window)
+    in_german.window.processes.table.horizontalHeader().resizeSection(1, 147)
+    memory.save()
+    in_german.window.close()
+    texts.use("en")
+    in_english = Fed(qapp)
+    WindowMemory(in_english.window).restore()
+    assert in_english.window.shown == "processes"
+    assert in_english.window.processes.table.accessibleName() == "Processes"
+    assert in_english.window.processes.table.horizontalHeader().sectionSize(1) == 147
+    for made in (in_german, in_english):
+        made.window.close()
+        made.window.deleteLater()
+
+
+@pytest.mark.usefixtures("german")
+def test_the_palette_finds_actions_by_words_of_both_languages() -> None:
+    entries = action_entries(lambda _: None, "jobs")
+    for typed in ("Job erneut", "wiederholen", "repeat"):
+        assert rank(entries, typed)[0].title == "Job erneut ausführen", typed
+    assert rank(entries, "Job erneut")[0].keys == "Strg+R"
+
+
+@pytest.mark.usefixtures("german")
+def test_shortcuts_are_listed_below_the_titles_of_the_pages() -> None:
+    groups = shortcut_groups(PAGES)
+    assert [*groups][:2] == ["Überall", "Übersicht"]
+    assert ("Alarme zeigen", "Ctrl+6") in groups["Überall"]
+
+
+@pytest.mark.parametrize(
+    ("language", "before", "after"),
+    [
+        ("en", ("just now", "5 min ago", "3 h ago", "1 day ago", "2 days ago"), "in 2 days"),
+        ("de", ("gerade eben", "vor 5 min", "vor 3 h", "vor 1 Tag", "vor 2 Tagen"), "in 2 Tagen"),
+        ("fr", ("à l'instant", "il y a 5 min", "il y a 3 h", "il y a 1 jour", "il y a 2 jours"),
+         "dans 2 jours"),
+        ("es", ("ahora mismo", "hace 5 min", "hace 3 h", "hace 1 día", "hace 2 días"),
+         "en 2 días"),
+    ],
+)  # fmt: skip
+def test_how_long_ago_is_said_in_the_language(
+    language: Literal["en", "de", "fr", "es"], before: tuple[str, ...], after: str
+) -> None:
+    texts.use(language)
+    try:
+        spans = (2.0, 310.0, 3 * 3600.0, 86400.0, 2 * 86400.0)
+        assert tuple(ago(0.0, span) for span in spans) == before
+        assert ago(2 * 86400.0, 0.0) == after
+    finally:
+        texts.use("en")
