@@ -65,6 +65,7 @@ _PART_VALUES = {
     "mem_used": tr_noop("{value} used"),
     "mem_total": tr_noop("{value} total"),
 }
+_LANES = tr_noop("lanes")
 _LINK_STATES = {"up": tr_noop("up"), "down": tr_noop("down")}
 _CARD = (
     tr_noop("Driver"),
@@ -255,8 +256,9 @@ def _text(field: str, reading: Reading, value: float | NA, shown: FormattedValue
         return NOT_AVAILABLE
     if field in _FLAGS:
         return tr("yes") if value else tr("no")
-    if FIELDS[field].unit in ("", "lanes") and value == int(value):
-        return f"{value:.0f} {tr(FIELDS[field].unit)}".strip()
+    unit = FIELDS[field].unit
+    if unit in ("", _LANES) and value == int(value):
+        return f"{value:.0f} {tr(unit)}" if unit else f"{value:.0f}"
     if field == "throttled":
         return duration(value)
     error = reading.values.get(UNCERTAINTY.get(field, ""))

@@ -1,4 +1,7 @@
-"""Format numbers with units, durations and times, and N/A with its reason."""
+"""Format numbers with units, durations and times, and N/A with its reason.
+
+Numbers have the decimal point of the window's language.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from typing import Literal
 
 import msgspec
 
-from app.language.texts import tr, tr_count, tr_sentence
+from app.language.texts import tr, tr_count, tr_decimal, tr_sentence
 from scheduler.protocol.devices import NA
 from scheduler.protocol.fields import FIELDS
 from scheduler.protocol.snapshot import label
@@ -65,9 +68,9 @@ def format_field(field: str, value: float | NA) -> FormattedValue:
         return FormattedValue(NOT_AVAILABLE, reason=tr("the device reported an invalid number"))
     unit = FIELDS[field].unit
     if unit == "J":
-        return FormattedValue(*energy(value).split())
+        return FormattedValue(*tr_decimal(energy(value)).split())
     if unit == "B":
-        return FormattedValue(f"{value / GIB:.1f}", "GiB")
+        return FormattedValue(tr_decimal(f"{value / GIB:.1f}"), "GiB")
     if unit == "B/s":
         size, unit = next(
             ((size, unit) for size, unit in _RATES if abs(value) >= 0.9995 * size), _RATES[-1]
@@ -86,14 +89,15 @@ def significant(value: float) -> str:
     """Format about three significant digits without an exponent: 0.085, 2.35, 63.4, 633."""
     size = abs(value)
     digits = 0 if size >= 99.95 or size == 0 else 1 if size >= 9.995 else 2 if size >= 0.9995 else 3
-    return f"{value:.{digits}f}"
+    return tr_decimal(f"{value:.{digits}f}")
 
 
 def precise(value: float) -> str:
     """Format like `significant`, but keep two digits of a small number: 0.00043."""
     if not 0 < abs(value) < 0.00995:
         return significant(value)
-    return f"{value:.{min(1 - math.floor(math.log10(abs(value))), _MAX_DIGITS)}f}"
+    digits = min(1 - math.floor(math.log10(abs(value))), _MAX_DIGITS)
+    return tr_decimal(f"{value:.{digits}f}")
 
 
 def scaled(count: float, unit: str) -> str:
@@ -106,7 +110,9 @@ def scaled(count: float, unit: str) -> str:
 
 def memory(count: float) -> str:
     """Format bytes as MiB or GiB."""
-    return f"{count / GIB:.1f} GiB" if count >= GIB else f"{significant(count / 2**20)} MiB"
+    if count < GIB:
+        return f"{significant(count / 2**20)} MiB"
+    return tr_decimal(f"{count / GIB:.1f} GiB")
 
 
 def duration(seconds: float) -> str:
@@ -115,7 +121,7 @@ def duration(seconds: float) -> str:
     if 0 < seconds < 0.0995:
         return f"{1e3 * seconds:.0f} ms"
     if seconds < 60:
-        return f"{seconds:.1f} s" if seconds < 9.95 else f"{seconds:.0f} s"
+        return tr_decimal(f"{seconds:.1f} s") if seconds < 9.95 else f"{seconds:.0f} s"
     minutes, rest = divmod(round(seconds), 60)
     if minutes < 60:
         return f"{minutes} min {rest:02d} s"
